@@ -1,0 +1,70 @@
+//! One block of zeroed memory with a fixed address, cut into slots by its users.
+//!
+//! Receive slots are lent to the kernel while their owner keeps running, so the memory may never move and must outlive every
+//! operation on it. `Arena` owns the block and hands out raw bounds-checked pointers; who may touch which slot when is the
+//! business of [`RxBatch`](super::RxBatch) and of the driver, and is argued there.
+#![allow(
+    unsafe_code,
+    reason = "memory that the kernel writes while we hold its owner cannot be a plain slice"
+)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// A page-aligned, zeroed block that never moves.
+#[derive(Debug)]
+pub struct Arena {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: `Arena` owns its block exclusively, like a `Box<[u8]>`; nothing in it is tied to the thread that made it.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    /// Allocates `bytes` zeroed bytes.
+    pub fn new(bytes: usize) -> Self {
+        let layout = Layout::from_size_align(bytes.max(1), PAGE_BYTES)
+            .expect("arena sizes are small constants");
+        // SAFETY: `layout` has a size of at least 1.
+        let base = unsafe { alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(base) else {
+            handle_alloc_error(layout)
+        };
+        Self { base, layout }
+    }
+
+    /// Bytes in the block.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.layout.size()
+    }
+
+    /// Whether the block is empty: it never is.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// A pointer to `len` bytes at `offset`. Panics where the block ends before them, so that no caller can hand the kernel
+    /// or anybody else a pointer past the end.
+    #[inline]
+    pub fn pointer(&self, offset: usize, len: usize) -> NonNull<u8> {
+        assert!(
+            offset <= self.len() && len <= self.len() - offset,
+            "slot outside the arena"
+        );
+        // SAFETY: `offset` lies inside the allocation or one past its end, by the assert.
+        unsafe { self.base.add(offset) }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: `base` came from `alloc_zeroed` with this very layout and is freed only here. Whoever lent slots to the
+        // kernel has taken them back first (each driver's `Drop` says how).
+        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+    }
+}
+
+const PAGE_BYTES: usize = 4096;

@@ -1,0 +1,179 @@
+//! What a driver has received: datagrams in slots of its arena, and events.
+//!
+//! The batch borrows slots from the driver: between a driver's `turn`, which fills the batch, and its next one, which takes
+//! every slot back, the kernel does not touch a slot that the batch names, and no two entries name overlapping bytes. That is
+//! what makes handing out one `&mut [u8]` per entry sound; [`RxBatch::push`] states it as the driver's duty.
+#![allow(
+    unsafe_code,
+    reason = "disjoint mutable slices of one arena, argued at the one place that makes them"
+)]
+
+use super::{Arena, Endpoint, LocalIp, SocketId};
+
+/// One received datagram, apart from its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct RxMeta {
+    /// The socket it arrived on.
+    pub socket: SocketId,
+    /// Who sent it; meaningless on a link, which has one peer.
+    pub peer: Endpoint,
+    /// The address it was sent to, where the socket is bound to more than one; else unspecified.
+    pub local: LocalIp,
+    /// When the kernel received it, in nanoseconds of the real-time clock; 0 where the socket is not asked.
+    pub kernel_ns: u64,
+    /// The datagram was longer than its slot: the rest is lost.
+    pub truncated: bool,
+    /// Which slot it lies in. The driver's own numbering.
+    pub slot: u32,
+    offset: u32,
+    len: u32,
+}
+
+impl RxMeta {
+    /// Describes a datagram of `len` bytes at `offset` of the arena. The rest starts empty.
+    pub const fn new(socket: SocketId, peer: Endpoint, slot: u32, offset: u32, len: u32) -> Self {
+        Self {
+            socket,
+            peer,
+            local: LocalIp::UNSPECIFIED,
+            kernel_ns: 0,
+            truncated: false,
+            slot,
+            offset,
+            len,
+        }
+    }
+
+    /// Bytes received.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether the datagram carried nothing.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Something a driver has noticed that is not a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoEvent {
+    /// A process connected to a listening link socket.
+    Accepted {
+        /// The listening socket.
+        socket: SocketId,
+        /// The new connection, already registered with the driver.
+        connection: SocketId,
+    },
+    /// A link's peer hung up, or the socket failed for good. The driver has stopped reading from it.
+    Closed {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// The kernel reports that nobody listens at `peer` (ICMP port unreachable), for a datagram we had sent there.
+    Unreachable {
+        /// The socket that had sent it.
+        socket: SocketId,
+        /// Where it was sent to.
+        peer: Endpoint,
+    },
+    /// Somebody rang the driver's bell (mail, a signal).
+    Woken,
+}
+
+/// Datagrams and events of one turn.
+#[derive(Debug)]
+pub struct RxBatch {
+    arena: Arena,
+    entries: Vec<RxMeta>,
+    /// Events of the turn, in the order in which they were seen.
+    pub events: Vec<IoEvent>,
+}
+
+impl RxBatch {
+    /// A batch over an arena, with room for `entries_max` datagrams without allocating again.
+    pub fn new(arena: Arena, entries_max: usize) -> Self {
+        Self {
+            arena,
+            entries: Vec::with_capacity(entries_max),
+            events: Vec::with_capacity(16),
+        }
+    }
+
+    /// The memory that the slots lie in, for drivers.
+    pub const fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// Adds a datagram.
+    ///
+    /// # Safety
+    /// Until the entry is removed by [`clear`](Self::clear), nobody but this batch may read or write the `len` bytes at
+    /// the entry's `offset` (the kernel included), and no other entry may overlap them.
+    ///
+    /// # Panics
+    /// Where the entry lies outside the arena.
+    #[inline]
+    pub unsafe fn push(&mut self, meta: RxMeta) {
+        let _ = self.arena.pointer(meta.offset as usize, meta.len as usize);
+        self.entries.push(meta);
+    }
+
+    /// Forgets all datagrams and events; the slots belong to the driver again.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.events.clear();
+    }
+
+    /// How many datagrams there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is neither a datagram nor an event.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.events.is_empty()
+    }
+
+    /// The descriptions of all datagrams.
+    #[inline]
+    pub fn metas(&self) -> &[RxMeta] {
+        &self.entries
+    }
+
+    /// One datagram's bytes.
+    #[inline]
+    pub fn bytes(&self, index: usize) -> &[u8] {
+        let meta = &self.entries[index];
+        let pointer = self.arena.pointer(meta.offset as usize, meta.len());
+        // SAFETY: in bounds by `pointer`; initialised because the arena is zeroed at birth; unaliased by writers because
+        // `push` promised that nobody else touches the bytes and `&self` excludes our own writers.
+        unsafe { std::slice::from_raw_parts(pointer.as_ptr(), meta.len()) }
+    }
+
+    /// One datagram's bytes, to be opened in place.
+    #[inline]
+    pub fn bytes_mut(&mut self, index: usize) -> &mut [u8] {
+        let meta = &self.entries[index];
+        let pointer = self.arena.pointer(meta.offset as usize, meta.len());
+        // SAFETY: as in `bytes`, and `&mut self` excludes every other reference into the batch.
+        unsafe { std::slice::from_raw_parts_mut(pointer.as_ptr(), meta.len()) }
+    }
+
+    /// All datagrams with their bytes, each slice its own, so that a whole batch can be opened in place at once.
+    #[inline]
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&RxMeta, &mut [u8])> {
+        let arena = &self.arena;
+        self.entries.iter().map(move |meta| {
+            let pointer = arena.pointer(meta.offset as usize, meta.len());
+            // SAFETY: as in `bytes_mut`; each entry is visited once and entries do not overlap (`push`), so the slices that
+            // are alive together are disjoint. They live no longer than the `&mut self` that this method holds.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(pointer.as_ptr(), meta.len()) };
+            (meta, bytes)
+        })
+    }
+}

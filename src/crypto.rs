@@ -1,0 +1,82 @@
+//! ChaCha20-Poly1305 over batches of packets that belong to different sessions.
+//!
+//! A batch is a slice of [`Job`]s: each has its own key, nonce, associated data and buffer, and gets its own verdict. Callers
+//! never choose a kernel: an [`Aead`] does, once, from what the CPU offers.
+
+mod portable;
+pub mod token;
+
+use crate::limits::TAG_BYTES;
+pub use crate::secret::Key;
+
+/// Nonce of ChaCha20-Poly1305.
+pub type Nonce = [u8; 12];
+
+/// What became of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Not done yet.
+    Pending,
+    /// Sealed, or opened and authentic.
+    Done,
+    /// The tag does not verify; the buffer is as it was.
+    Forged,
+}
+
+/// One packet to seal or to open in place.
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// The session's key for this direction.
+    pub key: &'a Key,
+    /// Never used twice under `key` when sealing.
+    pub nonce: Nonce,
+    /// Authenticated, not encrypted.
+    pub aad: &'a [u8],
+    /// Payload followed by 16 bytes of tag (which sealing writes and opening checks).
+    pub buf: &'a mut [u8],
+    /// Set by [`Aead::seal`] and [`Aead::open`].
+    pub verdict: Verdict,
+}
+
+impl<'a> Job<'a> {
+    /// A job that has not been done yet.
+    ///
+    /// # Panics
+    /// Where `buf` has no room for the tag.
+    #[inline]
+    pub fn new(key: &'a Key, nonce: Nonce, aad: &'a [u8], buf: &'a mut [u8]) -> Self {
+        assert!(buf.len() >= TAG_BYTES, "a job's buffer ends with its tag");
+        Self {
+            key,
+            nonce,
+            aad,
+            buf,
+            verdict: Verdict::Pending,
+        }
+    }
+}
+
+/// Seals and opens batches. Each worker owns one.
+#[derive(Debug, Default)]
+pub struct Aead {}
+
+impl Aead {
+    /// The best kernel for this CPU.
+    pub fn detect() -> Self {
+        Self {}
+    }
+
+    /// Encrypts every job in place and writes its tag.
+    pub fn seal(&mut self, jobs: &mut [Job<'_>]) {
+        for job in jobs {
+            portable::seal(job);
+        }
+    }
+
+    /// Verifies every job and decrypts those that are authentic; the others keep their bytes.
+    pub fn open(&mut self, jobs: &mut [Job<'_>]) {
+        for job in jobs {
+            portable::open(job);
+        }
+    }
+}

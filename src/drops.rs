@@ -1,0 +1,226 @@
+//! Why a datagram, packet or payload went no further: one name and one counter for each reason.
+//!
+//! Hostile and stale input is the normal case, so a refusal is a `Copy` enum without data: nothing is allocated, formatted
+//! or logged for it. Every layer shares this one list, so that a reason has the same name in code, metrics and documents, and
+//! so that the conservation check can sum over it.
+
+macro_rules! drop_reasons {
+    ($( $(#[$doc:meta])* $variant:ident = $name:literal ),+ $(,)?) => {
+        /// Why something was dropped. Grouped by the stage that decides it, in the order in which the checks run.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum DropReason { $( $(#[$doc])* $variant ),+ }
+
+        impl DropReason {
+            /// Every reason, in declaration order.
+            pub const ALL: &'static [Self] = &[ $( Self::$variant ),+ ];
+
+            /// The name used in metrics, tables and documents.
+            pub const fn name(self) -> &'static str {
+                match self { $( Self::$variant => $name ),+ }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    // classify: any datagram
+    /// One byte or none.
+    Empty = "empty",
+    /// Longer than any packet of the listener's protocol (or cut off by the receive buffer).
+    TooLong = "too_long",
+    /// Not a connection request, and nobody we know lives at the source address.
+    UnknownSource = "unknown_source",
+
+    // classify: connection requests, in the order of the checks
+    /// The prefix's source address block asks too often.
+    RequestRateLimited = "request_rate_limited",
+    /// A connection request that is not exactly 1078 bytes.
+    RequestLength = "request_length",
+    /// A connection request of another protocol version.
+    RequestVersion = "request_version",
+    /// A connection request for another protocol id.
+    RequestProtocol = "request_protocol",
+    /// The connect token has expired.
+    RequestExpired = "request_expired",
+    /// The private part of the connect token does not open under any of the listener's keys.
+    RequestForged = "request_forged",
+    /// The private part opened, but is not a valid token (address count or address type).
+    TokenUnreadable = "token_unreadable",
+    /// The token does not name any address of this listener.
+    TokenNotForUs = "token_not_for_us",
+    /// The source address already has a session.
+    RequestAddressConnected = "request_address_connected",
+    /// The client id already has a session.
+    RequestClientConnected = "request_client_connected",
+    /// The token was used before, from another address.
+    TokenUsedElsewhere = "token_used_elsewhere",
+    /// The memory of used tokens is full of live entries.
+    TokenHistoryFull = "token_history_full",
+    /// No slot is free at the backend (the player was sent a denial).
+    RequestBackendFull = "request_backend_full",
+    /// The token's backend is unknown, down or draining (the player was sent a denial).
+    RequestBackendDown = "request_backend_down",
+    /// The listener has `max_sessions` sessions (the player was sent a denial).
+    RequestSessionsFull = "request_sessions_full",
+    /// The table of unfinished handshakes is full.
+    PendingFull = "pending_full",
+    /// The gateway is draining and takes nobody in.
+    Draining = "draining",
+
+    // classify: encrypted packets
+    /// Shorter than the shortest encrypted packet.
+    PacketLength = "packet_length",
+    /// A packet type that does not exist, or that only servers send.
+    PacketType = "packet_type",
+    /// The prefix does not announce 1 to 8 sequence bytes.
+    SequenceLength = "sequence_length",
+    /// The datagram ends before its sequence and tag do.
+    PacketTruncated = "packet_truncated",
+    /// The sequence was accepted before.
+    ReplayDuplicate = "replay_duplicate",
+    /// The sequence is older than the replay window.
+    ReplayTooOld = "replay_too_old",
+    /// The sequence jumps further than `gap_limit` allows (this also ends the session).
+    SequenceGap = "sequence_gap",
+
+    // open and step
+    /// The tag does not verify.
+    PacketForged = "packet_forged",
+    /// Authentic, but with a body of the wrong size for its type.
+    BodyLength = "body_length",
+    /// An authentic packet whose type makes no sense now (a payload before the handshake is complete, a request with a
+    /// sequence, a second response).
+    PacketUnexpected = "packet_unexpected",
+    /// The challenge token in a response does not open.
+    ChallengeForged = "challenge_forged",
+    /// The challenge answers an earlier request, or names another client than the request did.
+    ChallengeForeign = "challenge_foreign",
+    /// A response whose client id got a session in the meantime.
+    ResponseClientConnected = "response_client_connected",
+    /// A response that finds no free slot at the backend (the player was sent a denial).
+    ResponseBackendFull = "response_backend_full",
+    /// A response whose backend went away meanwhile (the player was sent a denial).
+    ResponseBackendDown = "response_backend_down",
+    /// A response that finds `max_sessions` sessions (the player was sent a denial).
+    ResponseSessionsFull = "response_sessions_full",
+
+    // port switch
+    /// A packet from a new port of an address with live sessions, over the rate at which we try such packets.
+    PortSwitchRateLimited = "port_switch_rate_limited",
+    /// A packet from a new port that opened under none of the address's sessions.
+    PortSwitchForged = "port_switch_forged",
+    /// A packet from a new port that opened, but is not newer than everything the session has received.
+    PortSwitchStale = "port_switch_stale",
+    /// The mailbox of the worker that owns the session was full.
+    MailboxFull = "mailbox_full",
+
+    // toward game processes
+    /// The backend's link has no room.
+    LinkFull = "link_full",
+    /// The backend is not connected or does not answer.
+    LinkDown = "link_down",
+
+    // from game processes
+    /// A record on a bundle link that breaks the format (this also closes the link).
+    RecordInvalid = "record_invalid",
+    /// A payload for a session that is not there (any more).
+    SessionUnknown = "session_unknown",
+    /// A datagram on the udp link from an address that is no backend's.
+    LinkStranger = "link_stranger",
+    /// A payload of 0 or of more than 1200 bytes.
+    PayloadLength = "payload_length",
+    /// The player's session has used up its sequence numbers.
+    SequenceExhausted = "sequence_exhausted",
+
+    // toward players
+    /// The socket's send buffer was full.
+    SendBufferFull = "send_buffer_full",
+    /// The kernel refused to send to that address.
+    SendRefused = "send_refused",
+}
+
+impl DropReason {
+    /// How many reasons there are: the length of every counter array.
+    pub const COUNT: usize = Self::ALL.len();
+}
+
+/// One counter for each reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropCounts([u64; DropReason::COUNT]);
+
+impl DropCounts {
+    /// All zero.
+    pub const fn new() -> Self {
+        Self([0; DropReason::COUNT])
+    }
+
+    /// Counts one drop.
+    #[inline]
+    pub fn bump(&mut self, reason: DropReason) {
+        self.0[reason as usize] += 1;
+    }
+
+    /// Counts several drops of the same reason.
+    #[inline]
+    pub fn add(&mut self, reason: DropReason, count: u64) {
+        self.0[reason as usize] += count;
+    }
+
+    /// How often `reason` was counted.
+    pub const fn of(&self, reason: DropReason) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// The sum over all reasons.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Adds another set of counters, such as another worker's.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine += theirs;
+        }
+    }
+
+    /// Every reason with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::ALL.iter().copied().zip(self.0.iter().copied())
+    }
+}
+
+impl Default for DropCounts {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_fit_a_metric_label() {
+        let names: HashSet<_> = DropReason::ALL.iter().map(|reason| reason.name()).collect();
+        assert_eq!(names.len(), DropReason::COUNT);
+        assert!(
+            names
+                .iter()
+                .all(|name| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
+        );
+    }
+
+    #[test]
+    fn counts_add_up() {
+        let mut counts = DropCounts::new();
+        counts.bump(DropReason::Empty);
+        counts.add(DropReason::SendRefused, 3);
+        let mut sum = counts.clone();
+        sum.merge(&counts);
+        assert_eq!(sum.of(DropReason::SendRefused), 6);
+        assert_eq!(sum.total(), 8);
+        assert_eq!(sum.iter().map(|(_, n)| n).sum::<u64>(), 8);
+    }
+}

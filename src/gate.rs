@@ -1,0 +1,1 @@
+//! One worker's mind, sans I/O.

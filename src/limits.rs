@@ -1,0 +1,33 @@
+//! Bounds that several layers must agree on, and the relations between them.
+//!
+//! A number that only one file needs lives in that file. What stands here is checked against its neighbours at compile time.
+
+/// Longest payload a netcode packet may carry (the reference's `NETCODE_MAX_PAYLOAD_BYTES`).
+pub const PAYLOAD_BYTES_MAX: usize = 1200;
+
+/// Tag of ChaCha20-Poly1305.
+pub const TAG_BYTES: usize = 16;
+
+/// Longest datagram we send to or accept from a netcode player: prefix, 8 sequence bytes, payload, tag.
+pub const DATAGRAM_BYTES_MAX: usize = 1 + 8 + PAYLOAD_BYTES_MAX + TAG_BYTES;
+
+/// Longest Unreal game packet (its `MAX_PACKET` is 1024; relayed traffic of other builds may fill an Ethernet frame).
+pub const UNREAL_BYTES_MAX: usize = 1500;
+
+/// Bytes of one small receive slot that remain for the datagram itself. Anything longer arrives truncated and is dropped.
+pub const RX_DATAGRAM_BYTES: usize = 1664;
+
+/// One outgoing player datagram, with room for the longest of either protocol.
+pub const TX_SLOT_BYTES: usize = 1536;
+
+/// Longest datagram on a bundle link, in both directions. 16 KiB hold 13 full-size payloads or 140 of 100 bytes; larger
+/// bundles gain less than 2 % (docs/BENCHMARKS.md, links).
+pub const BUNDLE_BYTES_MAX: usize = 16 * 1024;
+
+/// Workers one daemon may run. Bounds the bits of a worker's index in sequence numbers and session ids.
+pub const WORKERS_MAX: usize = 128;
+
+const _: () = assert!(DATAGRAM_BYTES_MAX == 1225);
+const _: () =
+    assert!(DATAGRAM_BYTES_MAX <= RX_DATAGRAM_BYTES && UNREAL_BYTES_MAX < RX_DATAGRAM_BYTES);
+const _: () = assert!(DATAGRAM_BYTES_MAX <= TX_SLOT_BYTES && UNREAL_BYTES_MAX <= TX_SLOT_BYTES);

@@ -1,0 +1,1 @@
+//! What gateway and game process say to each other.

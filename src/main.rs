@@ -1,0 +1,2 @@
+//! arguments -> command; nothing else.
+fn main() {}

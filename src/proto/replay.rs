@@ -1,0 +1,1 @@
+//! Bitset replay windows.
