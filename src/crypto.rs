@@ -46,13 +46,7 @@ impl<'a> Job<'a> {
     #[inline]
     pub fn new(key: &'a Key, nonce: Nonce, aad: &'a [u8], buf: &'a mut [u8]) -> Self {
         assert!(buf.len() >= TAG_BYTES, "a job's buffer ends with its tag");
-        Self {
-            key,
-            nonce,
-            aad,
-            buf,
-            verdict: Verdict::Pending,
-        }
+        Self { key, nonce, aad, buf, verdict: Verdict::Pending }
     }
 }
 

@@ -205,11 +205,7 @@ mod tests {
     fn names_are_unique_and_fit_a_metric_label() {
         let names: HashSet<_> = DropReason::ALL.iter().map(|reason| reason.name()).collect();
         assert_eq!(names.len(), DropReason::COUNT);
-        assert!(
-            names
-                .iter()
-                .all(|name| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
-        );
+        assert!(names.iter().all(|name| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')));
     }
 
     #[test]

@@ -100,9 +100,7 @@ pub struct Bell {
 impl Bell {
     /// A bell over an event file descriptor, which the driver reads.
     pub fn new(eventfd: OwnedFd) -> Self {
-        Self {
-            eventfd: std::sync::Arc::new(eventfd),
-        }
+        Self { eventfd: std::sync::Arc::new(eventfd) }
     }
 
     /// The descriptor, for the driver.

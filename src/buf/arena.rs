@@ -28,9 +28,7 @@ impl Arena {
             .expect("arena sizes are small constants");
         // SAFETY: `layout` has a size of at least 1.
         let base = unsafe { alloc_zeroed(layout) };
-        let Some(base) = NonNull::new(base) else {
-            handle_alloc_error(layout)
-        };
+        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
         Self { base, layout }
     }
 
@@ -50,10 +48,7 @@ impl Arena {
     /// or anybody else a pointer past the end.
     #[inline]
     pub fn pointer(&self, offset: usize, len: usize) -> NonNull<u8> {
-        assert!(
-            offset <= self.len() && len <= self.len() - offset,
-            "slot outside the arena"
-        );
+        assert!(offset <= self.len() && len <= self.len() - offset, "slot outside the arena");
         // SAFETY: `offset` lies inside the allocation or one past its end, by the assert.
         unsafe { self.base.add(offset) }
     }

@@ -18,11 +18,7 @@ impl Endpoint {
     /// An IPv4 endpoint.
     #[inline]
     pub const fn v4(ip: [u8; 4], port: u16) -> Self {
-        Self {
-            ip: mapped(ip),
-            scope: 0,
-            port,
-        }
+        Self { ip: mapped(ip), scope: 0, port }
     }
 
     /// An IPv6 endpoint; an IPv4-mapped address becomes the IPv4 one.
@@ -96,18 +92,12 @@ pub struct LocalIp {
 
 impl LocalIp {
     /// Not known, or fixed by the socket's own bind: nothing has to be said when sending.
-    pub const UNSPECIFIED: Self = Self {
-        ip: [0; 16],
-        interface: 0,
-    };
+    pub const UNSPECIFIED: Self = Self { ip: [0; 16], interface: 0 };
 
     /// An IPv4 address.
     #[inline]
     pub const fn v4(ip: [u8; 4], interface: u32) -> Self {
-        Self {
-            ip: mapped(ip),
-            interface,
-        }
+        Self { ip: mapped(ip), interface }
     }
 
     /// An IPv6 address.
@@ -132,9 +122,7 @@ impl LocalIp {
 const MAPPED_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 const fn mapped(ip: [u8; 4]) -> [u8; 16] {
-    [
-        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ip[0], ip[1], ip[2], ip[3],
-    ]
+    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ip[0], ip[1], ip[2], ip[3]]
 }
 
 fn unmapped(ip: [u8; 16]) -> IpAddr {
@@ -159,12 +147,8 @@ mod tests {
 
     #[test]
     fn ipv6_keeps_its_scope() {
-        let link_local = SocketAddr::V6(SocketAddrV6::new(
-            "fe80::1".parse().expect("literal"),
-            5,
-            0,
-            3,
-        ));
+        let link_local =
+            SocketAddr::V6(SocketAddrV6::new("fe80::1".parse().expect("literal"), 5, 0, 3));
         assert_eq!(SocketAddr::from(Endpoint::from(link_local)), link_local);
     }
 }

@@ -95,11 +95,7 @@ pub struct RxBatch {
 impl RxBatch {
     /// A batch over an arena, with room for `entries_max` datagrams without allocating again.
     pub fn new(arena: Arena, entries_max: usize) -> Self {
-        Self {
-            arena,
-            entries: Vec::with_capacity(entries_max),
-            events: Vec::with_capacity(16),
-        }
+        Self { arena, entries: Vec::with_capacity(entries_max), events: Vec::with_capacity(16) }
     }
 
     /// The memory that the slots lie in, for drivers.

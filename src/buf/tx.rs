@@ -125,12 +125,7 @@ impl TxBatch {
         );
         let offset = self.small_used * TX_SLOT_BYTES as u32;
         self.small_used += 1;
-        self.entries.push(TxEntry {
-            target,
-            tag,
-            offset,
-            len: len as u32,
-        });
+        self.entries.push(TxEntry { target, tag, offset, len: len as u32 });
         self.entries.len() - 1
     }
 
@@ -153,7 +148,8 @@ impl TxBatch {
             .expect("a large slot lies inside the batch")
     }
 
-    /// Sends the first `len` bytes of a large slot.
+    /// Sends the first `len` bytes of a large slot, which is spent by that.
+    #[expect(clippy::needless_pass_by_value, reason = "a slot can be committed once")]
     pub fn commit_large(
         &mut self,
         slot: LargeSlot,
@@ -162,12 +158,7 @@ impl TxBatch {
         tag: u64,
     ) -> usize {
         assert!(len <= BUNDLE_BYTES_MAX, "bundle past the end of its slot");
-        self.entries.push(TxEntry {
-            target,
-            tag,
-            offset: slot.offset,
-            len: len as u32,
-        });
+        self.entries.push(TxEntry { target, tag, offset: slot.offset, len: len as u32 });
         self.entries.len() - 1
     }
 
@@ -235,11 +226,8 @@ impl TxBatch {
 mod tests {
     use super::*;
 
-    const TARGET: TxTarget = TxTarget {
-        socket: SocketId(1),
-        peer: None,
-        source: LocalIp::UNSPECIFIED,
-    };
+    const TARGET: TxTarget =
+        TxTarget { socket: SocketId(1), peer: None, source: LocalIp::UNSPECIFIED };
 
     #[test]
     fn small_and_large_slots_grow_side_by_side_and_never_overlap() {
@@ -254,20 +242,14 @@ mod tests {
         assert!(batch.slot().is_none());
         batch.commit_large(bundle, 30, TARGET, 9);
 
-        let seen: Vec<_> = batch
-            .entries()
-            .iter()
-            .map(|e| (e.tag, batch.bytes(e).to_vec()))
-            .collect();
+        let seen: Vec<_> =
+            batch.entries().iter().map(|e| (e.tag, batch.bytes(e).to_vec())).collect();
         assert_eq!(seen, [(7, vec![1; 10]), (8, vec![2; 20]), (9, vec![9; 30])]);
 
         batch.fail(1, SendFailure::Full);
         let (entry, bytes, why) = batch.failures().next().expect("one failure");
         assert_eq!((entry.tag, bytes.len(), why), (8, 20, SendFailure::Full));
         batch.clear();
-        assert_eq!(
-            (batch.small_left(), batch.large_left(), batch.has_failures()),
-            (2, 1, false)
-        );
+        assert_eq!((batch.small_left(), batch.large_left(), batch.has_failures()), (2, 1, false));
     }
 }

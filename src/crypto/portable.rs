@@ -25,9 +25,5 @@ pub(super) fn open(job: &mut Job<'_>) {
         InOutBuf::from(text),
         tag,
     );
-    job.verdict = if opened.is_ok() {
-        Verdict::Done
-    } else {
-        Verdict::Forged
-    };
+    job.verdict = if opened.is_ok() { Verdict::Done } else { Verdict::Forged };
 }
