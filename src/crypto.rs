@@ -3,9 +3,13 @@
 //! A batch is a slice of [`Job`]s: each has its own key, nonce, associated data and buffer, and gets its own verdict. Callers
 //! never choose a kernel: an [`Aead`] does, once, from what the CPU offers.
 
+mod kernel;
 mod portable;
+#[cfg(test)]
+mod tests;
 pub mod token;
 
+pub use self::kernel::{ENV as KERNEL_ENV, Kernel, KernelError};
 use crate::limits::TAG_BYTES;
 pub use crate::secret::Key;
 
@@ -51,26 +55,44 @@ impl<'a> Job<'a> {
 }
 
 /// Seals and opens batches. Each worker owns one.
-#[derive(Debug, Default)]
-pub struct Aead {}
+#[derive(Debug)]
+pub struct Aead {
+    kernel: Kernel,
+}
 
 impl Aead {
     /// The best kernel for this CPU.
     pub fn detect() -> Self {
-        Self {}
+        Self { kernel: Kernel::best() }
+    }
+
+    /// This kernel and no other.
+    pub fn with_kernel(kernel: Kernel) -> Result<Self, KernelError> {
+        Ok(Self { kernel: kernel.checked()? })
+    }
+
+    /// The kernel in use, for status output.
+    pub const fn kernel(&self) -> Kernel {
+        self.kernel
     }
 
     /// Encrypts every job in place and writes its tag.
     pub fn seal(&mut self, jobs: &mut [Job<'_>]) {
-        for job in jobs {
-            portable::seal(job);
+        match self.kernel {
+            Kernel::Portable => jobs.iter_mut().for_each(portable::seal),
         }
     }
 
     /// Verifies every job and decrypts those that are authentic; the others keep their bytes.
     pub fn open(&mut self, jobs: &mut [Job<'_>]) {
-        for job in jobs {
-            portable::open(job);
+        match self.kernel {
+            Kernel::Portable => jobs.iter_mut().for_each(portable::open),
         }
+    }
+}
+
+impl Default for Aead {
+    fn default() -> Self {
+        Self::detect()
     }
 }

@@ -1,0 +1,115 @@
+//! The ways this crate can compute ChaCha20-Poly1305, and which of them a machine should use.
+//!
+//! All kernels give the same bytes; they differ in what the CPU must offer. The best one is chosen once, when an
+//! [`Aead`](super::Aead) is made. [`ENV`] overrides the choice, for tests and for operators who want to compare.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Environment variable that forces a kernel by name.
+pub const ENV: &str = "RINGGATE_AEAD";
+
+/// One implementation of the batch cipher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kernel {
+    /// One packet at a time in portable Rust.
+    Portable,
+}
+
+impl Kernel {
+    /// Every kernel, the best first.
+    pub const ALL: [Self; 1] = [Self::Portable];
+
+    /// The name that [`ENV`] and the status output use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+        }
+    }
+
+    /// Whether this CPU can run it.
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::Portable => true,
+        }
+    }
+
+    /// The best kernel that this CPU can run.
+    pub fn best() -> Self {
+        Self::ALL.into_iter().find(|kernel| kernel.is_available()).unwrap_or(Self::Portable)
+    }
+
+    /// What [`ENV`] asks for, or the best kernel where it is not set.
+    pub fn from_env() -> Result<Self, KernelError> {
+        match std::env::var_os(ENV) {
+            None => Ok(Self::best()),
+            Some(name) => name.to_str().ok_or(KernelError::Unknown)?.parse::<Self>()?.checked(),
+        }
+    }
+
+    /// Itself where this CPU can run it.
+    pub(super) fn checked(self) -> Result<Self, KernelError> {
+        if self.is_available() { Ok(self) } else { Err(KernelError::Unavailable(self)) }
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Kernel {
+    type Err = KernelError;
+
+    fn from_str(name: &str) -> Result<Self, KernelError> {
+        Self::ALL.into_iter().find(|kernel| kernel.name() == name).ok_or(KernelError::Unknown)
+    }
+}
+
+/// Why a kernel that was asked for cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelError {
+    /// This CPU lacks an instruction set that the kernel needs.
+    Unavailable(Kernel),
+    /// No kernel has this name.
+    Unknown,
+}
+
+impl fmt::Display for KernelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unavailable(kernel) => {
+                write!(f, "the {kernel} cipher kernel needs instructions that this CPU lacks; ")?;
+            }
+            Self::Unknown => f.write_str("no cipher kernel has this name; ")?,
+        }
+        write!(f, "unset {ENV} or choose one of")?;
+        for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_available()) {
+            write!(f, " {kernel}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for KernelError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_back_and_others_are_refused_with_the_choices() {
+        for kernel in Kernel::ALL {
+            assert_eq!(kernel.name().parse(), Ok(kernel));
+        }
+        let refusal = "sse9".parse::<Kernel>().expect_err("not a kernel");
+        assert!(refusal.to_string().ends_with("portable"), "{refusal}");
+    }
+
+    #[test]
+    fn the_best_kernel_is_available() {
+        assert!(Kernel::best().is_available());
+    }
+}
