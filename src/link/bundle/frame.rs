@@ -1,0 +1,110 @@
+//! Records before their bodies are looked at: where each begins and ends, and what kind it is.
+//!
+//! Whoever moves records without caring for their content (a gateway that must send again what a
+//! full link refused) needs only this much.
+
+use super::{HEADER_BYTES, RecordError, kind};
+
+/// One record as bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Invariant: as long as its header says, so at least as long as a header.
+    bytes: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// Takes the first record off a datagram; the second part is what follows it.
+    #[inline]
+    fn split(datagram: &'a [u8]) -> Result<(Self, &'a [u8]), RecordError> {
+        let Some(header) = datagram.first_chunk::<HEADER_BYTES>() else {
+            return Err(RecordError::HeaderTruncated);
+        };
+        let record_bytes = usize::from(u16::from_le_bytes([header[0], header[1]]));
+        if record_bytes < HEADER_BYTES {
+            return Err(RecordError::RecordLength);
+        }
+        let Some((bytes, rest)) = datagram.split_at_checked(record_bytes) else {
+            return Err(RecordError::RecordLength);
+        };
+        if header[3] != 0 {
+            return Err(RecordError::FlagsUnknown);
+        }
+        Ok((Self { bytes }, rest))
+    }
+
+    /// The whole record, header and body.
+    #[inline]
+    pub const fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    #[inline]
+    pub(super) fn kind(self) -> u8 {
+        self.bytes[2]
+    }
+
+    #[inline]
+    pub(super) fn body(self) -> &'a [u8] {
+        &self.bytes[HEADER_BYTES..]
+    }
+
+    /// Whether the record is of no use when it comes too late, so that a full link may drop it:
+    /// payloads, and what measures the link. Everything else has to arrive as long as the link
+    /// lives.
+    #[inline]
+    pub fn may_be_lost(self) -> bool {
+        matches!(self.kind(), kind::PAYLOAD | kind::MULTICAST | kind::PING | kind::PONG)
+    }
+
+    /// How many players the record has a payload for: what a drop of it counts as.
+    #[inline]
+    pub fn payloads(self) -> u64 {
+        match (self.kind(), self.body()) {
+            (kind::PAYLOAD, _) => 1,
+            (kind::MULTICAST, &[low, high, ..]) => u64::from(u16::from_le_bytes([low, high])),
+            _ => 0,
+        }
+    }
+}
+
+/// The records of a datagram, in order. An error is the last item: where one record is broken,
+/// nobody knows where the next one begins.
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Frames<'a> {
+    /// Walks a datagram, or any other run of whole records.
+    #[inline]
+    pub const fn new(datagram: &'a [u8]) -> Self {
+        Self { rest: datagram }
+    }
+
+    /// Ends the walk.
+    #[inline]
+    pub(super) fn stop(&mut self) {
+        self.rest = &[];
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Result<Frame<'a>, RecordError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        match Frame::split(self.rest) {
+            Ok((frame, rest)) => {
+                self.rest = rest;
+                Some(Ok(frame))
+            }
+            Err(error) => {
+                self.stop();
+                Some(Err(error))
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The reasons that records carry, and the reasons why a record is refused.
+//!
+//! Numbers are the wire's and never change their meaning. A game process takes a reason it does not
+//! know for `Other`, so that a newer gateway can add one without a new version; the gateway refuses
+//! what it does not know.
+
+use std::fmt;
+
+macro_rules! wire_reasons {
+    (
+        $(#[$type_doc:meta])* $type:ident;
+        $( $(#[$doc:meta])* $variant:ident = $number:literal, $name:literal );+ $(;)?
+    ) => {
+        $(#[$type_doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum $type { $( $(#[$doc])* $variant = $number ),+ }
+
+        impl $type {
+            /// Every variant, in the order of the numbers.
+            pub const ALL: &'static [Self] = &[ $( Self::$variant ),+ ];
+
+            /// What this means in a few words, for logs and documents.
+            pub const fn text(self) -> &'static str {
+                match self { $( Self::$variant => $name ),+ }
+            }
+
+            /// The number that records carry.
+            #[inline]
+            pub const fn as_u8(self) -> u8 {
+                self as u8
+            }
+
+            /// The variant with this number.
+            pub const fn from_u8(number: u8) -> Option<Self> {
+                match number { $( $number => Some(Self::$variant), )+ _ => None }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.text())
+            }
+        }
+    };
+}
+
+wire_reasons! {
+    /// Why a session ended. The game process may choose those from 128 on
+    /// ([`CloseReason::is_games_choice`]) in `close`, and sees its choice again in the `closed`
+    /// that answers.
+    CloseReason;
+    /// A reason that this version has no name for.
+    Other = 0, "another reason";
+    /// The player said goodbye.
+    PlayerLeft = 1, "the player left";
+    /// Nothing authentic came from the player for its token's timeout.
+    TimedOut = 2, "the player timed out";
+    /// The player's sequence jumped further than `gap_limit` allows.
+    SequenceGap = 3, "the sequence jumped too far";
+    /// The session has used up its sequence numbers.
+    SequenceExhausted = 4, "sequence numbers are used up";
+    /// The gateway shuts down.
+    Shutdown = 5, "the gateway shuts down";
+    /// An operator ended it.
+    Operator = 6, "closed by an operator";
+    /// The listener or the backend is no longer part of the configuration.
+    Unconfigured = 7, "no longer configured";
+    /// The game is over for this player.
+    Finished = 128, "the game is over";
+    /// The game threw the player out.
+    Kicked = 129, "kicked";
+    /// The game does not want this player (full, banned, wrong version).
+    Refused = 130, "refused by the game";
+    /// The game process shuts down.
+    GameShutdown = 131, "the game shuts down";
+}
+
+impl CloseReason {
+    /// Whether a game process may give this reason.
+    pub const fn is_games_choice(self) -> bool {
+        self as u8 >= 128
+    }
+}
+
+wire_reasons! {
+    /// Why the gateway ends a link.
+    GoodbyeReason;
+    /// A reason that this version has no name for.
+    Other = 0, "another reason";
+    /// The gateway shuts down.
+    Shutdown = 1, "the gateway shuts down";
+    /// The gateway does not speak the version that `hello` asked for.
+    VersionUnsupported = 2, "version not supported";
+    /// The peer's user and group may not connect as this backend.
+    Unauthorised = 3, "peer not authorised";
+    /// No backend of that name with `link = "bundle"` is configured (any more).
+    NameUnknown = 4, "no such backend";
+    /// Another process is connected under this name.
+    NameTaken = 5, "name taken";
+    /// The first record was not `hello`, a later one was, or none came in time.
+    HelloExpected = 6, "hello expected once, first";
+    /// A record broke the format; `error` says how.
+    RecordInvalid = 7, "invalid record";
+    /// The process did not read its link until the records that must not be lost had piled up too
+    /// high.
+    Unresponsive = 8, "link not read";
+}
+
+wire_reasons! {
+    /// How a record breaks the format.
+    RecordError;
+    /// Fewer bytes are left than a header has.
+    HeaderTruncated = 1, "header truncated";
+    /// The record's length is less than its header's, or reaches past the datagram's end.
+    RecordLength = 2, "record length out of range";
+    /// No record of this kind travels in this direction.
+    KindUnknown = 3, "unknown kind";
+    /// The header's flags are not 0.
+    FlagsUnknown = 4, "unknown flags";
+    /// The body is shorter or longer than its kind's fields.
+    BodyLength = 5, "body length does not match the kind";
+    /// A session id of 0.
+    SessionZero = 6, "session 0";
+    /// A payload of no bytes or of more than 1200.
+    PayloadLength = 7, "payload length out of range";
+    /// A name that is not 1 to 32 printable ASCII characters without spaces.
+    NameInvalid = 8, "invalid name";
+    /// A list of sessions that is empty or longer than 1024.
+    SessionCount = 9, "session count out of range";
+    /// A worker's index that is not below the number of workers, or more workers than there can be.
+    WorkerInvalid = 10, "worker index out of range";
+    /// A `close` with a reason that a game process cannot give.
+    ReasonUnknown = 11, "unknown reason";
+    /// A datagram of more than 16384 bytes.
+    DatagramTooLong = 12, "datagram too long";
+}
+
+impl std::error::Error for RecordError {}

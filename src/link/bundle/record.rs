@@ -1,0 +1,184 @@
+//! The records, decoded: plain values that borrow whatever is long from the datagram.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use super::{CloseReason, GoodbyeReason, NAME_BYTES_MAX, RecordError, SessionId, USER_DATA_BYTES};
+
+/// What the gateway tells a game process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToGame<'a> {
+    /// The first record on every link that the gateway accepts.
+    Welcome(Welcome),
+    /// A player is connected.
+    Opened(Opened<'a>),
+    /// A player's payload.
+    Payload {
+        /// Whose.
+        session: SessionId,
+        /// 1 to 1200 bytes.
+        bytes: &'a [u8],
+    },
+    /// A session is over. The last record about it, and the answer to [`ToGateway::Close`].
+    Closed {
+        /// Which.
+        session: SessionId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// The answer to [`ToGateway::Ping`].
+    Pong {
+        /// The token of the ping.
+        token: u64,
+    },
+    /// The gateway takes no new players and will shut down.
+    Draining {
+        /// How long the sessions that exist may go on.
+        left_ms: u32,
+    },
+    /// The gateway is about to close this link. The last record on it.
+    Goodbye(Goodbye),
+}
+
+/// What a game process tells the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToGateway<'a> {
+    /// The first record on every link.
+    Hello(Hello<'a>),
+    /// A payload for one player.
+    Payload {
+        /// Whose.
+        session: SessionId,
+        /// 1 to 1200 bytes.
+        bytes: &'a [u8],
+    },
+    /// One payload for several players.
+    Multicast {
+        /// Whose: 1 to 1024 sessions.
+        sessions: Sessions<'a>,
+        /// 1 to 1200 bytes.
+        bytes: &'a [u8],
+    },
+    /// Ends a session.
+    Close {
+        /// Which.
+        session: SessionId,
+        /// Why; always [a game's choice](CloseReason::is_games_choice).
+        reason: CloseReason,
+    },
+    /// Measures the link.
+    Ping {
+        /// Comes back in the [`ToGame::Pong`].
+        token: u64,
+    },
+}
+
+/// Who the gateway is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// The version of the format that the gateway speaks on this link.
+    pub version: u16,
+    /// The worker at the other end. Always less than `workers`.
+    pub worker: u16,
+    /// How many workers, and with them links, there are.
+    pub workers: u16,
+    /// Differs from one start of the gateway to the next: session ids are unique only under one
+    /// incarnation.
+    pub incarnation: u64,
+}
+
+/// Who the game process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello<'a> {
+    /// The version of the format that the game process speaks.
+    pub version: u16,
+    /// Its process id, for the operator to read; 0 where it does not say.
+    pub pid: u32,
+    /// The backend's name in the gateway's configuration. Always [a name](is_name).
+    pub name: &'a str,
+}
+
+/// A player who is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened<'a> {
+    /// The session, until it is closed.
+    pub session: SessionId,
+    /// Who the player is: the id in its connect token.
+    pub client_id: u64,
+    /// Where the player is. IPv4 even where the gateway's socket is dual-stack.
+    pub address: SocketAddr,
+    /// The player's index in this backend. Free for another player once the session is closed.
+    pub slot: u32,
+    /// How many slots the backend has.
+    pub slots_max: u32,
+    /// The user data of the connect token.
+    pub user_data: &'a [u8; USER_DATA_BYTES],
+    /// The listener that the player came in by. Always [a name](is_name).
+    pub listener: &'a str,
+}
+
+/// How the gateway ends a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Goodbye {
+    /// Why.
+    pub reason: GoodbyeReason,
+    /// What was wrong, where the reason is [`GoodbyeReason::RecordInvalid`].
+    pub error: Option<RecordError>,
+}
+
+/// The sessions of a multicast, as they lie in the datagram.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Sessions<'a> {
+    /// Invariant: no id among them is 0.
+    ids: &'a [[u8; 8]],
+}
+
+impl<'a> Sessions<'a> {
+    pub(super) fn decode(ids: &'a [[u8; 8]]) -> Result<Self, RecordError> {
+        if ids.contains(&[0; 8]) { Err(RecordError::SessionZero) } else { Ok(Self { ids }) }
+    }
+
+    /// How many.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are none: never, in a record that was decoded.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// One after the other.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = SessionId> + use<'a> {
+        self.ids.iter().map(|id| {
+            SessionId::from_u64(u64::from_le_bytes(*id)).expect("`decode` has refused id 0")
+        })
+    }
+}
+
+impl fmt::Debug for Sessions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Whether `text` may name a backend or a listener: 1 to 32 printable ASCII characters, no space.
+/// Names end up in logs, metric labels and the user data of tokens, and mean the same bytes in all
+/// three.
+pub const fn is_name(text: &str) -> bool {
+    is_name_bytes(text.as_bytes())
+}
+
+pub(super) const fn is_name_bytes(name: &[u8]) -> bool {
+    let mut at = 0;
+    while at < name.len() {
+        if !name[at].is_ascii_graphic() {
+            return false;
+        }
+        at += 1;
+    }
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX
+}
