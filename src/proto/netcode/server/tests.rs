@@ -1,0 +1,131 @@
+use super::*;
+use crate::proto::netcode::request::{REQUEST_BYTES, encode_request};
+use crate::proto::netcode::token::tests::connect_token;
+
+const PROTOCOL: u64 = 0x1122_3344_5566_7788;
+const NOW: u64 = 1000;
+
+fn refusal(datagram: &[u8], is_known: bool) -> Option<DropReason> {
+    classify(datagram, is_known, PROTOCOL, NOW).err()
+}
+
+#[test]
+fn datagrams_are_classified_in_the_reference_order() {
+    assert_eq!(refusal(&[], true), Some(DropReason::Empty));
+    assert_eq!(refusal(&[0], true), Some(DropReason::Empty));
+    assert_eq!(refusal(&[0; DATAGRAM_BYTES_MAX + 1], true), Some(DropReason::TooLong));
+    assert_eq!(refusal(&[0; 18], false), Some(DropReason::RequestLength));
+    assert_eq!(refusal(&[0x99; 2], false), Some(DropReason::UnknownSource));
+    assert_eq!(refusal(&[0x10; REQUEST_BYTES], false), Some(DropReason::UnknownSource));
+    assert_eq!(refusal(&[0x99; 2], true), Some(DropReason::PacketLength));
+    assert_eq!(refusal(&[0x99; 20], true), Some(DropReason::PacketType));
+}
+
+#[test]
+fn requests_are_requests_whoever_sends_them() {
+    let mut datagram = [0; REQUEST_BYTES];
+    encode_request(&connect_token(1), &mut datagram);
+    for is_known in [false, true] {
+        let class = classify(&datagram, is_known, PROTOCOL, NOW);
+        assert!(matches!(class, Ok(Classified::Request(_))));
+    }
+    // Only a first byte of exactly 0 is a request; with a sequence it is a packet, which decrypts and is then dropped.
+    let class = classify(&[0x10; 18], true, PROTOCOL, NOW);
+    let Ok(Classified::Packet(header)) = class else { panic!("not a packet: {class:?}") };
+    assert_eq!(session_packet(header.kind, &[]), Err(DropReason::PacketUnexpected));
+}
+
+#[test]
+fn a_session_takes_three_kinds_of_packets() {
+    assert_eq!(session_packet(PacketKind::Disconnect, &[]), Ok(SessionPacket::Disconnect));
+    assert_eq!(session_packet(PacketKind::KeepAlive, &[1; 8]), Ok(SessionPacket::KeepAlive));
+    assert_eq!(session_packet(PacketKind::Payload, &[1]), Ok(SessionPacket::Payload(&[1])));
+    assert_eq!(session_packet(PacketKind::Payload, &[]), Err(DropReason::BodyLength));
+    assert_eq!(session_packet(PacketKind::Response, &[0; 308]), Err(DropReason::PacketUnexpected));
+    assert_eq!(session_packet(PacketKind::Response, &[0; 307]), Err(DropReason::BodyLength));
+}
+
+#[test]
+fn a_handshake_takes_nothing_but_a_response() {
+    let (sequence, token) = pending_packet(PacketKind::Response, &mut [1; 308])
+        .map(|(sequence, token)| (sequence, *token))
+        .expect("a response");
+    assert_eq!((sequence, token), (0x0101_0101_0101_0101, [1; CHALLENGE_TOKEN_BYTES]));
+    for (kind, len, why) in [
+        (PacketKind::Response, 307, DropReason::BodyLength),
+        (PacketKind::Payload, 0, DropReason::BodyLength),
+        (PacketKind::Payload, 5, DropReason::PacketUnexpected),
+        (PacketKind::KeepAlive, 8, DropReason::PacketUnexpected),
+        (PacketKind::Disconnect, 0, DropReason::PacketUnexpected),
+        (PacketKind::Request, 0, DropReason::PacketUnexpected),
+    ] {
+        assert_eq!(pending_packet(kind, &mut vec![0; len]), Err(why), "{kind:?} {len}");
+    }
+}
+
+#[test]
+fn a_token_must_name_one_of_our_addresses_with_its_port() {
+    let check = |token: &str, own: &[&str]| {
+        let own: Vec<_> =
+            own.iter().map(|text| text.parse::<SocketAddr>().expect("literal").into()).collect();
+        check_addressed_to(&token.parse().expect("literal"), &own)
+    };
+    let foreign = Err(DropReason::TokenNotForUs);
+    assert_eq!(check("10.0.0.1:1,192.0.2.1:5", &["192.0.2.1:5"]), Ok(()));
+    assert_eq!(check("192.0.2.1:5", &["[2001:db8::1]:5", "192.0.2.1:5"]), Ok(()));
+    assert_eq!(check("192.0.2.1:6", &["192.0.2.1:5"]), foreign);
+    assert_eq!(check("192.0.2.2:5", &["192.0.2.1:5"]), foreign);
+    assert_eq!(check("192.0.2.1:5", &[]), foreign);
+    assert_eq!(check("[2001:db8::1]:5", &["[2001:db8::1]:5"]), Ok(()));
+    assert_eq!(check("[2001:db8::1]:5", &["[fe80::1%3]:5"]), foreign);
+    // Network order, read as little-endian words.
+    assert_eq!(check("[120:b80d::100]:5", &["[2001:db8::1]:5"]), Ok(()));
+    assert_eq!(check("[120:b80d::100]:6", &["[2001:db8::1]:5"]), foreign);
+    // IPv4-mapped, in either order, is IPv4; IPv4 itself has one order only.
+    assert_eq!(check("[::ffff:192.0.2.1]:5", &["192.0.2.1:5"]), Ok(()));
+    assert_eq!(check("[::ffff:0.192.1.2]:5", &["192.0.2.1:5"]), Ok(()));
+    assert_eq!(check("0.192.1.2:5", &["192.0.2.1:5"]), foreign);
+}
+
+#[test]
+fn a_challenge_answers_its_own_handshake_only() {
+    let binding = PendingBinding { first_challenge_sequence: 10, client_id: 7 };
+    assert_eq!(binding.check(10, 7), Ok(()));
+    assert_eq!(binding.check(11, 7), Ok(()));
+    assert_eq!(binding.check(9, 7), Err(DropReason::ChallengeForeign));
+    assert_eq!(binding.check(10, 8), Err(DropReason::ChallengeForeign));
+}
+
+#[test]
+fn a_token_used_again_goes_on_where_its_last_session_ended() {
+    let mut first = SessionSequence::begin(None, u64::MAX);
+    assert_eq!(first.peek(), (1 << 48) - 1);
+    assert_eq!([first.take(), first.take()], [Ok((1 << 48) - 1), Ok(1 << 48)]);
+    let mut second = SessionSequence::begin(Some(first), 5);
+    assert_eq!(second.take(), Ok((1 << 48) + 1));
+}
+
+#[test]
+fn a_session_never_reaches_the_nonces_of_challenges() {
+    let mut last = SessionSequence(GLOBAL_SEQUENCE_START - 1);
+    assert_eq!(last.take(), Ok(GLOBAL_SEQUENCE_START - 1));
+    assert_eq!(last.take(), Err(DropReason::SequenceExhausted));
+    assert_eq!(last.take(), Err(DropReason::SequenceExhausted));
+}
+
+#[test]
+fn workers_number_challenges_in_ranges_of_their_own() {
+    let range = |worker: usize| {
+        let mut at_end = GlobalSequence::new(worker, u64::MAX);
+        let (last, first) = (at_end.take(), at_end.take());
+        assert_eq!(first, GlobalSequence::new(worker, 0).take());
+        first..=last
+    };
+    let mut next = GLOBAL_SEQUENCE_START;
+    for worker in 0..WORKERS_MAX {
+        let range = range(worker);
+        assert_eq!(*range.start(), next);
+        next = range.end().wrapping_add(1);
+    }
+    assert_eq!(next, 0, "the ranges fill the upper half");
+}
