@@ -14,6 +14,7 @@
 
 pub mod address;
 pub mod challenge;
+pub mod client;
 pub mod packet;
 pub mod request;
 pub mod server;

@@ -39,6 +39,11 @@ impl Timeout {
     }
 }
 
+/// Whole seconds as nanoseconds; what does not fit lasts for ever.
+pub(super) const fn seconds_to_ns(seconds: u64) -> u64 {
+    seconds.saturating_mul(NS_PER_S)
+}
+
 const NS_PER_S: u64 = 1_000_000_000;
 
 #[cfg(test)]
