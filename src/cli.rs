@@ -1,1 +1,41 @@
-//! cli
+//! The command line: one file for each command, with its arguments and a `run` that either succeeds or says in one sentence
+//! why not. `exit` turns that into what the terminal and the shell see, the same way for all commands.
+
+mod check;
+mod exit;
+mod files;
+mod keygen;
+pub mod logging;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use exit::Failure;
+
+/// A gateway in front of fleets of game servers.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Check(check::Args),
+    Keygen(keygen::Args),
+}
+
+/// Runs the command that the arguments name.
+pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let result = match Cli::try_parse_from(args) {
+        Ok(Cli { command }) => match command {
+            Command::Check(args) => check::run(&args),
+            Command::Keygen(args) => keygen::run(&args),
+        },
+        Err(error) => Err(Failure::from(error)),
+    };
+    exit::code(result)
+}

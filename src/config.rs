@@ -1,1 +1,337 @@
-//! config
+//! The config file: TOML text in, a checked [`Config`] out, or every mistake in it at once.
+//!
+//! Whoever holds a [`Config`] relies on it: names are unique, every listener's backends exist and speak a link that the
+//! listener can use, every number is inside its range, every key is loaded. Nothing behind this module checks again.
+//!
+//! Every field is described once, in `schema`: name, what it accepts, default, meaning. The reader takes expectations and
+//! defaults from there, and [`explain`] prints the same table, so that the three cannot drift apart.
+//!
+//! Left out: anything that depends on the machine (free ports, limits, privileges). Those show when the daemon starts, and
+//! `ringgate doctor` looks at them.
+
+mod backend;
+mod distinct;
+mod explain;
+pub mod keys;
+mod listener;
+mod mistake;
+mod notices;
+mod read;
+mod schema;
+mod section;
+pub mod values;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+pub use explain::explain;
+pub use mistake::{Mistake, Mistakes};
+pub use read::parse;
+
+use crate::secret::Key;
+use keys::KeySources;
+use values::Word;
+
+/// Longest name of a backend or listener. User data routes by a name padded with NUL to 32 bytes.
+pub const NAME_BYTES_MAX: usize = 31;
+
+/// Everything a config file says.
+#[derive(Debug)]
+pub struct Config {
+    /// `[gateway]`.
+    pub gateway: Gateway,
+    /// `[[listener]]`, in the order of the file. Invariant: at least one, names and bind addresses unique.
+    pub listeners: Vec<Listener>,
+    /// `[[backend]]`, in the order of the file. Invariant: at least one, names and UDP addresses unique.
+    pub backends: Vec<Backend>,
+    /// `[admin]`; without it no admin address is served.
+    pub admin: Option<Admin>,
+    /// `[histograms]`; without it no histogram files are written.
+    pub histograms: Option<Histograms>,
+}
+
+/// The daemon as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gateway {
+    /// How many workers serve players.
+    pub workers: Workers,
+    /// Whether each worker is pinned to a core of its own.
+    pub pin: bool,
+    /// Which driver moves datagrams.
+    pub io: IoChoice,
+    /// Where link sockets live. Invariant: short enough that `worker-127.sock` in it fits a Unix socket address.
+    pub run_dir: PathBuf,
+    /// How long a drain waits before it disconnects who is still there.
+    pub drain_timeout: Duration,
+    /// How long a worker polls for more work before it sleeps in the kernel.
+    pub spin: Duration,
+    /// How log lines look.
+    pub log: LogFormat,
+}
+
+/// How many workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workers {
+    /// One for each core that the daemon may use.
+    Auto,
+    /// Exactly this many, at most [`crate::limits::WORKERS_MAX`].
+    Count(NonZeroUsize),
+}
+
+/// Which driver moves datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoChoice {
+    /// `io_uring` where the kernel allows it, otherwise `mmsg`.
+    Auto,
+    /// `recvmmsg`, `sendmmsg` and epoll.
+    Mmsg,
+    /// `io_uring`, or no start at all.
+    Uring,
+}
+
+impl Word for IoChoice {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("uring", Self::Uring), ("mmsg", Self::Mmsg)];
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// A line to read, coloured on a terminal.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Word for LogFormat {
+    const WORDS: &'static [(&'static str, Self)] = &[("human", Self::Human), ("json", Self::Json)];
+}
+
+/// One public front.
+#[derive(Debug)]
+pub struct Listener {
+    /// Its name in logs and metrics. Invariant: 1 to [`NAME_BYTES_MAX`] bytes, unique.
+    pub name: String,
+    /// The addresses to bind. Invariant: at least one; a port of 0 asks the kernel for a free one.
+    pub bind: Vec<SocketAddr>,
+    /// Indices into [`Config::backends`]. Invariant: at least one, no index twice, exactly one with [`Route::Single`].
+    pub backends: Vec<usize>,
+    /// How a new player's backend is chosen.
+    pub route: Route,
+    /// Most sessions of this listener, over all workers.
+    pub max_sessions: usize,
+    /// What happens when a player's packets come from another port.
+    pub port_switch: PortSwitch,
+    /// Whether a socket filter drops foreign datagrams before they are queued.
+    pub filter: bool,
+    /// What is spoken here.
+    pub protocol: Protocol,
+}
+
+/// How a new player's backend is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// By a hash of the client id (of the address, on Unreal listeners).
+    Hash,
+    /// The backend with the fewest players.
+    LeastPlayers,
+    /// The only backend there is.
+    Single,
+    /// The backend named in the first 32 bytes of the token's user data. Invariant: netcode only.
+    UserData,
+}
+
+impl Word for Route {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("single", Self::Single),
+        ("user-data", Self::UserData),
+        ("hash", Self::Hash),
+        ("least-players", Self::LeastPlayers),
+    ];
+}
+
+/// What happens when a player's packets come from another port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortSwitch {
+    /// The session follows, once a packet from there has proved itself.
+    Follow,
+    /// The packets are dropped.
+    Ignore,
+}
+
+impl Word for PortSwitch {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("follow", Self::Follow), ("ignore", Self::Ignore)];
+}
+
+/// What a listener speaks, with the fields that only this protocol has.
+#[derive(Debug)]
+pub enum Protocol {
+    /// netcode 1.02.
+    Netcode(Netcode),
+    /// Unreal Engine's UDP protocol.
+    Unreal(Unreal),
+}
+
+/// The fields of a netcode listener.
+#[derive(Debug)]
+pub struct Netcode {
+    /// What tokens must name, any of them. Empty: the addresses that were bound.
+    pub public: Vec<SocketAddr>,
+    /// The game's protocol id.
+    pub protocol_id: u64,
+    /// The keys that connect tokens may be sealed with, newest first by convention. Invariant: 1 to 8, all different.
+    pub keys: Vec<Key>,
+    /// Sequences that a session remembers. Invariant: a power of two, 64 to 1024.
+    pub replay_window: u16,
+    /// A jump over more sequences than this ends the session; without it any jump is fine.
+    pub gap_limit: Option<NonZeroU64>,
+}
+
+/// The fields of an Unreal listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreal {
+    /// The bits that start every packet, in wire order. Invariant: at most 32.
+    pub magic: Vec<bool>,
+    /// Which handshakes are served.
+    pub versions: HandshakeVersions,
+    /// Whether game packets can be read.
+    pub mode: UnrealMode,
+    /// Whether duplicates are dropped.
+    pub window: bool,
+    /// Which builds of the game may connect.
+    pub network_versions: NetworkVersions,
+    /// Silence after which a session ends.
+    pub idle_timeout: Duration,
+    /// Whether a restart request may be larger than the packet that provoked it.
+    pub restart_small: bool,
+}
+
+/// Which Unreal handshakes are served. The packet prefix of the two families differs, so a listener serves one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandshakeVersions {
+    /// The layout without a version number, and without session and client ids.
+    Original,
+    /// Versioned handshakes. Invariant: within 3 to 4.
+    Versioned(RangeInclusive<u8>),
+}
+
+/// Whether the packets of an Unreal game can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnrealMode {
+    /// The notify header is in the clear: duplicates are found by sequence.
+    Notify,
+    /// Game packets are encrypted: only exact copies are found.
+    Opaque,
+}
+
+impl Word for UnrealMode {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("notify", Self::Notify), ("opaque", Self::Opaque)];
+}
+
+/// Which builds of an Unreal game may connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetworkVersions {
+    /// All of them; the server judges.
+    Any,
+    /// Those with one of these checksums.
+    Only(Vec<u32>),
+}
+
+/// One game process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backend {
+    /// Its name. Invariant: 1 to [`NAME_BYTES_MAX`] bytes, unique.
+    pub name: String,
+    /// How it is reached.
+    pub link: Link,
+    /// Players it takes; more are denied. Invariant: at least 1.
+    pub slots: u32,
+    /// How long a backend may be gone before its players are disconnected.
+    pub grace: Duration,
+}
+
+/// How a game process is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Records over `SOCK_SEQPACKET`.
+    Bundle(Allowed),
+    /// Plain UDP to this address. Invariant: no port of 0, no wildcard, no multicast.
+    Udp(SocketAddr),
+}
+
+/// Who may connect as a bundle backend. With both lists empty: only the gateway's own user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// User ids.
+    pub uids: Vec<u32>,
+    /// Group ids.
+    pub gids: Vec<u32>,
+}
+
+/// The admin address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// Where HTTP is served.
+    pub bind: SocketAddr,
+}
+
+/// Histogram files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histograms {
+    /// Where they are written.
+    pub dir: PathBuf,
+    /// The time that one entry covers.
+    pub interval: Duration,
+}
+
+impl Config {
+    /// Reads and checks a config file. Keys come from where the file says: other files, this process's environment, or
+    /// the credentials that the service manager handed over.
+    pub fn load(file: &Path) -> Result<Self, LoadError> {
+        let text = std::fs::read_to_string(file)
+            .map(Zeroizing::new)
+            .map_err(|cause| LoadError::Unreadable { file: file.to_owned(), cause })?;
+        parse(&text, file, &KeySources::of_process()).map_err(LoadError::Mistakes)
+    }
+
+    /// What is allowed but probably not meant, one sentence each.
+    pub fn notices(&self) -> Vec<String> {
+        notices::of(self)
+    }
+}
+
+/// Why there is no [`Config`].
+#[derive(Debug)]
+pub enum LoadError {
+    /// The file could not be read as text.
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the operating system said.
+        cause: io::Error,
+    },
+    /// The file was read, and is wrong.
+    Mistakes(Mistakes),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { file, cause } => {
+                write!(f, "cannot read the config file {}: {cause}", file.display())
+            }
+            Self::Mistakes(mistakes) => mistakes.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}

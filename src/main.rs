@@ -1,2 +1,7 @@
 //! arguments -> command; nothing else.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ringgate::cli::run(std::env::args_os())
+}

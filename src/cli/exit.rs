@@ -1,0 +1,98 @@
+//! How a command ends: what it prints on stderr, and its exit code.
+//!
+//! 0: done. 1: it could not be done, though the input was fine. 2: the input is wrong (arguments, files, values). A reader
+//! that closes our stdout early, as `head` does, is no failure.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::config::{LoadError, Mistakes};
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub enum Failure {
+    /// The input is wrong: one sentence.
+    BadInput(String),
+    /// The input is fine, and still it did not work: one sentence.
+    Failed(String),
+    /// The config file is wrong: one line for each mistake, which editors can jump by.
+    Mistakes(Mistakes),
+    /// The arguments do not fit together, or help was asked for: clap's own text.
+    Usage(clap::Error),
+}
+
+impl Failure {
+    /// Wrong input.
+    pub fn bad_input(sentence: impl fmt::Display) -> Self {
+        Self::BadInput(sentence.to_string())
+    }
+
+    /// Right input that did not work.
+    pub fn failed(sentence: impl fmt::Display) -> Self {
+        Self::Failed(sentence.to_string())
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            Self::BadInput(_) | Self::Mistakes(_) => 2,
+            Self::Failed(_) => 1,
+            Self::Usage(error) => u8::try_from(error.exit_code()).unwrap_or(2),
+        }
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Mistakes(mistakes) => Self::Mistakes(mistakes),
+            unreadable @ LoadError::Unreadable { .. } => Self::bad_input(unreadable),
+        }
+    }
+}
+
+impl From<clap::Error> for Failure {
+    /// A value that its parser refused is wrong input like any other: one sentence, not a usage text.
+    fn from(error: clap::Error) -> Self {
+        let text = |kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => Some(text.as_str()),
+            _ => None,
+        };
+        let source = std::error::Error::source(&error);
+        match (error.kind(), text(ContextKind::InvalidArg), source) {
+            (ErrorKind::ValueValidation, Some(argument), Some(reason)) => {
+                // `--server <ADDRESS>` is how clap names the argument; `K` may hold a key, so values are not repeated here.
+                let name = argument.split_whitespace().next().unwrap_or(argument);
+                Self::BadInput(format!("{name}: {reason}"))
+            }
+            _ => Self::Usage(error),
+        }
+    }
+}
+
+/// Prints why a command failed, and gives its exit code.
+pub(super) fn code(result: Result<(), Failure>) -> ExitCode {
+    let Err(failure) = result else { return ExitCode::SUCCESS };
+    // Nothing is left to be done when stderr or stdout are gone.
+    let _ = match &failure {
+        Failure::BadInput(sentence) | Failure::Failed(sentence) => {
+            writeln!(io::stderr(), "ringgate: {sentence}")
+        }
+        Failure::Mistakes(mistakes) => writeln!(io::stderr(), "{mistakes}"),
+        Failure::Usage(error) => error.print(),
+    };
+    ExitCode::from(failure.code())
+}
+
+/// Prints to stdout.
+pub(super) fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format_args!("cannot write to stdout: {cause}")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,36 @@
+//! `ringgate keygen`.
+
+use std::path::PathBuf;
+
+use zeroize::Zeroizing;
+
+use super::Failure;
+use super::exit::print;
+use super::files::{Existing, write_private};
+use crate::secret::Key;
+
+/// Make a 32-byte key, as 64 hex digits
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Write the key to this new file, readable by its owner only, instead of stdout
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long, requires = "out")]
+    force: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let key = Key::generate().map_err(|cause| {
+        Failure::failed(format_args!("the operating system gave no random numbers: {cause}"))
+    })?;
+    let mut line = Zeroizing::new(key.to_hex());
+    // `to_hex` has no room for the newline; growing would leave a copy of the digits behind.
+    let mut text = Zeroizing::new(String::with_capacity(line.len() + 1));
+    text.push_str(&line);
+    text.push('\n');
+    line.clear();
+    let Some(out) = &args.out else { return print(&text) };
+    let existing = if args.force { Existing::Replace } else { Existing::Keep };
+    write_private(out, text.as_bytes(), existing)
+}

@@ -1,0 +1,82 @@
+//! `[[backend]]`.
+
+use std::net::SocketAddr;
+
+use toml::de::DeValue;
+
+use super::distinct::Distinct;
+use super::mistake::Report;
+use super::schema::LinkWord;
+use super::section::{Section, integer};
+use super::{Allowed, Backend, Link, values};
+
+/// What listeners need to know of the backends: their names and links, whatever else may be wrong with them.
+#[derive(Default)]
+pub(super) struct Known {
+    backends: Vec<(Option<String>, Option<LinkWord>)>,
+    names: Distinct<String>,
+    addresses: Distinct<SocketAddr>,
+}
+
+impl Known {
+    /// The index and link of a backend.
+    pub(super) fn find(&self, name: &str) -> Option<(usize, Option<LinkWord>)> {
+        let index = self.backends.iter().position(|(known, _)| known.as_deref() == Some(name))?;
+        Some((index, self.backends[index].1))
+    }
+
+    /// All names that could be read.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.backends.iter().filter_map(|(name, _)| name.as_deref())
+    }
+
+    /// Whether there are backends, and the name of each could be read.
+    pub(super) fn is_complete(&self) -> bool {
+        !self.backends.is_empty() && self.backends.iter().all(|(name, _)| name.is_some())
+    }
+}
+
+pub(super) fn read(
+    mut section: Section<'_>,
+    known: &mut Known,
+    report: &mut Report<'_>,
+) -> Option<Backend> {
+    let name = section.text(report, "name", values::name);
+    let word = section.variant(report, "link");
+    let slots = section.integer(report, "slots");
+    let grace = section.duration(report, "grace");
+    let link = match word {
+        Some(LinkWord::Udp) => read_udp(&mut section, known, report),
+        Some(LinkWord::Bundle) => read_bundle(&mut section, report),
+        None => None,
+    };
+    section.finish(report);
+    if let Some((name, place)) = &name {
+        known.names.check(report, place, name.clone());
+    }
+    known.backends.push((name.as_ref().map(|(name, _)| name.clone()), word));
+    Some(Backend {
+        name: name?.0,
+        link: link?,
+        slots: slots.and_then(|slots| u32::try_from(slots).ok())?,
+        grace: grace?,
+    })
+}
+
+fn read_udp(section: &mut Section<'_>, known: &mut Known, report: &mut Report<'_>) -> Option<Link> {
+    let (address, place) = section.text(report, "address", values::reachable_address)?;
+    // Answers tell their backend by its address.
+    known.addresses.check(report, &place, address);
+    Some(Link::Udp(address))
+}
+
+fn read_bundle(section: &mut Section<'_>, report: &mut Report<'_>) -> Option<Link> {
+    let id = |value: &DeValue<'_>| {
+        // The last number means "no user" to the kernel.
+        u32::try_from(integer(value)?).ok().filter(|id| *id != u32::MAX)
+    };
+    let uids = section.list(report, "allow_uids", id);
+    let gids = section.list(report, "allow_gids", id);
+    let bare = |list: Vec<(u32, _)>| list.into_iter().map(|(id, _)| id).collect();
+    Some(Link::Bundle(Allowed { uids: bare(uids?), gids: bare(gids?) }))
+}

@@ -1,0 +1,504 @@
+//! Every field of the config file, described once.
+//!
+//! The reader (`section`) takes from here what a field accepts and what it is when absent, and uses these same texts in its
+//! messages; `explain` prints the tables. A field that is listed but never read, or read but not listed, fails an assertion
+//! in the reader, and every parse runs it.
+//!
+//! Left out: conditions between fields (a route that needs one backend, a name that must exist). They stand next to the
+//! code that reads the table in question.
+
+use std::fmt;
+
+use super::values::{Word, words};
+use super::{IoChoice, LogFormat, PortSwitch, Route, UnrealMode};
+use crate::limits::WORKERS_MAX;
+
+/// One table of the file.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    /// Whether it is written `[[name]]`, any number of times.
+    pub(super) repeated: bool,
+    pub(super) meaning: &'static str,
+    pub(super) fields: &'static [Field],
+    /// What `explain` shows: for each variant, the values of the fields that have no default.
+    pub(super) examples: &'static [Example],
+}
+
+/// One table as `explain` shows it.
+#[derive(Debug)]
+pub(super) struct Example {
+    /// Selects the fields of this variant only.
+    pub(super) variant: &'static str,
+    /// Whether the fields that all variants share are explained here too.
+    pub(super) shared: bool,
+    pub(super) values: &'static [(&'static str, &'static str)],
+}
+
+/// One field.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) presence: Presence,
+    /// The only variant of the table that has this field, such as `netcode`.
+    pub(super) only: Option<&'static str>,
+    pub(super) meaning: &'static str,
+}
+
+/// What a field accepts. `Display` is the text after "expected".
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// `true` or `false`.
+    Flag,
+    /// One of the words of a type.
+    Choice(fn() -> Vec<&'static str>),
+    /// A whole number in this range.
+    Integer { min: u64, max: u64 },
+    /// A duration in this range.
+    Duration { min: &'static str, max: &'static str },
+    /// A path of at most so many bytes.
+    Path { bytes_max: usize },
+    /// Anything else that is one value.
+    Value(&'static str),
+    /// One or more values.
+    List { items: &'static str, item: &'static str },
+}
+
+/// What an absent field means.
+#[derive(Debug)]
+pub(super) enum Presence {
+    /// A mistake.
+    Required,
+    /// The same as this TOML value.
+    Default(&'static str),
+    /// Something of its own; this is an example of a present one.
+    Optional(&'static str),
+}
+
+impl Field {
+    const fn new(
+        name: &'static str,
+        kind: Kind,
+        presence: Presence,
+        meaning: &'static str,
+    ) -> Self {
+        Self { name, kind, presence, only: None, meaning }
+    }
+
+    const fn only(mut self, variant: &'static str) -> Self {
+        self.only = Some(variant);
+        self
+    }
+
+    /// Whether a table of this variant may have the field.
+    pub(super) fn applies_to(&self, variant: &str) -> bool {
+        self.only.is_none_or(|only| only == variant)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag => f.write_str("true or false"),
+            Self::Choice(words) => write!(f, "{}", OneOf(&words())),
+            Self::Integer { min, max } => write!(f, "a whole number from {min} to {max}"),
+            Self::Duration { min, max } => {
+                write!(f, "a duration from \"{min}\" to \"{max}\" (units us, ms, s, m, h)")
+            }
+            Self::Path { bytes_max } => write!(f, "a path of at most {bytes_max} bytes"),
+            Self::Value(text) => f.write_str(text),
+            Self::List { items, item } => write!(f, "a list of one or more {items}, each {item}"),
+        }
+    }
+}
+
+/// `"a", "b" or "c"`.
+struct OneOf<'a>(&'a [&'a str]);
+
+impl fmt::Display for OneOf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, word) in self.0.iter().enumerate() {
+            let separator = match index {
+                0 => "",
+                _ if index + 1 == self.0.len() => " or ",
+                _ => ", ",
+            };
+            write!(f, "{separator}\"{word}\"")?;
+        }
+        Ok(())
+    }
+}
+
+/// What a listener may speak. The words select the variant of its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProtocolWord {
+    Netcode,
+    Unreal,
+}
+
+impl Word for ProtocolWord {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("netcode", Self::Netcode), ("unreal", Self::Unreal)];
+}
+
+/// How a backend may be reached. The words select the variant of its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkWord {
+    Bundle,
+    Udp,
+}
+
+impl Word for LinkWord {
+    const WORDS: &'static [(&'static str, Self)] = &[("udp", Self::Udp), ("bundle", Self::Bundle)];
+}
+
+const NAME: Kind = Kind::Value("a name of 1 to 31 letters, digits, '.', '_' or '-'");
+const REACHABLE: &str = "an IP:port that can be sent to (no wildcard, no port 0)";
+const IDS: &str = "a number from 0 to 4294967294";
+
+/// `worker-127.sock`, its slash and the final NUL must fit the 108 bytes of a Unix socket address with the directory.
+const RUN_DIR_BYTES_MAX: usize = 108 - "/worker-127.sock\0".len();
+const _: () = assert!(WORKERS_MAX <= 128);
+
+/// `PATH_MAX` is 4096; the file's own name needs some of it.
+const DIR_BYTES_MAX: usize = 3800;
+
+/// All tables, in the order in which they are explained.
+pub(super) const TABLES: &[&Table] = &[&GATEWAY, &LISTENER, &BACKEND, &ADMIN, &HISTOGRAMS];
+
+pub(super) const GATEWAY: Table = Table {
+    name: "gateway",
+    repeated: false,
+    meaning: "The daemon as a whole. May be left out.",
+    examples: &[Example { variant: "", shared: true, values: &[] }],
+    fields: &[
+        Field::new(
+            "workers",
+            Kind::Value("\"auto\" or a whole number from 1 to 128"),
+            Presence::Default("\"auto\""),
+            "Threads that serve players. \"auto\" is one for each core the daemon may use.",
+        ),
+        Field::new(
+            "pin",
+            Kind::Flag,
+            Presence::Default("true"),
+            "Pin each worker to a core of its own.",
+        ),
+        Field::new(
+            "io",
+            Kind::Choice(words::<IoChoice>),
+            Presence::Default("\"auto\""),
+            "How datagrams move. \"uring\" is io_uring, \"mmsg\" is recvmmsg and sendmmsg, \"auto\" is io_uring where the \
+             kernel allows it.",
+        ),
+        Field::new(
+            "run_dir",
+            Kind::Path { bytes_max: RUN_DIR_BYTES_MAX },
+            Presence::Default("\"/run/ringgate\""),
+            "Directory of the sockets that bundle backends connect to: worker-0.sock, worker-1.sock and so on.",
+        ),
+        Field::new(
+            "drain_timeout",
+            Kind::Duration { min: "0s", max: "24h" },
+            Presence::Default("\"30s\""),
+            "A draining gateway waits this long for players to leave before it disconnects them.",
+        ),
+        Field::new(
+            "spin",
+            Kind::Duration { min: "0us", max: "10ms" },
+            Presence::Default("\"0us\""),
+            "A worker without work polls this long before it sleeps. Buys latency with a busy core.",
+        ),
+        Field::new(
+            "log",
+            Kind::Choice(words::<LogFormat>),
+            Presence::Default("\"human\""),
+            "How log lines look. The command line's --log goes first.",
+        ),
+    ],
+};
+
+pub(super) const LISTENER: Table = Table {
+    name: "listener",
+    repeated: true,
+    meaning: "A public UDP front. At least one.",
+    examples: &[
+        Example {
+            variant: "netcode",
+            shared: true,
+            values: &[
+                ("name", "\"eu-west\""),
+                ("protocol", "\"netcode\""),
+                ("bind", "[\"0.0.0.0:40000\", \"[::]:40000\"]"),
+                ("public", "[\"203.0.113.9:40000\"]"),
+                ("protocol_id", "\"0x1122334455667788\""),
+                ("keys", "[{ file = \"/etc/ringgate/netcode.key\" }]"),
+                ("backends", "[\"arena-1\"]"),
+            ],
+        },
+        Example {
+            variant: "unreal",
+            shared: false,
+            values: &[
+                ("name", "\"shooter\""),
+                ("protocol", "\"unreal\""),
+                ("bind", "[\"0.0.0.0:7777\"]"),
+                ("backends", "[\"shooter-1\"]"),
+            ],
+        },
+    ],
+    fields: &[
+        Field::new(
+            "name",
+            NAME,
+            Presence::Required,
+            "Its name in logs and metrics, different from other listeners' names.",
+        ),
+        Field::new(
+            "protocol",
+            Kind::Choice(words::<ProtocolWord>),
+            Presence::Required,
+            "What players speak: netcode 1.02, or Unreal Engine's UDP protocol.",
+        ),
+        Field::new(
+            "bind",
+            Kind::List {
+                items: "addresses",
+                item: "an IP:port such as \"0.0.0.0:40000\" or \"[::]:40000\"",
+            },
+            Presence::Required,
+            "Addresses to receive on. Port 0 takes a free port.",
+        ),
+        Field::new(
+            "public",
+            Kind::List { items: "addresses", item: REACHABLE },
+            Presence::Optional("[\"203.0.113.9:40000\"]"),
+            "The addresses that connect tokens must name. Without it: those in bind, which then may not be wildcards.",
+        )
+        .only("netcode"),
+        Field::new(
+            "protocol_id",
+            Kind::Value(
+                "a number of 64 bits, as a number or as a string such as \"0x1122334455667788\"",
+            ),
+            Presence::Required,
+            "The game's protocol id. Clients and tokens with another one are ignored.",
+        )
+        .only("netcode"),
+        Field::new(
+            "keys",
+            Kind::List {
+                items: "key sources",
+                item: "{ file = … }, { env = … }, { hex = … } or { credential = … }",
+            },
+            Presence::Required,
+            "Where the keys that connect tokens are sealed with come from, up to 8; several while they rotate. A file holds \
+             64 hex digits or 32 raw bytes and is closed to group and others (chmod 600); env names an environment \
+             variable; credential names a file in $CREDENTIALS_DIRECTORY (systemd); hex is the key itself. Relative paths \
+             start at the config file's directory.",
+        )
+        .only("netcode"),
+        Field::new(
+            "backends",
+            Kind::List { items: "names", item: "the name of a [[backend]]" },
+            Presence::Required,
+            "The game processes behind this listener. Unreal listeners use link = \"udp\" backends only.",
+        ),
+        Field::new(
+            "route",
+            Kind::Choice(words::<Route>),
+            Presence::Default("\"single\""),
+            "How a new player's backend is chosen. \"single\": there is only one. \"user-data\": the token's user data \
+             begins with its name, padded with NUL to 32 bytes (netcode only). \"hash\": by client id, or by address on \
+             Unreal listeners. \"least-players\": the one with the fewest.",
+        ),
+        Field::new(
+            "max_sessions",
+            Kind::Integer { min: 1, max: 10_000_000 },
+            Presence::Default("100000"),
+            "Most players at a time; more are denied.",
+        ),
+        Field::new(
+            "port_switch",
+            Kind::Choice(words::<PortSwitch>),
+            Presence::Default("\"follow\""),
+            "Whether a session follows its player to another port, as when a router forgets its mapping.",
+        ),
+        Field::new(
+            "filter",
+            Kind::Flag,
+            Presence::Default("true"),
+            "Let a socket filter drop datagrams that cannot be this listener's before they are queued.",
+        ),
+        Field::new(
+            "replay_window",
+            Kind::Value("a power of two from 64 to 1024"),
+            Presence::Default("256"),
+            "How many sequences back a late packet may come. netcode's own window is 256.",
+        )
+        .only("netcode"),
+        Field::new(
+            "gap_limit",
+            Kind::Integer { min: 0, max: 1 << 32 },
+            Presence::Default("0"),
+            "A jump over more than this many sequences ends the session. 0: any jump is fine.",
+        )
+        .only("netcode"),
+        Field::new(
+            "magic",
+            Kind::Value("up to 32 digits 0 and 1"),
+            Presence::Default("\"\""),
+            "The bits that start every packet, as the engine's net.MagicHeader writes them.",
+        )
+        .only("unreal"),
+        Field::new(
+            "versions",
+            Kind::List { items: "handshake versions", item: "3 or 4, or 0 alone" },
+            Presence::Default("[3, 4]"),
+            "Handshake versions to serve. 0 is the layout without a version number, and is served alone.",
+        )
+        .only("unreal"),
+        Field::new(
+            "mode",
+            Kind::Choice(words::<UnrealMode>),
+            Presence::Default("\"notify\""),
+            "\"notify\": packet headers are in the clear, duplicates are found by sequence. \"opaque\": game packets are \
+             encrypted or compressed, exact copies within one second are dropped.",
+        )
+        .only("unreal"),
+        Field::new(
+            "window",
+            Kind::Choice(words::<bool>),
+            Presence::Default("\"on\""),
+            "Whether duplicates are dropped at all.",
+        )
+        .only("unreal"),
+        Field::new(
+            "network_versions",
+            Kind::Value("\"any\" or a list of 32-bit numbers such as [\"0x12345678\"]"),
+            Presence::Default("\"any\""),
+            "The network versions (checksums of project and engine versions) that may connect.",
+        )
+        .only("unreal"),
+        Field::new(
+            "idle_timeout",
+            Kind::Duration { min: "1s", max: "1h" },
+            Presence::Default("\"30s\""),
+            "A player who is silent for this long is gone.",
+        )
+        .only("unreal"),
+        Field::new(
+            "restart_small",
+            Kind::Flag,
+            Presence::Default("false"),
+            "Ask for a restart handshake even where the question (19 bytes) is larger than the packet that provoked it.",
+        )
+        .only("unreal"),
+    ],
+};
+
+pub(super) const BACKEND: Table = Table {
+    name: "backend",
+    repeated: true,
+    meaning: "A game process. At least one.",
+    examples: &[
+        Example {
+            variant: "bundle",
+            shared: true,
+            values: &[("name", "\"arena-1\""), ("link", "\"bundle\""), ("slots", "64")],
+        },
+        Example {
+            variant: "udp",
+            shared: false,
+            values: &[
+                ("name", "\"shooter-1\""),
+                ("link", "\"udp\""),
+                ("address", "\"127.0.0.1:7778\""),
+                ("slots", "100"),
+            ],
+        },
+    ],
+    fields: &[
+        Field::new(
+            "name",
+            NAME,
+            Presence::Required,
+            "Its name in listeners, user data, logs and metrics, different from other backends' names.",
+        ),
+        Field::new(
+            "link",
+            Kind::Choice(words::<LinkWord>),
+            Presence::Required,
+            "\"udp\": an unmodified server, each player appears as its own loopback address. \"bundle\": a server that uses \
+             our backend library, many payloads in one datagram.",
+        ),
+        Field::new(
+            "slots",
+            Kind::Integer { min: 1, max: 65_535 },
+            Presence::Required,
+            "How many players it takes; more are denied. netcode clients are told this number.",
+        ),
+        Field::new(
+            "grace",
+            Kind::Duration { min: "0s", max: "10m" },
+            Presence::Default("\"5s\""),
+            "A backend that is gone for this long loses its players. Nobody new is sent to it meanwhile.",
+        ),
+        Field::new(
+            "address",
+            Kind::Value(REACHABLE),
+            Presence::Required,
+            "Where the server listens.",
+        )
+        .only("udp"),
+        Field::new(
+            "allow_uids",
+            Kind::List { items: "user ids", item: IDS },
+            Presence::Optional("[990]"),
+            "Users whose processes may connect under this name. Without this and allow_gids: the gateway's own user.",
+        )
+        .only("bundle"),
+        Field::new(
+            "allow_gids",
+            Kind::List { items: "group ids", item: IDS },
+            Presence::Optional("[990]"),
+            "Groups whose processes may connect under this name.",
+        )
+        .only("bundle"),
+    ],
+};
+
+pub(super) const ADMIN: Table = Table {
+    name: "admin",
+    repeated: false,
+    meaning: "HTTP for operators: /metrics /healthz /readyz /status, and POST /drain /reload. Without it nothing is served.",
+    examples: &[Example { variant: "", shared: true, values: &[] }],
+    fields: &[Field::new(
+        "bind",
+        Kind::Value("an IP:port such as \"127.0.0.1:9464\""),
+        Presence::Default("\"127.0.0.1:9464\""),
+        "Where it is served. Nobody is asked for a password.",
+    )],
+};
+
+pub(super) const HISTOGRAMS: Table = Table {
+    name: "histograms",
+    repeated: false,
+    meaning: "Latency histograms by stage, as HdrHistogram interval logs. Without it none are written.",
+    examples: &[Example { variant: "", shared: true, values: &[] }],
+    fields: &[
+        Field::new(
+            "dir",
+            Kind::Path { bytes_max: DIR_BYTES_MAX },
+            Presence::Default("\"/var/lib/ringgate/hist\""),
+            "Directory of the .hlog files.",
+        ),
+        Field::new(
+            "interval",
+            Kind::Duration { min: "1s", max: "1h" },
+            Presence::Default("\"10s\""),
+            "The time that one entry covers.",
+        ),
+    ],
+};

@@ -1,0 +1,145 @@
+//! Single values as text: durations, numbers, addresses, names, choices. The command line reads its arguments with the same
+//! functions, so that a value is written the same way in both.
+//!
+//! Addresses are numbers: a name that resolves differently tomorrow has no place in a token or on the packet path.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::NAME_BYTES_MAX;
+
+/// An enum that the config file writes as one of a few words.
+pub trait Word: Copy + 'static {
+    /// Every word with its meaning, in the order in which they are listed to the reader.
+    const WORDS: &'static [(&'static str, Self)];
+}
+
+/// Switches that have a word instead of `true` and `false`.
+impl Word for bool {
+    const WORDS: &'static [(&'static str, Self)] = &[("on", true), ("off", false)];
+}
+
+/// The meaning of a word.
+pub fn word<T: Word>(text: &str) -> Option<T> {
+    T::WORDS.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
+}
+
+/// All words of a type.
+pub fn words<T: Word>() -> Vec<&'static str> {
+    T::WORDS.iter().map(|(word, _)| *word).collect()
+}
+
+/// A whole number with its unit, such as `50us`, `10ms`, `30s`, `5m` or `1h`.
+pub fn duration(text: &str) -> Option<Duration> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let count: u64 = text[..digits].parse().ok()?;
+    let seconds = |each: u64| Some(Duration::from_secs(count.checked_mul(each)?));
+    match &text[digits..] {
+        "us" => Some(Duration::from_micros(count)),
+        "ms" => Some(Duration::from_millis(count)),
+        "s" => seconds(1),
+        "m" => seconds(60),
+        "h" => seconds(3600),
+        _ => None,
+    }
+}
+
+/// A 64-bit number, decimal or, after `0x`, hexadecimal.
+pub fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// Any `IP:port`. IPv4-mapped IPv6 becomes IPv4, the form in which addresses are compared.
+pub fn address(text: &str) -> Option<SocketAddr> {
+    let mut address: SocketAddr = text.parse().ok()?;
+    address.set_ip(address.ip().to_canonical());
+    Some(address)
+}
+
+/// An `IP:port` that a datagram can be sent to: no wildcard, no multicast, no port of 0.
+pub fn reachable_address(text: &str) -> Option<SocketAddr> {
+    let address = address(text)?;
+    let ip = address.ip();
+    (address.port() != 0 && !ip.is_unspecified() && !ip.is_multicast()).then_some(address)
+}
+
+/// A name that is safe in metrics, file names and user data.
+pub fn name(text: &str) -> Option<String> {
+    let fits = (1..=NAME_BYTES_MAX).contains(&text.len());
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (fits && text.bytes().all(plain)).then(|| text.to_owned())
+}
+
+/// Up to 32 digits 0 and 1, the first one first on the wire.
+pub fn magic(text: &str) -> Option<Vec<bool>> {
+    if text.len() > 32 {
+        return None;
+    }
+    text.bytes()
+        .map(|digit| match digit {
+            b'0' => Some(false),
+            b'1' => Some(true),
+            _ => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_need_a_whole_number_and_a_unit() {
+        assert_eq!(duration("50us"), Some(Duration::from_micros(50)));
+        assert_eq!(duration("10ms"), Some(Duration::from_millis(10)));
+        assert_eq!(duration("30s"), Some(Duration::from_secs(30)));
+        assert_eq!(duration("2m"), Some(Duration::from_mins(2)));
+        assert_eq!(duration("1h"), Some(Duration::from_hours(1)));
+        for text in ["", "30", "s", "-1s", "+1s", "1.5s", "1 s", "1sec", "99999999999999999999s"] {
+            assert_eq!(duration(text), None, "{text}");
+        }
+        assert_eq!(duration("18446744073709551615h"), None);
+    }
+
+    #[test]
+    fn numbers_span_all_64_bits() {
+        assert_eq!(number("0xffffffffffffffff"), Some(u64::MAX));
+        assert_eq!(number("18446744073709551615"), Some(u64::MAX));
+        for text in ["", "0x", "-1", "0x1g", "18446744073709551616", "0x10000000000000000"] {
+            assert_eq!(number(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn mapped_addresses_become_ipv4() {
+        assert_eq!(address("[::ffff:10.0.0.1]:7"), "10.0.0.1:7".parse().ok());
+    }
+
+    #[test]
+    fn only_addresses_one_can_send_to_are_reachable() {
+        for text in ["0.0.0.0:1", "[::]:1", "10.0.0.1:0", "224.0.0.1:1", "[ff02::1]:1", "host:1"] {
+            assert_eq!(reachable_address(text), None, "{text}");
+        }
+        assert!(reachable_address("[::1]:7777").is_some());
+    }
+
+    #[test]
+    fn names_are_short_and_plain() {
+        assert!(name("eu-west.1_a").is_some());
+        assert!(name(&"x".repeat(NAME_BYTES_MAX)).is_some());
+        for text in ["", "a b", "é", "a/b", "a\0b", &"x".repeat(NAME_BYTES_MAX + 1)] {
+            assert_eq!(name(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn magic_is_at_most_32_binary_digits() {
+        assert_eq!(magic("10"), Some(vec![true, false]));
+        assert_eq!(magic(""), Some(Vec::new()));
+        assert_eq!(magic("102"), None);
+        assert_eq!(magic(&"1".repeat(33)), None);
+    }
+}

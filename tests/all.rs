@@ -1,0 +1,16 @@
+//! The integration tests: one binary, a module for each topic.
+
+#[path = "all/cli_check.rs"]
+mod cli_check;
+#[path = "all/cli_keygen.rs"]
+mod cli_keygen;
+#[path = "all/command.rs"]
+mod command;
+#[path = "all/config_keys.rs"]
+mod config_keys;
+#[path = "all/config_mistakes.rs"]
+mod config_mistakes;
+#[path = "all/config_values.rs"]
+mod config_values;
+#[path = "all/folder.rs"]
+mod folder;

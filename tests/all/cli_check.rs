@@ -1,0 +1,73 @@
+//! `ringgate check` at the shell.
+
+use std::fs;
+
+use crate::command::{ringgate, run};
+use crate::config_mistakes::KEY;
+use crate::folder::Folder;
+
+/// An explained config with a key file that exists.
+fn explained(folder: &Folder) -> String {
+    folder.file("netcode.key", KEY, 0o600);
+    let text = run(ringgate(["check", "--explain"])).succeeded();
+    text.replace("/etc/ringgate/netcode.key", "netcode.key")
+}
+
+#[test]
+fn the_explanation_checks() {
+    let folder = Folder::new();
+    let file = folder.file("gate.toml", explained(&folder), 0o644);
+    let output = run(ringgate(["check".as_ref(), file.as_os_str()])).succeeded();
+    assert_eq!(output, format!("{}: ok, 2 listeners, 2 backends\n", file.display()));
+}
+
+#[test]
+fn mistakes_are_lines_that_editors_can_jump_by() {
+    let folder = Folder::new();
+    let text =
+        explained(&folder).replace("pin = true", "pin = 1").replace("slots = 64", "slots = 0");
+    let line_of = |what| text.lines().position(|line| line == what).expect("it is there") + 1;
+    let (pin, slots) = (line_of("pin = 1"), line_of("slots = 0"));
+    let file = folder.file("gate.toml", &text, 0o644);
+    let ran = run(ringgate(["check".as_ref(), file.as_os_str()]));
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    let name = file.display();
+    assert_eq!(
+        ran.stderr,
+        format!(
+            "{name}:{pin}: gateway.pin: found 1, expected true or false\n\
+             {name}:{slots}: backend[0].slots: found 0, expected a whole number from 1 to 65535\n"
+        )
+    );
+}
+
+#[test]
+fn notices_do_not_fail_the_check() {
+    let folder = Folder::new();
+    let text = explained(&folder).replace("\"127.0.0.1:9464\"", "\"0.0.0.0:9464\"");
+    let file = folder.file("gate.toml", text, 0o644);
+    let output = run(ringgate(["check".as_ref(), file.as_os_str()])).succeeded();
+    assert!(output.contains("\nnote: admin.bind 0.0.0.0:9464 can be reached"), "{output}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_one_sentence() {
+    let folder = Folder::new();
+    let missing = folder.join("missing.toml");
+    let sentence = run(ringgate(["check".as_ref(), missing.as_os_str()])).refused();
+    assert!(sentence.starts_with("cannot read the config file "), "{sentence}");
+
+    let binary = folder.join("binary.toml");
+    fs::write(&binary, [0xff, 0xfe]).expect("temporary files can be written");
+    let sentence = run(ringgate(["check".as_ref(), binary.as_os_str()])).refused();
+    assert!(sentence.ends_with("stream did not contain valid UTF-8"), "{sentence}");
+}
+
+#[test]
+fn arguments_that_do_not_fit_are_wrong_input_too() {
+    for args in [&[][..], &["check"], &["check", "a", "b"], &["check", "a", "--explain"], &["chek"]]
+    {
+        assert_eq!(run(ringgate(args)).code, Some(2), "{args:?}");
+    }
+    assert_eq!(run(ringgate(["--version"])).code, Some(0));
+}

@@ -1,0 +1,43 @@
+//! Runs the built binary and looks at what it says.
+
+use std::ffi::OsStr;
+use std::process::{Command, Output};
+
+/// What a run left.
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// A command line, ready to run.
+pub(crate) fn ringgate<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringgate"));
+    command.args(args).env_remove("RINGGATE_LOG").env_remove("CREDENTIALS_DIRECTORY");
+    command
+}
+
+/// Runs to the end.
+pub(crate) fn run(mut command: Command) -> Ran {
+    let Output { status, stdout, stderr } = command.output().expect("the binary was built");
+    let text = |bytes| String::from_utf8(bytes).expect("we print text");
+    Ran { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+}
+
+impl Ran {
+    /// Exit code 0 and a silent stderr; the output.
+    #[track_caller]
+    pub(crate) fn succeeded(self) -> String {
+        assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""), "{}", self.stdout);
+        self.stdout
+    }
+
+    /// Exit code 2 and exactly one line on stderr; that line, without our name.
+    #[track_caller]
+    pub(crate) fn refused(self) -> String {
+        assert_eq!(self.code, Some(2), "{}", self.stderr);
+        let line = self.stderr.strip_suffix('\n').expect("a line ends");
+        assert!(!line.contains('\n'), "more than a line: {line}");
+        line.strip_prefix("ringgate: ").expect("our name comes first").to_owned()
+    }
+}

@@ -1,0 +1,615 @@
+//! Every way in which a config file can be wrong, with the exact words that the operator reads.
+
+use std::path::Path;
+
+use ringgate::config::{self, keys::KeySources};
+
+/// A key of the tests.
+pub(crate) const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+/// Lines 1 to 13. Tests replace lines of it, and append to it.
+const GOOD: &str = r#"[[listener]]
+name = "eu"
+protocol = "netcode"
+bind = ["127.0.0.1:40000"]
+protocol_id = 7
+keys = [{ hex = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff" }]
+backends = ["arena"]
+
+[[backend]]
+name = "arena"
+link = "bundle"
+slots = 64
+
+"#;
+
+/// The same for Unreal.
+const GOOD_UNREAL: &str = r#"[[listener]]
+name = "ue"
+protocol = "unreal"
+bind = ["127.0.0.1:7777"]
+backends = ["shooter"]
+
+[[backend]]
+name = "shooter"
+link = "udp"
+address = "127.0.0.1:7778"
+slots = 100
+
+"#;
+
+#[track_caller]
+fn check(text: &str, expected: &[&str]) {
+    let keys = KeySources::new(&|_| None, None);
+    let messages = match config::parse(text, Path::new("gate.toml"), &keys) {
+        Ok(_) => String::new(),
+        Err(mistakes) => mistakes.to_string(),
+    };
+    let lines: Vec<_> = messages.lines().collect();
+    assert_eq!(lines, expected, "in\n{text}");
+}
+
+/// One line of a good config replaced.
+#[track_caller]
+fn replaced(good: &str, line: &str, by: &str, expected: &str) {
+    assert!(good.contains(line), "{line} is in the good config");
+    check(&good.replace(line, by), &[expected]);
+}
+
+#[test]
+fn the_good_ones_are_good() {
+    check(GOOD, &[]);
+    check(GOOD_UNREAL, &[]);
+}
+
+#[test]
+fn gateway_fields() {
+    for (line, expected) in [
+        (
+            "workers = 0",
+            "gate.toml:14: gateway.workers: found 0, expected \"auto\" or a whole number from 1 to 128",
+        ),
+        (
+            "workers = 129",
+            "gate.toml:14: gateway.workers: found 129, expected \"auto\" or a whole number from 1 to 128",
+        ),
+        (
+            "workers = \"all\"",
+            "gate.toml:14: gateway.workers: found \"all\", expected \"auto\" or a whole number from 1 to 128",
+        ),
+        ("pin = \"yes\"", "gate.toml:14: gateway.pin: found \"yes\", expected true or false"),
+        (
+            "io = \"epoll\"",
+            "gate.toml:14: gateway.io: found \"epoll\", expected \"auto\", \"uring\" or \"mmsg\"",
+        ),
+        (
+            "run_dir = \"\"",
+            "gate.toml:14: gateway.run_dir: found \"\", expected a path of at most 91 bytes",
+        ),
+        (
+            "drain_timeout = 30",
+            "gate.toml:14: gateway.drain_timeout: found 30, expected a duration from \"0s\" to \"24h\" \
+             (units us, ms, s, m, h)",
+        ),
+        (
+            "spin = \"1s\"",
+            "gate.toml:14: gateway.spin: found \"1s\", expected a duration from \"0us\" to \"10ms\" \
+             (units us, ms, s, m, h)",
+        ),
+        ("log = 1.5", "gate.toml:14: gateway.log: found 1.5, expected \"human\" or \"json\""),
+        (
+            "worker = 2",
+            "gate.toml:14: gateway.worker: found an unknown field, did you mean workers?",
+        ),
+        (
+            "colour = true",
+            "gate.toml:14: gateway.colour: found an unknown field, expected one of workers, pin, io, \
+             run_dir, drain_timeout, spin, log",
+        ),
+    ] {
+        check(
+            &format!("{}[gateway]\n{line}\n", GOOD.trim_end_matches('\n').to_owned() + "\n"),
+            &[expected],
+        );
+    }
+}
+
+#[test]
+fn the_longest_run_dir_still_holds_a_socket() {
+    let fits = format!("/{}", "d".repeat(90));
+    check(&format!("{GOOD}[gateway]\nrun_dir = \"{fits}\""), &[]);
+    check(
+        &format!("{GOOD}[gateway]\nrun_dir = \"{fits}d\""),
+        &[&format!(
+            "gate.toml:15: gateway.run_dir: found \"{}\" and more, expected a path of at most 91 bytes",
+            &fits[..60]
+        )],
+    );
+}
+
+#[test]
+fn missing_fields_are_at_the_line_of_their_table() {
+    check(
+        "[[listener]]\nprotocol = \"netcode\"\n\n[[backend]]\nlink = \"udp\"\n",
+        &[
+            "gate.toml:1: listener[0].name: found nothing, expected a name of 1 to 31 letters, digits, '.', '_' or '-'",
+            "gate.toml:1: listener[0].bind: found nothing, expected a list of one or more addresses, each an IP:port \
+             such as \"0.0.0.0:40000\" or \"[::]:40000\"",
+            "gate.toml:1: listener[0].backends: found nothing, expected a list of one or more names, each the name of \
+             a [[backend]]",
+            "gate.toml:1: listener[0].protocol_id: found nothing, expected a number of 64 bits, as a number or as a \
+             string such as \"0x1122334455667788\"",
+            "gate.toml:1: listener[0].keys: found nothing, expected a list of one or more key sources, each \
+             { file = … }, { env = … }, { hex = … } or { credential = … }",
+            "gate.toml:4: backend[0].name: found nothing, expected a name of 1 to 31 letters, digits, '.', '_' or '-'",
+            "gate.toml:4: backend[0].slots: found nothing, expected a whole number from 1 to 65535",
+            "gate.toml:4: backend[0].address: found nothing, expected an IP:port that can be sent to (no wildcard, \
+             no port 0)",
+        ],
+    );
+}
+
+#[test]
+fn an_empty_file_needs_a_listener_and_a_backend() {
+    check(
+        "",
+        &[
+            "gate.toml:1: backend: found nothing, expected at least one table [[backend]]",
+            "gate.toml:1: listener: found nothing, expected at least one table [[listener]]",
+        ],
+    );
+}
+
+#[test]
+fn tables_of_the_wrong_kind() {
+    check(
+        "gateway = 3\nlistener = []\n[backend]\nname = \"a\"\n[[admin]]\n[listeners]\n",
+        &[
+            "gate.toml:1: gateway: found 3, expected one table [gateway]",
+            "gate.toml:2: listener: found a list, expected tables [[listener]], each with its own fields",
+            "gate.toml:3: backend: found a table, expected tables [[backend]], each with its own fields",
+            "gate.toml:5: admin: found a list, expected one table [admin]",
+            "gate.toml:6: listeners: found an unknown field, did you mean listener?",
+        ],
+    );
+}
+
+#[test]
+fn text_that_is_not_toml() {
+    check(
+        "[gateway]\npin = yes\nworkers = 1_\n",
+        &[
+            "gate.toml:2: syntax: string values must be quoted, expected literal string",
+            "gate.toml:3: syntax: `_` may only go between digits, expected nothing",
+        ],
+    );
+    check("[gateway]\npin = true\npin = false\n", &["gate.toml:3: syntax: duplicate key"]);
+}
+
+#[test]
+fn listener_fields() {
+    for (line, by, expected) in [
+        (
+            "name = \"eu\"",
+            "name = \"eu west\"",
+            "gate.toml:2: listener[0].name: found \"eu west\", expected a name of 1 to 31 letters, digits, '.', '_' or '-'",
+        ),
+        (
+            "protocol = \"netcode\"",
+            "protocol = \"netcod\"",
+            "gate.toml:3: listener[0].protocol: found \"netcod\", expected \"netcode\" or \"unreal\"",
+        ),
+        (
+            "[\"127.0.0.1:40000\"]",
+            "\"127.0.0.1:40000\"",
+            "gate.toml:4: listener[0].bind: found \"127.0.0.1:40000\", expected a list of one or more addresses, each an \
+             IP:port such as \"0.0.0.0:40000\" or \"[::]:40000\"",
+        ),
+        (
+            "[\"127.0.0.1:40000\"]",
+            "[]",
+            "gate.toml:4: listener[0].bind: found an empty list, expected a list of one or more addresses, each an \
+             IP:port such as \"0.0.0.0:40000\" or \"[::]:40000\"",
+        ),
+        (
+            "[\"127.0.0.1:40000\"]",
+            "[\"127.0.0.1:40000\",\n\"eu.example:40000\"]",
+            "gate.toml:5: listener[0].bind[1]: found \"eu.example:40000\", expected an IP:port such as \"0.0.0.0:40000\" \
+             or \"[::]:40000\"",
+        ),
+        (
+            "[\"127.0.0.1:40000\"]",
+            "[\"127.0.0.1:40000\",\n\"127.0.0.1:40000\"]",
+            "gate.toml:5: listener[0].bind[1]: found 127.0.0.1:40000 again, expected it once (line 4 has it)",
+        ),
+        (
+            "[\"127.0.0.1:40000\"]",
+            "[\"[::]:40000\"]",
+            "gate.toml:1: listener[0].public: found nothing, and [::]:40000 in bind, expected the addresses that connect \
+             tokens name (no token can name a wildcard)",
+        ),
+        (
+            "protocol_id = 7",
+            "protocol_id = \"0xgg\"",
+            "gate.toml:5: listener[0].protocol_id: found \"0xgg\", expected a number of 64 bits, as a number or as a \
+             string such as \"0x1122334455667788\"",
+        ),
+        (
+            "[\"arena\"]",
+            "[\"arena\", \"areno\"]\nroute = \"hash\"",
+            "gate.toml:7: listener[0].backends[1]: found no [[backend]] named \"areno\", did you mean \"arena\"?",
+        ),
+        (
+            "[\"arena\"]",
+            "[\"lobby\"]",
+            "gate.toml:7: listener[0].backends[0]: found \"lobby\", expected the name of a [[backend]]",
+        ),
+        (
+            "[\"arena\"]",
+            "[\"arena\", \"arena\"]\nroute = \"hash\"",
+            "gate.toml:7: listener[0].backends[1]: found \"arena\" again, expected it once (line 7 has it)",
+        ),
+    ] {
+        replaced(GOOD, line, by, expected);
+    }
+}
+
+#[test]
+fn optional_listener_fields() {
+    for (by, expected) in [
+        (
+            "public = [\"0.0.0.0:40000\"]",
+            "gate.toml:5: listener[0].public[0]: found \"0.0.0.0:40000\", expected an IP:port that can be sent to \
+             (no wildcard, no port 0)",
+        ),
+        (
+            "public = [\"192.0.2.1:1\", \"[::ffff:192.0.2.1]:1\"]",
+            "gate.toml:5: listener[0].public[1]: found 192.0.2.1:1 again, expected it once (line 5 has it)",
+        ),
+        (
+            "route = \"random\"",
+            "gate.toml:5: listener[0].route: found \"random\", expected \"single\", \"user-data\", \"hash\" or \"least-players\"",
+        ),
+        (
+            "max_sessions = 0",
+            "gate.toml:5: listener[0].max_sessions: found 0, expected a whole number from 1 to 10000000",
+        ),
+        (
+            "max_sessions = -1",
+            "gate.toml:5: listener[0].max_sessions: found -1, expected a whole number from 1 to 10000000",
+        ),
+        (
+            "replay_window = 100",
+            "gate.toml:5: listener[0].replay_window: found 100, expected a power of two from 64 to 1024",
+        ),
+        (
+            "replay_window = 2048",
+            "gate.toml:5: listener[0].replay_window: found 2048, expected a power of two from 64 to 1024",
+        ),
+        (
+            "gap_limit = \"512\"",
+            "gate.toml:5: listener[0].gap_limit: found \"512\", expected a whole number from 0 to 4294967296",
+        ),
+        (
+            "port_switch = true",
+            "gate.toml:5: listener[0].port_switch: found true, expected \"follow\" or \"ignore\"",
+        ),
+        ("filter = 1", "gate.toml:5: listener[0].filter: found 1, expected true or false"),
+        (
+            "max-sessions = 5",
+            "gate.toml:5: listener[0].max-sessions: found an unknown field, did you mean max_sessions?",
+        ),
+        (
+            "magic = \"1011\"",
+            "gate.toml:5: listener[0].magic: found a field of unreal listeners, expected fields of netcode listeners only",
+        ),
+    ] {
+        replaced(GOOD, "protocol_id = 7", &format!("{by}\nprotocol_id = 7"), expected);
+    }
+}
+
+#[test]
+fn listeners_side_by_side() {
+    let second = GOOD.split("\n[[backend]]").next().expect("the listener's lines");
+    check(
+        &format!("{GOOD}{second}"),
+        &[
+            "gate.toml:15: listener[1].name: found \"eu\" again, expected it once (line 2 has it)",
+            "gate.toml:17: listener[1].bind[0]: found 127.0.0.1:40000 again, expected it once (line 4 has it)",
+        ],
+    );
+}
+
+#[test]
+fn any_number_of_listeners_may_ask_for_a_free_port() {
+    let second = GOOD.split("\n[[backend]]").next().expect("the listener's lines");
+    let text = format!("{GOOD}{}", second.replace("\"eu\"", "\"us\"")).replace(":40000", ":0");
+    check(&text, &[]);
+}
+
+#[test]
+fn one_route_needs_one_backend() {
+    let other = "[[backend]]\nname = \"lobby\"\nlink = \"bundle\"\nslots = 1\n";
+    let text = format!("{}{other}", GOOD.replace("[\"arena\"]", "[\"arena\", \"lobby\"]"));
+    check(
+        &text,
+        &[
+            "gate.toml:1: listener[0].route: found nothing, which means \"single\", and several backends, expected \"user-data\", \"hash\" or \
+           \"least-players\" (or one backend)",
+        ],
+    );
+    check(&text.replace("protocol_id", "route = \"user-data\"\nprotocol_id"), &[]);
+}
+
+#[test]
+fn keys() {
+    let good = format!("[{{ hex = \"{KEY}\" }}]");
+    for (by, expected) in [
+        (
+            "[]".to_owned(),
+            "gate.toml:6: listener[0].keys: found an empty list, expected a list of one or more key sources, each \
+             { file = … }, { env = … }, { hex = … } or { credential = … }",
+        ),
+        (
+            format!("\"{KEY}\""),
+            "gate.toml:6: listener[0].keys: found a string, expected a list of one or more key sources, each \
+             { file = … }, { env = … }, { hex = … } or { credential = … }",
+        ),
+        (
+            format!("[\"{KEY}\"]"),
+            "gate.toml:6: listener[0].keys[0]: found a string, expected exactly one of { file = … }, { env = … }, \
+             { hex = … } and { credential = … }",
+        ),
+        (
+            "[{}]".to_owned(),
+            "gate.toml:6: listener[0].keys[0]: found 0 sources of one key, expected exactly one of { file = … }, \
+             { env = … }, { hex = … } and { credential = … }",
+        ),
+        (
+            format!("[{{ hex = \"{KEY}\", env = \"KEY\" }}]"),
+            "gate.toml:6: listener[0].keys[0]: found 2 sources of one key, expected exactly one of { file = … }, \
+             { env = … }, { hex = … } and { credential = … }",
+        ),
+        (
+            "[{ path = \"/k\" }]".to_owned(),
+            "gate.toml:6: listener[0].keys[0].path: found an unknown field, expected one of file, env, hex, credential",
+        ),
+        (
+            "[{ hex = 12 }]".to_owned(),
+            "gate.toml:6: listener[0].keys[0].hex: found a number, expected a string",
+        ),
+        (
+            "[{ hex = \"0123\" }]".to_owned(),
+            "gate.toml:6: listener[0].keys[0].hex: found 4 hex digits, expected 64 hex digits",
+        ),
+        (
+            format!("[{{ hex = \"{KEY}\" }},\n{{ hex = \"{}\" }}]", KEY.to_uppercase()),
+            "gate.toml:7: listener[0].keys[1]: found the key of keys[0] again, expected each key once",
+        ),
+        (
+            "[{ env = \"NOT_SET\" }]".to_owned(),
+            "gate.toml:6: listener[0].keys[0].env: found no environment variable \"NOT_SET\", expected one that holds \
+             64 hex digits",
+        ),
+        (
+            "[{ credential = \"netcode.key\" }]".to_owned(),
+            "gate.toml:6: listener[0].keys[0].credential: found no $CREDENTIALS_DIRECTORY in the environment, expected a \
+             service with LoadCredential= or SetCredential=",
+        ),
+        (
+            "[{ file = \"/nonexistent/key\" }]".to_owned(),
+            "gate.toml:6: listener[0].keys[0].file: found a file that cannot be read (No such file or directory \
+             (os error 2)), expected a key file",
+        ),
+    ] {
+        replaced(GOOD, &good, &by, expected);
+    }
+}
+
+#[test]
+fn more_keys_than_anyone_rotates() {
+    let keys: Vec<_> = (0..9).map(|i| format!("{{ hex = \"{i}{}\" }}", &KEY[1..])).collect();
+    replaced(
+        GOOD,
+        &format!("[{{ hex = \"{KEY}\" }}]"),
+        &format!("[{}]", keys.join(", ")),
+        "gate.toml:6: listener[0].keys: found 9 keys, expected at most 8",
+    );
+}
+
+#[test]
+fn unreal_fields() {
+    for (by, expected) in [
+        (
+            "magic = \"10x\"",
+            "gate.toml:4: listener[0].magic: found \"10x\", expected up to 32 digits 0 and 1",
+        ),
+        (
+            "versions = [2, 3]",
+            "gate.toml:4: listener[0].versions[0]: found 2, expected 3 or 4, or 0 alone",
+        ),
+        (
+            "versions = [4, 0]",
+            "gate.toml:4: listener[0].versions[1]: found 0 beside other versions, expected 0 alone (its packets have \
+             another prefix; it needs a listener of its own)",
+        ),
+        (
+            "mode = \"clear\"",
+            "gate.toml:4: listener[0].mode: found \"clear\", expected \"notify\" or \"opaque\"",
+        ),
+        (
+            "window = false",
+            "gate.toml:4: listener[0].window: found false, expected \"on\" or \"off\"",
+        ),
+        (
+            "network_versions = [\"0x1ffffffff\"]",
+            "gate.toml:4: listener[0].network_versions: found a list, expected \"any\" or a list of 32-bit numbers such \
+             as [\"0x12345678\"]",
+        ),
+        (
+            "idle_timeout = \"0s\"",
+            "gate.toml:4: listener[0].idle_timeout: found \"0s\", expected a duration from \"1s\" to \"1h\" (units us, ms, \
+             s, m, h)",
+        ),
+        (
+            "restart_small = \"on\"",
+            "gate.toml:4: listener[0].restart_small: found \"on\", expected true or false",
+        ),
+        (
+            "route = \"user-data\"",
+            "gate.toml:4: listener[0].route: found \"user-data\" on an unreal listener, whose players have no tokens, \
+             expected \"single\", \"hash\" or \"least-players\"",
+        ),
+        (
+            "keys = []",
+            "gate.toml:4: listener[0].keys: found a field of netcode listeners, expected fields of unreal listeners only",
+        ),
+    ] {
+        replaced(GOOD_UNREAL, "bind", &format!("{by}\nbind"), expected);
+    }
+}
+
+#[test]
+fn unreal_players_are_served_over_udp() {
+    let text =
+        GOOD_UNREAL.replace("link = \"udp\"\naddress = \"127.0.0.1:7778\"", "link = \"bundle\"");
+    check(
+        &text,
+        &[
+            "gate.toml:5: listener[0].backends[0]: found \"shooter\", which has link = \"bundle\", expected a backend with \
+           link = \"udp\" (unreal)",
+        ],
+    );
+}
+
+#[test]
+fn backend_fields() {
+    for (line, by, expected) in [
+        (
+            "name = \"arena\"",
+            "name = \"arena\"\naddress = \"127.0.0.1:1\"",
+            "gate.toml:11: backend[0].address: found a field of udp backends, expected fields of bundle backends only",
+        ),
+        (
+            "link = \"bundle\"",
+            "link = \"tcp\"",
+            "gate.toml:11: backend[0].link: found \"tcp\", expected \"udp\" or \"bundle\"",
+        ),
+        (
+            "link = \"bundle\"",
+            "link = \"udp\"",
+            "gate.toml:9: backend[0].address: found nothing, expected an IP:port that can be sent to (no wildcard, no \
+             port 0)",
+        ),
+        (
+            "link = \"bundle\"",
+            "link = \"udp\"\naddress = \"127.0.0.1:0\"",
+            "gate.toml:12: backend[0].address: found \"127.0.0.1:0\", expected an IP:port that can be sent to (no \
+             wildcard, no port 0)",
+        ),
+        (
+            "link = \"bundle\"",
+            "link = \"udp\"\naddress = \"127.0.0.1:1\"\nallow_uids = [1]",
+            "gate.toml:13: backend[0].allow_uids: found a field of bundle backends, expected fields of udp backends only",
+        ),
+        (
+            "slots = 64",
+            "slots = 70_000",
+            "gate.toml:12: backend[0].slots: found 70000, expected a whole number from 1 to 65535",
+        ),
+        (
+            "slots = 64",
+            "slots = 64\ngrace = \"1d\"",
+            "gate.toml:13: backend[0].grace: found \"1d\", expected a duration from \"0s\" to \"10m\" (units us, ms, s, m, h)",
+        ),
+        (
+            "slots = 64",
+            "slots = 64\nallow_uids = [1000, 0xffffffff]",
+            "gate.toml:13: backend[0].allow_uids[1]: found 0xffffffff, expected a number from 0 to 4294967294",
+        ),
+        (
+            "slots = 64",
+            "slots = 64\nallow_gids = [\"staff\"]",
+            "gate.toml:13: backend[0].allow_gids[0]: found \"staff\", expected a number from 0 to 4294967294",
+        ),
+    ] {
+        replaced(GOOD, line, by, expected);
+    }
+}
+
+#[test]
+fn backends_side_by_side() {
+    let second = GOOD_UNREAL.split("[[backend]]").nth(1).expect("the backend's lines");
+    check(
+        &format!("{GOOD_UNREAL}[[backend]]{second}"),
+        &[
+            "gate.toml:14: backend[1].name: found \"shooter\" again, expected it once (line 8 has it)",
+            "gate.toml:16: backend[1].address: found 127.0.0.1:7778 again, expected it once (line 10 has it)",
+        ],
+    );
+}
+
+#[test]
+fn a_backend_without_a_readable_name_is_not_also_missing() {
+    replaced(
+        GOOD,
+        "name = \"arena\"",
+        "name = \"the arena\"",
+        "gate.toml:10: backend[0].name: found \"the arena\", expected a name of 1 to 31 letters, digits, '.', '_' or '-'",
+    );
+}
+
+#[test]
+fn admin_and_histograms() {
+    check(
+        &format!(
+            "{GOOD}[admin]\nbind = 9464\n[histograms]\ndirectory = \"/h\"\ninterval = \"1ms\"\n"
+        ),
+        &[
+            "gate.toml:15: admin.bind: found 9464, expected an IP:port such as \"127.0.0.1:9464\"",
+            "gate.toml:17: histograms.directory: found an unknown field, expected one of dir, interval",
+            "gate.toml:18: histograms.interval: found \"1ms\", expected a duration from \"1s\" to \"1h\" (units us, ms, s, m, h)",
+        ],
+    );
+}
+
+#[test]
+fn all_mistakes_come_at_once_in_the_order_of_the_file() {
+    let text = r#"[gateway]
+workers = 500
+spim = "1us"
+
+[[listener]]
+name = "eu"
+protocol = "netcode"
+bind = ["0.0.0.0:40000", "nowhere"]
+protocol_id = "0x"
+keys = [{ hex = "ff" }, { env = "NOPE" }]
+backends = ["arena", "lobby"]
+replay_window = 65
+
+[[backend]]
+name = "arena"
+link = "udp"
+slots = 0
+"#;
+    check(
+        text,
+        &[
+            "gate.toml:2: gateway.workers: found 500, expected \"auto\" or a whole number from 1 to 128",
+            "gate.toml:3: gateway.spim: found an unknown field, did you mean spin?",
+            "gate.toml:8: listener[0].bind[1]: found \"nowhere\", expected an IP:port such as \"0.0.0.0:40000\" or \
+             \"[::]:40000\"",
+            "gate.toml:9: listener[0].protocol_id: found \"0x\", expected a number of 64 bits, as a number or as a string \
+             such as \"0x1122334455667788\"",
+            "gate.toml:10: listener[0].keys[0].hex: found 2 hex digits, expected 64 hex digits",
+            "gate.toml:10: listener[0].keys[1].env: found no environment variable \"NOPE\", expected one that holds 64 hex \
+             digits",
+            "gate.toml:11: listener[0].backends[1]: found \"lobby\", expected the name of a [[backend]]",
+            "gate.toml:12: listener[0].replay_window: found 65, expected a power of two from 64 to 1024",
+            "gate.toml:14: backend[0].address: found nothing, expected an IP:port that can be sent to (no wildcard, no \
+             port 0)",
+            "gate.toml:17: backend[0].slots: found 0, expected a whole number from 1 to 65535",
+        ],
+    );
+}

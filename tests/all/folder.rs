@@ -1,0 +1,60 @@
+//! A folder that one test uses and that is gone afterwards.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Removed when dropped.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// A new folder. No two of one run, and no two runs at the same time, share one.
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("ringgate-test-{}-{count}", std::process::id()));
+        fs::create_dir(&path).expect("temporary folders can be made");
+        Self(path)
+    }
+
+    /// The folder.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// A name in the folder.
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A file with this content and mode.
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>, mode: u32) -> PathBuf {
+        let path = self.join(name);
+        fs::write(&path, content).expect("temporary files can be written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("and have modes");
+        path
+    }
+
+    /// The names in the folder, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).expect("the folder is there");
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.expect("and readable").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The permission bits of a file.
+pub(crate) fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("the file is there").permissions().mode() & 0o777
+}
