@@ -12,6 +12,7 @@ pub mod drops;
 pub mod gate;
 pub mod limits;
 pub mod link;
+pub mod netcode;
 pub mod proto;
 pub mod secret;
 

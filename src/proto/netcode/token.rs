@@ -135,6 +135,13 @@ impl ConnectToken {
         out.pad();
     }
 
+    /// The token's 2048 bytes.
+    pub fn to_bytes(&self) -> [u8; CONNECT_TOKEN_BYTES] {
+        let mut bytes = [0; CONNECT_TOKEN_BYTES];
+        self.encode(&mut bytes);
+        bytes
+    }
+
     /// Reads a token.
     pub fn decode(bytes: &[u8]) -> Result<Self, TokenError> {
         if bytes.len() != CONNECT_TOKEN_BYTES {
