@@ -184,7 +184,8 @@ impl Window {
             return;
         }
         if jump >= policy.size_bits {
-            self.words[..=policy.word_index(u64::MAX)].fill(0);
+            let words_used = (policy.size_bits / WORD_BITS) as usize;
+            self.words[..words_used].fill(0);
             return;
         }
         let last = next / WORD_BITS;

@@ -1,10 +1,9 @@
 //! A whole batch of replay checks, for sessions that are spread over far more memory than any cache holds.
 //!
-//! A single check is a load that misses the cache, and a branch that waits for it. Checked one after another, each miss is
-//! paid in full as soon as real work stands between the checks. A first pass that only reads starts all the misses together;
-//! the second pass then finds its lines in the cache. No prefetch instruction is needed for that, so no unsafe code either.
-
-use std::hint::black_box;
+//! A check is a load that misses the cache, and a branch that waits for it. Where the work of a whole packet stands between
+//! two checks, every miss is paid in full; where checks follow each other, the CPU has many misses under way at once. With a
+//! million sessions that is 320 ns a packet against 40 (benches/replay.rs). A separate pass that only reads, as a prefetch
+//! would, gains nothing on top of that: it cost 10 % more there.
 
 use super::{Policy, Refusal, Window};
 
@@ -19,22 +18,11 @@ pub struct Probe<'a> {
     pub sequence: u64,
 }
 
-/// Checks every probe against its window as [`Window::check`] does, and reports the verdicts in order.
+/// Checks every probe against its window as [`Window::check`] does, and reports the verdicts in order. Do nothing heavy in
+/// `report`: it stands between the checks.
 #[inline]
 pub fn check_batch(probes: &[Probe<'_>], mut report: impl FnMut(usize, Result<(), Refusal>)) {
-    touch(probes);
     for (index, probe) in probes.iter().enumerate() {
         report(index, probe.window.check(probe.sequence, probe.policy));
     }
-}
-
-/// Reads from every cache line that the checks will need: the one with `latest`, and the one with the sequence's word.
-#[inline]
-fn touch(probes: &[Probe<'_>]) {
-    let read = |sum: u64, probe: &Probe<'_>| {
-        let (word, _) = probe.policy.locate(probe.sequence);
-        sum ^ probe.window.latest ^ probe.window.words[word]
-    };
-    // The sum means nothing, but the compiler must believe that somebody wants it.
-    black_box(probes.iter().fold(0, read));
 }
