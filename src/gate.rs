@@ -1,1 +1,425 @@
-//! One worker's mind, sans I/O.
+//! One worker's mind, sans I/O: sessions, handshakes, admission, timers, routing, the turn.
+//!
+//! Datagrams come in as an [`RxBatch`], time as an argument, and everything that leaves is put into a [`TxBatch`]; the worker
+//! owns the sockets on both ends. So a whole gateway runs in the simulator, from a seed, faster than real time.
+//!
+//! A turn has the stages that the documents name. **Classify** looks at everything that arrived without decrypting
+//! anything; **open** runs one AEAD batch over what deserves it; **step** commits replay windows, drives the state machines
+//! and copies payloads into the backends' bundles; **seal** runs one batch over what leaves; **submit** is the driver's.
+//! Positions noted early in a turn stay valid to its end, because nothing is reclaimed before.
+//!
+//! After warm-up a turn allocates nothing: what grows has been reserved, and rare things (a session's user data, a mailed
+//! setup) are allocated where they are rare.
+
+mod admission;
+mod claims;
+mod counters;
+mod handshake;
+mod links;
+mod mail;
+mod output;
+mod players;
+mod session;
+mod setup;
+mod strangers;
+mod table;
+mod timers;
+mod uplink;
+mod wheel;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+pub use admission::Rate;
+pub use claims::Claims;
+pub use counters::{Counters, Ended, Imbalance, Ledger, PACKET_KINDS};
+pub use links::is_shared_socket_backend;
+pub use mail::{ForwardedDatagram, Mail, Request, Steering};
+pub use output::Exit;
+pub use setup::{Allowed, Backend, Credentials, LinkKind, Listener, Route, Setup};
+
+use admission::Admission;
+use links::{BackendState, Link};
+use output::Seal;
+use players::Arrival;
+use session::{Pending, Session};
+use strangers::Strangers;
+use table::{Place, Table};
+use wheel::Wheel;
+
+use crate::buf::{Endpoint, IoEvent, RxBatch, SocketId};
+use crate::crypto::{Aead, Verdict};
+use crate::drops::DropReason;
+use crate::link::bundle::SessionId;
+use crate::proto::netcode::packet::AadTable;
+use crate::proto::netcode::server::GlobalSequence;
+use crate::secret::Key;
+
+/// The time of a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Nanoseconds of a clock that only goes forward.
+    pub mono_ns: u64,
+    /// Seconds since 1970, by which tokens expire.
+    pub unix_s: u64,
+}
+
+/// Randomness that a gate starts from.
+#[derive(Debug)]
+pub struct Seed {
+    /// Seals challenge tokens.
+    pub challenge_key: Key,
+    /// Where sequences start.
+    pub random: [u64; 2],
+}
+
+impl Seed {
+    /// From the operating system's generator.
+    pub fn generate() -> Result<Self, getrandom::Error> {
+        let random = [getrandom::u64()?, getrandom::u64()?];
+        Ok(Self { challenge_key: Key::generate()?, random })
+    }
+}
+
+/// Which worker a gate belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerIndex {
+    /// From 0.
+    pub index: u16,
+    /// How many there are.
+    pub count: u16,
+}
+
+/// Moments that the worker turns into latencies, collected over a turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stamps {
+    /// When the kernel received each datagram whose payload went to a link in this turn, in its real-time clock.
+    pub uplink_kernel_ns: Vec<u64>,
+    /// How many payloads from links were sealed in this turn.
+    pub downlink_count: u64,
+    /// How long each handshake took that was completed in this turn, from the first request we took.
+    pub handshakes_ns: Vec<u64>,
+}
+
+/// One worker's sessions and everything that decides about them.
+pub struct Gate {
+    setup: Arc<Setup>,
+    worker: WorkerIndex,
+    listeners: Vec<ListenerState>,
+    backends: Vec<BackendState>,
+    links: Vec<Option<Link>>,
+    roles: Vec<Role>,
+    udp_link: Option<SocketId>,
+
+    sessions: Table<Session>,
+    pending: Table<Pending>,
+    /// The next place of `pending` to be looked at for expiry.
+    pending_sweep: u32,
+    wheel: Wheel,
+    due: Vec<Place>,
+    claims: Arc<Claims>,
+    admission: Admission,
+    strangers: Strangers,
+    /// Addresses whose datagrams we forward, and the worker that owns their session.
+    steered: HashMap<SteeredKey, u16>,
+
+    aead: Aead,
+    challenge_key: Key,
+    challenge_sequence: u64,
+    global_sequence: GlobalSequence,
+    random: Random,
+
+    arrivals: Vec<Arrival>,
+    verdicts: Vec<Verdict>,
+    seals: Vec<Seal>,
+    counters: Counters,
+    stamps: Stamps,
+    requests: VecDeque<Request>,
+    mail_out: Vec<(u16, Mail)>,
+    draining: bool,
+}
+
+type SteeredKey = (u16, Endpoint);
+
+/// What a listener needs at every datagram.
+struct ListenerState {
+    aads: AadTable,
+    own: Vec<Endpoint>,
+    /// Our sockets, by the position of their address in the listener's list.
+    sockets: Vec<SocketId>,
+}
+
+/// What a socket is to the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Link(u16),
+    LinkListener,
+    Player { listener: u16, bind: u16 },
+    SessionLink(Place),
+    UdpLink,
+    Vacant,
+}
+
+/// Random numbers from a seed: `SplitMix64` over a random start. Unpredictability is not needed where they are used (first
+/// sequence numbers), only that two runs do not meet.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+impl Gate {
+    /// A gate without sockets.
+    pub fn new(
+        setup: Arc<Setup>,
+        worker: WorkerIndex,
+        claims: Arc<Claims>,
+        aead: Aead,
+        seed: Seed,
+        now: Now,
+    ) -> Self {
+        let now_ns = now.mono_ns;
+        let mut gate = Self {
+            worker,
+            listeners: Vec::new(),
+            backends: Vec::new(),
+            links: Vec::new(),
+            roles: Vec::new(),
+            udp_link: None,
+            sessions: Table::new(setup.worker_sessions_max, PLACE_REST_NS),
+            pending: Table::new(setup.worker_pending_max, 0),
+            pending_sweep: 0,
+            wheel: Wheel::new(now_ns),
+            due: Vec::new(),
+            claims,
+            admission: Admission::new(setup.request_rate, ADMISSION_BUCKETS, now_ns),
+            strangers: Strangers::new(&setup, now_ns),
+            steered: HashMap::new(),
+            aead,
+            challenge_key: seed.challenge_key,
+            challenge_sequence: 0,
+            global_sequence: GlobalSequence::new(usize::from(worker.index), seed.random[0]),
+            random: Random(seed.random[1]),
+            arrivals: Vec::new(),
+            verdicts: Vec::new(),
+            seals: Vec::new(),
+            counters: Counters::default(),
+            stamps: Stamps::default(),
+            requests: VecDeque::new(),
+            mail_out: Vec::new(),
+            draining: false,
+            setup: Arc::new(Setup::new(Vec::new(), Vec::new(), 0)),
+        };
+        gate.adopt(setup, now_ns);
+        gate
+    }
+
+    /// Says that `socket` serves a listener: the one at position `bind` of its addresses. Positions are bound in order.
+    pub fn bind_player_socket(&mut self, socket: SocketId, listener: u16, bind: u16) {
+        let sockets = &mut self.listeners[usize::from(listener)].sockets;
+        assert_eq!(sockets.len(), usize::from(bind), "addresses are bound in order");
+        sockets.push(socket);
+        self.assign(socket, Role::Player { listener, bind });
+    }
+
+    /// Says that `socket` is the one that carries all players to udp backends on loopback.
+    pub fn bind_udp_link(&mut self, socket: SocketId) {
+        self.udp_link = Some(socket);
+        self.assign(socket, Role::UdpLink);
+    }
+
+    /// Says that `socket` accepts links.
+    pub fn bind_link_listener(&mut self, socket: SocketId) {
+        self.assign(socket, Role::LinkListener);
+    }
+
+    /// Says that `socket` is a session's own, as asked for by [`Request::OpenSessionSocket`].
+    pub fn bind_session_socket(&mut self, session: SessionId, socket: SocketId) {
+        let Some(index) = self.session_index(session) else {
+            self.requests.push_back(Request::CloseSocket(socket));
+            return;
+        };
+        self.sessions.at_mut(index).uplink = Some(socket);
+        self.assign(socket, Role::SessionLink(self.sessions.place(index)));
+    }
+
+    /// A process has connected to the link socket; it has to say hello before anything else.
+    pub fn handle_link_accepted(&mut self, socket: SocketId, credentials: Credentials) {
+        let free = self.links.iter().position(Option::is_none);
+        let at = free.unwrap_or_else(|| {
+            self.links.push(None);
+            self.links.len() - 1
+        });
+        self.links[at] = Some(Link::new(socket, credentials));
+        self.assign(socket, Role::Link(at as u16));
+    }
+
+    /// One turn over everything that has arrived. What leaves has been handed to `exit.flush` when this returns.
+    pub fn turn(&mut self, now: Now, rx: &mut RxBatch, exit: &mut Exit<'_>) {
+        self.stamps.clear();
+        self.pay_debts(exit);
+        for &event in &rx.events {
+            self.handle_event(now, event);
+        }
+        self.classify(now, rx);
+        self.open(rx);
+        self.step(now, rx, exit);
+        self.handle_timers(now, exit);
+        self.finish(now, exit);
+    }
+
+    /// Takes a message in. To be called before [`turn`](Self::turn), which sends what follows from it.
+    pub fn handle_mail(&mut self, now: Now, mail: Mail, exit: &mut Exit<'_>) {
+        match mail {
+            Mail::Datagram(datagram) => self.handle_forwarded(now, datagram, exit),
+            Mail::Drain { left_ms } => self.drain(left_ms, exit),
+            Mail::Setup(setup) => self.adopt(setup, now.mono_ns),
+            Mail::Steer(steering) => self.steer(steering),
+            Mail::Stop => self.stop(now, exit),
+            Mail::Unsteer(steering) => self.unsteer(&steering),
+        }
+    }
+
+    /// What has to go to other workers, with their index. Empties the list.
+    pub fn poll_mail(&mut self) -> impl Iterator<Item = (u16, Mail)> + '_ {
+        self.mail_out.drain(..)
+    }
+
+    /// A message that [`poll_mail`](Self::poll_mail) gave out could not be delivered.
+    pub fn mail_refused(&mut self, mail: &Mail) {
+        if matches!(mail, Mail::Datagram(_)) {
+            self.counters.forwarded_out -= 1;
+            self.counters.drops.bump(DropReason::MailboxFull);
+        }
+    }
+
+    /// What the worker is asked to do, one at a time.
+    pub fn poll_request(&mut self) -> Option<Request> {
+        self.requests.pop_front()
+    }
+
+    /// When the next timer is due: how long the worker may wait. `None` while nothing is timed.
+    pub fn poll_timeout(&self) -> Option<u64> {
+        let backend_gone = self.backends.iter().any(|backend| !backend.is_up());
+        let sweep = (backend_gone || self.pending.len() > 0).then_some(());
+        match (self.wheel.next_due_ns(), sweep) {
+            (None, Some(())) => Some(0),
+            (due, _) => due,
+        }
+    }
+
+    /// What has been counted.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The moments of the last turn.
+    pub fn stamps(&self) -> &Stamps {
+        &self.stamps
+    }
+
+    /// Sessions now.
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether each backend can be reached from this worker.
+    pub fn backends_up(&self) -> impl Iterator<Item = bool> + '_ {
+        self.backends.iter().map(BackendState::is_up)
+    }
+
+    /// Which kernel seals and opens.
+    pub fn aead(&self) -> &Aead {
+        &self.aead
+    }
+
+    /// Bytes that one session takes in this gate's tables, without what its claims take.
+    pub const fn session_bytes() -> usize {
+        Table::<Session>::entry_bytes()
+    }
+
+    fn adopt(&mut self, setup: Arc<Setup>, now_ns: u64) {
+        for listener in &setup.listeners[self.listeners.len()..] {
+            self.listeners.push(ListenerState {
+                aads: AadTable::new(listener.protocol_id),
+                own: Vec::new(),
+                sockets: Vec::new(),
+            });
+        }
+        for (state, listener) in self.listeners.iter_mut().zip(&setup.listeners) {
+            state.own = listener.public.iter().copied().map(Endpoint::from).collect();
+        }
+        for backend in &setup.backends[self.backends.len()..] {
+            self.backends.push(BackendState::new(backend, now_ns));
+        }
+        self.setup = setup;
+    }
+
+    fn handle_event(&mut self, now: Now, event: IoEvent) {
+        match event {
+            IoEvent::Closed { socket } => match self.role(socket) {
+                Role::Link(link) => self.lose_link(now, link),
+                Role::SessionLink(place) => {
+                    if let Some(index) = self.sessions.live(place) {
+                        self.sessions.at_mut(index).uplink = None;
+                    }
+                    self.assign(socket, Role::Vacant);
+                }
+                _ => {}
+            },
+            IoEvent::Unreachable { socket, peer } => self.lose_udp_backend(now, socket, &peer),
+            // The worker looks up the credentials and calls `handle_link_accepted`; a bell only ends the wait.
+            IoEvent::Accepted { .. } | IoEvent::Woken => {}
+        }
+    }
+
+    fn assign(&mut self, socket: SocketId, role: Role) {
+        let at = socket.0 as usize;
+        if self.roles.len() <= at {
+            self.roles.resize(at + 1, Role::Vacant);
+        }
+        self.roles[at] = role;
+    }
+
+    #[inline]
+    fn role(&self, socket: SocketId) -> Role {
+        self.roles.get(socket.0 as usize).copied().unwrap_or(Role::Vacant)
+    }
+
+    fn session_id(&self, index: u32) -> SessionId {
+        let place = self.sessions.place(index);
+        let generation = u64::from(place.generation & GENERATION_MASK);
+        SessionId::new(usize::from(self.worker.index), generation << 32 | u64::from(index))
+    }
+
+    /// The live session that a link means.
+    #[inline]
+    fn session_index(&self, session: SessionId) -> Option<u32> {
+        let index = session.as_u64() as u32;
+        (self.sessions.is_live(index) && self.session_id(index) == session).then_some(index)
+    }
+}
+
+impl Stamps {
+    fn clear(&mut self) {
+        self.uplink_kernel_ns.clear();
+        self.downlink_count = 0;
+        self.handshakes_ns.clear();
+    }
+}
+
+/// How long a session's place is not given to another player while there are fresh ones: longer than a game server
+/// that is not told of departures waits for a silent player.
+const PLACE_REST_NS: u64 = 30_000_000_000;
+
+/// 8 bytes each.
+const ADMISSION_BUCKETS: usize = 1 << 14;
+
+/// A session id has room for 24 bits of generation.
+const GENERATION_MASK: u32 = 0x00ff_ffff;

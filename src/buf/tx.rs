@@ -100,6 +100,12 @@ impl TxBatch {
         (self.small_max - self.small_used) as usize
     }
 
+    /// How many small slots are committed: the position of the next one among [`small_slots_mut`](Self::small_slots_mut).
+    #[inline]
+    pub const fn small_used(&self) -> usize {
+        self.small_used as usize
+    }
+
     /// How many large slots are free.
     #[inline]
     pub const fn large_left(&self) -> usize {

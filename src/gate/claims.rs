@@ -1,0 +1,347 @@
+//! What the workers must agree on: who is connected, which tokens were used, which backend slots are taken.
+//!
+//! Touched only while a player connects, leaves or shows up at a new port; never for a packet of a session. One mutex guards
+//! it all, so that a claim is all or nothing. Memory is bounded: when the token history is full of live entries, new tokens
+//! are refused and counted; a live entry is never evicted, because that would let its token be used from elsewhere.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use arrayvec::ArrayVec;
+
+use super::table::Place;
+use crate::buf::Endpoint;
+use crate::drops::DropReason;
+use crate::proto::netcode::server::SessionSequence;
+
+/// The tag of a connect token's private part, which tells tokens apart.
+pub(crate) type TokenMac = [u8; 16];
+
+/// Sessions of one address that a packet from a new port is tried against. A household or a LAN party has a few; a carrier's
+/// NAT has thousands, and there the first few must do.
+pub(crate) const SESSIONS_PER_IP_MAX: usize = 4;
+
+/// A session that is known by its IP address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resident {
+    pub(crate) worker: u16,
+    pub(crate) listener: u16,
+    pub(crate) place: Place,
+}
+
+/// What a session holds while it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) listener: u16,
+    pub(crate) client_id: u64,
+    pub(crate) backend: u16,
+    pub(crate) slot: u32,
+}
+
+/// Shared by all workers of a gateway.
+pub struct Claims {
+    inner: Mutex<Inner>,
+    /// Keys the fingerprints of source addresses in the token history.
+    fingerprints: RandomState,
+    players: Vec<AtomicU32>,
+    sessions: Vec<AtomicU32>,
+}
+
+struct Inner {
+    clients: HashSet<(u16, u64)>,
+    tokens: HashMap<TokenMac, Use>,
+    expiries: BinaryHeap<Reverse<(u64, TokenMac)>>,
+    tokens_max: usize,
+    slots: Vec<Slots>,
+    residents: HashMap<IpAddr, ArrayVec<Resident, SESSIONS_PER_IP_MAX>>,
+}
+
+/// How a token was used.
+struct Use {
+    /// Fingerprint of the address and port it was first used from.
+    source: u64,
+    /// Where the next session of this token starts its sequence; `None` until a session has ended.
+    resume_at: Option<SessionSequence>,
+}
+
+/// The slots of a backend: a bitmap, lowest free first.
+struct Slots {
+    taken: Vec<u64>,
+    count: u32,
+    max: u32,
+}
+
+impl Claims {
+    /// Claims for `listeners` listeners and for backends with these many slots each. At most `tokens_max` used tokens are remembered.
+    pub fn new(listeners: usize, backend_slots: &[u32], tokens_max: usize) -> Self {
+        let inner = Inner {
+            clients: HashSet::new(),
+            tokens: HashMap::new(),
+            expiries: BinaryHeap::new(),
+            tokens_max,
+            slots: backend_slots.iter().map(|&max| Slots::new(max)).collect(),
+            residents: HashMap::new(),
+        };
+        Self {
+            inner: Mutex::new(inner),
+            fingerprints: RandomState::new(),
+            players: backend_slots.iter().map(|_| AtomicU32::new(0)).collect(),
+            sessions: (0..listeners).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    /// Records that a token is used from `source`, at request time. A token that was used from there before may be used
+    /// again; from elsewhere it may not.
+    pub(crate) fn use_token(
+        &self,
+        mac: &TokenMac,
+        source: &Endpoint,
+        expire_s: u64,
+        now_s: u64,
+    ) -> Result<(), DropReason> {
+        let source = self.fingerprints.hash_one(source);
+        let mut inner = self.lock();
+        inner.forget_expired(now_s);
+        if let Some(used) = inner.tokens.get(mac) {
+            return if used.source == source {
+                Ok(())
+            } else {
+                Err(DropReason::TokenUsedElsewhere)
+            };
+        }
+        if inner.tokens.len() >= inner.tokens_max {
+            return Err(DropReason::TokenHistoryFull);
+        }
+        inner.tokens.insert(*mac, Use { source, resume_at: None });
+        inner.expiries.push(Reverse((expire_s, *mac)));
+        Ok(())
+    }
+
+    /// Where the next session of a token has to start its sequence, if an earlier one has ended.
+    pub(crate) fn resume_at(&self, mac: &TokenMac) -> Option<SessionSequence> {
+        self.lock().tokens.get(mac).and_then(|used| used.resume_at)
+    }
+
+    /// Whether a client id has a session at a listener.
+    pub(crate) fn is_connected(&self, listener: u16, client_id: u64) -> bool {
+        self.lock().clients.contains(&(listener, client_id))
+    }
+
+    /// Claims the client id and the lowest free slot of a backend.
+    pub(crate) fn connect(
+        &self,
+        listener: u16,
+        client_id: u64,
+        backend: u16,
+    ) -> Result<Claim, DropReason> {
+        let mut inner = self.lock();
+        if inner.clients.contains(&(listener, client_id)) {
+            return Err(DropReason::ResponseClientConnected);
+        }
+        let slots =
+            inner.slots.get_mut(usize::from(backend)).ok_or(DropReason::ResponseBackendDown)?;
+        let slot = slots.take().ok_or(DropReason::ResponseBackendFull)?;
+        let claim = Claim { listener, client_id, backend, slot };
+        inner.clients.insert((listener, client_id));
+        self.players[usize::from(backend)].fetch_add(1, Ordering::Relaxed);
+        self.sessions[usize::from(listener)].fetch_add(1, Ordering::Relaxed);
+        Ok(claim)
+    }
+
+    /// Gives everything back that [`connect`](Self::connect) gave. The token remembers where its sequence ended.
+    pub(crate) fn leave(&self, claim: &Claim, mac: &TokenMac, next_sequence: SessionSequence) {
+        let mut inner = self.lock();
+        if !inner.clients.remove(&(claim.listener, claim.client_id)) {
+            debug_assert!(false, "a claim is given back once");
+            return;
+        }
+        inner.slots[usize::from(claim.backend)].give(claim.slot);
+        if let Some(used) = inner.tokens.get_mut(mac) {
+            used.resume_at = Some(next_sequence);
+        }
+        self.players[usize::from(claim.backend)].fetch_sub(1, Ordering::Relaxed);
+        self.sessions[usize::from(claim.listener)].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Makes a session known by its IP address, for packets that come from a new port of it.
+    pub(crate) fn settle(&self, ip: IpAddr, resident: Resident) {
+        let _ = self.lock().residents.entry(ip).or_default().try_push(resident);
+    }
+
+    /// Takes back [`settle`](Self::settle).
+    pub(crate) fn unsettle(&self, ip: IpAddr, resident: &Resident) {
+        let mut inner = self.lock();
+        if let Some(residents) = inner.residents.get_mut(&ip) {
+            residents.retain(|known| known != resident);
+            if residents.is_empty() {
+                inner.residents.remove(&ip);
+            }
+        }
+    }
+
+    /// The sessions that are known by an IP address at a listener.
+    pub(crate) fn residents(
+        &self,
+        ip: IpAddr,
+        listener: u16,
+    ) -> ArrayVec<Resident, SESSIONS_PER_IP_MAX> {
+        let inner = self.lock();
+        let all = inner.residents.get(&ip).into_iter().flatten();
+        all.filter(|resident| resident.listener == listener).copied().collect()
+    }
+
+    /// Players at a backend, over all workers and listeners.
+    pub fn players(&self, backend: usize) -> u32 {
+        self.players[backend].load(Ordering::Relaxed)
+    }
+
+    /// Sessions of a listener, over all workers.
+    pub fn sessions(&self, listener: usize) -> u32 {
+        self.sessions[listener].load(Ordering::Relaxed)
+    }
+
+    /// Whether a backend has a free slot. Only a hint: the claim itself decides.
+    pub(crate) fn has_free_slot(&self, backend: u16) -> bool {
+        self.lock().slots.get(usize::from(backend)).is_some_and(|slots| slots.count < slots.max)
+    }
+
+    /// Changes how many slots a backend has. Players beyond the new number stay until they leave.
+    pub fn resize_backend(&self, backend: usize, slots_max: u32) {
+        self.lock().slots[backend].resize(slots_max);
+    }
+
+    /// Used tokens that are remembered.
+    pub fn tokens_remembered(&self) -> usize {
+        self.lock().tokens.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A worker that panics ends the process; tests that panic on purpose must not take others along.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn forget_expired(&mut self, now_s: u64) {
+        while let Some(Reverse((expire_s, mac))) = self.expiries.peek() {
+            // The request check refuses a token from `expire <= now` on, so nothing live is forgotten here.
+            if *expire_s > now_s {
+                return;
+            }
+            self.tokens.remove(mac);
+            self.expiries.pop();
+        }
+    }
+}
+
+impl Slots {
+    fn new(max: u32) -> Self {
+        Self { taken: vec![0; max.div_ceil(64) as usize], count: 0, max }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let (word, bits) = self.taken.iter().enumerate().find(|(_, bits)| **bits != u64::MAX)?;
+        let slot = word as u32 * 64 + bits.trailing_ones();
+        if slot >= self.max {
+            return None;
+        }
+        self.taken[word] |= 1 << (slot % 64);
+        self.count += 1;
+        Some(slot)
+    }
+
+    fn give(&mut self, slot: u32) {
+        let word = &mut self.taken[slot as usize / 64];
+        debug_assert!(*word & 1 << (slot % 64) != 0, "a slot is given back once");
+        *word &= !(1 << (slot % 64));
+        self.count -= 1;
+    }
+
+    fn resize(&mut self, max: u32) {
+        let words = max.div_ceil(64) as usize;
+        // Never shorter: players in the upper slots still give them back.
+        self.taken.resize(words.max(self.taken.len()), 0);
+        self.max = max;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(port: u16) -> Endpoint {
+        Endpoint::v4([192, 0, 2, 1], port)
+    }
+
+    #[test]
+    fn a_token_belongs_to_its_first_address_until_it_expires() {
+        let claims = Claims::new(1, &[4], 8);
+        let mac = [7; 16];
+        assert_eq!(claims.use_token(&mac, &source(1), 100, 10), Ok(()));
+        assert_eq!(claims.use_token(&mac, &source(1), 100, 99), Ok(()));
+        let elsewhere = claims.use_token(&mac, &source(2), 100, 99);
+        assert_eq!(elsewhere, Err(DropReason::TokenUsedElsewhere));
+        assert_eq!(claims.tokens_remembered(), 1);
+        let _ = claims.use_token(&[8; 16], &source(3), 200, 100);
+        assert_eq!(claims.tokens_remembered(), 1, "the expired one is gone");
+    }
+
+    #[test]
+    fn a_full_history_refuses_new_tokens_and_keeps_the_old() {
+        let claims = Claims::new(1, &[4], 2);
+        for n in 0..2 {
+            assert_eq!(claims.use_token(&[n; 16], &source(1), 100, 10), Ok(()));
+        }
+        let third = claims.use_token(&[2; 16], &source(1), 100, 10);
+        assert_eq!(third, Err(DropReason::TokenHistoryFull));
+        let stolen = claims.use_token(&[0; 16], &source(2), 100, 10);
+        assert_eq!(stolen, Err(DropReason::TokenUsedElsewhere));
+        assert_eq!(claims.use_token(&[2; 16], &source(1), 200, 100), Ok(()), "room after expiry");
+    }
+
+    #[test]
+    fn one_session_per_client_id_and_the_lowest_free_slot() {
+        let claims = Claims::new(2, &[2, 70], 8);
+        let first = claims.connect(0, 1, 0).expect("free");
+        let second = claims.connect(0, 2, 0).expect("free");
+        assert_eq!((first.slot, second.slot), (0, 1));
+        assert_eq!(claims.connect(0, 1, 1), Err(DropReason::ResponseClientConnected));
+        assert_eq!(claims.connect(0, 3, 0), Err(DropReason::ResponseBackendFull));
+        assert!(claims.connect(1, 1, 1).is_ok(), "another listener has its own clients");
+        assert_eq!((claims.players(0), claims.sessions(0), claims.players(1)), (2, 2, 1));
+
+        assert_eq!(claims.use_token(&[1; 16], &source(1), 100, 10), Ok(()));
+        let end = SessionSequence::begin(None, 55);
+        claims.leave(&first, &[1; 16], end);
+        assert_eq!(claims.resume_at(&[1; 16]), Some(end));
+        assert_eq!(claims.connect(0, 9, 0).map(|claim| claim.slot), Ok(0));
+    }
+
+    #[test]
+    fn every_slot_is_given_out_once() {
+        let claims = Claims::new(1, &[70], 8);
+        let taken: Vec<u32> =
+            (0..70).map(|id| claims.connect(0, id, 0).expect("70 slots").slot).collect();
+        assert_eq!(taken, (0..70).collect::<Vec<_>>());
+        assert!(!claims.has_free_slot(0));
+        claims.resize_backend(0, 71);
+        assert_eq!(claims.connect(0, 99, 0).map(|claim| claim.slot), Ok(70));
+    }
+
+    #[test]
+    fn residents_are_few_and_forgotten_when_they_leave() {
+        let claims = Claims::new(1, &[4], 8);
+        let ip = source(1).ip();
+        let resident =
+            |index| Resident { worker: 0, listener: 0, place: Place { index, generation: 1 } };
+        (0..10).for_each(|index| claims.settle(ip, resident(index)));
+        assert_eq!(claims.residents(ip, 0).len(), SESSIONS_PER_IP_MAX);
+        assert!(claims.residents(ip, 1).is_empty());
+        (0..10).for_each(|index| claims.unsettle(ip, &resident(index)));
+        assert!(claims.residents(ip, 0).is_empty());
+    }
+}

@@ -1,0 +1,440 @@
+//! How a player comes in: request, challenge, response; where it is sent; how it leaves.
+//!
+//! The order of the checks is the reference's (a real client must see no difference); what is stricter is stated where it is
+//! checked. Nothing is kept for a request before its token has verified, and nothing is answered before that either.
+
+use super::claims::{Claim, Resident, TokenMac};
+use super::counters::Ended;
+use super::output::Exit;
+use super::players::Origin;
+use super::session::{Pending, Session};
+use super::setup::Route;
+use super::strangers::forget_steering;
+use super::{Gate, Now, Request as Ask};
+use crate::buf::TxTarget;
+use crate::crypto::{Job, Verdict, token};
+use crate::drops::DropReason;
+use crate::limits::TAG_BYTES;
+use crate::link::bundle::CloseReason;
+use crate::proto::netcode::UserData;
+use crate::proto::netcode::challenge::{
+    CHALLENGE_BODY_BYTES, CHALLENGE_TOKEN_BYTES, ChallengeToken,
+};
+use crate::proto::netcode::packet::{Header, KeepAlive, PacketKind, nonce};
+use crate::proto::netcode::request::{Request, RequestParts};
+use crate::proto::netcode::server::{
+    PendingBinding, SessionSequence, check_addressed_to, pending_packet,
+};
+use crate::proto::netcode::token::PrivateToken;
+use crate::proto::replay::Window;
+use crate::secret::Key;
+
+/// How many packets say goodbye: enough that one arrives through any ordinary loss.
+const DISCONNECT_PACKETS: usize = 10;
+
+impl Gate {
+    /// A connection request whose private token has been opened under the current key, or not.
+    pub(super) fn step_request(
+        &mut self,
+        now: Now,
+        origin: &Origin,
+        verdict: Verdict,
+        bytes: &mut [u8],
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let listener = usize::from(origin.address.listener);
+        let protocol_id = self.setup.listeners[listener].protocol_id;
+        let expire_s = Request::inspect(bytes, protocol_id, now.unix_s)?.expire_unix_s();
+        let mut parts = RequestParts::split(bytes).ok_or(DropReason::RequestLength)?;
+        let mac: TokenMac = *parts.private.last_chunk().expect("a private token ends with its tag");
+        if verdict != Verdict::Done && !self.open_with_older_keys(listener, &mut parts) {
+            return Err(DropReason::RequestForged);
+        }
+        let private = RequestParts::split(bytes).ok_or(DropReason::RequestLength)?.private;
+        let token = PrivateToken::decode(private)?;
+        check_addressed_to(&token.addresses, &self.listeners[listener].own)?;
+        if self.sessions.find(self.sessions.hash(&origin.address), &origin.address).is_some() {
+            // It was connected earlier in this turn.
+            return Err(DropReason::RequestAddressConnected);
+        }
+        if self.claims.is_connected(origin.address.listener, token.client_id) {
+            return Err(DropReason::RequestClientConnected);
+        }
+        self.claims.use_token(&mac, &origin.address.endpoint, expire_s, now.unix_s)?;
+        if let Err(why) = self.find_room(listener, token.client_id, &token.user_data) {
+            self.deny(now, origin, &token.server_to_client, exit);
+            return Err(why.at_request());
+        }
+        self.challenge(now, origin, &token, mac, exit)?;
+        self.counters.handled[PacketKind::Request as usize] += 1;
+        Ok(())
+    }
+
+    /// Tries a token under the keys that are being rotated out.
+    fn open_with_older_keys(&mut self, listener: usize, parts: &mut RequestParts<'_>) -> bool {
+        for key in self.setup.listeners[listener].keys.iter().skip(1) {
+            let (subkey, token_nonce) = token::derive(key, parts.nonce);
+            let mut jobs = [Job::new(&subkey, token_nonce, parts.aad, &mut parts.private[..])];
+            self.aead.open(&mut jobs);
+            if jobs[0].verdict == Verdict::Done {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Remembers the handshake and asks the player to prove its address. A repeated request is answered again; the client
+    /// paces itself, and admission bounds those who do not.
+    fn challenge(
+        &mut self,
+        now: Now,
+        origin: &Origin,
+        token: &PrivateToken,
+        mac: TokenMac,
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let sequence = self.challenge_sequence;
+        let expire_ns = match u64::try_from(token.timeout_seconds) {
+            Ok(seconds) => now.mono_ns.saturating_add(seconds * NS_PER_S),
+            Err(_) => u64::MAX,
+        };
+        let fresh = Pending {
+            open_key: token.client_to_server.clone(),
+            seal_key: token.server_to_client.clone(),
+            binding: PendingBinding {
+                first_challenge_sequence: sequence,
+                client_id: token.client_id,
+            },
+            timeout_seconds: token.timeout_seconds,
+            expire_ns,
+            since_ns: now.mono_ns,
+            token_mac: mac,
+        };
+        match self.pending.find(self.pending.hash(&origin.address), &origin.address) {
+            Some(index) => {
+                let known = self.pending.at_mut(index);
+                if known.token_mac == mac && known.expire_ns > now.mono_ns {
+                    known.expire_ns = expire_ns;
+                } else {
+                    *known = fresh;
+                }
+            }
+            None => {
+                let inserted = self.pending.insert(origin.address, fresh, now.mono_ns);
+                inserted.ok_or(DropReason::PendingFull)?;
+            }
+        }
+        self.challenge_sequence += 1;
+        let body = self.challenge_body(sequence, token);
+        let packet = (PacketKind::Challenge, &body[..]);
+        let listener = origin.address.listener;
+        self.emit_handshake(now, listener, &token.server_to_client, packet, reply_to(origin), exit);
+        Ok(())
+    }
+
+    fn challenge_body(
+        &mut self,
+        sequence: u64,
+        token: &PrivateToken,
+    ) -> [u8; CHALLENGE_BODY_BYTES] {
+        let mut body = [0; CHALLENGE_BODY_BYTES];
+        let (head, sealed) = body.split_at_mut(8);
+        head.copy_from_slice(&sequence.to_le_bytes());
+        let sealed: &mut [u8; CHALLENGE_TOKEN_BYTES] = sealed.try_into().expect("308 - 8 bytes");
+        ChallengeToken { client_id: token.client_id, user_data: token.user_data }.encode(sealed);
+        self.aead.seal(&mut [Job::new(&self.challenge_key, nonce(sequence), &[], sealed)]);
+        body
+    }
+
+    /// A packet from a player in the handshake.
+    #[expect(clippy::too_many_arguments, reason = "one datagram's facts, each used once")]
+    pub(super) fn step_pending(
+        &mut self,
+        now: Now,
+        index: u32,
+        origin: &Origin,
+        header: Header,
+        verdict: Verdict,
+        bytes: &mut [u8],
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        if verdict != Verdict::Done {
+            return Err(DropReason::PacketForged);
+        }
+        if !self.pending.is_live(index) {
+            // A response earlier in this turn has completed the handshake.
+            return Err(DropReason::PacketUnexpected);
+        }
+        if self.pending.at(index).expire_ns < now.mono_ns {
+            self.pending.remove(index);
+            return Err(DropReason::UnknownSource);
+        }
+        let body_end = bytes.len() - TAG_BYTES;
+        let (sequence, sealed) =
+            pending_packet(header.kind, &mut bytes[header.body_start()..body_end])?;
+        let mut jobs = [Job::new(&self.challenge_key, nonce(sequence), &[], &mut sealed[..])];
+        self.aead.open(&mut jobs);
+        if jobs[0].verdict != Verdict::Done {
+            return Err(DropReason::ChallengeForged);
+        }
+        let challenge = ChallengeToken::decode(sealed);
+        self.pending.at(index).binding.check(sequence, challenge.client_id)?;
+        self.connect(now, index, origin, &challenge, exit)?;
+        self.counters.handled[PacketKind::Response as usize] += 1;
+        Ok(())
+    }
+
+    /// The player has proved its address: claim what it needs, or deny it.
+    fn connect(
+        &mut self,
+        now: Now,
+        pending: u32,
+        origin: &Origin,
+        challenge: &ChallengeToken,
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let listener = usize::from(origin.address.listener);
+        if self.claims.is_connected(origin.address.listener, challenge.client_id) {
+            return Err(DropReason::ResponseClientConnected);
+        }
+        let claimed = self
+            .find_room(listener, challenge.client_id, &challenge.user_data)
+            .map_err(NoRoom::at_response)
+            .and_then(|backend| {
+                self.claims.connect(origin.address.listener, challenge.client_id, backend)
+            });
+        let claim = match claimed {
+            Ok(claim) => claim,
+            Err(DropReason::ResponseClientConnected) => {
+                return Err(DropReason::ResponseClientConnected);
+            }
+            Err(why) => {
+                let key = self.pending.at(pending).seal_key.clone();
+                self.deny(now, origin, &key, exit);
+                return Err(why);
+            }
+        };
+        let session = self.new_session(now, pending, origin, claim, &challenge.user_data);
+        let mac = session.token_mac;
+        let since_ns = self.pending.at(pending).since_ns;
+        let next_sequence = session.next_sequence;
+        let Some(index) = self.sessions.insert(origin.address, session, now.mono_ns) else {
+            self.claims.leave(&claim, &mac, next_sequence);
+            let key = self.pending.at(pending).seal_key.clone();
+            self.deny(now, origin, &key, exit);
+            return Err(DropReason::ResponseSessionsFull);
+        };
+        self.pending.remove(pending);
+        self.counters.sessions_opened += 1;
+        self.stamps.handshakes_ns.push(now.mono_ns - since_ns);
+        self.welcome(now, index, exit);
+        Ok(())
+    }
+
+    fn new_session(
+        &mut self,
+        now: Now,
+        pending: u32,
+        origin: &Origin,
+        claim: Claim,
+        user_data: &UserData,
+    ) -> Session {
+        let pending = self.pending.at(pending);
+        let resume = self.claims.resume_at(&pending.token_mac);
+        let timeout_s = u64::try_from(pending.timeout_seconds).unwrap_or(0);
+        Session {
+            open_key: pending.open_key.clone(),
+            window: Window::new(),
+            last_receive_ns: now.mono_ns,
+            seal_key: pending.seal_key.clone(),
+            next_sequence: SessionSequence::begin(resume, self.random.next()),
+            last_send_ns: now.mono_ns,
+            socket: origin.socket,
+            local: origin.local,
+            confirmed: false,
+            announced: 0,
+            uplink: None,
+            claim,
+            timeout_ns: timeout_s * NS_PER_S,
+            token_mac: pending.token_mac,
+            steered_by: None,
+            user_data: Some(Box::new(*user_data)),
+        }
+    }
+
+    /// Tells the player, its backend and its neighbours' claims about a new session.
+    fn welcome(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+        let address = *self.sessions.address(index);
+        if self.setup.listeners[usize::from(address.listener)].follow_port_switch {
+            self.claims.settle(address.endpoint.ip(), self.resident(index));
+        }
+        self.emit_keep_alive(now, index, exit);
+        self.announce(now, index, exit);
+        let deadline_ns = self.sessions.at(index).deadline_ns();
+        self.wheel.arm(self.sessions.place(index), deadline_ns);
+    }
+
+    /// A keep-alive: what tells the player that it is connected, and as whom.
+    pub(super) fn emit_keep_alive(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+        let claim = self.sessions.at(index).claim;
+        let slots = self.setup.backends[usize::from(claim.backend)].slots;
+        let body = KeepAlive { slot: claim.slot, slots }.encode();
+        if let Err(why) = self.emit(now, index, PacketKind::KeepAlive, &body, exit) {
+            self.counters.drops.bump(why);
+        }
+    }
+
+    /// Ends a session: tells the player where that makes sense, tells the backend, gives everything back.
+    pub(super) fn end_session(&mut self, now: Now, index: u32, why: Ended, exit: &mut Exit<'_>) {
+        self.end_session_because(now, index, why, close_reason(why), exit);
+    }
+
+    /// [`end_session`](Self::end_session) with a reason of the game process's choice.
+    pub(super) fn end_session_because(
+        &mut self,
+        now: Now,
+        index: u32,
+        why: Ended,
+        reason: CloseReason,
+        exit: &mut Exit<'_>,
+    ) {
+        // The player who leaves knows, and one who has fallen silent is not told either, as in the reference.
+        if !matches!(why, Ended::ByPlayer | Ended::TimedOut) {
+            for _ in 0..DISCONNECT_PACKETS {
+                let _ = self.emit(now, index, PacketKind::Disconnect, &[], exit);
+            }
+        }
+        self.report_closed(now, index, reason, exit);
+        self.drop_session(index, why);
+    }
+
+    /// Gives back what a session holds and takes it out of the table.
+    fn drop_session(&mut self, index: u32, why: Ended) {
+        let address = *self.sessions.address(index);
+        let resident = self.resident(index);
+        let session = self.sessions.at_mut(index);
+        self.claims.leave(&session.claim, &session.token_mac, session.next_sequence);
+        if let Some(socket) = session.uplink.take() {
+            self.requests.push_back(Ask::CloseSocket(socket));
+        }
+        if let Some(worker) = session.steered_by.take() {
+            self.mail_out.push((worker, forget_steering(address, self.worker.index)));
+        }
+        self.claims.unsettle(address.endpoint.ip(), &resident);
+        self.sessions.remove(index);
+        self.counters.sessions_closed[why as usize] += 1;
+    }
+
+    pub(super) fn resident(&self, index: u32) -> Resident {
+        Resident {
+            worker: self.worker.index,
+            listener: self.sessions.address(index).listener,
+            place: self.sessions.place(index),
+        }
+    }
+
+    fn deny(&mut self, now: Now, origin: &Origin, key: &Key, exit: &mut Exit<'_>) {
+        let packet = (PacketKind::Denied, &[][..]);
+        self.emit_handshake(now, origin.address.listener, key, packet, reply_to(origin), exit);
+    }
+
+    /// The backend that a player would be sent to now.
+    fn find_room(
+        &self,
+        listener: usize,
+        client_id: u64,
+        user_data: &UserData,
+    ) -> Result<u16, NoRoom> {
+        if self.draining {
+            return Err(NoRoom::Draining);
+        }
+        let rules = &self.setup.listeners[listener];
+        if self.claims.sessions(listener) >= rules.sessions_max {
+            return Err(NoRoom::SessionsFull);
+        }
+        let backend = self.route(listener, client_id, user_data).ok_or(NoRoom::BackendDown)?;
+        if self.claims.has_free_slot(backend) { Ok(backend) } else { Err(NoRoom::BackendFull) }
+    }
+
+    /// Chooses among the listener's backends that are up.
+    fn route(&self, listener: usize, client_id: u64, user_data: &UserData) -> Option<u16> {
+        let rules = &self.setup.listeners[listener];
+        let mut candidates = rules.backends.iter().copied().filter(|&backend| {
+            let at = usize::from(backend);
+            self.backends[at].is_up() && !self.setup.backends[at].retired
+        });
+        match rules.route {
+            Route::Single => candidates.next(),
+            // Rendezvous hashing: when a backend goes, only its own players move.
+            Route::Hash => candidates.max_by_key(|&backend| mix(client_id, backend)),
+            Route::LeastPlayers => {
+                candidates.min_by_key(|&backend| self.claims.players(usize::from(backend)))
+            }
+            Route::UserData => {
+                let name = named_backend(user_data)?;
+                candidates.find(|&b| self.setup.backends[usize::from(b)].name.as_bytes() == name)
+            }
+        }
+    }
+}
+
+/// Why nobody can be let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NoRoom {
+    BackendDown,
+    BackendFull,
+    Draining,
+    SessionsFull,
+}
+
+impl NoRoom {
+    fn at_request(self) -> DropReason {
+        match self {
+            Self::BackendDown => DropReason::RequestBackendDown,
+            Self::BackendFull => DropReason::RequestBackendFull,
+            Self::Draining => DropReason::Draining,
+            Self::SessionsFull => DropReason::RequestSessionsFull,
+        }
+    }
+
+    fn at_response(self) -> DropReason {
+        match self {
+            Self::BackendDown => DropReason::ResponseBackendDown,
+            Self::BackendFull => DropReason::ResponseBackendFull,
+            Self::Draining => DropReason::Draining,
+            Self::SessionsFull => DropReason::ResponseSessionsFull,
+        }
+    }
+}
+
+fn reply_to(origin: &Origin) -> TxTarget {
+    TxTarget { socket: origin.socket, peer: Some(origin.address.endpoint), source: origin.local }
+}
+
+/// The first 32 bytes of the user data, without their padding.
+fn named_backend(user_data: &UserData) -> Option<&[u8]> {
+    let field = &user_data[..32];
+    let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
+    let (name, padding) = field.split_at(end);
+    (!name.is_empty() && padding.iter().all(|byte| *byte == 0)).then_some(name)
+}
+
+fn mix(client_id: u64, backend: u16) -> u64 {
+    let mut mixed = client_id ^ (u64::from(backend) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ (mixed >> 32)
+}
+
+fn close_reason(why: Ended) -> CloseReason {
+    match why {
+        Ended::BackendGone => CloseReason::Unconfigured,
+        Ended::ByBackend => CloseReason::Finished,
+        Ended::ByPlayer => CloseReason::PlayerLeft,
+        Ended::SequenceGap => CloseReason::SequenceGap,
+        Ended::Shutdown => CloseReason::Shutdown,
+        Ended::TimedOut => CloseReason::TimedOut,
+    }
+}
+
+const NS_PER_S: u64 = 1_000_000_000;

@@ -1,0 +1,289 @@
+//! The gate's side of the links: which backend is reachable, and the bundles that grow over a turn.
+//!
+//! Payloads go into a large slot of the outgoing batch, one bundle per link and turn; when it is full another is opened.
+//! A link that has no room loses payloads, by name, but never the records that a game process must not miss: those are kept
+//! aside and go first as soon as there is room, and until then payloads are dropped so that nothing overtakes them.
+
+use std::net::SocketAddr;
+
+use super::setup::{Backend, Credentials, LinkKind};
+use crate::buf::{Endpoint, LargeSlot, LocalIp, SocketId, TxBatch, TxTarget};
+use crate::limits::BUNDLE_BYTES_MAX;
+use crate::link::bundle::{Frames, Writer};
+
+/// A connection on the worker's link socket.
+pub(super) struct Link {
+    pub(super) socket: SocketId,
+    pub(super) credentials: Credentials,
+    /// The backend it is, once it has said hello and was let in.
+    pub(super) backend: Option<u16>,
+    /// The bundle of this turn.
+    bundle: Option<Bundle>,
+    /// Records that must not be lost and that the socket had no room for.
+    owed: Vec<u8>,
+}
+
+struct Bundle {
+    slot: LargeSlot,
+    len: usize,
+    payloads: u64,
+}
+
+/// What became of a bundle that could not be sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Refused {
+    /// Payloads that are lost.
+    pub(super) payloads: u64,
+    /// Too much is owed: the process does not read its link.
+    pub(super) unresponsive: bool,
+}
+
+impl Link {
+    pub(super) fn new(socket: SocketId, credentials: Credentials) -> Self {
+        Self { socket, credentials, backend: None, bundle: None, owed: Vec::new() }
+    }
+
+    /// Keeps a record for later that must not be lost and for which there is no room now.
+    pub(super) fn owe(&mut self, record: impl FnOnce(&mut Writer<'_>) -> bool) {
+        let mut buf = [0; CONTROL_BYTES_MAX];
+        let mut writer = Writer::new(&mut buf);
+        let written = record(&mut writer);
+        debug_assert!(written, "only payloads are longer than the control records' buffer");
+        self.owed.extend_from_slice(writer.bytes());
+    }
+
+    /// Payloads in a bundle that will never be sent.
+    pub(super) fn unsent_payloads(&self) -> u64 {
+        self.bundle.as_ref().map_or(0, |bundle| bundle.payloads)
+    }
+
+    /// Whether records are waiting for room.
+    pub(super) fn owes(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// Whether a bundle is being written.
+    pub(super) fn is_open(&self) -> bool {
+        self.bundle.is_some()
+    }
+
+    /// Appends a record to this turn's bundle. False when there is no room in it (commit it and try again) or no large slot
+    /// is left (flush and try again).
+    pub(super) fn append(
+        &mut self,
+        tx: &mut TxBatch,
+        payloads: u64,
+        record: impl FnOnce(&mut Writer<'_>) -> bool,
+    ) -> bool {
+        if self.bundle.is_none() {
+            let Some(slot) = tx.open_large() else { return false };
+            self.bundle = Some(Bundle { slot, len: 0, payloads: 0 });
+        }
+        let bundle = self.bundle.as_mut().expect("opened above");
+        let mut writer = Writer::resume(tx.large_mut(&bundle.slot), bundle.len);
+        let written = record(&mut writer);
+        bundle.len = writer.len();
+        if written {
+            bundle.payloads += payloads;
+        }
+        written
+    }
+
+    /// Hands this turn's bundle over to be sent. Returns how many payloads are in it.
+    pub(super) fn commit(&mut self, tx: &mut TxBatch, tag: u64) -> Option<u64> {
+        let Bundle { slot, len, payloads } = self.bundle.take()?;
+        let target = TxTarget { socket: self.socket, peer: None, source: LocalIp::UNSPECIFIED };
+        tx.commit_large(slot, len, target, tag);
+        Some(payloads)
+    }
+
+    /// Begins this turn's bundle with what is owed, as far as it fits.
+    pub(super) fn pay(&mut self, tx: &mut TxBatch) {
+        if self.owed.is_empty() || self.bundle.is_some() {
+            return;
+        }
+        let owed = std::mem::take(&mut self.owed);
+        let mut paid = 0;
+        for frame in Frames::new(&owed).map_while(Result::ok) {
+            if !self.append(tx, 0, |writer| writer.frame(frame)) {
+                break;
+            }
+            paid += frame.bytes().len();
+        }
+        self.owed = owed;
+        self.owed.drain(..paid);
+    }
+
+    /// Keeps the records of a refused bundle that must not be lost, and counts the payloads that are.
+    pub(super) fn refuse(&mut self, bundle: &[u8]) -> Refused {
+        let mut refused = Refused::default();
+        for frame in Frames::new(bundle).map_while(Result::ok) {
+            if frame.may_be_lost() {
+                refused.payloads += frame.payloads();
+            } else {
+                self.owed.extend_from_slice(frame.bytes());
+            }
+        }
+        refused.unresponsive = self.owed.len() > OWED_BYTES_MAX;
+        refused
+    }
+}
+
+/// What this worker knows about a backend.
+pub(super) struct BackendState {
+    /// The link that has said hello as this backend.
+    pub(super) link: Option<u16>,
+    /// Counts the links there have been: a session that was announced on an earlier one has to be announced again.
+    pub(super) epoch: u32,
+    /// Since when it is gone; `None` while it is reachable.
+    pub(super) gone_since_ns: Option<u64>,
+    /// When a udp backend that is gone was last probed, or last refused something.
+    pub(super) probed_ns: u64,
+    /// A probe is out and has not been refused yet.
+    pub(super) probe_open: bool,
+    /// Where a udp backend listens.
+    pub(super) address: Option<Endpoint>,
+}
+
+impl BackendState {
+    pub(super) fn new(setup: &Backend, now_ns: u64) -> Self {
+        match &setup.link {
+            // Nobody has said hello yet.
+            LinkKind::Bundle { .. } => Self {
+                link: None,
+                epoch: 0,
+                gone_since_ns: Some(now_ns),
+                probed_ns: 0,
+                probe_open: false,
+                address: None,
+            },
+            // Taken to be there until the kernel says that it is not.
+            LinkKind::Udp { address } => Self {
+                link: None,
+                epoch: 1,
+                gone_since_ns: None,
+                probed_ns: 0,
+                probe_open: false,
+                address: Some(Endpoint::from(*address)),
+            },
+        }
+    }
+
+    /// Whether players can be sent there.
+    pub(super) fn is_up(&self) -> bool {
+        self.gone_since_ns.is_none()
+    }
+
+    /// Whether it has been gone for longer than its players wait.
+    pub(super) fn is_lost(&self, setup: &Backend, now_ns: u64) -> bool {
+        self.gone_since_ns.is_some_and(|since| now_ns >= since.saturating_add(setup.grace_ns))
+    }
+}
+
+/// What to do about a udp backend that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probe {
+    /// It can be taken to be back.
+    Answered,
+    /// Send an empty datagram and see whether the kernel refuses it.
+    Due,
+    /// Nothing yet.
+    Wait,
+}
+
+impl Probe {
+    /// `can_probe` is false for a backend off loopback, whose refusals come back to sessions' sockets only: there the next
+    /// player's packets are the probe.
+    pub(super) fn next(state: &BackendState, can_probe: bool, now_ns: u64) -> Self {
+        let since_ns = now_ns.saturating_sub(state.probed_ns);
+        match state.probe_open {
+            true if since_ns >= PROBE_ANSWER_NS => Self::Answered,
+            false if since_ns >= PROBE_EVERY_NS && can_probe => Self::Due,
+            false if since_ns >= PROBE_EVERY_NS => Self::Answered,
+            _ => Self::Wait,
+        }
+    }
+}
+
+/// Whether players of a backend at this address get loopback addresses of their own on one shared socket.
+pub fn is_shared_socket_backend(address: &SocketAddr) -> bool {
+    matches!(address, SocketAddr::V4(v4) if v4.ip().is_loopback())
+}
+
+/// The loopback address that a player at `index` has on the udp link: 127.1.0.0 and up, so that it is never one that
+/// people use by hand.
+pub(super) fn loopback_of(index: u32) -> Option<LocalIp> {
+    let host = index.checked_add(LOOPBACK_FIRST).filter(|host| *host <= LOOPBACK_LAST)?;
+    let [_, x, y, z] = host.to_be_bytes();
+    Some(LocalIp::v4([127, x, y, z], 0))
+}
+
+/// The index of the player who has this loopback address.
+pub(super) fn index_of_loopback(local: &LocalIp) -> Option<u32> {
+    let std::net::IpAddr::V4(v4) = local.ip() else { return None };
+    let [127, x, y, z] = v4.octets() else { return None };
+    u32::from_be_bytes([0, x, y, z]).checked_sub(LOOPBACK_FIRST)
+}
+
+/// Often enough that a restarted game server has its players back at once, rare enough that its log does not fill.
+const PROBE_EVERY_NS: u64 = 500_000_000;
+
+/// On loopback the kernel refuses within microseconds; a busy worker reads it a few turns later.
+const PROBE_ANSWER_NS: u64 = 250_000_000;
+
+const LOOPBACK_FIRST: u32 = 1 << 16;
+/// 127.255.255.255 is the loopback network's broadcast address.
+const LOOPBACK_LAST: u32 = 0x00ff_fffe;
+
+/// Openings and closings that may pile up for a process that does not read: about 3,000 players' worth.
+const OWED_BYTES_MAX: usize = 1 << 20;
+
+/// The longest record that is not a payload: an opening with its user data and names.
+const CONTROL_BYTES_MAX: usize = 512;
+
+const _: () = assert!(OWED_BYTES_MAX > BUNDLE_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::bundle::{CloseReason, SessionId};
+
+    const CREDENTIALS: Credentials = Credentials { uid: 0, gid: 0 };
+
+    #[test]
+    fn loopback_addresses_map_both_ways_and_end_before_the_broadcast() {
+        for index in [0, 1, 255, 65_536, 0x00fe_fffe] {
+            let local = loopback_of(index).expect("in range");
+            assert!(local.ip().is_loopback());
+            assert_eq!(index_of_loopback(&local), Some(index));
+        }
+        assert_eq!(loopback_of(0x00fe_ffff), None);
+        assert_eq!(index_of_loopback(&LocalIp::v4([127, 0, 0, 1], 0)), None);
+        assert_eq!(index_of_loopback(&LocalIp::v4([10, 1, 0, 1], 0)), None);
+    }
+
+    #[test]
+    fn a_refused_bundle_loses_payloads_and_keeps_endings_in_order() {
+        let mut tx = TxBatch::new(1, 2);
+        let mut link = Link::new(SocketId(3), CREDENTIALS);
+        let session = |serial| SessionId::new(0, serial);
+        assert!(link.append(&mut tx, 1, |w| w.payload(session(1), b"lost")));
+        assert!(link.append(&mut tx, 0, |w| w.closed(session(1), CloseReason::PlayerLeft)));
+        assert!(link.append(&mut tx, 1, |w| w.payload(session(2), b"lost too")));
+        assert_eq!(link.commit(&mut tx, 9), Some(2));
+
+        let entry = tx.entries()[0];
+        let bytes = tx.bytes(&entry).to_vec();
+        assert_eq!(link.refuse(&bytes), Refused { payloads: 2, unresponsive: false });
+        assert!(link.owes());
+
+        tx.clear();
+        link.pay(&mut tx);
+        assert!(!link.owes() && link.is_open());
+        link.commit(&mut tx, 9);
+        let entry = tx.entries()[0];
+        let kept: Vec<_> = Frames::new(tx.bytes(&entry)).map_while(Result::ok).collect();
+        assert_eq!(kept.len(), 1);
+        assert!(!kept[0].may_be_lost());
+    }
+}

@@ -1,0 +1,398 @@
+//! Datagrams from players: classify, open, step.
+//!
+//! Everything is looked at three times, each time over the whole batch: first by what costs no decryption, then by the
+//! cipher, then by the state machines. A duplicate inside one batch passes the first look and is caught by the commit of
+//! the third.
+
+use arrayvec::ArrayVec;
+
+use super::table::Address;
+use super::{Gate, ListenerState, Now, Role};
+use crate::buf::{LocalIp, RxBatch, RxMeta, SocketId};
+use crate::crypto::{Aead, Job, Nonce, Verdict, token};
+use crate::drops::DropReason;
+use crate::limits::{DATAGRAM_BYTES_MAX, TAG_BYTES};
+use crate::proto::netcode::packet::{Header, Receiver};
+use crate::proto::netcode::request::{Request, RequestParts};
+use crate::proto::netcode::server::{SessionPacket, session_packet};
+use crate::secret::Key;
+
+use super::counters::Ended;
+use super::output::Exit;
+
+/// What `classify` found out about a datagram.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival {
+    pub(super) target: Target,
+    pub(super) header: Header,
+}
+
+/// Whom a datagram concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A link's datagram.
+    Link,
+    /// A player in the handshake.
+    Pending(u32),
+    /// Somebody with a token.
+    Request,
+    /// A player.
+    Session(u32),
+    /// Dropped and counted.
+    Settled,
+    /// Nobody we know at this port, but perhaps a player who had another.
+    Stranger,
+}
+
+/// Where a datagram came from and in through.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    pub(super) address: Address,
+    pub(super) bind: u16,
+    pub(super) socket: SocketId,
+    pub(super) local: LocalIp,
+    pub(super) kernel_ns: u64,
+    /// The worker that received it, where that is not this one.
+    pub(super) forwarded_by: Option<u16>,
+}
+
+impl Gate {
+    /// First look: whom each datagram concerns, as far as it can be known without decrypting.
+    pub(super) fn classify(&mut self, now: Now, rx: &RxBatch) {
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        arrivals.clear();
+        for (at, meta) in rx.metas().iter().enumerate() {
+            arrivals.push(self.classify_one(now, meta, rx.bytes(at)));
+        }
+        self.arrivals = arrivals;
+    }
+
+    #[inline]
+    fn classify_one(&mut self, now: Now, meta: &RxMeta, bytes: &[u8]) -> Arrival {
+        let Role::Player { listener, .. } = self.role(meta.socket) else {
+            return Arrival { target: Target::Link, header: NO_HEADER };
+        };
+        self.counters.datagrams_in += 1;
+        self.counters.bytes_in += bytes.len() as u64;
+        let address = Address { listener, endpoint: meta.peer };
+        let found =
+            if meta.truncated { Err(DropReason::TooLong) } else { self.look(now, &address, bytes) };
+        match found {
+            Ok((target, header)) => Arrival { target, header },
+            Err(why) => {
+                self.counters.drops.bump(why);
+                Arrival { target: Target::Settled, header: NO_HEADER }
+            }
+        }
+    }
+
+    fn look(
+        &mut self,
+        now: Now,
+        address: &Address,
+        bytes: &[u8],
+    ) -> Result<(Target, Header), DropReason> {
+        check_length(bytes)?;
+        let session = self.sessions.find(self.sessions.hash(address), address);
+        if Request::is_claimed_by(bytes) {
+            self.look_at_request(now, address, session.is_some(), bytes)?;
+            return Ok((Target::Request, NO_HEADER));
+        }
+        if let Some(index) = session {
+            let header = Header::decode(bytes, Receiver::Server)?;
+            if header.kind.is_replay_protected() {
+                self.check_window(index, address.listener, header.sequence)?;
+            }
+            return Ok((Target::Session(index), header));
+        }
+        if let Some(index) = self.pending.find(self.pending.hash(address), address) {
+            return Ok((Target::Pending(index), Header::decode(bytes, Receiver::Server)?));
+        }
+        self.look_at_stranger(now, address, bytes)
+    }
+
+    fn look_at_request(
+        &mut self,
+        now: Now,
+        address: &Address,
+        is_connected: bool,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        let listener = &self.setup.listeners[usize::from(address.listener)];
+        Request::inspect(bytes, listener.protocol_id, now.unix_s)?;
+        if is_connected {
+            return Err(DropReason::RequestAddressConnected);
+        }
+        if self.admission.admit(&address.endpoint, now.mono_ns) {
+            Ok(())
+        } else {
+            Err(DropReason::RequestRateLimited)
+        }
+    }
+
+    /// The replay pre-check. A gap that the listener forbids passes here, because a forged packet must not end a session:
+    /// the commit after opening decides.
+    fn check_window(&self, index: u32, listener: u16, sequence: u64) -> Result<(), DropReason> {
+        let policy = &self.setup.listeners[usize::from(listener)].replay;
+        match self.sessions.at(index).window.check(sequence, policy).map_err(DropReason::from) {
+            Err(DropReason::SequenceGap) | Ok(()) => Ok(()),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Second look: the cipher, over everything that deserves it.
+    pub(super) fn open(&mut self, rx: &mut RxBatch) {
+        self.verdicts.clear();
+        self.verdicts.resize(self.arrivals.len(), Verdict::Pending);
+        let wants = |target: Target| self.arrivals.iter().any(|arrival| arrival.target == target);
+        let has_requests = wants(Target::Request);
+        self.open_packets(rx);
+        if has_requests {
+            self.open_requests(rx);
+        }
+    }
+
+    fn open_packets(&mut self, rx: &mut RxBatch) {
+        let Self { arrivals, verdicts, sessions, pending, listeners, aead, roles, .. } = self;
+        let mut batch = Batch::new();
+        for (at, (arrival, (meta, bytes))) in arrivals.iter().zip(rx.iter_mut()).enumerate() {
+            let key = match arrival.target {
+                Target::Session(index) => &sessions.at(index).open_key,
+                Target::Pending(index) => &pending.at(index).open_key,
+                _ => continue,
+            };
+            let Role::Player { listener, .. } = roles[meta.socket.0 as usize] else { continue };
+            let job = packet_job(key, &listeners[usize::from(listener)], arrival.header, bytes);
+            batch.push(at, job, aead, verdicts);
+        }
+        batch.open(aead, verdicts);
+    }
+
+    /// Private tokens, under each listener's current key. Older keys are tried when the token is looked at.
+    fn open_requests(&mut self, rx: &mut RxBatch) {
+        let Self { arrivals, verdicts, setup, aead, roles, .. } = self;
+        let mut waiting = ArrayVec::<_, TOKEN_BATCH>::new();
+        for (at, (arrival, (meta, bytes))) in arrivals.iter().zip(rx.iter_mut()).enumerate() {
+            let (Target::Request, Role::Player { listener, .. }) =
+                (arrival.target, roles[meta.socket.0 as usize])
+            else {
+                continue;
+            };
+            let keys = &setup.listeners[usize::from(listener)].keys;
+            let (Some(parts), Some(key)) = (RequestParts::split(bytes), keys.first()) else {
+                continue;
+            };
+            waiting.push((at, token::derive(key, parts.nonce), parts));
+            if waiting.is_full() {
+                open_tokens(&mut waiting, aead, verdicts);
+            }
+        }
+        open_tokens(&mut waiting, aead, verdicts);
+    }
+
+    /// Third look: state machines and payloads, in the order of arrival.
+    pub(super) fn step(&mut self, now: Now, rx: &mut RxBatch, exit: &mut Exit<'_>) {
+        for at in 0..self.arrivals.len() {
+            let Arrival { target, header } = self.arrivals[at];
+            let meta = rx.metas()[at];
+            if target == Target::Settled {
+                continue;
+            }
+            if target == Target::Link {
+                self.handle_link_datagram(now, &meta, rx.bytes(at), exit);
+                continue;
+            }
+            let Some(origin) = self.origin(&meta) else { continue };
+            let verdict = self.verdicts[at];
+            let bytes = rx.bytes_mut(at);
+            let outcome = match target {
+                Target::Session(index) => {
+                    self.step_session(now, index, &origin, header, verdict, bytes, exit)
+                }
+                Target::Pending(index) => {
+                    self.step_pending(now, index, &origin, header, verdict, bytes, exit)
+                }
+                Target::Request => self.step_request(now, &origin, verdict, bytes, exit),
+                _ => self.step_stranger(now, &origin, header, bytes, exit),
+            };
+            if let Err(why) = outcome {
+                self.counters.drops.bump(why);
+            }
+        }
+    }
+
+    fn origin(&self, meta: &RxMeta) -> Option<Origin> {
+        let Role::Player { listener, bind } = self.role(meta.socket) else { return None };
+        Some(Origin {
+            address: Address { listener, endpoint: meta.peer },
+            bind,
+            socket: meta.socket,
+            local: meta.local,
+            kernel_ns: meta.kernel_ns,
+            forwarded_by: None,
+        })
+    }
+
+    /// An opened packet of a session.
+    #[expect(clippy::too_many_arguments, reason = "one datagram's facts, each used once")]
+    pub(super) fn step_session(
+        &mut self,
+        now: Now,
+        index: u32,
+        origin: &Origin,
+        header: Header,
+        verdict: Verdict,
+        bytes: &[u8],
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        if verdict != Verdict::Done {
+            return Err(DropReason::PacketForged);
+        }
+        if !self.sessions.is_live(index) {
+            // It ended earlier in this turn.
+            return Err(DropReason::UnknownSource);
+        }
+        if header.kind.is_replay_protected() {
+            self.commit_window(now, index, origin.address.listener, header.sequence, exit)?;
+        }
+        let body = &bytes[header.body_start()..bytes.len() - TAG_BYTES];
+        match session_packet(header.kind, body)? {
+            SessionPacket::Disconnect => self.end_session(now, index, Ended::ByPlayer, exit),
+            SessionPacket::KeepAlive => self.hear(now, index),
+            SessionPacket::Payload(payload) => {
+                self.hear(now, index);
+                self.deliver(now, index, payload, origin.kernel_ns, exit);
+            }
+        }
+        self.counters.handled[header.kind as usize] += 1;
+        Ok(())
+    }
+
+    fn hear(&mut self, now: Now, index: u32) {
+        let session = self.sessions.at_mut(index);
+        session.last_receive_ns = now.mono_ns;
+        session.confirmed = true;
+    }
+
+    fn commit_window(
+        &mut self,
+        now: Now,
+        index: u32,
+        listener: u16,
+        sequence: u64,
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let policy = &self.setup.listeners[usize::from(listener)].replay;
+        let committed = self.sessions.at_mut(index).window.commit(sequence, policy);
+        let refused = committed.map_err(DropReason::from);
+        if refused == Err(DropReason::SequenceGap) {
+            self.end_session(now, index, Ended::SequenceGap, exit);
+        }
+        refused
+    }
+
+    /// Opens one packet by itself, off the batch: for the few that come by mail or from a new port.
+    pub(super) fn open_single(
+        &mut self,
+        index: u32,
+        listener: u16,
+        header: Header,
+        bytes: &mut [u8],
+    ) -> Verdict {
+        let Self { sessions, listeners, aead, .. } = self;
+        let key = &sessions.at(index).open_key;
+        let mut jobs = [packet_job(key, &listeners[usize::from(listener)], header, bytes)];
+        aead.open(&mut jobs);
+        jobs[0].verdict
+    }
+
+    /// Checks a datagram that came by mail, as [`look`](Self::look) checks one that came by socket.
+    pub(super) fn look_at_mailed(
+        &self,
+        address: &Address,
+        bytes: &[u8],
+    ) -> Result<(u32, Header), DropReason> {
+        check_length(bytes)?;
+        let hash = self.sessions.hash(address);
+        let index = self.sessions.find(hash, address).ok_or(DropReason::UnknownSource)?;
+        let header = Header::decode(bytes, Receiver::Server)?;
+        if header.kind.is_replay_protected() {
+            self.check_window(index, address.listener, header.sequence)?;
+        }
+        Ok((index, header))
+    }
+}
+
+/// Jobs that are opened together, and whose verdicts go back to the arrivals they came from.
+struct Batch<'a> {
+    jobs: ArrayVec<Job<'a>, OPEN_BATCH>,
+    arrivals: ArrayVec<usize, OPEN_BATCH>,
+}
+
+impl<'a> Batch<'a> {
+    const fn new() -> Self {
+        Self { jobs: ArrayVec::new_const(), arrivals: ArrayVec::new_const() }
+    }
+
+    #[inline]
+    fn push(&mut self, arrival: usize, job: Job<'a>, aead: &mut Aead, verdicts: &mut [Verdict]) {
+        self.jobs.push(job);
+        self.arrivals.push(arrival);
+        if self.jobs.is_full() {
+            self.open(aead, verdicts);
+        }
+    }
+
+    fn open(&mut self, aead: &mut Aead, verdicts: &mut [Verdict]) {
+        aead.open(&mut self.jobs);
+        for (job, arrival) in self.jobs.drain(..).zip(self.arrivals.drain(..)) {
+            verdicts[arrival] = job.verdict;
+        }
+    }
+}
+
+type WaitingToken<'a> = (usize, (Key, Nonce), RequestParts<'a>);
+
+fn open_tokens(
+    waiting: &mut ArrayVec<WaitingToken<'_>, TOKEN_BATCH>,
+    aead: &mut Aead,
+    verdicts: &mut [Verdict],
+) {
+    let mut jobs: ArrayVec<Job<'_>, TOKEN_BATCH> = waiting
+        .iter_mut()
+        .map(|(_, (key, nonce), parts)| Job::new(key, *nonce, parts.aad, parts.private))
+        .collect();
+    aead.open(&mut jobs);
+    let opened: ArrayVec<Verdict, TOKEN_BATCH> = jobs.iter().map(|job| job.verdict).collect();
+    drop(jobs);
+    for ((arrival, ..), verdict) in waiting.drain(..).zip(opened) {
+        verdicts[arrival] = verdict;
+    }
+}
+
+fn packet_job<'a>(
+    key: &'a Key,
+    listener: &'a ListenerState,
+    header: Header,
+    bytes: &'a mut [u8],
+) -> Job<'a> {
+    let aad = listener.aads.of(header.prefix);
+    Job::new(key, header.nonce(), aad, &mut bytes[header.body_start()..])
+}
+
+fn check_length(bytes: &[u8]) -> Result<(), DropReason> {
+    match bytes.len() {
+        0 | 1 => Err(DropReason::Empty),
+        2..=DATAGRAM_BYTES_MAX => Ok(()),
+        _ => Err(DropReason::TooLong),
+    }
+}
+
+/// Stands where no header was read.
+const NO_HEADER: Header = Header::new(crate::proto::netcode::packet::PacketKind::Request, 0);
+
+/// Packets opened at once. The kernels gain nothing beyond 64 (docs/BENCHMARKS.md, crypto).
+const OPEN_BATCH: usize = 64;
+
+/// Private tokens opened at once: a kilobyte each, so sixteen fill the lanes and stay in the first-level cache.
+const TOKEN_BATCH: usize = 16;

@@ -1,0 +1,86 @@
+//! One player: what a session and an unfinished handshake hold.
+
+use super::claims::{Claim, TokenMac};
+use crate::buf::{LocalIp, SocketId};
+use crate::proto::netcode::UserData;
+use crate::proto::netcode::server::{PendingBinding, SessionSequence};
+use crate::proto::replay::Window;
+use crate::secret::Key;
+
+/// An authenticated player. Laid out in the order of use: what opening a packet touches comes first, then what sealing
+/// touches, then what only timers and endings need.
+#[repr(C, align(64))]
+pub(super) struct Session {
+    /// Opens what the player sends.
+    pub(super) open_key: Key,
+    /// The sequences the player has used.
+    pub(super) window: Window,
+    /// When the last authentic keep-alive or payload arrived.
+    pub(super) last_receive_ns: u64,
+
+    /// Seals what the player gets.
+    pub(super) seal_key: Key,
+    /// The sequence of the next packet for the player. Invariant: only grows, and never starts below where an earlier
+    /// session of the same token ended, so that no nonce is used twice under `seal_key`.
+    pub(super) next_sequence: SessionSequence,
+    /// When the last packet was sent.
+    pub(super) last_send_ns: u64,
+    /// Our socket that the player talks to.
+    pub(super) socket: SocketId,
+    /// The address the player talks to, where the socket has several.
+    pub(super) local: LocalIp,
+    /// An authentic keep-alive or payload has arrived, so the player knows that it is connected.
+    pub(super) confirmed: bool,
+
+    /// The link epoch in which the backend was told of this session; 0 before it was.
+    pub(super) announced: u32,
+    /// The session's own socket toward a backend that is not on this host's loopback.
+    pub(super) uplink: Option<SocketId>,
+    /// Client id, backend and slot, to be given back.
+    pub(super) claim: Claim,
+    /// Silence after which the player is given up; 0 for never.
+    pub(super) timeout_ns: u64,
+    /// Which token brought the player here.
+    pub(super) token_mac: TokenMac,
+    /// The worker that forwards this player's datagrams to us, after a port switch.
+    pub(super) steered_by: Option<u16>,
+    /// For the backend, until it has been told.
+    pub(super) user_data: Option<Box<UserData>>,
+}
+
+impl Session {
+    /// Whether nothing was heard for longer than the token allows.
+    pub(super) fn is_timed_out(&self, now_ns: u64) -> bool {
+        self.timeout_ns > 0 && self.last_receive_ns + self.timeout_ns <= now_ns
+    }
+
+    /// When this session wants to be looked at again.
+    pub(super) fn deadline_ns(&self) -> u64 {
+        let keep_alive = self.last_send_ns + KEEP_ALIVE_NS;
+        match self.timeout_ns {
+            0 => keep_alive,
+            timeout_ns => keep_alive.min(self.last_receive_ns + timeout_ns),
+        }
+    }
+}
+
+/// A player whose token was good and whose response is awaited.
+pub(super) struct Pending {
+    /// Opens the response.
+    pub(super) open_key: Key,
+    /// Seals the challenge, and then the session's packets.
+    pub(super) seal_key: Key,
+    /// Which challenges may be answered, and by whom.
+    pub(super) binding: PendingBinding,
+    /// The token's timeout in seconds; negative for never.
+    pub(super) timeout_seconds: i32,
+    /// When the entry dies; `u64::MAX` for never.
+    pub(super) expire_ns: u64,
+    /// When the first request was taken, for the handshake's duration.
+    pub(super) since_ns: u64,
+    /// Which token it is.
+    pub(super) token_mac: TokenMac,
+}
+
+/// A server speaks at least this often, so that its players know that it lives (10 Hz).
+pub(super) const KEEP_ALIVE_NS: u64 = 100_000_000;

@@ -1,0 +1,155 @@
+//! What a gate is told before it starts: plain data, checked by whoever made it.
+//!
+//! Listeners and backends are numbered by their position, and keep their number over a reload: the configuration's names are
+//! resolved by the caller.
+
+use std::net::SocketAddr;
+
+use super::admission::Rate;
+use crate::proto::replay::Policy;
+use crate::secret::Key;
+
+/// Everything a worker's gate needs to know.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Public addresses with their protocol and rules.
+    pub listeners: Vec<Listener>,
+    /// Game processes.
+    pub backends: Vec<Backend>,
+    /// Sessions one worker holds at most; memory for them is reserved, and touched as they come.
+    pub worker_sessions_max: usize,
+    /// Unfinished handshakes one worker holds at most.
+    pub worker_pending_max: usize,
+    /// Connection requests each source prefix may make.
+    pub request_rate: Rate,
+    /// Packets from new ports each source prefix may have tried.
+    pub port_switch_rate: Rate,
+    /// Packets from new ports that one worker tries, over all sources.
+    pub port_switch_total: Rate,
+    /// Tells this run of the gateway from others, on links.
+    pub incarnation: u64,
+}
+
+/// One public address (or several) that speaks netcode.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// Its name in the configuration.
+    pub name: String,
+    /// What tokens and packets are bound to.
+    pub protocol_id: u64,
+    /// Private keys of connect tokens, the current one first.
+    pub keys: Vec<Key>,
+    /// The addresses that a token must name one of.
+    pub public: Vec<SocketAddr>,
+    /// Backends that players may be sent to, by number.
+    pub backends: Vec<u16>,
+    /// How one of them is chosen.
+    pub route: Route,
+    /// Sessions over all workers.
+    pub sessions_max: u32,
+    /// The replay window and the gap rule.
+    pub replay: Policy,
+    /// Whether a session follows its player to another port.
+    pub follow_port_switch: bool,
+}
+
+/// How a player's backend is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// By client id, stable as long as the same backends are up.
+    Hash,
+    /// The one with the fewest players.
+    LeastPlayers,
+    /// The only one.
+    Single,
+    /// The one that the token's user data names.
+    UserData,
+}
+
+/// One game process.
+#[derive(Clone, Debug)]
+pub struct Backend {
+    /// Its name in the configuration; at most 31 bytes.
+    pub name: String,
+    /// How it is reached.
+    pub link: LinkKind,
+    /// Players it takes.
+    pub slots: u32,
+    /// How long its players stay when it is gone.
+    pub grace_ns: u64,
+    /// Not in the configuration any more: no new players.
+    pub retired: bool,
+}
+
+/// How a backend is reached.
+#[derive(Clone, Debug)]
+pub enum LinkKind {
+    /// It connects to the worker's socket and names itself.
+    Bundle {
+        /// Who may.
+        allow: Allowed,
+    },
+    /// Plain UDP; every player has an address of its own.
+    Udp {
+        /// Where the backend listens.
+        address: SocketAddr,
+    },
+}
+
+/// Processes that may claim to be a backend.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// User ids.
+    pub uids: Vec<u32>,
+    /// Group ids.
+    pub gids: Vec<u32>,
+}
+
+impl Allowed {
+    /// Whether a process with these credentials may connect.
+    pub fn admits(&self, credentials: Credentials) -> bool {
+        self.uids.contains(&credentials.uid) || self.gids.contains(&credentials.gid)
+    }
+}
+
+/// Who is at the other end of a local socket, as the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+impl Setup {
+    /// Limits that suit `listeners` and `backends`.
+    pub fn new(listeners: Vec<Listener>, backends: Vec<Backend>, incarnation: u64) -> Self {
+        let sessions: usize = listeners.iter().map(|listener| listener.sessions_max as usize).sum();
+        Self {
+            listeners,
+            backends,
+            worker_sessions_max: sessions,
+            worker_pending_max: sessions.clamp(1024, PENDING_MAX),
+            request_rate: Rate { per_second: 2000, burst: 2000 },
+            port_switch_rate: Rate { per_second: 8, burst: 32 },
+            port_switch_total: Rate { per_second: 500, burst: 500 },
+            incarnation,
+        }
+    }
+
+    /// How many used tokens are remembered: several generations of players, so that an honest fleet never meets the bound.
+    pub fn tokens_max(&self) -> usize {
+        (self.worker_sessions_max * 4).max(TOKENS_MIN)
+    }
+
+    /// Slots of each backend, for [`Claims`](super::Claims).
+    pub fn backend_slots(&self) -> Vec<u32> {
+        self.backends.iter().map(|backend| backend.slots).collect()
+    }
+}
+
+/// A pending handshake takes about 250 bytes; this many take 32 MiB.
+const PENDING_MAX: usize = 131_072;
+
+/// Used tokens remembered by the smallest gateway.
+const TOKENS_MIN: usize = 65_536;

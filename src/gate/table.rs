@@ -1,0 +1,332 @@
+//! Who lives at an address: a slab of entries, found by listener and endpoint.
+//!
+//! The index is open addressing with linear probing over 8-byte cells (a 32-bit hash and a slab position), so a lookup
+//! touches one line of the index and one of the entry. The hash key is random per process: an attacker who chooses source
+//! ports cannot aim at one cell. Everything is sized once: the slab reserves its capacity (untouched pages cost nothing), the
+//! index is zeroed memory of twice the capacity, so no insertion ever moves an entry or rehashes.
+//!
+//! An entry that is removed keeps its place until [`Table::reclaim`], so that positions noted earlier in a turn stay valid
+//! to its end. Freed places are reused oldest first and not before they have rested, because a place is also an address (the
+//! player's loopback address on the udp link) and a session id: a game process must not mistake a new player for the last.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use crate::buf::Endpoint;
+
+/// What an entry is found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// Which listener the datagrams come in through.
+    pub(crate) listener: u16,
+    /// Where they come from.
+    pub(crate) endpoint: Endpoint,
+}
+
+/// A position in the slab, and the generation that tells its tenants apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// A bounded map from [`Address`] to `T`.
+pub(crate) struct Table<T> {
+    hasher: RandomState,
+    index: Index,
+    slots: Vec<Slot<T>>,
+    free: VecDeque<Rest>,
+    removed: Vec<u32>,
+    live_count: usize,
+    capacity: usize,
+    rest_ns: u64,
+}
+
+struct Slot<T> {
+    address: Address,
+    hash: u32,
+    generation: u32,
+    /// Invariant: `Some` while the entry is indexed, and after its removal until `reclaim`.
+    tenant: Option<T>,
+    indexed: bool,
+}
+
+/// A free place, and since when.
+struct Rest {
+    index: u32,
+    since_ns: u64,
+}
+
+impl<T> Table<T> {
+    /// A table of at most `capacity` entries whose places rest `rest_ns` between tenants while fresh ones are left.
+    pub(crate) fn new(capacity: usize, rest_ns: u64) -> Self {
+        Self {
+            hasher: RandomState::new(),
+            index: Index::new(capacity),
+            slots: Vec::with_capacity(capacity),
+            free: VecDeque::new(),
+            removed: Vec::new(),
+            live_count: 0,
+            capacity,
+            rest_ns,
+        }
+    }
+
+    /// Bytes that one entry takes: its slot, and two index cells (the index is at most half full).
+    pub(crate) const fn entry_bytes() -> usize {
+        size_of::<Slot<T>>() + 2 * size_of::<u64>()
+    }
+
+    /// How many entries are indexed.
+    pub(crate) fn len(&self) -> usize {
+        self.live_count
+    }
+
+    /// How many places have ever been used: the bound of all indexes.
+    pub(crate) fn places(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// The keyed hash of an address, to be computed once per datagram.
+    #[inline]
+    pub(crate) fn hash(&self, address: &Address) -> u32 {
+        let mut bytes = [0u8; 24];
+        bytes[..16].copy_from_slice(address.endpoint.ip_bytes());
+        bytes[16..18].copy_from_slice(&address.endpoint.port().to_le_bytes());
+        bytes[18..20].copy_from_slice(&address.listener.to_le_bytes());
+        bytes[20..].copy_from_slice(&address.endpoint.scope().to_le_bytes());
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(&bytes);
+        hasher.finish() as u32
+    }
+
+    /// Where the entry of `address` lives.
+    #[inline]
+    pub(crate) fn find(&self, hash: u32, address: &Address) -> Option<u32> {
+        self.index.find(hash, |index| self.slots[index as usize].address == *address)
+    }
+
+    /// Inserts an entry for an address that has none. `None` when the table is full.
+    pub(crate) fn insert(&mut self, address: Address, tenant: T, now_ns: u64) -> Option<u32> {
+        let hash = self.hash(&address);
+        debug_assert!(self.find(hash, &address).is_none(), "one entry per address");
+        let index = self.take_place(now_ns)?;
+        let slot = Slot { address, hash, generation: 1, tenant: Some(tenant), indexed: true };
+        match self.slots.get_mut(index as usize) {
+            Some(old) => *old = Slot { generation: old.generation.wrapping_add(1).max(1), ..slot },
+            None => self.slots.push(slot),
+        }
+        self.index.insert(hash, index);
+        self.live_count += 1;
+        Some(index)
+    }
+
+    /// Takes an entry out of the index. It can still be reached by its index until [`reclaim`](Self::reclaim).
+    pub(crate) fn remove(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        if std::mem::take(&mut slot.indexed) {
+            self.index.remove(slot.hash, index);
+            self.removed.push(index);
+            self.live_count -= 1;
+        }
+    }
+
+    /// Moves an entry to another address, which must have none.
+    pub(crate) fn readdress(&mut self, index: u32, address: Address) {
+        let hash = self.hash(&address);
+        let slot = &mut self.slots[index as usize];
+        debug_assert!(slot.indexed, "only live entries move");
+        self.index.remove(slot.hash, index);
+        slot.address = address;
+        slot.hash = hash;
+        self.index.insert(hash, index);
+    }
+
+    /// Ends the tenancy of removed entries: call it when no index noted in this turn is used any more.
+    pub(crate) fn reclaim(&mut self, now_ns: u64) {
+        for index in self.removed.drain(..) {
+            self.slots[index as usize].tenant = None;
+            self.free.push_back(Rest { index, since_ns: now_ns });
+        }
+    }
+
+    /// The address of an entry.
+    #[inline]
+    pub(crate) fn address(&self, index: u32) -> &Address {
+        &self.slots[index as usize].address
+    }
+
+    /// Whether the entry is indexed (not removed).
+    #[inline]
+    pub(crate) fn is_live(&self, index: u32) -> bool {
+        self.slots.get(index as usize).is_some_and(|slot| slot.indexed)
+    }
+
+    /// The place of an entry, to recognise its tenant later.
+    #[inline]
+    pub(crate) fn place(&self, index: u32) -> Place {
+        Place { index, generation: self.slots[index as usize].generation }
+    }
+
+    /// The index of a place whose tenant is still the same and live.
+    #[inline]
+    pub(crate) fn live(&self, place: Place) -> Option<u32> {
+        let slot = self.slots.get(place.index as usize)?;
+        (slot.indexed && slot.generation == place.generation).then_some(place.index)
+    }
+
+    /// The live tenant at an index, if there is one.
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        let slot = self.slots.get(index as usize)?;
+        slot.tenant.as_ref().filter(|_| slot.indexed)
+    }
+
+    /// The tenant at an index that was noted in this turn.
+    #[inline]
+    pub(crate) fn at(&self, index: u32) -> &T {
+        self.slots[index as usize].tenant.as_ref().expect("noted in this turn, so not reclaimed")
+    }
+
+    /// The tenant at an index that was noted in this turn.
+    #[inline]
+    pub(crate) fn at_mut(&mut self, index: u32) -> &mut T {
+        self.slots[index as usize].tenant.as_mut().expect("noted in this turn, so not reclaimed")
+    }
+
+    fn take_place(&mut self, now_ns: u64) -> Option<u32> {
+        let fresh = (self.slots.len() < self.capacity).then_some(self.slots.len() as u32);
+        let rested = self.free.front().is_some_and(|rest| now_ns >= rest.since_ns + self.rest_ns);
+        if rested || fresh.is_none() {
+            return self.free.pop_front().map(|rest| rest.index);
+        }
+        fresh
+    }
+}
+
+/// Cells of `hash << 32 | position + 1`; 0 is empty.
+struct Index {
+    cells: Vec<u64>,
+    mask: usize,
+}
+
+impl Index {
+    fn new(capacity: usize) -> Self {
+        let cells = (capacity * 2).next_power_of_two().max(16);
+        Self { cells: vec![0; cells], mask: cells - 1 }
+    }
+
+    #[inline]
+    fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut at = hash as usize & self.mask;
+        loop {
+            let cell = self.cells[at];
+            if cell == 0 {
+                return None;
+            }
+            let position = (cell as u32).wrapping_sub(1);
+            if (cell >> 32) as u32 == hash && is_it(position) {
+                return Some(position);
+            }
+            at = (at + 1) & self.mask;
+        }
+    }
+
+    fn insert(&mut self, hash: u32, position: u32) {
+        let mut at = hash as usize & self.mask;
+        while self.cells[at] != 0 {
+            at = (at + 1) & self.mask;
+        }
+        self.cells[at] = u64::from(hash) << 32 | u64::from(position + 1);
+    }
+
+    /// Removes a cell and shifts its followers back, so that no probe ever meets a tombstone.
+    fn remove(&mut self, hash: u32, position: u32) {
+        let cell = u64::from(hash) << 32 | u64::from(position + 1);
+        let mut hole = hash as usize & self.mask;
+        while self.cells[hole] != cell {
+            debug_assert!(self.cells[hole] != 0, "only indexed entries are removed");
+            hole = (hole + 1) & self.mask;
+        }
+        let mut at = hole;
+        loop {
+            at = (at + 1) & self.mask;
+            let follower = self.cells[at];
+            if follower == 0 {
+                break;
+            }
+            let home = (follower >> 32) as usize & self.mask;
+            // A follower may fill the hole if its home does not lie cyclically in (hole, at].
+            if (at.wrapping_sub(home) & self.mask) >= (at.wrapping_sub(hole) & self.mask) {
+                self.cells[hole] = follower;
+                hole = at;
+            }
+        }
+        self.cells[hole] = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn address(n: u16) -> Address {
+        Address { listener: n % 3, endpoint: Endpoint::v4([10, 0, 0, (n / 7) as u8], n) }
+    }
+
+    fn lookup(table: &Table<u16>, n: u16) -> Option<u32> {
+        let address = address(n);
+        table.find(table.hash(&address), &address)
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_hash_map(steps in prop::collection::vec((0u16..40, 0u8..3), 1..400)) {
+            let mut table = Table::new(24, 0);
+            let mut model: HashMap<u16, u32> = HashMap::new();
+            for (n, action) in steps {
+                match (action, model.get(&n).copied()) {
+                    (0, None) => match table.insert(address(n), n, 0) {
+                        Some(index) => { model.insert(n, index); }
+                        None => prop_assert_eq!(model.len(), 24),
+                    },
+                    (1, Some(index)) => { table.remove(index); table.reclaim(0); model.remove(&n); }
+                    _ => {}
+                }
+                prop_assert_eq!(table.len(), model.len());
+                for k in 0..40 {
+                    prop_assert_eq!(lookup(&table, k), model.get(&k).copied());
+                }
+                for (k, index) in &model {
+                    prop_assert_eq!(table.at(*index), k);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_removed_entry_stays_readable_until_reclaimed_and_its_place_rests() {
+        let mut table = Table::new(2, 100);
+        let index = table.insert(address(1), 1, 0).expect("room");
+        let place = table.place(index);
+        table.remove(index);
+        assert_eq!((table.get(index), *table.at(index), table.live(place)), (None, 1, None));
+        table.reclaim(0);
+        let other = table.insert(address(2), 2, 50).expect("a fresh place");
+        assert_ne!(other, index, "the place has not rested");
+        let again = table.insert(address(3), 3, 60).expect("no fresh place is left");
+        assert_eq!(again, index);
+        assert_ne!(table.place(again), place);
+        assert!(table.insert(address(4), 4, 1000).is_none(), "full");
+    }
+
+    #[test]
+    fn readdressed_entries_are_found_at_their_new_address_only() {
+        let mut table = Table::new(4, 0);
+        let index = table.insert(address(1), 1, 0).expect("room");
+        table.readdress(index, address(9));
+        assert_eq!((lookup(&table, 1), lookup(&table, 9)), (None, Some(index)));
+    }
+}
