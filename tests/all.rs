@@ -14,3 +14,7 @@ mod config_mistakes;
 mod config_values;
 #[path = "all/folder.rs"]
 mod folder;
+#[path = "all/link_backend.rs"]
+mod link_backend;
+#[path = "all/link_gateway.rs"]
+mod link_gateway;

@@ -1,0 +1,176 @@
+//! One link: a socket, whether it has been welcomed, and what waits to be sent on it.
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::super::bundle::{Hello, NAME_BYTES_MAX, VERSION, Writer};
+use super::SendStats;
+use super::poller::Poller;
+use super::queue::Queue;
+
+#[derive(Debug)]
+pub(super) struct Link {
+    socket: Option<Socket>,
+    is_welcomed: bool,
+    /// The kernel takes nothing any more. What it still has for us is read before the link is lost.
+    is_send_broken: bool,
+    is_watched_for_room: bool,
+    queue: Queue,
+}
+
+/// What reading from a link yields.
+pub(super) enum Received {
+    Bundle { bytes: usize },
+    HungUp,
+    Nothing,
+}
+
+impl Link {
+    /// A link that is down.
+    pub(super) const fn new(queue_bundles: usize) -> Self {
+        Self {
+            socket: None,
+            is_welcomed: false,
+            is_send_broken: false,
+            is_watched_for_room: false,
+            queue: Queue::new(queue_bundles),
+        }
+    }
+
+    /// Connects and says hello. A local socket connects at once or not at all.
+    pub(super) fn open(
+        &mut self,
+        path: &Path,
+        name: &str,
+        poller: &Poller,
+        token: u64,
+    ) -> io::Result<()> {
+        let kind = Type::SEQPACKET.nonblocking().cloexec();
+        let socket = Socket::new_raw(Domain::UNIX, kind, None)?;
+        socket.connect(&SockAddr::unix(path)?)?;
+        let mut hello = [0; HELLO_BYTES_MAX];
+        let mut writer = Writer::new(&mut hello);
+        let written = writer.hello(&Hello { version: VERSION, pid: std::process::id(), name });
+        debug_assert!(written, "the name was checked");
+        socket.send_with_flags(writer.bytes(), libc::MSG_NOSIGNAL)?;
+        poller.watch(socket.as_fd(), token)?;
+        self.socket = Some(socket);
+        Ok(())
+    }
+
+    /// Closes the socket. Returns how many payloads had not been sent.
+    pub(super) fn close(&mut self) -> u64 {
+        self.socket = None;
+        self.is_welcomed = false;
+        self.is_send_broken = false;
+        self.is_watched_for_room = false;
+        self.queue.clear()
+    }
+
+    pub(super) const fn is_down(&self) -> bool {
+        self.socket.is_none()
+    }
+
+    pub(super) const fn is_up(&self) -> bool {
+        self.is_welcomed && !self.is_send_broken
+    }
+
+    pub(super) const fn is_welcomed(&self) -> bool {
+        self.is_welcomed
+    }
+
+    pub(super) const fn welcome(&mut self) {
+        self.is_welcomed = true;
+    }
+
+    /// Reads one datagram. A `buf` that is filled to its end has cut one off.
+    pub(super) fn receive(&self, buf: &mut [u8]) -> io::Result<Received> {
+        let Some(mut socket) = self.socket.as_ref() else { return Ok(Received::Nothing) };
+        loop {
+            match socket.read(buf) {
+                Ok(0) => return Ok(Received::HungUp),
+                Ok(bytes) => return Ok(Received::Bundle { bytes }),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
+                    // The kernel reports once that the peer closed with our data unread, before it
+                    // hands out what the peer had sent until then: its goodbye, for example.
+                    io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// Appends a record with `payloads` payloads. When the queue is full, it makes room by sending,
+    /// where the kernel has room.
+    #[inline]
+    pub(super) fn push(
+        &mut self,
+        payloads: u64,
+        stats: &mut SendStats,
+        write: impl Fn(&mut Writer<'_>) -> bool,
+    ) -> bool {
+        let pushed = self.queue.push(payloads, &write) || {
+            self.flush(stats);
+            self.queue.push(payloads, write)
+        };
+        stats.payloads_taken += if pushed { payloads } else { 0 };
+        pushed
+    }
+
+    /// Appends a record that must arrive.
+    pub(super) fn push_late(&mut self, write: impl Fn(&mut Writer<'_>) -> bool) {
+        self.queue.push_late(write);
+    }
+
+    /// Appends a ping, if the link is up and has room.
+    pub(super) fn ping(&mut self, token: u64) -> bool {
+        self.is_up() && self.queue.push(0, |writer| writer.ping(token))
+    }
+
+    /// Sends what waits, as far as the kernel has room.
+    pub(super) fn flush(&mut self, stats: &mut SendStats) {
+        let Some(socket) = &self.socket else { return };
+        while let Some((bundle, payloads)) = self.queue.front()
+            && !self.is_send_broken
+        {
+            match socket.send_with_flags(bundle, libc::MSG_NOSIGNAL) {
+                Ok(_) => {
+                    stats.payloads_sent += payloads;
+                    stats.bundles_sent += 1;
+                    self.queue.pop();
+                }
+                Err(error) if is_full(&error) => return,
+                Err(_) => {
+                    // Whatever it was, reading now comes to an end, and with it the link.
+                    let _ = socket.shutdown(std::net::Shutdown::Both);
+                    self.is_send_broken = true;
+                }
+            }
+        }
+    }
+
+    /// Whether the last flush left something for when there is room.
+    pub(super) const fn is_watched_for_room(&self) -> bool {
+        self.is_watched_for_room
+    }
+
+    /// Has the poller wake us when there is room for what a flush has left.
+    pub(super) fn watch_for_room(&mut self, poller: &Poller, token: u64) {
+        let Some(socket) = &self.socket else { return };
+        let wanted = !self.queue.is_empty() && !self.is_send_broken;
+        if wanted != self.is_watched_for_room {
+            poller.watch_for_room(socket.as_fd(), token, wanted);
+            self.is_watched_for_room = wanted;
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR))
+}
+
+const HELLO_BYTES_MAX: usize = 10 + NAME_BYTES_MAX;
