@@ -21,6 +21,9 @@ pub struct Arena {
 // SAFETY: `Arena` owns its block exclusively, like a `Box<[u8]>`; nothing in it is tied to the thread that made it.
 unsafe impl Send for Arena {}
 
+// SAFETY: a shared `Arena` hands out nothing but raw pointers and its length; whoever dereferences a pointer argues for it.
+unsafe impl Sync for Arena {}
+
 impl Arena {
     /// Allocates `bytes` zeroed bytes.
     pub fn new(bytes: usize) -> Self {

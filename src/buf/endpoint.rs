@@ -86,7 +86,7 @@ impl From<Endpoint> for SocketAddr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LocalIp {
     ip: [u8; 16],
-    /// The interface the datagram came in on; 0 lets the kernel choose on the way out.
+    /// The interface of a link-local IPv6 address, which means nothing without it; else 0, and the kernel routes the answer.
     pub interface: u32,
 }
 
@@ -116,6 +116,18 @@ impl LocalIp {
     #[inline]
     pub fn ip(self) -> IpAddr {
         unmapped(self.ip)
+    }
+
+    /// The address as 16 bytes (IPv4 mapped).
+    #[inline]
+    pub const fn ip_bytes(&self) -> &[u8; 16] {
+        &self.ip
+    }
+
+    /// Whether the address is an IPv4 one.
+    #[inline]
+    pub fn is_v4(&self) -> bool {
+        self.ip[..12] == MAPPED_PREFIX
     }
 }
 

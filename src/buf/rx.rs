@@ -2,11 +2,14 @@
 //!
 //! The batch borrows slots from the driver: between a driver's `turn`, which fills the batch, and its next one, which takes
 //! every slot back, the kernel does not touch a slot that the batch names, and no two entries name overlapping bytes. That is
-//! what makes handing out one `&mut [u8]` per entry sound; [`RxBatch::push`] states it as the driver's duty.
+//! what makes handing out one `&mut [u8]` per entry sound; [`RxBatch::push`] states it as the driver's duty. Batch and driver
+//! share the arena, so it lives until both are gone.
 #![allow(
     unsafe_code,
     reason = "disjoint mutable slices of one arena, argued at the one place that makes them"
 )]
+
+use std::sync::Arc;
 
 use super::{Arena, Endpoint, LocalIp, SocketId};
 
@@ -86,7 +89,7 @@ pub enum IoEvent {
 /// Datagrams and events of one turn.
 #[derive(Debug)]
 pub struct RxBatch {
-    arena: Arena,
+    arena: Arc<Arena>,
     entries: Vec<RxMeta>,
     /// Events of the turn, in the order in which they were seen.
     pub events: Vec<IoEvent>,
@@ -94,13 +97,23 @@ pub struct RxBatch {
 
 impl RxBatch {
     /// A batch over an arena, with room for `entries_max` datagrams without allocating again.
-    pub fn new(arena: Arena, entries_max: usize) -> Self {
-        Self { arena, entries: Vec::with_capacity(entries_max), events: Vec::with_capacity(16) }
+    pub fn new(arena: impl Into<Arc<Arena>>, entries_max: usize) -> Self {
+        Self {
+            arena: arena.into(),
+            entries: Vec::with_capacity(entries_max),
+            events: Vec::with_capacity(EVENTS_EXPECTED),
+        }
     }
 
     /// The memory that the slots lie in, for drivers.
-    pub const fn arena(&self) -> &Arena {
+    pub fn arena(&self) -> &Arena {
         &self.arena
+    }
+
+    /// Whether the batch lies over this very arena. A driver asks before it lends slots: a batch of another driver would
+    /// name bytes that somebody else is using.
+    pub fn is_over(&self, arena: &Arc<Arena>) -> bool {
+        Arc::ptr_eq(&self.arena, arena)
     }
 
     /// Adds a datagram.
@@ -173,3 +186,6 @@ impl RxBatch {
         })
     }
 }
+
+/// Events of a busy turn; more make the list grow, once.
+const EVENTS_EXPECTED: usize = 64;
