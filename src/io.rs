@@ -1,21 +1,43 @@
 //! Drivers: they move datagrams between sockets and batches, and know no session, no key and no header.
 //!
-//! A worker owns one driver and calls it twice a turn at most: [`Driver::flush`] when the outgoing batch is full, and
-//! [`Driver::turn`], which sends what is left, takes the receive slots back, and reaps. Which kernel interface does the
-//! work is the driver's secret: the tests run on both, and the gate cannot tell.
+//! A worker owns one driver and goes round: [`Driver::turn`] takes the receive slots back, reaps what has arrived and waits
+//! when nothing has; the worker fills a [`TxBatch`]; [`Driver::flush`] sends it, once per turn unless the batch fills up.
+//! Which kernel interface does the work is the driver's secret: the tests run on both, and the gate cannot tell.
+//!
+//! Both drivers receive without being woken while they are busy. A socket that sits in an epoll set or has a receive pending
+//! charges whoever delivers to it for a wake-up call, datagram by datagram (75 ns each, and 50 to 66 ns per send; docs/BENCHMARKS.md,
+//! the wire). So sockets are *drained* turn by turn, and *armed* only before the driver sleeps.
+
+mod cmsg;
+mod errno;
+mod error;
+mod events;
+mod mmsg;
+mod open;
+mod receive;
+mod send;
+mod slots;
+mod sockaddr;
+pub mod socket;
+mod table;
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::error::StartError;
+pub use self::mmsg::MmsgDriver;
+pub use self::open::{AnyDriver, Choice, DriverOptions, open};
 use crate::buf::{RxBatch, SocketId, TxBatch};
+use crate::os::notify;
 
 /// What a socket is, as far as a driver has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketKind {
-    /// A bound UDP socket. Every datagram has a sender; `local` and `kernel_ns` are filled where the socket was made to tell.
+    /// A bound UDP socket, one of a few. Every datagram has a sender; `local` and `kernel_ns` are filled where the socket was made to tell.
     Datagram,
-    /// A connected UDP socket.
+    /// A connected UDP socket. There may be thousands: they are watched, not drained turn by turn.
     ConnectedDatagram,
     /// A listening `SOCK_SEQPACKET` socket. Connections are accepted and registered as [`SocketKind::Link`].
     LinkListener,
@@ -51,13 +73,16 @@ pub struct IoStats {
     pub tx_gso_sends: u64,
     /// Datagrams that could not be sent.
     pub tx_failures: u64,
-    /// A multishot receive ended and was armed again.
-    pub rx_rearms: u64,
-    /// The provided buffers ran out.
+    /// A socket went from being drained to being armed.
+    pub rx_arms: u64,
+    /// A receive ended before its socket was empty, and was started again.
+    pub rx_restarts: u64,
+    /// The receive slots ran out; the rest stayed in the sockets until the next turn.
     pub rx_no_buffers: u64,
     /// The completion queue overflowed, or the kernel asked to reap first (EBUSY).
     pub cq_overflows: u64,
-    /// Datagrams the kernel dropped because a socket's receive queue was full (`SO_RXQ_OVFL`).
+    /// Datagrams the kernel dropped at a socket, as told by those that came after them (`SO_RXQ_OVFL`): its receive queue was
+    /// full, or its filter refused them. [`socket::socket_drops`] knows the number of a socket at any time.
     pub kernel_drops: u64,
     /// Receive errors that carried no datagram.
     pub rx_errors: u64,
@@ -78,7 +103,10 @@ pub trait Driver {
     /// [`clear`](TxBatch::clear).
     fn flush(&mut self, tx: &mut TxBatch);
 
-    /// One pass: takes back the slots of `rx` and empties it, then fills it with what has arrived. Waits, as `wait` allows, only when nothing has.
+    /// One pass: takes back the slots of `rx` and empties it, then fills it with what has arrived. Waits, as `wait` allows, only
+    /// when nothing has; may return with nothing all the same. `rx` is the batch that this driver was opened with.
+    ///
+    /// An error is the end of the driver: everything that can be survived is.
     fn turn(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()>;
 
     /// Something that rings this driver's bell from another thread.
@@ -94,18 +122,28 @@ pub trait Driver {
 /// Wakes a driver that waits. Cheap to clone, rings from any thread; a ring while the driver is awake is not lost.
 #[derive(Clone, Debug)]
 pub struct Bell {
-    eventfd: std::sync::Arc<OwnedFd>,
+    counter: Arc<OwnedFd>,
 }
 
 impl Bell {
-    /// A bell over an event file descriptor, which the driver reads.
-    pub fn new(eventfd: OwnedFd) -> Self {
-        Self { eventfd: std::sync::Arc::new(eventfd) }
+    /// A bell that nobody listens to yet.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { counter: Arc::new(notify::event_counter()?) })
     }
 
-    /// The descriptor, for the driver.
-    pub fn eventfd(&self) -> BorrowedFd<'_> {
-        use std::os::fd::AsFd;
-        self.eventfd.as_fd()
+    /// Rings. The driver's next turn, or the one it waits in, reports [`IoEvent::Woken`](crate::buf::IoEvent); several rings
+    /// before that are one.
+    pub fn ring(&self) {
+        notify::event_add(self.counter.as_fd());
+    }
+
+    /// Whether it was rung since this was last asked. For drivers.
+    pub fn take(&self) -> bool {
+        notify::event_take(self.counter.as_fd())
+    }
+
+    /// Readable while the bell has rung and not been taken. For drivers that wait.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.counter.as_fd()
     }
 }

@@ -1,3 +1,6 @@
-//! The operating system, where nothing else may touch it: clocks, limits, signals, privileges.
+//! The operating system, where nothing else may touch it: clocks, limits, signals, privileges, and the system calls that the
+//! drivers need and no crate wraps.
 
 pub mod clock;
+pub mod message;
+pub mod notify;

@@ -14,6 +14,12 @@ mod config_mistakes;
 mod config_values;
 #[path = "all/folder.rs"]
 mod folder;
+#[path = "all/io_links.rs"]
+mod io_links;
+#[path = "all/io_rig.rs"]
+mod io_rig;
+#[path = "all/io_udp.rs"]
+mod io_udp;
 #[path = "all/link_backend.rs"]
 mod link_backend;
 #[path = "all/link_gateway.rs"]

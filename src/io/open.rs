@@ -1,0 +1,96 @@
+//! Choosing a driver, once, at start.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use super::error::Step;
+use super::{Bell, Driver, IoStats, MmsgDriver, SocketKind, StartError, Wait};
+use crate::buf::{RxBatch, SocketId, TxBatch};
+
+/// Which driver is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// io_uring where it works, else `recvmmsg`.
+    #[default]
+    Auto,
+    /// `recvmmsg` and `sendmmsg`.
+    Mmsg,
+    /// io_uring, or an error that says why not.
+    Uring,
+}
+
+/// How large a driver is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriverOptions {
+    /// Receive slots for datagrams, a power of two: the most that one turn takes in. A few hundred stay in the cache; 4096 were
+    /// 4 % slower than 512 (docs/BENCHMARKS.md, the wire).
+    pub small_slots: u16,
+    /// Receive slots for bundles, a power of two.
+    pub large_slots: u16,
+}
+
+impl Default for DriverOptions {
+    fn default() -> Self {
+        Self { small_slots: 256, large_slots: 32 }
+    }
+}
+
+/// Either driver. Dispatches once per batch.
+#[derive(Debug)]
+pub enum AnyDriver {
+    /// `recvmmsg` and `sendmmsg`.
+    Mmsg(MmsgDriver),
+}
+
+/// Opens a driver and the batch that it fills, and no other.
+pub fn open(choice: Choice, options: &DriverOptions) -> Result<(AnyDriver, RxBatch), StartError> {
+    if choice == Choice::Uring {
+        let missing = io::Error::from_raw_os_error(libc::ENOSYS);
+        return Err(StartError::new("open io_uring", Step::Ring, missing));
+    }
+    let (driver, rx) = MmsgDriver::open(options)?;
+    Ok((AnyDriver::Mmsg(driver), rx))
+}
+
+/// Does the same with whichever driver it is.
+macro_rules! either {
+    ($self:ident, $driver:ident => $call:expr) => {
+        match $self {
+            Self::Mmsg($driver) => $call,
+        }
+    };
+}
+
+impl Driver for AnyDriver {
+    fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId> {
+        either!(self, driver => driver.register(socket, kind))
+    }
+
+    fn deregister(&mut self, socket: SocketId) {
+        either!(self, driver => driver.deregister(socket));
+    }
+
+    fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>> {
+        either!(self, driver => driver.fd(socket))
+    }
+
+    fn flush(&mut self, tx: &mut TxBatch) {
+        either!(self, driver => driver.flush(tx));
+    }
+
+    fn turn(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()> {
+        either!(self, driver => driver.turn(rx, wait))
+    }
+
+    fn bell(&self) -> Bell {
+        either!(self, driver => driver.bell())
+    }
+
+    fn stats(&self) -> IoStats {
+        either!(self, driver => driver.stats())
+    }
+
+    fn name(&self) -> &'static str {
+        either!(self, driver => driver.name())
+    }
+}

@@ -1,0 +1,227 @@
+//! `sendmmsg`, `recvmmsg` and the error queue: many datagrams per system call.
+//!
+//! The kernel's `mmsghdr` is a web of pointers. Here it is spun right before the call, from slices that are alive, and
+//! forgotten after it ([`send`]); or kept in one boxed place where nothing moves ([`Receiver`]). Callers see slices.
+#![allow(unsafe_code, reason = "message headers are made of raw pointers")]
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::{NonNull, null_mut};
+
+use arrayvec::ArrayVec;
+
+/// Messages per system call. From 32 to 256 per call the cost is the same (docs/BENCHMARKS.md, the wire), and 64 headers
+/// with their names and control data stay in the first-level cache.
+pub const MESSAGES_MAX: usize = 64;
+
+/// Room for the longest address a receive may name (`sockaddr_in6`).
+pub const NAME_BYTES: usize = 32;
+
+/// Room for the control data of one received message: address (40 bytes), time (32), drops (24), and some to spare.
+pub const CONTROL_BYTES: usize = 128;
+
+/// One message to send. Empty slices stand for "no address" and "no control data".
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// The destination, as a `sockaddr`.
+    pub name: &'a [u8],
+    /// Control messages.
+    pub control: &'a [u8],
+    /// The bytes, in order.
+    pub parts: &'a [IoSlice<'a>],
+}
+
+/// Sends up to [`MESSAGES_MAX`] messages without blocking. Returns how many left; the error, if any, is that of the first.
+pub fn send(socket: BorrowedFd<'_>, messages: &[Outgoing<'_>]) -> io::Result<usize> {
+    let mut headers: ArrayVec<libc::mmsghdr, MESSAGES_MAX> =
+        messages.iter().take(MESSAGES_MAX).map(header_of).collect();
+    // SAFETY: `headers` holds `len` initialised headers whose pointers come from slices borrowed for longer than this call.
+    // `sendmmsg` reads through them and writes nothing but `msg_len`.
+    let sent = unsafe {
+        libc::sendmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            headers.len() as u32,
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+        )
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+fn header_of(message: &Outgoing<'_>) -> libc::mmsghdr {
+    let mut header = EMPTY_HEADER;
+    header.msg_hdr.msg_iov = message.parts.as_ptr().cast_mut().cast();
+    header.msg_hdr.msg_iovlen = message.parts.len();
+    if !message.name.is_empty() {
+        header.msg_hdr.msg_name = message.name.as_ptr().cast_mut().cast();
+        header.msg_hdr.msg_namelen = message.name.len() as u32;
+    }
+    if !message.control.is_empty() {
+        header.msg_hdr.msg_control = message.control.as_ptr().cast_mut().cast();
+        header.msg_hdr.msg_controllen = message.control.len();
+    }
+    header
+}
+
+/// Headers for receiving, with room for names and control data; the bytes go wherever the caller says.
+pub struct Receiver {
+    headers: Box<[libc::mmsghdr]>,
+    /// Pointed to by `headers`, like the two below. Boxed slices do not move when their owner does.
+    parts: Box<[libc::iovec]>,
+    names: Box<[[u8; NAME_BYTES]]>,
+    controls: Box<[Aligned]>,
+    /// Headers that a call has written to and that the next call must put back in order.
+    used: usize,
+}
+
+// SAFETY: the pointers in `headers` lead to boxes of the same struct, which move along with it. Those in `parts` are given
+// anew before each call and never followed otherwise.
+unsafe impl Send for Receiver {}
+
+#[derive(Clone, Copy)]
+#[repr(align(8))]
+struct Aligned([u8; CONTROL_BYTES]);
+
+impl Receiver {
+    /// Headers for [`MESSAGES_MAX`] messages.
+    pub fn new() -> Self {
+        let mut receiver = Self {
+            headers: vec![EMPTY_HEADER; MESSAGES_MAX].into_boxed_slice(),
+            parts: vec![EMPTY_PART; MESSAGES_MAX].into_boxed_slice(),
+            names: vec![[0; NAME_BYTES]; MESSAGES_MAX].into_boxed_slice(),
+            controls: vec![Aligned([0; CONTROL_BYTES]); MESSAGES_MAX].into_boxed_slice(),
+            used: MESSAGES_MAX,
+        };
+        let parts = receiver.parts.as_mut_ptr();
+        let names = receiver.names.as_mut_ptr();
+        let controls = receiver.controls.as_mut_ptr();
+        for (index, header) in receiver.headers.iter_mut().enumerate() {
+            header.msg_hdr.msg_iov = parts.wrapping_add(index);
+            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_name = names.wrapping_add(index).cast();
+            header.msg_hdr.msg_control = controls.wrapping_add(index).cast();
+        }
+        receiver
+    }
+
+    /// Receives without blocking, message *i* into the *i*-th of `slots` (at most [`MESSAGES_MAX`] of them). Returns how
+    /// many arrived.
+    ///
+    /// # Safety
+    /// Each slot's bytes are writable, and nobody else reads or writes them during the call.
+    pub unsafe fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        slots: impl Iterator<Item = (NonNull<u8>, usize)>,
+    ) -> io::Result<usize> {
+        self.restore();
+        let mut count = 0;
+        for (part, (slot, len)) in self.parts.iter_mut().zip(slots) {
+            *part = libc::iovec { iov_base: slot.as_ptr().cast(), iov_len: len };
+            count += 1;
+        }
+        // SAFETY: the first `count` headers point to live parts, names and control buffers of `self`, and their parts to
+        // slots that the caller vouches for.
+        let received = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                count,
+                libc::MSG_DONTWAIT,
+                null_mut(),
+            )
+        };
+        let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+        self.used = received;
+        Ok(received)
+    }
+
+    /// What is known about message `index` of the last call.
+    pub fn message(&self, index: usize) -> Incoming<'_> {
+        assert!(index < self.used, "only received messages can be read");
+        let header = &self.headers[index];
+        let name_len = (header.msg_hdr.msg_namelen as usize).min(NAME_BYTES);
+        let control_len = header.msg_hdr.msg_controllen.min(CONTROL_BYTES);
+        Incoming {
+            len: header.msg_len as usize,
+            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            name: &self.names[index][..name_len],
+            control: &self.controls[index].0[..control_len],
+        }
+    }
+
+    fn restore(&mut self) {
+        for header in &mut self.headers[..self.used] {
+            header.msg_hdr.msg_namelen = NAME_BYTES as u32;
+            header.msg_hdr.msg_controllen = CONTROL_BYTES;
+            header.msg_hdr.msg_flags = 0;
+        }
+        self.used = 0;
+    }
+}
+
+impl Default for Receiver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").field("used", &self.used).finish_non_exhaustive()
+    }
+}
+
+/// A received message, apart from its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'a> {
+    /// Bytes in its slot.
+    pub len: usize,
+    /// It was longer than its slot.
+    pub truncated: bool,
+    /// Who sent it, as a `sockaddr`; empty where there is nobody to name.
+    pub name: &'a [u8],
+    /// Control messages.
+    pub control: &'a [u8],
+}
+
+/// Takes one entry off a socket's error queue and shows `read` the address that the failed datagram was sent to and the control
+/// data. `None` where the queue is empty.
+pub fn receive_error<T>(
+    socket: BorrowedFd<'_>,
+    read: impl FnOnce(&[u8], &[u8]) -> T,
+) -> io::Result<Option<T>> {
+    let mut name = [0_u8; NAME_BYTES];
+    let mut control = Aligned([0; CONTROL_BYTES]);
+    let mut header = EMPTY_HEADER.msg_hdr;
+    header.msg_name = name.as_mut_ptr().cast();
+    header.msg_namelen = NAME_BYTES as u32;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = CONTROL_BYTES;
+    // SAFETY: `header` points to two live local buffers with their true lengths, and to no data buffer at all.
+    let received = unsafe {
+        libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
+    };
+    if received < 0 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
+    }
+    let name = &name[..(header.msg_namelen as usize).min(NAME_BYTES)];
+    Ok(Some(read(name, &control.0[..header.msg_controllen.min(CONTROL_BYTES)])))
+}
+
+const EMPTY_PART: libc::iovec = libc::iovec { iov_base: null_mut(), iov_len: 0 };
+
+const EMPTY_HEADER: libc::mmsghdr = libc::mmsghdr {
+    msg_hdr: libc::msghdr {
+        msg_name: null_mut(),
+        msg_namelen: 0,
+        msg_iov: null_mut(),
+        msg_iovlen: 0,
+        msg_control: null_mut(),
+        msg_controllen: 0,
+        msg_flags: 0,
+    },
+    msg_len: 0,
+};

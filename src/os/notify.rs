@@ -1,0 +1,129 @@
+//! Waiting for descriptors: epoll, `ppoll` and eventfd, as safe calls.
+#![allow(unsafe_code, reason = "system calls without a wrapper elsewhere")]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::null;
+use std::time::Duration;
+
+/// A set of descriptors that the kernel watches, level-triggered.
+#[derive(Debug)]
+pub struct Epoll {
+    fd: OwnedFd,
+}
+
+/// One descriptor of an [`Epoll`] that is ready.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready {
+    /// What the descriptor was added with.
+    pub token: u64,
+    /// Bits of `EPOLLIN`, `EPOLLERR`, …
+    pub events: u32,
+}
+
+impl Epoll {
+    /// An empty set.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: takes no pointer.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        Ok(Self { fd: owned(fd)? })
+    }
+
+    /// Watches a descriptor for reading, and for errors as always.
+    pub fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token };
+        // SAFETY: `event` outlives the call, which only reads it.
+        let result = unsafe {
+            libc::epoll_ctl(
+                self.fd.as_raw_fd(),
+                libc::EPOLL_CTL_ADD,
+                fd.as_raw_fd(),
+                &raw mut event,
+            )
+        };
+        check(result).map(drop)
+    }
+
+    /// Stops watching a descriptor.
+    pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        // SAFETY: no event is passed; the kernel ignores that argument here (Linux 2.6.9).
+        let result = unsafe {
+            libc::epoll_ctl(
+                self.fd.as_raw_fd(),
+                libc::EPOLL_CTL_DEL,
+                fd.as_raw_fd(),
+                std::ptr::null_mut(),
+            )
+        };
+        check(result).map(drop)
+    }
+
+    /// What is ready now, into `ready`, without waiting. At most as many as its capacity; the others come next time.
+    pub fn ready(&self, ready: &mut Vec<Ready>) -> io::Result<()> {
+        const EVENTS_MAX: usize = 64;
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
+        ready.clear();
+        // SAFETY: `events` has room for the `EVENTS_MAX` entries that the kernel may write.
+        let count = unsafe {
+            libc::epoll_wait(self.fd.as_raw_fd(), events.as_mut_ptr(), EVENTS_MAX as i32, 0)
+        };
+        let count = check(count)? as usize;
+        ready.extend(events[..count].iter().map(|e| Ready { token: e.u64, events: e.events }));
+        Ok(())
+    }
+
+    /// The set itself can be polled.
+    pub fn raw(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+/// A descriptor to wait for with [`wait`], readable or in error.
+pub fn awaited(fd: RawFd) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+/// Waits until one of the descriptors is ready or the time is over. While it waits, and only then, their sockets have
+/// somebody to wake.
+pub fn wait(fds: &mut [libc::pollfd], at_most: Duration) -> io::Result<usize> {
+    let timeout = libc::timespec {
+        tv_sec: at_most.as_secs() as i64,
+        tv_nsec: i64::from(at_most.subsec_nanos()),
+    };
+    // SAFETY: `fds` is a live slice of initialised entries with its true length; `timeout` outlives the call; a null signal
+    // mask changes nothing.
+    let ready =
+        unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as u64, &raw const timeout, null()) };
+    check(ready).map(|count| count as usize)
+}
+
+/// A counter that can be waited for. Non-blocking.
+pub fn event_counter() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointer.
+    owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+}
+
+/// Adds one. A counter that is full is as loud as it gets, so nothing can fail that matters.
+pub fn event_add(fd: BorrowedFd<'_>) {
+    let one = 1_u64.to_ne_bytes();
+    // SAFETY: writes 8 bytes from a live array.
+    let _ = unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+}
+
+/// Takes the count back to zero. Returns whether it was more.
+pub fn event_take(fd: BorrowedFd<'_>) -> bool {
+    let mut count = [0_u8; 8];
+    // SAFETY: reads 8 bytes into a live array.
+    let read = unsafe { libc::read(fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    read == 8
+}
+
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn owned(fd: RawFd) -> io::Result<OwnedFd> {
+    let fd = check(fd)?;
+    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows its number.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

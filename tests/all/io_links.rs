@@ -1,0 +1,180 @@
+//! Links to game processes through both drivers.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use ringgate::buf::{IoEvent, LocalIp, SendFailure, SocketId, TxTarget};
+use ringgate::io::socket;
+use ringgate::io::{Driver, SocketKind};
+use ringgate::limits::BUNDLE_BYTES_MAX;
+
+use crate::folder::{Folder, mode};
+use crate::io_rig::{Rig, Seen, on_both_drivers};
+
+on_both_drivers!(
+    a_full_link_sheds_and_others_go_on,
+    a_peer_that_hangs_up_is_reported_once,
+    a_record_longer_than_any_bundle_is_cut_and_flagged,
+    bundles_cross_a_link_both_ways,
+    many_links_are_served_side_by_side,
+);
+
+const SOCKET: &str = "worker-0.sock";
+
+const fn over(link: SocketId) -> TxTarget {
+    TxTarget { socket: link, peer: None, source: LocalIp::UNSPECIFIED }
+}
+
+fn listen(rig: &mut Rig, path: &Path) -> SocketId {
+    let listener = socket::link_listener(path, 0o600).expect("listens");
+    rig.driver.register(listener, SocketKind::LinkListener).expect("registers")
+}
+
+/// Connects a process (played by a plain socket) and returns both ends.
+fn join(rig: &mut Rig, listener: SocketId, path: &Path) -> (SocketId, socket2::Socket) {
+    let peer = socket2::Socket::from(socket::link(path).expect("connects"));
+    peer.set_nonblocking(false).expect("a mode");
+    let accepted = |seen: &Seen| {
+        seen.events.iter().find_map(|event| match event {
+            IoEvent::Accepted { socket, connection } if *socket == listener => Some(*connection),
+            _ => None,
+        })
+    };
+    let seen = rig.turn_until(|seen| accepted(seen).is_some());
+    (accepted(&seen).expect("just seen"), peer)
+}
+
+fn read(peer: &socket2::Socket) -> Vec<u8> {
+    use std::io::Read;
+    let mut buffer = vec![0; 2 * BUNDLE_BYTES_MAX];
+    let len = (&mut &*peer).read(&mut buffer).expect("a record");
+    buffer.truncate(len);
+    buffer
+}
+
+fn bundles_cross_a_link_both_ways(rig: &mut Rig) {
+    let folder = Folder::new();
+    let listener = listen(rig, &folder.join(SOCKET));
+    let (link, peer) = join(rig, listener, &folder.join(SOCKET));
+
+    let credentials =
+        socket::peer_credentials(rig.driver.fd(link).expect("registered")).expect("told");
+    assert_eq!(credentials.pid, std::process::id() as i32);
+
+    for len in [1, 100, BUNDLE_BYTES_MAX] {
+        peer.send(&vec![len as u8; len]).expect("sent");
+        let (meta, bytes) = rig.receive(1).remove(0);
+        assert_eq!((meta.socket, meta.truncated), (link, false));
+        assert!(bytes.len() == len && bytes.iter().all(|b| *b == len as u8));
+
+        let bundle = rig.tx.open_large().expect("a large slot");
+        rig.tx.large_mut(&bundle)[..len].copy_from_slice(&bytes);
+        rig.tx.commit_large(bundle, len, over(link), 0);
+        assert_eq!(rig.flush(), []);
+        assert_eq!(read(&peer), bytes);
+    }
+}
+
+fn a_record_longer_than_any_bundle_is_cut_and_flagged(rig: &mut Rig) {
+    let folder = Folder::new();
+    let listener = listen(rig, &folder.join(SOCKET));
+    let (_, peer) = join(rig, listener, &folder.join(SOCKET));
+    peer.send(&vec![3; BUNDLE_BYTES_MAX + 1]).expect("sent");
+    peer.send(b"after").expect("sent");
+    let seen = rig.receive(2);
+    assert_eq!((seen[0].0.truncated, seen[0].1.len()), (true, BUNDLE_BYTES_MAX));
+    assert_eq!((seen[1].0.truncated, &seen[1].1[..]), (false, &b"after"[..]));
+}
+
+fn a_peer_that_hangs_up_is_reported_once(rig: &mut Rig) {
+    let folder = Folder::new();
+    let listener = listen(rig, &folder.join(SOCKET));
+    let (link, peer) = join(rig, listener, &folder.join(SOCKET));
+    peer.send(b"last words").expect("sent");
+    drop(peer);
+    let closed = IoEvent::Closed { socket: link };
+    let seen = rig.turn_until(|seen| seen.events.contains(&closed));
+    assert_eq!(seen.datagrams[0].1, b"last words");
+    let mut later = Seen::default();
+    for _ in 0..5 {
+        rig.turn_once(ringgate::io::Wait::AtMost(std::time::Duration::from_millis(1)), &mut later);
+    }
+    assert_eq!(later.events, []);
+    rig.queue(over(link), b"too late");
+    assert_eq!(rig.flush(), [(0, SendFailure::Gone)]);
+    rig.driver.deregister(link);
+    // The listener goes on.
+    join(rig, listener, &folder.join(SOCKET));
+}
+
+fn a_full_link_sheds_and_others_go_on(rig: &mut Rig) {
+    let folder = Folder::new();
+    let listener = listen(rig, &folder.join(SOCKET));
+    let (slow, slow_peer) = join(rig, listener, &folder.join(SOCKET));
+    let (quick, quick_peer) = join(rig, listener, &folder.join(SOCKET));
+    let mut sent = 0;
+    let failed = loop {
+        for n in 0..8 {
+            let bundle = rig.tx.open_large().expect("a large slot");
+            rig.tx.large_mut(&bundle)[0] = sent + n;
+            rig.tx.commit_large(bundle, BUNDLE_BYTES_MAX, over(slow), 0);
+        }
+        rig.queue(over(quick), b"ping");
+        let failures = rig.flush();
+        assert_eq!(read(&quick_peer), b"ping");
+        sent += 8 - failures.len() as u8;
+        if !failures.is_empty() {
+            break failures;
+        }
+        assert!(sent < 248, "a link must fill up");
+    };
+    let first = 8 - failed.len();
+    let expected: Vec<_> = (first..8).map(|index| (index, SendFailure::Full)).collect();
+    assert_eq!(failed, expected, "what fails is the end of the queue");
+    for n in 0..sent {
+        assert_eq!(read(&slow_peer)[0], n);
+    }
+    rig.queue(over(slow), b"room again");
+    assert_eq!(rig.flush(), []);
+}
+
+fn many_links_are_served_side_by_side(rig: &mut Rig) {
+    let folder = Folder::new();
+    let listener = listen(rig, &folder.join(SOCKET));
+    let links: Vec<_> = (0..100).map(|_| join(rig, listener, &folder.join(SOCKET))).collect();
+    for round in 0..3_u8 {
+        for (n, (_, peer)) in links.iter().enumerate() {
+            peer.send(&[round, n as u8]).expect("sent");
+        }
+        let seen = rig.receive(links.len());
+        for (n, (link, _)) in links.iter().enumerate() {
+            let heard: Vec<_> = seen.iter().filter(|(meta, _)| meta.socket == *link).collect();
+            assert_eq!(heard.len(), 1);
+            assert_eq!(heard[0].1, [round, n as u8]);
+        }
+    }
+}
+
+#[test]
+fn a_socket_file_is_taken_over_only_from_the_dead() {
+    let folder = Folder::new();
+    let path = folder.join(SOCKET);
+    let first = socket::link_listener(&path, 0o640).expect("listens");
+    assert_eq!(mode(&path), 0o640);
+
+    let error = socket::link_listener(&path, 0o640).expect_err("somebody listens");
+    assert_eq!(error.io_error().raw_os_error(), Some(libc::EADDRINUSE));
+    assert!(error.to_string().contains("run_dir"), "{error}");
+    assert!(first.as_fd().try_clone_to_owned().is_ok(), "the living one was left alone");
+
+    drop(first);
+    let error = socket::link(&path).expect_err("nobody listens");
+    assert!(error.to_string().contains("is the gateway running?"), "{error}");
+    socket::link_listener(&path, 0o640).expect("the file was stale");
+
+    let plain = folder.join("plain");
+    std::fs::write(&plain, b"precious").expect("written");
+    assert!(socket::link_listener(&plain, 0o600).is_err());
+    assert_eq!(std::fs::read(&plain).expect("still there"), b"precious");
+    assert!(socket::link_listener(&folder.join(&"x".repeat(120)), 0o600).is_err());
+}

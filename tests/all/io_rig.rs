@@ -1,0 +1,154 @@
+//! A driver with its batches, and the waiting that every test of it needs.
+//!
+//! [`on_both_drivers`] runs the same function on either driver. Where io_uring is missing the uring half skips aloud; with
+//! `REQUIRE_URING=1` in the environment it fails instead.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ringgate::buf::{Endpoint, IoEvent, LocalIp, RxBatch, RxMeta, SocketId, TxBatch, TxTarget};
+use ringgate::io::socket::{self, UdpOptions};
+use ringgate::io::{self, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
+
+/// Runs each function as a test on both drivers.
+macro_rules! on_both_drivers {
+    ($($name:ident),+ $(,)?) => {
+        mod mmsg {
+            $( #[test] fn $name() {
+                super::$name(&mut crate::io_rig::Rig::mmsg());
+            } )+
+        }
+        mod uring {
+            $( #[test] fn $name() {
+                if let Some(mut rig) = crate::io_rig::Rig::uring() {
+                    super::$name(&mut rig);
+                }
+            } )+
+        }
+    };
+}
+pub(crate) use on_both_drivers;
+
+pub(crate) struct Rig {
+    pub(crate) driver: AnyDriver,
+    pub(crate) rx: RxBatch,
+    pub(crate) tx: TxBatch,
+}
+
+/// What turns have brought, copied out of the batch.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) datagrams: Vec<(RxMeta, Vec<u8>)>,
+    pub(crate) events: Vec<IoEvent>,
+}
+
+impl Rig {
+    pub(crate) fn mmsg() -> Self {
+        Self::open(Choice::Mmsg).expect("mmsg works everywhere")
+    }
+
+    pub(crate) fn uring() -> Option<Self> {
+        match Self::open(Choice::Uring) {
+            Ok(rig) => Some(rig),
+            Err(why) => {
+                let required = std::env::var_os("REQUIRE_URING").is_some_and(|v| v == "1");
+                assert!(!required, "REQUIRE_URING=1, but: {why}");
+                eprintln!("skipped: {why}");
+                None
+            }
+        }
+    }
+
+    fn open(choice: Choice) -> Result<Self, io::StartError> {
+        let (driver, rx) = io::open(choice, &DriverOptions::default())?;
+        Ok(Self { driver, rx, tx: TxBatch::new(512, 8) })
+    }
+
+    /// A registered player socket and the address to reach it at.
+    pub(crate) fn player(&mut self, address: &str) -> (SocketId, SocketAddr) {
+        let socket = socket::player(address.parse().expect("literal"), &UdpOptions::default())
+            .expect("loopback can be bound");
+        let local = socket.local;
+        let id = self.driver.register(socket.fd, SocketKind::Datagram).expect("registers");
+        (id, local)
+    }
+
+    /// Puts a datagram into the outgoing batch.
+    pub(crate) fn queue(&mut self, target: TxTarget, bytes: &[u8]) {
+        self.tx.slot().expect("a free slot")[..bytes.len()].copy_from_slice(bytes);
+        self.tx.commit(bytes.len(), target, 0);
+    }
+
+    /// Sends what is queued. Returns the failures by the entry's position.
+    pub(crate) fn flush(&mut self) -> Vec<(usize, ringgate::buf::SendFailure)> {
+        self.driver.flush(&mut self.tx);
+        let entries = self.tx.entries();
+        let position = |entry: &ringgate::buf::TxEntry| {
+            entries
+                .iter()
+                .position(|e| e.offset() == entry.offset())
+                .expect("an entry of the batch")
+        };
+        let failures = self.tx.failures().map(|(entry, _, why)| (position(entry), why)).collect();
+        self.tx.clear();
+        failures
+    }
+
+    /// Turns until `enough`. Fails the test when that takes more than some seconds.
+    pub(crate) fn turn_until(&mut self, enough: impl Fn(&Seen) -> bool) -> Seen {
+        let mut seen = Seen::default();
+        for _ in 0..500 {
+            self.turn_once(Wait::AtMost(Duration::from_millis(20)), &mut seen);
+            if enough(&seen) {
+                return seen;
+            }
+        }
+        panic!("not enough has arrived: {seen:?}");
+    }
+
+    pub(crate) fn turn_once(&mut self, wait: Wait, seen: &mut Seen) {
+        self.driver.turn(&mut self.rx, wait).expect("the driver lives");
+        seen.events.extend_from_slice(&self.rx.events);
+        for (meta, bytes) in self.rx.iter_mut() {
+            seen.datagrams.push((*meta, bytes.to_vec()));
+        }
+    }
+
+    /// Turns until `count` datagrams have arrived.
+    pub(crate) fn receive(&mut self, count: usize) -> Vec<(RxMeta, Vec<u8>)> {
+        self.turn_until(|seen| seen.datagrams.len() >= count).datagrams
+    }
+
+    /// Turns without waiting until nothing arrives.
+    pub(crate) fn settle(&mut self) {
+        let mut seen = Seen::default();
+        while {
+            self.turn_once(Wait::No, &mut seen);
+            !self.rx.is_empty()
+        } {}
+    }
+}
+
+/// To `peer` through `socket`, from whatever address the socket has.
+pub(crate) fn to(socket: SocketId, peer: SocketAddr) -> TxTarget {
+    TxTarget { socket, peer: Some(Endpoint::from(peer)), source: LocalIp::UNSPECIFIED }
+}
+
+/// Back to where a datagram came from, leaving from where it had been sent to.
+pub(crate) fn answer(meta: &RxMeta) -> TxTarget {
+    TxTarget { socket: meta.socket, peer: Some(meta.peer), source: meta.local }
+}
+
+/// A plain socket of the standard library, to play the other side.
+pub(crate) fn outsider(address: &str) -> std::net::UdpSocket {
+    let socket = std::net::UdpSocket::bind(address).expect("loopback can be bound");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout can be set");
+    socket
+}
+
+/// Receives one datagram.
+pub(crate) fn hear(socket: &std::net::UdpSocket) -> (Vec<u8>, SocketAddr) {
+    let mut buffer = [0; 2048];
+    let (len, from) = socket.recv_from(&mut buffer).expect("a datagram within ten seconds");
+    (buffer[..len].to_vec(), from)
+}

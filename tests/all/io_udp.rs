@@ -1,0 +1,339 @@
+//! UDP through both drivers, over loopback.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ringgate::buf::{Endpoint, IoEvent, LocalIp, SendFailure, TxTarget};
+use ringgate::io::socket::{self, UdpOptions};
+use ringgate::io::{Driver, SocketKind, Wait};
+use ringgate::limits::RX_DATAGRAM_BYTES;
+use ringgate::os::clock;
+
+use crate::io_rig::{Rig, Seen, answer, hear, on_both_drivers, outsider, to};
+
+on_both_drivers!(
+    a_bad_entry_fails_alone,
+    a_burst_larger_than_the_slots_arrives_whole,
+    a_dead_server_is_reported,
+    a_dead_server_on_a_connected_socket_is_reported,
+    a_full_socket_counts_what_it_drops,
+    a_long_datagram_is_cut_and_flagged,
+    a_wildcard_socket_answers_from_the_address_that_was_asked,
+    an_empty_datagram_does_not_stop_the_others,
+    datagrams_are_echoed_over_ipv4,
+    datagrams_are_echoed_over_ipv6,
+    a_dual_stack_socket_serves_both_families,
+    kernel_times_are_near_our_own,
+    many_players_can_live_behind_one_socket,
+    segments_arrive_as_datagrams_in_order,
+    several_sockets_are_served_in_one_turn,
+    the_bell_wakes_and_is_never_lost,
+    sockets_can_go_while_the_driver_sleeps_on_them,
+);
+
+fn echo(rig: &mut Rig, address: &str) {
+    let (_, server) = rig.player(address);
+    let client = outsider(address);
+    for len in [1, 100, 1200] {
+        client.send_to(&vec![len as u8; len], server).expect("sent");
+        let (meta, bytes) = rig.receive(1).remove(0);
+        assert_eq!(meta.peer, Endpoint::from(client.local_addr().expect("bound")));
+        assert!(meta.local.is_unspecified() && !meta.truncated);
+        rig.queue(answer(&meta), &bytes);
+        assert_eq!(rig.flush(), []);
+        assert_eq!(hear(&client), (vec![len as u8; len], server));
+    }
+    let stats = rig.driver.stats();
+    assert_eq!((stats.rx_datagrams, stats.tx_datagrams), (3, 3));
+    assert_eq!((stats.rx_bytes, stats.tx_bytes), (1301, 1301));
+}
+
+fn datagrams_are_echoed_over_ipv4(rig: &mut Rig) {
+    echo(rig, "127.0.0.1:0");
+}
+
+fn datagrams_are_echoed_over_ipv6(rig: &mut Rig) {
+    echo(rig, "[::1]:0");
+}
+
+fn a_dual_stack_socket_serves_both_families(rig: &mut Rig) {
+    let options = UdpOptions { v6_only: false, ..UdpOptions::default() };
+    let socket = socket::player("[::]:0".parse().expect("literal"), &options).expect("bound");
+    let port = socket.local.port();
+    rig.driver.register(socket.fd, SocketKind::Datagram).expect("registers");
+    for ours in ["127.0.0.3", "::1"] {
+        let server = SocketAddr::new(ours.parse().expect("literal"), port);
+        let client = outsider(if server.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" });
+        client.send_to(b"hello", server).expect("sent");
+        let (meta, _) = rig.receive(1).remove(0);
+        assert_eq!((meta.local.ip(), meta.peer.is_v4()), (server.ip(), server.is_ipv4()));
+        rig.queue(answer(&meta), b"answer");
+        assert_eq!(rig.flush(), []);
+        assert_eq!(hear(&client), (b"answer".to_vec(), server));
+    }
+}
+
+fn a_wildcard_socket_answers_from_the_address_that_was_asked(rig: &mut Rig) {
+    let (_, v4) = rig.player("0.0.0.0:0");
+    let (_, v6) = rig.player("[::]:0");
+    for (ours, port, from) in [
+        ("127.0.0.2", v4.port(), "127.0.0.1:0"),
+        ("127.9.8.7", v4.port(), "127.0.0.1:0"),
+        ("::1", v6.port(), "[::1]:0"),
+    ] {
+        let server = SocketAddr::new(ours.parse().expect("literal"), port);
+        let client = outsider(from);
+        client.send_to(b"who are you", server).expect("sent");
+        let (meta, bytes) = rig.receive(1).remove(0);
+        assert_eq!(meta.local.ip(), server.ip());
+        rig.queue(answer(&meta), &bytes);
+        assert_eq!(rig.flush(), []);
+        assert_eq!(hear(&client), (b"who are you".to_vec(), server));
+    }
+}
+
+fn many_players_can_live_behind_one_socket(rig: &mut Rig) {
+    let link = socket::udp_link(&UdpOptions::default()).expect("a link to local servers");
+    let id = rig.driver.register(link.fd, SocketKind::Datagram).expect("registers");
+    let server = outsider("127.0.0.1:0");
+    let address = Endpoint::from(server.local_addr().expect("bound"));
+    let players: Vec<_> = (1..=100).map(|n| LocalIp::v4([127, 1, n, 7], 0)).collect();
+    for (n, source) in (0..).zip(&players) {
+        rig.queue(TxTarget { socket: id, peer: Some(address), source: *source }, &[n]);
+    }
+    assert_eq!(rig.flush(), []);
+    for _ in &players {
+        let (bytes, from) = hear(&server);
+        assert_eq!(from.ip(), players[usize::from(bytes[0])].ip());
+        server.send_to(&bytes, from).expect("sent");
+    }
+    for (meta, bytes) in rig.receive(players.len()) {
+        assert_eq!(meta.local, players[usize::from(bytes[0])]);
+        assert_eq!(meta.peer, address);
+    }
+}
+
+fn kernel_times_are_near_our_own(rig: &mut Rig) {
+    let (_, server) = rig.player("127.0.0.1:0");
+    let before = clock::unix_ns();
+    outsider("127.0.0.1:0").send_to(b"now", server).expect("sent");
+    let (meta, _) = rig.receive(1).remove(0);
+    assert!(before <= meta.kernel_ns && meta.kernel_ns <= clock::unix_ns(), "{meta:?}");
+}
+
+fn a_long_datagram_is_cut_and_flagged(rig: &mut Rig) {
+    let (_, server) = rig.player("127.0.0.1:0");
+    let client = outsider("127.0.0.1:0");
+    for len in [RX_DATAGRAM_BYTES, RX_DATAGRAM_BYTES + 1, 9000] {
+        client.send_to(&vec![7; len], server).expect("sent");
+    }
+    let seen = rig.receive(3);
+    let cut: Vec<_> = seen.iter().map(|(meta, bytes)| (meta.truncated, bytes.len())).collect();
+    assert_eq!(
+        cut,
+        [(false, RX_DATAGRAM_BYTES), (true, RX_DATAGRAM_BYTES), (true, RX_DATAGRAM_BYTES)]
+    );
+    assert!(seen.iter().all(|(_, bytes)| bytes.iter().all(|b| *b == 7)));
+}
+
+fn an_empty_datagram_does_not_stop_the_others(rig: &mut Rig) {
+    let (_, server) = rig.player("127.0.0.1:0");
+    let client = outsider("127.0.0.1:0");
+    for bytes in [&b"1"[..], b"", b"", b"2"] {
+        client.send_to(bytes, server).expect("sent");
+    }
+    let lens: Vec<_> = rig.receive(4).iter().map(|(_, bytes)| bytes.len()).collect();
+    assert_eq!(lens, [1, 0, 0, 1]);
+}
+
+fn a_burst_larger_than_the_slots_arrives_whole(rig: &mut Rig) {
+    let (_, server) = rig.player("127.0.0.1:0");
+    let client = outsider("127.0.0.1:0");
+    // Received once asleep, so that the burst meets an armed socket, and once awake.
+    for round in 0..3_u32 {
+        for n in 0..1000_u32 {
+            client.send_to(&(round * 1000 + n).to_le_bytes(), server).expect("sent");
+        }
+        let numbers: Vec<_> = rig
+            .receive(1000)
+            .iter()
+            .map(|(_, bytes)| u32::from_le_bytes(bytes[..].try_into().expect("four bytes")))
+            .collect();
+        assert_eq!(numbers, (round * 1000..(round + 1) * 1000).collect::<Vec<_>>());
+        rig.turn_once(Wait::AtMost(Duration::from_millis(1)), &mut Seen::default());
+    }
+    assert_eq!(rig.driver.stats().kernel_drops, 0);
+}
+
+fn a_full_socket_counts_what_it_drops(rig: &mut Rig) {
+    let options = UdpOptions { receive_buffer_bytes: 4096, ..UdpOptions::default() };
+    let socket = socket::player("127.0.0.1:0".parse().expect("literal"), &options).expect("bound");
+    let server = socket.local;
+    let id = rig.driver.register(socket.fd, SocketKind::Datagram).expect("registers");
+    let client = outsider("127.0.0.1:0");
+    for _ in 0..500 {
+        client.send_to(&[1; 1000], server).expect("sent");
+    }
+    rig.settle();
+    client.send_to(b"tells", server).expect("sent");
+    rig.turn_until(|seen| seen.datagrams.iter().any(|(_, bytes)| bytes == b"tells"));
+    let stats = rig.driver.stats();
+    assert!(stats.kernel_drops > 0);
+    assert_eq!(stats.rx_datagrams + stats.kernel_drops, 501);
+    let fd = rig.driver.fd(id).expect("registered");
+    assert_eq!(u64::from(socket::socket_drops(fd).expect("the kernel tells")), stats.kernel_drops);
+}
+
+fn several_sockets_are_served_in_one_turn(rig: &mut Rig) {
+    let servers: Vec<_> = (0..4).map(|_| rig.player("127.0.0.1:0")).collect();
+    let client = outsider("127.0.0.1:0");
+    for round in 0..50_u8 {
+        for (_, server) in &servers {
+            client.send_to(&[round], server).expect("sent");
+        }
+    }
+    let seen = rig.receive(200);
+    for (id, _) in servers {
+        let rounds: Vec<_> =
+            seen.iter().filter(|(meta, _)| meta.socket == id).map(|(_, bytes)| bytes[0]).collect();
+        assert_eq!(rounds, (0..50).collect::<Vec<_>>());
+    }
+}
+
+fn segments_arrive_as_datagrams_in_order(rig: &mut Rig) {
+    let (id, _) = rig.player("127.0.0.1:0");
+    let (one, two) = (outsider("127.0.0.1:0"), outsider("127.0.0.1:0"));
+    let address = |socket: &std::net::UdpSocket| socket.local_addr().expect("bound");
+    let mut expected = (Vec::new(), Vec::new());
+    for n in 0..150_u8 {
+        // Lengths come in runs, with a shorter and a longer one between them.
+        let long = vec![n; if n % 50 == 20 { 90 } else { 100 + usize::from(n / 100) }];
+        rig.queue(to(id, address(&one)), &long);
+        expected.0.push(long);
+        if n % 3 == 0 {
+            rig.queue(to(id, address(&two)), &[n]);
+            expected.1.push(vec![n]);
+        }
+    }
+    assert_eq!(rig.flush(), []);
+    for (socket, expected) in [(&one, expected.0), (&two, expected.1)] {
+        let heard: Vec<_> = expected.iter().map(|_| hear(socket).0).collect();
+        assert_eq!(heard, expected);
+    }
+    let stats = rig.driver.stats();
+    assert_eq!(stats.tx_datagrams, 200);
+    assert!(stats.tx_gso_sends > 0, "the loopback device can segment");
+}
+
+fn a_bad_entry_fails_alone(rig: &mut Rig) {
+    let (id, _) = rig.player("127.0.0.1:0");
+    let client = outsider("127.0.0.1:0");
+    let good = to(id, client.local_addr().expect("bound"));
+    let no_such_source = TxTarget { source: LocalIp::v4([192, 0, 2, 1], 0), ..good };
+    let other_family = to(id, "[::1]:9".parse().expect("literal"));
+    let port_zero = to(id, "127.0.0.1:0".parse().expect("literal"));
+    let nobody = TxTarget { socket: ringgate::buf::SocketId(77), ..good };
+    for target in [good, no_such_source, good, other_family, port_zero, good, nobody, good] {
+        rig.queue(target, b"x");
+    }
+    let mut failures = rig.flush();
+    failures.sort_by_key(|(index, _)| *index);
+    let refused = SendFailure::Refused;
+    assert_eq!(failures, [(1, refused), (3, refused), (4, refused), (6, SendFailure::Gone)]);
+    for _ in 0..4 {
+        assert_eq!(hear(&client).0, b"x");
+    }
+    assert_eq!(rig.driver.stats().tx_failures, 4);
+}
+
+/// An address that nobody listens at, and that nobody is likely to get while the test runs.
+fn vacant() -> SocketAddr {
+    outsider("127.0.0.1:0").local_addr().expect("bound")
+}
+
+fn a_dead_server_is_reported(rig: &mut Rig) {
+    let link = socket::udp_link(&UdpOptions::default()).expect("a link to local servers");
+    let id = rig.driver.register(link.fd, SocketKind::Datagram).expect("registers");
+    let (dead, alive) = (vacant(), outsider("127.0.0.1:0"));
+    let alive_at = alive.local_addr().expect("bound");
+    for n in 0..20 {
+        rig.queue(to(id, if n % 2 == 0 { dead } else { alive_at }), &[n]);
+    }
+    assert_eq!(rig.flush(), [], "an error of one server is not held against the other's datagrams");
+    let event = IoEvent::Unreachable { socket: id, peer: Endpoint::from(dead) };
+    let seen = rig.turn_until(|seen| seen.events.contains(&event));
+    assert!(seen.events.iter().all(|e| *e == event), "{:?}", seen.events);
+    for n in 0..10 {
+        assert_eq!(hear(&alive).0, [2 * n + 1]);
+    }
+    // One whose error arrives while the driver is asleep.
+    rig.settle();
+    rig.queue(to(id, dead), b"again");
+    rig.flush();
+    rig.turn_until(|seen| seen.events.contains(&event));
+}
+
+fn a_dead_server_on_a_connected_socket_is_reported(rig: &mut Rig) {
+    let dead = vacant();
+    let socket = socket::connected(dead, &UdpOptions::default()).expect("connected");
+    let id = rig.driver.register(socket.fd, SocketKind::ConnectedDatagram).expect("registers");
+    let target = TxTarget { socket: id, peer: None, source: LocalIp::UNSPECIFIED };
+    rig.queue(target, b"hello?");
+    assert_eq!(rig.flush(), []);
+    let event = IoEvent::Unreachable { socket: id, peer: Endpoint::from(dead) };
+    rig.turn_until(|seen| seen.events.contains(&event));
+
+    let server = std::net::UdpSocket::bind(dead).expect("still vacant");
+    rig.queue(target, b"hello");
+    assert_eq!(rig.flush(), []);
+    let (bytes, from) = hear(&server);
+    server.send_to(&bytes, from).expect("sent");
+    let (meta, bytes) = rig.receive(1).remove(0);
+    assert_eq!((meta.socket, &bytes[..]), (id, &b"hello"[..]));
+}
+
+fn the_bell_wakes_and_is_never_lost(rig: &mut Rig) {
+    let (_, server) = rig.player("127.0.0.1:0");
+    let woken = |seen: &Seen| seen.events.contains(&IoEvent::Woken);
+    let bell = rig.driver.bell();
+    // While awake, twice: one event.
+    bell.ring();
+    bell.ring();
+    assert_eq!(rig.turn_until(woken).events, [IoEvent::Woken]);
+    rig.settle();
+    // While asleep: far longer than a test may take, were it not for the bell.
+    let ringer = bell.clone();
+    let other = std::thread::spawn(move || {
+        clock::sleep(Duration::from_millis(20));
+        ringer.ring();
+    });
+    let mut seen = Seen::default();
+    while !woken(&seen) {
+        rig.turn_once(Wait::AtMost(Duration::from_hours(1)), &mut seen);
+    }
+    other.join().expect("rang");
+    // Among datagrams.
+    for _ in 0..100 {
+        bell.ring();
+        outsider("127.0.0.1:0").send_to(b"x", server).expect("sent");
+        rig.turn_until(|seen| woken(seen) && !seen.datagrams.is_empty());
+    }
+}
+
+fn sockets_can_go_while_the_driver_sleeps_on_them(rig: &mut Rig) {
+    let (first, at) = rig.player("127.0.0.1:0");
+    let client = outsider("127.0.0.1:0");
+    for _ in 0..20 {
+        rig.turn_once(Wait::AtMost(Duration::from_millis(1)), &mut Seen::default());
+    }
+    rig.driver.deregister(first);
+    assert!(rig.driver.fd(first).is_none());
+    // Its port is free at once, and a new socket there is another socket.
+    let socket = socket::player(at, &UdpOptions::default()).expect("the port is free again");
+    let second = rig.driver.register(socket.fd, SocketKind::Datagram).expect("registers");
+    assert_ne!(first, second);
+    client.send_to(b"hello", at).expect("sent");
+    assert_eq!(rig.receive(1)[0].0.socket, second);
+    rig.queue(to(first, client.local_addr().expect("bound")), b"from the grave");
+    assert_eq!(rig.flush(), [(0, SendFailure::Gone)]);
+}
