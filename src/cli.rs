@@ -6,6 +6,8 @@ mod exit;
 mod files;
 mod keygen;
 pub mod logging;
+mod token;
+mod utc;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -26,6 +28,7 @@ struct Cli {
 enum Command {
     Check(check::Args),
     Keygen(keygen::Args),
+    Token(token::Args),
 }
 
 /// Runs the command that the arguments name.
@@ -34,6 +37,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(Cli { command }) => match command {
             Command::Check(args) => check::run(&args),
             Command::Keygen(args) => keygen::run(&args),
+            Command::Token(args) => token::run(&args),
         },
         Err(error) => Err(Failure::from(error)),
     };

@@ -4,6 +4,8 @@
 mod cli_check;
 #[path = "all/cli_keygen.rs"]
 mod cli_keygen;
+#[path = "all/cli_token.rs"]
+mod cli_token;
 #[path = "all/command.rs"]
 mod command;
 #[path = "all/config_keys.rs"]

@@ -115,8 +115,15 @@ pub fn hex(text: &str) -> Result<Key, KeyError> {
 
 /// A key as 64 hex digits, or the path of a file that holds one: what the command line takes.
 pub fn hex_or_file(text: &str) -> Result<Key, KeyError> {
-    let is_hex = text.len() == 2 * KEY_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if is_hex { hex(text) } else { file(Path::new(text)) }
+    let path = Path::new(text);
+    let is_hex = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match (is_hex, text.len() == 2 * KEY_BYTES) {
+        (true, true) => hex(text),
+        (true, false) if !path.exists() => {
+            Err(KeyError::new(shape(text.as_bytes()), "64 hex digits or the path of a key file"))
+        }
+        _ => file(path),
+    }
 }
 
 /// The key that an open file holds, in either form.

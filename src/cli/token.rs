@@ -1,0 +1,41 @@
+//! `ringgate token`: connect tokens by hand, for tests and for looking at what a token service makes.
+
+mod inspect;
+mod mint;
+
+use clap::Subcommand;
+
+use super::Failure;
+use crate::config::keys;
+use crate::secret::Key;
+
+/// Make and explain netcode connect tokens
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    // Addresses and user data are 1.3 KiB inline.
+    Mint(Box<mint::Args>),
+    Inspect(inspect::Args),
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Command::Mint(args) => mint::run(args),
+        Command::Inspect(args) => inspect::run(args),
+    }
+}
+
+/// The key that `--key` names.
+fn key(text: &str) -> Result<Key, Failure> {
+    keys::hex_or_file(text).map_err(|error| Failure::bad_input(format_args!("--key: {error}")))
+}
+
+/// What `--timeout` and the field of that name mean.
+fn timeout(seconds: i32) -> String {
+    if seconds > 0 { format!("{seconds} s") } else { "none".to_owned() }
+}

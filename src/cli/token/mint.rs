@@ -1,0 +1,126 @@
+//! `ringgate token mint`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use zeroize::Zeroizing;
+
+use super::super::exit::print;
+use super::super::files::{Existing, write_private};
+use super::super::{Failure, utc};
+use super::{key, timeout};
+use crate::config::values;
+use crate::netcode::{self, ServerAddresses, TokenSpec, USER_DATA_BYTES, UserData};
+use crate::os::clock;
+use crate::proto::netcode::address;
+
+/// Make a connect token for one player
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The listener's key: the path of a key file (64 hex digits or 32 raw bytes, mode 600), or the 64 digits themselves,
+    /// which other users of this host can then see
+    #[arg(long, value_name = "K")]
+    key: String,
+    /// The listener's protocol id, decimal or 0x…
+    #[arg(long, value_name = "N", value_parser = number)]
+    protocol_id: u64,
+    /// Who the player is, decimal or 0x…
+    #[arg(long, value_name = "N", value_parser = number)]
+    client_id: u64,
+    /// The IP:port pairs to try, up to 32 (IPv6 in brackets); what the listener calls public, or else bind
+    #[arg(long, value_name = "A[,A…]", value_parser = servers)]
+    server: ServerAddresses,
+    /// Up to 256 bytes for the game server; with route = "user-data", the backend's name
+    #[arg(long, value_name = "S", default_value = "", value_parser = user_data)]
+    user_data: UserData,
+    /// Seconds during which the token can be used; negative: without end
+    #[arg(
+        long,
+        value_name = "S",
+        default_value = "300",
+        value_parser = lifetime,
+        allow_negative_numbers = true
+    )]
+    expire: Lifetime,
+    /// Seconds without a packet until either side gives up; negative: never
+    #[arg(
+        long,
+        value_name = "S",
+        default_value = "15",
+        value_parser = timeout_seconds,
+        allow_negative_numbers = true
+    )]
+    timeout: i32,
+    /// The file to write, readable by its owner only, because a token holds the session's keys
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// Seconds; `None` is without end.
+#[derive(Clone, Copy, Debug)]
+struct Lifetime(Option<u64>);
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let key = key(&args.key)?;
+    let spec = TokenSpec {
+        lifetime_seconds: args.expire.0,
+        timeout_seconds: args.timeout,
+        user_data: args.user_data,
+        ..TokenSpec::new(args.protocol_id, args.client_id, args.server.clone())
+    };
+    let token = netcode::mint(&spec, &key, clock::unix_seconds()).map_err(|cause| {
+        Failure::failed(format_args!("the operating system gave no random numbers: {cause}"))
+    })?;
+    let bytes = Zeroizing::new(token.to_bytes());
+    write_private(&args.out, bytes.as_slice(), Existing::Replace)?;
+    print(&format!(
+        "{}: client {} may connect to {} {}, timeout {}\n",
+        args.out.display(),
+        args.client_id,
+        args.server,
+        match args.expire.0 {
+            Some(seconds) => format!("until {} (for {seconds} s)", utc::date(token.expire_unix_s)),
+            None => "at any time".to_owned(),
+        },
+        timeout(args.timeout)
+    ))
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    values::number(text).ok_or_else(|| format!("found {text:?}, expected a number of 64 bits"))
+}
+
+fn servers(text: &str) -> Result<ServerAddresses, String> {
+    let list: Vec<_> = text.split(',').map(server).collect::<Result<_, _>>()?;
+    ServerAddresses::new(&list)
+        .map_err(|error| format!("found {} addresses, but {error}", list.len()))
+}
+
+fn server(text: &str) -> Result<SocketAddr, String> {
+    let server = address::parse(text).map_err(|error| format!("found {text:?}, but {error}"))?;
+    if server.ip().is_unspecified() {
+        return Err(format!("found {text:?}, but nobody can connect to a wildcard"));
+    }
+    Ok(server)
+}
+
+fn user_data(text: &str) -> Result<UserData, String> {
+    netcode::user_data(text.as_bytes())
+        .ok_or_else(|| format!("found {} bytes, expected at most {USER_DATA_BYTES}", text.len()))
+}
+
+fn lifetime(text: &str) -> Result<Lifetime, String> {
+    match text.parse::<i64>() {
+        Ok(0) => Err("found 0, but a token that expires at once is of no use".to_owned()),
+        Ok(seconds) => Ok(Lifetime(u64::try_from(seconds).ok())),
+        Err(_) => Err(format!("found {text:?}, expected a number of seconds")),
+    }
+}
+
+fn timeout_seconds(text: &str) -> Result<i32, String> {
+    match text.parse::<i32>() {
+        Ok(0) => Err("found 0, but servers give up at once then (negative: never)".to_owned()),
+        Ok(seconds) => Ok(seconds),
+        Err(_) => Err(format!("found {text:?}, expected a number of seconds")),
+    }
+}
