@@ -1,4 +1,4 @@
-//! The integration tests: one binary, a module for each topic.
+//! The integration tests: one binary, one module per topic.
 
 #[path = "all/cli_check.rs"]
 mod cli_check;
@@ -16,6 +16,8 @@ mod config_mistakes;
 mod config_values;
 #[path = "all/folder.rs"]
 mod folder;
+#[path = "all/house_rules.rs"]
+mod house_rules;
 #[path = "all/io_links.rs"]
 mod io_links;
 #[path = "all/io_rig.rs"]

@@ -1,3 +1,5 @@
+//! Challenge tokens and the bodies that carry them.
+
 use super::*;
 
 #[test]

@@ -1,3 +1,5 @@
+//! The client's states on a clock that the test turns, against a server made of the codec alone.
+
 use std::net::SocketAddr;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Encrypted packets: each check of the header has its reason, and what is encoded decodes to itself.
+
 use proptest::prelude::*;
 
 use super::*;

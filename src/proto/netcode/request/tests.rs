@@ -1,3 +1,5 @@
+//! Connection requests: each check has its reason, and the first that fails decides.
+
 use super::super::token::tests::connect_token;
 use super::*;
 use crate::proto::netcode::token::token_aad;

@@ -1,3 +1,5 @@
+//! The server's decisions: each refusal is provoked by what it is for, and challenges are bound to their handshake.
+
 use super::*;
 use crate::proto::netcode::request::{REQUEST_BYTES, encode_request};
 use crate::proto::netcode::token::tests::connect_token;

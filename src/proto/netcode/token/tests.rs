@@ -1,3 +1,5 @@
+//! Connect tokens, public and private part: both round trips, every fault, and bytes that are no token.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,0 +1,273 @@
+//! The rules that hold this code together, held by a program: which part may use which, where unsafe code may stand, and
+//! what no file may contain. Every rule is also shown a bad sample, because a rule that cannot fail holds nothing.
+
+#[path = "house_rules/paths.rs"]
+mod paths;
+#[path = "house_rules/source.rs"]
+mod source;
+
+use std::path::Path;
+
+use paths::{Named, module_of, paths_in_crate, paths_into_library};
+use source::{Source, Violation};
+
+/// What each part of the library may name of the others. A longer path allows only what lies below it.
+///
+/// `proto` and `io` meet in `worker` alone; `gate` and below know no socket and no clock; leaves know nobody.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("buf", &["limits"]),
+    (
+        "cli",
+        &[
+            "buf", "config", "control", "drops", "io", "limits", "link", "netcode", "os", "proto",
+            "secret", "worker",
+        ],
+    ),
+    ("config", &["buf", "drops", "limits", "proto", "secret"]),
+    ("control", &["buf", "config", "drops", "gate", "limits", "os", "secret", "worker"]),
+    ("crypto", &["limits", "secret"]),
+    ("drops", &[]),
+    ("gate", &["buf", "crypto", "drops", "limits", "link::bundle", "proto", "secret"]),
+    ("io", &["buf", "limits", "os"]),
+    ("limits", &[]),
+    ("link", &["buf", "drops", "limits", "os", "secret"]),
+    ("main", &["cli"]),
+    ("netcode", &["buf", "crypto", "drops", "limits", "proto", "secret"]),
+    ("os", &["limits"]),
+    ("proto", &["buf::Endpoint", "buf::LocalIp", "drops", "limits", "secret"]),
+    ("secret", &[]),
+    (
+        "sim",
+        &["buf", "crypto", "drops", "gate", "io", "limits", "link", "netcode", "proto", "secret"],
+    ),
+    ("worker", &["buf", "config", "drops", "gate", "io", "limits", "link", "os", "secret"]),
+];
+
+/// What the load generator may name of the library: it must find the gateway's faults, so it shares none of its mind.
+const LOADGEN_MAY_USE: &[&str] =
+    &["buf", "crypto", "drops", "io", "limits", "link", "netcode", "os", "proto", "secret"];
+
+/// Where `allow(unsafe_code)` may stand: the files and folders in which it cannot be avoided.
+const MAY_BE_UNSAFE: &[&str] = &[
+    "src/buf/arena.rs",
+    "src/buf/rx.rs",
+    "src/crypto/avx2",
+    "src/crypto/avx512",
+    "src/io/cmsg",
+    "src/io/mmsg",
+    "src/io/receive",
+    "src/io/sockaddr",
+    "src/io/socket",
+    "src/io/uring",
+    "src/link/backend/poller",
+    "src/os/",
+    "src/worker/mailbox",
+];
+
+/// What no source file may contain, and what to do instead.
+const FORBIDDEN: &[(&str, &str)] = &[
+    ("#[ignore", "an ignored test guards nothing: fix it or delete it"),
+    ("dbg!(", "a debugging aid was left behind"),
+    ("todo!(", "unfinished code does not land"),
+    ("unimplemented!(", "unfinished code does not land"),
+];
+
+/// Everything we have written in Rust.
+const FOLDERS: &[&str] =
+    &["src", "loadgen/src", "tests", "benches", "examples", "fuzz/fuzz_targets"];
+
+#[test]
+fn dependencies_point_one_way() {
+    hold(dependency_violations);
+}
+
+#[test]
+fn unsafe_code_stands_only_where_it_must() {
+    hold(unsafe_violations);
+}
+
+#[test]
+fn every_file_says_why_it_exists() {
+    hold(opening_violations);
+}
+
+#[test]
+fn modules_lie_beside_their_folders() {
+    hold(file_name_violations);
+}
+
+#[test]
+fn nothing_unfinished_is_left() {
+    hold(forbidden_violations);
+}
+
+/// Holds one rule over all sources, and lists every place that breaks it.
+fn hold(rule: fn(&Source) -> Vec<Violation>) {
+    let sources = Source::read_all(Path::new(env!("CARGO_MANIFEST_DIR")), FOLDERS);
+    assert!(sources.iter().any(|source| source.path == "src/lib.rs"), "the sources are not here");
+    let violations: Vec<_> = sources.iter().flat_map(rule).map(|v| v.to_string()).collect();
+    assert!(violations.is_empty(), "\n{}\n", violations.join("\n"));
+}
+
+fn dependency_violations(source: &Source) -> Vec<Violation> {
+    if source.is_unit_test() {
+        return Vec::new();
+    }
+    if source.path.starts_with("loadgen/") {
+        return not_allowed(source, "loadgen", LOADGEN_MAY_USE, paths_into_library(source));
+    }
+    if source.path == "src/main.rs" {
+        return not_allowed(source, "main", may_use("main"), paths_into_library(source));
+    }
+    match (source.path.starts_with("src/"), module_of(&source.path).first()) {
+        (true, Some(&part)) if MAY_USE.iter().all(|(known, _)| *known != part) => {
+            let message = format!("`{part}` has no row in MAY_USE: say what it may use");
+            vec![source.violation(0, message)]
+        }
+        (true, Some(&part)) => not_allowed(source, part, may_use(part), paths_in_crate(source)),
+        _ => Vec::new(),
+    }
+}
+
+fn may_use(part: &str) -> &'static [&'static str] {
+    MAY_USE.iter().find(|(known, _)| *known == part).map_or(&[], |(_, allowed)| allowed)
+}
+
+fn not_allowed(source: &Source, part: &str, allowed: &[&str], named: Vec<Named>) -> Vec<Violation> {
+    let is_part = |name: &str| MAY_USE.iter().any(|(known, _)| *known == name);
+    let foreign = |named: &Named| is_part(&named.segments[0]) && named.segments[0] != part;
+    let covered = |named: &Named| allowed.iter().any(|path| lies_below(&named.segments, path));
+    named
+        .into_iter()
+        .filter(|named| foreign(named) && !covered(named))
+        .map(|named| {
+            let path = named.segments.join("::");
+            source.violation(named.offset, format!("`{part}` may not use `{path}`"))
+        })
+        .collect()
+}
+
+fn lies_below(segments: &[String], path: &str) -> bool {
+    let mut segments = segments.iter();
+    path.split("::").all(|part| segments.next().is_some_and(|segment| segment == part))
+}
+
+fn unsafe_violations(source: &Source) -> Vec<Violation> {
+    if MAY_BE_UNSAFE.iter().any(|place| source.path.starts_with(place)) {
+        return Vec::new();
+    }
+    let lifts = |(offset, _): &(usize, &str)| {
+        let attribute =
+            source.code[..*offset].rfind('#').map_or("", |at| &source.code[at..*offset]);
+        attribute.contains("allow(") || attribute.contains("expect(")
+    };
+    let message = "unsafe code is not allowed here (MAY_BE_UNSAFE lists where it is)";
+    let places = source.code.match_indices("unsafe_code").filter(lifts);
+    places.map(|(offset, _)| source.violation(offset, message)).collect()
+}
+
+fn opening_violations(source: &Source) -> Vec<Violation> {
+    let first_line = source.text.lines().next().unwrap_or_default();
+    let opens = first_line.strip_prefix("//! ").is_some_and(|why| !why.trim().is_empty());
+    let message = "a file opens with `//!` and says why it exists";
+    if opens { Vec::new() } else { vec![source.violation(0, message)] }
+}
+
+fn file_name_violations(source: &Source) -> Vec<Violation> {
+    let message = "`foo/mod.rs` is called `foo.rs` here";
+    if source.path.ends_with("/mod.rs") { vec![source.violation(0, message)] } else { Vec::new() }
+}
+
+fn forbidden_violations(source: &Source) -> Vec<Violation> {
+    let one = |&(word, why): &(&str, &str)| {
+        let places = source.code.match_indices(word);
+        places.map(|(offset, _)| source.violation(offset, format!("`{word}`: {why}"))).collect()
+    };
+    FORBIDDEN.iter().flat_map::<Vec<_>, _>(one).collect()
+}
+
+mod bad_samples {
+    //! Each rule against code that breaks it.
+    use super::*;
+
+    fn breaks(rule: fn(&Source) -> Vec<Violation>, path: &str, text: &str) -> Vec<String> {
+        rule(&Source::new(path, text)).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_dependency_in_the_wrong_direction_is_found_with_its_line() {
+        let found =
+            breaks(dependency_violations, "src/proto/x.rs", "//! X.\nuse crate::io::Driver;\n");
+        assert_eq!(found, ["src/proto/x.rs:2: `proto` may not use `io::Driver`"]);
+        for (path, text) in [
+            ("src/gate/x.rs", "use crate::io::Driver;"),
+            ("src/gate/x.rs", "use crate::link::backend::Backend;"),
+            ("src/gate/a/x.rs", "use super::super::super::worker::Worker;"),
+            ("src/io/uring/x.rs", "use crate::{buf::RxBatch, proto::netcode};"),
+            ("src/proto/x.rs", "use crate::buf::{Endpoint, RxBatch};"),
+            ("src/proto/x.rs", "fn x() -> crate::crypto::Job { todo() }"),
+            ("src/drops.rs", "use crate::limits;"),
+            ("src/main.rs", "use ringgate::gate::Gate;"),
+            ("loadgen/src/swarm/x.rs", "use ringgate::{proto::netcode, gate::Gate};"),
+        ] {
+            assert_eq!(breaks(dependency_violations, path, text).len(), 1, "{path}: {text}");
+        }
+    }
+
+    #[test]
+    fn dependencies_in_the_right_direction_are_left_alone() {
+        for (path, text) in [
+            ("src/gate/x.rs", "use crate::{link::bundle, proto::replay::Window};"),
+            ("src/proto/x.rs", "use crate::buf::Endpoint;"),
+            ("src/proto/x.rs", "#[cfg(test)]\nmod tests { use crate::crypto::Aead; }"),
+            ("src/gate/tests.rs", "use crate::sim::Net;"),
+            ("src/drops.rs", "mod inner { use super::DropReason; }"),
+            ("loadgen/src/swarm.rs", "use ringgate::netcode::Client; use crate::gate::Local;"),
+            ("tests/all/x.rs", "use ringgate::gate::Gate;"),
+        ] {
+            assert_eq!(breaks(dependency_violations, path, text).len(), 0, "{path}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_part_without_a_row_is_found() {
+        let found = breaks(dependency_violations, "src/novel/x.rs", "//! X.\n");
+        assert_eq!(found, ["src/novel/x.rs:1: `novel` has no row in MAY_USE: say what it may use"]);
+    }
+
+    #[test]
+    fn unsafe_code_in_the_wrong_place_is_found() {
+        let lifted = "//! X.\n#![allow(\n    unsafe_code,\n    reason = \"fast\"\n)]\n";
+        assert_eq!(breaks(unsafe_violations, "src/gate/x.rs", lifted).len(), 1);
+        assert_eq!(breaks(unsafe_violations, "src/io/uring/x.rs", lifted).len(), 0);
+        let expected = "#[expect(unsafe_code, reason = \"fast\")] fn x() {}";
+        assert_eq!(breaks(unsafe_violations, "src/proto/x.rs", expected).len(), 1);
+        assert_eq!(breaks(unsafe_violations, "src/proto.rs", "#![forbid(unsafe_code)]").len(), 0);
+    }
+
+    #[test]
+    fn a_file_without_an_opening_is_found() {
+        assert_eq!(breaks(opening_violations, "src/x.rs", "use a;\n//! Late.").len(), 1);
+        assert_eq!(breaks(opening_violations, "src/x.rs", "//!  \n//! Late.").len(), 1);
+        assert_eq!(breaks(opening_violations, "src/x.rs", "//! Why.").len(), 0);
+    }
+
+    #[test]
+    fn a_mod_file_is_found() {
+        assert_eq!(breaks(file_name_violations, "src/x/mod.rs", "").len(), 1);
+        assert_eq!(breaks(file_name_violations, "src/x/modern.rs", "").len(), 0);
+    }
+
+    #[test]
+    fn what_is_unfinished_is_found_in_code_and_not_in_prose() {
+        let text = "// todo!(prose)\nfn x() { todo!() }\n#[ignore = \"slow\"]\nfn y() { dbg!(1); }";
+        assert_eq!(
+            breaks(forbidden_violations, "src/x.rs", text),
+            [
+                "src/x.rs:3: `#[ignore`: an ignored test guards nothing: fix it or delete it",
+                "src/x.rs:4: `dbg!(`: a debugging aid was left behind",
+                "src/x.rs:2: `todo!(`: unfinished code does not land",
+            ]
+        );
+    }
+}
