@@ -28,3 +28,11 @@ mod io_udp;
 mod link_backend;
 #[path = "all/link_gateway.rs"]
 mod link_gateway;
+#[path = "all/netcode_interop.rs"]
+mod netcode_interop;
+#[path = "all/netcode_interop_client.rs"]
+mod netcode_interop_client;
+#[path = "all/netcode_interop_rules.rs"]
+mod netcode_interop_rules;
+#[path = "all/netcode_vectors.rs"]
+mod netcode_vectors;
