@@ -1,7 +1,8 @@
 //! One worker's mind, sans I/O: sessions, handshakes, admission, timers, routing, the turn.
 //!
-//! Datagrams come in as an [`RxBatch`], time as an argument, and everything that leaves is put into a [`TxBatch`]; the worker
-//! owns the sockets on both ends. So a whole gateway runs in the simulator, from a seed, faster than real time.
+//! Datagrams come in as an [`RxBatch`], time as an argument, and everything that leaves is put into a
+//! [`TxBatch`](crate::buf::TxBatch); the worker owns the sockets on both ends. So a whole gateway runs in the simulator, from
+//! a seed, faster than real time.
 //!
 //! A turn has the stages that the documents name. **Classify** looks at everything that arrived without decrypting
 //! anything; **open** runs one AEAD batch over what deserves it; **step** commits replay windows, drives the state machines
