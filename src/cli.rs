@@ -6,6 +6,8 @@ mod exit;
 mod files;
 mod keygen;
 pub mod logging;
+mod plan;
+mod run;
 mod token;
 mod utc;
 
@@ -28,6 +30,7 @@ struct Cli {
 enum Command {
     Check(check::Args),
     Keygen(keygen::Args),
+    Run(run::Args),
     Token(token::Args),
 }
 
@@ -37,6 +40,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(Cli { command }) => match command {
             Command::Check(args) => check::run(&args),
             Command::Keygen(args) => keygen::run(&args),
+            Command::Run(args) => run::run(&args),
             Command::Token(args) => token::run(&args),
         },
         Err(error) => Err(Failure::from(error)),

@@ -138,6 +138,7 @@ pub struct Gate {
     requests: VecDeque<Request>,
     mail_out: Vec<(u16, Mail)>,
     draining: bool,
+    stopped: bool,
 }
 
 type SteeredKey = (u16, Endpoint);
@@ -215,6 +216,7 @@ impl Gate {
             requests: VecDeque::new(),
             mail_out: Vec::new(),
             draining: false,
+            stopped: false,
             setup: Arc::new(Setup::new(Vec::new(), Vec::new(), 0)),
         };
         gate.adopt(setup, now_ns);
@@ -333,6 +335,16 @@ impl Gate {
     /// Whether each backend can be reached from this worker.
     pub fn backends_up(&self) -> impl Iterator<Item = bool> + '_ {
         self.backends.iter().map(BackendState::is_up)
+    }
+
+    /// What it was told.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// Whether [`Mail::Stop`] has been carried out: every player has been told.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
     }
 
     /// Which kernel seals and opens.

@@ -1,1 +1,269 @@
-//! worker
+//! Pinned threads: each owns a driver and a gate and carries bytes between them. The only place where the two meet.
+//!
+//! [`Fleet::start`] opens every socket of every worker before any thread runs, so that a start either succeeds whole or
+//! fails with one reason. Afterwards the fleet is reached by mailbox and read by published reports only; nothing that the
+//! packet path touches is shared.
+
+mod body;
+mod mailbox;
+mod report;
+mod sockets;
+mod stages;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub use mailbox::{MailboxFull, Post};
+pub use report::{Published, Report};
+pub use stages::{Stage, Stages};
+
+use body::Body;
+use mailbox::Mailbox;
+
+use crate::crypto::Aead;
+use crate::gate::{Claims, Gate, Mail, Now, Seed, Setup, WorkerIndex};
+use crate::io::{self, Choice, Driver, DriverOptions, StartError};
+use crate::os::clock::{self, Clock};
+
+/// What a fleet of workers is told.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Listeners, backends and limits.
+    pub setup: Arc<Setup>,
+    /// Where each listener is bound, by its number. Port 0 asks the kernel for one, the same for all workers.
+    pub binds: Vec<Vec<SocketAddr>>,
+    /// Where the sockets for bundle links are made; `None` where there is no bundle backend.
+    pub run_dir: Option<PathBuf>,
+    /// How many workers.
+    pub workers: u16,
+    /// Whether each worker is bound to a core of its own.
+    pub pin: bool,
+    /// Which driver.
+    pub io: Choice,
+    /// How long a worker looks for work before it sleeps.
+    pub spin: Duration,
+}
+
+/// Workers that run.
+pub struct Fleet {
+    threads: Vec<JoinHandle<std::io::Result<()>>>,
+    posts: Vec<Post>,
+    published: Vec<Arc<Published>>,
+    claims: Arc<Claims>,
+    addresses: Vec<Vec<SocketAddr>>,
+    link_paths: Vec<PathBuf>,
+    driver: &'static str,
+    why_not_uring: Option<String>,
+    kernel: &'static str,
+    failed: Arc<AtomicBool>,
+    clock: Clock,
+}
+
+impl Fleet {
+    /// Opens all sockets, then starts all threads.
+    pub fn start(plan: &Plan) -> Result<Self, StartError> {
+        let setup = &plan.setup;
+        let tokens_max = setup.tokens_max();
+        let claims = Claims::new(setup.listeners.len(), &setup.backend_slots(), tokens_max);
+        let mut start = Start {
+            plan,
+            setup: Arc::clone(setup),
+            claims: Arc::new(claims),
+            clock: Clock::start(),
+            addresses: plan.binds.clone(),
+            link_paths: Vec::new(),
+            why_not_uring: None,
+        };
+        let bodies =
+            (0..plan.workers).map(|index| start.worker(index)).collect::<Result<Vec<_>, _>>()?;
+        Ok(start.run(bodies))
+    }
+
+    /// The addresses that each listener serves on, with the ports that the kernel has chosen.
+    pub fn addresses(&self) -> &[Vec<SocketAddr>] {
+        &self.addresses
+    }
+
+    /// Which driver carries the datagrams.
+    pub fn driver(&self) -> &'static str {
+        self.driver
+    }
+
+    /// Why that is not io_uring, where it could have been.
+    pub fn why_not_uring(&self) -> Option<&str> {
+        self.why_not_uring.as_deref()
+    }
+
+    /// Which kernel seals and opens.
+    pub fn kernel(&self) -> &'static str {
+        self.kernel
+    }
+
+    /// How many workers there are.
+    pub fn worker_count(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// What the workers agree on.
+    pub fn claims(&self) -> &Arc<Claims> {
+        &self.claims
+    }
+
+    /// What each worker has published last.
+    pub fn published(&self) -> &[Arc<Published>] {
+        &self.published
+    }
+
+    /// Sends the same message to every worker, waiting where a mailbox is full.
+    pub fn tell_all(&self, mail: impl Fn() -> Mail) {
+        for post in &self.posts {
+            while post.send(mail()).is_err() && !self.has_failed() {
+                clock::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Whether a worker has ended with an error.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// The clock that all workers use.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Ends every session, telling its player, and waits for the workers.
+    pub fn stop(mut self) -> std::io::Result<()> {
+        self.tell_all(|| Mail::Stop);
+        let mut outcome = Ok(());
+        for thread in self.threads.drain(..) {
+            let ended =
+                thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a worker panicked")));
+            outcome = outcome.and(ended);
+        }
+        outcome
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            for post in &self.posts {
+                let _ = post.send(Mail::Stop);
+            }
+            for thread in self.threads.drain(..) {
+                let _ = thread.join();
+            }
+        }
+        for path in &self.link_paths {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// A fleet that is being started.
+struct Start<'a> {
+    plan: &'a Plan,
+    setup: Arc<Setup>,
+    claims: Arc<Claims>,
+    clock: Clock,
+    addresses: Vec<Vec<SocketAddr>>,
+    link_paths: Vec<PathBuf>,
+    why_not_uring: Option<String>,
+}
+
+impl Start<'_> {
+    /// A worker with all its sockets, ready to run.
+    fn worker(&mut self, index: u16) -> Result<Body, StartError> {
+        let plan = self.plan;
+        let (mut driver, rx) = io::open(plan.io, &DriverOptions::default())?;
+        let seed = Seed::generate()
+            .map_err(|why| StartError::other("draw random numbers", std::io::Error::other(why)))?;
+        let now = Now { mono_ns: self.clock.now_ns(), unix_s: clock::unix_seconds() };
+        let worker = WorkerIndex { index, count: plan.workers };
+        let claims = Arc::clone(&self.claims);
+        let players = sockets::open_players(&mut self.addresses, &mut driver)?;
+        if index == 0 {
+            self.setup = Arc::new(with_ports(&plan.setup, &self.addresses));
+        }
+        let setup = Arc::clone(&self.setup);
+        let mut gate = Gate::new(setup, worker, claims, Aead::detect(), seed, now);
+        sockets::bind_players(plan, &players, &mut driver, &mut gate)?;
+        sockets::open_links(plan, index, &mut driver, &mut gate, &mut self.link_paths)?;
+        let mailbox = Mailbox::new(driver.bell());
+        let players = players.into_iter().flatten().collect();
+        Ok(Body::new(driver, rx, gate, mailbox, players, self.clock, plan.spin))
+    }
+
+    fn run(self, mut bodies: Vec<Body>) -> Fleet {
+        let posts: Vec<Post> = bodies.iter().map(Body::post).collect();
+        let published = bodies.iter().map(Body::published).collect();
+        let failed = Arc::new(AtomicBool::new(false));
+        let driver = bodies.first().map_or("none", Body::driver_name);
+        let kernel = bodies.first().map_or("none", Body::kernel_name);
+        for body in &mut bodies {
+            body.meet(posts.clone());
+        }
+        let cores = if self.plan.pin { core_affinity::get_core_ids() } else { None };
+        let threads = bodies
+            .into_iter()
+            .enumerate()
+            .map(|(at, body)| spawn(at, body, cores.as_deref(), Arc::clone(&failed)))
+            .collect();
+        Fleet {
+            threads,
+            posts,
+            published,
+            claims: self.claims,
+            addresses: self.addresses,
+            link_paths: self.link_paths,
+            driver,
+            why_not_uring: self.why_not_uring,
+            kernel,
+            failed,
+            clock: self.clock,
+        }
+    }
+}
+
+/// The setup with the ports that the kernel has chosen in place of port 0, so that tokens can name them.
+fn with_ports(setup: &Setup, addresses: &[Vec<SocketAddr>]) -> Setup {
+    let mut setup = setup.clone();
+    for (listener, bound) in setup.listeners.iter_mut().zip(addresses) {
+        for public in listener.public.iter_mut().filter(|public| public.port() == 0) {
+            if let Some(local) = bound.iter().find(|local| local.ip() == public.ip()) {
+                public.set_port(local.port());
+            }
+        }
+    }
+    setup
+}
+
+fn spawn(
+    at: usize,
+    mut body: Body,
+    cores: Option<&[core_affinity::CoreId]>,
+    failed: Arc<AtomicBool>,
+) -> JoinHandle<std::io::Result<()>> {
+    let core = cores.filter(|cores| !cores.is_empty()).map(|cores| cores[at % cores.len()]);
+    let run = move || {
+        if let Some(core) = core {
+            core_affinity::set_for_current(core);
+        }
+        let ended = body.run();
+        if let Err(why) = &ended {
+            tracing::error!(worker = at, %why, "worker failed");
+            failed.store(true, Ordering::Release);
+        }
+        ended
+    };
+    std::thread::Builder::new()
+        .name(format!("ringgate-{at}"))
+        .spawn(run)
+        .expect("a thread can be started at start")
+}

@@ -66,6 +66,7 @@ impl Gate {
             }
         }
         self.say_goodbye(now, exit);
+        self.stopped = true;
     }
 }
 

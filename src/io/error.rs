@@ -32,6 +32,11 @@ impl StartError {
         Self { operation: operation.into(), error, advice }
     }
 
+    /// Something else that a worker needs at its start.
+    pub fn other(operation: impl Into<String>, error: io::Error) -> Self {
+        Self::new(operation, Step::Other, error)
+    }
+
     /// What was tried, such as `bind UDP 0.0.0.0:40000`.
     pub fn operation(&self) -> &str {
         &self.operation

@@ -1,0 +1,100 @@
+//! From the config file's words to what workers are told. Names become numbers here, and nowhere else.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::thread;
+
+use crate::config::{self, Config};
+use crate::gate::{Allowed, Backend, LinkKind, Listener, Route, Setup};
+use crate::io::Choice;
+use crate::limits::WORKERS_MAX;
+use crate::proto::replay::Policy;
+use crate::worker::Plan;
+
+use super::Failure;
+
+/// What the workers of a configured gateway are told.
+pub(super) fn plan(config: &Config) -> Result<Plan, Failure> {
+    let incarnation = getrandom::u64()
+        .map_err(|why| Failure::failed(format_args!("cannot draw random numbers: {why}")))?;
+    let has_bundles =
+        config.backends.iter().any(|backend| matches!(backend.link, config::Link::Bundle(_)));
+    Ok(Plan {
+        setup: Arc::new(setup(config, incarnation)?),
+        binds: config.listeners.iter().map(|listener| listener.bind.clone()).collect(),
+        run_dir: has_bundles.then(|| config.gateway.run_dir.clone()),
+        workers: worker_count(config.gateway.workers),
+        pin: config.gateway.pin,
+        io: match config.gateway.io {
+            config::IoChoice::Auto => Choice::Auto,
+            config::IoChoice::Mmsg => Choice::Mmsg,
+            config::IoChoice::Uring => Choice::Uring,
+        },
+        spin: config.gateway.spin,
+    })
+}
+
+/// Listeners and backends as a gate knows them.
+pub(super) fn setup(config: &Config, incarnation: u64) -> Result<Setup, Failure> {
+    let listeners = config.listeners.iter().map(listener).collect::<Result<Vec<_>, _>>()?;
+    let backends = config.backends.iter().map(backend).collect();
+    Ok(Setup::new(listeners, backends, incarnation))
+}
+
+fn listener(listener: &config::Listener) -> Result<Listener, Failure> {
+    let config::Protocol::Netcode(netcode) = &listener.protocol else {
+        let name = &listener.name;
+        return Err(Failure::failed(format_args!(
+            "listener {name}: this build does not serve protocol \"unreal\""
+        )));
+    };
+    let gap_limit = netcode.gap_limit.map_or(0, std::num::NonZeroU64::get);
+    Ok(Listener {
+        name: listener.name.clone(),
+        protocol_id: netcode.protocol_id,
+        keys: netcode.keys.clone(),
+        public: netcode.public.clone(),
+        backends: listener.backends.iter().map(|backend| *backend as u16).collect(),
+        route: match listener.route {
+            config::Route::Hash => Route::Hash,
+            config::Route::LeastPlayers => Route::LeastPlayers,
+            config::Route::Single => Route::Single,
+            config::Route::UserData => Route::UserData,
+        },
+        sessions_max: listener.max_sessions as u32,
+        replay: Policy::new(u32::from(netcode.replay_window), gap_limit)
+            .expect("the config has checked the window's size"),
+        follow_port_switch: listener.port_switch == config::PortSwitch::Follow,
+    })
+}
+
+fn backend(backend: &config::Backend) -> Backend {
+    Backend {
+        name: backend.name.clone(),
+        link: match &backend.link {
+            config::Link::Bundle(allowed) => LinkKind::Bundle { allow: allow(allowed) },
+            config::Link::Udp(address) => LinkKind::Udp { address: *address },
+        },
+        slots: backend.slots,
+        grace_ns: backend.grace.as_nanos() as u64,
+        retired: false,
+    }
+}
+
+/// With nobody named: the gateway's own user.
+fn allow(allowed: &config::Allowed) -> Allowed {
+    let mut uids = allowed.uids.clone();
+    if uids.is_empty() && allowed.gids.is_empty() {
+        uids.extend(fs::metadata("/proc/self").map(|me| me.uid()));
+    }
+    Allowed { uids, gids: allowed.gids.clone() }
+}
+
+fn worker_count(workers: config::Workers) -> u16 {
+    let count = match workers {
+        config::Workers::Auto => thread::available_parallelism().map_or(1, usize::from),
+        config::Workers::Count(count) => count.get(),
+    };
+    count.min(WORKERS_MAX) as u16
+}

@@ -1,0 +1,273 @@
+//! One worker's loop: reap, mail, the gate's turn, mail and requests out, now and then housekeeping.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::mailbox::{Mailbox, MailboxFull, Post};
+use super::report::Published;
+use super::stages::{Stage, Stages};
+use crate::buf::{IoEvent, RxBatch, SocketId, TxBatch};
+use crate::gate::{Credentials, Exit, Gate, LinkKind, Now, Request};
+use crate::io::socket::{self, UdpOptions};
+use crate::io::{AnyDriver, Driver, SocketKind, Wait};
+use crate::link::bundle::SessionId;
+use crate::os::clock::{self, Clock};
+
+/// A worker that is ready to run.
+pub(super) struct Body {
+    driver: AnyDriver,
+    rx: RxBatch,
+    tx: TxBatch,
+    gate: Gate,
+    mailbox: Mailbox,
+    /// All workers' mailboxes, by their index.
+    posts: Vec<Post>,
+    players: Vec<SocketId>,
+    clock: Clock,
+    spin_ns: u64,
+    stages: Box<Stages>,
+    published: Arc<Published>,
+    turns: u64,
+    housekeeping_at_ns: u64,
+    /// When something last arrived, for spinning.
+    busy_at_ns: u64,
+}
+
+/// Both clocks at one moment.
+#[derive(Clone, Copy)]
+struct Moment {
+    mono_ns: u64,
+    unix_ns: u64,
+}
+
+impl Body {
+    pub(super) fn new(
+        driver: AnyDriver,
+        rx: RxBatch,
+        gate: Gate,
+        mailbox: Mailbox,
+        players: Vec<SocketId>,
+        clock: Clock,
+        spin: Duration,
+    ) -> Self {
+        Self {
+            driver,
+            rx,
+            tx: TxBatch::new(TX_SMALL, TX_LARGE),
+            gate,
+            mailbox,
+            posts: Vec::new(),
+            players,
+            clock,
+            spin_ns: spin.as_nanos() as u64,
+            stages: Box::new(Stages::new()),
+            published: Arc::new(Published::new()),
+            turns: 0,
+            housekeeping_at_ns: 0,
+            busy_at_ns: 0,
+        }
+    }
+
+    pub(super) fn post(&self) -> Post {
+        self.mailbox.post()
+    }
+
+    pub(super) fn published(&self) -> Arc<Published> {
+        Arc::clone(&self.published)
+    }
+
+    pub(super) fn driver_name(&self) -> &'static str {
+        self.driver.name()
+    }
+
+    pub(super) fn kernel_name(&self) -> &'static str {
+        self.gate.aead().kernel().name()
+    }
+
+    /// Tells the worker where the others are.
+    pub(super) fn meet(&mut self, posts: Vec<Post>) {
+        self.posts = posts;
+    }
+
+    /// Runs until it is told to stop, or until the driver fails.
+    pub(super) fn run(&mut self) -> std::io::Result<()> {
+        let mut now = self.moment();
+        while !self.gate.is_stopped() {
+            let wait = self.wait(now.mono_ns);
+            self.driver.turn(&mut self.rx, wait)?;
+            now = self.moment();
+            self.turn(now);
+            self.keep_house(now.mono_ns);
+        }
+        self.leave();
+        Ok(())
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { mono_ns: self.clock.now_ns(), unix_ns: clock::unix_ns() }
+    }
+
+    /// How long the driver may wait: until a timer is due, and not at all while it spins.
+    fn wait(&self, now_ns: u64) -> Wait {
+        if self.spin_ns > 0 && now_ns < self.busy_at_ns + self.spin_ns {
+            return Wait::No;
+        }
+        let due_ns = self.gate.poll_timeout().unwrap_or(u64::MAX).min(self.housekeeping_at_ns);
+        match due_ns.saturating_sub(now_ns) {
+            0 => Wait::No,
+            ns => Wait::AtMost(Duration::from_nanos(ns)),
+        }
+    }
+
+    fn turn(&mut self, reaped: Moment) {
+        let now = Now { mono_ns: reaped.mono_ns, unix_s: reaped.unix_ns / NS_PER_S };
+        self.turns += 1;
+        if !self.rx.is_empty() {
+            self.busy_at_ns = reaped.mono_ns;
+        }
+        self.note_queueing(reaped.unix_ns);
+        self.take_links_in();
+        let Self { driver, rx, tx, gate, mailbox, .. } = self;
+        let mut exit = Exit { tx, flush: &mut |tx| driver.flush(tx) };
+        while let Some(mail) = mailbox.take() {
+            gate.handle_mail(now, mail, &mut exit);
+        }
+        gate.turn(now, rx, &mut exit);
+        self.note_latencies(reaped);
+        self.send_mail();
+        self.answer_requests();
+    }
+
+    /// Time that datagrams have spent in the sockets' queues.
+    fn note_queueing(&mut self, reaped_unix_ns: u64) {
+        for meta in self.rx.metas() {
+            if meta.kernel_ns > 0 {
+                self.stages.record(Stage::Queue, reaped_unix_ns.saturating_sub(meta.kernel_ns));
+            }
+        }
+    }
+
+    fn note_latencies(&mut self, reaped: Moment) {
+        let stamps = self.gate.stamps();
+        let is_idle = self.rx.metas().is_empty() && stamps.downlink_count == 0;
+        for ns in &stamps.handshakes_ns {
+            self.stages.record(Stage::Handshake, *ns);
+        }
+        if is_idle {
+            return;
+        }
+        let submitted = Moment { mono_ns: self.clock.now_ns(), unix_ns: clock::unix_ns() };
+        let turn_ns = submitted.mono_ns - reaped.mono_ns;
+        self.stages.record(Stage::Turn, turn_ns);
+        if stamps.downlink_count > 0 {
+            self.stages.record_many(Stage::Downlink, turn_ns, stamps.downlink_count);
+        }
+        for kernel_ns in stamps.uplink_kernel_ns.iter().filter(|ns| **ns > 0) {
+            self.stages.record(Stage::Uplink, submitted.unix_ns.saturating_sub(*kernel_ns));
+        }
+    }
+
+    /// Looks up who has connected, before the gate reads what they say.
+    fn take_links_in(&mut self) {
+        for event in &self.rx.events {
+            let IoEvent::Accepted { connection, .. } = *event else { continue };
+            let credentials = self.driver.fd(connection).map(socket::peer_credentials);
+            if let Some(Ok(peer)) = credentials {
+                let credentials = Credentials { uid: peer.uid, gid: peer.gid };
+                self.gate.handle_link_accepted(connection, credentials);
+            } else {
+                self.driver.deregister(connection);
+            }
+        }
+    }
+
+    fn send_mail(&mut self) {
+        let Self { gate, posts, .. } = self;
+        let mut refused: Vec<MailboxFull> = Vec::new();
+        for (worker, mail) in gate.poll_mail() {
+            if let Some(post) = posts.get(usize::from(worker)) {
+                refused.extend(post.send(mail).err());
+            }
+        }
+        for MailboxFull(mail) in refused {
+            gate.mail_refused(&mail);
+        }
+    }
+
+    fn answer_requests(&mut self) {
+        while let Some(request) = self.gate.poll_request() {
+            match request {
+                Request::CloseSocket(socket) => self.driver.deregister(socket),
+                Request::OpenSessionSocket { session, backend } => {
+                    self.open_session_socket(session, backend);
+                }
+            }
+        }
+    }
+
+    /// A socket for one player toward a backend off loopback. Where that fails (too few descriptors) the session stays
+    /// without: its payloads are dropped by name.
+    fn open_session_socket(&mut self, session: SessionId, backend: u16) {
+        let LinkKind::Udp { address } = self.gate.setup().backends[usize::from(backend)].link
+        else {
+            return;
+        };
+        let options = UdpOptions { kernel_time: false, ..SESSION_SOCKET };
+        let opened = socket::connected(address, &options).ok();
+        let registered = opened
+            .and_then(|opened| self.driver.register(opened.fd, SocketKind::ConnectedDatagram).ok());
+        if let Some(socket) = registered {
+            self.gate.bind_session_socket(session, socket);
+        }
+    }
+
+    fn keep_house(&mut self, now_ns: u64) {
+        if now_ns < self.housekeeping_at_ns {
+            return;
+        }
+        self.housekeeping_at_ns = now_ns + HOUSEKEEPING_NS;
+        let Self { published, stages, .. } = self;
+        published.pass_by(stages);
+        let published = Arc::clone(&self.published);
+        published.leave_report(|report| self.fill(report, now_ns));
+    }
+
+    fn fill(&self, report: &mut super::Report, now_ns: u64) {
+        report.counters.clone_from(self.gate.counters());
+        report.io = self.driver.stats();
+        report.turns = self.turns;
+        report.at_ns = now_ns;
+        report.backends_up.clear();
+        report.backends_up.extend(self.gate.backends_up());
+        let drops = self.players.iter().filter_map(|player| self.driver.fd(*player));
+        report.socket_drops =
+            drops.filter_map(|fd| socket::socket_drops(fd).ok()).map(u64::from).sum();
+    }
+
+    /// The last words: everything that was counted.
+    fn leave(&mut self) {
+        let published = Arc::clone(&self.published);
+        published.leave_last_report(|report| self.fill(report, self.clock.now_ns()));
+        published.leave_last_stages(std::mem::take(&mut self.stages));
+    }
+}
+
+/// Outgoing datagrams per flush: what a few hundred received ones can provoke.
+const TX_SMALL: usize = 512;
+
+/// Bundles per flush, one for each backend with traffic in the turn; more backends than this flush twice.
+const TX_LARGE: usize = 64;
+
+/// Counters are published this often.
+const HOUSEKEEPING_NS: u64 = 50_000_000;
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// One player's traffic needs no large buffers.
+const SESSION_SOCKET: UdpOptions = UdpOptions {
+    reuse_port: false,
+    v6_only: true,
+    receive_buffer_bytes: 256 << 10,
+    send_buffer_bytes: 256 << 10,
+    kernel_time: false,
+};

@@ -1,0 +1,125 @@
+//! What a worker publishes, a few times a second, for the control thread to read.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::stages::Stages;
+use crate::gate::Counters;
+use crate::io::IoStats;
+
+/// A worker's counters at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The gate's counters.
+    pub counters: Counters,
+    /// The driver's counters.
+    pub io: IoStats,
+    /// Datagrams that the kernel dropped at the players' sockets: refused by the filter, or the receive buffer was full.
+    pub socket_drops: u64,
+    /// Whether each backend can be reached from this worker.
+    pub backends_up: Vec<bool>,
+    /// Turns taken.
+    pub turns: u64,
+    /// Moment of the report, in nanoseconds of the fleet's clock.
+    pub at_ns: u64,
+}
+
+/// The counter at which a worker leaves its report and exchanges its histograms.
+pub struct Published {
+    report: Mutex<Report>,
+    stages: Mutex<Exchange>,
+}
+
+/// Histograms that change hands.
+#[derive(Default)]
+struct Exchange {
+    /// Left by a reader who wants the worker's.
+    empty: Option<Box<Stages>>,
+    /// Left by the worker.
+    full: Option<Box<Stages>>,
+}
+
+impl Published {
+    pub(super) fn new() -> Self {
+        Self { report: Mutex::new(Report::default()), stages: Mutex::new(Exchange::default()) }
+    }
+
+    /// The last report.
+    pub fn report(&self) -> Report {
+        lock(&self.report).clone()
+    }
+
+    /// Asks the worker for its histograms and takes those that it has left since the last time. Leave `empty` and call again
+    /// a moment later; it costs the worker a swap.
+    pub fn exchange(&self, empty: Option<Box<Stages>>) -> Option<Box<Stages>> {
+        let mut exchange = lock(&self.stages);
+        if exchange.empty.is_none() {
+            exchange.empty = empty;
+        }
+        exchange.full.take()
+    }
+
+    /// Worker's side: leaves a report. Skipped when somebody is reading; the next one is not far.
+    pub(super) fn leave_report(&self, fill: impl FnOnce(&mut Report)) {
+        if let Ok(mut report) = self.report.try_lock() {
+            fill(&mut report);
+        }
+    }
+
+    /// Worker's side: the last report, which must not be skipped.
+    pub(super) fn leave_last_report(&self, fill: impl FnOnce(&mut Report)) {
+        fill(&mut lock(&self.report));
+    }
+
+    /// Worker's side: swaps histograms with a reader who has asked.
+    pub(super) fn pass_by(&self, stages: &mut Box<Stages>) {
+        if let Ok(mut exchange) = self.stages.try_lock() {
+            exchange.swap(stages);
+        }
+    }
+
+    /// Worker's side, at its end: leaves the histograms whether asked or not.
+    pub(super) fn leave_last_stages(&self, mut stages: Box<Stages>) {
+        let mut exchange = lock(&self.stages);
+        if let Some(earlier) = exchange.full.take() {
+            stages.merge(&earlier);
+        }
+        exchange.full = Some(stages);
+    }
+}
+
+impl Exchange {
+    fn swap(&mut self, stages: &mut Box<Stages>) {
+        if self.full.is_none()
+            && let Some(empty) = self.empty.take()
+        {
+            self.full = Some(std::mem::replace(stages, empty));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stages::Stage;
+    use super::*;
+
+    #[test]
+    fn nothing_that_was_recorded_is_lost_in_the_exchange() {
+        let published = Published::new();
+        let mut mine = Box::new(Stages::new());
+        mine.record(Stage::Turn, 5);
+        published.pass_by(&mut mine);
+        assert!(published.exchange(Some(Box::new(Stages::new()))).is_none(), "nobody had asked");
+
+        mine.record(Stage::Turn, 6);
+        published.pass_by(&mut mine);
+        assert_eq!(mine.of(Stage::Turn).len(), 0);
+        mine.record(Stage::Turn, 7);
+        published.leave_last_stages(mine);
+        let full = published.exchange(None).expect("left by the worker");
+        assert_eq!(full.of(Stage::Turn).len(), 3);
+    }
+}
