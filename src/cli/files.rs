@@ -19,18 +19,19 @@ pub(super) enum Existing {
     Replace,
 }
 
-/// Writes a file of mode 0600.
+/// Writes a file of mode 0600. A path that cannot be written to is wrong input; a full disk is not.
 pub(super) fn write_private(path: &Path, bytes: &[u8], existing: Existing) -> Result<(), Failure> {
     refuse_special(path)?;
-    let cannot = |cause: io::Error| match cause.kind() {
-        io::ErrorKind::AlreadyExists => Failure::bad_input(format_args!(
-            "{} already exists (--force replaces it)",
-            path.display()
-        )),
-        _ => Failure::bad_input(format_args!("cannot write {}: {cause}", path.display())),
-    };
-    let draft = Draft::create(path).map_err(cannot)?;
-    draft.fill(bytes).and_then(|()| draft.publish(path, existing)).map_err(cannot)
+    let cannot = |cause: io::Error| format!("cannot write {}: {cause}", path.display());
+    let draft = Draft::create(path).map_err(|cause| Failure::bad_input(cannot(cause)))?;
+    draft.fill(bytes).map_err(|cause| Failure::failed(cannot(cause)))?;
+    draft.publish(path, existing).map_err(|cause| match cause.kind() {
+        io::ErrorKind::AlreadyExists => {
+            let path = path.display();
+            Failure::bad_input(format_args!("{path} already exists (--force replaces it)"))
+        }
+        _ => Failure::failed(cannot(cause)),
+    })
 }
 
 /// A device, pipe or directory would be replaced by a plain file; nobody means that.

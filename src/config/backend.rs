@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use toml::de::DeValue;
 
 use super::distinct::Distinct;
-use super::mistake::Report;
 use super::schema::LinkWord;
 use super::section::{Section, integer};
 use super::{Allowed, Backend, Link, values};
@@ -36,25 +35,21 @@ impl Known {
     }
 }
 
-pub(super) fn read(
-    mut section: Section<'_>,
-    known: &mut Known,
-    report: &mut Report<'_>,
-) -> Option<Backend> {
-    let name = section.text(report, "name", values::name);
-    let word = section.variant(report, "link");
-    let slots = section.integer(report, "slots");
-    let grace = section.duration(report, "grace");
+pub(super) fn read(mut section: Section<'_, '_>, known: &mut Known) -> Option<Backend> {
+    let name = section.text("name", values::name);
+    if let Some((name, place)) = &name {
+        known.names.check(section.report, place, name.clone());
+    }
+    let word = section.variant("link");
+    known.backends.push((name.as_ref().map(|(name, _)| name.clone()), word));
+    let slots = section.integer("slots");
+    let grace = section.duration("grace");
     let link = match word {
-        Some(LinkWord::Udp) => read_udp(&mut section, known, report),
-        Some(LinkWord::Bundle) => read_bundle(&mut section, report),
+        Some(LinkWord::Udp) => read_udp(&mut section, known),
+        Some(LinkWord::Bundle) => read_bundle(&mut section),
         None => None,
     };
-    section.finish(report);
-    if let Some((name, place)) = &name {
-        known.names.check(report, place, name.clone());
-    }
-    known.backends.push((name.as_ref().map(|(name, _)| name.clone()), word));
+    section.finish();
     Some(Backend {
         name: name?.0,
         link: link?,
@@ -63,20 +58,21 @@ pub(super) fn read(
     })
 }
 
-fn read_udp(section: &mut Section<'_>, known: &mut Known, report: &mut Report<'_>) -> Option<Link> {
-    let (address, place) = section.text(report, "address", values::reachable_address)?;
+fn read_udp(section: &mut Section<'_, '_>, known: &mut Known) -> Option<Link> {
+    let (address, place) = section.text("address", values::reachable_address)?;
     // Answers tell their backend by its address.
-    known.addresses.check(report, &place, address);
+    known.addresses.check(section.report, &place, address);
     Some(Link::Udp(address))
 }
 
-fn read_bundle(section: &mut Section<'_>, report: &mut Report<'_>) -> Option<Link> {
-    let id = |value: &DeValue<'_>| {
-        // The last number means "no user" to the kernel.
-        u32::try_from(integer(value)?).ok().filter(|id| *id != u32::MAX)
-    };
-    let uids = section.list(report, "allow_uids", id);
-    let gids = section.list(report, "allow_gids", id);
+fn read_bundle(section: &mut Section<'_, '_>) -> Option<Link> {
+    let uids = section.list("allow_uids", id);
+    let gids = section.list("allow_gids", id);
     let bare = |list: Vec<(u32, _)>| list.into_iter().map(|(id, _)| id).collect();
     Some(Link::Bundle(Allowed { uids: bare(uids?), gids: bare(gids?) }))
+}
+
+/// A user or group id. The last number means "nobody in particular" to the kernel.
+fn id(value: &DeValue<'_>) -> Option<u32> {
+    u32::try_from(integer(value)?).ok().filter(|id| *id != u32::MAX)
 }

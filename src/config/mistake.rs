@@ -103,6 +103,7 @@ impl<'a> Report<'a> {
 
     /// All that was noted, in the order of the text.
     pub(super) fn into_mistakes(mut self, file: &Path) -> Mistakes {
+        assert!(!self.found.is_empty(), "a config is refused for a reason");
         self.found.sort_by_key(|(at, _)| *at);
         let list = self.found.into_iter().map(|(_, mistake)| mistake).collect();
         Mistakes { file: file.to_owned(), list }

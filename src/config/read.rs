@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::backend::{self, Known};
 use super::keys::KeySources;
 use super::listener::{self, Surroundings};
 use super::mistake::{Mistakes, Place, Report};
-use super::schema::{self, TABLES};
-use super::section::{Found, Section, integer};
+use super::schema::{self, TABLES, Table};
+use super::section::{Section, integer, kind_of};
 use super::{Admin, Config, Gateway, Histograms, Workers, values};
 use crate::limits::WORKERS_MAX;
 
@@ -18,15 +17,16 @@ use crate::limits::WORKERS_MAX;
 pub fn parse(text: &str, file: &Path, keys: &KeySources<'_>) -> Result<Config, Mistakes> {
     let mut report = Report::new(text);
     let root = syntax(text, &mut report);
-    // A text that is not TOML would be full of fields that only seem to be missing.
-    let config = if report.is_clean() { read(&root, file, keys, &mut report) } else { None };
+    // A text that is not TOML would be full of fields that only seem to be missing. What `read` returns beside mistakes may
+    // lack the parts they are in.
+    let config = if report.is_clean() { read(root, file, keys, &mut report) } else { None };
     match config {
         Some(config) if report.is_clean() => Ok(config),
         _ => Err(report.into_mistakes(file)),
     }
 }
 
-fn syntax<'a>(text: &'a str, report: &mut Report<'_>) -> DeTable<'a> {
+fn syntax<'a>(text: &'a str, report: &mut Report<'a>) -> DeTable<'a> {
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let at = error.span().map_or(text.len(), |span| span.start);
@@ -35,60 +35,56 @@ fn syntax<'a>(text: &'a str, report: &mut Report<'_>) -> DeTable<'a> {
     root.into_inner()
 }
 
-fn read(
-    root: &DeTable<'_>,
+fn read<'a>(
+    mut root: DeTable<'a>,
     file: &Path,
     keys: &KeySources<'_>,
-    report: &mut Report<'_>,
+    report: &mut Report<'a>,
 ) -> Option<Config> {
     let base = file.parent().unwrap_or_else(|| Path::new(""));
-    for key in root.keys() {
-        let known: Vec<_> = TABLES.iter().map(|table| table.name).collect();
-        if !known.contains(&key.get_ref().as_ref()) {
-            report.unknown(
-                &Place::new(key.get_ref().as_ref(), key.span().start),
-                key.get_ref(),
-                &known,
-            );
-        }
-    }
-    let empty = DeTable::new();
-    let gateway = table(root, &schema::GATEWAY, report)
-        .unwrap_or_else(|| Section::new(&schema::GATEWAY, Place::new("gateway", 0), &empty));
-    let gateway = read_gateway(gateway, base, report);
-    let admin = table(root, &schema::ADMIN, report).map(|section| read_admin(section, report));
-    let histograms = table(root, &schema::HISTOGRAMS, report)
-        .map(|section| read_histograms(section, base, report));
+    let gateway = table(&mut root, &schema::GATEWAY, report)
+        .unwrap_or_else(|| (Place::new("gateway", 0), DeTable::new()));
+    let gateway = read_gateway(open(report, &schema::GATEWAY, gateway), base);
+    let admin = table(&mut root, &schema::ADMIN, report)
+        .and_then(|admin| read_admin(open(report, &schema::ADMIN, admin)));
+    let histograms = table(&mut root, &schema::HISTOGRAMS, report).and_then(|histograms| {
+        read_histograms(open(report, &schema::HISTOGRAMS, histograms), base)
+    });
 
     let mut known = Known::default();
-    let backends: Vec<_> = tables(root, &schema::BACKEND, report)
+    let backends: Vec<_> = tables(&mut root, &schema::BACKEND, report)
         .into_iter()
-        .map(|section| backend::read(section, &mut known, report))
+        .map(|backend| backend::read(open(report, &schema::BACKEND, backend), &mut known))
         .collect();
-    let mut surroundings = Surroundings::new(&known, keys, base);
-    let listeners: Vec<_> = tables(root, &schema::LISTENER, report)
+    let mut around = Surroundings::new(&known, keys, base);
+    let listeners: Vec<_> = tables(&mut root, &schema::LISTENER, report)
         .into_iter()
-        .map(|section| listener::read(section, &mut surroundings, report))
+        .map(|listener| listener::read(open(report, &schema::LISTENER, listener), &mut around))
         .collect();
 
+    let names: Vec<_> = TABLES.iter().map(|table| table.name).collect();
+    for key in root.keys() {
+        let place = Place::new(key.get_ref().as_ref(), key.span().start);
+        report.unknown(&place, key.get_ref(), &names);
+    }
     Some(Config {
         gateway: gateway?,
         listeners: listeners.into_iter().collect::<Option<_>>()?,
         backends: backends.into_iter().collect::<Option<_>>()?,
-        admin: admin.map_or(Some(None), |admin| admin.map(Some))?,
-        histograms: histograms.map_or(Some(None), |histograms| histograms.map(Some))?,
+        admin,
+        histograms,
     })
 }
 
-fn read_gateway(mut section: Section<'_>, base: &Path, report: &mut Report<'_>) -> Option<Gateway> {
-    let workers = section.value(report, "workers", workers);
-    let pin = section.flag(report, "pin");
-    let io = section.choice(report, "io");
-    let run_dir = section.path(report, "run_dir", base);
-    let drain_timeout = section.duration(report, "drain_timeout");
-    let spin = section.duration(report, "spin");
-    let log = section.choice(report, "log");
-    section.finish(report);
+fn read_gateway(mut section: Section<'_, '_>, base: &Path) -> Option<Gateway> {
+    let workers = section.value("workers", workers);
+    let pin = section.flag("pin");
+    let io = section.choice("io");
+    let run_dir = section.path("run_dir", base);
+    let drain_timeout = section.duration("drain_timeout");
+    let spin = section.duration("spin");
+    let log = section.choice("log");
+    section.finish();
     Some(Gateway {
         workers: workers?.0,
         pin: pin?,
@@ -108,65 +104,76 @@ fn workers(value: &DeValue<'_>) -> Option<Workers> {
     count.try_into().ok().map(Workers::Count)
 }
 
-fn read_admin(mut section: Section<'_>, report: &mut Report<'_>) -> Option<Admin> {
-    let bind = section.text(report, "bind", values::address);
-    section.finish(report);
+fn read_admin(mut section: Section<'_, '_>) -> Option<Admin> {
+    let bind = section.text("bind", values::address);
+    section.finish();
     Some(Admin { bind: bind?.0 })
 }
 
-fn read_histograms(
-    mut section: Section<'_>,
-    base: &Path,
-    report: &mut Report<'_>,
-) -> Option<Histograms> {
-    let dir = section.path(report, "dir", base);
-    let interval = section.duration(report, "interval");
-    section.finish(report);
+fn read_histograms(mut section: Section<'_, '_>, base: &Path) -> Option<Histograms> {
+    let dir = section.path("dir", base);
+    let interval = section.duration("interval");
+    section.finish();
     Some(Histograms { dir: dir?, interval: interval? })
+}
+
+/// One table of the text, with its place.
+type Found<'a> = (Place, DeTable<'a>);
+
+fn open<'r, 'a>(
+    report: &'r mut Report<'a>,
+    description: &'static Table,
+    (place, values): Found<'a>,
+) -> Section<'r, 'a> {
+    Section::new(report, description, place, values)
 }
 
 /// The table that is written `[name]`.
 fn table<'a>(
-    root: &'a DeTable<'a>,
-    description: &'static schema::Table,
-    report: &mut Report<'_>,
-) -> Option<Section<'a>> {
+    root: &mut DeTable<'a>,
+    description: &Table,
+    report: &mut Report<'a>,
+) -> Option<Found<'a>> {
     let name = description.name;
-    let value = root.get(name)?;
+    let value = root.remove(name)?;
     let place = Place::new(name, value.span().start);
-    let Some(values) = value.get_ref().as_table() else {
-        report.expected(&place, Found(value.get_ref()), format_args!("one table [{name}]"));
-        return None;
-    };
-    Some(Section::new(description, place, values))
+    match value.into_inner() {
+        DeValue::Table(values) => Some((place, values)),
+        other => {
+            report.expected(&place, kind_of(&other), format_args!("one table [{name}]"));
+            None
+        }
+    }
 }
 
 /// The tables that are written `[[name]]`, at least one.
 fn tables<'a>(
-    root: &'a DeTable<'a>,
-    description: &'static schema::Table,
-    report: &mut Report<'_>,
-) -> Vec<Section<'a>> {
+    root: &mut DeTable<'a>,
+    description: &Table,
+    report: &mut Report<'a>,
+) -> Vec<Found<'a>> {
     let name = description.name;
-    let Some(value) = root.get(name) else {
-        let place = Place::new(name, 0);
-        report.expected(&place, "nothing", format_args!("at least one table [[{name}]]"));
+    let Some(value) = root.remove(name) else {
+        let expected = format_args!("at least one table [[{name}]]");
+        report.expected(&Place::new(name, 0), "nothing", expected);
         return Vec::new();
     };
-    let list = value.get_ref().as_array();
-    let elements: &[Spanned<DeValue<'_>>] = list.map_or(&[], |list| list);
-    let sections: Vec<_> = elements
-        .iter()
-        .enumerate()
-        .filter_map(|(index, element)| {
-            let place = Place::new(format!("{name}[{index}]"), element.span().start);
-            element.get_ref().as_table().map(|values| Section::new(description, place, values))
-        })
-        .collect();
-    if sections.is_empty() || sections.len() < elements.len() {
-        let place = Place::new(name, value.span().start);
-        let expected = format_args!("tables [[{name}]], each with its own fields");
-        report.expected(&place, Found(value.get_ref()), expected);
+    let place = Place::new(name, value.span().start);
+    let expected = format_args!("tables [[{name}]], each with its own fields");
+    let list = match value.into_inner() {
+        DeValue::Array(list) if !list.is_empty() => list,
+        other => {
+            report.expected(&place, kind_of(&other), expected);
+            return Vec::new();
+        }
+    };
+    let mut tables = Vec::with_capacity(list.len());
+    for (index, element) in list.into_iter().enumerate() {
+        let place = Place::new(format!("{name}[{index}]"), element.span().start);
+        match element.into_inner() {
+            DeValue::Table(values) => tables.push((place, values)),
+            other => report.expected(&place, kind_of(&other), expected),
+        }
     }
-    sections
+    tables
 }

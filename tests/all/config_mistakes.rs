@@ -165,7 +165,7 @@ fn tables_of_the_wrong_kind() {
     check(
         "gateway = 3\nlistener = []\n[backend]\nname = \"a\"\n[[admin]]\n[listeners]\n",
         &[
-            "gate.toml:1: gateway: found 3, expected one table [gateway]",
+            "gate.toml:1: gateway: found a number, expected one table [gateway]",
             "gate.toml:2: listener: found a list, expected tables [[listener]], each with its own fields",
             "gate.toml:3: backend: found a table, expected tables [[backend]], each with its own fields",
             "gate.toml:5: admin: found a list, expected one table [admin]",
@@ -202,7 +202,7 @@ fn listener_fields() {
         (
             "[\"127.0.0.1:40000\"]",
             "\"127.0.0.1:40000\"",
-            "gate.toml:4: listener[0].bind: found \"127.0.0.1:40000\", expected a list of one or more addresses, each an \
+            "gate.toml:4: listener[0].bind: found a string, expected a list of one or more addresses, each an \
              IP:port such as \"0.0.0.0:40000\" or \"[::]:40000\"",
         ),
         (

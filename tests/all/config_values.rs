@@ -201,6 +201,54 @@ fn the_explanation_is_a_config_of_all_defaults() {
     assert_eq!(format!("{:?}", parse(&given)), format!("{explained:?}"));
 }
 
+/// A date is TOML, but no field takes one; so this shows that somebody looks at each.
+#[test]
+fn every_explained_field_is_looked_at() {
+    let folder = Folder::new();
+    let explanation = with_key_file(&config::explain(), &folder);
+    let lines: Vec<_> = explanation.lines().collect();
+    let fields = lines.iter().enumerate().filter_map(|(index, line)| {
+        let (name, _) = line.split_once(" = ")?;
+        (!line.starts_with("# ") || !name.contains(' '))
+            .then_some((index, name.trim_start_matches("# ")))
+    });
+    let mut count = 0;
+    for (index, name) in fields {
+        let mut changed = lines.clone();
+        let date = format!("{name} = 1979-05-27");
+        changed[index] = &date;
+        let keys = KeySources::new(&|_| None, None);
+        let mistakes = config::parse(&changed.join("\n"), Path::new("gate.toml"), &keys);
+        let mistakes = mistakes.expect_err("no field takes a date");
+        assert!(
+            mistakes.iter().any(|mistake| mistake.line == index + 1
+                && mistake.field.ends_with(&format!(".{name}"))
+                && mistake.message.starts_with("found a date, expected ")),
+            "{mistakes}"
+        );
+        count += 1;
+    }
+    assert!(count > 40, "{count} fields were found in the explanation");
+}
+
+#[test]
+fn damaged_text_is_refused_in_words_that_show_no_key() {
+    let file = "file = \"/etc/ringgate/netcode.key\"";
+    let explanation = config::explain().replace(file, &format!("hex = \"{KEY}\""));
+    let keys = KeySources::new(&|_| None, None);
+    for (at, _) in explanation.char_indices().step_by(7) {
+        let cut = &explanation[..at];
+        let overwritten = format!("{cut}\"{}", explanation.get(at + 1..).unwrap_or_default());
+        for text in [cut, &overwritten] {
+            if let Err(mistakes) = config::parse(text, Path::new("gate.toml"), &keys) {
+                let lines = text.lines().count() + 1;
+                assert!(mistakes.iter().all(|m| (1..=lines).contains(&m.line)), "{mistakes}");
+                assert!(!mistakes.to_string().contains(&KEY[..8]), "{mistakes}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_hardly_meant_is_noticed() {
     let spare = "[[backend]]\nname = \"spare\"\nlink = \"bundle\"\nslots = 1\n";
