@@ -20,12 +20,12 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(ConnectToken::decode(&again), Ok(token.clone()));
     let text_bytes = again.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     assert_eq!(again[..text_bytes], bytes[..text_bytes]);
-    live(token);
+    live(&token);
 });
 
 /// Runs a client to its end, with nobody answering. Every datagram is a request for the token.
-fn live(token: ConnectToken) {
-    let mut client = Client::with_options(token.clone(), 0, Options::default());
+fn live(token: &ConnectToken) {
+    let mut client = Client::with_options(token, 0, Options::default());
     let mut out = [0; DATAGRAM_BYTES_MAX];
     // A token may live for ages; a thousand wake-ups show what there is to see.
     for _ in 0..1000 {

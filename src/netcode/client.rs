@@ -22,7 +22,7 @@ use crate::proto::netcode::packet::{AadTable, KeepAlive};
 ///     let start = Instant::now();
 ///     let socket = UdpSocket::bind("0.0.0.0:0")?;
 ///     socket.set_read_timeout(Some(Duration::from_millis(10)))?;
-///     let mut client = Client::new(ConnectToken::decode(token)?, 0)?;
+///     let mut client = Client::new(&ConnectToken::decode(token)?, 0)?;
 ///     let mut buffer = [0; 2048];
 ///     while !client.is_finished() {
 ///         let now_ns = start.elapsed().as_nanos() as u64;
@@ -66,7 +66,7 @@ pub enum Notice<'a> {
 impl Client {
     /// A client that will ask the token's first server. It answers a challenge without delay and counts its packets from a
     /// random start, so that a token which is used twice does not repeat nonces.
-    pub fn new(token: ConnectToken, now_ns: u64) -> Result<Self, getrandom::Error> {
+    pub fn new(token: &ConnectToken, now_ns: u64) -> Result<Self, getrandom::Error> {
         let mut start = [0; 8];
         getrandom::fill(&mut start[..6])?;
         let first_sequence = u64::from_le_bytes(start);
@@ -74,7 +74,7 @@ impl Client {
     }
 
     /// A client with other habits. [`Options::default`] are those of the reference implementation.
-    pub fn with_options(token: ConnectToken, now_ns: u64, options: Options) -> Self {
+    pub fn with_options(token: &ConnectToken, now_ns: u64, options: Options) -> Self {
         Self {
             aad: Box::new(AadTable::new(token.protocol_id)),
             machine: Machine::new(token, now_ns, options),

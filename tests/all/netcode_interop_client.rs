@@ -50,7 +50,7 @@ struct Match {
 }
 
 impl Match {
-    fn new(token: ConnectToken, options: Options, server: NetcodeServer) -> Self {
+    fn new(token: &ConnectToken, options: Options, server: NetcodeServer) -> Self {
         Self {
             client: Client::with_options(token, 0, options),
             server,
@@ -64,7 +64,7 @@ impl Match {
     }
 
     fn connected() -> Self {
-        let mut game = Self::new(our_token(SERVER), Options::default(), server(4));
+        let mut game = Self::new(&our_token(SERVER), Options::default(), server(4));
         game.run(Duration::from_secs(1));
         assert_eq!(game.client.state(), State::Connected);
         assert!(game.server.is_client_connected(CLIENT_ID));
@@ -151,7 +151,7 @@ fn our_client_connects_to_their_server_at_either_pace() {
         Options { answers_at_once: true, first_sequence: 0 },
         Options { answers_at_once: true, first_sequence: (1 << 48) - 2 },
     ] {
-        let mut game = Match::new(our_token(SERVER), options, server(4));
+        let mut game = Match::new(&our_token(SERVER), options, server(4));
         game.run(Duration::from_secs(1));
         assert_eq!(game.told, [Told::Connected(KeepAlive { slot: 0, slots: 4 })]);
         assert_eq!(game.server.user_data(CLIENT_ID), Some(spec(SERVER).user_data));
@@ -221,7 +221,7 @@ fn a_dismissed_client_is_gone_at_once() {
 #[test]
 fn a_dismissed_client_with_another_server_turns_to_it() {
     let servers = format!("{SERVER},192.0.2.2:40000");
-    let mut game = Match::new(our_token(&servers), Options::default(), server(4));
+    let mut game = Match::new(&our_token(&servers), Options::default(), server(4));
     game.run(Duration::from_secs(1));
     assert_eq!(game.client.state(), State::Connected);
     game.told.clear();
@@ -241,7 +241,7 @@ fn a_client_whose_server_is_unreachable_finds_the_next_one() {
     let mut token = spec(&servers);
     token.timeout_seconds = 1;
     let token = mint(&token, &key(), START_UNIX_S).expect("random bytes");
-    let mut game = Match::new(token, Options::default(), server(4));
+    let mut game = Match::new(&token, Options::default(), server(4));
     game.run(Duration::from_secs(2));
     let expected =
         [Told::NextServer(address(SERVER)), Told::Connected(KeepAlive { slot: 0, slots: 4 })];
@@ -267,12 +267,12 @@ fn a_silent_server_is_given_up() {
 
 #[test]
 fn a_handshake_that_is_cut_ends_by_the_step_it_was_in() {
-    let mut game = Match::new(our_token(SERVER), Options::default(), server(4));
+    let mut game = Match::new(&our_token(SERVER), Options::default(), server(4));
     game.is_up_open = false;
     game.run(Duration::from_secs(6));
     assert_eq!(game.told, [Told::Closed(State::RequestTimedOut)]);
 
-    let mut game = Match::new(our_token(SERVER), Options::default(), server(4));
+    let mut game = Match::new(&our_token(SERVER), Options::default(), server(4));
     while game.client.state() == State::SendingRequest {
         game.step();
     }
@@ -283,7 +283,7 @@ fn a_handshake_that_is_cut_ends_by_the_step_it_was_in() {
 
 #[test]
 fn a_full_server_denies() {
-    let mut game = Match::new(our_token(SERVER), Options::default(), server(0));
+    let mut game = Match::new(&our_token(SERVER), Options::default(), server(0));
     game.run(Duration::from_secs(1));
     assert_eq!(game.told, [Told::Closed(State::Denied)]);
 }
@@ -296,7 +296,7 @@ fn a_token_for_another_server_or_from_another_service_gets_no_answer() {
     let foreign_private = mint(&foreign_private, &key(), START_UNIX_S);
     for token in [foreign_key, foreign_private] {
         let token = token.expect("random bytes");
-        let mut game = Match::new(token, Options::default(), server(4));
+        let mut game = Match::new(&token, Options::default(), server(4));
         game.run(Duration::from_secs(6));
         assert_eq!(game.told, [Told::Closed(State::RequestTimedOut)]);
         assert_eq!(game.refused, BTreeSet::new());
@@ -326,7 +326,7 @@ fn forged_and_repeated_packets_do_nothing_to_a_connected_client() {
 #[test]
 fn our_client_connects_with_their_token() {
     let token = ConnectToken::decode(&standard_form(&their_token(&[SERVER])));
-    let mut game = Match::new(token.expect("a standard token"), Options::default(), server(4));
+    let mut game = Match::new(&token.expect("a standard token"), Options::default(), server(4));
     game.run(Duration::from_secs(1));
     assert_eq!(game.client.state(), State::Connected);
 }

@@ -14,7 +14,7 @@ const SLOTS: KeepAlive = KeepAlive { slot: 3, slots: 64 };
 
 /// The token lives for 30 s and its timeout is 5 s.
 fn client(servers: usize) -> Client {
-    Client::new(connect_token(servers), 0, Options::default())
+    Client::new(&connect_token(servers), 0, Options::default())
 }
 
 fn connected(servers: usize) -> Client {
@@ -102,7 +102,7 @@ fn the_response_echoes_the_challenge() {
 #[test]
 fn an_eager_client_answers_at_once() {
     let options = Options { answers_at_once: true, ..Options::default() };
-    let mut client = Client::new(connect_token(1), 0, options);
+    let mut client = Client::new(&connect_token(1), 0, options);
     assert_eq!(sent(&mut client, 0).len(), 1);
     receive(&mut client, 5 * MS, PacketKind::Challenge, 0, &[7; 308]).expect("a challenge");
     assert_eq!(client.poll_timeout(), Some(5 * MS));
@@ -143,7 +143,7 @@ fn each_way_to_end_has_its_state() {
 
     let mut token = connect_token(1);
     token.create_unix_s = token.expire_unix_s + 1;
-    let mut invalid = Client::new(token, 0, Options::default());
+    let mut invalid = Client::new(&token, 0, Options::default());
     assert_eq!(invalid.state(), State::InvalidToken);
     assert_eq!((sent(&mut invalid, 0), invalid.poll_timeout()), (vec![], None));
     invalid.disconnect();
@@ -172,7 +172,7 @@ fn timeouts_of_zero_and_below_never_fire() {
     for seconds in [0, -1, i32::MIN] {
         let mut token = connect_token(1);
         token.timeout_seconds = seconds;
-        let mut client = Client::new(token, 0, Options::default());
+        let mut client = Client::new(&token, 0, Options::default());
         assert_eq!(client.handle_timeout(30 * S - 1), None);
         receive(&mut client, 0, PacketKind::Challenge, 0, &[7; 308]).expect("a challenge");
         assert_eq!(client.handle_timeout(30 * S - 1), None);
@@ -193,7 +193,7 @@ fn a_connection_outlives_its_token() {
 fn the_token_lives_anew_at_every_server() {
     let mut token = connect_token(2);
     token.timeout_seconds = -1;
-    let mut client = Client::new(token, 0, Options::default());
+    let mut client = Client::new(&token, 0, Options::default());
     assert_eq!(
         receive(&mut client, 20 * S, PacketKind::Denied, 0, &[]),
         Ok(Some(Event::NextServer))
@@ -207,7 +207,7 @@ fn the_token_lives_anew_at_every_server() {
 fn a_token_without_end_does_not_overflow() {
     let mut token = connect_token(1);
     (token.create_unix_s, token.expire_unix_s, token.timeout_seconds) = (0, u64::MAX, i32::MAX);
-    let mut client = Client::new(token, u64::MAX - 5, Options::default());
+    let mut client = Client::new(&token, u64::MAX - 5, Options::default());
     assert_eq!(client.handle_timeout(u64::MAX - 1), None);
     assert_eq!(sent(&mut client, u64::MAX - 1).len(), 1);
     assert_eq!(client.poll_timeout(), Some(u64::MAX));
@@ -380,7 +380,7 @@ fn a_client_without_numbers_left_falls_silent_and_does_not_spin() {
 fn mapped_and_plain_ipv4_servers_are_the_same_source() {
     let mut token = connect_token(1);
     token.addresses = "[::ffff:192.0.2.1]:7".parse().expect("literal");
-    let client = Client::new(token, 0, Options::default());
+    let client = Client::new(&token, 0, Options::default());
     let from: SocketAddr = "192.0.2.1:7".parse().expect("literal");
     assert!(prepare(&client, from.into(), PacketKind::Challenge, 0, &[7; 308]).is_ok());
 }
@@ -400,7 +400,7 @@ proptest! {
         let mut packets = packets;
         packets.sort_unstable();
         let run = |wakes: fn(&Client, u64) -> bool| {
-            let mut client = Client::new(token.clone(), 0, Options::default());
+            let mut client = Client::new(&token, 0, Options::default());
             let mut log = Vec::new();
             for now_ms in 0..8000_u64 {
                 for (at_ms, kind) in packets.iter().filter(|(at_ms, _)| *at_ms == now_ms) {
