@@ -20,6 +20,7 @@ mod slots;
 mod sockaddr;
 pub mod socket;
 mod table;
+mod uring;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,6 +30,7 @@ use std::time::Duration;
 pub use self::error::StartError;
 pub use self::mmsg::MmsgDriver;
 pub use self::open::{AnyDriver, Choice, DriverOptions, open};
+pub use self::uring::UringDriver;
 use crate::buf::{RxBatch, SocketId, TxBatch};
 use crate::os::notify;
 

@@ -3,8 +3,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use super::error::Step;
-use super::{Bell, Driver, IoStats, MmsgDriver, SocketKind, StartError, Wait};
+use super::{Bell, Driver, IoStats, MmsgDriver, SocketKind, StartError, UringDriver, Wait};
 use crate::buf::{RxBatch, SocketId, TxBatch};
 
 /// Which driver is wanted.
@@ -38,25 +37,42 @@ impl Default for DriverOptions {
 /// Either driver. Dispatches once per batch.
 #[derive(Debug)]
 pub enum AnyDriver {
-    /// `recvmmsg` and `sendmmsg`.
-    Mmsg(MmsgDriver),
+    /// `recvmmsg` and `sendmmsg`, and why it is not io_uring where that was left to chance.
+    Mmsg(Box<MmsgDriver>, Option<StartError>),
+    /// io_uring.
+    Uring(Box<UringDriver>),
 }
 
 /// Opens a driver and the batch that it fills, and no other.
 pub fn open(choice: Choice, options: &DriverOptions) -> Result<(AnyDriver, RxBatch), StartError> {
-    if choice == Choice::Uring {
-        let missing = io::Error::from_raw_os_error(libc::ENOSYS);
-        return Err(StartError::new("open io_uring", Step::Ring, missing));
-    }
+    let why_not = match choice {
+        Choice::Mmsg => None,
+        Choice::Auto | Choice::Uring => match UringDriver::open(options) {
+            Ok((driver, rx)) => return Ok((AnyDriver::Uring(Box::new(driver)), rx)),
+            Err(why) if choice == Choice::Uring => return Err(why),
+            Err(why) => Some(why),
+        },
+    };
     let (driver, rx) = MmsgDriver::open(options)?;
-    Ok((AnyDriver::Mmsg(driver), rx))
+    Ok((AnyDriver::Mmsg(Box::new(driver), why_not), rx))
+}
+
+impl AnyDriver {
+    /// Why the driver is not io_uring, where [`Choice::Auto`] had to do without it: for one line in the log.
+    pub const fn why_not_uring(&self) -> Option<&StartError> {
+        match self {
+            Self::Mmsg(_, why) => why.as_ref(),
+            Self::Uring(_) => None,
+        }
+    }
 }
 
 /// Does the same with whichever driver it is.
 macro_rules! either {
     ($self:ident, $driver:ident => $call:expr) => {
         match $self {
-            Self::Mmsg($driver) => $call,
+            Self::Mmsg($driver, _) => $call,
+            Self::Uring($driver) => $call,
         }
     };
 }

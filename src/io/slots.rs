@@ -64,6 +64,13 @@ impl Slots {
         }
     }
 
+    /// The whole slot, header room included.
+    #[inline]
+    pub(super) fn slot(&self, size: SlotSize, index: u16) -> (NonNull<u8>, usize) {
+        let bytes = size.header_bytes() + size.data_bytes();
+        (self.arena.pointer(self.offset(size, index), bytes), bytes)
+    }
+
     /// Where the datagram in slot `index` starts in the arena.
     #[inline]
     pub(super) fn data_offset(&self, size: SlotSize, index: u16) -> usize {
@@ -132,7 +139,7 @@ mod tests {
         let all = (0..4)
             .map(|i| (SlotSize::Small, i))
             .chain((0..2).map(|i| (SlotSize::Large, i)))
-            .map(|(size, i)| (slots.offset(size, i), slots.data(size, i).1));
+            .map(|(size, i)| (slots.offset(size, i), slots.slot(size, i).1));
         let mut end = 0;
         for (offset, len) in all {
             assert!(offset >= end && offset.is_multiple_of(LINE_BYTES));

@@ -123,6 +123,13 @@ pub fn link(path: &Path) -> Result<OwnedFd, StartError> {
     Ok(socket.into())
 }
 
+/// Two links that are connected to each other.
+pub fn link_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let kind = Type::SEQPACKET.nonblocking().cloexec();
+    let (one, other) = Socket::pair(Domain::UNIX, kind, None)?;
+    Ok((one.into(), other.into()))
+}
+
 /// Accepts one waiting connection, `None` when there is none.
 pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let result =

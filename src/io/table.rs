@@ -21,10 +21,6 @@ pub(super) struct Registered<S> {
     pub(super) gso: bool,
     /// The kernel's drop counter as last seen.
     pub(super) drops: u32,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the io_uring driver keeps its receive state here")
-    )]
     pub(super) state: S,
 }
 

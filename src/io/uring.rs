@@ -1,0 +1,542 @@
+//! The driver on io_uring: one ring per worker, one system call per busy turn.
+//!
+//! ```text
+//!                    register
+//!                       |
+//!                       v       nothing came for a while, or the driver will sleep
+//!   every turn:      drained  ------------------------------------------------------+
+//!   receive until       ^                                                           v
+//!   empty               +----------------------------------------------------- armed: wait, then receive
+//!                               something came, and was received in the same call
+//! ```
+//!
+//! A *drained* socket gets a multishot receive with `MSG_DONTWAIT` in every turn. It ends when the socket is empty and never
+//! enters the socket's wait queue, so nobody pays for waking us while we are awake. An *armed* socket has a poll and a receive
+//! behind it, linked: when something comes the kernel runs both, and the sleeper wakes up with the datagrams in its batch. Idle
+//! sockets are armed and cost nothing per turn. What is rare or reported once (listeners, the bell) is polled and then handled by
+//! plain calls, the same as in the other driver.
+//!
+//! Invariants:
+//! - A live socket that has not ended is in exactly one state; `drained` lists those that are drained, once each.
+//! - A slot is the kernel's, the batch's or ours (`buf_ring`); those of the batch are in `lent`.
+//! - All memory that a request may write to (slots, buffer rings) outlives the ring: see `Drop`.
+#![allow(unsafe_code, reason = "requests carry raw pointers")]
+
+mod buf_ring;
+mod op;
+mod ring;
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::null_mut;
+use std::time::Duration;
+
+use io_uring::cqueue;
+use io_uring::types::{CancelBuilder, Fd, Fixed};
+
+use self::buf_ring::BufRing;
+use self::op::{Handle, Op};
+use self::ring::{Entered, Ring};
+use super::error::{StartError, Step};
+use super::receive::{self, Arrival, Next};
+use super::send::Sender;
+use super::slots::{RECVMSG_OUT_BYTES, SlotSize, Slots};
+use super::table::{Registered, Table, index_of};
+use super::{Bell, Driver, DriverOptions, IoStats, SocketKind, Wait, events};
+use crate::buf::{IoEvent, RxBatch, SocketId, TxBatch};
+use crate::os::message::{CONTROL_BYTES, NAME_BYTES};
+
+/// Receives with io_uring. Belongs to the thread that takes its first turn; until then it may move between threads.
+#[derive(Debug)]
+pub struct UringDriver {
+    /// First, so that the ring is gone before the memory it knows.
+    ring: Ring,
+    small: BufRing,
+    large: BufRing,
+    slots: Slots,
+    headers: Headers,
+    table: Table<Receiving>,
+    /// Sockets that get a receive in every turn.
+    drained: Vec<SocketId>,
+    /// Which of them comes first, so that none can starve the others of slots.
+    first: usize,
+    /// Listeners whose poll has to be queued.
+    listeners: Vec<SocketId>,
+    bell: Bell,
+    bell_is_polled: bool,
+    /// Slots that the batch has.
+    lent: Vec<(SlotSize, u16)>,
+    sender: Sender,
+    stats: IoStats,
+}
+
+/// How far the receiving from a socket is.
+#[derive(Clone, Copy, Debug)]
+struct Receiving {
+    state: State,
+    handle: Handle,
+    /// Datagrams in this turn.
+    count: u32,
+    /// Receives in a turn. Each ends after [`RECEIVE_MAX`] datagrams even when there are more.
+    receives: u8,
+    /// Turns in a row that brought nothing.
+    idle_turns: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Armed,
+    Drained,
+    Ended,
+}
+
+/// Tells the kernel how much room to leave in a slot for a sender's name and control data. Read when a request is submitted.
+#[derive(Debug)]
+struct Headers {
+    small: Box<libc::msghdr>,
+    large: Box<libc::msghdr>,
+}
+
+// SAFETY: the headers' pointers are all null.
+unsafe impl Send for Headers {}
+
+impl UringDriver {
+    /// Opens a driver and the batch it fills, after proving on a socket pair that this kernel can do what it needs.
+    pub fn open(options: &DriverOptions) -> Result<(Self, RxBatch), StartError> {
+        let fail = |e| StartError::new("open io_uring", Step::Ring, e);
+        Self::prove().map_err(fail)?;
+        Self::set_up(*options).map_err(fail)
+    }
+
+    fn set_up(options: DriverOptions) -> io::Result<(Self, RxBatch)> {
+        let (slots, batch) = Slots::new(options);
+        let slot_count = u32::from(options.small_slots) + u32::from(options.large_slots);
+        let completions = (2 * slot_count).next_power_of_two().max(COMPLETIONS_MIN);
+        let ring = Ring::open(SUBMISSIONS, completions)?;
+        let small = BufRing::new(&ring, &slots, SlotSize::Small)?;
+        let large = BufRing::new(&ring, &slots, SlotSize::Large)?;
+        // Limited by RLIMIT_NOFILE; without them descriptors do as well.
+        let _ = ring.submitter().register_files_sparse(FIXED_FILES);
+        let driver = Self {
+            ring,
+            small,
+            large,
+            slots,
+            headers: Headers::new(),
+            table: Table::new(),
+            drained: Vec::new(),
+            first: 0,
+            listeners: Vec::new(),
+            bell: Bell::new()?,
+            bell_is_polled: false,
+            lent: Vec::with_capacity(slot_count as usize),
+            sender: Sender::default(),
+            stats: IoStats::default(),
+        };
+        Ok((driver, batch))
+    }
+
+    /// Receives one record with a driver of the smallest size. Kernels that know the system call may yet refuse multishot
+    /// receives, and no flag tells; so the only question that counts is asked.
+    fn prove() -> io::Result<()> {
+        let (mut driver, mut rx) = Self::set_up(DriverOptions { small_slots: 1, large_slots: 1 })?;
+        let (here, there) = super::socket::link_pair()?;
+        driver.register(here, SocketKind::Link)?;
+        socket2::SockRef::from(&there).send(b"?")?;
+        driver.turn(&mut rx, Wait::No)?;
+        if rx.len() == 1 { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)) }
+    }
+
+    fn take_slots_back(&mut self) {
+        let Self { lent, small, large, slots, .. } = self;
+        for (size, index) in lent.drain(..) {
+            let ring = if size == SlotSize::Small { &mut *small } else { &mut *large };
+            ring.provide(slots, index);
+        }
+        small.publish();
+        large.publish();
+    }
+
+    /// Queues what every turn asks for.
+    fn queue_receives(&mut self) -> io::Result<()> {
+        if !self.bell_is_polled {
+            self.bell_is_polled = self.push(&[op::bell(self.bell.fd().as_raw_fd())])?;
+        }
+        while let Some(id) = self.listeners.pop() {
+            let Some(socket) = self.table.get(id) else { continue };
+            self.push(&[op::listen(socket.state.handle, id)])?;
+        }
+        let count = self.drained.len();
+        for step in 0..count {
+            self.drain(self.drained[(self.first + step) % count])?;
+        }
+        self.first = (self.first + 1) % count.max(1);
+        Ok(())
+    }
+
+    fn drain(&mut self, id: SocketId) -> io::Result<()> {
+        let Some(socket) = self.table.get_mut(id) else { return Ok(()) };
+        socket.state.count = 0;
+        let (handle, size) = (socket.state.handle, SlotSize::of(socket.kind));
+        let request = op::drain(handle, size, self.headers.of(size), id);
+        for _ in 0..socket.state.receives {
+            self.push(std::slice::from_ref(&request))?;
+        }
+        Ok(())
+    }
+
+    /// Has a socket wake us. Returns whether it will.
+    fn arm(&mut self, id: SocketId) -> io::Result<bool> {
+        let Some(socket) = self.table.get_mut(id) else { return Ok(false) };
+        let (handle, size) = (socket.state.handle, SlotSize::of(socket.kind));
+        socket.state.state = State::Armed;
+        socket.state.count = 0;
+        let requests = op::wait_and_drain(handle, size, self.headers.of(size), id);
+        if self.push(&requests)? {
+            self.stats.rx_arms += 1;
+            return Ok(true);
+        }
+        self.set_drained(id);
+        Ok(false)
+    }
+
+    /// After a turn's receives: which sockets deserve more of them, and which have been idle for long enough to be armed.
+    fn judge(&mut self) -> io::Result<()> {
+        let mut index = 0;
+        while let Some(&id) = self.drained.get(index) {
+            let Some(socket) = self.table.get_mut(id) else { break };
+            if socket.state.judge(patience(socket.kind)) || !self.arm_at(index)? {
+                index += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Arms the socket at a place of `drained`, and takes it out.
+    fn arm_at(&mut self, index: usize) -> io::Result<bool> {
+        let id = self.drained.swap_remove(index);
+        self.arm(id)
+    }
+
+    /// Arms everything that is not.
+    fn arm_all(&mut self) -> io::Result<()> {
+        for _ in 0..self.drained.len() {
+            self.arm_at(0)?;
+        }
+        Ok(())
+    }
+
+    /// Queues requests, making room first where there is none. Returns whether they are queued.
+    fn push(&mut self, requests: &[io_uring::squeue::Entry]) -> io::Result<bool> {
+        // SAFETY: requests point to `headers`, boxed and alive until the ring is gone, and receive into slots of registered
+        // buffer rings, of which `Drop` takes care.
+        if unsafe { self.ring.push(requests) } {
+            return Ok(true);
+        }
+        self.enter(None)?;
+        // SAFETY: as above.
+        Ok(unsafe { self.ring.push(requests) })
+    }
+
+    fn enter(&mut self, at_most: Option<Duration>) -> io::Result<()> {
+        self.stats.syscalls += 1;
+        self.stats.waits += u64::from(at_most.is_some());
+        let entered = self.ring.enter(at_most)?;
+        self.stats.cq_overflows += u64::from(entered == Entered::Busy);
+        self.stats.cq_overflows += u64::from(self.ring.new_overflows());
+        Ok(())
+    }
+
+    fn reap(&mut self, rx: &mut RxBatch) {
+        while let Some(completion) = self.ring.completion() {
+            let (op, id) = Op::of_tag(completion.user_data());
+            match op {
+                Op::Bell => self.hear_bell(rx),
+                Op::Listen => self.accept(id, rx),
+                Op::Receive(size) => self.handle_receive(size, id, &completion, rx),
+                // The receive behind it is cancelled, and says so.
+                Op::Wait => {}
+            }
+        }
+    }
+
+    fn hear_bell(&mut self, rx: &mut RxBatch) {
+        self.bell_is_polled = false;
+        if self.bell.take() {
+            rx.events.push(IoEvent::Woken);
+        }
+    }
+
+    fn accept(&mut self, id: SocketId, rx: &mut RxBatch) {
+        if self.table.get(id).is_none() {
+            return;
+        }
+        self.listeners.push(id);
+        if events::accept_all(self, id, rx).is_err() {
+            self.stats.rx_errors += 1;
+        }
+    }
+
+    fn handle_receive(
+        &mut self,
+        size: SlotSize,
+        id: SocketId,
+        completion: &cqueue::Entry,
+        rx: &mut RxBatch,
+    ) {
+        if let Some(slot) = cqueue::buffer_select(completion.flags()) {
+            // It goes back at the next turn, whatever it holds.
+            self.lent.push((size, slot));
+            self.deliver(size, slot, id, completion.result(), rx);
+        }
+        if !cqueue::more(completion.flags()) {
+            self.receive_ended(id, completion.result(), rx);
+        }
+    }
+
+    /// Puts a datagram into the batch.
+    fn deliver(&mut self, size: SlotSize, slot: u16, id: SocketId, result: i32, rx: &mut RxBatch) {
+        let Some(socket) = self.table.get_mut(id) else { return };
+        let Some(arrival) = arrival(&self.slots, size, slot, result) else { return };
+        if arrival.is_end() {
+            return self.end(id, rx);
+        }
+        socket.state.count += 1;
+        // SAFETY: the completion has taken the slot out of the kernel's hands, and it is provided again only after `turn` has
+        // emptied the batch (`lent`). Slots are named by one completion at a time.
+        unsafe { arrival.lend(&self.slots, (id, socket), rx, &mut self.stats) };
+    }
+
+    fn receive_ended(&mut self, id: SocketId, result: i32, rx: &mut RxBatch) {
+        let Some(socket) = self.table.get_mut(id) else { return };
+        let Receiving { state, count, .. } = socket.state;
+        let next = match result {
+            // An empty datagram ends a multishot, and so does a completion queue without room.
+            0.. => Next::Again,
+            error => receive::handle_error(-error, (id, socket), rx, &mut self.stats),
+        };
+        self.stats.rx_restarts += u64::from(next == Next::Again && state != State::Ended);
+        match (state, next) {
+            (_, Next::Ended) => self.end(id, rx),
+            (State::Armed, Next::Empty) if patience(socket.kind) == 0 => {
+                // Stays armed, or becomes drained where there is no room for that.
+                let _ = self.arm(id);
+            }
+            (State::Armed, _) => {
+                if count == 0 && result == -libc::EAGAIN {
+                    // Woken, and nothing there: an error that a send was told about wakes too, until it is read.
+                    events::read_errors(id, socket, rx, &mut self.stats);
+                }
+                self.set_drained(id);
+            }
+            (State::Drained | State::Ended, _) => {}
+        }
+    }
+
+    fn set_drained(&mut self, id: SocketId) {
+        if let Some(socket) = self.table.get_mut(id) {
+            socket.state = Receiving::new(socket.state.handle);
+            self.drained.push(id);
+        }
+    }
+
+    /// A link has ended: receive no more, and say so once.
+    fn end(&mut self, id: SocketId, rx: &mut RxBatch) {
+        let Some(socket) = self.table.get_mut(id) else { return };
+        if socket.state.state != State::Ended {
+            socket.state.state = State::Ended;
+            self.drained.retain(|drained| *drained != id);
+            rx.events.push(IoEvent::Closed { socket: id });
+        }
+    }
+
+    /// Takes back every request on a socket, those included that are queued but not submitted: their descriptor may soon be
+    /// somebody else's.
+    fn cancel(&mut self, socket: &Registered<Receiving>) {
+        let _ = self.enter_if_enabled();
+        let which = match socket.state.handle {
+            Handle::Fixed(index) => CancelBuilder::fd(Fixed(index)).all(),
+            Handle::Raw(fd) => CancelBuilder::fd(Fd(fd)).all(),
+        };
+        self.ring.cancel(which);
+        // Runs the completions, with which the kernel lets go of the socket.
+        let _ = self.enter_if_enabled();
+    }
+
+    fn enter_if_enabled(&mut self) -> io::Result<()> {
+        if self.ring.is_enabled() { self.enter(None) } else { Ok(()) }
+    }
+}
+
+impl Driver for UringDriver {
+    fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId> {
+        let raw = socket.as_raw_fd();
+        let id = self.table.insert(socket, kind, Receiving::new(Handle::Raw(raw)))?;
+        let index = index_of(id) as u32;
+        let is_fixed = self.ring.submitter().register_files_update(index, &[raw]).is_ok();
+        if let Some(socket) = self.table.get_mut(id).filter(|_| is_fixed) {
+            socket.state.handle = Handle::Fixed(index);
+        }
+        match kind {
+            SocketKind::LinkListener => self.listeners.push(id),
+            _ => self.drained.push(id),
+        }
+        Ok(id)
+    }
+
+    fn deregister(&mut self, socket: SocketId) {
+        let Some(gone) = self.table.remove(socket) else { return };
+        self.drained.retain(|id| *id != socket);
+        self.listeners.retain(|id| *id != socket);
+        self.cancel(&gone);
+        if let Handle::Fixed(index) = gone.state.handle {
+            let _ = self.ring.submitter().register_files_update(index, &[-1]);
+        }
+    }
+
+    fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>> {
+        self.table.fd(socket)
+    }
+
+    fn flush(&mut self, tx: &mut TxBatch) {
+        self.sender.flush(&mut self.table, tx, &mut self.stats);
+    }
+
+    fn turn(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()> {
+        self.slots.assert_owns(rx);
+        self.ring.enable()?;
+        rx.clear();
+        self.take_slots_back();
+        while let Some(id) = self.sender.troubled.pop() {
+            if let Some(socket) = self.table.get(id) {
+                events::read_errors(id, socket, rx, &mut self.stats);
+            }
+        }
+        self.queue_receives()?;
+        if self.ring.has_work() {
+            self.enter(None)?;
+        }
+        self.reap(rx);
+        self.judge()?;
+        if let Wait::AtMost(time) = wait
+            && rx.is_empty()
+        {
+            self.arm_all()?;
+            self.enter(Some(time))?;
+            self.reap(rx);
+        }
+        Ok(())
+    }
+
+    fn bell(&self) -> Bell {
+        self.bell.clone()
+    }
+
+    fn stats(&self) -> IoStats {
+        self.stats
+    }
+
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+}
+
+impl Drop for UringDriver {
+    fn drop(&mut self) {
+        if self.ring.cancel(CancelBuilder::any()) {
+            // Runs the cancelled requests' completions. With that, and without registered descriptors, sockets and their ports
+            // are free when this returns; left to the kernel, it takes tens of milliseconds.
+            let _ = self.enter_if_enabled();
+            let _ = self.ring.submitter().unregister_files();
+        } else {
+            // Some requests live on: it is not our thread. They may write to the slots, so the slots live on too.
+            std::mem::forget(self.slots.clone());
+        }
+    }
+}
+
+impl Receiving {
+    const fn new(handle: Handle) -> Self {
+        Self { state: State::Drained, handle, count: 0, receives: 1, idle_turns: 0 }
+    }
+
+    /// Digests a turn's count. Returns whether the socket remains drained.
+    fn judge(&mut self, patience: u8) -> bool {
+        let room = u32::from(self.receives) * RECEIVE_MAX;
+        if self.count >= room {
+            self.receives = (2 * self.receives).min(RECEIVES_MAX);
+        } else if self.count < room / 2 {
+            self.receives = (self.receives / 2).max(1);
+        }
+        self.idle_turns = if self.count == 0 { self.idle_turns + 1 } else { 0 };
+        self.idle_turns <= patience
+    }
+}
+
+impl Headers {
+    fn new() -> Self {
+        let header = |name_bytes, control_bytes| libc::msghdr {
+            msg_name: null_mut(),
+            msg_namelen: name_bytes as u32,
+            msg_iov: null_mut(),
+            msg_iovlen: 0,
+            msg_control: null_mut(),
+            msg_controllen: control_bytes,
+            msg_flags: 0,
+        };
+        Self { small: Box::new(header(NAME_BYTES, CONTROL_BYTES)), large: Box::new(header(0, 0)) }
+    }
+
+    fn of(&self, size: SlotSize) -> *const libc::msghdr {
+        match size {
+            SlotSize::Small => &raw const *self.small,
+            SlotSize::Large => &raw const *self.large,
+        }
+    }
+}
+
+/// Reads what the kernel wrote in front of a datagram (`struct io_uring_recvmsg_out`, name, control data). `None` where the
+/// receive brought an error.
+fn arrival(slots: &Slots, size: SlotSize, slot: u16, result: i32) -> Option<Arrival<'_>> {
+    let header_bytes = size.header_bytes();
+    let len = usize::try_from(result).ok()?.checked_sub(header_bytes)?;
+    let (pointer, _) = slots.slot(size, slot);
+    // SAFETY: `slot` checked the bounds, the arena is initialised, and the kernel has handed the slot back with the
+    // completion that is being handled. The batch lends out only what lies behind these bytes.
+    let header = unsafe { std::slice::from_raw_parts(pointer.as_ptr(), header_bytes) };
+    let (out, rest) = header.split_at(RECVMSG_OUT_BYTES);
+    let word = |at: usize| out[at..].first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+    let (name, control) = rest.split_at(rest.len().min(NAME_BYTES));
+    Some(Arrival {
+        size,
+        slot,
+        len: len.min(size.data_bytes()),
+        truncated: word(12) & libc::MSG_TRUNC as u32 != 0,
+        name: &name[..name.len().min(word(0) as usize)],
+        control: &control[..control.len().min(word(4) as usize)],
+    })
+}
+
+/// Turns without a datagram before a socket is armed. Being asked in vain costs a player socket less than arming it and being
+/// woken; links may be many and carry a bundle per tick, so they are armed at once.
+const fn patience(kind: SocketKind) -> u8 {
+    match kind {
+        SocketKind::Datagram => 8,
+        SocketKind::ConnectedDatagram | SocketKind::Link | SocketKind::LinkListener => 0,
+    }
+}
+
+/// A multishot receive ends after this many datagrams, to let others have a turn (`MULTISHOT_MAX_RETRY` in `io_uring/net.c`).
+const RECEIVE_MAX: u32 = 32;
+
+/// With this many receives in a turn, one busy socket can fill all slots.
+const RECEIVES_MAX: u8 = 8;
+
+/// Requests queued before they must be submitted.
+const SUBMISSIONS: u32 = 256;
+
+/// Completions for a few hundred links that all have something at once.
+const COMPLETIONS_MIN: u32 = 1024;
+
+/// Sockets that are registered with the ring, which saves the kernel a look-up per request (1 %). Those beyond are not.
+const FIXED_FILES: u32 = 1024;
