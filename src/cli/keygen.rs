@@ -24,12 +24,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let key = Key::generate().map_err(|cause| {
         Failure::failed(format_args!("the operating system gave no random numbers: {cause}"))
     })?;
-    let mut line = Zeroizing::new(key.to_hex());
-    // `to_hex` has no room for the newline; growing would leave a copy of the digits behind.
-    let mut text = Zeroizing::new(String::with_capacity(line.len() + 1));
-    text.push_str(&line);
+    let digits = Zeroizing::new(key.to_hex());
+    // A string that grows leaves its old bytes behind, so this one is made with room for the newline.
+    let mut text = Zeroizing::new(String::with_capacity(digits.len() + 1));
+    text.push_str(&digits);
     text.push('\n');
-    line.clear();
     let Some(out) = &args.out else { return print(&text) };
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
     write_private(out, text.as_bytes(), existing)

@@ -1,6 +1,7 @@
 //! `ringgate check` at the shell.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::process::Stdio;
 
 use crate::command::{ringgate, run};
 use crate::config_mistakes::KEY;
@@ -70,4 +71,32 @@ fn arguments_that_do_not_fit_are_wrong_input_too() {
         assert_eq!(run(ringgate(args)).code, Some(2), "{args:?}");
     }
     assert_eq!(run(ringgate(["--version"])).code, Some(0));
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    let output = ringgate(["check", "--explain"])
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .spawn()
+        .and_then(std::process::Child::wait_with_output)
+        .expect("the binary was built");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "ringgate: cannot write to stdout: No space left on device (os error 28)\n"
+    );
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_failure() {
+    let mut child = ringgate(["check", "--explain"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &[][..]));
 }
