@@ -12,6 +12,7 @@ mod cmsg;
 mod errno;
 mod error;
 mod events;
+pub mod filter;
 mod mmsg;
 mod open;
 mod receive;

@@ -21,6 +21,7 @@ pub(super) enum Step {
     Bind,
     BindDevice,
     Connect,
+    Filter,
     Link,
     Other,
     Ring,
@@ -93,6 +94,9 @@ fn advice(step: Step, errno: i32) -> &'static str {
         }
         (Step::Connect, libc::ENETUNREACH | libc::EHOSTUNREACH) => {
             "this host has no route to that address"
+        }
+        (Step::Filter, libc::EPERM | libc::ENOMEM) => {
+            "the filter is larger than sysctl net.core.optmem_max allows, or seccomp forbids it"
         }
         (Step::Link, libc::EADDRINUSE) => {
             "a running process listens there: is another gateway using this run_dir?"

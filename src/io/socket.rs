@@ -16,11 +16,12 @@ use std::path::Path;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::error::{StartError, Step};
+use super::filter::Filter;
 use super::sockaddr::Family;
 
 /// What a UDP socket should be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UdpOptions {
+pub struct UdpOptions<'a> {
     /// Shares the port with the sockets of other workers; the kernel spreads peers over them by address.
     pub reuse_port: bool,
     /// An IPv6 socket takes no IPv4 peers, so that both families can be bound to one port.
@@ -31,9 +32,11 @@ pub struct UdpOptions {
     pub send_buffer_bytes: usize,
     /// Has the kernel stamp each datagram with the time it arrived.
     pub kernel_time: bool,
+    /// What may be queued at all; everything where there is none.
+    pub filter: Option<&'a Filter>,
 }
 
-impl Default for UdpOptions {
+impl Default for UdpOptions<'_> {
     fn default() -> Self {
         Self {
             reuse_port: false,
@@ -41,6 +44,7 @@ impl Default for UdpOptions {
             receive_buffer_bytes: 8 << 20,
             send_buffer_bytes: 8 << 20,
             kernel_time: true,
+            filter: None,
         }
     }
 }
@@ -63,7 +67,7 @@ pub struct UdpSocket {
 ///
 /// Our datagrams fit every path, so "don't fragment" is set: it keeps the kernel from checking whether to, which is 10 %
 /// of a send (docs/BENCHMARKS.md, the wire).
-pub fn player(address: SocketAddr, options: &UdpOptions) -> Result<UdpSocket, StartError> {
+pub fn player(address: SocketAddr, options: &UdpOptions<'_>) -> Result<UdpSocket, StartError> {
     let socket = udp(address, options)?;
     bind(&socket, address)?;
     finish(socket)
@@ -72,7 +76,7 @@ pub fn player(address: SocketAddr, options: &UdpOptions) -> Result<UdpSocket, St
 /// A socket for game servers on this host that speak plain UDP. It can send from any loopback address, so that each player
 /// can have one of its own; bound to the device `lo`, it hears nobody else. Errors of dead servers are reported as
 /// [`IoEvent::Unreachable`](crate::buf::IoEvent).
-pub fn udp_link(options: &UdpOptions) -> Result<UdpSocket, StartError> {
+pub fn udp_link(options: &UdpOptions<'_>) -> Result<UdpSocket, StartError> {
     let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let socket = udp(address, options)?;
     socket
@@ -84,7 +88,7 @@ pub fn udp_link(options: &UdpOptions) -> Result<UdpSocket, StartError> {
 }
 
 /// A UDP socket with one peer, for game servers on other hosts. Errors are reported as for [`udp_link`].
-pub fn connected(peer: SocketAddr, options: &UdpOptions) -> Result<UdpSocket, StartError> {
+pub fn connected(peer: SocketAddr, options: &UdpOptions<'_>) -> Result<UdpSocket, StartError> {
     let any = match peer {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
         SocketAddr::V6(_) => SocketAddr::from(([0_u16; 8], 0)),
@@ -187,7 +191,7 @@ pub(super) fn family(socket: BorrowedFd<'_>) -> io::Result<Family> {
     Ok(if domain == Domain::IPV6 { Family::V6 } else { Family::V4 })
 }
 
-fn udp(address: SocketAddr, options: &UdpOptions) -> Result<Socket, StartError> {
+fn udp(address: SocketAddr, options: &UdpOptions<'_>) -> Result<Socket, StartError> {
     let family = family_of(address);
     let fail = |what: &str, e| StartError::new(format!("{what} for UDP {address}"), Step::Other, e);
     let socket =
@@ -208,6 +212,10 @@ fn udp(address: SocketAddr, options: &UdpOptions) -> Result<Socket, StartError> 
     if options.kernel_time {
         set_flag(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
             .map_err(|e| fail("ask for arrival times", e))?;
+    }
+    if let Some(filter) = options.filter {
+        let attached = socket.attach_filter(&filter.compile());
+        attached.map_err(|e| StartError::new("attach a socket filter", Step::Filter, e))?;
     }
     ask_for_buffers(&socket, options.receive_buffer_bytes, options.send_buffer_bytes);
     Ok(socket)

@@ -264,10 +264,11 @@ const HOUSEKEEPING_NS: u64 = 50_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// One player's traffic needs no large buffers.
-const SESSION_SOCKET: UdpOptions = UdpOptions {
+const SESSION_SOCKET: UdpOptions<'_> = UdpOptions {
     reuse_port: false,
     v6_only: true,
     receive_buffer_bytes: 256 << 10,
     send_buffer_bytes: 256 << 10,
     kernel_time: false,
+    filter: None,
 };

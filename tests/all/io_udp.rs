@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ringgate::buf::{Endpoint, IoEvent, LocalIp, SendFailure, TxTarget};
+use ringgate::io::filter::{Filter, Rule};
 use ringgate::io::socket::{self, UdpOptions};
 use ringgate::io::{Driver, SocketKind, Wait};
 use ringgate::limits::RX_DATAGRAM_BYTES;
@@ -17,6 +18,7 @@ on_both_drivers!(
     a_dead_server_is_reported,
     a_dead_server_on_a_connected_socket_is_reported,
     a_full_socket_counts_what_it_drops,
+    a_filter_refuses_before_the_queue_and_is_counted,
     a_long_datagram_is_cut_and_flagged,
     a_wildcard_socket_answers_from_the_address_that_was_asked,
     an_empty_datagram_does_not_stop_the_others,
@@ -182,6 +184,39 @@ fn a_full_socket_counts_what_it_drops(rig: &mut Rig) {
     assert_eq!(stats.rx_datagrams + stats.kernel_drops, 501);
     let fd = rig.driver.fd(id).expect("registered");
     assert_eq!(u64::from(socket::socket_drops(fd).expect("the kernel tells")), stats.kernel_drops);
+}
+
+fn a_filter_refuses_before_the_queue_and_is_counted(rig: &mut Rig) {
+    let filter = Filter::new()
+        .allow(Rule::new(7..=9, 2..=100))
+        .allow(Rule::new(0..=0, 30..=30).with(1, b"HELLO 1.02").with(11, &[5]));
+    let mut greeting = [0; 30];
+    greeting[1..12].copy_from_slice(b"HELLO 1.02\x05");
+    let mut foreign = greeting;
+    foreign[11] = 6;
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let before = rig.driver.stats();
+        let options = UdpOptions { filter: Some(&filter), ..UdpOptions::default() };
+        let socket = socket::player(address.parse().expect("literal"), &options).expect("bound");
+        let server = socket.local;
+        let id = rig.driver.register(socket.fd, SocketKind::Datagram).expect("registers");
+        let client = outsider(address);
+        let junk: [&[u8]; 6] = [&[], &[7], &[7; 101], &[10; 50], &greeting[..29], &foreign];
+        for (good, bad) in [&[7; 2][..], &[9; 100], &greeting].iter().zip(junk.chunks(2)) {
+            for bytes in bad {
+                client.send_to(bytes, server).expect("sent");
+            }
+            client.send_to(good, server).expect("sent");
+        }
+        let seen = rig.receive(3);
+        assert!(seen.iter().all(|(_, bytes)| filter.accepts(bytes)));
+        rig.settle();
+        let fd = rig.driver.fd(id).expect("registered");
+        assert_eq!(socket::socket_drops(fd).expect("the kernel tells"), junk.len() as u32);
+        let after = rig.driver.stats();
+        assert_eq!(after.rx_datagrams - before.rx_datagrams, 3);
+        assert_eq!(after.kernel_drops - before.kernel_drops, junk.len() as u64);
+    }
 }
 
 fn several_sockets_are_served_in_one_turn(rig: &mut Rig) {
