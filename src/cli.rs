@@ -2,6 +2,8 @@
 //! why not. `exit` turns that into what the terminal and the shell see, the same way for all commands.
 
 mod check;
+mod demo;
+mod echo;
 mod exit;
 mod files;
 mod keygen;
@@ -29,6 +31,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(check::Args),
+    Demo(demo::Args),
+    Echo(echo::Args),
     Keygen(keygen::Args),
     Run(run::Args),
     Token(token::Args),
@@ -39,6 +43,8 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let result = match Cli::try_parse_from(args) {
         Ok(Cli { command }) => match command {
             Command::Check(args) => check::run(&args),
+            Command::Demo(args) => demo::run(&args),
+            Command::Echo(args) => echo::run(&args),
             Command::Keygen(args) => keygen::run(&args),
             Command::Run(args) => run::run(&args),
             Command::Token(args) => token::run(&args),

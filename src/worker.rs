@@ -231,10 +231,14 @@ impl Start<'_> {
     }
 }
 
-/// The setup with the ports that the kernel has chosen in place of port 0, so that tokens can name them.
+/// The setup with addresses that tokens can name: what was bound where nothing else is said, and the port that the kernel
+/// has chosen in place of port 0.
 fn with_ports(setup: &Setup, addresses: &[Vec<SocketAddr>]) -> Setup {
     let mut setup = setup.clone();
     for (listener, bound) in setup.listeners.iter_mut().zip(addresses) {
+        if listener.public.is_empty() {
+            listener.public.clone_from(bound);
+        }
         for public in listener.public.iter_mut().filter(|public| public.port() == 0) {
             if let Some(local) = bound.iter().find(|local| local.ip() == public.ip()) {
                 public.set_port(local.port());

@@ -86,9 +86,14 @@ fn backend(backend: &config::Backend) -> Backend {
 fn allow(allowed: &config::Allowed) -> Allowed {
     let mut uids = allowed.uids.clone();
     if uids.is_empty() && allowed.gids.is_empty() {
-        uids.extend(fs::metadata("/proc/self").map(|me| me.uid()));
+        uids.push(own_uid());
     }
     Allowed { uids, gids: allowed.gids.clone() }
+}
+
+/// The user that this process runs as: the owner of its entry in /proc.
+pub(super) fn own_uid() -> u32 {
+    fs::metadata("/proc/self").map_or(0, |me| me.uid())
 }
 
 fn worker_count(workers: config::Workers) -> u16 {

@@ -1,0 +1,199 @@
+//! `ringgate demo`: the whole thing in one process, to be seen working: gateway, echo backend, real clients over real sockets.
+
+mod players;
+mod table;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::{Failure, exit};
+use crate::config::LogFormat;
+use crate::gate::{Allowed, Backend, Counters, LinkKind, Listener, Route, Setup};
+use crate::io::Choice;
+use crate::link::backend::{Event, Options};
+use crate::proto::replay::Policy;
+use crate::secret::Key;
+use crate::worker::{Fleet, Plan, Stages};
+
+use super::logging::{self, LogArgs};
+use players::{Outcome, Swarm};
+
+/// Shows the main job in about 12 seconds, without arguments and without privileges.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Players
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    players: u32,
+    /// For how long they play
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+    /// Workers
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=128))]
+    workers: u16,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    logging::init(args.log, LogFormat::Human)?;
+    let run_dir = RunDir::create()?;
+    let key = Key::generate().map_err(Failure::failed)?;
+    let fleet = Fleet::start(&plan(args, &run_dir, key.clone())).map_err(Failure::failed)?;
+    let server = fleet.addresses()[0][0];
+    exit::print(&format!(
+        "ringgate demo: {} players for {} s through {server}; {} workers, driver {}, cipher {}\n",
+        args.players,
+        args.seconds,
+        fleet.worker_count(),
+        fleet.driver(),
+        fleet.kernel()
+    ))?;
+    if let Some(why) = fleet.why_not_uring() {
+        exit::print(&format!("io_uring is not used: {why}\n"))?;
+    }
+    let game = EchoGame::start(&run_dir)?;
+    let outcome = play(args, &fleet, server, &key)?;
+    let facts = finish(fleet)?;
+    game.stop()?;
+    exit::print(&table::render(&outcome, &facts))?;
+    let balanced = facts.workers.iter().all(|worker| worker.check_conservation().is_ok());
+    if balanced && outcome.connected == args.players {
+        Ok(())
+    } else {
+        Err(Failure::failed("the demo did not go as it should: see the table"))
+    }
+}
+
+/// What the gateway says of itself at the end.
+pub(super) struct Facts {
+    workers: Vec<Counters>,
+    stages: Stages,
+    socket_drops: u64,
+}
+
+fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
+    let listener = Listener {
+        name: "demo".to_owned(),
+        protocol_id: PROTOCOL_ID,
+        keys: vec![key],
+        public: Vec::new(),
+        backends: vec![0],
+        route: Route::Single,
+        sessions_max: args.players,
+        replay: Policy::NETCODE,
+        follow_port_switch: true,
+    };
+    let allow = Allowed { uids: vec![super::plan::own_uid()], gids: Vec::new() };
+    let backend = Backend {
+        name: BACKEND.to_owned(),
+        link: LinkKind::Bundle { allow },
+        slots: args.players,
+        grace_ns: 1_000_000_000,
+        retired: false,
+    };
+    Plan {
+        setup: Arc::new(Setup::new(vec![listener], vec![backend], 1)),
+        binds: vec![vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]],
+        run_dir: Some(run_dir.0.clone()),
+        workers: args.workers,
+        pin: false,
+        io: Choice::Auto,
+        spin: Duration::ZERO,
+    }
+}
+
+fn play(args: &Args, fleet: &Fleet, server: SocketAddr, key: &Key) -> Result<Outcome, Failure> {
+    let mut swarm = Swarm::new(args.players, server, PROTOCOL_ID, key)?;
+    for second in 1..=args.seconds {
+        swarm.play_until(Duration::from_secs(second))?;
+        let sessions: u64 =
+            fleet.published().iter().map(|worker| worker.report().counters.sessions).sum();
+        exit::print(&format!("{}\n", table::progress(second, sessions, &swarm)))?;
+    }
+    swarm.leave()
+}
+
+/// Stops the gateway and collects its last words.
+fn finish(fleet: Fleet) -> Result<Facts, Failure> {
+    let published = fleet.published().to_vec();
+    fleet.stop().map_err(Failure::failed)?;
+    let mut facts = Facts { workers: Vec::new(), stages: Stages::new(), socket_drops: 0 };
+    for worker in published {
+        let report = worker.report();
+        facts.socket_drops += report.socket_drops;
+        facts.workers.push(report.counters);
+        if let Some(stages) = worker.exchange(None) {
+            facts.stages.merge(&stages);
+        }
+    }
+    Ok(facts)
+}
+
+/// A game server that sends every payload back, in a thread of its own.
+struct EchoGame {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<std::io::Result<()>>,
+}
+
+impl EchoGame {
+    /// Connects to all workers before it returns.
+    fn start(run_dir: &RunDir) -> Result<Self, Failure> {
+        let mut backend = Options::new(&run_dir.0, BACKEND).connect().map_err(Failure::failed)?;
+        while !backend.is_up() {
+            backend.wait(Some(Duration::from_secs(1))).map_err(Failure::failed)?;
+            let mut events = backend.poll().map_err(Failure::failed)?;
+            while let Some((event, _)) = events.next() {
+                if let Event::LinkLost { loss, .. } = event {
+                    return Err(Failure::failed(format_args!("the echo backend: {loss:?}")));
+                }
+            }
+            backend.flush();
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            while !stopped.load(Ordering::Acquire) {
+                backend.wait(Some(Duration::from_millis(100)))?;
+                let mut events = backend.poll()?;
+                while let Some((event, outbox)) = events.next() {
+                    if let Event::Payload { session, bytes } = event {
+                        let _ = outbox.send(session, bytes);
+                    }
+                }
+                backend.flush();
+            }
+            Ok(())
+        });
+        Ok(Self { stop, thread })
+    }
+
+    fn stop(self) -> Result<(), Failure> {
+        self.stop.store(true, Ordering::Release);
+        let ended = self.thread.join().map_err(|_| Failure::failed("the echo backend panicked"))?;
+        ended.map_err(Failure::failed)
+    }
+}
+
+/// A directory for the link sockets that goes with the demo.
+struct RunDir(PathBuf);
+
+impl RunDir {
+    fn create() -> Result<Self, Failure> {
+        let dir = std::env::temp_dir().join(format!("ringgate-demo-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).map_err(Failure::failed)?;
+        Ok(Self(dir))
+    }
+}
+
+impl Drop for RunDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const PROTOCOL_ID: u64 = 0x7269_6e67_6761_7465;
+const BACKEND: &str = "echo";

@@ -1,0 +1,285 @@
+//! The demo's players: real clients that share one socket, each at a loopback address of its own.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use super::super::Failure;
+use crate::buf::{LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
+use crate::io::socket::{self, UdpOptions};
+use crate::io::{self, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
+use crate::netcode::{Client, Notice, TokenSpec, mint};
+use crate::os::clock::{self, Clock};
+use crate::proto::netcode::address::ServerAddresses;
+use crate::secret::Key;
+
+/// All players, driven by one thread.
+pub(super) struct Swarm {
+    players: Vec<Player>,
+    driver: AnyDriver,
+    rx: RxBatch,
+    tx: TxBatch,
+    socket: SocketId,
+    server: SocketAddr,
+    clock: Clock,
+    outcome: Outcome,
+}
+
+/// What the players have seen.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) connected: u32,
+    pub(super) closed: u32,
+    pub(super) payloads_sent: u64,
+    pub(super) payloads_echoed: u64,
+    /// Answers that were not what this player had sent, or came twice.
+    pub(super) payloads_wrong: u64,
+    /// From sending a payload to having its echo, in nanoseconds.
+    pub(super) round_trip: Histogram<u64>,
+}
+
+struct Player {
+    client: Client,
+    source: LocalIp,
+    next_send_ns: u64,
+    sent: u64,
+    /// Which of the last 64 payloads have been echoed, and the number of the newest.
+    echoed_newest: u64,
+    echoed: u64,
+}
+
+impl Swarm {
+    pub(super) fn new(
+        count: u32,
+        server: SocketAddr,
+        protocol_id: u64,
+        key: &Key,
+    ) -> Result<Self, Failure> {
+        let (mut driver, rx) =
+            io::open(Choice::Auto, &DriverOptions::default()).map_err(Failure::failed)?;
+        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let opened = socket::player(any, &UdpOptions::default()).map_err(Failure::failed)?;
+        let socket = driver.register(opened.fd, SocketKind::Datagram).map_err(Failure::failed)?;
+        let clock = Clock::start();
+        let players = (0..count).map(|n| Player::new(n, server, protocol_id, key, clock.now_ns()));
+        Ok(Self {
+            players: players.collect::<Result<_, _>>()?,
+            driver,
+            rx,
+            tx: TxBatch::new(TX_SLOTS, 0),
+            socket,
+            server,
+            clock,
+            outcome: Outcome {
+                connected: 0,
+                closed: 0,
+                payloads_sent: 0,
+                payloads_echoed: 0,
+                payloads_wrong: 0,
+                round_trip: Histogram::new_with_bounds(1, ROUND_TRIP_NS_MAX, 3)
+                    .expect("the bounds are valid"),
+            },
+        })
+    }
+
+    pub(super) fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// Plays until this long after the start.
+    pub(super) fn play_until(&mut self, end: Duration) -> Result<(), Failure> {
+        let end_ns = end.as_nanos() as u64;
+        while self.clock.now_ns() < end_ns {
+            self.turn(true)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the last echoes, then has everybody leave.
+    pub(super) fn leave(mut self) -> Result<Outcome, Failure> {
+        let patience_ns = self.clock.now_ns() + STRAGGLERS_NS;
+        while self.outcome.payloads_echoed < self.outcome.payloads_sent
+            && self.clock.now_ns() < patience_ns
+        {
+            self.turn(false)?;
+        }
+        for player in &mut self.players {
+            player.client.disconnect();
+        }
+        while self.players.iter().any(|player| !player.client.is_finished())
+            && self.clock.now_ns() < patience_ns + STRAGGLERS_NS
+        {
+            self.turn(false)?;
+        }
+        Ok(self.outcome)
+    }
+
+    fn turn(&mut self, plays: bool) -> Result<(), Failure> {
+        self.driver.turn(&mut self.rx, Wait::AtMost(TICK)).map_err(Failure::failed)?;
+        let now_ns = self.clock.now_ns();
+        self.receive(now_ns);
+        self.send(now_ns, plays);
+        Ok(())
+    }
+
+    fn receive(&mut self, now_ns: u64) {
+        let Self { players, rx, outcome, server, .. } = self;
+        for (meta, bytes) in rx.iter_mut() {
+            let Some(player) = index_of(meta.local).and_then(|n| players.get_mut(n)) else {
+                continue;
+            };
+            match player.client.handle_datagram(now_ns, *server, bytes) {
+                Ok(Some(Notice::Connected(_))) => outcome.connected += 1,
+                Ok(Some(Notice::Payload(payload))) => {
+                    let sent_ns =
+                        Player::check_echo(&mut player.echoed_newest, &mut player.echoed, payload);
+                    match sent_ns {
+                        Some(sent_ns) => {
+                            outcome.payloads_echoed += 1;
+                            outcome.round_trip.saturating_record(now_ns.saturating_sub(sent_ns));
+                        }
+                        None => outcome.payloads_wrong += 1,
+                    }
+                }
+                Ok(Some(Notice::Closed(_))) => outcome.closed += 1,
+                Ok(Some(Notice::NextServer(_)) | None) | Err(_) => {}
+            }
+        }
+    }
+
+    fn send(&mut self, now_ns: u64, plays: bool) {
+        let Self { players, driver, tx, socket, outcome, .. } = self;
+        for player in players {
+            if player.client.handle_timeout(now_ns).is_some() {
+                outcome.closed += 1;
+            }
+            loop {
+                if tx.small_left() == 0 {
+                    driver.flush(tx);
+                    tx.clear();
+                }
+                let slot = tx.slot().expect("flushed above");
+                let written =
+                    player.client.poll_transmit(now_ns, slot).map(|(to, bytes)| (to, bytes.len()));
+                let written = written.or_else(|| {
+                    let is_due =
+                        plays && player.client.is_connected() && now_ns >= player.next_send_ns;
+                    is_due.then(|| player.write_payload(now_ns, slot)).flatten().inspect(|_| {
+                        outcome.payloads_sent += 1;
+                    })
+                });
+                let Some((to, len)) = written else { break };
+                let target =
+                    TxTarget { socket: *socket, peer: Some(to.into()), source: player.source };
+                tx.commit(len, target, 0);
+            }
+        }
+        driver.flush(tx);
+        tx.clear();
+    }
+}
+
+impl Player {
+    fn new(
+        n: u32,
+        server: SocketAddr,
+        protocol_id: u64,
+        key: &Key,
+        now_ns: u64,
+    ) -> Result<Self, Failure> {
+        let servers = ServerAddresses::new(&[server]).map_err(Failure::failed)?;
+        let spec = TokenSpec::new(protocol_id, u64::from(n) + 1, servers);
+        let token = mint(&spec, key, clock::unix_seconds()).map_err(Failure::failed)?;
+        Ok(Self {
+            client: Client::new(&token, now_ns).map_err(Failure::failed)?,
+            source: LocalIp::v4(source_of(n).octets(), 0),
+            // Spread over the period, so that the players do not all speak at once.
+            next_send_ns: now_ns + u64::from(n) * SEND_EVERY_NS / 200 % SEND_EVERY_NS,
+            sent: 0,
+            echoed_newest: 0,
+            echoed: 0,
+        })
+    }
+
+    /// A payload that tells its number and its time: 40 to 120 bytes, as game clients send.
+    fn write_payload(&mut self, now_ns: u64, out: &mut [u8]) -> Option<(SocketAddr, usize)> {
+        self.next_send_ns =
+            (self.next_send_ns + SEND_EVERY_NS).max(now_ns.saturating_sub(SEND_EVERY_NS));
+        self.sent += 1;
+        let mut payload = [0x5a; 120];
+        payload[..8].copy_from_slice(&self.sent.to_le_bytes());
+        payload[8..16].copy_from_slice(&now_ns.to_le_bytes());
+        let len = 40 + (self.sent * 7 % 81) as usize;
+        let (to, bytes) = self.client.write_payload(now_ns, &payload[..len], out).ok()?;
+        Some((to, bytes.len()))
+    }
+
+    /// When the payload was sent, if it is one of ours that had not come back yet.
+    fn check_echo(newest: &mut u64, echoed: &mut u64, payload: &[u8]) -> Option<u64> {
+        let number = u64::from_le_bytes(*payload.first_chunk()?);
+        let sent_ns = u64::from_le_bytes(*payload[8..].first_chunk()?);
+        if payload.len() != 40 + (number * 7 % 81) as usize {
+            return None;
+        }
+        if number > *newest {
+            let shift = number - *newest;
+            *echoed = echoed.checked_shl(shift as u32).unwrap_or(0) | 1;
+            *newest = number;
+            return Some(sent_ns);
+        }
+        let bit = 1_u64.checked_shl((*newest - number) as u32)?;
+        let is_new = *echoed & bit == 0;
+        *echoed |= bit;
+        is_new.then_some(sent_ns)
+    }
+}
+
+/// 250 players in each /24, from 127.2.0.1 on.
+fn source_of(n: u32) -> Ipv4Addr {
+    Ipv4Addr::new(127, 2, (n / 250) as u8, (n % 250) as u8 + 1)
+}
+
+fn index_of(local: LocalIp) -> Option<usize> {
+    let IpAddr::V4(v4) = local.ip() else { return None };
+    let [127, 2, block, host] = v4.octets() else { return None };
+    Some(usize::from(block) * 250 + usize::from(host).checked_sub(1)?)
+}
+
+/// 30 payloads a second.
+const SEND_EVERY_NS: u64 = 1_000_000_000 / 30;
+
+/// How long the last echoes may take.
+const STRAGGLERS_NS: u64 = 1_000_000_000;
+
+const TICK: Duration = Duration::from_millis(1);
+const TX_SLOTS: usize = 256;
+const ROUND_TRIP_NS_MAX: u64 = 60_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_player_has_an_address_of_its_own_that_leads_back_to_it() {
+        for n in [0, 1, 249, 250, 9_999] {
+            let local = LocalIp::v4(source_of(n).octets(), 0);
+            assert_eq!(index_of(local), Some(n as usize));
+        }
+    }
+
+    #[test]
+    fn an_echo_counts_once() {
+        let (mut newest, mut echoed) = (0, 0);
+        let payload = |number: u64| {
+            let mut payload = vec![0; 40 + (number * 7 % 81) as usize];
+            payload[..8].copy_from_slice(&number.to_le_bytes());
+            payload
+        };
+        let mut check =
+            |number| Player::check_echo(&mut newest, &mut echoed, &payload(number)).is_some();
+        assert_eq!([1, 3, 2, 2, 3, 1].map(&mut check), [true, true, true, false, false, false]);
+        assert!(check(200));
+        assert!(!check(5), "too old to be told from a duplicate");
+    }
+}
