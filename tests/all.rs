@@ -28,6 +28,8 @@ mod io_udp;
 mod link_backend;
 #[path = "all/link_gateway.rs"]
 mod link_gateway;
+#[path = "all/link_header.rs"]
+mod link_header;
 #[path = "all/netcode_interop.rs"]
 mod netcode_interop;
 #[path = "all/netcode_interop_client.rs"]

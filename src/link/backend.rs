@@ -175,6 +175,9 @@ impl Backend {
     /// `timeout` says. Returns whether there is something; a signal ends the wait early.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
         self.flush();
+        if self.inbox.has_unread() {
+            return Ok(true);
+        }
         let spin = timeout.map_or(self.options.spin, |timeout| timeout.min(self.options.spin));
         let start_ns = self.clock.now_ns();
         loop {

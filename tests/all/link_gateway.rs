@@ -12,7 +12,7 @@ use ringgate::link::bundle::{
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// Longer than any step of a test takes on a busy machine; only a test that fails waits for it.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The listening sockets of a gateway with so many workers.
 pub(crate) struct Gateway {

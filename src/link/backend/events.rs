@@ -122,6 +122,11 @@ impl Inbox {
         Self { buf, unread: 0..0, reading: None }
     }
 
+    /// Whether a turn was left before its events were taken.
+    pub(super) const fn has_unread(&self) -> bool {
+        self.reading.is_some()
+    }
+
     fn opened(&self, at: Range<usize>) -> Opened<'_> {
         match ToGame::read(&self.buf[at]).next() {
             Some(Ok(ToGame::Opened(opened))) => opened,

@@ -1,0 +1,1039 @@
+/*
+ * ringgate_backend.h: the game server's end of ringgate's bundle link, in one C99 header.
+ *
+ * Needs nothing but libc on Linux. In exactly one source file, before any other include:
+ *
+ *     #define RINGGATE_BACKEND_IMPLEMENTATION
+ *     #include "ringgate_backend.h"
+ *
+ * A backend holds one link to every worker of the gateway and puts them together again when the
+ * gateway restarts. The game's loop is a turn: take every event, answer, flush once. That makes one
+ * datagram and at most one wake-up for each link and turn, however many players there are.
+ *
+ *     rg_backend *backend = rg_connect("/run/ringgate", "arena-1");
+ *     struct rg_event event;
+ *     for (;;) {
+ *         rg_wait(backend, -1);
+ *         while (rg_next(backend, &event) > 0)
+ *             if (event.kind == RG_PAYLOAD)
+ *                 rg_send(backend, event.session, event.bytes, event.bytes_len);
+ *         rg_flush(backend);
+ *     }
+ *
+ * Only rg_wait blocks. A game with a loop of its own watches rg_fd for input instead. One thread at
+ * a time may use a backend; different backends are independent. The format itself is described in
+ * docs/PROTOCOLS.md.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#ifndef RINGGATE_BACKEND_H
+#define RINGGATE_BACKEND_H
+
+#if defined(RINGGATE_BACKEND_IMPLEMENTATION) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE 1 /* ppoll */
+#endif
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Limits of the format, version 1. */
+#define RG_VERSION 1
+#define RG_BUNDLE_BYTES_MAX 16384
+#define RG_PAYLOAD_BYTES_MAX 1200
+#define RG_USER_DATA_BYTES 256
+#define RG_NAME_BYTES_MAX 32
+#define RG_MULTICAST_SESSIONS_MAX 1024
+#define RG_WORKERS_MAX 128
+
+/* Why a session ended. A game may give those from 128 on. */
+enum rg_close_reason {
+    RG_CLOSE_OTHER = 0, /* also any that a newer gateway has and this header does not */
+    RG_CLOSE_PLAYER_LEFT = 1,
+    RG_CLOSE_TIMED_OUT = 2,
+    RG_CLOSE_SEQUENCE_GAP = 3,
+    RG_CLOSE_SEQUENCE_EXHAUSTED = 4,
+    RG_CLOSE_SHUTDOWN = 5,
+    RG_CLOSE_OPERATOR = 6,
+    RG_CLOSE_UNCONFIGURED = 7,
+    RG_CLOSE_FINISHED = 128,
+    RG_CLOSE_KICKED = 129,
+    RG_CLOSE_REFUSED = 130,
+    RG_CLOSE_GAME_SHUTDOWN = 131
+};
+
+/* Why a link is down. Below 256: the gateway's goodbye. */
+enum rg_link_loss {
+    RG_GOODBYE_OTHER = 0, /* as above */
+    RG_GOODBYE_SHUTDOWN = 1,
+    RG_GOODBYE_VERSION_UNSUPPORTED = 2,
+    RG_GOODBYE_UNAUTHORISED = 3,
+    RG_GOODBYE_NAME_UNKNOWN = 4,
+    RG_GOODBYE_NAME_TAKEN = 5,
+    RG_GOODBYE_HELLO_EXPECTED = 6,
+    RG_GOODBYE_RECORD_INVALID = 7,
+    RG_GOODBYE_UNRESPONSIVE = 8,
+    RG_LOSS_HUNG_UP = 256,             /* without a word: it crashed or was stopped */
+    RG_LOSS_RECORD_INVALID = 257,      /* the gateway broke the format; `error` says how */
+    RG_LOSS_WELCOME_EXPECTED = 258,    /* once, first */
+    RG_LOSS_VERSION_UNSUPPORTED = 259, /* the gateway speaks another version */
+    RG_LOSS_FAILED = 260               /* reading failed; `error` is the errno */
+};
+
+/* How a record breaks the format. */
+enum rg_record_error {
+    RG_ERROR_NONE = 0,
+    RG_ERROR_HEADER_TRUNCATED = 1,
+    RG_ERROR_RECORD_LENGTH = 2,
+    RG_ERROR_KIND_UNKNOWN = 3,
+    RG_ERROR_FLAGS_UNKNOWN = 4,
+    RG_ERROR_BODY_LENGTH = 5,
+    RG_ERROR_SESSION_ZERO = 6,
+    RG_ERROR_PAYLOAD_LENGTH = 7,
+    RG_ERROR_NAME_INVALID = 8,
+    RG_ERROR_SESSION_COUNT = 9,
+    RG_ERROR_WORKER_INVALID = 10,
+    RG_ERROR_REASON_UNKNOWN = 11,
+    RG_ERROR_DATAGRAM_TOO_LONG = 12
+};
+
+/* What rg_next reports, and which fields of rg_event it sets besides `kind` and `worker`. */
+enum rg_event_kind {
+    RG_LINK_UP = 1, /* workers, incarnation */
+    RG_OPENED,      /* session, client_id, ip, scope, port, slot, slots_max, user_data, listener */
+    RG_PAYLOAD,     /* session, bytes, bytes_len */
+    RG_CLOSED,      /* session, reason */
+    RG_PONG,        /* round_trip_ns */
+    RG_DRAINING,    /* left_ms: the gateway takes no new players and will shut down */
+    RG_LINK_LOST    /* reason, error, payloads_unsent: all sessions of the worker are over */
+};
+
+/* What happened. Pointers are valid until the next call of rg_next. */
+struct rg_event {
+    enum rg_event_kind kind;
+    unsigned worker;  /* whose link it came on */
+    unsigned workers; /* how many there are */
+    unsigned reason;  /* enum rg_close_reason or enum rg_link_loss */
+    unsigned error;   /* enum rg_record_error, or an errno */
+    uint64_t incarnation; /* differs from one start of the gateway to the next */
+    uint64_t session; /* unique under one incarnation; 0 in an event that is about none */
+    uint64_t client_id;
+    const uint8_t *ip; /* 16 bytes, network order; IPv4 as ::ffff:a.b.c.d */
+    uint32_t scope;    /* the interface of a link-local IPv6 address, else 0 */
+    uint16_t port;
+    uint32_t slot;
+    uint32_t slots_max;
+    const uint8_t *user_data;             /* RG_USER_DATA_BYTES */
+    char listener[RG_NAME_BYTES_MAX + 1]; /* where the player came in, NUL-terminated */
+    const uint8_t *bytes;
+    size_t bytes_len; /* 1 to RG_PAYLOAD_BYTES_MAX */
+    uint64_t round_trip_ns;
+    uint32_t left_ms;
+    uint64_t payloads_unsent; /* taken by rg_send, and gone down with the link */
+};
+
+/* What became of payloads, one for each player that a multicast names. All only grow.
+   payloads_taken = payloads_sent + payloads_lost + those that wait for a flush. */
+struct rg_stats {
+    uint64_t payloads_taken;
+    uint64_t payloads_sent;
+    uint64_t payloads_lost;
+    uint64_t payloads_link_down; /* refused with RG_SEND_LINK_DOWN */
+    uint64_t payloads_link_full; /* refused with RG_SEND_LINK_FULL */
+    uint64_t bundles_sent;
+};
+
+/* What rg_send and rg_close_session return: 0, or why the record was not taken. */
+enum rg_send_result {
+    RG_SEND_OK = 0,
+    RG_SEND_LINK_DOWN = -1,      /* the session's link is down, or it is no session */
+    RG_SEND_LINK_FULL = -2,      /* the gateway does not read fast enough; the queue is full */
+    RG_SEND_PAYLOAD_LENGTH = -3, /* a payload has 1 to RG_PAYLOAD_BYTES_MAX bytes */
+    RG_SEND_NOT_A_CHOICE = -4    /* only the gateway closes for this reason */
+};
+
+/* How to connect. Zero means the default. */
+struct rg_options {
+    const char *run_dir; /* the gateway's run_dir */
+    const char *name;    /* the backend's name in the gateway's configuration */
+    int64_t spin_ns;     /* how long rg_wait looks before it sleeps; < 0: not at all */
+    unsigned queue_bundles; /* how many may wait for each worker before payloads are refused */
+    int may_start_alone;    /* a gateway that is not there yet is waited for, not an error */
+};
+
+typedef struct rg_backend rg_backend;
+
+/* Connects to a gateway that is running; NULL and errno where nobody listens on the first worker's
+   socket, or where `name` cannot be one (EINVAL). The links are not up yet: each becomes an
+   RG_LINK_UP, or an RG_LINK_LOST that says why the gateway refuses it. */
+rg_backend *rg_connect(const char *run_dir, const char *name);
+rg_backend *rg_connect_with(const struct rg_options *options);
+void rg_free(rg_backend *backend);
+
+/* Flushes, then waits until rg_next has something to do. `timeout_ns` < 0: as long as it takes.
+   1: there is something, 0: time is up or a signal came, -1: errno. */
+int rg_wait(rg_backend *backend, int64_t timeout_ns);
+
+/* Readable whenever rg_next has something to do, reconnecting included. */
+int rg_fd(const rg_backend *backend);
+
+/* The next event of this turn. 1: `*event` is set, 0: the turn is over, so flush, -1: errno. */
+int rg_next(rg_backend *backend, struct rg_event *event);
+
+/* Take payloads; they leave with the next flush. rg_multicast returns for how many players. */
+int rg_send(rg_backend *backend, uint64_t session, const void *bytes, size_t bytes_len);
+size_t rg_multicast(rg_backend *backend, const uint64_t *sessions, size_t sessions_len,
+                    const void *bytes, size_t bytes_len);
+
+/* Ends a session; `reason` is an enum rg_close_reason from 128 on. While the link lives this is not
+   lost, however full it is. RG_CLOSED with the same reason answers. */
+int rg_close_session(rg_backend *backend, uint64_t session, unsigned reason);
+
+/* Asks every worker for an RG_PONG. Returns how many were asked. */
+unsigned rg_ping(rg_backend *backend);
+
+/* Sends what was taken: one datagram for each link, more only where one is too small. What a full
+   link does not take waits for the next flush. */
+void rg_flush(rg_backend *backend);
+
+/* Whether the links to all workers are up. */
+int rg_is_up(const rg_backend *backend);
+struct rg_stats rg_stats(const rg_backend *backend);
+
+/* The worker that owns a session. */
+static inline unsigned rg_worker(uint64_t session) { return (unsigned)(session >> 56); }
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* RINGGATE_BACKEND_H */
+
+#if defined(RINGGATE_BACKEND_IMPLEMENTATION) && !defined(RINGGATE_BACKEND_IMPLEMENTED)
+#define RINGGATE_BACKEND_IMPLEMENTED
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__GLIBC__) && !defined(__USE_GNU)
+#error "include this implementation before other headers, or define _GNU_SOURCE"
+#endif
+
+/* Kinds of records. A payload is the one that goes both ways. */
+enum {
+    RG__PAYLOAD = 1,
+    RG__WELCOME = 2,
+    RG__OPENED = 3,
+    RG__CLOSED = 4,
+    RG__PONG = 5,
+    RG__DRAINING = 6,
+    RG__GOODBYE = 7,
+    RG__HELLO = 16,
+    RG__MULTICAST = 17,
+    RG__CLOSE = 18,
+    RG__PING = 19
+};
+
+enum {
+    RG__HEADER_BYTES = 4,
+    RG__CLOSE_BYTES = RG__HEADER_BYTES + 8 + 1,
+    RG__QUEUE_BUNDLES = 16,
+    /* More than a socket holds: only a gateway that sends faster than we read comes this far. */
+    RG__TURN_BUNDLES_MAX = 64,
+    RG__TIMER = RG_WORKERS_MAX
+};
+
+#define RG__SPIN_NS INT64_C(50000)
+#ifndef RG__BACKOFF_NS_MIN /* tests lose a link many times a second */
+#define RG__BACKOFF_NS_MIN INT64_C(50000000)
+#endif
+#define RG__BACKOFF_NS_MAX INT64_C(2000000000)
+
+struct rg__bundle {
+    uint8_t *bytes; /* RG_BUNDLE_BYTES_MAX, allocated when first needed */
+    size_t len;
+    uint64_t payloads;
+};
+
+/* One link: a socket, whether it has been welcomed, and what waits to be sent on it. */
+struct rg__link {
+    int fd; /* -1: down */
+    int is_welcomed;
+    int is_send_broken; /* what the kernel still has for us is read before the link is lost */
+    int is_watched_for_room;
+    struct rg__bundle *bundles; /* a ring; `bundles_len` from `first` on are in use */
+    unsigned first;
+    unsigned bundles_len;
+    uint8_t *late; /* closes that found no room, encoded; payloads wait until they are gone */
+    size_t late_len;
+    size_t late_room;
+};
+
+struct rg_backend {
+    struct rg__link links[RG_WORKERS_MAX];
+    unsigned links_len; /* those before it have a ring */
+    unsigned workers;   /* as the latest welcome says */
+    int epoll;
+    int timer;
+    struct epoll_event ready[RG_WORKERS_MAX + 1];
+    int ready_seen;
+    int ready_len;
+    int is_in_turn;
+    int reading; /* the link that is read until it has nothing more; -1: none */
+    unsigned bundles_left;
+    size_t inbox_at;
+    size_t inbox_len;
+    int is_retry_armed;
+    int64_t backoff_ns;
+    int64_t spin_ns;
+    unsigned queue_bundles;
+    struct rg_stats stats;
+    char name[RG_NAME_BYTES_MAX + 1];
+    char run_dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    uint8_t inbox[RG_BUNDLE_BYTES_MAX + 1]; /* one byte more, so that a datagram too long shows */
+};
+
+/* Numbers in records: little-endian, unaligned. */
+
+static void rg__put(uint8_t *at, uint64_t value, unsigned bytes) {
+    unsigned n;
+    for (n = 0; n < bytes; n++)
+        at[n] = (uint8_t)(value >> (8 * n));
+}
+
+static uint64_t rg__get(const uint8_t *at, unsigned bytes) {
+    uint64_t value = 0;
+    unsigned n;
+    for (n = 0; n < bytes; n++)
+        value |= (uint64_t)at[n] << (8 * n);
+    return value;
+}
+
+static void rg__put_header(uint8_t *record, size_t record_bytes, unsigned kind) {
+    rg__put(record, record_bytes, 2);
+    record[2] = (uint8_t)kind;
+    record[3] = 0;
+}
+
+static int rg__is_name(const uint8_t *name, size_t len) {
+    size_t n;
+    for (n = 0; n < len; n++)
+        if (name[n] < 0x21 || name[n] > 0x7e)
+            return 0;
+    return len >= 1 && len <= RG_NAME_BYTES_MAX;
+}
+
+/* A number that this version has no name for is `other`, 0. */
+static unsigned rg__known(unsigned number, unsigned last) { return number <= last ? number : 0; }
+
+static int64_t rg__now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static struct timespec rg__timespec(int64_t ns) {
+    struct timespec time;
+    time.tv_sec = (time_t)(ns / INT64_C(1000000000));
+    time.tv_nsec = (long)(ns % INT64_C(1000000000));
+    return time;
+}
+
+/* The queue of a link. */
+
+/* Room for a record at the end of the queue, with its header written; NULL: none. */
+static uint8_t *rg__reserve(const rg_backend *backend, struct rg__link *link, size_t record_bytes,
+                            unsigned kind, uint64_t payloads) {
+    struct rg__bundle *bundle = NULL;
+    uint8_t *record;
+    if (link->bundles_len > 0) {
+        bundle = &link->bundles[(link->first + link->bundles_len - 1) % backend->queue_bundles];
+        if (record_bytes > RG_BUNDLE_BYTES_MAX - bundle->len)
+            bundle = NULL;
+    }
+    if (bundle == NULL) {
+        if (link->bundles_len == backend->queue_bundles)
+            return NULL;
+        bundle = &link->bundles[(link->first + link->bundles_len) % backend->queue_bundles];
+        if (bundle->bytes == NULL) {
+            bundle->bytes = (uint8_t *)malloc(RG_BUNDLE_BYTES_MAX);
+            if (bundle->bytes == NULL)
+                return NULL;
+        }
+        bundle->len = 0;
+        bundle->payloads = 0;
+        link->bundles_len++;
+    }
+    record = bundle->bytes + bundle->len;
+    rg__put_header(record, record_bytes, kind);
+    bundle->len += record_bytes;
+    bundle->payloads += payloads;
+    return record;
+}
+
+static void rg__put_close(uint8_t *record, uint64_t session, unsigned reason) {
+    rg__put(record + 4, session, 8);
+    record[12] = (uint8_t)reason;
+}
+
+/* Moves late closes to the room that a sent bundle has left. */
+static void rg__take_late(const rg_backend *backend, struct rg__link *link) {
+    size_t taken = 0;
+    while (taken < link->late_len) {
+        uint8_t *record = rg__reserve(backend, link, RG__CLOSE_BYTES, RG__CLOSE, 0);
+        if (record == NULL)
+            break;
+        memcpy(record, link->late + taken, RG__CLOSE_BYTES);
+        taken += RG__CLOSE_BYTES;
+    }
+    link->late_len -= taken;
+    if (taken > 0 && link->late_len > 0)
+        memmove(link->late, link->late + taken, link->late_len);
+}
+
+/* Appends a close to those that wait for room. 0: no memory. */
+static int rg__keep_late(struct rg__link *link, uint64_t session, unsigned reason) {
+    if (link->late_room - link->late_len < RG__CLOSE_BYTES) {
+        size_t room = link->late_room > 0 ? 2 * link->late_room : 64 * RG__CLOSE_BYTES;
+        uint8_t *late = (uint8_t *)realloc(link->late, room);
+        if (late == NULL)
+            return 0;
+        link->late = late;
+        link->late_room = room;
+    }
+    rg__put_header(link->late + link->late_len, RG__CLOSE_BYTES, RG__CLOSE);
+    rg__put_close(link->late + link->late_len, session, reason);
+    link->late_len += RG__CLOSE_BYTES;
+    return 1;
+}
+
+/* Sends what waits, as far as the kernel has room. */
+static void rg__flush_link(rg_backend *backend, struct rg__link *link) {
+    while (link->fd >= 0 && !link->is_send_broken && link->bundles_len > 0) {
+        struct rg__bundle *bundle = &link->bundles[link->first];
+        if (send(link->fd, bundle->bytes, bundle->len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+            if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM || errno == EINTR)
+                return;
+            /* Whatever it was, reading now comes to an end, and with it the link. */
+            shutdown(link->fd, SHUT_RDWR);
+            link->is_send_broken = 1;
+            return;
+        }
+        backend->stats.payloads_sent += bundle->payloads;
+        backend->stats.bundles_sent++;
+        link->first = (link->first + 1) % backend->queue_bundles;
+        link->bundles_len--;
+        rg__take_late(backend, link);
+    }
+}
+
+/* Has epoll wake us when there is room for what a flush has left. */
+static void rg__watch_for_room(rg_backend *backend, struct rg__link *link) {
+    int wanted = link->bundles_len > 0 && !link->is_send_broken;
+    if (link->fd >= 0 && wanted != link->is_watched_for_room) {
+        struct epoll_event event;
+        memset(&event, 0, sizeof event);
+        event.events = wanted ? (uint32_t)(EPOLLIN | EPOLLOUT) : (uint32_t)EPOLLIN;
+        event.data.u64 = (uint64_t)(link - backend->links);
+        epoll_ctl(backend->epoll, EPOLL_CTL_MOD, link->fd, &event);
+        link->is_watched_for_room = wanted;
+    }
+}
+
+/* Room for a record with payloads. When the queue is full, it makes room by sending. */
+static uint8_t *rg__push(rg_backend *backend, struct rg__link *link, size_t record_bytes,
+                         unsigned kind, uint64_t payloads) {
+    uint8_t *record = NULL;
+    if (link->late_len == 0)
+        record = rg__reserve(backend, link, record_bytes, kind, payloads);
+    if (record == NULL) {
+        rg__flush_link(backend, link);
+        if (link->late_len == 0)
+            record = rg__reserve(backend, link, record_bytes, kind, payloads);
+    }
+    if (record != NULL)
+        backend->stats.payloads_taken += payloads;
+    else
+        backend->stats.payloads_link_full += payloads;
+    return record;
+}
+
+static int rg__is_link_up(const struct rg__link *link) {
+    return link->fd >= 0 && link->is_welcomed && !link->is_send_broken;
+}
+
+static struct rg__link *rg__link_of(rg_backend *backend, uint64_t session) {
+    unsigned worker = rg_worker(session);
+    if (session == 0 || worker >= backend->links_len || !rg__is_link_up(&backend->links[worker]))
+        return NULL;
+    return &backend->links[worker];
+}
+
+/* Connecting. */
+
+static int rg__watch(rg_backend *backend, int fd, unsigned token) {
+    struct epoll_event event;
+    memset(&event, 0, sizeof event);
+    event.events = EPOLLIN;
+    event.data.u64 = token;
+    return epoll_ctl(backend->epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+/* Connects and says hello. A local socket connects at once or not at all. */
+static int rg__open_link(rg_backend *backend, unsigned worker) {
+    uint8_t hello[RG__HEADER_BYTES + 6 + RG_NAME_BYTES_MAX];
+    size_t name_len = strlen(backend->name);
+    size_t hello_len = RG__HEADER_BYTES + 6 + name_len;
+    struct sockaddr_un address;
+    int fd, len;
+    memset(&address, 0, sizeof address);
+    address.sun_family = AF_UNIX;
+    len = snprintf(address.sun_path, sizeof address.sun_path, "%s/worker-%u.sock", backend->run_dir,
+                   worker);
+    if (len < 0 || (size_t)len >= sizeof address.sun_path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    rg__put_header(hello, hello_len, RG__HELLO);
+    rg__put(hello + 4, RG_VERSION, 2);
+    rg__put(hello + 6, (uint64_t)getpid(), 4);
+    memcpy(hello + 10, backend->name, name_len);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    if (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0 ||
+        send(fd, hello, hello_len, MSG_NOSIGNAL) < 0 || rg__watch(backend, fd, worker) < 0) {
+        int why = errno;
+        close(fd);
+        errno = why;
+        return -1;
+    }
+    backend->links[worker].fd = fd;
+    return 0;
+}
+
+/* Has the timer open what is down. Each time without a welcome in between takes twice as long. */
+static void rg__retry_later(rg_backend *backend) {
+    struct itimerspec once;
+    if (backend->is_retry_armed)
+        return;
+    memset(&once, 0, sizeof once);
+    once.it_value = rg__timespec(backend->backoff_ns);
+    timerfd_settime(backend->timer, 0, &once, NULL);
+    backend->is_retry_armed = 1;
+    backend->backoff_ns *= 2;
+    if (backend->backoff_ns > RG__BACKOFF_NS_MAX)
+        backend->backoff_ns = RG__BACKOFF_NS_MAX;
+}
+
+static int rg__add_link(rg_backend *backend) {
+    struct rg__link *link = &backend->links[backend->links_len];
+    memset(link, 0, sizeof *link);
+    link->fd = -1;
+    link->bundles =
+        (struct rg__bundle *)calloc(backend->queue_bundles, sizeof *link->bundles);
+    if (link->bundles == NULL)
+        return -1;
+    backend->links_len++;
+    return 0;
+}
+
+/* Opens every link that should be there and is not. */
+static void rg__open_links(rg_backend *backend) {
+    unsigned worker;
+    for (worker = 0; worker < backend->workers; worker++) {
+        if (worker == backend->links_len && rg__add_link(backend) < 0) {
+            rg__retry_later(backend);
+            return;
+        }
+        if (backend->links[worker].fd < 0 && rg__open_link(backend, worker) < 0)
+            rg__retry_later(backend);
+    }
+}
+
+rg_backend *rg_connect(const char *run_dir, const char *name) {
+    struct rg_options options;
+    memset(&options, 0, sizeof options);
+    options.run_dir = run_dir;
+    options.name = name;
+    return rg_connect_with(&options);
+}
+
+static int rg__start(rg_backend *backend, int may_start_alone) {
+    backend->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (backend->epoll < 0)
+        return -1;
+    backend->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (backend->timer < 0 || rg__watch(backend, backend->timer, RG__TIMER) < 0)
+        return -1;
+    if (rg__add_link(backend) < 0)
+        return -1;
+    if (!may_start_alone)
+        return rg__open_link(backend, 0);
+    rg__open_links(backend);
+    return 0;
+}
+
+rg_backend *rg_connect_with(const struct rg_options *options) {
+    size_t run_dir_len = strlen(options->run_dir);
+    size_t name_len = strlen(options->name);
+    rg_backend *backend;
+    if (!rg__is_name((const uint8_t *)options->name, name_len) ||
+        run_dir_len >= sizeof backend->run_dir) {
+        errno = EINVAL;
+        return NULL;
+    }
+    backend = (rg_backend *)calloc(1, sizeof *backend);
+    if (backend == NULL)
+        return NULL;
+    memcpy(backend->run_dir, options->run_dir, run_dir_len);
+    memcpy(backend->name, options->name, name_len);
+    backend->spin_ns = options->spin_ns == 0 ? RG__SPIN_NS : options->spin_ns;
+    backend->queue_bundles =
+        options->queue_bundles == 0 ? (unsigned)RG__QUEUE_BUNDLES : options->queue_bundles;
+    backend->epoll = -1;
+    backend->timer = -1;
+    backend->reading = -1;
+    backend->workers = 1;
+    backend->backoff_ns = RG__BACKOFF_NS_MIN;
+    if (rg__start(backend, options->may_start_alone) < 0) {
+        int why = errno;
+        rg_free(backend);
+        errno = why;
+        return NULL;
+    }
+    return backend;
+}
+
+void rg_free(rg_backend *backend) {
+    unsigned worker, n;
+    if (backend == NULL)
+        return;
+    for (worker = 0; worker < backend->links_len; worker++) {
+        struct rg__link *link = &backend->links[worker];
+        if (link->fd >= 0)
+            close(link->fd);
+        for (n = 0; n < backend->queue_bundles; n++)
+            free(link->bundles[n].bytes);
+        free(link->bundles);
+        free(link->late);
+    }
+    if (backend->timer >= 0)
+        close(backend->timer);
+    if (backend->epoll >= 0)
+        close(backend->epoll);
+    free(backend);
+}
+
+/* Waiting. */
+
+/* Looks what is ready, unless something from the last look is still left. */
+static int rg__look(rg_backend *backend) {
+    int found;
+    if (backend->ready_seen < backend->ready_len || backend->reading >= 0)
+        return 1;
+    backend->ready_seen = 0;
+    backend->ready_len = 0;
+    found = epoll_wait(backend->epoll, backend->ready, RG_WORKERS_MAX + 1, 0);
+    if (found < 0)
+        return errno == EINTR ? 0 : -1;
+    backend->ready_len = found;
+    return found > 0;
+}
+
+int rg_wait(rg_backend *backend, int64_t timeout_ns) {
+    int64_t start_ns, waited_ns, spin_ns = backend->spin_ns;
+    struct timespec left;
+    struct pollfd set;
+    rg_flush(backend);
+    if (timeout_ns >= 0 && timeout_ns < spin_ns)
+        spin_ns = timeout_ns;
+    start_ns = rg__now_ns();
+    do {
+        int found = rg__look(backend);
+        if (found != 0)
+            return found;
+        waited_ns = rg__now_ns() - start_ns;
+    } while (waited_ns < spin_ns);
+    left = rg__timespec(timeout_ns > waited_ns ? timeout_ns - waited_ns : 0);
+    set.fd = backend->epoll;
+    set.events = POLLIN;
+    set.revents = 0;
+    if (ppoll(&set, 1, timeout_ns < 0 ? NULL : &left, NULL) < 0 && errno != EINTR)
+        return -1;
+    return rg__look(backend);
+}
+
+int rg_fd(const rg_backend *backend) { return backend->epoll; }
+
+/* Receiving. */
+
+static int rg__lose(rg_backend *backend, unsigned worker, unsigned reason, unsigned error,
+                    struct rg_event *event) {
+    struct rg__link *link = &backend->links[worker];
+    uint64_t unsent = 0;
+    unsigned n;
+    for (n = 0; n < link->bundles_len; n++)
+        unsent += link->bundles[(link->first + n) % backend->queue_bundles].payloads;
+    link->bundles_len = 0;
+    link->late_len = 0;
+    close(link->fd);
+    link->fd = -1;
+    link->is_welcomed = 0;
+    link->is_send_broken = 0;
+    link->is_watched_for_room = 0;
+    backend->stats.payloads_lost += unsent;
+    backend->inbox_at = backend->inbox_len = 0;
+    backend->reading = -1;
+    rg__retry_later(backend);
+    event->kind = RG_LINK_LOST;
+    event->reason = reason;
+    event->error = error;
+    event->payloads_unsent = unsent;
+    return 1;
+}
+
+static unsigned rg__read_welcome(rg_backend *backend, unsigned worker, const uint8_t *body,
+                                 struct rg_event *event) {
+    unsigned version = (unsigned)rg__get(body, 2);
+    unsigned named = (unsigned)rg__get(body + 2, 2);
+    unsigned workers = (unsigned)rg__get(body + 4, 2);
+    if (named >= workers || workers > RG_WORKERS_MAX)
+        return RG_ERROR_WORKER_INVALID;
+    if (version != RG_VERSION) {
+        rg__lose(backend, worker, RG_LOSS_VERSION_UNSUPPORTED, version, event);
+        return RG_ERROR_NONE;
+    }
+    if (named != worker)
+        return RG_ERROR_WORKER_INVALID;
+    if (backend->links[worker].is_welcomed) {
+        rg__lose(backend, worker, RG_LOSS_WELCOME_EXPECTED, 0, event);
+        return RG_ERROR_NONE;
+    }
+    backend->links[worker].is_welcomed = 1;
+    backend->workers = workers;
+    backend->backoff_ns = RG__BACKOFF_NS_MIN;
+    rg__open_links(backend);
+    event->kind = RG_LINK_UP;
+    event->workers = workers;
+    event->incarnation = rg__get(body + 6, 8);
+    return RG_ERROR_NONE;
+}
+
+static unsigned rg__read_opened(const uint8_t *body, size_t len, struct rg_event *event) {
+    size_t name_len;
+    if (len < 8)
+        return RG_ERROR_BODY_LENGTH;
+    event->session = rg__get(body, 8);
+    if (event->session == 0)
+        return RG_ERROR_SESSION_ZERO;
+    if (len < 46 + RG_USER_DATA_BYTES)
+        return RG_ERROR_BODY_LENGTH;
+    name_len = len - (46 + RG_USER_DATA_BYTES);
+    if (!rg__is_name(body + 46 + RG_USER_DATA_BYTES, name_len))
+        return RG_ERROR_NAME_INVALID;
+    event->kind = RG_OPENED;
+    event->client_id = rg__get(body + 8, 8);
+    event->slot = (uint32_t)rg__get(body + 16, 4);
+    event->slots_max = (uint32_t)rg__get(body + 20, 4);
+    event->ip = body + 24;
+    event->scope = (uint32_t)rg__get(body + 40, 4);
+    event->port = (uint16_t)rg__get(body + 44, 2);
+    event->user_data = body + 46;
+    memcpy(event->listener, body + 46 + RG_USER_DATA_BYTES, name_len);
+    event->listener[name_len] = '\0';
+    return RG_ERROR_NONE;
+}
+
+/* A payload or a closed: both begin with the session. */
+static unsigned rg__read_session(unsigned kind, const uint8_t *body, size_t len,
+                                 struct rg_event *event) {
+    if (len < 8)
+        return RG_ERROR_BODY_LENGTH;
+    event->session = rg__get(body, 8);
+    if (event->session == 0)
+        return RG_ERROR_SESSION_ZERO;
+    if (kind == RG__PAYLOAD) {
+        if (len - 8 < 1 || len - 8 > RG_PAYLOAD_BYTES_MAX)
+            return RG_ERROR_PAYLOAD_LENGTH;
+        event->kind = RG_PAYLOAD;
+        event->bytes = body + 8;
+        event->bytes_len = len - 8;
+        return RG_ERROR_NONE;
+    }
+    if (len != 9)
+        return RG_ERROR_BODY_LENGTH;
+    event->kind = RG_CLOSED;
+    event->reason = rg__known(body[8], RG_CLOSE_UNCONFIGURED);
+    if (body[8] >= RG_CLOSE_FINISHED)
+        event->reason = rg__known(body[8], RG_CLOSE_GAME_SHUTDOWN);
+    return RG_ERROR_NONE;
+}
+
+/* Bodies of records without a session have one length each; 0: no such kind. */
+static size_t rg__body_bytes(unsigned kind) {
+    switch (kind) {
+    case RG__WELCOME: return 14;
+    case RG__PONG: return 8;
+    case RG__DRAINING: return 4;
+    case RG__GOODBYE: return 2;
+    default: return 0;
+    }
+}
+
+static unsigned rg__read_body(rg_backend *backend, unsigned worker, unsigned kind,
+                              const uint8_t *body, size_t len, struct rg_event *event) {
+    if (kind == RG__PAYLOAD || kind == RG__CLOSED || kind == RG__OPENED) {
+        if (!backend->links[worker].is_welcomed) {
+            rg__lose(backend, worker, RG_LOSS_WELCOME_EXPECTED, 0, event);
+            return RG_ERROR_NONE;
+        }
+        return kind == RG__OPENED ? rg__read_opened(body, len, event)
+                                  : rg__read_session(kind, body, len, event);
+    }
+    if (rg__body_bytes(kind) == 0)
+        return RG_ERROR_KIND_UNKNOWN;
+    if (rg__body_bytes(kind) != len)
+        return RG_ERROR_BODY_LENGTH;
+    if (kind == RG__WELCOME)
+        return rg__read_welcome(backend, worker, body, event);
+    if (kind == RG__GOODBYE) {
+        rg__lose(backend, worker, rg__known(body[0], RG_GOODBYE_UNRESPONSIVE),
+                 rg__known(body[1], RG_ERROR_DATAGRAM_TOO_LONG), event);
+        return RG_ERROR_NONE;
+    }
+    if (!backend->links[worker].is_welcomed) {
+        rg__lose(backend, worker, RG_LOSS_WELCOME_EXPECTED, 0, event);
+        return RG_ERROR_NONE;
+    }
+    if (kind == RG__PONG) {
+        event->kind = RG_PONG;
+        event->round_trip_ns = (uint64_t)rg__now_ns() - rg__get(body, 8);
+    } else {
+        event->kind = RG_DRAINING;
+        event->left_ms = (uint32_t)rg__get(body, 4);
+    }
+    return RG_ERROR_NONE;
+}
+
+/* Takes one record off the datagram. */
+static int rg__take_record(rg_backend *backend, unsigned worker, struct rg_event *event) {
+    const uint8_t *record = backend->inbox + backend->inbox_at;
+    size_t left = backend->inbox_len - backend->inbox_at;
+    size_t record_bytes = left >= RG__HEADER_BYTES ? (size_t)rg__get(record, 2) : 0;
+    unsigned error;
+    if (left < RG__HEADER_BYTES)
+        error = RG_ERROR_HEADER_TRUNCATED;
+    else if (record_bytes < RG__HEADER_BYTES || record_bytes > left)
+        error = RG_ERROR_RECORD_LENGTH;
+    else if (record[3] != 0)
+        error = RG_ERROR_FLAGS_UNKNOWN;
+    else {
+        backend->inbox_at += record_bytes;
+        error = rg__read_body(backend, worker, record[2], record + RG__HEADER_BYTES,
+                              record_bytes - RG__HEADER_BYTES, event);
+    }
+    if (error != RG_ERROR_NONE)
+        return rg__lose(backend, worker, RG_LOSS_RECORD_INVALID, error, event);
+    return 1;
+}
+
+/* Reads one datagram. 1: `*event` is set because the link is lost. */
+static int rg__receive(rg_backend *backend, unsigned worker, struct rg_event *event) {
+    ssize_t len;
+    if (backend->bundles_left == 0) {
+        backend->reading = -1;
+        return 0;
+    }
+    /* The kernel reports once that the peer closed with our data unread, before it hands out what
+       the peer had sent until then: its goodbye, for example. */
+    do {
+        len = recv(backend->links[worker].fd, backend->inbox, sizeof backend->inbox, MSG_DONTWAIT);
+    } while (len < 0 && (errno == ECONNRESET || errno == EINTR));
+    if (len > RG_BUNDLE_BYTES_MAX)
+        return rg__lose(backend, worker, RG_LOSS_RECORD_INVALID, RG_ERROR_DATAGRAM_TOO_LONG, event);
+    if (len > 0) {
+        backend->bundles_left--;
+        backend->inbox_at = 0;
+        backend->inbox_len = (size_t)len;
+        return 0;
+    }
+    if (len == 0)
+        return rg__lose(backend, worker, RG_LOSS_HUNG_UP, 0, event);
+    if (errno != EAGAIN)
+        return rg__lose(backend, worker, RG_LOSS_FAILED, (unsigned)errno, event);
+    backend->reading = -1;
+    return 0;
+}
+
+static void rg__handle_ready(rg_backend *backend, unsigned token) {
+    struct rg__link *link;
+    if (token == RG__TIMER) {
+        uint64_t expirations;
+        ssize_t ignored = read(backend->timer, &expirations, sizeof expirations);
+        (void)ignored;
+        backend->is_retry_armed = 0;
+        rg__open_links(backend);
+        return;
+    }
+    link = &backend->links[token];
+    if (link->fd < 0)
+        return;
+    /* Not otherwise: the answers to this turn leave together. */
+    if (link->is_watched_for_room) {
+        rg__flush_link(backend, link);
+        rg__watch_for_room(backend, link);
+    }
+    backend->reading = (int)token;
+    backend->bundles_left = RG__TURN_BUNDLES_MAX;
+}
+
+int rg_next(rg_backend *backend, struct rg_event *event) {
+    if (!backend->is_in_turn) {
+        if (rg__look(backend) < 0)
+            return -1;
+        backend->is_in_turn = 1;
+    }
+    event->session = 0;
+    for (;;) {
+        if (backend->reading >= 0) {
+            event->worker = (unsigned)backend->reading;
+            if (backend->inbox_at < backend->inbox_len)
+                return rg__take_record(backend, event->worker, event);
+            if (rg__receive(backend, event->worker, event))
+                return 1;
+        } else if (backend->ready_seen < backend->ready_len) {
+            rg__handle_ready(backend, (unsigned)backend->ready[backend->ready_seen++].data.u64);
+        } else {
+            backend->is_in_turn = 0;
+            return 0;
+        }
+    }
+}
+
+/* Sending. */
+
+int rg_send(rg_backend *backend, uint64_t session, const void *bytes, size_t bytes_len) {
+    struct rg__link *link;
+    uint8_t *record;
+    if (bytes_len < 1 || bytes_len > RG_PAYLOAD_BYTES_MAX)
+        return RG_SEND_PAYLOAD_LENGTH;
+    link = rg__link_of(backend, session);
+    if (link == NULL) {
+        backend->stats.payloads_link_down++;
+        return RG_SEND_LINK_DOWN;
+    }
+    record = rg__push(backend, link, RG__HEADER_BYTES + 8 + bytes_len, RG__PAYLOAD, 1);
+    if (record == NULL)
+        return RG_SEND_LINK_FULL;
+    rg__put(record + 4, session, 8);
+    memcpy(record + 12, bytes, bytes_len);
+    return RG_SEND_OK;
+}
+
+/* One record for those sessions of a worker that a multicast has gathered. Returns how many. */
+static size_t rg__multicast_part(rg_backend *backend, struct rg__link *link, const uint64_t *part,
+                                 size_t part_len, const void *bytes, size_t bytes_len) {
+    size_t record_bytes = RG__HEADER_BYTES + 2 + 8 * part_len + bytes_len, n;
+    uint8_t *record = rg__push(backend, link, record_bytes, RG__MULTICAST, part_len);
+    if (record == NULL)
+        return 0;
+    rg__put(record + 4, part_len, 2);
+    for (n = 0; n < part_len; n++)
+        rg__put(record + 6 + 8 * n, part[n], 8);
+    memcpy(record + 6 + 8 * part_len, bytes, bytes_len);
+    return part_len;
+}
+
+size_t rg_multicast(rg_backend *backend, const uint64_t *sessions, size_t sessions_len,
+                    const void *bytes, size_t bytes_len) {
+    uint64_t part[RG_MULTICAST_SESSIONS_MAX];
+    size_t taken = 0, reachable = 0, n;
+    unsigned worker;
+    if (bytes_len < 1 || bytes_len > RG_PAYLOAD_BYTES_MAX)
+        return 0;
+    /* One pass for each worker needs no memory, and a gateway has few. */
+    for (worker = 0; worker < backend->links_len; worker++) {
+        struct rg__link *link = &backend->links[worker];
+        size_t part_len = 0;
+        if (!rg__is_link_up(link))
+            continue;
+        for (n = 0; n < sessions_len; n++) {
+            if (sessions[n] == 0 || rg_worker(sessions[n]) != worker)
+                continue;
+            reachable++;
+            part[part_len++] = sessions[n];
+            if (part_len == RG_MULTICAST_SESSIONS_MAX) {
+                taken += rg__multicast_part(backend, link, part, part_len, bytes, bytes_len);
+                part_len = 0;
+            }
+        }
+        if (part_len > 0)
+            taken += rg__multicast_part(backend, link, part, part_len, bytes, bytes_len);
+    }
+    backend->stats.payloads_link_down += sessions_len - reachable;
+    return taken;
+}
+
+int rg_close_session(rg_backend *backend, uint64_t session, unsigned reason) {
+    struct rg__link *link = rg__link_of(backend, session);
+    uint8_t *record = NULL;
+    if (reason < RG_CLOSE_FINISHED || reason > RG_CLOSE_GAME_SHUTDOWN)
+        return RG_SEND_NOT_A_CHOICE;
+    if (link == NULL)
+        return RG_SEND_LINK_DOWN;
+    if (link->late_len == 0)
+        record = rg__reserve(backend, link, RG__CLOSE_BYTES, RG__CLOSE, 0);
+    if (record == NULL)
+        return rg__keep_late(link, session, reason) ? RG_SEND_OK : RG_SEND_LINK_FULL;
+    rg__put_close(record, session, reason);
+    return RG_SEND_OK;
+}
+
+unsigned rg_ping(rg_backend *backend) {
+    unsigned worker, asked = 0;
+    for (worker = 0; worker < backend->links_len; worker++) {
+        struct rg__link *link = &backend->links[worker];
+        uint8_t *record;
+        if (!rg__is_link_up(link) || link->late_len > 0)
+            continue;
+        record = rg__reserve(backend, link, RG__HEADER_BYTES + 8, RG__PING, 0);
+        if (record != NULL) {
+            rg__put(record + 4, (uint64_t)rg__now_ns(), 8);
+            asked++;
+        }
+    }
+    return asked;
+}
+
+void rg_flush(rg_backend *backend) {
+    unsigned worker;
+    for (worker = 0; worker < backend->links_len; worker++) {
+        rg__flush_link(backend, &backend->links[worker]);
+        rg__watch_for_room(backend, &backend->links[worker]);
+    }
+}
+
+int rg_is_up(const rg_backend *backend) {
+    unsigned worker;
+    for (worker = 0; worker < backend->workers; worker++)
+        if (worker >= backend->links_len || !rg__is_link_up(&backend->links[worker]))
+            return 0;
+    return 1;
+}
+
+struct rg_stats rg_stats(const rg_backend *backend) { return backend->stats; }
+
+#endif /* RINGGATE_BACKEND_IMPLEMENTATION */

@@ -1,0 +1,414 @@
+//! The C header against the same gateway as the Rust library: what it reads, what it writes, and
+//! that it means the same by every number.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+
+use proptest::prelude::RngExt as _;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+use ringgate::buf::Endpoint;
+use ringgate::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
+use ringgate::link::bundle::{
+    self, CloseReason, GoodbyeReason, RecordError, SessionId, ToGame, ToGateway, USER_DATA_BYTES,
+    Writer,
+};
+
+use crate::folder::Folder;
+use crate::link_gateway::{Gateway, GatewayLink, PATIENCE, opened};
+
+/// Compiles a C program of this repository as strictly as it promises, and more: where the compiler
+/// has sanitizers, the program runs under them.
+fn compile(folder: &Folder, source: &str) -> PathBuf {
+    let program = folder.join("program");
+    let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    if !run_compiler(source, &program, &sanitizers) {
+        println!("{source} is tested without sanitizers: the compiler has none");
+        assert!(run_compiler(source, &program, &[]), "{source} compiles");
+    }
+    program
+}
+
+fn run_compiler(source: &str, program: &Path, more: &[&str]) -> bool {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    Command::new(compiler)
+        .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g", "-I"])
+        .arg(root.join("include"))
+        .args(more)
+        .arg(root.join(source))
+        .arg("-o")
+        .arg(program)
+        .status()
+        .expect("there is a C compiler: Rust links with it")
+        .success()
+}
+
+/// A running game process. Ends with the test.
+struct Game {
+    process: Child,
+    lines: Receiver<String>,
+}
+
+impl Game {
+    fn start(program: &Path, run_dir: &Path) -> Self {
+        let arguments: [&OsStr; 2] = [run_dir.as_ref(), "arena-1".as_ref()];
+        let mut process = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program was just compiled");
+        let stdout = BufReader::new(process.stdout.take().expect("piped"));
+        let (printed, lines) = channel();
+        thread::spawn(move || {
+            stdout.lines().map_while(Result::ok).try_for_each(|line| printed.send(line))
+        });
+        Self { process, lines }
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("the program prints a line")
+    }
+
+    /// Lets a program that waits for a line go on.
+    fn go_on(&mut self) {
+        let stdin = self.process.stdin.as_mut().expect("piped");
+        stdin.write_all(b"\n").expect("the program waits");
+    }
+
+    /// Waits for a program that ends by itself.
+    fn end(mut self) {
+        drop(self.process.stdin.take());
+        let end = self.lines.recv_timeout(PATIENCE);
+        assert_eq!(end, Err(RecvTimeoutError::Disconnected), "the program prints no more and ends");
+        assert!(self.process.wait().expect("our child").success());
+    }
+}
+
+impl Drop for Game {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn the_header_has_the_numbers_of_the_codec() {
+    let folder = Folder::new();
+    let program = compile(&folder, "tests/all/link_header/constants.c");
+    let output = Command::new(program).output().expect("the program was just compiled");
+    let printed = String::from_utf8(output.stdout).expect("text");
+
+    let mut expected = String::new();
+    let mut add = |name: &str, value: usize| writeln!(expected, "{name} {value}").expect("memory");
+    add("RG_VERSION", bundle::VERSION.into());
+    add("RG_BUNDLE_BYTES_MAX", BUNDLE_BYTES_MAX);
+    add("RG_PAYLOAD_BYTES_MAX", PAYLOAD_BYTES_MAX);
+    add("RG_USER_DATA_BYTES", USER_DATA_BYTES);
+    add("RG_NAME_BYTES_MAX", bundle::NAME_BYTES_MAX);
+    add("RG_MULTICAST_SESSIONS_MAX", bundle::MULTICAST_SESSIONS_MAX);
+    add("RG_WORKERS_MAX", WORKERS_MAX);
+    add("rg_worker(UINT64_C(0x7f00000000000001))", SessionId::new(127, 1).worker());
+    for reason in CloseReason::ALL {
+        add(&c_name("RG_CLOSE", &format!("{reason:?}")), reason.as_u8().into());
+    }
+    for reason in GoodbyeReason::ALL {
+        add(&c_name("RG_GOODBYE", &format!("{reason:?}")), reason.as_u8().into());
+    }
+    for error in RecordError::ALL {
+        add(&c_name("RG_ERROR", &format!("{error:?}")), error.as_u8().into());
+    }
+    assert_eq!(printed, expected);
+}
+
+/// `TimedOut` is `RG_CLOSE_TIMED_OUT` in C.
+fn c_name(prefix: &str, variant: &str) -> String {
+    variant.chars().fold(prefix.to_owned(), |mut name, letter| {
+        if letter.is_ascii_uppercase() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_uppercase());
+        name
+    })
+}
+
+#[test]
+fn the_echo_example_returns_what_players_send() {
+    let folder = Folder::new();
+    let program = compile(&folder, "examples/c/echo.c");
+    let gateway = Gateway::start(folder.path(), 2, 7);
+    let mut game = Game::start(&program, folder.path());
+    let links: Vec<_> = (0..2).map(|worker| gateway.accept_and_welcome(worker)).collect();
+    let mut up = [game.line(), game.line()];
+    up.sort();
+    assert_eq!(up, ["link 0 of 2 is up", "link 1 of 2 is up"]);
+
+    let session = links[1].session(7);
+    links[1].send(|writer| {
+        assert!(writer.opened(&opened(session, &[1; USER_DATA_BYTES])));
+        assert!(writer.payload(session, b"hello") && writer.payload(session, b"again"));
+    });
+    assert_eq!(
+        game.line(),
+        format!("player {} in slot 5 of 64, by eu-west", 0x1122_3344_5566_7788u64)
+    );
+    let answer = links[1].receive().expect("the echo");
+    let expected: &[&[u8]] = &[
+        &[17, 0, 1, 0, 7, 0, 0, 0, 0, 0, 0, 1],
+        b"hello",
+        &[17, 0, 1, 0, 7, 0, 0, 0, 0, 0, 0, 1],
+        b"again",
+    ];
+    assert_eq!(answer, expected.concat());
+
+    for len in 1..=PAYLOAD_BYTES_MAX {
+        let payload = vec![len as u8; len];
+        links[0].send(|writer| assert!(writer.payload(links[0].session(1), &payload)));
+        let answer = links[0].receive().expect("the echo");
+        let expected = ToGateway::Payload { session: links[0].session(1), bytes: &payload };
+        assert!(ToGateway::read(&answer).eq([Ok(expected)]));
+    }
+
+    drop((gateway, links));
+    let mut down = [game.line(), game.line()];
+    down.sort();
+    assert_eq!(down, ["link 0 is down: reason 256", "link 1 is down: reason 256"]);
+    let gateway = Gateway::start(folder.path(), 3, 8);
+    let links: Vec<_> = (0..3).map(|worker| gateway.accept_and_welcome(worker)).collect();
+    let mut up = [game.line(), game.line(), game.line()];
+    up.sort();
+    assert_eq!(up, ["link 0 of 3 is up", "link 1 of 3 is up", "link 2 of 3 is up"]);
+    echo_once(&links[2]);
+}
+
+fn echo_once(link: &GatewayLink) {
+    link.send(|writer| assert!(writer.payload(link.session(1), b"ping")));
+    let answer = link.receive().expect("the echo");
+    let expected = ToGateway::Payload { session: link.session(1), bytes: b"ping" };
+    assert!(ToGateway::read(&answer).eq([Ok(expected)]));
+}
+
+#[test]
+fn the_snapshot_example_tells_everyone_about_everyone() {
+    let folder = Folder::new();
+    let program = compile(&folder, "examples/c/snapshots.c");
+    let gateway = Gateway::start(folder.path(), 2, 7);
+    let _game = Game::start(&program, folder.path());
+    let links: Vec<_> = (0..2).map(|worker| gateway.accept_and_welcome(worker)).collect();
+    for (slot, link) in links.iter().enumerate() {
+        let mut player = opened(link.session(1), &[0; USER_DATA_BYTES]);
+        player.slot = slot as u32;
+        link.send(|writer| {
+            assert!(writer.opened(&player));
+            assert!(writer.payload(link.session(1), &[slot as u8 + 1; 10]));
+        });
+    }
+    for link in &links {
+        let mut tick_before = 0;
+        let (mut players, mut seen) = (Vec::new(), 0);
+        // Until both players are in it, and once more, to see it tick.
+        while seen < 2 {
+            let bundle = link.receive().expect("a snapshot");
+            let record = ToGateway::read(&bundle).next().expect("not empty").expect("valid");
+            let ToGateway::Multicast { sessions, bytes } = record else { panic!("{record:?}") };
+            assert!(sessions.iter().eq([link.session(1)]), "only those of this worker");
+            let (tick, rest) = bytes.split_first_chunk().expect("a tick");
+            let tick = u32::from_le_bytes(*tick);
+            assert!(tick > tick_before);
+            tick_before = tick;
+            players = rest.chunks(8).map(<[u8]>::to_vec).collect();
+            seen += u32::from(players.len() == 2 && rest[4..8] != [0; 4] && rest[12..] != [0; 4]);
+        }
+        players.sort();
+        assert_eq!(players, [[0, 0, 0, 0, 1, 1, 1, 1], [1, 0, 0, 0, 2, 2, 2, 2]]);
+    }
+}
+
+#[test]
+fn a_full_link_in_c_refuses_payloads_and_keeps_closes() {
+    let folder = Folder::new();
+    let program = compile(&folder, "tests/all/link_header/full.c");
+    let gateway = Gateway::start(folder.path(), 2, 7);
+    let mut game = Game::start(&program, folder.path());
+    let links: Vec<_> = (0..2).map(|worker| gateway.accept_and_welcome(worker)).collect();
+    assert_eq!(game.line(), "-3 -3 -1 -1 -4");
+    assert_eq!(game.line(), "1", "of a multicast to four, one is reachable and not stuck");
+    let answer = links[1].receive().expect("the other link's payloads");
+    assert_eq!(ToGateway::read(&answer).count(), 2);
+
+    let (mut payloads, mut closed) = (0, Vec::new());
+    while closed.len() < 3000 {
+        for record in ToGateway::read(&links[0].receive().expect("more to come")) {
+            match record.expect("valid") {
+                ToGateway::Payload { .. } if closed.is_empty() => payloads += 1,
+                ToGateway::Close { session, reason: CloseReason::Finished } => closed.push(session),
+                record => panic!("out of order: {record:?}"),
+            }
+        }
+    }
+    assert!(closed.into_iter().eq((1..=3000).map(|serial| links[0].session(serial))));
+    links[0].send(|writer| assert!(writer.pong(0)));
+    // Refused: two without a link, two of the multicast; the last send of the loop, one of the multicast.
+    assert_eq!(game.line(), format!("{0} {0} 0 4 2", payloads + 2));
+    game.end();
+}
+
+/// What `reader.c` prints for a datagram.
+fn expected_lines(datagram: &[u8]) -> Vec<String> {
+    if datagram.len() > BUNDLE_BYTES_MAX {
+        return vec![lost(257, RecordError::DatagramTooLong.as_u8().into())];
+    }
+    let mut lines = Vec::new();
+    for record in ToGame::read(datagram) {
+        let is_last = matches!(record, Err(_) | Ok(ToGame::Welcome(_) | ToGame::Goodbye(_)));
+        lines.push(match record {
+            Err(error) => lost(257, error.as_u8().into()),
+            Ok(ToGame::Welcome(welcome)) if welcome.version != bundle::VERSION => {
+                lost(259, welcome.version)
+            }
+            Ok(ToGame::Welcome(welcome)) if welcome.worker != 0 => {
+                lost(257, RecordError::WorkerInvalid.as_u8().into())
+            }
+            Ok(ToGame::Welcome(_)) => lost(258, 0),
+            Ok(ToGame::Goodbye(goodbye)) => lost(
+                goodbye.reason.as_u8().into(),
+                goodbye.error.map_or(0, RecordError::as_u8).into(),
+            ),
+            Ok(record) => describe(&record),
+        });
+        if is_last {
+            break;
+        }
+    }
+    lines
+}
+
+fn lost(reason: u16, error: u16) -> String {
+    format!("lost reason={reason} error={error}")
+}
+
+fn describe(record: &ToGame<'_>) -> String {
+    match record {
+        ToGame::Opened(player) => {
+            let address = Endpoint::from(player.address);
+            format!(
+                "opened session={} client={} scope={} port={} slot={} of={} listener={} ip={} user={}",
+                player.session.as_u64(),
+                player.client_id,
+                address.scope(),
+                address.port(),
+                player.slot,
+                player.slots_max,
+                player.listener,
+                hex(address.ip_bytes()),
+                hex(player.user_data),
+            )
+        }
+        ToGame::Payload { session, bytes } => {
+            format!("payload session={} bytes={}", session.as_u64(), hex(bytes))
+        }
+        ToGame::Closed { session, reason } => {
+            format!("closed session={} reason={}", session.as_u64(), reason.as_u8())
+        }
+        ToGame::Pong { .. } => "pong".to_owned(),
+        ToGame::Draining { left_ms } => format!("draining left={left_ms}"),
+        ToGame::Welcome(_) | ToGame::Goodbye(_) => panic!("handled by the caller"),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A few records, mostly with a mistake or two in them.
+fn hostile_datagram(rng: &mut TestRng) -> Vec<u8> {
+    let mut buf = vec![0; BUNDLE_BYTES_MAX];
+    let mut writer = Writer::new(&mut buf);
+    let user_data = std::array::from_fn(|_| rng.random());
+    let session = SessionId::new(rng.random_range(0..2), rng.random_range(1..9));
+    let payload = vec![7; rng.random_range(1..=40)];
+    for _ in 0..rng.random_range(1..6) {
+        assert!(match rng.random_range(0..6) {
+            0 => writer.opened(&opened(session, &user_data)),
+            1 => writer.payload(session, &payload),
+            2 => writer.closed(session, CloseReason::ALL[rng.random_range(0..8)]),
+            3 => writer.pong(rng.random()),
+            4 => writer.draining(rng.random()),
+            _ => writer.payload(session, &[1; PAYLOAD_BYTES_MAX]),
+        });
+    }
+    let mut datagram = writer.bytes().to_vec();
+    for _ in 0..rng.random_range(0..3) {
+        let at = rng.random_range(0..datagram.len().min(80));
+        datagram[at] = match rng.random_range(0..3) {
+            0 => rng.random(),
+            1 => datagram[at].wrapping_add(1),
+            _ => rng.random_range(0..20),
+        };
+    }
+    if rng.random_range(0..4) == 0 {
+        datagram.truncate(rng.random_range(1..=datagram.len()));
+    }
+    datagram
+}
+
+#[test]
+fn the_header_reads_every_datagram_as_the_codec_does() {
+    let folder = Folder::new();
+    let program = compile(&folder, "tests/all/link_header/reader.c");
+    let gateway = Gateway::start(folder.path(), 1, 9);
+    let mut game = Game::start(&program, folder.path());
+    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32]);
+    let mut datagrams: Vec<_> = (0..400).map(|_| hostile_datagram(&mut rng)).collect();
+    datagrams.extend(named_mistakes());
+    let mut link = welcomed(&gateway, &mut game);
+    let mut losses = 0;
+    for datagram in datagrams {
+        link.send_bytes(&datagram);
+        for expected in expected_lines(&datagram) {
+            assert_eq!(game.line(), expected, "{datagram:02x?}");
+            if expected.starts_with("lost") {
+                losses += 1;
+                game.go_on();
+                link = welcomed(&gateway, &mut game);
+            }
+        }
+    }
+    assert!(losses > 100, "the mistakes are noticed: {losses}");
+    link.send_bytes(&[6, 0, 7, 0, 1, 0]);
+    assert_eq!(game.line(), lost(1, 0));
+    game.end();
+}
+
+/// One datagram for each mistake that chance may miss.
+fn named_mistakes() -> Vec<Vec<u8>> {
+    vec![
+        vec![0; BUNDLE_BYTES_MAX + 1],
+        vec![4, 0, 1, 0],
+        vec![12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0],
+        vec![13, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+        vec![18, 0, 2, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        vec![18, 0, 2, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        vec![18, 0, 2, 0, 1, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        vec![18, 0, 2, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        vec![17, 0, 2, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0],
+        vec![6, 0, 7, 0, 7, 3],
+        vec![7, 0, 7, 0, 7, 3, 0],
+        vec![14, 0, 4, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0],
+        vec![4, 0, 16, 0],
+    ]
+}
+
+fn welcomed(gateway: &Gateway, game: &mut Game) -> GatewayLink {
+    let link = gateway.accept_and_welcome(0);
+    assert_eq!(game.line(), "up workers=1 incarnation=9");
+    link
+}

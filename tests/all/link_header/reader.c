@@ -1,0 +1,78 @@
+/*
+ * Connects to the run_dir of its first argument and prints every event as one line, with every field
+ * that the event sets, until the link is lost. Then the next line of standard input lets it go on.
+ */
+#define RG__BACKOFF_NS_MIN INT64_C(500000)
+#define RINGGATE_BACKEND_IMPLEMENTATION
+#include "ringgate_backend.h"
+
+static void print_hex(const char *name, const uint8_t *bytes, size_t len) {
+    size_t n;
+    printf(" %s=", name);
+    for (n = 0; n < len; n++)
+        printf("%02x", bytes[n]);
+}
+
+/* An IPv4 address has no scope, whatever the record says. */
+static unsigned scope_of(const struct rg_event *event) {
+    static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    return memcmp(event->ip, mapped, sizeof mapped) == 0 ? 0 : (unsigned)event->scope;
+}
+
+static void print_event(const struct rg_event *event) {
+    unsigned long long session = event->session;
+    switch (event->kind) {
+    case RG_LINK_UP:
+        printf("up workers=%u incarnation=%llu", event->workers,
+               (unsigned long long)event->incarnation);
+        break;
+    case RG_OPENED:
+        printf("opened session=%llu client=%llu scope=%u port=%u slot=%u of=%u listener=%s",
+               session, (unsigned long long)event->client_id, scope_of(event),
+               (unsigned)event->port, (unsigned)event->slot, (unsigned)event->slots_max,
+               event->listener);
+        print_hex("ip", event->ip, 16);
+        print_hex("user", event->user_data, RG_USER_DATA_BYTES);
+        break;
+    case RG_PAYLOAD:
+        printf("payload session=%llu", session);
+        print_hex("bytes", event->bytes, event->bytes_len);
+        break;
+    case RG_CLOSED:
+        printf("closed session=%llu reason=%u", session, event->reason);
+        break;
+    case RG_PONG:
+        printf("pong");
+        break;
+    case RG_DRAINING:
+        printf("draining left=%u", (unsigned)event->left_ms);
+        break;
+    case RG_LINK_LOST:
+        printf("lost reason=%u error=%u", event->reason, event->error);
+        break;
+    }
+    printf("\n");
+}
+
+int main(int argc, char **argv) {
+    rg_backend *backend = rg_connect(argc > 1 ? argv[1] : "", "reader");
+    struct rg_event event;
+    char line[8];
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+    if (backend == NULL) {
+        perror("rg_connect");
+        return 1;
+    }
+    while (rg_wait(backend, -1) >= 0) {
+        while (rg_next(backend, &event) > 0) {
+            print_event(&event);
+            if (event.kind == RG_LINK_LOST) {
+                if (fgets(line, sizeof line, stdin) == NULL) {
+                    rg_free(backend);
+                    return 0;
+                }
+            }
+        }
+    }
+    return 1;
+}
