@@ -1,8 +1,8 @@
 //! A game server with a world: 30 times a second, every player is told the state of all.
 //!
-//! A player's state is the first four bytes of its last payload. A snapshot is the tick's number and
-//! eight bytes for each player (slot, state), so one payload has room for 149 players; a real game
-//! sends each player what it can see.
+//! A player's state is the first four bytes of its last payload. A snapshot is the tick's number
+//! and eight bytes for each player (slot, state), so one payload has room for 149 players; a real
+//! game sends each player what it can see.
 //!
 //! `cargo run --example snapshots -- RUN_DIR [NAME]`
 

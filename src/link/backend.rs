@@ -1,8 +1,8 @@
 //! The game server's end of the bundle link.
 //!
-//! A [`Backend`] holds one link to every worker of the gateway and puts them together again when the
-//! gateway restarts. It owns all buffers: an event borrows its payload from the datagram it came in,
-//! and what is sent is copied once, into the bundle that leaves.
+//! A [`Backend`] holds one link to every worker of the gateway and puts them together again when
+//! the gateway restarts. It owns all buffers: an event borrows its payload from the datagram it
+//! came in, and what is sent is copied once, into the bundle that leaves.
 //!
 //! The game's loop is a turn, like a worker's: take every event, answer, flush once. That makes one
 //! datagram and at most one wake-up for each link and turn, however many players there are.
@@ -26,8 +26,8 @@
 //! ```
 //!
 //! Nothing blocks except [`Backend::wait`]. A game with a loop of its own watches the descriptor of
-//! [`Backend::as_fd`](std::os::fd::AsFd), which is readable whenever [`Backend::poll`] has something
-//! to do, and calls the same three functions.
+//! [`Backend::as_fd`](std::os::fd::AsFd), which is readable whenever [`Backend::poll`] has
+//! something to do, and calls the same three functions.
 //!
 //! Left out on purpose: threads, and any memory of who is connected. The game has its own player
 //! table, and a session id alone tells which link to answer on.
@@ -68,8 +68,9 @@ impl Options {
     }
 
     /// How long [`Backend::wait`] looks again and again before it sleeps. To be woken costs the
-    /// gateway's worker about 12 µs, to look costs the game's core: a process with a core of its own
-    /// spins for longer than its usual gap between bundles, one that shares its core not at all.
+    /// gateway's worker about 12 µs, to look costs the game's core: a process with a core of its
+    /// own spins for longer than its usual gap between bundles, one that shares its core not at
+    /// all.
     #[must_use]
     pub const fn spin(mut self, spin: Duration) -> Self {
         self.spin = spin;
@@ -87,7 +88,8 @@ impl Options {
         self
     }
 
-    /// Connects to a gateway that is running: fails where nobody listens on the first worker's socket.
+    /// Connects to a gateway that is running: fails where nobody listens on the first worker's
+    /// socket.
     ///
     /// The links are not up yet: each becomes an [`Event::LinkUp`], or an [`Event::LinkLost`] that
     /// says why the gateway refuses it.
@@ -251,8 +253,8 @@ impl AsRawFd for Backend {
     }
 }
 
-/// Twice the wake-up of a sleeping process (12 µs), with room for the turn in between: where bundles
-/// follow each other that closely, neither side sleeps.
+/// Twice the wake-up of a sleeping process (12 µs), with room for the turn in between: where
+/// bundles follow each other that closely, neither side sleeps.
 const SPIN: Duration = Duration::from_micros(50);
 
 /// 256 KiB for each worker: more than the kernel's default send buffer, so a burst that the gateway

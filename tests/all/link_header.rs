@@ -253,7 +253,8 @@ fn a_full_link_in_c_refuses_payloads_and_keeps_closes() {
     }
     assert!(closed.into_iter().eq((1..=3000).map(|serial| links[0].session(serial))));
     links[0].send(|writer| assert!(writer.pong(0)));
-    // Refused: two without a link, two of the multicast; the last send of the loop, one of the multicast.
+    // Refused: two without a link, two of the multicast; the last send of the loop, one of the
+    // multicast.
     assert_eq!(game.line(), format!("{0} {0} 0 4 2", payloads + 2));
     game.end();
 }

@@ -66,7 +66,8 @@ impl Outbox {
 
     /// Sends the same 1 to 1200 bytes to several players; the payload crosses each link once.
     ///
-    /// Returns for how many players it was taken. [`stats`](Self::stats) says what stopped the rest.
+    /// Returns for how many players it was taken. [`stats`](Self::stats) says what stopped the
+    /// rest.
     pub fn multicast(
         &mut self,
         sessions: &[SessionId],

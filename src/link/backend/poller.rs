@@ -1,8 +1,8 @@
 //! Waits for any link, or for the time to reconnect, behind one descriptor.
 //!
 //! An epoll set can itself be watched, which is how a game puts all links into a loop of its own.
-//! The timer that reconnects is a descriptor in the set for the same reason: nobody has to know when
-//! to call.
+//! The timer that reconnects is a descriptor in the set for the same reason: nobody has to know
+//! when to call.
 #![allow(unsafe_code, reason = "epoll, timerfd and ppoll have no safe face in the dependencies")]
 
 use std::fs::File;

@@ -1,0 +1,60 @@
+//! A datagram on a bundle link, from either side: whatever a reader accepts, a writer writes again. From a game process the
+//! bytes are the same, so nothing in a record is passed over; a gateway's reasons may be newer than the reader.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ringgate::limits::BUNDLE_BYTES_MAX;
+use ringgate::link::bundle::{Frames, ToGame, ToGateway, Writer};
+
+fuzz_target!(|datagram: &[u8]| {
+    let datagram = &datagram[..datagram.len().min(BUNDLE_BYTES_MAX)];
+    let mut buf = [0; BUNDLE_BYTES_MAX];
+
+    let mut writer = Writer::new(&mut buf);
+    let mut reader = ToGateway::read(datagram);
+    let failed = reader.by_ref().any(|record| match record {
+        Ok(record) => {
+            assert!(write_to_gateway(&mut writer, &record));
+            false
+        }
+        Err(_) => true,
+    });
+    assert!(reader.next().is_none(), "an error is the last item");
+    assert!(datagram.starts_with(writer.bytes()));
+    assert!(failed || datagram == writer.bytes());
+
+    let mut writer = Writer::new(&mut buf);
+    let accepted: Vec<_> = ToGame::read(datagram).map_while(Result::ok).collect();
+    assert!(accepted.iter().all(|record| write_to_game(&mut writer, record)));
+    assert!(ToGame::read(writer.bytes()).map(|record| record.expect("written")).eq(accepted));
+
+    let mut writer = Writer::new(&mut buf);
+    for frame in Frames::new(datagram).map_while(Result::ok) {
+        assert!(writer.frame(frame) && (frame.payloads() == 0 || frame.may_be_lost()));
+    }
+    assert!(datagram.starts_with(writer.bytes()));
+});
+
+fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> bool {
+    match record {
+        ToGame::Welcome(welcome) => writer.welcome(welcome),
+        ToGame::Opened(opened) => writer.opened(opened),
+        ToGame::Payload { session, bytes } => writer.payload(*session, bytes),
+        ToGame::Closed { session, reason } => writer.closed(*session, *reason),
+        ToGame::Pong { token } => writer.pong(*token),
+        ToGame::Draining { left_ms } => writer.draining(*left_ms),
+        ToGame::Goodbye(goodbye) => writer.goodbye(*goodbye),
+    }
+}
+
+fn write_to_gateway(writer: &mut Writer<'_>, record: &ToGateway<'_>) -> bool {
+    match record {
+        ToGateway::Hello(hello) => writer.hello(hello),
+        ToGateway::Payload { session, bytes } => writer.payload(*session, bytes),
+        ToGateway::Multicast { sessions, bytes } => {
+            writer.multicast(&sessions.iter().collect::<Vec<_>>(), bytes)
+        }
+        ToGateway::Close { session, reason } => writer.close(*session, *reason),
+        ToGateway::Ping { token } => writer.ping(*token),
+    }
+}
