@@ -14,5 +14,16 @@ pub use rx::{IoEvent, RxBatch, RxMeta};
 pub use tx::{LargeSlot, SendFailure, TxBatch, TxEntry, TxTarget};
 
 /// A socket as a driver numbers it. Meaning is given to it elsewhere: drivers know no listener and no backend.
+///
+/// The lower half is a small index that is used again when a socket is closed, so that tables can be indexed by it; the
+/// upper half tells the sockets apart that have had the same index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(pub u32);
+
+impl SocketId {
+    /// The index, which another socket may have had before.
+    #[inline]
+    pub const fn index(self) -> usize {
+        (self.0 & 0xffff) as usize
+    }
+}

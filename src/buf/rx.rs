@@ -3,12 +3,14 @@
 //! The batch borrows slots from the driver: between a driver's `turn`, which fills the batch, and its next one, which takes
 //! every slot back, the kernel does not touch a slot that the batch names, and no two entries name overlapping bytes. That is
 //! what makes handing out one `&mut [u8]` per entry sound; [`RxBatch::push`] states it as the driver's duty. Batch and driver
-//! share the arena, so it lives until both are gone.
+//! share the arena, so it lives until both are gone. A batch that no kernel writes to ([`RxBatch::in_memory`]) lays its
+//! datagrams out itself, and needs no promise.
 #![allow(
     unsafe_code,
     reason = "disjoint mutable slices of one arena, argued at the one place that makes them"
 )]
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{Arena, Endpoint, LocalIp, SocketId};
@@ -91,6 +93,8 @@ pub enum IoEvent {
 pub struct RxBatch {
     arena: Arc<Arena>,
     entries: Vec<RxMeta>,
+    /// Bytes of the arena that copies have taken; `None` where slots are a driver's.
+    copied: Option<usize>,
     /// Events of the turn, in the order in which they were seen.
     pub events: Vec<IoEvent>,
 }
@@ -101,8 +105,41 @@ impl RxBatch {
         Self {
             arena: arena.into(),
             entries: Vec::with_capacity(entries_max),
+            copied: None,
             events: Vec::with_capacity(EVENTS_EXPECTED),
         }
+    }
+
+    /// A batch that is filled by [`push_copy`](Self::push_copy), with room for `bytes`: for simulators and tests.
+    pub fn in_memory(bytes: usize, entries_max: usize) -> Self {
+        Self { copied: Some(0), ..Self::new(Arena::new(bytes), entries_max) }
+    }
+
+    /// Copies a datagram in; what is left to say about it goes into the description that comes back. `None` when the batch
+    /// is full.
+    ///
+    /// # Panics
+    /// Where the batch was not made by [`in_memory`](Self::in_memory).
+    pub fn push_copy(
+        &mut self,
+        socket: SocketId,
+        peer: Endpoint,
+        bytes: &[u8],
+    ) -> Option<&mut RxMeta> {
+        let offset = self.copied.expect("slots of this batch are a driver's");
+        let is_full = self.entries.len() == self.entries.capacity();
+        if is_full || bytes.len() > self.arena.len() - offset {
+            return None;
+        }
+        let pointer = self.arena.pointer(offset, bytes.len());
+        // SAFETY: `pointer` is valid for `bytes.len()` bytes by its own check. Nobody else has access to them: no entry
+        // reaches past `offset` (each takes its bytes by advancing it, and `push` is not for such a batch), and references
+        // into the arena are made for entries only. So `bytes` does not overlap them either.
+        unsafe { pointer.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        self.copied = Some(offset + bytes.len());
+        let (slot, offset, len) = (self.entries.len() as u32, offset as u32, bytes.len() as u32);
+        self.entries.push(RxMeta::new(socket, peer, slot, offset, len));
+        self.entries.last_mut()
     }
 
     /// The memory that the slots lie in, for drivers.
@@ -120,7 +157,8 @@ impl RxBatch {
     ///
     /// # Safety
     /// Until the entry is removed by [`clear`](Self::clear), nobody but this batch may read or write the `len` bytes at
-    /// the entry's `offset` (the kernel included), and no other entry may overlap them.
+    /// the entry's `offset` (the kernel included), and no other entry may overlap them. Not for a batch that was made by
+    /// [`in_memory`](Self::in_memory).
     ///
     /// # Panics
     /// Where the entry lies outside the arena.
@@ -134,6 +172,7 @@ impl RxBatch {
     pub fn clear(&mut self) {
         self.entries.clear();
         self.events.clear();
+        self.copied = self.copied.map(|_| 0);
     }
 
     /// How many datagrams there are.
@@ -189,3 +228,25 @@ impl RxBatch {
 
 /// Events of a busy turn; more make the list grow, once.
 const EVENTS_EXPECTED: usize = 64;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOCKET: SocketId = SocketId(1);
+    const PEER: Endpoint = Endpoint::v4([192, 0, 2, 1], 5);
+
+    #[test]
+    fn copies_lie_side_by_side_until_the_batch_is_full() {
+        let mut batch = RxBatch::in_memory(10, 3);
+        batch.push_copy(SOCKET, PEER, b"four").expect("room").kernel_ns = 7;
+        assert!(batch.push_copy(SOCKET, PEER, b"").is_some());
+        assert!(batch.push_copy(SOCKET, PEER, b"seven b").is_none(), "six bytes are left");
+        assert!(batch.push_copy(SOCKET, PEER, b"six by").is_some());
+        assert!(batch.push_copy(SOCKET, PEER, b"").is_none(), "three entries at most");
+        batch.bytes_mut(0).fill(b'x');
+        let seen: Vec<_> = batch.iter_mut().map(|(meta, bytes)| (meta.kernel_ns, &*bytes)).collect();
+        assert_eq!(seen, [(7, &b"xxxx"[..]), (0, b""), (0, b"six by")]);
+        batch.clear();
+        assert!(batch.push_copy(SOCKET, PEER, &[0; 10]).is_some());
+    }
+}
