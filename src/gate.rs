@@ -24,6 +24,8 @@ mod session;
 mod setup;
 mod strangers;
 mod table;
+#[cfg(test)]
+mod tests;
 mod timers;
 mod uplink;
 mod wheel;

@@ -15,6 +15,7 @@ pub mod link;
 pub mod netcode;
 pub mod proto;
 pub mod secret;
+pub mod sim;
 
 #[cfg(feature = "io")]
 pub mod io;

@@ -244,7 +244,8 @@ mod tests {
         assert!(batch.push_copy(SOCKET, PEER, b"six by").is_some());
         assert!(batch.push_copy(SOCKET, PEER, b"").is_none(), "three entries at most");
         batch.bytes_mut(0).fill(b'x');
-        let seen: Vec<_> = batch.iter_mut().map(|(meta, bytes)| (meta.kernel_ns, &*bytes)).collect();
+        let seen: Vec<_> =
+            batch.iter_mut().map(|(meta, bytes)| (meta.kernel_ns, &*bytes)).collect();
         assert_eq!(seen, [(7, &b"xxxx"[..]), (0, b""), (0, b"six by")]);
         batch.clear();
         assert!(batch.push_copy(SOCKET, PEER, &[0; 10]).is_some());

@@ -279,9 +279,9 @@ impl Gate {
         let claim = self.sessions.at(index).claim;
         let slots = self.setup.backends[usize::from(claim.backend)].slots;
         let body = KeepAlive { slot: claim.slot, slots }.encode();
-        if let Err(why) = self.emit(now, index, PacketKind::KeepAlive, &body, exit) {
-            self.counters.drops.bump(why);
-        }
+        // It fails where the session has used up its sequence, after 2^63 packets. Then it falls silent, and its player gives
+        // up; no payload was lost here, so none is counted.
+        let _ = self.emit(now, index, PacketKind::KeepAlive, &body, exit);
     }
 
     /// Ends a session: tells the player where that makes sense, tells the backend, gives everything back.

@@ -170,6 +170,12 @@ impl SessionSequence {
         Ok(self.0 - 1)
     }
 
+    /// A sequence that has no number left.
+    #[cfg(test)]
+    pub(crate) const fn exhausted() -> Self {
+        Self(GLOBAL_SEQUENCE_START)
+    }
+
     /// The number that [`take`](Self::take) would return.
     pub const fn peek(self) -> u64 {
         self.0

@@ -1,0 +1,7 @@
+//! Tests of a whole gate: players, game processes and attackers that speak to it in memory.
+
+mod basics;
+mod clients;
+mod drops;
+mod games;
+mod rig;
