@@ -141,6 +141,7 @@ pub struct Gate {
     mail_out: Vec<(u16, Mail)>,
     draining: bool,
     stopped: bool,
+    turned_at_ns: u64,
 }
 
 type SteeredKey = (u16, Endpoint);
@@ -219,6 +220,7 @@ impl Gate {
             mail_out: Vec::new(),
             draining: false,
             stopped: false,
+            turned_at_ns: now_ns,
             setup: Arc::new(Setup::new(Vec::new(), Vec::new(), 0)),
         };
         gate.adopt(setup, now_ns);
@@ -309,14 +311,12 @@ impl Gate {
         self.requests.pop_front()
     }
 
-    /// When the next timer is due: how long the worker may wait. `None` while nothing is timed.
+    /// When the gate wants to be called again at the latest. `None` while nothing is timed.
     pub fn poll_timeout(&self) -> Option<u64> {
-        let backend_gone = self.backends.iter().any(|backend| !backend.is_up());
-        let sweep = (backend_gone || self.pending.len() > 0).then_some(());
-        match (self.wheel.next_due_ns(), sweep) {
-            (None, Some(())) => Some(0),
-            (due, _) => due,
-        }
+        let looks_around =
+            self.pending.len() > 0 || self.backends.iter().any(|backend| !backend.is_up());
+        let look_ns = looks_around.then_some(self.turned_at_ns + LOOK_AROUND_NS);
+        self.wheel.next_due_ns().into_iter().chain(look_ns).min()
     }
 
     /// What has been counted.
@@ -432,6 +432,9 @@ impl Stamps {
 /// How long a session's place is not given to another player while there are fresh ones: longer than a game server
 /// that is not told of departures waits for a silent player.
 const PLACE_REST_NS: u64 = 30_000_000_000;
+
+/// How often unfinished handshakes and lost backends are looked at when nothing else happens.
+const LOOK_AROUND_NS: u64 = 50_000_000;
 
 /// 8 bytes each.
 const ADMISSION_BUCKETS: usize = 1 << 14;

@@ -5,6 +5,7 @@
 //! packet path touches is shared.
 
 mod body;
+mod filter;
 mod mailbox;
 mod report;
 mod sockets;
@@ -36,6 +37,8 @@ pub struct Plan {
     pub setup: Arc<Setup>,
     /// Where each listener is bound, by its number. Port 0 asks the kernel for one, the same for all workers.
     pub binds: Vec<Vec<SocketAddr>>,
+    /// Whether each listener's sockets refuse in the kernel what cannot be ours, by its number.
+    pub filter: Vec<bool>,
     /// Where the sockets for bundle links are made; `None` where there is no bundle backend.
     pub run_dir: Option<PathBuf>,
     /// How many workers.
@@ -182,12 +185,15 @@ impl Start<'_> {
     fn worker(&mut self, index: u16) -> Result<Body, StartError> {
         let plan = self.plan;
         let (mut driver, rx) = io::open(plan.io, &DriverOptions::default())?;
+        if self.why_not_uring.is_none() {
+            self.why_not_uring = driver.why_not_uring().map(ToString::to_string);
+        }
         let seed = Seed::generate()
             .map_err(|why| StartError::other("draw random numbers", std::io::Error::other(why)))?;
         let now = Now { mono_ns: self.clock.now_ns(), unix_s: clock::unix_seconds() };
         let worker = WorkerIndex { index, count: plan.workers };
         let claims = Arc::clone(&self.claims);
-        let players = sockets::open_players(&mut self.addresses, &mut driver)?;
+        let players = sockets::open_players(plan, &mut self.addresses, &mut driver)?;
         if index == 0 {
             self.setup = Arc::new(with_ports(&plan.setup, &self.addresses));
         }
@@ -240,7 +246,11 @@ fn with_ports(setup: &Setup, addresses: &[Vec<SocketAddr>]) -> Setup {
             listener.public.clone_from(bound);
         }
         for public in listener.public.iter_mut().filter(|public| public.port() == 0) {
-            if let Some(local) = bound.iter().find(|local| local.ip() == public.ip()) {
+            let is_there = |local: &&SocketAddr| {
+                local.ip() == public.ip()
+                    || local.ip().is_unspecified() && local.is_ipv4() == public.is_ipv4()
+            };
+            if let Some(local) = bound.iter().find(is_there) {
                 public.set_port(local.port());
             }
         }

@@ -16,6 +16,12 @@ mod config_mistakes;
 mod config_values;
 #[path = "all/folder.rs"]
 mod folder;
+#[path = "all/gateway_hostile.rs"]
+mod gateway_hostile;
+#[path = "all/gateway_play.rs"]
+mod gateway_play;
+#[path = "all/gateway_rig.rs"]
+mod gateway_rig;
 #[path = "all/house_rules.rs"]
 mod house_rules;
 #[path = "all/io_links.rs"]

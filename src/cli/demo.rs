@@ -98,6 +98,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
     Plan {
         setup: Arc::new(Setup::new(vec![listener], vec![backend], 1)),
         binds: vec![vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]],
+        filter: vec![true],
         run_dir: Some(run_dir.0.clone()),
         workers: args.workers,
         pin: false,

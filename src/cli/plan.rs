@@ -23,6 +23,7 @@ pub(super) fn plan(config: &Config) -> Result<Plan, Failure> {
     Ok(Plan {
         setup: Arc::new(setup(config, incarnation)?),
         binds: config.listeners.iter().map(|listener| listener.bind.clone()).collect(),
+        filter: config.listeners.iter().map(|listener| listener.filter).collect(),
         run_dir: has_bundles.then(|| config.gateway.run_dir.clone()),
         workers: worker_count(config.gateway.workers),
         pin: config.gateway.pin,

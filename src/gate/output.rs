@@ -133,6 +133,7 @@ impl Gate {
         self.submit(now, exit);
         self.sessions.reclaim(now.mono_ns);
         self.pending.reclaim(now.mono_ns);
+        self.turned_at_ns = now.mono_ns;
         self.counters.sessions = self.sessions.len() as u64;
         self.counters.pending = self.pending.len() as u64;
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::Plan;
+use super::{Plan, filter};
 use crate::buf::SocketId;
 use crate::gate::{Gate, LinkKind};
 use crate::io::socket::{self, UdpOptions};
@@ -14,16 +14,25 @@ pub(super) type PlayerSockets = Vec<Vec<SocketId>>;
 
 /// Opens the sockets of all listeners. The first worker turns port 0 into the port that the others use too.
 pub(super) fn open_players(
+    plan: &Plan,
     addresses: &mut [Vec<SocketAddr>],
     driver: &mut AnyDriver,
 ) -> Result<PlayerSockets, StartError> {
-    let options = UdpOptions { reuse_port: true, ..UdpOptions::default() };
-    let mut open = |address: &mut SocketAddr| {
-        let opened = socket::player(*address, &options)?;
-        *address = opened.local;
-        register(driver, opened.fd, SocketKind::Datagram)
-    };
-    addresses.iter_mut().map(|binds| binds.iter_mut().map(&mut open).collect()).collect()
+    let mut players = Vec::with_capacity(addresses.len());
+    for (at, binds) in addresses.iter_mut().enumerate() {
+        let protocol_id = plan.setup.listeners[at].protocol_id;
+        let filter = plan.filter[at].then(|| filter::netcode(protocol_id));
+        let options =
+            UdpOptions { reuse_port: true, filter: filter.as_ref(), ..UdpOptions::default() };
+        let mut sockets = Vec::with_capacity(binds.len());
+        for address in binds {
+            let opened = socket::player(*address, &options)?;
+            *address = opened.local;
+            sockets.push(register(driver, opened.fd, SocketKind::Datagram)?);
+        }
+        players.push(sockets);
+    }
+    Ok(players)
 }
 
 /// Tells the gate which socket is whose, and opens the one for udp backends where there are any.
