@@ -75,7 +75,6 @@ enum rg_link_loss {
     RG_GOODBYE_NAME_TAKEN = 5,
     RG_GOODBYE_HELLO_EXPECTED = 6,
     RG_GOODBYE_RECORD_INVALID = 7,
-    RG_GOODBYE_UNRESPONSIVE = 8,
     RG_LOSS_HUNG_UP = 256,             /* without a word: it crashed or was stopped */
     RG_LOSS_RECORD_INVALID = 257,      /* the gateway broke the format; `error` says how */
     RG_LOSS_WELCOME_EXPECTED = 258,    /* once, first */
@@ -108,7 +107,8 @@ enum rg_event_kind {
     RG_CLOSED,      /* session, reason */
     RG_PONG,        /* round_trip_ns */
     RG_DRAINING,    /* left_ms: the gateway takes no new players and will shut down */
-    RG_LINK_LOST    /* reason, error, payloads_unsent: all sessions of the worker are over */
+    RG_LINK_LOST    /* reason, error, payloads_unsent: forget all sessions of the worker; players
+                       who are still there are opened again when the link is up */
 };
 
 /* What happened. Pointers are valid until the next call of rg_next. */
@@ -126,7 +126,7 @@ struct rg_event {
     uint16_t port;
     uint32_t slot;
     uint32_t slots_max;
-    const uint8_t *user_data;             /* RG_USER_DATA_BYTES */
+    const uint8_t *user_data; /* RG_USER_DATA_BYTES; zeros when opened again */
     char listener[RG_NAME_BYTES_MAX + 1]; /* where the player came in, NUL-terminated */
     const uint8_t *bytes;
     size_t bytes_len; /* 1 to RG_PAYLOAD_BYTES_MAX */
@@ -810,7 +810,7 @@ static unsigned rg__read_body(rg_backend *backend, unsigned worker, unsigned kin
     if (kind == RG__WELCOME)
         return rg__read_welcome(backend, worker, body, event);
     if (kind == RG__GOODBYE) {
-        rg__lose(backend, worker, rg__known(body[0], RG_GOODBYE_UNRESPONSIVE),
+        rg__lose(backend, worker, rg__known(body[0], RG_GOODBYE_RECORD_INVALID),
                  rg__known(body[1], RG_ERROR_DATAGRAM_TOO_LONG), event);
         return RG_ERROR_NONE;
     }

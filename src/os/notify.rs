@@ -1,9 +1,9 @@
-//! Waiting for descriptors: epoll, `ppoll` and eventfd, as safe calls.
+//! Waiting for descriptors: epoll, `ppoll`, eventfd and timerfd, as safe calls.
 #![allow(unsafe_code, reason = "system calls without a wrapper elsewhere")]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr::null;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::{null, null_mut};
 use std::time::Duration;
 
 /// A set of descriptors that the kernel watches, level-triggered.
@@ -31,16 +31,20 @@ impl Epoll {
 
     /// Watches a descriptor for reading, and for errors as always.
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token };
+        self.control(libc::EPOLL_CTL_ADD, fd, token, libc::EPOLLIN)
+    }
+
+    /// Watches a descriptor that is in the set for room to write too, or no longer.
+    pub fn watch_for_room(&self, fd: BorrowedFd<'_>, token: u64, room: bool) -> io::Result<()> {
+        let events = if room { libc::EPOLLIN | libc::EPOLLOUT } else { libc::EPOLLIN };
+        self.control(libc::EPOLL_CTL_MOD, fd, token, events)
+    }
+
+    fn control(&self, op: i32, fd: BorrowedFd<'_>, token: u64, events: i32) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: events as u32, u64: token };
         // SAFETY: `event` outlives the call, which only reads it.
-        let result = unsafe {
-            libc::epoll_ctl(
-                self.fd.as_raw_fd(),
-                libc::EPOLL_CTL_ADD,
-                fd.as_raw_fd(),
-                &raw mut event,
-            )
-        };
+        let result =
+            unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), op, fd.as_raw_fd(), &raw mut event) };
         check(result).map(drop)
     }
 
@@ -48,12 +52,7 @@ impl Epoll {
     pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         // SAFETY: no event is passed; the kernel ignores that argument here (Linux 2.6.9).
         let result = unsafe {
-            libc::epoll_ctl(
-                self.fd.as_raw_fd(),
-                libc::EPOLL_CTL_DEL,
-                fd.as_raw_fd(),
-                std::ptr::null_mut(),
-            )
+            libc::epoll_ctl(self.fd.as_raw_fd(), libc::EPOLL_CTL_DEL, fd.as_raw_fd(), null_mut())
         };
         check(result).map(drop)
     }
@@ -78,6 +77,12 @@ impl Epoll {
     }
 }
 
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 /// A descriptor to wait for with [`wait`], readable or in error.
 pub fn awaited(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
@@ -86,10 +91,7 @@ pub fn awaited(fd: RawFd) -> libc::pollfd {
 /// Waits until one of the descriptors is ready or the time is over. While it waits, and only then, their sockets have
 /// somebody to wake.
 pub fn wait(fds: &mut [libc::pollfd], at_most: Duration) -> io::Result<usize> {
-    let timeout = libc::timespec {
-        tv_sec: at_most.as_secs() as i64,
-        tv_nsec: i64::from(at_most.subsec_nanos()),
-    };
+    let timeout = timespec(at_most);
     // SAFETY: `fds` is a live slice of initialised entries with its true length; `timeout` outlives the call; a null signal
     // mask changes nothing.
     let ready =
@@ -110,12 +112,37 @@ pub fn event_add(fd: BorrowedFd<'_>) {
     let _ = unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
 }
 
+/// A timer that can be waited for. Non-blocking; [`event_take`] makes it silent again.
+pub fn timer() -> io::Result<OwnedFd> {
+    let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
+    // SAFETY: takes no pointer.
+    owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })
+}
+
+/// Makes a timer ready once, `delay` from now. A delay of nothing would disarm it, so it takes at least a nanosecond.
+pub fn timer_arm(timer: BorrowedFd<'_>, delay: Duration) -> io::Result<()> {
+    let once = libc::itimerspec {
+        it_interval: timespec(Duration::ZERO),
+        it_value: timespec(delay.max(Duration::from_nanos(1))),
+    };
+    // SAFETY: `once` outlives the call, which only reads it; a null old value is not written.
+    check(unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const once, null_mut()) })
+        .map(drop)
+}
+
 /// Takes the count back to zero. Returns whether it was more.
 pub fn event_take(fd: BorrowedFd<'_>) -> bool {
     let mut count = [0_u8; 8];
     // SAFETY: reads 8 bytes into a live array.
     let read = unsafe { libc::read(fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
     read == 8
+}
+
+fn timespec(duration: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: duration.as_secs() as i64,
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
 }
 
 fn check(result: i32) -> io::Result<i32> {

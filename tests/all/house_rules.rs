@@ -50,7 +50,6 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "src/io/sockaddr",
     "src/io/socket",
     "src/io/uring",
-    "src/link/backend/poller",
     "src/os/",
     "src/worker/mailbox",
 ];

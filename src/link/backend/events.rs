@@ -54,8 +54,8 @@ pub enum Event<'a> {
         /// How long the players who are here may go on.
         left: Duration,
     },
-    /// A link is down, and every session of its worker is over without a further event. It is tried
-    /// again until it is up.
+    /// A link is down: forget every session of its worker. It is tried again until it is up, and
+    /// players who are still there then are opened again.
     LinkLost {
         /// The worker at its other end.
         worker: usize,

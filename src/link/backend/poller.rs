@@ -3,98 +3,68 @@
 //! An epoll set can itself be watched, which is how a game puts all links into a loop of its own.
 //! The timer that reconnects is a descriptor in the set for the same reason: nobody has to know
 //! when to call.
-#![allow(unsafe_code, reason = "epoll, timerfd and ppoll have no safe face in the dependencies")]
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::limits::WORKERS_MAX;
+use crate::os::notify::{self, Epoll, Ready};
 
 /// What [`Poller::next_ready`] calls the timer; links are called by their worker's index.
 pub(super) const READY_TIMER: u64 = u64::MAX;
 
 /// The set, and what was ready at the last look.
+#[derive(Debug)]
 pub(super) struct Poller {
-    epoll: OwnedFd,
-    timer: File,
-    ready: Box<[libc::epoll_event; READY_LEN]>,
-    /// Those of `ready` before `seen` have been handed out, those from `found` on are old.
+    epoll: Epoll,
+    timer: OwnedFd,
+    ready: Vec<Ready>,
+    /// How many of `ready` have been handed out.
     seen: usize,
-    found: usize,
 }
 
 impl Poller {
     /// A set with nothing but the timer in it.
     pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: takes no pointer.
-        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        let epoll = owned(epoll)?;
-        let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
-        // SAFETY: takes no pointer.
-        let timer = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) };
-        let timer = File::from(owned(timer)?);
-        let ready = Box::new([libc::epoll_event { events: 0, u64: 0 }; READY_LEN]);
-        let poller = Self { epoll, timer, ready, seen: 0, found: 0 };
-        poller.control(libc::EPOLL_CTL_ADD, poller.timer.as_fd(), READY_TIMER, libc::EPOLLIN)?;
-        Ok(poller)
+        let (epoll, timer) = (Epoll::new()?, notify::timer()?);
+        epoll.add(timer.as_fd(), READY_TIMER)?;
+        Ok(Self { epoll, timer, ready: Vec::with_capacity(WORKERS_MAX + 1), seen: 0 })
     }
 
     /// Watches a socket for datagrams. Closing the socket ends that.
     pub(super) fn watch(&self, socket: BorrowedFd<'_>, token: u64) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, socket, token, libc::EPOLLIN)
+        self.epoll.add(socket, token)
     }
 
     /// Watches a socket that is in the set for room to send too, or no longer.
     pub(super) fn watch_for_room(&self, socket: BorrowedFd<'_>, token: u64, room: bool) {
-        let events = if room { libc::EPOLLIN | libc::EPOLLOUT } else { libc::EPOLLIN };
-        let changed = self.control(libc::EPOLL_CTL_MOD, socket, token, events);
+        let changed = self.epoll.watch_for_room(socket, token, room);
         debug_assert!(changed.is_ok(), "changing a member of the set needs no memory");
     }
 
     /// Makes the timer ready once, `delay` from now.
     pub(super) fn arm_timer(&self, delay: Duration) {
-        let once =
-            libc::itimerspec { it_interval: timespec(Duration::ZERO), it_value: timespec(delay) };
-        // SAFETY: `once` is alive for the call, and a null old value is allowed.
-        let armed = unsafe {
-            libc::timerfd_settime(self.timer.as_raw_fd(), 0, &raw const once, ptr::null_mut())
-        };
-        debug_assert!(armed == 0, "a timer takes any delay");
+        let armed = notify::timer_arm(self.timer.as_fd(), delay);
+        debug_assert!(armed.is_ok(), "a timer takes any delay");
     }
 
     /// Looks what is ready, unless something from the last look is still left. Returns whether
     /// there is anything.
     pub(super) fn look(&mut self) -> io::Result<bool> {
-        if self.seen < self.found {
-            return Ok(true);
+        if self.seen == self.ready.len() {
+            self.seen = 0;
+            unless_interrupted(self.epoll.ready(&mut self.ready))?;
         }
-        let (room, no_wait) = (self.ready.len() as i32, 0);
-        // SAFETY: the kernel writes at most `room` entries to `ready`, which has as many.
-        let found = unsafe {
-            libc::epoll_wait(self.epoll.as_raw_fd(), self.ready.as_mut_ptr(), room, no_wait)
-        };
-        self.seen = 0;
-        self.found = 0;
-        match usize::try_from(found) {
-            Ok(found) => self.found = found,
-            Err(_) => unless_interrupted(io::Error::last_os_error())?,
-        }
-        Ok(self.found > 0)
+        Ok(!self.ready.is_empty())
     }
 
     /// The next of what was ready at the last look.
     pub(super) fn next_ready(&mut self) -> Option<u64> {
-        if self.seen == self.found {
-            return None;
-        }
-        let token = self.ready[self.seen].u64;
+        let token = self.ready.get(self.seen)?.token;
         self.seen += 1;
         if token == READY_TIMER {
-            // Without the read the timer would stay ready.
-            let _ = self.timer.read(&mut [0; 8]);
+            notify::event_take(self.timer.as_fd());
         }
         Some(token)
     }
@@ -102,25 +72,11 @@ impl Poller {
     /// Sleeps until something is ready, for at most `timeout`. Returns whether something is; a
     /// signal ends the sleep too.
     pub(super) fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
-        let timeout = timeout.map(timespec);
-        let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-        let mut set = libc::pollfd { fd: self.epoll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // ppoll, because epoll_wait counts in milliseconds, which is coarse for a 60 Hz tick.
-        // SAFETY: one entry, and the timeout it points to, are alive for the call; a null timeout
-        // means none, a null mask leaves signals as they are.
-        let found = unsafe { libc::ppoll(&raw mut set, 1, timeout, ptr::null()) };
-        if found < 0 {
-            unless_interrupted(io::Error::last_os_error())?;
-        }
+        let timeout = timeout.map_or(LONGEST_SLEEP, |timeout| timeout.min(LONGEST_SLEEP));
+        let mut set = [notify::awaited(self.epoll.raw())];
+        unless_interrupted(notify::wait(&mut set, timeout).map(drop))?;
         self.look()
-    }
-
-    fn control(&self, op: i32, fd: BorrowedFd<'_>, token: u64, events: i32) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: events as u32, u64: token };
-        // SAFETY: both descriptors are borrowed and so open; `event` is alive for the call.
-        let done =
-            unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), op, fd.as_raw_fd(), &raw mut event) };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }
 
@@ -130,33 +86,15 @@ impl AsFd for Poller {
     }
 }
 
-impl std::fmt::Debug for Poller {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Poller").field("epoll", &self.epoll).finish_non_exhaustive()
-    }
+fn unless_interrupted(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| match error.kind() {
+        io::ErrorKind::Interrupted => Ok(()),
+        _ => Err(error),
+    })
 }
 
-fn owned(fd: RawFd) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a descriptor that the kernel has just made for us, which nobody else knows.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-fn unless_interrupted(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) }
-}
-
-fn timespec(duration: Duration) -> libc::timespec {
-    libc::timespec {
-        tv_sec: libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: libc::c_long::from(duration.subsec_nanos()),
-    }
-}
-
-/// Every link and the timer.
-const READY_LEN: usize = WORKERS_MAX + 1;
+/// A sleep without end ends once a day, as if by a signal.
+const LONGEST_SLEEP: Duration = Duration::from_hours(24);
 
 #[cfg(test)]
 mod tests {

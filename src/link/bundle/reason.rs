@@ -99,13 +99,10 @@ wire_reasons! {
     NameUnknown = 4, "no such backend";
     /// Another process is connected under this name.
     NameTaken = 5, "name taken";
-    /// The first record was not `hello`, a later one was, or none came in time.
+    /// The first record was not `hello`, or a later one was.
     HelloExpected = 6, "hello expected once, first";
     /// A record broke the format; `error` says how.
     RecordInvalid = 7, "invalid record";
-    /// The process did not read its link until the records that must not be lost had piled up too
-    /// high.
-    Unresponsive = 8, "link not read";
 }
 
 wire_reasons! {
