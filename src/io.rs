@@ -82,7 +82,7 @@ pub struct IoStats {
     pub rx_restarts: u64,
     /// The receive slots ran out; the rest stayed in the sockets until the next turn.
     pub rx_no_buffers: u64,
-    /// The completion queue overflowed, or the kernel asked to reap first (EBUSY).
+    /// Times the completion queue overflowed, or the kernel asked to reap first (EBUSY).
     pub cq_overflows: u64,
     /// Datagrams the kernel dropped at a socket, as told by those that came after them (`SO_RXQ_OVFL`): its receive queue was
     /// full, or its filter refused them. [`socket::socket_drops`] knows the number of a socket at any time.

@@ -72,6 +72,11 @@ impl MmsgDriver {
             self.receive(id, rx);
         }
         self.first = (self.first + 1) % count.max(1);
+        self.reap_watched(rx)
+    }
+
+    /// Takes what has arrived on the sockets of the epoll set.
+    fn reap_watched(&mut self, rx: &mut RxBatch) -> io::Result<()> {
         self.stats.syscalls += 1;
         let mut ready = std::mem::take(&mut self.ready);
         let result = self.epoll.ready(&mut ready);
@@ -170,7 +175,7 @@ impl MmsgDriver {
         }
     }
 
-    /// Waits for anything at all.
+    /// Waits for anything at all, and takes it.
     fn sleep(&mut self, at_most: Duration, rx: &mut RxBatch) -> io::Result<()> {
         let Self { table, drained, awaited, .. } = self;
         awaited.clear();
@@ -186,11 +191,15 @@ impl MmsgDriver {
             Ok(_) => {}
         }
         for index in 0..self.drained.len() {
-            if self.awaited[1 + index].revents & libc::POLLERR != 0 {
-                self.read_errors(self.drained[index], rx);
+            let (id, events) = (self.drained[index], self.awaited[1 + index].revents);
+            if events & libc::POLLERR != 0 {
+                self.read_errors(id, rx);
+            }
+            if events != 0 {
+                self.receive(id, rx);
             }
         }
-        Ok(())
+        if self.awaited[0].revents == 0 { Ok(()) } else { self.reap_watched(rx) }
     }
 }
 
@@ -232,10 +241,7 @@ impl Driver for MmsgDriver {
         }
         self.reap(rx)?;
         match wait {
-            Wait::AtMost(time) if rx.is_empty() => {
-                self.sleep(time, rx)?;
-                self.reap(rx)
-            }
+            Wait::AtMost(time) if rx.is_empty() => self.sleep(time, rx),
             _ => Ok(()),
         }
     }

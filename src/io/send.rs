@@ -203,3 +203,44 @@ impl<'a> Chunk<'a> {
 /// Entries per system call: four for each message, and at least one message of the largest kind.
 const PARTS_MAX: usize = 4 * MESSAGES_MAX;
 const _: () = assert!(SEGMENTS_MAX as usize <= MESSAGES_MAX && MESSAGES_MAX <= PARTS_MAX);
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+    use crate::buf::{Endpoint, LocalIp, TxTarget};
+    use crate::io::SocketKind;
+    use crate::io::socket;
+
+    #[test]
+    fn a_socket_that_cannot_segment_sends_one_by_one() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let client = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        // Segments need checksums, so without them every message with segments is refused.
+        socket::set_flag(&socket2::SockRef::from(&socket), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1)
+            .expect("switched off");
+        let mut table = Table::new();
+        let id = table.insert(socket.into(), SocketKind::Datagram, ()).expect("room");
+        let peer = Some(Endpoint::from(client.local_addr().expect("bound")));
+        let target = TxTarget { socket: id, peer, source: LocalIp::UNSPECIFIED };
+        let (mut sender, mut stats) = (Sender::default(), IoStats::default());
+        for round in 0..2 {
+            let mut tx = TxBatch::new(10, 0);
+            for n in 0..10 {
+                tx.slot().expect("free")[..2].copy_from_slice(&[round, n]);
+                tx.commit(2, target, 0);
+            }
+            sender.flush(&mut table, &mut tx, &mut stats);
+            assert!(!tx.has_failures());
+            for n in 0..10 {
+                let mut bytes = [0; 2];
+                client.recv(&mut bytes).expect("sent");
+                assert_eq!(bytes, [round, n]);
+            }
+        }
+        assert!(table.get(id).is_some_and(|socket| !socket.gso), "it is not tried again");
+        assert_eq!((stats.tx_datagrams, stats.tx_gso_sends), (20, 0));
+        assert_eq!(stats.syscalls, 3, "refused, sent one by one, and sent one by one at once");
+    }
+}

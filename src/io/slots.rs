@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn slots_tile_the_arena_without_touching() {
-        let options = DriverOptions { small_slots: 4, large_slots: 2 };
+        let options = DriverOptions { small_slots: 4, large_slots: 2, ..DriverOptions::default() };
         let (slots, batch) = Slots::new(options);
         let all = (0..4)
             .map(|i| (SlotSize::Small, i))

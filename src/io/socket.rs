@@ -305,7 +305,7 @@ fn borrow(fd: &OwnedFd) -> BorrowedFd<'_> {
     fd.as_fd()
 }
 
-fn set_flag(socket: &Socket, level: i32, name: i32, value: i32) -> io::Result<()> {
+pub(super) fn set_flag(socket: &Socket, level: i32, name: i32, value: i32) -> io::Result<()> {
     // SAFETY: the option value is a live `int`, passed with its size.
     let result = unsafe {
         libc::setsockopt(

@@ -109,14 +109,17 @@ impl UringDriver {
     }
 
     fn set_up(options: DriverOptions) -> io::Result<(Self, RxBatch)> {
-        let (slots, batch) = Slots::new(options);
         let slot_count = u32::from(options.small_slots) + u32::from(options.large_slots);
         let completions = (2 * slot_count).next_power_of_two().max(COMPLETIONS_MIN);
-        let ring = Ring::open(SUBMISSIONS, completions)?;
+        Self::over(Ring::open(SUBMISSIONS, completions)?, options)
+    }
+
+    fn over(ring: Ring, options: DriverOptions) -> io::Result<(Self, RxBatch)> {
+        let (slots, batch) = Slots::new(options);
         let small = BufRing::new(&ring, &slots, SlotSize::Small)?;
         let large = BufRing::new(&ring, &slots, SlotSize::Large)?;
-        // Limited by RLIMIT_NOFILE; without them descriptors do as well.
-        let _ = ring.submitter().register_files_sparse(FIXED_FILES);
+        // Where that many descriptors are not allowed, sockets do without being registered.
+        let _ = ring.submitter().register_files_sparse(u32::from(options.registered_sockets));
         let driver = Self {
             ring,
             small,
@@ -129,7 +132,7 @@ impl UringDriver {
             listeners: Vec::new(),
             bell: Bell::new()?,
             bell_is_polled: false,
-            lent: Vec::with_capacity(slot_count as usize),
+            lent: Vec::new(),
             sender: Sender::default(),
             stats: IoStats::default(),
         };
@@ -139,7 +142,8 @@ impl UringDriver {
     /// Receives one record with a driver of the smallest size. Kernels that know the system call may yet refuse multishot
     /// receives, and no flag tells; so the only question that counts is asked.
     fn prove() -> io::Result<()> {
-        let (mut driver, mut rx) = Self::set_up(DriverOptions { small_slots: 1, large_slots: 1 })?;
+        let smallest = DriverOptions { small_slots: 1, large_slots: 1, registered_sockets: 1 };
+        let (mut driver, mut rx) = Self::set_up(smallest)?;
         let (here, there) = super::socket::link_pair()?;
         driver.register(here, SocketKind::Link)?;
         socket2::SockRef::from(&there).send(b"?")?;
@@ -185,19 +189,18 @@ impl UringDriver {
         Ok(())
     }
 
-    /// Has a socket wake us. Returns whether it will.
+    /// Has a socket wake us. Returns whether it will; if not, the submission queue is full and will be for this turn.
     fn arm(&mut self, id: SocketId) -> io::Result<bool> {
-        let Some(socket) = self.table.get_mut(id) else { return Ok(false) };
+        let Some(socket) = self.table.get(id) else { return Ok(false) };
         let (handle, size) = (socket.state.handle, SlotSize::of(socket.kind));
-        socket.state.state = State::Armed;
-        socket.state.count = 0;
         let requests = op::wait_and_drain(handle, size, self.headers.of(size), id);
-        if self.push(&requests)? {
-            self.stats.rx_arms += 1;
-            return Ok(true);
+        let is_queued = self.push(&requests)?;
+        if let Some(socket) = self.table.get_mut(id).filter(|_| is_queued) {
+            socket.state.state = State::Armed;
+            socket.state.count = 0;
         }
-        self.set_drained(id);
-        Ok(false)
+        self.stats.rx_arms += u64::from(is_queued);
+        Ok(is_queued)
     }
 
     /// After a turn's receives: which sockets deserve more of them, and which have been idle for long enough to be armed.
@@ -212,18 +215,23 @@ impl UringDriver {
         Ok(())
     }
 
-    /// Arms the socket at a place of `drained`, and takes it out.
+    /// Arms the socket at a place of `drained`, and takes it out if that works.
     fn arm_at(&mut self, index: usize) -> io::Result<bool> {
-        let id = self.drained.swap_remove(index);
-        self.arm(id)
+        let is_armed = self.arm(self.drained[index])?;
+        if is_armed {
+            self.drained.swap_remove(index);
+        }
+        Ok(is_armed)
     }
 
-    /// Arms everything that is not.
-    fn arm_all(&mut self) -> io::Result<()> {
-        for _ in 0..self.drained.len() {
-            self.arm_at(0)?;
+    /// Arms everything that is not. Returns whether it is now: only then may we sleep.
+    fn arm_all(&mut self) -> io::Result<bool> {
+        while !self.drained.is_empty() {
+            if !self.arm_at(0)? {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Queues requests, making room first where there is none. Returns whether they are queued.
@@ -242,8 +250,12 @@ impl UringDriver {
         self.stats.syscalls += 1;
         self.stats.waits += u64::from(at_most.is_some());
         let entered = self.ring.enter(at_most)?;
-        self.stats.cq_overflows += u64::from(entered == Entered::Busy);
-        self.stats.cq_overflows += u64::from(self.ring.new_overflows());
+        let has_overflowed = entered == Entered::Busy || self.ring.has_overflowed();
+        self.stats.cq_overflows += u64::from(has_overflowed);
+        if self.ring.has_lost_completions() {
+            // With them went slots, and word of receives that have ended: there is no going on.
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        }
         Ok(())
     }
 
@@ -318,16 +330,16 @@ impl UringDriver {
         self.stats.rx_restarts += u64::from(next == Next::Again && state != State::Ended);
         match (state, next) {
             (_, Next::Ended) => self.end(id, rx),
-            (State::Armed, Next::Empty) if patience(socket.kind) == 0 => {
-                // Stays armed, or becomes drained where there is no room for that.
-                let _ = self.arm(id);
-            }
             (State::Armed, _) => {
-                if count == 0 && result == -libc::EAGAIN {
+                let is_empty = result == -libc::EAGAIN;
+                if is_empty && count == 0 {
                     // Woken, and nothing there: an error that a send was told about wakes too, until it is read.
                     events::read_errors(id, socket, rx, &mut self.stats);
                 }
-                self.set_drained(id);
+                // One that ran out of slots must not be armed before there are some: it would wake at once, and again.
+                if !is_empty || patience(socket.kind) > 0 || !self.arm(id).unwrap_or(false) {
+                    self.set_drained(id);
+                }
             }
             (State::Drained | State::Ended, _) => {}
         }
@@ -420,8 +432,8 @@ impl Driver for UringDriver {
         self.judge()?;
         if let Wait::AtMost(time) = wait
             && rx.is_empty()
+            && self.arm_all()?
         {
-            self.arm_all()?;
             self.enter(Some(time))?;
             self.reap(rx);
         }
@@ -538,5 +550,5 @@ const SUBMISSIONS: u32 = 256;
 /// Completions for a few hundred links that all have something at once.
 const COMPLETIONS_MIN: u32 = 1024;
 
-/// Sockets that are registered with the ring, which saves the kernel a look-up per request (1 %). Those beyond are not.
-const FIXED_FILES: u32 = 1024;
+#[cfg(test)]
+mod tests;

@@ -138,10 +138,11 @@ fn a_full_link_sheds_and_others_go_on(rig: &mut Rig) {
     assert_eq!(rig.flush(), []);
 }
 
+/// More links with something to say than there are slots for bundles, or room for requests in a ring.
 fn many_links_are_served_side_by_side(rig: &mut Rig) {
     let folder = Folder::new();
     let listener = listen(rig, &folder.join(SOCKET));
-    let links: Vec<_> = (0..100).map(|_| join(rig, listener, &folder.join(SOCKET))).collect();
+    let links: Vec<_> = (0..140).map(|_| join(rig, listener, &folder.join(SOCKET))).collect();
     for round in 0..3_u8 {
         for (n, (_, peer)) in links.iter().enumerate() {
             peer.send(&[round, n as u8]).expect("sent");

@@ -20,7 +20,6 @@ pub(super) struct Ring {
     handle: i32,
     flags: EnterFlags,
     enabled: bool,
-    overflows_seen: u32,
 }
 
 /// How an [`enter`](Ring::enter) went.
@@ -36,28 +35,27 @@ impl Ring {
     /// Sets up a ring, still disabled. Tries the flags of newer kernels first.
     pub(super) fn open(submissions: u32, completions: u32) -> io::Result<Self> {
         let mut refused = io::Error::from_raw_os_error(libc::EINVAL);
-        for flags in [with_linux_6_6, with_linux_6_1, with_linux_6_0] {
-            let mut builder = IoUring::builder();
-            flags(&mut builder);
-            builder.setup_r_disabled().setup_submit_all().setup_cqsize(completions).dontfork();
-            match builder.build(submissions) {
-                Ok(ring) => return Ok(Self::over(ring)),
+        for flags in FLAGS {
+            match Self::open_with(flags, submissions, completions) {
                 Err(e) if e.raw_os_error() == Some(libc::EINVAL) => refused = e,
-                Err(e) => return Err(e),
+                result => return result,
             }
         }
         Err(refused)
     }
 
-    fn over(ring: IoUring) -> Self {
-        let handle = ring.as_raw_fd();
-        Self {
-            inner: ring,
-            handle,
-            flags: EnterFlags::GETEVENTS,
-            enabled: false,
-            overflows_seen: 0,
-        }
+    /// Sets up a ring with these flags and no others.
+    pub(super) fn open_with(
+        flags: fn(&mut Builder),
+        submissions: u32,
+        completions: u32,
+    ) -> io::Result<Self> {
+        let mut builder = IoUring::builder();
+        flags(&mut builder);
+        builder.setup_r_disabled().setup_submit_all().setup_cqsize(completions).dontfork();
+        let inner = builder.build(submissions)?;
+        let handle = inner.as_raw_fd();
+        Ok(Self { inner, handle, flags: EnterFlags::GETEVENTS, enabled: false })
     }
 
     /// Enables the ring for the calling thread, once.
@@ -132,13 +130,14 @@ impl Ring {
         self.inner.completion().next()
     }
 
-    /// Completions that have overflowed since this was last asked. The kernel keeps them and they come late (Linux 5.5); that
-    /// there are any means the queue is too short.
-    pub(super) fn new_overflows(&mut self) -> u32 {
-        let overflows = self.inner.completion().overflow();
-        let new = overflows.wrapping_sub(self.overflows_seen);
-        self.overflows_seen = overflows;
-        new
+    /// Whether completions have found no room in their queue. The kernel keeps them until there is some (Linux 5.5).
+    pub(super) fn has_overflowed(&mut self) -> bool {
+        self.inner.submission().cq_overflow()
+    }
+
+    /// Whether completions were lost, because the kernel had no memory to keep them in.
+    pub(super) fn has_lost_completions(&mut self) -> bool {
+        self.inner.completion().overflow() > 0
     }
 
     /// Cancels requests and waits until they are. Returns whether none is left.
@@ -158,6 +157,9 @@ impl fmt::Debug for Ring {
         f.debug_struct("Ring").field("enabled", &self.enabled).finish_non_exhaustive()
     }
 }
+
+/// From the newest kernels to the oldest that can do what we need.
+pub(super) const FLAGS: [fn(&mut Builder); 3] = [with_linux_6_6, with_linux_6_1, with_linux_6_0];
 
 /// Without the indirection array of the submission queue.
 fn with_linux_6_6(builder: &mut Builder) {

@@ -1,0 +1,233 @@
+//! The wire: both drivers and the plain way, receiving and echoing over loopback on one core.
+//!
+//! A round fills the server's receive queue from a thousand addresses, untimed, and then times the server until the queue is
+//! empty and everything is answered. So what is timed is the server's own cost; nobody sleeps, and no other core interferes.
+//! Loopback charges the sender for delivery: an answer costs about twice what a network card would take off it. Answers are
+//! refused by the generator's socket filter, which is the cheapest end they can have.
+
+#[path = "support.rs"]
+mod support;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+
+use ringgate::buf::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
+use ringgate::io::filter::Filter;
+use ringgate::io::socket::{self, UdpOptions};
+use ringgate::io::{self, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
+
+use support::{Bench, Contender};
+
+fn main() {
+    if let Some(core) = core_affinity::get_core_ids().unwrap_or_default().first() {
+        core_affinity::set_for_current(*core);
+    }
+    let mut bench = Bench::from_args("wire");
+    let datagrams = bench.size(2000, 40);
+    for (title, load) in [
+        ("echo, 100 bytes", Load::new(100)),
+        ("echo, 1200 bytes", Load::new(1200)),
+        ("echo, 100 bytes, four in a row from each player", Load { in_a_row: 4, ..Load::new(100) }),
+        ("echo, 100 bytes, one of four sockets busy", Load { sockets: 4, ..Load::new(100) }),
+        ("echo, 100 bytes, four sockets busy", Load { sockets: 4, busy: 4, ..Load::new(100) }),
+    ] {
+        if bench.wants(title) {
+            compare(&mut bench, title, datagrams, load, Work::Echo);
+        }
+    }
+    let title = "receive, 100 bytes";
+    if bench.wants(title) {
+        compare(&mut bench, title, datagrams, Load::new(100), Work::Receive);
+    }
+    bench.finish();
+}
+
+fn compare(bench: &mut Bench, title: &str, datagrams: usize, load: Load, work: Work) {
+    let load = Load { datagrams, ..load };
+    let mut group = bench.group(title, datagrams);
+    if load.sockets == 1 {
+        group.add("recvfrom and sendto", Plain::new(load, work));
+    }
+    for choice in [Choice::Mmsg, Choice::Uring] {
+        match Driven::new(choice, load, work) {
+            Ok(driven) => drop(group.add(driven.driver.name(), driven)),
+            Err(why) => eprintln!("skipped: {why}"),
+        }
+    }
+    group.run_agreeing();
+}
+
+/// What arrives in a round.
+#[derive(Clone, Copy)]
+struct Load {
+    datagrams: usize,
+    bytes: usize,
+    /// Datagrams from one address before the next has its turn.
+    in_a_row: usize,
+    sockets: usize,
+    /// How many of the sockets get anything.
+    busy: usize,
+}
+
+impl Load {
+    const fn new(bytes: usize) -> Self {
+        Self { datagrams: 0, bytes, in_a_row: 1, sockets: 1, busy: 1 }
+    }
+}
+
+/// What the server does with it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Echo,
+    Receive,
+}
+
+/// Sends what arrives, from many addresses of this host through one socket.
+struct Generator {
+    driver: AnyDriver,
+    tx: TxBatch,
+    socket: SocketId,
+    servers: Vec<Endpoint>,
+    load: Load,
+}
+
+impl Generator {
+    fn new(load: Load, servers: &[SocketAddr]) -> Self {
+        let nothing = Filter::new();
+        let options = UdpOptions { filter: Some(&nothing), ..UdpOptions::default() };
+        let socket = socket::player(([0; 4], 0).into(), &options).expect("loopback can be bound");
+        let (mut driver, _) =
+            io::open(Choice::Mmsg, &DriverOptions::default()).expect("mmsg works everywhere");
+        let socket = driver.register(socket.fd, SocketKind::Datagram).expect("registers");
+        let servers = servers[..load.busy].iter().map(|server| Endpoint::from(*server)).collect();
+        Self { driver, tx: TxBatch::new(256, 0), socket, servers, load }
+    }
+
+    fn fill(&mut self) {
+        for index in 0..self.load.datagrams {
+            if self.tx.small_left() == 0 {
+                self.flush();
+            }
+            let player = index / self.load.in_a_row % PLAYERS;
+            let target = TxTarget {
+                socket: self.socket,
+                peer: Some(self.servers[index % self.servers.len()]),
+                source: LocalIp::v4([127, 1, (player >> 8) as u8, player as u8], 0),
+            };
+            self.tx.slot().expect("flushed when full").fill(player as u8);
+            self.tx.commit(self.load.bytes, target, 0);
+        }
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        self.driver.flush(&mut self.tx);
+        assert!(!self.tx.has_failures(), "loopback takes everything");
+        self.tx.clear();
+    }
+}
+
+/// A server on one of the drivers.
+struct Driven {
+    driver: AnyDriver,
+    rx: RxBatch,
+    tx: TxBatch,
+    work: Work,
+    generator: Generator,
+}
+
+impl Driven {
+    fn new(choice: Choice, load: Load, work: Work) -> Result<Self, io::StartError> {
+        let (mut driver, rx) = io::open(choice, &DriverOptions::default())?;
+        let mut servers = Vec::new();
+        for _ in 0..load.sockets {
+            let socket = server(load);
+            servers.push(socket.local);
+            driver.register(socket.fd, SocketKind::Datagram).expect("registers");
+        }
+        let generator = Generator::new(load, &servers);
+        Ok(Self { driver, rx, tx: TxBatch::new(512, 0), work, generator })
+    }
+
+    fn answer(&mut self) {
+        for index in 0..self.rx.len() {
+            let meta = self.rx.metas()[index];
+            let target =
+                TxTarget { socket: meta.socket, peer: Some(meta.peer), source: meta.local };
+            let slot = self.tx.slot().expect("more slots than a turn brings");
+            slot[..meta.len()].copy_from_slice(self.rx.bytes(index));
+            self.tx.commit(meta.len(), target, 0);
+        }
+        self.driver.flush(&mut self.tx);
+        assert!(!self.tx.has_failures(), "loopback takes everything");
+        self.tx.clear();
+    }
+}
+
+impl Contender for Driven {
+    fn prepare(&mut self) {
+        self.generator.fill();
+    }
+
+    fn run(&mut self) -> u64 {
+        let mut done = 0;
+        while done < self.generator.load.datagrams {
+            self.driver.turn(&mut self.rx, Wait::No).expect("the driver lives");
+            done += self.rx.len();
+            if self.work == Work::Echo {
+                self.answer();
+            }
+        }
+        done as u64
+    }
+}
+
+/// A server that asks for one datagram at a time.
+struct Plain {
+    socket: UdpSocket,
+    work: Work,
+    generator: Generator,
+}
+
+impl Plain {
+    fn new(load: Load, work: Work) -> Self {
+        let socket = server(load);
+        let generator = Generator::new(load, &[socket.local]);
+        Self { socket: socket.fd.into(), work, generator }
+    }
+}
+
+impl Contender for Plain {
+    fn prepare(&mut self) {
+        self.generator.fill();
+    }
+
+    fn run(&mut self) -> u64 {
+        let mut buffer = [0; 2048];
+        for _ in 0..self.generator.load.datagrams {
+            let (len, from) = self.socket.recv_from(&mut buffer).expect("the queue is full");
+            if self.work == Work::Echo {
+                self.socket.send_to(&buffer[..len], from).expect("loopback takes everything");
+            }
+        }
+        self.generator.load.datagrams as u64
+    }
+}
+
+/// A player socket with room for a whole round.
+fn server(load: Load) -> socket::UdpSocket {
+    let address = ([127, 0, 0, 1], 0).into();
+    let socket = socket::player(address, &UdpOptions::default()).expect("loopback can be bound");
+    let room = load.datagrams * (load.bytes + QUEUED_OVERHEAD_BYTES);
+    assert!(
+        room <= socket.receive_buffer_bytes,
+        "a round needs a receive buffer of {room} bytes: run as root, or raise net.core.rmem_max"
+    );
+    assert_eq!(socket::socket_drops(socket.fd.as_fd()).expect("the kernel tells"), 0);
+    socket
+}
+
+const PLAYERS: usize = 1000;
+
+/// What the kernel charges a receive buffer for a datagram beside its bytes, generously.
+const QUEUED_OVERHEAD_BYTES: usize = 1000;
