@@ -32,6 +32,8 @@ mod io_rig;
 mod io_udp;
 #[path = "all/link_backend.rs"]
 mod link_backend;
+#[path = "all/link_document.rs"]
+mod link_document;
 #[path = "all/link_gateway.rs"]
 mod link_gateway;
 #[path = "all/link_header.rs"]

@@ -1,0 +1,196 @@
+//! docs/PROTOCOLS.md against the codec: every example decodes to what stands under it, every table
+//! has the code's numbers.
+
+use std::collections::BTreeSet;
+
+use ringgate::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
+use ringgate::link::bundle::{
+    CloseReason, GoodbyeReason, MULTICAST_SESSIONS_MAX, NAME_BYTES_MAX, RecordError, ToGame,
+    ToGateway,
+};
+
+fn document() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/PROTOCOLS.md");
+    std::fs::read_to_string(path).expect("the document is part of the repository")
+}
+
+/// A fenced block: the direction, the bytes, and what they are said to mean.
+struct Example {
+    direction: String,
+    bytes: Vec<u8>,
+    meaning: String,
+}
+
+fn examples(document: &str) -> Vec<Example> {
+    document
+        .split("```record ")
+        .skip(1)
+        .map(|rest| {
+            let (block, _) = rest.split_once("\n```").expect("the block ends");
+            let (direction, block) = block.split_once('\n').expect("the block has lines");
+            let (dump, meaning) = block.split_once("\n= ").expect("the block says what it means");
+            let bytes = dump.lines().flat_map(dump_line).collect();
+            Example { direction: direction.to_owned(), bytes, meaning: meaning.to_owned() }
+        })
+        .collect()
+}
+
+/// `0b 00 13`, or `00 * 248` for 248 times the same.
+fn dump_line(line: &str) -> Vec<u8> {
+    let byte = |digits: &str| u8::from_str_radix(digits.trim(), 16).expect("two hex digits");
+    match line.split_once('*') {
+        Some((digits, count)) => vec![byte(digits); count.trim().parse().expect("a count")],
+        None => line.split_whitespace().map(byte).collect(),
+    }
+}
+
+/// The first word is the kind's name in the document.
+fn describe_to_game(record: &ToGame<'_>) -> String {
+    match record {
+        ToGame::Welcome(welcome) => format!(
+            "welcome: version {}, worker {} of {}, incarnation {}",
+            welcome.version, welcome.worker, welcome.workers, welcome.incarnation
+        ),
+        ToGame::Opened(player) => format!(
+            "opened: session {}, client {} at {}, slot {} of {}, listener {}, user data {:?}",
+            player.session,
+            player.client_id,
+            player.address,
+            player.slot,
+            player.slots_max,
+            player.listener,
+            text(player.user_data).trim_end_matches('\0'),
+        ),
+        ToGame::Payload { session, bytes } => {
+            format!("payload: session {session}, {:?}", text(bytes))
+        }
+        ToGame::Closed { session, reason } => format!("closed: session {session}, {reason}"),
+        ToGame::Pong { token } => format!("pong: token {token}"),
+        ToGame::Draining { left_ms } => format!("draining: {left_ms} ms left"),
+        ToGame::Goodbye(goodbye) => match goodbye.error {
+            Some(error) => format!("goodbye: {} ({error})", goodbye.reason),
+            None => format!("goodbye: {}", goodbye.reason),
+        },
+    }
+}
+
+fn describe_to_gateway(record: &ToGateway<'_>) -> String {
+    match record {
+        ToGateway::Hello(hello) => {
+            format!("hello: version {}, pid {}, name {}", hello.version, hello.pid, hello.name)
+        }
+        ToGateway::Payload { session, bytes } => {
+            format!("payload: session {session}, {:?}", text(bytes))
+        }
+        ToGateway::Multicast { sessions, bytes } => {
+            let sessions: Vec<_> = sessions.iter().map(|session| session.to_string()).collect();
+            format!("multicast: sessions {}, {:?}", sessions.join(" "), text(bytes))
+        }
+        ToGateway::Close { session, reason } => format!("close: session {session}, {reason}"),
+        ToGateway::Ping { token } => format!("ping: token {token}"),
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("the examples carry text")
+}
+
+#[test]
+fn every_example_decodes_to_what_it_says() {
+    let document = document();
+    let mut seen = BTreeSet::new();
+    for example in examples(&document) {
+        let decoded: Vec<_> = match example.direction.as_str() {
+            "to-game" => ToGame::read(&example.bytes)
+                .map(|record| describe_to_game(&record.expect(&example.meaning)))
+                .collect(),
+            "to-gateway" => ToGateway::read(&example.bytes)
+                .map(|record| describe_to_gateway(&record.expect(&example.meaning)))
+                .collect(),
+            direction => panic!("there is no direction {direction}"),
+        };
+        assert_eq!(decoded, [example.meaning.as_str()]);
+        let kind = example.meaning.split(':').next().expect("one part at least").to_owned();
+        seen.insert((example.bytes[2], kind));
+    }
+    let listed: BTreeSet<_> = rows(&document, "| kind | record | direction | when |")
+        .map(|row| (number(&row[0]) as u8, row[1].trim_matches('`').to_owned()))
+        .collect();
+    assert_eq!(seen, listed, "every kind has an example, under the number the table gives it");
+}
+
+/// The cells of a table that is found by its heading.
+fn rows<'a>(document: &'a str, heading: &str) -> impl Iterator<Item = Vec<String>> + use<'a> {
+    let (_, rest) = document.split_once(heading).expect("the table is there");
+    rows_below(rest)
+}
+
+fn rows_below(rest: &str) -> impl Iterator<Item = Vec<String>> {
+    rest.lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
+}
+
+fn number(cell: &str) -> usize {
+    cell.parse().expect("a number")
+}
+
+#[test]
+fn the_limits_are_those_of_the_code() {
+    let listed: Vec<_> = rows(&document(), "| limit | value |")
+        .map(|row| (row[0].clone(), row[1].clone()))
+        .collect();
+    let expected = [
+        ("bytes of a datagram", BUNDLE_BYTES_MAX.to_string()),
+        ("bytes of a payload", format!("1 to {PAYLOAD_BYTES_MAX}")),
+        ("sessions in a multicast", format!("1 to {MULTICAST_SESSIONS_MAX}")),
+        ("bytes of a name", format!("1 to {NAME_BYTES_MAX}")),
+        ("workers", format!("1 to {WORKERS_MAX}")),
+    ];
+    assert_eq!(listed, expected.map(|(limit, value)| (limit.to_owned(), value)));
+}
+
+#[test]
+fn the_reasons_are_those_of_the_code() {
+    let document = document();
+    let listed = |heading| -> Vec<_> {
+        rows(&document, heading).map(|row| (number(&row[0]) as u8, row[1].clone())).collect()
+    };
+    let close: Vec<_> = CloseReason::ALL.iter().map(|r| (r.as_u8(), r.to_string())).collect();
+    assert_eq!(listed("| reason | text |"), close);
+    let goodbye: Vec<_> = GoodbyeReason::ALL.iter().map(|r| (r.as_u8(), r.to_string())).collect();
+    assert_eq!(listed("| goodbye | text |"), goodbye);
+    let error: Vec<_> = RecordError::ALL.iter().map(|e| (e.as_u8(), e.to_string())).collect();
+    assert_eq!(listed("| error | text |"), error);
+}
+
+#[test]
+fn fields_follow_each_other_without_a_gap_and_fill_the_example() {
+    let document = document();
+    let (_, records) = document.split_once("\n### hello\n").expect("the first record's heading");
+    let (records, _) = records.split_once("\n### Errors\n").expect("what follows the records");
+    let mut checked = 0;
+    for section in records.split("\n### ") {
+        let (_, rest) = section.split_once("| offset | bytes | field |").expect("a table");
+        let example = examples(section).into_iter().next().expect("an example");
+        let mut next = 4;
+        let mut ends_open = false;
+        for row in rows_below(rest) {
+            if row[0].contains('n') {
+                assert!(ends_open, "only a list pushes a field to where nobody knows");
+                continue;
+            }
+            assert_eq!(number(&row[0]), next, "{section}");
+            match row[1].as_str() {
+                "rest" | "8 each" => ends_open = true,
+                bytes => next += number(bytes),
+            }
+        }
+        let fills =
+            if ends_open { example.bytes.len() > next } else { example.bytes.len() == next };
+        assert!(fills, "{} bytes for {next}: {section}", example.bytes.len());
+        checked += 1;
+    }
+    assert_eq!(checked, 10, "ping and pong share a section");
+}
