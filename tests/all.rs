@@ -38,6 +38,10 @@ mod link_document;
 mod link_gateway;
 #[path = "all/link_header.rs"]
 mod link_header;
+#[path = "all/link_program.rs"]
+mod link_program;
+#[path = "all/link_whole.rs"]
+mod link_whole;
 #[path = "all/netcode_interop.rs"]
 mod netcode_interop;
 #[path = "all/netcode_interop_client.rs"]

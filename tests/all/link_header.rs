@@ -1,13 +1,8 @@
 //! The C header against the same gateway as the Rust library: what it reads, what it writes, and
 //! that it means the same by every number.
 
-use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::process::Command;
 
 use proptest::prelude::RngExt as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
@@ -19,83 +14,8 @@ use ringgate::link::bundle::{
 };
 
 use crate::folder::Folder;
-use crate::link_gateway::{Gateway, GatewayLink, PATIENCE, opened};
-
-/// Compiles a C program of this repository as strictly as it promises, and more: where the compiler
-/// has sanitizers, the program runs under them.
-fn compile(folder: &Folder, source: &str) -> PathBuf {
-    let program = folder.join("program");
-    let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-    if !run_compiler(source, &program, &sanitizers) {
-        println!("{source} is tested without sanitizers: the compiler has none");
-        assert!(run_compiler(source, &program, &[]), "{source} compiles");
-    }
-    program
-}
-
-fn run_compiler(source: &str, program: &Path, more: &[&str]) -> bool {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    Command::new(compiler)
-        .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g", "-I"])
-        .arg(root.join("include"))
-        .args(more)
-        .arg(root.join(source))
-        .arg("-o")
-        .arg(program)
-        .status()
-        .expect("there is a C compiler: Rust links with it")
-        .success()
-}
-
-/// A running game process. Ends with the test.
-struct Game {
-    process: Child,
-    lines: Receiver<String>,
-}
-
-impl Game {
-    fn start(program: &Path, run_dir: &Path) -> Self {
-        let arguments: [&OsStr; 2] = [run_dir.as_ref(), "arena-1".as_ref()];
-        let mut process = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program was just compiled");
-        let stdout = BufReader::new(process.stdout.take().expect("piped"));
-        let (printed, lines) = channel();
-        thread::spawn(move || {
-            stdout.lines().map_while(Result::ok).try_for_each(|line| printed.send(line))
-        });
-        Self { process, lines }
-    }
-
-    fn line(&mut self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("the program prints a line")
-    }
-
-    /// Lets a program that waits for a line go on.
-    fn go_on(&mut self) {
-        let stdin = self.process.stdin.as_mut().expect("piped");
-        stdin.write_all(b"\n").expect("the program waits");
-    }
-
-    /// Waits for a program that ends by itself.
-    fn end(mut self) {
-        drop(self.process.stdin.take());
-        let end = self.lines.recv_timeout(PATIENCE);
-        assert_eq!(end, Err(RecvTimeoutError::Disconnected), "the program prints no more and ends");
-        assert!(self.process.wait().expect("our child").success());
-    }
-}
-
-impl Drop for Game {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
+use crate::link_gateway::{Gateway, GatewayLink, opened};
+use crate::link_program::{Game, compile};
 
 #[test]
 fn the_header_has_the_numbers_of_the_codec() {
@@ -142,7 +62,7 @@ fn the_echo_example_returns_what_players_send() {
     let folder = Folder::new();
     let program = compile(&folder, "examples/c/echo.c");
     let gateway = Gateway::start(folder.path(), 2, 7);
-    let mut game = Game::start(&program, folder.path());
+    let mut game = Game::start(&program, folder.path(), "arena-1");
     let links: Vec<_> = (0..2).map(|worker| gateway.accept_and_welcome(worker)).collect();
     let mut up = [game.line(), game.line()];
     up.sort();
@@ -198,7 +118,7 @@ fn the_snapshot_example_tells_everyone_about_everyone() {
     let folder = Folder::new();
     let program = compile(&folder, "examples/c/snapshots.c");
     let gateway = Gateway::start(folder.path(), 2, 7);
-    let _game = Game::start(&program, folder.path());
+    let _game = Game::start(&program, folder.path(), "arena-1");
     let links: Vec<_> = (0..2).map(|worker| gateway.accept_and_welcome(worker)).collect();
     for (slot, link) in links.iter().enumerate() {
         let mut player = opened(link.session(1), &[0; USER_DATA_BYTES]);
@@ -234,7 +154,7 @@ fn a_full_link_in_c_refuses_payloads_and_keeps_closes() {
     let folder = Folder::new();
     let program = compile(&folder, "tests/all/link_header/full.c");
     let gateway = Gateway::start(folder.path(), 2, 7);
-    let mut game = Game::start(&program, folder.path());
+    let mut game = Game::start(&program, folder.path(), "arena-1");
     let links: Vec<_> = (0..2).map(|worker| gateway.accept_and_welcome(worker)).collect();
     assert_eq!(game.line(), "-3 -3 -1 -1 -4");
     assert_eq!(game.line(), "1", "of a multicast to four, one is reachable and not stuck");
@@ -366,7 +286,7 @@ fn the_header_reads_every_datagram_as_the_codec_does() {
     let folder = Folder::new();
     let program = compile(&folder, "tests/all/link_header/reader.c");
     let gateway = Gateway::start(folder.path(), 1, 9);
-    let mut game = Game::start(&program, folder.path());
+    let mut game = Game::start(&program, folder.path(), "arena-1");
     let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32]);
     let mut datagrams: Vec<_> = (0..400).map(|_| hostile_datagram(&mut rng)).collect();
     datagrams.extend(named_mistakes());

@@ -1,0 +1,87 @@
+//! Game processes written in C: compiled, run, and talked to by lines of text.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+
+use crate::folder::Folder;
+use crate::link_gateway::PATIENCE;
+
+/// Compiles a C program of this repository as strictly as it promises, and more: where the compiler
+/// has sanitizers, the program runs under them.
+pub(crate) fn compile(folder: &Folder, source: &str) -> PathBuf {
+    let program = folder.join("program");
+    let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    if !run_compiler(source, &program, &sanitizers) {
+        println!("{source} is tested without sanitizers: the compiler has none");
+        assert!(run_compiler(source, &program, &[]), "{source} compiles");
+    }
+    program
+}
+
+fn run_compiler(source: &str, program: &Path, more: &[&str]) -> bool {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    Command::new(compiler)
+        .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g", "-I"])
+        .arg(root.join("include"))
+        .args(more)
+        .arg(root.join(source))
+        .arg("-o")
+        .arg(program)
+        .status()
+        .expect("there is a C compiler: Rust links with it")
+        .success()
+}
+
+/// A running game process. Ends with the test.
+pub(crate) struct Game {
+    process: Child,
+    lines: Receiver<String>,
+}
+
+impl Game {
+    pub(crate) fn start(program: &Path, run_dir: &Path, name: &str) -> Self {
+        let arguments: [&OsStr; 2] = [run_dir.as_ref(), name.as_ref()];
+        let mut process = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program was just compiled");
+        let stdout = BufReader::new(process.stdout.take().expect("piped"));
+        let (printed, lines) = channel();
+        thread::spawn(move || {
+            stdout.lines().map_while(Result::ok).try_for_each(|line| printed.send(line))
+        });
+        Self { process, lines }
+    }
+
+    pub(crate) fn line(&mut self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("the program prints a line")
+    }
+
+    /// Lets a program that waits for a line go on.
+    pub(crate) fn go_on(&mut self) {
+        let stdin = self.process.stdin.as_mut().expect("piped");
+        stdin.write_all(b"\n").expect("the program waits");
+    }
+
+    /// Waits for a program that ends by itself.
+    pub(crate) fn end(mut self) {
+        drop(self.process.stdin.take());
+        let end = self.lines.recv_timeout(PATIENCE);
+        assert_eq!(end, Err(RecvTimeoutError::Disconnected), "the program prints no more and ends");
+        assert!(self.process.wait().expect("our child").success());
+    }
+}
+
+impl Drop for Game {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
