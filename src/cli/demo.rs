@@ -26,7 +26,7 @@ use players::{Outcome, Swarm};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Players
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     players: u32,
     /// For how long they play
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]

@@ -42,6 +42,7 @@ pub(super) struct Outcome {
 struct Player {
     client: Client,
     source: LocalIp,
+    send_every_ns: u64,
     next_send_ns: u64,
     sent: u64,
     /// Which of the last 64 payloads have been echoed, and the number of the newest.
@@ -62,7 +63,10 @@ impl Swarm {
         let opened = socket::player(any, &UdpOptions::default()).map_err(Failure::failed)?;
         let socket = driver.register(opened.fd, SocketKind::Datagram).map_err(Failure::failed)?;
         let clock = Clock::start();
-        let players = (0..count).map(|n| Player::new(n, server, protocol_id, key, clock.now_ns()));
+        let send_every_ns =
+            SEND_EVERY_NS_MIN.max(u64::from(count) * 1_000_000_000 / SENDS_PER_S_MAX);
+        let players = (0..count)
+            .map(|n| Player::new(n, (server, protocol_id, key), clock.now_ns(), send_every_ns));
         Ok(Self {
             players: players.collect::<Result<_, _>>()?,
             driver,
@@ -115,11 +119,18 @@ impl Swarm {
         Ok(self.outcome)
     }
 
+    /// Takes in what has come, then gives every player its turn.
     fn turn(&mut self, plays: bool) -> Result<(), Failure> {
-        self.driver.turn(&mut self.rx, Wait::AtMost(TICK)).map_err(Failure::failed)?;
-        let now_ns = self.clock.now_ns();
-        self.receive(now_ns);
-        self.send(now_ns, plays);
+        let mut wait = Wait::AtMost(TICK);
+        for _ in 0..RECEIVES_MAX {
+            self.driver.turn(&mut self.rx, wait).map_err(Failure::failed)?;
+            if self.rx.metas().is_empty() {
+                break;
+            }
+            self.receive(self.clock.now_ns());
+            wait = Wait::No;
+        }
+        self.send(self.clock.now_ns(), plays);
         Ok(())
     }
 
@@ -183,19 +194,20 @@ impl Swarm {
 impl Player {
     fn new(
         n: u32,
-        server: SocketAddr,
-        protocol_id: u64,
-        key: &Key,
+        (server, protocol_id, key): (SocketAddr, u64, &Key),
         now_ns: u64,
+        send_every_ns: u64,
     ) -> Result<Self, Failure> {
         let servers = ServerAddresses::new(&[server]).map_err(Failure::failed)?;
         let spec = TokenSpec::new(protocol_id, u64::from(n) + 1, servers);
         let token = mint(&spec, key, clock::unix_seconds()).map_err(Failure::failed)?;
+        // Spread over the period, so that the players do not all speak at once.
+        let phase_ns = u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15) % send_every_ns;
         Ok(Self {
             client: Client::new(&token, now_ns).map_err(Failure::failed)?,
             source: LocalIp::v4(source_of(n).octets(), 0),
-            // Spread over the period, so that the players do not all speak at once.
-            next_send_ns: now_ns + u64::from(n) * SEND_EVERY_NS / 200 % SEND_EVERY_NS,
+            send_every_ns,
+            next_send_ns: now_ns + phase_ns,
             sent: 0,
             echoed_newest: 0,
             echoed: 0,
@@ -205,7 +217,7 @@ impl Player {
     /// A payload that tells its number and its time: 40 to 120 bytes, as game clients send.
     fn write_payload(&mut self, now_ns: u64, out: &mut [u8]) -> Option<(SocketAddr, usize)> {
         self.next_send_ns =
-            (self.next_send_ns + SEND_EVERY_NS).max(now_ns.saturating_sub(SEND_EVERY_NS));
+            (self.next_send_ns + self.send_every_ns).max(now_ns.saturating_sub(self.send_every_ns));
         self.sent += 1;
         let mut payload = [0x5a; 120];
         payload[..8].copy_from_slice(&self.sent.to_le_bytes());
@@ -246,13 +258,19 @@ fn index_of(local: LocalIp) -> Option<usize> {
     Some(usize::from(block) * 250 + usize::from(host).checked_sub(1)?)
 }
 
-/// 30 payloads a second.
-const SEND_EVERY_NS: u64 = 1_000_000_000 / 30;
+/// 30 payloads a second and player, as games send them.
+const SEND_EVERY_NS_MIN: u64 = 1_000_000_000 / 30;
+
+/// Payloads a second over all players: the demo is to be seen working, not to find the limit. Many players send less each.
+const SENDS_PER_S_MAX: u64 = 15_000;
 
 /// How long the last echoes may take.
 const STRAGGLERS_NS: u64 = 1_000_000_000;
 
 const TICK: Duration = Duration::from_millis(1);
+/// Batches taken in before the players get a turn again, however many more have come.
+const RECEIVES_MAX: usize = 16;
+
 const TX_SLOTS: usize = 256;
 const ROUND_TRIP_NS_MAX: u64 = 60_000_000_000;
 
