@@ -32,7 +32,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("proto", "buf::Endpoint buf::LocalIp drops limits secret"),
     ("secret", ""),
     ("sim", "buf crypto drops gate io limits link netcode proto secret"),
-    ("worker", "buf config crypto::Aead drops gate io limits link os secret"),
+    ("worker", "buf config crypto::Aead drops gate io limits link os proto secret"),
 ];
 
 /// What the load generator may name of the library: it must find the gateway's faults, so it shares none of its mind.
