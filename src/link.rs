@@ -7,3 +7,6 @@
 #[cfg(feature = "io")]
 pub mod backend;
 pub mod bundle;
+
+#[cfg(feature = "io")]
+pub use backend::Backend;
