@@ -1,6 +1,5 @@
 //! The load generator's command line.
 
 fn main() -> std::process::ExitCode {
-    eprintln!("ringgate-loadgen: not built yet");
-    std::process::ExitCode::from(2)
+    ringgate_loadgen::cli::run(std::env::args_os())
 }

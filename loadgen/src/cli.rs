@@ -1,0 +1,73 @@
+//! The command line: one file for each command. 0: done. 1: it could not be done. 2: the input is wrong. 3: a condition of
+//! `--require` was missed.
+
+mod live;
+mod players;
+mod run;
+mod table;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Load for ringgate: fleets of players on one machine, with latencies that hide nothing.
+#[derive(Debug, Parser)]
+#[command(name = "ringgate-loadgen", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+}
+
+/// Why a command ended other than well.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The input is wrong.
+    BadInput(String),
+    /// It could not be done.
+    Failed(String),
+    /// Conditions were missed.
+    Missed(Vec<String>),
+}
+
+/// Runs the command that the arguments name.
+pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let command = match Cli::try_parse_from(args) {
+        Ok(Cli { command }) => command,
+        Err(error) => {
+            // Nothing is left to be done when stderr or stdout are gone.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let result = match command {
+        Command::Run(args) => run::run(&args),
+    };
+    let (code, lines) = match result {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::BadInput(why)) => (2, vec![why]),
+        Err(Failure::Failed(why)) => (1, vec![why]),
+        Err(Failure::Missed(missed)) => (3, missed),
+    };
+    for line in lines {
+        let _ = writeln!(io::stderr(), "ringgate-loadgen: {line}");
+    }
+    ExitCode::from(code)
+}
+
+/// Prints to stdout. A reader that closes it early, as `head` does, is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Failed(format!("cannot write to stdout: {why}")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,139 @@
+//! Arguments that every command with honest players shares: whom they dial, with which tokens, from which threads.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringgate::io::Choice;
+use ringgate::netcode;
+use ringgate::secret::Key;
+
+use super::Failure;
+use crate::engine::Options;
+use crate::gateway::Gateway;
+use crate::swarm::THREADS_MAX;
+use crate::tokens::{Mint, Tokens};
+
+/// Whom to dial and how.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct PlayerArgs {
+    /// The gateway's address, as tokens must name it
+    #[arg(long, value_name = "ADDR", required_unless_present = "tokens")]
+    pub(super) server: Option<SocketAddr>,
+    /// The listener's key, to mint tokens with: a file that holds it in hex
+    #[arg(long, value_name = "FILE", required_unless_present = "tokens")]
+    key: Option<PathBuf>,
+    /// The listener's protocol id, decimal or 0x…
+    #[arg(long, value_name = "N", value_parser = number, default_value = "0")]
+    protocol_id: u64,
+    /// Ready-made tokens instead: a directory of token files, or one file with tokens one after the other
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["key", "server"])]
+    tokens: Option<PathBuf>,
+    /// Name of the backend, put into the tokens' user data for listeners that route by it
+    #[arg(long, value_name = "NAME", default_value = "")]
+    backend: String,
+    /// Seconds of silence after which a session ends
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    timeout: i32,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) threads: u32,
+    /// Cores to pin the threads to, one for each
+    #[arg(long, value_name = "CORE,…", value_delimiter = ',')]
+    cores: Vec<usize>,
+    /// Driver: auto, mmsg or uring
+    #[arg(long, value_name = "NAME", value_parser = driver, default_value = "auto")]
+    io: Choice,
+    /// Look for work without sleeping: lower latencies of its own, a whole core per thread
+    #[arg(long)]
+    spin: bool,
+    /// The gateway's admin address, to check its books against ours
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<SocketAddr>,
+    /// The gateway's process, to see its CPU time; found by --admin where that is given
+    #[arg(long, value_name = "PID")]
+    gateway_pid: Option<u32>,
+}
+
+impl PlayerArgs {
+    /// Where players get tokens, whom these name, and for which protocol.
+    pub(super) fn tokens(&self) -> Result<(Tokens, SocketAddr, u64), Failure> {
+        let tokens = match (&self.tokens, &self.key, self.server) {
+            (Some(path), ..) => Tokens::read(path).map_err(Failure::BadInput)?,
+            (None, Some(key), Some(server)) => Tokens::Mint(Arc::new(self.mint(key, server)?)),
+            _ => {
+                return Err(Failure::BadInput(
+                    "players need --tokens, or --server and --key".into(),
+                ));
+            }
+        };
+        let (server, protocol_id) =
+            tokens.terms().unwrap_or_else(|| unreachable!("both sources have a server"));
+        Ok((tokens, server, protocol_id))
+    }
+
+    fn mint(&self, key: &PathBuf, server: SocketAddr) -> Result<Mint, Failure> {
+        let fail =
+            |why: &dyn std::fmt::Display| Failure::BadInput(format!("{}: {why}", key.display()));
+        let text = std::fs::read_to_string(key).map_err(|why| fail(&why))?;
+        let key = Key::from_hex(&text).ok_or_else(|| fail(&"a key is 64 hex digits"))?;
+        let servers = netcode::ServerAddresses::new(&[server])
+            .map_err(|why| Failure::BadInput(format!("--server: {why}")))?;
+        let user_data = netcode::user_data(self.backend.as_bytes())
+            .ok_or_else(|| Failure::BadInput("--backend: at most 256 bytes".into()))?;
+        Ok(Mint {
+            key,
+            protocol_id: self.protocol_id,
+            servers,
+            timeout_seconds: self.timeout,
+            user_data,
+        })
+    }
+
+    /// How threads work.
+    pub(super) fn options(&self, server: SocketAddr, nat: bool) -> Result<Options, Failure> {
+        if !(1..=THREADS_MAX).contains(&self.threads) {
+            return Err(Failure::BadInput(format!("--threads: 1 to {THREADS_MAX}")));
+        }
+        Ok(Options {
+            io: self.io,
+            cores: self.cores.clone(),
+            spin: self.spin,
+            interval: Duration::from_secs(1),
+            server,
+            ports: if nat { NAT_PORTS } else { 1 },
+        })
+    }
+
+    pub(super) fn gateway(&self) -> Gateway {
+        Gateway::new(self.gateway_pid, self.admin)
+    }
+}
+
+/// A number, decimal or hexadecimal.
+pub(super) fn number(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(&digits.replace('_', ""), 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| "a number, decimal or 0x…".into())
+}
+
+/// A span of time like `10s` or `500ms`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let ns = crate::require::nanoseconds(text).filter(|ns| *ns < 1e18);
+    ns.map(|ns| Duration::from_nanos(ns as u64)).ok_or_else(|| "a time like 10s or 500ms".into())
+}
+
+fn driver(text: &str) -> Result<Choice, String> {
+    match text {
+        "auto" => Ok(Choice::Auto),
+        "mmsg" => Ok(Choice::Mmsg),
+        "uring" => Ok(Choice::Uring),
+        _ => Err("auto, mmsg or uring".into()),
+    }
+}
+
+/// Ports among which a NAT can choose.
+const NAT_PORTS: usize = 4;

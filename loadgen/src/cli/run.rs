@@ -1,0 +1,166 @@
+//! `ringgate-loadgen run`: one scenario.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::live::Live;
+use super::players::{PlayerArgs, duration};
+use super::{Failure, print, table};
+use crate::impair::Impairments;
+use crate::record::Record;
+use crate::require::Requirements;
+use crate::run::Run;
+use crate::scenario::Scenario;
+use crate::swarm::Protocol;
+use crate::traffic::{Shape, Traffic};
+
+/// Plays one scenario and shows what it was like.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    players: PlayerArgs,
+    #[command(flatten)]
+    shape: ShapeArgs,
+    /// A file with phases instead of a shape
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shape", "sessions", "hz", "bytes", "at_once", "ramp", "hold"])]
+    scenario: Option<PathBuf>,
+    /// A bad network, with Unreal's names: "PktLag=50 PktLagVariance=20 PktLoss=3"
+    #[arg(long, value_name = "SETTINGS", value_parser = Impairments::parse)]
+    impair: Option<Impairments>,
+    #[command(flatten)]
+    outcome: OutcomeArgs,
+}
+
+/// What players do, where no scenario says so.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ShapeArgs {
+    /// What players do
+    #[arg(long, value_enum, default_value = "fixed")]
+    pub(super) shape: Shape,
+    /// Players
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(super) sessions: u32,
+    /// Payloads per second and player [default: the shape's]
+    #[arg(long, value_name = "RATE")]
+    pub(super) hz: Option<f64>,
+    /// Payload size, or a range like 40-120 [default: the shape's]
+    #[arg(long, value_name = "BYTES", value_parser = range)]
+    pub(super) bytes: Option<(u16, u16)>,
+    /// Payloads at each sending moment [default: the shape's]
+    #[arg(long, value_name = "N")]
+    pub(super) at_once: Option<u32>,
+    /// Time over which players come
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
+    pub(super) ramp: Duration,
+    /// Time for which they play
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
+    pub(super) hold: Duration,
+}
+
+/// What becomes of the results.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct OutcomeArgs {
+    /// Write run.json and run.hlog here
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Print the results as JSON instead of a table
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Exit with 3 where a condition is missed: "p99<2ms,loss<0.1%"
+    #[arg(long, value_name = "CONDITIONS")]
+    pub(super) require: Option<Requirements>,
+}
+
+impl ShapeArgs {
+    /// The shape's traffic, with what was asked for put in.
+    pub(super) fn traffic(&self) -> Traffic {
+        let mut traffic = self.shape.traffic();
+        traffic.hz = self.hz.unwrap_or(traffic.hz);
+        traffic.at_once = self.at_once.unwrap_or(traffic.at_once);
+        if let Some((min, max)) = self.bytes {
+            (traffic.bytes_min, traffic.bytes_max) = (min, max);
+        }
+        traffic
+    }
+
+    pub(super) fn scenario(&self) -> Scenario {
+        Scenario::of_shape(self.shape, self.traffic(), self.sessions, self.ramp, self.hold)
+    }
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let scenario = scenario(args)?;
+    let (tokens, server, protocol_id) = args.players.tokens()?;
+    let has_nat = scenario.impair.nat_switch_ns().is_some();
+    if let Some(out) = &args.outcome.out {
+        std::fs::create_dir_all(out)
+            .map_err(|why| Failure::Failed(format!("{}: {why}", out.display())))?;
+    }
+    let run = Run {
+        options: args.players.options(server, has_nat)?,
+        protocol: Protocol::Netcode(tokens),
+        protocol_id,
+        server,
+        threads: args.players.threads,
+        gateway: args.players.gateway(),
+        hlog: args.outcome.out.as_ref().map(|out| out.join("run.hlog")),
+        scenario,
+    };
+    let mut live = Live::new(args.outcome.json);
+    let record = run.execute(|progress| live.show(progress)).map_err(Failure::Failed)?;
+    live.end();
+    args.outcome.finish(&record)
+}
+
+fn scenario(args: &Args) -> Result<Scenario, Failure> {
+    let mut scenario = match &args.scenario {
+        None => args.shape.scenario(),
+        Some(path) => {
+            let fail = |why: String| Failure::BadInput(format!("{}: {why}", path.display()));
+            let text = std::fs::read_to_string(path).map_err(|why| fail(why.to_string()))?;
+            let mut scenario = Scenario::parse(&text).map_err(fail)?;
+            if scenario.name.is_empty() {
+                scenario.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            }
+            scenario
+        }
+    };
+    if let Some(impair) = &args.impair {
+        scenario.impair = impair.clone();
+    }
+    scenario.check().map_err(Failure::BadInput)?;
+    Ok(scenario)
+}
+
+impl OutcomeArgs {
+    /// Writes, prints and judges a run.
+    pub(super) fn finish(&self, record: &Record) -> Result<(), Failure> {
+        let json = serde_json::to_string_pretty(record)
+            .map_err(|why| Failure::Failed(format!("cannot write JSON: {why}")))?;
+        if let Some(out) = &self.out {
+            write(&out.join("run.json"), &json)?;
+        }
+        if self.json {
+            print(&format!("{json}\n"))?;
+        } else {
+            print(&table::of(record))?;
+        }
+        let missed = self.require.as_ref().map(|all| all.missed(|what| record.measured(what)));
+        match missed.unwrap_or_default() {
+            missed if missed.is_empty() => Ok(()),
+            missed => Err(Failure::Missed(missed)),
+        }
+    }
+}
+
+pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|why| Failure::Failed(format!("{}: {why}", path.display())))
+}
+
+fn range(text: &str) -> Result<(u16, u16), String> {
+    let (min, max) = text.split_once('-').unwrap_or((text, text));
+    match (min.parse(), max.parse()) {
+        (Ok(min), Ok(max)) => Ok((min, max)),
+        _ => Err("a number of bytes, or a range like 40-120".into()),
+    }
+}

@@ -1,0 +1,131 @@
+//! The closing table of a run.
+
+use std::fmt::Write as _;
+
+use crate::procfs::ThreadCpu;
+use crate::record::{Record, cpu_s};
+use crate::tally::{Count, Stage};
+use crate::text::{count, percent, time};
+
+/// The whole table.
+pub(super) fn of(record: &Record) -> String {
+    let mut text = String::new();
+    let c = |what| count(record.count(what));
+    let _ = writeln!(
+        text,
+        "{}: {:.1} s, {} threads, driver {}",
+        record.name, record.seconds, record.threads, record.driver
+    );
+    let _ = writeln!(
+        text,
+        "\nsessions    {} connected of {}, {} refused, {} lost, {} left",
+        c(Count::Connected),
+        c(Count::Joins),
+        c(Count::ConnectFailed),
+        c(Count::SessionsLost),
+        c(Count::Left)
+    );
+    let _ = writeln!(
+        text,
+        "payloads    {} due, {} back, lost {} ({}), {} late, {} not taken by the kernel",
+        c(Count::PayloadsDue),
+        count(record.count(Count::Echoed) + record.count(Count::Stale)),
+        percent(record.loss()),
+        count(record.counters.get("missing").copied().unwrap_or_default()),
+        c(Count::PayloadsLate),
+        c(Count::PayloadsUnsent)
+    );
+    let _ = writeln!(
+        text,
+        "            {} out of order, {} twice, {} corrupt, {} for somebody else",
+        c(Count::Reordered),
+        c(Count::Duplicates),
+        c(Count::Corrupt),
+        c(Count::Misdelivered)
+    );
+    if record.scenario.impair.is_active() || record.count(Count::PortSwitches) > 0 {
+        let _ = writeln!(
+            text,
+            "impairments {} payloads swallowed going up, {} coming down, {} port switches",
+            c(Count::PayloadsImpairedUp),
+            c(Count::PayloadsImpairedDown),
+            c(Count::PortSwitches)
+        );
+    }
+    stages(record, &mut text);
+    cpu(record, &mut text);
+    for (reason, refused) in &record.refused {
+        let _ = writeln!(text, "refused by players: {reason} {}", count(*refused));
+    }
+    gateway_drops(record, &mut text);
+    text.push('\n');
+    for check in &record.checks {
+        let verdict = if check.holds { "ok " } else { "NO " };
+        let _ = writeln!(text, "{verdict} {}: {}", check.name, check.text);
+    }
+    text
+}
+
+fn stages(record: &Record, text: &mut String) {
+    let _ = writeln!(
+        text,
+        "\n{:<12}{:>12}{:>11}{:>11}{:>11}{:>11}{:>11}",
+        "", "count", "p50", "p90", "p99", "p99.9", "max"
+    );
+    for stage in Stage::ALL.iter().filter_map(|stage| record.stage(*stage)) {
+        let at = |percentile| time(stage.at(percentile));
+        let _ = writeln!(
+            text,
+            "{:<12}{:>12}{:>11}{:>11}{:>11}{:>11}{:>11}",
+            stage.stage.replace('_', " "),
+            count(stage.count),
+            at(50.0),
+            at(90.0),
+            at(99.0),
+            at(99.9),
+            at(100.0)
+        );
+    }
+    text.push('\n');
+}
+
+fn cpu(record: &Record, text: &mut String) {
+    let round_trips = record.count(Count::Echoed).max(1) as f64;
+    let per_trip = |threads: &[ThreadCpu]| cpu_s(threads) * 1e6 / round_trips;
+    let mut line = |who: &str, threads: &[ThreadCpu]| {
+        let (user, system) =
+            threads.iter().fold((0.0, 0.0), |(u, s), t| (u + t.user_s, s + t.system_s));
+        let _ = writeln!(
+            text,
+            "{who:<12}{:.2} s of CPU (user {user:.2}, system {system:.2}), {:.2} µs per round trip",
+            cpu_s(threads),
+            per_trip(threads)
+        );
+        for thread in threads.iter().filter(|thread| threads.len() > 1 && thread.total_s >= 0.01) {
+            let _ = writeln!(
+                text,
+                "            {:<16} {:.2} s (user {:.2}, system {:.2})",
+                thread.name, thread.total_s, thread.user_s, thread.system_s
+            );
+        }
+    };
+    line("generator", &record.own_cpu);
+    if !record.gateway_cpu.is_empty() {
+        line("gateway", &record.gateway_cpu);
+    }
+    let _ = writeln!(
+        text,
+        "            the generator held {} MB",
+        record.own_resident_bytes / 1_000_000
+    );
+}
+
+fn gateway_drops(record: &Record, text: &mut String) {
+    for (name, value) in record.gateway_metrics.iter().filter(|(_, value)| **value > 0.0) {
+        let reason =
+            name.strip_prefix("ringgate_drops_total{").and_then(|name| name.strip_suffix('}'));
+        if let Some(reason) = reason {
+            let _ = writeln!(text, "dropped by the gateway: {reason} {}", count(*value as u64));
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The threads that carry the swarms: each has a driver, a clock and a share of the players, and shares nothing else.
+//!
+//! Once per interval a thread gives what it has gathered to whoever started it. The loop is the gateway's own: take in what has
+//! come, send what is due, wait until something is.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ringgate::buf::{RxBatch, SocketId, TxBatch};
+use ringgate::io::socket::{self, UdpOptions};
+use ringgate::io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
+use ringgate::os::clock::{self, Clock};
+
+use crate::procfs::{self, ThreadCpu};
+use crate::scenario::Plan;
+use crate::swarm::{Addresses, Gauges, Now, SecondLoss, Setup, Swarm, TX_SLOTS};
+use crate::tally::Tally;
+
+/// What all threads are told alike.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which driver.
+    pub io: Choice,
+    /// Cores to pin threads to, one thread for each; threads without one are not pinned.
+    pub cores: Vec<usize>,
+    /// Whether threads look for work without sleeping.
+    pub spin: bool,
+    /// How often what was gathered is handed over.
+    pub interval: Duration,
+    /// Whom the players talk to: decides how they get their addresses.
+    pub server: SocketAddr,
+    /// Ports among which a NAT can switch.
+    pub ports: usize,
+}
+
+/// What a thread hands over.
+#[derive(Debug)]
+pub struct Handover {
+    /// Which thread.
+    pub thread: u32,
+    /// Which interval, from 0.
+    pub interval: u64,
+    /// What was gathered in it.
+    pub tally: Tally,
+    /// Where the players are.
+    pub gauges: Gauges,
+    /// With the thread's last handover: what it leaves behind.
+    pub last: Option<Last>,
+}
+
+/// What a thread leaves behind.
+#[derive(Clone, Debug)]
+pub struct Last {
+    /// Loss by second.
+    pub seconds: Vec<SecondLoss>,
+    /// Its CPU time.
+    pub cpu: ThreadCpu,
+}
+
+/// Threads that run.
+#[derive(Debug)]
+pub struct Team {
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    handovers: Receiver<Handover>,
+    stop: Arc<AtomicBool>,
+    /// Which driver they use.
+    pub driver: &'static str,
+    /// When the run's clock shows 0.
+    pub clock: Clock,
+}
+
+impl Team {
+    /// Opens every thread's sockets, then starts all threads.
+    pub fn start(
+        options: &Options,
+        parts: Vec<(Setup, Plan)>,
+        slots: usize,
+    ) -> Result<Self, StartError> {
+        let (sender, handovers) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut bodies = Vec::new();
+        for (index, (setup, plan)) in parts.into_iter().enumerate() {
+            let (driver, rx, addresses, players) = open(options, setup.thread, slots)?;
+            bodies.push(Body {
+                thread: setup.thread,
+                core: options.cores.get(index).copied(),
+                spin: options.spin,
+                interval_ns: options.interval.as_nanos() as u64,
+                driver,
+                rx,
+                tx: TxBatch::new(TX_SLOTS, 0),
+                swarm: Swarm::new(setup, plan, addresses),
+                sockets: players,
+                clock: Clock::start(),
+                sender: sender.clone(),
+                stop: Arc::clone(&stop),
+                intervals: 0,
+                kernel_drops: 0,
+            });
+        }
+        let driver = bodies.first().map_or("none", |body| body.driver.name());
+        let clock = Clock::start();
+        let threads = bodies
+            .into_iter()
+            .map(|mut body| {
+                body.clock = clock;
+                let name = format!("loadgen-{}", body.thread);
+                let run = move || body.run();
+                std::thread::Builder::new()
+                    .name(name)
+                    .spawn(run)
+                    .map_err(|why| StartError::other("start a thread", why))
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { threads, handovers, stop, driver, clock })
+    }
+
+    /// The next handover; `None` when all threads have ended, or after so much time.
+    pub fn next(&self, at_most: Duration) -> Option<Handover> {
+        self.handovers.recv_timeout(at_most).ok()
+    }
+
+    /// Whether every thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Asks the threads to end at once.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for the end and says what went wrong.
+    pub fn join(self) -> io::Result<Vec<Handover>> {
+        for thread in self.threads {
+            match thread.join() {
+                Ok(result) => result?,
+                Err(_) => return Err(io::Error::other("a thread of the generator has panicked")),
+            }
+        }
+        Ok(self.handovers.try_iter().collect())
+    }
+}
+
+/// A thread that is ready to run.
+struct Body {
+    thread: u32,
+    core: Option<usize>,
+    spin: bool,
+    interval_ns: u64,
+    driver: AnyDriver,
+    rx: RxBatch,
+    tx: TxBatch,
+    swarm: Swarm,
+    sockets: Vec<SocketId>,
+    clock: Clock,
+    sender: Sender<Handover>,
+    stop: Arc<AtomicBool>,
+    intervals: u64,
+    kernel_drops: u64,
+}
+
+impl Body {
+    fn run(&mut self) -> io::Result<()> {
+        if let Some(id) = self.core {
+            core_affinity::set_for_current(core_affinity::CoreId { id });
+        }
+        sharpen_timers();
+        while !self.swarm.is_finished() && !self.stop.load(Ordering::Relaxed) {
+            let wait = self.wait();
+            self.driver.turn(&mut self.rx, wait)?;
+            let now = self.now();
+            self.swarm.receive(now, self.rx.iter_mut());
+            self.swarm.advance(now);
+            self.transmit();
+            self.hand_over_if_due();
+        }
+        let seconds = self.swarm.seconds().to_vec();
+        self.hand_over(Some(Last { seconds, cpu: procfs::this_thread().unwrap_or_default() }));
+        Ok(())
+    }
+
+    fn now(&self) -> Now {
+        Now { mono_ns: self.clock.now_ns(), unix_ns: clock::unix_ns() }
+    }
+
+    fn wait(&self) -> Wait {
+        if self.spin {
+            return Wait::No;
+        }
+        let due_ns = self.swarm.poll_timeout().min((self.intervals + 1) * self.interval_ns);
+        match due_ns.saturating_sub(self.clock.now_ns()) {
+            0..NAP_NS_MIN => Wait::No,
+            ns => Wait::AtMost(Duration::from_nanos(ns.min(NAP_NS_MAX))),
+        }
+    }
+
+    /// Sends what is due, at most so many batches that receiving does not wait for long.
+    fn transmit(&mut self) {
+        for _ in 0..FLUSHES_MAX {
+            let now = self.now();
+            let has_more = self.swarm.transmit(now, &mut self.tx);
+            if !self.tx.is_empty() {
+                self.driver.flush(&mut self.tx);
+                self.swarm.sent(&self.tx);
+                self.tx.clear();
+            }
+            if !has_more {
+                return;
+            }
+        }
+    }
+
+    fn hand_over_if_due(&mut self) {
+        while self.clock.now_ns() >= (self.intervals + 1) * self.interval_ns {
+            self.hand_over(None);
+        }
+    }
+
+    fn hand_over(&mut self, last: Option<Last>) {
+        let drops = self.sockets.iter().filter_map(|id| self.driver.fd(*id));
+        let drops = drops.filter_map(|fd| socket::socket_drops(fd).ok()).map(u64::from).sum();
+        self.swarm.note_kernel_drops(u64::saturating_sub(drops, self.kernel_drops));
+        self.kernel_drops = drops;
+        let handover = Handover {
+            thread: self.thread,
+            interval: self.intervals,
+            tally: self.swarm.take_tally(Tally::new()),
+            gauges: self.swarm.gauges(),
+            last,
+        };
+        self.intervals += 1;
+        // Nobody listens any more: the run is being given up.
+        let _ = self.sender.send(handover);
+    }
+}
+
+type Opened = (AnyDriver, RxBatch, Addresses, Vec<SocketId>);
+
+/// A driver with the sockets of one thread's players.
+fn open(options: &Options, thread: u32, slots: usize) -> Result<Opened, StartError> {
+    let driver_options =
+        DriverOptions { small_slots: 512, large_slots: 1, ..DriverOptions::default() };
+    let (mut driver, rx) = ringgate::io::open(options.io, &driver_options)?;
+    let fail = |why| StartError::other("register a socket", why);
+    let is_loopback = matches!(options.server, SocketAddr::V4(v4) if v4.ip().is_loopback());
+    let mut sockets = Vec::new();
+    if is_loopback {
+        for _ in 0..options.ports.max(1) {
+            let wildcard = SocketAddr::from(([0, 0, 0, 0], 0));
+            let opened = socket::player(wildcard, &UdpOptions::default())?;
+            sockets.push(driver.register(opened.fd, SocketKind::Datagram).map_err(fail)?);
+        }
+        return Ok((driver, rx, Addresses::loopback(sockets.clone(), thread), sockets));
+    }
+    let small = UdpOptions {
+        receive_buffer_bytes: 64 << 10,
+        send_buffer_bytes: 64 << 10,
+        ..UdpOptions::default()
+    };
+    for _ in 0..slots {
+        let opened = socket::connected(options.server, &small)?;
+        sockets.push(driver.register(opened.fd, SocketKind::ConnectedDatagram).map_err(fail)?);
+    }
+    Ok((driver, rx, Addresses::sockets(sockets), Vec::new()))
+}
+
+/// Has the kernel wake this thread when it asked to be, not up to 50 µs later. Without that the generator would add its own
+/// sleepiness to what it measures; where it is refused, the figures of late sends show it.
+fn sharpen_timers() {
+    let thread = std::fs::read_link("/proc/thread-self").ok();
+    if let Some(id) = thread.as_deref().and_then(std::path::Path::file_name) {
+        let file = std::path::Path::new("/proc").join(id).join("timerslack_ns");
+        let _ = std::fs::write(file, "1");
+    }
+}
+
+/// A shorter sleep costs more than it saves.
+const NAP_NS_MIN: u64 = 5_000;
+
+/// A longer sleep would miss a request to stop.
+const NAP_NS_MAX: u64 = 100_000_000;
+
+/// Flushes between two looks at what has arrived.
+const FLUSHES_MAX: usize = 8;

@@ -1,0 +1,125 @@
+//! The gateway as it can be seen from outside: its counters by its admin address, its CPU time by its process.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use crate::procfs::{self, ThreadCpu};
+
+/// Where to look.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gateway {
+    /// Its process.
+    pub pid: Option<u32>,
+    /// Its admin address.
+    pub admin: Option<SocketAddr>,
+}
+
+/// What was seen at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Glimpse {
+    /// CPU time by thread.
+    pub threads: Vec<ThreadCpu>,
+    /// Metrics, summed over workers; those with a reason or type under `name{reason}`.
+    pub metrics: Metrics,
+}
+
+/// Metrics by name.
+pub type Metrics = BTreeMap<String, f64>;
+
+impl Gateway {
+    /// With its process found by its admin address where it is not given.
+    pub fn new(pid: Option<u32>, admin: Option<SocketAddr>) -> Self {
+        Self { pid: pid.or_else(|| admin.and_then(procfs::listener_pid)), admin }
+    }
+
+    /// Looks now. What cannot be reached is empty.
+    pub fn look(&self) -> Glimpse {
+        Glimpse {
+            threads: self.pid.map(procfs::threads).unwrap_or_default(),
+            metrics: self
+                .admin
+                .and_then(|admin| fetch(admin).ok())
+                .map(|text| parse(&text))
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// Asks for the metrics page.
+fn fetch(admin: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&admin, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(stream, "GET /metrics HTTP/1.0\r\nHost: {admin}\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.take(PAGE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Reads the Prometheus text format, as far as counters and gauges go. Samples of the same name are added up, apart by the
+/// labels that tell kinds apart and not by worker.
+pub fn parse(text: &str) -> Metrics {
+    let mut metrics = Metrics::new();
+    for line in text.lines().filter(|line| line.starts_with("ringgate_")) {
+        let Some((sample, value)) = line.rsplit_once(' ') else { continue };
+        let Ok(value) = value.parse::<f64>() else { continue };
+        let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
+        *metrics.entry(name.to_owned()).or_default() += value;
+        let label = ["reason", "type", "kind"].iter().find_map(|wanted| {
+            let labels = labels.trim_end_matches('}').split(',');
+            let pairs = labels.filter_map(|pair| pair.split_once('='));
+            pairs
+                .filter(|(label, _)| label == wanted)
+                .map(|(_, value)| value.trim_matches('"'))
+                .next()
+        });
+        if let Some(label) = label {
+            *metrics.entry(format!("{name}{{{label}}}")).or_default() += value;
+        }
+    }
+    metrics
+}
+
+/// How much each metric has grown.
+pub fn growth(before: &Metrics, after: &Metrics) -> Metrics {
+    let grown = |(name, value): (&String, &f64)| {
+        (name.clone(), value - before.get(name).copied().unwrap_or_default())
+    };
+    after.iter().map(grown).collect()
+}
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A page of a gateway with many listeners is some 100 KB.
+const PAGE_BYTES_MAX: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_added_up_and_reasons_kept_apart() {
+        let page = "HTTP/1.0 200 OK\r\n\r\n# HELP ringgate_x X.\n\
+            ringgate_datagrams_in_total{worker=\"0\"} 5\n\
+            ringgate_datagrams_in_total{worker=\"1\"} 7\n\
+            ringgate_drops_total{worker=\"0\",reason=\"too_long\"} 2\n\
+            ringgate_drops_total{worker=\"1\",reason=\"too_long\"} 1\n\
+            ringgate_drops_total{worker=\"1\",reason=\"empty\"} 4\n\
+            ringgate_sessions 3\nother_metric 9\n";
+        let metrics = parse(page);
+        let whole = |name: &str| metrics[name] as i64;
+        assert_eq!(whole("ringgate_datagrams_in_total"), 12);
+        assert_eq!(whole("ringgate_drops_total"), 7);
+        assert_eq!(whole("ringgate_drops_total{too_long}"), 3);
+        assert_eq!((whole("ringgate_sessions"), metrics.len()), (3, 5));
+        let later = parse("ringgate_sessions 10\nringgate_new 1\n");
+        assert_eq!(growth(&metrics, &later)["ringgate_sessions"] as i64, 7);
+    }
+
+    #[test]
+    fn a_gateway_that_is_not_there_shows_nothing() {
+        let glimpse = Gateway::default().look();
+        assert!(glimpse.threads.is_empty() && glimpse.metrics.is_empty());
+    }
+}

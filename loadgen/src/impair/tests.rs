@@ -1,0 +1,140 @@
+//! Each setting against what it promises, over many packets of one seed.
+
+use super::*;
+
+const PACKETS: usize = 100_000;
+
+fn settings(text: &str) -> Impairments {
+    Impairments::parse(text).expect(text)
+}
+
+fn outgoing(text: &str, bytes: usize) -> Vec<Fate> {
+    let (settings, mut path) = (settings(text), Path::new(1, 7));
+    (0..PACKETS).map(|_| settings.outgoing(&mut path, bytes)).collect()
+}
+
+fn incoming(text: &str) -> Vec<Fate> {
+    let (settings, mut path) = (settings(text), Path::new(1, 7));
+    (0..PACKETS).map(|_| settings.incoming(&mut path)).collect()
+}
+
+fn share(fates: &[Fate], fate: Fate) -> f64 {
+    fates.iter().filter(|f| **f == fate).count() as f64 * 100.0 / fates.len() as f64
+}
+
+/// Within four standard deviations of a share in percent.
+fn assert_near(found: f64, expected: f64) {
+    let deviation = (expected * (100.0 - expected) / PACKETS as f64).sqrt();
+    assert!((found - expected).abs() <= 4.0 * deviation, "{found} % instead of {expected} %");
+}
+
+fn delays_ms(fates: &[Fate]) -> Vec<f64> {
+    let delay = |fate: &Fate| match fate {
+        Fate::Delay(ns) => Some(*ns as f64 / 1e6),
+        _ => None,
+    };
+    fates.iter().filter_map(delay).collect()
+}
+
+/// Every value inside, the mean in the middle, both ends reached.
+fn assert_even(delays: &[f64], low: f64, high: f64) {
+    let mean = delays.iter().sum::<f64>() / delays.len() as f64;
+    let (least, most) =
+        delays.iter().fold((f64::MAX, f64::MIN), |(l, m), d| (l.min(*d), m.max(*d)));
+    let span = high - low;
+    assert!(least >= low && most <= high, "{least} to {most}");
+    assert!((mean - f64::midpoint(low, high)).abs() <= span * 0.01 + 1e-6, "mean {mean}");
+    assert!(least - low <= span * 0.01 && high - most <= span * 0.01, "{least} to {most}");
+}
+
+#[test]
+fn a_perfect_network_does_nothing() {
+    assert!(!Impairments::default().is_active());
+    assert!(!settings("Seed=5 NatSwitchSeconds=3").is_active());
+    assert!(outgoing("", 100).iter().all(|fate| *fate == Fate::Pass));
+    assert!(incoming("").iter().all(|fate| *fate == Fate::Pass));
+}
+
+#[test]
+fn loss_takes_its_share_and_respects_its_sizes() {
+    assert_near(share(&outgoing("PktLoss=2.5", 100), Fate::Lose), 2.5);
+    let window = "PktLoss=50 PktLossMinSize=200 PktLossMaxSize=300";
+    assert_near(share(&outgoing(window, 200), Fate::Lose), 50.0);
+    assert_near(share(&outgoing(window, 300), Fate::Lose), 50.0);
+    assert_near(share(&outgoing(window, 199), Fate::Lose), 0.0);
+    assert_near(share(&outgoing(window, 301), Fate::Lose), 0.0);
+    assert_near(share(&incoming("PktIncomingLoss=7"), Fate::Lose), 7.0);
+    assert_near(share(&incoming("PktLoss=50"), Fate::Lose), 0.0);
+    assert_near(share(&outgoing("PktIncomingLoss=50", 100), Fate::Lose), 0.0);
+}
+
+#[test]
+fn lag_is_fixed_or_varies_evenly() {
+    assert_even(&delays_ms(&outgoing("PktLag=50", 100)), 50.0, 50.0);
+    assert_even(&delays_ms(&outgoing("PktLag=50 PktLagVariance=20", 100)), 30.0, 70.0);
+    assert_even(&delays_ms(&outgoing("PktLagMin=10 PktLagMax=30", 100)), 10.0, 30.0);
+    assert_even(&delays_ms(&outgoing("PktLagMin=10 PktJitter=5", 100)), 10.0, 15.0);
+    assert_even(&delays_ms(&incoming("PktIncomingLagMin=5 PktIncomingLagMax=9")), 5.0, 9.0);
+    assert_eq!(delays_ms(&outgoing("PktLagVariance=20", 100)), [0.0; 0]);
+    assert_eq!(
+        settings("PktLag=50 PktLagVariance=20 PktIncomingLagMax=5").lag_ns_max(),
+        75_000_000
+    );
+}
+
+#[test]
+fn lag_takes_precedence_over_its_range_and_excludes_duplicates() {
+    let both = outgoing("PktLag=50 PktLagMin=1 PktLagMax=2 PktDup=100", 100);
+    assert_even(&delays_ms(&both), 50.0, 50.0);
+    assert_near(share(&both, Fate::Twice), 0.0);
+    assert_near(share(&outgoing("PktDup=20", 100), Fate::Twice), 20.0);
+}
+
+#[test]
+fn order_takes_precedence_over_lag_and_duplicates_but_not_over_loss() {
+    let fates = outgoing("PktOrder=1 PktLag=50 PktDup=100 PktLoss=10", 100);
+    assert_near(share(&fates, Fate::Lose), 10.0);
+    assert_near(share(&fates, Fate::Hold), 45.0);
+    assert_near(share(&fates, Fate::Pass), 45.0);
+}
+
+#[test]
+fn bursts_take_their_mean_length_and_begin_at_their_rate() {
+    let fates = outgoing("BurstLoss=1 BurstLength=10", 100);
+    let lost = share(&fates, Fate::Lose);
+    // Bursts begin after 100 other packets on average and take 10: 10 of 110.
+    assert!((lost - 9.09).abs() < 0.6, "{lost}");
+    let runs: Vec<_> = fates.chunk_by(|a, b| a == b).filter(|r| r[0] == Fate::Lose).collect();
+    let mean = runs.iter().map(|run| run.len()).sum::<usize>() as f64 / runs.len() as f64;
+    assert!((9.0..11.5).contains(&mean), "{mean}");
+    assert!((8.0..10.5).contains(&share(&incoming("BurstLoss=1 BurstLength=10"), Fate::Lose)));
+}
+
+#[test]
+fn the_same_seed_repeats_and_players_differ() {
+    let settings = settings("PktLoss=50");
+    let fates = |seed, session| {
+        let mut path = Path::new(seed, session);
+        (0..64).map(|_| settings.outgoing(&mut path, 1)).collect::<Vec<_>>()
+    };
+    assert_eq!(fates(1, 1), fates(1, 1));
+    assert_ne!(fates(1, 1), fates(1, 2));
+    assert_ne!(fates(1, 1), fates(2, 1));
+}
+
+#[test]
+fn settings_are_read_as_they_are_typed_and_mistakes_are_named() {
+    let typed = settings("PktLag=50, PktLagVariance=20 PktOrder=1 PktLossMaxSize=300");
+    assert_eq!((typed.pkt_order, typed.pkt_loss_max_size), (1, 300));
+    for (text, expected) in [
+        ("PktLag", "form"),
+        ("PktLag=x", "number"),
+        ("PktLagg=1", "PktLagg"),
+        ("PktLoss=101", "PktLoss"),
+        ("PktLag=-1", "PktLag"),
+        ("PktOrder=2", "PktOrder"),
+    ] {
+        let why = Impairments::parse(text).expect_err(text);
+        assert!(why.contains(expected), "{text}: {why}");
+    }
+}

@@ -1,0 +1,240 @@
+//! One run from start to end: threads are started, their handovers joined, and everything ends up in a [`Record`].
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringgate::os::clock;
+use ringgate::secret::Key;
+
+use crate::engine::{Handover, Options, Team};
+use crate::gateway::{Gateway, growth};
+use crate::hlog::Log;
+use crate::procfs::{self, Machine};
+use crate::record::{Interval, Record, checks};
+use crate::scenario::Scenario;
+use crate::swarm::{Gauges, Protocol, SecondLoss, Setup};
+use crate::tally::Tally;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What happens.
+    pub scenario: Scenario,
+    /// What players speak.
+    pub protocol: Protocol,
+    /// The protocol id.
+    pub protocol_id: u64,
+    /// Whom they dial.
+    pub server: SocketAddr,
+    /// Threads.
+    pub threads: u32,
+    /// Threads' drivers and cores.
+    pub options: Options,
+    /// Where to look at the gateway.
+    pub gateway: Gateway,
+    /// Where to write the histogram log.
+    pub hlog: Option<PathBuf>,
+}
+
+/// What has happened so far, once per interval.
+#[derive(Debug)]
+pub struct Progress<'a> {
+    /// Since the run began.
+    pub elapsed_s: f64,
+    /// Where the players are.
+    pub gauges: Gauges,
+    /// The interval that has just ended.
+    pub interval: &'a Tally,
+    /// How long it was.
+    pub interval_s: f64,
+    /// Everything so far.
+    pub total: &'a Tally,
+    /// What is being run.
+    pub scenario: &'a Scenario,
+}
+
+impl Run {
+    /// Runs to the end, telling `watch` once per interval.
+    pub fn execute(&self, mut watch: impl FnMut(&Progress<'_>)) -> Result<Record, String> {
+        let seed = Key::generate().map_err(|why| format!("cannot draw random numbers: {why}"))?;
+        let run =
+            u32::from_le_bytes(seed.as_bytes().first_chunk().copied().unwrap_or_default()) | 1;
+        let impair = Arc::new(self.scenario.impair.clone());
+        let linger_ns = LINGER_NS + 2 * impair.lag_ns_max();
+        let parts = (0..self.threads).map(|thread| {
+            let setup = Setup {
+                run,
+                thread,
+                protocol: self.protocol.clone(),
+                protocol_id: self.protocol_id,
+                impair: Arc::clone(&impair),
+                linger_ns,
+            };
+            (setup, self.scenario.plan(thread, self.threads))
+        });
+        let slots = self.scenario.sessions_max().div_ceil(self.threads) as usize;
+        let before = self.gateway.look();
+        let started_unix_ns = clock::unix_ns();
+        let team = Team::start(&self.options, parts.collect(), slots + slots / 4 + 16)
+            .map_err(|why| why.to_string())?;
+        let log = self.hlog.as_ref().map(|path| {
+            let file = File::create(path).map_err(|why| format!("{}: {why}", path.display()))?;
+            Log::begin(BufWriter::new(file), started_unix_ns, &self.scenario.name)
+                .map_err(|why| format!("{}: {why}", path.display()))
+        });
+        let mut book = Book::new(self, log.transpose()?);
+        let mut resident = 0;
+        while !team.has_ended() {
+            if let Some(handover) = team.next(Duration::from_millis(50)) {
+                book.take(handover, &mut watch)?;
+                resident =
+                    procfs::resident_bytes(std::process::id()).unwrap_or_default().max(resident);
+            }
+        }
+        let (clock_run, driver) = (team.clock, team.driver);
+        for handover in team.join().map_err(|why| why.to_string())? {
+            book.take(handover, &mut watch)?;
+        }
+        // The gateway publishes its counters twenty times a second.
+        clock::sleep(Duration::from_millis(300));
+        let after = self.gateway.look();
+        let mut record = book.finish()?;
+        record.started_unix_s = started_unix_ns / 1_000_000_000;
+        record.seconds = clock_run.now_ns() as f64 / 1e9;
+        record.machine = Machine::here();
+        record.threads = self.threads;
+        record.driver = driver.into();
+        record.own_resident_bytes = resident;
+        record.gateway_cpu = procfs::used(&before.threads, &after.threads);
+        record.gateway_metrics = growth(&before.metrics, &after.metrics);
+        record.checks = checks(&record_counters(&record), &record.gateway_metrics);
+        Ok(record)
+    }
+}
+
+fn record_counters(record: &Record) -> crate::tally::Counters {
+    let mut counters = crate::tally::Counters::default();
+    for count in crate::tally::Count::ALL {
+        counters.add(*count, record.count(*count));
+    }
+    counters
+}
+
+/// Joins what threads hand over, interval by interval.
+struct Book<'a> {
+    run: &'a Run,
+    interval_s: f64,
+    log: Option<Log<BufWriter<File>>>,
+    /// Intervals that some thread still owes.
+    open: BTreeMap<u64, (u32, Tally, Gauges)>,
+    /// Threads that owe nothing any more, and from which interval on.
+    ended: Vec<u64>,
+    total: Tally,
+    record: Record,
+    losses: Vec<SecondLoss>,
+}
+
+impl<'a> Book<'a> {
+    fn new(run: &'a Run, log: Option<Log<BufWriter<File>>>) -> Self {
+        let record = Record {
+            name: run.scenario.name.clone(),
+            scenario: run.scenario.clone(),
+            ..Record::default()
+        };
+        Self {
+            run,
+            interval_s: run.options.interval.as_secs_f64(),
+            log,
+            open: BTreeMap::new(),
+            ended: Vec::new(),
+            total: Tally::new(),
+            record,
+            losses: Vec::new(),
+        }
+    }
+
+    fn take(
+        &mut self,
+        handover: Handover,
+        watch: &mut impl FnMut(&Progress<'_>),
+    ) -> Result<(), String> {
+        let entry = self.open.entry(handover.interval);
+        let (count, tally, gauges) = entry.or_insert_with(|| (0, Tally::new(), Gauges::default()));
+        *count += 1;
+        tally.merge(&handover.tally);
+        gauges.connecting += handover.gauges.connecting;
+        gauges.playing += handover.gauges.playing;
+        gauges.leaving += handover.gauges.leaving;
+        if let Some(last) = handover.last {
+            self.ended.push(handover.interval);
+            self.record.own_cpu.push(last.cpu);
+            let length = self.losses.len().max(last.seconds.len());
+            self.losses.resize(length, SecondLoss::default());
+            for (sum, second) in self.losses.iter_mut().zip(last.seconds) {
+                sum.due += second.due;
+                sum.echoed += second.echoed;
+            }
+        }
+        while let Some((&interval, (count, ..))) = self.open.first_key_value() {
+            let ended = self.ended.iter().filter(|last| **last < interval).count();
+            if (*count as usize) + ended < self.run.threads as usize {
+                return Ok(());
+            }
+            let (_, tally, gauges) = self.open.remove(&interval).unwrap_or_default();
+            self.close(interval, &tally, gauges, watch)?;
+        }
+        Ok(())
+    }
+
+    fn close(
+        &mut self,
+        interval: u64,
+        tally: &Tally,
+        gauges: Gauges,
+        watch: &mut impl FnMut(&Progress<'_>),
+    ) -> Result<(), String> {
+        let start_s = interval as f64 * self.interval_s;
+        self.total.merge(tally);
+        self.record.intervals.push(Interval::of(start_s, self.interval_s, gauges.playing, tally));
+        if let Some(log) = &mut self.log {
+            let times = (Duration::from_secs_f64(start_s), self.run.options.interval);
+            log.write(times.0, times.1, tally)
+                .map_err(|why| format!("cannot write the histogram log: {why}"))?;
+        }
+        watch(&Progress {
+            elapsed_s: start_s + self.interval_s,
+            gauges,
+            interval: tally,
+            interval_s: self.interval_s,
+            total: &self.total,
+            scenario: &self.run.scenario,
+        });
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Record, String> {
+        if let Some(log) = self.log.take() {
+            log.finish().map_err(|why| format!("cannot write the histogram log: {why}"))?;
+        }
+        self.record.set_tally(&self.total);
+        for (second, loss) in self.losses.iter().enumerate() {
+            let lost = u64::from(loss.due.saturating_sub(loss.echoed));
+            let at = |interval: &&mut Interval| {
+                let end = interval.start_s + interval.seconds;
+                interval.start_s <= second as f64 && (second as f64) < end
+            };
+            if let Some(interval) = self.record.intervals.iter_mut().find(at) {
+                interval.lost += lost;
+            }
+        }
+        Ok(self.record)
+    }
+}
+
+/// Players who leave wait this long for what is on its way, and twice the slowest path of the impairments.
+const LINGER_NS: u64 = 1_000_000_000;

@@ -1,0 +1,210 @@
+//! A thread's players, without the thread: no socket, no clock.
+//!
+//! The open loop lives here. When a payload is to leave is decided by the plan alone, never by what came back: a gateway that
+//! stalls for a second meets the payloads of that second all at once, each with its intended time in it, and every one of
+//! them counts as late as a player would have felt it.
+//!
+//! 1. [`Swarm::receive`] takes in what has arrived; one AEAD batch opens all of it.
+//! 2. [`Swarm::transmit`] fills a batch with what is due, sealed in one AEAD batch; to be called until it says that nothing more is.
+//! 3. [`Swarm::sent`] after each flush, so that what the kernel refused is counted.
+//! 4. [`Swarm::poll_timeout`] says when to come back.
+//!
+//! Each player has exactly one place in the timing wheel, at the earliest of its next payload, its client's next packet and the
+//! end of its stay. A connected player costs about 600 bytes.
+
+mod addresses;
+mod inbound;
+mod outbound;
+mod player;
+mod population;
+mod received;
+mod stamp;
+mod wheel;
+
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use ringgate::buf::{Endpoint, TxBatch};
+use ringgate::crypto::Aead;
+use ringgate::proto::netcode::packet::AadTable;
+
+pub use self::addresses::{Addresses, THREADS_MAX};
+pub use self::outbound::TX_SLOTS;
+use self::outbound::{Delayed, Staged, TAG_PAYLOAD};
+use self::player::Player;
+use self::population::Population;
+pub use self::stamp::{STAMP_BYTES, Stamp};
+pub use self::wheel::TICK_NS;
+use self::wheel::{Wheel, tick_of};
+use crate::impair::Impairments;
+use crate::scenario::Plan;
+use crate::tally::{Count, Tally};
+use crate::tokens::Tokens;
+use crate::traffic::Traffic;
+
+/// What players speak.
+#[derive(Clone, Debug)]
+pub enum Protocol {
+    /// netcode 1.02, with tokens from here.
+    Netcode(Tokens),
+    /// Payloads as they are, made longer by as much as netcode would, to measure what a bare echo costs.
+    Bare(Endpoint),
+}
+
+/// What a thread's swarm is told.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Marks this run's payloads.
+    pub run: u32,
+    /// Which thread, for session numbers.
+    pub thread: u32,
+    /// What players speak, and to whom.
+    pub protocol: Protocol,
+    /// The protocol id, which every netcode packet vouches for.
+    pub protocol_id: u64,
+    /// The network between.
+    pub impair: Arc<Impairments>,
+    /// How long a player who leaves waits for what is on its way.
+    pub linger_ns: u64,
+}
+
+/// The present, by both clocks that are needed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Now {
+    /// Nanoseconds since the run began.
+    pub mono_ns: u64,
+    /// Nanoseconds since 1970, which the kernel stamps datagrams with and tokens are dated by.
+    pub unix_ns: u64,
+}
+
+/// How many players are where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Asking to be let in.
+    pub connecting: u32,
+    /// In.
+    pub playing: u32,
+    /// On their way out.
+    pub leaving: u32,
+}
+
+/// A thread's players.
+#[derive(Debug)]
+pub struct Swarm {
+    setup: Setup,
+    addresses: Addresses,
+    players: Vec<Player>,
+    /// Places of players who are gone, the longest unused first.
+    free: VecDeque<u32>,
+    gauges: Gauges,
+    population: Population,
+    traffic: Traffic,
+    wheel: Wheel,
+    due: Vec<u32>,
+    staged: Staged,
+    delayed: BinaryHeap<Delayed>,
+    sessions_made: u32,
+    aad: Box<AadTable>,
+    aead: Aead,
+    tally: Tally,
+    seconds: Vec<SecondLoss>,
+}
+
+/// What was due in a second of the run, and how much of that came back, whenever it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SecondLoss {
+    /// Payloads due.
+    pub due: u32,
+    /// Their echoes.
+    pub echoed: u32,
+}
+
+impl Swarm {
+    /// A swarm that begins its plan at moment 0 of the run's clock.
+    pub fn new(setup: Setup, plan: Plan, addresses: Addresses) -> Self {
+        Self {
+            aad: Box::new(AadTable::new(setup.protocol_id)),
+            setup,
+            addresses,
+            players: Vec::new(),
+            free: VecDeque::new(),
+            gauges: Gauges::default(),
+            traffic: plan.steps.first().map(|step| step.traffic).unwrap_or_default(),
+            population: Population::new(plan),
+            wheel: Wheel::new(0),
+            due: Vec::with_capacity(outbound::VISITS_MAX),
+            staged: Staged::new(),
+            delayed: BinaryHeap::new(),
+            // Session 0 is what an empty place has.
+            sessions_made: 1,
+            aead: Aead::detect(),
+            tally: Tally::new(),
+            seconds: Vec::new(),
+        }
+    }
+
+    /// Notes what the last flush could not send.
+    pub fn sent(&mut self, tx: &TxBatch) {
+        let counters = &mut self.tally.counters;
+        counters.add(Count::DatagramsOut, tx.entries().len() as u64);
+        counters.add(Count::BytesOut, tx.entries().iter().map(|entry| entry.len() as u64).sum());
+        for (entry, _, _) in tx.failures() {
+            let is_payload = entry.tag & TAG_PAYLOAD != 0;
+            counters.bump(if is_payload { Count::PayloadsUnsent } else { Count::ControlUnsent });
+        }
+    }
+
+    /// When something is due next.
+    pub fn poll_timeout(&self) -> u64 {
+        let delayed = self.delayed.peek().map_or(u64::MAX, |delayed| delayed.due_ns);
+        let wheel = self.wheel.next_tick().saturating_mul(TICK_NS);
+        delayed.min(wheel).min(self.population.poll_timeout())
+    }
+
+    /// Whether the plan has run out and every player has gone.
+    pub fn is_finished(&self) -> bool {
+        self.population.is_over() && self.gauges == Gauges::default()
+    }
+
+    /// How many players are where.
+    pub const fn gauges(&self) -> Gauges {
+        self.gauges
+    }
+
+    /// What was gathered since this was last asked; `empty` takes its place.
+    pub fn take_tally(&mut self, empty: Tally) -> Tally {
+        std::mem::replace(&mut self.tally, empty)
+    }
+
+    /// Loss by the second in which payloads were due. Complete when the run is over.
+    pub fn seconds(&self) -> &[SecondLoss] {
+        &self.seconds
+    }
+
+    /// What the driver has counted beside datagrams.
+    pub fn note_kernel_drops(&mut self, drops: u64) {
+        self.tally.counters.add(Count::OwnKernelDrops, drops);
+    }
+
+    fn second(&mut self, at_ns: u64) -> &mut SecondLoss {
+        let index = (at_ns / 1_000_000_000).min(SECONDS_MAX) as usize;
+        if index >= self.seconds.len() {
+            self.seconds.resize(index + 1, SecondLoss::default());
+        }
+        &mut self.seconds[index]
+    }
+
+    /// Puts a player where it belongs in the wheel.
+    fn reschedule(&mut self, index: u32) {
+        match self.players[index as usize].due_ns() {
+            Some(due_ns) => self.wheel.schedule(index, tick_of(due_ns)),
+            None => self.wheel.cancel(index),
+        }
+    }
+}
+
+/// A day: what happens later counts into its last second.
+const SECONDS_MAX: u64 = 86_400;
+
+#[cfg(test)]
+mod tests;

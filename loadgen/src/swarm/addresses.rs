@@ -1,0 +1,88 @@
+//! Which player lives at which address.
+//!
+//! On loopback a thread needs a few sockets for all its players: a socket that is bound to the wildcard address sends from any
+//! 127.x.y.z and learns from the control message which of them an answer was for. So a player's address is its index, and
+//! finding it costs a subtraction. Elsewhere every player has a socket of its own, out of the machine's port range.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use ringgate::buf::{Endpoint, LocalIp, RxMeta, SocketId, TxTarget};
+
+/// The addresses of one thread's players.
+#[derive(Debug)]
+pub enum Addresses {
+    /// A loopback address for each.
+    Loopback {
+        /// One for each port; more than one for players whose NAT changes its mind.
+        sockets: Vec<SocketId>,
+        /// The address of player 0.
+        first: u32,
+    },
+    /// A socket for each.
+    Sockets {
+        /// By player.
+        sockets: Vec<SocketId>,
+        /// And back.
+        players: HashMap<SocketId, u32>,
+    },
+}
+
+impl Addresses {
+    /// Loopback addresses of a thread: 127.16.0.0 and up, a million for each.
+    pub const fn loopback(sockets: Vec<SocketId>, thread: u32) -> Self {
+        assert!(thread < THREADS_MAX, "127.0.0.0/8 has room for 15 threads");
+        Self::Loopback { sockets, first: 0x7f10_0000 + (thread << 20) }
+    }
+
+    /// A socket for each player.
+    pub fn sockets(sockets: Vec<SocketId>) -> Self {
+        let players = sockets.iter().zip(0..).map(|(socket, player)| (*socket, player)).collect();
+        Self::Sockets { sockets, players }
+    }
+
+    /// How many players there can be.
+    pub const fn players_max(&self) -> u32 {
+        match self {
+            Self::Loopback { .. } => PLAYERS_MAX,
+            Self::Sockets { sockets, .. } => sockets.len() as u32,
+        }
+    }
+
+    /// From where a player sends. `port` counts how often its port has changed.
+    #[inline]
+    pub fn target(&self, player: u32, port: u32, to: Endpoint) -> TxTarget {
+        match self {
+            Self::Loopback { sockets, first } => TxTarget {
+                socket: sockets[port as usize % sockets.len()],
+                peer: Some(to),
+                source: LocalIp::v4((first + player).to_be_bytes(), 0),
+            },
+            Self::Sockets { sockets, .. } => TxTarget {
+                socket: sockets[player as usize],
+                peer: None,
+                source: LocalIp::UNSPECIFIED,
+            },
+        }
+    }
+
+    /// Whom a datagram is for.
+    #[inline]
+    pub fn player_of(&self, meta: &RxMeta) -> Option<u32> {
+        match self {
+            Self::Loopback { first, .. } => match meta.local.ip() {
+                IpAddr::V4(ip) => u32::from(ip).checked_sub(*first),
+                IpAddr::V6(_) => None,
+            },
+            Self::Sockets { players, .. } => players.get(&meta.socket).copied(),
+        }
+    }
+}
+
+/// Threads that 127.16.0.0 to 127.255.255.255 have room for.
+pub const THREADS_MAX: u32 = 15;
+
+/// Addresses of one thread.
+const PLAYERS_MAX: u32 = 1 << 20;
+
+const _: () = assert!(0x10_0000 + THREADS_MAX * PLAYERS_MAX <= 0x100_0000);

@@ -1,0 +1,181 @@
+//! What arrives: finding the player, opening everything in one batch, judging each payload.
+
+use ringgate::buf::{Endpoint, RxMeta};
+use ringgate::crypto::{Job, Verdict};
+use ringgate::drops::DropReason;
+use ringgate::proto::netcode::client::{Event, OpenWork};
+use ringgate::proto::netcode::packet::PacketKind;
+
+use super::outbound::{Delayed, Way};
+use super::player::{Life, Wire};
+use super::received::Arrival;
+use super::stamp::Stamp;
+use super::{Now, Swarm};
+use crate::impair::Fate;
+use crate::tally::{Count, Stage};
+
+/// A datagram for a player.
+struct Inbound<'a> {
+    player: u32,
+    from: Endpoint,
+    bytes: &'a mut [u8],
+}
+
+impl Swarm {
+    /// Takes in everything that has arrived.
+    pub fn receive<'a>(
+        &mut self,
+        now: Now,
+        datagrams: impl Iterator<Item = (&'a RxMeta, &'a mut [u8])>,
+    ) {
+        let is_impaired = self.setup.impair.is_active();
+        let mut inbound = Vec::with_capacity(datagrams.size_hint().0);
+        for (meta, bytes) in datagrams {
+            self.tally.counters.bump(Count::DatagramsIn);
+            self.tally.counters.add(Count::BytesIn, bytes.len() as u64);
+            if meta.kernel_ns > 0 {
+                self.tally.record(Stage::OwnQueue, now.unix_ns.saturating_sub(meta.kernel_ns));
+            }
+            let player = self.addresses.player_of(meta);
+            let player = player.filter(|player| (*player as usize) < self.players.len());
+            let Some(player) = player else {
+                self.tally.counters.bump(Count::Strangers);
+                continue;
+            };
+            if !is_impaired || self.travels_on(player, meta.peer, bytes, now) {
+                inbound.push(Inbound { player, from: meta.peer, bytes });
+            }
+        }
+        self.deliver(&mut inbound, now);
+    }
+
+    /// What a delayed datagram does in the end.
+    pub(super) fn deliver_one(&mut self, player: u32, from: Endpoint, bytes: &mut [u8], now: Now) {
+        self.deliver(&mut [Inbound { player, from, bytes }], now);
+    }
+
+    /// Decides a datagram's fate. False where it does not go on now.
+    fn travels_on(&mut self, index: u32, from: Endpoint, bytes: &[u8], now: Now) -> bool {
+        let player = &mut self.players[index as usize];
+        match self.setup.impair.incoming(&mut player.path) {
+            Fate::Lose => {
+                let is_payload = match player.wire {
+                    Wire::Bare(_) => true,
+                    Wire::Netcode(_) => {
+                        bytes.first().is_some_and(|b| b & 15 == PacketKind::Payload as u8)
+                    }
+                };
+                if is_payload {
+                    self.tally.counters.bump(Count::PayloadsImpairedDown);
+                }
+                false
+            }
+            Fate::Delay(lag_ns) => {
+                self.delayed.push(Delayed {
+                    due_ns: now.mono_ns + lag_ns,
+                    player: index,
+                    session: player.session,
+                    way: Way::Down { from },
+                    bytes: bytes.to_vec(),
+                });
+                false
+            }
+            Fate::Pass | Fate::Twice | Fate::Hold => true,
+        }
+    }
+
+    fn deliver(&mut self, inbound: &mut [Inbound<'_>], now: Now) {
+        let works = self.open(inbound);
+        for (item, work) in inbound.iter().zip(works) {
+            match work {
+                Ok(None) => self.judge(item.player, item.bytes, now),
+                Ok(Some(work)) => self.handle_opened(item, &work, now),
+                Err(reason) => self.tally.refuse(reason),
+            }
+        }
+    }
+
+    /// Opens everything at once. `Ok(None)` for datagrams that are not sealed.
+    fn open(&mut self, inbound: &mut [Inbound<'_>]) -> Vec<Result<Option<OpenWork>, DropReason>> {
+        let Self { players, aad, aead, .. } = self;
+        let look = |item: &Inbound<'_>| match &players[item.player as usize].wire {
+            Wire::Bare(_) => Ok(None),
+            Wire::Netcode(client) => client.handle_datagram(item.from, item.bytes).map(Some),
+        };
+        let mut works: Vec<_> = inbound.iter().map(look).collect();
+        let mut jobs = Vec::with_capacity(works.len());
+        for (item, work) in inbound.iter_mut().zip(&works) {
+            let client = players[item.player as usize].client();
+            let (Ok(Some(work)), Some(client)) = (work, client) else { continue };
+            let (header, sealed) = (&work.header, &mut item.bytes[work.sealed()]);
+            jobs.push(Job::new(client.open_key(), header.nonce(), aad.of(header.prefix), sealed));
+        }
+        aead.open(&mut jobs);
+        let mut verdicts = jobs.iter().map(|job| job.verdict);
+        for work in works.iter_mut().filter(|work| matches!(work, Ok(Some(_)))) {
+            if verdicts.next() != Some(Verdict::Done) {
+                *work = Err(DropReason::PacketForged);
+            }
+        }
+        works
+    }
+
+    fn handle_opened(&mut self, item: &Inbound<'_>, work: &OpenWork, now: Now) {
+        let body = &item.bytes[work.body()];
+        let Wire::Netcode(client) = &mut self.players[item.player as usize].wire else { return };
+        match client.handle_opened(now.mono_ns, work, body) {
+            Ok(Some(Event::Payload)) => self.judge(item.player, body, now),
+            Ok(event) => {
+                if let Some(event) = event {
+                    self.handle_event(item.player, event, now);
+                }
+                self.reschedule(item.player);
+            }
+            Err(reason) => self.tally.refuse(reason),
+        }
+    }
+
+    pub(super) fn handle_event(&mut self, index: u32, event: Event, now: Now) {
+        let life = self.players[index as usize].life;
+        match (event, life) {
+            (Event::Connected(_), Life::Connecting) => self.enter_game(index, now.mono_ns),
+            (Event::Closed, Life::Connecting) => self.lose(index, Count::ConnectFailed),
+            (Event::Closed, Life::Playing) => self.lose(index, Count::SessionsLost),
+            (Event::Closed, Life::Lingering { .. }) => self.lose(index, Count::Left),
+            _ => {}
+        }
+    }
+
+    /// A session has ended without our wish.
+    fn lose(&mut self, index: u32, count: Count) {
+        self.tally.counters.bump(count);
+        self.leave_gauge(index);
+        self.gauges.leaving += 1;
+        self.players[index as usize].life = Life::Leaving;
+        self.wheel.schedule(index, 0);
+    }
+
+    /// What a payload is: an echo of ours, once or twice, in order or not, or somebody else's.
+    fn judge(&mut self, index: u32, payload: &[u8], now: Now) {
+        let player = &mut self.players[index as usize];
+        let Some(stamp) = Stamp::read(payload) else {
+            return self.tally.counters.bump(Count::Corrupt);
+        };
+        if stamp.run != self.setup.run || stamp.session != player.session {
+            return self.tally.counters.bump(Count::Misdelivered);
+        }
+        let arrival = player.received.note(stamp.counter);
+        let count = match arrival {
+            Arrival::Duplicate => return self.tally.counters.bump(Count::Duplicates),
+            Arrival::Stale => Count::Stale,
+            Arrival::InOrder | Arrival::Reordered => Count::Echoed,
+        };
+        self.tally.counters.bump(count);
+        if arrival == Arrival::Reordered {
+            self.tally.counters.bump(Count::Reordered);
+        }
+        self.tally.record(Stage::RoundTrip, stamp.latency_ns(now.mono_ns));
+        self.tally.record(Stage::Service, stamp.service_ns(now.mono_ns));
+        self.second(stamp.intended_ns).echoed += 1;
+    }
+}

@@ -1,0 +1,393 @@
+//! What leaves: payloads that are due, what the clients have to say, and what the network kept for a while.
+//!
+//! Datagrams are written and sealed in a buffer of the swarm's own, then handed to their fate: most are copied into the
+//! outgoing batch, and the copy (some nanoseconds) buys that a packet which is lost, delayed or doubled is sealed like any
+//! other, with everything that follows from its number.
+
+use std::cmp::Ordering;
+
+use ringgate::buf::{Endpoint, TxBatch};
+use ringgate::crypto::Job;
+use ringgate::limits::TX_SLOT_BYTES;
+use ringgate::proto::netcode::client::Event;
+use ringgate::proto::netcode::packet::Header;
+
+use super::player::{Held, Life, Wire};
+use super::stamp::Stamp;
+use super::wheel::TICK_NS;
+use super::{Now, Swarm};
+use crate::impair::Fate;
+use crate::tally::{Count, Stage};
+
+/// Datagrams that are being made ready.
+#[derive(Debug)]
+pub(super) struct Staged {
+    bytes: Box<[u8]>,
+    items: Vec<Item>,
+    payload: Box<[u8; TX_SLOT_BYTES]>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    player: u32,
+    len: u16,
+    /// Where body and tag begin.
+    sealed_from: u16,
+    seal: Option<Header>,
+    to: Endpoint,
+    tag: u64,
+}
+
+impl Staged {
+    pub(super) fn new() -> Self {
+        Self {
+            bytes: vec![0; STAGED_MAX * TX_SLOT_BYTES].into_boxed_slice(),
+            items: Vec::with_capacity(STAGED_MAX),
+            payload: Box::new([0; TX_SLOT_BYTES]),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.items.len() == STAGED_MAX
+    }
+
+    /// Room for the next datagram.
+    fn slot(&mut self) -> &mut [u8] {
+        let start = self.items.len() * TX_SLOT_BYTES;
+        &mut self.bytes[start..start + TX_SLOT_BYTES]
+    }
+}
+
+/// A datagram that is on its way, in either direction.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Delayed {
+    pub(super) due_ns: u64,
+    pub(super) player: u32,
+    pub(super) session: u32,
+    pub(super) way: Way,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Which way it goes, and what has to be known there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// To the gateway.
+    Up { to: Endpoint, tag: u64 },
+    /// To the player.
+    Down { from: Endpoint },
+}
+
+impl Ord for Delayed {
+    /// The heap's top is the earliest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.due_ns.cmp(&self.due_ns)
+    }
+}
+
+impl PartialOrd for Delayed {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Swarm {
+    /// Fills the batch with what is due, as far as it holds. Returns whether more is due: flush, and call again.
+    pub fn transmit(&mut self, now: Now, tx: &mut TxBatch) -> bool {
+        let has_more_delayed = self.release(now, tx);
+        let visits = VISITS_MAX.min(tx.small_left() / DATAGRAMS_PER_STAGED);
+        let mut due = std::mem::take(&mut self.due);
+        self.wheel.take_due(now.mono_ns / TICK_NS, visits, &mut due);
+        let has_more_players = due.len() == visits;
+        for player in &due {
+            self.visit(*player, now);
+        }
+        self.due = due;
+        self.seal();
+        self.dispatch(now, tx);
+        has_more_players || has_more_delayed || self.wheel.next_tick() <= now.mono_ns / TICK_NS
+    }
+
+    /// Lets a player do what it has to.
+    fn visit(&mut self, index: u32, now: Now) {
+        let staged_before = self.staged.items.len();
+        self.end_linger(index, now);
+        if let Some(event) = self.client_timeout(index, now) {
+            self.handle_event(index, event, now);
+        }
+        self.stage_payloads(index, now);
+        self.stage_packets(index, now);
+        let player = &self.players[index as usize];
+        let is_silent = player.client().is_none_or(|client| client.poll_timeout().is_none());
+        if player.life == Life::Leaving && is_silent {
+            if self.staged.items.len() == staged_before {
+                return self.vacate(index);
+            }
+            // What it has just said still has to be sealed with its key.
+            return self.wheel.schedule(index, 0);
+        }
+        self.reschedule(index);
+    }
+
+    fn end_linger(&mut self, index: u32, now: Now) {
+        let player = &mut self.players[index as usize];
+        match player.life {
+            Life::Lingering { until_ns } if until_ns <= now.mono_ns => {
+                player.life = Life::Leaving;
+                if let Some(client) = player.client_mut() {
+                    client.disconnect();
+                }
+                self.tally.counters.bump(Count::Left);
+            }
+            _ => {}
+        }
+    }
+
+    fn client_timeout(&mut self, index: u32, now: Now) -> Option<Event> {
+        self.players[index as usize].client_mut()?.handle_timeout(now.mono_ns)
+    }
+
+    /// Stages every payload that is due. What the stage has no room for stays due.
+    fn stage_payloads(&mut self, index: u32, now: Now) {
+        let Some(interval_ns) = self.traffic.interval_ns() else { return };
+        loop {
+            let player = &mut self.players[index as usize];
+            let due_ns = player.next_due_ns;
+            if player.life != Life::Playing || due_ns > now.mono_ns || self.staged.is_full() {
+                return;
+            }
+            player.sent_at_once += 1;
+            if player.sent_at_once >= self.traffic.at_once {
+                player.sent_at_once = 0;
+                player.next_due_ns += interval_ns;
+            }
+            // The wheel's ticks are the schedule: a payload is due when its tick is.
+            let intended_ns = due_ns.next_multiple_of(TICK_NS).min(now.mono_ns);
+            self.stage_payload(index, intended_ns, now);
+        }
+    }
+
+    fn stage_payload(&mut self, index: u32, intended_ns: u64, now: Now) {
+        let Self { players, staged, traffic, setup, .. } = self;
+        let player = &mut players[index as usize];
+        let late_ns = now.mono_ns - intended_ns;
+        let stamp = Stamp {
+            run: setup.run,
+            session: player.session,
+            counter: player.next_counter,
+            intended_ns,
+            late_ns: u32::try_from(late_ns).unwrap_or(u32::MAX),
+        };
+        let len = traffic.bytes(player.session, player.next_counter);
+        let (to, at) = (player.server(), staged.items.len() * TX_SLOT_BYTES);
+        let slot = &mut staged.bytes[at..at + TX_SLOT_BYTES];
+        let item = match &mut player.wire {
+            Wire::Bare(_) => {
+                let len = len + NETCODE_OVERHEAD_BYTES;
+                stamp.write(&mut slot[..len]);
+                Item {
+                    player: index,
+                    len: len as u16,
+                    sealed_from: 0,
+                    seal: None,
+                    to,
+                    tag: TAG_PAYLOAD,
+                }
+            }
+            Wire::Netcode(client) => {
+                stamp.write(&mut staged.payload[..len]);
+                let payload = &staged.payload[..len];
+                let Ok(transmit) = client.write_payload(now.mono_ns, payload, slot) else { return };
+                Item {
+                    player: index,
+                    len: transmit.len as u16,
+                    sealed_from: transmit.sealed().start as u16,
+                    seal: transmit.seal,
+                    to,
+                    tag: TAG_PAYLOAD,
+                }
+            }
+        };
+        staged.items.push(item);
+        player.next_counter += 1;
+        self.tally.counters.bump(Count::PayloadsDue);
+        if late_ns > LATE_NS {
+            self.tally.counters.bump(Count::PayloadsLate);
+        }
+        self.tally.record(Stage::SendLate, late_ns);
+        self.second(intended_ns).due += 1;
+    }
+
+    /// Stages what the client itself has to say: requests, responses, keep-alives, goodbyes.
+    fn stage_packets(&mut self, index: u32, now: Now) {
+        let Self { players, staged, .. } = self;
+        let Wire::Netcode(client) = &mut players[index as usize].wire else { return };
+        while !staged.is_full() {
+            let Some(transmit) = client.poll_transmit(now.mono_ns, staged.slot()) else { return };
+            staged.items.push(Item {
+                player: index,
+                len: transmit.len as u16,
+                sealed_from: transmit.sealed().start as u16,
+                seal: transmit.seal,
+                to: transmit.to,
+                tag: 0,
+            });
+        }
+    }
+
+    /// Seals all that is staged, in one batch.
+    fn seal(&mut self) {
+        let Self { players, staged, aad, aead, .. } = self;
+        let slots = staged.bytes.chunks_exact_mut(TX_SLOT_BYTES);
+        let mut jobs = Vec::with_capacity(staged.items.len());
+        for (item, slot) in staged.items.iter().zip(slots) {
+            let client = players[item.player as usize].client();
+            let (Some(header), Some(client)) = (item.seal, client) else { continue };
+            let sealed = &mut slot[usize::from(item.sealed_from)..usize::from(item.len)];
+            jobs.push(Job::new(client.seal_key(), header.nonce(), aad.of(header.prefix), sealed));
+        }
+        aead.seal(&mut jobs);
+    }
+
+    /// Hands all that is staged to its fate.
+    fn dispatch(&mut self, now: Now, tx: &mut TxBatch) {
+        let items = std::mem::take(&mut self.staged.items);
+        let is_impaired = self.setup.impair.is_active();
+        for (position, item) in items.iter().enumerate() {
+            let start = position * TX_SLOT_BYTES;
+            let range = start..start + usize::from(item.len);
+            let fate = if is_impaired {
+                let path = &mut self.players[item.player as usize].path;
+                self.setup.impair.outgoing(path, range.len())
+            } else {
+                Fate::Pass
+            };
+            match fate {
+                Fate::Pass | Fate::Twice => {
+                    for _ in 0..=u8::from(fate == Fate::Twice) {
+                        self.commit(item, range.clone(), now, tx);
+                    }
+                    self.release_held(item.player, now, tx);
+                }
+                Fate::Lose => self.lose_up(item.tag),
+                Fate::Delay(lag_ns) => self.delayed.push(Delayed {
+                    due_ns: now.mono_ns + lag_ns,
+                    player: item.player,
+                    session: self.players[item.player as usize].session,
+                    way: Way::Up { to: item.to, tag: item.tag },
+                    bytes: self.staged.bytes[range].to_vec(),
+                }),
+                Fate::Hold => {
+                    let bytes = self.staged.bytes[range].to_vec();
+                    let held = Held { bytes, to: item.to, tag: item.tag };
+                    let before = self.players[item.player as usize].held.replace(Box::new(held));
+                    // Held twice in a row, the first one travels after all: it has been overtaken by nobody.
+                    if let Some(before) = before {
+                        self.send_bytes(
+                            item.player,
+                            &before.bytes,
+                            (before.to, before.tag),
+                            now,
+                            tx,
+                        );
+                    }
+                }
+            }
+        }
+        self.staged.items = items;
+        self.staged.items.clear();
+    }
+
+    fn commit(&mut self, item: &Item, range: std::ops::Range<usize>, now: Now, tx: &mut TxBatch) {
+        let port = self.port(item.player, now);
+        let target = self.addresses.target(item.player, port, item.to);
+        let Some(slot) = tx.slot() else { return self.lose_up(item.tag) };
+        slot[..range.len()].copy_from_slice(&self.staged.bytes[range.clone()]);
+        tx.commit(range.len(), target, item.tag);
+    }
+
+    fn release_held(&mut self, player: u32, now: Now, tx: &mut TxBatch) {
+        if let Some(held) = self.players[player as usize].held.take() {
+            self.send_bytes(player, &held.bytes, (held.to, held.tag), now, tx);
+        }
+    }
+
+    fn send_bytes(
+        &mut self,
+        player: u32,
+        bytes: &[u8],
+        (to, tag): (Endpoint, u64),
+        now: Now,
+        tx: &mut TxBatch,
+    ) {
+        let port = self.port(player, now);
+        let target = self.addresses.target(player, port, to);
+        let Some(slot) = tx.slot() else { return self.lose_up(tag) };
+        slot[..bytes.len()].copy_from_slice(bytes);
+        tx.commit(bytes.len(), target, tag);
+    }
+
+    /// Sends what was delayed until now. Returns whether there is more of it.
+    fn release(&mut self, now: Now, tx: &mut TxBatch) -> bool {
+        for _ in 0..RELEASES_MAX {
+            match self.delayed.peek() {
+                Some(delayed) if delayed.due_ns <= now.mono_ns => {}
+                _ => return false,
+            }
+            let Some(Delayed { player, session, way, mut bytes, .. }) = self.delayed.pop() else {
+                return false;
+            };
+            match way {
+                Way::Up { to, tag } => self.send_bytes(player, &bytes, (to, tag), now, tx),
+                Way::Down { from } if self.players[player as usize].session == session => {
+                    self.deliver_one(player, from, &mut bytes, now);
+                }
+                Way::Down { .. } => self.tally.counters.bump(Count::Strangers),
+            }
+        }
+        true
+    }
+
+    /// Counts a datagram that goes no further.
+    pub(super) const fn lose_up(&mut self, tag: u64) {
+        if tag & TAG_PAYLOAD != 0 {
+            self.tally.counters.bump(Count::PayloadsImpairedUp);
+        }
+    }
+
+    /// The port a player sends from now: a NAT may have given it another.
+    fn port(&mut self, player: u32, now: Now) -> u32 {
+        let Some(every_ns) = self.setup.impair.nat_switch_ns() else { return 0 };
+        let player = &mut self.players[player as usize];
+        let port = (now.mono_ns.saturating_sub(player.joined_ns) / every_ns) as u32;
+        if port != player.port {
+            player.port = port;
+            self.tally.counters.bump(Count::PortSwitches);
+        }
+        port
+    }
+}
+
+/// Marks entries that carry a payload.
+pub(super) const TAG_PAYLOAD: u64 = 1;
+
+/// Players visited between two flushes.
+pub(super) const VISITS_MAX: usize = 256;
+
+/// Datagrams sealed in one batch.
+const STAGED_MAX: usize = 256;
+
+/// Delayed datagrams released between two flushes.
+const RELEASES_MAX: usize = 128;
+
+/// A staged datagram may leave twice, or draw one behind it that was held back.
+const DATAGRAMS_PER_STAGED: usize = 2;
+
+/// Slots that a batch for [`Swarm::transmit`] needs, so that none runs out.
+pub const TX_SLOTS: usize = DATAGRAMS_PER_STAGED * STAGED_MAX + RELEASES_MAX + 64;
+
+/// Beyond this a payload counts as late. Sleeping threads wake some 50 µs late; a millisecond is a thread that cannot keep up.
+const LATE_NS: u64 = 1_000_000;
+
+/// What netcode adds to a payload: prefix, one to seven sequence bytes, tag.
+const NETCODE_OVERHEAD_BYTES: usize = 1 + 4 + 16;

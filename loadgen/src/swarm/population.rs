@@ -1,0 +1,311 @@
+//! Who comes and who goes, and when: the plan's side of the swarm.
+//!
+//! Coming and going are open-loop too: a player's intended moment is the plan's, however late it is acted upon, and the time to
+//! get in counts from there. A player who goes stops sending, waits for what is on its way, then says goodbye; otherwise the
+//! last payloads of everyone who leaves would look lost.
+
+use std::collections::VecDeque;
+
+use ringgate::proto::netcode::client::{Client, Options};
+
+use super::player::{Life, Player, Wire};
+use super::{Now, Protocol, Swarm};
+use crate::impair::Path;
+use crate::rng::mix;
+use crate::scenario::{Plan, Step};
+use crate::tally::Count;
+
+/// How far the plan has come.
+#[derive(Debug)]
+pub(super) struct Population {
+    plan: Plan,
+    step: usize,
+    /// Players who come or go in this step, so far.
+    changed: u32,
+    /// When the next player is replaced.
+    churn_at_ns: u64,
+    /// Whether this step's traffic and reconnection have been acted upon.
+    is_entered: bool,
+    /// Players in the order in which they came, with their session, because places are used again.
+    present: VecDeque<(u32, u32)>,
+    /// Players who should be here and are not yet: the moment they were to connect, and how many of them.
+    owed: VecDeque<(u64, u32)>,
+    /// When to look again for a place or a token.
+    retry_at_ns: u64,
+    next_goodbye_ns: u64,
+    is_over: bool,
+}
+
+impl Population {
+    pub(super) const fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            step: 0,
+            changed: 0,
+            churn_at_ns: u64::MAX,
+            is_entered: false,
+            present: VecDeque::new(),
+            owed: VecDeque::new(),
+            retry_at_ns: 0,
+            next_goodbye_ns: 0,
+            is_over: false,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over && self.present.is_empty()
+    }
+
+    fn current(&self) -> Option<&Step> {
+        self.plan.steps.get(self.step)
+    }
+
+    pub(super) fn poll_timeout(&self) -> u64 {
+        let owed = self.owed.front().map_or(u64::MAX, |(at_ns, _)| self.retry_at_ns.max(*at_ns));
+        self.poll_change().min(owed)
+    }
+
+    /// When the plan asks for something next.
+    fn poll_change(&self) -> u64 {
+        let Some(step) = self.current() else {
+            return if self.present.is_empty() { u64::MAX } else { self.next_goodbye_ns };
+        };
+        if !self.is_entered {
+            return step.start_ns;
+        }
+        let has_change = self.changed < step.to.abs_diff(step.from);
+        let change = if has_change { step.change_at_ns(self.changed + 1) } else { u64::MAX };
+        change.min(self.churn_at_ns).min(step.end_ns)
+    }
+}
+
+impl Swarm {
+    /// Follows the plan up to now. At most so many players come or go at once that sending does not wait for them; the rest
+    /// follows with the next call.
+    pub fn advance(&mut self, now: Now) {
+        for _ in 0..CHANGES_MAX {
+            let moment_ns = self.population.poll_change();
+            if moment_ns > now.mono_ns {
+                break;
+            }
+            self.change(moment_ns, now);
+        }
+        self.let_in_owed(now);
+    }
+
+    fn change(&mut self, moment_ns: u64, now: Now) {
+        let Some(step) = self.population.current().cloned() else {
+            return self.say_goodbye(now);
+        };
+        if !self.population.is_entered {
+            return self.enter(&step);
+        }
+        let changes = step.to.abs_diff(step.from);
+        if self.population.changed < changes
+            && step.change_at_ns(self.population.changed + 1) <= moment_ns
+        {
+            self.population.changed += 1;
+            return if step.to > step.from { self.owe(1, moment_ns) } else { self.send_away(now) };
+        }
+        if self.population.churn_at_ns <= moment_ns {
+            self.population.churn_at_ns += step.churn_ns.unwrap_or(u64::MAX).max(1);
+            self.send_away(now);
+            return self.owe(1, moment_ns);
+        }
+        self.population.step += 1;
+        self.population.changed = 0;
+        self.population.churn_at_ns = u64::MAX;
+        self.population.is_entered = false;
+        if self.population.current().is_none() {
+            self.end(now);
+        }
+    }
+
+    /// A step begins.
+    fn enter(&mut self, step: &Step) {
+        self.population.is_entered = true;
+        self.population.churn_at_ns =
+            step.churn_ns.map_or(u64::MAX, |every_ns| step.start_ns + every_ns);
+        if self.traffic != step.traffic {
+            self.traffic = step.traffic;
+            self.restart_traffic(step.start_ns);
+        }
+        if step.reconnect {
+            let everyone = self.population.present.len() as u32;
+            let now = Now { mono_ns: step.start_ns, unix_ns: 0 };
+            (0..everyone).for_each(|_| self.send_away(now));
+            self.owe(everyone, step.start_ns + self.setup.linger_ns + STORM_PAUSE_NS);
+        }
+    }
+
+    /// Everyone sends by the new traffic, from a moment of its own within the first interval.
+    fn restart_traffic(&mut self, at_ns: u64) {
+        for index in 0..self.players.len() as u32 {
+            if self.players[index as usize].life == Life::Playing {
+                self.begin_sending(index, at_ns);
+            }
+        }
+    }
+
+    pub(super) fn begin_sending(&mut self, index: u32, at_ns: u64) {
+        let player = &mut self.players[index as usize];
+        player.next_due_ns = self.traffic.interval_ns().map_or(u64::MAX, |interval_ns| {
+            at_ns + mix(u64::from(player.session) ^ 0x5eed) % interval_ns.max(1)
+        });
+        self.reschedule(index);
+    }
+
+    fn owe(&mut self, players: u32, at_ns: u64) {
+        self.population.owed.push_back((at_ns, players));
+    }
+
+    fn let_in_owed(&mut self, now: Now) {
+        for _ in 0..CHANGES_MAX {
+            let Some(&(at_ns, players)) = self.population.owed.front() else { return };
+            if at_ns.max(self.population.retry_at_ns) > now.mono_ns {
+                return;
+            }
+            if players > 0 && !self.join(at_ns, now) {
+                self.population.retry_at_ns = now.mono_ns + RETRY_NS;
+                return;
+            }
+            match self.population.owed.front_mut() {
+                Some((_, left)) if *left > 1 => *left -= 1,
+                _ => drop(self.population.owed.pop_front()),
+            }
+        }
+    }
+
+    /// A player comes. False where there is no place or no token for one.
+    fn join(&mut self, intended_ns: u64, now: Now) -> bool {
+        let index = match self.free.pop_front() {
+            Some(index) => index,
+            None if (self.players.len() as u32) < self.addresses.players_max() => {
+                self.players.push(Player::free());
+                self.players.len() as u32 - 1
+            }
+            None => return false,
+        };
+        let session = self.setup.thread << SESSION_BITS | self.sessions_made;
+        let Some(wire) = self.wire(session, now) else {
+            self.free.push_front(index);
+            return false;
+        };
+        self.sessions_made += 1;
+        self.tally.counters.bump(Count::Joins);
+        self.players[index as usize] = Player {
+            wire,
+            life: Life::Connecting,
+            session,
+            joined_ns: intended_ns,
+            path: Path::new(self.setup.impair.seed, session),
+            ..Player::free()
+        };
+        self.population.present.push_back((index, session));
+        self.gauges.connecting += 1;
+        if self.players[index as usize].client().is_none() {
+            self.enter_game(index, now.mono_ns);
+        }
+        self.reschedule(index);
+        true
+    }
+
+    fn wire(&self, session: u32, now: Now) -> Option<Wire> {
+        match &self.setup.protocol {
+            Protocol::Bare(to) => Some(Wire::Bare(*to)),
+            Protocol::Netcode(tokens) => {
+                let client_id = u64::from(self.setup.run) << 32 | u64::from(session);
+                let token = tokens.take(client_id, now.unix_ns / NS_PER_S)?;
+                let options = Options { answers_at_once: true, ..Options::default() };
+                Some(Wire::Netcode(Client::new(&token, now.mono_ns, options)))
+            }
+        }
+    }
+
+    /// A player is in.
+    pub(super) fn enter_game(&mut self, index: u32, now_ns: u64) {
+        let player = &mut self.players[index as usize];
+        player.life = Life::Playing;
+        let took_ns = now_ns.saturating_sub(player.joined_ns);
+        self.gauges.connecting -= 1;
+        self.gauges.playing += 1;
+        self.tally.counters.bump(Count::Connected);
+        self.tally.record(crate::tally::Stage::Handshake, took_ns);
+        self.begin_sending(index, now_ns);
+    }
+
+    /// The longest here stops sending and will go.
+    fn send_away(&mut self, now: Now) {
+        while let Some((index, session)) = self.population.present.pop_front() {
+            let player = &mut self.players[index as usize];
+            let is_here = player.session == session
+                && matches!(player.life, Life::Connecting | Life::Playing);
+            if is_here {
+                self.leave_gauge(index);
+                self.gauges.leaving += 1;
+                let until_ns = now.mono_ns + self.setup.linger_ns;
+                self.players[index as usize].life = Life::Lingering { until_ns };
+                return self.reschedule(index);
+            }
+        }
+    }
+
+    /// The plan has run out: nobody sends any more, and from when the last answers must be here on everyone says goodbye.
+    fn end(&mut self, now: Now) {
+        self.population.is_over = true;
+        self.population.owed.clear();
+        self.population.next_goodbye_ns = now.mono_ns + self.setup.linger_ns;
+        for index in 0..self.players.len() as u32 {
+            let player = &mut self.players[index as usize];
+            if player.life == Life::Playing {
+                player.next_due_ns = u64::MAX;
+                self.reschedule(index);
+            }
+        }
+        self.traffic.hz = 0.0;
+    }
+
+    fn say_goodbye(&mut self, now: Now) {
+        self.population.next_goodbye_ns += GOODBYE_EVERY_NS;
+        let stay_ns = std::mem::take(&mut self.setup.linger_ns);
+        self.send_away(now);
+        self.setup.linger_ns = stay_ns;
+    }
+
+    /// A player is gone; its place is free.
+    pub(super) fn vacate(&mut self, index: u32) {
+        self.leave_gauge(index);
+        self.wheel.cancel(index);
+        if let Some(held) = self.players[index as usize].held.take() {
+            self.lose_up(held.tag);
+        }
+        self.players[index as usize] = Player::free();
+        self.free.push_back(index);
+    }
+
+    pub(super) fn leave_gauge(&mut self, index: u32) {
+        match self.players[index as usize].life {
+            Life::Connecting => self.gauges.connecting -= 1,
+            Life::Playing => self.gauges.playing -= 1,
+            Life::Lingering { .. } | Life::Leaving => self.gauges.leaving -= 1,
+            Life::Free => {}
+        }
+    }
+}
+
+/// Players who may come or go between two rounds of sending: minting 64 tokens takes under a millisecond.
+const CHANGES_MAX: u32 = 64;
+
+/// Between the last goodbye of a storm and the first request: what a player needs to press the button again.
+const STORM_PAUSE_NS: u64 = 250_000_000;
+
+/// Without a place or a token for a player, this long until the next look.
+const RETRY_NS: u64 = 10_000_000;
+
+/// Bits of a session's number within its thread.
+const SESSION_BITS: u32 = 24;
+
+/// Goodbyes are ten datagrams each: 5,000 players a second leave as 50,000 datagrams a second.
+const GOODBYE_EVERY_NS: u64 = 200_000;
+
+const NS_PER_S: u64 = 1_000_000_000;

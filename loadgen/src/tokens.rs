@@ -1,0 +1,127 @@
+//! Where players get their connect tokens: minted here from a listener's key, or handed in as files.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ringgate::netcode::{self, ConnectToken, ServerAddresses, TokenSpec, UserData};
+use ringgate::secret::Key;
+
+/// A source of tokens that threads share.
+#[derive(Clone, Debug)]
+pub enum Tokens {
+    /// Makes them.
+    Mint(Arc<Mint>),
+    /// Takes one after the other from a pile; nobody gets a used one.
+    Pile(Arc<Mutex<VecDeque<ConnectToken>>>),
+}
+
+/// What minted tokens say.
+#[derive(Debug)]
+pub struct Mint {
+    /// The listener's key.
+    pub key: Key,
+    /// The game.
+    pub protocol_id: u64,
+    /// The servers to dial.
+    pub servers: ServerAddresses,
+    /// Seconds of silence after which a session ends.
+    pub timeout_seconds: i32,
+    /// For the game server, or for the gateway's routing.
+    pub user_data: UserData,
+}
+
+impl Tokens {
+    /// Reads tokens: every file of a directory, or one file with tokens one after the other.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let fail = |path: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+        let mut files = vec![path.to_owned()];
+        if path.is_dir() {
+            let entries = std::fs::read_dir(path).map_err(|why| fail(path, &why))?;
+            files = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+            files.sort();
+        }
+        let mut pile = VecDeque::new();
+        for file in files.iter().filter(|file| file.is_file()) {
+            let bytes = std::fs::read(file).map_err(|why| fail(file, &why))?;
+            if bytes.is_empty() || !bytes.len().is_multiple_of(TOKEN_BYTES) {
+                return Err(fail(file, &"not a whole number of 2048-byte connect tokens"));
+            }
+            for token in bytes.chunks_exact(TOKEN_BYTES) {
+                pile.push_back(ConnectToken::decode(token).map_err(|why| fail(file, &why))?);
+            }
+        }
+        if pile.is_empty() {
+            return Err(fail(path, &"no connect token here"));
+        }
+        Ok(Self::Pile(Arc::new(Mutex::new(pile))))
+    }
+
+    /// A token for a player; `None` where there is none left.
+    pub fn take(&self, client_id: u64, now_unix_s: u64) -> Option<ConnectToken> {
+        match self {
+            Self::Mint(mint) => mint.token(client_id, now_unix_s),
+            Self::Pile(pile) => pile.lock().unwrap_or_else(PoisonError::into_inner).pop_front(),
+        }
+    }
+
+    /// The servers that tokens name, and the game's protocol id.
+    pub fn terms(&self) -> Option<(SocketAddr, u64)> {
+        match self {
+            Self::Mint(mint) => mint.servers.first().map(|first| (*first, mint.protocol_id)),
+            Self::Pile(pile) => {
+                let pile = pile.lock().unwrap_or_else(PoisonError::into_inner);
+                let token = pile.front()?;
+                token.addresses.first().map(|first| (*first, token.protocol_id))
+            }
+        }
+    }
+}
+
+impl Mint {
+    /// A token that can be used for ten minutes.
+    pub fn token(&self, client_id: u64, now_unix_s: u64) -> Option<ConnectToken> {
+        let spec = TokenSpec {
+            lifetime_seconds: Some(600),
+            timeout_seconds: self.timeout_seconds,
+            user_data: self.user_data,
+            ..TokenSpec::new(self.protocol_id, client_id, self.servers.clone())
+        };
+        netcode::mint(&spec, &self.key, now_unix_s).ok()
+    }
+}
+
+const TOKEN_BYTES: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mint() -> Mint {
+        Mint {
+            key: Key::from_bytes([1; 32]),
+            protocol_id: 7,
+            servers: "127.0.0.1:5".parse().expect("literal"),
+            timeout_seconds: 5,
+            user_data: [0; 256],
+        }
+    }
+
+    #[test]
+    fn files_give_each_token_once() {
+        let folder = std::env::temp_dir().join(format!("loadgen-tokens-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("temporary folder");
+        let token = |id| mint().token(id, 1000).expect("random bytes").to_bytes();
+        std::fs::write(folder.join("a"), [token(1), token(2)].concat()).expect("written");
+        std::fs::write(folder.join("b"), token(3)).expect("written");
+        let tokens = Tokens::read(&folder).expect("three tokens");
+        assert_eq!(tokens.terms(), Some(("127.0.0.1:5".parse().expect("literal"), 7)));
+        let taken: Vec<_> = std::iter::from_fn(|| tokens.take(0, 0)).map(|t| t.nonce).collect();
+        assert_eq!(taken.len(), 3);
+        assert!(taken[0] != taken[1] && taken[1] != taken[2]);
+        std::fs::write(folder.join("b"), [0; 100]).expect("written");
+        assert!(Tokens::read(&folder).expect_err("cut").contains("2048"));
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+}
