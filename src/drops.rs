@@ -110,7 +110,7 @@ drop_reasons! {
     PortSwitchRateLimited = "port_switch_rate_limited",
     /// A packet from a new port that opened under none of the address's sessions.
     PortSwitchForged = "port_switch_forged",
-    /// A packet from a new port that opened, but is not newer than everything the session has received.
+    /// A packet from a new port that is not newer than everything the session has received: recorded, or late.
     PortSwitchStale = "port_switch_stale",
     /// The mailbox of the worker that owns the session was full.
     MailboxFull = "mailbox_full",

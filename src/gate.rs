@@ -15,11 +15,14 @@
 mod admission;
 mod claims;
 mod counters;
+mod downlink;
 mod handshake;
 mod links;
 mod mail;
 mod output;
 mod players;
+mod presence;
+mod roles;
 mod session;
 mod setup;
 mod strangers;
@@ -45,9 +48,11 @@ use admission::Admission;
 use links::{BackendState, Link};
 use output::Seal;
 use players::Arrival;
+use roles::{Role, Roles};
 use session::{Pending, Session};
 use strangers::Strangers;
-use table::{Place, Table};
+use table::Table;
+use timers::Sweep;
 use wheel::Wheel;
 
 use crate::buf::{Endpoint, IoEvent, RxBatch, SocketId};
@@ -56,6 +61,7 @@ use crate::drops::DropReason;
 use crate::link::bundle::SessionId;
 use crate::proto::netcode::packet::AadTable;
 use crate::proto::netcode::server::GlobalSequence;
+use crate::proto::replay::Policy;
 use crate::secret::Key;
 
 /// The time of a turn.
@@ -111,15 +117,13 @@ pub struct Gate {
     listeners: Vec<ListenerState>,
     backends: Vec<BackendState>,
     links: Vec<Option<Link>>,
-    roles: Vec<Role>,
+    roles: Roles,
     udp_link: Option<SocketId>,
 
     sessions: Table<Session>,
     pending: Table<Pending>,
-    /// The next place of `pending` to be looked at for expiry.
-    pending_sweep: u32,
+    sweep: Sweep,
     wheel: Wheel,
-    due: Vec<Place>,
     claims: Arc<Claims>,
     admission: Admission,
     strangers: Strangers,
@@ -139,9 +143,13 @@ pub struct Gate {
     stamps: Stamps,
     requests: VecDeque<Request>,
     mail_out: Vec<(u16, Mail)>,
-    draining: bool,
+    /// Between the first mail of a turn and the turn's end.
+    in_turn: bool,
+    /// When the last turn was.
+    turned_ns: u64,
+    /// Until when players may stay, once no new ones are taken in.
+    draining_until_ns: Option<u64>,
     stopped: bool,
-    turned_at_ns: u64,
 }
 
 type SteeredKey = (u16, Endpoint);
@@ -152,17 +160,8 @@ struct ListenerState {
     own: Vec<Endpoint>,
     /// Our sockets, by the position of their address in the listener's list.
     sockets: Vec<SocketId>,
-}
-
-/// What a socket is to the gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    Link(u16),
-    LinkListener,
-    Player { listener: u16, bind: u16 },
-    SessionLink(Place),
-    UdpLink,
-    Vacant,
+    /// Invariant: its size never changes, because it says where the bits of live windows lie.
+    replay: Policy,
 }
 
 /// Random numbers from a seed: `SplitMix64` over a random start. Unpredictability is not needed where they are used (first
@@ -195,13 +194,12 @@ impl Gate {
             listeners: Vec::new(),
             backends: Vec::new(),
             links: Vec::new(),
-            roles: Vec::new(),
+            roles: Roles::new(),
             udp_link: None,
             sessions: Table::new(setup.worker_sessions_max, PLACE_REST_NS),
             pending: Table::new(setup.worker_pending_max, 0),
-            pending_sweep: 0,
-            wheel: Wheel::new(now_ns),
-            due: Vec::new(),
+            sweep: Sweep::new(now_ns),
+            wheel: Wheel::new(setup.worker_sessions_max, now_ns),
             claims,
             admission: Admission::new(setup.request_rate, ADMISSION_BUCKETS, now_ns),
             strangers: Strangers::new(&setup, now_ns),
@@ -218,9 +216,10 @@ impl Gate {
             stamps: Stamps::default(),
             requests: VecDeque::new(),
             mail_out: Vec::new(),
-            draining: false,
+            in_turn: false,
+            turned_ns: now_ns,
+            draining_until_ns: None,
             stopped: false,
-            turned_at_ns: now_ns,
             setup: Arc::new(Setup::new(Vec::new(), Vec::new(), 0)),
         };
         gate.adopt(setup, now_ns);
@@ -232,18 +231,18 @@ impl Gate {
         let sockets = &mut self.listeners[usize::from(listener)].sockets;
         assert_eq!(sockets.len(), usize::from(bind), "addresses are bound in order");
         sockets.push(socket);
-        self.assign(socket, Role::Player { listener, bind });
+        self.roles.assign(socket, Role::Player { listener, bind });
     }
 
     /// Says that `socket` is the one that carries all players to udp backends on loopback.
     pub fn bind_udp_link(&mut self, socket: SocketId) {
         self.udp_link = Some(socket);
-        self.assign(socket, Role::UdpLink);
+        self.roles.assign(socket, Role::UdpLink);
     }
 
     /// Says that `socket` accepts links.
     pub fn bind_link_listener(&mut self, socket: SocketId) {
-        self.assign(socket, Role::LinkListener);
+        self.roles.assign(socket, Role::LinkListener);
     }
 
     /// Says that `socket` is a session's own, as asked for by [`Request::OpenSessionSocket`].
@@ -253,39 +252,46 @@ impl Gate {
             return;
         };
         self.sessions.at_mut(index).uplink = Some(socket);
-        self.assign(socket, Role::SessionLink(self.sessions.place(index)));
+        self.roles.assign(socket, Role::SessionLink(self.sessions.place(index)));
     }
 
-    /// A process has connected to the link socket; it has to say hello before anything else.
+    /// A process has connected to the link socket; it has to say hello before anything else, and soon.
     pub fn handle_link_accepted(&mut self, socket: SocketId, credentials: Credentials) {
+        let unnamed = self.links.iter().flatten().filter(|link| link.backend.is_none());
+        if unnamed.count() >= UNNAMED_LINKS_MAX {
+            return self.requests.push_back(Request::CloseSocket(socket));
+        }
         let free = self.links.iter().position(Option::is_none);
         let at = free.unwrap_or_else(|| {
             self.links.push(None);
             self.links.len() - 1
         });
         self.links[at] = Some(Link::new(socket, credentials));
-        self.assign(socket, Role::Link(at as u16));
+        self.roles.assign(socket, Role::Link(at as u16));
     }
 
     /// One turn over everything that has arrived. What leaves has been handed to `exit.flush` when this returns.
     pub fn turn(&mut self, now: Now, rx: &mut RxBatch, exit: &mut Exit<'_>) {
-        self.stamps.clear();
-        self.pay_debts(exit);
+        self.begin(exit);
         for &event in &rx.events {
             self.handle_event(now, event);
         }
         self.classify(now, rx);
         self.open(rx);
         self.step(now, rx, exit);
+        for &event in &rx.events {
+            self.handle_closed(now, event);
+        }
         self.handle_timers(now, exit);
         self.finish(now, exit);
     }
 
     /// Takes a message in. To be called before [`turn`](Self::turn), which sends what follows from it.
     pub fn handle_mail(&mut self, now: Now, mail: Mail, exit: &mut Exit<'_>) {
+        self.begin(exit);
         match mail {
             Mail::Datagram(datagram) => self.handle_forwarded(now, datagram, exit),
-            Mail::Drain { left_ms } => self.drain(left_ms, exit),
+            Mail::Drain { left_ms } => self.drain(now, left_ms, exit),
             Mail::Setup(setup) => self.adopt(setup, now.mono_ns),
             Mail::Steer(steering) => self.steer(steering),
             Mail::Stop => self.stop(now, exit),
@@ -313,10 +319,11 @@ impl Gate {
 
     /// When the gate wants to be called again at the latest. `None` while nothing is timed.
     pub fn poll_timeout(&self) -> Option<u64> {
-        let looks_around =
-            self.pending.len() > 0 || self.backends.iter().any(|backend| !backend.is_up());
-        let look_ns = looks_around.then_some(self.turned_at_ns + LOOK_AROUND_NS);
-        self.wheel.next_due_ns().into_iter().chain(look_ns).min()
+        let sweep = (self.pending.len() > 0).then(|| self.sweep.due_ns());
+        let probe = self.backends.iter().filter_map(BackendState::probe_due_ns).min();
+        let links = self.links.iter().flatten();
+        let link = links.filter_map(|link| link.due_ns(self.turned_ns)).min();
+        [self.wheel.next_due_ns(), sweep, probe, link].into_iter().flatten().min()
     }
 
     /// What has been counted.
@@ -356,7 +363,15 @@ impl Gate {
 
     /// Bytes that one session takes in this gate's tables, without what its claims take.
     pub const fn session_bytes() -> usize {
-        Table::<Session>::entry_bytes()
+        Table::<Session>::entry_bytes() + Wheel::ENTRY_BYTES
+    }
+
+    /// Starts a turn, if the turn's mail has not done so.
+    fn begin(&mut self, exit: &mut Exit<'_>) {
+        if !std::mem::replace(&mut self.in_turn, true) {
+            self.stamps.clear();
+            self.pay_debts(exit);
+        }
     }
 
     fn adopt(&mut self, setup: Arc<Setup>, now_ns: u64) {
@@ -365,11 +380,15 @@ impl Gate {
                 aads: AadTable::new(listener.protocol_id),
                 own: Vec::new(),
                 sockets: Vec::new(),
+                replay: listener.replay,
             });
         }
         for (state, listener) in self.listeners.iter_mut().zip(&setup.listeners) {
             state.own = listener.public.iter().copied().map(Endpoint::from).collect();
+            let gap_limit = listener.replay.gap_limit();
+            state.replay = Policy::new(state.replay.size_bits(), gap_limit).unwrap_or(state.replay);
         }
+        self.claims.resize_backends(&setup.backend_slots());
         for backend in &setup.backends[self.backends.len()..] {
             self.backends.push(BackendState::new(backend, now_ns));
         }
@@ -378,38 +397,44 @@ impl Gate {
 
     fn handle_event(&mut self, now: Now, event: IoEvent) {
         match event {
-            IoEvent::Closed { socket } => match self.role(socket) {
-                Role::Link(link) => self.lose_link(now, link),
-                Role::SessionLink(place) => {
-                    if let Some(index) = self.sessions.live(place) {
-                        self.sessions.at_mut(index).uplink = None;
-                    }
-                    self.assign(socket, Role::Vacant);
+            // What the process has still said comes first; its link is given up afterwards.
+            IoEvent::Closed { socket } => {
+                if let Role::Link(link) = self.roles.of(socket) {
+                    self.mark_hung_up(link);
                 }
-                _ => {}
-            },
+            }
             IoEvent::Unreachable { socket, peer } => self.lose_udp_backend(now, socket, &peer),
             // The worker looks up the credentials and calls `handle_link_accepted`; a bell only ends the wait.
             IoEvent::Accepted { .. } | IoEvent::Woken => {}
         }
     }
 
-    fn assign(&mut self, socket: SocketId, role: Role) {
-        let at = socket.0 as usize;
-        if self.roles.len() <= at {
-            self.roles.resize(at + 1, Role::Vacant);
+    /// Gives up a socket that has ended, after everything that had arrived on it.
+    fn handle_closed(&mut self, now: Now, event: IoEvent) {
+        let IoEvent::Closed { socket } = event else { return };
+        match self.roles.of(socket) {
+            Role::Link(link) => self.lose_link(now, link),
+            Role::SessionLink(place) => {
+                self.close_socket(socket);
+                if let Some(index) = self.sessions.live(place) {
+                    let session = self.sessions.at_mut(index);
+                    session.uplink = None;
+                    session.announced = 0;
+                }
+            }
+            Role::LinkListener | Role::Player { .. } | Role::UdpLink | Role::Vacant => {}
         }
-        self.roles[at] = role;
     }
 
-    #[inline]
-    fn role(&self, socket: SocketId) -> Role {
-        self.roles.get(socket.0 as usize).copied().unwrap_or(Role::Vacant)
+    /// Forgets a socket and has the worker close it.
+    fn close_socket(&mut self, socket: SocketId) {
+        self.roles.assign(socket, Role::Vacant);
+        self.requests.push_back(Request::CloseSocket(socket));
     }
 
     fn session_id(&self, index: u32) -> SessionId {
         let place = self.sessions.place(index);
-        let generation = u64::from(place.generation & GENERATION_MASK);
+        let generation = u64::from(place.generation);
         SessionId::new(usize::from(self.worker.index), generation << 32 | u64::from(index))
     }
 
@@ -433,11 +458,8 @@ impl Stamps {
 /// that is not told of departures waits for a silent player.
 const PLACE_REST_NS: u64 = 30_000_000_000;
 
-/// How often unfinished handshakes and lost backends are looked at when nothing else happens.
-const LOOK_AROUND_NS: u64 = 50_000_000;
-
 /// 8 bytes each.
 const ADMISSION_BUCKETS: usize = 1 << 14;
 
-/// A session id has room for 24 bits of generation.
-const GENERATION_MASK: u32 = 0x00ff_ffff;
+/// Processes that may be connected to the link socket without having said who they are.
+const UNNAMED_LINKS_MAX: usize = 64;

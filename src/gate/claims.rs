@@ -33,6 +33,9 @@ pub(crate) struct Resident {
     pub(crate) place: Place,
 }
 
+/// The sessions of one address, as far as they are known.
+pub(crate) type Residents = ArrayVec<Resident, SESSIONS_PER_IP_MAX>;
+
 /// What a session holds while it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
@@ -42,13 +45,28 @@ pub(crate) struct Claim {
     pub(crate) slot: u32,
 }
 
+/// What a player needs who has proved its address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) listener: u16,
+    pub(crate) client_id: u64,
+    pub(crate) backend: u16,
+    /// Sessions that the listener may have, over all workers.
+    pub(crate) sessions_max: u32,
+    pub(crate) token_mac: &'a TokenMac,
+    /// Where the sequence starts of a token that was not used before.
+    pub(crate) random: u64,
+}
+
 /// Shared by all workers of a gateway.
 pub struct Claims {
     inner: Mutex<Inner>,
     /// Keys the fingerprints of source addresses in the token history.
     fingerprints: RandomState,
-    players: Vec<AtomicU32>,
-    sessions: Vec<AtomicU32>,
+    /// Players of each backend: read without the lock to route.
+    players: Box<[AtomicU32]>,
+    /// Sessions of each listener.
+    sessions: Box<[AtomicU32]>,
 }
 
 struct Inner {
@@ -57,15 +75,15 @@ struct Inner {
     expiries: BinaryHeap<Reverse<(u64, TokenMac)>>,
     tokens_max: usize,
     slots: Vec<Slots>,
-    residents: HashMap<IpAddr, ArrayVec<Resident, SESSIONS_PER_IP_MAX>>,
+    residents: HashMap<IpAddr, Residents>,
 }
 
 /// How a token was used.
 struct Use {
     /// Fingerprint of the address and port it was first used from.
     source: u64,
-    /// Where the next session of this token starts its sequence; `None` until a session has ended.
-    resume_at: Option<SessionSequence>,
+    /// Where the next session of this token starts its sequence; `None` until there was one.
+    next_sequence: Option<SessionSequence>,
 }
 
 /// The slots of a backend: a bitmap, lowest free first.
@@ -76,12 +94,17 @@ struct Slots {
 }
 
 impl Claims {
-    /// Claims for `listeners` listeners and for backends with these many slots each. At most `tokens_max` used tokens are remembered.
+    /// Claims for backends with these many slots each. At most `tokens_max` used tokens are remembered.
+    ///
+    /// # Panics
+    /// Where there are more listeners or backends than a gateway can have.
     pub fn new(listeners: usize, backend_slots: &[u32], tokens_max: usize) -> Self {
+        assert!(listeners <= LISTENERS_MAX && backend_slots.len() <= BACKENDS_MAX);
         let inner = Inner {
             clients: HashSet::new(),
-            tokens: HashMap::new(),
-            expiries: BinaryHeap::new(),
+            // Reserved, so that no rehashing ever holds the lock for long.
+            tokens: HashMap::with_capacity(tokens_max),
+            expiries: BinaryHeap::with_capacity(tokens_max),
             tokens_max,
             slots: backend_slots.iter().map(|&max| Slots::new(max)).collect(),
             residents: HashMap::new(),
@@ -89,8 +112,8 @@ impl Claims {
         Self {
             inner: Mutex::new(inner),
             fingerprints: RandomState::new(),
-            players: backend_slots.iter().map(|_| AtomicU32::new(0)).collect(),
-            sessions: (0..listeners).map(|_| AtomicU32::new(0)).collect(),
+            players: (0..BACKENDS_MAX).map(|_| AtomicU32::new(0)).collect(),
+            sessions: (0..LISTENERS_MAX).map(|_| AtomicU32::new(0)).collect(),
         }
     }
 
@@ -116,14 +139,9 @@ impl Claims {
         if inner.tokens.len() >= inner.tokens_max {
             return Err(DropReason::TokenHistoryFull);
         }
-        inner.tokens.insert(*mac, Use { source, resume_at: None });
+        inner.tokens.insert(*mac, Use { source, next_sequence: None });
         inner.expiries.push(Reverse((expire_s, *mac)));
         Ok(())
-    }
-
-    /// Where the next session of a token has to start its sequence, if an earlier one has ended.
-    pub(crate) fn resume_at(&self, mac: &TokenMac) -> Option<SessionSequence> {
-        self.lock().tokens.get(mac).and_then(|used| used.resume_at)
     }
 
     /// Whether a client id has a session at a listener.
@@ -131,38 +149,39 @@ impl Claims {
         self.lock().clients.contains(&(listener, client_id))
     }
 
-    /// Claims the client id and the lowest free slot of a backend.
+    /// Claims the client id and the lowest free slot of a backend, and a range of sequence numbers that no other session of
+    /// the same token has.
     pub(crate) fn connect(
         &self,
-        listener: u16,
-        client_id: u64,
-        backend: u16,
-    ) -> Result<Claim, DropReason> {
+        wanted: &Wanted<'_>,
+    ) -> Result<(Claim, SessionSequence), DropReason> {
+        let &Wanted { listener, client_id, backend, .. } = wanted;
         let mut inner = self.lock();
         if inner.clients.contains(&(listener, client_id)) {
             return Err(DropReason::ResponseClientConnected);
         }
+        let sessions = &self.sessions[usize::from(listener)];
+        if sessions.load(Ordering::Relaxed) >= wanted.sessions_max {
+            return Err(DropReason::ResponseSessionsFull);
+        }
         let slots =
             inner.slots.get_mut(usize::from(backend)).ok_or(DropReason::ResponseBackendDown)?;
         let slot = slots.take().ok_or(DropReason::ResponseBackendFull)?;
-        let claim = Claim { listener, client_id, backend, slot };
         inner.clients.insert((listener, client_id));
         self.players[usize::from(backend)].fetch_add(1, Ordering::Relaxed);
-        self.sessions[usize::from(listener)].fetch_add(1, Ordering::Relaxed);
-        Ok(claim)
+        sessions.fetch_add(1, Ordering::Relaxed);
+        let sequence = inner.take_range(wanted.token_mac, wanted.random);
+        Ok((Claim { listener, client_id, backend, slot }, sequence))
     }
 
-    /// Gives everything back that [`connect`](Self::connect) gave. The token remembers where its sequence ended.
-    pub(crate) fn leave(&self, claim: &Claim, mac: &TokenMac, next_sequence: SessionSequence) {
+    /// Gives everything back that [`connect`](Self::connect) gave.
+    pub(crate) fn leave(&self, claim: &Claim) {
         let mut inner = self.lock();
         if !inner.clients.remove(&(claim.listener, claim.client_id)) {
             debug_assert!(false, "a claim is given back once");
             return;
         }
         inner.slots[usize::from(claim.backend)].give(claim.slot);
-        if let Some(used) = inner.tokens.get_mut(mac) {
-            used.resume_at = Some(next_sequence);
-        }
         self.players[usize::from(claim.backend)].fetch_sub(1, Ordering::Relaxed);
         self.sessions[usize::from(claim.listener)].fetch_sub(1, Ordering::Relaxed);
     }
@@ -184,11 +203,7 @@ impl Claims {
     }
 
     /// The sessions that are known by an IP address at a listener.
-    pub(crate) fn residents(
-        &self,
-        ip: IpAddr,
-        listener: u16,
-    ) -> ArrayVec<Resident, SESSIONS_PER_IP_MAX> {
+    pub(crate) fn residents(&self, ip: IpAddr, listener: u16) -> Residents {
         let inner = self.lock();
         let all = inner.residents.get(&ip).into_iter().flatten();
         all.filter(|resident| resident.listener == listener).copied().collect()
@@ -209,9 +224,16 @@ impl Claims {
         self.lock().slots.get(usize::from(backend)).is_some_and(|slots| slots.count < slots.max)
     }
 
-    /// Changes how many slots a backend has. Players beyond the new number stay until they leave.
-    pub fn resize_backend(&self, backend: usize, slots_max: u32) {
-        self.lock().slots[backend].resize(slots_max);
+    /// Sets how many slots each backend has; new ones are at the end. Players beyond a smaller number stay until they leave.
+    pub(crate) fn resize_backends(&self, backend_slots: &[u32]) {
+        assert!(backend_slots.len() <= BACKENDS_MAX);
+        let mut inner = self.lock();
+        for (at, &slots_max) in backend_slots.iter().enumerate() {
+            match inner.slots.get_mut(at) {
+                Some(slots) => slots.resize(slots_max),
+                None => inner.slots.push(Slots::new(slots_max)),
+            }
+        }
     }
 
     /// Used tokens that are remembered.
@@ -226,6 +248,16 @@ impl Claims {
 }
 
 impl Inner {
+    fn take_range(&mut self, mac: &TokenMac, random: u64) -> SessionSequence {
+        // A token that expired during its handshake is forgotten already: then the random start has to do.
+        let Some(used) = self.tokens.get_mut(mac) else {
+            return SessionSequence::begin(None, random);
+        };
+        let sequence = SessionSequence::begin(used.next_sequence, random);
+        used.next_sequence = Some(sequence.after());
+        sequence
+    }
+
     fn forget_expired(&mut self, now_s: u64) {
         while let Some(Reverse((expire_s, mac))) = self.expiries.peek() {
             // The request check refuses a token from `expire <= now` on, so nothing live is forgotten here.
@@ -269,6 +301,10 @@ impl Slots {
     }
 }
 
+/// Listeners and backends that one gateway can have over all its reloads.
+const LISTENERS_MAX: usize = 256;
+const BACKENDS_MAX: usize = 4096;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,33 +339,76 @@ mod tests {
         assert_eq!(claims.use_token(&[2; 16], &source(1), 200, 100), Ok(()), "room after expiry");
     }
 
+    fn connect(
+        claims: &Claims,
+        listener: u16,
+        client_id: u64,
+        backend: u16,
+    ) -> Result<Claim, DropReason> {
+        let (token_mac, sessions_max) = (&[0; 16], 100);
+        let wanted = Wanted { listener, client_id, backend, sessions_max, token_mac, random: 0 };
+        claims.connect(&wanted).map(|(claim, _)| claim)
+    }
+
     #[test]
     fn one_session_per_client_id_and_the_lowest_free_slot() {
         let claims = Claims::new(2, &[2, 70], 8);
-        let first = claims.connect(0, 1, 0).expect("free");
-        let second = claims.connect(0, 2, 0).expect("free");
+        let first = connect(&claims, 0, 1, 0).expect("free");
+        let second = connect(&claims, 0, 2, 0).expect("free");
         assert_eq!((first.slot, second.slot), (0, 1));
-        assert_eq!(claims.connect(0, 1, 1), Err(DropReason::ResponseClientConnected));
-        assert_eq!(claims.connect(0, 3, 0), Err(DropReason::ResponseBackendFull));
-        assert!(claims.connect(1, 1, 1).is_ok(), "another listener has its own clients");
+        assert_eq!(connect(&claims, 0, 1, 1), Err(DropReason::ResponseClientConnected));
+        assert_eq!(connect(&claims, 0, 3, 0), Err(DropReason::ResponseBackendFull));
+        assert!(connect(&claims, 1, 1, 1).is_ok(), "another listener has its own clients");
         assert_eq!((claims.players(0), claims.sessions(0), claims.players(1)), (2, 2, 1));
+        claims.leave(&first);
+        assert_eq!(connect(&claims, 0, 9, 0).map(|claim| claim.slot), Ok(0));
+    }
 
-        assert_eq!(claims.use_token(&[1; 16], &source(1), 100, 10), Ok(()));
-        let end = SessionSequence::begin(None, 55);
-        claims.leave(&first, &[1; 16], end);
-        assert_eq!(claims.resume_at(&[1; 16]), Some(end));
-        assert_eq!(claims.connect(0, 9, 0).map(|claim| claim.slot), Ok(0));
+    #[test]
+    fn a_listener_never_has_more_sessions_than_it_may() {
+        let claims = Claims::new(1, &[70], 8);
+        (0..100).for_each(|id| assert_eq!(connect(&claims, 0, id, 0).is_ok(), id < 70));
+        assert_eq!(claims.sessions(0), 70);
+        claims.resize_backends(&[200]);
+        (100..200).for_each(|id| assert_eq!(connect(&claims, 0, id, 0).is_ok(), id < 130));
+        assert_eq!(claims.sessions(0), 100);
+        assert_eq!(connect(&claims, 0, 999, 0), Err(DropReason::ResponseSessionsFull));
+    }
+
+    #[test]
+    fn sessions_of_one_token_never_share_a_sequence() {
+        let claims = Claims::new(2, &[4], 8);
+        let token_mac = &[1; 16];
+        assert_eq!(claims.use_token(token_mac, &source(1), 100, 10), Ok(()));
+        let start = |listener| {
+            let base = Wanted {
+                listener,
+                client_id: 1,
+                backend: 0,
+                sessions_max: 9,
+                token_mac,
+                random: 7,
+            };
+            let (claim, mut sequence) = claims.connect(&base).expect("free");
+            (claim, sequence.take().expect("fresh"))
+        };
+        let (first, first_start) = start(0);
+        let (_, beside) = start(1);
+        claims.leave(&first);
+        let (_, again) = start(0);
+        assert_eq!([first_start, beside, again], [7, 7 + (1 << 40), 7 + (2 << 40)]);
     }
 
     #[test]
     fn every_slot_is_given_out_once() {
         let claims = Claims::new(1, &[70], 8);
         let taken: Vec<u32> =
-            (0..70).map(|id| claims.connect(0, id, 0).expect("70 slots").slot).collect();
+            (0..70).map(|id| connect(&claims, 0, id, 0).expect("70 slots").slot).collect();
         assert_eq!(taken, (0..70).collect::<Vec<_>>());
         assert!(!claims.has_free_slot(0));
-        claims.resize_backend(0, 71);
-        assert_eq!(claims.connect(0, 99, 0).map(|claim| claim.slot), Ok(70));
+        claims.resize_backends(&[71, 5]);
+        assert_eq!(connect(&claims, 0, 99, 0).map(|claim| claim.slot), Ok(70));
+        assert!(connect(&claims, 0, 98, 1).is_ok(), "a backend that a reload has added");
     }
 
     #[test]

@@ -15,8 +15,10 @@ pub struct Counters {
     pub bytes_in: u64,
     /// Datagrams another worker received for a session of ours.
     pub forwarded_in: u64,
-    /// Datagrams we received for a session of another worker.
+    /// Datagrams we passed on to another worker, for a session of its own or one that may be.
     pub forwarded_out: u64,
+    /// Datagrams we passed on to more than one: how many times more.
+    pub forwarded_copies: u64,
     /// Datagrams that did what they came for, by packet type (0 request … 6 disconnect).
     pub handled: [u64; PACKET_KINDS],
     /// Packets for players, by packet type.
@@ -107,6 +109,7 @@ impl Counters {
             (&mut self.bytes_in, other.bytes_in),
             (&mut self.forwarded_in, other.forwarded_in),
             (&mut self.forwarded_out, other.forwarded_out),
+            (&mut self.forwarded_copies, other.forwarded_copies),
             (&mut self.bytes_out, other.bytes_out),
             (&mut self.payloads_up, other.payloads_up),
             (&mut self.payloads_to_links, other.payloads_to_links),
@@ -138,7 +141,7 @@ impl Counters {
         let handled: u64 = self.handled.iter().sum();
         balance(
             "datagrams",
-            self.datagrams_in + self.forwarded_in,
+            self.datagrams_in + self.forwarded_in + self.forwarded_copies,
             handled + self.forwarded_out + dropped(Ledger::Datagrams),
         )?;
         balance("uplink", self.payloads_up, self.payloads_to_links + dropped(Ledger::Uplink))?;

@@ -3,14 +3,14 @@
 //! The order of the checks is the reference's (a real client must see no difference); what is stricter is stated where it is
 //! checked. Nothing is kept for a request before its token has verified, and nothing is answered before that either.
 
-use super::claims::{Claim, Resident, TokenMac};
+use super::claims::{Claim, Resident, TokenMac, Wanted};
 use super::counters::Ended;
 use super::output::Exit;
 use super::players::Origin;
 use super::session::{Pending, Session};
-use super::setup::Route;
+use super::setup::{LinkKind, Route};
 use super::strangers::forget_steering;
-use super::{Gate, Now, Request as Ask};
+use super::{Gate, Now};
 use crate::buf::TxTarget;
 use crate::crypto::{Job, Verdict, token};
 use crate::drops::DropReason;
@@ -113,7 +113,7 @@ impl Gate {
         match self.pending.find(self.pending.hash(&origin.address), &origin.address) {
             Some(index) => {
                 let known = self.pending.at_mut(index);
-                if known.token_mac == mac && known.expire_ns > now.mono_ns {
+                if known.token_mac == mac && known.expire_ns >= now.mono_ns {
                     known.expire_ns = expire_ns;
                 } else {
                     *known = fresh;
@@ -197,14 +197,22 @@ impl Gate {
         if self.claims.is_connected(origin.address.listener, challenge.client_id) {
             return Err(DropReason::ResponseClientConnected);
         }
+        let random = self.random.next();
         let claimed = self
             .find_room(listener, challenge.client_id, &challenge.user_data)
             .map_err(NoRoom::at_response)
             .and_then(|backend| {
-                self.claims.connect(origin.address.listener, challenge.client_id, backend)
+                self.claims.connect(&Wanted {
+                    listener: origin.address.listener,
+                    client_id: challenge.client_id,
+                    backend,
+                    sessions_max: self.setup.listeners[listener].sessions_max,
+                    token_mac: &self.pending.at(pending).token_mac,
+                    random,
+                })
             });
-        let claim = match claimed {
-            Ok(claim) => claim,
+        let (claim, next_sequence) = match claimed {
+            Ok(claimed) => claimed,
             Err(DropReason::ResponseClientConnected) => {
                 return Err(DropReason::ResponseClientConnected);
             }
@@ -214,12 +222,11 @@ impl Gate {
                 return Err(why);
             }
         };
-        let session = self.new_session(now, pending, origin, claim, &challenge.user_data);
-        let mac = session.token_mac;
+        let mut session = self.new_session(now, pending, origin, claim, next_sequence);
+        session.user_data = self.user_data_for(claim.backend, &challenge.user_data);
         let since_ns = self.pending.at(pending).since_ns;
-        let next_sequence = session.next_sequence;
         let Some(index) = self.sessions.insert(origin.address, session, now.mono_ns) else {
-            self.claims.leave(&claim, &mac, next_sequence);
+            self.claims.leave(&claim);
             let key = self.pending.at(pending).seal_key.clone();
             self.deny(now, origin, &key, exit);
             return Err(DropReason::ResponseSessionsFull);
@@ -232,22 +239,21 @@ impl Gate {
     }
 
     fn new_session(
-        &mut self,
+        &self,
         now: Now,
         pending: u32,
         origin: &Origin,
         claim: Claim,
-        user_data: &UserData,
+        next_sequence: SessionSequence,
     ) -> Session {
         let pending = self.pending.at(pending);
-        let resume = self.claims.resume_at(&pending.token_mac);
         let timeout_s = u64::try_from(pending.timeout_seconds).unwrap_or(0);
         Session {
-            open_key: pending.open_key.clone(),
             window: Window::new(),
+            open_key: pending.open_key.clone(),
             last_receive_ns: now.mono_ns,
             seal_key: pending.seal_key.clone(),
-            next_sequence: SessionSequence::begin(resume, self.random.next()),
+            next_sequence,
             last_send_ns: now.mono_ns,
             socket: origin.socket,
             local: origin.local,
@@ -256,9 +262,16 @@ impl Gate {
             uplink: None,
             claim,
             timeout_ns: timeout_s * NS_PER_S,
-            token_mac: pending.token_mac,
             steered_by: None,
-            user_data: Some(Box::new(*user_data)),
+            user_data: None,
+        }
+    }
+
+    /// What a backend will be told of a player; one on a udp link is told nothing.
+    fn user_data_for(&self, backend: u16, user_data: &UserData) -> Option<Box<UserData>> {
+        match self.setup.backends[usize::from(backend)].link {
+            LinkKind::Bundle { .. } => Some(Box::new(*user_data)),
+            LinkKind::Udp { .. } => None,
         }
     }
 
@@ -270,8 +283,7 @@ impl Gate {
         }
         self.emit_keep_alive(now, index, exit);
         self.announce(now, index, exit);
-        let deadline_ns = self.sessions.at(index).deadline_ns();
-        self.wheel.arm(self.sessions.place(index), deadline_ns);
+        self.wheel.arm(index, self.sessions.at(index).deadline_ns());
     }
 
     /// A keep-alive: what tells the player that it is connected, and as whom.
@@ -313,11 +325,12 @@ impl Gate {
         let address = *self.sessions.address(index);
         let resident = self.resident(index);
         let session = self.sessions.at_mut(index);
-        self.claims.leave(&session.claim, &session.token_mac, session.next_sequence);
-        if let Some(socket) = session.uplink.take() {
-            self.requests.push_back(Ask::CloseSocket(socket));
+        self.claims.leave(&session.claim);
+        let (uplink, steered_by) = (session.uplink.take(), session.steered_by.take());
+        if let Some(socket) = uplink {
+            self.close_socket(socket);
         }
-        if let Some(worker) = session.steered_by.take() {
+        if let Some(worker) = steered_by {
             self.mail_out.push((worker, forget_steering(address, self.worker.index)));
         }
         self.claims.unsettle(address.endpoint.ip(), &resident);
@@ -345,7 +358,7 @@ impl Gate {
         client_id: u64,
         user_data: &UserData,
     ) -> Result<u16, NoRoom> {
-        if self.draining {
+        if self.draining_until_ns.is_some() {
             return Err(NoRoom::Draining);
         }
         let rules = &self.setup.listeners[listener];
@@ -367,9 +380,11 @@ impl Gate {
             Route::Single => candidates.next(),
             // Rendezvous hashing: when a backend goes, only its own players move.
             Route::Hash => candidates.max_by_key(|&backend| mix(client_id, backend)),
-            Route::LeastPlayers => {
-                candidates.min_by_key(|&backend| self.claims.players(usize::from(backend)))
-            }
+            // One with a free slot, whatever it has; where all are full, the answer is that one is.
+            Route::LeastPlayers => candidates.min_by_key(|&backend| {
+                let players = self.claims.players(usize::from(backend));
+                (!self.claims.has_free_slot(backend), players)
+            }),
             Route::UserData => {
                 let name = named_backend(user_data)?;
                 candidates.find(|&b| self.setup.backends[usize::from(b)].name.as_bytes() == name)

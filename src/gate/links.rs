@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use super::setup::{Backend, Credentials, LinkKind};
 use crate::buf::{Endpoint, LargeSlot, LocalIp, SocketId, TxBatch, TxTarget};
 use crate::limits::BUNDLE_BYTES_MAX;
-use crate::link::bundle::{Frames, Writer};
+use crate::link::bundle::{Frame, Frames, Writer};
 
 /// A connection on the worker's link socket.
 pub(super) struct Link {
@@ -17,10 +17,16 @@ pub(super) struct Link {
     pub(super) credentials: Credentials,
     /// The backend it is, once it has said hello and was let in.
     pub(super) backend: Option<u16>,
+    /// The process is gone; what it has said in its last moments is still being read.
+    pub(super) hung_up: bool,
+    /// When it was first looked at without a name.
+    nameless_since_ns: Option<u64>,
     /// The bundle of this turn.
     bundle: Option<Bundle>,
-    /// Records that must not be lost and that the socket had no room for.
+    /// Records that must not be lost and that the socket had no room for, in the order in which they were written.
     owed: Vec<u8>,
+    /// How many bytes at the start of `owed` have come back in the flush at hand.
+    came_back_bytes: usize,
 }
 
 struct Bundle {
@@ -29,18 +35,31 @@ struct Bundle {
     payloads: u64,
 }
 
-/// What became of a bundle that could not be sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Refused {
-    /// Payloads that are lost.
-    pub(super) payloads: u64,
-    /// Too much is owed: the process does not read its link.
-    pub(super) unresponsive: bool,
-}
-
 impl Link {
     pub(super) fn new(socket: SocketId, credentials: Credentials) -> Self {
-        Self { socket, credentials, backend: None, bundle: None, owed: Vec::new() }
+        Self {
+            socket,
+            credentials,
+            backend: None,
+            hung_up: false,
+            nameless_since_ns: None,
+            bundle: None,
+            owed: Vec::new(),
+            came_back_bytes: 0,
+        }
+    }
+
+    /// Whether the process has had enough time to say who it is.
+    pub(super) fn is_overdue(&mut self, now_ns: u64) -> bool {
+        let since_ns = *self.nameless_since_ns.get_or_insert(now_ns);
+        self.backend.is_none() && now_ns >= since_ns + HELLO_NS
+    }
+
+    /// When to look at this link again, after a turn at `turned_ns`.
+    pub(super) fn due_ns(&self, turned_ns: u64) -> Option<u64> {
+        let hello = self.nameless_since_ns.filter(|_| self.backend.is_none());
+        let retry = self.owes().then_some(turned_ns + RETRY_NS);
+        hello.map(|since_ns| since_ns + HELLO_NS).into_iter().chain(retry).min()
     }
 
     /// Keeps a record for later that must not be lost and for which there is no room now.
@@ -50,6 +69,11 @@ impl Link {
         let written = record(&mut writer);
         debug_assert!(written, "only payloads are longer than the control records' buffer");
         self.owed.extend_from_slice(writer.bytes());
+    }
+
+    /// Whether so much is owed that the process cannot be reading its link.
+    pub(super) fn is_unresponsive(&self) -> bool {
+        self.owed.len() > OWED_BYTES_MAX
     }
 
     /// Payloads in a bundle that will never be sent.
@@ -114,19 +138,33 @@ impl Link {
         self.owed.drain(..paid);
     }
 
-    /// Keeps the records of a refused bundle that must not be lost, and counts the payloads that are.
-    pub(super) fn refuse(&mut self, bundle: &[u8]) -> Refused {
-        let mut refused = Refused::default();
+    /// Keeps the records of a refused bundle that must not be lost; returns how many payloads are.
+    ///
+    /// They go before everything that is owed already, because that was written later (it did not fit, or had to wait), and
+    /// behind what the bundles before this one have brought back. A socket that has refused a bundle takes no later one of
+    /// the same flush (`Driver::flush`), so nothing has overtaken them.
+    pub(super) fn take_back(&mut self, bundle: &[u8]) -> u64 {
+        let waiting = self.owed.len();
         for frame in Frames::new(bundle).map_while(Result::ok) {
-            if frame.may_be_lost() {
-                refused.payloads += frame.payloads();
-            } else {
+            if !frame.may_be_lost() {
                 self.owed.extend_from_slice(frame.bytes());
             }
         }
-        refused.unresponsive = self.owed.len() > OWED_BYTES_MAX;
-        refused
+        let kept = self.owed.len() - waiting;
+        self.owed[self.came_back_bytes..].rotate_right(kept);
+        self.came_back_bytes += kept;
+        payloads_in(bundle)
     }
+
+    /// What comes back from now on was written after everything that is owed.
+    pub(super) fn end_flush(&mut self) {
+        self.came_back_bytes = 0;
+    }
+}
+
+/// Payloads in a bundle.
+pub(super) fn payloads_in(bundle: &[u8]) -> u64 {
+    Frames::new(bundle).map_while(Result::ok).map(Frame::payloads).sum()
 }
 
 /// What this worker knows about a backend.
@@ -169,6 +207,18 @@ impl BackendState {
         }
     }
 
+    /// It has answered, or what looked for it was not refused.
+    pub(super) fn come_back(&mut self) {
+        self.gone_since_ns = None;
+        self.probe_open = false;
+    }
+
+    /// When to look whether a udp backend that is gone is back.
+    pub(super) fn probe_due_ns(&self) -> Option<u64> {
+        let wait_ns = if self.probe_open { PROBE_ANSWER_NS } else { PROBE_EVERY_NS };
+        (!self.is_up() && self.address.is_some()).then_some(self.probed_ns + wait_ns)
+    }
+
     /// Whether players can be sent there.
     pub(super) fn is_up(&self) -> bool {
         self.gone_since_ns.is_none()
@@ -195,12 +245,12 @@ impl Probe {
     /// `can_probe` is false for a backend off loopback, whose refusals come back to sessions' sockets only: there the next
     /// player's packets are the probe.
     pub(super) fn next(state: &BackendState, can_probe: bool, now_ns: u64) -> Self {
-        let since_ns = now_ns.saturating_sub(state.probed_ns);
-        match state.probe_open {
-            true if since_ns >= PROBE_ANSWER_NS => Self::Answered,
-            false if since_ns >= PROBE_EVERY_NS && can_probe => Self::Due,
-            false if since_ns >= PROBE_EVERY_NS => Self::Answered,
-            _ => Self::Wait,
+        if state.probe_due_ns().is_none_or(|due_ns| now_ns < due_ns) {
+            Self::Wait
+        } else if state.probe_open || !can_probe {
+            Self::Answered
+        } else {
+            Self::Due
         }
     }
 }
@@ -234,6 +284,12 @@ const PROBE_ANSWER_NS: u64 = 250_000_000;
 const LOOPBACK_FIRST: u32 = 1 << 16;
 /// 127.255.255.255 is the loopback network's broadcast address.
 const LOOPBACK_LAST: u32 = 0x00ff_fffe;
+
+/// A process that has connected says hello within this time.
+const HELLO_NS: u64 = 5_000_000_000;
+
+/// How soon a link that had no room is tried again, where nothing else happens.
+const RETRY_NS: u64 = 10_000_000;
 
 /// Openings and closings that may pile up for a process that does not read: about 3,000 players' worth.
 const OWED_BYTES_MAX: usize = 1 << 20;
@@ -274,8 +330,8 @@ mod tests {
 
         let entry = tx.entries()[0];
         let bytes = tx.bytes(&entry).to_vec();
-        assert_eq!(link.refuse(&bytes), Refused { payloads: 2, unresponsive: false });
-        assert!(link.owes());
+        assert_eq!(link.take_back(&bytes), 2);
+        assert!(link.owes() && !link.is_unresponsive());
 
         tx.clear();
         link.pay(&mut tx);

@@ -1,5 +1,6 @@
 //! What leaves a gate: packets for players, written into the outgoing batch and sealed in one go.
 
+use super::links::Link;
 use super::table::Address;
 use super::{Gate, Now};
 use crate::buf::{SendFailure, TxBatch, TxTarget};
@@ -123,6 +124,7 @@ impl Gate {
             (exit.flush)(exit.tx);
             if exit.tx.has_failures() {
                 self.settle_failures(now, exit.tx);
+                self.links.iter_mut().flatten().for_each(Link::end_flush);
             }
         }
         exit.tx.clear();
@@ -133,9 +135,10 @@ impl Gate {
         self.submit(now, exit);
         self.sessions.reclaim(now.mono_ns);
         self.pending.reclaim(now.mono_ns);
-        self.turned_at_ns = now.mono_ns;
         self.counters.sessions = self.sessions.len() as u64;
         self.counters.pending = self.pending.len() as u64;
+        self.in_turn = false;
+        self.turned_ns = now.mono_ns;
     }
 
     /// Seals everything that waits, in batches.
@@ -164,8 +167,11 @@ impl Gate {
         for (entry, bytes, why) in tx.failures() {
             match Tag::decode(entry.tag) {
                 Tag::Player => self.counters.drops.bump(departure_reason(why)),
-                Tag::Probe => {}
-                Tag::UdpPayload => self.undeliver(1, why),
+                Tag::Probe => self.take_back_probe(entry.target.peer),
+                Tag::UdpPayload => {
+                    self.counters.link_datagrams_out -= 1;
+                    self.undeliver(1, why);
+                }
                 Tag::Bundle(link) => self.settle_refused_bundle(now, link, bytes, why),
             }
         }

@@ -6,8 +6,9 @@
 
 use arrayvec::ArrayVec;
 
+use super::roles::Role;
 use super::table::Address;
-use super::{Gate, ListenerState, Now, Role};
+use super::{Gate, ListenerState, Now};
 use crate::buf::{LocalIp, RxBatch, RxMeta, SocketId};
 use crate::crypto::{Aead, Job, Nonce, Verdict, token};
 use crate::drops::DropReason;
@@ -69,7 +70,7 @@ impl Gate {
 
     #[inline]
     fn classify_one(&mut self, now: Now, meta: &RxMeta, bytes: &[u8]) -> Arrival {
-        let Role::Player { listener, .. } = self.role(meta.socket) else {
+        let Role::Player { listener, .. } = self.roles.of(meta.socket) else {
             return Arrival { target: Target::Link, header: NO_HEADER };
         };
         self.counters.datagrams_in += 1;
@@ -133,7 +134,7 @@ impl Gate {
     /// The replay pre-check. A gap that the listener forbids passes here, because a forged packet must not end a session:
     /// the commit after opening decides.
     fn check_window(&self, index: u32, listener: u16, sequence: u64) -> Result<(), DropReason> {
-        let policy = &self.setup.listeners[usize::from(listener)].replay;
+        let policy = &self.listeners[usize::from(listener)].replay;
         match self.sessions.at(index).window.check(sequence, policy).map_err(DropReason::from) {
             Err(DropReason::SequenceGap) | Ok(()) => Ok(()),
             Err(why) => Err(why),
@@ -161,7 +162,7 @@ impl Gate {
                 Target::Pending(index) => &pending.at(index).open_key,
                 _ => continue,
             };
-            let Role::Player { listener, .. } = roles[meta.socket.0 as usize] else { continue };
+            let Role::Player { listener, .. } = roles.of(meta.socket) else { continue };
             let job = packet_job(key, &listeners[usize::from(listener)], arrival.header, bytes);
             batch.push(at, job, aead, verdicts);
         }
@@ -174,7 +175,7 @@ impl Gate {
         let mut waiting = ArrayVec::<_, TOKEN_BATCH>::new();
         for (at, (arrival, (meta, bytes))) in arrivals.iter().zip(rx.iter_mut()).enumerate() {
             let (Target::Request, Role::Player { listener, .. }) =
-                (arrival.target, roles[meta.socket.0 as usize])
+                (arrival.target, roles.of(meta.socket))
             else {
                 continue;
             };
@@ -222,7 +223,7 @@ impl Gate {
     }
 
     fn origin(&self, meta: &RxMeta) -> Option<Origin> {
-        let Role::Player { listener, bind } = self.role(meta.socket) else { return None };
+        let Role::Player { listener, bind } = self.roles.of(meta.socket) else { return None };
         Some(Origin {
             address: Address { listener, endpoint: meta.peer },
             bind,
@@ -282,7 +283,7 @@ impl Gate {
         sequence: u64,
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
-        let policy = &self.setup.listeners[usize::from(listener)].replay;
+        let policy = &self.listeners[usize::from(listener)].replay;
         let committed = self.sessions.at_mut(index).window.commit(sequence, policy);
         let refused = committed.map_err(DropReason::from);
         if refused == Err(DropReason::SequenceGap) {

@@ -7,21 +7,21 @@ use crate::proto::netcode::server::{PendingBinding, SessionSequence};
 use crate::proto::replay::Window;
 use crate::secret::Key;
 
-/// An authenticated player. Laid out in the order of use: what opening a packet touches comes first, then what sealing
-/// touches, then what only timers and endings need.
-#[repr(C, align(64))]
+/// An authenticated player. Laid out in the order of use: what opening a packet touches comes first (the first line of the
+/// window and the line behind it), then what sealing touches, then what only timers and endings need.
+#[repr(C)]
 pub(super) struct Session {
-    /// Opens what the player sends.
-    pub(super) open_key: Key,
     /// The sequences the player has used.
     pub(super) window: Window,
+    /// Opens what the player sends.
+    pub(super) open_key: Key,
     /// When the last authentic keep-alive or payload arrived.
     pub(super) last_receive_ns: u64,
 
     /// Seals what the player gets.
     pub(super) seal_key: Key,
-    /// The sequence of the next packet for the player. Invariant: only grows, and never starts below where an earlier
-    /// session of the same token ended, so that no nonce is used twice under `seal_key`.
+    /// The sequence of the next packet for the player. Invariant: only grows, in a range that no other session of the same
+    /// token has, so that no nonce is used twice under `seal_key`.
     pub(super) next_sequence: SessionSequence,
     /// When the last packet was sent.
     pub(super) last_send_ns: u64,
@@ -40,11 +40,9 @@ pub(super) struct Session {
     pub(super) claim: Claim,
     /// Silence after which the player is given up; 0 for never.
     pub(super) timeout_ns: u64,
-    /// Which token brought the player here.
-    pub(super) token_mac: TokenMac,
     /// The worker that forwards this player's datagrams to us, after a port switch.
     pub(super) steered_by: Option<u16>,
-    /// For the backend, until it has been told.
+    /// For the backend, until it has been told. One on a udp link never is.
     pub(super) user_data: Option<Box<UserData>>,
 }
 
@@ -81,6 +79,9 @@ pub(super) struct Pending {
     /// Which token it is.
     pub(super) token_mac: TokenMac,
 }
+
+/// A million sessions fit in half a gibibyte, tables and all.
+const _: () = assert!(size_of::<Session>() <= 384);
 
 /// A server speaks at least this often, so that its players know that it lives (10 Hz).
 pub(super) const KEEP_ALIVE_NS: u64 = 100_000_000;

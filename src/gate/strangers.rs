@@ -8,15 +8,13 @@
 //! datagrams from then on: the game process, the link and the slot notice nothing.
 
 use super::admission::Admission;
-use super::claims::{Resident, SESSIONS_PER_IP_MAX};
+use super::claims::{Resident, Residents};
 use super::mail::{ForwardedDatagram, Mail, Steering};
 use super::output::Exit;
 use super::players::{Origin, Target};
 use super::setup::Setup;
 use super::table::Address;
 use super::{Gate, Now};
-use arrayvec::ArrayVec;
-
 use crate::buf::Endpoint;
 use crate::crypto::Verdict;
 use crate::drops::DropReason;
@@ -87,7 +85,6 @@ impl Gate {
         if let Some(&worker) = self.steered.get(&(origin.address.listener, origin.address.endpoint))
         {
             self.forward(origin, worker, None, bytes);
-            self.counters.forwarded_out += 1;
             return Ok(());
         }
         if let Some(index) =
@@ -110,28 +107,23 @@ impl Gate {
     ) -> Result<(), DropReason> {
         let Address { listener, endpoint } = origin.address;
         let residents = self.claims.residents(endpoint.ip(), listener);
-        let is_mine = |resident: &&Resident| resident.worker == self.worker.index;
+        let is_mine = |resident: &Resident| resident.worker == self.worker.index;
+        let (mine, theirs): (Residents, Residents) = residents.into_iter().partition(is_mine);
         let mut outcome = Err(DropReason::PortSwitchForged);
-        for resident in
-            residents.iter().filter(is_mine).copied().collect::<ArrayVec<_, SESSIONS_PER_IP_MAX>>()
-        {
-            outcome = self.try_resident(now, &resident, origin, header, bytes, exit);
+        for resident in &mine {
+            outcome = self.try_resident(now, resident, origin, header, bytes, exit);
             if !matches!(outcome, Err(DropReason::PortSwitchForged | DropReason::PortSwitchStale)) {
                 return outcome;
             }
         }
-        let mut was_forwarded = false;
-        for resident in &residents {
-            if resident.worker != self.worker.index {
-                self.forward(origin, resident.worker, Some(*resident), bytes);
-                was_forwarded = true;
-            }
+        if theirs.is_empty() {
+            return outcome;
         }
-        if was_forwarded {
-            self.counters.forwarded_out += 1;
-            return Ok(());
+        for resident in &theirs {
+            self.forward(origin, resident.worker, Some(*resident), bytes);
         }
-        outcome
+        self.counters.forwarded_copies += theirs.len() as u64 - 1;
+        Ok(())
     }
 
     /// A datagram that another worker received.
@@ -170,7 +162,11 @@ impl Gate {
         match self.look_at_mailed(&origin.address, bytes) {
             Ok((index, header)) => {
                 let verdict = self.open_single(index, origin.address.listener, header, bytes);
-                self.step_session(now, index, &origin, header, verdict, bytes, exit)
+                self.step_session(now, index, &origin, header, verdict, bytes, exit)?;
+                if candidate.is_some() {
+                    self.remind_of_steering(index, from_worker);
+                }
+                Ok(())
             }
             Err(DropReason::UnknownSource) => {
                 let header = Header::decode(bytes, Receiver::Server)?;
@@ -198,7 +194,7 @@ impl Gate {
     ) -> Result<(), DropReason> {
         let listener = origin.address.listener;
         let index = self.sessions.live(resident.place).ok_or(DropReason::PortSwitchForged)?;
-        let policy = &self.setup.listeners[usize::from(listener)].replay;
+        let policy = &self.listeners[usize::from(listener)].replay;
         let latest = self.sessions.at(index).window.latest(policy);
         if latest.is_some_and(|latest| header.sequence <= latest) {
             return Err(DropReason::PortSwitchStale);
@@ -246,6 +242,16 @@ impl Gate {
         self.counters.port_switches += 1;
     }
 
+    /// The worker that receives a player's datagrams does not know that they are ours: its mailbox was full when it was told.
+    fn remind_of_steering(&mut self, index: u32, from_worker: u16) {
+        if self.sessions.is_live(index) {
+            let address = *self.sessions.address(index);
+            self.sessions.at_mut(index).steered_by = Some(from_worker);
+            let steering = Steering { address, worker: self.worker.index };
+            self.mail_out.push((from_worker, Mail::Steer(steering)));
+        }
+    }
+
     fn forward(&mut self, origin: &Origin, worker: u16, candidate: Option<Resident>, bytes: &[u8]) {
         let mut datagram = ForwardedDatagram {
             address: origin.address,
@@ -259,13 +265,17 @@ impl Gate {
         };
         datagram.bytes_mut().copy_from_slice(bytes);
         self.mail_out.push((worker, Mail::Datagram(datagram)));
+        self.counters.forwarded_out += 1;
     }
 
     pub(super) fn steer(&mut self, steering: Steering) {
-        if self.steered.len() < STEERED_MAX {
-            let key = (steering.address.listener, steering.address.endpoint);
-            self.steered.insert(key, steering.worker);
+        if self.steered.len() >= STEERED_MAX {
+            // Any of them: whoever is wrongly forgotten is steered again by its next packet.
+            let forgotten = self.steered.keys().next().copied();
+            forgotten.map(|key| self.steered.remove(&key));
         }
+        let key = (steering.address.listener, steering.address.endpoint);
+        self.steered.insert(key, steering.worker);
     }
 
     pub(super) fn unsteer(&mut self, steering: &Steering) {
@@ -288,7 +298,7 @@ const LOOKS: super::Rate = super::Rate { per_second: 20_000, burst: 20_000 };
 /// 8 bytes each.
 const BUCKETS: usize = 1 << 12;
 
-/// Players whose datagrams one worker forwards. Beyond it, each packet is tried like the first, under the rate limit.
+/// Players whose datagrams one worker forwards.
 const STEERED_MAX: usize = 65_536;
 
 /// Stands for all sources in a bucket that they share.

@@ -64,17 +64,17 @@ impl<T> Table<T> {
             hasher: RandomState::new(),
             index: Index::new(capacity),
             slots: Vec::with_capacity(capacity),
-            free: VecDeque::new(),
-            removed: Vec::new(),
+            free: VecDeque::with_capacity(capacity),
+            removed: Vec::with_capacity(capacity),
             live_count: 0,
             capacity,
             rest_ns,
         }
     }
 
-    /// Bytes that one entry takes: its slot, and two index cells (the index is at most half full).
+    /// Bytes that one entry takes at most: its slot, and the index cells for it (the index is a quarter to half full).
     pub(crate) const fn entry_bytes() -> usize {
-        size_of::<Slot<T>>() + 2 * size_of::<u64>()
+        size_of::<Slot<T>>() + 4 * size_of::<u64>()
     }
 
     /// How many entries are indexed.
@@ -113,7 +113,7 @@ impl<T> Table<T> {
         let index = self.take_place(now_ns)?;
         let slot = Slot { address, hash, generation: 1, tenant: Some(tenant), indexed: true };
         match self.slots.get_mut(index as usize) {
-            Some(old) => *old = Slot { generation: old.generation.wrapping_add(1).max(1), ..slot },
+            Some(old) => *old = Slot { generation: next_generation(old.generation), ..slot },
             None => self.slots.push(slot),
         }
         self.index.insert(hash, index);
@@ -203,6 +203,13 @@ impl<T> Table<T> {
         fresh
     }
 }
+
+/// Generations fit 24 bits and are never 0, because they are a part of session ids.
+const fn next_generation(generation: u32) -> u32 {
+    generation % GENERATION_MAX + 1
+}
+
+const GENERATION_MAX: u32 = (1 << 24) - 1;
 
 /// Cells of `hash << 32 | position + 1`; 0 is empty.
 struct Index {
@@ -320,6 +327,12 @@ mod tests {
         assert_eq!(again, index);
         assert_ne!(table.place(again), place);
         assert!(table.insert(address(4), 4, 1000).is_none(), "full");
+    }
+
+    #[test]
+    fn generations_wrap_past_zero() {
+        assert_eq!(next_generation(1), 2);
+        assert_eq!(next_generation(GENERATION_MAX), 1);
     }
 
     #[test]

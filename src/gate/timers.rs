@@ -2,26 +2,48 @@
 
 use super::counters::Ended;
 use super::output::Exit;
-use super::table::Place;
+use super::session::KEEP_ALIVE_NS;
 use super::{Gate, Now};
+
+/// How far the search for forgotten handshakes has come: round the whole table once a second, a little in each turn.
+pub(super) struct Sweep {
+    /// The next place to be looked at.
+    at: u32,
+    /// When the last places were looked at.
+    swept_ns: u64,
+}
+
+impl Sweep {
+    pub(super) const fn new(now_ns: u64) -> Self {
+        Self { at: 0, swept_ns: now_ns }
+    }
+
+    /// When to go on at the latest.
+    pub(super) const fn due_ns(&self) -> u64 {
+        self.swept_ns + SWEEP_STEP_NS
+    }
+
+    /// How many of so many places are due now.
+    fn take_due(&mut self, places: u32, now_ns: u64) -> u32 {
+        let elapsed_ns = now_ns.saturating_sub(self.swept_ns).min(SWEEP_NS);
+        self.swept_ns = now_ns;
+        (u64::from(places) * elapsed_ns).div_ceil(SWEEP_NS) as u32
+    }
+}
 
 impl Gate {
     pub(super) fn handle_timers(&mut self, now: Now, exit: &mut Exit<'_>) {
-        let mut due = std::mem::take(&mut self.due);
-        while self.wheel.take_due(now.mono_ns, &mut due) {
-            for &place in &due {
-                self.wake(now, place, exit);
-            }
+        while let Some(index) = self.wheel.pop_due(now.mono_ns) {
+            self.wake(now, index, exit);
         }
-        self.due = due;
         self.sweep_pending(now);
         self.probe_backends(now, exit);
+        self.part_from_the_nameless(now, exit);
     }
 
     /// Looks after one session and arms it again.
-    fn wake(&mut self, now: Now, place: Place, exit: &mut Exit<'_>) {
-        let Some(index) = self.sessions.live(place) else { return };
-        let session = self.sessions.at(index);
+    fn wake(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+        let Some(session) = self.sessions.get(index) else { return };
         let backend = usize::from(session.claim.backend);
         if session.is_timed_out(now.mono_ns) {
             return self.end_session(now, index, Ended::TimedOut, exit);
@@ -29,20 +51,19 @@ impl Gate {
         if self.backends[backend].is_lost(&self.setup.backends[backend], now.mono_ns) {
             return self.end_session(now, index, Ended::BackendGone, exit);
         }
-        if session.last_send_ns + super::session::KEEP_ALIVE_NS <= now.mono_ns {
+        if session.last_send_ns + KEEP_ALIVE_NS <= now.mono_ns {
             self.emit_keep_alive(now, index, exit);
         }
         self.announce(now, index, exit);
-        let deadline_ns = self.sessions.at(index).deadline_ns();
-        self.wheel.arm(place, deadline_ns);
+        self.wheel.arm(index, self.sessions.at(index).deadline_ns());
     }
 
-    /// Looks at a few unfinished handshakes a turn, so that the memory of those who never answer comes back.
+    /// Looks at a few unfinished handshakes, so that the memory of those who never answer comes back.
     fn sweep_pending(&mut self, now: Now) {
-        let places = self.pending.places();
-        for _ in 0..SWEEP_PLACES.min(places) {
-            self.pending_sweep = (self.pending_sweep + 1) % places;
-            let at = self.pending_sweep;
+        let places = if self.pending.len() == 0 { 0 } else { self.pending.places() };
+        for _ in 0..self.sweep.take_due(places, now.mono_ns) {
+            self.sweep.at = (self.sweep.at + 1) % places;
+            let at = self.sweep.at;
             if self.pending.get(at).is_some_and(|entry| entry.expire_ns < now.mono_ns) {
                 self.pending.remove(at);
             }
@@ -50,16 +71,16 @@ impl Gate {
     }
 
     /// Takes no new players in and tells the backends.
-    pub(super) fn drain(&mut self, left_ms: u32, exit: &mut Exit<'_>) {
-        self.draining = true;
+    pub(super) fn drain(&mut self, now: Now, left_ms: u32, exit: &mut Exit<'_>) {
+        self.draining_until_ns = Some(now.mono_ns + u64::from(left_ms) * NS_PER_MS);
         for link in 0..self.links.len() as u16 {
-            self.tell_link(Now::default(), link, exit, |writer| writer.draining(left_ms));
+            self.tell_draining(now, link, exit);
         }
     }
 
     /// Ends every session.
     pub(super) fn stop(&mut self, now: Now, exit: &mut Exit<'_>) {
-        self.draining = true;
+        self.draining_until_ns.get_or_insert(now.mono_ns);
         for index in 0..self.sessions.places() {
             if self.sessions.is_live(index) {
                 self.end_session(now, index, Ended::Shutdown, exit);
@@ -70,5 +91,10 @@ impl Gate {
     }
 }
 
-/// Places of the pending table looked at per turn.
-const SWEEP_PLACES: u32 = 32;
+/// A table full of handshakes that nobody will finish is free again a second after they have expired.
+const SWEEP_NS: u64 = 1_000_000_000;
+
+/// An idle worker looks this often.
+const SWEEP_STEP_NS: u64 = 100_000_000;
+
+const NS_PER_MS: u64 = 1_000_000;

@@ -2,53 +2,83 @@
 //!
 //! One ring of buckets, each a list of places due in the same 4 ms. There is no cancelling and no moving: a session has one
 //! entry, which fires at its deadline or earlier; whoever is woken looks at its own clocks and arms itself again. A deadline
-//! beyond the ring's horizon fires at the horizon and is armed again from there. So an entry costs 8 bytes, arming is a push,
-//! and a tick walks only what is due.
+//! beyond the ring's horizon fires at the horizon and is armed again from there.
+//!
+//! A place has one entry at most, so the lists are links between places: four bytes each, reserved once, and nothing is
+//! allocated or moved afterwards. An entry that a player has left behind wakes the next player in its place, too early, which
+//! harms nobody.
 
-use super::table::Place;
-
-/// Due times of many sessions.
+/// Due times of many places.
 pub(crate) struct Wheel {
-    buckets: Vec<Vec<Place>>,
+    /// The first place of each bucket's list.
+    heads: [u32; BUCKETS],
+    /// For each place, the one behind it in its list, or [`IDLE`].
+    next: Vec<u32>,
+    /// What is left of the bucket that fires.
+    firing: u32,
     /// The first tick that has not been fired.
     next_tick: u64,
     armed: usize,
 }
 
 impl Wheel {
-    /// A wheel that starts at `now_ns`.
-    pub(crate) fn new(now_ns: u64) -> Self {
-        Self { buckets: vec![Vec::new(); BUCKETS], next_tick: now_ns / TICK_NS, armed: 0 }
+    /// Bytes that one place takes.
+    pub(crate) const ENTRY_BYTES: usize = size_of::<u32>();
+
+    /// A wheel for `places` places, that starts at `now_ns`.
+    pub(crate) fn new(places: usize, now_ns: u64) -> Self {
+        Self {
+            heads: [END; BUCKETS],
+            next: Vec::with_capacity(places),
+            firing: END,
+            next_tick: now_ns / TICK_NS,
+            armed: 0,
+        }
     }
 
-    /// Wakes `place` at `deadline_ns`, or at the horizon if that is sooner. Never in the tick being fired.
+    /// Wakes `place` at `deadline_ns`, or at the horizon if that is sooner. Never in the tick being fired. A place that is
+    /// armed already stays as it is.
     #[inline]
-    pub(crate) fn arm(&mut self, place: Place, deadline_ns: u64) {
+    pub(crate) fn arm(&mut self, place: u32, deadline_ns: u64) {
+        let at = place as usize;
+        if at >= self.next.len() {
+            self.next.resize(at + 1, IDLE);
+        }
+        if self.next[at] != IDLE {
+            return;
+        }
         let last = self.next_tick + BUCKETS as u64 - 2;
         let tick = deadline_ns.div_ceil(TICK_NS).clamp(self.next_tick, last);
-        self.buckets[tick as usize % BUCKETS].push(place);
+        let head = &mut self.heads[tick as usize % BUCKETS];
+        self.next[at] = std::mem::replace(head, place);
         self.armed += 1;
     }
 
-    /// Takes the next bucket that is due at `now_ns`, into `due` (which is emptied first). False when none is.
+    /// The next place that is due at `now_ns`. Its entry is spent; it may be armed again at once.
     ///
     /// Empty buckets are passed over, and after a jump of the clock each bucket is visited once at most.
-    pub(crate) fn take_due(&mut self, now_ns: u64, due: &mut Vec<Place>) -> bool {
-        due.clear();
-        let now_tick = now_ns / TICK_NS;
+    #[inline]
+    pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<u32> {
+        if self.firing == END && !self.begin_bucket(now_ns / TICK_NS) {
+            return None;
+        }
+        let place = self.firing;
+        self.firing = std::mem::replace(&mut self.next[place as usize], IDLE);
+        self.armed -= 1;
+        Some(place)
+    }
+
+    /// Takes the next bucket that is due and not empty.
+    fn begin_bucket(&mut self, now_tick: u64) -> bool {
         if now_tick > self.next_tick + BUCKETS as u64 {
             self.next_tick = now_tick - BUCKETS as u64 + 1;
         }
-        while self.next_tick <= now_tick {
-            let bucket = &mut self.buckets[self.next_tick as usize % BUCKETS];
+        while self.next_tick <= now_tick && self.firing == END {
+            let head = &mut self.heads[self.next_tick as usize % BUCKETS];
+            self.firing = std::mem::replace(head, END);
             self.next_tick += 1;
-            if !bucket.is_empty() {
-                std::mem::swap(bucket, due);
-                self.armed -= due.len();
-                return true;
-            }
         }
-        false
+        self.firing != END
     }
 
     /// When the next non-empty bucket is due, to know how long a worker may sleep.
@@ -57,10 +87,16 @@ impl Wheel {
             return None;
         }
         (self.next_tick..self.next_tick + BUCKETS as u64)
-            .find(|tick| !self.buckets[*tick as usize % BUCKETS].is_empty())
+            .find(|tick| self.heads[*tick as usize % BUCKETS] != END)
             .map(|tick| tick * TICK_NS)
     }
 }
+
+/// Behind the last place of a list.
+const END: u32 = u32::MAX;
+
+/// In no list.
+const IDLE: u32 = u32::MAX - 1;
 
 /// One tick. Keep-alives are due every 100 ms; 4 ms of slack is what players cannot tell.
 const TICK_NS: u64 = 4_000_000;
@@ -72,37 +108,32 @@ const BUCKETS: usize = 256;
 mod tests {
     use super::*;
 
-    fn place(index: u32) -> Place {
-        Place { index, generation: 1 }
-    }
-
     fn fire(wheel: &mut Wheel, now_ns: u64) -> Vec<u32> {
-        let (mut due, mut fired) = (Vec::new(), Vec::new());
-        while wheel.take_due(now_ns, &mut due) {
-            fired.extend(due.iter().map(|place| place.index));
-        }
-        fired
+        std::iter::from_fn(|| wheel.pop_due(now_ns)).collect()
     }
 
     #[test]
     fn fires_in_order_not_before_the_deadline_and_within_a_tick_after() {
-        let mut wheel = Wheel::new(0);
+        let mut wheel = Wheel::new(0, 0);
         for ms in [500, 3, 100, 101, 7] {
-            wheel.arm(place(ms), u64::from(ms) * 1_000_000);
+            wheel.arm(ms, u64::from(ms) * 1_000_000);
         }
+        let mut fired = Vec::new();
         for now_ms in 0..600u64 {
-            for index in fire(&mut wheel, now_ms * 1_000_000) {
-                let late_ms = now_ms - u64::from(index);
-                assert!(late_ms <= 4, "{index} fired at {now_ms}");
+            for place in fire(&mut wheel, now_ms * 1_000_000) {
+                assert!(now_ms >= u64::from(place), "{place} fired at {now_ms}");
+                assert!(now_ms - u64::from(place) <= 4, "{place} fired at {now_ms}");
+                fired.push(place);
             }
         }
+        assert_eq!(fired.len(), 5);
         assert_eq!(wheel.next_due_ns(), None);
     }
 
     #[test]
     fn a_far_deadline_fires_at_the_horizon() {
-        let mut wheel = Wheel::new(0);
-        wheel.arm(place(1), u64::MAX / 2);
+        let mut wheel = Wheel::new(0, 0);
+        wheel.arm(1, u64::MAX / 2);
         let due = wheel.next_due_ns().expect("armed");
         assert!(due <= BUCKETS as u64 * TICK_NS);
         assert_eq!(fire(&mut wheel, due), [1]);
@@ -110,8 +141,8 @@ mod tests {
 
     #[test]
     fn a_jump_of_the_clock_fires_everything_once() {
-        let mut wheel = Wheel::new(0);
-        (0..500).for_each(|i| wheel.arm(place(i), u64::from(i) * 2_000_000));
+        let mut wheel = Wheel::new(0, 0);
+        (0..500).for_each(|place| wheel.arm(place, u64::from(place) * 2_000_000));
         let mut fired = fire(&mut wheel, 86_400_000_000_000);
         fired.sort_unstable();
         assert_eq!(fired, (0..500).collect::<Vec<_>>());
@@ -119,12 +150,23 @@ mod tests {
 
     #[test]
     fn what_is_armed_while_firing_waits_for_the_next_tick() {
-        let mut wheel = Wheel::new(0);
-        wheel.arm(place(1), 0);
-        let mut due = Vec::new();
-        assert!(wheel.take_due(0, &mut due));
-        wheel.arm(place(1), 0);
-        assert!(!wheel.take_due(0, &mut due));
-        assert!(wheel.take_due(TICK_NS, &mut due));
+        let mut wheel = Wheel::new(0, 0);
+        (1..4).for_each(|place| wheel.arm(place, 0));
+        let mut fired = 0;
+        while let Some(place) = wheel.pop_due(0) {
+            wheel.arm(place, 0);
+            fired += 1;
+        }
+        assert_eq!(fired, 3);
+        assert_eq!(fire(&mut wheel, TICK_NS).len(), 3);
+    }
+
+    #[test]
+    fn a_place_is_armed_once() {
+        let mut wheel = Wheel::new(0, 0);
+        wheel.arm(7, 8_000_000);
+        wheel.arm(7, 100_000_000);
+        assert_eq!(fire(&mut wheel, 8_000_000), [7]);
+        assert!(fire(&mut wheel, 1_000_000_000).is_empty());
     }
 }

@@ -256,9 +256,14 @@ impl Scribe {
 
     /// Connects by hand, with sequence 1 for the response.
     pub(super) fn connect(&self, rig: &mut Rig, home: Endpoint) {
-        rig.deliver(home, &self.request());
+        self.connect_at(rig, 0, home);
+    }
+
+    /// The same at the `listener`th listener.
+    pub(super) fn connect_at(&self, rig: &mut Rig, listener: usize, home: Endpoint) {
+        rig.deliver_at(listener, home, &self.request());
         let challenge = self.challenge(rig, home);
-        rig.deliver(home, &self.packet(PacketKind::Response, 1, &challenge));
+        rig.deliver_at(listener, home, &self.packet(PacketKind::Response, 1, &challenge));
     }
 }
 

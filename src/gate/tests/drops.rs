@@ -2,18 +2,16 @@
 //!
 //! [`every_reason_is_provoked`] compares the cases with the list of all reasons, so a new reason without a case fails.
 
-use std::sync::Arc;
-
 use super::clients::{Player, Scribe, forged};
 use super::games::{Game, Heard};
 use super::rig::{
-    PROTOCOL, PUBLIC, Rig, bundle_backend, claims_for, endpoint, home, key, listener, plain_setup,
-    udp_backend,
+    Fleet, PROTOCOL, PUBLIC, Rig, bundle_backend, claims_for, endpoint, home, key, listener,
+    plain_setup, udp_backend,
 };
 use crate::buf::{SendFailure, SocketId};
 use crate::crypto::{Aead, Job, token};
 use crate::drops::DropReason;
-use crate::gate::{Claims, Mail, Rate, Setup, WorkerIndex};
+use crate::gate::{Mail, Rate, Setup};
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::netcode::{Client, TokenSpec};
 use crate::proto::netcode::packet::PacketKind;
@@ -240,8 +238,8 @@ fn token_used_elsewhere(reason: DropReason) {
 
 fn token_history_full(reason: DropReason) {
     let setup = plain_setup();
-    let claims = Arc::new(Claims::new(1, &setup.backend_slots(), 1));
-    let mut rig = Rig::worker(Arc::new(setup), WorkerIndex { index: 0, count: 1 }, claims);
+    let claims = claims_for(&setup, 1);
+    let mut rig = Rig::with_claims(setup, claims);
     let _game = Game::join(&mut rig, "arena");
     let [first, second] = [rig.token(1), rig.token(2)].map(|token| Scribe::new(&token));
     rig.deliver(home(1), &first.request());
@@ -513,15 +511,11 @@ fn port_switch_stale(reason: DropReason) {
 }
 
 fn mailbox_full(reason: DropReason) {
-    let setup = Arc::new(plain_setup());
-    let claims = claims_for(&setup);
-    let [mut owner, mut other] = [0, 1].map(|index| {
-        let worker = WorkerIndex { index, count: 2 };
-        Rig::worker(Arc::clone(&setup), worker, Arc::clone(&claims))
-    });
-    let _game = Game::join(&mut owner, "arena");
+    let mut fleet = Fleet::new(plain_setup(), 2);
+    let [owner, other] = &mut fleet.rigs[..] else { panic!("two workers") };
+    let _game = Game::join(owner, "arena");
     let scribe = Scribe::new(&owner.token(1));
-    scribe.connect(&mut owner, home(1));
+    scribe.connect(owner, home(1));
     other.provokes(reason, |rig| {
         rig.deliver(home(1).with_port(6000), &scribe.payload(10, b"x"));
         rig.refuse_mail();

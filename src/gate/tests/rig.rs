@@ -3,19 +3,22 @@
 //! The rig judges whatever the gate does in any test: every turn has to balance, every packet that leaves for a player has to
 //! open under the key of a token that the test has minted, and no nonce may be used twice under a key.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::buf::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId, TxTarget};
 use crate::crypto::{Aead, Job, Key, Verdict};
 use crate::drops::{DropCounts, DropReason};
+use crate::gate::table::Address;
 use crate::gate::{
     Allowed, Backend, Claims, Counters, Credentials, Gate, LinkKind, Listener, Mail, Now, Request,
     Route, Seed, Setup, WorkerIndex,
 };
 use crate::link::bundle::SessionId;
 use crate::netcode::{ConnectToken, TokenSpec, mint};
-use crate::proto::netcode::packet::{Header, PacketKind, Receiver};
+use crate::proto::netcode::packet::{AadTable, Header, PacketKind, Receiver};
 use crate::proto::netcode::server::SessionSequence;
 use crate::proto::replay::Policy;
 use crate::sim::Host;
@@ -97,18 +100,27 @@ pub(super) struct Rig {
     pub(super) obstacles: Vec<Obstacle>,
     /// Requests of the gate that a test has not looked at yet.
     pub(super) requests: Vec<Request>,
-    judge: Judge,
+    judge: Rc<RefCell<Judge>>,
     next_socket: u32,
 }
 
 impl Rig {
     pub(super) fn new(setup: Setup) -> Self {
-        let claims = claims_for(&setup);
-        Self::worker(Arc::new(setup), WorkerIndex { index: 0, count: 1 }, claims)
+        let claims = claims_for(&setup, setup.tokens_max());
+        Self::with_claims(setup, claims)
     }
 
-    /// One of several workers that share their claims.
-    pub(super) fn worker(setup: Arc<Setup>, worker: WorkerIndex, claims: Arc<Claims>) -> Self {
+    pub(super) fn with_claims(setup: Setup, claims: Arc<Claims>) -> Self {
+        let judge = Rc::new(RefCell::new(Judge::new(PROTOCOL)));
+        Self::worker(Arc::new(setup), WorkerIndex { index: 0, count: 1 }, claims, judge)
+    }
+
+    fn worker(
+        setup: Arc<Setup>,
+        worker: WorkerIndex,
+        claims: Arc<Claims>,
+        judge: Rc<RefCell<Judge>>,
+    ) -> Self {
         let seed = Seed {
             challenge_key: key(200 + worker.index as u8),
             random: [u64::MAX, u64::from(worker.index)],
@@ -129,7 +141,7 @@ impl Rig {
             sent: Vec::new(),
             obstacles: Vec::new(),
             requests: Vec::new(),
-            judge: Judge::new(listeners[0].protocol_id),
+            judge,
             next_socket: FIRST_LINK,
         }
     }
@@ -151,7 +163,7 @@ impl Rig {
 
     pub(super) fn token_under(&mut self, spec: &TokenSpec, key: &Key) -> ConnectToken {
         let token = mint(spec, key, self.now.unix_s).expect("random bytes");
-        self.judge.learn(token.server_to_client.clone());
+        self.judge.borrow_mut().learn(token.server_to_client.clone());
         token
     }
 
@@ -169,6 +181,19 @@ impl Rig {
     /// A datagram for the first listener, alone in a turn.
     pub(super) fn deliver(&mut self, from: Endpoint, bytes: &[u8]) {
         self.push(from, bytes);
+        self.turn();
+    }
+
+    /// Datagrams for the first listener, each in a turn of its own.
+    pub(super) fn deliver_all(&mut self, from: Endpoint, datagrams: &[Vec<u8>]) {
+        for datagram in datagrams {
+            self.deliver(from, datagram);
+        }
+    }
+
+    /// A datagram for the `listener`th listener, alone in a turn.
+    pub(super) fn deliver_at(&mut self, listener: usize, from: Endpoint, bytes: &[u8]) {
+        self.push_at(PLAYER_SOCKETS[listener], from, bytes);
         self.turn();
     }
 
@@ -251,6 +276,18 @@ impl Rig {
         self.host.gate().session_count()
     }
 
+    /// The session of the player at an address.
+    pub(super) fn session_at(&self, player: Endpoint) -> SessionId {
+        self.host.gate().session_at(player)
+    }
+
+    /// Forgets the keys of all tokens so far, where a test makes thousands.
+    pub(super) fn forget_tokens(&mut self) {
+        let mut judge = self.judge.borrow_mut();
+        judge.keys.clear();
+        judge.used.clear();
+    }
+
     /// What has left since the last look, for a player.
     pub(super) fn take_for(&mut self, player: Endpoint) -> Vec<Vec<u8>> {
         self.take(|sent| sent.target.peer == Some(player) && is_player_socket(sent.target.socket))
@@ -286,9 +323,56 @@ pub(super) fn newly(before: &DropCounts, after: &DropCounts) -> Vec<(DropReason,
     grown.filter(|(_, count)| *count > 0).collect()
 }
 
-pub(super) fn claims_for(setup: &Setup) -> Arc<Claims> {
-    let slots = setup.backend_slots();
-    Arc::new(Claims::new(setup.listeners.len(), &slots, setup.tokens_max()))
+pub(super) fn claims_for(setup: &Setup, tokens_max: usize) -> Arc<Claims> {
+    Arc::new(Claims::new(setup.listeners.len(), &setup.backend_slots(), tokens_max))
+}
+
+/// Several workers that share their claims and write to each other.
+pub(super) struct Fleet {
+    pub(super) rigs: Vec<Rig>,
+}
+
+impl Fleet {
+    pub(super) fn new(setup: Setup, count: u16) -> Self {
+        let claims = claims_for(&setup, setup.tokens_max());
+        let judge = Rc::new(RefCell::new(Judge::new(PROTOCOL)));
+        let setup = Arc::new(setup);
+        let worker = |index| {
+            let (setup, claims) = (Arc::clone(&setup), Arc::clone(&claims));
+            Rig::worker(setup, WorkerIndex { index, count }, claims, Rc::clone(&judge))
+        };
+        Self { rigs: (0..count).map(worker).collect() }
+    }
+
+    /// Delivers all mail, and the mail that follows from it.
+    pub(super) fn deliver_mail(&mut self) {
+        for from in (0..self.rigs.len()).cycle().take(3 * self.rigs.len()) {
+            self.deliver_mail_once(from);
+        }
+        let sent: u64 = self.rigs.iter().map(|rig| rig.counters().forwarded_out).sum();
+        let received: u64 = self.rigs.iter().map(|rig| rig.counters().forwarded_in).sum();
+        assert_eq!(sent, received, "no datagram is lost between workers");
+    }
+
+    /// Delivers the mail of one worker, and not what follows from it.
+    pub(super) fn deliver_mail_once(&mut self, from: usize) {
+        let mail: Vec<_> = self.rigs[from].host.gate_mut().poll_mail().collect();
+        for (to, mail) in mail {
+            self.rigs[usize::from(to)].mail(mail);
+            self.rigs[usize::from(to)].turn();
+        }
+    }
+
+    /// Lets time pass for all.
+    pub(super) fn pass(&mut self, ms: u64) {
+        for _ in 0..ms.div_ceil(10) {
+            for rig in &mut self.rigs {
+                rig.jump(10);
+                rig.turn();
+            }
+            self.deliver_mail();
+        }
+    }
 }
 
 fn is_player_socket(socket: SocketId) -> bool {
@@ -300,10 +384,10 @@ fn carry(
     bytes: &[u8],
     sent: &mut Vec<Sent>,
     obstacles: &[Obstacle],
-    judge: &mut Judge,
+    judge: &RefCell<Judge>,
 ) -> Result<(), SendFailure> {
     if is_player_socket(target.socket) {
-        judge.look_at(bytes);
+        judge.borrow_mut().look_at(bytes);
     }
     if let Some((_, why)) = obstacles.iter().find(|(socket, _)| *socket == target.socket) {
         return Err(*why);
@@ -314,7 +398,7 @@ fn carry(
 
 /// Knows the keys of all tokens, and every nonce that was used under them.
 struct Judge {
-    aad: Box<crate::proto::netcode::packet::AadTable>,
+    aad: Box<AadTable>,
     keys: Vec<Key>,
     used: HashSet<(usize, u64)>,
     aead: Aead,
@@ -323,7 +407,7 @@ struct Judge {
 impl Judge {
     fn new(protocol_id: u64) -> Self {
         Self {
-            aad: Box::new(crate::proto::netcode::packet::AadTable::new(protocol_id)),
+            aad: Box::new(AadTable::new(protocol_id)),
             keys: Vec::new(),
             used: HashSet::new(),
             aead: Aead::detect(),
@@ -353,6 +437,12 @@ impl Judge {
 }
 
 impl Gate {
+    fn session_at(&self, player: Endpoint) -> SessionId {
+        let address = Address { listener: 0, endpoint: player };
+        let index = self.sessions.find(self.sessions.hash(&address), &address);
+        self.session_id(index.expect("a player lives there"))
+    }
+
     /// Uses up a session's sequence numbers, which takes 2^63 packets otherwise.
     pub(super) fn exhaust_sequence(&mut self, session: SessionId) {
         let index = self.session_index(session).expect("live");

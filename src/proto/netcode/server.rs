@@ -150,14 +150,22 @@ pub struct SessionSequence(u64);
 impl SessionSequence {
     /// The sequence of a new session.
     ///
-    /// A token that was used before has already spent nonces under its key: the session goes on where the previous one
-    /// ended. A new token starts at random below 2^48, so that a server which has lost its memory of used tokens does not
-    /// repeat itself either, except with odds of about session length / 2^48.
-    pub const fn begin(previous: Option<Self>, random: u64) -> Self {
-        match previous {
-            Some(end) => end,
+    /// A token that was used before has already spent nonces under its key: the session begins where
+    /// [`after`](Self::after) says. A new token starts at random below 2^48, so that a server which has lost its memory of
+    /// used tokens does not repeat itself either, except with odds of about session length / 2^48.
+    pub const fn begin(next: Option<Self>, random: u64) -> Self {
+        match next {
+            Some(next) => next,
             None => Self(random & (FIRST_SEQUENCE_END - 1)),
         }
+    }
+
+    /// Where the next session of the same token begins: far enough behind the start of this one that the two cannot meet,
+    /// also while both are live (a token may be good for several listeners). 2^40 packets are 35 years at a thousand a
+    /// second.
+    #[must_use]
+    pub const fn after(self) -> Self {
+        Self(if self.0 < GLOBAL_SEQUENCE_START { self.0 + SESSION_SPAN } else { self.0 })
     }
 
     /// The next number.
@@ -174,11 +182,6 @@ impl SessionSequence {
     #[cfg(test)]
     pub(crate) const fn exhausted() -> Self {
         Self(GLOBAL_SEQUENCE_START)
-    }
-
-    /// The number that [`take`](Self::take) would return.
-    pub const fn peek(self) -> u64 {
-        self.0
     }
 }
 
@@ -213,6 +216,7 @@ impl GlobalSequence {
 }
 
 const FIRST_SEQUENCE_END: u64 = 1 << 48;
+const SESSION_SPAN: u64 = 1 << 40;
 const GLOBAL_COUNT_BITS: u32 = 63 - WORKERS_MAX.ilog2();
 const GLOBAL_COUNT_MASK: u64 = (1 << GLOBAL_COUNT_BITS) - 1;
 

@@ -99,12 +99,14 @@ fn a_challenge_answers_its_own_handshake_only() {
 }
 
 #[test]
-fn a_token_used_again_goes_on_where_its_last_session_ended() {
+fn sessions_of_one_token_have_ranges_of_their_own() {
     let mut first = SessionSequence::begin(None, u64::MAX);
-    assert_eq!(first.peek(), (1 << 48) - 1);
+    let next = first.after();
     assert_eq!([first.take(), first.take()], [Ok((1 << 48) - 1), Ok(1 << 48)]);
-    let mut second = SessionSequence::begin(Some(first), 5);
-    assert_eq!(second.take(), Ok((1 << 48) + 1));
+    let mut second = SessionSequence::begin(Some(next), 5);
+    assert_eq!(second.take(), Ok((1 << 48) - 1 + (1 << 40)));
+    let mut last = (0..1 << 23).fold(second, |sequence, _| sequence.after());
+    assert_eq!(last.take(), Err(DropReason::SequenceExhausted));
 }
 
 #[test]

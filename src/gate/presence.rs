@@ -1,0 +1,125 @@
+//! Game processes that come and go, on either kind of link.
+//!
+//! A backend that is gone keeps its players for its grace time: one that restarts finds them again. On a bundle link the
+//! socket tells when a process is gone; on a udp link the kernel does, when it refuses a datagram, and whether the backend
+//! is back is found out by sending it an empty one now and then.
+
+use super::links::{Link, Probe, is_shared_socket_backend};
+use super::output::{Exit, Tag};
+use super::roles::Role;
+use super::{Gate, Now};
+use crate::buf::{Endpoint, LocalIp, SendFailure, SocketId, TxTarget};
+use crate::link::bundle::{Goodbye, GoodbyeReason};
+
+impl Gate {
+    /// A process that has restarted may say hello in the very turn in which its last link ends.
+    pub(super) fn forget_predecessor(&mut self, now: Now, backend: u16) {
+        if let Some(old) = self.backends[usize::from(backend)].link {
+            self.lose_link(now, old);
+        }
+    }
+
+    pub(super) fn mark_hung_up(&mut self, link: u16) {
+        if let Some(link) = self.link_mut(link) {
+            link.hung_up = true;
+        }
+    }
+
+    /// Ends a link and has its socket closed. Its backend may come back within its grace time; the players wait.
+    pub(super) fn lose_link(&mut self, now: Now, link: u16) {
+        let Some(lost) = self.links[usize::from(link)].take() else { return };
+        self.close_socket(lost.socket);
+        let unsent = lost.unsent_payloads();
+        self.undeliver(unsent, SendFailure::Gone);
+        if let Some(backend) = lost.backend {
+            let state = &mut self.backends[usize::from(backend)];
+            state.link = None;
+            state.gone_since_ns = Some(now.mono_ns);
+        }
+    }
+
+    /// Parts from processes that have connected and do not say who they are.
+    pub(super) fn part_from_the_nameless(&mut self, now: Now, exit: &mut Exit<'_>) {
+        for link in 0..self.links.len() as u16 {
+            if self.link_mut(link).is_some_and(|link| link.is_overdue(now.mono_ns)) {
+                self.part(now, link, GoodbyeReason::HelloExpected, None, exit);
+            }
+        }
+    }
+
+    /// Says that the gateway drains, if it does, to a process that is a backend.
+    pub(super) fn tell_draining(&mut self, now: Now, link: u16, exit: &mut Exit<'_>) {
+        let is_backend = self.link_mut(link).is_some_and(|link| link.backend.is_some());
+        if let (Some(until_ns), true) = (self.draining_until_ns, is_backend) {
+            let left_ms = until_ns.saturating_sub(now.mono_ns).div_ceil(NS_PER_MS) as u32;
+            self.tell_link(now, link, exit, |writer| writer.draining(left_ms));
+        }
+    }
+
+    /// Says goodbye to every link: the gateway is about to go.
+    pub(super) fn say_goodbye(&mut self, now: Now, exit: &mut Exit<'_>) {
+        let goodbye = Goodbye { reason: GoodbyeReason::Shutdown, error: None };
+        for link in 0..self.links.len() as u16 {
+            self.append(now, link, 0, exit, |writer| writer.goodbye(goodbye));
+        }
+    }
+
+    /// The kernel says that nobody listens where a udp backend should.
+    pub(super) fn lose_udp_backend(&mut self, now: Now, socket: SocketId, peer: &Endpoint) {
+        let at = match self.roles.of(socket) {
+            Role::SessionLink(place) => {
+                let session = self.sessions.live(place).map(|index| self.sessions.at(index));
+                session.map(|session| usize::from(session.claim.backend))
+            }
+            Role::UdpLink => self.backends.iter().position(|state| state.address == Some(*peer)),
+            // Anybody could make us send to an address at which nobody listens.
+            Role::Link(_) | Role::LinkListener | Role::Player { .. } | Role::Vacant => None,
+        };
+        if let Some(at) = at {
+            let state = &mut self.backends[at];
+            state.gone_since_ns.get_or_insert(now.mono_ns);
+            state.probe_open = false;
+            state.probed_ns = now.mono_ns;
+        }
+    }
+
+    /// Looks whether udp backends that were gone are back: an empty datagram that the kernel does not refuse for a while
+    /// means that somebody listens again.
+    pub(super) fn probe_backends(&mut self, now: Now, exit: &mut Exit<'_>) {
+        for at in 0..self.backends.len() {
+            let state = &self.backends[at];
+            let (false, Some(address)) = (state.is_up(), state.address) else { continue };
+            let can_probe = is_shared_socket_backend(&address.into());
+            match Probe::next(state, can_probe, now.mono_ns) {
+                Probe::Answered => self.backends[at].come_back(),
+                Probe::Due => {
+                    self.backends[at].probe_open = true;
+                    self.backends[at].probed_ns = now.mono_ns;
+                    self.send_probe(now, address, exit);
+                }
+                Probe::Wait => {}
+            }
+        }
+    }
+
+    fn send_probe(&mut self, now: Now, address: Endpoint, exit: &mut Exit<'_>) {
+        let Some(socket) = self.udp_link else { return };
+        let target = TxTarget { socket, peer: Some(address), source: LocalIp::UNSPECIFIED };
+        self.send_raw(now, &[], target, Tag::Probe, exit);
+    }
+
+    /// A probe did not leave, so that nobody refused it proves nothing.
+    pub(super) fn take_back_probe(&mut self, address: Option<Endpoint>) {
+        self.counters.link_datagrams_out -= 1;
+        if let Some(state) = self.backends.iter_mut().find(|state| state.address == address) {
+            state.probe_open = false;
+        }
+    }
+
+    #[inline]
+    pub(super) fn link_mut(&mut self, link: u16) -> Option<&mut Link> {
+        self.links.get_mut(usize::from(link))?.as_mut()
+    }
+}
+
+const NS_PER_MS: u64 = 1_000_000;
