@@ -25,12 +25,11 @@ use crate::proto::netcode::request::{Request, RequestParts};
 use crate::proto::netcode::server::{
     PendingBinding, SessionSequence, check_addressed_to, pending_packet,
 };
+use crate::proto::netcode::timing::{DISCONNECT_COUNT, Timeout};
 use crate::proto::netcode::token::PrivateToken;
 use crate::proto::replay::Window;
 use crate::secret::Key;
-
-/// How many packets say goodbye: enough that one arrives through any ordinary loss.
-const DISCONNECT_PACKETS: usize = 10;
+use zeroize::Zeroize;
 
 impl Gate {
     /// A connection request whose private token has been opened under the current key, or not.
@@ -51,7 +50,10 @@ impl Gate {
             return Err(DropReason::RequestForged);
         }
         let private = RequestParts::split(bytes).ok_or(DropReason::RequestLength)?.private;
-        let token = PrivateToken::decode(private)?;
+        let token = PrivateToken::decode(private);
+        // The slot goes back to the kernel, and must not hold a session's keys until the next datagram overwrites it.
+        private.zeroize();
+        let token = token?;
         check_addressed_to(&token.addresses, &self.listeners[listener].own)?;
         if self.sessions.find(self.sessions.hash(&origin.address), &origin.address).is_some() {
             // It was connected earlier in this turn.
@@ -65,7 +67,7 @@ impl Gate {
             self.deny(now, origin, &token.server_to_client, exit);
             return Err(why.at_request());
         }
-        self.challenge(now, origin, &token, mac, exit)?;
+        self.challenge(now, origin, &token, (mac, expire_s), exit)?;
         self.counters.handled[PacketKind::Request as usize] += 1;
         Ok(())
     }
@@ -90,14 +92,16 @@ impl Gate {
         now: Now,
         origin: &Origin,
         token: &PrivateToken,
-        mac: TokenMac,
+        (mac, token_expire_s): (TokenMac, u64),
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let sequence = self.challenge_sequence;
-        let expire_ns = match u64::try_from(token.timeout_seconds) {
-            Ok(seconds) => now.mono_ns.saturating_add(seconds * NS_PER_S),
-            Err(_) => u64::MAX,
-        };
+        // A token without a timeout would wait for its response for ever; it is of no use once it has expired.
+        let token_left_ns = token_expire_s.saturating_sub(now.unix_s).saturating_mul(NS_PER_S);
+        let token_expire_ns = now.mono_ns.saturating_add(token_left_ns);
+        let expire_ns = Timeout::from_seconds(token.timeout_seconds)
+            .pending_deadline_ns(now.mono_ns)
+            .map_or(token_expire_ns, |deadline_ns| deadline_ns.min(token_expire_ns));
         let fresh = Pending {
             open_key: token.client_to_server.clone(),
             seal_key: token.server_to_client.clone(),
@@ -312,7 +316,7 @@ impl Gate {
     ) {
         // The player who leaves knows, and one who has fallen silent is not told either, as in the reference.
         if !matches!(why, Ended::ByPlayer | Ended::TimedOut) {
-            for _ in 0..DISCONNECT_PACKETS {
+            for _ in 0..DISCONNECT_COUNT {
                 let _ = self.emit(now, index, PacketKind::Disconnect, &[], exit);
             }
         }

@@ -4,6 +4,7 @@ use super::claims::{Claim, TokenMac};
 use crate::buf::{LocalIp, SocketId};
 use crate::proto::netcode::UserData;
 use crate::proto::netcode::server::{PendingBinding, SessionSequence};
+use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 use crate::proto::replay::Window;
 use crate::secret::Key;
 
@@ -54,7 +55,7 @@ impl Session {
 
     /// When this session wants to be looked at again.
     pub(super) fn deadline_ns(&self) -> u64 {
-        let keep_alive = self.last_send_ns + KEEP_ALIVE_NS;
+        let keep_alive = self.last_send_ns + SEND_INTERVAL_NS;
         match self.timeout_ns {
             0 => keep_alive,
             timeout_ns => keep_alive.min(self.last_receive_ns + timeout_ns),
@@ -82,6 +83,3 @@ pub(super) struct Pending {
 
 /// A million sessions fit in half a gibibyte, tables and all.
 const _: () = assert!(size_of::<Session>() <= 384);
-
-/// A server speaks at least this often, so that its players know that it lives (10 Hz).
-pub(super) const KEEP_ALIVE_NS: u64 = 100_000_000;

@@ -40,6 +40,7 @@ pub(crate) struct Table<T> {
     live_count: usize,
     capacity: usize,
     rest_ns: u64,
+    first_generation: u32,
 }
 
 struct Slot<T> {
@@ -58,8 +59,9 @@ struct Rest {
 }
 
 impl<T> Table<T> {
-    /// A table of at most `capacity` entries whose places rest `rest_ns` between tenants while fresh ones are left.
-    pub(crate) fn new(capacity: usize, rest_ns: u64) -> Self {
+    /// A table of at most `capacity` entries whose places rest `rest_ns` between tenants while fresh ones are left. The first
+    /// tenants are of `first_generation`: a random one keeps the ids of two runs of the gateway apart.
+    pub(crate) fn new(capacity: usize, rest_ns: u64, first_generation: u32) -> Self {
         Self {
             hasher: RandomState::new(),
             index: Index::new(capacity),
@@ -69,6 +71,7 @@ impl<T> Table<T> {
             live_count: 0,
             capacity,
             rest_ns,
+            first_generation: next_generation(first_generation),
         }
     }
 
@@ -111,7 +114,13 @@ impl<T> Table<T> {
         let hash = self.hash(&address);
         debug_assert!(self.find(hash, &address).is_none(), "one entry per address");
         let index = self.take_place(now_ns)?;
-        let slot = Slot { address, hash, generation: 1, tenant: Some(tenant), indexed: true };
+        let slot = Slot {
+            address,
+            hash,
+            generation: self.first_generation,
+            tenant: Some(tenant),
+            indexed: true,
+        };
         match self.slots.get_mut(index as usize) {
             Some(old) => *old = Slot { generation: next_generation(old.generation), ..slot },
             None => self.slots.push(slot),
@@ -291,7 +300,7 @@ mod tests {
     proptest! {
         #[test]
         fn agrees_with_a_hash_map(steps in prop::collection::vec((0u16..40, 0u8..3), 1..400)) {
-            let mut table = Table::new(24, 0);
+            let mut table = Table::new(24, 0, 0);
             let mut model: HashMap<u16, u32> = HashMap::new();
             for (n, action) in steps {
                 match (action, model.get(&n).copied()) {
@@ -315,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_removed_entry_stays_readable_until_reclaimed_and_its_place_rests() {
-        let mut table = Table::new(2, 100);
+        let mut table = Table::new(2, 100, 0);
         let index = table.insert(address(1), 1, 0).expect("room");
         let place = table.place(index);
         table.remove(index);
@@ -337,7 +346,7 @@ mod tests {
 
     #[test]
     fn readdressed_entries_are_found_at_their_new_address_only() {
-        let mut table = Table::new(4, 0);
+        let mut table = Table::new(4, 0, 0);
         let index = table.insert(address(1), 1, 0).expect("room");
         table.readdress(index, address(9));
         assert_eq!((lookup(&table, 1), lookup(&table, 9)), (None, Some(index)));

@@ -2,8 +2,8 @@
 
 use super::counters::Ended;
 use super::output::Exit;
-use super::session::KEEP_ALIVE_NS;
 use super::{Gate, Now};
+use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 
 /// How far the search for forgotten handshakes has come: round the whole table once a second, a little in each turn.
 pub(super) struct Sweep {
@@ -51,7 +51,7 @@ impl Gate {
         if self.backends[backend].is_lost(&self.setup.backends[backend], now.mono_ns) {
             return self.end_session(now, index, Ended::BackendGone, exit);
         }
-        if session.last_send_ns + KEEP_ALIVE_NS <= now.mono_ns {
+        if session.last_send_ns + SEND_INTERVAL_NS <= now.mono_ns {
             self.emit_keep_alive(now, index, exit);
         }
         self.announce(now, index, exit);
