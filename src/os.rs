@@ -4,3 +4,5 @@
 pub mod clock;
 pub mod message;
 pub mod notify;
+pub mod process;
+pub mod utc;

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
+use super::super::Failure;
 use super::super::exit::print;
-use super::super::{Failure, utc};
 use super::{key, timeout};
 use crate::netcode::{self, ConnectToken, PrivateToken, ServerAddresses, TokenError};
-use crate::os::clock;
+use crate::os::{clock, utc};
 use crate::proto::netcode::token::CONNECT_TOKEN_BYTES;
 
 /// Explain a connect token

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use zeroize::Zeroizing;
 
+use super::super::Failure;
 use super::super::exit::print;
 use super::super::files::{Existing, write_private};
-use super::super::{Failure, utc};
 use super::{key, timeout};
 use crate::config::values;
 use crate::netcode::{self, ServerAddresses, TokenSpec, USER_DATA_BYTES, UserData};
-use crate::os::clock;
+use crate::os::{clock, utc};
 use crate::proto::netcode::address;
 
 /// Make a connect token for one player
