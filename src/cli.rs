@@ -8,10 +8,8 @@ mod exit;
 mod files;
 mod keygen;
 pub mod logging;
-mod plan;
 mod run;
 mod token;
-mod utc;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

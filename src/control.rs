@@ -1,95 +1,308 @@
-//! The control plane: one thread beside the packet path, which reaches workers by mailbox and reads what they publish.
+//! The control plane: one thread beside the packet path, which reaches workers by mailbox and reads what they publish. No
+//! worker ever waits for it.
+//!
+//! It serves the admin address, listens for signals, reads the config again, drains, writes the histogram file and tells the
+//! service manager how things stand. All of that runs on one runtime ([`runtime`]); what takes long (a file write) does not
+//! hold up what must not wait (a signal, a health check).
+//!
+//! Ending is a matter of two steps. A *drain* takes nobody in, and lets those who are there play on until they leave or its
+//! time is over: SIGTERM, SIGINT or `POST /drain` begin one. Then the workers stop, and tell whoever is left. The second
+//! signal skips the wait.
+
+mod health;
+mod hlog;
+mod http;
+mod latency;
+mod metrics;
+mod notify;
+pub mod plan;
+mod recorder;
+mod reload;
+mod runtime;
+mod status;
+#[cfg(test)]
+mod tests;
+mod view;
 
 use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::config::{Config, IoChoice, LoadError};
 use crate::gate::{Mail, Setup};
-use crate::worker::Fleet;
+use crate::os::clock;
+use crate::worker::{Fleet, Published};
+use http::{Command, Draining, Http};
+use notify::Notifier;
+use recorder::Recorder;
+use reload::{Next, Outcome};
+use runtime::Runtime;
+use view::{Drain, View};
 
-/// What the control plane is told.
-#[derive(Clone, Debug)]
+/// What the control plane starts from.
+#[derive(Debug)]
 pub struct Settings {
-    /// How long a drain waits before it disconnects who is still there.
-    pub drain_timeout: Duration,
-    /// Names for metrics and status.
-    pub names: Names,
+    /// The file that is read again on reload.
+    pub config_file: PathBuf,
+    /// What it says.
+    pub config: Config,
+    /// What the workers were told because of it.
+    pub setup: Arc<Setup>,
 }
 
-/// Names of listeners and backends, by their numbers.
-#[derive(Clone, Debug, Default)]
-pub struct Names {
-    /// Listeners.
-    pub listeners: Vec<String>,
-    /// Backends.
-    pub backends: Vec<String>,
+/// A control plane that is ready: signals are caught and the admin address is bound, so the world may be told.
+pub struct Control {
+    runtime: Runtime,
+    fleet: Fleet,
+    desk: Desk,
+    http: Option<Http>,
+    recorder: Recorder,
+    events: Events,
 }
 
-impl Names {
-    /// The names in a setup.
-    pub fn of(setup: &Setup) -> Self {
-        Self {
-            listeners: setup.listeners.iter().map(|listener| listener.name.clone()).collect(),
-            backends: setup.backends.iter().map(|backend| backend.name.clone()).collect(),
+impl Control {
+    /// Binds the admin address, begins the histogram file, and catches signals. The error is one sentence.
+    pub fn start(fleet: Fleet, settings: Settings) -> Result<Self, String> {
+        let Settings { config_file, config, setup } = settings;
+        let runtime = Runtime::start(config.gateway.io != IoChoice::Mmsg)
+            .map_err(|why| format!("cannot start the control thread's runtime: {why}"))?;
+        let view = Arc::new(View::new(&fleet, Arc::clone(&setup), config_file.clone()));
+        let (sender, commands) = mpsc::channel(COMMANDS_MAX);
+        let events = runtime
+            .block_on(async { Events::listen(commands) })
+            .map_err(|why| format!("cannot catch signals: {why}"))?;
+        let http = match &config.admin {
+            Some(admin) => {
+                let bound = Http::bind(admin.bind, Arc::clone(&view), sender);
+                let fail = |why| format!("cannot serve the admin address {}: {why}", admin.bind);
+                Some(runtime.block_on(bound).map_err(fail)?)
+            }
+            None => None,
+        };
+        let recorder = Recorder::start(&runtime, &view, config.histograms.as_ref())?;
+        let desk =
+            Desk { view, config_file, config, setup, notifier: Notifier::from_env(), terms: 0 };
+        Ok(Self { runtime, fleet, desk, http, recorder, events })
+    }
+
+    /// Where HTTP is served.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(Http::address)
+    }
+
+    /// Where histograms are written.
+    pub fn histogram_file(&self) -> Option<&Path> {
+        self.recorder.path()
+    }
+
+    /// The workers.
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// Serves until the daemon is told to end, or a worker fails.
+    pub fn serve(self) -> io::Result<()> {
+        let Self { runtime, fleet, mut desk, http, mut recorder, mut events } = self;
+        desk.notifier.ready();
+        let ended = runtime.block_on(async {
+            if let Some(http) = http {
+                tokio::spawn(http.serve());
+            }
+            let (ending, ends) = watch::channel(false);
+            let attend = async {
+                let ended = desk.attend(&fleet, &mut events).await;
+                // The recorder finishes what it is writing.
+                let _ = ending.send(true);
+                ended
+            };
+            tokio::join!(attend, recorder.run(ends)).0
+        });
+        let stopped = fleet.stop();
+        runtime.block_on(recorder.finish());
+        // A worker's own error says more than that there was one.
+        stopped.and(ended)
+    }
+}
+
+/// What wakes the control thread.
+struct Events {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+    commands: mpsc::Receiver<Command>,
+    watch: tokio::time::Interval,
+}
+
+/// One of them.
+enum Event {
+    Command(Command),
+    Reload,
+    Terminate,
+    Tick,
+}
+
+impl Events {
+    fn listen(commands: mpsc::Receiver<Command>) -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+            commands,
+            watch: tokio::time::interval(WATCH_EVERY),
+        })
+    }
+
+    async fn next(&mut self) -> Event {
+        tokio::select! {
+            _ = self.terminate.recv() => Event::Terminate,
+            _ = self.interrupt.recv() => Event::Terminate,
+            _ = self.hang_up.recv() => Event::Reload,
+            Some(command) = self.commands.recv() => Event::Command(command),
+            _ = self.watch.tick() => Event::Tick,
         }
     }
 }
 
-/// Serves until a signal ends the daemon. The first SIGTERM or SIGINT drains, the second stops at once.
-pub fn serve(fleet: Fleet, settings: &Settings) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(until_ended(&fleet, settings))?;
-    fleet.stop()
+/// Who decides.
+struct Desk {
+    view: Arc<View>,
+    config_file: PathBuf,
+    config: Config,
+    setup: Arc<Setup>,
+    notifier: Notifier,
+    /// Signals to end that have come.
+    terms: u32,
 }
 
-async fn until_ended(fleet: &Fleet, settings: &Settings) -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut watch = tokio::time::interval(WATCH_EVERY);
-    loop {
-        tokio::select! {
-            () = either(&mut terminate, &mut interrupt) => break,
-            _ = watch.tick() => {
-                if fleet.has_failed() {
+impl Desk {
+    /// Until it is time to stop the workers.
+    async fn attend(&mut self, fleet: &Fleet, events: &mut Events) -> io::Result<()> {
+        let mut alive_at_ns = 0;
+        while self.terms < TERMS_TO_STOP {
+            match events.next().await {
+                Event::Command(command) => self.obey(fleet, command),
+                Event::Reload => drop(self.reload(fleet)),
+                Event::Terminate => {
+                    self.terms += 1;
+                    self.drain(fleet);
+                }
+                Event::Tick if fleet.has_failed() => {
                     return Err(io::Error::other("a worker has failed"));
+                }
+                Event::Tick if self.has_drained() => break,
+                Event::Tick => self.show_life(&mut alive_at_ns),
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, fleet: &Fleet, command: Command) {
+        // Whoever asked may have gone without waiting for the answer.
+        match command {
+            Command::Drain(reply) => answer(reply, self.drain(fleet)),
+            Command::Reload(reply) => answer(reply, self.reload(fleet)),
+        }
+    }
+
+    /// Begins a drain, unless one is under way.
+    fn drain(&mut self, fleet: &Fleet) -> Draining {
+        let now_ns = self.view.now_ns();
+        let under_way = self.view.live().drain;
+        let until_ns = under_way.map_or_else(|| self.begin_drain(fleet, now_ns), |it| it.until_ns);
+        let left_ms = until_ns.saturating_sub(now_ns) / NS_PER_MS;
+        Draining { sessions: self.view.snapshot().totals().sessions, left_ms }
+    }
+
+    fn begin_drain(&mut self, fleet: &Fleet, now_ns: u64) -> u64 {
+        let timeout = self.config.gateway.drain_timeout;
+        let until_ns = now_ns + timeout.as_nanos() as u64;
+        let left_ms = timeout.as_millis().min(u128::from(u32::MAX)) as u32;
+        tracing::info!(left_ms, "draining: no new players are taken in");
+        self.notifier.stopping(timeout);
+        fleet.tell_all(|| Mail::Drain { left_ms });
+        self.view.live().drain = Some(Drain { since_ns: now_ns, until_ns });
+        until_ns
+    }
+
+    /// Whether a drain is over: its time is, or every worker has said since it began that nobody is left.
+    fn has_drained(&self) -> bool {
+        let Some(drain) = self.view.live().drain else { return false };
+        let has_emptied = |worker: &Arc<Published>| {
+            let report = worker.report();
+            report.at_ns > drain.since_ns && report.counters.sessions == 0
+        };
+        self.view.now_ns() >= drain.until_ns || self.view.published().iter().all(has_emptied)
+    }
+
+    /// Reads the config again, and tells the workers if that is possible.
+    fn reload(&mut self, fleet: &Fleet) -> Outcome {
+        if self.view.live().drain.is_some() {
+            return Err(vec!["the gateway is draining".to_owned()]);
+        }
+        self.notifier.reloading();
+        let outcome = self.try_reload(fleet);
+        self.notifier.ready();
+        let mut live = self.view.live();
+        live.reloads.last_refused = outcome.is_err();
+        match &outcome {
+            Ok(changes) => {
+                live.setup = Arc::clone(&self.setup);
+                live.reloads.done += 1;
+                live.reloads.config_unix_s = clock::unix_seconds();
+                tracing::info!(changes = changes.join("; "), "the config was read again");
+            }
+            Err(mistakes) => {
+                live.reloads.refused += 1;
+                for mistake in mistakes {
+                    tracing::error!("the config was not changed: {mistake}");
                 }
             }
         }
+        outcome
     }
-    drain(fleet, settings, &mut terminate, &mut interrupt).await;
-    Ok(())
-}
 
-/// Lets the sessions that exist go on for a while.
-async fn drain(fleet: &Fleet, settings: &Settings, terminate: &mut Signal, interrupt: &mut Signal) {
-    let left_ms = settings.drain_timeout.as_millis().min(u128::from(u32::MAX)) as u32;
-    tracing::info!(left_ms, "draining");
-    fleet.tell_all(|| Mail::Drain { left_ms });
-    let deadline = tokio::time::sleep(settings.drain_timeout);
-    tokio::pin!(deadline);
-    let mut watch = tokio::time::interval(WATCH_EVERY);
-    loop {
-        tokio::select! {
-            () = either(terminate, interrupt) => return,
-            () = &mut deadline => return,
-            _ = watch.tick() => if session_count(fleet) == 0 || fleet.has_failed() {
-                return;
-            },
+    fn try_reload(&mut self, fleet: &Fleet) -> Outcome {
+        let config = Config::load(&self.config_file).map_err(|why| sentences(&why))?;
+        let Next { setup, changes } = reload::next(&self.config, &self.setup, &config)?;
+        for notice in config.notices() {
+            tracing::warn!("{notice}");
+        }
+        self.setup = fleet.adopt(&setup);
+        self.config = config;
+        Ok(changes)
+    }
+
+    /// Tells the service manager now and then that the workers turn, as long as they do.
+    fn show_life(&self, alive_at_ns: &mut u64) {
+        let now_ns = self.view.now_ns();
+        let Some(every) = self.notifier.watchdog() else { return };
+        if now_ns >= *alive_at_ns && health::is_healthy(&self.view.snapshot()).is_ok() {
+            self.notifier.alive();
+            *alive_at_ns = now_ns + every.as_nanos() as u64;
         }
     }
 }
 
-async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+fn answer<T>(reply: oneshot::Sender<T>, with: T) {
+    drop(reply.send(with));
 }
 
-fn session_count(fleet: &Fleet) -> u64 {
-    fleet.published().iter().map(|published| published.report().counters.sessions).sum()
+fn sentences(error: &LoadError) -> Vec<String> {
+    error.to_string().lines().map(str::to_owned).collect()
 }
 
 /// How often the fleet's health and, while draining, its sessions are looked at.
 const WATCH_EVERY: Duration = Duration::from_millis(50);
+
+/// The first signal drains, the second stops.
+const TERMS_TO_STOP: u32 = 2;
+
+/// Requests of operators that wait for the control thread.
+const COMMANDS_MAX: usize = 16;
+
+const NS_PER_MS: u64 = 1_000_000;

@@ -27,6 +27,12 @@ pub const BUNDLE_BYTES_MAX: usize = 16 * 1024;
 /// Workers one daemon may run. Bounds the bits of a worker's index in sequence numbers and session ids.
 pub const WORKERS_MAX: usize = 128;
 
+/// Listeners one daemon may have.
+pub const LISTENERS_MAX: usize = 256;
+
+/// Backends one daemon may have, over all its reloads: one that is taken out of the config keeps its number.
+pub const BACKENDS_MAX: usize = 4096;
+
 const _: () = assert!(DATAGRAM_BYTES_MAX == 1225);
 const _: () =
     assert!(DATAGRAM_BYTES_MAX <= RX_DATAGRAM_BYTES && UNREAL_BYTES_MAX < RX_DATAGRAM_BYTES);

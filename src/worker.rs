@@ -130,6 +130,14 @@ impl Fleet {
         }
     }
 
+    /// Gives all workers another setup, in which listeners and backends keep their numbers and new backends come last.
+    /// Returns it as the workers have it.
+    pub fn adopt(&self, setup: &Setup) -> Arc<Setup> {
+        let setup = Arc::new(with_ports(setup, &self.addresses));
+        self.tell_all(|| Mail::Setup(Arc::clone(&setup)));
+        setup
+    }
+
     /// Whether a worker has ended with an error.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)

@@ -14,6 +14,14 @@ mod config_keys;
 mod config_mistakes;
 #[path = "all/config_values.rs"]
 mod config_values;
+#[path = "all/control_drain.rs"]
+mod control_drain;
+#[path = "all/control_pages.rs"]
+mod control_pages;
+#[path = "all/control_reload.rs"]
+mod control_reload;
+#[path = "all/control_rig.rs"]
+mod control_rig;
 #[path = "all/folder.rs"]
 mod folder;
 #[path = "all/gateway_hostile.rs"]

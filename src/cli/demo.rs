@@ -15,6 +15,7 @@ use crate::config::LogFormat;
 use crate::gate::{Allowed, Backend, Counters, LinkKind, Listener, Route, Setup};
 use crate::io::Choice;
 use crate::link::backend::{Event, Options};
+use crate::os::process;
 use crate::proto::replay::Policy;
 use crate::secret::Key;
 use crate::worker::{Fleet, Plan, Stages};
@@ -87,7 +88,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
         replay: Policy::NETCODE,
         follow_port_switch: true,
     };
-    let allow = Allowed { uids: vec![super::plan::own_uid()], gids: Vec::new() };
+    let allow = Allowed { uids: vec![process::effective_uid()], gids: Vec::new() };
     let backend = Backend {
         name: BACKEND.to_owned(),
         link: LinkKind::Bundle { allow },

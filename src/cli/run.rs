@@ -2,11 +2,14 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::logging::{self, LogArgs};
-use super::{Failure, exit, plan};
+use super::{Failure, exit};
 use crate::config::Config;
-use crate::control::{self, Settings};
+use crate::control::{Control, Settings, plan};
+use crate::gate::Setup;
+use crate::os::process;
 use crate::worker::Fleet;
 
 /// Runs the gateway until SIGTERM, which drains it.
@@ -20,12 +23,17 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    // Before there is a key to leak.
+    let dumps = process::forbid_dumps();
     let config = Config::load(&args.config)?;
     logging::init(args.log, config.gateway.log)?;
+    if let Err(why) = dumps {
+        tracing::warn!("a core dump of this process would hold keys: {why}");
+    }
     for notice in config.notices() {
         tracing::warn!("{notice}");
     }
-    let plan = plan::plan(&config)?;
+    let plan = plan::plan(&config).map_err(Failure::failed)?;
     if let Some(run_dir) = &plan.run_dir {
         std::fs::create_dir_all(run_dir).map_err(|why| {
             Failure::failed(format_args!("cannot create run_dir {}: {why}", run_dir.display()))
@@ -35,28 +43,33 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(why) = fleet.why_not_uring() {
         tracing::info!(driver = fleet.driver(), "io_uring is not used: {why}");
     }
-    exit::print(&announcement(&config, &fleet))?;
-    let settings = Settings {
-        drain_timeout: config.gateway.drain_timeout,
-        names: control::Names::of(&plan.setup),
-    };
-    control::serve(fleet, &settings).map_err(Failure::failed)
+    let setup = Arc::clone(&plan.setup);
+    let settings = Settings { config_file: args.config.clone(), config, setup };
+    let control = Control::start(fleet, settings).map_err(Failure::failed)?;
+    exit::print(&announcement(&plan.setup, &control))?;
+    control.serve().map_err(Failure::failed)
 }
 
 /// What the daemon serves, a line for each address: tools and tests read these.
-fn announcement(config: &Config, fleet: &Fleet) -> String {
+fn announcement(setup: &Setup, control: &Control) -> String {
+    let fleet = control.fleet();
     let mut text = String::new();
-    for (listener, addresses) in config.listeners.iter().zip(fleet.addresses()) {
+    for (listener, addresses) in setup.listeners.iter().zip(fleet.addresses()) {
         for address in addresses {
-            let _ = writeln!(text, "listener {} on {address}", listener.name);
+            put(&mut text, format_args!("listener {} on {address}", listener.name));
         }
     }
-    let _ = writeln!(
-        text,
-        "ready: {} workers, driver {}, cipher {}",
-        fleet.worker_count(),
-        fleet.driver(),
-        fleet.kernel()
-    );
+    if let Some(address) = control.admin_address() {
+        put(&mut text, format_args!("admin on {address}"));
+    }
+    if let Some(file) = control.histogram_file() {
+        put(&mut text, format_args!("histograms in {}", file.display()));
+    }
+    let (workers, driver, cipher) = (fleet.worker_count(), fleet.driver(), fleet.kernel());
+    put(&mut text, format_args!("ready: {workers} workers, driver {driver}, cipher {cipher}"));
     text
+}
+
+fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(text, "{line}").expect("writing to a string cannot fail");
 }

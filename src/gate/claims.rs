@@ -16,6 +16,7 @@ use arrayvec::ArrayVec;
 use super::table::Place;
 use crate::buf::Endpoint;
 use crate::drops::DropReason;
+use crate::limits::{BACKENDS_MAX, LISTENERS_MAX};
 use crate::proto::netcode::server::SessionSequence;
 
 /// The tag of a connect token's private part, which tells tokens apart.
@@ -300,10 +301,6 @@ impl Slots {
         self.max = max;
     }
 }
-
-/// Listeners and backends that one gateway can have over all its reloads.
-const LISTENERS_MAX: usize = 256;
-const BACKENDS_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {

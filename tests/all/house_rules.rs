@@ -19,7 +19,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("buf", "limits"),
     ("cli", "buf config control drops gate io limits link netcode os proto secret worker"),
     ("config", "buf drops limits proto secret"),
-    ("control", "buf config drops gate limits os secret worker"),
+    ("control", "buf config drops gate io::Choice limits os proto::replay secret worker"),
     ("crypto", "limits secret"),
     ("drops", ""),
     ("gate", "buf crypto drops limits link::bundle proto secret"),

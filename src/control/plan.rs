@@ -1,27 +1,38 @@
-//! From the config file's words to what workers are told. Names become numbers here, and nowhere else.
+//! From the config's words to what workers are told. Names become numbers here, and nowhere else.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::thread;
 
 use crate::config::{self, Config};
 use crate::gate::{Allowed, Backend, LinkKind, Listener, Route, Setup};
 use crate::io::Choice;
-use crate::limits::WORKERS_MAX;
+use crate::limits::{BACKENDS_MAX, LISTENERS_MAX, WORKERS_MAX};
+use crate::os::process;
 use crate::proto::replay::Policy;
 use crate::worker::Plan;
 
-use super::Failure;
-
-/// What the workers of a configured gateway are told.
-pub(super) fn plan(config: &Config) -> Result<Plan, Failure> {
-    let incarnation = getrandom::u64()
-        .map_err(|why| Failure::failed(format_args!("cannot draw random numbers: {why}")))?;
-    let has_bundles =
-        config.backends.iter().any(|backend| matches!(backend.link, config::Link::Bundle(_)));
+/// What the workers of a configured gateway are told, or one sentence on why they cannot be.
+pub fn plan(config: &Config) -> Result<Plan, String> {
+    for (what, count, max) in [
+        ("listeners", config.listeners.len(), LISTENERS_MAX),
+        ("backends", config.backends.len(), BACKENDS_MAX),
+    ] {
+        if count > max {
+            return Err(format!("the config has {count} {what}, and {max} are the most"));
+        }
+    }
+    let incarnation =
+        getrandom::u64().map_err(|why| format!("cannot draw random numbers: {why}"))?;
+    let is_bundle = |backend: &config::Backend| matches!(backend.link, config::Link::Bundle(_));
+    let has_bundles = config.backends.iter().any(is_bundle);
+    let listeners = config
+        .listeners
+        .iter()
+        .map(|listener| self::listener(listener, listener_backends(listener)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let backends = config.backends.iter().map(backend).collect();
     Ok(Plan {
-        setup: Arc::new(setup(config, incarnation)?),
+        setup: Arc::new(Setup::new(listeners, backends, incarnation)),
         binds: config.listeners.iter().map(|listener| listener.bind.clone()).collect(),
         filter: config.listeners.iter().map(|listener| listener.filter).collect(),
         run_dir: has_bundles.then(|| config.gateway.run_dir.clone()),
@@ -36,19 +47,14 @@ pub(super) fn plan(config: &Config) -> Result<Plan, Failure> {
     })
 }
 
-/// Listeners and backends as a gate knows them.
-pub(super) fn setup(config: &Config, incarnation: u64) -> Result<Setup, Failure> {
-    let listeners = config.listeners.iter().map(listener).collect::<Result<Vec<_>, _>>()?;
-    let backends = config.backends.iter().map(backend).collect();
-    Ok(Setup::new(listeners, backends, incarnation))
-}
-
-fn listener(listener: &config::Listener) -> Result<Listener, Failure> {
+/// A listener whose backends have these numbers.
+pub(super) fn listener(
+    listener: &config::Listener,
+    backends: Vec<u16>,
+) -> Result<Listener, String> {
     let config::Protocol::Netcode(netcode) = &listener.protocol else {
         let name = &listener.name;
-        return Err(Failure::failed(format_args!(
-            "listener {name}: this build does not serve protocol \"unreal\""
-        )));
+        return Err(format!("listener {name}: this build does not serve protocol \"unreal\""));
     };
     let gap_limit = netcode.gap_limit.map_or(0, std::num::NonZeroU64::get);
     Ok(Listener {
@@ -56,7 +62,7 @@ fn listener(listener: &config::Listener) -> Result<Listener, Failure> {
         protocol_id: netcode.protocol_id,
         keys: netcode.keys.clone(),
         public: netcode.public.clone(),
-        backends: listener.backends.iter().map(|backend| *backend as u16).collect(),
+        backends,
         route: match listener.route {
             config::Route::Hash => Route::Hash,
             config::Route::LeastPlayers => Route::LeastPlayers,
@@ -70,7 +76,8 @@ fn listener(listener: &config::Listener) -> Result<Listener, Failure> {
     })
 }
 
-fn backend(backend: &config::Backend) -> Backend {
+/// A backend that takes players.
+pub(super) fn backend(backend: &config::Backend) -> Backend {
     Backend {
         name: backend.name.clone(),
         link: match &backend.link {
@@ -83,18 +90,18 @@ fn backend(backend: &config::Backend) -> Backend {
     }
 }
 
+/// A starting gateway numbers its backends in the order of the file.
+fn listener_backends(listener: &config::Listener) -> Vec<u16> {
+    listener.backends.iter().map(|backend| *backend as u16).collect()
+}
+
 /// With nobody named: the gateway's own user.
 fn allow(allowed: &config::Allowed) -> Allowed {
     let mut uids = allowed.uids.clone();
     if uids.is_empty() && allowed.gids.is_empty() {
-        uids.push(own_uid());
+        uids.push(process::effective_uid());
     }
     Allowed { uids, gids: allowed.gids.clone() }
-}
-
-/// The user that this process runs as: the owner of its entry in /proc.
-pub(super) fn own_uid() -> u32 {
-    fs::metadata("/proc/self").map_or(0, |me| me.uid())
 }
 
 fn worker_count(workers: config::Workers) -> u16 {

@@ -1,0 +1,462 @@
+//! `GET /metrics`: everything that is counted, for Prometheus.
+//!
+//! A family stands here once, with its name, meaning and source; the operator's handbook lists the same names, and a test
+//! holds the two together. Counters are per worker, because a worker is what gets stuck or overloaded; sums are the
+//! reader's to make. Every drop reason and every reason to end a session is there from the start, with zeros, so that an
+//! alert on one of them does not have to wait for the first.
+
+mod text;
+
+pub(super) use text::CONTENT_TYPE;
+
+use super::latency::{BOUNDS_NS, QUANTILES};
+use super::view::{Snapshot, is_up};
+use crate::drops::DropReason;
+use crate::gate::{Ended, PACKET_KINDS};
+use crate::worker::{Report, Stage};
+use text::{Family, Kind, Text};
+
+/// The page.
+pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
+    let mut text = Text::default();
+    daemon(&mut text, snapshot);
+    for PerWorker { name, kind, help, of } in PER_WORKER {
+        let mut family = text.family(name, *kind, help);
+        each_worker(snapshot, |worker, report| {
+            family.sample(&[("worker", worker)], of(report));
+        });
+    }
+    by_reason(&mut text, snapshot);
+    health(&mut text, snapshot);
+    listeners(&mut text, snapshot);
+    backends(&mut text, snapshot);
+    latencies(&mut text, snapshot);
+    text.into_string()
+}
+
+/// A number that every worker has.
+struct PerWorker {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    of: fn(&Report) -> u64,
+}
+
+const fn counter(name: &'static str, help: &'static str, of: fn(&Report) -> u64) -> PerWorker {
+    PerWorker { name, kind: Kind::Counter, help, of }
+}
+
+const fn gauge(name: &'static str, help: &'static str, of: fn(&Report) -> u64) -> PerWorker {
+    PerWorker { name, kind: Kind::Gauge, help, of }
+}
+
+const PER_WORKER: &[PerWorker] = &[
+    counter("ringgate_datagrams_in_total", "Datagrams from players' sockets.", |r| {
+        r.counters.datagrams_in
+    }),
+    counter("ringgate_bytes_in_total", "Bytes in datagrams from players' sockets.", |r| {
+        r.counters.bytes_in
+    }),
+    counter("ringgate_bytes_out_total", "Bytes in packets for players.", |r| r.counters.bytes_out),
+    counter(
+        "ringgate_forwarded_in_total",
+        "Datagrams that another worker received for a session of this one.",
+        |r| r.counters.forwarded_in,
+    ),
+    counter(
+        "ringgate_forwarded_out_total",
+        "Datagrams that this worker received for a session of another.",
+        |r| r.counters.forwarded_out,
+    ),
+    counter("ringgate_payloads_up_total", "Payloads from players, opened.", |r| {
+        r.counters.payloads_up
+    }),
+    counter("ringgate_payloads_to_links_total", "Payloads handed to game processes.", |r| {
+        r.counters.payloads_to_links
+    }),
+    counter("ringgate_payloads_from_links_total", "Payloads from game processes.", |r| {
+        r.counters.payloads_from_links
+    }),
+    counter("ringgate_payloads_down_total", "Payloads sealed for players.", |r| {
+        r.counters.payloads_down
+    }),
+    counter("ringgate_link_datagrams_in_total", "Datagrams from game processes.", |r| {
+        r.counters.link_datagrams_in
+    }),
+    counter("ringgate_link_datagrams_out_total", "Datagrams to game processes.", |r| {
+        r.counters.link_datagrams_out
+    }),
+    counter("ringgate_links_refused_total", "Links closed because of what came in on them.", |r| {
+        r.counters.links_refused
+    }),
+    gauge("ringgate_sessions", "Sessions now.", |r| r.counters.sessions),
+    gauge("ringgate_handshakes_pending", "Unfinished handshakes now.", |r| r.counters.pending),
+    counter("ringgate_sessions_opened_total", "Handshakes completed.", |r| {
+        r.counters.sessions_opened
+    }),
+    counter(
+        "ringgate_port_switches_total",
+        "Sessions that followed their player to another port.",
+        |r| r.counters.port_switches,
+    ),
+    counter(
+        "ringgate_socket_drops_total",
+        "Datagrams the kernel dropped at players' sockets: refused by the socket filter, or the receive buffer was full.",
+        |r| r.socket_drops,
+    ),
+    counter("ringgate_turns_total", "Turns taken.", |r| r.turns),
+    counter("ringgate_io_waits_total", "Times the driver waited in the kernel.", |r| r.io.waits),
+    counter("ringgate_io_syscalls_total", "System calls of the driver.", |r| r.io.syscalls),
+    counter("ringgate_io_rx_datagrams_total", "Datagrams received, links included.", |r| {
+        r.io.rx_datagrams
+    }),
+    counter("ringgate_io_rx_bytes_total", "Bytes received, links included.", |r| r.io.rx_bytes),
+    counter("ringgate_io_tx_datagrams_total", "Datagrams sent, links included.", |r| {
+        r.io.tx_datagrams
+    }),
+    counter("ringgate_io_tx_bytes_total", "Bytes sent, links included.", |r| r.io.tx_bytes),
+    counter("ringgate_io_tx_gso_sends_total", "Sends of several datagrams at once.", |r| {
+        r.io.tx_gso_sends
+    }),
+    counter("ringgate_io_tx_failures_total", "Datagrams that could not be sent.", |r| {
+        r.io.tx_failures
+    }),
+    counter("ringgate_io_rx_arms_total", "Sockets armed to wait for datagrams.", |r| r.io.rx_arms),
+    counter("ringgate_io_rx_restarts_total", "Receives that ended early and went on.", |r| {
+        r.io.rx_restarts
+    }),
+    counter("ringgate_io_rx_no_buffers_total", "Times the receive slots ran out.", |r| {
+        r.io.rx_no_buffers
+    }),
+    counter("ringgate_io_cq_overflows_total", "Times the completion queue was full.", |r| {
+        r.io.cq_overflows
+    }),
+    counter("ringgate_io_rx_errors_total", "Receive errors that carried no datagram.", |r| {
+        r.io.rx_errors
+    }),
+];
+
+/// netcode's packets, by their number on the wire.
+pub(super) const PACKET_KIND_NAMES: [&str; PACKET_KINDS] =
+    ["request", "denied", "challenge", "response", "keep_alive", "payload", "disconnect"];
+
+fn daemon(text: &mut Text, snapshot: &Snapshot<'_>) {
+    let facts = snapshot.facts;
+    let build = [
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("driver", facts.driver),
+        ("cipher", facts.cipher),
+    ];
+    let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
+    one(
+        "ringgate_start_time_seconds",
+        Kind::Gauge,
+        "When the daemon started, in seconds since 1970.",
+        facts.started_unix_s,
+    );
+    one(
+        "ringgate_draining",
+        Kind::Gauge,
+        "1 while no new players are taken in.",
+        snapshot.live.drain.is_some().into(),
+    );
+    one(
+        "ringgate_tokens_remembered",
+        Kind::Gauge,
+        "Used connect tokens that have not expired.",
+        snapshot.tokens as u64,
+    );
+    one(
+        "ringgate_config_last_reload_ok",
+        Kind::Gauge,
+        "0 when the config was read again and refused, and the earlier one still runs.",
+        (!snapshot.live.reloads.last_refused).into(),
+    );
+    one(
+        "ringgate_config_time_seconds",
+        Kind::Gauge,
+        "When the running config was read, in seconds since 1970.",
+        snapshot.live.reloads.config_unix_s,
+    );
+    one(
+        "ringgate_histogram_write_failures_total",
+        Kind::Counter,
+        "Intervals that could not be written to the histogram file.",
+        snapshot.live.log_failures,
+    );
+    let mut reloads = text.family(
+        "ringgate_config_reloads_total",
+        Kind::Counter,
+        "Times the config was read again.",
+    );
+    reloads.sample(&[("result", "done")], snapshot.live.reloads.done);
+    reloads.sample(&[("result", "refused")], snapshot.live.reloads.refused);
+    text.family("ringgate_build_info", Kind::Gauge, "What runs here; always 1.").sample(&build, 1);
+}
+
+fn by_reason(text: &mut Text, snapshot: &Snapshot<'_>) {
+    let handled = text.family(
+        "ringgate_packets_handled_total",
+        Kind::Counter,
+        "Packets from players that did what they came for, by kind.",
+    );
+    by_kind(handled, snapshot, |report| &report.counters.handled);
+    let out =
+        text.family("ringgate_packets_out_total", Kind::Counter, "Packets for players, by kind.");
+    by_kind(out, snapshot, |report| &report.counters.packets_out);
+
+    let mut closed =
+        text.family("ringgate_sessions_closed_total", Kind::Counter, "Sessions ended, by reason.");
+    each_worker(snapshot, |worker, report| {
+        for why in Ended::ALL {
+            let count = report.counters.sessions_closed[why as usize];
+            closed.sample(&[("worker", worker), ("reason", why.name())], count);
+        }
+    });
+    let mut drops = text.family(
+        "ringgate_drops_total",
+        Kind::Counter,
+        "What went no further, by reason (the handbook explains each).",
+    );
+    each_worker(snapshot, |worker, report| {
+        for &why in DropReason::ALL {
+            let count = report.counters.drops.of(why);
+            drops.sample(&[("worker", worker), ("reason", why.name())], count);
+        }
+    });
+}
+
+fn by_kind(
+    mut family: Family<'_>,
+    snapshot: &Snapshot<'_>,
+    of: fn(&Report) -> &[u64; PACKET_KINDS],
+) {
+    each_worker(snapshot, |worker, report| {
+        for (kind, count) in PACKET_KIND_NAMES.iter().zip(of(report)) {
+            family.sample(&[("worker", worker), ("kind", kind)], count);
+        }
+    });
+}
+
+fn health(text: &mut Text, snapshot: &Snapshot<'_>) {
+    let mut ages = text.family(
+        "ringgate_worker_report_age_seconds",
+        Kind::Gauge,
+        "How old a worker's last report is; it leaves 20 a second.",
+    );
+    each_worker(snapshot, |worker, report| {
+        let age_ns = snapshot.now_ns.saturating_sub(report.at_ns);
+        ages.sample(&[("worker", worker)], seconds(age_ns));
+    });
+    let mut conserved = text.family(
+        "ringgate_conserved",
+        Kind::Gauge,
+        "1 while everything that came in is accounted for: handled, forwarded or dropped by name.",
+    );
+    each_worker(snapshot, |worker, report| {
+        let holds = report.counters.check_conservation().is_ok();
+        conserved.sample(&[("worker", worker)], u8::from(holds));
+    });
+}
+
+fn listeners(text: &mut Text, snapshot: &Snapshot<'_>) {
+    let setup = &snapshot.live.setup;
+    let mut sessions =
+        text.family("ringgate_listener_sessions", Kind::Gauge, "Sessions of a listener now.");
+    for (listener, count) in setup.listeners.iter().zip(&snapshot.sessions) {
+        sessions.sample(&[("listener", &listener.name)], count);
+    }
+    let mut max = text.family(
+        "ringgate_listener_sessions_max",
+        Kind::Gauge,
+        "Sessions beyond which a listener denies players.",
+    );
+    for listener in &setup.listeners {
+        max.sample(&[("listener", &listener.name)], listener.sessions_max);
+    }
+}
+
+/// Backends that a reload has retired keep their players until they leave; more than one of a name can be retired.
+fn backends(text: &mut Text, snapshot: &Snapshot<'_>) {
+    let active = || {
+        let all = snapshot.live.setup.backends.iter().enumerate();
+        all.filter(|(_, backend)| !backend.retired)
+    };
+    let mut up = text.family(
+        "ringgate_backend_up",
+        Kind::Gauge,
+        "1 while a worker can send players to a backend.",
+    );
+    each_worker(snapshot, |worker, report| {
+        for (at, backend) in active() {
+            let labels = [("worker", worker), ("backend", backend.name.as_str())];
+            up.sample(&labels, u8::from(is_up(report, at)));
+        }
+    });
+    let mut players =
+        text.family("ringgate_backend_players", Kind::Gauge, "Players of a backend now.");
+    for (at, backend) in active() {
+        players.sample(&[("backend", &backend.name)], snapshot.players[at]);
+    }
+    let mut slots = text.family(
+        "ringgate_backend_slots",
+        Kind::Gauge,
+        "Players beyond which a backend's are denied.",
+    );
+    for (_, backend) in active() {
+        slots.sample(&[("backend", &backend.name)], backend.slots);
+    }
+    let retired = snapshot.live.setup.backends.iter().zip(&snapshot.players);
+    let retired_players: u32 =
+        retired.filter(|(backend, _)| backend.retired).map(|(_, players)| players).sum();
+    text.family(
+        "ringgate_retired_backend_players",
+        Kind::Gauge,
+        "Players of backends that the config no longer has.",
+    )
+    .sample(&[], retired_players);
+}
+
+fn latencies(text: &mut Text, snapshot: &Snapshot<'_>) {
+    let latencies = &snapshot.live.latencies;
+    let mut sums = text.family(
+        "ringgate_stage_seconds",
+        Kind::Histogram,
+        "Latency by stage since the start, over all workers.",
+    );
+    for stage in Stage::ALL {
+        let label = ("stage", stage.name());
+        let stage_sums = &latencies.sums[stage as usize];
+        let mut count = 0;
+        for (bound_ns, in_bucket) in BOUNDS_NS.iter().zip(&stage_sums.buckets) {
+            count += in_bucket;
+            let bound = seconds(*bound_ns).to_string();
+            sums.part("_bucket", &[label, ("le", &bound)], count);
+        }
+        sums.part("_bucket", &[label, ("le", "+Inf")], stage_sums.count());
+        sums.part("_sum", &[label], seconds(stage_sums.total_ns));
+        sums.part("_count", &[label], stage_sums.count());
+    }
+    let mut quantiles = text.family(
+        "ringgate_stage_interval_seconds",
+        Kind::Gauge,
+        "Latency by stage in the last interval, over all workers; quantile 1 is the longest.",
+    );
+    for stage in Stage::ALL {
+        let interval = &latencies.interval[stage as usize];
+        for (quantile, ns) in QUANTILES.iter().zip(&interval.quantiles_ns) {
+            let quantile = quantile.to_string();
+            let labels = [("stage", stage.name()), ("quantile", &quantile)];
+            quantiles.sample(&labels, seconds(*ns));
+        }
+        let labels = [("stage", stage.name()), ("quantile", "1")];
+        quantiles.sample(&labels, seconds(interval.max_ns));
+    }
+    let mut counts = text.family(
+        "ringgate_stage_interval_count",
+        Kind::Gauge,
+        "Latencies recorded in the last interval.",
+    );
+    for stage in Stage::ALL {
+        let count = latencies.interval[stage as usize].count;
+        counts.sample(&[("stage", stage.name())], count);
+    }
+}
+
+fn each_worker(snapshot: &Snapshot<'_>, mut each: impl FnMut(&str, &Report)) {
+    for (worker, report) in snapshot.reports.iter().enumerate() {
+        each(&worker.to_string(), report);
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::super::tests as sample;
+    use super::*;
+
+    #[test]
+    fn every_sample_has_a_family_and_none_is_there_twice() {
+        let facts = sample::facts();
+        let page = render(&sample::snapshot(&facts));
+        let mut family = "";
+        let mut families = HashSet::new();
+        let mut samples = HashSet::new();
+        for line in page.lines() {
+            if let Some(head) = line.strip_prefix("# TYPE ") {
+                family = head.split(' ').next().expect("a name");
+                assert!(families.insert(family), "{family} begins twice");
+            } else if !line.starts_with('#') {
+                let (series, value) = line.rsplit_once(' ').expect("a value");
+                assert!(series.starts_with(family), "{series} is not of {family}");
+                assert!(value.parse::<f64>().is_ok(), "{line}");
+                assert!(samples.insert(series), "{series} is there twice");
+            }
+        }
+        assert!(families.iter().all(|family| family.starts_with("ringgate_")));
+        assert_eq!(page.matches("# HELP ").count(), families.len());
+    }
+
+    #[test]
+    fn every_reason_is_there_with_its_zeros() {
+        let facts = sample::facts();
+        let page = render(&sample::snapshot(&facts));
+        for why in DropReason::ALL {
+            let line = format!("ringgate_drops_total{{worker=\"1\",reason=\"{}\"}} 0", why.name());
+            assert!(page.lines().any(|other| other == line), "{line}");
+        }
+        assert!(page.contains("ringgate_drops_total{worker=\"0\",reason=\"unknown_source\"} 3\n"));
+        assert!(page.contains("ringgate_sessions_closed_total{worker=\"0\",reason=\"timed_out\"}"));
+    }
+
+    #[test]
+    fn a_backend_that_is_retired_under_a_name_in_use_has_no_series_of_its_own() {
+        let facts = sample::facts();
+        let page = render(&sample::snapshot(&facts));
+        assert!(page.contains("ringgate_backend_players{backend=\"arena-1\"} 5\n"));
+        assert!(page.contains("ringgate_retired_backend_players 2\n"));
+        assert!(page.contains("ringgate_backend_up{worker=\"0\",backend=\"arena-1\"} 1\n"));
+        assert!(page.contains("ringgate_backend_up{worker=\"1\",backend=\"arena-1\"} 0\n"));
+    }
+
+    #[test]
+    fn the_handbook_lists_exactly_the_families_that_there_are() {
+        let facts = sample::facts();
+        let page = render(&sample::snapshot(&facts));
+        let there: HashSet<&str> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE "))
+            .filter_map(|head| head.split(' ').next())
+            .collect();
+        let handbook = include_str!("../../docs/OPERATING.md");
+        let listed: HashSet<&str> = handbook
+            .lines()
+            .filter(|line| line.starts_with("| `ringgate_"))
+            .flat_map(|line| line.split('|').nth(1).expect("a cell").split('`'))
+            .map(|name| name.split('{').next().expect("a name"))
+            .filter(|name| name.starts_with("ringgate_"))
+            .collect();
+        let missing: Vec<_> = there.difference(&listed).collect();
+        let stale: Vec<_> = listed.difference(&there).collect();
+        assert!(missing.is_empty() && stale.is_empty(), "missing {missing:?}, stale {stale:?}");
+    }
+
+    #[test]
+    fn the_handbook_explains_every_drop_reason_once() {
+        let handbook = include_str!("../../docs/OPERATING.md");
+        let (_, section) = handbook.split_once("### Drop reasons\n").expect("the section");
+        let rows = section.lines().filter(|line| line.starts_with("| `"));
+        let mut explained: Vec<&str> = rows
+            .flat_map(|row| row.split('|').nth(1).expect("a cell").split('`').skip(1).step_by(2))
+            .collect();
+        let mut there: Vec<&str> = DropReason::ALL.iter().map(|why| why.name()).collect();
+        explained.sort_unstable();
+        there.sort_unstable();
+        assert_eq!(explained, there);
+    }
+}

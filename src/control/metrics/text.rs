@@ -1,0 +1,100 @@
+//! The Prometheus text format, version 0.0.4: families of samples, each family with its help and type.
+
+use std::fmt::{Display, Write};
+
+/// What to send as the content's type.
+pub(in crate::control) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// A page that grows.
+#[derive(Default)]
+pub(super) struct Text(String);
+
+/// One family, whose samples follow its head.
+pub(super) struct Family<'t> {
+    text: &'t mut String,
+    name: &'static str,
+}
+
+/// What a family's numbers mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by bound.
+    Histogram,
+}
+
+/// A label's name and value.
+pub(super) type Label<'a> = (&'static str, &'a str);
+
+impl Text {
+    /// Begins a family. All its samples have to follow before the next one begins.
+    pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &str) -> Family<'_> {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        put(&mut self.0, format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+        Family { text: &mut self.0, name }
+    }
+
+    pub(super) fn into_string(self) -> String {
+        self.0
+    }
+}
+
+impl Family<'_> {
+    /// One sample.
+    pub(super) fn sample(&mut self, labels: &[Label<'_>], value: impl Display) {
+        self.part("", labels, value);
+    }
+
+    /// One sample of a histogram: its `_bucket`, `_sum` or `_count`.
+    pub(super) fn part(&mut self, suffix: &str, labels: &[Label<'_>], value: impl Display) {
+        put(self.text, format_args!("{}{suffix}", self.name));
+        for (at, (name, value)) in labels.iter().enumerate() {
+            let open = if at == 0 { '{' } else { ',' };
+            put(self.text, format_args!("{open}{name}=\""));
+            escape(self.text, value);
+            self.text.push('"');
+        }
+        let close = if labels.is_empty() { "" } else { "}" };
+        put(self.text, format_args!("{close} {value}\n"));
+    }
+}
+
+fn escape(text: &mut String, value: &str) {
+    for character in value.chars() {
+        match character {
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            other => text.push(other),
+        }
+    }
+}
+
+fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    text.write_fmt(arguments).expect("writing to a string cannot fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_have_heads_and_labels_are_escaped() {
+        let mut text = Text::default();
+        text.family("a_total", Kind::Counter, "As.").sample(&[], 7);
+        let mut family = text.family("b", Kind::Histogram, "Bs.");
+        family.part("_bucket", &[("x", "1\"\\\n"), ("le", "0.5")], 0.25);
+        assert_eq!(
+            text.into_string(),
+            "# HELP a_total As.\n# TYPE a_total counter\na_total 7\n\
+             # HELP b Bs.\n# TYPE b histogram\nb_bucket{x=\"1\\\"\\\\\\n\",le=\"0.5\"} 0.25\n"
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! What the service manager is told, in systemd's notification protocol: lines of text in one datagram to `$NOTIFY_SOCKET`.
+//!
+//! Without that variable nobody listens, and nothing is sent. A message that cannot be delivered is not worth an error:
+//! the service manager acts on what it does not hear.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+use crate::os::clock;
+
+/// Where messages go.
+pub(super) struct Notifier {
+    socket: Option<(UnixDatagram, SocketAddr)>,
+    watchdog: Option<Duration>,
+}
+
+impl Notifier {
+    /// As the environment of this process says.
+    pub(super) fn from_env() -> Self {
+        let name = std::env::var("NOTIFY_SOCKET").ok();
+        let watchdog_us = std::env::var("WATCHDOG_USEC").ok();
+        let watchdog_pid = std::env::var("WATCHDOG_PID").ok();
+        let is_ours = watchdog_pid.is_none_or(|pid| pid == std::process::id().to_string());
+        Self {
+            socket: name.as_deref().and_then(connect),
+            watchdog: watchdog_us.filter(|_| is_ours).and_then(|us| interval(&us)),
+        }
+    }
+
+    /// How often [`alive`](Self::alive) wants to be called.
+    pub(super) fn watchdog(&self) -> Option<Duration> {
+        self.socket.as_ref().and(self.watchdog)
+    }
+
+    /// The daemon serves, or serves again after a reload.
+    pub(super) fn ready(&self) {
+        self.send("READY=1\nSTATUS=serving");
+    }
+
+    /// The config is being read again; [`ready`](Self::ready) follows.
+    pub(super) fn reloading(&self) {
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", clock::monotonic_us()));
+    }
+
+    /// The daemon drains and will be gone after this time at the latest.
+    pub(super) fn stopping(&self, within: Duration) {
+        let extend_us = (within + STOP_MARGIN).as_micros();
+        self.send(&format!("STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC={extend_us}"));
+    }
+
+    /// The workers turn.
+    pub(super) fn alive(&self) {
+        self.send("WATCHDOG=1");
+    }
+
+    fn send(&self, message: &str) {
+        if let Some((socket, address)) = &self.socket {
+            let _ = socket.send_to_addr(message.as_bytes(), address);
+        }
+    }
+}
+
+/// A path, or a name in the abstract namespace after an `@`.
+fn connect(name: &str) -> Option<(UnixDatagram, SocketAddr)> {
+    let address = match name.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(name),
+    };
+    let socket = UnixDatagram::unbound().ok()?;
+    // A service manager that does not read must not hold us up.
+    socket.set_nonblocking(true).ok()?;
+    Some((socket, address.ok()?))
+}
+
+/// Twice as often as the service manager wants.
+fn interval(watchdog_us: &str) -> Option<Duration> {
+    let us: u64 = watchdog_us.parse().ok()?;
+    (us > 1).then(|| Duration::from_micros(us / 2))
+}
+
+/// Goodbyes and the last histograms take a moment after the drain.
+const STOP_MARGIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said_to(name: &str, listener: &UnixDatagram) -> Vec<String> {
+        let notifier = Notifier { socket: connect(name), watchdog: None };
+        notifier.reloading();
+        notifier.ready();
+        notifier.stopping(Duration::from_secs(30));
+        let mut buffer = [0; 256];
+        let mut receive = || {
+            let len = listener.recv(&mut buffer).expect("said");
+            String::from_utf8(buffer[..len].to_vec()).expect("text")
+        };
+        vec![receive(), receive(), receive()]
+    }
+
+    #[test]
+    fn the_manager_hears_it_by_path_and_by_abstract_name() {
+        let name = format!("ringgate-notify-{}", std::process::id());
+        let path = std::env::temp_dir().join(&name);
+        let at_path = UnixDatagram::bind(&path).expect("bind");
+        let abstract_name = SocketAddr::from_abstract_name(&name).expect("short");
+        let at_name = UnixDatagram::bind_addr(&abstract_name).expect("bind");
+        let spoken = [
+            said_to(path.to_str().expect("text"), &at_path),
+            said_to(&format!("@{name}"), &at_name),
+        ];
+        std::fs::remove_file(&path).expect("removed");
+        for lines in spoken {
+            assert!(lines[0].starts_with("RELOADING=1\nMONOTONIC_USEC="), "{}", lines[0]);
+            assert_eq!(lines[1], "READY=1\nSTATUS=serving");
+            let stopping = "STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=35000000";
+            assert_eq!(lines[2], stopping);
+        }
+    }
+
+    #[test]
+    fn nobody_listens_without_a_socket() {
+        let notifier = Notifier { socket: None, watchdog: interval("3000000") };
+        notifier.ready();
+        assert_eq!(notifier.watchdog(), None);
+        assert_eq!(interval("3000000"), Some(Duration::from_millis(1500)));
+        assert_eq!(interval("0"), None);
+        assert_eq!(interval("soon"), None);
+    }
+}

@@ -1,0 +1,203 @@
+//! Configs that follow each other.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::super::plan;
+use super::*;
+use crate::config::keys::KeySources;
+
+const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+const OTHER_KEY: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+fn config(text: &str) -> Config {
+    let keys = KeySources::new(&|_| None, None);
+    config::parse(text, Path::new("gate.toml"), &keys).unwrap_or_else(|why| panic!("{why}\n{text}"))
+}
+
+/// One listener over two backends.
+fn text() -> String {
+    format!(
+        r#"
+        [gateway]
+        drain_timeout = "3s"
+        [[listener]]
+        name = "eu"
+        protocol = "netcode"
+        bind = ["127.0.0.1:40000"]
+        protocol_id = 7
+        keys = [{{ hex = "{KEY}" }}]
+        backends = ["a", "b"]
+        route = "hash"
+        max_sessions = 100
+        [[backend]]
+        name = "a"
+        link = "udp"
+        address = "127.0.0.1:7001"
+        slots = 8
+        [[backend]]
+        name = "b"
+        link = "bundle"
+        slots = 8
+        "#
+    )
+}
+
+/// A gateway that was started and reloaded, as far as the control thread knows it.
+struct Running {
+    config: Config,
+    setup: Arc<Setup>,
+}
+
+impl Running {
+    fn start(text: &str) -> Self {
+        let config = config(text);
+        let setup = plan::plan(&config).expect("a plan").setup;
+        Self { config, setup }
+    }
+
+    fn reload(&mut self, text: &str) -> Outcome {
+        let new = config(text);
+        let Next { setup, changes } = next(&self.config, &self.setup, &new)?;
+        (self.config, self.setup) = (new, Arc::new(setup));
+        Ok(changes)
+    }
+
+    /// Name, retirement and slots of each backend.
+    fn backends(&self) -> Vec<(&str, bool, u32)> {
+        let backends = self.setup.backends.iter();
+        backends.map(|b| (b.name.as_str(), b.retired, b.slots)).collect()
+    }
+}
+
+fn strings(list: &[&str]) -> Vec<String> {
+    list.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_same_file_changes_nothing() {
+    let mut running = Running::start(&text());
+    assert_eq!(running.reload(&text()), Ok(Vec::new()));
+}
+
+#[test]
+fn what_can_change_live_does_and_is_named() {
+    let mut running = Running::start(&text());
+    let changed = text()
+        .replace("\"3s\"", "\"5s\"")
+        .replace("\"hash\"", "\"least-players\"")
+        .replace(&format!("{{ hex = \"{KEY}\" }}"), &format!("{{ hex = \"{OTHER_KEY}\" }}"))
+        .replace("max_sessions = 100", "max_sessions = 50\nport_switch = \"ignore\"\ngap_limit = 9")
+        .replace("7001\"\n        slots = 8", "7001\"\n        slots = 4");
+    let changes = running.reload(&changed).expect("fine");
+    assert_eq!(
+        changes,
+        [
+            "gateway.drain_timeout",
+            "listener eu: route",
+            "listener eu: max_sessions",
+            "listener eu: port_switch",
+            "listener eu: keys",
+            "listener eu: gap_limit",
+            "backend a: slots 8 -> 4",
+        ]
+    );
+    let listener = &running.setup.listeners[0];
+    assert_eq!((listener.sessions_max, listener.follow_port_switch), (50, false));
+    assert_eq!(listener.replay.gap_limit(), 9);
+    assert_eq!(running.setup.worker_sessions_max, 100, "what was set aside stays");
+}
+
+#[test]
+fn what_needs_a_restart_is_refused_with_all_reasons_and_changes_nothing() {
+    let mut running = Running::start(&text());
+    let changed = text()
+        .replace("[gateway]", "[gateway]\nworkers = 3\nspin = \"1ms\"")
+        .replace("40000", "40001")
+        .replace("protocol_id = 7", "protocol_id = 8\nreplay_window = 512")
+        .replace("slots = 8", "slots = 9");
+    let added = "[admin]\n[[listener]]\nname = \"us\"\nprotocol = \"netcode\"\nbind = [\"127.0.0.1:1\"]\n\
+                 protocol_id = 7\nbackends = [\"a\"]\nmax_sessions = 1\nkeys = [{ hex = \"";
+    let changed = format!("{changed}{added}{KEY}\" }}]\n");
+    let refusals = running.reload(&changed).expect_err("a restart");
+    assert_eq!(
+        refusals,
+        [
+            "gateway.workers has changed; that needs a restart",
+            "gateway.spin has changed; that needs a restart",
+            "admin.bind has changed; that needs a restart",
+            "listener eu: bind has changed; that needs a restart",
+            "listener eu: protocol_id has changed; that needs a restart",
+            "listener eu: replay_window has changed; that needs a restart",
+            "listener us is new; to add one needs a restart",
+            "max_sessions of all listeners together are 101, and memory was set aside for 100; more needs a restart",
+        ]
+    );
+    assert_eq!(running.backends(), [("a", false, 8), ("b", false, 8)]);
+}
+
+#[test]
+fn a_listener_under_another_name_is_another_listener() {
+    let mut running = Running::start(&text());
+    let refusals = running.reload(&text().replace("\"eu\"", "\"us\"")).expect_err("a restart");
+    let expected = [
+        "listener eu is gone; to remove one needs a restart",
+        "listener us is new; to add one needs a restart",
+    ];
+    assert_eq!(refusals, expected);
+}
+
+#[test]
+fn backends_keep_their_numbers_for_ever() {
+    let mut running = Running::start(&text());
+    let without_a = text().replace("[\"a\", \"b\"]", "[\"b\"]").replace(
+        "name = \"a\"\n        link = \"udp\"\n        address = \"127.0.0.1:7001\"",
+        "name = \"c\"\n        link = \"udp\"\n        address = \"127.0.0.1:7002\"",
+    );
+    let changes = running.reload(&without_a).expect("fine");
+    let expected = [
+        "listener eu: backends",
+        "backend a removed; its players stay until they leave",
+        "backend c added",
+    ];
+    assert_eq!(changes, expected);
+    assert_eq!(running.backends(), [("a", true, 8), ("b", false, 8), ("c", false, 8)]);
+    assert_eq!(running.setup.listeners[0].backends, [1]);
+
+    let changes = running.reload(&text()).expect("fine");
+    assert!(changes.contains(&"backend a is back".to_owned()), "{changes:?}");
+    assert_eq!(running.backends(), [("a", false, 8), ("b", false, 8), ("c", true, 8)]);
+    assert_eq!(running.setup.listeners[0].backends, [0, 1]);
+}
+
+#[test]
+fn a_udp_backend_is_its_address_and_a_bundle_backend_its_name() {
+    let mut running = Running::start(&text());
+    let moved = text().replace("127.0.0.1:7001", "127.0.0.1:7002");
+    running.reload(&moved).expect("fine");
+    assert_eq!(running.backends(), [("a", true, 8), ("b", false, 8), ("a", false, 8)]);
+    assert_eq!(running.setup.listeners[0].backends, [2, 1], "new players go to the new place");
+
+    let mut running = Running::start(&text());
+    let renamed =
+        text().replace("name = \"a\"", "name = \"z\"").replace("[\"a\", \"b\"]", "[\"z\", \"b\"]");
+    let changes = running.reload(&renamed).expect("fine");
+    assert_eq!(changes, strings(&["listener eu: backends", "backend a is called z now"]));
+    assert_eq!(running.backends(), [("z", false, 8), ("b", false, 8)]);
+}
+
+#[test]
+fn the_first_backend_of_a_kind_needs_its_sockets() {
+    let only_udp = text().replace("[\"a\", \"b\"]", "[\"a\"]").replace(
+        "[[backend]]\n        name = \"b\"\n        link = \"bundle\"\n        slots = 8",
+        "",
+    );
+    let mut running = Running::start(&only_udp);
+    let refusals = running.reload(&text()).expect_err("no link sockets");
+    assert_eq!(refusals.len(), 1);
+    assert!(refusals[0].starts_with("backend b: none with this link"), "{refusals:?}");
+
+    let mut running = Running::start(&text());
+    running.reload(&only_udp).expect("fine");
+    running.reload(&text()).expect("the sockets are there from the start");
+}

@@ -1,0 +1,97 @@
+//! What the control thread runs on: tokio-uring where the kernel allows io_uring, plain tokio where it does not.
+//!
+//! Sockets, timers and signals are tokio's in both cases, because tokio-uring runs them on the same thread. What differs is
+//! how files are written: through the ring, or by a thread that may block.
+
+use std::fs::OpenOptions;
+use std::future::Future;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The control thread's runtime.
+pub(super) enum Runtime {
+    Plain(tokio::runtime::Runtime),
+    Uring(tokio_uring::Runtime),
+}
+
+impl Runtime {
+    /// On io_uring if it is wanted and there.
+    pub(super) fn start(wants_uring: bool) -> io::Result<Self> {
+        if wants_uring {
+            match tokio_uring::Runtime::new(tokio_uring::builder().entries(RING_ENTRIES)) {
+                Ok(runtime) => return Ok(Self::Uring(runtime)),
+                Err(why) => tracing::debug!("the control thread does without io_uring: {why}"),
+            }
+        }
+        let plain = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Self::Plain(plain))
+    }
+
+    pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        match self {
+            Self::Plain(runtime) => runtime.block_on(future),
+            Self::Uring(runtime) => runtime.block_on(future),
+        }
+    }
+
+    /// Makes a file that must not be there yet, to be written from this runtime.
+    pub(super) fn create_file(&self, path: &Path) -> io::Result<File> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)?;
+        Ok(match self {
+            Self::Plain(_) => File::Plain(Arc::new(file)),
+            Self::Uring(_) => File::Uring(tokio_uring::fs::File::from_std(file)),
+        })
+    }
+}
+
+/// A file that is written without holding up the control thread. To be used in the runtime that made it.
+pub(super) enum File {
+    Plain(Arc<std::fs::File>),
+    Uring(tokio_uring::fs::File),
+}
+
+impl File {
+    /// Writes all bytes at an offset.
+    pub(super) async fn write_all_at(&self, bytes: Vec<u8>, offset: u64) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => {
+                let file = Arc::clone(file);
+                let write = move || file.write_all_at(&bytes, offset);
+                tokio::task::spawn_blocking(write).await.map_err(io::Error::other)?
+            }
+            Self::Uring(file) => file.write_all_at(bytes, offset).await.0,
+        }
+    }
+}
+
+/// The control thread has a file write in flight, hardly ever two.
+const RING_ENTRIES: u32 = 8;
+
+/// For the operator's group to read.
+const FILE_MODE: u32 = 0o640;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_written_the_same_way_on_both() {
+        for wants_uring in [false, true] {
+            let runtime = Runtime::start(wants_uring).expect("a runtime");
+            let name = format!("ringgate-runtime-{}-{wants_uring}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            let file = runtime.create_file(&path).expect("a new file");
+            assert!(runtime.create_file(&path).is_err(), "it is there already");
+            let written = runtime.block_on(async {
+                file.write_all_at(b"hello".to_vec(), 0).await?;
+                file.write_all_at(b"world".to_vec(), 5).await
+            });
+            written.expect("written");
+            drop(file);
+            assert_eq!(std::fs::read(&path).expect("readable"), b"helloworld");
+            std::fs::remove_file(&path).expect("removed");
+        }
+    }
+}

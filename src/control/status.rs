@@ -1,0 +1,351 @@
+//! `GET /status`: the whole gateway as one JSON object, for people, scripts and `ringgate status`.
+
+use std::net::SocketAddr;
+
+use serde::{Serialize, Serializer};
+
+use super::health;
+use super::metrics::PACKET_KIND_NAMES;
+use super::view::Snapshot;
+use crate::gate::{Counters, Ended, LinkKind, PACKET_KINDS};
+use crate::worker::Stage;
+
+/// The page.
+pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
+    let mut page = serde_json::to_string_pretty(&Status::of(snapshot))
+        .expect("only maps with other keys than strings cannot be written");
+    page.push('\n');
+    page
+}
+
+#[derive(Serialize)]
+struct Status<'a> {
+    version: &'static str,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drain_left_ms: Option<u64>,
+    healthy: bool,
+    ready: bool,
+    /// Why not, where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_ready_because: Option<String>,
+    started_unix_s: u64,
+    uptime_s: u64,
+    config: Config,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why_not_uring: Option<&'a str>,
+    workers: Vec<Worker>,
+    listeners: Vec<Listener<'a>>,
+    backends: Vec<Backend<'a>>,
+    totals: Totals,
+    drops: Named,
+    sessions_closed: Named,
+    packets_handled: Named,
+    packets_out: Named,
+    stages: Vec<StageRow>,
+    conservation: Conservation,
+}
+
+#[derive(Serialize)]
+struct Config {
+    file: String,
+    read_unix_s: u64,
+    reloads: u64,
+    reloads_refused: u64,
+}
+
+#[derive(Serialize)]
+struct Worker {
+    index: usize,
+    driver: &'static str,
+    cipher: &'static str,
+    report_age_ms: u64,
+    turns: u64,
+    sessions: u64,
+    pending: u64,
+    datagrams_in: u64,
+    drops: u64,
+    socket_drops: u64,
+}
+
+#[derive(Serialize)]
+struct Listener<'a> {
+    name: &'a str,
+    protocol: &'static str,
+    addresses: &'a [SocketAddr],
+    public: &'a [SocketAddr],
+    sessions: u32,
+    sessions_max: u32,
+}
+
+#[derive(Serialize)]
+struct Backend<'a> {
+    name: &'a str,
+    link: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<SocketAddr>,
+    /// Reachable from every worker.
+    up: bool,
+    workers_up: usize,
+    players: u32,
+    slots: u32,
+    retired: bool,
+}
+
+/// Sums over all workers.
+#[derive(Serialize)]
+struct Totals {
+    sessions: u64,
+    handshakes_pending: u64,
+    sessions_opened: u64,
+    port_switches: u64,
+    datagrams_in: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+    payloads_up: u64,
+    payloads_to_links: u64,
+    payloads_from_links: u64,
+    payloads_down: u64,
+    link_datagrams_in: u64,
+    link_datagrams_out: u64,
+    links_refused: u64,
+    drops: u64,
+    socket_drops: u64,
+    tokens_remembered: usize,
+}
+
+/// Latencies of the last interval.
+#[derive(Serialize)]
+struct StageRow {
+    stage: &'static str,
+    count: u64,
+    p50_ns: u64,
+    p90_ns: u64,
+    p99_ns: u64,
+    p999_ns: u64,
+    p9999_ns: u64,
+    max_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Conservation {
+    holds: bool,
+    imbalances: Vec<ImbalanceRow>,
+}
+
+#[derive(Serialize)]
+struct ImbalanceRow {
+    worker: usize,
+    balance: &'static str,
+    came_in: u64,
+    accounted: u64,
+}
+
+/// Numbers by name, in the order in which they were declared.
+struct Named(Vec<(&'static str, u64)>);
+
+impl Serialize for Named {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
+}
+
+impl<'a> Status<'a> {
+    fn of(snapshot: &'a Snapshot<'_>) -> Self {
+        let totals = snapshot.totals();
+        let live = &snapshot.live;
+        let not_ready_because = health::is_ready(snapshot).err();
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            state: if live.drain.is_some() { "draining" } else { "serving" },
+            drain_left_ms: live
+                .drain
+                .map(|drain| drain.until_ns.saturating_sub(snapshot.now_ns) / NS_PER_MS),
+            healthy: health::is_healthy(snapshot).is_ok(),
+            ready: not_ready_because.is_none(),
+            not_ready_because,
+            started_unix_s: snapshot.facts.started_unix_s,
+            uptime_s: snapshot.now_ns / NS_PER_S,
+            config: Config {
+                file: snapshot.facts.config_file.display().to_string(),
+                read_unix_s: live.reloads.config_unix_s,
+                reloads: live.reloads.done,
+                reloads_refused: live.reloads.refused,
+            },
+            why_not_uring: snapshot.facts.why_not_uring.as_deref(),
+            workers: workers(snapshot),
+            listeners: listeners(snapshot),
+            backends: backends(snapshot),
+            drops: Named(totals.drops.iter().map(|(why, n)| (why.name(), n)).collect()),
+            sessions_closed: Named(
+                Ended::ALL.map(|why| (why.name(), totals.sessions_closed[why as usize])).to_vec(),
+            ),
+            packets_handled: by_kind(&totals.handled),
+            packets_out: by_kind(&totals.packets_out),
+            stages: stages(snapshot),
+            conservation: conservation(snapshot),
+            totals: sum(snapshot, &totals),
+        }
+    }
+}
+
+fn workers(snapshot: &Snapshot<'_>) -> Vec<Worker> {
+    let reports = snapshot.reports.iter().enumerate();
+    reports
+        .map(|(index, report)| Worker {
+            index,
+            driver: snapshot.facts.driver,
+            cipher: snapshot.facts.cipher,
+            report_age_ms: snapshot.now_ns.saturating_sub(report.at_ns) / NS_PER_MS,
+            turns: report.turns,
+            sessions: report.counters.sessions,
+            pending: report.counters.pending,
+            datagrams_in: report.counters.datagrams_in,
+            drops: report.counters.drops.total(),
+            socket_drops: report.socket_drops,
+        })
+        .collect()
+}
+
+fn listeners<'a>(snapshot: &'a Snapshot<'_>) -> Vec<Listener<'a>> {
+    let listeners = snapshot.live.setup.listeners.iter().zip(&snapshot.facts.addresses);
+    listeners
+        .zip(&snapshot.sessions)
+        .map(|((listener, addresses), &sessions)| Listener {
+            name: &listener.name,
+            protocol: "netcode",
+            addresses,
+            public: if listener.public.is_empty() { addresses } else { &listener.public },
+            sessions,
+            sessions_max: listener.sessions_max,
+        })
+        .collect()
+}
+
+/// Retired backends are shown until their last player has left.
+fn backends<'a>(snapshot: &'a Snapshot<'_>) -> Vec<Backend<'a>> {
+    let backends = snapshot.live.setup.backends.iter().zip(&snapshot.players).enumerate();
+    backends
+        .filter(|(_, (backend, players))| !backend.retired || **players > 0)
+        .map(|(at, (backend, &players))| {
+            let (link, address) = match &backend.link {
+                LinkKind::Bundle { .. } => ("bundle", None),
+                LinkKind::Udp { address } => ("udp", Some(*address)),
+            };
+            let workers_up = snapshot.workers_up(at);
+            Backend {
+                name: &backend.name,
+                link,
+                address,
+                up: workers_up == snapshot.reports.len(),
+                workers_up,
+                players,
+                slots: backend.slots,
+                retired: backend.retired,
+            }
+        })
+        .collect()
+}
+
+fn sum(snapshot: &Snapshot<'_>, totals: &Counters) -> Totals {
+    Totals {
+        sessions: totals.sessions,
+        handshakes_pending: totals.pending,
+        sessions_opened: totals.sessions_opened,
+        port_switches: totals.port_switches,
+        datagrams_in: totals.datagrams_in,
+        bytes_in: totals.bytes_in,
+        bytes_out: totals.bytes_out,
+        payloads_up: totals.payloads_up,
+        payloads_to_links: totals.payloads_to_links,
+        payloads_from_links: totals.payloads_from_links,
+        payloads_down: totals.payloads_down,
+        link_datagrams_in: totals.link_datagrams_in,
+        link_datagrams_out: totals.link_datagrams_out,
+        links_refused: totals.links_refused,
+        drops: totals.drops.total(),
+        socket_drops: snapshot.reports.iter().map(|report| report.socket_drops).sum(),
+        tokens_remembered: snapshot.tokens,
+    }
+}
+
+fn by_kind(counts: &[u64; PACKET_KINDS]) -> Named {
+    Named(PACKET_KIND_NAMES.into_iter().zip(counts.iter().copied()).collect())
+}
+
+fn stages(snapshot: &Snapshot<'_>) -> Vec<StageRow> {
+    let row = |stage: Stage| {
+        let interval = &snapshot.live.latencies.interval[stage as usize];
+        let [p50_ns, p90_ns, p99_ns, p999_ns, p9999_ns] = interval.quantiles_ns;
+        let (count, max_ns) = (interval.count, interval.max_ns);
+        StageRow { stage: stage.name(), count, p50_ns, p90_ns, p99_ns, p999_ns, p9999_ns, max_ns }
+    };
+    Stage::ALL.map(row).into()
+}
+
+fn conservation(snapshot: &Snapshot<'_>) -> Conservation {
+    let reports = snapshot.reports.iter().enumerate();
+    let imbalances: Vec<_> = reports
+        .filter_map(|(worker, report)| Some((worker, report.counters.check_conservation().err()?)))
+        .map(|(worker, found)| ImbalanceRow {
+            worker,
+            balance: found.balance,
+            came_in: found.came_in,
+            accounted: found.accounted,
+        })
+        .collect();
+    Conservation { holds: imbalances.is_empty(), imbalances }
+}
+
+const NS_PER_MS: u64 = 1_000_000;
+const NS_PER_S: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::super::tests as sample;
+    use super::*;
+
+    fn page(change: impl FnOnce(&mut Snapshot<'_>)) -> Value {
+        let facts = sample::facts();
+        let mut snapshot = sample::snapshot(&facts);
+        change(&mut snapshot);
+        serde_json::from_str(&render(&snapshot)).expect("JSON")
+    }
+
+    #[test]
+    fn sums_are_over_all_workers() {
+        let page = page(|snapshot| {
+            snapshot.reports[1].counters.sessions = 4;
+            snapshot.reports[1].socket_drops = 6;
+        });
+        assert_eq!(page["uptime_s"], 60);
+        assert_eq!(page["totals"]["sessions"], 11);
+        assert_eq!(page["totals"]["socket_drops"], 6);
+        assert_eq!(page["drops"]["unknown_source"], 3);
+        assert_eq!(page["drops"]["packet_forged"], 0);
+        assert_eq!(page["listeners"][0]["public"][0], "192.0.2.1:40000");
+        assert_eq!(page["workers"][1]["report_age_ms"], 20);
+    }
+
+    #[test]
+    fn a_retired_backend_is_shown_while_it_has_players() {
+        let shown = page(|_| {});
+        assert_eq!(shown["backends"].as_array().map(Vec::len), Some(2));
+        assert_eq!(shown["backends"][0]["retired"], true);
+        assert_eq!(shown["backends"][1]["workers_up"], 1);
+        assert_eq!(shown["backends"][1]["up"], false);
+        let shown = page(|snapshot| snapshot.players[0] = 0);
+        assert_eq!(shown["backends"].as_array().map(Vec::len), Some(1));
+    }
+
+    #[test]
+    fn what_is_not_accounted_for_is_named() {
+        assert_eq!(page(|_| {})["conservation"]["holds"], true);
+        let page = page(|snapshot| snapshot.reports[1].counters.datagrams_in = 1);
+        assert_eq!(page["conservation"]["holds"], false);
+        assert_eq!(page["conservation"]["imbalances"][0]["worker"], 1);
+        assert_eq!(page["conservation"]["imbalances"][0]["balance"], "datagrams");
+    }
+}

@@ -1,0 +1,85 @@
+//! A gateway that was never there, for the tests of the pages that show one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::view::{Facts, Live, Reloads, Snapshot};
+use crate::drops::DropReason;
+use crate::gate::{Allowed, Backend, LinkKind, Listener, Route, Setup};
+use crate::proto::replay::Policy;
+use crate::secret::Key;
+use crate::worker::Report;
+
+pub(super) fn facts() -> Facts {
+    Facts {
+        driver: "mmsg",
+        cipher: "portable",
+        addresses: vec![vec![SocketAddr::from(([192, 0, 2, 1], 40_000))]],
+        config_file: "gate.toml".into(),
+        started_unix_s: 1_700_000_000,
+        ..Facts::default()
+    }
+}
+
+/// Two workers a minute after their start, one listener, one backend, and an earlier one of the same name that was retired.
+/// The second worker cannot reach the backend.
+pub(super) fn snapshot(facts: &Facts) -> Snapshot<'_> {
+    let setup = Setup::new(vec![listener()], vec![backend(true), backend(false)], 1);
+    Snapshot {
+        facts,
+        now_ns: NOW_NS,
+        live: Live {
+            setup: Arc::new(setup),
+            drain: None,
+            reloads: Reloads { config_unix_s: facts.started_unix_s, ..Reloads::default() },
+            latencies: Arc::default(),
+            log_failures: 0,
+        },
+        reports: vec![report(true), report(false)],
+        sessions: vec![7],
+        players: vec![2, 5],
+        tokens: 9,
+    }
+}
+
+/// The moment of [`snapshot`].
+pub(super) const NOW_NS: u64 = 60_000_000_000;
+
+fn listener() -> Listener {
+    Listener {
+        name: "eu-west".to_owned(),
+        protocol_id: 1,
+        keys: vec![Key::from_bytes([7; 32])],
+        public: Vec::new(),
+        backends: vec![1],
+        route: Route::Single,
+        sessions_max: 100,
+        replay: Policy::NETCODE,
+        follow_port_switch: true,
+    }
+}
+
+fn backend(retired: bool) -> Backend {
+    Backend {
+        name: "arena-1".to_owned(),
+        link: LinkKind::Bundle { allow: Allowed::default() },
+        slots: 64,
+        grace_ns: 0,
+        retired,
+    }
+}
+
+fn report(is_first: bool) -> Report {
+    let mut report = Report {
+        backends_up: vec![false, is_first],
+        turns: 1000,
+        at_ns: NOW_NS - 20_000_000,
+        ..Report::default()
+    };
+    if is_first {
+        report.counters.datagrams_in = 3;
+        report.counters.sessions = 7;
+        report.counters.drops.add(DropReason::UnknownSource, 3);
+    }
+    report
+}

@@ -1,0 +1,158 @@
+//! What the admin address shows: everything that workers have published, put together at one moment.
+//!
+//! The pages (`metrics`, `status`, `health`) are functions of a [`Snapshot`], so that they can be tested without a gateway.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::latency::Latencies;
+use crate::gate::{Claims, Counters, Setup};
+use crate::os::clock::{self, Clock};
+use crate::worker::{Fleet, Published, Report};
+
+/// Where snapshots are taken.
+pub(super) struct View {
+    facts: Facts,
+    clock: Clock,
+    published: Vec<Arc<Published>>,
+    claims: Arc<Claims>,
+    live: Mutex<Live>,
+}
+
+/// What does not change while the daemon runs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) driver: &'static str,
+    /// Why the driver is not io_uring, where it could have been.
+    pub(super) why_not_uring: Option<String>,
+    /// Which kernel seals and opens.
+    pub(super) cipher: &'static str,
+    /// The addresses of each listener, by its number.
+    pub(super) addresses: Vec<Vec<SocketAddr>>,
+    pub(super) config_file: PathBuf,
+    pub(super) started_unix_s: u64,
+}
+
+/// What the control thread changes.
+#[derive(Clone, Debug)]
+pub(super) struct Live {
+    pub(super) setup: Arc<Setup>,
+    pub(super) drain: Option<Drain>,
+    pub(super) reloads: Reloads,
+    pub(super) latencies: Arc<Latencies>,
+    pub(super) log_failures: u64,
+}
+
+/// A drain that is under way, in nanoseconds of the fleet's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Drain {
+    pub(super) since_ns: u64,
+    /// When those who are still there are disconnected.
+    pub(super) until_ns: u64,
+}
+
+/// How reading the config again has gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reloads {
+    pub(super) done: u64,
+    pub(super) refused: u64,
+    pub(super) last_refused: bool,
+    /// When the running config was read.
+    pub(super) config_unix_s: u64,
+}
+
+/// Everything at one moment.
+pub(super) struct Snapshot<'a> {
+    pub(super) facts: &'a Facts,
+    pub(super) now_ns: u64,
+    pub(super) live: Live,
+    /// Each worker's last report.
+    pub(super) reports: Vec<Report>,
+    /// Sessions of each listener, by its number.
+    pub(super) sessions: Vec<u32>,
+    /// Players of each backend, by its number.
+    pub(super) players: Vec<u32>,
+    /// Used tokens that are remembered.
+    pub(super) tokens: usize,
+}
+
+impl View {
+    pub(super) fn new(fleet: &Fleet, setup: Arc<Setup>, config_file: PathBuf) -> Self {
+        let started_unix_s = clock::unix_seconds();
+        let facts = Facts {
+            driver: fleet.driver(),
+            why_not_uring: fleet.why_not_uring().map(str::to_owned),
+            cipher: fleet.kernel(),
+            addresses: fleet.addresses().to_vec(),
+            config_file,
+            started_unix_s,
+        };
+        let live = Live {
+            setup,
+            drain: None,
+            reloads: Reloads { config_unix_s: started_unix_s, ..Reloads::default() },
+            latencies: Arc::default(),
+            log_failures: 0,
+        };
+        Self {
+            facts,
+            clock: fleet.clock(),
+            published: fleet.published().to_vec(),
+            claims: Arc::clone(fleet.claims()),
+            live: Mutex::new(live),
+        }
+    }
+
+    /// Now, on the fleet's clock.
+    pub(super) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// What each worker publishes.
+    pub(super) fn published(&self) -> &[Arc<Published>] {
+        &self.published
+    }
+
+    /// What may change, to read or to change it.
+    pub(super) fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything at this moment.
+    pub(super) fn snapshot(&self) -> Snapshot<'_> {
+        let live = self.live().clone();
+        let reports = self.published.iter().map(|worker| worker.report()).collect();
+        let listeners = 0..live.setup.listeners.len();
+        let backends = 0..live.setup.backends.len();
+        Snapshot {
+            facts: &self.facts,
+            // After the reports, so that none is from the future.
+            now_ns: self.now_ns(),
+            reports,
+            sessions: listeners.map(|listener| self.claims.sessions(listener)).collect(),
+            players: backends.map(|backend| self.claims.players(backend)).collect(),
+            tokens: self.claims.tokens_remembered(),
+            live,
+        }
+    }
+}
+
+impl Snapshot<'_> {
+    /// The sum over all workers.
+    pub(super) fn totals(&self) -> Counters {
+        let mut totals = Counters::default();
+        self.reports.iter().for_each(|report| totals.merge(&report.counters));
+        totals
+    }
+
+    /// How many workers reach a backend.
+    pub(super) fn workers_up(&self, backend: usize) -> usize {
+        self.reports.iter().filter(|report| is_up(report, backend)).count()
+    }
+}
+
+/// Whether a worker reaches a backend. One that it has not heard of yet is not up.
+pub(super) fn is_up(report: &Report, backend: usize) -> bool {
+    report.backends_up.get(backend).copied().unwrap_or(false)
+}

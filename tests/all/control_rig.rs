@@ -1,0 +1,339 @@
+//! A daemon that one test owns, the players and the game process around it, and a look at its admin address.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ringgate::link::backend::{Event, Options};
+use ringgate::netcode::{self, Client, Notice, State, TokenSpec};
+use ringgate::os::clock::{self, Clock};
+use ringgate::secret::Key;
+
+use crate::command::ringgate;
+use crate::folder::Folder;
+
+/// Longer than any step of a test takes on a busy machine; only a test that fails waits for it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) const PROTOCOL_ID: u64 = 0x1122_3344_5566_7788;
+
+/// The key of the daemon's listener, unless a test says otherwise.
+pub(crate) const KEY_HEX: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+/// Looks again and again until there is something.
+#[track_caller]
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let clock = Clock::start();
+    while clock.now_ns() < PATIENCE.as_nanos() as u64 {
+        if let Some(found) = look() {
+            return found;
+        }
+        clock::sleep(Duration::from_millis(5));
+    }
+    panic!("waited for {what} in vain");
+}
+
+/// The parts of a config that tests vary.
+pub(crate) struct Text {
+    pub(crate) gateway: String,
+    pub(crate) listener: String,
+    pub(crate) backends: String,
+    pub(crate) more: String,
+}
+
+impl Text {
+    /// One worker, one listener, one bundle backend named `arena`.
+    pub(crate) fn new() -> Self {
+        Self {
+            gateway: "workers = 1\npin = false\ndrain_timeout = \"1h\"\n".to_owned(),
+            listener: format!("keys = [{{ hex = \"{KEY_HEX}\" }}]\nbackends = [\"arena\"]\n"),
+            backends: "[[backend]]\nname = \"arena\"\nlink = \"bundle\"\nslots = 4\n".to_owned(),
+            more: String::new(),
+        }
+    }
+
+    fn in_full(&self, run_dir: &Path) -> String {
+        let run_dir = run_dir.display();
+        let mut text = format!("[gateway]\n{}run_dir = \"{run_dir}\"\n", self.gateway);
+        write!(
+            text,
+            "[[listener]]\nname = \"eu\"\nprotocol = \"netcode\"\nbind = [\"127.0.0.1:0\"]\n\
+             protocol_id = \"{PROTOCOL_ID:#x}\"\nmax_sessions = 100\n{}{}[admin]\nbind = \"127.0.0.1:0\"\n{}",
+            self.listener, self.backends, self.more
+        )
+        .expect("strings grow");
+        text
+    }
+}
+
+/// `ringgate run`, killed when dropped.
+pub(crate) struct Daemon {
+    pub(crate) folder: Folder,
+    pub(crate) listener: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    child: Child,
+    /// Kept open: a daemon does not end because nobody reads it, but a test should not find out.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Daemon {
+    pub(crate) fn start(text: &Text) -> Self {
+        Self::start_with(text, |_, _| {})
+    }
+
+    /// Starts one whose command line or environment a test changes.
+    pub(crate) fn start_with(text: &Text, change: impl FnOnce(&mut Command, &Folder)) -> Self {
+        let folder = Folder::new();
+        let config = folder.file("gate.toml", text.in_full(&folder.join("run")), 0o600);
+        let log = std::fs::File::create(folder.join("log")).expect("a log file");
+        let mut command = ringgate(["run".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        command.stdout(Stdio::piped()).stderr(log);
+        change(&mut command, &folder);
+        let mut child = command.spawn().expect("the binary was built");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut listener = None;
+        let mut admin = None;
+        loop {
+            let mut line = String::new();
+            let len = stdout.read_line(&mut line).expect("text");
+            if len == 0 {
+                let log = std::fs::read_to_string(folder.join("log")).expect("a log");
+                panic!("the daemon did not start: {log}");
+            }
+            let address = |rest: &str| rest.trim().parse().expect("an address");
+            if let Some(rest) = line.strip_prefix("listener eu on ") {
+                listener = Some(address(rest));
+            } else if let Some(rest) = line.strip_prefix("admin on ") {
+                admin = Some(address(rest));
+            } else if line.starts_with("ready: ") {
+                break;
+            }
+        }
+        let listener = listener.expect("the listener's address is printed");
+        let admin = admin.expect("the admin address is printed");
+        Self { folder, listener, admin, child, _stdout: stdout }
+    }
+
+    /// Where link sockets are.
+    pub(crate) fn run_dir(&self) -> std::path::PathBuf {
+        self.folder.join("run")
+    }
+
+    /// Replaces the config file, for a reload.
+    pub(crate) fn rewrite(&self, text: &Text) {
+        self.folder.file("gate.toml", text.in_full(&self.run_dir()), 0o600);
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).expect("a log")
+    }
+
+    /// `TERM`, `HUP` and so on.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill is there");
+        assert!(sent.success());
+    }
+
+    /// Waits until it has ended; its exit code.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        wait_for("the daemon's end", || self.child.try_wait().expect("our child")).code()
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("our child").is_none()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Page {
+        request(self.admin, "GET", path, "").expect("the admin address answers")
+    }
+
+    pub(crate) fn post(&self, path: &str) -> Page {
+        request(self.admin, "POST", path, "").expect("the admin address answers")
+    }
+
+    pub(crate) fn status(&self) -> serde_json::Value {
+        self.get("/status").json()
+    }
+
+    /// Waits until players can come.
+    pub(crate) fn ready(&self) {
+        wait_for("readiness", || (self.get("/readyz").status == 200).then_some(()));
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Page {
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|why| panic!("{why}: {}", self.body))
+    }
+
+    /// The value of a series that counts, written as in the text format.
+    pub(crate) fn value(&self, series: &str) -> Option<u64> {
+        let line = self
+            .body
+            .lines()
+            .find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
+    }
+}
+
+/// One request on a connection of its own.
+pub(crate) fn request(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+) -> std::io::Result<Page> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    Ok(Page { status, head: head.to_owned(), body: body.to_owned() })
+}
+
+/// A player with a socket.
+pub(crate) struct Player {
+    client: Client,
+    socket: UdpSocket,
+    clock: Clock,
+}
+
+impl Player {
+    /// One who asks to be let in, with a token under the listener's key.
+    pub(crate) fn new(server: SocketAddr, client_id: u64, key: &str) -> Self {
+        let spec = TokenSpec {
+            timeout_seconds: 60,
+            lifetime_seconds: Some(600),
+            ..TokenSpec::new(PROTOCOL_ID, client_id, server.to_string().parse().expect("address"))
+        };
+        let key = Key::from_hex(key).expect("hex");
+        let token = netcode::mint(&spec, &key, clock::unix_seconds()).expect("random bytes");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        socket.set_read_timeout(Some(Duration::from_millis(5))).expect("a timeout");
+        let clock = Clock::start();
+        Self { client: Client::new(&token, clock.now_ns()).expect("random bytes"), socket, clock }
+    }
+
+    /// One who plays.
+    pub(crate) fn connected(server: SocketAddr, client_id: u64, key: &str) -> Self {
+        let mut player = Self::new(server, client_id, key);
+        wait_for("the handshake", || {
+            player.turn();
+            player.client.is_connected().then_some(())
+        });
+        player
+    }
+
+    /// Sends what is due and takes what has come; payloads that came.
+    pub(crate) fn turn(&mut self) -> Vec<Vec<u8>> {
+        let now_ns = self.clock.now_ns();
+        let mut buffer = [0; 2048];
+        let _ = self.client.handle_timeout(now_ns);
+        while let Some((to, datagram)) = self.client.poll_transmit(now_ns, &mut buffer) {
+            self.socket.send_to(datagram, to).expect("loopback takes it");
+        }
+        let mut payloads = Vec::new();
+        while let Ok((len, from)) = self.socket.recv_from(&mut buffer) {
+            let notice = self.client.handle_datagram(now_ns, from, &mut buffer[..len]);
+            if let Ok(Some(Notice::Payload(bytes))) = notice {
+                payloads.push(bytes.to_vec());
+            }
+        }
+        payloads
+    }
+
+    /// Sends a payload until it comes back.
+    pub(crate) fn echo(&mut self, payload: &[u8]) {
+        wait_for("an echo", || {
+            let mut buffer = [0; 2048];
+            let now_ns = self.clock.now_ns();
+            let (to, datagram) =
+                self.client.write_payload(now_ns, payload, &mut buffer).expect("connected");
+            self.socket.send_to(datagram, to).expect("loopback takes it");
+            self.turn().iter().any(|echo| echo == payload).then_some(())
+        });
+    }
+
+    /// Waits until the client is no longer connected; how it ended.
+    pub(crate) fn ended(&mut self) -> State {
+        wait_for("the player's end", || {
+            self.turn();
+            let state = self.client.state();
+            state.is_closed().then_some(state)
+        })
+    }
+
+    pub(crate) fn is_connected(&mut self) -> bool {
+        self.turn();
+        self.client.is_connected()
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.client.disconnect();
+        self.turn();
+    }
+}
+
+/// A game process that sends every payload back, in a thread.
+pub(crate) struct Game {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Game {
+    /// Connects to a daemon and comes back to it.
+    pub(crate) fn start(daemon: &Daemon, name: &str) -> Self {
+        let mut backend = Options::new(daemon.run_dir(), name).start().expect("a backend");
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                backend.wait(Some(Duration::from_millis(10))).expect("a wait");
+                let mut events = backend.poll().expect("a poll");
+                while let Some((event, outbox)) = events.next() {
+                    if let Event::Payload { session, bytes } = event {
+                        let _ = outbox.send(session, bytes);
+                    }
+                }
+                backend.flush();
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Game {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
