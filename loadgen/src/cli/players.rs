@@ -126,7 +126,8 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     ns.map(|ns| Duration::from_nanos(ns as u64)).ok_or_else(|| "a time like 10s or 500ms".into())
 }
 
-fn driver(text: &str) -> Result<Choice, String> {
+/// A driver's name.
+pub(super) fn driver(text: &str) -> Result<Choice, String> {
     match text {
         "auto" => Ok(Choice::Auto),
         "mmsg" => Ok(Choice::Mmsg),

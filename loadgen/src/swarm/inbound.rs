@@ -37,7 +37,11 @@ impl Swarm {
                 self.tally.record(Stage::OwnQueue, now.unix_ns.saturating_sub(meta.kernel_ns));
             }
             let player = self.addresses.player_of(meta);
-            let player = player.filter(|player| (*player as usize) < self.players.len());
+            let is_here = |index: &u32| {
+                let player = self.players.get(*index as usize);
+                player.is_some_and(|player| player.life != Life::Free)
+            };
+            let player = player.filter(is_here);
             let Some(player) = player else {
                 self.tally.counters.bump(Count::Strangers);
                 continue;
