@@ -1,6 +1,7 @@
 //! The command line: one file for each command. 0: done. 1: it could not be done. 2: the input is wrong. 3: a condition of
 //! `--require` was missed.
 
+mod attack;
 mod bare;
 mod floor;
 mod ladder;
@@ -25,6 +26,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Attack(attack::Args),
     #[command(hide = true)]
     BareEcho(bare::Args),
     Floor(floor::Args),
@@ -54,6 +56,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     let result = match command {
+        Command::Attack(args) => attack::run(&args),
         Command::BareEcho(args) => bare::run(&args),
         Command::Floor(args) => floor::run(&args),
         Command::Ladder(args) => ladder::run(&args),

@@ -5,6 +5,7 @@
 //! [`scenario`] what happens when, [`tally`] what is counted and measured.
 #![forbid(unsafe_code)]
 
+pub mod attack;
 pub mod bare;
 pub mod cli;
 pub mod engine;

@@ -93,9 +93,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             time(gateway_run.p99_ns),
             loss_note(bare_run.loss, gateway_run.loss),
         ))?;
-        let _ = write!(
+        let _ = writeln!(
             csv,
-            "{round},{:.4},{:.4},{ratio:.4},{},{},{},{},{},{}\n",
+            "{round},{:.4},{:.4},{ratio:.4},{},{},{},{},{},{}",
             bare_run.cpu_us,
             gateway_run.cpu_us,
             bare_run.p50_ns,
@@ -144,6 +144,7 @@ fn contender(
         protocol_id,
         server,
         threads: args.players.threads,
+        keep_alive: args.players.keep_alive,
         // What is watched here is CPU alone; the books are `run`'s business.
         gateway: Gateway { pid: gateway.pid, admin: None },
         hlog: None,

@@ -64,6 +64,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             protocol_id,
             server,
             threads: args.players.threads,
+            keep_alive: args.players.keep_alive,
             gateway: args.players.gateway(),
             hlog: None,
             scenario,

@@ -36,6 +36,9 @@ pub(super) struct PlayerArgs {
     /// Seconds of silence after which a session ends
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     timeout: i32,
+    /// Time after which a player who has nothing to say sends a keep-alive; clients of games do after 100 ms
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "100ms")]
+    pub(super) keep_alive: Duration,
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) threads: u32,

@@ -133,7 +133,10 @@ impl Swarm {
                 if let Some(event) = event {
                     self.handle_event(item.player, event, now);
                 }
-                self.reschedule(item.player);
+                // Only the handshake changes what a client wants to do next.
+                if self.players[item.player as usize].life == Life::Connecting {
+                    self.reschedule(item.player);
+                }
             }
             Err(reason) => self.tally.refuse(reason),
         }

@@ -53,6 +53,7 @@ impl Rig {
             protocol_id: PROTOCOL_ID,
             impair: Arc::new(scenario.impair.clone()),
             linger_ns: 500 * MS,
+            keep_alive_ns: 100 * MS,
         };
         let addresses = Addresses::loopback(vec![SocketId(1), SocketId(2)], 0);
         Self {
