@@ -92,15 +92,28 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Nothing.
-    pub(super) const NONE: Self = Self { bytes: [0; SEND_CONTROL_BYTES], len: 0 };
-
-    /// Names the address to send from, where there is one to name.
+    /// Names the address to send from, and asks the kernel to cut the message into datagrams of so many bytes (UDP GSO, Linux
+    /// 4.18). `None` where there is nothing to say.
     #[inline]
-    pub(super) fn source(&mut self, source: &LocalIp, family: Family) {
-        if source.is_unspecified() {
-            return;
+    pub(super) fn new(
+        source: &LocalIp,
+        segment_bytes: Option<u16>,
+        family: Family,
+    ) -> Option<Self> {
+        if source.is_unspecified() && segment_bytes.is_none() {
+            return None;
         }
+        let mut control = Self { bytes: [0; SEND_CONTROL_BYTES], len: 0 };
+        if !source.is_unspecified() {
+            control.push_source(source, family);
+        }
+        if let Some(segment_bytes) = segment_bytes {
+            control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment_bytes.to_ne_bytes());
+        }
+        Some(control)
+    }
+
+    fn push_source(&mut self, source: &LocalIp, family: Family) {
         match (family, source.ip()) {
             (Family::V4, IpAddr::V4(ip)) => {
                 let mut info = [0; 12];
@@ -115,12 +128,6 @@ impl Control {
                 self.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
             }
         }
-    }
-
-    /// Asks the kernel to cut the message into datagrams of this many bytes (UDP GSO, Linux 4.18).
-    #[inline]
-    pub(super) fn segment(&mut self, segment_bytes: u16) {
-        self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment_bytes.to_ne_bytes());
     }
 
     /// The bytes to hand to the kernel.
@@ -247,9 +254,7 @@ mod tests {
             LocalIp::v6([0xfe, 0x80, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14], 5),
         ] {
             for family in [Family::V4, Family::V6] {
-                let mut control = Control::NONE;
-                control.source(&source, family);
-                control.segment(1200);
+                let control = Control::new(&source, Some(1200), family).expect("two things to say");
                 assert_eq!(Received::decode(control.as_bytes()).local, source);
                 let (level, kind, data) =
                     messages(control.as_bytes()).last().expect("two messages");
@@ -259,9 +264,7 @@ mod tests {
                 );
             }
         }
-        let mut control = Control::NONE;
-        control.source(&LocalIp::UNSPECIFIED, Family::V4);
-        assert!(control.as_bytes().is_empty());
+        assert!(Control::new(&LocalIp::UNSPECIFIED, None, Family::V4).is_none());
     }
 
     proptest! {

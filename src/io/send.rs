@@ -95,12 +95,12 @@ impl<'a> Run<'a> {
         socket: &mut Registered<S>,
         chunk: &Chunk<'a>,
     ) -> Result<(), SendFailure> {
-        let outgoing = chunk.outgoing();
+        let mut outgoing = chunk.outgoing();
         let mut next = 0;
         let mut tried_twice = false;
         while next < outgoing.len() {
             self.stats.syscalls += 1;
-            let trouble = match message::send(socket.fd.as_fd(), &outgoing[next..]) {
+            let trouble = match message::send(socket.fd.as_fd(), &mut outgoing[next..]) {
                 Ok(sent) => {
                     chunk.messages[next..][..sent].iter().for_each(|m| self.count(m));
                     next += sent;
@@ -163,7 +163,7 @@ impl<'a> Run<'a> {
 struct Chunk<'a> {
     messages: ArrayVec<Message, MESSAGES_MAX>,
     names: ArrayVec<Name, MESSAGES_MAX>,
-    controls: ArrayVec<Control, MESSAGES_MAX>,
+    controls: ArrayVec<Option<Control>, MESSAGES_MAX>,
     /// The entries of all messages, in order.
     parts: ArrayVec<IoSlice<'a>, PARTS_MAX>,
 }
@@ -175,12 +175,8 @@ impl<'a> Chunk<'a> {
 
     fn push(&mut self, message: &Message, plan: &Plan, tx: &'a TxBatch, family: Family) {
         let target = &tx.entries()[message.first as usize].target;
-        let mut control = Control::NONE;
-        control.source(&target.source, family);
-        if message.count > 1 {
-            control.segment(message.segment_bytes);
-        }
-        self.controls.push(control);
+        let segment_bytes = (message.count > 1).then_some(message.segment_bytes);
+        self.controls.push(Control::new(&target.source, segment_bytes, family));
         self.names.push(target.peer.map_or(Name::NONE, |peer| Name::new(&peer, family)));
         for entry in plan.entries(message) {
             self.parts.push(IoSlice::new(tx.bytes(&tx.entries()[entry as usize])));
@@ -194,7 +190,8 @@ impl<'a> Chunk<'a> {
         each.map(|((message, name), control)| {
             let (mine, rest) = parts.split_at(usize::from(message.count));
             parts = rest;
-            Outgoing { name: name.as_bytes(), control: control.as_bytes(), parts: mine }
+            let control = control.as_ref().map_or(&[][..], Control::as_bytes);
+            Outgoing::new(name.as_bytes(), control, mine)
         })
         .collect()
     }

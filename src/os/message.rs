@@ -1,17 +1,16 @@
 //! `sendmmsg`, `recvmmsg` and the error queue: many datagrams per system call.
 //!
-//! The kernel's `mmsghdr` is a web of pointers. Here it is spun right before the call, from slices that are alive, and
-//! forgotten after it ([`send`]); or kept in one boxed place where nothing moves ([`Receiver`]). Callers see slices.
+//! The kernel's `mmsghdr` is a web of pointers. Here it borrows what it points to ([`Outgoing`]), or lies in one boxed place
+//! together with it ([`Receiver`]). Callers see slices.
 #![allow(unsafe_code, reason = "message headers are made of raw pointers")]
 
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{NonNull, null_mut};
 
-use arrayvec::ArrayVec;
-
-/// Messages per system call. From 32 to 256 per call the cost is the same (docs/BENCHMARKS.md, the wire), and 64 headers
+/// Messages per system call, where the caller has the choice. From 32 to 256 per call the cost is the same (docs/BENCHMARKS.md, the wire), and 64 headers
 /// with their names and control data stay in the first-level cache.
 pub const MESSAGES_MAX: usize = 64;
 
@@ -21,47 +20,52 @@ pub const NAME_BYTES: usize = 32;
 /// Room for the control data of one received message: address (40 bytes), time (32), drops (24), and some to spare.
 pub const CONTROL_BYTES: usize = 128;
 
-/// One message to send. Empty slices stand for "no address" and "no control data".
-#[derive(Clone, Copy, Debug)]
+/// One message to send: a `mmsghdr` that borrows what it points to.
+#[repr(transparent)]
 pub struct Outgoing<'a> {
-    /// The destination, as a `sockaddr`.
-    pub name: &'a [u8],
-    /// Control messages.
-    pub control: &'a [u8],
-    /// The bytes, in order.
-    pub parts: &'a [IoSlice<'a>],
+    header: libc::mmsghdr,
+    borrowed: PhantomData<&'a [u8]>,
 }
 
-/// Sends up to [`MESSAGES_MAX`] messages without blocking. Returns how many left; the error, if any, is that of the first.
-pub fn send(socket: BorrowedFd<'_>, messages: &[Outgoing<'_>]) -> io::Result<usize> {
-    let mut headers: ArrayVec<libc::mmsghdr, MESSAGES_MAX> =
-        messages.iter().take(MESSAGES_MAX).map(header_of).collect();
-    // SAFETY: `headers` holds `len` initialised headers whose pointers come from slices borrowed for longer than this call.
-    // `sendmmsg` reads through them and writes nothing but `msg_len`.
+impl<'a> Outgoing<'a> {
+    /// A message of these parts, in order. `name` is the destination, as a `sockaddr`; it and the control data may be empty.
+    #[inline]
+    pub fn new(name: &'a [u8], control: &'a [u8], parts: &'a [IoSlice<'a>]) -> Self {
+        let mut header = EMPTY_HEADER;
+        header.msg_hdr.msg_iov = parts.as_ptr().cast_mut().cast();
+        header.msg_hdr.msg_iovlen = parts.len();
+        if !name.is_empty() {
+            header.msg_hdr.msg_name = name.as_ptr().cast_mut().cast();
+            header.msg_hdr.msg_namelen = name.len() as u32;
+        }
+        if !control.is_empty() {
+            header.msg_hdr.msg_control = control.as_ptr().cast_mut().cast();
+            header.msg_hdr.msg_controllen = control.len();
+        }
+        Self { header, borrowed: PhantomData }
+    }
+}
+
+impl fmt::Debug for Outgoing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outgoing").finish_non_exhaustive()
+    }
+}
+
+/// Sends messages without blocking. Returns how many left, which may be fewer than all; the error, if any, is that of the
+/// first.
+pub fn send(socket: BorrowedFd<'_>, messages: &mut [Outgoing<'_>]) -> io::Result<usize> {
+    // SAFETY: `Outgoing` is a transparent wrapper of `mmsghdr`, made of slices that it borrows and that are therefore alive.
+    // `sendmmsg` reads through their pointers and writes nothing but `msg_len`.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),
-            headers.as_mut_ptr(),
-            headers.len() as u32,
+            messages.as_mut_ptr().cast(),
+            messages.len() as u32,
             libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
         )
     };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
-}
-
-fn header_of(message: &Outgoing<'_>) -> libc::mmsghdr {
-    let mut header = EMPTY_HEADER;
-    header.msg_hdr.msg_iov = message.parts.as_ptr().cast_mut().cast();
-    header.msg_hdr.msg_iovlen = message.parts.len();
-    if !message.name.is_empty() {
-        header.msg_hdr.msg_name = message.name.as_ptr().cast_mut().cast();
-        header.msg_hdr.msg_namelen = message.name.len() as u32;
-    }
-    if !message.control.is_empty() {
-        header.msg_hdr.msg_control = message.control.as_ptr().cast_mut().cast();
-        header.msg_hdr.msg_controllen = message.control.len();
-    }
-    header
 }
 
 /// Headers for receiving, with room for names and control data; the bytes go wherever the caller says.
