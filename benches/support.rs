@@ -71,7 +71,8 @@ impl Bench {
 
     /// Begins a group of contenders that do the same work, `operations` times a round.
     pub(crate) fn group<'c>(&mut self, title: &str, operations: usize) -> Group<'_, 'c> {
-        Group { title: title.to_owned(), operations, contenders: Vec::new(), bench: self }
+        let rounds = self.size(ROUNDS, 1);
+        Group { title: title.to_owned(), operations, rounds, contenders: Vec::new(), bench: self }
     }
 
     /// Writes the record, if one was asked for.
@@ -103,10 +104,17 @@ pub(crate) struct Group<'b, 'c> {
     bench: &'b mut Bench,
     title: String,
     operations: usize,
+    rounds: usize,
     contenders: Vec<(String, Box<dyn Contender + 'c>)>,
 }
 
 impl<'c> Group<'_, 'c> {
+    /// Runs this many rounds. For work that the rest of the machine disturbs easily: short rounds, and many of them.
+    pub(crate) fn rounds(&mut self, rounds: usize) -> &mut Self {
+        self.rounds = self.bench.size(rounds, 1);
+        self
+    }
+
     /// Adds a contender. The first one is what the others are compared with.
     pub(crate) fn add(
         &mut self,
@@ -137,7 +145,7 @@ impl<'c> Group<'_, 'c> {
         if !self.bench.wants(&self.title) {
             return Vec::new();
         }
-        let rounds = self.bench.size(ROUNDS, 1);
+        let rounds = self.rounds;
         let count = self.contenders.len();
         let mut times_ns = vec![Vec::with_capacity(rounds); count];
         let mut results = vec![0; count];
@@ -165,7 +173,8 @@ impl<'c> Group<'_, 'c> {
             println!("{}: {}: ran", self.bench.name, self.title);
             return;
         }
-        println!("\n{}, ns each (median of {ROUNDS} rounds; fastest, slowest)", self.title);
+        let rounds = self.rounds;
+        println!("\n{}, ns each (median of {rounds} rounds; fastest, slowest)", self.title);
         let mut first_median = None;
         for ((contender, _), mut times) in self.contenders.iter().zip(times_ns) {
             times.sort_by(f64::total_cmp);
@@ -177,7 +186,7 @@ impl<'c> Group<'_, 'c> {
                 group: self.title.clone(),
                 contender: contender.clone(),
                 operations: self.operations,
-                rounds: ROUNDS,
+                rounds,
                 ns: [median, fastest, slowest],
             });
         }

@@ -23,7 +23,7 @@ fn main() {
         core_affinity::set_for_current(*core);
     }
     let mut bench = Bench::from_args("wire");
-    let datagrams = bench.size(2000, 40);
+    let datagrams = bench.size(512, 40);
     for (title, load) in [
         ("echo, 100 bytes", Load::new(100)),
         ("echo, 1200 bytes", Load::new(1200)),
@@ -39,18 +39,40 @@ fn main() {
     if bench.wants(title) {
         compare(&mut bench, title, datagrams, Load::new(100), Work::Receive);
     }
+    for (title, cold) in
+        [("echo on uring by slots, warm", false), ("echo on uring by slots, cold caches", true)]
+    {
+        if bench.wants(title) {
+            compare_slots(&mut bench, title, Load { datagrams, cold, ..Load::new(100) });
+        }
+    }
     bench.finish();
 }
 
 fn compare(bench: &mut Bench, title: &str, datagrams: usize, load: Load, work: Work) {
     let load = Load { datagrams, ..load };
     let mut group = bench.group(title, datagrams);
+    group.rounds(ROUNDS);
     if load.sockets == 1 {
         group.add("recvfrom and sendto", Plain::new(load, work));
     }
     for choice in [Choice::Mmsg, Choice::Uring] {
         match Driven::new(choice, load, work) {
             Ok(driven) => drop(group.add(driven.driver.name(), driven)),
+            Err(why) => eprintln!("skipped: {why}"),
+        }
+    }
+    group.run_agreeing();
+}
+
+/// How many receive slots are good.
+fn compare_slots(bench: &mut Bench, title: &str, load: Load) {
+    let mut group = bench.group(title, load.datagrams);
+    group.rounds(ROUNDS);
+    for small_slots in [32, 64, 128, 256, 1024] {
+        let options = DriverOptions { small_slots, ..DriverOptions::default() };
+        match Driven::with(Choice::Uring, options, load, Work::Echo) {
+            Ok(driven) => drop(group.add(format!("{small_slots} slots"), driven)),
             Err(why) => eprintln!("skipped: {why}"),
         }
     }
@@ -67,11 +89,13 @@ struct Load {
     sockets: usize,
     /// How many of the sockets get anything.
     busy: usize,
+    /// Something else has used the caches before the server gets to work.
+    cold: bool,
 }
 
 impl Load {
     const fn new(bytes: usize) -> Self {
-        Self { datagrams: 0, bytes, in_a_row: 1, sockets: 1, busy: 1 }
+        Self { datagrams: 0, bytes, in_a_row: 1, sockets: 1, busy: 1, cold: false }
     }
 }
 
@@ -89,6 +113,7 @@ struct Generator {
     socket: SocketId,
     servers: Vec<Endpoint>,
     load: Load,
+    elsewhere: Vec<u8>,
 }
 
 impl Generator {
@@ -100,7 +125,8 @@ impl Generator {
             io::open(Choice::Mmsg, &DriverOptions::default()).expect("mmsg works everywhere");
         let socket = driver.register(socket.fd, SocketKind::Datagram).expect("registers");
         let servers = servers[..load.busy].iter().map(|server| Endpoint::from(*server)).collect();
-        Self { driver, tx: TxBatch::new(256, 0), socket, servers, load }
+        let elsewhere = vec![0; if load.cold { CACHES_BYTES } else { 0 }];
+        Self { driver, tx: TxBatch::new(256, 0), socket, servers, load, elsewhere }
     }
 
     fn fill(&mut self) {
@@ -118,6 +144,9 @@ impl Generator {
             self.tx.commit(self.load.bytes, target, 0);
         }
         self.flush();
+        for line in self.elsewhere.chunks_mut(64) {
+            line[0] = line[0].wrapping_add(1);
+        }
     }
 
     fn flush(&mut self) {
@@ -138,7 +167,16 @@ struct Driven {
 
 impl Driven {
     fn new(choice: Choice, load: Load, work: Work) -> Result<Self, io::StartError> {
-        let (mut driver, rx) = io::open(choice, &DriverOptions::default())?;
+        Self::with(choice, DriverOptions::default(), load, work)
+    }
+
+    fn with(
+        choice: Choice,
+        options: DriverOptions,
+        load: Load,
+        work: Work,
+    ) -> Result<Self, io::StartError> {
+        let (mut driver, rx) = io::open(choice, &options)?;
         let mut servers = Vec::new();
         for _ in 0..load.sockets {
             let socket = server(load);
@@ -146,7 +184,7 @@ impl Driven {
             driver.register(socket.fd, SocketKind::Datagram).expect("registers");
         }
         let generator = Generator::new(load, &servers);
-        Ok(Self { driver, rx, tx: TxBatch::new(512, 0), work, generator })
+        Ok(Self { driver, rx, tx: TxBatch::new(1024, 0), work, generator })
     }
 
     fn answer(&mut self) {
@@ -227,7 +265,13 @@ fn server(load: Load) -> socket::UdpSocket {
     socket
 }
 
+/// A round takes half a millisecond: short enough to be over, mostly, before somebody else wants the core.
+const ROUNDS: usize = 301;
+
 const PLAYERS: usize = 1000;
+
+/// More than a core's own caches hold.
+const CACHES_BYTES: usize = 8 << 20;
 
 /// What the kernel charges a receive buffer for a datagram beside its bytes, generously.
 const QUEUED_OVERHEAD_BYTES: usize = 1000;

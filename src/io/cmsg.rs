@@ -218,11 +218,20 @@ mod tests {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &time),
             (libc::IPPROTO_IP, libc::IP_PKTINFO, &[1, 0, 0, 0, 127, 0, 0, 2, 127, 0, 0, 255]),
         ]);
-        assert!(control.len() <= CONTROL_BYTES);
         let received = Received::decode(&control);
         assert_eq!(received.local, LocalIp::v4([127, 0, 0, 2], 0));
         assert_eq!((received.kernel_ns, received.drops), (7_000_000_009, Some(42)));
         assert_eq!(Received::decode(&[]), Received::NOTHING);
+    }
+
+    #[test]
+    fn a_receive_has_room_for_all_it_may_be_told() {
+        let longest = control_of(&[
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &[0; 16]),
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &[0; 4]),
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &[0; 20]),
+        ]);
+        assert_eq!(longest.len(), CONTROL_BYTES);
     }
 
     #[test]

@@ -21,8 +21,8 @@ pub enum Choice {
 /// How large a driver is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriverOptions {
-    /// Receive slots for datagrams, a power of two: the most that one turn takes in. A few hundred stay in the cache; 4096 were
-    /// 4 % slower than 512 (docs/BENCHMARKS.md, the wire).
+    /// Receive slots for datagrams, a power of two: the most that one turn takes in. They are used in rotation, so all of them
+    /// should stay in the cache beside everything else that a turn touches. What is more waits in the sockets.
     pub small_slots: u16,
     /// Receive slots for bundles, a power of two.
     pub large_slots: u16,
@@ -33,7 +33,7 @@ pub struct DriverOptions {
 
 impl Default for DriverOptions {
     fn default() -> Self {
-        Self { small_slots: 256, large_slots: 32, registered_sockets: 1024 }
+        Self { small_slots: 64, large_slots: 16, registered_sockets: 1024 }
     }
 }
 

@@ -541,8 +541,8 @@ const fn patience(kind: SocketKind) -> u8 {
 /// A multishot receive ends after this many datagrams, to let others have a turn (`MULTISHOT_MAX_RETRY` in `io_uring/net.c`).
 const RECEIVE_MAX: u32 = 32;
 
-/// With this many receives in a turn, one busy socket can fill all slots.
-const RECEIVES_MAX: u8 = 8;
+/// With this many receives in a turn, one busy socket can fill all slots that a driver usually has.
+const RECEIVES_MAX: u8 = 2;
 
 /// Requests queued before they must be submitted.
 const SUBMISSIONS: u32 = 256;

@@ -17,8 +17,8 @@ pub const MESSAGES_MAX: usize = 64;
 /// Room for the longest address a receive may name (`sockaddr_in6`).
 pub const NAME_BYTES: usize = 32;
 
-/// Room for the control data of one received message: address (40 bytes), time (32), drops (24), and some to spare.
-pub const CONTROL_BYTES: usize = 128;
+/// Room for the control data of one received message: address (40 bytes), time (32), drops (24).
+pub const CONTROL_BYTES: usize = 96;
 
 /// One message to send: a `mmsghdr` that borrows what it points to.
 #[repr(transparent)]
