@@ -3,6 +3,7 @@
 //! A batch is a slice of [`Job`]s: each has its own key, nonce, associated data and buffer, and gets its own verdict. Callers
 //! never choose a kernel: an [`Aead`] does, once, from what the CPU offers.
 
+pub mod cookie;
 mod kernel;
 mod portable;
 #[cfg(test)]

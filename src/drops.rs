@@ -25,7 +25,7 @@ macro_rules! drop_reasons {
 
 drop_reasons! {
     // classify: any datagram
-    /// One byte or none.
+    /// Too short to be anything: no byte, or one byte of netcode.
     Empty = "empty",
     /// Longer than any packet of the listener's protocol (or cut off by the receive buffer).
     TooLong = "too_long",
@@ -81,7 +81,7 @@ drop_reasons! {
     ReplayDuplicate = "replay_duplicate",
     /// The sequence is older than the replay window.
     ReplayTooOld = "replay_too_old",
-    /// The sequence jumps further than `gap_limit` allows (this also ends the session).
+    /// The sequence jumps further than the listener allows (in netcode this also ends the session).
     SequenceGap = "sequence_gap",
 
     // open and step
@@ -114,6 +114,43 @@ drop_reasons! {
     PortSwitchStale = "port_switch_stale",
     /// The mailbox of the worker that owns the session was full.
     MailboxFull = "mailbox_full",
+
+    // Unreal: any datagram, in the order of the checks
+    /// The last byte holds no termination bit, or a game packet lacks its second one.
+    UnrealEnd = "unreal_end",
+    /// The packet does not begin with the listener's magic bits.
+    UnrealMagic = "unreal_magic",
+    /// A handshake packet that does not have the size of its type, or a game packet that is too short to be one.
+    UnrealSize = "unreal_size",
+    /// A handshake packet of a type that does not exist, or that only the other side sends.
+    UnrealType = "unreal_type",
+    /// An initial connect whose filler is not zero.
+    UnrealFiller = "unreal_filler",
+    /// A handshake of a version that is not served.
+    UnrealVersion = "unreal_version",
+    /// A build of the game that may not connect.
+    UnrealNetworkVersion = "unreal_network_version",
+    /// Session or client id are not those of the session.
+    UnrealIds = "unreal_ids",
+
+    // Unreal: cookies
+    /// The cookie is older than any that is taken, or from the future.
+    CookieExpired = "cookie_expired",
+    /// The cookie's time and secret do not go together: that secret was not in use then.
+    CookieSecret = "cookie_secret",
+    /// The cookie does not verify.
+    CookieForged = "cookie_forged",
+    /// No session has the cookie that a restart response wants to continue.
+    CookieUnknown = "cookie_unknown",
+    /// The response has opened a session before.
+    ResponseReplayed = "response_replayed",
+    /// A packet of an unknown source, over the rate at which such sources are asked to restart their handshake, or smaller
+    /// than the request would be.
+    RestartRateLimited = "restart_rate_limited",
+
+    // Unreal: game packets
+    /// The packet acknowledges what was never sent, or takes an acknowledgement back.
+    AckImplausible = "ack_implausible",
 
     // toward game processes
     /// The backend's link has no room.

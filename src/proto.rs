@@ -5,3 +5,4 @@
 pub mod netcode;
 pub mod replay;
 pub mod seq;
+pub mod unreal;

@@ -72,6 +72,40 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
+/// A secret of Unreal's stateless cookies: exactly one block of SHA-1, so the MAC uses all of it as it is. Unprintable, and
+/// wiped on drop.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct CookieSecret([u8; COOKIE_SECRET_BYTES]);
+
+/// Bytes of a [`CookieSecret`].
+pub const COOKIE_SECRET_BYTES: usize = 64;
+
+impl CookieSecret {
+    /// Takes over bytes that are a secret. The caller's own copy is the caller's to wipe.
+    pub const fn from_bytes(bytes: [u8; COOKIE_SECRET_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// A secret from the operating system's generator.
+    pub fn generate() -> Result<Self, getrandom::Error> {
+        let mut secret = Self([0; COOKIE_SECRET_BYTES]);
+        getrandom::fill(&mut secret.0)?;
+        Ok(secret)
+    }
+
+    /// The bytes, for the MAC.
+    #[inline]
+    pub const fn as_bytes(&self) -> &[u8; COOKIE_SECRET_BYTES] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for CookieSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CookieSecret(..)")
+    }
+}
+
 fn hex_digit(digit: u8) -> Option<u8> {
     (digit as char).to_digit(16).map(|value| value as u8)
 }
@@ -84,6 +118,8 @@ mod tests {
     fn debug_shows_no_key_byte() {
         let key = Key::from_bytes([0xab; KEY_BYTES]);
         assert_eq!(format!("{key:?}"), "Key(..)");
+        let secret = CookieSecret::from_bytes([0xab; COOKIE_SECRET_BYTES]);
+        assert_eq!(format!("{secret:?}"), "CookieSecret(..)");
     }
 
     #[test]

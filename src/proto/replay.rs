@@ -45,6 +45,10 @@ impl Policy {
     /// What UNet did: 512 sequences, and a jump over more than 512 ends the connection.
     pub const UNET: Self = Self { size_bits: 512, gap_max: 512 };
 
+    /// What Unreal's 14 bits leave room for: 512 sequences. An engine keeps at most 256 packets in flight, so a jump over
+    /// more than 1024 is nobody's, and must not push honest packets out of the window.
+    pub const UNREAL: Self = Self { size_bits: 512, gap_max: 1024 };
+
     /// A window of `size_bits` (a power of two from 64 to 1024) that refuses to jump over more than `gap_limit` sequences
     /// at once; 0 sets no limit. `None` where the size is another.
     pub const fn new(size_bits: u32, gap_limit: u64) -> Option<Self> {

@@ -86,9 +86,29 @@ provocations! {
     SendRefused: send_refused;
 }
 
+/// What the rules of Unreal's packets refuse: they have tests of their own, and no gate follows them yet.
+const NOT_BY_A_GATE: &[DropReason] = &[
+    DropReason::UnrealEnd,
+    DropReason::UnrealMagic,
+    DropReason::UnrealSize,
+    DropReason::UnrealType,
+    DropReason::UnrealFiller,
+    DropReason::UnrealVersion,
+    DropReason::UnrealNetworkVersion,
+    DropReason::UnrealIds,
+    DropReason::CookieExpired,
+    DropReason::CookieSecret,
+    DropReason::CookieForged,
+    DropReason::CookieUnknown,
+    DropReason::ResponseReplayed,
+    DropReason::RestartRateLimited,
+    DropReason::AckImplausible,
+];
+
 #[test]
 fn every_reason_is_provoked() {
-    assert_eq!(PROVOKED, DropReason::ALL);
+    let ours = DropReason::ALL.iter().filter(|reason| !NOT_BY_A_GATE.contains(reason));
+    assert!(PROVOKED.iter().eq(ours));
 }
 
 /// A gate with one game process on a bundle link.

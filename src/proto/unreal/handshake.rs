@@ -1,0 +1,397 @@
+//! Handshake packets: all seven types, in both layouts.
+//!
+//! ```text
+//! versioned  prefix | restart 1 | min 8 | current 8 | type 8 | count 8 | network version 32 | features 16 | body | tail
+//! original   prefix | restart 1 | body
+//! body       none, or: secret id 1 | timestamp 64 | cookie 160, and in restart responses: original cookie 160
+//! ```
+//!
+//! [`SIZES`] says how long each type is, and encoder, decoder and tests go by it. The tail is 8 to 16 random bytes, so that
+//! packets of one type differ in length; readers pass over it. Initial connects are as long as the challenge they provoke:
+//! their body is all zero, which is checked, so nobody gets more out of a server than they put in.
+//!
+//! In the original layout nothing names the type: the length tells those with other bodies apart, and the timestamp the
+//! rest (zero: initial; above: challenge or response, depending on who reads; -1: acknowledgement).
+//!
+//! No field is judged here that is a matter of policy: versions, network version and ids are for [`front`](super::front) and
+//! [`client`](super::client).
+
+use super::bits::{BitReader, BitWriter};
+use super::cookie::{COOKIE_BYTES, Cookie, Proof, SecretId, Timestamp};
+use super::prefix::{Framing, Ids, Layout, Prefix};
+use crate::drops::DropReason;
+
+/// The types, by their number on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Client: let me in, or back in.
+    Initial = 0,
+    /// Server: prove that you receive at your address.
+    Challenge = 1,
+    /// Client: the challenge, echoed.
+    Response = 2,
+    /// Server: you are in.
+    Ack = 3,
+    /// Server: I do not know your address; if we have met, say so.
+    RestartRequest = 4,
+    /// Client: the challenge, echoed from a new address, and the cookie I came in with.
+    RestartResponse = 5,
+    /// Server: I do not speak your version.
+    VersionUpgrade = 6,
+}
+
+/// How long the packets of a type are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// The type.
+    pub kind: Kind,
+    /// Bits from the handshake bit to the end of the body in the original layout, where the type exists.
+    pub original: Option<u16>,
+    /// The same in the versioned layout.
+    pub versioned: u16,
+}
+
+/// The sizes of all types, in the order of their numbers.
+pub const SIZES: [Size; 7] = [
+    Size { kind: Kind::Initial, original: Some(227), versioned: 307 },
+    Size { kind: Kind::Challenge, original: Some(227), versioned: 307 },
+    Size { kind: Kind::Response, original: Some(227), versioned: 307 },
+    Size { kind: Kind::Ack, original: Some(227), versioned: 307 },
+    Size { kind: Kind::RestartRequest, original: Some(2), versioned: 82 },
+    Size { kind: Kind::RestartResponse, original: Some(387), versioned: 467 },
+    Size { kind: Kind::VersionUpgrade, original: None, versioned: 82 },
+];
+
+/// The shortest tail of the versioned layout.
+pub const TAIL_BYTES_MIN: usize = 8;
+
+/// The longest tail of the versioned layout.
+pub const TAIL_BYTES_MAX: usize = 16;
+
+/// The longest handshake packet: a restart response with all 32 magic bits and the longest tail.
+pub const HANDSHAKE_BYTES_MAX: usize = 80;
+
+impl Kind {
+    /// The type with this number.
+    #[inline]
+    pub fn of_number(number: u8) -> Option<Self> {
+        SIZES.get(usize::from(number)).map(|size| size.kind)
+    }
+
+    /// Whether that side takes in packets of this type at all.
+    #[inline]
+    pub const fn is_for(self, receiver: Receiver) -> bool {
+        let is_from_client = matches!(self, Self::Initial | Self::Response | Self::RestartResponse);
+        matches!(receiver, Receiver::Server) == is_from_client
+    }
+
+    /// Bits up to the end of the body, magic and ids included; `None` where the layout has no such type.
+    #[inline]
+    pub fn body_end(self, framing: &Framing) -> Option<usize> {
+        let size = &SIZES[self as usize];
+        let bits = match framing.layout {
+            Layout::Original => size.original?,
+            Layout::Versioned => size.versioned,
+        };
+        Some(framing.id_end() + usize::from(bits))
+    }
+
+    /// Bytes of a packet with a tail of that length, which counts for nothing in the original layout.
+    pub fn packet_bytes(self, framing: &Framing, tail_bytes: usize) -> Option<usize> {
+        let tail_bits = match framing.layout {
+            Layout::Original => 0,
+            Layout::Versioned => 8 * tail_bytes,
+        };
+        Some((self.body_end(framing)? + tail_bits + 1).div_ceil(8))
+    }
+
+    /// The longest tail with which a packet has at most that many bytes; `None` where not even the shortest one fits.
+    pub fn tail_room(self, framing: &Framing, packet_bytes_max: usize) -> Option<usize> {
+        let fits = |tail: &usize| {
+            self.packet_bytes(framing, *tail).is_some_and(|bytes| bytes <= packet_bytes_max)
+        };
+        (TAIL_BYTES_MIN..=TAIL_BYTES_MAX).rev().find(fits)
+    }
+
+    /// Whether the restart bit is set, where it does not depend on the occasion.
+    const fn is_restart(self) -> bool {
+        matches!(self, Self::RestartRequest | Self::RestartResponse)
+    }
+}
+
+/// Who receives a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receiver {
+    /// The client: takes challenge, ack, restart request, version upgrade.
+    Client,
+    /// The server: takes initial, response, restart response.
+    Server,
+}
+
+/// The fields that versioned packets of all types have. All zero in the original layout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Base {
+    /// The oldest handshake version that the sender speaks.
+    pub version_min: u8,
+    /// The version that this packet is in.
+    pub version: u8,
+    /// Which handshake packet of the client's this is; a server repeats the client's number. For people who debug.
+    pub sent_count: u8,
+    /// A checksum of the game's build.
+    pub network_version: u32,
+    /// What the build was made with (bit 0 Iris, bit 1 remote object references).
+    pub network_features: u16,
+}
+
+/// What a handshake packet says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// See [`Kind::Initial`].
+    Initial {
+        /// Whether the client was in before.
+        is_restart: bool,
+    },
+    /// See [`Kind::Challenge`].
+    Challenge(Proof),
+    /// See [`Kind::Response`].
+    Response(Proof),
+    /// See [`Kind::Ack`]. The cookie names the connection from now on, and both sides take their sequences from it.
+    Ack(Cookie),
+    /// See [`Kind::RestartRequest`].
+    RestartRequest,
+    /// See [`Kind::RestartResponse`].
+    RestartResponse {
+        /// The challenge, answered from the new address.
+        proof: Proof,
+        /// The cookie of the connection that is to continue.
+        original: Cookie,
+    },
+    /// See [`Kind::VersionUpgrade`].
+    VersionUpgrade,
+}
+
+impl Body {
+    /// The type of packet that says it.
+    #[inline]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Initial { .. } => Kind::Initial,
+            Self::Challenge(_) => Kind::Challenge,
+            Self::Response(_) => Kind::Response,
+            Self::Ack(_) => Kind::Ack,
+            Self::RestartRequest => Kind::RestartRequest,
+            Self::RestartResponse { .. } => Kind::RestartResponse,
+            Self::VersionUpgrade => Kind::VersionUpgrade,
+        }
+    }
+}
+
+/// A handshake packet without its magic and its tail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handshake {
+    /// Whose packet it is.
+    pub ids: Ids,
+    /// What all types say.
+    pub base: Base,
+    /// What this one says.
+    pub body: Body,
+}
+
+impl Handshake {
+    /// Reads what follows the prefix of a handshake packet.
+    ///
+    /// The checks run in this order: size, type, size for the type, filler.
+    pub fn decode(
+        framing: &Framing,
+        prefix: Prefix,
+        mut reader: BitReader<'_>,
+        receiver: Receiver,
+    ) -> Result<Self, DropReason> {
+        let bits = reader.position() + reader.remaining();
+        let is_restart = reader.flag().ok_or(DropReason::UnrealSize)?;
+        let (base, kind) = match framing.layout {
+            Layout::Original => {
+                let kind = original_kind(framing, bits, is_restart, reader, receiver)?;
+                (Base::default(), kind)
+            }
+            Layout::Versioned => {
+                let (base, number) = read_base(&mut reader).ok_or(DropReason::UnrealSize)?;
+                (base, Kind::of_number(number).ok_or(DropReason::UnrealType)?)
+            }
+        };
+        if !kind.is_for(receiver) {
+            return Err(DropReason::UnrealType);
+        }
+        let body_end = kind.body_end(framing).ok_or(DropReason::UnrealType)?;
+        if !bits.checked_sub(body_end).is_some_and(|tail| is_tail(framing.layout, tail)) {
+            return Err(DropReason::UnrealSize);
+        }
+        let body = read_body(kind, is_restart, &mut reader).ok_or(DropReason::UnrealSize)??;
+        debug_assert_eq!(reader.position(), body_end, "the table and the reader agree");
+        Ok(Self { ids: prefix.ids, base, body })
+    }
+
+    /// Writes the packet with a random tail (which the original layout has not) and returns its length.
+    ///
+    /// # Panics
+    /// Where the buffer is shorter than [`HANDSHAKE_BYTES_MAX`], or where the layout has no packet of this type.
+    pub fn encode(&self, framing: &Framing, tail: &Tail, out: &mut [u8]) -> usize {
+        let kind = self.body.kind();
+        let body_end = kind.body_end(framing).expect("nobody sends an upgrade without a version");
+        let mut out = BitWriter::new(&mut out[..HANDSHAKE_BYTES_MAX]);
+        framing.write(Prefix { ids: self.ids, is_handshake: true }, &mut out);
+        out.flag(matches!(self.body, Body::Initial { is_restart: true }) || kind.is_restart());
+        if framing.layout == Layout::Versioned {
+            write_base(&self.base, kind, &mut out);
+        }
+        write_body(&self.body, &mut out);
+        debug_assert_eq!(out.position(), body_end, "the table and the writer agree");
+        if framing.layout == Layout::Versioned {
+            out.bytes(tail.bytes());
+        }
+        out.finish(1)
+    }
+}
+
+/// The random bytes at the end of a versioned packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tail {
+    bytes: [u8; TAIL_BYTES_MAX],
+    /// Invariant: from [`TAIL_BYTES_MIN`] to [`TAIL_BYTES_MAX`].
+    len: u8,
+}
+
+impl Tail {
+    /// A tail of random bytes and of random length.
+    pub fn draw(random: &[u8; TAIL_BYTES_MAX + 1]) -> Self {
+        let [length, bytes @ ..] = *random;
+        let spread = (TAIL_BYTES_MAX - TAIL_BYTES_MIN + 1) as u8;
+        Self { bytes, len: TAIL_BYTES_MIN as u8 + length % spread }
+    }
+
+    /// The same bytes, but not more of them than `len` (nor fewer than a tail needs).
+    #[must_use]
+    pub fn at_most(self, len: usize) -> Self {
+        let len_max = len.clamp(TAIL_BYTES_MIN, TAIL_BYTES_MAX) as u8;
+        Self { len: self.len.min(len_max), ..self }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// Whether a packet may have that many bits behind its body. Engines take any number of bits in the range.
+const fn is_tail(layout: Layout, bits: usize) -> bool {
+    match layout {
+        Layout::Original => bits == 0,
+        Layout::Versioned => bits >= 8 * TAIL_BYTES_MIN && bits <= 8 * TAIL_BYTES_MAX,
+    }
+}
+
+/// Tells the types of the original layout apart; the reader is at the body.
+fn original_kind(
+    framing: &Framing,
+    bits: usize,
+    is_restart: bool,
+    mut reader: BitReader<'_>,
+    receiver: Receiver,
+) -> Result<Kind, DropReason> {
+    let ends_like = |kind: Kind| kind.body_end(framing) == Some(bits);
+    if ends_like(Kind::RestartRequest) && is_restart {
+        return Ok(Kind::RestartRequest);
+    }
+    if ends_like(Kind::RestartResponse) {
+        return Ok(Kind::RestartResponse);
+    }
+    if !ends_like(Kind::Initial) {
+        return Err(DropReason::UnrealSize);
+    }
+    let proof = read_proof(&mut reader).ok_or(DropReason::UnrealSize)?;
+    Ok(match receiver {
+        Receiver::Client if proof.timestamp.seconds() > 0.0 => Kind::Challenge,
+        Receiver::Client => Kind::Ack,
+        Receiver::Server if proof.timestamp == Timestamp::ZERO => Kind::Initial,
+        Receiver::Server => Kind::Response,
+    })
+}
+
+/// The common fields, and the number of the type.
+fn read_base(reader: &mut BitReader<'_>) -> Option<(Base, u8)> {
+    let (version_min, version) = (reader.byte()?, reader.byte()?);
+    let (number, sent_count) = (reader.byte()?, reader.byte()?);
+    let network_version = reader.read(32)? as u32;
+    let network_features = reader.read(16)? as u16;
+    Some((Base { version_min, version, sent_count, network_version, network_features }, number))
+}
+
+fn write_base(base: &Base, kind: Kind, out: &mut BitWriter<'_>) {
+    out.bytes(&[base.version_min, base.version, kind as u8, base.sent_count]);
+    out.write(base.network_version.into(), 32);
+    out.write(base.network_features.into(), 16);
+}
+
+/// `None` where the packet ends too early.
+fn read_body(
+    kind: Kind,
+    is_restart: bool,
+    reader: &mut BitReader<'_>,
+) -> Option<Result<Body, DropReason>> {
+    Some(Ok(match kind {
+        Kind::Initial if read_proof(reader)? == FILLER => Body::Initial { is_restart },
+        Kind::Initial => return Some(Err(DropReason::UnrealFiller)),
+        Kind::Challenge => Body::Challenge(read_proof(reader)?),
+        Kind::Response => Body::Response(read_proof(reader)?),
+        Kind::Ack => Body::Ack(read_proof(reader)?.cookie),
+        Kind::RestartRequest => Body::RestartRequest,
+        Kind::RestartResponse => {
+            Body::RestartResponse { proof: read_proof(reader)?, original: read_cookie(reader)? }
+        }
+        Kind::VersionUpgrade => Body::VersionUpgrade,
+    }))
+}
+
+fn write_body(body: &Body, out: &mut BitWriter<'_>) {
+    match body {
+        Body::Initial { .. } => write_proof(&FILLER, out),
+        Body::Challenge(proof) | Body::Response(proof) => write_proof(proof, out),
+        Body::Ack(cookie) => {
+            // The secret id says nothing here; the engine sets it.
+            let secret_id = SecretId::from_bit(true);
+            write_proof(&Proof { secret_id, timestamp: Timestamp::ACK, cookie: *cookie }, out);
+        }
+        Body::RestartResponse { proof, original } => {
+            write_proof(proof, out);
+            out.bytes(&original.0);
+        }
+        Body::RestartRequest | Body::VersionUpgrade => {}
+    }
+}
+
+fn read_proof(reader: &mut BitReader<'_>) -> Option<Proof> {
+    let secret_id = SecretId::from_bit(reader.flag()?);
+    let timestamp = Timestamp::from_wire(reader.read(64)?);
+    Some(Proof { secret_id, timestamp, cookie: read_cookie(reader)? })
+}
+
+fn write_proof(proof: &Proof, out: &mut BitWriter<'_>) {
+    out.flag(proof.secret_id.bit());
+    out.write(proof.timestamp.to_wire(), 64);
+    out.bytes(&proof.cookie.0);
+}
+
+fn read_cookie(reader: &mut BitReader<'_>) -> Option<Cookie> {
+    reader.array::<COOKIE_BYTES>().map(Cookie)
+}
+
+/// The body of an initial connect.
+const FILLER: Proof = Proof {
+    secret_id: SecretId::from_bit(false),
+    timestamp: Timestamp::ZERO,
+    cookie: Cookie::ZERO,
+};
+
+#[cfg(test)]
+mod tests;

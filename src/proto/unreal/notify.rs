@@ -1,0 +1,289 @@
+//! The header of game packets, read and rewritten where it lies: the packet's number, which packets of the other side have
+//! arrived, and nothing of what follows.
+//!
+//! ```text
+//! prefix | words - 1 (3) | flag (1) | acked (14) | sequence (14) | words x 32 bits of history | the game's
+//! ```
+//!
+//! Bit `i` of word `w` of the history is about packet `acked - (32 w + i)`: 1 where it arrived. There are 1 to 8 words,
+//! enough for everything that the sender does not know its peer to have heard of; what is older than the history is lost.
+//! The flag is zero up to UE 5.7; it is never judged, because a later engine seems to use it.
+//!
+//! [`Filter`] is the part that a relay needs: it passes each packet once, and only packets whose acknowledgement can be
+//! true. Behind a relay that copies bits, both ends see their own numbers; [`Translation`] is for one that does not.
+
+use super::PacketSeq;
+use super::bits::{BitReader, BitWriter, store};
+use super::cookie::{Cookie, RELIABLE_RANGE};
+use super::prefix::{Framing, Ids, Prefix};
+use crate::drops::DropReason;
+use crate::proto::replay::{Policy, WrappedWindow};
+
+/// The longest history, in words of 32 packets.
+pub const HISTORY_WORDS_MAX: usize = 8;
+
+/// How many packets the longest history covers.
+pub const HISTORY_PACKETS_MAX: usize = HISTORY_WORDS_MAX * WORD_BITS;
+
+/// The header of one game packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Header<'a> {
+    /// The packet's number.
+    pub sequence: PacketSeq,
+    /// The newest packet of the other side that has arrived.
+    pub acked: PacketSeq,
+    /// Invariant: as long as the history.
+    history: BitReader<'a>,
+    /// Invariant: not empty.
+    payload: BitReader<'a>,
+}
+
+impl<'a> Header<'a> {
+    /// Reads what follows the prefix of a game packet.
+    #[inline]
+    pub fn read(reader: BitReader<'a>) -> Result<Self, DropReason> {
+        let inner = reader.without_terminator().ok_or(DropReason::UnrealEnd)?;
+        Self::take(inner).ok_or(DropReason::UnrealSize)
+    }
+
+    #[inline]
+    fn take(mut reader: BitReader<'a>) -> Option<Self> {
+        let fields = reader.read(FIELDS_BITS)?;
+        let words = (fields & COUNT_MASK) as usize + 1;
+        let history = reader.take(words * WORD_BITS)?;
+        Some(Self {
+            sequence: PacketSeq::new(fields >> SEQUENCE_AT),
+            acked: PacketSeq::new(fields >> ACKED_AT),
+            history,
+            payload: (reader.remaining() > 0).then_some(reader)?,
+        })
+    }
+
+    /// How many packets the history covers, the acknowledged one included.
+    #[inline]
+    pub const fn history_packets(&self) -> usize {
+        self.history.remaining()
+    }
+
+    /// Whether the packet `age` numbers before [`acked`](Self::acked) has arrived, as the sender says.
+    #[inline]
+    pub fn has_arrived(&self, age: usize) -> bool {
+        let mut bit = self.history;
+        bit.skip(age).and_then(|()| bit.flag()).unwrap_or(false)
+    }
+
+    /// What became of every packet after `known` up to [`acked`](Self::acked), oldest first. Empty where the header
+    /// acknowledges nothing new.
+    pub fn news_since(&self, known: PacketSeq) -> impl Iterator<Item = (PacketSeq, bool)> + '_ {
+        let count = usize::try_from(self.acked.distance_from(known)).unwrap_or(0);
+        let status = |age| (self.acked.wrapping_sub(age as u64), self.has_arrived(age));
+        (0..count).rev().map(status)
+    }
+
+    /// The game's bits: packet info and bunches, without the termination bits. At least one.
+    #[inline]
+    pub const fn payload(&self) -> BitReader<'a> {
+        self.payload
+    }
+}
+
+/// A header to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'a> {
+    /// The packet's number.
+    pub sequence: PacketSeq,
+    /// The newest packet that has arrived.
+    pub acked: PacketSeq,
+    /// The history, newest word first. Invariant: 1 to 8 words.
+    pub history: &'a [u32],
+}
+
+impl Fields<'_> {
+    /// Begins a game packet: prefix and header. The game's bits follow, and two termination bits.
+    ///
+    /// # Panics
+    /// Where the buffer is too short, or where the history does not have 1 to 8 words.
+    pub fn write(&self, framing: &Framing, ids: Ids, out: &mut BitWriter<'_>) {
+        let words = self.history.len();
+        assert!((1..=HISTORY_WORDS_MAX).contains(&words), "a history has 1 to 8 words");
+        framing.write(Prefix { ids, is_handshake: false }, out);
+        let acked = self.acked.value() << ACKED_AT;
+        let sequence = self.sequence.value() << SEQUENCE_AT;
+        out.write((words - 1) as u64 | acked | sequence, FIELDS_BITS);
+        self.history.iter().for_each(|&word| out.write(word.into(), WORD_BITS));
+    }
+}
+
+/// The shortest game packet: one word of history, no packet info, no bunch, two termination bits.
+#[inline]
+pub const fn packet_bytes_min(framing: &Framing) -> usize {
+    (framing.prefix_bits() + REST_BITS_MIN + 1).div_ceil(8)
+}
+
+/// Who sent a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// The player.
+    Client,
+    /// The game server.
+    Server,
+}
+
+/// Passes every packet of a connection once, in both directions.
+///
+/// A packet that is newer than all before it must acknowledge at least what they did, and nothing that has not been sent to
+/// its sender; an older one must acknowledge no more than the newest does, and not much less. Both follow from what honest
+/// engines do. Somebody who can forge the source address, but sees no packet, has to guess a number within
+/// 1024 of 16384 and an acknowledgement among the packets in flight. All of it is checked before anything changes, so what
+/// is refused leaves no trace.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    client: Direction,
+    server: Direction,
+}
+
+/// What one side has sent.
+#[derive(Clone, Debug)]
+struct Direction {
+    window: WrappedWindow<14>,
+    /// The newest acknowledgement that this side has sent.
+    acked: PacketSeq,
+}
+
+impl Direction {
+    const fn starting_at(own: PacketSeq, peer: PacketSeq) -> Self {
+        let window = WrappedWindow::starting_at(own, &Policy::UNREAL);
+        Self { window, acked: peer.wrapping_sub(1) }
+    }
+
+    #[inline]
+    fn check(&self, sequence: PacketSeq, acked: PacketSeq, peer: &Self) -> Result<(), DropReason> {
+        self.window.check(sequence, &Policy::UNREAL)?;
+        let progress = acked.distance_from(self.acked);
+        let plausible = if sequence.is_newer_than(self.window.latest()) {
+            0..=peer.window.latest().distance_from(self.acked)
+        } else {
+            -i64::from(Policy::UNREAL.size_bits())..=0
+        };
+        if plausible.contains(&progress) { Ok(()) } else { Err(DropReason::AckImplausible) }
+    }
+}
+
+impl Filter {
+    /// The filter of a connection whose sides have taken their first numbers from this cookie.
+    pub const fn starting_at(cookie: &Cookie) -> Self {
+        let (client, server) = (cookie.client_sequence(), cookie.server_sequence());
+        Self {
+            client: Direction::starting_at(client, server),
+            server: Direction::starting_at(server, client),
+        }
+    }
+
+    /// Whether [`commit`](Self::commit) would pass the packet now.
+    #[inline]
+    pub fn check(&self, from: Sender, header: &Header<'_>) -> Result<(), DropReason> {
+        let (own, peer) = match from {
+            Sender::Client => (&self.client, &self.server),
+            Sender::Server => (&self.server, &self.client),
+        };
+        own.check(header.sequence, header.acked, peer)
+    }
+
+    /// Passes a packet, or says why not and changes nothing.
+    #[inline]
+    pub fn commit(&mut self, from: Sender, header: &Header<'_>) -> Result<(), DropReason> {
+        self.check(from, header)?;
+        let own = match from {
+            Sender::Client => &mut self.client,
+            Sender::Server => &mut self.server,
+        };
+        if header.sequence.is_newer_than(own.window.latest()) {
+            own.acked = header.acked;
+        }
+        own.window.commit(header.sequence, &Policy::UNREAL)?;
+        Ok(())
+    }
+
+    /// The newest packet that has passed from that side.
+    #[inline]
+    pub const fn latest(&self, from: Sender) -> PacketSeq {
+        match from {
+            Sender::Client => self.client.window.latest(),
+            Sender::Server => self.server.window.latest(),
+        }
+    }
+}
+
+/// Shifts the numbers of one direction by constants, for a relay whose two sides have different cookies.
+///
+/// Reliable bunches inside the packets are numbered from the same seed, modulo 1024, and cannot be rewritten without
+/// knowing the game. So only multiples of 1024 can be shifted by, and two random cookies are that far apart once in a
+/// million. The gateway does without: it gives the player the server's cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation {
+    sequence_steps: u64,
+    acked_steps: u64,
+}
+
+impl Translation {
+    /// A shift of the packets' own numbers and of those they acknowledge; `None` where either is no multiple of 1024.
+    pub const fn new(sequence_steps: PacketSeq, acked_steps: PacketSeq) -> Option<Self> {
+        let (sequence_steps, acked_steps) = (sequence_steps.value(), acked_steps.value());
+        let range = RELIABLE_RANGE as u64;
+        if !sequence_steps.is_multiple_of(range) || !acked_steps.is_multiple_of(range) {
+            return None;
+        }
+        Some(Self { sequence_steps, acked_steps })
+    }
+
+    /// The shift from packets that are numbered after one cookie to packets that are numbered after another.
+    pub const fn between(from: Sender, old: &Cookie, new: &Cookie) -> Option<Self> {
+        let client = new.client_sequence().wrapping_sub(old.client_sequence().value());
+        let server = new.server_sequence().wrapping_sub(old.server_sequence().value());
+        match from {
+            Sender::Client => Self::new(client, server),
+            Sender::Server => Self::new(server, client),
+        }
+    }
+
+    /// Shifts both numbers of a game packet in place; length and all other bits stay.
+    ///
+    /// A packet with the flag set is refused: an engine that uses it has another number in its header, which would be
+    /// left behind.
+    pub fn apply(&self, framing: &Framing, datagram: &mut [u8]) -> Result<(), DropReason> {
+        let (prefix, mut reader) = framing.read(datagram)?;
+        let fields = load_fields(prefix, &mut reader)?;
+        if fields & FLAG_MASK != 0 {
+            return Err(DropReason::PacketUnexpected);
+        }
+        let at = framing.prefix_bits();
+        let shifted = |from, steps| PacketSeq::new(fields >> from).wrapping_add(steps).value();
+        store(datagram, at + ACKED_AT, SEQUENCE_BITS, shifted(ACKED_AT, self.acked_steps));
+        store(datagram, at + SEQUENCE_AT, SEQUENCE_BITS, shifted(SEQUENCE_AT, self.sequence_steps));
+        Ok(())
+    }
+}
+
+fn load_fields(prefix: Prefix, reader: &mut BitReader<'_>) -> Result<u64, DropReason> {
+    if prefix.is_handshake {
+        return Err(DropReason::PacketUnexpected);
+    }
+    reader.read(FIELDS_BITS).ok_or(DropReason::UnrealSize)
+}
+
+const WORD_BITS: usize = 32;
+const SEQUENCE_BITS: usize = 14;
+const FIELDS_BITS: usize = 32;
+const COUNT_MASK: u64 = 7;
+const FLAG_MASK: u64 = 8;
+const ACKED_AT: usize = 4;
+const SEQUENCE_AT: usize = ACKED_AT + SEQUENCE_BITS;
+
+/// What follows the prefix of the shortest packet: the fields, a word of history, the bit that says whether packet info
+/// follows, and the inner termination bit.
+const REST_BITS_MIN: usize = FIELDS_BITS + WORD_BITS + 1 + 1;
+
+const _: () = assert!(SEQUENCE_AT + SEQUENCE_BITS == FIELDS_BITS);
+
+#[cfg(test)]
+mod tests;

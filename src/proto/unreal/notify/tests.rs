@@ -1,0 +1,278 @@
+//! Headers, the filter over both directions, and translation.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::proto::unreal::prefix::Layout;
+use crate::proto::unreal::vectors::{IDS, ORIGINAL, VERSIONED, cookie, magic};
+
+fn seq(number: u64) -> PacketSeq {
+    PacketSeq::new(number)
+}
+
+/// A game packet with one word of history and no bunch.
+fn packet(framing: &Framing, sequence: PacketSeq, acked: PacketSeq, history: &[u32]) -> Vec<u8> {
+    let mut buf = [0xee; 64];
+    let mut out = BitWriter::new(&mut buf);
+    Fields { sequence, acked, history }.write(framing, IDS, &mut out);
+    out.flag(false);
+    let len = out.finish(2);
+    buf[..len].to_vec()
+}
+
+fn read<'a>(framing: &Framing, datagram: &'a [u8]) -> Result<Header<'a>, DropReason> {
+    framing.read(datagram).and_then(|(_, reader)| Header::read(reader))
+}
+
+proptest! {
+    #[test]
+    fn headers_come_back_behind_every_magic(
+        bits in vec(any::<bool>(), 0..=32),
+        (sequence, acked) in (any::<u64>(), any::<u64>()),
+        history in vec(any::<u32>(), 1..=HISTORY_WORDS_MAX),
+        is_original: bool,
+    ) {
+        let layout = if is_original { Layout::Original } else { Layout::Versioned };
+        let magic = crate::proto::unreal::prefix::Magic::from_bits(&bits).expect("at most 32");
+        let framing = Framing { magic, layout };
+        let datagram = packet(&framing, seq(sequence), seq(acked), &history);
+        let header = read(&framing, &datagram).expect("a header");
+        prop_assert_eq!((header.sequence, header.acked), (seq(sequence), seq(acked)));
+        prop_assert_eq!(header.history_packets(), 32 * history.len());
+        for age in 0..header.history_packets() {
+            prop_assert_eq!(header.has_arrived(age), history[age / 32] >> (age % 32) & 1 == 1);
+        }
+        prop_assert!(!header.has_arrived(header.history_packets()));
+        prop_assert_eq!(header.payload().remaining(), 1);
+    }
+
+    #[test]
+    fn junk_is_read_without_harm(datagram in vec(any::<u8>(), 0..64), known in any::<u64>()) {
+        for framing in [VERSIONED, ORIGINAL] {
+            let Ok(header) = read(&framing, &datagram) else { continue };
+            prop_assert!(datagram.len() >= packet_bytes_min(&framing));
+            let news: Vec<_> = header.news_since(seq(known)).collect();
+            prop_assert!(news.last().is_none_or(|&(newest, _)| newest == header.acked));
+        }
+    }
+}
+
+#[test]
+fn the_shortest_packets_are_10_and_9_bytes() {
+    assert_eq!(packet_bytes_min(&VERSIONED), 10);
+    assert_eq!(packet_bytes_min(&ORIGINAL), 9);
+    assert_eq!(packet_bytes_min(&Framing { magic: magic(&"1".repeat(32)), ..VERSIONED }), 14);
+    assert_eq!(packet(&VERSIONED, seq(1), seq(2), &[0]).len(), 10);
+}
+
+#[test]
+fn a_header_that_is_cut_off_or_ends_once_is_refused() {
+    let datagram = packet(&VERSIONED, seq(1), seq(2), &[0, 0]);
+    for len in 1..datagram.len() {
+        let mut short = datagram[..len].to_vec();
+        short[len - 1] |= 0xc0;
+        assert_eq!(read(&VERSIONED, &short).err(), Some(DropReason::UnrealSize), "{len}");
+        short[len - 1] = 0x80;
+        assert_eq!(read(&VERSIONED, &short).err(), Some(DropReason::UnrealEnd), "{len}");
+    }
+}
+
+#[test]
+fn the_flag_of_later_engines_is_not_judged() {
+    let mut datagram = packet(&VERSIONED, seq(1), seq(2), &[5, 6, 7]);
+    store(&mut datagram, VERSIONED.prefix_bits() + 3, 1, 1);
+    let header = read(&VERSIONED, &datagram).expect("a header");
+    assert_eq!((header.sequence, header.history_packets()), (seq(1), 96));
+}
+
+#[test]
+fn news_come_oldest_first_and_what_the_history_does_not_cover_is_lost() {
+    let datagram = packet(&VERSIONED, seq(0), seq(2), &[0b0101]);
+    let header = read(&VERSIONED, &datagram).expect("a header");
+    let news: Vec<_> = header.news_since(seq(16383)).map(|(s, ok)| (s.value(), ok)).collect();
+    assert_eq!(news, [(0, true), (1, false), (2, true)]);
+    let long: Vec<_> = header.news_since(seq(2).wrapping_sub(40)).collect();
+    assert_eq!(long.len(), 40);
+    assert_eq!(long.iter().filter(|(_, arrived)| *arrived).count(), 2);
+    assert_eq!(header.news_since(seq(2)).count() + header.news_since(seq(3)).count(), 0);
+}
+
+/// A filter in the middle of a connection: 100 packets each way, all acknowledged but the last ten.
+struct Middle {
+    filter: Filter,
+    client: u64,
+    server: u64,
+}
+
+impl Middle {
+    fn new() -> Self {
+        Self::starting_at(cookie(0x10))
+    }
+
+    fn starting_at(cookie: Cookie) -> Self {
+        let (client, server) = (cookie.client_sequence().value(), cookie.server_sequence().value());
+        let mut middle = Self { filter: Filter::starting_at(&cookie), client, server };
+        for n in 0..100 {
+            let acked = n.max(10) - 10;
+            assert_eq!(middle.pass(Sender::Server, server + n, client + acked - 1), Ok(()));
+            assert_eq!(middle.pass(Sender::Client, client + n, server + acked - 1), Ok(()));
+        }
+        middle
+    }
+
+    fn pass(&mut self, from: Sender, sequence: u64, acked: u64) -> Result<(), DropReason> {
+        let datagram = packet(&VERSIONED, seq(sequence), seq(acked), &[0]);
+        let header = read(&VERSIONED, &datagram).expect("a header");
+        let before = (self.filter.latest(Sender::Client), self.filter.latest(Sender::Server));
+        let checked = self.filter.check(from, &header);
+        let verdict = self.filter.commit(from, &header);
+        assert_eq!(checked, verdict);
+        let after = (self.filter.latest(Sender::Client), self.filter.latest(Sender::Server));
+        assert!(verdict.is_ok() || before == after, "a refused packet moved the window");
+        verdict
+    }
+
+    /// A packet of the client's, relative to its newest number and to its newest acknowledgement.
+    fn client(&mut self, ahead: i64, acked_ahead: i64) -> Result<(), DropReason> {
+        let sequence = (self.client + 99).wrapping_add_signed(ahead);
+        let acked = (self.server + 88).wrapping_add_signed(acked_ahead);
+        self.pass(Sender::Client, sequence, acked)
+    }
+}
+
+#[test]
+fn the_first_packets_acknowledge_what_was_before_them() {
+    let cookie = cookie(0x10);
+    let (client, server) = (cookie.client_sequence().value(), cookie.server_sequence().value());
+    let mut middle = Middle { filter: Filter::starting_at(&cookie), client, server };
+    assert_eq!(middle.pass(Sender::Client, client, server), Err(DropReason::AckImplausible));
+    assert_eq!(middle.pass(Sender::Client, client, server - 2), Err(DropReason::AckImplausible));
+    assert_eq!(
+        middle.pass(Sender::Client, client - 1, server - 1),
+        Err(DropReason::ReplayDuplicate)
+    );
+    assert_eq!(middle.pass(Sender::Client, client, server - 1), Ok(()));
+    assert_eq!(middle.pass(Sender::Server, server, client + 1), Err(DropReason::AckImplausible));
+    assert_eq!(middle.pass(Sender::Server, server, client), Ok(()));
+    assert_eq!(middle.pass(Sender::Client, client + 1, server), Ok(()));
+}
+
+#[test]
+fn every_packet_passes_once() {
+    let mut middle = Middle::new();
+    for back in 0..100 {
+        assert_eq!(middle.client(-back, 0), Err(DropReason::ReplayDuplicate), "{back}");
+    }
+    assert_eq!(middle.client(3, 0), Ok(()));
+    assert_eq!(middle.client(3, 0), Err(DropReason::ReplayDuplicate));
+    assert_eq!(middle.client(1, 0), Ok(()));
+    assert_eq!(middle.client(1, 0), Err(DropReason::ReplayDuplicate));
+    assert_eq!(middle.client(-600, 0), Err(DropReason::ReplayTooOld));
+}
+
+#[test]
+fn a_forged_packet_has_to_guess_number_and_acknowledgement() {
+    // Of all numbers and acknowledgements, how many would pass? Each is tried against the same state.
+    let middle = Middle::new();
+    let filter = &middle.filter;
+    let passes = |ahead: u64, acked_ahead: i64| {
+        let sequence = seq(middle.client + 99 + ahead);
+        let acked = seq((middle.server + 88).wrapping_add_signed(acked_ahead));
+        let datagram = packet(&VERSIONED, sequence, acked, &[0]);
+        filter.check(Sender::Client, &read(&VERSIONED, &datagram).expect("a header")).is_ok()
+    };
+    let newer: Vec<_> = (1..=0x3fff).filter(|&ahead| passes(ahead, 0)).collect();
+    assert!(newer.iter().filter(|&&ahead| ahead < 0x2000).copied().eq(1..=1024));
+    // Those behind the newest: only numbers never seen, from before the first packet, within the window.
+    assert_eq!(newer.iter().filter(|&&ahead| ahead >= 0x2000).count(), 512 - 101);
+    let acks: Vec<_> = (-0x2000..0x2000).filter(|&acked| passes(1, acked)).collect();
+    assert!(acks.iter().copied().eq(0..=11), "{acks:?}");
+}
+
+#[test]
+fn an_older_packet_acknowledges_no_more_than_the_newest() {
+    let mut middle = Middle::new();
+    assert_eq!(middle.client(4, 2), Ok(()));
+    assert_eq!(middle.client(3, 3), Err(DropReason::AckImplausible));
+    assert_eq!(middle.client(3, 2 - 513), Err(DropReason::AckImplausible));
+    assert_eq!(middle.client(3, 2), Ok(()));
+    assert_eq!(middle.client(2, 2 - 512), Ok(()));
+    // It has not taken anything back.
+    assert_eq!(middle.client(5, 1), Err(DropReason::AckImplausible));
+    assert_eq!(middle.client(5, 2), Ok(()));
+}
+
+#[test]
+fn a_jump_is_limited_and_does_not_move_the_window() {
+    let mut middle = Middle::new();
+    assert_eq!(middle.client(1025, 0), Err(DropReason::SequenceGap));
+    assert_eq!(middle.client(0x1fff, 0), Err(DropReason::SequenceGap));
+    assert_eq!(middle.client(0x2000, 0), Err(DropReason::ReplayTooOld));
+    assert_eq!(middle.client(1, 0), Ok(()));
+    assert_eq!(middle.client(1025, 0), Ok(()));
+}
+
+#[test]
+fn numbers_wrap_in_the_middle_of_a_connection() {
+    // Server first at 16383, client first at 16380.
+    let mut bytes = [0; 20];
+    bytes[..4].copy_from_slice(&[0xff, 0x3f, 0xfc, 0x3f]);
+    let mut middle = Middle::starting_at(Cookie(bytes));
+    assert_eq!(middle.client(-99, 0), Err(DropReason::ReplayDuplicate));
+    assert_eq!(middle.client(1, 11), Ok(()));
+    assert_eq!(middle.filter.latest(Sender::Client), seq(16380 + 100));
+}
+
+#[test]
+fn translation_moves_two_numbers_and_nothing_else() {
+    let translation = Translation::new(seq(3 * 1024), seq(15 * 1024)).expect("multiples");
+    for framing in [VERSIONED, ORIGINAL, Framing { magic: magic("10110"), ..VERSIONED }] {
+        let mut datagram = packet(&framing, seq(16000), seq(4000), &[7, 9]);
+        let before = datagram.clone();
+        assert_eq!(translation.apply(&framing, &mut datagram), Ok(()));
+        let header = read(&framing, &datagram).expect("a header");
+        assert_eq!(header.sequence, seq(16000 + 3 * 1024));
+        assert_eq!(header.acked, seq(4000 + 15 * 1024));
+        let back = Translation::new(seq(13 * 1024), seq(1024)).expect("multiples");
+        assert_eq!(back.apply(&framing, &mut datagram), Ok(()));
+        assert_eq!(datagram, before);
+    }
+}
+
+#[test]
+fn translation_by_anything_but_multiples_of_1024_is_refused() {
+    let possible = (0..1 << 14).filter(|&steps| Translation::new(seq(steps), seq(0)).is_some());
+    assert!(possible.eq((0..16).map(|multiple| multiple * 1024)));
+    assert_eq!(Translation::new(seq(0), seq(1)), None);
+    let (old, mut new) = (cookie(0x10), cookie(0x10));
+    assert_eq!(Translation::between(Sender::Client, &old, &new), Translation::new(seq(0), seq(0)));
+    new.0[1] ^= 4;
+    new.0[3] ^= 8;
+    let both = Translation::between(Sender::Client, &old, &new).expect("multiples");
+    assert_eq!(both, Translation::new(seq(0x800), seq(0x400)).expect("multiples"));
+    assert_ne!(Translation::between(Sender::Server, &old, &new), Some(both));
+    new.0[0] ^= 1;
+    assert_eq!(Translation::between(Sender::Client, &old, &new), None);
+}
+
+#[test]
+fn translation_leaves_alone_what_it_does_not_understand() {
+    let translation = Translation::new(seq(1024), seq(1024)).expect("multiples");
+    let mut flagged = packet(&VERSIONED, seq(1), seq(2), &[0]);
+    store(&mut flagged, VERSIONED.prefix_bits() + 3, 1, 1);
+    let mut handshake = packet(&VERSIONED, seq(1), seq(2), &[0]);
+    store(&mut handshake, VERSIONED.id_end(), 1, 1);
+    let mut short = [0xff; 4];
+    short[0] &= !(1 << 5);
+    for (datagram, why) in [
+        (&mut flagged[..], DropReason::PacketUnexpected),
+        (&mut handshake, DropReason::PacketUnexpected),
+        (&mut short, DropReason::UnrealSize),
+        (&mut [], DropReason::Empty),
+    ] {
+        let before = datagram.to_vec();
+        assert_eq!(translation.apply(&VERSIONED, datagram), Err(why));
+        assert_eq!(datagram, before);
+    }
+}
