@@ -147,7 +147,9 @@ impl<'a> BitWriter<'a> {
     /// # Panics
     /// As [`write`](Self::write).
     pub fn bytes(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write(u64::from(byte), 8));
+        for &byte in bytes {
+            self.write(u64::from(byte), 8);
+        }
     }
 
     /// Writes everything that is left in a reader.

@@ -110,7 +110,9 @@ impl Fields<'_> {
         let acked = self.acked.value() << ACKED_AT;
         let sequence = self.sequence.value() << SEQUENCE_AT;
         out.write((words - 1) as u64 | acked | sequence, FIELDS_BITS);
-        self.history.iter().for_each(|&word| out.write(word.into(), WORD_BITS));
+        for &word in self.history {
+            out.write(word.into(), WORD_BITS);
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! Known answers: packets as hexadecimal text, both ways.
 
-use super::bits::BitReader;
+use super::PacketSeq;
+use super::bits::{BitReader, BitWriter};
 use super::cookie::{COOKIE_BYTES, Cookie, Proof, SecretId, Timestamp, first_reliable_bunch};
 use super::handshake::{Base, Body, HANDSHAKE_BYTES_MAX, Handshake, Receiver, Tail};
 use super::notify::{Fields, Header};
 use super::prefix::{Framing, Ids, Layout, Magic, Prefix};
-use super::{PacketSeq, bits::BitWriter};
 
 pub(super) const IDS: Ids = Ids::new(1, 5);
 
@@ -103,7 +103,7 @@ fn cookies_seed_the_sequences() {
 #[test]
 fn game_packets_are_the_known_ones() {
     let wide: &[u32] = &[u32::MAX, 7];
-    let cases: [(&str, Framing, u64, u64, &[u32], &[(u64, usize)]); 4] = [
+    let cases: [Case<'_>; 4] = [
         ("153c4412130000008001", VERSIONED, 4882, 4367, &[0], &[(0, 1)]),
         (
             "550000ffffffffffff010000c0ff0d",
@@ -130,7 +130,9 @@ fn game_packets_are_the_known_ones() {
         let mut buf = [0xee; 32];
         let mut out = BitWriter::new(&mut buf);
         Fields { sequence, acked, history }.write(&framing, ids, &mut out);
-        info.iter().for_each(|&(value, width)| out.write(value, width));
+        for &(value, width) in info {
+            out.write(value, width);
+        }
         let len = out.finish(2);
         assert_eq!(buf[..len], bytes(text), "{text}");
 
@@ -144,8 +146,14 @@ fn game_packets_are_the_known_ones() {
     }
 }
 
+/// Text, framing, sequence, acknowledgement, history, packet info.
+type Case<'a> = (&'a str, Framing, u64, u64, &'a [u32], &'a [Field]);
+
+/// A value and its width.
+type Field = (u64, usize);
+
 /// The payload's fields, by the widths they have in these packets.
-fn read_all(mut payload: BitReader<'_>) -> Vec<(u64, usize)> {
+fn read_all(mut payload: BitReader<'_>) -> Vec<Field> {
     let widths = [1, 10, 1].into_iter();
     widths.map_while(|width| payload.read(width).map(|value| (value, width))).collect()
 }

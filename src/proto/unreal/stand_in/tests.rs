@@ -78,7 +78,9 @@ impl Play {
         let mut payload = [0; 8];
         let mut out = crate::proto::unreal::bits::BitWriter::new(&mut payload);
         out.flag(false);
-        bunches.iter().for_each(|&bit| out.flag(bit));
+        for &bit in bunches {
+            out.flag(bit);
+        }
         let len = out.position();
         let payload = BitReader::new(&payload).take(len).expect("written");
         let mut buf = [0; 64];

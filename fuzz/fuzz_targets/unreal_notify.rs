@@ -1,0 +1,92 @@
+//! Game packets: headers read in place, a filter that is sent anything, translation there and back, and an end of a
+//! connection that believes nothing.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ringgate::proto::unreal::PacketSeq;
+use ringgate::proto::unreal::bits::BitReader;
+use ringgate::proto::unreal::cookie::Cookie;
+use ringgate::proto::unreal::notify::{Filter, Header, Sender, Translation, packet_bytes_min};
+use ringgate::proto::unreal::peer::Peer;
+use ringgate::proto::unreal::prefix::{Framing, Ids, Layout, Magic};
+
+fuzz_target!(|data: &[u8]| {
+    let Some((head, rest)) = data.split_first_chunk::<21>() else { return };
+    let [choice, cookie @ ..] = *head;
+    let (framing, cookie) = (framing(choice), Cookie(cookie));
+    let mut filter = Filter::starting_at(&cookie);
+    let mut peers = [Sender::Client, Sender::Server].map(|side| Peer::new(side, &cookie));
+    let mut input = rest;
+    // Each step is a length, who sends, and a datagram.
+    while let Some((&[len, who], after)) = input.split_first_chunk() {
+        let (datagram, after) = after.split_at(after.len().min(usize::from(len)));
+        input = after;
+        let (from, peer) = match who & 1 {
+            0 => (Sender::Client, &mut peers[1]),
+            _ => (Sender::Server, &mut peers[0]),
+        };
+        translate(&framing, datagram, who);
+        rewrite(&framing, datagram, who);
+        step(&framing, datagram, from, &mut filter, peer);
+    }
+});
+
+fn framing(choice: u8) -> Framing {
+    let layout = if choice & 1 == 0 { Layout::Versioned } else { Layout::Original };
+    let len = [0, 0, 0, 1, 4, 8, 31, 32][usize::from(choice >> 1 & 7)];
+    Framing { magic: Magic::from_bits(&[true; 32][..len]).expect("at most 32"), layout }
+}
+
+fn step(framing: &Framing, datagram: &[u8], from: Sender, filter: &mut Filter, peer: &mut Peer) {
+    let Ok((_, reader)) = framing.read(datagram) else { return };
+    let Ok(header) = Header::read(reader) else { return };
+    assert!(datagram.len() >= packet_bytes_min(framing));
+    assert!(header.payload().remaining() > 0);
+    let before = filter.latest(from);
+    let checked = filter.check(from, &header);
+    assert_eq!(filter.commit(from, &header), checked);
+    match checked {
+        Ok(()) => {
+            assert!(filter.check(from, &header).is_err(), "a packet passes once");
+            assert!(filter.latest(from).distance_from(before) <= 1024);
+        }
+        Err(_) => assert_eq!(filter.latest(from), before),
+    }
+    let mut news = 0;
+    let in_flight = peer.in_flight();
+    let taken = peer.handle_header(&header, true, |_, _| news += 1);
+    assert!(taken.is_ok() || news == 0);
+    assert_eq!(peer.in_flight(), in_flight - news);
+    let mut out = [0; 64];
+    let payload = BitReader::new(&[0]).take(1).expect("a bit");
+    if let Some(len) = peer.write(framing, Ids::default(), payload, &mut out) {
+        let (_, reader) = framing.read(&out[..len]).expect("written");
+        let written = Header::read(reader).expect("written");
+        assert_eq!(written.acked, peer.latest());
+    }
+}
+
+fn translate(framing: &Framing, datagram: &[u8], who: u8) {
+    let steps = |multiple: u8| PacketSeq::new(u64::from(multiple) * 1024);
+    let back = |steps: PacketSeq| PacketSeq::new(0).wrapping_sub(steps.value());
+    let (sequence, acked) = (steps(who >> 4), steps(who & 15));
+    let there = Translation::new(sequence, acked).expect("multiples");
+    let mut copy = datagram.to_vec();
+    if there.apply(framing, &mut copy).is_ok() {
+        let again = Translation::new(back(sequence), back(acked)).expect("multiples");
+        assert_eq!(again.apply(framing, &mut copy), Ok(()));
+    }
+    assert_eq!(copy, datagram);
+}
+
+fn rewrite(framing: &Framing, datagram: &[u8], who: u8) {
+    let mut copy = datagram.to_vec();
+    if framing.read(datagram).is_ok() {
+        let old = framing.read_ids(datagram);
+        framing.rewrite_ids(&mut copy, Ids::new(who, who >> 2));
+        framing.rewrite_ids(&mut copy, old);
+        assert_eq!(copy, datagram);
+    } else {
+        framing.rewrite_ids(&mut copy, Ids::default());
+    }
+}
