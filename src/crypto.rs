@@ -3,13 +3,25 @@
 //! A batch is a slice of [`Job`]s: each has its own key, nonce, associated data and buffer, and gets its own verdict. Callers
 //! never choose a kernel: an [`Aead`] does, once, from what the CPU offers.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod batch;
 pub mod cookie;
+mod engine;
 mod kernel;
+#[cfg(target_arch = "x86_64")]
+mod poly;
 mod portable;
 #[cfg(test)]
 mod tests;
 pub mod token;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
+use self::engine::Engine;
 pub use self::kernel::{ENV as KERNEL_ENV, Kernel, KernelError};
 use crate::limits::TAG_BYTES;
 pub use crate::secret::Key;
@@ -58,37 +70,34 @@ impl<'a> Job<'a> {
 /// Seals and opens batches. Each worker owns one.
 #[derive(Debug)]
 pub struct Aead {
-    kernel: Kernel,
+    engine: Engine,
 }
 
 impl Aead {
     /// The best kernel for this CPU.
     pub fn detect() -> Self {
-        Self { kernel: Kernel::best() }
+        Self::with_kernel(Kernel::best()).expect("the best kernel is one that this CPU can run")
     }
 
     /// This kernel and no other.
     pub fn with_kernel(kernel: Kernel) -> Result<Self, KernelError> {
-        Ok(Self { kernel: kernel.checked()? })
+        let engine = Engine::new(kernel).ok_or(KernelError::Unavailable(kernel))?;
+        Ok(Self { engine })
     }
 
     /// The kernel in use, for status output.
     pub const fn kernel(&self) -> Kernel {
-        self.kernel
+        self.engine.kernel()
     }
 
     /// Encrypts every job in place and writes its tag.
     pub fn seal(&mut self, jobs: &mut [Job<'_>]) {
-        match self.kernel {
-            Kernel::Portable => jobs.iter_mut().for_each(portable::seal),
-        }
+        self.engine.seal(jobs);
     }
 
     /// Verifies every job and decrypts those that are authentic; the others keep their bytes.
     pub fn open(&mut self, jobs: &mut [Job<'_>]) {
-        match self.kernel {
-            Kernel::Portable => jobs.iter_mut().for_each(portable::open),
-        }
+        self.engine.open(jobs);
     }
 }
 

@@ -13,26 +13,33 @@ pub const ENV: &str = "RINGGATE_AEAD";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kernel {
+    /// 256-bit registers.
+    Avx2,
+    /// 512-bit registers.
+    Avx512,
+    /// 512-bit registers and 52-bit multiplication.
+    Avx512Ifma,
     /// One packet at a time in portable Rust.
     Portable,
 }
 
 impl Kernel {
     /// Every kernel, the best first.
-    pub const ALL: [Self; 1] = [Self::Portable];
+    pub const ALL: [Self; 4] = [Self::Avx512Ifma, Self::Avx512, Self::Avx2, Self::Portable];
 
     /// The name that [`ENV`] and the status output use.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+            Self::Avx512Ifma => "avx512-ifma",
             Self::Portable => "portable",
         }
     }
 
     /// Whether this CPU can run it.
     pub fn is_available(self) -> bool {
-        match self {
-            Self::Portable => true,
-        }
+        super::engine::Engine::new(self).is_some()
     }
 
     /// The best kernel that this CPU can run.
@@ -44,13 +51,11 @@ impl Kernel {
     pub fn from_env() -> Result<Self, KernelError> {
         match std::env::var_os(ENV) {
             None => Ok(Self::best()),
-            Some(name) => name.to_str().ok_or(KernelError::Unknown)?.parse::<Self>()?.checked(),
+            Some(name) => {
+                let kernel: Self = name.to_str().ok_or(KernelError::Unknown)?.parse()?;
+                kernel.is_available().then_some(kernel).ok_or(KernelError::Unavailable(kernel))
+            }
         }
-    }
-
-    /// Itself where this CPU can run it.
-    pub(super) fn checked(self) -> Result<Self, KernelError> {
-        if self.is_available() { Ok(self) } else { Err(KernelError::Unavailable(self)) }
     }
 }
 

@@ -9,6 +9,9 @@ use super::{Aead, Job, Kernel, Key, Nonce, TAG_BYTES, Verdict};
 /// Makes a module per kernel with a `#[test]` per function; the functions take the [`Aead`] to test.
 macro_rules! on_every_kernel {
     ($($topic:ident::$test:ident),+ $(,)?) => {
+        on_every_kernel!(@ avx2, Kernel::Avx2, $($topic::$test),+);
+        on_every_kernel!(@ avx512, Kernel::Avx512, $($topic::$test),+);
+        on_every_kernel!(@ avx512_ifma, Kernel::Avx512Ifma, $($topic::$test),+);
         on_every_kernel!(@ portable, Kernel::Portable, $($topic::$test),+);
     };
     (@ $module:ident, $kernel:expr, $($topic:ident::$test:ident),+) => {

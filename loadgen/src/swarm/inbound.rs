@@ -37,11 +37,7 @@ impl Swarm {
                 self.tally.record(Stage::OwnQueue, now.unix_ns.saturating_sub(meta.kernel_ns));
             }
             let player = self.addresses.player_of(meta);
-            let is_here = |index: &u32| {
-                let player = self.players.get(*index as usize);
-                player.is_some_and(|player| player.life != Life::Free)
-            };
-            let player = player.filter(is_here);
+            let player = player.filter(|player| (*player as usize) < self.players.len());
             let Some(player) = player else {
                 self.tally.counters.bump(Count::Strangers);
                 continue;
@@ -133,10 +129,7 @@ impl Swarm {
                 if let Some(event) = event {
                     self.handle_event(item.player, event, now);
                 }
-                // Only the handshake changes what a client wants to do next.
-                if self.players[item.player as usize].life == Life::Connecting {
-                    self.reschedule(item.player);
-                }
+                self.reschedule(item.player);
             }
             Err(reason) => self.tally.refuse(reason),
         }

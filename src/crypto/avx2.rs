@@ -1,0 +1,68 @@
+//! The kernel in 256-bit registers: `ChaCha20` in wide registers, Poly1305 on ordinary 64-bit integers.
+//!
+//! All `unsafe` of these modules is of two kinds: calls from code that does not know the CPU into functions that need AVX2, which
+//! a value of [`Avx2`] proves; and loads and stores of exactly what a reference borrows.
+#![allow(unsafe_code, reason = "target features; loads and stores take raw pointers")]
+#![allow(clippy::wildcard_imports, reason = "the vocabulary of a kernel is std::arch")]
+#![allow(clippy::many_single_char_names, reason = "the cipher's own names")]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed in step")]
+#![allow(clippy::large_types_passed_by_value, reason = "arrays of registers")]
+
+mod bytes;
+mod chacha;
+
+use super::poly;
+use super::wide::{
+    BLOCK_BYTES, Input, LANES, OneTimeKeys, Packet, Places, Rows, Source, Tags, Wide,
+};
+
+/// Proof that the CPU has AVX2: Intel since Haswell (2013), AMD since Excavator (2015).
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(());
+
+impl Avx2 {
+    /// `None` where the CPU lacks it or the operating system does not save the registers.
+    pub(super) fn detect() -> Option<Self> {
+        is_x86_feature_detected!("avx2").then_some(Self(()))
+    }
+}
+
+impl Wide for Avx2 {
+    const ROWS_BEST: usize = 4;
+    const ROWS_AT_ONCE: usize = 2;
+
+    #[inline]
+    fn gather(self, sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input) {
+        // SAFETY: `self` proves the feature.
+        unsafe { chacha::gather(sources, lanes, input) }
+    }
+
+    #[inline]
+    fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys, first: usize) {
+        // SAFETY: `self` proves the feature.
+        unsafe { chacha::one_time_keys(input, keys, first) }
+    }
+
+    #[inline]
+    fn xor(self, input: &Input, places: &mut impl Places) {
+        // SAFETY: `self` proves the feature.
+        unsafe { chacha::xor(input, places) }
+    }
+
+    #[inline]
+    fn rows(self, sources: &[Source<'_>], rows: &mut Rows) {
+        // SAFETY: `self` proves the feature.
+        unsafe { chacha::rows(sources, rows) }
+    }
+
+    #[inline]
+    fn xor_row(self, text: &mut [u8], row: &[u8; BLOCK_BYTES]) {
+        // SAFETY: `self` proves the feature.
+        unsafe { chacha::xor_row(text, row) }
+    }
+
+    #[inline]
+    fn tags(self, keys: &OneTimeKeys, packets: &[Packet<'_>], tags: &mut Tags) {
+        poly::tags(keys, packets, 0, tags);
+    }
+}

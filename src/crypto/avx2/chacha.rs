@@ -1,0 +1,313 @@
+//! `ChaCha20` in 256-bit registers.
+//!
+//! The layouts are those of [the 512-bit kernel](super::super::avx512): *wide*, with one block in each 32-bit lane and one
+//! word of it in each of sixteen registers, here in halves of eight blocks; and *rows*, with two blocks in each set of four
+//! registers.
+//!
+//! What matters, in cycles of a Granite Rapids core:
+//! - There is no rotation. By 16 and by 8 bits it is a shuffle of bytes, otherwise two shifts and an or: 1280 instructions for
+//!   eight blocks, which three ports could do in 430. They take 565, because the sixteen registers that there are hold the state
+//!   and nothing else, so that temporary values and shuffle patterns keep pushing words of it to memory and back.
+//! - The patterns are loaded through a `black_box`. When the compiler knows them it replaces the one shuffle of a rotation by
+//!   16 with two others (7 %).
+//! - Rows cost 300 and 420 for up to 2 and 4 blocks, eight blocks wide 620. Hence `ROWS_BEST`.
+
+use std::arch::x86_64::*;
+use std::hint::black_box;
+
+use super::bytes::{
+    join_128, load_8x32, load_12, load_16, load_32, load_row, store_8x32, store_row, xor_with,
+};
+use crate::crypto::wide::{BLOCK_BYTES, Input, LANES, OneTimeKeys, Places, Rows, SIGMA, Source};
+
+/// Blocks in a set of registers. The sixteen lanes of a wide call are two such halves.
+const HALF: usize = LANES / 2;
+
+#[target_feature(enable = "avx2")]
+pub(super) fn gather(sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input) {
+    input.lanes = lanes;
+    let (halves, _) = sources.as_chunks::<HALF>();
+    for (i, half) in halves.iter().enumerate().take(lanes.div_ceil(HALF)) {
+        gather_half(half, input, i);
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn gather_half(sources: &[Source<'_>; HALF], input: &mut Input, half: usize) {
+    let mut low = [_mm256_setzero_si256(); 4];
+    let mut high = low;
+    let mut nonce = low;
+    for i in 0..4 {
+        (low[i], high[i], nonce[i]) = load_two([&sources[i], &sources[i + 4]]);
+    }
+    let [k0, k1, k2, k3] = transpose_in_lanes(low);
+    let [k4, k5, k6, k7] = transpose_in_lanes(high);
+    let [n0, n1, n2, _] = transpose_in_lanes(nonce);
+    for (row, words) in input.key.iter_mut().zip([k0, k1, k2, k3, k4, k5, k6, k7]) {
+        store_8x32(half_mut(row, half), words);
+    }
+    for (row, words) in input.nonce.iter_mut().zip([n0, n1, n2]) {
+        store_8x32(half_mut(row, half), words);
+    }
+    for (counter, source) in half_mut(&mut input.counter, half).iter_mut().zip(sources) {
+        *counter = source.counter;
+    }
+}
+
+/// The two halves of two keys, and two nonces.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load_two([a, b]: [&Source<'_>; 2]) -> (__m256i, __m256i, __m256i) {
+    let half = |source: &Source<'_>, i: usize| load_16(&source.key.as_chunks().0[i]);
+    (
+        join_128(half(a, 0), half(b, 0)),
+        join_128(half(a, 1), half(b, 1)),
+        join_128(load_12(a.nonce), load_12(b.nonce)),
+    )
+}
+
+#[inline]
+fn half_of(row: &[u32; LANES], half: usize) -> &[u32; HALF] {
+    &row.as_chunks().0[half]
+}
+
+#[inline]
+fn half_mut(row: &mut [u32; LANES], half: usize) -> &mut [u32; HALF] {
+    &mut row.as_chunks_mut().0[half]
+}
+
+/// Steps of quarter rounds that do not depend on each other, in lock-step.
+macro_rules! quarter_rounds {
+    ($v:ident, $by:ident: $(($a:literal $b:literal $c:literal $d:literal))+) => {
+        $($v[$a] = _mm256_add_epi32($v[$a], $v[$b]);)+
+        $($v[$d] = _mm256_shuffle_epi8(_mm256_xor_si256($v[$d], $v[$a]), $by.left_16);)+
+        $($v[$c] = _mm256_add_epi32($v[$c], $v[$d]);)+
+        $($v[$b] = rotate::<12, 20>(_mm256_xor_si256($v[$b], $v[$c]));)+
+        $($v[$a] = _mm256_add_epi32($v[$a], $v[$b]);)+
+        $($v[$d] = _mm256_shuffle_epi8(_mm256_xor_si256($v[$d], $v[$a]), $by.left_8);)+
+        $($v[$c] = _mm256_add_epi32($v[$c], $v[$d]);)+
+        $($v[$b] = rotate::<7, 25>(_mm256_xor_si256($v[$b], $v[$c]));)+
+    };
+}
+
+/// The sixteen words of eight blocks.
+macro_rules! stream_words {
+    ($input:expr, $half:expr) => {{
+        let by = Rotations::load();
+        let mut v = input_words($input, $half);
+        for _ in 0..10 {
+            quarter_rounds!(v, by: (0 4 8 12) (1 5 9 13) (2 6 10 14) (3 7 11 15));
+            quarter_rounds!(v, by: (0 5 10 15) (1 6 11 12) (2 7 8 13) (3 4 9 14));
+        }
+        let again = input_words(black_box($input), $half);
+        for i in 0..16 {
+            v[i] = _mm256_add_epi32(v[i], again[i]);
+        }
+        v
+    }};
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn input_words(input: &Input, half: usize) -> [__m256i; 16] {
+    let mut words = [_mm256_setzero_si256(); 16];
+    for i in 0..4 {
+        words[i] = _mm256_set1_epi32(SIGMA[i] as i32);
+    }
+    for i in 0..8 {
+        words[4 + i] = load_8x32(half_of(&input.key[i], half));
+    }
+    words[12] = load_8x32(half_of(&input.counter, half));
+    for i in 0..3 {
+        words[13 + i] = load_8x32(half_of(&input.nonce[i], half));
+    }
+    words
+}
+
+/// Shuffles of bytes that rotate each 32-bit word to the left.
+#[derive(Clone, Copy)]
+struct Rotations {
+    left_16: __m256i,
+    left_8: __m256i,
+}
+
+impl Rotations {
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn load() -> Self {
+        static LEFT_16: [u8; 32] = rotation_by_bytes(2);
+        static LEFT_8: [u8; 32] = rotation_by_bytes(1);
+        Self { left_16: load_32(black_box(&LEFT_16)), left_8: load_32(black_box(&LEFT_8)) }
+    }
+}
+
+/// For each byte of the result, the one of the same 128-bit lane that it is taken from.
+const fn rotation_by_bytes(left: usize) -> [u8; 32] {
+    let mut from = [0; 32];
+    let mut i = 0;
+    while i < from.len() {
+        from[i] = (i % 16 / 4 * 4 + (i + 4 - left) % 4) as u8;
+        i += 1;
+    }
+    from
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn rotate<const LEFT: i32, const RIGHT: i32>(x: __m256i) -> __m256i {
+    _mm256_or_si256(_mm256_slli_epi32::<LEFT>(x), _mm256_srli_epi32::<RIGHT>(x))
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn one_time_keys(input: &Input, keys: &mut OneTimeKeys, first: usize) {
+    for half in 0..input.lanes.div_ceil(HALF) {
+        one_time_keys_of_half(input, half, keys, first);
+    }
+}
+
+#[inline(never)]
+#[target_feature(enable = "avx2")]
+fn one_time_keys_of_half(input: &Input, half: usize, keys: &mut OneTimeKeys, first: usize) {
+    let v = stream_words!(input, half);
+    for i in 0..8 {
+        store_8x32(half_mut(keys.sixteen_mut(i, first), half), v[i]);
+    }
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn xor(input: &Input, places: &mut impl Places) {
+    for half in 0..input.lanes.div_ceil(HALF) {
+        xor_half(input, half, places);
+    }
+}
+
+#[inline(never)]
+#[target_feature(enable = "avx2")]
+fn xor_half(input: &Input, half: usize, places: &mut impl Places) {
+    let v = stream_words!(input, half);
+    each_row(v, |lane, row| xor_with(places.place(HALF * half + lane), row));
+}
+
+/// The eight rows of 64 bytes that sixteen words of eight blocks make.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn each_row(v: [__m256i; 16], mut use_row: impl FnMut(usize, [__m256i; 2])) {
+    let a = transpose_in_lanes([v[0], v[1], v[2], v[3]]);
+    let b = transpose_in_lanes([v[4], v[5], v[6], v[7]]);
+    let c = transpose_in_lanes([v[8], v[9], v[10], v[11]]);
+    let d = transpose_in_lanes([v[12], v[13], v[14], v[15]]);
+    for i in 0..4 {
+        let low = |x, y| _mm256_permute2x128_si256::<0x20>(x, y);
+        let high = |x, y| _mm256_permute2x128_si256::<0x31>(x, y);
+        use_row(i, [low(a[i], b[i]), low(c[i], d[i])]);
+        use_row(i + 4, [high(a[i], b[i]), high(c[i], d[i])]);
+    }
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn rows(sources: &[Source<'_>], rows: &mut Rows) {
+    for (sources, rows) in sources.chunks(HALF).zip(rows.0.chunks_mut(HALF)) {
+        match sources.len() {
+            0..=2 => rows_of::<1>(sources, rows),
+            3..=4 => rows_of::<2>(sources, rows),
+            _ => rows_of_half(sources, rows),
+        }
+    }
+}
+
+/// Rows of up to eight blocks, computed wide.
+#[target_feature(enable = "avx2")]
+fn rows_of_half(sources: &[Source<'_>], rows: &mut [[u8; BLOCK_BYTES]]) {
+    let mut input = Input::ZERO;
+    let sources = std::array::from_fn(|lane| sources[lane.min(sources.len() - 1)]);
+    gather_half(&sources, &mut input, 0);
+    let v = stream_words!(&input, 0);
+    each_row(v, |lane, row| store_row(&mut rows[lane], row));
+}
+
+/// Rows of two times `SETS` blocks; the last source stands in for those that are missing.
+#[target_feature(enable = "avx2")]
+fn rows_of<const SETS: usize>(sources: &[Source<'_>], rows: &mut [[u8; BLOCK_BYTES]]) {
+    let source = |lane: usize| &sources[lane.min(sources.len() - 1)];
+    let [s0, s1, s2, s3] = SIGMA.map(|word| word as i32);
+    let sigma = _mm256_broadcastsi128_si256(_mm_setr_epi32(s0, s1, s2, s3));
+    let mut input = [[sigma; 4]; SETS];
+    for (s, [_, b, c, d]) in input.iter_mut().enumerate() {
+        let two = [source(2 * s), source(2 * s + 1)];
+        let nonces;
+        (*b, *c, nonces) = load_two(two);
+        let counter = |i: usize| _mm_cvtsi32_si128(two[i].counter as i32);
+        *d = _mm256_or_si256(_mm256_bslli_epi128::<4>(nonces), join_128(counter(0), counter(1)));
+    }
+    let by = Rotations::load();
+    let mut v = input;
+    for _ in 0..10 {
+        quarter_rounds_on_columns(&mut v, by);
+        for [a, _, c, d] in &mut v {
+            // Diagonals become columns. The row that stays is `b`, which is ready last.
+            *a = _mm256_shuffle_epi32::<0x93>(*a);
+            *d = _mm256_shuffle_epi32::<0x4e>(*d);
+            *c = _mm256_shuffle_epi32::<0x39>(*c);
+        }
+        quarter_rounds_on_columns(&mut v, by);
+        for [a, _, c, d] in &mut v {
+            *a = _mm256_shuffle_epi32::<0x39>(*a);
+            *d = _mm256_shuffle_epi32::<0x4e>(*d);
+            *c = _mm256_shuffle_epi32::<0x93>(*c);
+        }
+    }
+    for (s, (v, input)) in v.iter().zip(&input).enumerate() {
+        let sum = |i: usize| _mm256_add_epi32(v[i], input[i]);
+        let [a, b, c, d] = [sum(0), sum(1), sum(2), sum(3)];
+        let low = |x, y| _mm256_permute2x128_si256::<0x20>(x, y);
+        let high = |x, y| _mm256_permute2x128_si256::<0x31>(x, y);
+        store_row(&mut rows[2 * s], [low(a, b), low(c, d)]);
+        store_row(&mut rows[2 * s + 1], [high(a, b), high(c, d)]);
+    }
+}
+
+/// Four quarter rounds for every block, the sets in lock-step.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn quarter_rounds_on_columns<const SETS: usize>(v: &mut [[__m256i; 4]; SETS], by: Rotations) {
+    const A: usize = 0;
+    const B: usize = 1;
+    const C: usize = 2;
+    const D: usize = 3;
+    macro_rules! step {
+        ($sum:ident += $addend:ident, $mixed:ident: $rotate:expr) => {
+            for row in v.iter_mut() {
+                row[$sum] = _mm256_add_epi32(row[$sum], row[$addend]);
+            }
+            for row in v.iter_mut() {
+                row[$mixed] = $rotate(_mm256_xor_si256(row[$mixed], row[$sum]));
+            }
+        };
+    }
+    step!(A += B, D: |x| _mm256_shuffle_epi8(x, by.left_16));
+    step!(C += D, B: rotate::<12, 20>);
+    step!(A += B, D: |x| _mm256_shuffle_epi8(x, by.left_8));
+    step!(C += D, B: rotate::<7, 25>);
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn xor_row(text: &mut [u8], row: &[u8; BLOCK_BYTES]) {
+    xor_with(text, load_row(row));
+}
+
+/// A 4 by 4 matrix of 32-bit words in each 128-bit lane, transposed.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transpose_in_lanes([x0, x1, x2, x3]: [__m256i; 4]) -> [__m256i; 4] {
+    let t0 = _mm256_unpacklo_epi32(x0, x1);
+    let t1 = _mm256_unpackhi_epi32(x0, x1);
+    let t2 = _mm256_unpacklo_epi32(x2, x3);
+    let t3 = _mm256_unpackhi_epi32(x2, x3);
+    [
+        _mm256_unpacklo_epi64(t0, t2),
+        _mm256_unpackhi_epi64(t0, t2),
+        _mm256_unpacklo_epi64(t1, t3),
+        _mm256_unpackhi_epi64(t1, t3),
+    ]
+}

@@ -1,0 +1,78 @@
+//! The kernels in 512-bit registers.
+//!
+//! [`Avx512`] is `ChaCha20` in wide registers and Poly1305 on ordinary 64-bit integers; [`ifma`] adds Poly1305 with 52-bit
+//! multiplication, for CPUs that have it.
+//!
+//! All `unsafe` of these modules is of three kinds: calls from code that does not know the CPU into functions that need its
+//! features, which a value of the kernel's type proves; loads and stores of exactly what a reference borrows; and masked ones
+//! whose mask covers exactly a slice.
+#![allow(unsafe_code, reason = "target features; loads and stores take raw pointers")]
+#![allow(clippy::wildcard_imports, reason = "the vocabulary of a kernel is std::arch")]
+#![allow(clippy::many_single_char_names, reason = "the ciphers' own names")]
+#![allow(clippy::needless_range_loop, reason = "registers are indexed in step")]
+#![allow(clippy::large_types_passed_by_value, reason = "arrays of registers")]
+
+mod bytes;
+mod chacha;
+pub(super) mod ifma;
+
+use super::poly;
+use super::wide::{
+    BLOCK_BYTES, Input, LANES, OneTimeKeys, Packet, Places, Rows, Source, Tags, Wide,
+};
+
+/// Proof that the CPU has AVX-512 F, BW, DQ and VL, and BMI2: Intel servers since 2017, AMD since Zen 4.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(());
+
+impl Avx512 {
+    /// `None` where the CPU lacks something or the operating system does not save the registers.
+    pub(super) fn detect() -> Option<Self> {
+        let has_all = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("bmi2");
+        has_all.then_some(Self(()))
+    }
+}
+
+impl Wide for Avx512 {
+    const ROWS_BEST: usize = 12;
+    const ROWS_AT_ONCE: usize = 4;
+
+    #[inline]
+    fn gather(self, sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input) {
+        // SAFETY: `self` proves the features.
+        unsafe { chacha::gather(sources, lanes, input) }
+    }
+
+    #[inline]
+    fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys, first: usize) {
+        // SAFETY: `self` proves the features.
+        unsafe { chacha::one_time_keys(input, keys, first) }
+    }
+
+    #[inline]
+    fn xor(self, input: &Input, places: &mut impl Places) {
+        // SAFETY: `self` proves the features.
+        unsafe { chacha::xor(input, places) }
+    }
+
+    #[inline]
+    fn rows(self, sources: &[Source<'_>], rows: &mut Rows) {
+        // SAFETY: `self` proves the features.
+        unsafe { chacha::rows(sources, rows) }
+    }
+
+    #[inline]
+    fn xor_row(self, text: &mut [u8], row: &[u8; BLOCK_BYTES]) {
+        // SAFETY: `self` proves the features.
+        unsafe { chacha::xor_row(text, row) }
+    }
+
+    #[inline]
+    fn tags(self, keys: &OneTimeKeys, packets: &[Packet<'_>], tags: &mut Tags) {
+        poly::tags(keys, packets, 0, tags);
+    }
+}

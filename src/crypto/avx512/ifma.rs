@@ -1,0 +1,70 @@
+//! Poly1305 with 52-bit multiplication (IFMA), for one packet in each of eight lanes or for one long packet in all of them.
+//!
+//! Which of the two, or ordinary 64-bit arithmetic, is decided by what each would cost ([`plan`]): lengths are mixed, eight
+//! lanes take as long as the longest packet in them, and small batches leave lanes empty.
+
+mod eight;
+mod field;
+mod long;
+mod plan;
+
+use self::plan::Step;
+use super::Avx512;
+use crate::crypto::poly;
+use crate::crypto::wide::{
+    BLOCK_BYTES, Input, LANES, OneTimeKeys, Packet, Places, Rows, Source, Tags, Wide,
+};
+
+/// Proof that the CPU has IFMA, and all that [`Avx512`] proves: Intel servers since Ice Lake, AMD since Zen 4.
+#[derive(Clone, Copy)]
+pub(in crate::crypto) struct Ifma(Avx512);
+
+impl Ifma {
+    /// `None` where the CPU lacks something or the operating system does not save the registers.
+    pub(in crate::crypto) fn detect() -> Option<Self> {
+        let avx512 = Avx512::detect()?;
+        is_x86_feature_detected!("avx512ifma").then_some(Self(avx512))
+    }
+}
+
+impl Wide for Ifma {
+    const ROWS_BEST: usize = Avx512::ROWS_BEST;
+    const ROWS_AT_ONCE: usize = Avx512::ROWS_AT_ONCE;
+
+    #[inline]
+    fn gather(self, sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input) {
+        self.0.gather(sources, lanes, input);
+    }
+
+    #[inline]
+    fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys, first: usize) {
+        self.0.one_time_keys(input, keys, first);
+    }
+
+    #[inline]
+    fn xor(self, input: &Input, places: &mut impl Places) {
+        self.0.xor(input, places);
+    }
+
+    #[inline]
+    fn rows(self, sources: &[Source<'_>], rows: &mut Rows) {
+        self.0.rows(sources, rows);
+    }
+
+    #[inline]
+    fn xor_row(self, text: &mut [u8], row: &[u8; BLOCK_BYTES]) {
+        self.0.xor_row(text, row);
+    }
+
+    fn tags(self, keys: &OneTimeKeys, packets: &[Packet<'_>], tags: &mut Tags) {
+        for step in plan::steps(packets) {
+            match step {
+                // SAFETY: `self` proves the features.
+                Step::Eight(range) => unsafe { eight::tags(keys, packets, range, tags) },
+                // SAFETY: `self` proves the features.
+                Step::Long(packet) => unsafe { long::tag(keys, packets, packet, tags) },
+                Step::Scalar(range) => poly::tags(keys, &packets[range.clone()], range.start, tags),
+            }
+        }
+    }
+}

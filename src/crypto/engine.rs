@@ -1,0 +1,76 @@
+//! The kernel in use: the only place that names them all.
+
+use super::{Job, Kernel, portable};
+#[cfg(target_arch = "x86_64")]
+use super::{
+    avx2::Avx2,
+    avx512::{Avx512, ifma::Ifma},
+    batch::Batch,
+};
+
+/// A kernel that this CPU can run, with its memory.
+#[derive(Debug)]
+pub(super) enum Engine {
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Batch<Avx2>),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Batch<Avx512>),
+    #[cfg(target_arch = "x86_64")]
+    Avx512Ifma(Batch<Ifma>),
+    Portable,
+}
+
+impl Engine {
+    /// `None` where the CPU cannot run the kernel.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn new(kernel: Kernel) -> Option<Self> {
+        match kernel {
+            Kernel::Avx2 => Avx2::detect().map(Batch::new).map(Self::Avx2),
+            Kernel::Avx512 => Avx512::detect().map(Batch::new).map(Self::Avx512),
+            Kernel::Avx512Ifma => Ifma::detect().map(Batch::new).map(Self::Avx512Ifma),
+            Kernel::Portable => Some(Self::Portable),
+        }
+    }
+
+    /// `None` where the CPU cannot run the kernel.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) fn new(kernel: Kernel) -> Option<Self> {
+        (kernel == Kernel::Portable).then_some(Self::Portable)
+    }
+
+    pub(super) const fn kernel(&self) -> Kernel {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => Kernel::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => Kernel::Avx512,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Ifma(_) => Kernel::Avx512Ifma,
+            Self::Portable => Kernel::Portable,
+        }
+    }
+
+    pub(super) fn seal(&mut self, jobs: &mut [Job<'_>]) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(batch) => batch.seal(jobs),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(batch) => batch.seal(jobs),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Ifma(batch) => batch.seal(jobs),
+            Self::Portable => jobs.iter_mut().for_each(portable::seal),
+        }
+    }
+
+    pub(super) fn open(&mut self, jobs: &mut [Job<'_>]) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(batch) => batch.open(jobs),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(batch) => batch.open(jobs),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Ifma(batch) => batch.open(jobs),
+            Self::Portable => jobs.iter_mut().for_each(portable::open),
+        }
+    }
+}
