@@ -435,7 +435,7 @@ pub(super) const BACKEND: Table = Table {
         ),
         Field::new(
             "slots",
-            Kind::Integer { min: 1, max: 65_535 },
+            Kind::Integer { min: 1, max: 1_000_000 },
             Presence::Required,
             "How many players it takes; more are denied. netcode clients are told this number.",
         ),

@@ -142,7 +142,7 @@ fn missing_fields_are_at_the_line_of_their_table() {
             "gate.toml:1: listener[0].keys: found nothing, expected a list of one or more key sources, each \
              { file = … }, { env = … }, { hex = … } or { credential = … }",
             "gate.toml:4: backend[0].name: found nothing, expected a name of 1 to 31 letters, digits, '.', '_' or '-'",
-            "gate.toml:4: backend[0].slots: found nothing, expected a whole number from 1 to 65535",
+            "gate.toml:4: backend[0].slots: found nothing, expected a whole number from 1 to 1000000",
             "gate.toml:4: backend[0].address: found nothing, expected an IP:port that can be sent to (no wildcard, \
              no port 0)",
         ],
@@ -514,8 +514,8 @@ fn backend_fields() {
         ),
         (
             "slots = 64",
-            "slots = 70_000",
-            "gate.toml:12: backend[0].slots: found 70000, expected a whole number from 1 to 65535",
+            "slots = 2_000_000",
+            "gate.toml:12: backend[0].slots: found 2000000, expected a whole number from 1 to 1000000",
         ),
         (
             "slots = 64",
@@ -609,7 +609,7 @@ slots = 0
             "gate.toml:12: listener[0].replay_window: found 65, expected a power of two from 64 to 1024",
             "gate.toml:14: backend[0].address: found nothing, expected an IP:port that can be sent to (no wildcard, no \
              port 0)",
-            "gate.toml:17: backend[0].slots: found 0, expected a whole number from 1 to 65535",
+            "gate.toml:17: backend[0].slots: found 0, expected a whole number from 1 to 1000000",
         ],
     );
 }
