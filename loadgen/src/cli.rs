@@ -1,6 +1,10 @@
 //! The command line: one file for each command. 0: done. 1: it could not be done. 2: the input is wrong. 3: a condition of
 //! `--require` was missed.
 
+mod attack;
+mod bare;
+mod floor;
+mod ladder;
 mod live;
 mod players;
 mod run;
@@ -22,6 +26,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Attack(attack::Args),
+    #[command(hide = true)]
+    BareEcho(bare::Args),
+    Floor(floor::Args),
+    Ladder(ladder::Args),
     Run(run::Args),
 }
 
@@ -47,6 +56,10 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     let result = match command {
+        Command::Attack(args) => attack::run(&args),
+        Command::BareEcho(args) => bare::run(&args),
+        Command::Floor(args) => floor::run(&args),
+        Command::Ladder(args) => ladder::run(&args),
         Command::Run(args) => run::run(&args),
     };
     let (code, lines) = match result {

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -72,6 +73,8 @@ pub struct Team {
     pub driver: &'static str,
     /// When the run's clock shows 0.
     pub clock: Clock,
+    /// A copy of the first thread's socket, for whoever wants to send with its players' addresses.
+    pub mask: Option<OwnedFd>,
 }
 
 impl Team {
@@ -104,6 +107,7 @@ impl Team {
             });
         }
         let driver = bodies.first().map_or("none", |body| body.driver.name());
+        let mask = bodies.first().and_then(Body::copy_socket);
         let clock = Clock::start();
         let threads = bodies
             .into_iter()
@@ -117,7 +121,7 @@ impl Team {
                     .map_err(|why| StartError::other("start a thread", why))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { threads, handovers, stop, driver, clock })
+        Ok(Self { threads, handovers, stop, driver, clock, mask })
     }
 
     /// The next handover; `None` when all threads have ended, or after so much time.
@@ -166,6 +170,10 @@ struct Body {
 }
 
 impl Body {
+    fn copy_socket(&self) -> Option<OwnedFd> {
+        self.driver.fd(*self.sockets.first()?)?.try_clone_to_owned().ok()
+    }
+
     fn run(&mut self) -> io::Result<()> {
         if let Some(id) = self.core {
             core_affinity::set_for_current(core_affinity::CoreId { id });
@@ -200,19 +208,15 @@ impl Body {
         }
     }
 
-    /// Sends what is due, at most so many batches that receiving does not wait for long.
+    /// Sends a batch of what is due. One, then it is receiving's turn: what waits here is late and says so, what waits in the
+    /// socket for too long is lost.
     fn transmit(&mut self) {
-        for _ in 0..FLUSHES_MAX {
-            let now = self.now();
-            let has_more = self.swarm.transmit(now, &mut self.tx);
-            if !self.tx.is_empty() {
-                self.driver.flush(&mut self.tx);
-                self.swarm.sent(&self.tx);
-                self.tx.clear();
-            }
-            if !has_more {
-                return;
-            }
+        let now = self.now();
+        self.swarm.transmit(now, &mut self.tx);
+        if !self.tx.is_empty() {
+            self.driver.flush(&mut self.tx);
+            self.swarm.sent(&self.tx);
+            self.tx.clear();
         }
     }
 
@@ -285,6 +289,3 @@ const NAP_NS_MIN: u64 = 5_000;
 
 /// A longer sleep would miss a request to stop.
 const NAP_NS_MAX: u64 = 100_000_000;
-
-/// Flushes between two looks at what has arrived.
-const FLUSHES_MAX: usize = 8;

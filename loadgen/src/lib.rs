@@ -5,17 +5,21 @@
 //! [`scenario`] what happens when, [`tally`] what is counted and measured.
 #![forbid(unsafe_code)]
 
+pub mod attack;
+pub mod bare;
 pub mod cli;
 pub mod engine;
 pub mod gateway;
 pub mod hlog;
 pub mod impair;
+pub mod ladder;
 pub mod procfs;
 pub mod record;
 pub mod require;
 pub mod rng;
 pub mod run;
 pub mod scenario;
+pub mod steady;
 pub mod swarm;
 pub mod tally;
 pub mod text;

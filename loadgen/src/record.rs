@@ -205,6 +205,15 @@ pub fn checks(counters: &Counters, metrics: &Metrics) -> Vec<Check> {
             c(Count::Misdelivered)
         ),
     }];
+    let (joins, connected) = (c(Count::Joins), c(Count::Connected));
+    checks.push(Check {
+        name: "everyone who came was let in, and stayed".into(),
+        holds: joins > 0 && joins == connected && c(Count::SessionsLost) == 0,
+        text: format!(
+            "{joins} came, {connected} were let in, {} lost their session",
+            c(Count::SessionsLost)
+        ),
+    });
     let Some(datagrams_in) = metrics.get("ringgate_datagrams_in_total") else {
         checks.push(Check {
             name: "nothing is missing".into(),

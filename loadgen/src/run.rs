@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub struct Run {
     pub threads: u32,
     /// Threads' drivers and cores.
     pub options: Options,
+    /// After how much silence of its own a player sends a keep-alive; netcode's clients do after 100 ms.
+    pub keep_alive: Duration,
     /// Where to look at the gateway.
     pub gateway: Gateway,
     /// Where to write the histogram log.
@@ -61,6 +64,14 @@ pub struct Progress<'a> {
 impl Run {
     /// Runs to the end, telling `watch` once per interval.
     pub fn execute(&self, mut watch: impl FnMut(&Progress<'_>)) -> Result<Record, String> {
+        self.execute_with(|progress, _| watch(progress))
+    }
+
+    /// As [`execute`](Self::execute); `watch` can also ask for a copy of the first thread's socket, to send through.
+    pub fn execute_with(
+        &self,
+        mut watch: impl FnMut(&Progress<'_>, &dyn Fn() -> Option<OwnedFd>),
+    ) -> Result<Record, String> {
         let seed = Key::generate().map_err(|why| format!("cannot draw random numbers: {why}"))?;
         let run =
             u32::from_le_bytes(seed.as_bytes().first_chunk().copied().unwrap_or_default()) | 1;
@@ -74,6 +85,7 @@ impl Run {
                 protocol_id: self.protocol_id,
                 impair: Arc::clone(&impair),
                 linger_ns,
+                keep_alive_ns: self.keep_alive.as_nanos() as u64,
             };
             (setup, self.scenario.plan(thread, self.threads))
         });
@@ -89,6 +101,9 @@ impl Run {
         });
         let mut book = Book::new(self, log.transpose()?);
         let mut resident = 0;
+        let mask = team.mask.as_ref().and_then(|fd| fd.try_clone().ok());
+        let copy = || mask.as_ref().and_then(|fd| fd.try_clone().ok());
+        let mut watch = |progress: &Progress<'_>| watch(progress, &copy);
         while !team.has_ended() {
             if let Some(handover) = team.next(Duration::from_millis(50)) {
                 book.take(handover, &mut watch)?;

@@ -28,7 +28,7 @@ use ringgate::buf::{Endpoint, TxBatch};
 use ringgate::crypto::Aead;
 use ringgate::proto::netcode::packet::AadTable;
 
-pub use self::addresses::{Addresses, THREADS_MAX};
+pub use self::addresses::{Addresses, FIRST_PLAYER, THREADS_MAX};
 pub use self::outbound::TX_SLOTS;
 use self::outbound::{Delayed, Staged, TAG_PAYLOAD};
 use self::player::Player;
@@ -66,6 +66,8 @@ pub struct Setup {
     pub impair: Arc<Impairments>,
     /// How long a player who leaves waits for what is on its way.
     pub linger_ns: u64,
+    /// After how much silence of its own a player sends a keep-alive.
+    pub keep_alive_ns: u64,
 }
 
 /// The present, by both clocks that are needed.

@@ -36,6 +36,9 @@ pub(super) struct PlayerArgs {
     /// Seconds of silence after which a session ends
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     timeout: i32,
+    /// Time after which a player who has nothing to say sends a keep-alive; clients of games do after 100 ms
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "100ms")]
+    pub(super) keep_alive: Duration,
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) threads: u32,
@@ -126,7 +129,8 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     ns.map(|ns| Duration::from_nanos(ns as u64)).ok_or_else(|| "a time like 10s or 500ms".into())
 }
 
-fn driver(text: &str) -> Result<Choice, String> {
+/// A driver's name.
+pub(super) fn driver(text: &str) -> Result<Choice, String> {
     match text {
         "auto" => Ok(Choice::Auto),
         "mmsg" => Ok(Choice::Mmsg),

@@ -102,6 +102,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         protocol_id,
         server,
         threads: args.players.threads,
+        keep_alive: args.players.keep_alive,
         gateway: args.players.gateway(),
         hlog: args.outcome.out.as_ref().map(|out| out.join("run.hlog")),
         scenario,

@@ -32,7 +32,7 @@ impl Addresses {
     /// Loopback addresses of a thread: 127.16.0.0 and up, a million for each.
     pub const fn loopback(sockets: Vec<SocketId>, thread: u32) -> Self {
         assert!(thread < THREADS_MAX, "127.0.0.0/8 has room for 15 threads");
-        Self::Loopback { sockets, first: 0x7f10_0000 + (thread << 20) }
+        Self::Loopback { sockets, first: FIRST_PLAYER + (thread << 20) }
     }
 
     /// A socket for each player.
@@ -78,6 +78,9 @@ impl Addresses {
         }
     }
 }
+
+/// 127.16.0.0, the address of the first thread's first player. What lies below is the attackers'.
+pub const FIRST_PLAYER: u32 = 0x7f10_0000;
 
 /// Threads that 127.16.0.0 to 127.255.255.255 have room for.
 pub const THREADS_MAX: u32 = 15;

@@ -37,7 +37,11 @@ impl Swarm {
                 self.tally.record(Stage::OwnQueue, now.unix_ns.saturating_sub(meta.kernel_ns));
             }
             let player = self.addresses.player_of(meta);
-            let player = player.filter(|player| (*player as usize) < self.players.len());
+            let is_here = |index: &u32| {
+                let player = self.players.get(*index as usize);
+                player.is_some_and(|player| player.life != Life::Free)
+            };
+            let player = player.filter(is_here);
             let Some(player) = player else {
                 self.tally.counters.bump(Count::Strangers);
                 continue;
@@ -129,7 +133,10 @@ impl Swarm {
                 if let Some(event) = event {
                     self.handle_event(item.player, event, now);
                 }
-                self.reschedule(item.player);
+                // Only the handshake changes what a client wants to do next.
+                if self.players[item.player as usize].life == Life::Connecting {
+                    self.reschedule(item.player);
+                }
             }
             Err(reason) => self.tally.refuse(reason),
         }

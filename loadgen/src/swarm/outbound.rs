@@ -210,6 +210,7 @@ impl Swarm {
         };
         staged.items.push(item);
         player.next_counter += 1;
+        player.keep_alive_ns = now.mono_ns + setup.keep_alive_ns;
         self.tally.counters.bump(Count::PayloadsDue);
         if late_ns > LATE_NS {
             self.tally.counters.bump(Count::PayloadsLate);
@@ -218,10 +219,16 @@ impl Swarm {
         self.second(intended_ns).due += 1;
     }
 
-    /// Stages what the client itself has to say: requests, responses, keep-alives, goodbyes.
+    /// Stages what the client itself has to say: requests, responses, keep-alives at the run's pace, goodbyes.
     fn stage_packets(&mut self, index: u32, now: Now) {
-        let Self { players, staged, .. } = self;
-        let Wire::Netcode(client) = &mut players[index as usize].wire else { return };
+        let Self { players, staged, setup, .. } = self;
+        let player = &mut players[index as usize];
+        let is_in = matches!(player.life, Life::Playing | Life::Lingering { .. });
+        if is_in && player.keep_alive_ns > now.mono_ns {
+            return;
+        }
+        player.keep_alive_ns = now.mono_ns + setup.keep_alive_ns;
+        let Wire::Netcode(client) = &mut player.wire else { return };
         while !staged.is_full() {
             let Some(transmit) = client.poll_transmit(now.mono_ns, staged.slot()) else { return };
             staged.items.push(Item {

@@ -16,6 +16,8 @@ pub(super) struct Player {
     pub(super) next_counter: u32,
     /// When the next payload is to leave. Means something while playing only.
     pub(super) next_due_ns: u64,
+    /// When something has to be sent so that the session stays, where nothing else is.
+    pub(super) keep_alive_ns: u64,
     /// Payloads of this moment that have been sent already, where several leave at once.
     pub(super) sent_at_once: u32,
     /// When the player was to connect.
@@ -66,6 +68,7 @@ impl Player {
             session: 0,
             next_counter: 0,
             next_due_ns: u64::MAX,
+            keep_alive_ns: u64::MAX,
             sent_at_once: 0,
             joined_ns: 0,
             received: Received::new(),
@@ -99,18 +102,13 @@ impl Player {
 
     /// When the player has something to do, if nothing arrives before.
     pub(super) fn due_ns(&self) -> Option<u64> {
-        let own = match self.life {
-            Life::Playing => Some(self.next_due_ns),
-            Life::Lingering { until_ns } => Some(until_ns),
-            Life::Free | Life::Connecting | Life::Leaving => None,
+        let due_ns = match self.life {
+            Life::Free => return None,
+            Life::Playing => self.next_due_ns.min(self.keep_alive_ns),
+            Life::Lingering { until_ns } => until_ns.min(self.keep_alive_ns),
+            Life::Connecting | Life::Leaving => self.client()?.poll_timeout()?,
         };
-        let clients = self.client().and_then(Client::poll_timeout);
-        match (self.life, own, clients) {
-            (Life::Free, ..) => None,
-            (_, Some(own), Some(clients)) => Some(own.min(clients)),
-            (_, own, clients) => own.or(clients),
-        }
-        .filter(|due_ns| *due_ns != u64::MAX)
+        (due_ns != u64::MAX).then_some(due_ns)
     }
 }
 

@@ -226,6 +226,9 @@ impl Swarm {
     pub(super) fn enter_game(&mut self, index: u32, now_ns: u64) {
         let player = &mut self.players[index as usize];
         player.life = Life::Playing;
+        if player.client().is_some() {
+            player.keep_alive_ns = now_ns + self.setup.keep_alive_ns;
+        }
         let took_ns = now_ns.saturating_sub(player.joined_ns);
         self.gauges.connecting -= 1;
         self.gauges.playing += 1;

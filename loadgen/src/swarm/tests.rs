@@ -53,6 +53,7 @@ impl Rig {
             protocol_id: PROTOCOL_ID,
             impair: Arc::new(scenario.impair.clone()),
             linger_ns: 500 * MS,
+            keep_alive_ns: 100 * MS,
         };
         let addresses = Addresses::loopback(vec![SocketId(1), SocketId(2)], 0);
         Self {
@@ -387,4 +388,17 @@ fn a_player_costs_little_memory() {
     assert!(size_of::<Player>() + 24 <= 600);
     let address = LocalIp::v4([127, 16, 0, 0], 0);
     assert_eq!(Addresses::loopback(vec![SocketId(0)], 0).target(0, 0, GATEWAY).source, address);
+}
+
+#[test]
+fn what_comes_after_the_goodbye_is_for_nobody() {
+    let mut rig = Rig::new(&scenario(Shape::Fixed, 1, 1));
+    rig.run_ms(1800);
+    let target = rig.swarm.addresses.target(0, 0, GATEWAY);
+    let mut late = rig.gateway.answer(source(target), PacketKind::KeepAlive, &[0; 8]).expect("in");
+    let before = rig.finish();
+    assert_nothing_wrong(&before);
+    rig.hand_to_player(target, &mut late);
+    assert_eq!(rig.swarm.tally.counters.of(Count::Strangers), 1);
+    assert_eq!(rig.swarm.tally.counters.of(Count::Corrupt), 0);
 }

@@ -1,0 +1,347 @@
+//! Attackers: hostile traffic beside honest players.
+//!
+//! An attacker is a thread with a driver and addresses of its own (127.1.0.0 to 127.15.255.255 on loopback, which no player
+//! has), so everything that the gateway sends back to it is counted: bytes out over bytes in is the amplification. Forgeries
+//! *at* live sessions leave through a copy of the honest players' socket, with their very addresses and ports; it is only ever
+//! sent through, so the players still hear everything.
+//!
+//! What an attacker could know is respected: junk and forgeries are made without any key, replays repeat what was really on
+//! the wire, and tokens are valid where an attack is about valid tokens.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ringgate::buf::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
+use ringgate::io::socket::{self, UdpOptions};
+use ringgate::io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
+use ringgate::netcode::Client;
+use ringgate::os::clock::{self, Clock};
+use ringgate::proto::netcode::VERSION_INFO;
+use ringgate::proto::netcode::packet::PacketKind;
+use ringgate::proto::netcode::request::{REQUEST_BYTES, encode_request};
+
+use crate::rng::Rng;
+use crate::tokens::Tokens;
+
+/// What an attacker does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// Random bytes of random length from random addresses.
+    Junk,
+    /// Connection requests that look right and hold no valid token, from random addresses.
+    ForgedRequest,
+    /// One valid token's request, from ever new addresses.
+    ReplayedToken,
+    /// A real session's packets, recorded and sent again, from its address and from others.
+    ReplayedCapture,
+    /// Payloads with live players' addresses and tags that are guessed.
+    ForgedPayload,
+    /// Goodbyes with live players' addresses and tags that are guessed.
+    ForgedDisconnect,
+    /// Valid requests from ever new addresses whose challenge is never answered.
+    SlowHandshake,
+}
+
+/// What an attack is told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What to do.
+    pub kind: Kind,
+    /// Datagrams per second.
+    pub rate: u64,
+    /// The gateway.
+    pub server: SocketAddr,
+    /// The protocol id, which anybody can learn from a request on the wire.
+    pub protocol_id: u64,
+    /// For attacks that need valid tokens.
+    pub tokens: Tokens,
+    /// Players whose addresses forgeries bear, and the first of these addresses.
+    pub victims: (u32, u32),
+    /// Driver.
+    pub io: Choice,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Harvest {
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Bytes in them.
+    pub sent_bytes: u64,
+    /// Datagrams that were due and not sent, because the kernel or this machine could not.
+    pub unsent: u64,
+    /// Datagrams that came back.
+    pub answers: u64,
+    /// Bytes in them.
+    pub answer_bytes: u64,
+}
+
+impl Harvest {
+    /// Bytes out of the gateway for each byte in.
+    pub fn amplification(&self) -> f64 {
+        if self.sent_bytes == 0 { 0.0 } else { self.answer_bytes as f64 / self.sent_bytes as f64 }
+    }
+}
+
+/// An attacker that is ready.
+#[derive(Debug)]
+pub struct Attacker {
+    options: Options,
+    driver: AnyDriver,
+    rx: RxBatch,
+    tx: TxBatch,
+    /// Its own socket.
+    own: SocketId,
+    /// Sends through the players' socket and never receives from it: this driver takes no turns.
+    mask: Option<(AnyDriver, SocketId)>,
+    rng: Rng,
+    /// What is sent again and again.
+    recorded: Vec<Vec<u8>>,
+    /// The address that the recording was made from.
+    recorded_from: u32,
+    harvest: Harvest,
+    made: u64,
+}
+
+impl Attacker {
+    /// Opens sockets, and records what has to be recorded. `mask` is a copy of the players' socket.
+    pub fn open(options: Options, mask: Option<OwnedFd>) -> Result<Self, StartError> {
+        let small = DriverOptions::default();
+        let (mut driver, rx) = ringgate::io::open(options.io, &small)?;
+        let fail = |why| StartError::other("register a socket", why);
+        let opened = socket::player(SocketAddr::from(([0, 0, 0, 0], 0)), &UdpOptions::default())?;
+        let own = driver.register(opened.fd, SocketKind::Datagram).map_err(fail)?;
+        let mask = match mask {
+            None => None,
+            Some(fd) => {
+                let (mut driver, _) = ringgate::io::open(Choice::Mmsg, &small)?;
+                let socket = driver.register(fd, SocketKind::Datagram).map_err(fail)?;
+                Some((driver, socket))
+            }
+        };
+        let mut attacker = Self {
+            options,
+            driver,
+            rx,
+            tx: TxBatch::new(BATCH, 0),
+            own,
+            mask,
+            rng: Rng::new(0xbad),
+            recorded: Vec::new(),
+            recorded_from: FIRST_ADDRESS,
+            harvest: Harvest::default(),
+            made: 0,
+        };
+        attacker.prepare().map_err(|why| StartError::other("prepare the attack", why))?;
+        Ok(attacker)
+    }
+
+    /// Attacks until told to stop.
+    pub fn run(&mut self, stop: &AtomicBool) -> io::Result<Harvest> {
+        let clock = Clock::start();
+        while !stop.load(Ordering::Relaxed) {
+            self.driver.turn(&mut self.rx, Wait::AtMost(Duration::from_millis(1)))?;
+            self.harvest.answers += self.rx.len() as u64;
+            self.harvest.answer_bytes +=
+                self.rx.metas().iter().map(|m| m.len() as u64).sum::<u64>();
+            let due =
+                (u128::from(clock.now_ns()) * u128::from(self.options.rate) / 1_000_000_000) as u64;
+            let behind = due.saturating_sub(self.made);
+            // What would have to be made up for at once is not: an attacker's burst would be another attack.
+            let skipped = behind.saturating_sub(self.options.rate / 20 + 1);
+            self.harvest.unsent += skipped;
+            self.made += skipped;
+            self.send((behind - skipped).min(BATCH as u64) as usize);
+        }
+        Ok(self.harvest)
+    }
+
+    fn send(&mut self, datagrams: usize) {
+        for _ in 0..datagrams {
+            let (address, len) = self.make();
+            let target = self.target(address);
+            self.tx.commit(len, target, 0);
+            self.made += 1;
+        }
+        let driver = match (&mut self.mask, self.options.kind) {
+            (Some((driver, _)), Kind::ForgedPayload | Kind::ForgedDisconnect) => driver,
+            _ => &mut self.driver,
+        };
+        driver.flush(&mut self.tx);
+        let failed = self.tx.failures().count() as u64;
+        self.harvest.unsent += failed;
+        self.harvest.sent += self.tx.entries().len() as u64 - failed;
+        self.harvest.sent_bytes +=
+            self.tx.entries().iter().map(|entry| entry.len() as u64).sum::<u64>();
+        self.tx.clear();
+    }
+
+    /// Writes the next datagram into the batch's slot. Returns the address it comes from, and its length.
+    fn make(&mut self) -> (u32, usize) {
+        let Self { options, rng, tx, recorded, recorded_from, .. } = self;
+        let slot = tx.slot().expect("a batch is as large as what is sent at once");
+        let count = self.made as u32;
+        match options.kind {
+            Kind::Junk => {
+                let len = rng.between(1, 1400) as usize;
+                fill(rng, &mut slot[..len]);
+                (random_address(rng.word()), len)
+            }
+            Kind::ForgedRequest => {
+                fill(rng, &mut slot[..REQUEST_BYTES]);
+                slot[0] = 0;
+                slot[1..14].copy_from_slice(VERSION_INFO);
+                slot[14..22].copy_from_slice(&options.protocol_id.to_le_bytes());
+                slot[22..30].copy_from_slice(&(clock::unix_seconds() + 60).to_le_bytes());
+                (random_address(rng.word()), REQUEST_BYTES)
+            }
+            Kind::ReplayedToken | Kind::SlowHandshake => {
+                let bytes = &recorded[count as usize % recorded.len()];
+                slot[..bytes.len()].copy_from_slice(bytes);
+                (FIRST_ADDRESS + 1 + count % ADDRESSES, bytes.len())
+            }
+            Kind::ReplayedCapture => {
+                let bytes = &recorded[count as usize % recorded.len()];
+                slot[..bytes.len()].copy_from_slice(bytes);
+                let len = bytes.len();
+                let address = if count.is_multiple_of(2) {
+                    *recorded_from
+                } else {
+                    random_address(rng.word())
+                };
+                (address, len)
+            }
+            Kind::ForgedPayload | Kind::ForgedDisconnect => {
+                let (kind, len) = match options.kind {
+                    Kind::ForgedDisconnect => (PacketKind::Disconnect, 1 + 4 + 16),
+                    _ => (PacketKind::Payload, 1 + 4 + 100 + 16),
+                };
+                fill(rng, &mut slot[..len]);
+                slot[0] = 4 << 4 | kind as u8;
+                // A plausible sequence: not too far from what a session has reached after some seconds.
+                slot[1..5].copy_from_slice(&(rng.below(2000) as u32).to_le_bytes());
+                let victim =
+                    options.victims.1 + rng.below(u64::from(options.victims.0.max(1))) as u32;
+                (victim, len)
+            }
+        }
+    }
+
+    fn target(&self, address: u32) -> TxTarget {
+        let socket = match (&self.mask, self.options.kind) {
+            (Some((_, socket)), Kind::ForgedPayload | Kind::ForgedDisconnect) => *socket,
+            _ => self.own,
+        };
+        let source = LocalIp::v4(address.to_be_bytes(), 0);
+        TxTarget { socket, peer: Some(Endpoint::from(self.options.server)), source }
+    }
+
+    fn prepare(&mut self) -> io::Result<()> {
+        match self.options.kind {
+            Kind::ReplayedToken => self.recorded.push(self.request(1)?),
+            Kind::SlowHandshake => {
+                for client in 0..SLOW_TOKENS {
+                    let request = self.request(client)?;
+                    self.recorded.push(request);
+                }
+            }
+            Kind::ReplayedCapture => self.record()?,
+            Kind::Junk | Kind::ForgedRequest | Kind::ForgedPayload | Kind::ForgedDisconnect => {}
+        }
+        Ok(())
+    }
+
+    /// A valid request.
+    fn request(&self, client: u64) -> io::Result<Vec<u8>> {
+        let token = self.options.tokens.take(ATTACKER_IDS + client, clock::unix_seconds());
+        let token = token.ok_or_else(|| io::Error::other("no connect token is left"))?;
+        let mut request = [0; REQUEST_BYTES];
+        encode_request(&token, &mut request);
+        Ok(request.to_vec())
+    }
+
+    /// Plays a session of its own and keeps what was sent.
+    fn record(&mut self) -> io::Result<()> {
+        let token = self.options.tokens.take(ATTACKER_IDS, clock::unix_seconds());
+        let token = token.ok_or_else(|| io::Error::other("no connect token is left"))?;
+        let mut client = Client::new(&token, 0).map_err(|why| io::Error::other(why.to_string()))?;
+        let clock = Clock::start();
+        let mut out = [0; 1536];
+        while self.recorded.len() < CAPTURE_LEN {
+            let now_ns = clock.now_ns();
+            if now_ns > CAPTURE_NS_MAX {
+                return Err(io::Error::other(
+                    "the gateway did not let the attacker's own player in",
+                ));
+            }
+            if client.is_connected()
+                && let Ok((_, bytes)) = client.write_payload(now_ns, &[7; 100], &mut out)
+            {
+                self.recorded.push(bytes.to_vec());
+            }
+            while let Some((_, bytes)) = client.poll_transmit(now_ns, &mut out) {
+                self.recorded.push(bytes.to_vec());
+            }
+            let fresh = self.recorded.len().saturating_sub(self.made as usize);
+            for _ in 0..fresh {
+                let target = self.target(self.recorded_from);
+                let bytes = &self.recorded[self.made as usize];
+                let Some(slot) = self.tx.slot() else { break };
+                slot[..bytes.len()].copy_from_slice(bytes);
+                self.tx.commit(bytes.len(), target, 0);
+                self.made += 1;
+            }
+            self.driver.flush(&mut self.tx);
+            self.tx.clear();
+            self.driver.turn(&mut self.rx, Wait::AtMost(Duration::from_millis(1)))?;
+            for (meta, bytes) in self.rx.iter_mut() {
+                let _ = client.handle_datagram(clock.now_ns(), meta.peer.into(), bytes);
+            }
+        }
+        self.made = 0;
+        Ok(())
+    }
+}
+
+/// Starts an attack in a thread of its own.
+pub fn spawn(
+    mut attacker: Attacker,
+    stop: Arc<AtomicBool>,
+) -> io::Result<std::thread::JoinHandle<io::Result<Harvest>>> {
+    std::thread::Builder::new().name("attacker".into()).spawn(move || attacker.run(&stop))
+}
+
+fn fill(rng: &mut Rng, bytes: &mut [u8]) {
+    for chunk in bytes.chunks_mut(8) {
+        chunk.copy_from_slice(&rng.word().to_le_bytes()[..chunk.len()]);
+    }
+}
+
+fn random_address(word: u64) -> u32 {
+    FIRST_ADDRESS + (word % u64::from(ADDRESSES)) as u32
+}
+
+/// 127.1.0.0: attackers live below the players.
+const FIRST_ADDRESS: u32 = 0x7f01_0000;
+
+/// Up to 127.15.255.255.
+const ADDRESSES: u32 = 0x000f_0000;
+
+/// Datagrams sent at once.
+const BATCH: usize = 512;
+
+/// Valid tokens of the slow handshakes: more than a gateway should be ready to wait for.
+const SLOW_TOKENS: u64 = 20_000;
+
+/// Attackers' client ids begin here; players' are below.
+const ATTACKER_IDS: u64 = 1 << 63;
+
+/// Packets of a capture.
+const CAPTURE_LEN: usize = 200;
+
+/// A capture takes two round trips and some turns.
+const CAPTURE_NS_MAX: u64 = 5_000_000_000;

@@ -1,0 +1,119 @@
+//! What this kernel can do at all: an echo without sessions and ciphers, and a relay of two hops without them.
+//!
+//! Both use the same drivers as the gateway, so what is left between them and it is the gateway's own work.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use ringgate::buf::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
+use ringgate::io::socket::{self, UdpOptions};
+use ringgate::io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
+
+/// Sends everything back, or on to a game process and from there back.
+#[derive(Debug)]
+pub struct Bare {
+    driver: AnyDriver,
+    rx: RxBatch,
+    tx: TxBatch,
+    players: SocketId,
+    link: Option<Link>,
+    /// Where it can be reached.
+    pub address: SocketAddr,
+}
+
+/// The second hop: every player has a loopback address of its own there, which is also its address here.
+#[derive(Debug)]
+struct Link {
+    socket: SocketId,
+    to: Endpoint,
+    /// Players' ports, by the low bits of their address.
+    ports: Vec<u16>,
+}
+
+impl Bare {
+    /// Binds to an address; with `behind`, everything goes through there.
+    pub fn open(
+        choice: Choice,
+        bind: SocketAddr,
+        behind: Option<SocketAddr>,
+    ) -> Result<Self, StartError> {
+        let (mut driver, rx) = ringgate::io::open(choice, &DriverOptions::default())?;
+        let register = |driver: &mut AnyDriver, fd| {
+            driver
+                .register(fd, SocketKind::Datagram)
+                .map_err(|why| StartError::other("register a socket", why))
+        };
+        let opened = socket::player(bind, &UdpOptions::default())?;
+        let address = opened.local;
+        let players = register(&mut driver, opened.fd)?;
+        let link = match behind {
+            None => None,
+            Some(to) => {
+                let opened =
+                    socket::udp_link(&UdpOptions { kernel_time: false, ..UdpOptions::default() })?;
+                let socket = register(&mut driver, opened.fd)?;
+                Some(Link { socket, to: to.into(), ports: vec![0; 1 << INDEX_BITS] })
+            }
+        };
+        Ok(Self { driver, rx, tx: TxBatch::new(512, 0), players, link, address })
+    }
+
+    /// Runs until `is_over` says so, which is asked at least ten times a second.
+    pub fn run(&mut self, is_over: impl Fn() -> bool) -> io::Result<()> {
+        while !is_over() {
+            self.driver.turn(&mut self.rx, Wait::AtMost(Duration::from_millis(100)))?;
+            for index in 0..self.rx.len() {
+                self.pass_on(index);
+            }
+            self.flush();
+        }
+        Ok(())
+    }
+
+    fn pass_on(&mut self, index: usize) {
+        let meta = self.rx.metas()[index];
+        let target = match &mut self.link {
+            None => TxTarget { socket: self.players, peer: Some(meta.peer), source: meta.local },
+            Some(link) if meta.socket == self.players => {
+                link.ports[place(meta.peer.ip())] = meta.peer.port();
+                let source = match meta.peer.ip() {
+                    IpAddr::V4(ip) => LocalIp::v4(ip.octets(), 0),
+                    IpAddr::V6(_) => return,
+                };
+                TxTarget { socket: link.socket, peer: Some(link.to), source }
+            }
+            Some(link) => {
+                let IpAddr::V4(ip) = meta.local.ip() else { return };
+                let port = link.ports[place(ip.into())];
+                let peer = Some(Endpoint::v4(ip.octets(), port));
+                TxTarget { socket: self.players, peer, source: LocalIp::UNSPECIFIED }
+            }
+        };
+        let bytes = self.rx.bytes(index);
+        if let Some(slot) = self.tx.slot() {
+            slot[..bytes.len()].copy_from_slice(bytes);
+            self.tx.commit(bytes.len(), target, 0);
+        }
+        if self.tx.small_left() == 0 {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.tx.is_empty() {
+            self.driver.flush(&mut self.tx);
+            self.tx.clear();
+        }
+    }
+}
+
+fn place(ip: IpAddr) -> usize {
+    match ip {
+        IpAddr::V4(ip) => u32::from(ip) as usize & ((1 << INDEX_BITS) - 1),
+        IpAddr::V6(_) => 0,
+    }
+}
+
+/// A thread's players have a million addresses.
+const INDEX_BITS: u32 = 20;

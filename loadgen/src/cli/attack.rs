@@ -1,0 +1,282 @@
+//! `ringgate-loadgen attack`: what honest players feel while somebody attacks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::players::{PlayerArgs, duration};
+use super::run::{ShapeArgs, write};
+use super::{Failure, print};
+use crate::attack::{Attacker, Harvest, Kind, Options, spawn};
+use crate::procfs;
+use crate::record::{Record, cpu_s};
+use crate::run::{Progress, Run};
+use crate::scenario::{Kind as PhaseKind, Phase, Scenario};
+use crate::swarm::Protocol;
+use crate::tally::{Count, Stage, Tally};
+use crate::text::{count, percent, time};
+
+/// Attacks the gateway and shows what honest players felt before, during and after.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    players: PlayerArgs,
+    #[command(flatten)]
+    shape: ShapeArgs,
+    /// What attackers do; several run one after the other, `all` runs each
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',', default_value = "all")]
+    kind: Vec<String>,
+    /// Hostile datagrams per second
+    #[arg(long, value_name = "RATE", default_value_t = 20_000)]
+    rate: u64,
+    /// How long before, during and after the attack each take
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "4s")]
+    each: Duration,
+    /// Write the results here, as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<std::path::PathBuf>,
+}
+
+/// What honest players felt in one part.
+struct Part {
+    tally: Tally,
+    loss: f64,
+    gateway_cores: f64,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let kinds = kinds(&args.kind)?;
+    let mut csv = String::from(
+        "kind,sent,unsent,answers,amplification,part,p50_ns,p99_ns,loss,gateway_cores\n",
+    );
+    for kind in kinds {
+        let (harvest, parts, record) = one(args, kind)?;
+        show(kind, &harvest, &parts, &record, &mut csv)?;
+    }
+    match &args.csv {
+        Some(path) => write(path, &csv),
+        None => Ok(()),
+    }
+}
+
+fn kinds(names: &[String]) -> Result<Vec<Kind>, Failure> {
+    use clap::ValueEnum;
+    if names.iter().any(|name| name == "all") {
+        return Ok(Kind::value_variants().to_vec());
+    }
+    let one = |name: &String| {
+        Kind::from_str(name, false).map_err(|_| {
+            let known: Vec<_> =
+                Kind::value_variants().iter().filter_map(ValueEnum::to_possible_value).collect();
+            let known: Vec<_> = known.iter().map(clap::builder::PossibleValue::get_name).collect();
+            Failure::BadInput(format!("--kind: {name} is not one of all, {}", known.join(", ")))
+        })
+    };
+    names.iter().map(one).collect()
+}
+
+fn one(args: &Args, kind: Kind) -> Result<(Harvest, Vec<Part>, Record), Failure> {
+    let (tokens, server, protocol_id) = args.players.tokens()?;
+    let scenario = scenario(args);
+    scenario.check().map_err(Failure::BadInput)?;
+    let gateway = args.players.gateway();
+    let run = Run {
+        options: args.players.options(server, false)?,
+        protocol: Protocol::Netcode(tokens.clone()),
+        protocol_id,
+        server,
+        threads: args.players.threads,
+        keep_alive: args.players.keep_alive,
+        gateway,
+        hlog: None,
+        scenario,
+    };
+    let mut attack = Attack {
+        options: Options {
+            kind,
+            rate: args.rate,
+            server,
+            protocol_id,
+            tokens,
+            victims: (args.shape.sessions / args.players.threads, crate::swarm::FIRST_PLAYER),
+            io: run.options.io,
+        },
+        stop: Arc::new(AtomicBool::new(false)),
+        thread: None,
+        failure: None,
+        parts: Vec::new(),
+        part: usize::MAX,
+        cpu_before: 0.0,
+    };
+    let ramp_s = args.shape.ramp.as_secs_f64();
+    let each_s = args.each.as_secs_f64();
+    let cpu = || gateway.pid.map_or(0.0, |pid| cpu_s(&procfs::threads(pid)));
+    let record = run.execute_with(|progress, mask| {
+        let part = (progress.elapsed_s - progress.interval_s / 2.0 - ramp_s) / each_s;
+        let next = (progress.elapsed_s + progress.interval_s / 2.0 - ramp_s) / each_s;
+        attack.note(part, next, progress, cpu(), mask);
+    });
+    attack.stop.store(true, Ordering::Relaxed);
+    let harvest = attack.thread.take().map(std::thread::JoinHandle::join);
+    let record = record.map_err(Failure::Failed)?;
+    if let Some(why) = attack.failure {
+        return Err(Failure::Failed(why));
+    }
+    let harvest = match harvest {
+        Some(Ok(Ok(harvest))) => harvest,
+        Some(Ok(Err(why))) => {
+            return Err(Failure::Failed(format!("the attacker has failed: {why}")));
+        }
+        _ => return Err(Failure::Failed("the attack never began: is --each at least 2 s?".into())),
+    };
+    for (index, part) in attack.parts.iter_mut().enumerate() {
+        let (start, end) = (ramp_s + each_s * index as f64, ramp_s + each_s * (index + 1) as f64);
+        let within = |i: &&crate::record::Interval| {
+            i.start_s + 1e-6 >= start && i.start_s + i.seconds <= end + 1e-6
+        };
+        let (due, lost) = record
+            .intervals
+            .iter()
+            .filter(within)
+            .fold((0, 0), |(due, lost), interval| (due + interval.due, lost + interval.lost));
+        part.loss = if due == 0 { 0.0 } else { lost as f64 / due as f64 };
+        part.gateway_cores /= each_s;
+    }
+    Ok((harvest, attack.parts, record))
+}
+
+/// Ramp, then before, during and after as one phase.
+fn scenario(args: &Args) -> Scenario {
+    let phase = |name: &str, kind, seconds| Phase {
+        name: name.into(),
+        kind,
+        seconds,
+        sessions: Some(args.shape.sessions),
+        traffic: args.shape.traffic(),
+        churn_per_second: 0.0,
+        reconnect: false,
+    };
+    let each_s = args.each.as_secs_f64();
+    let phases = vec![
+        phase("ramp", PhaseKind::Ramp, args.shape.ramp.as_secs_f64()),
+        phase("before", PhaseKind::Hold, each_s),
+        phase("attack", PhaseKind::Hold, each_s),
+        phase("after", PhaseKind::Hold, each_s),
+    ];
+    Scenario { name: "attack".into(), phases, ..Scenario::default() }
+}
+
+/// An attack on its way through the run.
+struct Attack {
+    options: Options,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<std::io::Result<Harvest>>>,
+    failure: Option<String>,
+    parts: Vec<Part>,
+    part: usize,
+    cpu_before: f64,
+}
+
+impl Attack {
+    /// An interval is over: it belonged to `part`, and the next one belongs to `next`.
+    fn note(
+        &mut self,
+        part: f64,
+        next: f64,
+        progress: &Progress<'_>,
+        cpu_s: f64,
+        mask: impl FnOnce() -> Option<std::os::fd::OwnedFd>,
+    ) {
+        let number =
+            |part: f64| if (0.0..3.0).contains(&part) { part as usize } else { usize::MAX };
+        if let Some(part) = self.parts.get_mut(number(part)) {
+            part.tally.merge(progress.interval);
+            part.gateway_cores += cpu_s - self.cpu_before;
+        }
+        self.cpu_before = cpu_s;
+        let next = number(next);
+        if next == self.part {
+            return;
+        }
+        self.part = next;
+        if next < 3 {
+            self.parts.push(Part { tally: Tally::new(), loss: 0.0, gateway_cores: 0.0 });
+        }
+        match next {
+            1 => self.begin(mask()),
+            2 => self.stop.store(true, Ordering::Relaxed),
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, mask: Option<std::os::fd::OwnedFd>) {
+        let attacker = Attacker::open(self.options.clone(), mask).map_err(|why| why.to_string());
+        let thread = attacker.and_then(|attacker| {
+            spawn(attacker, Arc::clone(&self.stop)).map_err(|why| why.to_string())
+        });
+        match thread {
+            Ok(thread) => self.thread = Some(thread),
+            Err(why) => self.failure = Some(format!("the attack could not begin: {why}")),
+        }
+    }
+}
+
+fn show(
+    kind: Kind,
+    harvest: &Harvest,
+    parts: &[Part],
+    record: &Record,
+    csv: &mut String,
+) -> Result<(), Failure> {
+    use clap::ValueEnum;
+    use std::fmt::Write as _;
+    let name =
+        kind.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    let mut text = format!(
+        "{name}: {} datagrams sent ({} could not be), {} answers, amplification {:.4}\n",
+        count(harvest.sent),
+        count(harvest.unsent),
+        count(harvest.answers),
+        harvest.amplification()
+    );
+    for (part, label) in parts.iter().zip(["before", "during", "after"]) {
+        let p = |percentile| part.tally.percentile_ns(Stage::RoundTrip, percentile);
+        let _ = writeln!(
+            text,
+            "  {label:<8} p50 {:>9}  p99 {:>9}  lost {:>10}  gateway {:.2} cores",
+            time(p(50.0)),
+            time(p(99.0)),
+            percent(part.loss),
+            part.gateway_cores
+        );
+        let _ = writeln!(
+            csv,
+            "{name},{},{},{},{:.5},{label},{},{},{},{:.3}",
+            harvest.sent,
+            harvest.unsent,
+            harvest.answers,
+            harvest.amplification(),
+            p(50.0),
+            p(99.0),
+            part.loss,
+            part.gateway_cores
+        );
+    }
+    let _ = writeln!(
+        text,
+        "  honest   {} of {} in, {} sessions lost",
+        count(record.count(Count::Connected)),
+        count(record.count(Count::Joins)),
+        count(record.count(Count::SessionsLost))
+    );
+    for (name, value) in record.gateway_metrics.iter().filter(|(_, value)| **value >= 1.0) {
+        let reason =
+            name.strip_prefix("ringgate_drops_total{").and_then(|name| name.strip_suffix('}'));
+        let kernel =
+            (name == "ringgate_socket_drops_total").then_some("by the kernel or its filter");
+        if let Some(reason) = reason.or(kernel) {
+            let _ = writeln!(text, "  dropped  {reason} {}", count(*value as u64));
+        }
+    }
+    print(&format!("{text}\n"))
+}

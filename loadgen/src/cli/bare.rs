@@ -1,0 +1,38 @@
+//! `ringgate-loadgen bare-echo`: the other contender of `floor`, in a process of its own.
+
+use std::net::SocketAddr;
+
+use ringgate::io::Choice;
+
+use super::{Failure, print};
+use crate::bare::Bare;
+
+/// Echoes datagrams without looking at them
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Where to listen
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    bind: SocketAddr,
+    /// Send everything through this game process
+    #[arg(long, value_name = "ADDR")]
+    behind: Option<SocketAddr>,
+    /// Core to pin to
+    #[arg(long, value_name = "CORE")]
+    core: Option<usize>,
+    /// Driver: auto, mmsg or uring
+    #[arg(long, value_name = "NAME", value_parser = super::players::driver, default_value = "auto")]
+    io: Choice,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(id) = args.core {
+        core_affinity::set_for_current(core_affinity::CoreId { id });
+    }
+    let mut bare = Bare::open(args.io, args.bind, args.behind)
+        .map_err(|why| Failure::Failed(why.to_string()))?;
+    print(&format!("listening on {}\n", bare.address))?;
+    // It ends when whoever started it is gone, so that none is left behind.
+    let parent = std::os::unix::process::parent_id();
+    bare.run(|| std::os::unix::process::parent_id() != parent)
+        .map_err(|why| Failure::Failed(format!("bare echo: {why}")))
+}

@@ -1,0 +1,235 @@
+//! `ringgate-loadgen floor`: the gateway held against what this kernel can do at all.
+//!
+//! A bare echo and the gateway take turns on the same core, with the same players, rate and datagram sizes, round after round, so
+//! that whatever else the machine is doing happens to both. Published is the ratio of CPU per round trip, with its spread.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ringgate::os::clock;
+
+use super::players::PlayerArgs;
+use super::run::{ShapeArgs, write};
+use super::{Failure, print};
+use crate::gateway::Gateway;
+use crate::record::Record;
+use crate::require::What;
+use crate::run::Run;
+use crate::steady::Steady;
+use crate::swarm::Protocol;
+use crate::text::time;
+
+/// Compares the gateway's CPU per round trip with a bare echo's on the same core.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    players: PlayerArgs,
+    #[command(flatten)]
+    shape: ShapeArgs,
+    /// Rounds, each with both contenders
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+    /// Core of the gateway's worker, where the bare echo runs too
+    #[arg(long, value_name = "CORE")]
+    core: Option<usize>,
+    /// 1: a bare echo; 2: a bare relay to a game process and back, for gateways with a udp link
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    hops: u8,
+    /// Core of the game process behind the relay
+    #[arg(long, value_name = "CORE")]
+    game_core: Option<usize>,
+    /// Write the rounds here, as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<std::path::PathBuf>,
+}
+
+/// A contender's figures in one round.
+#[derive(Clone, Copy, Debug)]
+struct Figure {
+    cpu_us: f64,
+    p50_ns: u64,
+    p99_ns: u64,
+    loss: f64,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let (tokens, server, protocol_id) = args.players.tokens()?;
+    let gateway = args.players.gateway();
+    if gateway.pid.is_none() {
+        return Err(Failure::BadInput(
+            "floor needs the gateway's process: --gateway-pid or --admin".into(),
+        ));
+    }
+    let bare = BareProcess::start(args)?;
+    print(&format!(
+        "{:>6}{:>14}{:>14}{:>9}{:>13}{:>13}{:>13}{:>13}\n",
+        "round",
+        "bare µs/trip",
+        "gateway",
+        "ratio",
+        "bare p50",
+        "gateway p50",
+        "bare p99",
+        "gateway p99"
+    ))?;
+    let (mut rows, mut csv) = (Vec::new(), String::from(CSV_HEAD));
+    for round in 1..=args.rounds {
+        let base = Gateway { pid: Some(bare.pid()), admin: None };
+        let bare_run =
+            contender(args, Protocol::Bare(bare.address.into()), (bare.address, 0), base)?;
+        let protocol = Protocol::Netcode(tokens.clone());
+        let gateway_run = contender(args, protocol, (server, protocol_id), gateway)?;
+        let ratio = gateway_run.cpu_us / bare_run.cpu_us;
+        print(&format!(
+            "{round:>6}{:>14.3}{:>14.3}{ratio:>9.3}{:>13}{:>13}{:>13}{:>13}{}\n",
+            bare_run.cpu_us,
+            gateway_run.cpu_us,
+            time(bare_run.p50_ns),
+            time(gateway_run.p50_ns),
+            time(bare_run.p99_ns),
+            time(gateway_run.p99_ns),
+            loss_note(bare_run.loss, gateway_run.loss),
+        ))?;
+        let _ = writeln!(
+            csv,
+            "{round},{:.4},{:.4},{ratio:.4},{},{},{},{},{},{}",
+            bare_run.cpu_us,
+            gateway_run.cpu_us,
+            bare_run.p50_ns,
+            gateway_run.p50_ns,
+            bare_run.p99_ns,
+            gateway_run.p99_ns,
+            bare_run.loss,
+            gateway_run.loss
+        );
+        rows.push((bare_run.cpu_us, gateway_run.cpu_us, ratio));
+    }
+    if let Some(path) = &args.csv {
+        write(path, &csv)?;
+    }
+    let column = |of: fn(&(f64, f64, f64)) -> f64| {
+        let mut values: Vec<_> = rows.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        (values[values.len() / 2], values[0], values[values.len() - 1])
+    };
+    let (bare_us, gateway_us, ratio) = (column(|r| r.0), column(|r| r.1), column(|r| r.2));
+    let what = if args.hops == 2 { "bare two-hop relay" } else { "bare echo" };
+    print(&format!(
+        "\nCPU per round trip: {what} {:.3} µs, gateway {:.3} µs (medians)\nratio {:.3} (median of {}; {:.3} to {:.3})\n",
+        bare_us.0,
+        gateway_us.0,
+        ratio.0,
+        rows.len(),
+        ratio.1,
+        ratio.2
+    ))
+}
+
+fn contender(
+    args: &Args,
+    protocol: Protocol,
+    (server, protocol_id): (SocketAddr, u64),
+    gateway: Gateway,
+) -> Result<Figure, Failure> {
+    let scenario = args.shape.scenario();
+    scenario.check().map_err(Failure::BadInput)?;
+    let ramp_s = args.shape.ramp.as_secs_f64();
+    let end_s = scenario.seconds();
+    let run = Run {
+        options: args.players.options(server, false)?,
+        protocol,
+        protocol_id,
+        server,
+        threads: args.players.threads,
+        keep_alive: args.players.keep_alive,
+        // What is watched here is CPU alone; the books are `run`'s business.
+        gateway: Gateway { pid: gateway.pid, admin: None },
+        hlog: None,
+        scenario,
+    };
+    let mut steady = Steady::new(gateway, ramp_s + 1.0, end_s);
+    let record: Record = run.execute(|progress| steady.watch(progress)).map_err(Failure::Failed)?;
+    let cpu_us = steady.cpu_us_per_trip().ok_or_else(|| {
+        Failure::Failed(
+            "no round trips were seen: is --hold at least 3 s, and does the gateway answer?".into(),
+        )
+    })?;
+    Ok(Figure {
+        cpu_us,
+        p50_ns: record.measured(What::Percentile(50.0)) as u64,
+        p99_ns: record.measured(What::Percentile(99.0)) as u64,
+        loss: record.loss(),
+    })
+}
+
+fn loss_note(bare: f64, gateway: f64) -> String {
+    if bare == 0.0 && gateway == 0.0 {
+        return String::new();
+    }
+    format!("  lost {:.4} % and {:.4} %", bare * 100.0, gateway * 100.0)
+}
+
+/// The bare contender, and the game process behind it where there are two hops.
+struct BareProcess {
+    children: Vec<Child>,
+    address: SocketAddr,
+}
+
+impl BareProcess {
+    fn start(args: &Args) -> Result<Self, Failure> {
+        let mut this = Self { children: Vec::new(), address: SocketAddr::from(([0; 4], 0)) };
+        let behind = match args.hops {
+            2 => Some(this.spawn(args.game_core, None)?),
+            _ => None,
+        };
+        this.address = this.spawn(args.core, behind)?;
+        // Until it has drawn the line of `ready`, a fresh process still faults its pages in.
+        clock::sleep(Duration::from_millis(100));
+        Ok(this)
+    }
+
+    fn spawn(
+        &mut self,
+        core: Option<usize>,
+        behind: Option<SocketAddr>,
+    ) -> Result<SocketAddr, Failure> {
+        let fail = |why: &dyn std::fmt::Display| {
+            Failure::Failed(format!("cannot start a bare echo: {why}"))
+        };
+        let own = std::env::current_exe().map_err(|why| fail(&why))?;
+        let mut command = Command::new(own);
+        command.arg("bare-echo").stdout(Stdio::piped()).stdin(Stdio::null());
+        if let Some(core) = core {
+            command.args(["--core", &core.to_string()]);
+        }
+        if let Some(behind) = behind {
+            command.args(["--behind", &behind.to_string()]);
+        }
+        let mut child = command.spawn().map_err(|why| fail(&why))?;
+        let stdout = child.stdout.take();
+        self.children.push(child);
+        let mut line = String::new();
+        let mut reader = BufReader::new(stdout.ok_or_else(|| fail(&"it has no output"))?);
+        reader.read_line(&mut line).map_err(|why| fail(&why))?;
+        let address = line.trim().strip_prefix("listening on ").and_then(|text| text.parse().ok());
+        address.ok_or_else(|| fail(&format_args!("it said {line:?}")))
+    }
+
+    fn pid(&self) -> u32 {
+        self.children.last().map_or(0, Child::id)
+    }
+}
+
+impl Drop for BareProcess {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+const CSV_HEAD: &str = "round,bare_us,gateway_us,ratio,bare_p50_ns,gateway_p50_ns,bare_p99_ns,gateway_p99_ns,bare_loss,gateway_loss\n";

@@ -1,0 +1,142 @@
+//! The ladder: the rate goes up step by step until the gateway does not keep its promise any more; the knee is the last step
+//! on which it did. Between the last good and the first bad step the search goes on by halves.
+
+use crate::record::{Record, cpu_s};
+use crate::require::What;
+
+/// When a step counts as bad.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Share of payloads lost.
+    pub loss: f64,
+    /// 99th percentile of the round trip.
+    pub p99_ns: u64,
+}
+
+/// What one step was like.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Payloads per second that were to be sent.
+    pub rate: f64,
+    /// Share that did not come back.
+    pub loss: f64,
+    /// Share that left late: the generator's own trouble.
+    pub late: f64,
+    /// Median and 99th percentile of the round trip.
+    pub p50_ns: u64,
+    /// See `p50_ns`.
+    pub p99_ns: u64,
+    /// Cores that the gateway used, and the generator.
+    pub gateway_cores: f64,
+    /// See `gateway_cores`.
+    pub own_cores: f64,
+}
+
+impl Step {
+    /// What a run at a rate has shown.
+    pub fn of(rate: f64, record: &Record) -> Self {
+        let seconds = record.seconds.max(1e-9);
+        Self {
+            rate,
+            loss: record.loss(),
+            late: record.measured(What::Late),
+            p50_ns: record.measured(What::Percentile(50.0)) as u64,
+            p99_ns: record.measured(What::Percentile(99.0)) as u64,
+            gateway_cores: cpu_s(&record.gateway_cpu) / seconds,
+            own_cores: cpu_s(&record.own_cpu) / seconds,
+        }
+    }
+
+    /// Whether the gateway kept its promise.
+    pub fn is_good(&self, bounds: &Bounds) -> bool {
+        self.loss <= bounds.loss && self.p99_ns <= bounds.p99_ns
+    }
+
+    /// Whether the generator could not keep its own schedule, so that the step says little of the gateway.
+    pub fn is_ours(&self) -> bool {
+        self.late > LATE_SHARE_MAX
+    }
+}
+
+/// The search for the knee.
+#[derive(Clone, Debug)]
+pub struct Search {
+    bounds: Bounds,
+    factor: f64,
+    next: Option<f64>,
+    good: Option<f64>,
+    bad: Option<f64>,
+    halvings_left: u32,
+}
+
+impl Search {
+    /// Begins at a rate and multiplies it by a factor until it is too much.
+    pub const fn new(from: f64, factor: f64, halvings: u32, bounds: Bounds) -> Self {
+        Self { bounds, factor, next: Some(from), good: None, bad: None, halvings_left: halvings }
+    }
+
+    /// The rate to try next; `None` when the knee is found.
+    pub const fn next_rate(&self) -> Option<f64> {
+        self.next
+    }
+
+    /// The highest good rate.
+    pub const fn knee(&self) -> Option<f64> {
+        self.good
+    }
+
+    /// Learns how the rate that was asked for went.
+    pub fn note(&mut self, step: &Step) {
+        if step.is_good(&self.bounds) {
+            self.good = Some(step.rate);
+        } else {
+            self.bad = Some(step.rate);
+        }
+        self.next = match (self.good, self.bad) {
+            (Some(good), None) => Some(good * self.factor),
+            (Some(good), Some(bad)) if self.halvings_left > 0 => {
+                self.halvings_left -= 1;
+                Some(f64::midpoint(good, bad))
+            }
+            _ => None,
+        };
+    }
+}
+
+/// More late payloads than this, and the generator is what is being measured.
+const LATE_SHARE_MAX: f64 = 0.01;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { loss: 0.001, p99_ns: 1000 };
+
+    fn step(rate: f64, loss: f64, p99_ns: u64) -> Step {
+        Step { rate, loss, late: 0.0, p50_ns: 0, p99_ns, gateway_cores: 0.0, own_cores: 0.0 }
+    }
+
+    #[test]
+    fn the_knee_is_closed_in_from_both_sides() {
+        let mut search = Search::new(1000.0, 2.0, 6, BOUNDS);
+        let mut asked = Vec::new();
+        while let Some(rate) = search.next_rate() {
+            asked.push(rate as u64);
+            search.note(&step(rate, if rate > 5100.0 { 0.01 } else { 0.0 }, 10));
+        }
+        assert_eq!(asked[..5], [1000, 2000, 4000, 8000, 6000]);
+        let knee = search.knee().expect("a good step");
+        assert!((5000.0..=5100.0).contains(&knee), "{knee}");
+    }
+
+    #[test]
+    fn latency_alone_ends_the_climb_and_a_bad_start_has_no_knee() {
+        let mut search = Search::new(1000.0, 2.0, 0, BOUNDS);
+        search.note(&step(1000.0, 0.0, 1000));
+        search.note(&step(2000.0, 0.0, 1001));
+        assert_eq!((search.next_rate(), search.knee()), (None, Some(1000.0)));
+        let mut search = Search::new(1000.0, 2.0, 3, BOUNDS);
+        search.note(&step(1000.0, 1.0, 1));
+        assert_eq!((search.next_rate(), search.knee()), (None, None));
+    }
+}
