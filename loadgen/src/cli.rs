@@ -7,6 +7,7 @@ mod floor;
 mod ladder;
 mod live;
 mod players;
+mod report;
 mod run;
 mod table;
 
@@ -31,6 +32,7 @@ enum Command {
     BareEcho(bare::Args),
     Floor(floor::Args),
     Ladder(ladder::Args),
+    Report(report::Args),
     Run(run::Args),
 }
 
@@ -60,6 +62,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::BareEcho(args) => bare::run(&args),
         Command::Floor(args) => floor::run(&args),
         Command::Ladder(args) => ladder::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Run(args) => run::run(&args),
     };
     let (code, lines) = match result {

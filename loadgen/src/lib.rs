@@ -15,6 +15,7 @@ pub mod impair;
 pub mod ladder;
 pub mod procfs;
 pub mod record;
+pub mod report;
 pub mod require;
 pub mod rng;
 pub mod run;

@@ -8,6 +8,7 @@ use super::players::{PlayerArgs, duration};
 use super::{Failure, print, table};
 use crate::impair::Impairments;
 use crate::record::Record;
+use crate::report;
 use crate::require::Requirements;
 use crate::run::Run;
 use crate::scenario::Scenario;
@@ -60,7 +61,7 @@ pub(super) struct ShapeArgs {
 /// What becomes of the results.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct OutcomeArgs {
-    /// Write run.json and run.hlog here
+    /// Write run.json, run.hlog and report.html here
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// Print the results as JSON instead of a table
@@ -140,6 +141,7 @@ impl OutcomeArgs {
             .map_err(|why| Failure::Failed(format!("cannot write JSON: {why}")))?;
         if let Some(out) = &self.out {
             write(&out.join("run.json"), &json)?;
+            write(&out.join("report.html"), &report::html(std::slice::from_ref(record)))?;
         }
         if self.json {
             print(&format!("{json}\n"))?;

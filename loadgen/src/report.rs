@@ -1,0 +1,20 @@
+//! The HTML report of one or more runs: one file, no network, charts as inline SVG, light and dark by the reader's choice.
+//!
+//! Runs that are compared share every axis and keep their colour through the whole page. Charts have few marks, named axes with
+//! units and a legend; exact figures stand in tables below them.
+
+mod axis;
+mod chart;
+mod page;
+
+pub use self::page::html;
+
+use crate::record::Record;
+
+/// Reads a record from a run's directory, or from its JSON file.
+pub fn read(path: &std::path::Path) -> Result<Record, String> {
+    let file = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
+    let fail = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+    let text = std::fs::read_to_string(&file).map_err(|why| fail(&why))?;
+    serde_json::from_str(&text).map_err(|why| fail(&why))
+}

@@ -1,0 +1,332 @@
+//! The page: what was run, on what, how it went, in charts and in tables.
+
+use std::fmt::Write as _;
+
+use super::axis::Scale;
+use super::chart::{Chart, Line, escape};
+use crate::record::{Interval, Record, StageRecord, cpu_s};
+use crate::tally::{Count, Stage};
+use crate::text::{count, percent, time};
+
+/// The whole report. Several runs are compared.
+pub fn html(runs: &[Record]) -> String {
+    let title = match runs {
+        [one] => format!("ringgate load: {}", label(one, 0, 1)),
+        many => format!("ringgate load: {} runs", many.len()),
+    };
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>{0}</title><style>{STYLE}</style></head><body>\n<h1>{0}</h1>\n",
+        escape(&title)
+    );
+    summary(runs, &mut html);
+    html.push_str("<div class=\"charts\">\n");
+    for chart in charts(runs) {
+        html.push_str(&chart.svg());
+    }
+    html.push_str("</div>\n");
+    percentiles(runs, &mut html);
+    checks(runs, &mut html);
+    facts(runs, &mut html);
+    html.push_str("</body></html>\n");
+    html
+}
+
+fn label(run: &Record, index: usize, of: usize) -> String {
+    let name = if run.name.is_empty() { "run" } else { &run.name };
+    if of == 1 { name.to_owned() } else { format!("{}: {name}", index + 1) }
+}
+
+fn labelled(runs: &[Record]) -> impl Iterator<Item = (usize, String, &Record)> {
+    runs.iter().enumerate().map(|(index, run)| (index, label(run, index, runs.len()), run))
+}
+
+/// A table with a column for each run.
+fn table(runs: &[Record], caption: &str, rows: &[(String, Vec<String>)], html: &mut String) {
+    let _ = write!(html, "<h2>{caption}</h2>\n<div class=\"scroll\"><table><thead><tr><th></th>");
+    for (index, name, _) in labelled(runs) {
+        let _ = write!(
+            html,
+            "<th><span class=\"key k{}\"></span>{}</th>",
+            index % super::chart::COLOURS,
+            escape(&name)
+        );
+    }
+    html.push_str("</tr></thead><tbody>\n");
+    for (name, values) in rows {
+        let _ = write!(html, "<tr><th>{}</th>", escape(name));
+        for value in values {
+            let _ = write!(html, "<td>{}</td>", escape(value));
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</tbody></table></div>\n");
+}
+
+fn row(name: &str, runs: &[Record], of: impl Fn(&Record) -> String) -> (String, Vec<String>) {
+    (name.to_owned(), runs.iter().map(of).collect())
+}
+
+fn summary(runs: &[Record], html: &mut String) {
+    let c = |what: Count| move |run: &Record| count(run.count(what));
+    let at = |percentile| {
+        move |run: &Record| {
+            run.stage(Stage::RoundTrip).map_or_else(|| "–".into(), |s| time(s.at(percentile)))
+        }
+    };
+    let per_trip = |cpu: f64, run: &Record| {
+        format!("{:.2} µs", cpu * 1e6 / run.count(Count::Echoed).max(1) as f64)
+    };
+    let rows = [
+        row("Sessions let in", runs, |run| {
+            format!("{} of {}", count(run.count(Count::Connected)), count(run.count(Count::Joins)))
+        }),
+        row("Sessions lost", runs, c(Count::SessionsLost)),
+        row("Payloads due", runs, c(Count::PayloadsDue)),
+        row("Payloads that came back", runs, c(Count::Echoed)),
+        row("Loss", runs, |run| percent(run.loss())),
+        row("Left late by more than 1 ms", runs, c(Count::PayloadsLate)),
+        row("Round trip, median", runs, at(50.0)),
+        row("Round trip, 99 %", runs, at(99.0)),
+        row("Round trip, 99.9 %", runs, at(99.9)),
+        row("Round trip, largest", runs, at(100.0)),
+        row("Generator's CPU per round trip", runs, |run| per_trip(cpu_s(&run.own_cpu), run)),
+        row("Gateway's CPU per round trip", runs, |run| {
+            if run.gateway_cpu.is_empty() {
+                "not watched".into()
+            } else {
+                per_trip(cpu_s(&run.gateway_cpu), run)
+            }
+        }),
+    ];
+    table(runs, "At a glance", &rows, html);
+}
+
+fn charts(runs: &[Record]) -> Vec<Chart> {
+    let over_time = |of: fn(&Interval) -> f64| {
+        move |run: &Record| -> Vec<(f64, f64)> {
+            run.intervals.iter().map(|i| (i.start_s + i.seconds, of(i))).collect()
+        }
+    };
+    let lines = |suffix: &str, is_dashed, of: &dyn Fn(&Record) -> Vec<(f64, f64)>| -> Vec<Line> {
+        labelled(runs)
+            .map(|(colour, name, run)| Line {
+                name: format!("{name}{suffix}"),
+                colour,
+                is_dashed,
+                points: of(run),
+            })
+            .collect()
+    };
+    let ends = runs.iter().filter_map(|run| run.intervals.last()).map(|i| i.start_s + i.seconds);
+    let seconds = Scale::Linear(0.0, ends.fold(1.0, f64::max));
+    let ys = |lines: &[Line]| -> Vec<f64> {
+        lines.iter().flat_map(|line| line.points.iter().map(|p| p.1)).collect()
+    };
+    let timed = |title, y_name, lines: Vec<Line>, y_text| Chart {
+        title,
+        x_name: "time, s",
+        x: seconds,
+        y_name,
+        y: Scale::from_zero(ys(&lines).into_iter()),
+        y_text,
+        lines,
+    };
+
+    let curve = |stage: Stage| {
+        move |run: &Record| {
+            run.stage(stage)
+                .map_or_else(Vec::new, |s| s.curve.iter().map(|(p, ns)| (*p, *ns as f64)).collect())
+        }
+    };
+    let mut curves = lines(" (from intended time)", false, &curve(Stage::RoundTrip));
+    curves.extend(lines(" (from actual send)", true, &curve(Stage::Service)));
+    let latency = |index: usize| {
+        move |run: &Record| -> Vec<(f64, f64)> {
+            let seen = run.intervals.iter().filter(|i| i.round_trip_ns[3] > 0);
+            seen.map(|i| (i.start_s + i.seconds, i.round_trip_ns[index] as f64)).collect()
+        }
+    };
+    let mut latencies = lines(" p99", false, &latency(1));
+    latencies.extend(lines(" median", true, &latency(0)));
+    let mut rates = lines(" due", false, &over_time(|i| i.due as f64 / i.seconds));
+    rates.extend(lines(" back", true, &over_time(|i| i.echoed as f64 / i.seconds)));
+    let mut losses = lines(" lost", false, &over_time(|i| i.lost as f64 / i.seconds));
+    losses.extend(lines(" left late", true, &over_time(|i| i.late as f64 / i.seconds)));
+    let sessions = lines("", false, &over_time(|i| f64::from(i.playing)));
+    let ns = |value: f64| time(value as u64);
+    let amount = |value: f64| count(value as u64);
+    vec![
+        Chart {
+            title: "Round trip by percentile",
+            x_name: "percentile",
+            x: Scale::Nines(nines(runs)),
+            y_name: "round trip",
+            y: Scale::decades(ys(&curves).into_iter()),
+            y_text: ns,
+            lines: curves,
+        },
+        Chart {
+            title: "Round trip over time",
+            x_name: "time, s",
+            x: seconds,
+            y_name: "round trip",
+            y: Scale::decades(ys(&latencies).into_iter()),
+            y_text: ns,
+            lines: latencies,
+        },
+        timed("Payloads over time", "payloads per second", rates, amount),
+        timed("Loss and lateness over time", "payloads per second", losses, amount),
+        timed("Sessions over time", "sessions", sessions, amount),
+    ]
+}
+
+/// As many nines as there are samples for.
+fn nines(runs: &[Record]) -> f64 {
+    let most =
+        runs.iter().filter_map(|run| run.stage(Stage::RoundTrip)).map(|stage| stage.count).max();
+    f64::from(most.unwrap_or(0).max(1).ilog10()).clamp(3.0, 6.0)
+}
+
+fn percentiles(runs: &[Record], html: &mut String) {
+    let at = |stage: Option<&StageRecord>, p| stage.map_or_else(|| "–".into(), |s| time(s.at(p)));
+    for stage in Stage::ALL {
+        if runs.iter().all(|run| run.stage(*stage).is_none()) {
+            continue;
+        }
+        let mut rows = vec![row("count", runs, |run| {
+            run.stage(*stage).map_or_else(|| "–".into(), |s| count(s.count))
+        })];
+        rows.extend([50.0, 90.0, 99.0, 99.9, 99.99, 100.0].map(|p| {
+            let name = if p >= 100.0 { "largest".into() } else { format!("{p} %") };
+            (name, runs.iter().map(|run| at(run.stage(*stage), p)).collect())
+        }));
+        table(runs, title(*stage), &rows, html);
+    }
+}
+
+const fn title(stage: Stage) -> &'static str {
+    match stage {
+        Stage::RoundTrip => "Round trip, from the moment a payload was to leave",
+        Stage::Service => "Round trip, from the moment it did leave",
+        Stage::Handshake => "Handshake, from the moment a player was to connect",
+        Stage::SendLate => "How late payloads left the generator",
+        Stage::OwnQueue => "Time in the generator's own receive queue",
+    }
+}
+
+fn checks(runs: &[Record], html: &mut String) {
+    html.push_str("<h2>What should hold</h2>\n<ul class=\"checks\">\n");
+    for (_, name, run) in labelled(runs) {
+        for check in &run.checks {
+            let (class, verdict) =
+                if check.holds { ("ok", "holds") } else { ("no", "does not hold") };
+            let _ = writeln!(
+                html,
+                "<li><b class=\"{class}\">{verdict}</b> {}: {} <i>({})</i></li>",
+                escape(&check.name),
+                escape(&check.text),
+                escape(&name)
+            );
+        }
+    }
+    html.push_str("</ul>\n");
+}
+
+fn facts(runs: &[Record], html: &mut String) {
+    let rows = [
+        row("Machine", runs, |run| run.machine.cpu.clone()),
+        row("Cores", runs, |run| run.machine.cores.to_string()),
+        row("Memory", runs, |run| format!("{} MiB", count(run.machine.memory_mib))),
+        row("Kernel", runs, |run| run.machine.kernel.clone()),
+        row("Generator", runs, |run| {
+            format!(
+                "{} threads, {}, {} MB",
+                run.threads,
+                run.driver,
+                run.own_resident_bytes / 1_000_000
+            )
+        }),
+        row("Took", runs, |run| format!("{:.1} s", run.seconds)),
+    ];
+    table(runs, "Machine", &rows, html);
+    html.push_str("<h2>Scenario</h2>\n");
+    for (_, name, run) in labelled(runs) {
+        let text = toml::to_string(&run.scenario).unwrap_or_default();
+        let _ = writeln!(
+            html,
+            "<details><summary>{}</summary><pre>{}</pre></details>",
+            escape(&name),
+            escape(&text)
+        );
+    }
+    html.push_str("<h2>All counters</h2>\n");
+    let names: std::collections::BTreeSet<_> =
+        runs.iter().flat_map(|run| run.counters.keys()).collect();
+    let rows: Vec<_> = names
+        .into_iter()
+        .map(|name| {
+            row(name, runs, |run| count(run.counters.get(name).copied().unwrap_or_default()))
+        })
+        .collect();
+    html.push_str("<details><summary>show</summary>\n");
+    table(runs, "Counters", &rows, html);
+    html.push_str("</details>\n");
+}
+
+const STYLE: &str = include_str!("style.css");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tally::Tally;
+
+    fn run(name: &str, loss: u64) -> Record {
+        let mut tally = Tally::new();
+        for n in 1..2000_u64 {
+            tally.record(Stage::RoundTrip, n * 1000);
+            tally.counters.bump(Count::PayloadsDue);
+        }
+        tally.counters.add(Count::Echoed, 1999 - loss);
+        let mut record = Record { name: name.into(), seconds: 2.0, ..Record::default() };
+        record.intervals.push(Interval::of(0.0, 1.0, 10, &tally));
+        record.intervals.push(Interval::of(1.0, 1.0, 10, &tally));
+        record.set_tally(&tally);
+        record
+    }
+
+    #[test]
+    fn the_page_is_whole_and_needs_nothing_from_elsewhere() {
+        let page = html(&[run("a<b>", 0), run("second", 5)]);
+        assert!(
+            page.ends_with("</html>\n") && page.contains("1: a&lt;b&gt;") && !page.contains("a<b>")
+        );
+        for outside in ["http://", "https://", "<script", "src=", "@import", "url("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert_eq!(page.matches("<figure>").count(), 5);
+        assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+        assert!(!page.contains("NaN") && !page.contains("inf"));
+        assert!(page.contains("0.250 %"), "the second run's loss");
+    }
+
+    #[test]
+    fn a_run_without_a_single_answer_still_has_a_page() {
+        let page = html(&[Record::default()]);
+        assert!(page.contains("<figure>") && !page.contains("NaN"));
+    }
+
+    #[test]
+    fn every_point_lies_inside_its_chart() {
+        let page = html(&[run("one", 0)]);
+        for path in page.split(" d=\"").skip(1) {
+            let path = &path[..path.find('"').expect("closed")];
+            for point in path.split(['M', 'L']).filter(|point| !point.is_empty()) {
+                let (x, y) = point.split_once(' ').expect("two numbers");
+                let (x, y): (f64, f64) = (x.parse().expect("number"), y.parse().expect("number"));
+                assert!((0.0..=720.0).contains(&x) && (0.0..=300.0).contains(&y), "{point}");
+            }
+        }
+    }
+}
