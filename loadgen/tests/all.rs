@@ -1,0 +1,10 @@
+//! The load generator as its users meet it: real sockets, real files, the binary itself. One binary, a module for each topic.
+
+#[path = "all/command.rs"]
+mod command;
+#[path = "all/fake_gateway.rs"]
+mod fake_gateway;
+#[path = "all/fleet.rs"]
+mod fleet;
+#[path = "all/interval_log.rs"]
+mod interval_log;

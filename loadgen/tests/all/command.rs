@@ -1,0 +1,89 @@
+//! The binary: exit codes, files, and what it says about wrong input.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use super::fleet::{Server, key};
+
+pub(crate) fn folder(name: &str) -> PathBuf {
+    let folder =
+        std::env::temp_dir().join(format!("ringgate-loadgen-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary folder");
+    folder
+}
+
+fn loadgen(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringgate-loadgen"));
+    command.args(arguments).output().expect("the binary runs")
+}
+
+/// A small run that writes its files to a folder.
+pub(crate) fn small_run(folder: &std::path::Path, more: &[&str]) -> Output {
+    let server = Server::start();
+    let key_file = folder.join("key");
+    std::fs::write(&key_file, key().to_hex()).expect("written");
+    let address = server.address.to_string();
+    let mut arguments =
+        vec!["run", "--server", &address, "--key", key_file.to_str().expect("UTF-8")];
+    arguments.extend([
+        "--protocol-id",
+        "7",
+        "--sessions",
+        "10",
+        "--ramp",
+        "200ms",
+        "--hold",
+        "1300ms",
+    ]);
+    let out = folder.join("out");
+    arguments.extend(["--out", out.to_str().expect("UTF-8")]);
+    arguments.extend(more);
+    loadgen(&arguments)
+}
+
+#[test]
+fn a_run_prints_a_table_and_leaves_its_files() {
+    let folder = folder("run");
+    let output = small_run(&folder, &["--require", "p99<60s,loss<100%,failed<1"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.contains("10 connected of 10") && text.contains("0 corrupt"), "{text}");
+    for file in ["run.json", "run.hlog", "report.html"] {
+        assert!(folder.join("out").join(file).metadata().expect(file).len() > 500, "{file}");
+    }
+    let page = folder.join("both.html");
+    let out = folder.join("out");
+    let (out, page_name) = (out.to_str().expect("UTF-8"), page.to_str().expect("UTF-8"));
+    let output = loadgen(&["report", out, out, "--html", page_name]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(std::fs::read_to_string(page).expect("written").contains("2 runs"));
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
+fn a_missed_condition_is_exit_code_three_and_json_is_json() {
+    let folder = folder("require");
+    let output = small_run(&folder, &["--json", "--require", "p50<1ns"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("p50<1ns is missed"));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
+    assert_eq!(json["counters"]["connected"], 10);
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
+fn wrong_input_is_exit_code_two_and_one_clear_sentence() {
+    for (arguments, expected) in [
+        (vec!["run"], "--server"),
+        (vec!["run", "--server", "127.0.0.1:1", "--key", "/does/not/exist"], "/does/not/exist"),
+        (vec!["run", "--tokens", "/does/not/exist"], "/does/not/exist"),
+        (vec!["run", "--tokens", "/", "--impair", "PktLoss=500"], "PktLoss"),
+        (vec!["run", "--tokens", "/", "--require", "p99"], "p99<2ms"),
+        (vec!["report", "/does/not/exist"], "/does/not/exist"),
+    ] {
+        let output = loadgen(&arguments);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(expected), "{arguments:?}: {text}");
+    }
+}
