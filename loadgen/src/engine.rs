@@ -188,8 +188,20 @@ impl Body {
             self.transmit();
             self.hand_over_if_due();
         }
+        self.hear_the_last()?;
         let seconds = self.swarm.seconds().to_vec();
         self.hand_over(Some(Last { seconds, cpu: procfs::this_thread().unwrap_or_default() }));
+        Ok(())
+    }
+
+    /// Everyone has said goodbye, but what the gateway sent before it heard that is still coming. Counted, it lets the books of
+    /// both sides agree to the datagram.
+    fn hear_the_last(&mut self) -> io::Result<()> {
+        let end_ns = self.clock.now_ns() + LAST_NS;
+        while self.clock.now_ns() < end_ns && !self.stop.load(Ordering::Relaxed) {
+            self.driver.turn(&mut self.rx, Wait::AtMost(Duration::from_nanos(LAST_NS / 10)))?;
+            self.swarm.receive(self.now(), self.rx.iter_mut());
+        }
         Ok(())
     }
 
@@ -283,6 +295,9 @@ fn sharpen_timers() {
         let _ = std::fs::write(file, "1");
     }
 }
+
+/// How long the last words of the gateway are waited for.
+const LAST_NS: u64 = 300_000_000;
 
 /// A shorter sleep costs more than it saves.
 const NAP_NS_MIN: u64 = 5_000;

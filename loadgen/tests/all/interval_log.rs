@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::command::{folder, small_run};
 
-const READER: &str = r#"
+const READER: &str = r"
 import sys
 from hdrh.log import HistogramLogReader
 from hdrh.histogram import HdrHistogram
@@ -19,7 +19,7 @@ while True:
     sums[tag] = (count + histogram.get_total_count(), max(most, histogram.get_max_value()))
 for tag, (count, most) in sorted(sums.items()):
     print(tag, count, most)
-"#;
+";
 
 #[test]
 fn another_implementation_reads_the_same_counts_and_maxima() {
