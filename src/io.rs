@@ -87,7 +87,7 @@ pub struct IoStats {
     /// Datagrams the kernel dropped at a socket, as told by those that came after them (`SO_RXQ_OVFL`): its receive queue was
     /// full, or its filter refused them. [`socket::socket_drops`] knows the number of a socket at any time.
     pub kernel_drops: u64,
-    /// Receive errors that carried no datagram.
+    /// Receive errors that carried no datagram, and processes turned away for want of a descriptor.
     pub rx_errors: u64,
 }
 
@@ -102,8 +102,8 @@ pub trait Driver {
     /// The descriptor of a registered socket, for options and peer credentials.
     fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>>;
 
-    /// Sends every entry of the batch in order, notes failures in it, and leaves the entries for the caller to look at and
-    /// [`clear`](TxBatch::clear).
+    /// Sends every entry of the batch, those of one target in order; notes failures in it, and leaves the entries for the caller
+    /// to look at and [`clear`](TxBatch::clear).
     fn flush(&mut self, tx: &mut TxBatch);
 
     /// One pass: takes back the slots of `rx` and empties it, then fills it with what has arrived. Waits, as `wait` allows, only

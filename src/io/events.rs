@@ -1,12 +1,12 @@
 //! What happens on sockets besides datagrams: errors of what was sent earlier, processes that connect. Cold, and the same for
 //! both drivers.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::table::Registered;
 use super::{Driver, IoStats, SocketKind, cmsg, errno, sockaddr, socket};
 use crate::buf::{IoEvent, RxBatch, SocketId};
-use crate::os::message;
+use crate::os::{message, notify};
 
 /// Empties a socket's error queue. Each unreachable peer becomes an event, once per row of the same.
 pub(super) fn read_errors<S>(
@@ -30,18 +30,56 @@ pub(super) fn read_errors<S>(
     }
 }
 
-/// Accepts every process that waits at a listener, and registers its link.
+/// Accepts every process that waits at a listener, and registers its link. One that there is no descriptor for is turned
+/// away: left waiting, it would keep the listener readable and the driver awake for as long as descriptors are short. Returns
+/// how many were.
 pub(super) fn accept_all<D: Driver>(
     driver: &mut D,
+    reserve: &mut Reserve,
     listener: SocketId,
     rx: &mut RxBatch,
-) -> std::io::Result<()> {
+) -> u64 {
+    let mut turned_away = 0;
     while let Some(fd) = driver.fd(listener) {
-        let Some(link) = socket::accept(fd)? else { break };
-        let connection = driver.register(link, SocketKind::Link)?;
-        rx.events.push(IoEvent::Accepted { socket: listener, connection });
+        let connection = match socket::accept(fd) {
+            Ok(Some(link)) => driver.register(link, SocketKind::Link),
+            Err(_) if reserve.turn_away(fd) => {
+                turned_away += 1;
+                continue;
+            }
+            Ok(None) | Err(_) => break,
+        };
+        match connection {
+            Ok(connection) => rx.events.push(IoEvent::Accepted { socket: listener, connection }),
+            Err(_) => turned_away += 1,
+        }
     }
-    Ok(())
+    turned_away
+}
+
+/// A descriptor that is kept so that there is one to give up when the last is gone.
+#[derive(Debug, Default)]
+pub(super) struct Reserve {
+    descriptor: Option<OwnedFd>,
+}
+
+impl Reserve {
+    /// Takes a descriptor, if there is none in reserve.
+    pub(super) fn refill(&mut self) {
+        if self.descriptor.is_none() {
+            self.descriptor = notify::event_counter().ok();
+        }
+    }
+
+    /// Gives up the reserve, accepts with it and hangs up. Returns whether a process has been dealt with.
+    fn turn_away(&mut self, listener: BorrowedFd<'_>) -> bool {
+        if self.descriptor.take().is_none() {
+            return false;
+        }
+        let is_away = matches!(socket::accept(listener), Ok(Some(_)));
+        self.refill();
+        is_away
+    }
 }
 
 /// More errors than any turn's sends can have caused.

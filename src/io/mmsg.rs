@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use super::error::{StartError, Step};
+use super::events::Reserve;
 use super::receive::{self, Arrival, Next};
 use super::send::Sender;
 use super::slots::{SlotSize, Slots};
@@ -24,6 +25,7 @@ use crate::os::notify::{self, Epoll, Ready};
 pub struct MmsgDriver {
     table: Table<()>,
     epoll: Epoll,
+    reserve: Reserve,
     bell: Bell,
     slots: Slots,
     /// Slots that the batch has now, from the first one on: small, large.
@@ -50,6 +52,7 @@ impl MmsgDriver {
         let driver = Self {
             table: Table::new(),
             epoll,
+            reserve: Reserve::default(),
             bell,
             slots,
             lent: [0; 2],
@@ -103,10 +106,11 @@ impl MmsgDriver {
             events::read_errors(id, socket, rx, &mut self.stats);
         }
         if socket.kind != SocketKind::LinkListener {
-            self.receive(id, rx);
-        } else if events::accept_all(self, id, rx).is_err() {
-            self.stats.rx_errors += 1;
+            return self.receive(id, rx);
         }
+        let mut reserve = std::mem::take(&mut self.reserve);
+        self.stats.rx_errors += events::accept_all(self, &mut reserve, id, rx);
+        self.reserve = reserve;
     }
 
     /// Receives from one socket until it is empty, has failed, or the slots are used up.
@@ -206,6 +210,9 @@ impl MmsgDriver {
 impl Driver for MmsgDriver {
     fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId> {
         let id = self.table.insert(socket, kind, ())?;
+        if kind == SocketKind::LinkListener {
+            self.reserve.refill();
+        }
         if kind == SocketKind::Datagram && self.drained.len() < DRAINED_MAX {
             self.drained.push(id);
             return Ok(id);

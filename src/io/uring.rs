@@ -38,6 +38,7 @@ use self::buf_ring::BufRing;
 use self::op::{Handle, Op};
 use self::ring::{Entered, Ring};
 use super::error::{StartError, Step};
+use super::events::Reserve;
 use super::receive::{self, Arrival, Next};
 use super::send::Sender;
 use super::slots::{RECVMSG_OUT_BYTES, SlotSize, Slots};
@@ -62,6 +63,7 @@ pub struct UringDriver {
     first: usize,
     /// Listeners whose poll has to be queued.
     listeners: Vec<SocketId>,
+    reserve: Reserve,
     bell: Bell,
     bell_is_polled: bool,
     /// Slots that the batch has.
@@ -130,6 +132,7 @@ impl UringDriver {
             drained: Vec::new(),
             first: 0,
             listeners: Vec::new(),
+            reserve: Reserve::default(),
             bell: Bell::new()?,
             bell_is_polled: false,
             lent: Vec::new(),
@@ -166,9 +169,14 @@ impl UringDriver {
         if !self.bell_is_polled {
             self.bell_is_polled = self.push(&[op::bell(self.bell.fd().as_raw_fd())])?;
         }
-        while let Some(id) = self.listeners.pop() {
-            let Some(socket) = self.table.get(id) else { continue };
-            self.push(&[op::listen(socket.state.handle, id)])?;
+        while let Some(&id) = self.listeners.last() {
+            let handle = self.table.get(id).map(|socket| socket.state.handle);
+            if let Some(handle) = handle
+                && !self.push(&[op::listen(handle, id)])?
+            {
+                break;
+            }
+            self.listeners.pop();
         }
         let count = self.drained.len();
         for step in 0..count {
@@ -207,8 +215,11 @@ impl UringDriver {
     fn judge(&mut self) -> io::Result<()> {
         let mut index = 0;
         while let Some(&id) = self.drained.get(index) {
-            let Some(socket) = self.table.get_mut(id) else { break };
-            if socket.state.judge(patience(socket.kind)) || !self.arm_at(index)? {
+            let stays = self
+                .table
+                .get_mut(id)
+                .is_none_or(|socket| socket.state.judge(patience(socket.kind)));
+            if stays || !self.arm_at(index)? {
                 index += 1;
             }
         }
@@ -284,9 +295,9 @@ impl UringDriver {
             return;
         }
         self.listeners.push(id);
-        if events::accept_all(self, id, rx).is_err() {
-            self.stats.rx_errors += 1;
-        }
+        let mut reserve = std::mem::take(&mut self.reserve);
+        self.stats.rx_errors += events::accept_all(self, &mut reserve, id, rx);
+        self.reserve = reserve;
     }
 
     fn handle_receive(
@@ -390,7 +401,10 @@ impl Driver for UringDriver {
             socket.state.handle = Handle::Fixed(index);
         }
         match kind {
-            SocketKind::LinkListener => self.listeners.push(id),
+            SocketKind::LinkListener => {
+                self.reserve.refill();
+                self.listeners.push(id);
+            }
             _ => self.drained.push(id),
         }
         Ok(id)
@@ -461,8 +475,10 @@ impl Drop for UringDriver {
             let _ = self.enter_if_enabled();
             let _ = self.ring.submitter().unregister_files();
         } else {
-            // Some requests live on: it is not our thread. They may write to the slots, so the slots live on too.
+            // Some requests live on: it is not our thread. They may take slots and write to them, so all of it lives on too.
             std::mem::forget(self.slots.clone());
+            self.small.leak();
+            self.large.leak();
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use ringgate::buf::{IoEvent, LocalIp, SendFailure, SocketId, TxTarget};
 use ringgate::io::socket;
-use ringgate::io::{Driver, SocketKind};
+use ringgate::io::{Driver, SocketKind, Wait};
 use ringgate::limits::BUNDLE_BYTES_MAX;
 
 use crate::folder::{Folder, mode};
@@ -97,7 +99,7 @@ fn a_peer_that_hangs_up_is_reported_once(rig: &mut Rig) {
     assert_eq!(seen.datagrams[0].1, b"last words");
     let mut later = Seen::default();
     for _ in 0..5 {
-        rig.turn_once(ringgate::io::Wait::AtMost(std::time::Duration::from_millis(1)), &mut later);
+        rig.turn_once(Wait::AtMost(Duration::from_millis(1)), &mut later);
     }
     assert_eq!(later.events, []);
     rig.queue(over(link), b"too late");
@@ -153,6 +155,56 @@ fn many_links_are_served_side_by_side(rig: &mut Rig) {
             assert_eq!(heard.len(), 1);
             assert_eq!(heard[0].1, [round, n as u8]);
         }
+    }
+}
+
+/// Runs again in a process of its own, because the limit is the whole process's.
+#[test]
+fn without_descriptors_processes_are_turned_away_and_the_driver_sleeps() {
+    const IN_CHILD: &str = "RINGGATE_TEST_FEW_DESCRIPTORS";
+    if std::env::var_os(IN_CHILD).is_none() {
+        let this = concat!(
+            module_path!(),
+            "::without_descriptors_processes_are_turned_away_and_the_driver_sleeps"
+        );
+        let (_, this) = this.split_once("::").expect("a crate and a path in it");
+        let child = Command::new("sh")
+            .args(["-c", "ulimit -n 64 && exec \"$0\" --exact \"$1\" --nocapture"])
+            .arg(std::env::current_exe().expect("a path"))
+            .arg(this)
+            .env(IN_CHILD, "1")
+            .output()
+            .expect("a shell");
+        let text = String::from_utf8_lossy(&child.stdout);
+        let errors = String::from_utf8_lossy(&child.stderr);
+        assert!(child.status.success() && text.contains("1 passed"), "{text}{errors}");
+        return;
+    }
+    for mut rig in [Some(Rig::mmsg()), Rig::uring()].into_iter().flatten() {
+        let folder = Folder::new();
+        let path = folder.join(SOCKET);
+        let listener = listen(&mut rig, &path);
+        let mut peers = Vec::new();
+        let refused = loop {
+            match socket::link(&path) {
+                Ok(peer) => peers.push(socket2::Socket::from(peer)),
+                Err(refused) => break refused,
+            }
+        };
+        assert!(refused.to_string().contains("LimitNOFILE"), "{refused}");
+        let mut seen = Seen::default();
+        rig.turn_once(Wait::AtMost(Duration::from_millis(1)), &mut seen);
+        rig.turn_once(Wait::No, &mut seen);
+        assert_eq!(seen.events, []);
+        assert_eq!(rig.driver.stats().rx_errors, peers.len() as u64);
+        for peer in &peers {
+            assert!(read(peer).is_empty(), "hung up");
+        }
+        let waits = rig.driver.stats().waits;
+        rig.turn_once(Wait::AtMost(Duration::from_millis(1)), &mut seen);
+        assert_eq!(rig.driver.stats().waits, waits + 1);
+        drop(peers);
+        join(&mut rig, listener, &path);
     }
 }
 

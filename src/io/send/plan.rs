@@ -207,8 +207,9 @@ impl Newest {
         let wanted = (2 * entries).next_power_of_two();
         self.stamp = self.stamp.wrapping_add(1);
         if wanted > self.places.len() || self.stamp == 0 {
+            let len = wanted.max(self.places.len());
             self.places.clear();
-            self.places.resize(wanted.max(self.places.capacity()).next_power_of_two(), (0, 0));
+            self.places.resize(len, (0, 0));
             self.stamp = 1;
         }
     }

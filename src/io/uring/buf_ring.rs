@@ -5,6 +5,7 @@
 //! alone reads it; the tail, which both look at, lies in the last two bytes of the first entry.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::ring::Ring;
@@ -13,7 +14,7 @@ use crate::io::slots::{SlotSize, Slots};
 
 #[derive(Debug)]
 pub(super) struct BufRing {
-    entries: Arena,
+    entries: Arc<Arena>,
     mask: u16,
     tail: u16,
     size: SlotSize,
@@ -24,7 +25,7 @@ impl BufRing {
     pub(super) fn new(ring: &Ring, slots: &Slots, size: SlotSize) -> io::Result<Self> {
         let count = slots.count(size);
         assert!(count.is_power_of_two(), "the kernel masks the ring's index");
-        let entries = Arena::new(usize::from(count) * ENTRY_BYTES);
+        let entries = Arc::new(Arena::new(usize::from(count) * ENTRY_BYTES));
         let address = entries.pointer(0, entries.len()).as_ptr() as u64;
         // SAFETY: the entries are `count` long and zeroed, page-aligned, and outlive the ring: the driver drops its ring first.
         unsafe {
@@ -36,6 +37,11 @@ impl BufRing {
         }
         all.publish();
         Ok(all)
+    }
+
+    /// Never frees the ring's memory: for a kernel that may still read it.
+    pub(super) fn leak(&self) {
+        std::mem::forget(Arc::clone(&self.entries));
     }
 
     /// Puts a slot into the kernel's hands, from the next [`publish`](Self::publish) on. The slot must be in ours.
