@@ -58,3 +58,5 @@ mod netcode_interop_client;
 mod netcode_interop_rules;
 #[path = "all/netcode_vectors.rs"]
 mod netcode_vectors;
+#[path = "all/unreal_relay.rs"]
+mod unreal_relay;
