@@ -108,7 +108,7 @@ pub struct Attacker {
 }
 
 impl Attacker {
-    /// Opens sockets, and records what has to be recorded. `mask` is a copy of the players' socket.
+    /// Opens sockets. `mask` is a copy of the players' socket.
     pub fn open(options: Options, mask: Option<OwnedFd>) -> Result<Self, StartError> {
         let small = DriverOptions::default();
         let (mut driver, rx) = ringgate::io::open(options.io, &small)?;
@@ -123,7 +123,7 @@ impl Attacker {
                 Some((driver, socket))
             }
         };
-        let mut attacker = Self {
+        Ok(Self {
             options,
             driver,
             rx,
@@ -135,13 +135,13 @@ impl Attacker {
             recorded_from: FIRST_ADDRESS,
             harvest: Harvest::default(),
             made: 0,
-        };
-        attacker.prepare().map_err(|why| StartError::other("prepare the attack", why))?;
-        Ok(attacker)
+        })
     }
 
-    /// Attacks until told to stop.
+    /// Gets ready, which is this thread's business because a ring belongs to the thread of its first turn, and attacks until
+    /// told to stop.
     pub fn run(&mut self, stop: &AtomicBool) -> io::Result<Harvest> {
+        self.prepare()?;
         let clock = Clock::start();
         while !stop.load(Ordering::Relaxed) {
             self.driver.turn(&mut self.rx, Wait::AtMost(Duration::from_millis(1)))?;
