@@ -7,7 +7,7 @@
 //! ```text
 //! cargo bench --bench replay                     everything, printed as tables
 //! cargo bench --bench replay -- million          the groups whose title contains the word
-//! cargo bench --bench replay -- --record         everything, and kept in benches/record/replay.csv
+//! cargo bench --bench replay -- --record         everything, and kept in benches/record/
 //! cargo test                                     one tiny round of everything: it runs, and its checks hold
 //! ```
 //!

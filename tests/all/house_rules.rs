@@ -1,6 +1,8 @@
 //! The rules that hold this code together, held by a program: which part may use which, where unsafe code may stand, and
 //! what no file may contain. Every rule is also shown a bad sample, because a rule that cannot fail holds nothing.
 
+#[path = "house_rules/citations.rs"]
+mod citations;
 #[path = "house_rules/paths.rs"]
 mod paths;
 #[path = "house_rules/source.rs"]
@@ -8,6 +10,7 @@ mod source;
 
 use std::path::Path;
 
+use citations::{dead_citations, is_there};
 use paths::{Named, module_of, paths_in_crate, paths_into_library};
 use source::{Source, Violation};
 
@@ -61,8 +64,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
 ];
 
 /// Everything we have written in Rust.
-const FOLDERS: &[&str] =
-    &["src", "loadgen/src", "tests", "benches", "examples", "fuzz/fuzz_targets"];
+const FOLDERS: &[&str] = &["src", "loadgen", "tests", "benches", "examples", "fuzz/fuzz_targets"];
 
 #[test]
 fn dependencies_point_one_way() {
@@ -80,6 +82,12 @@ fn every_file_says_why_it_exists() {
 }
 
 #[test]
+fn what_is_cited_is_there() {
+    hold(citation_violations);
+    hold_in_prose(citation_violations);
+}
+
+#[test]
 fn modules_lie_beside_their_folders() {
     hold(file_name_violations);
 }
@@ -89,10 +97,21 @@ fn nothing_unfinished_is_left() {
     hold(forbidden_violations);
 }
 
-/// Holds one rule over all sources, and lists every place that breaks it.
+/// Holds one rule over all code, and lists every place that breaks it.
 fn hold(rule: fn(&Source) -> Vec<Violation>) {
-    let sources = Source::read_all(Path::new(env!("CARGO_MANIFEST_DIR")), FOLDERS);
+    let sources = Source::read_all(Path::new(env!("CARGO_MANIFEST_DIR")), FOLDERS, "rs");
     assert!(sources.iter().any(|source| source.path == "src/lib.rs"), "the sources are not here");
+    hold_over(&sources, rule);
+}
+
+/// Holds one rule over all documents.
+fn hold_in_prose(rule: fn(&Source) -> Vec<Violation>) {
+    let documents = Source::read_all(Path::new(env!("CARGO_MANIFEST_DIR")), &["docs"], "md");
+    assert!(!documents.is_empty(), "the documents are not here");
+    hold_over(&documents, rule);
+}
+
+fn hold_over(sources: &[Source], rule: fn(&Source) -> Vec<Violation>) {
     let violations: Vec<_> = sources.iter().flat_map(rule).map(|v| v.to_string()).collect();
     assert!(violations.is_empty(), "\n{}\n", violations.join("\n"));
 }
@@ -160,6 +179,12 @@ fn opening_violations(source: &Source) -> Vec<Violation> {
     let opens = first_line.strip_prefix("//! ").is_some_and(|why| !why.trim().is_empty());
     let message = "a file opens with `//!` and says why it exists";
     if opens { Vec::new() } else { vec![source.violation(0, message)] }
+}
+
+fn citation_violations(source: &Source) -> Vec<Violation> {
+    // The bad samples of these very rules cite what is not there.
+    let is_sample = source.path.starts_with("tests/all/house_rules");
+    if is_sample { Vec::new() } else { dead_citations(source, is_there) }
 }
 
 fn file_name_violations(source: &Source) -> Vec<Violation> {

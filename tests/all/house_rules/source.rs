@@ -18,24 +18,24 @@ impl Source {
         Self { path: path.to_owned(), text: text.to_owned(), code: blank_out(text) }
     }
 
-    /// All `.rs` files below the folders, which are relative to `root`. Folders that do not exist have none.
-    pub(crate) fn read_all(root: &Path, folders: &[&str]) -> Vec<Self> {
+    /// All files of one kind below the folders, which are relative to `root`. Folders that do not exist have none.
+    pub(crate) fn read_all(root: &Path, folders: &[&str], kind: &str) -> Vec<Self> {
         let mut sources = Vec::new();
         for folder in folders {
-            Self::read_folder(root, folder, &mut sources);
+            Self::read_folder(root, folder, kind, &mut sources);
         }
         sources
     }
 
-    fn read_folder(root: &Path, folder: &str, sources: &mut Vec<Self>) {
+    fn read_folder(root: &Path, folder: &str, kind: &str, sources: &mut Vec<Self>) {
         let Ok(entries) = std::fs::read_dir(root.join(folder)) else { return };
         for entry in entries {
             let entry = entry.expect("the folder can be listed");
             let name = entry.file_name().into_string().expect("source names are UTF-8");
             let path = format!("{folder}/{name}");
             if entry.file_type().expect("the entry has a type").is_dir() {
-                Self::read_folder(root, &path, sources);
-            } else if Path::new(&name).extension().is_some_and(|kind| kind == "rs") {
+                Self::read_folder(root, &path, kind, sources);
+            } else if Path::new(&name).extension().is_some_and(|ending| ending == kind) {
                 let text = std::fs::read_to_string(entry.path()).expect("sources are UTF-8");
                 sources.push(Self::new(&path, &text));
             }
