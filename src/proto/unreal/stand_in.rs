@@ -11,6 +11,7 @@
 //!
 //! All memory is taken when it is made, except for connections: each takes about 3 KiB when it is opened.
 
+use std::collections::HashMap;
 use std::io::Write;
 
 use super::PacketSeq;
@@ -18,7 +19,7 @@ use super::bits::BitReader;
 use super::client::Profile;
 use super::cookie::{Cookie, Proof, SecretId, Timestamp};
 use super::handshake::{Base, Body, Handshake, Receiver, Tail};
-use super::notify::{Header, Sender};
+use super::notify::{HISTORY_PACKETS_MAX, Header, Sender};
 use super::peer::Peer;
 use super::prefix::{Framing, Ids, Prefix};
 use super::timing::NS_PER_S;
@@ -63,7 +64,11 @@ pub struct StandIn {
     active: usize,
     rotated_s: f64,
     connections: Vec<Connection>,
+    /// Invariant: where each connection's address is among them.
+    places: HashMap<Endpoint, usize>,
     connections_max: usize,
+    /// The connection to look at first for a keep-alive, so that those who come late in the list get theirs too.
+    keep_alive_next: usize,
     /// What happened so far.
     pub tally: Tally,
 }
@@ -103,7 +108,9 @@ impl StandIn {
             active: 0,
             rotated_s: seconds(now_ns),
             connections: Vec::with_capacity(connections_max),
+            places: HashMap::with_capacity(connections_max),
             connections_max,
+            keep_alive_next: 0,
             tally: Tally::default(),
         }
     }
@@ -116,6 +123,7 @@ impl StandIn {
     /// Travels to another level as an engine does: everybody is gone, and the session has the next number.
     pub fn travel(&mut self) {
         self.connections.clear();
+        self.places.clear();
         self.session = self.framing.layout.ids(self.session + 1, 0).session();
     }
 
@@ -145,7 +153,7 @@ impl StandIn {
         out: &mut [u8],
     ) -> Result<usize, DropReason> {
         let (prefix, reader) = self.framing.read(datagram)?;
-        let known = self.connections.iter().position(|player| player.address == from);
+        let known = self.places.get(&from).copied();
         if !prefix.is_handshake {
             return match known {
                 Some(index) => self.handle_game(now_ns, index, prefix, reader, out),
@@ -183,11 +191,16 @@ impl StandIn {
     /// # Panics
     /// As [`handle_datagram`](Self::handle_datagram).
     pub fn poll_keep_alive(&mut self, now_ns: u64, out: &mut [u8]) -> Option<(Endpoint, usize)> {
-        let is_due = |player: &&mut Connection| {
+        let is_due = |player: &Connection| {
             now_ns.saturating_sub(player.sent_ns) >= KEEP_ALIVE_NS
-                && player.peer.in_flight() < super::notify::HISTORY_PACKETS_MAX
+                && player.peer.in_flight() < HISTORY_PACKETS_MAX
         };
-        let player = self.connections.iter_mut().find(is_due)?;
+        let count = self.connections.len();
+        let from = self.keep_alive_next;
+        let mut order = (from..count).chain(0..from.min(count));
+        let index = order.find(|&index| is_due(&self.connections[index]))?;
+        self.keep_alive_next = index + 1;
+        let player = &mut self.connections[index];
         player.sent_ns = now_ns;
         let len = player.peer.write(&self.framing, player.ids, no_bunches(), out)?;
         Some((player.address, len))
@@ -234,11 +247,12 @@ impl StandIn {
         packet: &Handshake,
         cookie: Cookie,
     ) -> Result<Cookie, DropReason> {
-        self.connections.retain(|player| player.address != from);
+        self.close(from);
         if self.connections.len() == self.connections_max {
             return Err(DropReason::RequestBackendFull);
         }
         self.tally.connections += 1;
+        self.places.insert(from, self.connections.len());
         self.connections.push(Connection {
             address: from,
             ids: packet.ids.with_session(self.session),
@@ -251,9 +265,27 @@ impl StandIn {
         Ok(cookie)
     }
 
+    /// Forgets whoever is at that address.
+    fn close(&mut self, address: Endpoint) {
+        let Some(index) = self.places.remove(&address) else { return };
+        self.connections.swap_remove(index);
+        if let Some(moved) = self.connections.get(index) {
+            self.places.insert(moved.address, index);
+        }
+    }
+
     fn move_connection(&mut self, to: Endpoint, original: Cookie) -> Result<Cookie, DropReason> {
-        let player = self.connections.iter_mut().find(|player| player.cookie == original);
-        player.ok_or(DropReason::CookieUnknown)?.address = to;
+        let is_original = |player: &Connection| player.cookie == original;
+        if !self.connections.iter().any(is_original) {
+            return Err(DropReason::CookieUnknown);
+        }
+        // Whoever was there before is not there any more.
+        self.close(to);
+        let index =
+            self.connections.iter().position(is_original).ok_or(DropReason::CookieUnknown)?;
+        self.places.remove(&self.connections[index].address);
+        self.places.insert(to, index);
+        self.connections[index].address = to;
         self.tally.restarts += 1;
         Ok(original)
     }

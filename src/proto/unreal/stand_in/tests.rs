@@ -240,3 +240,44 @@ fn a_full_server_and_one_that_travelled_say_nothing() {
     assert_eq!(play.deliver(&datagram), Err(DropReason::UnrealIds));
     assert!(play.server.connections().is_empty());
 }
+
+#[test]
+fn many_players_come_and_move_and_each_keeps_its_place() {
+    let profile = Profile { framing: VERSIONED, client_id: 1, base: BASE };
+    let mut server = StandIn::new(&profile, 0, 50, toy_mac, [secret(1), secret(2)], S);
+    let home = |n: u8| Endpoint::v4([10, 0, 0, n], 5000);
+    let mut out = [0; UNREAL_BYTES_MAX];
+    let mut send = |server: &mut StandIn, from, body| {
+        let packet = Handshake { ids: Ids::new(0, 1), base: BASE, body };
+        let mut buf = [0; HANDSHAKE_BYTES_MAX];
+        let len = packet.encode(&VERSIONED, &tail(), &mut buf);
+        server.handle_datagram(S, from, &buf[..len], &tail(), &mut out).expect("taken")
+    };
+    for n in 0..50 {
+        let proof = server.challenge(S, home(n));
+        send(&mut server, home(n), Body::Response(proof));
+    }
+    // Every other one moves.
+    for n in (0..50).step_by(2) {
+        let to = home(n).with_port(1);
+        let original = server.connections()[server.places[&home(n)]].cookie;
+        let proof = server.challenge(S, to);
+        send(&mut server, to, Body::RestartResponse { proof, original });
+    }
+    let original = server.connections()[server.places[&home(1)]].cookie;
+    // A known address that proves another connection's cookie is only told its own again.
+    let proof = server.challenge(S, home(3));
+    send(&mut server, home(3), Body::RestartResponse { proof, original });
+    assert_eq!((server.connections().len(), server.tally.restarts), (50, 25));
+    for (index, player) in server.connections().iter().enumerate() {
+        assert_eq!(server.places.get(&player.address), Some(&index));
+    }
+    assert_eq!(server.places.len(), 50);
+    let mut told = Vec::new();
+    while let Some((to, _)) = server.poll_keep_alive(2 * S, &mut out) {
+        told.push(to);
+    }
+    told.sort_unstable();
+    told.dedup();
+    assert_eq!(told.len(), 50);
+}
