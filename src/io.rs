@@ -91,7 +91,7 @@ pub struct IoStats {
     pub rx_errors: u64,
 }
 
-/// Moves datagrams. One per worker, used from one thread.
+/// Moves datagrams. One per worker; it may change threads until its first turn, and belongs to that one from then on.
 pub trait Driver {
     /// Takes a socket over. It must be non-blocking.
     fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId>;

@@ -1,6 +1,6 @@
 //! Why something could not be set up: what was tried, what the kernel said, and what most likely has to be done about it.
 //!
-//! For the start only. A running driver answers trouble with counters, failures and events ([`errno`](super::errno)).
+//! For the start only. A running driver answers trouble with counters, failures and events (`errno`).
 
 use std::fmt;
 use std::io;

@@ -77,7 +77,7 @@ impl<'a> Run<'a> {
         for message in messages {
             if outcome.is_ok() && !chunk.has_room_for(message) {
                 outcome = self.send(socket, &chunk);
-                chunk = Chunk::default();
+                chunk.clear();
             }
             match outcome {
                 Ok(()) => chunk.push(message, self.plan, self.tx, socket.family),
@@ -171,6 +171,13 @@ struct Chunk<'a> {
 impl<'a> Chunk<'a> {
     fn has_room_for(&self, message: &Message) -> bool {
         !self.messages.is_full() && self.parts.remaining_capacity() >= usize::from(message.count)
+    }
+
+    fn clear(&mut self) {
+        self.messages.clear();
+        self.names.clear();
+        self.controls.clear();
+        self.parts.clear();
     }
 
     fn push(&mut self, message: &Message, plan: &Plan, tx: &'a TxBatch, family: Family) {

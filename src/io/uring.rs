@@ -23,29 +23,31 @@
 #![allow(unsafe_code, reason = "requests carry raw pointers")]
 
 mod buf_ring;
+mod header;
 mod op;
+mod receiving;
 mod ring;
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::null_mut;
 use std::time::Duration;
 
 use io_uring::cqueue;
 use io_uring::types::{CancelBuilder, Fd, Fixed};
 
 use self::buf_ring::BufRing;
+use self::header::Headers;
 use self::op::{Handle, Op};
+use self::receiving::{Receiving, State, patience};
 use self::ring::{Entered, Ring};
 use super::error::{StartError, Step};
 use super::events::Reserve;
-use super::receive::{self, Arrival, Next};
+use super::receive::{self, Next};
 use super::send::Sender;
-use super::slots::{RECVMSG_OUT_BYTES, SlotSize, Slots};
+use super::slots::{SlotSize, Slots};
 use super::table::{Registered, Table, index_of};
 use super::{Bell, Driver, DriverOptions, IoStats, SocketKind, Wait, events};
 use crate::buf::{IoEvent, RxBatch, SocketId, TxBatch};
-use crate::os::message::{CONTROL_BYTES, NAME_BYTES};
 
 /// Receives with io_uring. Belongs to the thread that takes its first turn; until then it may move between threads.
 #[derive(Debug)]
@@ -71,36 +73,6 @@ pub struct UringDriver {
     sender: Sender,
     stats: IoStats,
 }
-
-/// How far the receiving from a socket is.
-#[derive(Clone, Copy, Debug)]
-struct Receiving {
-    state: State,
-    handle: Handle,
-    /// Datagrams in this turn.
-    count: u32,
-    /// Receives in a turn. Each ends after [`RECEIVE_MAX`] datagrams even when there are more.
-    receives: u8,
-    /// Turns in a row that brought nothing.
-    idle_turns: u8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Armed,
-    Drained,
-    Ended,
-}
-
-/// Tells the kernel how much room to leave in a slot for a sender's name and control data. Read when a request is submitted.
-#[derive(Debug)]
-struct Headers {
-    small: Box<libc::msghdr>,
-    large: Box<libc::msghdr>,
-}
-
-// SAFETY: the headers' pointers are all null.
-unsafe impl Send for Headers {}
 
 impl UringDriver {
     /// Opens a driver and the batch it fills, after proving on a socket pair that this kernel can do what it needs.
@@ -320,7 +292,7 @@ impl UringDriver {
     /// Puts a datagram into the batch.
     fn deliver(&mut self, size: SlotSize, slot: u16, id: SocketId, result: i32, rx: &mut RxBatch) {
         let Some(socket) = self.table.get_mut(id) else { return };
-        let Some(arrival) = arrival(&self.slots, size, slot, result) else { return };
+        let Some(arrival) = header::read(&self.slots, size, slot, result) else { return };
         if arrival.is_end() {
             return self.end(id, rx);
         }
@@ -482,83 +454,6 @@ impl Drop for UringDriver {
         }
     }
 }
-
-impl Receiving {
-    const fn new(handle: Handle) -> Self {
-        Self { state: State::Drained, handle, count: 0, receives: 1, idle_turns: 0 }
-    }
-
-    /// Digests a turn's count. Returns whether the socket remains drained.
-    fn judge(&mut self, patience: u8) -> bool {
-        let room = u32::from(self.receives) * RECEIVE_MAX;
-        if self.count >= room {
-            self.receives = (2 * self.receives).min(RECEIVES_MAX);
-        } else if self.count < room / 2 {
-            self.receives = (self.receives / 2).max(1);
-        }
-        self.idle_turns = if self.count == 0 { self.idle_turns + 1 } else { 0 };
-        self.idle_turns <= patience
-    }
-}
-
-impl Headers {
-    fn new() -> Self {
-        let header = |name_bytes, control_bytes| libc::msghdr {
-            msg_name: null_mut(),
-            msg_namelen: name_bytes as u32,
-            msg_iov: null_mut(),
-            msg_iovlen: 0,
-            msg_control: null_mut(),
-            msg_controllen: control_bytes,
-            msg_flags: 0,
-        };
-        Self { small: Box::new(header(NAME_BYTES, CONTROL_BYTES)), large: Box::new(header(0, 0)) }
-    }
-
-    fn of(&self, size: SlotSize) -> *const libc::msghdr {
-        match size {
-            SlotSize::Small => &raw const *self.small,
-            SlotSize::Large => &raw const *self.large,
-        }
-    }
-}
-
-/// Reads what the kernel wrote in front of a datagram (`struct io_uring_recvmsg_out`, name, control data). `None` where the
-/// receive brought an error.
-fn arrival(slots: &Slots, size: SlotSize, slot: u16, result: i32) -> Option<Arrival<'_>> {
-    let header_bytes = size.header_bytes();
-    let len = usize::try_from(result).ok()?.checked_sub(header_bytes)?;
-    let (pointer, _) = slots.slot(size, slot);
-    // SAFETY: `slot` checked the bounds, the arena is initialised, and the kernel has handed the slot back with the
-    // completion that is being handled. The batch lends out only what lies behind these bytes.
-    let header = unsafe { std::slice::from_raw_parts(pointer.as_ptr(), header_bytes) };
-    let (out, rest) = header.split_at(RECVMSG_OUT_BYTES);
-    let word = |at: usize| out[at..].first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
-    let (name, control) = rest.split_at(rest.len().min(NAME_BYTES));
-    Some(Arrival {
-        size,
-        slot,
-        len: len.min(size.data_bytes()),
-        truncated: word(12) & libc::MSG_TRUNC as u32 != 0,
-        name: &name[..name.len().min(word(0) as usize)],
-        control: &control[..control.len().min(word(4) as usize)],
-    })
-}
-
-/// Turns without a datagram before a socket is armed. Being asked in vain costs a player socket less than arming it and being
-/// woken; links may be many and carry a bundle per tick, so they are armed at once.
-const fn patience(kind: SocketKind) -> u8 {
-    match kind {
-        SocketKind::Datagram => 8,
-        SocketKind::ConnectedDatagram | SocketKind::Link | SocketKind::LinkListener => 0,
-    }
-}
-
-/// A multishot receive ends after this many datagrams, to let others have a turn (`MULTISHOT_MAX_RETRY` in `io_uring/net.c`).
-const RECEIVE_MAX: u32 = 32;
-
-/// With this many receives in a turn, one busy socket can fill all slots that a driver usually has.
-const RECEIVES_MAX: u8 = 2;
 
 /// Requests queued before they must be submitted.
 const SUBMISSIONS: u32 = 256;
