@@ -292,7 +292,9 @@ impl UringDriver {
     /// Puts a datagram into the batch.
     fn deliver(&mut self, size: SlotSize, slot: u16, id: SocketId, result: i32, rx: &mut RxBatch) {
         let Some(socket) = self.table.get_mut(id) else { return };
-        let Some(arrival) = header::read(&self.slots, size, slot, result) else { return };
+        // SAFETY: the slot has just been put on the list of those that go back at the next turn.
+        let arrival = unsafe { header::read(&self.slots, size, slot, result) };
+        let Some(arrival) = arrival else { return };
         if arrival.is_end() {
             return self.end(id, rx);
         }

@@ -39,13 +39,21 @@ impl Headers {
     }
 }
 
-/// Reads the header of a slot that a completion has just named. `None` where the receive brought an error.
-pub(super) fn read(slots: &Slots, size: SlotSize, slot: u16, result: i32) -> Option<Arrival<'_>> {
+/// Reads the header of a slot that a completion has named. `None` where the receive brought an error.
+///
+/// # Safety
+/// The slot is not provided to the kernel again while the answer is alive.
+pub(super) unsafe fn read(
+    slots: &Slots,
+    size: SlotSize,
+    slot: u16,
+    result: i32,
+) -> Option<Arrival<'_>> {
     let header_bytes = size.header_bytes();
     let len = usize::try_from(result).ok()?.checked_sub(header_bytes)?;
     let (pointer, _) = slots.slot(size, slot);
-    // SAFETY: `slot` checked the bounds, the arena is initialised, and the kernel has handed the slot back with the
-    // completion that is being handled. The batch lends out only what lies behind these bytes.
+    // SAFETY: `slots` checked the bounds, the arena is initialised, and the kernel has let go of the slot for as long as the
+    // caller promises. The batch lends out only what lies behind these bytes.
     let header = unsafe { std::slice::from_raw_parts(pointer.as_ptr(), header_bytes) };
     let (out, rest) = header.split_at(RECVMSG_OUT_BYTES);
     let word = |at: usize| out[at..].first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
