@@ -37,7 +37,7 @@ fn mistakes_are_lines_that_editors_can_jump_by() {
         ran.stderr,
         format!(
             "{name}:{pin}: gateway.pin: found 1, expected true or false\n\
-             {name}:{slots}: backend[0].slots: found 0, expected a whole number from 1 to 65535\n"
+             {name}:{slots}: backend[0].slots: found 0, expected a whole number from 1 to 1000000\n"
         )
     );
 }
