@@ -16,7 +16,10 @@ pub mod netcode;
 pub mod proto;
 pub mod secret;
 pub mod sim;
+pub mod text;
 
+#[cfg(feature = "hlog")]
+pub mod hlog;
 #[cfg(feature = "io")]
 pub mod io;
 #[cfg(feature = "io")]

@@ -23,6 +23,6 @@ pub mod scenario;
 pub mod steady;
 pub mod swarm;
 pub mod tally;
-pub mod text;
+pub use ringgate::text;
 pub mod tokens;
 pub mod traffic;

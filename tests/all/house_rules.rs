@@ -20,12 +20,13 @@ use source::{Source, Violation};
 #[rustfmt::skip]
 const MAY_USE: &[(&str, &str)] = &[
     ("buf", "limits"),
-    ("cli", "buf config control drops gate io limits link netcode os proto secret worker"),
+    ("cli", "buf config control drops gate hlog io limits link netcode os proto secret text worker"),
     ("config", "buf drops limits proto secret"),
-    ("control", "buf config drops gate io::Choice limits os proto::replay secret worker"),
+    ("control", "buf config drops gate hlog io::Choice limits os proto::replay secret worker"),
     ("crypto", "limits secret"),
     ("drops", ""),
     ("gate", "buf crypto drops limits link::bundle proto secret"),
+    ("hlog", ""),
     ("io", "buf limits os"),
     ("limits", ""),
     ("link", "buf drops limits os secret"),
@@ -35,11 +36,12 @@ const MAY_USE: &[(&str, &str)] = &[
     ("proto", "buf::Endpoint buf::LocalIp drops limits secret"),
     ("secret", ""),
     ("sim", "buf crypto drops gate io limits link netcode proto secret"),
+    ("text", ""),
     ("worker", "buf config crypto::Aead drops gate io limits link os proto secret"),
 ];
 
 /// What the load generator may name of the library: it must find the gateway's faults, so it shares none of its mind.
-const LOADGEN_MAY_USE: &str = "buf crypto drops io limits link netcode os proto secret";
+const LOADGEN_MAY_USE: &str = "buf crypto drops hlog io limits link netcode os proto secret text";
 
 /// Where `allow(unsafe_code)` may stand: the files and folders in which it cannot be avoided.
 const MAY_BE_UNSAFE: &[&str] = &[
