@@ -1,15 +1,21 @@
 //! The command line: one file for each command, with its arguments and a `run` that either succeeds or says in one sentence
 //! why not. `exit` turns that into what the terminal and the shell see, the same way for all commands.
 
+mod admin;
 mod check;
 mod demo;
+mod drain;
 mod echo;
 mod exit;
 mod files;
+mod hist;
 mod keygen;
 pub mod logging;
+mod reload;
 mod run;
+mod status;
 mod token;
+mod top;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -30,10 +36,15 @@ struct Cli {
 enum Command {
     Check(check::Args),
     Demo(demo::Args),
+    Drain(drain::Args),
     Echo(echo::Args),
+    Hist(hist::Args),
     Keygen(keygen::Args),
+    Reload(reload::Args),
     Run(run::Args),
+    Status(status::Args),
     Token(token::Args),
+    Top(top::Args),
 }
 
 /// Runs the command that the arguments name.
@@ -42,10 +53,15 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(Cli { command }) => match command {
             Command::Check(args) => check::run(&args),
             Command::Demo(args) => demo::run(&args),
+            Command::Drain(args) => drain::run(&args),
             Command::Echo(args) => echo::run(&args),
+            Command::Hist(args) => hist::run(&args),
             Command::Keygen(args) => keygen::run(&args),
+            Command::Reload(args) => reload::run(&args),
             Command::Run(args) => run::run(&args),
+            Command::Status(args) => status::run(&args),
             Command::Token(args) => token::run(&args),
+            Command::Top(args) => top::run(&args),
         },
         Err(error) => Err(Failure::from(error)),
     };

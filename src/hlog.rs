@@ -121,7 +121,10 @@ pub fn read(bytes: &[u8]) -> Result<Log, ReadError> {
                 });
             }
             Err(LogIteratorError::ParseError { offset }) => {
-                return Err(ReadError { line: line_at(whole, offset), found: "another line".into() });
+                return Err(ReadError {
+                    line: line_at(whole, offset),
+                    found: "another line".into(),
+                });
             }
         }
     }
@@ -225,9 +228,15 @@ mod tests {
             log.intervals[0].start.as_secs()
         };
         assert_eq!(at("", &line), 1_700_000_020);
-        assert_eq!(at("#[StartTime: 1700000000.000 (seconds since epoch)]\n", &line), 1_700_000_020);
+        assert_eq!(
+            at("#[StartTime: 1700000000.000 (seconds since epoch)]\n", &line),
+            1_700_000_020
+        );
         let line = line.replacen("1700000020.000", "20.000", 1);
-        assert_eq!(at("#[StartTime: 1700000000.000 (seconds since epoch)]\n", &line), 1_700_000_020);
+        assert_eq!(
+            at("#[StartTime: 1700000000.000 (seconds since epoch)]\n", &line),
+            1_700_000_020
+        );
         assert_eq!(at("#[BaseTime: 1600000000.000 (seconds since epoch)]\n", &line), 1_600_000_020);
     }
 }

@@ -52,6 +52,11 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// Appends to a text.
+pub fn put(text: &mut String, arguments: fmt::Arguments<'_>) {
+    fmt::Write::write_fmt(text, arguments).expect("writing to a string cannot fail");
+}
+
 /// Rows whose columns line up.
 #[derive(Clone, Debug)]
 pub struct Table {

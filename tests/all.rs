@@ -14,6 +14,8 @@ mod config_keys;
 mod config_mistakes;
 #[path = "all/config_values.rs"]
 mod config_values;
+#[path = "all/control_commands.rs"]
+mod control_commands;
 #[path = "all/control_drain.rs"]
 mod control_drain;
 #[path = "all/control_pages.rs"]
@@ -30,6 +32,8 @@ mod gateway_hostile;
 mod gateway_play;
 #[path = "all/gateway_rig.rs"]
 mod gateway_rig;
+#[path = "all/hist_files.rs"]
+mod hist_files;
 #[path = "all/house_rules.rs"]
 mod house_rules;
 #[path = "all/io_links.rs"]

@@ -88,11 +88,15 @@ pub(super) fn code(result: Result<(), Failure>) -> ExitCode {
 
 /// Prints to stdout.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
+    show(text).map(drop)
+}
+
+/// Prints to stdout, and says whether anybody still reads there: for commands that would go on for ever.
+pub(super) fn show(text: &str) -> Result<bool, Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::failed(format_args!("cannot write to stdout: {cause}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(cause) => Err(Failure::failed(format_args!("cannot write to stdout: {cause}"))),
     }
 }

@@ -1,6 +1,5 @@
 //! `ringgate run`: the daemon.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use crate::config::Config;
 use crate::control::{Control, Settings, plan};
 use crate::gate::Setup;
 use crate::os::process;
+use crate::text::put;
 use crate::worker::Fleet;
 
 /// Runs the gateway until SIGTERM, which drains it.
@@ -56,20 +56,16 @@ fn announcement(setup: &Setup, control: &Control) -> String {
     let mut text = String::new();
     for (listener, addresses) in setup.listeners.iter().zip(fleet.addresses()) {
         for address in addresses {
-            put(&mut text, format_args!("listener {} on {address}", listener.name));
+            put(&mut text, format_args!("listener {} on {address}\n", listener.name));
         }
     }
     if let Some(address) = control.admin_address() {
-        put(&mut text, format_args!("admin on {address}"));
+        put(&mut text, format_args!("admin on {address}\n"));
     }
     if let Some(file) = control.histogram_file() {
-        put(&mut text, format_args!("histograms in {}", file.display()));
+        put(&mut text, format_args!("histograms in {}\n", file.display()));
     }
     let (workers, driver, cipher) = (fleet.worker_count(), fleet.driver(), fleet.kernel());
-    put(&mut text, format_args!("ready: {workers} workers, driver {driver}, cipher {cipher}"));
+    put(&mut text, format_args!("ready: {workers} workers, driver {driver}, cipher {cipher}\n"));
     text
-}
-
-fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
-    writeln!(text, "{line}").expect("writing to a string cannot fail");
 }

@@ -64,6 +64,7 @@ struct Worker {
     sessions: u64,
     pending: u64,
     datagrams_in: u64,
+    packets_out: u64,
     drops: u64,
     socket_drops: u64,
 }
@@ -101,6 +102,7 @@ struct Totals {
     port_switches: u64,
     datagrams_in: u64,
     bytes_in: u64,
+    packets_out: u64,
     bytes_out: u64,
     payloads_up: u64,
     payloads_to_links: u64,
@@ -201,6 +203,7 @@ fn workers(snapshot: &Snapshot<'_>) -> Vec<Worker> {
             sessions: report.counters.sessions,
             pending: report.counters.pending,
             datagrams_in: report.counters.datagrams_in,
+            packets_out: report.counters.packets_out.iter().sum(),
             drops: report.counters.drops.total(),
             socket_drops: report.socket_drops,
         })
@@ -255,6 +258,7 @@ fn sum(snapshot: &Snapshot<'_>, totals: &Counters) -> Totals {
         port_switches: totals.port_switches,
         datagrams_in: totals.datagrams_in,
         bytes_in: totals.bytes_in,
+        packets_out: totals.packets_out.iter().sum(),
         bytes_out: totals.bytes_out,
         payloads_up: totals.payloads_up,
         payloads_to_links: totals.payloads_to_links,

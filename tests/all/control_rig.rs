@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -121,8 +121,22 @@ impl Daemon {
     }
 
     /// Where link sockets are.
-    pub(crate) fn run_dir(&self) -> std::path::PathBuf {
+    pub(crate) fn run_dir(&self) -> PathBuf {
         self.folder.join("run")
+    }
+
+    /// The only histogram file.
+    pub(crate) fn histogram_file(&self) -> PathBuf {
+        let dir = self.folder.join("hist");
+        let mut files = std::fs::read_dir(dir).expect("the daemon has made it");
+        files.next().expect("a file").expect("readable").path()
+    }
+
+    /// What an ended daemon leaves.
+    pub(crate) fn into_folder(self) -> Folder {
+        // The daemon's end must not wait for the folder's, so the folder is taken out of what is dropped.
+        let mut this = self;
+        std::mem::replace(&mut this.folder, Folder::new())
     }
 
     /// Replaces the config file, for a reload.

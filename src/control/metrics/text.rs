@@ -1,6 +1,8 @@
 //! The Prometheus text format, version 0.0.4: families of samples, each family with its help and type.
 
-use std::fmt::{Display, Write};
+use std::fmt::Display;
+
+use crate::text::put;
 
 /// What to send as the content's type.
 pub(in crate::control) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -75,10 +77,6 @@ fn escape(text: &mut String, value: &str) {
             other => text.push(other),
         }
     }
-}
-
-fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
-    text.write_fmt(arguments).expect("writing to a string cannot fail");
 }
 
 #[cfg(test)]

@@ -1,0 +1,106 @@
+//! `/status` as the commands read it: the fields they show, and no more, so that a gateway of another version can be asked.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::Admin;
+use crate::cli::Failure;
+
+/// The page.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Status {
+    pub(crate) version: String,
+    pub(crate) state: String,
+    pub(crate) drain_left_ms: Option<u64>,
+    pub(crate) not_ready_because: Option<String>,
+    pub(crate) uptime_s: u64,
+    pub(crate) config: Config,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) backends: Vec<Backend>,
+    pub(crate) totals: Totals,
+    pub(crate) drops: BTreeMap<String, u64>,
+    pub(crate) stages: Vec<Stage>,
+    pub(crate) conservation: Conservation,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Config {
+    pub(crate) file: String,
+    pub(crate) read_unix_s: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) driver: String,
+    pub(crate) cipher: String,
+    pub(crate) turns: u64,
+    pub(crate) sessions: u64,
+    pub(crate) pending: u64,
+    pub(crate) datagrams_in: u64,
+    pub(crate) packets_out: u64,
+    pub(crate) drops: u64,
+    pub(crate) socket_drops: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Listener {
+    pub(crate) name: String,
+    pub(crate) addresses: Vec<String>,
+    pub(crate) sessions: u64,
+    pub(crate) sessions_max: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Backend {
+    pub(crate) name: String,
+    pub(crate) link: String,
+    pub(crate) workers_up: usize,
+    pub(crate) players: u64,
+    pub(crate) slots: u64,
+    pub(crate) retired: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Totals {
+    pub(crate) sessions: u64,
+    pub(crate) handshakes_pending: u64,
+    pub(crate) sessions_opened: u64,
+    pub(crate) datagrams_in: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) packets_out: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) drops: u64,
+    pub(crate) socket_drops: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Stage {
+    pub(crate) stage: String,
+    pub(crate) count: u64,
+    pub(crate) p50_ns: u64,
+    pub(crate) p90_ns: u64,
+    pub(crate) p99_ns: u64,
+    pub(crate) p999_ns: u64,
+    pub(crate) max_ns: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Conservation {
+    pub(crate) holds: bool,
+}
+
+impl Status {
+    /// Asks for it.
+    pub(crate) fn ask(admin: Admin) -> Result<Self, Failure> {
+        Self::read(&admin.get("/status")?)
+    }
+
+    pub(crate) fn read(page: &str) -> Result<Self, Failure> {
+        serde_json::from_str(page).map_err(|why| {
+            Failure::failed(format_args!("the gateway's status cannot be read: {why}"))
+        })
+    }
+}

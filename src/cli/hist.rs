@@ -1,0 +1,120 @@
+//! `ringgate hist`: what to do with the histogram files of gateways and load generators. All commands read any `HdrHistogram`
+//! interval log whose values are nanoseconds.
+
+mod merge;
+mod plot;
+mod show;
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use hdrhistogram::Histogram;
+
+use super::Failure;
+use crate::hlog::{self, Interval};
+
+/// Show, plot and merge histogram files
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: HistCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum HistCommand {
+    Merge(merge::Args),
+    Plot(plot::Args),
+    Show(show::Args),
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        HistCommand::Merge(args) => merge::run(args),
+        HistCommand::Plot(args) => plot::run(args),
+        HistCommand::Show(args) => show::run(args),
+    }
+}
+
+/// The files that a command reads.
+#[derive(Debug, clap::Args)]
+struct Files {
+    /// Histogram files (.hlog)
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+}
+
+/// A file that was read.
+struct Loaded {
+    path: PathBuf,
+    log: hlog::Log,
+}
+
+impl Files {
+    /// Reads them all. A file without a single interval is a mistake: nothing can be shown of it.
+    fn load(&self) -> Result<Vec<Loaded>, Failure> {
+        self.files.iter().map(|path| load(path)).collect()
+    }
+}
+
+fn load(path: &Path) -> Result<Loaded, Failure> {
+    let name = path.display();
+    let bytes = std::fs::read(path)
+        .map_err(|why| Failure::bad_input(format_args!("cannot read {name}: {why}")))?;
+    let log =
+        hlog::read(&bytes).map_err(|why| Failure::bad_input(format_args!("{name}: {why}")))?;
+    if log.intervals.is_empty() {
+        return Err(Failure::bad_input(format_args!("{name} has no interval")));
+    }
+    Ok(Loaded { path: path.to_owned(), log })
+}
+
+/// The sum of each tag's intervals, in the order in which the tags come first.
+fn by_tag<'i>(intervals: impl IntoIterator<Item = &'i Interval>) -> Vec<(&'i str, Histogram<u64>)> {
+    let mut sums: Vec<(&str, Histogram<u64>)> = Vec::new();
+    for Interval { tag, histogram, .. } in intervals {
+        let at = sums.iter().position(|(known, _)| known == tag).unwrap_or_else(|| {
+            sums.push((tag, empty_like(histogram)));
+            sums.len() - 1
+        });
+        add(&mut sums[at].1, histogram);
+    }
+    sums
+}
+
+/// One with the same precision, which grows as far as it has to.
+fn empty_like(histogram: &Histogram<u64>) -> Histogram<u64> {
+    Histogram::new(histogram.sigfig()).expect("a histogram's precision is a precision")
+}
+
+fn add(sum: &mut Histogram<u64>, histogram: &Histogram<u64>) {
+    sum.add(histogram).expect("a histogram that grows takes every value");
+}
+
+/// A tag as people read it.
+fn named(tag: &str) -> &str {
+    if tag.is_empty() { "(no tag)" } else { tag }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// An interval with these values in it.
+    pub(super) fn interval(tag: &str, start_s: u64, values_ns: &[u64]) -> Interval {
+        let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds");
+        values_ns.iter().for_each(|ns| histogram.record(*ns).expect("in range"));
+        let (start, length) = (Duration::from_secs(start_s), Duration::from_secs(10));
+        Interval { tag: tag.to_owned(), start, length, histogram }
+    }
+
+    #[test]
+    fn tags_are_summed_apart_in_the_order_of_the_file() {
+        let intervals =
+            [interval("turn", 0, &[1]), interval("queue", 0, &[2]), interval("turn", 10, &[3, 4])];
+        let sums: Vec<_> =
+            by_tag(&intervals).into_iter().map(|(tag, sum)| (tag, sum.len(), sum.max())).collect();
+        assert_eq!(sums, [("turn", 3, 4), ("queue", 1, 2)]);
+    }
+}

@@ -1,0 +1,43 @@
+//! `ringgate reload`: has a running gateway read its config again.
+
+use serde::Deserialize;
+
+use super::Failure;
+use super::admin::{Admin, Answer};
+use super::exit::print;
+use crate::text::put;
+
+/// Have a running gateway read its config and keys again
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    admin: Admin,
+}
+
+/// One of the two is there.
+#[derive(Deserialize)]
+struct Reloaded {
+    #[serde(default)]
+    changes: Vec<String>,
+    #[serde(default)]
+    mistakes: Vec<String>,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let Answer { status, body } = args.admin.post("/reload")?;
+    let unexpected = || args.admin.unexpected(status, &body);
+    let Reloaded { changes, mistakes } = serde_json::from_str(&body).map_err(|_| unexpected())?;
+    match status {
+        200 if changes.is_empty() => print("reloaded; nothing has changed\n"),
+        200 => print(&lines("reloaded", &changes)),
+        422 => Err(Failure::bad_input(lines("nothing was changed", &mistakes).trim_end())),
+        _ => Err(unexpected()),
+    }
+}
+
+fn lines(head: &str, list: &[String]) -> String {
+    list.iter().fold(format!("{head}:\n"), |mut text, line| {
+        put(&mut text, format_args!("  {line}\n"));
+        text
+    })
+}

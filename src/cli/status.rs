@@ -1,0 +1,159 @@
+//! `ringgate status`: the whole gateway on a screen.
+
+use super::Failure;
+use super::admin::Admin;
+use super::admin::page::{Backend, Status};
+use super::exit::print;
+use crate::os::utc;
+use crate::text::{Side, Table, bytes, count, put, time};
+
+/// Show what a running gateway says of itself
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    admin: Admin,
+    /// Print the page as it is, as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let page = args.admin.get("/status")?;
+    if args.json {
+        return print(&page);
+    }
+    print(&render(&Status::read(&page)?))
+}
+
+fn render(status: &Status) -> String {
+    let mut text = head(status);
+    for table in [listeners(status), backends(status), workers(status)] {
+        put(&mut text, format_args!("\n{table}"));
+    }
+    traffic(&mut text, status);
+    if status.stages.iter().any(|stage| stage.count > 0) {
+        put(&mut text, format_args!("\nlatency in the last interval\n{}", stages(status)));
+    }
+    let conservation = if status.conservation.holds {
+        "every datagram and payload is accounted for"
+    } else {
+        "NOT everything is accounted for: a bug in the gateway, please report it (--json says more)"
+    };
+    put(&mut text, format_args!("\n{conservation}\n"));
+    text
+}
+
+/// The state in two lines; `top` begins with the same.
+pub(super) fn head(status: &Status) -> String {
+    let Status { version, state, uptime_s, config, .. } = status;
+    let mut text = format!("ringgate {version}, {state}");
+    match (status.drain_left_ms, &status.not_ready_because) {
+        (Some(left_ms), _) => {
+            put(&mut text, format_args!(" for {} more at most", utc::span(left_ms / 1000)));
+        }
+        (None, Some(why)) => put(&mut text, format_args!(", NOT ready: {why}")),
+        (None, None) => text.push_str(", ready"),
+    }
+    let read = utc::date(config.read_unix_s);
+    put(&mut text, format_args!(", up {}\nconfig {} of {read}", utc::span(*uptime_s), config.file));
+    if let Some(worker) = status.workers.first() {
+        let (workers, driver, cipher) = (status.workers.len(), &worker.driver, &worker.cipher);
+        put(&mut text, format_args!("; {workers} workers, driver {driver}, cipher {cipher}"));
+    }
+    text.push('\n');
+    text
+}
+
+fn listeners(status: &Status) -> Table {
+    let mut table = Table::new(&[
+        ("listener", Side::Left),
+        ("sessions", Side::Right),
+        ("of", Side::Right),
+        ("addresses", Side::Left),
+    ]);
+    for listener in &status.listeners {
+        let (sessions, max) = (count(listener.sessions), count(listener.sessions_max));
+        table.row([listener.name.clone(), sessions, max, listener.addresses.join(" ")]);
+    }
+    table
+}
+
+/// Backends with their fill; `top` has the same.
+pub(super) fn backends(status: &Status) -> Table {
+    let mut table = Table::new(&[
+        ("backend", Side::Left),
+        ("players", Side::Right),
+        ("slots", Side::Right),
+        ("link", Side::Left),
+        ("state", Side::Left),
+    ]);
+    for backend in &status.backends {
+        table.row([
+            backend.name.clone(),
+            count(backend.players),
+            count(backend.slots),
+            backend.link.clone(),
+            state(backend, status.workers.len()),
+        ]);
+    }
+    table
+}
+
+fn state(backend: &Backend, workers: usize) -> String {
+    let reach = match backend.workers_up {
+        0 => "DOWN".to_owned(),
+        up if up == workers => "up".to_owned(),
+        up => format!("up at {up} of {workers} workers"),
+    };
+    if backend.retired { format!("retired, {reach}") } else { reach }
+}
+
+fn workers(status: &Status) -> Table {
+    let numbers =
+        ["sessions", "handshakes", "datagrams in", "packets out", "drops", "kernel drops"];
+    let numbers = numbers.map(|name| (name, Side::Right));
+    let mut table = Table::new(&[&[("worker", Side::Left)], &numbers[..]].concat());
+    for worker in &status.workers {
+        let numbers = [
+            worker.sessions,
+            worker.pending,
+            worker.datagrams_in,
+            worker.packets_out,
+            worker.drops,
+            worker.socket_drops,
+        ];
+        table.row([worker.index.to_string()].into_iter().chain(numbers.map(count)));
+    }
+    table
+}
+
+fn traffic(text: &mut String, status: &Status) {
+    let totals = &status.totals;
+    put(
+        text,
+        format_args!(
+            "\nsince the start: {} sessions, {} in, {} out\n",
+            count(totals.sessions_opened),
+            bytes(totals.bytes_in),
+            bytes(totals.bytes_out)
+        ),
+    );
+    let mut drops: Vec<_> = status.drops.iter().filter(|(_, count)| **count > 0).collect();
+    drops.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    if !drops.is_empty() {
+        let named: Vec<_> = drops.iter().map(|(why, n)| format!("{why} {}", count(**n))).collect();
+        put(text, format_args!("drops: {}\n", named.join(", ")));
+    }
+}
+
+/// Latencies of the last interval; `top` has the same.
+pub(super) fn stages(status: &Status) -> Table {
+    let names = ["count", "p50", "p90", "p99", "p99.9", "max"].map(|name| (name, Side::Right));
+    let mut table = Table::new(&[&[("stage", Side::Left)], &names[..]].concat());
+    for stage in &status.stages {
+        let times =
+            [stage.p50_ns, stage.p90_ns, stage.p99_ns, stage.p999_ns, stage.max_ns].map(time);
+        table.row([stage.stage.clone(), count(stage.count)].into_iter().chain(times));
+    }
+    table
+}

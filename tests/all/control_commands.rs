@@ -1,0 +1,111 @@
+//! The commands that talk to a running gateway.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use crate::command::{Ran, ringgate, run};
+use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
+
+/// Runs a command against a daemon's admin address.
+fn ask(daemon: &Daemon, command: &[&str]) -> Ran {
+    let admin = daemon.admin.to_string();
+    run(ringgate([command, &["--admin", &admin]].concat()))
+}
+
+#[test]
+fn status_and_top_show_the_gateway_on_a_screen() {
+    let daemon = Daemon::start(&Text::new());
+    let _game = Game::start(&daemon, "arena");
+    daemon.ready();
+    let mut player = Player::connected(daemon.listener, 1, KEY_HEX);
+    player.echo(b"hello");
+    wait_for("the player", || (daemon.status()["totals"]["sessions"] == 1).then_some(()));
+
+    let status = ask(&daemon, &["status"]).succeeded();
+    let first = status.lines().next().expect("a line");
+    assert!(first.starts_with("ringgate ") && first.contains(", serving, ready, up "), "{status}");
+    let row = |name: &str| -> Vec<String> {
+        let line = status.lines().find(|line| line.starts_with(name));
+        line.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+    };
+    assert_eq!(row("eu "), ["eu", "1", "100", &daemon.listener.to_string()]);
+    assert_eq!(row("arena "), ["arena", "1", "4", "bundle", "up"]);
+    assert!(status.contains("every datagram and payload is accounted for"), "{status}");
+    let json = ask(&daemon, &["status", "--json"]).succeeded();
+    assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok_and(|page| page.is_object()));
+
+    let screen = ask(&daemon, &["top", "--once", "--interval", "10ms"]).succeeded();
+    assert!(screen.contains("1 sessions, 0 handshakes under way"), "{screen}");
+    assert!(screen.contains("kernel drops/s") && !screen.contains('\x1b'), "{screen}");
+}
+
+#[test]
+fn top_prints_lines_where_there_is_no_terminal_and_ends_with_its_reader() {
+    let daemon = Daemon::start(&Text::new());
+    let admin = daemon.admin.to_string();
+    let mut top = ringgate(["top", "--interval", "20ms", "--admin", &admin])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    let mut lines = BufReader::new(top.stdout.take().expect("piped")).lines();
+    for _ in 0..2 {
+        let line = lines.next().expect("a line").expect("text");
+        assert!(line.contains("  serving  sessions 0  in/s "), "{line}");
+    }
+    drop(lines);
+    let ended = wait_for("its end", || top.try_wait().expect("our child"));
+    assert!(ended.success());
+}
+
+#[test]
+fn reload_says_what_has_changed_or_every_mistake() {
+    let mut text = Text::new();
+    let daemon = Daemon::start(&text);
+    assert_eq!(ask(&daemon, &["reload"]).succeeded(), "reloaded; nothing has changed\n");
+    text.backends = text.backends.replace("slots = 4", "slots = 5");
+    daemon.rewrite(&text);
+    let answer = ask(&daemon, &["reload"]).succeeded();
+    assert_eq!(answer, "reloaded:\n  backend arena: slots 4 -> 5\n");
+
+    text.backends = text.backends.replace("slots = 5", "slots = none");
+    text.gateway.push_str("pim = true\n");
+    daemon.rewrite(&text);
+    let Ran { code, stderr, .. } = ask(&daemon, &["reload"]);
+    assert_eq!(code, Some(2));
+    assert!(stderr.starts_with("ringgate: nothing was changed:\n  "), "{stderr}");
+}
+
+#[test]
+fn drain_waits_for_the_end_if_it_is_asked_to() {
+    let mut daemon = Daemon::start(&Text::new());
+    let _game = Game::start(&daemon, "arena");
+    daemon.ready();
+    let mut player = Player::connected(daemon.listener, 1, KEY_HEX);
+    wait_for("the player", || (daemon.status()["totals"]["sessions"] == 1).then_some(()));
+    let answer = ask(&daemon, &["drain"]).succeeded();
+    assert!(answer.starts_with("draining: 1 sessions, "), "{answer}");
+    assert!(daemon.is_running());
+    player.leave();
+    // The gateway may be gone already, which is an answer too.
+    let again = ask(&daemon, &["drain", "--wait"]);
+    assert!(
+        again.code == Some(0) || again.stderr.contains("no gateway answers at"),
+        "{}",
+        again.stderr
+    );
+    assert_eq!(daemon.ended(), Some(0));
+}
+
+#[test]
+fn where_no_gateway_is_one_sentence_says_so() {
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let admin = port.local_addr().expect("bound").to_string();
+    drop(port);
+    for command in ["status", "top", "drain", "reload"] {
+        let ran = run(ringgate([command, "--admin", &admin]));
+        assert_eq!(ran.code, Some(1));
+        assert!(ran.stderr.starts_with(&format!("ringgate: no gateway answers at {admin}: ")));
+        assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    }
+}

@@ -1,0 +1,140 @@
+//! The histogram file of a daemon that serves players: its lines, our commands on it, and another implementation's reader.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ringgate::hlog;
+
+use crate::command::{ringgate, run};
+use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
+use crate::folder::Folder;
+
+/// A daemon that has written at least two intervals while a player played, and has ended.
+fn recorded() -> (Folder, PathBuf) {
+    let mut text = Text::new();
+    text.more = "[histograms]\ndir = \"hist\"\ninterval = \"1s\"\n".to_owned();
+    let mut daemon = Daemon::start(&text);
+    let _game = Game::start(&daemon, "arena");
+    daemon.ready();
+    let mut player = Player::connected(daemon.listener, 1, KEY_HEX);
+    let file = daemon.histogram_file();
+    wait_for("two intervals with traffic in them", || {
+        player.echo(b"measure me");
+        let log = hlog::read(&std::fs::read(&file).expect("readable")).expect("whole lines only");
+        let turns = log.intervals.iter().filter(|it| it.tag == "turn" && !it.histogram.is_empty());
+        (turns.count() >= 2).then_some(())
+    });
+    player.leave();
+    daemon.signal("TERM");
+    assert_eq!(daemon.ended(), Some(0));
+    (daemon.into_folder(), file)
+}
+
+fn intervals(file: &Path) -> Vec<hlog::Interval> {
+    let log = hlog::read(&std::fs::read(file).expect("readable")).expect("valid");
+    assert!(!log.is_cut_off);
+    log.intervals
+}
+
+#[test]
+fn every_stage_is_recorded_and_intervals_follow_each_other() {
+    let (_folder, file) = recorded();
+    let intervals = intervals(&file);
+    let count = |tag: &str| -> u64 {
+        intervals.iter().filter(|it| it.tag == tag).map(|it| it.histogram.len()).sum()
+    };
+    assert_eq!(count("handshake"), 1);
+    assert!(count("uplink") >= 2 && count("downlink") >= 2);
+    assert!(count("turn") > count("uplink"), "a turn has at least one datagram");
+    let turns: Vec<_> = intervals.iter().filter(|it| it.tag == "turn").collect();
+    for pair in turns.windows(2) {
+        let gap = pair[1].start.abs_diff(pair[0].start + pair[0].length);
+        assert!(gap.as_millis() <= 2, "the log is written in milliseconds: {gap:?}");
+    }
+    let now_s = ringgate::os::clock::unix_seconds();
+    assert!(turns[0].start.as_secs().abs_diff(now_s) < 600, "times are since 1970");
+}
+
+#[test]
+fn the_commands_read_what_the_daemon_wrote() {
+    let (folder, file) = recorded();
+    let file = file.as_os_str();
+    let table = run(ringgate(["hist".as_ref(), "show".as_ref(), file])).succeeded();
+    for tag in ["handshake", "uplink", "queue", "turn", "downlink"] {
+        assert!(table.lines().any(|line| line.starts_with(tag)), "{table}");
+    }
+    let svg = folder.join("x.svg");
+    let arguments = ["hist".as_ref(), "plot".as_ref(), file, "--out".as_ref(), svg.as_os_str()];
+    assert_eq!(run(ringgate(arguments)).succeeded(), "");
+    let svg = std::fs::read_to_string(svg).expect("written");
+    assert!(svg.starts_with("<svg ") && svg.contains("prefers-color-scheme"));
+
+    let twice = folder.join("twice.hlog");
+    let arguments =
+        ["hist".as_ref(), "merge".as_ref(), file, file, "--out".as_ref(), twice.as_os_str()];
+    run(ringgate(arguments)).succeeded();
+    let sum = |file: &Path| -> u64 { intervals(file).iter().map(|it| it.histogram.len()).sum() };
+    assert_eq!(sum(&twice), 2 * sum(Path::new(file)));
+}
+
+#[test]
+fn what_is_no_histogram_file_is_one_sentence() {
+    let folder = Folder::new();
+    let file = folder.file("x.hlog", "hello\n", 0o644);
+    let show = |file: &Path| run(ringgate(["hist".as_ref(), "show".as_ref(), file.as_os_str()]));
+    assert!(show(&file).refused().ends_with("expected an interval of an HdrHistogram log"));
+    let empty = folder.file("y.hlog", "#[StartTime: 1.000 (seconds since epoch)]\n", 0o644);
+    assert!(show(&empty).refused().ends_with("y.hlog has no interval"));
+    assert!(show(&folder.join("missing")).refused().starts_with("cannot read "));
+}
+
+/// Reads a log with the Python implementation and prints a line for each interval, with everything that was recorded in it.
+const READER: &str = r"
+import sys
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+
+reader = HistogramLogReader(sys.argv[1], HdrHistogram(1, 60 * 1000 * 1000 * 1000, 3))
+while True:
+    histogram = reader.get_next_interval_histogram()
+    if histogram is None:
+        break
+    start_ms = round(histogram.get_start_time_stamp())
+    recorded = [
+        f'{item.value_iterated_to}x{item.count_added_in_this_iter_step}'
+        for item in histogram.get_recorded_iterator()
+    ]
+    print(histogram.get_tag(), start_ms, histogram.get_total_count(), *recorded)
+";
+
+#[test]
+fn another_implementation_reads_the_same_numbers() {
+    let has_package = Command::new("python3").args(["-c", "import hdrh.log"]).output();
+    if !has_package.is_ok_and(|output| output.status.success()) {
+        let why = "python3 with the package hdrhistogram is not there (pip install hdrhistogram)";
+        let required = std::env::var_os("REQUIRE_HDRHISTOGRAM_PY").is_some_and(|v| v == "1");
+        assert!(!required, "REQUIRE_HDRHISTOGRAM_PY=1, but {why}");
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let (_folder, file) = recorded();
+    let output = Command::new("python3").args(["-c", READER]).arg(&file).output();
+    let output = output.expect("python3 is there");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let theirs = String::from_utf8(output.stdout).expect("text");
+    let ours: String = intervals(&file)
+        .iter()
+        .map(|it| {
+            let recorded: String = it
+                .histogram
+                .iter_recorded()
+                .map(|at| {
+                    format!(" {}x{}", at.value_iterated_to(), at.count_since_last_iteration())
+                })
+                .collect();
+            format!("{} {} {}{recorded}\n", it.tag, it.start.as_millis(), it.histogram.len())
+        })
+        .collect();
+    assert_eq!(theirs, ours);
+}
