@@ -147,12 +147,13 @@ impl Epoch {
     /// As the reference reader has it: from the base time if there is one; else from the start time, unless the number is
     /// so close to that that it must count from 1970 itself.
     fn place(&self, timestamp: Duration) -> Duration {
-        const YEAR: Duration = Duration::from_secs(365 * 86_400);
-        match (self.base, self.start) {
-            (Some(base), _) => base + timestamp,
-            (None, Some(start)) if timestamp + YEAR < start => start + timestamp,
-            (None, _) => timestamp,
-        }
+        const YEAR: Duration = Duration::from_hours(365 * 24);
+        let origin = match (self.base, self.start) {
+            (Some(base), _) => base,
+            (None, Some(start)) if timestamp.saturating_add(YEAR) < start => start,
+            (None, _) => Duration::ZERO,
+        };
+        origin.saturating_add(timestamp)
     }
 }
 
@@ -163,7 +164,7 @@ fn line_of(log: &[u8], line: &IntervalLogHistogram<'_>) -> usize {
 }
 
 fn line_at(log: &[u8], offset: usize) -> usize {
-    1 + log[..offset].iter().filter(|byte| **byte == b'\n').count()
+    log[..offset].split(|byte| *byte == b'\n').count()
 }
 
 #[cfg(test)]
@@ -174,7 +175,9 @@ mod tests {
 
     fn histogram(values: &[u64]) -> Histogram<u64> {
         let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds");
-        values.iter().for_each(|value| histogram.record(*value).expect("in range"));
+        for value in values {
+            histogram.record(*value).expect("in range");
+        }
         histogram
     }
 

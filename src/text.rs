@@ -99,10 +99,10 @@ impl fmt::Display for Table {
             let mut line = String::new();
             for ((cell, side), width) in row.iter().zip(&self.sides).zip(&widths) {
                 let gap = if line.is_empty() { "" } else { "  " };
-                line += &match side {
-                    Side::Left => format!("{gap}{cell:<width$}"),
-                    Side::Right => format!("{gap}{cell:>width$}"),
-                };
+                match side {
+                    Side::Left => put(&mut line, format_args!("{gap}{cell:<width$}")),
+                    Side::Right => put(&mut line, format_args!("{gap}{cell:>width$}")),
+                }
             }
             writeln!(f, "{}", line.trim_end())?;
         }

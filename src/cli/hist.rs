@@ -104,7 +104,9 @@ mod tests {
     /// An interval with these values in it.
     pub(super) fn interval(tag: &str, start_s: u64, values_ns: &[u64]) -> Interval {
         let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds");
-        values_ns.iter().for_each(|ns| histogram.record(*ns).expect("in range"));
+        for ns in values_ns {
+            histogram.record(*ns).expect("in range");
+        }
         let (start, length) = (Duration::from_secs(start_s), Duration::from_secs(10));
         Interval { tag: tag.to_owned(), start, length, histogram }
     }

@@ -153,7 +153,7 @@ pub(super) fn stages(status: &Status) -> Table {
     for stage in &status.stages {
         let times =
             [stage.p50_ns, stage.p90_ns, stage.p99_ns, stage.p999_ns, stage.max_ns].map(time);
-        table.row([stage.stage.clone(), count(stage.count)].into_iter().chain(times));
+        table.row([stage.name.clone(), count(stage.count)].into_iter().chain(times));
     }
     table
 }

@@ -160,7 +160,7 @@ fn drops(change: &Change<'_>) -> Vec<String> {
 
 fn line(change: &Change<'_>, unix_s: u64) -> String {
     let status = &change.now.status;
-    let turn = status.stages.iter().find(|stage| stage.stage == "turn");
+    let turn = status.stages.iter().find(|stage| stage.name == "turn");
     format!(
         "{}  {}  sessions {}  in/s {}  out/s {}  drops/s {}  kernel drops/s {}  turn p99 {}\n",
         utc::date(unix_s),

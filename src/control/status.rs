@@ -119,7 +119,7 @@ struct Totals {
 /// Latencies of the last interval.
 #[derive(Serialize)]
 struct StageRow {
-    stage: &'static str,
+    name: &'static str,
     count: u64,
     p50_ns: u64,
     p90_ns: u64,
@@ -282,7 +282,7 @@ fn stages(snapshot: &Snapshot<'_>) -> Vec<StageRow> {
         let interval = &snapshot.live.latencies.interval[stage as usize];
         let [p50_ns, p90_ns, p99_ns, p999_ns, p9999_ns] = interval.quantiles_ns;
         let (count, max_ns) = (interval.count, interval.max_ns);
-        StageRow { stage: stage.name(), count, p50_ns, p90_ns, p99_ns, p999_ns, p9999_ns, max_ns }
+        StageRow { name: stage.name(), count, p50_ns, p90_ns, p99_ns, p999_ns, p9999_ns, max_ns }
     };
     Stage::ALL.map(row).into()
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ringgate::hlog;
+use ringgate::text::put;
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
@@ -12,7 +13,7 @@ use crate::folder::Folder;
 /// A daemon that has written at least two intervals while a player played, and has ended.
 fn recorded() -> (Folder, PathBuf) {
     let mut text = Text::new();
-    text.more = "[histograms]\ndir = \"hist\"\ninterval = \"1s\"\n".to_owned();
+    text.more.push_str("[histograms]\ndir = \"hist\"\ninterval = \"1s\"\n");
     let mut daemon = Daemon::start(&text);
     let _game = Game::start(&daemon, "arena");
     daemon.ready();
@@ -123,18 +124,14 @@ fn another_implementation_reads_the_same_numbers() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     let theirs = String::from_utf8(output.stdout).expect("text");
-    let ours: String = intervals(&file)
-        .iter()
-        .map(|it| {
-            let recorded: String = it
-                .histogram
-                .iter_recorded()
-                .map(|at| {
-                    format!(" {}x{}", at.value_iterated_to(), at.count_since_last_iteration())
-                })
-                .collect();
-            format!("{} {} {}{recorded}\n", it.tag, it.start.as_millis(), it.histogram.len())
-        })
-        .collect();
+    let mut ours = String::new();
+    for hlog::Interval { tag, start, histogram, .. } in intervals(&file) {
+        put(&mut ours, format_args!("{tag} {} {}", start.as_millis(), histogram.len()));
+        for at in histogram.iter_recorded() {
+            let (value, count) = (at.value_iterated_to(), at.count_since_last_iteration());
+            put(&mut ours, format_args!(" {value}x{count}"));
+        }
+        ours.push('\n');
+    }
     assert_eq!(theirs, ours);
 }

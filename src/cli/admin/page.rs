@@ -78,7 +78,7 @@ pub(crate) struct Totals {
 
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Stage {
-    pub(crate) stage: String,
+    pub(crate) name: String,
     pub(crate) count: u64,
     pub(crate) p50_ns: u64,
     pub(crate) p90_ns: u64,

@@ -40,7 +40,7 @@ fn merge(logs: &[Loaded]) -> std::io::Result<String> {
     let slot_length = usual_length(intervals());
     let mut slots: BTreeMap<(u128, &str), Histogram<u64>> = BTreeMap::new();
     for interval in intervals() {
-        let middle = interval.start - begin + interval.length / 2;
+        let middle = interval.start.abs_diff(begin).saturating_add(interval.length / 2);
         let slot = middle.as_nanos() / slot_length.as_nanos();
         let sum =
             slots.entry((slot, &interval.tag)).or_insert_with(|| empty_like(&interval.histogram));

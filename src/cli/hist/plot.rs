@@ -168,7 +168,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-const WIDTH: f64 = 1040.0;
+const WIDTH: f64 = 1120.0;
 const HEIGHT: f64 = 560.0;
 
 const LABEL_HEIGHT: f64 = 18.0;
@@ -226,7 +226,7 @@ mod tests {
         assert!(svg.contains(">turn <tspan") && svg.contains(">up&amp;down <tspan"), "{svg}");
         assert!(!svg.contains("silent"));
         assert!(svg.contains("prefers-color-scheme: dark"));
-        for label in [">90 %<", ">99 %<", ">99.9 %<", ">1.00 µs<", ">10.0 ms<"] {
+        for label in [">90 %<", ">99 %<", ">99.9 %<", ">1 µs<", ">10 ms<"] {
             assert!(svg.contains(label), "{label} is missing");
         }
     }

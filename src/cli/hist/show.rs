@@ -46,7 +46,7 @@ fn render(logs: &[Loaded]) -> String {
 /// From when to when a file goes.
 fn head(text: &mut String, Loaded { path, log }: &Loaded) {
     let begin = log.intervals.iter().map(|interval| interval.start).min().unwrap_or_default();
-    let ends = log.intervals.iter().map(|interval| interval.start + interval.length);
+    let ends = log.intervals.iter().map(|interval| interval.start.saturating_add(interval.length));
     let end = ends.max().unwrap_or_default();
     let name = path.display();
     put(text, format_args!("{name}: {}", span(begin, end)));
@@ -57,7 +57,7 @@ fn head(text: &mut String, Loaded { path, log }: &Loaded) {
 }
 
 fn span(begin: Duration, end: Duration) -> String {
-    let length = utc::span((end - begin).as_secs());
+    let length = utc::span(end.abs_diff(begin).as_secs());
     format!("{} to {} ({length})", utc::date(begin.as_secs()), utc::date(end.as_secs()))
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Axes {
 }
 
 const LEFT: f64 = 76.0;
-pub(super) const RIGHT: f64 = 850.0;
+pub(super) const RIGHT: f64 = 780.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = HEIGHT - 56.0;
 
@@ -85,7 +85,7 @@ impl Axes {
                 "<text class=\"soft\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
                 LEFT - 8.0,
                 y + 4.0,
-                time(ns)
+                round(ns)
             ),
         );
     }
@@ -111,6 +111,11 @@ fn line(svg: &mut String, from: (f64, f64), to: (f64, f64)) {
             "<line class=\"grid\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>\n"
         ),
     );
+}
+
+/// `1 ms`, without the digits that a power of ten does not need.
+fn round(ns: u64) -> String {
+    time(ns).replace(".00", "").replace(".0", "")
 }
 
 /// `90 %`, `99 %`, `99.9 %` and so on.
