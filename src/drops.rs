@@ -63,6 +63,8 @@ drop_reasons! {
     RequestBackendDown = "request_backend_down",
     /// The listener has `max_sessions` sessions (the player was sent a denial).
     RequestSessionsFull = "request_sessions_full",
+    /// The token has had its session, and its address is in a handshake with another one: a recorded request.
+    TokenSuperseded = "token_superseded",
     /// The table of unfinished handshakes is full.
     PendingFull = "pending_full",
     /// The gateway is draining and takes nobody in.

@@ -17,6 +17,7 @@ mod claims;
 mod counters;
 mod downlink;
 mod handshake;
+mod hash;
 mod links;
 mod mail;
 mod output;
@@ -42,9 +43,11 @@ pub use counters::{Counters, Ended, Imbalance, Ledger, PACKET_KINDS};
 pub use links::is_shared_socket_backend;
 pub use mail::{ForwardedDatagram, Mail, Request, Steering};
 pub use output::Exit;
+pub use session::SessionInfo;
 pub use setup::{Allowed, Backend, Credentials, LinkKind, Listener, Route, Setup};
 
 use admission::Admission;
+use hash::HashKey;
 use links::{BackendState, Link};
 use output::Seal;
 use players::Arrival;
@@ -78,14 +81,17 @@ pub struct Now {
 pub struct Seed {
     /// Seals challenge tokens.
     pub challenge_key: Key,
-    /// Where sequences start.
-    pub random: [u64; 2],
+    /// Where sequences start, and the keys of hash tables.
+    pub random: [u64; 4],
 }
 
 impl Seed {
     /// From the operating system's generator.
     pub fn generate() -> Result<Self, getrandom::Error> {
-        let random = [getrandom::u64()?, getrandom::u64()?];
+        let mut random = [0; 4];
+        for word in &mut random {
+            *word = getrandom::u64()?;
+        }
         Ok(Self { challenge_key: Key::generate()?, random })
     }
 }
@@ -189,6 +195,8 @@ impl Gate {
         now: Now,
     ) -> Self {
         let now_ns = now.mono_ns;
+        let [global_start, session_starts, hash @ ..] = seed.random;
+        let hash_key = HashKey::new(hash);
         let mut gate = Self {
             worker,
             listeners: Vec::new(),
@@ -200,19 +208,20 @@ impl Gate {
                 setup.worker_sessions_max,
                 PLACE_REST_NS,
                 (seed.random[1] >> 32) as u32,
+                hash_key,
             ),
-            pending: Table::new(setup.worker_pending_max, 0, 0),
+            pending: Table::new(setup.worker_pending_max, 0, 0, hash_key),
             sweep: Sweep::new(now_ns),
             wheel: Wheel::new(setup.worker_sessions_max, now_ns),
             claims,
-            admission: Admission::new(setup.request_rate, ADMISSION_BUCKETS, now_ns),
-            strangers: Strangers::new(&setup, now_ns),
+            admission: Admission::new(setup.request_rate, ADMISSION_BUCKETS, hash_key, now_ns),
+            strangers: Strangers::new(&setup, hash_key, now_ns),
             steered: HashMap::new(),
             aead,
             challenge_key: seed.challenge_key,
             challenge_sequence: 0,
-            global_sequence: GlobalSequence::new(usize::from(worker.index), seed.random[0]),
-            random: Random(seed.random[1]),
+            global_sequence: GlobalSequence::new(usize::from(worker.index), global_start),
+            random: Random(session_starts),
             arrivals: Vec::new(),
             verdicts: Vec::new(),
             seals: Vec::new(),
@@ -338,6 +347,23 @@ impl Gate {
     /// The moments of the last turn.
     pub fn stamps(&self) -> &Stamps {
         &self.stamps
+    }
+
+    /// All sessions, one after the other.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
+        (0..self.sessions.places()).filter_map(|index| {
+            let session = self.sessions.get(index)?;
+            let address = self.sessions.address(index);
+            Some(SessionInfo {
+                client_id: session.claim.client_id,
+                listener: address.listener,
+                address: address.endpoint,
+                backend: session.claim.backend,
+                slot: session.claim.slot,
+                heard_ns: session.last_receive_ns,
+                timeout_ns: session.timeout_ns,
+            })
+        })
     }
 
     /// Sessions now.

@@ -1,9 +1,38 @@
 //! A gateway without a kernel: the real gate over sockets, a network, players and game processes that exist only in memory.
 //!
-//! Everything here is driven by a seed and a virtual clock, so a run that fails can be run again, step by step.
+//! Everything here is driven by a seed and a virtual clock, so a run that fails can be run again, step by step. From the
+//! ground up:
 //!
 //! - [`Host`]: one worker's gate with its batches. What arrives is pushed in, what leaves is handed to a closure.
+//! - [`Network`], [`Player`], [`Game`], [`Attacker`]: those who speak to it.
+//! - [`Crowd`]: any number of players who are connected already, for measurements.
+//! - [`Judge`]: sees what is said and heard, and what must not happen.
+//! - [`World`]: all of them together, as a [`Plan`] says; runs until something is wrong or everybody has gone home.
 
+mod attacker;
+mod crowd;
+mod game;
 mod host;
+mod judge;
+mod netcode;
+mod network;
+mod note;
+mod plan;
+mod player;
+mod random;
+mod worker;
+mod world;
 
+pub use attacker::Attacker;
+pub use crowd::Crowd;
+pub use game::{Answer, Game, Guest, Link};
 pub use host::{Carry, Host};
+pub use judge::{Judge, LifeRecord, Tally, Violation};
+pub use netcode::{Cipher, Heard};
+pub use network::{Datagram, Faults, Network};
+pub use note::Note;
+pub use plan::{GameLink, GamePlan, Habits, Plan};
+pub use player::{Deed, Last, Life, Player, Whereabouts};
+pub use random::Random;
+pub use worker::{Arrival, Worker};
+pub use world::{Report, World};

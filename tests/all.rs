@@ -62,5 +62,7 @@ mod netcode_interop_client;
 mod netcode_interop_rules;
 #[path = "all/netcode_vectors.rs"]
 mod netcode_vectors;
+#[path = "all/sim_seeds.rs"]
+mod sim_seeds;
 #[path = "all/unreal_relay.rs"]
 mod unreal_relay;

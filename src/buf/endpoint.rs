@@ -39,6 +39,13 @@ impl Endpoint {
         &self.ip
     }
 
+    /// The address without the port, as two words, to be hashed.
+    #[inline]
+    pub const fn ip_words(&self) -> (u64, u64) {
+        let ip = u128::from_be_bytes(self.ip);
+        ((ip >> 64) as u64, ip as u64)
+    }
+
     /// The port in host order.
     #[inline]
     pub const fn port(self) -> u16 {

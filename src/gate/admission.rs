@@ -4,8 +4,7 @@
 //! share a bucket, which can only make the limit stricter. There is nothing to allocate, expire or evict, so a flood from
 //! spoofed prefixes changes eight bytes at a time.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-
+use super::hash::HashKey;
 use crate::buf::Endpoint;
 
 /// How much one bucket admits.
@@ -19,7 +18,7 @@ pub struct Rate {
 
 /// Limits how often each source prefix is served.
 pub(crate) struct Admission {
-    hasher: RandomState,
+    key: HashKey,
     buckets: Vec<Bucket>,
     rate: Rate,
 }
@@ -33,21 +32,15 @@ struct Bucket {
 
 impl Admission {
     /// Full buckets, as of `now_ns`.
-    pub(crate) fn new(rate: Rate, bucket_count: usize, now_ns: u64) -> Self {
+    pub(crate) fn new(rate: Rate, bucket_count: usize, key: HashKey, now_ns: u64) -> Self {
         let full = Bucket { millitokens: rate.burst.saturating_mul(1000), as_of_ms: ms(now_ns) };
-        Self {
-            hasher: RandomState::new(),
-            buckets: vec![full; bucket_count.next_power_of_two()],
-            rate,
-        }
+        Self { key, buckets: vec![full; bucket_count.next_power_of_two()], rate }
     }
 
     /// Whether `source` may be served now; takes a token if so.
     #[inline]
     pub(crate) fn admit(&mut self, source: &Endpoint, now_ns: u64) -> bool {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write(prefix(source));
-        let at = hasher.finish() as usize & (self.buckets.len() - 1);
+        let at = self.key.hash(prefix(source)) as usize & (self.buckets.len() - 1);
         self.buckets[at].take(self.rate, ms(now_ns))
     }
 }
@@ -68,9 +61,9 @@ impl Bucket {
 }
 
 /// The first 24 bits of an IPv4 address (the mapped prefix included), the first 48 of an IPv6 one.
-fn prefix(source: &Endpoint) -> &[u8] {
-    let bytes = source.ip_bytes();
-    if source.is_v4() { &bytes[..15] } else { &bytes[..6] }
+fn prefix(source: &Endpoint) -> [u64; 3] {
+    let (high, low) = source.ip_words();
+    if source.is_v4() { [high, low & !0xff, 0] } else { [high & !0xffff, 0, 0] }
 }
 
 fn ms(now_ns: u64) -> u32 {
@@ -82,6 +75,7 @@ mod tests {
     use super::*;
 
     const RATE: Rate = Rate { per_second: 10, burst: 5 };
+    const KEY: HashKey = HashKey::new([1, 2]);
 
     fn admitted(admission: &mut Admission, source: Endpoint, now_ms: u64, tries: u32) -> u32 {
         (0..tries).filter(|_| admission.admit(&source, now_ms * 1_000_000)).count() as u32
@@ -89,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_burst_then_the_rate_and_never_more_than_the_burst() {
-        let mut admission = Admission::new(RATE, 1024, 0);
+        let mut admission = Admission::new(RATE, 1024, KEY, 0);
         let source = Endpoint::v4([192, 0, 2, 1], 1);
         assert_eq!(admitted(&mut admission, source, 0, 100), 5);
         assert_eq!(admitted(&mut admission, source, 100, 100), 1);
@@ -99,7 +93,7 @@ mod tests {
 
     #[test]
     fn neighbours_share_a_bucket_and_strangers_do_not() {
-        let mut admission = Admission::new(RATE, 1 << 16, 0);
+        let mut admission = Admission::new(RATE, 1 << 16, KEY, 0);
         assert_eq!(admitted(&mut admission, Endpoint::v4([192, 0, 2, 1], 1), 0, 9), 5);
         assert_eq!(admitted(&mut admission, Endpoint::v4([192, 0, 2, 200], 7), 0, 9), 0);
         assert_eq!(admitted(&mut admission, Endpoint::v4([192, 0, 3, 1], 1), 0, 9), 5);

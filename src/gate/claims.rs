@@ -119,20 +119,20 @@ impl Claims {
     }
 
     /// Records that a token is used from `source`, at request time. A token that was used from there before may be used
-    /// again; from elsewhere it may not.
+    /// again; from elsewhere it may not. Returns whether it has had a session.
     pub(crate) fn use_token(
         &self,
         mac: &TokenMac,
         source: &Endpoint,
         expire_s: u64,
         now_s: u64,
-    ) -> Result<(), DropReason> {
+    ) -> Result<bool, DropReason> {
         let source = self.fingerprints.hash_one(source);
         let mut inner = self.lock();
         inner.forget_expired(now_s);
         if let Some(used) = inner.tokens.get(mac) {
             return if used.source == source {
-                Ok(())
+                Ok(used.next_sequence.is_some())
             } else {
                 Err(DropReason::TokenUsedElsewhere)
             };
@@ -142,7 +142,7 @@ impl Claims {
         }
         inner.tokens.insert(*mac, Use { source, next_sequence: None });
         inner.expiries.push(Reverse((expire_s, *mac)));
-        Ok(())
+        Ok(false)
     }
 
     /// Whether a client id has a session at a listener.
@@ -314,8 +314,8 @@ mod tests {
     fn a_token_belongs_to_its_first_address_until_it_expires() {
         let claims = Claims::new(1, &[4], 8);
         let mac = [7; 16];
-        assert_eq!(claims.use_token(&mac, &source(1), 100, 10), Ok(()));
-        assert_eq!(claims.use_token(&mac, &source(1), 100, 99), Ok(()));
+        assert_eq!(claims.use_token(&mac, &source(1), 100, 10), Ok(false));
+        assert_eq!(claims.use_token(&mac, &source(1), 100, 99), Ok(false));
         let elsewhere = claims.use_token(&mac, &source(2), 100, 99);
         assert_eq!(elsewhere, Err(DropReason::TokenUsedElsewhere));
         assert_eq!(claims.tokens_remembered(), 1);
@@ -327,13 +327,17 @@ mod tests {
     fn a_full_history_refuses_new_tokens_and_keeps_the_old() {
         let claims = Claims::new(1, &[4], 2);
         for n in 0..2 {
-            assert_eq!(claims.use_token(&[n; 16], &source(1), 100, 10), Ok(()));
+            assert_eq!(claims.use_token(&[n; 16], &source(1), 100, 10), Ok(false));
         }
         let third = claims.use_token(&[2; 16], &source(1), 100, 10);
         assert_eq!(third, Err(DropReason::TokenHistoryFull));
         let stolen = claims.use_token(&[0; 16], &source(2), 100, 10);
         assert_eq!(stolen, Err(DropReason::TokenUsedElsewhere));
-        assert_eq!(claims.use_token(&[2; 16], &source(1), 200, 100), Ok(()), "room after expiry");
+        assert_eq!(
+            claims.use_token(&[2; 16], &source(1), 200, 100),
+            Ok(false),
+            "room after expiry"
+        );
     }
 
     fn connect(
@@ -376,7 +380,7 @@ mod tests {
     fn sessions_of_one_token_never_share_a_sequence() {
         let claims = Claims::new(2, &[4], 8);
         let token_mac = &[1; 16];
-        assert_eq!(claims.use_token(token_mac, &source(1), 100, 10), Ok(()));
+        assert_eq!(claims.use_token(token_mac, &source(1), 100, 10), Ok(false));
         let start = |listener| {
             let base = Wanted {
                 listener,
@@ -394,6 +398,7 @@ mod tests {
         claims.leave(&first);
         let (_, again) = start(0);
         assert_eq!([first_start, beside, again], [7, 7 + (1 << 40), 7 + (2 << 40)]);
+        assert_eq!(claims.use_token(token_mac, &source(1), 100, 10), Ok(true));
     }
 
     #[test]

@@ -62,14 +62,27 @@ impl Gate {
         if self.claims.is_connected(origin.address.listener, token.client_id) {
             return Err(DropReason::RequestClientConnected);
         }
-        self.claims.use_token(&mac, &origin.address.endpoint, expire_s, now.unix_s)?;
+        let had_session =
+            self.claims.use_token(&mac, &origin.address.endpoint, expire_s, now.unix_s)?;
         if let Err(why) = self.find_room(listener, token.client_id, &token.user_data) {
             self.deny(now, origin, &token.server_to_client, exit);
             return Err(why.at_request());
         }
+        if had_session && self.is_in_other_handshake(now, origin, &mac) {
+            return Err(DropReason::TokenSuperseded);
+        }
         self.challenge(now, origin, &token, (mac, expire_s), exit)?;
         self.counters.handled[PacketKind::Request as usize] += 1;
         Ok(())
+    }
+
+    /// Whether an address is in a handshake with another token. The reference lets every request take the handshake over, so
+    /// the recorded request of a player's last session, sent again at the right moment, keeps it out of its next one.
+    fn is_in_other_handshake(&self, now: Now, origin: &Origin, mac: &TokenMac) -> bool {
+        let found = self.pending.find(self.pending.hash(&origin.address), &origin.address);
+        found
+            .map(|index| self.pending.at(index))
+            .is_some_and(|pending| pending.token_mac != *mac && pending.expire_ns >= now.mono_ns)
     }
 
     /// Tries a token under the keys that are being rotated out.
@@ -183,7 +196,7 @@ impl Gate {
         }
         let challenge = ChallengeToken::decode(sealed);
         self.pending.at(index).binding.check(sequence, challenge.client_id)?;
-        self.connect(now, index, origin, &challenge, exit)?;
+        self.connect(now, index, origin, header.sequence, &challenge, exit)?;
         self.counters.handled[PacketKind::Response as usize] += 1;
         Ok(())
     }
@@ -194,6 +207,7 @@ impl Gate {
         now: Now,
         pending: u32,
         origin: &Origin,
+        response_sequence: u64,
         challenge: &ChallengeToken,
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
@@ -227,6 +241,10 @@ impl Gate {
             }
         };
         let mut session = self.new_session(now, pending, origin, claim, next_sequence);
+        // A client numbers all its packets in one row. So whatever comes before the response belongs to an earlier session
+        // of the same token: late, or recorded and sent again.
+        let first_sequence = response_sequence.saturating_add(1);
+        session.window = Window::starting_at(first_sequence, &self.listeners[listener].replay);
         session.user_data = self.user_data_for(claim.backend, &challenge.user_data);
         let since_ns = self.pending.at(pending).since_ns;
         let Some(index) = self.sessions.insert(origin.address, session, now.mono_ns) else {

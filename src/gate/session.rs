@@ -1,7 +1,7 @@
 //! One player: what a session and an unfinished handshake hold.
 
 use super::claims::{Claim, TokenMac};
-use crate::buf::{LocalIp, SocketId};
+use crate::buf::{Endpoint, LocalIp, SocketId};
 use crate::proto::netcode::UserData;
 use crate::proto::netcode::server::{PendingBinding, SessionSequence};
 use crate::proto::netcode::timing::SEND_INTERVAL_NS;
@@ -61,6 +61,25 @@ impl Session {
             timeout_ns => keep_alive.min(self.last_receive_ns + timeout_ns),
         }
     }
+}
+
+/// What is worth knowing about a session from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Who the player is.
+    pub client_id: u64,
+    /// Which listener it came in by.
+    pub listener: u16,
+    /// Where it is.
+    pub address: Endpoint,
+    /// The number of its backend.
+    pub backend: u16,
+    /// Its index there.
+    pub slot: u32,
+    /// When it was last heard.
+    pub heard_ns: u64,
+    /// Silence after which it is given up; 0 for never.
+    pub timeout_ns: u64,
 }
 
 /// A player whose token was good and whose response is awaited.

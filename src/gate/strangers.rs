@@ -9,6 +9,7 @@
 
 use super::admission::Admission;
 use super::claims::{Resident, Residents};
+use super::hash::HashKey;
 use super::mail::{ForwardedDatagram, Mail, Steering};
 use super::output::Exit;
 use super::players::{Origin, Target};
@@ -32,11 +33,11 @@ pub(super) struct Strangers {
 }
 
 impl Strangers {
-    pub(super) fn new(setup: &Setup, now_ns: u64) -> Self {
+    pub(super) fn new(setup: &Setup, key: HashKey, now_ns: u64) -> Self {
         Self {
-            looks: Admission::new(LOOKS, 1, now_ns),
-            per_source: Admission::new(setup.port_switch_rate, BUCKETS, now_ns),
-            total: Admission::new(setup.port_switch_total, 1, now_ns),
+            looks: Admission::new(LOOKS, 1, key, now_ns),
+            per_source: Admission::new(setup.port_switch_rate, BUCKETS, key, now_ns),
+            total: Admission::new(setup.port_switch_total, 1, key, now_ns),
         }
     }
 }

@@ -10,8 +10,8 @@
 //! player's loopback address on the udp link) and a session id: a game process must not mistake a new player for the last.
 
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, Hasher, RandomState};
 
+use super::hash::HashKey;
 use crate::buf::Endpoint;
 
 /// What an entry is found by.
@@ -32,7 +32,7 @@ pub(crate) struct Place {
 
 /// A bounded map from [`Address`] to `T`.
 pub(crate) struct Table<T> {
-    hasher: RandomState,
+    key: HashKey,
     index: Index,
     slots: Vec<Slot<T>>,
     free: VecDeque<Rest>,
@@ -61,9 +61,9 @@ struct Rest {
 impl<T> Table<T> {
     /// A table of at most `capacity` entries whose places rest `rest_ns` between tenants while fresh ones are left. The first
     /// tenants are of `first_generation`: a random one keeps the ids of two runs of the gateway apart.
-    pub(crate) fn new(capacity: usize, rest_ns: u64, first_generation: u32) -> Self {
+    pub(crate) fn new(capacity: usize, rest_ns: u64, first_generation: u32, key: HashKey) -> Self {
         Self {
-            hasher: RandomState::new(),
+            key,
             index: Index::new(capacity),
             slots: Vec::with_capacity(capacity),
             free: VecDeque::with_capacity(capacity),
@@ -93,14 +93,11 @@ impl<T> Table<T> {
     /// The keyed hash of an address, to be computed once per datagram.
     #[inline]
     pub(crate) fn hash(&self, address: &Address) -> u32 {
-        let mut bytes = [0u8; 24];
-        bytes[..16].copy_from_slice(address.endpoint.ip_bytes());
-        bytes[16..18].copy_from_slice(&address.endpoint.port().to_le_bytes());
-        bytes[18..20].copy_from_slice(&address.listener.to_le_bytes());
-        bytes[20..].copy_from_slice(&address.endpoint.scope().to_le_bytes());
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write(&bytes);
-        hasher.finish() as u32
+        let (high, low) = address.endpoint.ip_words();
+        let rest = u64::from(address.endpoint.port()) << 48
+            | u64::from(address.listener) << 32
+            | u64::from(address.endpoint.scope());
+        self.key.hash([high, low, rest]) as u32
     }
 
     /// Where the entry of `address` lives.
@@ -288,6 +285,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
+    const KEY: HashKey = HashKey::new([1, 2]);
+
     fn address(n: u16) -> Address {
         Address { listener: n % 3, endpoint: Endpoint::v4([10, 0, 0, (n / 7) as u8], n) }
     }
@@ -300,7 +299,7 @@ mod tests {
     proptest! {
         #[test]
         fn agrees_with_a_hash_map(steps in prop::collection::vec((0u16..40, 0u8..3), 1..400)) {
-            let mut table = Table::new(24, 0, 0);
+            let mut table = Table::new(24, 0, 0, KEY);
             let mut model: HashMap<u16, u32> = HashMap::new();
             for (n, action) in steps {
                 match (action, model.get(&n).copied()) {
@@ -324,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_removed_entry_stays_readable_until_reclaimed_and_its_place_rests() {
-        let mut table = Table::new(2, 100, 0);
+        let mut table = Table::new(2, 100, 0, KEY);
         let index = table.insert(address(1), 1, 0).expect("room");
         let place = table.place(index);
         table.remove(index);
@@ -346,7 +345,7 @@ mod tests {
 
     #[test]
     fn readdressed_entries_are_found_at_their_new_address_only() {
-        let mut table = Table::new(4, 0, 0);
+        let mut table = Table::new(4, 0, 0, KEY);
         let index = table.insert(address(1), 1, 0).expect("room");
         table.readdress(index, address(9));
         assert_eq!((lookup(&table, 1), lookup(&table, 9)), (None, Some(index)));

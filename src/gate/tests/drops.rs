@@ -53,6 +53,7 @@ provocations! {
     RequestBackendFull: request_backend_full;
     RequestBackendDown: request_backend_down;
     RequestSessionsFull: request_sessions_full;
+    TokenSuperseded: token_superseded;
     PendingFull: pending_full;
     Draining: draining;
     PacketLength: packet_length;
@@ -290,6 +291,18 @@ fn request_sessions_full(reason: DropReason) {
     let second = Scribe::new(&rig.token(2));
     rig.provokes(reason, |rig| rig.deliver(home(2), &second.request()));
     assert_eq!(second.kinds(&mut rig, home(2)), [PacketKind::Denied]);
+}
+
+fn token_superseded(reason: DropReason) {
+    let (mut rig, _) = ready();
+    let [first, second] = [rig.token(1), rig.token(2)].map(|token| Scribe::new(&token));
+    first.connect(&mut rig, home(1));
+    rig.deliver(home(1), &first.disconnect(2));
+    rig.deliver(home(1), &second.request());
+    let challenge = second.challenge(&mut rig, home(1));
+    rig.provokes(reason, |rig| rig.deliver(home(1), &first.request()));
+    rig.deliver(home(1), &second.packet(PacketKind::Response, 1, &challenge));
+    assert_eq!(rig.sessions(), 1, "the recorded request has kept nobody out");
 }
 
 fn pending_full(reason: DropReason) {

@@ -123,7 +123,7 @@ impl Rig {
     ) -> Self {
         let seed = Seed {
             challenge_key: key(200 + worker.index as u8),
-            random: [u64::MAX, u64::from(worker.index)],
+            random: [u64::MAX, u64::from(worker.index), 1, 2],
         };
         let listeners = setup.listeners.clone();
         let mut gate = Gate::new(setup, worker, claims, Aead::detect(), seed, START);

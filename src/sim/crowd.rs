@@ -1,0 +1,259 @@
+//! Any number of players who are connected to one worker with one game process: what a bench or a measurement starts from.
+//!
+//! After [`Crowd::new`] nothing here allocates, so that what is measured is the gate.
+
+use super::host::Host;
+use super::netcode::{Cipher, Heard};
+use crate::buf::{Endpoint, SocketId};
+use crate::crypto::{Aead, Key};
+use crate::gate::{
+    Allowed, Backend, Claims, Credentials, Gate, LinkKind, Listener, Now, Rate, Route, Seed, Setup,
+    WorkerIndex,
+};
+use crate::limits::{DATAGRAM_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::link::bundle::{Hello, SessionId, ToGame, VERSION, Writer};
+use crate::netcode::{ServerAddresses, TokenSecrets, TokenSpec, mint_with};
+use crate::proto::netcode::client::{Client, Options, State};
+use crate::proto::replay::Policy;
+
+/// A worker's gate, and everybody who is connected to it.
+pub struct Crowd {
+    host: Host,
+    now: Now,
+    cipher: Cipher,
+    members: Vec<Member>,
+}
+
+/// A player, and what the game process calls it.
+struct Member {
+    client: Client,
+    session: Option<SessionId>,
+}
+
+impl Crowd {
+    /// What tokens and packets are bound to.
+    pub const PROTOCOL: u64 = PROTOCOL;
+
+    /// Bytes that a player's own end takes, which a measurement of the gate leaves out.
+    pub const MEMBER_BYTES: usize = size_of::<Member>();
+
+    /// Connects so many players, at most 2^24.
+    pub fn new(players: usize, aead: Aead) -> Self {
+        let setup = setup(players);
+        let slots = setup.backend_slots();
+        let claims = Claims::new(1, &slots, setup.tokens_max()).into();
+        let seed = Seed { challenge_key: Key::from_bytes([3; 32]), random: [1, 2, 3, 4] };
+        let place = WorkerIndex { index: 0, count: 1 };
+        let mut gate = Gate::new(setup.into(), place, claims, aead, seed, START);
+        gate.bind_player_socket(PLAYERS, 0, 0);
+        gate.handle_link_accepted(LINK, Credentials { uid: 1, gid: 1 });
+        let members = (0..players as u64).map(Member::new).collect();
+        let cipher = Cipher::new(PROTOCOL);
+        let mut crowd = Self { host: Host::new(gate), now: START, cipher, members };
+        crowd.say_hello();
+        for first in (0..players).step_by(WAVE) {
+            crowd.connect(first..players.min(first + WAVE));
+        }
+        crowd
+    }
+
+    /// The gate, to ask it.
+    pub fn gate(&self) -> &Gate {
+        self.host.gate()
+    }
+
+    /// How many players there are.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether there is nobody.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Lets time pass.
+    pub fn pass(&mut self, ns: u64) {
+        self.now.mono_ns += ns;
+        self.now.unix_s = START.unix_s + self.now.mono_ns / 1_000_000_000;
+    }
+
+    /// Writes a player's payload packet; returns its length.
+    pub fn write_payload(
+        &mut self,
+        player: usize,
+        payload: &[u8],
+        out: &mut [u8; DATAGRAM_BYTES_MAX],
+    ) -> usize {
+        let client = &mut self.members[player].client;
+        let len = self.cipher.say(client, self.now.mono_ns, payload, out);
+        len.expect("everybody is connected")
+    }
+
+    /// Writes a player's keep-alive, if one is due; returns its length.
+    pub fn write_keep_alive(
+        &mut self,
+        player: usize,
+        out: &mut [u8; DATAGRAM_BYTES_MAX],
+    ) -> Option<usize> {
+        self.cipher.poll(&mut self.members[player].client, self.now.mono_ns, out)
+    }
+
+    /// Writes a bundle with the same payload for some players, one record for each; returns its length.
+    pub fn write_bundle(
+        &self,
+        players: impl Iterator<Item = usize>,
+        payload: &[u8],
+        out: &mut [u8],
+    ) -> usize {
+        let mut writer = Writer::new(out);
+        for player in players {
+            let session = self.members[player].session.expect("everybody was announced");
+            assert!(writer.payload(session, payload), "it fits a bundle");
+        }
+        writer.len()
+    }
+
+    /// A datagram for the next turn, from a player or from anybody. False when a turn has to come first.
+    pub fn receive(&mut self, from: Endpoint, datagram: &[u8]) -> bool {
+        self.host.receive(PLAYERS, from, datagram).is_some()
+    }
+
+    /// A bundle for the next turn. False when a turn has to come first.
+    pub fn receive_bundle(&mut self, bundle: &[u8]) -> bool {
+        self.host.receive(LINK, NOBODY, bundle).is_some()
+    }
+
+    /// One turn; returns how many datagrams have left.
+    pub fn turn(&mut self) -> u64 {
+        let mut left = 0;
+        self.host.turn(self.now, &mut |_, _| {
+            left += 1;
+            Ok(())
+        });
+        left
+    }
+
+    /// Where a player is.
+    pub fn home(player: usize) -> Endpoint {
+        let [_, a, b, c] = (player as u32).to_be_bytes();
+        Endpoint::v4([10, a, b, c], 5000)
+    }
+
+    fn say_hello(&mut self) {
+        let mut hello = [0; 64];
+        let mut writer = Writer::new(&mut hello);
+        let written = writer.hello(&Hello { version: VERSION, pid: 1, name: "game" });
+        debug_assert!(written, "a hello is short");
+        let len = writer.len();
+        self.receive_bundle(&hello[..len]);
+        self.turn();
+    }
+
+    /// Lets a few players in: request, challenge, response, keep-alive; and a keep-alive of theirs, so that they are known
+    /// to be here.
+    fn connect(&mut self, players: std::ops::Range<usize>) {
+        for _ in 0..3 {
+            self.exchange(players.clone());
+        }
+        let mut payload = [0; DATAGRAM_BYTES_MAX];
+        for player in players {
+            let is_in = self.members[player].client.state() == State::Connected;
+            assert!(is_in, "player {player}: {:?}", self.gate().counters());
+            let len = self.write_payload(player, &[1; PAYLOAD_BYTES_MAX / 12], &mut payload);
+            self.receive(Self::home(player), &payload[..len]);
+        }
+        self.turn();
+    }
+
+    fn exchange(&mut self, players: std::ops::Range<usize>) {
+        let mut packet = [0; DATAGRAM_BYTES_MAX];
+        for player in players {
+            while let Some(len) = self.write_keep_alive(player, &mut packet) {
+                self.receive(Self::home(player), &packet[..len]);
+            }
+        }
+        let Self { host, members, cipher, now, .. } = self;
+        host.turn(*now, &mut |target, bytes| {
+            match target.peer {
+                Some(home) => {
+                    let mut packet = [0; DATAGRAM_BYTES_MAX];
+                    let packet = &mut packet[..bytes.len()];
+                    packet.copy_from_slice(bytes);
+                    let client = &mut members[player_at(&home)].client;
+                    let heard = cipher.take(client, now.mono_ns, SERVER, packet);
+                    assert!(!matches!(heard, Heard::Refused(_)), "{heard:?}");
+                }
+                None => note_openings(members, bytes),
+            }
+            Ok(())
+        });
+    }
+}
+
+impl Member {
+    fn new(number: u64) -> Self {
+        let servers = ServerAddresses::new(&[SERVER.into()]).expect("a plain address");
+        let mut spec = TokenSpec::new(PROTOCOL, number, servers);
+        spec.timeout_seconds = -1;
+        let mut secret = [0; 32];
+        secret[..8].copy_from_slice(&number.to_le_bytes());
+        let key = |n: u8| {
+            let mut bytes = secret;
+            bytes[31] = n;
+            Key::from_bytes(bytes)
+        };
+        let mut nonce = [0; 24];
+        nonce.copy_from_slice(&secret[..24]);
+        let secrets = TokenSecrets { nonce, client_to_server: key(1), server_to_client: key(2) };
+        let token = mint_with(&spec, &Key::from_bytes([1; 32]), START.unix_s, secrets);
+        let options = Options { first_sequence: 0, answers_at_once: true };
+        Self { client: Client::new(&token, START.mono_ns, options), session: None }
+    }
+}
+
+fn note_openings(members: &mut [Member], bundle: &[u8]) {
+    for record in ToGame::read(bundle).map_while(Result::ok) {
+        if let ToGame::Opened(opened) = record {
+            members[opened.client_id as usize].session = Some(opened.session);
+        }
+    }
+}
+
+fn player_at(home: &Endpoint) -> usize {
+    home.ip_words().1 as usize & 0x00ff_ffff
+}
+
+fn setup(players: usize) -> Setup {
+    let listener = Listener {
+        name: "crowd".to_owned(),
+        protocol_id: PROTOCOL,
+        keys: vec![Key::from_bytes([1; 32])],
+        public: vec![SERVER.into()],
+        backends: vec![0],
+        route: Route::Single,
+        sessions_max: players as u32,
+        replay: Policy::NETCODE,
+        follow_port_switch: true,
+    };
+    let backend = Backend {
+        name: "game".to_owned(),
+        link: LinkKind::Bundle { allow: Allowed { uids: vec![1], gids: Vec::new() } },
+        slots: players as u32,
+        grace_ns: 0,
+        retired: false,
+    };
+    let mut setup = Setup::new(vec![listener], vec![backend], 1);
+    setup.request_rate = Rate { per_second: 1_000_000, burst: 1_000_000 };
+    setup
+}
+
+const PROTOCOL: u64 = 0x63_726f_7764;
+const START: Now = Now { mono_ns: 1_000_000_000, unix_s: 1_700_000_000 };
+const SERVER: Endpoint = Endpoint::v4([203, 0, 113, 9], 40_000);
+const PLAYERS: SocketId = SocketId(0);
+const LINK: SocketId = SocketId(1);
+const NOBODY: Endpoint = Endpoint::v4([0; 4], 0);
+
+/// Players who are let in together: as many requests as a turn takes.
+const WAVE: usize = 64;

@@ -1,0 +1,88 @@
+//! Simulated worlds from many seeds: nothing that must not happen happens in any of them.
+//!
+//! ```text
+//! RINGGATE_SIM_SEEDS=10000 cargo test --release --test all sim_    more of them
+//! RINGGATE_SIM_SEED=1234 cargo test --test all sim_                one of them again
+//! ```
+
+use ringgate::sim::{Plan, Report, World};
+
+const SEEDS: u64 = 200;
+
+/// Seeds are dealt to this many tests, which run side by side.
+const HANDS: u64 = 4;
+
+#[test]
+fn worlds_of_the_first_hand() {
+    run_hand(0);
+}
+
+#[test]
+fn worlds_of_the_second_hand() {
+    run_hand(1);
+}
+
+#[test]
+fn worlds_of_the_third_hand() {
+    run_hand(2);
+}
+
+#[test]
+fn worlds_of_the_fourth_hand() {
+    run_hand(3);
+}
+
+#[test]
+fn a_crowd_of_thousands_comes_at_once() {
+    let report = run(Plan::crowd(1, 3000));
+    assert!(report.sessions_peak > 2900, "{}", report.sessions_peak);
+    assert_eq!(report.said, report.heard);
+}
+
+#[test]
+fn the_same_seed_is_the_same_world() {
+    let [first, second] = [7, 7].map(|seed| run(Plan::from_seed(seed)));
+    assert_eq!(first.counters, second.counters);
+    assert_eq!((first.lives, first.said, first.heard), (second.lives, second.said, second.heard));
+}
+
+fn run_hand(hand: u64) {
+    let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    if let Some(seed) = number("RINGGATE_SIM_SEED") {
+        if seed / 2 % HANDS == hand {
+            println!("seed {seed}: {:?}", run(Plan::from_seed(seed)));
+        }
+        return;
+    }
+    let seeds = number("RINGGATE_SIM_SEEDS").unwrap_or(SEEDS);
+    let mut payloads = 0;
+    // Seeds that follow each other in pairs, so that each hand has easy and hard ones.
+    for seed in (0..seeds).filter(|seed| seed / 2 % HANDS == hand) {
+        payloads += run(Plan::from_seed(seed)).heard;
+    }
+    assert!(payloads > 0, "nobody has said anything");
+}
+
+/// Runs a world, and says how to run it again if it ends badly, be it by a panic.
+fn run(plan: Plan) -> Report {
+    let replay = Replay(plan.seed);
+    let outcome = World::new(plan).run();
+    match outcome {
+        Ok(report) => report,
+        Err(violation) => panic!("seed {}: {violation}", replay.0),
+    }
+}
+
+/// The seed of a world that is running.
+struct Replay(u64);
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let seed = self.0;
+            eprintln!(
+                "\nagain: RINGGATE_SIM_SEED={seed} cargo test --test all sim_ -- --nocapture\n"
+            );
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a gate allocates: nothing while it works, and little for each player.
+//!
+//! In a test binary of its own, because an allocator that counts is the whole program's. Counted is what the calling thread
+//! does, so tests may run side by side.
+#![allow(unsafe_code, reason = "an allocator is an unsafe trait; this one passes everything on")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use ringgate::buf::Endpoint;
+use ringgate::crypto::Aead;
+use ringgate::drops::DropReason;
+use ringgate::gate::Gate;
+use ringgate::limits::{BUNDLE_BYTES_MAX, DATAGRAM_BYTES_MAX};
+use ringgate::proto::netcode::VERSION_INFO;
+use ringgate::proto::netcode::request::REQUEST_BYTES;
+use ringgate::sim::{Crowd, Random};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn note(allocations: u64, bytes: i64) {
+    // A thread that is ending has no counters any more, and nothing left to measure.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + allocations));
+    let _ = LIVE_BYTES.try_with(|live| live.set(live.get() + bytes));
+}
+
+// SAFETY: every call goes to `System` with the caller's own arguments, so `System` keeps the promises; the counters are plain
+// cells of the calling thread and allocate nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(1, layout.size() as i64);
+        // SAFETY: the caller's promise about `layout` is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note(1, layout.size() as i64);
+        // SAFETY: as in `alloc`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        note(0, -(layout.size() as i64));
+        // SAFETY: the caller's promises about `block` and `layout` are passed on; all blocks come from `System`.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        note(1, bytes as i64 - layout.size() as i64);
+        // SAFETY: as in `dealloc`.
+        unsafe { System.realloc(block, layout, bytes) }
+    }
+}
+
+/// How often `work` allocates.
+fn allocations_in(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations_in(|| drop(std::hint::black_box(vec![0_u8; 100]))), 1);
+    assert_eq!(allocations_in(|| ()), 0);
+}
+
+const PLAYERS: usize = 300;
+
+/// A turn in which a bit of everything happens.
+fn busy_turn(crowd: &mut Crowd, random: &mut Random, packet: &mut [u8; DATAGRAM_BYTES_MAX]) {
+    let mut recorded = [0; DATAGRAM_BYTES_MAX];
+    let mut recorded_len = 0;
+    let first = random.within(0..PLAYERS as u64) as usize;
+    let send = |crowd: &mut Crowd, from: Endpoint, bytes: &[u8]| {
+        while !crowd.receive(from, bytes) {
+            crowd.turn();
+        }
+    };
+    for player in (first..first + 30).map(|player| player % PLAYERS) {
+        let len = crowd.write_payload(player, &[7; 100], packet);
+        send(crowd, Crowd::home(player), &packet[..len]);
+        if player % 7 == 0 {
+            recorded[..len].copy_from_slice(&packet[..len]);
+            recorded_len = len;
+        }
+    }
+    let player = (first + 3) % PLAYERS;
+    let home = Crowd::home(player);
+    // Replayed, forged, from another port of a player, from another port and forged, junk from a player, junk from nobody.
+    send(crowd, home, &recorded[..recorded_len]);
+    let len = crowd.write_payload(player, &[8; 50], packet);
+    packet[len - 1] ^= 1;
+    send(crowd, home, &packet[..len]);
+    send(crowd, home.with_port(9), &packet[..len]);
+    send(crowd, home.with_port(9), &recorded[..recorded_len]);
+    for from in [home, Endpoint::v4(random.bytes(), 1), Endpoint::v4([192, 0, 2, 1], 0)] {
+        let mut junk = [0; 200];
+        random.fill(&mut junk);
+        send(crowd, from, &junk[..random.within(0..200) as usize]);
+    }
+    let mut bundle = [0; BUNDLE_BYTES_MAX];
+    let players = (first..first + 50).map(|player| player % PLAYERS);
+    let len = crowd.write_bundle(players, &[9; 100], &mut bundle);
+    while !crowd.receive_bundle(&bundle[..len]) {
+        crowd.turn();
+    }
+    crowd.pass(random.within(0..20_000_000));
+    crowd.turn();
+}
+
+#[test]
+fn a_gate_at_work_allocates_nothing() {
+    let mut crowd = Crowd::new(PLAYERS, Aead::detect());
+    let (mut random, mut packet) = (Random::new(1), [0; DATAGRAM_BYTES_MAX]);
+    (0..200).for_each(|_| busy_turn(&mut crowd, &mut random, &mut packet));
+    let before = crowd.gate().counters().clone();
+    let allocations = allocations_in(|| {
+        (0..2000).for_each(|_| busy_turn(&mut crowd, &mut random, &mut packet));
+    });
+    let after = crowd.gate().counters();
+    assert_eq!(allocations, 0);
+
+    // All of it has happened.
+    assert_eq!(after.payloads_to_links - before.payloads_to_links, 2000 * 30);
+    assert_eq!(after.payloads_down - before.payloads_down, 2000 * 50);
+    assert!(after.packets_out[4] - before.packets_out[4] > 10_000, "keep-alives");
+    for reason in [
+        DropReason::ReplayDuplicate,
+        DropReason::PacketForged,
+        DropReason::UnknownSource,
+        DropReason::PortSwitchForged,
+        DropReason::PortSwitchRateLimited,
+    ] {
+        assert!(after.drops.of(reason) > before.drops.of(reason), "{}", reason.name());
+    }
+    assert_eq!(after.check_conservation(), Ok(()));
+}
+
+#[test]
+fn a_million_spoofed_requests_allocate_nothing_and_are_answered_with_nothing() {
+    const REQUESTS: u64 = 1_000_000;
+    let mut crowd = Crowd::new(10, Aead::detect());
+    let mut random = Random::new(2);
+    let mut request = [0; REQUEST_BYTES];
+    random.fill(&mut request[1..]);
+    request[1..14].copy_from_slice(VERSION_INFO);
+    request[14..22].copy_from_slice(&Crowd::PROTOCOL.to_le_bytes());
+    request[22..30].copy_from_slice(&u64::MAX.to_le_bytes());
+    let mut flood = |crowd: &mut Crowd, count: u64| {
+        let mut answers = 0;
+        for _ in 0..count {
+            let from = Endpoint::v4(random.bytes(), random.word() as u16);
+            random.fill(&mut request[30..54]);
+            while !crowd.receive(from, &request) {
+                answers += crowd.turn();
+            }
+        }
+        answers + crowd.turn()
+    };
+    flood(&mut crowd, 1000);
+    let before = crowd.gate().counters().clone();
+    let mut answers = 0;
+    let allocations = allocations_in(|| answers = flood(&mut crowd, REQUESTS));
+    assert_eq!((allocations, answers), (0, 0));
+    let after = crowd.gate().counters();
+    assert_eq!(after.datagrams_in - before.datagrams_in, REQUESTS);
+    let forged =
+        after.drops.of(DropReason::RequestForged) - before.drops.of(DropReason::RequestForged);
+    assert!(forged > REQUESTS / 2, "most got as far as the cipher: {forged}");
+}
+
+#[test]
+fn a_session_takes_at_most_512_bytes_in_its_tables() {
+    const SESSIONS: usize = 20_000;
+    let before = LIVE_BYTES.get();
+    let crowd = Crowd::new(SESSIONS, Aead::detect());
+    let all = (LIVE_BYTES.get() - before) as usize;
+    let clients = SESSIONS * Crowd::MEMBER_BYTES;
+    let each = (all - clients) / SESSIONS;
+    let table = Gate::session_bytes();
+    println!(
+        "a session takes {table} bytes in its tables; {each} with claims, used token, reserved handshakes and a share of \
+         the gate's fixed buffers"
+    );
+    assert!(table <= 512);
+    assert_eq!(crowd.gate().session_count(), SESSIONS);
+}
