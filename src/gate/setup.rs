@@ -129,7 +129,7 @@ impl Setup {
             listeners,
             backends,
             worker_sessions_max: sessions,
-            worker_pending_max: sessions.clamp(1024, PENDING_MAX),
+            worker_pending_max: (sessions / 4).clamp(1024, PENDING_MAX),
             request_rate: Rate { per_second: 2000, burst: 2000 },
             port_switch_rate: Rate { per_second: 8, burst: 32 },
             port_switch_total: Rate { per_second: 500, burst: 500 },
@@ -137,9 +137,10 @@ impl Setup {
         }
     }
 
-    /// How many used tokens are remembered: several generations of players, so that an honest fleet never meets the bound.
+    /// How many used tokens are remembered: two generations of players. A token is forgotten when it expires, which is within
+    /// a minute as a rule, and no fleet changes all its players in that time.
     pub fn tokens_max(&self) -> usize {
-        (self.worker_sessions_max * 4).max(TOKENS_MIN)
+        (self.worker_sessions_max * 2).max(TOKENS_MIN)
     }
 
     /// Slots of each backend, for [`Claims`](super::Claims).
@@ -148,8 +149,8 @@ impl Setup {
     }
 }
 
-/// A pending handshake takes about 250 bytes; this many take 32 MiB.
-const PENDING_MAX: usize = 131_072;
+/// A pending handshake takes about 250 bytes; this many take 16 MiB.
+const PENDING_MAX: usize = 65_536;
 
 /// Used tokens remembered by the smallest gateway.
-const TOKENS_MIN: usize = 65_536;
+const TOKENS_MIN: usize = 32_768;

@@ -233,7 +233,8 @@ impl World {
         for Datagram { from, to, bytes } in self.outside.tape.drain(..) {
             self.attacker.overhear(from, to, &bytes, &mut self.random);
         }
-        for _ in 0..self.plan.attacks {
+        let attacks = if self.now_ns < self.plan.lasts_ns { self.plan.attacks } else { 0 };
+        for _ in 0..attacks {
             if let Some(datagram) = self.attacker.strike(&mut self.random, now_unix_s) {
                 let Outside { network, random, .. } = &mut self.outside;
                 network.send(self.now_ns, datagram, &self.plan.attackers_path(), random);
@@ -244,7 +245,6 @@ impl World {
     /// Everybody stays and says nothing more, so that what is under way can arrive; in a fair world all of it has to.
     fn calm_down(&mut self) -> Result<(), Violation> {
         let quiet_until_ns = self.now_ns + QUIET_NS;
-        self.plan.attacks = 0;
         for player in &mut self.players {
             if let Whereabouts::Here(life) = &mut player.whereabouts {
                 life.fall_silent(quiet_until_ns);
