@@ -193,6 +193,8 @@ pub struct Netcode {
     pub replay_window: u16,
     /// A jump over more sequences than this ends the session; without it any jump is fine.
     pub gap_limit: Option<NonZeroU64>,
+    /// Players who are sent nothing else for so long are sent a keep-alive.
+    pub keep_alive: Duration,
 }
 
 /// The fields of an Unreal listener.

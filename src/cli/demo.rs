@@ -16,6 +16,7 @@ use crate::gate::{Allowed, Backend, Counters, LinkKind, Listener, Route, Setup};
 use crate::io::Choice;
 use crate::link::backend::{Event, Options};
 use crate::os::process;
+use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 use crate::proto::replay::Policy;
 use crate::secret::Key;
 use crate::worker::{Fleet, Plan, Stages};
@@ -87,6 +88,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
         sessions_max: args.players,
         replay: Policy::NETCODE,
         follow_port_switch: true,
+        keep_alive_ns: SEND_INTERVAL_NS,
     };
     let allow = Allowed { uids: vec![process::effective_uid()], gids: Vec::new() };
     let backend = Backend {

@@ -346,6 +346,14 @@ pub(super) const LISTENER: Table = Table {
         )
         .only("netcode"),
         Field::new(
+            "keep_alive",
+            Kind::Duration { min: "10ms", max: "10s" },
+            Presence::Default("\"100ms\""),
+            "A player who is sent nothing else for so long is sent a keep-alive, and a quarter of its token's timeout is the \
+             longest wait in any case. netcode's own pace is 100ms; idle fleets of many thousands live better with 1s.",
+        )
+        .only("netcode"),
+        Field::new(
             "magic",
             Kind::Value("up to 32 digits 0 and 1"),
             Presence::Default("\"\""),

@@ -73,6 +73,7 @@ pub(super) fn listener(
         replay: Policy::new(u32::from(netcode.replay_window), gap_limit)
             .expect("the config has checked the window's size"),
         follow_port_switch: listener.port_switch == config::PortSwitch::Follow,
+        keep_alive_ns: netcode.keep_alive.as_nanos() as u64,
     })
 }
 

@@ -199,10 +199,12 @@ fn listener_changes(
     if let (Protocol::Netcode(before), Protocol::Netcode(after)) =
         (&before.protocol, &after.protocol)
     {
-        let Netcode { public, protocol_id: _, keys, replay_window: _, gap_limit } = before;
+        let Netcode { public, protocol_id: _, keys, replay_window: _, gap_limit, keep_alive } =
+            before;
         note("public", *public != after.public);
         note("keys", *keys != after.keys);
         note("gap_limit", *gap_limit != after.gap_limit);
+        note("keep_alive", *keep_alive != after.keep_alive);
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::view::{Facts, Live, Reloads, Snapshot};
 use crate::drops::DropReason;
 use crate::gate::{Allowed, Backend, LinkKind, Listener, Route, Setup};
+use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 use crate::proto::replay::Policy;
 use crate::secret::Key;
 use crate::worker::Report;
@@ -56,6 +57,7 @@ fn listener() -> Listener {
         sessions_max: 100,
         replay: Policy::NETCODE,
         follow_port_switch: true,
+        keep_alive_ns: SEND_INTERVAL_NS,
     }
 }
 

@@ -305,7 +305,7 @@ impl Gate {
         }
         self.emit_keep_alive(now, index, exit);
         self.announce(now, index, exit);
-        self.wheel.arm(index, self.sessions.at(index).deadline_ns());
+        self.arm(index);
     }
 
     /// A keep-alive: what tells the player that it is connected, and as whom.

@@ -53,9 +53,22 @@ impl Session {
         self.timeout_ns > 0 && self.last_receive_ns + self.timeout_ns <= now_ns
     }
 
+    /// When the player is due a keep-alive, on a listener that sends them every `every_ns`.
+    ///
+    /// Players who do not know yet that they are connected wait for nothing else, so they get theirs at netcode's own pace. And
+    /// however slow the pace, three in a row can be lost before the player gives up.
+    pub(super) fn keep_alive_at_ns(&self, every_ns: u64) -> u64 {
+        let pace_ns = match (self.confirmed, self.timeout_ns) {
+            (false, _) => every_ns.min(SEND_INTERVAL_NS),
+            (true, 0) => every_ns,
+            (true, timeout_ns) => every_ns.min(timeout_ns / KEEP_ALIVES_PER_TIMEOUT),
+        };
+        self.last_send_ns + pace_ns
+    }
+
     /// When this session wants to be looked at again.
-    pub(super) fn deadline_ns(&self) -> u64 {
-        let keep_alive = self.last_send_ns + SEND_INTERVAL_NS;
+    pub(super) fn deadline_ns(&self, keep_alive_every_ns: u64) -> u64 {
+        let keep_alive = self.keep_alive_at_ns(keep_alive_every_ns);
         match self.timeout_ns {
             0 => keep_alive,
             timeout_ns => keep_alive.min(self.last_receive_ns + timeout_ns),
@@ -99,6 +112,9 @@ pub(super) struct Pending {
     /// Which token it is.
     pub(super) token_mac: TokenMac,
 }
+
+/// Keep-alives that a player is sent within the silence its token allows, at the least.
+const KEEP_ALIVES_PER_TIMEOUT: u64 = 4;
 
 /// A million sessions fit in half a gibibyte, tables and all.
 const _: () = assert!(size_of::<Session>() <= 384);

@@ -51,6 +51,8 @@ pub struct Listener {
     pub replay: Policy,
     /// Whether a session follows its player to another port.
     pub follow_port_switch: bool,
+    /// Players who are sent nothing else for so long are sent a keep-alive.
+    pub keep_alive_ns: u64,
 }
 
 /// How a player's backend is chosen.

@@ -3,7 +3,6 @@
 use super::counters::Ended;
 use super::output::Exit;
 use super::{Gate, Now};
-use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 
 /// How far the search for forgotten handshakes has come: round the whole table once a second, a little in each turn.
 pub(super) struct Sweep {
@@ -51,11 +50,21 @@ impl Gate {
         if self.backends[backend].is_lost(&self.setup.backends[backend], now.mono_ns) {
             return self.end_session(now, index, Ended::BackendGone, exit);
         }
-        if session.last_send_ns + SEND_INTERVAL_NS <= now.mono_ns {
+        if session.keep_alive_at_ns(self.keep_alive_ns(index)) <= now.mono_ns {
             self.emit_keep_alive(now, index, exit);
         }
         self.announce(now, index, exit);
-        self.wheel.arm(index, self.sessions.at(index).deadline_ns());
+        self.arm(index);
+    }
+
+    /// Has a session looked at again when it needs to be.
+    pub(super) fn arm(&mut self, index: u32) {
+        let deadline_ns = self.sessions.at(index).deadline_ns(self.keep_alive_ns(index));
+        self.wheel.arm(index, deadline_ns);
+    }
+
+    fn keep_alive_ns(&self, index: u32) -> u64 {
+        self.setup.listeners[usize::from(self.sessions.address(index).listener)].keep_alive_ns
     }
 
     /// Looks at a few unfinished handshakes, so that the memory of those who never answer comes back.

@@ -14,6 +14,7 @@ use crate::limits::{DATAGRAM_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::link::bundle::{Hello, SessionId, ToGame, VERSION, Writer};
 use crate::netcode::{ServerAddresses, TokenSecrets, TokenSpec, mint_with};
 use crate::proto::netcode::client::{Client, Options, State};
+use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 use crate::proto::replay::Policy;
 
 /// A worker's gate, and everybody who is connected to it.
@@ -235,6 +236,7 @@ fn setup(players: usize) -> Setup {
         sessions_max: players as u32,
         replay: Policy::NETCODE,
         follow_port_switch: true,
+        keep_alive_ns: SEND_INTERVAL_NS,
     };
     let backend = Backend {
         name: "game".to_owned(),

@@ -291,6 +291,10 @@ fn optional_listener_fields() {
             "gate.toml:5: listener[0].gap_limit: found \"512\", expected a whole number from 0 to 4294967296",
         ),
         (
+            "keep_alive = \"1m\"",
+            "gate.toml:5: listener[0].keep_alive: found \"1m\", expected a duration from \"10ms\" to \"10s\" (units us, ms, s, m, h)",
+        ),
+        (
             "port_switch = true",
             "gate.toml:5: listener[0].port_switch: found true, expected \"follow\" or \"ignore\"",
         ),

@@ -173,6 +173,7 @@ fn the_shipped_example_is_good() {
     assert_eq!(netcode.public, [address("203.0.113.9:40000")]);
     assert_eq!(netcode.protocol_id, 0x1122_3344_5566_7788);
     assert_eq!((netcode.replay_window, netcode.gap_limit), (256, None));
+    assert_eq!(netcode.keep_alive, Duration::from_millis(100));
     assert_eq!(netcode.keys.len(), 1);
     assert_eq!(config.backends[0].slots, 64);
     assert!(config.notices().is_empty(), "{:?}", config.notices());

@@ -13,6 +13,7 @@ use ringgate::link::backend::{Event, Options};
 use ringgate::netcode::{Client, Notice, TokenSpec, mint};
 use ringgate::os::clock::{self, Clock};
 use ringgate::proto::netcode::address::ServerAddresses;
+use ringgate::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate::proto::replay::Policy;
 use ringgate::secret::Key;
 use ringgate::worker::{Fleet, Plan};
@@ -185,6 +186,7 @@ fn plan(wishes: &Wishes, folder: &Folder, key: &Key) -> Plan {
         sessions_max: 1000,
         replay: Policy::NETCODE,
         follow_port_switch: true,
+        keep_alive_ns: SEND_INTERVAL_NS,
     };
     let backend = Backend {
         name: "game".to_owned(),

@@ -23,12 +23,14 @@ pub(super) fn read(
     let keys = read_keys(section, around);
     let replay_window = section.value("replay_window", replay_window);
     let gap_limit = section.integer("gap_limit");
+    let keep_alive = section.duration("keep_alive");
     Some(Netcode {
         public: public?,
         protocol_id: protocol_id?.0,
         keys: keys?,
         replay_window: replay_window?.0,
         gap_limit: NonZeroU64::new(gap_limit?),
+        keep_alive: keep_alive?,
     })
 }
 

@@ -87,7 +87,10 @@ fn what_can_change_live_does_and_is_named() {
         .replace("\"3s\"", "\"5s\"")
         .replace("\"hash\"", "\"least-players\"")
         .replace(&format!("{{ hex = \"{KEY}\" }}"), &format!("{{ hex = \"{OTHER_KEY}\" }}"))
-        .replace("max_sessions = 100", "max_sessions = 50\nport_switch = \"ignore\"\ngap_limit = 9")
+        .replace(
+            "max_sessions = 100",
+            "max_sessions = 50\nport_switch = \"ignore\"\ngap_limit = 9\nkeep_alive = \"1s\"",
+        )
         .replace("7001\"\n        slots = 8", "7001\"\n        slots = 4");
     let changes = running.reload(&changed).expect("fine");
     assert_eq!(
@@ -99,12 +102,13 @@ fn what_can_change_live_does_and_is_named() {
             "listener eu: port_switch",
             "listener eu: keys",
             "listener eu: gap_limit",
+            "listener eu: keep_alive",
             "backend a: slots 8 -> 4",
         ]
     );
     let listener = &running.setup.listeners[0];
     assert_eq!((listener.sessions_max, listener.follow_port_switch), (50, false));
-    assert_eq!(listener.replay.gap_limit(), 9);
+    assert_eq!((listener.replay.gap_limit(), listener.keep_alive_ns), (9, 1_000_000_000));
     assert_eq!(running.setup.worker_sessions_max, 100, "what was set aside stays");
 }
 

@@ -20,6 +20,7 @@ use crate::link::bundle::SessionId;
 use crate::netcode::{ConnectToken, TokenSpec, mint};
 use crate::proto::netcode::packet::{AadTable, Header, PacketKind, Receiver};
 use crate::proto::netcode::server::SessionSequence;
+use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 use crate::proto::replay::Policy;
 use crate::sim::Host;
 
@@ -74,6 +75,7 @@ pub(super) fn listener(name: &str, backends: &[u16]) -> Listener {
         sessions_max: 100,
         replay: Policy::NETCODE,
         follow_port_switch: true,
+        keep_alive_ns: SEND_INTERVAL_NS,
     }
 }
 

@@ -4,7 +4,7 @@ use super::clients::{Scribe, forged};
 use super::games::{Game, Heard};
 use super::rig::{Rig, home, plain_setup};
 use crate::drops::DropReason;
-use crate::gate::{Ended, Mail};
+use crate::gate::{Ended, Mail, Setup};
 use crate::link::bundle::CloseReason;
 use crate::proto::netcode::packet::{KeepAlive, PacketKind};
 use crate::proto::replay::Policy;
@@ -14,7 +14,14 @@ fn playing() -> (Rig, Game, Scribe) {
 }
 
 fn playing_with(change: impl FnOnce(&mut crate::netcode::TokenSpec)) -> (Rig, Game, Scribe) {
-    let mut rig = Rig::new(plain_setup());
+    playing_in(plain_setup(), change)
+}
+
+fn playing_in(
+    setup: Setup,
+    change: impl FnOnce(&mut crate::netcode::TokenSpec),
+) -> (Rig, Game, Scribe) {
+    let mut rig = Rig::new(setup);
     let game = Game::join(&mut rig, "arena");
     let scribe = Scribe::new(&rig.token_with(1, change));
     scribe.connect(&mut rig, home(1));
@@ -120,6 +127,32 @@ fn a_game_process_that_closes_a_session_has_the_player_told_ten_times() {
     assert_eq!(rig.counters().sessions_closed[Ended::ByBackend as usize], 1);
     game.say(&mut rig, |w| w.close(session, CloseReason::Kicked));
     assert!(game.hear(&mut rig).is_empty(), "it is over already");
+}
+
+/// Keep-alives that a player who is heard ten times a second gets in four seconds.
+fn keep_alives_in_4_s(every_ms: u64, timeout_seconds: i32, heard: bool) -> usize {
+    let mut setup = plain_setup();
+    setup.listeners[0].keep_alive_ns = every_ms * 1_000_000;
+    let (mut rig, _game, scribe) = playing_in(setup, |spec| spec.timeout_seconds = timeout_seconds);
+    rig.take_for(home(1));
+    for sequence in 2..42 {
+        if heard {
+            rig.deliver(home(1), &scribe.keep_alive(sequence));
+        }
+        rig.pass(100);
+    }
+    scribe.kinds(&mut rig, home(1)).len()
+}
+
+#[test]
+fn keep_alives_follow_the_listener_s_pace_once_the_player_is_heard() {
+    assert!((7..=8).contains(&keep_alives_in_4_s(500, 60, true)));
+    assert_eq!(keep_alives_in_4_s(10_000, 60, true), 0);
+    assert_eq!(keep_alives_in_4_s(3000, -1, true), 1, "no timeout, no bound");
+    // A token whose timeout is short is served in time all the same.
+    assert!((3..=4).contains(&keep_alives_in_4_s(10_000, 4, true)));
+    // Who may not know yet that it is connected is told at netcode's pace.
+    assert!((38..=40).contains(&keep_alives_in_4_s(10_000, 60, false)));
 }
 
 /// For how long a session lives after its player was last heard.

@@ -12,6 +12,7 @@ use crate::gate::{
 use crate::netcode::{
     ConnectToken, ServerAddresses, TokenSecrets, TokenSpec, mint_with, user_data,
 };
+use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 use crate::proto::replay::Policy;
 use crate::secret::Key;
 use crate::sim::attacker::Attacker;
@@ -243,6 +244,7 @@ fn setup(plan: &Plan) -> Setup {
         sessions_max: plan.sessions_max,
         replay: Policy::NETCODE,
         follow_port_switch: true,
+        keep_alive_ns: SEND_INTERVAL_NS,
     });
     let mut setup = Setup::new(listeners.collect(), backends.collect(), plan.seed);
     if plan.games.iter().any(|game| game.link != GameLink::Bundle) {
