@@ -13,11 +13,13 @@
 //! setup) are allocated where they are rare.
 
 mod admission;
+mod bag;
 mod claims;
 mod counters;
 mod downlink;
 mod handshake;
 mod hash;
+mod index;
 mod links;
 mod mail;
 mod output;
@@ -38,7 +40,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 pub use admission::Rate;
-pub use claims::Claims;
+pub use claims::{ClaimLimits, Claims};
 pub use counters::{Counters, Ended, Imbalance, Ledger, PACKET_KINDS};
 pub use links::is_shared_socket_backend;
 pub use mail::{ForwardedDatagram, Mail, Request, Steering};
@@ -56,7 +58,7 @@ use session::{Pending, Session};
 use strangers::Strangers;
 use table::Table;
 use timers::Sweep;
-use wheel::Wheel;
+use wheel::{TICK_NS, Wheel};
 
 use crate::buf::{Endpoint, IoEvent, RxBatch, SocketId};
 use crate::crypto::{Aead, Verdict};
@@ -129,7 +131,7 @@ pub struct Gate {
     sessions: Table<Session>,
     pending: Table<Pending>,
     sweep: Sweep,
-    wheel: Wheel,
+    wheel: Wheel<TICK_NS>,
     claims: Arc<Claims>,
     admission: Admission,
     strangers: Strangers,
@@ -336,7 +338,7 @@ impl Gate {
         let probe = self.backends.iter().filter_map(BackendState::probe_due_ns).min();
         let links = self.links.iter().flatten();
         let link = links.filter_map(|link| link.due_ns(self.turned_ns)).min();
-        [self.wheel.next_due_ns(), sweep, probe, link].into_iter().flatten().min()
+        [self.wheel.next_due(), sweep, probe, link].into_iter().flatten().min()
     }
 
     /// What has been counted.
@@ -393,7 +395,7 @@ impl Gate {
 
     /// Bytes that one session takes in this gate's tables, without what its claims take.
     pub const fn session_bytes() -> usize {
-        Table::<Session>::entry_bytes() + Wheel::ENTRY_BYTES
+        Table::<Session>::entry_bytes() + Wheel::<TICK_NS>::ENTRY_BYTES
     }
 
     /// Starts a turn, if the turn's mail has not done so.

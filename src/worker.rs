@@ -70,8 +70,8 @@ impl Fleet {
     /// Opens all sockets, then starts all threads.
     pub fn start(plan: &Plan) -> Result<Self, StartError> {
         let setup = &plan.setup;
-        let tokens_max = setup.tokens_max();
-        let claims = Claims::new(setup.listeners.len(), &setup.backend_slots(), tokens_max);
+        let (slots, limits) = (setup.backend_slots(), setup.claim_limits());
+        let claims = Claims::new(setup.listeners.len(), &slots, limits);
         let mut start = Start {
             plan,
             setup: Arc::clone(setup),

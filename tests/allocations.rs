@@ -178,9 +178,12 @@ fn a_million_spoofed_requests_allocate_nothing_and_are_answered_with_nothing() {
     assert!(forged > REQUESTS / 2, "most got as far as the cipher: {forged}");
 }
 
+/// What is reserved for many sessions, and more than a million of them would take: every table is sized exactly, and what
+/// there is once (buffers, rate limits) weighs ten times as much on each of these. Memory that is reserved and never touched
+/// counts here; `cargo bench --bench table` shows what is resident.
 #[test]
-fn a_session_costs_less_than_a_kilobyte_with_all_that_hangs_on_it() {
-    const SESSIONS: usize = 20_000;
+fn a_million_sessions_fit_with_all_that_hangs_on_them() {
+    const SESSIONS: usize = 100_000;
     let before = LIVE_BYTES.get();
     let crowd = Crowd::new(SESSIONS, Aead::detect());
     let all = (LIVE_BYTES.get() - before) as usize;
@@ -191,6 +194,6 @@ fn a_session_costs_less_than_a_kilobyte_with_all_that_hangs_on_it() {
         "a session takes {table} bytes in its tables, {each} with claims, used token and all else"
     );
     assert!(table <= 512);
-    assert!(each <= 1024, "a million would not fit 1 GiB");
+    assert!(each * 1_000_000 <= 768 << 20, "{each} bytes each");
     assert_eq!(crowd.gate().session_count(), SESSIONS);
 }

@@ -3,24 +3,28 @@
 //! Touched only while a player connects, leaves or shows up at a new port; never for a packet of a session. One mutex guards
 //! it all, so that a claim is all or nothing. Memory is bounded: when the token history is full of live entries, new tokens
 //! are refused and counted; a live entry is never evicted, because that would let its token be used from elsewhere.
+//!
+//! The lock is never held for long: the tables are reserved at the start and never grow, and each new token clears a few
+//! expired ones away, however many have expired at once. What is reserved takes memory only when it is first used.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+mod history;
+
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arrayvec::ArrayVec;
 
+use super::bag::Bag;
 use super::table::Place;
 use crate::buf::Endpoint;
 use crate::drops::DropReason;
 use crate::limits::{BACKENDS_MAX, LISTENERS_MAX};
 use crate::proto::netcode::server::SessionSequence;
 
-/// The tag of a connect token's private part, which tells tokens apart.
-pub(crate) type TokenMac = [u8; 16];
+use history::History;
+pub(crate) use history::TokenMac;
 
 /// Sessions of one address that a packet from a new port is tried against. A household or a LAN party has a few; a carrier's
 /// NAT has thousands, and there the first few must do.
@@ -59,11 +63,20 @@ pub(crate) struct Wanted<'a> {
     pub(crate) random: u64,
 }
 
+/// How much may be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimLimits {
+    /// Sessions over all workers and listeners.
+    pub sessions_max: usize,
+    /// Used tokens that are remembered.
+    pub tokens_max: usize,
+}
+
 /// Shared by all workers of a gateway.
 pub struct Claims {
     inner: Mutex<Inner>,
-    /// Keys the fingerprints of source addresses in the token history.
-    fingerprints: RandomState,
+    /// Keys the hashes of client ids and addresses.
+    hashes: RandomState,
     /// Players of each backend: read without the lock to route.
     players: Box<[AtomicU32]>,
     /// Sessions of each listener.
@@ -71,48 +84,51 @@ pub struct Claims {
 }
 
 struct Inner {
-    clients: HashSet<(u16, u64)>,
-    tokens: HashMap<TokenMac, Use>,
-    expiries: BinaryHeap<Reverse<(u64, TokenMac)>>,
-    tokens_max: usize,
+    clients: Bag<ClientKey>,
+    tokens: History,
     slots: Vec<Slots>,
-    residents: HashMap<IpAddr, Residents>,
+    residents: Bag<Settled>,
 }
 
-/// How a token was used.
-struct Use {
-    /// Fingerprint of the address and port it was first used from.
-    source: u64,
-    /// Where the next session of this token starts its sequence; `None` until there was one.
-    next_sequence: Option<SessionSequence>,
+/// A client id, and the listener where it has a session. In words, because a `u64` would take it to 16 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct ClientKey {
+    client_id: [u32; 2],
+    listener: u16,
+}
+
+/// A session and its IP address (IPv4 mapped).
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Settled {
+    ip: [u8; 16],
+    resident: Resident,
 }
 
 /// The slots of a backend: a bitmap, lowest free first.
 struct Slots {
     taken: Vec<u64>,
+    /// Invariant: all slots of the words before this one are taken.
+    first_open: usize,
     count: u32,
     max: u32,
 }
 
 impl Claims {
-    /// Claims for backends with these many slots each. At most `tokens_max` used tokens are remembered.
+    /// Claims for backends with these many slots each.
     ///
     /// # Panics
     /// Where there are more listeners or backends than a gateway can have.
-    pub fn new(listeners: usize, backend_slots: &[u32], tokens_max: usize) -> Self {
+    pub fn new(listeners: usize, backend_slots: &[u32], limits: ClaimLimits) -> Self {
         assert!(listeners <= LISTENERS_MAX && backend_slots.len() <= BACKENDS_MAX);
         let inner = Inner {
-            clients: HashSet::new(),
-            // Reserved, so that no rehashing ever holds the lock for long.
-            tokens: HashMap::with_capacity(tokens_max),
-            expiries: BinaryHeap::with_capacity(tokens_max),
-            tokens_max,
+            clients: Bag::new(limits.sessions_max),
+            tokens: History::new(limits.tokens_max),
             slots: backend_slots.iter().map(|&max| Slots::new(max)).collect(),
-            residents: HashMap::new(),
+            residents: Bag::new(limits.sessions_max),
         };
         Self {
             inner: Mutex::new(inner),
-            fingerprints: RandomState::new(),
+            hashes: RandomState::new(),
             players: (0..BACKENDS_MAX).map(|_| AtomicU32::new(0)).collect(),
             sessions: (0..LISTENERS_MAX).map(|_| AtomicU32::new(0)).collect(),
         }
@@ -127,27 +143,15 @@ impl Claims {
         expire_s: u64,
         now_s: u64,
     ) -> Result<bool, DropReason> {
-        let source = self.fingerprints.hash_one(source);
-        let mut inner = self.lock();
-        inner.forget_expired(now_s);
-        if let Some(used) = inner.tokens.get(mac) {
-            return if used.source == source {
-                Ok(used.next_sequence.is_some())
-            } else {
-                Err(DropReason::TokenUsedElsewhere)
-            };
-        }
-        if inner.tokens.len() >= inner.tokens_max {
-            return Err(DropReason::TokenHistoryFull);
-        }
-        inner.tokens.insert(*mac, Use { source, next_sequence: None });
-        inner.expiries.push(Reverse((expire_s, *mac)));
-        Ok(false)
+        let source = self.hashes.hash_one(source);
+        self.lock().tokens.use_token(mac, source, expire_s, now_s)
     }
 
     /// Whether a client id has a session at a listener.
     pub(crate) fn is_connected(&self, listener: u16, client_id: u64) -> bool {
-        self.lock().clients.contains(&(listener, client_id))
+        let key = ClientKey::new(listener, client_id);
+        let hash = self.hash(&key);
+        self.lock().clients.find(hash, |known| *known == key).is_some()
     }
 
     /// Claims the client id and the lowest free slot of a backend, and a range of sequence numbers that no other session of
@@ -157,31 +161,36 @@ impl Claims {
         wanted: &Wanted<'_>,
     ) -> Result<(Claim, SessionSequence), DropReason> {
         let &Wanted { listener, client_id, backend, .. } = wanted;
+        let key = ClientKey::new(listener, client_id);
+        let hash = self.hash(&key);
         let mut inner = self.lock();
-        if inner.clients.contains(&(listener, client_id)) {
+        if inner.clients.find(hash, |known| *known == key).is_some() {
             return Err(DropReason::ResponseClientConnected);
         }
         let sessions = &self.sessions[usize::from(listener)];
-        if sessions.load(Ordering::Relaxed) >= wanted.sessions_max {
+        if sessions.load(Ordering::Relaxed) >= wanted.sessions_max || inner.clients.is_full() {
             return Err(DropReason::ResponseSessionsFull);
         }
         let slots =
             inner.slots.get_mut(usize::from(backend)).ok_or(DropReason::ResponseBackendDown)?;
         let slot = slots.take().ok_or(DropReason::ResponseBackendFull)?;
-        inner.clients.insert((listener, client_id));
+        inner.clients.insert(hash, key);
         self.players[usize::from(backend)].fetch_add(1, Ordering::Relaxed);
         sessions.fetch_add(1, Ordering::Relaxed);
-        let sequence = inner.take_range(wanted.token_mac, wanted.random);
+        let sequence = inner.tokens.take_range(wanted.token_mac, wanted.random);
         Ok((Claim { listener, client_id, backend, slot }, sequence))
     }
 
     /// Gives everything back that [`connect`](Self::connect) gave.
     pub(crate) fn leave(&self, claim: &Claim) {
+        let key = ClientKey::new(claim.listener, claim.client_id);
+        let hash = self.hash(&key);
         let mut inner = self.lock();
-        if !inner.clients.remove(&(claim.listener, claim.client_id)) {
+        let Some(position) = inner.clients.find(hash, |known| *known == key) else {
             debug_assert!(false, "a claim is given back once");
             return;
-        }
+        };
+        inner.clients.remove(hash, position);
         inner.slots[usize::from(claim.backend)].give(claim.slot);
         self.players[usize::from(claim.backend)].fetch_sub(1, Ordering::Relaxed);
         self.sessions[usize::from(claim.listener)].fetch_sub(1, Ordering::Relaxed);
@@ -189,25 +198,39 @@ impl Claims {
 
     /// Makes a session known by its IP address, for packets that come from a new port of it.
     pub(crate) fn settle(&self, ip: IpAddr, resident: Resident) {
-        let _ = self.lock().residents.entry(ip).or_default().try_push(resident);
+        let (ip, hash) = self.address(ip);
+        let mut inner = self.lock();
+        let mut neighbours = 0;
+        inner.residents.find(hash, |settled| {
+            neighbours += usize::from(settled.ip == ip);
+            false
+        });
+        if neighbours < SESSIONS_PER_IP_MAX {
+            inner.residents.insert(hash, Settled { ip, resident });
+        }
     }
 
     /// Takes back [`settle`](Self::settle).
     pub(crate) fn unsettle(&self, ip: IpAddr, resident: &Resident) {
+        let (ip, hash) = self.address(ip);
+        let settled = Settled { ip, resident: *resident };
         let mut inner = self.lock();
-        if let Some(residents) = inner.residents.get_mut(&ip) {
-            residents.retain(|known| known != resident);
-            if residents.is_empty() {
-                inner.residents.remove(&ip);
-            }
+        if let Some(position) = inner.residents.find(hash, |known| *known == settled) {
+            inner.residents.remove(hash, position);
         }
     }
 
     /// The sessions that are known by an IP address at a listener.
     pub(crate) fn residents(&self, ip: IpAddr, listener: u16) -> Residents {
-        let inner = self.lock();
-        let all = inner.residents.get(&ip).into_iter().flatten();
-        all.filter(|resident| resident.listener == listener).copied().collect()
+        let (ip, hash) = self.address(ip);
+        let mut residents = Residents::new();
+        self.lock().residents.find(hash, |settled| {
+            if settled.ip == ip && settled.resident.listener == listener {
+                residents.push(settled.resident);
+            }
+            false
+        });
+        residents
     }
 
     /// Players at a backend, over all workers and listeners.
@@ -242,43 +265,40 @@ impl Claims {
         self.lock().tokens.len()
     }
 
+    fn hash(&self, key: &impl Hash) -> u32 {
+        self.hashes.hash_one(key) as u32
+    }
+
+    fn address(&self, ip: IpAddr) -> ([u8; 16], u32) {
+        let ip = match ip {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+            IpAddr::V6(v6) => v6.octets(),
+        };
+        (ip, self.hash(&ip))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A worker that panics ends the process; tests that panic on purpose must not take others along.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
-    fn take_range(&mut self, mac: &TokenMac, random: u64) -> SessionSequence {
-        // A token that expired during its handshake is forgotten already: then the random start has to do.
-        let Some(used) = self.tokens.get_mut(mac) else {
-            return SessionSequence::begin(None, random);
-        };
-        let sequence = SessionSequence::begin(used.next_sequence, random);
-        used.next_sequence = Some(sequence.after());
-        sequence
-    }
-
-    fn forget_expired(&mut self, now_s: u64) {
-        while let Some(Reverse((expire_s, mac))) = self.expiries.peek() {
-            // The request check refuses a token from `expire <= now` on, so nothing live is forgotten here.
-            if *expire_s > now_s {
-                return;
-            }
-            self.tokens.remove(mac);
-            self.expiries.pop();
-        }
+impl ClientKey {
+    const fn new(listener: u16, client_id: u64) -> Self {
+        Self { client_id: [client_id as u32, (client_id >> 32) as u32], listener }
     }
 }
 
 impl Slots {
     fn new(max: u32) -> Self {
-        Self { taken: vec![0; max.div_ceil(64) as usize], count: 0, max }
+        Self { taken: vec![0; max.div_ceil(64) as usize], first_open: 0, count: 0, max }
     }
 
     fn take(&mut self) -> Option<u32> {
-        let (word, bits) = self.taken.iter().enumerate().find(|(_, bits)| **bits != u64::MAX)?;
+        let words = self.taken.iter().enumerate().skip(self.first_open);
+        let (word, bits) = words.into_iter().find(|(_, bits)| **bits != u64::MAX)?;
         let slot = word as u32 * 64 + bits.trailing_ones();
+        self.first_open = word;
         if slot >= self.max {
             return None;
         }
@@ -291,6 +311,7 @@ impl Slots {
         let word = &mut self.taken[slot as usize / 64];
         debug_assert!(*word & 1 << (slot % 64) != 0, "a slot is given back once");
         *word &= !(1 << (slot % 64));
+        self.first_open = self.first_open.min(slot as usize / 64);
         self.count -= 1;
     }
 
@@ -310,34 +331,9 @@ mod tests {
         Endpoint::v4([192, 0, 2, 1], port)
     }
 
-    #[test]
-    fn a_token_belongs_to_its_first_address_until_it_expires() {
-        let claims = Claims::new(1, &[4], 8);
-        let mac = [7; 16];
-        assert_eq!(claims.use_token(&mac, &source(1), 100, 10), Ok(false));
-        assert_eq!(claims.use_token(&mac, &source(1), 100, 99), Ok(false));
-        let elsewhere = claims.use_token(&mac, &source(2), 100, 99);
-        assert_eq!(elsewhere, Err(DropReason::TokenUsedElsewhere));
-        assert_eq!(claims.tokens_remembered(), 1);
-        let _ = claims.use_token(&[8; 16], &source(3), 200, 100);
-        assert_eq!(claims.tokens_remembered(), 1, "the expired one is gone");
-    }
-
-    #[test]
-    fn a_full_history_refuses_new_tokens_and_keeps_the_old() {
-        let claims = Claims::new(1, &[4], 2);
-        for n in 0..2 {
-            assert_eq!(claims.use_token(&[n; 16], &source(1), 100, 10), Ok(false));
-        }
-        let third = claims.use_token(&[2; 16], &source(1), 100, 10);
-        assert_eq!(third, Err(DropReason::TokenHistoryFull));
-        let stolen = claims.use_token(&[0; 16], &source(2), 100, 10);
-        assert_eq!(stolen, Err(DropReason::TokenUsedElsewhere));
-        assert_eq!(
-            claims.use_token(&[2; 16], &source(1), 200, 100),
-            Ok(false),
-            "room after expiry"
-        );
+    fn claims(listeners: usize, backend_slots: &[u32]) -> Claims {
+        let limits = ClaimLimits { sessions_max: 1000, tokens_max: 8 };
+        Claims::new(listeners, backend_slots, limits)
     }
 
     fn connect(
@@ -353,7 +349,7 @@ mod tests {
 
     #[test]
     fn one_session_per_client_id_and_the_lowest_free_slot() {
-        let claims = Claims::new(2, &[2, 70], 8);
+        let claims = claims(2, &[2, 70]);
         let first = connect(&claims, 0, 1, 0).expect("free");
         let second = connect(&claims, 0, 2, 0).expect("free");
         assert_eq!((first.slot, second.slot), (0, 1));
@@ -367,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_listener_never_has_more_sessions_than_it_may() {
-        let claims = Claims::new(1, &[70], 8);
+        let claims = claims(1, &[70]);
         (0..100).for_each(|id| assert_eq!(connect(&claims, 0, id, 0).is_ok(), id < 70));
         assert_eq!(claims.sessions(0), 70);
         claims.resize_backends(&[200]);
@@ -378,7 +374,7 @@ mod tests {
 
     #[test]
     fn sessions_of_one_token_never_share_a_sequence() {
-        let claims = Claims::new(2, &[4], 8);
+        let claims = claims(2, &[4]);
         let token_mac = &[1; 16];
         assert_eq!(claims.use_token(token_mac, &source(1), 100, 10), Ok(false));
         let start = |listener| {
@@ -403,7 +399,7 @@ mod tests {
 
     #[test]
     fn every_slot_is_given_out_once() {
-        let claims = Claims::new(1, &[70], 8);
+        let claims = claims(1, &[70]);
         let taken: Vec<u32> =
             (0..70).map(|id| connect(&claims, 0, id, 0).expect("70 slots").slot).collect();
         assert_eq!(taken, (0..70).collect::<Vec<_>>());
@@ -415,7 +411,7 @@ mod tests {
 
     #[test]
     fn residents_are_few_and_forgotten_when_they_leave() {
-        let claims = Claims::new(1, &[4], 8);
+        let claims = claims(1, &[4]);
         let ip = source(1).ip();
         let resident =
             |index| Resident { worker: 0, listener: 0, place: Place { index, generation: 1 } };

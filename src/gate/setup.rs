@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 
 use super::admission::Rate;
+use super::claims::ClaimLimits;
 use crate::proto::replay::Policy;
 use crate::secret::Key;
 
@@ -139,10 +140,11 @@ impl Setup {
         }
     }
 
-    /// How many used tokens are remembered: two generations of players. A token is forgotten when it expires, which is within
-    /// a minute as a rule, and no fleet changes all its players in that time.
-    pub fn tokens_max(&self) -> usize {
-        (self.worker_sessions_max * 2).max(TOKENS_MIN)
+    /// What all workers may claim together. Two generations of players' used tokens are remembered: a token is forgotten when
+    /// it expires, which is within a minute as a rule, and no fleet changes all its players in that time.
+    pub fn claim_limits(&self) -> ClaimLimits {
+        let sessions_max = self.worker_sessions_max;
+        ClaimLimits { sessions_max, tokens_max: (sessions_max * 2).max(TOKENS_MIN) }
     }
 
     /// Slots of each backend, for [`Claims`](super::Claims).

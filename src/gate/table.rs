@@ -1,9 +1,8 @@
 //! Who lives at an address: a slab of entries, found by listener and endpoint.
 //!
-//! The index is open addressing with linear probing over 8-byte cells (a 32-bit hash and a slab position), so a lookup
-//! touches one line of the index and one of the entry. The hash key is random per process: an attacker who chooses source
-//! ports cannot aim at one cell. Everything is sized once: the slab reserves its capacity (untouched pages cost nothing), the
-//! index is zeroed memory of twice the capacity, so no insertion ever moves an entry or rehashes.
+//! The [`Index`] is at most half full, so a lookup touches one line of it and one of the entry. The hash key is random per
+//! process: an attacker who chooses source ports cannot aim at one cell. Everything is sized once: the slab reserves its
+//! capacity (untouched pages cost nothing), so no insertion ever moves an entry or rehashes.
 //!
 //! An entry that is removed keeps its place until [`Table::reclaim`], so that positions noted earlier in a turn stay valid
 //! to its end. Freed places are reused oldest first and not before they have rested, because a place is also an address (the
@@ -12,6 +11,7 @@
 use std::collections::VecDeque;
 
 use super::hash::HashKey;
+use super::index::Index;
 use crate::buf::Endpoint;
 
 /// What an entry is found by.
@@ -64,7 +64,7 @@ impl<T> Table<T> {
     pub(crate) fn new(capacity: usize, rest_ns: u64, first_generation: u32, key: HashKey) -> Self {
         Self {
             key,
-            index: Index::new(capacity),
+            index: Index::new(capacity * INDEX_CELLS),
             slots: Vec::with_capacity(capacity),
             free: VecDeque::with_capacity(capacity),
             removed: Vec::with_capacity(capacity),
@@ -75,9 +75,12 @@ impl<T> Table<T> {
         }
     }
 
-    /// Bytes that one entry takes at most: its slot, and the index cells for it (the index is a quarter to half full).
+    /// Bytes that one entry takes at most: its slot, its cells of the index, and its place in the lists of free ones.
     pub(crate) const fn entry_bytes() -> usize {
-        size_of::<Slot<T>>() + 4 * size_of::<u64>()
+        size_of::<Slot<T>>()
+            + INDEX_CELLS * Index::CELL_BYTES
+            + size_of::<Rest>()
+            + size_of::<u32>()
     }
 
     /// How many entries are indexed.
@@ -217,67 +220,8 @@ const fn next_generation(generation: u32) -> u32 {
 
 const GENERATION_MAX: u32 = (1 << 24) - 1;
 
-/// Cells of `hash << 32 | position + 1`; 0 is empty.
-struct Index {
-    cells: Vec<u64>,
-    mask: usize,
-}
-
-impl Index {
-    fn new(capacity: usize) -> Self {
-        let cells = (capacity * 2).next_power_of_two().max(16);
-        Self { cells: vec![0; cells], mask: cells - 1 }
-    }
-
-    #[inline]
-    fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        let mut at = hash as usize & self.mask;
-        loop {
-            let cell = self.cells[at];
-            if cell == 0 {
-                return None;
-            }
-            let position = (cell as u32).wrapping_sub(1);
-            if (cell >> 32) as u32 == hash && is_it(position) {
-                return Some(position);
-            }
-            at = (at + 1) & self.mask;
-        }
-    }
-
-    fn insert(&mut self, hash: u32, position: u32) {
-        let mut at = hash as usize & self.mask;
-        while self.cells[at] != 0 {
-            at = (at + 1) & self.mask;
-        }
-        self.cells[at] = u64::from(hash) << 32 | u64::from(position + 1);
-    }
-
-    /// Removes a cell and shifts its followers back, so that no probe ever meets a tombstone.
-    fn remove(&mut self, hash: u32, position: u32) {
-        let cell = u64::from(hash) << 32 | u64::from(position + 1);
-        let mut hole = hash as usize & self.mask;
-        while self.cells[hole] != cell {
-            debug_assert!(self.cells[hole] != 0, "only indexed entries are removed");
-            hole = (hole + 1) & self.mask;
-        }
-        let mut at = hole;
-        loop {
-            at = (at + 1) & self.mask;
-            let follower = self.cells[at];
-            if follower == 0 {
-                break;
-            }
-            let home = (follower >> 32) as usize & self.mask;
-            // A follower may fill the hole if its home does not lie cyclically in (hole, at].
-            if (at.wrapping_sub(home) & self.mask) >= (at.wrapping_sub(hole) & self.mask) {
-                self.cells[hole] = follower;
-                hole = at;
-            }
-        }
-        self.cells[hole] = 0;
-    }
-}
+/// Cells of the index for each entry: a packet looks one and a half of them up, or two and a half to find nobody.
+const INDEX_CELLS: usize = 2;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Timers for every session, at a cost that does not depend on how many sleep.
 //!
-//! One ring of buckets, each a list of places due in the same 4 ms. There is no cancelling and no moving: a session has one
+//! One ring of buckets, each a list of places due in the same tick (4 ms for sessions, a second for used tokens). There is no cancelling and no moving: a session has one
 //! entry, which fires at its deadline or earlier; whoever is woken looks at its own clocks and arms itself again. A deadline
 //! beyond the ring's horizon fires at the horizon and is armed again from there.
 //!
@@ -8,8 +8,8 @@
 //! allocated or moved afterwards. An entry that a player has left behind wakes the next player in its place, too early, which
 //! harms nobody.
 
-/// Due times of many places.
-pub(crate) struct Wheel {
+/// Due times of many places, in whatever unit `TICK` is in.
+pub(crate) struct Wheel<const TICK: u64> {
     /// The first place of each bucket's list.
     heads: [u32; BUCKETS],
     /// For each place, the one behind it in its list, or [`IDLE`].
@@ -21,25 +21,25 @@ pub(crate) struct Wheel {
     armed: usize,
 }
 
-impl Wheel {
+impl<const TICK: u64> Wheel<TICK> {
     /// Bytes that one place takes.
     pub(crate) const ENTRY_BYTES: usize = size_of::<u32>();
 
-    /// A wheel for `places` places, that starts at `now_ns`.
-    pub(crate) fn new(places: usize, now_ns: u64) -> Self {
+    /// A wheel for `places` places, that starts at `now`.
+    pub(crate) fn new(places: usize, now: u64) -> Self {
         Self {
             heads: [END; BUCKETS],
             next: Vec::with_capacity(places),
             firing: END,
-            next_tick: now_ns / TICK_NS,
+            next_tick: now / TICK,
             armed: 0,
         }
     }
 
-    /// Wakes `place` at `deadline_ns`, or at the horizon if that is sooner. Never in the tick being fired. A place that is
+    /// Wakes `place` at `deadline`, or at the horizon if that is sooner. Never in the tick being fired. A place that is
     /// armed already stays as it is.
     #[inline]
-    pub(crate) fn arm(&mut self, place: u32, deadline_ns: u64) {
+    pub(crate) fn arm(&mut self, place: u32, deadline: u64) {
         let at = place as usize;
         if at >= self.next.len() {
             self.next.resize(at + 1, IDLE);
@@ -48,18 +48,18 @@ impl Wheel {
             return;
         }
         let last = self.next_tick + BUCKETS as u64 - 2;
-        let tick = deadline_ns.div_ceil(TICK_NS).clamp(self.next_tick, last);
+        let tick = deadline.div_ceil(TICK).clamp(self.next_tick, last);
         let head = &mut self.heads[tick as usize % BUCKETS];
         self.next[at] = std::mem::replace(head, place);
         self.armed += 1;
     }
 
-    /// The next place that is due at `now_ns`. Its entry is spent; it may be armed again at once.
+    /// The next place that is due at `now`. Its entry is spent; it may be armed again at once.
     ///
     /// Empty buckets are passed over, and after a jump of the clock each bucket is visited once at most.
     #[inline]
-    pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<u32> {
-        if self.firing == END && !self.begin_bucket(now_ns / TICK_NS) {
+    pub(crate) fn pop_due(&mut self, now: u64) -> Option<u32> {
+        if self.firing == END && !self.begin_bucket(now / TICK) {
             return None;
         }
         let place = self.firing;
@@ -82,13 +82,13 @@ impl Wheel {
     }
 
     /// When the next non-empty bucket is due, to know how long a worker may sleep.
-    pub(crate) fn next_due_ns(&self) -> Option<u64> {
+    pub(crate) fn next_due(&self) -> Option<u64> {
         if self.armed == 0 {
             return None;
         }
         (self.next_tick..self.next_tick + BUCKETS as u64)
             .find(|tick| self.heads[*tick as usize % BUCKETS] != END)
-            .map(|tick| tick * TICK_NS)
+            .map(|tick| tick * TICK)
     }
 }
 
@@ -98,15 +98,17 @@ const END: u32 = u32::MAX;
 /// In no list.
 const IDLE: u32 = u32::MAX - 1;
 
-/// One tick. Keep-alives are due every 100 ms; 4 ms of slack is what players cannot tell.
-const TICK_NS: u64 = 4_000_000;
+/// The tick of sessions. Keep-alives are due every 100 ms; 4 ms of slack is what players cannot tell.
+pub(crate) const TICK_NS: u64 = 4_000_000;
 
-/// About one second of ticks: ten keep-alive periods, and a power of two for the modulo.
+/// About one second of a session's ticks: ten keep-alive periods, and a power of two for the modulo.
 const BUCKETS: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    type Wheel = super::Wheel<TICK_NS>;
 
     fn fire(wheel: &mut Wheel, now_ns: u64) -> Vec<u32> {
         std::iter::from_fn(|| wheel.pop_due(now_ns)).collect()
@@ -127,14 +129,14 @@ mod tests {
             }
         }
         assert_eq!(fired.len(), 5);
-        assert_eq!(wheel.next_due_ns(), None);
+        assert_eq!(wheel.next_due(), None);
     }
 
     #[test]
     fn a_far_deadline_fires_at_the_horizon() {
         let mut wheel = Wheel::new(0, 0);
         wheel.arm(1, u64::MAX / 2);
-        let due = wheel.next_due_ns().expect("armed");
+        let due = wheel.next_due().expect("armed");
         assert!(due <= BUCKETS as u64 * TICK_NS);
         assert_eq!(fire(&mut wheel, due), [1]);
     }

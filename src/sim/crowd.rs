@@ -42,7 +42,7 @@ impl Crowd {
     pub fn new(players: usize, aead: Aead) -> Self {
         let setup = setup(players);
         let slots = setup.backend_slots();
-        let claims = Claims::new(1, &slots, setup.tokens_max()).into();
+        let claims = Claims::new(1, &slots, setup.claim_limits()).into();
         let seed = Seed { challenge_key: Key::from_bytes([3; 32]), random: [1, 2, 3, 4] };
         let place = WorkerIndex { index: 0, count: 1 };
         let mut gate = Gate::new(setup.into(), place, claims, aead, seed, START);

@@ -11,7 +11,7 @@ use super::rig::{
 use crate::buf::{SendFailure, SocketId};
 use crate::crypto::{Aead, Job, token};
 use crate::drops::DropReason;
-use crate::gate::{Mail, Rate, Setup};
+use crate::gate::{ClaimLimits, Mail, Rate, Setup};
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::netcode::{Client, TokenSpec};
 use crate::proto::netcode::packet::PacketKind;
@@ -259,7 +259,7 @@ fn token_used_elsewhere(reason: DropReason) {
 
 fn token_history_full(reason: DropReason) {
     let setup = plain_setup();
-    let claims = claims_for(&setup, 1);
+    let claims = claims_for(&setup, ClaimLimits { sessions_max: 9, tokens_max: 1 });
     let mut rig = Rig::with_claims(setup, claims);
     let _game = Game::join(&mut rig, "arena");
     let [first, second] = [rig.token(1), rig.token(2)].map(|token| Scribe::new(&token));

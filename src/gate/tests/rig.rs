@@ -13,8 +13,8 @@ use crate::crypto::{Aead, Job, Key, Verdict};
 use crate::drops::{DropCounts, DropReason};
 use crate::gate::table::Address;
 use crate::gate::{
-    Allowed, Backend, Claims, Counters, Credentials, Gate, LinkKind, Listener, Mail, Now, Request,
-    Route, Seed, Setup, WorkerIndex,
+    Allowed, Backend, ClaimLimits, Claims, Counters, Credentials, Gate, LinkKind, Listener, Mail,
+    Now, Request, Route, Seed, Setup, WorkerIndex,
 };
 use crate::link::bundle::SessionId;
 use crate::netcode::{ConnectToken, TokenSpec, mint};
@@ -108,7 +108,7 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new(setup: Setup) -> Self {
-        let claims = claims_for(&setup, setup.tokens_max());
+        let claims = claims_for(&setup, setup.claim_limits());
         Self::with_claims(setup, claims)
     }
 
@@ -325,8 +325,8 @@ pub(super) fn newly(before: &DropCounts, after: &DropCounts) -> Vec<(DropReason,
     grown.filter(|(_, count)| *count > 0).collect()
 }
 
-pub(super) fn claims_for(setup: &Setup, tokens_max: usize) -> Arc<Claims> {
-    Arc::new(Claims::new(setup.listeners.len(), &setup.backend_slots(), tokens_max))
+pub(super) fn claims_for(setup: &Setup, limits: ClaimLimits) -> Arc<Claims> {
+    Arc::new(Claims::new(setup.listeners.len(), &setup.backend_slots(), limits))
 }
 
 /// Several workers that share their claims and write to each other.
@@ -336,7 +336,7 @@ pub(super) struct Fleet {
 
 impl Fleet {
     pub(super) fn new(setup: Setup, count: u16) -> Self {
-        let claims = claims_for(&setup, setup.tokens_max());
+        let claims = claims_for(&setup, setup.claim_limits());
         let judge = Rc::new(RefCell::new(Judge::new(PROTOCOL)));
         let setup = Arc::new(setup);
         let worker = |index| {

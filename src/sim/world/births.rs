@@ -37,7 +37,7 @@ impl World {
         let mut random = Random::new(plan.seed);
         let setup = Arc::new(setup(&plan));
         let slots = setup.backend_slots();
-        let claims = Arc::new(Claims::new(setup.listeners.len(), &slots, setup.tokens_max()));
+        let claims = Arc::new(Claims::new(setup.listeners.len(), &slots, setup.claim_limits()));
         let outside = Outside::new(&plan, &setup, &mut random);
         let mut world = Self {
             now_ns: 0,
