@@ -46,7 +46,10 @@ pub use links::is_shared_socket_backend;
 pub use mail::{ForwardedDatagram, Mail, Request, Steering};
 pub use output::Exit;
 pub use session::SessionInfo;
-pub use setup::{Allowed, Backend, Credentials, LinkKind, Listener, Route, Setup};
+pub use setup::{
+    Allowed, Backend, Credentials, Duplicates, LinkKind, Listener, Netcode, Protocol, Route, Setup,
+    Unreal,
+};
 
 use admission::Admission;
 use hash::HashKey;
@@ -408,16 +411,17 @@ impl Gate {
 
     fn adopt(&mut self, setup: Arc<Setup>, now_ns: u64) {
         for listener in &setup.listeners[self.listeners.len()..] {
+            let rules = listener.netcode();
             self.listeners.push(ListenerState {
-                aads: AadTable::new(listener.protocol_id),
+                aads: AadTable::new(rules.map_or(0, |rules| rules.protocol_id)),
                 own: Vec::new(),
                 sockets: Vec::new(),
-                replay: listener.replay,
+                replay: rules.map_or(Policy::NETCODE, |rules| rules.replay),
             });
         }
         for (state, listener) in self.listeners.iter_mut().zip(&setup.listeners) {
             state.own = listener.public.iter().copied().map(Endpoint::from).collect();
-            let gap_limit = listener.replay.gap_limit();
+            let gap_limit = listener.netcode().map_or(0, |rules| rules.replay.gap_limit());
             state.replay = Policy::new(state.replay.size_bits(), gap_limit).unwrap_or(state.replay);
         }
         self.claims.resize_backends(&setup.backend_slots());

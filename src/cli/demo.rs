@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use super::{Failure, exit};
 use crate::config::LogFormat;
-use crate::gate::{Allowed, Backend, Counters, LinkKind, Listener, Route, Setup};
+use crate::gate::{
+    Allowed, Backend, Counters, LinkKind, Listener, Netcode, Protocol, Route, Setup,
+};
 use crate::io::Choice;
 use crate::link::backend::{Event, Options};
 use crate::os::process;
@@ -80,15 +82,17 @@ pub(super) struct Facts {
 fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
     let listener = Listener {
         name: "demo".to_owned(),
-        protocol_id: PROTOCOL_ID,
-        keys: vec![key],
+        protocol: Protocol::Netcode(Netcode {
+            protocol_id: PROTOCOL_ID,
+            keys: vec![key],
+            replay: Policy::NETCODE,
+            keep_alive_ns: SEND_INTERVAL_NS,
+        }),
         public: Vec::new(),
         backends: vec![0],
         route: Route::Single,
         sessions_max: args.players,
-        replay: Policy::NETCODE,
         follow_port_switch: true,
-        keep_alive_ns: SEND_INTERVAL_NS,
     };
     let allow = Allowed { uids: vec![process::effective_uid()], gids: Vec::new() };
     let backend = Backend {

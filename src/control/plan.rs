@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::config::{self, Config};
-use crate::gate::{Allowed, Backend, LinkKind, Listener, Route, Setup};
+use crate::gate::{Allowed, Backend, LinkKind, Listener, Netcode, Protocol, Route, Setup};
 use crate::io::Choice;
 use crate::limits::{BACKENDS_MAX, LISTENERS_MAX, WORKERS_MAX};
 use crate::os::process;
@@ -59,8 +59,13 @@ pub(super) fn listener(
     let gap_limit = netcode.gap_limit.map_or(0, std::num::NonZeroU64::get);
     Ok(Listener {
         name: listener.name.clone(),
-        protocol_id: netcode.protocol_id,
-        keys: netcode.keys.clone(),
+        protocol: Protocol::Netcode(Netcode {
+            protocol_id: netcode.protocol_id,
+            keys: netcode.keys.clone(),
+            replay: Policy::new(u32::from(netcode.replay_window), gap_limit)
+                .expect("the config has checked the window's size"),
+            keep_alive_ns: netcode.keep_alive.as_nanos() as u64,
+        }),
         public: netcode.public.clone(),
         backends,
         route: match listener.route {
@@ -70,10 +75,7 @@ pub(super) fn listener(
             config::Route::UserData => Route::UserData,
         },
         sessions_max: listener.max_sessions as u32,
-        replay: Policy::new(u32::from(netcode.replay_window), gap_limit)
-            .expect("the config has checked the window's size"),
         follow_port_switch: listener.port_switch == config::PortSwitch::Follow,
-        keep_alive_ns: netcode.keep_alive.as_nanos() as u64,
     })
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::view::{Facts, Live, Reloads, Snapshot};
 use crate::drops::DropReason;
-use crate::gate::{Allowed, Backend, LinkKind, Listener, Route, Setup};
+use crate::gate::{Allowed, Backend, LinkKind, Listener, Netcode, Protocol, Route, Setup};
 use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 use crate::proto::replay::Policy;
 use crate::secret::Key;
@@ -49,15 +49,17 @@ pub(super) const NOW_NS: u64 = 60_000_000_000;
 fn listener() -> Listener {
     Listener {
         name: "eu-west".to_owned(),
-        protocol_id: 1,
-        keys: vec![Key::from_bytes([7; 32])],
+        protocol: Protocol::Netcode(Netcode {
+            protocol_id: 1,
+            keys: vec![Key::from_bytes([7; 32])],
+            replay: Policy::NETCODE,
+            keep_alive_ns: SEND_INTERVAL_NS,
+        }),
         public: Vec::new(),
         backends: vec![1],
         route: Route::Single,
         sessions_max: 100,
-        replay: Policy::NETCODE,
         follow_port_switch: true,
-        keep_alive_ns: SEND_INTERVAL_NS,
     }
 }
 

@@ -42,8 +42,8 @@ impl Gate {
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let listener = usize::from(origin.address.listener);
-        let protocol_id = self.setup.listeners[listener].protocol_id;
-        let expire_s = Request::inspect(bytes, protocol_id, now.unix_s)?.expire_unix_s();
+        let rules = self.setup.listeners[listener].netcode().ok_or(DropReason::UnknownSource)?;
+        let expire_s = Request::inspect(bytes, rules.protocol_id, now.unix_s)?.expire_unix_s();
         let mut parts = RequestParts::split(bytes).ok_or(DropReason::RequestLength)?;
         let mac: TokenMac = *parts.private.last_chunk().expect("a private token ends with its tag");
         if verdict != Verdict::Done && !self.open_with_older_keys(listener, &mut parts) {
@@ -87,7 +87,8 @@ impl Gate {
 
     /// Tries a token under the keys that are being rotated out.
     fn open_with_older_keys(&mut self, listener: usize, parts: &mut RequestParts<'_>) -> bool {
-        for key in self.setup.listeners[listener].keys.iter().skip(1) {
+        let rules = self.setup.listeners[listener].netcode();
+        for key in rules.iter().flat_map(|rules| &rules.keys).skip(1) {
             let (subkey, token_nonce) = token::derive(key, parts.nonce);
             let mut jobs = [Job::new(&subkey, token_nonce, parts.aad, &mut parts.private[..])];
             self.aead.open(&mut jobs);

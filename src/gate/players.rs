@@ -120,7 +120,8 @@ impl Gate {
         bytes: &[u8],
     ) -> Result<(), DropReason> {
         let listener = &self.setup.listeners[usize::from(address.listener)];
-        Request::inspect(bytes, listener.protocol_id, now.unix_s)?;
+        let rules = listener.netcode().ok_or(DropReason::UnknownSource)?;
+        Request::inspect(bytes, rules.protocol_id, now.unix_s)?;
         if is_connected {
             return Err(DropReason::RequestAddressConnected);
         }
@@ -179,8 +180,9 @@ impl Gate {
             else {
                 continue;
             };
-            let keys = &setup.listeners[usize::from(listener)].keys;
-            let (Some(parts), Some(key)) = (RequestParts::split(bytes), keys.first()) else {
+            let rules = setup.listeners[usize::from(listener)].netcode();
+            let key = rules.and_then(|rules| rules.keys.first());
+            let (Some(parts), Some(key)) = (RequestParts::split(bytes), key) else {
                 continue;
             };
             waiting.push((at, token::derive(key, parts.nonce), parts));

@@ -4,10 +4,12 @@
 //! resolved by the caller.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 
 use super::admission::Rate;
 use super::claims::ClaimLimits;
 use crate::proto::replay::Policy;
+use crate::proto::unreal::prefix::Framing;
 use crate::secret::Key;
 
 /// Everything a worker's gate needs to know.
@@ -31,16 +33,14 @@ pub struct Setup {
     pub incarnation: u64,
 }
 
-/// One public address (or several) that speaks netcode.
+/// One public address, or several.
 #[derive(Clone, Debug)]
 pub struct Listener {
     /// Its name in the configuration.
     pub name: String,
-    /// What tokens and packets are bound to.
-    pub protocol_id: u64,
-    /// Private keys of connect tokens, the current one first.
-    pub keys: Vec<Key>,
-    /// The addresses that a token must name one of.
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// The addresses that players know it by; a netcode token must name one of them.
     pub public: Vec<SocketAddr>,
     /// Backends that players may be sent to, by number.
     pub backends: Vec<u16>,
@@ -48,12 +48,76 @@ pub struct Listener {
     pub route: Route,
     /// Sessions over all workers.
     pub sessions_max: u32,
-    /// The replay window and the gap rule.
-    pub replay: Policy,
     /// Whether a session follows its player to another port.
     pub follow_port_switch: bool,
+}
+
+impl Listener {
+    /// The rules of a netcode listener.
+    pub const fn netcode(&self) -> Option<&Netcode> {
+        match &self.protocol {
+            Protocol::Netcode(rules) => Some(rules),
+            Protocol::Unreal(_) => None,
+        }
+    }
+
+    /// The rules of an Unreal listener.
+    pub const fn unreal(&self) -> Option<&Unreal> {
+        match &self.protocol {
+            Protocol::Netcode(_) => None,
+            Protocol::Unreal(rules) => Some(rules),
+        }
+    }
+}
+
+/// What a listener speaks, with the rules that only this protocol has.
+#[derive(Clone, Debug)]
+pub enum Protocol {
+    /// netcode 1.02.
+    Netcode(Netcode),
+    /// Unreal Engine's UDP protocol.
+    Unreal(Unreal),
+}
+
+/// The rules of a netcode listener.
+#[derive(Clone, Debug)]
+pub struct Netcode {
+    /// What tokens and packets are bound to.
+    pub protocol_id: u64,
+    /// Private keys of connect tokens, the current one first.
+    pub keys: Vec<Key>,
+    /// The replay window and the gap rule.
+    pub replay: Policy,
     /// Players who are sent nothing else for so long are sent a keep-alive.
     pub keep_alive_ns: u64,
+}
+
+/// The rules of an Unreal listener. All its backends are on a udp link, on this host's loopback.
+#[derive(Clone, Debug)]
+pub struct Unreal {
+    /// How the game's packets begin.
+    pub framing: Framing,
+    /// Handshake versions that are served. Of no meaning in the original layout.
+    pub versions: RangeInclusive<u8>,
+    /// Builds of the game that may connect; `None` for all.
+    pub network_versions: Option<Vec<u32>>,
+    /// How duplicates are told.
+    pub duplicates: Duplicates,
+    /// Silence of a player after which it is given up.
+    pub idle_timeout_ns: u64,
+    /// A request to restart may be longer than the packet that provoked it.
+    pub restart_small: bool,
+}
+
+/// How the copies of a packet that has passed are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duplicates {
+    /// By the number in its header, which is in the clear.
+    Notify,
+    /// Exact copies, within a second: the header is encrypted.
+    Opaque,
+    /// Not at all.
+    Pass,
 }
 
 /// How a player's backend is chosen.

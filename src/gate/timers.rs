@@ -3,6 +3,7 @@
 use super::counters::Ended;
 use super::output::Exit;
 use super::{Gate, Now};
+use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 
 /// How far the search for forgotten handshakes has come: round the whole table once a second, a little in each turn.
 pub(super) struct Sweep {
@@ -64,7 +65,9 @@ impl Gate {
     }
 
     fn keep_alive_ns(&self, index: u32) -> u64 {
-        self.setup.listeners[usize::from(self.sessions.address(index).listener)].keep_alive_ns
+        let listener = usize::from(self.sessions.address(index).listener);
+        let rules = self.setup.listeners[listener].netcode();
+        rules.map_or(SEND_INTERVAL_NS, |rules| rules.keep_alive_ns)
     }
 
     /// Looks at a few unfinished handshakes, so that the memory of those who never answer comes back.

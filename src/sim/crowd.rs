@@ -7,8 +7,8 @@ use super::netcode::{Cipher, Heard};
 use crate::buf::{Endpoint, SocketId};
 use crate::crypto::{Aead, Key};
 use crate::gate::{
-    Allowed, Backend, Claims, Credentials, Gate, LinkKind, Listener, Now, Rate, Route, Seed, Setup,
-    WorkerIndex,
+    Allowed, Backend, Claims, Credentials, Gate, LinkKind, Listener, Netcode, Now, Protocol, Rate,
+    Route, Seed, Setup, WorkerIndex,
 };
 use crate::limits::{DATAGRAM_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::link::bundle::{Hello, SessionId, ToGame, VERSION, Writer};
@@ -228,15 +228,17 @@ fn player_at(home: &Endpoint) -> usize {
 fn setup(players: usize) -> Setup {
     let listener = Listener {
         name: "crowd".to_owned(),
-        protocol_id: PROTOCOL,
-        keys: vec![Key::from_bytes([1; 32])],
+        protocol: Protocol::Netcode(Netcode {
+            protocol_id: PROTOCOL,
+            keys: vec![Key::from_bytes([1; 32])],
+            replay: Policy::NETCODE,
+            keep_alive_ns: SEND_INTERVAL_NS,
+        }),
         public: vec![SERVER.into()],
         backends: vec![0],
         route: Route::Single,
         sessions_max: players as u32,
-        replay: Policy::NETCODE,
         follow_port_switch: true,
-        keep_alive_ns: SEND_INTERVAL_NS,
     };
     let backend = Backend {
         name: "game".to_owned(),

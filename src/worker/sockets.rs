@@ -20,8 +20,8 @@ pub(super) fn open_players(
 ) -> Result<PlayerSockets, StartError> {
     let mut players = Vec::with_capacity(addresses.len());
     for (at, binds) in addresses.iter_mut().enumerate() {
-        let protocol_id = plan.setup.listeners[at].protocol_id;
-        let filter = plan.filter[at].then(|| filter::netcode(protocol_id));
+        let rules = plan.setup.listeners[at].netcode().filter(|_| plan.filter[at]);
+        let filter = rules.map(|rules| filter::netcode(rules.protocol_id));
         let options =
             UdpOptions { reuse_port: true, filter: filter.as_ref(), ..UdpOptions::default() };
         let mut sockets = Vec::with_capacity(binds.len());

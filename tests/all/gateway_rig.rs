@@ -7,7 +7,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use renetcode::{ClientAuthentication, NetcodeClient};
-use ringgate::gate::{Allowed, Backend, Counters, LinkKind, Listener, Route, Setup};
+use ringgate::gate::{
+    Allowed, Backend, Counters, LinkKind, Listener, Netcode, Protocol, Route, Setup,
+};
 use ringgate::io::Choice;
 use ringgate::link::backend::{Event, Options};
 use ringgate::netcode::{Client, Notice, TokenSpec, mint};
@@ -178,15 +180,17 @@ fn plan(wishes: &Wishes, folder: &Folder, key: &Key) -> Plan {
     };
     let listener = Listener {
         name: "test".to_owned(),
-        protocol_id: PROTOCOL_ID,
-        keys: vec![key.clone()],
+        protocol: Protocol::Netcode(Netcode {
+            protocol_id: PROTOCOL_ID,
+            keys: vec![key.clone()],
+            replay: Policy::NETCODE,
+            keep_alive_ns: SEND_INTERVAL_NS,
+        }),
         public: wishes.public.clone(),
         backends: vec![0],
         route: Route::Single,
         sessions_max: 1000,
-        replay: Policy::NETCODE,
         follow_port_switch: true,
-        keep_alive_ns: SEND_INTERVAL_NS,
     };
     let backend = Backend {
         name: "game".to_owned(),

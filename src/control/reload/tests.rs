@@ -108,7 +108,8 @@ fn what_can_change_live_does_and_is_named() {
     );
     let listener = &running.setup.listeners[0];
     assert_eq!((listener.sessions_max, listener.follow_port_switch), (50, false));
-    assert_eq!((listener.replay.gap_limit(), listener.keep_alive_ns), (9, 1_000_000_000));
+    let rules = listener.netcode().expect("as before");
+    assert_eq!((rules.replay.gap_limit(), rules.keep_alive_ns), (9, 1_000_000_000));
     assert_eq!(running.setup.worker_sessions_max, 100, "what was set aside stays");
 }
 

@@ -6,7 +6,7 @@ use super::clients::{Player, Scribe, forged};
 use super::games::{Game, Heard};
 use super::rig::{
     Fleet, PROTOCOL, PUBLIC, Rig, bundle_backend, claims_for, endpoint, home, key, listener,
-    plain_setup, udp_backend,
+    netcode_rules, plain_setup, udp_backend,
 };
 use crate::buf::{SendFailure, SocketId};
 use crate::crypto::{Aead, Job, token};
@@ -379,7 +379,7 @@ fn replay_too_old(reason: DropReason) {
 
 fn gap_setup() -> Setup {
     let mut setup = plain_setup();
-    setup.listeners[0].replay = Policy::new(512, 512).expect("UNet's");
+    netcode_rules(&mut setup).replay = Policy::new(512, 512).expect("UNet's");
     setup
 }
 

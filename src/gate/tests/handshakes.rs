@@ -3,7 +3,8 @@
 use super::clients::{Library, Player, Scribe};
 use super::games::Game;
 use super::rig::{
-    Fleet, PROTOCOL, PUBLIC, Rig, bundle_backend, endpoint, home, key, listener, plain_setup,
+    Fleet, PROTOCOL, PUBLIC, Rig, bundle_backend, endpoint, home, key, listener, netcode_rules,
+    plain_setup,
 };
 use crate::buf::Endpoint;
 use crate::drops::DropReason;
@@ -118,13 +119,13 @@ fn while_keys_are_rotated_tokens_of_both_are_taken() {
     rig.provokes(DropReason::RequestForged, |rig| rig.deliver(home(2), &newer.request()));
 
     let mut setup = plain_setup();
-    setup.listeners[0].keys = vec![key(3), key(2), key(1)];
+    netcode_rules(&mut setup).keys = vec![key(3), key(2), key(1)];
     rig.mail(Mail::Setup(setup.clone().into()));
     old.connect(&mut rig, home(1));
     newer.connect(&mut rig, home(2));
     assert_eq!(rig.sessions(), 2);
 
-    setup.listeners[0].keys = vec![key(3)];
+    netcode_rules(&mut setup).keys = vec![key(3)];
     rig.mail(Mail::Setup(setup.into()));
     let late = Scribe::new(&rig.token_under(&spec(3), &key(1)));
     rig.provokes(DropReason::RequestForged, |rig| rig.deliver(home(3), &late.request()));

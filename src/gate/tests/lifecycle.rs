@@ -2,7 +2,9 @@
 
 use super::clients::{Player, Scribe};
 use super::games::Game;
-use super::rig::{Fleet, Rig, bundle_backend, home, listener, plain_setup, udp_backend};
+use super::rig::{
+    Fleet, Rig, bundle_backend, home, listener, netcode_rules, plain_setup, udp_backend,
+};
 use crate::drops::DropReason;
 use crate::gate::{Gate, Mail, Route, Setup};
 use crate::proto::replay::Policy;
@@ -73,7 +75,7 @@ fn a_reload_does_not_open_the_windows_of_those_who_are_here() {
     for sequence in 2..300 {
         rig.deliver(home(1), &scribe.payload(sequence, b"x"));
     }
-    setup.listeners[0].replay = Policy::new(1024, 50).expect("a power of two");
+    netcode_rules(&mut setup).replay = Policy::new(1024, 50).expect("a power of two");
     rig.mail(Mail::Setup(setup.into()));
     game.hear(&mut rig);
     for sequence in 2..300 {

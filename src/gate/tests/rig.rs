@@ -14,7 +14,7 @@ use crate::drops::{DropCounts, DropReason};
 use crate::gate::table::Address;
 use crate::gate::{
     Allowed, Backend, ClaimLimits, Claims, Counters, Credentials, Gate, LinkKind, Listener, Mail,
-    Now, Request, Route, Seed, Setup, WorkerIndex,
+    Netcode, Now, Protocol, Request, Route, Seed, Setup, WorkerIndex,
 };
 use crate::link::bundle::SessionId;
 use crate::netcode::{ConnectToken, TokenSpec, mint};
@@ -67,16 +67,24 @@ pub(super) fn udp_backend(name: &str, address: &str, slots: u32) -> Backend {
 pub(super) fn listener(name: &str, backends: &[u16]) -> Listener {
     Listener {
         name: name.to_owned(),
-        protocol_id: PROTOCOL,
-        keys: vec![key(1)],
+        protocol: Protocol::Netcode(Netcode {
+            protocol_id: PROTOCOL,
+            keys: vec![key(1)],
+            replay: Policy::NETCODE,
+            keep_alive_ns: SEND_INTERVAL_NS,
+        }),
         public: vec![PUBLIC.parse().expect("literal")],
         backends: backends.to_vec(),
         route: Route::Single,
         sessions_max: 100,
-        replay: Policy::NETCODE,
         follow_port_switch: true,
-        keep_alive_ns: SEND_INTERVAL_NS,
     }
+}
+
+/// The rules of the first listener.
+pub(super) fn netcode_rules(setup: &mut Setup) -> &mut Netcode {
+    let Protocol::Netcode(rules) = &mut setup.listeners[0].protocol else { panic!("netcode") };
+    rules
 }
 
 /// One listener with one backend on a bundle link.

@@ -2,7 +2,7 @@
 
 use super::clients::{Scribe, forged};
 use super::games::{Game, Heard};
-use super::rig::{Rig, home, plain_setup};
+use super::rig::{Rig, home, netcode_rules, plain_setup};
 use crate::drops::DropReason;
 use crate::gate::{Ended, Mail, Setup};
 use crate::link::bundle::CloseReason;
@@ -43,7 +43,7 @@ fn a_forged_packet_moves_no_window() {
 #[test]
 fn a_forged_gap_ends_no_session_and_an_authentic_one_does() {
     let mut setup = plain_setup();
-    setup.listeners[0].replay = Policy::new(256, 100).expect("a power of two");
+    netcode_rules(&mut setup).replay = Policy::new(256, 100).expect("a power of two");
     let mut rig = Rig::new(setup);
     let game = Game::join(&mut rig, "arena");
     let scribe = Scribe::new(&rig.token(1));
@@ -132,7 +132,7 @@ fn a_game_process_that_closes_a_session_has_the_player_told_ten_times() {
 /// Keep-alives that a player who is heard ten times a second gets in four seconds.
 fn keep_alives_in_4_s(every_ms: u64, timeout_seconds: i32, heard: bool) -> usize {
     let mut setup = plain_setup();
-    setup.listeners[0].keep_alive_ns = every_ms * 1_000_000;
+    netcode_rules(&mut setup).keep_alive_ns = every_ms * 1_000_000;
     let (mut rig, _game, scribe) = playing_in(setup, |spec| spec.timeout_seconds = timeout_seconds);
     rig.take_for(home(1));
     for sequence in 2..42 {

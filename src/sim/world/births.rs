@@ -7,7 +7,8 @@ use super::{Ahead, Outside, Role, S, UNIX_START_S, World};
 use crate::buf::Endpoint;
 use crate::crypto::Aead;
 use crate::gate::{
-    Allowed, Backend, Claims, Credentials, Gate, LinkKind, Listener, Rate, Seed, Setup, WorkerIndex,
+    Allowed, Backend, Claims, Credentials, Gate, LinkKind, Listener, Netcode, Protocol, Rate, Seed,
+    Setup, WorkerIndex,
 };
 use crate::netcode::{
     ConnectToken, ServerAddresses, TokenSecrets, TokenSpec, mint_with, user_data,
@@ -236,15 +237,17 @@ fn setup(plan: &Plan) -> Setup {
     });
     let listeners = (0..plan.listeners as u16).map(|at| Listener {
         name: format!("listener-{at}"),
-        protocol_id: PROTOCOL,
-        keys: listener_keys().to_vec(),
+        protocol: Protocol::Netcode(Netcode {
+            protocol_id: PROTOCOL,
+            keys: listener_keys().to_vec(),
+            replay: Policy::NETCODE,
+            keep_alive_ns: SEND_INTERVAL_NS,
+        }),
         public: [0, 1].map(|bind| public_address(at, bind).into()).to_vec(),
         backends: (0..plan.games.len() as u16).collect(),
         route: plan.route,
         sessions_max: plan.sessions_max,
-        replay: Policy::NETCODE,
         follow_port_switch: true,
-        keep_alive_ns: SEND_INTERVAL_NS,
     });
     let mut setup = Setup::new(listeners.collect(), backends.collect(), plan.seed);
     if plan.games.iter().any(|game| game.link != GameLink::Bundle) {
