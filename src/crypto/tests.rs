@@ -1,6 +1,8 @@
 //! What every kernel must pass: each test is written once and runs on each kernel that the machine offers.
 
 mod differential;
+#[cfg(all(feature = "io", target_os = "linux"))]
+mod fenced;
 mod forgery;
 mod vectors;
 
@@ -29,6 +31,7 @@ macro_rules! on_every_kernel {
 
 on_every_kernel!(
     differential::batches_agree_with_the_reference_crate,
+    differential::texts_of_ones_agree_with_the_reference_crate,
     forgery::every_forged_bit_is_refused_and_changes_nothing,
     forgery::forged_packets_do_not_disturb_their_neighbours,
     vectors::rfc_8439_aead,
@@ -37,6 +40,12 @@ on_every_kernel!(
     vectors::wycheproof_tokens,
     vectors::xchacha_draft,
 );
+
+#[cfg(all(feature = "io", target_os = "linux"))]
+mod memory {
+    use super::*;
+    on_every_kernel!(fenced::nothing_outside_a_packet_is_touched);
+}
 
 /// Runs `test` unless the CPU lacks what `kernel` needs, and says so then.
 fn on_kernel(kernel: Kernel, test: fn(&mut Aead)) {

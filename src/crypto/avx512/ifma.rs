@@ -68,3 +68,33 @@ impl Wide for Ifma {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::{Job, Key};
+
+    /// The largest `r` and `s`, on the largest blocks: no other input makes larger sums.
+    #[test]
+    fn the_largest_keys_agree_with_ordinary_integers() {
+        let Some(ifma) = Ifma::detect() else {
+            eprintln!("skipped: this CPU has no IFMA");
+            return;
+        };
+        let mut keys = OneTimeKeys::ZERO;
+        (0..16).for_each(|packet| keys.set(packet, &[0xff; BLOCK_BYTES]));
+        let key = Key::from_bytes([0; 32]);
+        for (count, text_len) in [(1, 400), (1, 1500), (2, 900), (5, 100), (8, 64), (16, 333)] {
+            let mut bufs = vec![vec![0xff; text_len + 16]; count];
+            let mut jobs: Vec<_> =
+                bufs.iter_mut().map(|buf| Job::new(&key, [0; 12], &[0xff; 40], buf)).collect();
+            let packets: Vec<_> = jobs.iter_mut().map(Packet::new).collect();
+            let (mut given, mut expected) = (Tags::ZERO, Tags::ZERO);
+            ifma.tags(&keys, &packets, &mut given);
+            poly::tags(&keys, &packets, 0, &mut expected);
+            for packet in 0..count {
+                assert_eq!(given.get(packet), expected.get(packet), "{count} of {text_len} bytes");
+            }
+        }
+    }
+}

@@ -24,6 +24,27 @@ pub(super) fn batches_agree_with_the_reference_crate(aead: &mut Aead) {
     }
 }
 
+/// Ciphertexts that are all ones, of every length up to a few rows of eight blocks: the largest sums that Poly1305 meets.
+pub(super) fn texts_of_ones_agree_with_the_reference_crate(aead: &mut Aead) {
+    let mut rng = Rng(5);
+    for text_len in 0..400 {
+        let mut packets: Vec<_> = (0..12).map(|_| rng.packet(22, text_len)).collect();
+        for packet in &mut packets {
+            packet.aad.fill(0xff);
+            // Sealing zeros shows the key stream, and sealing its complement gives ones.
+            packet.buf.fill(0);
+            reference_seal(packet);
+            packet.buf.iter_mut().for_each(|byte| *byte = !*byte);
+        }
+        let mut expected = packets.clone();
+        expected.iter_mut().for_each(reference_seal);
+        seal(aead, &mut packets);
+        assert_same(&packets, &expected);
+        assert!(packets.iter().all(|packet| packet.text().iter().all(|byte| *byte == 0xff)));
+        assert!(open(aead, &mut packets).into_iter().all(|authentic| authentic));
+    }
+}
+
 fn check(aead: &mut Aead, rng: &mut Rng, count: usize, text_len: impl Fn(&mut Rng) -> usize) {
     let plain: Vec<_> = (0..count)
         .map(|_| {
