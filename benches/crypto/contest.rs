@@ -1,0 +1,271 @@
+//! Opening and sealing traffic, with every kernel of ours that the machine can run and whatever else the program brings along.
+//!
+//! Packets have 22 bytes of associated data, as netcode's have, and a key and nonce of their own; they lie in the second-level
+//! cache. *game mix* is 70 % of 40 to 120 bytes, 25 % of 120 to 400, 5 % of 1200.
+//!
+//! *forged tokens* are netcode's private tokens (1008 bytes of text) with a wrong tag: what a flood of connection requests
+//! costs, with the derivation of the subkey.
+
+use std::cell::RefCell;
+
+use ringgate::crypto::{Aead, Job, Kernel, Key, Nonce, Verdict, token};
+
+use super::support::{Bench, Contender, Random};
+
+/// Makes ciphers that are compared with ours, each with the keys of the packets already expanded.
+pub(crate) type Peers<'p> = &'p dyn Fn(&Traffic) -> Vec<(&'static str, Box<dyn Cipher>)>;
+
+/// A cipher that takes one packet at a time, which it knows by its index.
+pub(crate) trait Cipher {
+    /// Whether the packet was authentic.
+    fn open(&self, packet: usize, nonce: &Nonce, bytes: &mut [u8]) -> bool;
+
+    /// Whether all went well.
+    fn seal(&self, packet: usize, nonce: &Nonce, bytes: &mut [u8]) -> bool;
+}
+
+/// Runs the whole contest as the bench `name`.
+pub(crate) fn run(name: &'static str, peers: Peers<'_>) {
+    let mut bench = Bench::from_args(name);
+    for operation in [Operation::Open, Operation::Seal] {
+        for size in [8, 32, 64, 100, 200, 300, 600, 1200] {
+            compare(&mut bench, peers, operation, &format!("{size} bytes"), |_| size);
+        }
+        compare(&mut bench, peers, operation, "game mix", game_mix);
+    }
+    refuse_tokens(&mut bench);
+    bench.finish();
+}
+
+fn game_mix(random: &mut Random) -> usize {
+    let within = |random: &mut Random, from: u64, to: u64| from + random.below(to - from);
+    let len = match random.below(100) {
+        0..70 => within(random, 40, 121),
+        70..95 => within(random, 120, 401),
+        _ => 1200,
+    };
+    len as usize
+}
+
+fn compare(
+    bench: &mut Bench,
+    peers: Peers<'_>,
+    operation: Operation,
+    sizes: &str,
+    text_len: impl Fn(&mut Random) -> usize,
+) {
+    let title = format!("{}, {sizes}", operation.name());
+    if !bench.wants(&title) {
+        return;
+    }
+    let traffic = RefCell::new(Traffic::new(bench.size(BYTES, 16 << 10), text_len));
+    let packets = traffic.borrow().packets.len();
+    let mut group = bench.group(&title, packets);
+    group.rounds(ROUNDS);
+    for (name, cipher) in peers(&traffic.borrow()) {
+        group.add(name, Peer { cipher, traffic: &traffic, operation });
+    }
+    for kernel in Kernel::ALL {
+        let batches = if kernel == Kernel::Portable { BATCHES.get(..1) } else { Some(BATCHES) };
+        for &batch in batches.into_iter().flatten() {
+            let Ok(aead) = Aead::with_kernel(kernel) else { continue };
+            let ours = Ours { aead, batch, traffic: &traffic, operation };
+            group.add(format!("{kernel} x{batch}"), ours);
+        }
+    }
+    group.run_agreeing();
+}
+
+/// Tokens that do not open, in batches of what a turn may find.
+fn refuse_tokens(bench: &mut Bench) {
+    let title = "refuse, forged tokens";
+    if !bench.wants(title) {
+        return;
+    }
+    let traffic = RefCell::new(Traffic::new(bench.size(BYTES, 16 << 10), |_| TOKEN_TEXT_BYTES));
+    let packets = traffic.borrow().packets.len();
+    let mut group = bench.group(title, packets);
+    for kernel in Kernel::ALL.into_iter().rev() {
+        for batch in [1, 8, 32] {
+            let Ok(aead) = Aead::with_kernel(kernel) else { continue };
+            group.add(format!("{kernel} x{batch}"), Refusal { aead, batch, traffic: &traffic });
+        }
+    }
+    group.run_agreeing();
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Open,
+    Seal,
+}
+
+impl Operation {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Seal => "seal",
+        }
+    }
+}
+
+/// Sealed packets, all contenders' own in turn.
+pub(crate) struct Traffic {
+    packets: Vec<Packet>,
+    bytes: Vec<u8>,
+    sealed: Vec<u8>,
+}
+
+struct Packet {
+    key: Key,
+    nonce: Nonce,
+    /// Where text and tag lie.
+    start: usize,
+    end: usize,
+}
+
+impl Traffic {
+    /// The key of every packet.
+    #[allow(dead_code, reason = "our own kernels need none of them beforehand")]
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8; 32]> {
+        self.packets.iter().map(|packet| packet.key.as_bytes())
+    }
+
+    fn new(bytes_max: usize, text_len: impl Fn(&mut Random) -> usize) -> Self {
+        let mut random = Random::new();
+        let mut packets = Vec::new();
+        let mut start = 0;
+        loop {
+            let end = start + text_len(&mut random) + TAG_BYTES;
+            if packets.len() == PACKETS_MAX || end > bytes_max {
+                break;
+            }
+            let key = Key::from_bytes(std::array::from_fn(|_| random.next() as u8));
+            let nonce = std::array::from_fn(|_| random.next() as u8);
+            packets.push(Packet { key, nonce, start, end });
+            start = end.next_multiple_of(64);
+        }
+        packets.truncate(packets.len() / BATCH_MAX * BATCH_MAX);
+        let bytes = (0..bytes_max).map(|_| random.next() as u8).collect();
+        let mut traffic = Self { packets, bytes, sealed: Vec::new() };
+        let mut portable = Aead::with_kernel(Kernel::Portable).expect("needs nothing");
+        traffic.for_each_batch(BATCH_MAX, |jobs| portable.seal(jobs));
+        traffic.sealed.clone_from(&traffic.bytes);
+        traffic
+    }
+
+    fn restore(&mut self) {
+        self.bytes.copy_from_slice(&self.sealed);
+    }
+
+    fn for_each_batch(&mut self, batch: usize, mut work: impl FnMut(&mut [Job<'_>])) {
+        let mut jobs = Vec::with_capacity(batch);
+        let (mut rest, mut at) = (self.bytes.as_mut_slice(), 0);
+        for packet in &self.packets {
+            let (front, after) = rest.split_at_mut(packet.end - at);
+            jobs.push(Job::new(&packet.key, packet.nonce, AAD, &mut front[packet.start - at..]));
+            (rest, at) = (after, packet.end);
+            if jobs.len() == batch {
+                work(&mut jobs);
+                jobs.clear();
+            }
+        }
+    }
+}
+
+/// Our cipher, in batches of one size.
+struct Ours<'t> {
+    aead: Aead,
+    batch: usize,
+    traffic: &'t RefCell<Traffic>,
+    operation: Operation,
+}
+
+impl Contender for Ours<'_> {
+    fn prepare(&mut self) {
+        self.traffic.borrow_mut().restore();
+    }
+
+    fn run(&mut self) -> u64 {
+        let mut done = 0;
+        self.traffic.borrow_mut().for_each_batch(self.batch, |jobs| {
+            match self.operation {
+                Operation::Open => self.aead.open(jobs),
+                Operation::Seal => self.aead.seal(jobs),
+            }
+            done += jobs.iter().filter(|job| job.verdict == Verdict::Done).count() as u64;
+        });
+        done
+    }
+}
+
+/// Derives the subkey of every token and refuses it.
+struct Refusal<'t> {
+    aead: Aead,
+    batch: usize,
+    traffic: &'t RefCell<Traffic>,
+}
+
+impl Contender for Refusal<'_> {
+    fn run(&mut self) -> u64 {
+        let mut refused = 0;
+        self.traffic.borrow_mut().for_each_batch(self.batch, |jobs| {
+            let nonce = [7; 24];
+            let derived: Vec<_> = jobs.iter().map(|job| token::derive(job.key, &nonce)).collect();
+            let mut tokens: Vec<_> = jobs
+                .iter_mut()
+                .zip(&derived)
+                .map(|(job, (key, nonce))| Job::new(key, *nonce, job.aad, &mut *job.buf))
+                .collect();
+            self.aead.open(&mut tokens);
+            refused += tokens.iter().filter(|job| job.verdict == Verdict::Forged).count() as u64;
+        });
+        refused
+    }
+}
+
+/// Another cipher, packet by packet.
+struct Peer<'t> {
+    cipher: Box<dyn Cipher>,
+    traffic: &'t RefCell<Traffic>,
+    operation: Operation,
+}
+
+impl Contender for Peer<'_> {
+    fn prepare(&mut self) {
+        self.traffic.borrow_mut().restore();
+    }
+
+    fn run(&mut self) -> u64 {
+        let traffic = &mut *self.traffic.borrow_mut();
+        let mut done = 0;
+        for (index, packet) in traffic.packets.iter().enumerate() {
+            let bytes = &mut traffic.bytes[packet.start..packet.end];
+            done += u64::from(match self.operation {
+                Operation::Open => self.cipher.open(index, &packet.nonce, bytes),
+                Operation::Seal => self.cipher.seal(index, &packet.nonce, bytes),
+            });
+        }
+        done
+    }
+}
+
+/// As long as netcode's associated data: version, protocol id, prefix.
+pub(crate) const AAD: &[u8] = b"NETCODE 1.02\0abcdefgh\x15";
+
+pub(crate) const TAG_BYTES: usize = 16;
+
+/// A private token without its tag.
+const TOKEN_TEXT_BYTES: usize = 1008;
+
+/// Half of a second-level cache.
+const BYTES: usize = 1 << 20;
+
+const PACKETS_MAX: usize = 4096;
+
+const BATCH_MAX: usize = 64;
+
+const BATCHES: &[usize] = &[1, 2, 4, 8, 16, 32, 64];
+
+/// A round takes a millisecond, and disturbances longer: many short rounds find the quiet ones.
+const ROUNDS: usize = 41;
