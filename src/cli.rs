@@ -4,6 +4,7 @@
 mod admin;
 mod check;
 mod demo;
+mod doctor;
 mod drain;
 mod echo;
 mod exit;
@@ -36,6 +37,7 @@ struct Cli {
 enum Command {
     Check(check::Args),
     Demo(demo::Args),
+    Doctor(doctor::Args),
     Drain(drain::Args),
     Echo(echo::Args),
     Hist(hist::Args),
@@ -53,6 +55,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(Cli { command }) => match command {
             Command::Check(args) => check::run(&args),
             Command::Demo(args) => demo::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
             Command::Drain(args) => drain::run(&args),
             Command::Echo(args) => echo::run(&args),
             Command::Hist(args) => hist::run(&args),

@@ -2,6 +2,8 @@
 
 #[path = "all/cli_check.rs"]
 mod cli_check;
+#[path = "all/cli_doctor.rs"]
+mod cli_doctor;
 #[path = "all/cli_keygen.rs"]
 mod cli_keygen;
 #[path = "all/cli_token.rs"]

@@ -1,0 +1,158 @@
+//! `ringgate doctor`: what on this host gets in the gateway's way, and what to do about it.
+//!
+//! It reads and changes nothing. Every check is a function of files below one folder, which is `/` here and a folder of
+//! samples in the tests; only whether io_uring works is found out by trying it.
+
+mod cpu;
+mod fleet;
+mod host;
+mod kernel;
+mod network;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::Failure;
+use super::exit::print;
+use crate::config::Config;
+use crate::io::{DriverOptions, UringDriver};
+use crate::text::put;
+use host::Host;
+
+/// Read kernel, limits, sysctls and network cards, and say what to change and why
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Hold the host against this config file too
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Severity {
+    /// As it should be.
+    Ok,
+    /// The gateway works; it could do better.
+    Could,
+    /// Players will notice, or do already.
+    Bites,
+}
+
+/// What was looked at, and what is to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Finding {
+    severity: Severity,
+    what: String,
+    found: String,
+    /// Why it matters; empty where all is well.
+    why: &'static str,
+    /// What to do, as a command where there is one; empty where all is well.
+    change: String,
+}
+
+impl Finding {
+    fn ok(what: impl Into<String>, found: impl Into<String>) -> Self {
+        let (what, found) = (what.into(), found.into());
+        Self { severity: Severity::Ok, what, found, why: "", change: String::new() }
+    }
+
+    fn could(self, why: &'static str, change: impl Into<String>) -> Self {
+        Self { severity: Severity::Could, why, change: change.into(), ..self }
+    }
+
+    fn bites(self, why: &'static str, change: impl Into<String>) -> Self {
+        Self { severity: Severity::Bites, why, change: change.into(), ..self }
+    }
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let config = args.config.as_deref().map(Config::load).transpose()?;
+    let mut findings = examine(&Host::new(Path::new("/")), config.as_ref());
+    findings.insert(1, driver());
+    print(&if args.json { json(&findings) } else { render(&findings) })?;
+    let bites = findings.iter().filter(|it| it.severity == Severity::Bites).count();
+    match bites {
+        0 => Ok(()),
+        1 => Err(Failure::failed("one finding bites")),
+        n => Err(Failure::failed(format_args!("{n} findings bite"))),
+    }
+}
+
+/// Everything that files can tell.
+fn examine(host: &Host, config: Option<&Config>) -> Vec<Finding> {
+    let mut findings = vec![kernel::version(host)];
+    findings.extend(kernel::clock(host));
+    findings.extend(kernel::descriptors(host));
+    findings.extend(kernel::quota(host));
+    findings.extend(kernel::swap(host));
+    findings.extend(cpu::governor(host));
+    findings.extend(cpu::idle(host));
+    findings.extend(cpu::steal(host));
+    findings.push(cpu::cipher());
+    findings.extend(network::buffers(host));
+    findings.extend(network::backlog(host));
+    findings.extend(network::overflows(host));
+    findings.extend(network::connections(host));
+    for card in host.cards() {
+        findings.extend(network::card(host, &card));
+    }
+    if let Some(config) = config {
+        findings.extend(fleet::memory(host, config));
+        findings.extend(fleet::ports(host, config));
+        findings.extend(fleet::workers(host, config));
+    }
+    findings
+}
+
+/// Whether io_uring works is known once it was tried.
+fn driver() -> Finding {
+    match UringDriver::open(&DriverOptions::default()) {
+        Ok(_) => Finding::ok("io_uring", "works"),
+        Err(why) => Finding::ok("io_uring", why.to_string()).could(
+            "the gateway falls back to recvmmsg and sendmmsg, which costs a few per cent",
+            "see what the error says; `io = \"mmsg\"` says that you know",
+        ),
+    }
+}
+
+fn json(findings: &[Finding]) -> String {
+    let mut text = serde_json::to_string_pretty(findings).expect("findings are plain data");
+    text.push('\n');
+    text
+}
+
+fn render(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    let width = findings.iter().map(|it| it.what.chars().count()).max().unwrap_or(0);
+    for Finding { severity, what, found, why, change } in findings {
+        let mark = match severity {
+            Severity::Ok => "ok   ",
+            Severity::Could => "could",
+            Severity::Bites => "BITES",
+        };
+        put(&mut text, format_args!("{mark}  {what:width$}  {found}\n"));
+        for (label, line) in [("why", *why), ("do", change.as_str())] {
+            if !line.is_empty() {
+                put(&mut text, format_args!("       {label}: {line}\n"));
+            }
+        }
+    }
+    let count = |severity| findings.iter().filter(|it| it.severity == severity).count();
+    put(
+        &mut text,
+        format_args!(
+            "\n{} ok, {} could be better, {} bite\n",
+            count(Severity::Ok),
+            count(Severity::Could),
+            count(Severity::Bites)
+        ),
+    );
+    text
+}

@@ -1,0 +1,97 @@
+//! The processors: how fast they run, how they sleep, who else has them.
+
+use super::Finding;
+use super::host::Host;
+use crate::crypto::Kernel;
+
+/// Of all time since the start, in per mille: from here on it shows in the tails.
+const STEAL_PER_MILLE_MAX: u64 = 10;
+
+/// A state that takes longer to leave than this is felt by a player's packet.
+const IDLE_EXIT_US_MAX: u64 = 50;
+
+pub(super) fn governor(host: &Host) -> Option<Finding> {
+    let mut names: Vec<_> = host
+        .names("sys/devices/system/cpu/cpufreq")
+        .into_iter()
+        .filter_map(|policy| {
+            host.text(&format!("sys/devices/system/cpu/cpufreq/{policy}/scaling_governor"))
+        })
+        .collect();
+    names.sort();
+    names.dedup();
+    let finding = Finding::ok("CPU frequency", names.join(", "));
+    match names.iter().find(|name| *name != "performance") {
+        _ if names.is_empty() => None,
+        None => Some(finding),
+        Some(_) => Some(finding.could(
+            "a core that was clocked down while it waited handles the next burst late",
+            "cpupower frequency-set -g performance",
+        )),
+    }
+}
+
+pub(super) fn idle(host: &Host) -> Option<Finding> {
+    let driver = host.text("sys/devices/system/cpu/cpuidle/current_driver")?;
+    let is_guest = host
+        .text("proc/cpuinfo")
+        .is_some_and(|text| text.split_whitespace().any(|flag| flag == "hypervisor"));
+    if is_guest {
+        let finding = Finding::ok("CPU idle", format!("{driver}, virtual machine"));
+        return Some(if driver == "haltpoll" {
+            finding
+        } else {
+            finding.could(
+                "waking a halted virtual CPU goes through the host, tens of us for each quiet moment",
+                "modprobe cpuidle_haltpoll (boot with cpuidle_haltpoll.force=1)",
+            )
+        });
+    }
+    let folder = "sys/devices/system/cpu/cpu0/cpuidle";
+    let slowest = host
+        .names(folder)
+        .into_iter()
+        .filter(|state| host.value(&format!("{folder}/{state}/disable")) != Some(1_u64))
+        .filter_map(|state| host.value::<u64>(&format!("{folder}/{state}/latency")))
+        .max()?;
+    let finding = Finding::ok("CPU idle", format!("{driver}, {slowest} us to wake at most"));
+    Some(if slowest <= IDLE_EXIT_US_MAX {
+        finding
+    } else {
+        finding.could(
+            "a core in a deep sleep takes that long to look at the first packet after it",
+            format!("cpupower idle-set -D {IDLE_EXIT_US_MAX}, or `spin` in the config"),
+        )
+    })
+}
+
+pub(super) fn steal(host: &Host) -> Option<Finding> {
+    let stat = host.text("proc/stat")?;
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let times: Vec<u64> = line.split_whitespace().filter_map(|time| time.parse().ok()).collect();
+    // user nice system idle iowait irq softirq steal; what follows is counted in the first two already.
+    let (steal, all) = (*times.get(7)?, times.iter().take(8).sum::<u64>());
+    let per_mille = steal * 1000 / all.max(1);
+    let found = format!("{}.{} % since the start", per_mille / 10, per_mille % 10);
+    let finding = Finding::ok("CPU time stolen", found);
+    Some(if per_mille <= STEAL_PER_MILLE_MAX {
+        finding
+    } else {
+        finding.bites(
+            "the host runs somebody else on our cores, for milliseconds at a time",
+            "another machine, or one whose cores are not shared",
+        )
+    })
+}
+
+pub(super) fn cipher() -> Finding {
+    let kernel = Kernel::best();
+    let finding = Finding::ok("cipher", kernel.name());
+    if kernel == Kernel::Portable && cfg!(target_arch = "x86_64") {
+        return finding.could(
+            "without AVX2 a packet costs several times as much to open and seal",
+            "a CPU, or a virtual machine's CPU model, with AVX2 (better AVX-512)",
+        );
+    }
+    finding
+}
