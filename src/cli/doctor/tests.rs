@@ -18,7 +18,9 @@ impl Sample {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("ringgate-doctor-{}-{number}", std::process::id());
         let sample = Self { root: std::env::temp_dir().join(name) };
-        files.iter().for_each(|(path, text)| sample.put(path, text));
+        for (path, text) in files {
+            sample.put(path, text);
+        }
         sample
     }
 
