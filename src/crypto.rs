@@ -79,6 +79,11 @@ impl Aead {
         Self::with_kernel(Kernel::best()).expect("the best kernel is one that this CPU can run")
     }
 
+    /// The kernel that the environment asks for ([`KERNEL_ENV`]), or the best one for this CPU.
+    pub fn from_env() -> Result<Self, KernelError> {
+        Kernel::from_env().and_then(Self::with_kernel)
+    }
+
     /// This kernel and no other.
     pub fn with_kernel(kernel: Kernel) -> Result<Self, KernelError> {
         let engine = Engine::new(kernel).ok_or(KernelError::Unavailable(kernel))?;

@@ -206,7 +206,9 @@ impl Start<'_> {
             self.setup = Arc::new(with_ports(&plan.setup, &self.addresses));
         }
         let setup = Arc::clone(&self.setup);
-        let mut gate = Gate::new(setup, worker, claims, Aead::detect(), seed, now);
+        let aead = Aead::from_env()
+            .map_err(|why| StartError::other("start a worker", std::io::Error::other(why)))?;
+        let mut gate = Gate::new(setup, worker, claims, aead, seed, now);
         sockets::bind_players(plan, &players, &mut driver, &mut gate)?;
         sockets::open_links(plan, index, &mut driver, &mut gate, &mut self.link_paths)?;
         let mailbox = Mailbox::new(driver.bell());

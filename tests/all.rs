@@ -20,6 +20,8 @@ mod config_values;
 mod control_commands;
 #[path = "all/control_drain.rs"]
 mod control_drain;
+#[path = "all/control_kernels.rs"]
+mod control_kernels;
 #[path = "all/control_pages.rs"]
 mod control_pages;
 #[path = "all/control_reload.rs"]

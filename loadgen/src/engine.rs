@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ringgate::buf::{RxBatch, SocketId, TxBatch};
+use ringgate::crypto::Aead;
 use ringgate::io::socket::{self, UdpOptions};
 use ringgate::io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
 use ringgate::os::clock::{self, Clock};
@@ -89,6 +90,8 @@ impl Team {
         let mut bodies = Vec::new();
         for (index, (setup, plan)) in parts.into_iter().enumerate() {
             let (driver, rx, addresses, players) = open(options, setup.thread, slots)?;
+            let aead = Aead::from_env()
+                .map_err(|why| StartError::other("start a thread", io::Error::other(why)))?;
             bodies.push(Body {
                 thread: setup.thread,
                 core: options.cores.get(index).copied(),
@@ -97,7 +100,7 @@ impl Team {
                 driver,
                 rx,
                 tx: TxBatch::new(TX_SLOTS, 0),
-                swarm: Swarm::new(setup, plan, addresses),
+                swarm: Swarm::new(setup, plan, addresses, aead),
                 sockets: players,
                 clock: Clock::start(),
                 sender: sender.clone(),

@@ -123,7 +123,7 @@ pub struct SecondLoss {
 
 impl Swarm {
     /// A swarm that begins its plan at moment 0 of the run's clock.
-    pub fn new(setup: Setup, plan: Plan, addresses: Addresses) -> Self {
+    pub fn new(setup: Setup, plan: Plan, addresses: Addresses, aead: Aead) -> Self {
         Self {
             aad: Box::new(AadTable::new(setup.protocol_id)),
             setup,
@@ -139,7 +139,7 @@ impl Swarm {
             delayed: BinaryHeap::new(),
             // Session 0 is what an empty place has.
             sessions_made: 1,
-            aead: Aead::detect(),
+            aead,
             tally: Tally::new(),
             seconds: Vec::new(),
         }

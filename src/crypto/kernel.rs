@@ -47,14 +47,11 @@ impl Kernel {
         Self::ALL.into_iter().find(|kernel| kernel.is_available()).unwrap_or(Self::Portable)
     }
 
-    /// What [`ENV`] asks for, or the best kernel where it is not set.
+    /// What [`ENV`] asks for, whether this CPU can run it or not; the best kernel where nothing is asked for.
     pub fn from_env() -> Result<Self, KernelError> {
         match std::env::var_os(ENV) {
             None => Ok(Self::best()),
-            Some(name) => {
-                let kernel: Self = name.to_str().ok_or(KernelError::Unknown)?.parse()?;
-                kernel.is_available().then_some(kernel).ok_or(KernelError::Unavailable(kernel))
-            }
+            Some(name) => name.to_str().ok_or(KernelError::Unknown)?.parse(),
         }
     }
 }

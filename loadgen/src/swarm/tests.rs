@@ -57,7 +57,7 @@ impl Rig {
         };
         let addresses = Addresses::loopback(vec![SocketId(1), SocketId(2)], 0);
         Self {
-            swarm: Swarm::new(setup, scenario.plan(0, 1), addresses),
+            swarm: Swarm::new(setup, scenario.plan(0, 1), addresses, Aead::detect()),
             gateway: FakeGateway::new(key),
             tx: TxBatch::new(TX_SLOTS, 0),
             now_ns: 0,
