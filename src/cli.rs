@@ -14,6 +14,7 @@ mod keygen;
 pub mod logging;
 mod reload;
 mod run;
+mod signal;
 mod status;
 mod token;
 mod top;

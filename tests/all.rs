@@ -68,5 +68,7 @@ mod netcode_interop_rules;
 mod netcode_vectors;
 #[path = "all/sim_seeds.rs"]
 mod sim_seeds;
+#[path = "all/unreal_echo.rs"]
+mod unreal_echo;
 #[path = "all/unreal_relay.rs"]
 mod unreal_relay;

@@ -1,11 +1,17 @@
-//! `ringgate echo`: a stand-in game server that sends every payload back, over either link.
+//! `ringgate echo`: a stand-in game server that sends every payload back, over either link, or as an Unreal server would.
 
-use std::net::{SocketAddr, UdpSocket};
+mod sockets;
+mod unreal;
+
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Failure, exit};
+use crate::io::Choice;
+use crate::limits::TX_SLOT_BYTES;
 use crate::link::backend::{Event, Options};
+use sockets::Sockets;
 
 /// Answers every player with what it sent.
 #[derive(Debug, clap::Args)]
@@ -17,16 +23,21 @@ pub(super) struct Args {
     /// Udp link: where to listen
     #[arg(long, value_name = "ADDR", group = "link")]
     udp: Option<SocketAddr>,
+    /// Unreal servers, one at each address: until SIGTERM, then they say what they saw
+    #[arg(long, value_name = "ADDR,…", group = "link", value_delimiter = ',')]
+    unreal: Vec<SocketAddr>,
     /// Bundle link: the backend's name in the gateway's config
     #[arg(long, value_name = "NAME", default_value = "echo")]
     name: String,
+    #[command(flatten)]
+    servers: unreal::UnrealArgs,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match (&args.socket, args.udp) {
         (Some(path), _) => echo_bundles(run_dir(path), &args.name),
         (None, Some(address)) => echo_udp(address),
-        (None, None) => unreachable!("clap requires one of the two"),
+        (None, None) => unreal::run(&args.unreal, &args.servers),
     }
 }
 
@@ -53,28 +64,25 @@ fn echo_bundles(run_dir: &Path, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// What an ordinary game server's socket loop does: it knows nothing of a gateway.
+/// What an ordinary game server's socket loop does, in batches: it knows nothing of a gateway. A player that has gone answers
+/// with a port unreachable, which is no trouble of ours.
 fn echo_udp(address: SocketAddr) -> Result<(), Failure> {
-    let fail = |why| Failure::failed(format_args!("udp echo on {address}: {why}"));
-    let socket = UdpSocket::bind(address).map_err(fail)?;
-    let local = socket.local_addr().map_err(fail)?;
-    exit::print(&format!("echo: udp on {local}\n"))?;
-    let mut buffer = [0; DATAGRAM_BYTES_MAX];
+    let mut sockets = Sockets::open(Choice::Auto, &[address]).map_err(Failure::failed)?;
+    for address in sockets.addresses() {
+        exit::print(&format!("echo: udp on {address}\n"))?;
+    }
     loop {
-        match socket.recv_from(&mut buffer) {
-            Ok((len, player)) => {
-                let _ = socket.send_to(&buffer[..len], player);
-            }
-            // A player that has gone answers with a port unreachable, which is no trouble of ours.
-            Err(why) if why.kind() == std::io::ErrorKind::ConnectionRefused => {}
-            Err(why) if why.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(why) => {
-                crate::os::clock::sleep(Duration::from_millis(10));
-                tracing::warn!(%why, "receive");
-            }
-        }
+        let echo = |_, _, bytes: &[u8], out: &mut [u8; TX_SLOT_BYTES]| {
+            // Anything longer is no payload.
+            let len = if bytes.len() <= out.len() { bytes.len() } else { 0 };
+            out[..len].copy_from_slice(&bytes[..len]);
+            len
+        };
+        sockets
+            .turn(IDLE_TURN, echo)
+            .map_err(|why| Failure::failed(format_args!("udp echo on {address}: {why}")))?;
     }
 }
 
-/// Anything longer than a payload is not a player's.
-const DATAGRAM_BYTES_MAX: usize = 2048;
+/// Nothing but datagrams makes an echo speak.
+const IDLE_TURN: Duration = Duration::from_mins(1);

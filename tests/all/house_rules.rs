@@ -20,7 +20,7 @@ use source::{Source, Violation};
 #[rustfmt::skip]
 const MAY_USE: &[(&str, &str)] = &[
     ("buf", "limits"),
-    ("cli", "buf config control crypto::Kernel drops gate hlog io limits link netcode os proto secret text worker"),
+    ("cli", "buf config control crypto::Kernel crypto::cookie drops gate hlog io limits link netcode os proto secret text worker"),
     ("config", "buf drops limits proto secret"),
     ("control", "buf config drops gate hlog io::Choice limits os proto::replay secret text worker"),
     ("crypto", "limits secret"),

@@ -31,6 +31,16 @@ impl Magic {
             .then(|| Self { bits: bits.iter().enumerate().fold(0, place), len: bits.len() as u8 })
     }
 
+    /// The bits as the engine's setting spells them: `0` and `1` in the order of the wire.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let bit = |digit| match digit {
+            b'0' => Some(false),
+            b'1' => Some(true),
+            _ => None,
+        };
+        Self::from_bits(&text.bytes().map(bit).collect::<Option<Vec<_>>>()?)
+    }
+
     /// How many bits it has.
     #[inline]
     pub const fn len(self) -> usize {

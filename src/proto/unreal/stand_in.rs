@@ -7,12 +7,16 @@
 //! one it is does not matter to anybody else.
 //!
 //! What it cannot tell is what a game would say: bunches go back as they came, which only for unreliable ones of a channel
-//! that is open on both sides, such as the control channel, is what a player expects.
+//! that is open on both sides, such as the control channel, is what a player expects. Nor does it hear a player say goodbye,
+//! for that is a bunch too: whoever is silent for long enough is gone ([`StandIn::close_idle`]).
 //!
-//! All memory is taken when it is made, except for connections: each takes about 3 KiB when it is opened.
+//! All memory is taken when it is made, except for connections: each takes about 5 KiB when it is opened.
 
-use std::collections::HashMap;
+mod connections;
+
 use std::io::Write;
+
+use self::connections::Connections;
 
 use super::PacketSeq;
 use super::bits::BitReader;
@@ -21,7 +25,7 @@ use super::cookie::{Cookie, Proof, SecretId, Timestamp};
 use super::handshake::{Base, Body, Handshake, Receiver, Tail};
 use super::notify::{HISTORY_PACKETS_MAX, Header, Sender};
 use super::peer::Peer;
-use super::prefix::{Framing, Ids, Prefix};
+use super::prefix::{Framing, Ids, Layout, Prefix};
 use super::timing::NS_PER_S;
 use crate::buf::Endpoint;
 use crate::drops::DropReason;
@@ -43,6 +47,10 @@ pub struct Tally {
     pub acks: u64,
     /// Requests to restart sent.
     pub restart_requests: u64,
+    /// Clients told that their version is not spoken here.
+    pub upgrades: u64,
+    /// Connections closed because nothing was heard for too long.
+    pub idle: u64,
     /// Game packets taken.
     pub packets: u64,
     /// Game packets with a number that had arrived before: what a gateway has to prevent.
@@ -51,6 +59,10 @@ pub struct Tally {
     pub late: u64,
     /// Game packets whose acknowledgement cannot be true.
     pub implausible: u64,
+    /// Bunches sent back.
+    pub echoes: u64,
+    /// Bunches that could not be sent back: too many packets were in flight.
+    pub stifled: u64,
 }
 
 /// A server.
@@ -63,10 +75,7 @@ pub struct StandIn {
     secrets: [CookieSecret; 2],
     active: usize,
     rotated_s: f64,
-    connections: Vec<Connection>,
-    /// Invariant: where each connection's address is among them.
-    places: HashMap<Endpoint, usize>,
-    connections_max: usize,
+    connections: Connections,
     /// The connection to look at first for a keep-alive, so that those who come late in the list get theirs too.
     keep_alive_next: usize,
     /// What happened so far.
@@ -86,6 +95,7 @@ pub struct Connection {
     peer: Peer,
     seen: Box<Seen>,
     sent_ns: u64,
+    heard_ns: u64,
 }
 
 impl StandIn {
@@ -107,9 +117,7 @@ impl StandIn {
             secrets,
             active: 0,
             rotated_s: seconds(now_ns),
-            connections: Vec::with_capacity(connections_max),
-            places: HashMap::with_capacity(connections_max),
-            connections_max,
+            connections: Connections::with_capacity(connections_max),
             keep_alive_next: 0,
             tally: Tally::default(),
         }
@@ -117,13 +125,12 @@ impl StandIn {
 
     /// The players.
     pub fn connections(&self) -> &[Connection] {
-        &self.connections
+        self.connections.as_slice()
     }
 
     /// Travels to another level as an engine does: everybody is gone, and the session has the next number.
     pub fn travel(&mut self) {
         self.connections.clear();
-        self.places.clear();
         self.session = self.framing.layout.ids(self.session + 1, 0).session();
     }
 
@@ -153,7 +160,7 @@ impl StandIn {
         out: &mut [u8],
     ) -> Result<usize, DropReason> {
         let (prefix, reader) = self.framing.read(datagram)?;
-        let known = self.places.get(&from).copied();
+        let known = self.connections.at_address(from);
         if !prefix.is_handshake {
             return match known {
                 Some(index) => self.handle_game(now_ns, index, prefix, reader, out),
@@ -162,13 +169,17 @@ impl StandIn {
         }
         let packet = Handshake::decode(&self.framing, prefix, reader, Receiver::Server)?;
         let is_same_client =
-            |&index: &usize| self.connections[index].ids.client() == packet.ids.client();
+            |index: &usize| self.connections()[*index].ids.client() == packet.ids.client();
         if let Some(index) = known.filter(is_same_client) {
             // The acknowledgement must have been lost.
-            let cookie = self.connections[index].cookie;
+            let cookie = self.connections()[index].cookie;
             return Ok(self.acknowledge(&packet, cookie, tail, out));
         }
         let answer = match packet.body {
+            Body::Initial { .. } if self.is_too_old(&packet.base) => {
+                self.tally.upgrades += 1;
+                return Ok(self.answer(&packet, Body::VersionUpgrade, tail, out));
+            }
             Body::Initial { .. } => self.challenge(now_ns, from),
             Body::Response(proof) => {
                 self.verify(now_ns, from, &proof)?;
@@ -177,7 +188,7 @@ impl StandIn {
             }
             Body::RestartResponse { proof, original } => {
                 self.verify(now_ns, from, &proof)?;
-                let cookie = self.move_connection(from, original)?;
+                let cookie = self.move_connection(now_ns, from, original)?;
                 return Ok(self.acknowledge(&packet, cookie, tail, out));
             }
             _ => return Err(DropReason::PacketUnexpected),
@@ -195,15 +206,30 @@ impl StandIn {
             now_ns.saturating_sub(player.sent_ns) >= KEEP_ALIVE_NS
                 && player.peer.in_flight() < HISTORY_PACKETS_MAX
         };
-        let count = self.connections.len();
-        let from = self.keep_alive_next;
+        let players = self.connections.as_slice();
+        let (from, count) = (self.keep_alive_next, players.len());
         let mut order = (from..count).chain(0..from.min(count));
-        let index = order.find(|&index| is_due(&self.connections[index]))?;
+        let index = order.find(|&index| is_due(&players[index]))?;
         self.keep_alive_next = index + 1;
-        let player = &mut self.connections[index];
+        let player = self.connections.get_mut(index);
         player.sent_ns = now_ns;
         let len = player.peer.write(&self.framing, player.ids, no_bunches(), out)?;
         Some((player.address, len))
+    }
+
+    /// Closes the connections of those who have not been heard for so long. To be called now and then: it looks at everyone.
+    pub fn close_idle(&mut self, now_ns: u64, timeout_ns: u64) {
+        for index in (0..self.connections().len()).rev() {
+            if now_ns.saturating_sub(self.connections()[index].heard_ns) > timeout_ns {
+                self.connections.remove(index);
+                self.tally.idle += 1;
+            }
+        }
+    }
+
+    /// Whether a client speaks no version that is spoken here. Those of the original layout do not say.
+    fn is_too_old(&self, client: &Base) -> bool {
+        self.framing.layout == Layout::Versioned && client.version < self.base.version_min
     }
 
     fn challenge(&self, now_ns: u64, from: Endpoint) -> Proof {
@@ -247,13 +273,12 @@ impl StandIn {
         packet: &Handshake,
         cookie: Cookie,
     ) -> Result<Cookie, DropReason> {
-        self.close(from);
-        if self.connections.len() == self.connections_max {
+        self.vacate(from);
+        if self.connections.is_full() {
             return Err(DropReason::RequestBackendFull);
         }
         self.tally.connections += 1;
-        self.places.insert(from, self.connections.len());
-        self.connections.push(Connection {
+        self.connections.insert(Connection {
             address: from,
             ids: packet.ids.with_session(self.session),
             cookie,
@@ -261,31 +286,30 @@ impl StandIn {
             peer: Peer::new(Sender::Server, &cookie),
             seen: Box::default(),
             sent_ns: now_ns,
+            heard_ns: now_ns,
         });
         Ok(cookie)
     }
 
     /// Forgets whoever is at that address.
-    fn close(&mut self, address: Endpoint) {
-        let Some(index) = self.places.remove(&address) else { return };
-        self.connections.swap_remove(index);
-        if let Some(moved) = self.connections.get(index) {
-            self.places.insert(moved.address, index);
+    fn vacate(&mut self, address: Endpoint) {
+        if let Some(index) = self.connections.at_address(address) {
+            self.connections.remove(index);
         }
     }
 
-    fn move_connection(&mut self, to: Endpoint, original: Cookie) -> Result<Cookie, DropReason> {
-        let is_original = |player: &Connection| player.cookie == original;
-        if !self.connections.iter().any(is_original) {
-            return Err(DropReason::CookieUnknown);
-        }
+    fn move_connection(
+        &mut self,
+        now_ns: u64,
+        to: Endpoint,
+        original: Cookie,
+    ) -> Result<Cookie, DropReason> {
+        self.connections.with_cookie(&original).ok_or(DropReason::CookieUnknown)?;
         // Whoever was there before is not there any more.
-        self.close(to);
-        let index =
-            self.connections.iter().position(is_original).ok_or(DropReason::CookieUnknown)?;
-        self.places.remove(&self.connections[index].address);
-        self.places.insert(to, index);
-        self.connections[index].address = to;
+        self.vacate(to);
+        let index = self.connections.with_cookie(&original).ok_or(DropReason::CookieUnknown)?;
+        self.connections.readdress(index, to);
+        self.connections.get_mut(index).heard_ns = now_ns;
         self.tally.restarts += 1;
         Ok(original)
     }
@@ -336,7 +360,7 @@ impl StandIn {
         reader: BitReader<'_>,
         out: &mut [u8],
     ) -> Result<usize, DropReason> {
-        let player = &mut self.connections[index];
+        let player = self.connections.get_mut(index);
         if prefix.ids != player.ids {
             return Err(DropReason::UnrealIds);
         }
@@ -358,14 +382,20 @@ impl StandIn {
             return Err(why);
         }
         player.seen.advance(before, header.sequence);
+        player.heard_ns = now_ns;
         self.tally.packets += 1;
         if bunches.remaining() == 0 {
             return Ok(0);
         }
         let (payload, len) = echo(bunches);
         let payload = BitReader::new(&payload).take(len).ok_or(DropReason::UnrealSize)?;
+        let Some(len) = player.peer.write(&self.framing, player.ids, payload, out) else {
+            self.tally.stifled += 1;
+            return Ok(0);
+        };
         player.sent_ns = now_ns;
-        Ok(player.peer.write(&self.framing, player.ids, payload, out).unwrap_or(0))
+        self.tally.echoes += 1;
+        Ok(len)
     }
 }
 

@@ -107,8 +107,14 @@ fn a_client_gets_in_and_hears_itself() {
         let mut news = Vec::new();
         peer.handle_header(&header, true, |_, arrived| news.push(arrived)).expect("in order");
         assert_eq!(news, [true]);
-        let expected =
-            Tally { challenges: 1, connections: 1, acks: 1, packets: 1, ..Tally::default() };
+        let expected = Tally {
+            challenges: 1,
+            connections: 1,
+            acks: 1,
+            packets: 1,
+            echoes: 1,
+            ..Tally::default()
+        };
         assert_eq!(play.server.tally, expected);
     }
 }
@@ -241,6 +247,28 @@ fn a_full_server_and_one_that_travelled_say_nothing() {
     assert!(play.server.connections().is_empty());
 }
 
+fn cookie_of(server: &StandIn, address: Endpoint) -> Cookie {
+    server.connections()[server.connections.at_address(address).expect("here")].cookie
+}
+
+#[test]
+fn somebody_too_old_is_told_so_and_somebody_silent_is_forgotten_alone() {
+    let mut play = Play::new(VERSIONED);
+    play.client = Client::new(
+        &Profile { framing: VERSIONED, client_id: 3, base: Base { version: 2, ..BASE } },
+        0,
+    );
+    assert_eq!(play.exchange(), Some(Ok(Event::WrongVersion)));
+    assert_eq!((play.server.tally.upgrades, play.server.tally.challenges), (1, 0));
+
+    let mut play = Play::connected(VERSIONED);
+    play.now_ns += 4 * S;
+    let datagram = play.game_packet(&[true]);
+    assert!(play.deliver(&datagram).is_ok());
+    play.server.close_idle(play.now_ns + 5 * S, 5 * S);
+    assert_eq!(play.server.connections().len(), 1);
+}
+
 #[test]
 fn many_players_come_and_move_and_each_keeps_its_place() {
     let profile = Profile { framing: VERSIONED, client_id: 1, base: BASE };
@@ -260,19 +288,16 @@ fn many_players_come_and_move_and_each_keeps_its_place() {
     // Every other one moves.
     for n in (0..50).step_by(2) {
         let to = home(n).with_port(1);
-        let original = server.connections()[server.places[&home(n)]].cookie;
+        let original = cookie_of(&server, home(n));
         let proof = server.challenge(S, to);
         send(&mut server, to, Body::RestartResponse { proof, original });
     }
-    let original = server.connections()[server.places[&home(1)]].cookie;
+    let original = cookie_of(&server, home(1));
     // A known address that proves another connection's cookie is only told its own again.
     let proof = server.challenge(S, home(3));
     send(&mut server, home(3), Body::RestartResponse { proof, original });
     assert_eq!((server.connections().len(), server.tally.restarts), (50, 25));
-    for (index, player) in server.connections().iter().enumerate() {
-        assert_eq!(server.places.get(&player.address), Some(&index));
-    }
-    assert_eq!(server.places.len(), 50);
+    server.connections.assert_consistent();
     let mut told = Vec::new();
     while let Some((to, _)) = server.poll_keep_alive(2 * S, &mut out) {
         told.push(to);
@@ -280,4 +305,9 @@ fn many_players_come_and_move_and_each_keeps_its_place() {
     told.sort_unstable();
     told.dedup();
     assert_eq!(told.len(), 50);
+    server.close_idle(3 * S, 2 * S);
+    assert_eq!((server.connections().len(), server.tally.idle), (50, 0));
+    server.close_idle(3 * S + 1, 2 * S);
+    assert_eq!((server.connections().len(), server.tally.idle), (0, 50));
+    server.connections.assert_consistent();
 }

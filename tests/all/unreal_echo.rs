@@ -1,0 +1,239 @@
+//! `ringgate echo --unreal` as its users meet it: processes, real sockets, and what it says at the end.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use ringgate::os::clock::Clock;
+use ringgate::proto::unreal::bits::{BitReader, BitWriter};
+use ringgate::proto::unreal::client::{Client, Event, Profile, State};
+use ringgate::proto::unreal::handshake::{Base, Tail};
+use ringgate::proto::unreal::notify::{Header, Sender};
+use ringgate::proto::unreal::peer::Peer;
+use ringgate::proto::unreal::prefix::{Framing, Layout, Magic};
+
+use crate::command::{ringgate, run};
+use crate::control_rig::{PATIENCE, wait_for};
+
+/// Stand-in servers in a process of their own. Killed when dropped.
+pub(crate) struct Echo {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    pub(crate) servers: Vec<SocketAddr>,
+}
+
+impl Echo {
+    /// That many servers on free ports.
+    pub(crate) fn start(servers: usize, more: &[&str]) -> Self {
+        let addresses = vec!["127.0.0.1:0"; servers].join(",");
+        let mut command = ringgate(["echo", "--unreal", &addresses]);
+        command.args(more).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the binary was built");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut address = || {
+            let mut line = String::new();
+            stdout.read_line(&mut line).expect("text");
+            let address = line.strip_prefix("echo: unreal on ").expect("an address").trim();
+            address.parse().expect("an address")
+        };
+        let servers = (0..servers).map(|_| address()).collect();
+        Self { child, stdout, servers }
+    }
+
+    /// Asks it to end, and reads what it has seen: numbers by name.
+    pub(crate) fn end(mut self) -> HashMap<String, u64> {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", "TERM", &pid]).status().expect("kill is there");
+        assert!(sent.success());
+        let mut text = String::new();
+        self.stdout.read_to_string(&mut text).expect("text");
+        assert!(self.child.wait().expect("our child").success());
+        let row = |line: &str| {
+            let (name, count) = line.split_once(' ').expect("a name and a number");
+            (name.to_owned(), count.parse().expect("a number"))
+        };
+        text.lines().map(row).collect()
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One engine's client with a socket.
+struct Player {
+    socket: UdpSocket,
+    clock: Clock,
+    /// What the player's clock shows more than time has passed.
+    ahead_ns: u64,
+    framing: Framing,
+    client: Client,
+    peer: Option<Peer>,
+    sent: Vec<Vec<u8>>,
+    /// The numbers that came back.
+    heard: Vec<u64>,
+}
+
+impl Player {
+    fn new(server: SocketAddr, framing: Framing, base: Base) -> Self {
+        let profile = Profile { framing, client_id: 2, base };
+        Self {
+            socket: socket(server),
+            clock: Clock::start(),
+            ahead_ns: 0,
+            framing,
+            client: Client::new(&profile, 0),
+            peer: None,
+            sent: Vec::new(),
+            heard: Vec::new(),
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns() + self.ahead_ns
+    }
+
+    /// Says what it has to say to the handshake, and takes in one datagram if one is there.
+    fn turn(&mut self) {
+        let mut buf = [0; 2048];
+        let tail = Tail::draw(&[0x5a; 17]);
+        if let Some(len) = self.client.poll_transmit(self.now_ns(), &tail, &mut buf) {
+            self.socket.send(&buf[..len]).expect("loopback takes it");
+        }
+        let Ok(len) = self.socket.recv(&mut buf) else { return };
+        match self.client.handle_datagram(self.now_ns(), &buf[..len]) {
+            Ok(Event::Connected(cookie)) => self.peer = Some(Peer::new(Sender::Client, &cookie)),
+            Ok(Event::Game) => self.handle_game(&buf[..len]),
+            _ => {}
+        }
+    }
+
+    fn handle_game(&mut self, datagram: &[u8]) {
+        let (_, reader) = self.framing.read(datagram).expect("the client has read it");
+        let header = Header::read(reader).expect("a header");
+        let peer = self.peer.as_mut().expect("connected");
+        peer.handle_header(&header, true, |_, _| ()).expect("in order on loopback");
+        let mut payload = header.payload();
+        assert_eq!(payload.flag(), Some(false), "no packet info");
+        if payload.remaining() > 0 {
+            self.heard.push(payload.read(32).expect("what was sent"));
+        }
+    }
+
+    fn say(&mut self, number: u64) {
+        let mut bytes = [0; 16];
+        let mut out = BitWriter::new(&mut bytes);
+        out.flag(false);
+        out.write(number, 32);
+        let len = out.position();
+        let payload = BitReader::new(&bytes).take(len).expect("just written");
+        let mut packet = [0; 128];
+        let peer = self.peer.as_mut().expect("connected");
+        let len = peer.write(&self.framing, self.client.ids(), payload, &mut packet);
+        self.sent.push(packet[..len.expect("few are in flight")].to_vec());
+        self.repeat();
+    }
+
+    /// Sends its last packet again.
+    fn repeat(&self) {
+        self.socket.send(self.sent.last().expect("said something")).expect("loopback takes it");
+    }
+
+    fn until(&mut self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
+        wait_for(what, || {
+            self.turn();
+            is_so(self).then_some(())
+        });
+    }
+}
+
+fn socket(server: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    socket.connect(server).expect("a route");
+    socket.set_read_timeout(Some(Duration::from_millis(5))).expect("a timeout");
+    socket
+}
+
+const BASE: Base =
+    Base { version_min: 3, version: 4, sent_count: 0, network_version: 7, network_features: 0 };
+
+#[test]
+fn players_of_several_servers_are_echoed_and_the_judge_counts() {
+    let framing =
+        Framing { magic: Magic::from_text("11011101").expect("binary"), ..Framing::default() };
+    let echo = Echo::start(3, &["--magic", "11011101", "--network-version", "7"]);
+    let mut players: Vec<_> =
+        echo.servers.iter().map(|server| Player::new(*server, framing, BASE)).collect();
+    for player in &mut players {
+        player.until("the handshake", |player| player.peer.is_some());
+        for number in 0..20 {
+            player.say(number);
+            player.until("the echo", |player| player.heard.len() as u64 == number + 1);
+        }
+    }
+    assert_eq!(players[0].heard, (0..20).collect::<Vec<_>>());
+    // A gateway that did this would be found out.
+    players[1].repeat();
+    players[1].repeat();
+    // A player whose port changes goes on after a restart, at the earliest ten seconds after its last handshake.
+    let mover = &mut players[2];
+    mover.socket = socket(echo.servers[2]);
+    mover.ahead_ns = 11 * PATIENCE.as_nanos() as u64;
+    mover.say(98);
+    mover.until("the request", |player| player.client.state() != State::Connected);
+    mover.until("the restart", |player| player.client.state() == State::Connected);
+    mover.say(99);
+    mover.until("the echo", |player| player.heard.last() == Some(&99));
+    assert!(!mover.heard.contains(&98));
+
+    let seen = echo.end();
+    assert_eq!((seen["connections"], seen["players"], seen["restarts"]), (3, 3, 1));
+    assert_eq!((seen["packets"], seen["echoes"]), (61, 61));
+    assert_eq!((seen["duplicates"], seen["refused_replay_duplicate"]), (2, 2));
+    assert_eq!((seen["late"], seen["implausible"], seen["kernel_drops"]), (0, 0, 0));
+    assert_eq!((seen["restart_requests"], seen["acks"], seen["challenges"]), (1, 4, 4));
+}
+
+#[test]
+fn the_original_layout_is_served_and_the_silent_are_forgotten() {
+    let framing = Framing { layout: Layout::Original, ..Framing::default() };
+    let echo = Echo::start(1, &["--versions", "0", "--idle-timeout", "200ms"]);
+    let mut player = Player::new(echo.servers[0], framing, Base::default());
+    player.until("the handshake", |player| player.peer.is_some());
+    player.say(5);
+    player.until("the echo", |player| player.heard == [5]);
+    // A packet that has been there before keeps nobody alive. Once forgotten, the player is asked to restart.
+    let mut buf = [0; 2048];
+    wait_for("being forgotten", || {
+        player.repeat();
+        player.socket.recv(&mut buf).is_ok_and(|len| len == 1).then_some(())
+    });
+    let seen = echo.end();
+    assert_eq!((seen["idle"], seen["players"]), (1, 0));
+}
+
+#[test]
+fn an_old_client_is_told_and_wrong_options_are_one_sentence() {
+    let echo = Echo::start(1, &["--versions", "4"]);
+    let old = Base { version: 3, ..BASE };
+    let mut player = Player::new(echo.servers[0], Framing::default(), old);
+    player.until("the answer", |player| player.client.state() == State::WrongVersion);
+    assert_eq!(echo.end()["upgrades"], 1);
+
+    let refused = |more: &[&str]| {
+        let mut command = ringgate(["echo", "--unreal", "127.0.0.1:0"]);
+        command.args(more);
+        run(command).refused()
+    };
+    assert!(refused(&["--magic", "12"]).starts_with("--magic: at most 32"));
+    assert!(refused(&["--idle-timeout", "0s"]).starts_with("--idle-timeout: found"));
+    assert!(refused(&["--network-version", "0x1ffffffff"]).contains("32 bits"));
+    assert!(refused(&["--versions", "0,4"]).starts_with("--versions: 3, 4"));
+    let other = run(ringgate(["echo", "--udp", "127.0.0.1:0", "--magic", "1"]));
+    assert_eq!(other.code, Some(2));
+}
