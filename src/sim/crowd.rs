@@ -2,6 +2,8 @@
 //!
 //! After [`Crowd::new`] nothing here allocates, so that what is measured is the gate.
 
+use std::sync::Arc;
+
 use super::host::Host;
 use super::netcode::{Cipher, Heard};
 use crate::buf::{Endpoint, SocketId};
@@ -40,20 +42,42 @@ impl Crowd {
 
     /// Connects so many players, at most 2^24.
     pub fn new(players: usize, aead: Aead) -> Self {
-        let setup = setup(players);
-        let slots = setup.backend_slots();
-        let claims = Claims::new(1, &slots, setup.claim_limits()).into();
+        let setup = Arc::new(setup(players));
+        let claims = claims(&setup);
+        Self::worker(WorkerIndex { index: 0, count: 1 }, players, &setup, &claims, aead)
+    }
+
+    /// Crowds of so many players on workers of one gateway, which share what workers share.
+    pub fn workers(count: u16, players: usize, aead: impl Fn() -> Aead) -> Vec<Self> {
+        let setup = Arc::new(setup(usize::from(count) * players));
+        let claims = claims(&setup);
+        let worker =
+            |index| Self::worker(WorkerIndex { index, count }, players, &setup, &claims, aead());
+        (0..count).map(worker).collect()
+    }
+
+    fn worker(
+        place: WorkerIndex,
+        players: usize,
+        setup: &Arc<Setup>,
+        claims: &Arc<Claims>,
+        aead: Aead,
+    ) -> Self {
         let seed = Seed { challenge_key: Key::from_bytes([3; 32]), random: [1, 2, 3, 4] };
-        let place = WorkerIndex { index: 0, count: 1 };
-        let mut gate = Gate::new(setup.into(), place, claims, aead, seed, START);
+        let mut gate = Gate::new(Arc::clone(setup), place, Arc::clone(claims), aead, seed, START);
         gate.bind_player_socket(PLAYERS, 0, 0);
         gate.handle_link_accepted(LINK, Credentials { uid: 1, gid: 1 });
-        let members = (0..players as u64).map(Member::new).collect();
         let cipher = Cipher::new(PROTOCOL);
+        let members = Vec::with_capacity(players);
         let mut crowd = Self { host: Host::new(gate), now: START, cipher, members };
         crowd.say_hello();
         for first in (0..players).step_by(WAVE) {
-            crowd.connect(first..players.min(first + WAVE));
+            // Made when their turn comes: who is connecting takes four times the memory of who is connected.
+            let wave = first..players.min(first + WAVE);
+            crowd
+                .members
+                .extend(wave.clone().map(|number| Member::new(place.index, number as u64)));
+            crowd.connect(wave);
         }
         crowd
     }
@@ -193,7 +217,8 @@ impl Crowd {
 }
 
 impl Member {
-    fn new(number: u64) -> Self {
+    fn new(worker: u16, number: u64) -> Self {
+        let number = u64::from(worker) << CLIENT_ID_BITS | number;
         let servers = ServerAddresses::new(&[SERVER.into()]).expect("a plain address");
         let mut spec = TokenSpec::new(PROTOCOL, number, servers);
         spec.timeout_seconds = -1;
@@ -216,13 +241,21 @@ impl Member {
 fn note_openings(members: &mut [Member], bundle: &[u8]) {
     for record in ToGame::read(bundle).map_while(Result::ok) {
         if let ToGame::Opened(opened) = record {
-            members[opened.client_id as usize].session = Some(opened.session);
+            members[number_of(opened.client_id)].session = Some(opened.session);
         }
     }
 }
 
+fn number_of(client_id: u64) -> usize {
+    (client_id & ((1 << CLIENT_ID_BITS) - 1)) as usize
+}
+
 fn player_at(home: &Endpoint) -> usize {
     home.ip_words().1 as usize & 0x00ff_ffff
+}
+
+fn claims(setup: &Setup) -> Arc<Claims> {
+    Arc::new(Claims::new(1, &setup.backend_slots(), setup.claim_limits()))
 }
 
 fn setup(players: usize) -> Setup {
@@ -258,6 +291,9 @@ const SERVER: Endpoint = Endpoint::v4([203, 0, 113, 9], 40_000);
 const PLAYERS: SocketId = SocketId(0);
 const LINK: SocketId = SocketId(1);
 const NOBODY: Endpoint = Endpoint::v4([0; 4], 0);
+
+/// A client id is its worker's number and, in so many bits, its own.
+const CLIENT_ID_BITS: u32 = 24;
 
 /// Players who are let in together: as many requests as a turn takes.
 const WAVE: usize = 64;
