@@ -1,5 +1,5 @@
 //! The command line: one file for each command. 0: done. 1: it could not be done. 2: the input is wrong. 3: a condition of
-//! `--require` was missed.
+//! `--require` was missed. 4: books do not balance, which makes every other figure doubtful.
 
 mod attack;
 mod bare;
@@ -45,6 +45,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// Conditions were missed.
     Missed(Vec<String>),
+    /// Something is missing that nobody has counted.
+    Unbalanced(Vec<String>),
 }
 
 /// Runs the command that the arguments name.
@@ -70,6 +72,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Err(Failure::BadInput(why)) => (2, vec![why]),
         Err(Failure::Failed(why)) => (1, vec![why]),
         Err(Failure::Missed(missed)) => (3, missed),
+        Err(Failure::Unbalanced(books)) => (4, books),
     };
     for line in lines {
         let _ = writeln!(io::stderr(), "ringgate-loadgen: {line}");

@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -64,12 +64,25 @@ pub struct Last {
     pub cpu: ThreadCpu,
 }
 
+/// What threads and whoever started them tell each other.
+#[derive(Debug, Default)]
+struct Board {
+    /// Give up at once.
+    stop: AtomicBool,
+    /// Threads whose players have all gone.
+    done: AtomicU64,
+    /// Datagrams that threads whose players have gone still heard.
+    last_words: AtomicU64,
+    /// The books are closed: nothing needs to be heard any more.
+    release: AtomicBool,
+}
+
 /// Threads that run.
 #[derive(Debug)]
 pub struct Team {
     threads: Vec<JoinHandle<io::Result<()>>>,
     handovers: Receiver<Handover>,
-    stop: Arc<AtomicBool>,
+    board: Arc<Board>,
     /// Which driver they use.
     pub driver: &'static str,
     /// When the run's clock shows 0.
@@ -86,7 +99,7 @@ impl Team {
         slots: usize,
     ) -> Result<Self, StartError> {
         let (sender, handovers) = channel();
-        let stop = Arc::new(AtomicBool::new(false));
+        let board = Arc::new(Board::default());
         let mut bodies = Vec::new();
         for (index, (setup, plan)) in parts.into_iter().enumerate() {
             let (driver, rx, addresses, players) = open(options, setup.thread, slots)?;
@@ -104,7 +117,7 @@ impl Team {
                 sockets: players,
                 clock: Clock::start(),
                 sender: sender.clone(),
-                stop: Arc::clone(&stop),
+                board: Arc::clone(&board),
                 intervals: 0,
                 kernel_drops: 0,
             });
@@ -124,7 +137,7 @@ impl Team {
                     .map_err(|why| StartError::other("start a thread", why))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { threads, handovers, stop, driver, clock, mask })
+        Ok(Self { threads, handovers, board, driver, clock, mask })
     }
 
     /// The next handover; `None` when all threads have ended, or after so much time.
@@ -139,7 +152,19 @@ impl Team {
 
     /// Asks the threads to end at once.
     pub fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.board.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Once every player has gone: how many datagrams have come since. The threads listen on until they are
+    /// [released](Self::release), so that the books of both sides can agree to the datagram.
+    pub fn last_words(&self) -> Option<u64> {
+        let is_done = self.board.done.load(Ordering::Acquire) == self.threads.len() as u64;
+        is_done.then(|| self.board.last_words.load(Ordering::Relaxed))
+    }
+
+    /// Lets the threads end.
+    pub fn release(&self) {
+        self.board.release.store(true, Ordering::Relaxed);
     }
 
     /// Waits for the end and says what went wrong.
@@ -167,7 +192,7 @@ struct Body {
     sockets: Vec<SocketId>,
     clock: Clock,
     sender: Sender<Handover>,
-    stop: Arc<AtomicBool>,
+    board: Arc<Board>,
     intervals: u64,
     kernel_drops: u64,
 }
@@ -182,7 +207,7 @@ impl Body {
             core_affinity::set_for_current(core_affinity::CoreId { id });
         }
         sharpen_timers();
-        while !self.swarm.is_finished() && !self.stop.load(Ordering::Relaxed) {
+        while !self.swarm.is_finished() && !self.board.stop.load(Ordering::Relaxed) {
             let wait = self.wait();
             self.driver.turn(&mut self.rx, wait)?;
             let now = self.now();
@@ -197,14 +222,20 @@ impl Body {
         Ok(())
     }
 
-    /// Everyone has said goodbye, but what the gateway sent before it heard that is still coming. Counted, it lets the books of
-    /// both sides agree to the datagram.
+    /// Everyone has said goodbye, but what the gateway sent before it heard that is still coming, and sessions whose goodbyes
+    /// were all lost are kept alive until they time out.
     fn hear_the_last(&mut self) -> io::Result<()> {
-        let end_ns = self.clock.now_ns() + LAST_NS;
-        while self.clock.now_ns() < end_ns && !self.stop.load(Ordering::Relaxed) {
-            self.driver.turn(&mut self.rx, Wait::AtMost(Duration::from_nanos(LAST_NS / 10)))?;
+        self.board.done.fetch_add(1, Ordering::Release);
+        let is_over = |board: &Board| {
+            board.release.load(Ordering::Relaxed) || board.stop.load(Ordering::Relaxed)
+        };
+        while !is_over(&self.board) {
+            self.driver.turn(&mut self.rx, Wait::AtMost(LISTEN_STEP))?;
             self.swarm.receive(self.now(), self.rx.iter_mut());
+            self.board.last_words.fetch_add(self.rx.len() as u64, Ordering::Relaxed);
+            self.hand_over_if_due();
         }
+        self.swarm.give_up_delayed();
         Ok(())
     }
 
@@ -299,8 +330,8 @@ fn sharpen_timers() {
     }
 }
 
-/// How long the last words of the gateway are waited for.
-const LAST_NS: u64 = 300_000_000;
+/// How soon a thread that only listens notices that it need not any more.
+const LISTEN_STEP: Duration = Duration::from_millis(10);
 
 /// A shorter sleep costs more than it saves.
 const NAP_NS_MIN: u64 = 5_000;

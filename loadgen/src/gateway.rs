@@ -23,6 +23,26 @@ pub struct Glimpse {
     pub threads: Vec<ThreadCpu>,
     /// Metrics, summed over workers; those with a reason or type under `name{reason}`.
     pub metrics: Metrics,
+    /// Workers that say their own books do not balance.
+    pub unbalanced_workers: u64,
+}
+
+impl Glimpse {
+    /// What stands still when nothing moves any more: datagrams and payloads, each way.
+    pub fn movement(&self) -> [u64; 4] {
+        [
+            "ringgate_datagrams_in_total",
+            "ringgate_packets_out_total",
+            "ringgate_link_datagrams_in_total",
+            "ringgate_link_datagrams_out_total",
+        ]
+        .map(|name| self.metrics.get(name).copied().unwrap_or_default() as u64)
+    }
+
+    /// Sessions that are open.
+    pub fn sessions(&self) -> u64 {
+        self.metrics.get("ringgate_sessions").copied().unwrap_or_default() as u64
+    }
 }
 
 /// Metrics by name.
@@ -36,13 +56,14 @@ impl Gateway {
 
     /// Looks now. What cannot be reached is empty.
     pub fn look(&self) -> Glimpse {
+        let page = self.admin.and_then(|admin| fetch(admin).ok()).unwrap_or_default();
+        let is_unbalanced = |line: &&str| {
+            line.starts_with("ringgate_conserved{") && line.split(' ').next_back() == Some("0")
+        };
         Glimpse {
             threads: self.pid.map(procfs::threads).unwrap_or_default(),
-            metrics: self
-                .admin
-                .and_then(|admin| fetch(admin).ok())
-                .map(|text| parse(&text))
-                .unwrap_or_default(),
+            metrics: parse(&page),
+            unbalanced_workers: page.lines().filter(is_unbalanced).count() as u64,
         }
     }
 }

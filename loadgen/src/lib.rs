@@ -7,11 +7,13 @@
 
 pub mod attack;
 pub mod bare;
+pub mod books;
 pub mod cli;
 pub mod engine;
 pub mod gateway;
 pub mod hlog;
 pub mod impair;
+pub mod kernel;
 pub mod ladder;
 pub mod procfs;
 pub mod record;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::books::{self, Check, Closing, Hostile};
 use crate::gateway::Metrics;
 use crate::procfs::{Machine, ThreadCpu};
 use crate::require::What;
 use crate::scenario::Scenario;
-use crate::tally::{Count, Counters, Stage, Tally};
+use crate::tally::{Count, Stage, Tally};
 
 /// A run, recorded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -43,6 +44,9 @@ pub struct Record {
     pub gateway_cpu: Vec<ThreadCpu>,
     /// How the gateway's metrics grew; empty where its admin address was not told.
     pub gateway_metrics: Metrics,
+    /// How things stood when the last player had gone.
+    #[serde(default)]
+    pub closing: Closing,
     /// What should hold at the end, and whether it did.
     pub checks: Vec<Check>,
 }
@@ -83,17 +87,6 @@ pub struct Interval {
     pub datagrams_in: u64,
     /// Round trip: median, 99th and 99.9th percentile, largest, in nanoseconds; 0 where nothing came.
     pub round_trip_ns: [u64; 4],
-}
-
-/// Something that should hold.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Check {
-    /// What it is about.
-    pub name: String,
-    /// Whether it does.
-    pub holds: bool,
-    /// The figures.
-    pub text: String,
 }
 
 impl StageRecord {
@@ -160,11 +153,39 @@ impl Record {
         self.stages = Stage::ALL.iter().map(|stage| StageRecord::of(*stage, tally)).collect();
     }
 
+    /// Payloads that are gone without a reason of the generator's own.
+    pub fn missing(&self) -> u64 {
+        self.counters.get("missing").copied().unwrap_or_default()
+    }
+
+    /// Holds all books against each other.
+    pub fn close_books(&mut self, hostile: &Hostile) {
+        self.checks = books::close(self, hostile);
+    }
+
+    /// Books that do not balance, each as a sentence.
+    pub fn imbalances(&self) -> Vec<String> {
+        let failed = self.checks.iter().filter(|check| check.is_book && !check.holds);
+        failed.map(|check| format!("{}: {}", check.name, check.text)).collect()
+    }
+
     /// Share of payloads whose echo did not come.
     pub fn loss(&self) -> f64 {
         let due = self.count(Count::PayloadsDue);
         let back = self.count(Count::Echoed) + self.count(Count::Stale);
         if due == 0 { 0.0 } else { due.saturating_sub(back) as f64 / due as f64 }
+    }
+
+    /// CPU for each datagram in or out, in microseconds: the generator's, and the gateway's for the players' side. Who needs more
+    /// of it gives way first.
+    pub fn cpu_us_per_datagram(&self) -> (Option<f64>, Option<f64>) {
+        let per = |cpu: &[ThreadCpu], datagrams: f64| {
+            (datagrams > 0.0 && !cpu.is_empty()).then(|| cpu_s(cpu) * 1e6 / datagrams)
+        };
+        let metric = |name: &str| self.gateway_metrics.get(name).copied().unwrap_or_default();
+        let own = self.count(Count::DatagramsIn) + self.count(Count::DatagramsOut);
+        let gateway = metric("ringgate_datagrams_in_total") + metric("ringgate_packets_out_total");
+        (per(&self.own_cpu, own as f64), per(&self.gateway_cpu, gateway))
     }
 
     /// What conditions are held against.
@@ -183,7 +204,7 @@ impl Record {
             What::Failed => {
                 (self.count(Count::ConnectFailed) + self.count(Count::SessionsLost)) as f64
             }
-            What::Missing => self.counters.get("missing").copied().unwrap_or_default() as f64,
+            What::Missing => self.missing() as f64,
         }
     }
 }
@@ -191,89 +212,6 @@ impl Record {
 /// Seconds on a core, of all threads together.
 pub fn cpu_s(threads: &[ThreadCpu]) -> f64 {
     threads.iter().map(|thread| thread.total_s).sum()
-}
-
-/// What should hold at the end of a run, as far as it can be seen.
-pub fn checks(counters: &Counters, metrics: &Metrics) -> Vec<Check> {
-    let c = |count| counters.of(count);
-    let mut checks = vec![Check {
-        name: "every payload is where it should be".into(),
-        holds: c(Count::Corrupt) + c(Count::Misdelivered) == 0,
-        text: format!(
-            "{} corrupt, {} for somebody else",
-            c(Count::Corrupt),
-            c(Count::Misdelivered)
-        ),
-    }];
-    let (joins, connected) = (c(Count::Joins), c(Count::Connected));
-    checks.push(Check {
-        name: "everyone who came was let in, and stayed".into(),
-        holds: joins > 0 && joins == connected && c(Count::SessionsLost) == 0,
-        text: format!(
-            "{joins} came, {connected} were let in, {} lost their session",
-            c(Count::SessionsLost)
-        ),
-    });
-    let Some(datagrams_in) = metrics.get("ringgate_datagrams_in_total") else {
-        checks.push(Check {
-            name: "nothing is missing".into(),
-            holds: counters.missing() == 0,
-            text: format!(
-                "{} payloads unaccounted for (without --admin nobody can say where)",
-                counters.missing()
-            ),
-        });
-        return checks;
-    };
-    let m = |name: &str| metrics.get(name).copied().unwrap_or_default() as i64;
-    let sent =
-        c(Count::DatagramsOut) as i64 - (c(Count::PayloadsUnsent) + c(Count::ControlUnsent)) as i64;
-    let (taken, dropped) = (*datagrams_in as i64, m("ringgate_socket_drops_total"));
-    checks.push(Check {
-        name: "datagrams up: sent = taken in + dropped by the kernel there".into(),
-        holds: sent == taken + dropped,
-        text: format!("{sent} = {taken} + {dropped}, difference {}", sent - taken - dropped),
-    });
-    let unsent =
-        m("ringgate_drops_total{send_buffer_full}") + m("ringgate_drops_total{send_refused}");
-    let sealed = m("ringgate_packets_out_total") - unsent;
-    let (received, own) = (c(Count::DatagramsIn) as i64, c(Count::OwnKernelDrops) as i64);
-    checks.push(Check {
-        name: "datagrams down: sent = received + dropped by the kernel here".into(),
-        holds: sealed == received + own,
-        text: format!("{sealed} = {received} + {own}, difference {}", sealed - received - own),
-    });
-    let to_links = m("ringgate_payloads_to_links_total");
-    let from_links = m("ringgate_payloads_from_links_total");
-    let way = [
-        c(Count::PayloadsDue) as i64
-            - (c(Count::PayloadsUnsent) + c(Count::PayloadsImpairedUp)) as i64,
-        m("ringgate_payloads_up_total"),
-        to_links,
-        from_links,
-        m("ringgate_payloads_down_total"),
-        (c(Count::Echoed) + c(Count::Stale) + c(Count::Duplicates)) as i64,
-    ];
-    checks.push(Check {
-        name: "payloads: sent, opened, to game processes, from them, sealed, received".into(),
-        holds: way.windows(2).all(|pair| pair[0] == pair[1]),
-        text: way.map(|count| count.to_string()).join(" → "),
-    });
-    let imbalances = metrics.get("ringgate_conserved").copied();
-    let explained = dropped + m("ringgate_drops_total") + own + (to_links - from_links).max(0);
-    let missing = counters.missing() as i64;
-    checks.push(Check {
-        name: "nothing is missing without a reason".into(),
-        holds: missing <= explained,
-        text: format!(
-            "{missing} payloads missing; {dropped} dropped by the kernel at the gateway, {} by the gateway for a named reason, \
-             {} between it and game processes, {own} by the kernel here{}",
-            m("ringgate_drops_total"),
-            (to_links - from_links).max(0),
-            if imbalances.is_some_and(|held| held < 0.0) { "; the gateway's own books do not balance" } else { "" },
-        ),
-    });
-    checks
 }
 
 /// The points of a percentile curve: denser toward the tail, where it matters.

@@ -9,14 +9,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringgate::os::clock;
+use ringgate::os::clock::{self, Clock};
 use ringgate::secret::Key;
 
+use crate::books::{Closing, Hostile};
 use crate::engine::{Handover, Options, Team};
-use crate::gateway::{Gateway, growth};
+use crate::gateway::{Gateway, Glimpse, growth};
 use crate::hlog::Log;
+use crate::kernel::Kernel;
 use crate::procfs::{self, Machine};
-use crate::record::{Interval, Record, checks};
+use crate::record::{Interval, Record};
 use crate::scenario::Scenario;
 use crate::swarm::{Gauges, Protocol, SecondLoss, Setup};
 use crate::tally::Tally;
@@ -40,6 +42,8 @@ pub struct Run {
     pub keep_alive: Duration,
     /// Where to look at the gateway.
     pub gateway: Gateway,
+    /// How long the end of sessions is waited for whose goodbyes were lost: their tokens' timeout, and some.
+    pub patience: Duration,
     /// Where to write the histogram log.
     pub hlog: Option<PathBuf>,
 }
@@ -90,6 +94,7 @@ impl Run {
             (setup, self.scenario.plan(thread, self.threads))
         });
         let slots = self.scenario.sessions_max().div_ceil(self.threads) as usize;
+        let kernel_before = Kernel::look(self.gateway.pid);
         let before = self.gateway.look();
         let started_unix_ns = clock::unix_ns();
         let team = Team::start(&self.options, parts.collect(), slots + slots / 4 + 16)
@@ -104,20 +109,28 @@ impl Run {
         let mask = team.mask.as_ref().and_then(|fd| fd.try_clone().ok());
         let copy = || mask.as_ref().and_then(|fd| fd.try_clone().ok());
         let mut watch = |progress: &Progress<'_>| watch(progress, &copy);
+        let mut quiet = Quiet::new(self, before.sessions());
+        let mut closing = None;
         while !team.has_ended() {
-            if let Some(handover) = team.next(Duration::from_millis(50)) {
+            if let Some(handover) = team.next(LOOK_EVERY) {
                 book.take(handover, &mut watch)?;
                 resident =
                     procfs::resident_bytes(std::process::id()).unwrap_or_default().max(resident);
+            }
+            if let Some(last_words) = team.last_words()
+                && closing.is_none()
+                && let Some(end) = quiet.look(last_words)
+            {
+                let kernel = Kernel::look(self.gateway.pid).since(&kernel_before);
+                closing = Some((end, kernel));
+                team.release();
             }
         }
         let (clock_run, driver) = (team.clock, team.driver);
         for handover in team.join().map_err(|why| why.to_string())? {
             book.take(handover, &mut watch)?;
         }
-        // The gateway publishes its counters twenty times a second.
-        clock::sleep(Duration::from_millis(300));
-        let after = self.gateway.look();
+        let ((is_quiet, after), kernel) = closing.unwrap_or_default();
         let mut record = book.finish()?;
         record.started_unix_s = started_unix_ns / 1_000_000_000;
         record.seconds = clock_run.now_ns() as f64 / 1e9;
@@ -127,17 +140,45 @@ impl Run {
         record.own_resident_bytes = resident;
         record.gateway_cpu = procfs::used(&before.threads, &after.threads);
         record.gateway_metrics = growth(&before.metrics, &after.metrics);
-        record.checks = checks(&record_counters(&record), &record.gateway_metrics);
+        let unbalanced_workers = after.unbalanced_workers;
+        record.closing = Closing { is_quiet, unbalanced_workers, kernel };
+        record.close_books(&Hostile::default());
         Ok(record)
     }
 }
 
-fn record_counters(record: &Record) -> crate::tally::Counters {
-    let mut counters = crate::tally::Counters::default();
-    for count in crate::tally::Count::ALL {
-        counters.add(*count, record.count(*count));
+/// Waits for the moment at which nothing moves any more, so that books can be closed.
+struct Quiet<'a> {
+    run: &'a Run,
+    clock: Clock,
+    /// Sessions that were there before us.
+    sessions_before: u64,
+    /// When the players had gone, and when something was last seen to move.
+    since_ns: Option<(u64, u64)>,
+    seen: (u64, [u64; 4]),
+}
+
+impl<'a> Quiet<'a> {
+    fn new(run: &'a Run, sessions_before: u64) -> Self {
+        let clock = Clock::start();
+        Self { run, clock, sessions_before, since_ns: None, seen: (u64::MAX, [0; 4]) }
     }
-    counters
+
+    /// Looks at both sides. `Some` when all is quiet, or patience is at its end; whether it is quiet, and the last look.
+    fn look(&mut self, last_words: u64) -> Option<(bool, Glimpse)> {
+        let glimpse = self.run.gateway.look();
+        let now_ns = self.clock.now_ns();
+        let (gone_ns, moved_ns) = self.since_ns.get_or_insert((now_ns, now_ns));
+        let seen = (last_words, glimpse.movement());
+        if seen != self.seen {
+            *moved_ns = now_ns;
+        }
+        self.seen = seen;
+        let is_still = now_ns - *moved_ns >= STILL_NS;
+        let is_quiet = is_still && glimpse.sessions() <= self.sessions_before;
+        let is_over = now_ns - *gone_ns >= self.run.patience.as_nanos() as u64;
+        (is_quiet || is_over).then_some((is_quiet, glimpse))
+    }
 }
 
 /// Joins what threads hand over, interval by interval.
@@ -253,3 +294,10 @@ impl<'a> Book<'a> {
 
 /// Players who leave wait this long for what is on its way, and twice the slowest path of the impairments.
 const LINGER_NS: u64 = 1_000_000_000;
+
+/// Between two looks at the gateway, which publishes its counters twenty times a second.
+const LOOK_EVERY: Duration = Duration::from_millis(60);
+
+/// So long without any movement is quiet: several of the gateway's reports, and longer than any keep-alive's pace but a slow one,
+/// which sessions that are gone do not have.
+const STILL_NS: u64 = 400_000_000;

@@ -150,9 +150,16 @@ impl Swarm {
         let counters = &mut self.tally.counters;
         counters.add(Count::DatagramsOut, tx.entries().len() as u64);
         counters.add(Count::BytesOut, tx.entries().iter().map(|entry| entry.len() as u64).sum());
+        let is_payload = |tag: u64| tag & TAG_PAYLOAD != 0;
+        let payloads = tx.entries().iter().filter(|entry| is_payload(entry.tag)).count();
+        counters.add(Count::PayloadsSent, payloads as u64);
         for (entry, _, _) in tx.failures() {
-            let is_payload = entry.tag & TAG_PAYLOAD != 0;
-            counters.bump(if is_payload { Count::PayloadsUnsent } else { Count::ControlUnsent });
+            if is_payload(entry.tag) {
+                counters.bump(Count::PayloadsUnsent);
+                counters.take_back(Count::PayloadsSent);
+            } else {
+                counters.bump(Count::ControlUnsent);
+            }
         }
     }
 
@@ -181,6 +188,12 @@ impl Swarm {
     /// Loss by the second in which payloads were due. Complete when the run is over.
     pub fn seconds(&self) -> &[SecondLoss] {
         &self.seconds
+    }
+
+    /// Nobody waits any more for what impairments still hold: it counts as come too late.
+    pub fn give_up_delayed(&mut self) {
+        let late = self.delayed.drain().filter(|d| matches!(d.way, outbound::Way::Down { .. }));
+        self.tally.counters.add(Count::Strangers, late.count() as u64);
     }
 
     /// What the driver has counted beside datagrams.

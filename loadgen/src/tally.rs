@@ -41,6 +41,8 @@ counts! {
     PayloadsDue = "payloads_due",
     /// Payloads that left more than a millisecond after they were due.
     PayloadsLate = "payloads_late",
+    /// Datagrams with payloads that the kernel took; a payload that an impairment doubled is two.
+    PayloadsSent = "payloads_sent",
     /// Payloads that the kernel did not take (send buffer full, refused).
     PayloadsUnsent = "payloads_unsent",
     /// Payloads that an outgoing impairment swallowed.
@@ -71,6 +73,10 @@ counts! {
     DatagramsIn = "datagrams_in",
     /// Bytes in them.
     BytesIn = "bytes_in",
+    /// Datagrams received that are no payloads: challenges, keep-alives, goodbyes.
+    ControlIn = "control_in",
+    /// Datagrams received that an incoming impairment swallowed, payloads among them.
+    ImpairedDown = "impaired_down",
     /// Datagrams from elsewhere than the gateway, or for a player who is gone.
     Strangers = "strangers",
     /// Sudden changes of a player's port.
@@ -138,6 +144,12 @@ impl Counters {
     #[inline]
     pub const fn add(&mut self, count: Count, by: u64) {
         self.0[count as usize] += by;
+    }
+
+    /// Counts one less: it was counted with the others, and turned out to be none of them.
+    #[inline]
+    pub const fn take_back(&mut self, count: Count) {
+        self.0[count as usize] -= 1;
     }
 
     /// One counter.

@@ -87,6 +87,7 @@ fn one(args: &Args, kind: Kind) -> Result<(Harvest, Vec<Part>, Record), Failure>
         server,
         threads: args.players.threads,
         keep_alive: args.players.keep_alive,
+        patience: args.players.patience(),
         gateway,
         hlog: None,
         scenario,

@@ -65,6 +65,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             server,
             threads: args.players.threads,
             keep_alive: args.players.keep_alive,
+            patience: args.players.patience(),
             gateway: args.players.gateway(),
             hlog: None,
             scenario,

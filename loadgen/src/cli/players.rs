@@ -109,6 +109,11 @@ impl PlayerArgs {
         })
     }
 
+    /// How long sessions can outlive their players: minted tokens say so, and two seconds are for the gateway to act on it.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_secs(u64::try_from(self.timeout).unwrap_or(0).clamp(1, 120) + 2)
+    }
+
     pub(super) fn gateway(&self) -> Gateway {
         Gateway::new(self.gateway_pid, self.admin)
     }

@@ -104,6 +104,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         server,
         threads: args.players.threads,
         keep_alive: args.players.keep_alive,
+        patience: args.players.patience(),
         gateway: args.players.gateway(),
         hlog: args.outcome.out.as_ref().map(|out| out.join("run.hlog")),
         scenario,
@@ -149,9 +150,10 @@ impl OutcomeArgs {
             print(&table::of(record))?;
         }
         let missed = self.require.as_ref().map(|all| all.missed(|what| record.measured(what)));
-        match missed.unwrap_or_default() {
-            missed if missed.is_empty() => Ok(()),
-            missed => Err(Failure::Missed(missed)),
+        match (record.imbalances(), missed.unwrap_or_default()) {
+            (books, missed) if books.is_empty() && missed.is_empty() => Ok(()),
+            (books, missed) if books.is_empty() => Err(Failure::Missed(missed)),
+            (books, missed) => Err(Failure::Unbalanced([books, missed].concat())),
         }
     }
 }

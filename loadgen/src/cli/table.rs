@@ -92,14 +92,15 @@ fn stages(record: &Record, text: &mut String) {
 fn cpu(record: &Record, text: &mut String) {
     let round_trips = record.count(Count::Echoed).max(1) as f64;
     let per_trip = |threads: &[ThreadCpu]| cpu_s(threads) * 1e6 / round_trips;
-    let mut line = |who: &str, threads: &[ThreadCpu]| {
+    let mut line = |who: &str, threads: &[ThreadCpu], per_datagram: Option<f64>| {
         let (user, system) =
             threads.iter().fold((0.0, 0.0), |(u, s), t| (u + t.user_s, s + t.system_s));
         let _ = writeln!(
             text,
-            "{who:<12}{:.2} s of CPU (user {user:.2}, system {system:.2}), {:.2} µs per round trip",
+            "{who:<12}{:.2} s of CPU (user {user:.2}, system {system:.2}), {:.2} µs per round trip{}",
             cpu_s(threads),
-            per_trip(threads)
+            per_trip(threads),
+            per_datagram.map(|us| format!(", {us:.2} µs per datagram")).unwrap_or_default()
         );
         for thread in threads.iter().filter(|thread| threads.len() > 1 && thread.total_s >= 0.01) {
             let _ = writeln!(
@@ -109,9 +110,10 @@ fn cpu(record: &Record, text: &mut String) {
             );
         }
     };
-    line("generator", &record.own_cpu);
+    let (own, gateway) = record.cpu_us_per_datagram();
+    line("generator", &record.own_cpu, own);
     if !record.gateway_cpu.is_empty() {
-        line("gateway", &record.gateway_cpu);
+        line("gateway", &record.gateway_cpu, gateway);
     }
     let _ = writeln!(
         text,

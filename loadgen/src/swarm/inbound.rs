@@ -69,6 +69,7 @@ impl Swarm {
                         bytes.first().is_some_and(|b| b & 15 == PacketKind::Payload as u8)
                     }
                 };
+                self.tally.counters.bump(Count::ImpairedDown);
                 if is_payload {
                     self.tally.counters.bump(Count::PayloadsImpairedDown);
                 }
@@ -130,6 +131,7 @@ impl Swarm {
         match client.handle_opened(now.mono_ns, work, body) {
             Ok(Some(Event::Payload)) => self.judge(item.player, body, now),
             Ok(event) => {
+                self.tally.counters.bump(Count::ControlIn);
                 if let Some(event) = event {
                     self.handle_event(item.player, event, now);
                 }

@@ -93,6 +93,7 @@ fn play(server: SocketAddr, threads: u32, scenario: &str) -> Record {
         },
         keep_alive: Duration::from_millis(100),
         gateway: Gateway::default(),
+        patience: Duration::from_secs(5),
         hlog: None,
         scenario,
     };

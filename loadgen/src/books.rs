@@ -1,0 +1,309 @@
+//! The closing of the books: the generator's, the gateway's and the kernel's, held against each other to the datagram.
+//!
+//! A difference of one is a difference: it is shown as unexplained and fails the run. What may explain one is only what somebody
+//! has counted: a drop of a socket, a drop of the gateway with its reason, a datagram that an impairment of ours swallowed,
+//! or, between two sockets, the kernel's backlog.
+//!
+//! Left out: who else used the gateway or this host meanwhile. Strangers' datagrams do not balance, and should not.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use crate::gateway::Metrics;
+use crate::kernel::KernelDrops;
+use crate::record::Record;
+use crate::tally::Count;
+
+/// Something that should hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What it is about.
+    pub name: String,
+    /// Whether it does.
+    pub holds: bool,
+    /// The figures.
+    pub text: String,
+    /// Whether it is about books: then there is no excuse.
+    #[serde(default)]
+    pub is_book: bool,
+}
+
+/// The state of things when the last player had gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closing {
+    /// Nothing moved any more, on either side.
+    pub is_quiet: bool,
+    /// Workers of the gateway that report that their own books do not balance.
+    pub unbalanced_workers: u64,
+    /// What the kernel has dropped.
+    pub kernel: KernelDrops,
+}
+
+/// What attackers beside the players have sent and got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hostile {
+    /// Datagrams that the kernel took.
+    pub sent: u64,
+    /// Datagrams that came back.
+    pub answers: u64,
+    /// Payloads of sessions of their own among what was sent, each once.
+    pub payloads: u64,
+    /// And among what came back.
+    pub payload_answers: u64,
+}
+
+/// What should hold at the end of a run, as far as it can be seen.
+pub fn close(record: &Record, hostile: &Hostile) -> Vec<Check> {
+    let mut checks = outcomes(record);
+    if record.gateway_metrics.contains_key("ringgate_datagrams_in_total") {
+        let books = Books { record, hostile, metrics: &record.gateway_metrics };
+        checks.extend([
+            books.quiet(),
+            books.own(),
+            books.gateways(),
+            books.up(),
+            books.down(),
+            books.backlog(),
+            books.payloads(),
+        ]);
+    } else {
+        checks.push(Check {
+            name: "nothing is missing".into(),
+            holds: record.missing() == 0,
+            text: format!(
+                "{} payloads unaccounted for (without --admin nobody can say where)",
+                record.missing()
+            ),
+            is_book: false,
+        });
+    }
+    checks
+}
+
+/// What players felt.
+fn outcomes(record: &Record) -> Vec<Check> {
+    let c = |count| record.count(count);
+    let (joins, connected, lost) = (c(Count::Joins), c(Count::Connected), c(Count::SessionsLost));
+    let (corrupt, elsewhere) = (c(Count::Corrupt), c(Count::Misdelivered));
+    vec![
+        Check {
+            name: "every payload is where it should be".into(),
+            holds: corrupt + elsewhere == 0,
+            text: format!("{corrupt} corrupt, {elsewhere} for somebody else"),
+            is_book: true,
+        },
+        Check {
+            name: "everyone who came was let in, and stayed".into(),
+            holds: joins > 0 && joins == connected && lost == 0,
+            text: format!("{joins} came, {connected} were let in, {lost} lost their session"),
+            is_book: false,
+        },
+    ]
+}
+
+struct Books<'a> {
+    record: &'a Record,
+    hostile: &'a Hostile,
+    metrics: &'a Metrics,
+}
+
+impl Books<'_> {
+    fn c(&self, count: Count) -> i64 {
+        self.record.count(count) as i64
+    }
+
+    fn m(&self, name: &str) -> i64 {
+        self.metrics.get(name).copied().unwrap_or_default() as i64
+    }
+
+    fn kernel(&self) -> &KernelDrops {
+        &self.record.closing.kernel
+    }
+
+    fn quiet(&self) -> Check {
+        let holds = self.record.closing.is_quiet;
+        let text = if holds { "nothing moved any more" } else { "datagrams were still moving" };
+        book("the end was quiet", holds, text.into())
+    }
+
+    /// Every datagram that was received has had one fate.
+    fn own(&self) -> Check {
+        let refused = self.record.refused.values().sum::<u64>() as i64;
+        let (strangers, impaired) = (self.c(Count::Strangers), self.c(Count::ImpairedDown));
+        let (payloads, control) = (self.received(), self.c(Count::ControlIn));
+        let received = self.c(Count::DatagramsIn);
+        let left = received - payloads - control - strangers - impaired - refused;
+        book(
+            "the generator's books: received = payloads + control + strangers + impaired + refused",
+            left == 0,
+            format!(
+                "{received} = {payloads} + {control} + {strangers} + {impaired} + {refused}{}",
+                unexplained(left)
+            ),
+        )
+    }
+
+    fn gateways(&self) -> Check {
+        let unbalanced = self.record.closing.unbalanced_workers;
+        book(
+            "the gateway's books: everything that came in is handled, forwarded or dropped by name",
+            unbalanced == 0,
+            format!("{unbalanced} workers whose books do not balance"),
+        )
+    }
+
+    /// Sent by players and attackers, but not seen at the gateway's sockets.
+    fn gap_up(&self) -> i64 {
+        self.sent() - self.m("ringgate_datagrams_in_total") - self.m("ringgate_socket_drops_total")
+    }
+
+    fn sent(&self) -> i64 {
+        self.c(Count::DatagramsOut) - self.c(Count::PayloadsUnsent) - self.c(Count::ControlUnsent)
+            + self.hostile.sent as i64
+    }
+
+    fn up(&self) -> Check {
+        let (taken, dropped) =
+            (self.m("ringgate_datagrams_in_total"), self.m("ringgate_socket_drops_total"));
+        let gap = self.gap_up();
+        book(
+            "datagrams up: sent = taken in + dropped at the gateway's sockets",
+            self.is_backlogs(gap),
+            format!("{} = {taken} + {dropped}{}", self.sent(), self.between(gap)),
+        )
+    }
+
+    /// Sent by the gateway, but not seen at our sockets.
+    fn gap_down(&self) -> i64 {
+        let received = self.c(Count::DatagramsIn) + self.hostile.answers as i64;
+        self.packets_out() - received - self.kernel().ours as i64
+    }
+
+    fn packets_out(&self) -> i64 {
+        self.m("ringgate_packets_out_total")
+            - self.m("ringgate_drops_total{send_buffer_full}")
+            - self.m("ringgate_drops_total{send_refused}")
+    }
+
+    fn down(&self) -> Check {
+        let received = self.c(Count::DatagramsIn) + self.hostile.answers as i64;
+        let gap = self.gap_down();
+        book(
+            "datagrams down: sent = received + dropped at the generator's sockets",
+            self.is_backlogs(gap),
+            format!(
+                "{} = {received} + {}{}",
+                self.packets_out(),
+                self.kernel().ours,
+                self.between(gap)
+            ),
+        )
+    }
+
+    /// Lost between the gateway and game processes on a udp link; a bundle link loses nothing.
+    fn link_drops(&self) -> i64 {
+        let at_links = self.kernel().gateways as i64 - self.m("ringgate_socket_drops_total");
+        at_links.max(0) + self.kernel().others as i64
+    }
+
+    fn backlog(&self) -> Check {
+        let between = self.gap_up().max(0) + self.gap_down().max(0);
+        let backlog = self.kernel().backlog as i64;
+        let udp: Vec<_> = self.kernel().udp.iter().map(|(name, n)| format!("{name} {n}")).collect();
+        book(
+            "the kernel's books: what no socket saw was dropped before it",
+            between <= backlog,
+            format!(
+                "{between} between sockets, {backlog} dropped by the backlog; by sockets: ours {}, the gateway's {}, others {}; {}",
+                self.kernel().ours,
+                self.kernel().gateways,
+                self.kernel().others,
+                udp.join(", "),
+            ),
+        )
+    }
+
+    fn received(&self) -> i64 {
+        [
+            Count::Echoed,
+            Count::Stale,
+            Count::Duplicates,
+            Count::Corrupt,
+            Count::Misdelivered,
+            Count::PushedDown,
+        ]
+        .map(|count| self.c(count))
+        .iter()
+        .sum()
+    }
+
+    /// The way of the payloads, place by place. What is fewer at the next place must have been dropped between the two.
+    fn payloads(&self) -> Check {
+        let way = [
+            self.c(Count::PayloadsSent) + self.hostile.payloads as i64,
+            self.m("ringgate_payloads_up_total"),
+            self.m("ringgate_payloads_to_links_total"),
+            self.m("ringgate_payloads_from_links_total"),
+            self.m("ringgate_payloads_down_total"),
+            self.received() + self.hostile.payload_answers as i64,
+        ];
+        let named = self.m("ringgate_drops_total");
+        let backlog = self.kernel().backlog as i64;
+        let at_players = self.kernel().ours as i64
+            + self.c(Count::ImpairedDown)
+            + self.c(Count::Strangers)
+            + self.record.refused.values().sum::<u64>() as i64;
+        let reasons = [
+            self.m("ringgate_socket_drops_total") + backlog + named,
+            named,
+            self.link_drops() + backlog,
+            named,
+            at_players + backlog + named,
+        ];
+        let is_pushed = self.c(Count::PushedDown) > 0;
+        let mut text = way[0].to_string();
+        let mut left = 0;
+        for (step, (pair, reason)) in way.windows(2).zip(reasons).enumerate() {
+            let lost = pair[0] - pair[1];
+            let _ = write!(text, " → {}", pair[1]);
+            // A game process that speaks of its own accord says more or less than it hears.
+            if (is_pushed && step == GAME_STEP) || (0..=reason).contains(&lost) {
+                continue;
+            }
+            left += if lost < 0 { -lost } else { lost - reason };
+        }
+        text.push_str(&unexplained(left));
+        book(
+            "payloads: sent, opened, to game processes, from them, sealed, received",
+            left == 0,
+            text,
+        )
+    }
+
+    fn is_backlogs(&self, gap: i64) -> bool {
+        (0..=self.kernel().backlog as i64).contains(&gap)
+    }
+
+    fn between(&self, gap: i64) -> String {
+        match gap {
+            0 => String::new(),
+            gap if self.is_backlogs(gap) => format!(" + {gap} dropped by the kernel's backlog"),
+            gap => unexplained(gap),
+        }
+    }
+}
+
+fn book(name: &str, holds: bool, text: String) -> Check {
+    Check { name: name.into(), holds, text, is_book: true }
+}
+
+fn unexplained(count: i64) -> String {
+    if count == 0 { String::new() } else { format!("; UNEXPLAINED: {count}") }
+}
+
+/// Where payloads pass through the game process.
+const GAME_STEP: usize = 2;
+
+#[cfg(test)]
+mod tests;
