@@ -66,6 +66,8 @@ mod netcode_interop_client;
 mod netcode_interop_rules;
 #[path = "all/netcode_vectors.rs"]
 mod netcode_vectors;
+#[path = "all/readme.rs"]
+mod readme;
 #[path = "all/sim_seeds.rs"]
 mod sim_seeds;
 #[path = "all/unreal_echo.rs"]

@@ -147,12 +147,7 @@ impl Gateway {
         )
         .expect("a token");
         let client = NetcodeClient::new(now, ClientAuthentication::Secure { connect_token });
-        Renet {
-            client: client.expect("a client"),
-            socket: socket_toward(self.address()),
-            clock: Clock::start(),
-            stepped_ns: 0,
-        }
+        Renet::new(client.expect("a client"), socket_toward(self.address()))
     }
 
     /// Stops the gateway and checks every worker's balances.
@@ -294,6 +289,10 @@ pub(crate) struct Renet {
 }
 
 impl Renet {
+    pub(crate) fn new(client: NetcodeClient, socket: UdpSocket) -> Self {
+        Self { client, socket, clock: Clock::start(), stepped_ns: 0 }
+    }
+
     /// Sends what is due; returns the payloads that have come.
     pub(crate) fn step(&mut self) -> Vec<Vec<u8>> {
         let now_ns = self.clock.now_ns();

@@ -1,0 +1,128 @@
+//! What the README tells an operator to type, typed: its config, its key and its token, an unmodified UDP server behind the
+//! daemon, and renetcode's client in front of it, on both drivers.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use renetcode::{ClientAuthentication, ConnectToken, NetcodeClient};
+use ringgate::io::Choice;
+use ringgate::os::clock;
+
+use crate::command::{ringgate, run};
+use crate::folder::Folder;
+use crate::gateway_rig::{Renet, on_both_drivers, socket_toward, until};
+
+on_both_drivers!(the_readme_serves_an_unmodified_server);
+
+/// A program that ends with its owner, and what it has said so far.
+struct Program {
+    child: Child,
+    said: BufReader<std::process::ChildStdout>,
+}
+
+impl Program {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
+        let said = BufReader::new(child.stdout.take().expect("piped"));
+        Self { child, said }
+    }
+
+    /// The rest of the next line that begins so.
+    fn line(&mut self, start: &str) -> String {
+        loop {
+            let mut line = String::new();
+            let len = self.said.read_line(&mut line).expect("text");
+            assert!(len > 0, "it ended without a line that begins with {start}");
+            if let Some(rest) = line.strip_prefix(start) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    fn terminate(&mut self) -> Option<i32> {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &id]).status().expect("kill is there");
+        assert!(sent.success());
+        self.child.wait().expect("it is ours").code()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The README's first config.
+fn config() -> &'static str {
+    let readme = include_str!("../../README.md");
+    let (_, rest) = readme.split_once("```toml\n").expect("the README has a config");
+    rest.split_once("```").expect("which ends").0
+}
+
+/// With one thing in it replaced, which must be there.
+fn with(text: &str, old: &str, new: &str) -> String {
+    assert!(text.contains(old), "the README's config has no {old}");
+    text.replace(old, new)
+}
+
+fn the_readme_serves_an_unmodified_server(io: Choice) {
+    let folder = Folder::new();
+    let mut game = Program::start(ringgate(["echo", "--udp", "127.0.0.1:0"]));
+    let game_address = game.line("echo: udp on ");
+
+    let key = folder.join("netcode.key");
+    run(ringgate(["keygen".as_ref(), "--out".as_ref(), key.as_os_str()])).succeeded();
+    let driver = match io {
+        Choice::Mmsg => "mmsg",
+        _ => "uring",
+    };
+    let run_dir = folder.join("run");
+    let mut text = config().to_owned();
+    for (old, new) in [
+        ("run_dir = \"/run/ringgate\"", format!("run_dir = {run_dir:?}\nio = \"{driver}\"")),
+        ("0.0.0.0:40000", "127.0.0.1:0".to_owned()),
+        ("/etc/ringgate/netcode.key", key.display().to_string()),
+        ("127.0.0.1:7777", game_address),
+    ] {
+        text = with(&text, old, &new);
+    }
+    // Port 0 cannot be told to players beforehand; a test reads it instead.
+    text = text.lines().filter(|line| !line.starts_with("public")).collect::<Vec<_>>().join("\n");
+    let file = folder.file("gate.toml", text, 0o600);
+    run(ringgate(["check".as_ref(), file.as_os_str()])).succeeded();
+
+    let mut daemon =
+        Program::start(ringgate(["run".as_ref(), "--config".as_ref(), file.as_os_str()]));
+    let address: SocketAddr = daemon.line("listener eu-west on ").parse().expect("an address");
+    assert!(daemon.line("ready: ").contains(&format!("driver {driver}")));
+
+    let token = folder.join("player.token");
+    let mut mint = ringgate(["token", "mint", "--protocol-id", "0x1122334455667788"]);
+    mint.args(["--client-id", "7", "--server", &address.to_string(), "--key"]).arg(&key);
+    mint.arg("--out").arg(&token);
+    run(mint).succeeded();
+    let bytes = std::fs::read(&token).expect("the token was written");
+    // renetcode's own file form has the client id in front of the standard one.
+    let file = [&7_u64.to_le_bytes()[..], &bytes].concat();
+    let connect_token = ConnectToken::read(&mut file.as_slice()).expect("renetcode reads it");
+    let now = Duration::from_secs(clock::unix_seconds());
+    let client = NetcodeClient::new(now, ClientAuthentication::Secure { connect_token });
+    let mut player = Renet::new(client.expect("a client"), socket_toward(address));
+    player.connect();
+    for payload in [&b"hello"[..], &[7; 1200]] {
+        let mut tries = 0;
+        until("the echo is back", || {
+            if tries % 200 == 0 {
+                player.send(payload);
+            }
+            tries += 1;
+            player.step().iter().any(|echo| echo == payload)
+        });
+    }
+    player.disconnect();
+    assert_eq!(daemon.terminate(), Some(0), "SIGTERM drains and exits 0");
+}
