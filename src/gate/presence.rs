@@ -89,6 +89,11 @@ impl Gate {
         for at in 0..self.backends.len() {
             let state = &self.backends[at];
             let (false, Some(address)) = (state.is_up(), state.address) else { continue };
+            if self.setup.backends[at].retired && self.claims.players(at) == 0 {
+                // Nobody waits for it, and what listens there one day may be another program.
+                self.backends[at].come_back();
+                continue;
+            }
             let can_probe = is_shared_socket_backend(&address.into());
             match Probe::next(state, can_probe, now.mono_ns) {
                 Probe::Answered => self.backends[at].come_back(),

@@ -4,7 +4,7 @@ use super::clients::{Library, Player, Scribe};
 use super::rig::{Rig, endpoint, home, listener, udp_backend};
 use crate::buf::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId};
 use crate::drops::DropReason;
-use crate::gate::{Ended, Request, Setup};
+use crate::gate::{Ended, Mail, Request, Setup};
 
 const GAME: &str = "127.0.0.1:7777";
 const REMOTE: &str = "10.1.1.1:7777";
@@ -90,6 +90,27 @@ fn a_probe_that_did_not_leave_proves_nothing() {
     rig.obstacles.clear();
     rig.pass(1000);
     assert!(has_room(&mut rig, 2));
+}
+
+#[test]
+fn a_retired_backend_is_looked_for_as_long_as_it_has_players() {
+    let mut rig = ready(GAME);
+    let mut player = Player::connected(&mut rig, home(1), 1);
+    rig.event(refusal());
+    let mut without = Setup::new(vec![listener("eu", &[0])], vec![udp_backend("box", GAME, 4)], 1);
+    without.backends[0].retired = true;
+    without.backends[0].grace_ns = 1_000_000_000;
+    rig.mail(Mail::Setup(without.into()));
+    player.live(&mut rig, 500);
+    assert!(rig.take_udp().iter().any(is_probe), "its player waits for it");
+    rig.event(refusal());
+    // The player is told that it is gone; then there is nobody left to look for it.
+    player.live(&mut rig, 1500);
+    rig.event(refusal());
+    rig.take_udp();
+    rig.pass(5000);
+    assert!(rig.take_udp().is_empty());
+    assert_eq!(rig.host.gate().poll_timeout(), None);
 }
 
 #[test]
