@@ -80,10 +80,10 @@ fn the_readme_serves_an_unmodified_server(io: Choice) {
         Choice::Mmsg => "mmsg",
         _ => "uring",
     };
-    let run_dir = folder.join("run");
+    let run_dir = folder.join("run").display().to_string();
     let mut text = config().to_owned();
     for (old, new) in [
-        ("run_dir = \"/run/ringgate\"", format!("run_dir = {run_dir:?}\nio = \"{driver}\"")),
+        ("run_dir = \"/run/ringgate\"", format!("run_dir = \"{run_dir}\"\nio = \"{driver}\"")),
         ("0.0.0.0:40000", "127.0.0.1:0".to_owned()),
         ("/etc/ringgate/netcode.key", key.display().to_string()),
         ("127.0.0.1:7777", game_address),
