@@ -74,6 +74,10 @@ pub struct Gateway {
     pub spin: Duration,
     /// How log lines look.
     pub log: LogFormat,
+    /// Whom the daemon becomes once its sockets are bound.
+    pub user: Option<String>,
+    /// Whether it gives up system calls and files that it does not need any more.
+    pub confine: bool,
 }
 
 /// How many workers.

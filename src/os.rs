@@ -2,6 +2,8 @@
 //! drivers need and no crate wraps.
 
 pub mod clock;
+#[cfg(feature = "daemon")]
+pub mod confine;
 pub mod message;
 pub mod notify;
 pub mod process;

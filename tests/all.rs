@@ -24,6 +24,8 @@ mod control_drain;
 mod control_kernels;
 #[path = "all/control_pages.rs"]
 mod control_pages;
+#[path = "all/control_privileges.rs"]
+mod control_privileges;
 #[path = "all/control_reload.rs"]
 mod control_reload;
 #[path = "all/control_rig.rs"]

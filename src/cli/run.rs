@@ -1,5 +1,7 @@
 //! `ringgate run`: the daemon.
 
+mod privileges;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,6 +13,7 @@ use crate::gate::Setup;
 use crate::os::process;
 use crate::text::put;
 use crate::worker::Fleet;
+use privileges::Privileges;
 
 /// Runs the gateway until SIGTERM, which drains it.
 #[derive(Debug, clap::Args)]
@@ -34,11 +37,15 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         tracing::warn!("{notice}");
     }
     let plan = plan::plan(&config).map_err(Failure::failed)?;
-    if let Some(run_dir) = &plan.run_dir {
-        std::fs::create_dir_all(run_dir).map_err(|why| {
-            Failure::failed(format_args!("cannot create run_dir {}: {why}", run_dir.display()))
+    let privileges = Privileges::of(&config)?;
+    let histograms = config.histograms.as_ref().map(|histograms| ("dir", &histograms.dir));
+    let run_dir = plan.run_dir.as_ref().map(|dir| ("run_dir", dir));
+    for (name, folder) in run_dir.into_iter().chain(histograms) {
+        std::fs::create_dir_all(folder).map_err(|why| {
+            Failure::failed(format_args!("cannot create {name} {}: {why}", folder.display()))
         })?;
     }
+    privileges.give_up_files(&config, &args.config)?;
     let fleet = Fleet::start(&plan).map_err(Failure::failed)?;
     if let Some(why) = fleet.why_not_uring() {
         tracing::info!(driver = fleet.driver(), "io_uring is not used: {why}");
@@ -46,6 +53,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let setup = Arc::clone(&plan.setup);
     let settings = Settings { config_file: args.config.clone(), config, setup };
     let control = Control::start(fleet, settings).map_err(Failure::failed)?;
+    privileges.give_up_the_rest(plan.run_dir.as_deref())?;
     exit::print(&announcement(&plan.setup, &control))?;
     control.serve().map_err(Failure::failed)
 }

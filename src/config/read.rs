@@ -84,6 +84,8 @@ fn read_gateway(mut section: Section<'_, '_>, base: &Path) -> Option<Gateway> {
     let drain_timeout = section.duration("drain_timeout");
     let spin = section.duration("spin");
     let log = section.choice("log");
+    let user = section.optional_text("user", user);
+    let confine = section.flag("confine");
     section.finish();
     Some(Gateway {
         workers: workers?.0,
@@ -93,8 +95,18 @@ fn read_gateway(mut section: Section<'_, '_>, base: &Path) -> Option<Gateway> {
         drain_timeout: drain_timeout?,
         spin: spin?,
         log: log?.0,
+        user: user?,
+        confine: confine?,
     })
 }
+
+fn user(text: &str) -> Option<String> {
+    let fits = !text.is_empty() && text.len() <= USER_BYTES_MAX && !text.contains(['\0', ':', '/']);
+    fits.then(|| text.to_owned())
+}
+
+/// What `useradd` allows.
+const USER_BYTES_MAX: usize = 32;
 
 fn workers(value: &DeValue<'_>) -> Option<Workers> {
     if value.as_str() == Some("auto") {

@@ -216,6 +216,19 @@ pub(super) const GATEWAY: Table = Table {
             Presence::Default("\"human\""),
             "How log lines look. The command line's --log goes first.",
         ),
+        Field::new(
+            "user",
+            Kind::Value("a user's name"),
+            Presence::Optional("\"ringgate\""),
+            "Become this user once all sockets are bound. Needs a start as root; without it the daemon stays who it is.",
+        ),
+        Field::new(
+            "confine",
+            Kind::Flag,
+            Presence::Default("false"),
+            "Give up most system calls, and all files but run_dir, the histograms' dir, the config file's directory and \
+             systemd's credentials: keys that a reload reads must lie there.",
+        ),
     ],
 };
 

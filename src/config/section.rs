@@ -106,6 +106,29 @@ impl<'r, 'a> Section<'r, 'a> {
         self.value(name, |value| read(value.as_str()?))
     }
 
+    /// One string that `read` understands, or `Some(None)` where it is absent.
+    pub(super) fn optional_text<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<Option<T>> {
+        if self.is_absent(name) {
+            return Some(None);
+        }
+        self.text(name, read).map(|(value, _)| Some(value))
+    }
+
+    /// Whether an optional field is left out; it is read then.
+    fn is_absent(&mut self, name: &str) -> bool {
+        let field = self.field(name);
+        let absent =
+            matches!(field.presence, Presence::Optional(_)) && !self.values.contains_key(name);
+        if absent {
+            self.read.push(field.name);
+        }
+        absent
+    }
+
     /// One value that `read` understands.
     pub(super) fn value<T>(
         &mut self,
@@ -143,11 +166,10 @@ impl<'r, 'a> Section<'r, 'a> {
 
     /// The elements of a list, at least one. An absent optional list is empty.
     pub(super) fn nodes(&mut self, name: &str) -> Option<Vec<Node<'a>>> {
-        let field = self.field(name);
-        if matches!(field.presence, Presence::Optional(_)) && !self.values.contains_key(name) {
-            self.read.push(field.name);
+        if self.is_absent(name) {
             return Some(Vec::new());
         }
+        let field = self.field(name);
         let Node { place, value } = self.take(name)?;
         let found = match value {
             DeValue::Array(list) if !list.is_empty() => {

@@ -7,6 +7,7 @@ use crate::config::{self, Config};
 use crate::gate::{Allowed, Backend, LinkKind, Listener, Netcode, Protocol, Route, Setup};
 use crate::io::Choice;
 use crate::limits::{BACKENDS_MAX, LISTENERS_MAX, WORKERS_MAX};
+use crate::os::confine::User;
 use crate::os::process;
 use crate::proto::replay::Policy;
 use crate::worker::Plan;
@@ -30,7 +31,8 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
         .iter()
         .map(|listener| self::listener(listener, listener_backends(listener)))
         .collect::<Result<Vec<_>, _>>()?;
-    let backends = config.backends.iter().map(backend).collect();
+    let own = becomes(&config.gateway)?.map_or_else(process::effective_uid, |user| user.uid);
+    let backends = config.backends.iter().map(|it| backend(it, own)).collect();
     Ok(Plan {
         setup: Arc::new(Setup::new(listeners, backends, incarnation)),
         binds: config.listeners.iter().map(|listener| listener.bind.clone()).collect(),
@@ -79,12 +81,25 @@ pub(super) fn listener(
     })
 }
 
-/// A backend that takes players.
-pub(super) fn backend(backend: &config::Backend) -> Backend {
+/// Whom the daemon becomes when it has bound its sockets; nobody else where it is that user already.
+pub fn becomes(gateway: &config::Gateway) -> Result<Option<User>, String> {
+    let Some(name) = &gateway.user else { return Ok(None) };
+    let user = User::named(name).map_err(|why| format!("cannot become user {name}: {why}"))?;
+    match process::effective_uid() {
+        own if own == user.uid => Ok(None),
+        0 => Ok(Some(user)),
+        own => Err(format!(
+            "cannot become user {name}: the daemon was started as user {own}, not as root"
+        )),
+    }
+}
+
+/// A backend that takes players, for a gateway with this user id.
+pub(super) fn backend(backend: &config::Backend, own: u32) -> Backend {
     Backend {
         name: backend.name.clone(),
         link: match &backend.link {
-            config::Link::Bundle(allowed) => LinkKind::Bundle { allow: allow(allowed) },
+            config::Link::Bundle(allowed) => LinkKind::Bundle { allow: allow(allowed, own) },
             config::Link::Udp(address) => LinkKind::Udp { address: *address },
         },
         slots: backend.slots,
@@ -99,10 +114,10 @@ fn listener_backends(listener: &config::Listener) -> Vec<u16> {
 }
 
 /// With nobody named: the gateway's own user.
-fn allow(allowed: &config::Allowed) -> Allowed {
+fn allow(allowed: &config::Allowed, own: u32) -> Allowed {
     let mut uids = allowed.uids.clone();
     if uids.is_empty() && allowed.gids.is_empty() {
-        uids.push(process::effective_uid());
+        uids.push(own);
     }
     Allowed { uids, gids: allowed.gids.clone() }
 }

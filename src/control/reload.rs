@@ -14,6 +14,7 @@ use std::mem::discriminant;
 use crate::config::{self, Config, Netcode, Protocol};
 use crate::gate::{Backend, LinkKind, Setup};
 use crate::limits::BACKENDS_MAX;
+use crate::os::process;
 
 use super::plan;
 
@@ -60,7 +61,7 @@ fn number_backends(setup: &Setup, new: &Config) -> (Vec<Backend>, Vec<u16>) {
         backend.retired = true;
     }
     let numbers = new.backends.iter().map(|backend| {
-        let fresh = plan::backend(backend);
+        let fresh = plan::backend(backend, process::effective_uid());
         let known = backends.iter().position(|known| is_same(known, &fresh));
         let number = known.unwrap_or(backends.len());
         match backends.get_mut(number) {
@@ -92,6 +93,8 @@ fn refuse_gateway(old: &Config, new: &Config, refusals: &mut Vec<String>) {
         ("gateway.run_dir", before.run_dir != after.run_dir),
         ("gateway.spin", before.spin != after.spin),
         ("gateway.log", before.log != after.log),
+        ("gateway.user", before.user != after.user),
+        ("gateway.confine", before.confine != after.confine),
         ("admin.bind", old.admin != new.admin),
         ("[histograms]", old.histograms != new.histograms),
     ] {
@@ -137,7 +140,7 @@ fn refuse_listeners(old: &Config, new: &Config, refusals: &mut Vec<String>) {
 /// Link sockets are opened at start, for the kinds of backends that there are then. Those are all still in the setup.
 fn refuse_links(setup: &Setup, new: &Config, refusals: &mut Vec<String>) {
     for backend in &new.backends {
-        let wanted = plan::backend(backend).link;
+        let wanted = plan::backend(backend, process::effective_uid()).link;
         let is_such = |known: &Backend| discriminant(&known.link) == discriminant(&wanted);
         if !setup.backends.iter().any(is_such) {
             refusals.push(format!(

@@ -104,7 +104,7 @@ fn gateway_fields() {
         (
             "colour = true",
             "gate.toml:14: gateway.colour: found an unknown field, expected one of workers, pin, io, \
-             run_dir, drain_timeout, spin, log",
+             run_dir, drain_timeout, spin, log, user, confine",
         ),
     ] {
         check(

@@ -45,6 +45,8 @@ fn default_gateway() -> Gateway {
         drain_timeout: Duration::from_secs(30),
         spin: Duration::ZERO,
         log: LogFormat::Human,
+        user: None,
+        confine: false,
     }
 }
 
@@ -119,7 +121,7 @@ restart_small = true
 fn every_gateway_field_arrives() {
     let text = format!(
         "[gateway]\nworkers = 2\npin = false\nio = \"mmsg\"\nrun_dir = \"run\"\ndrain_timeout = \"2m\"\n\
-         spin = \"50us\"\nlog = \"json\"\n{TEN_LINES}"
+         spin = \"50us\"\nlog = \"json\"\nuser = \"games\"\nconfine = true\n{TEN_LINES}"
     );
     let expected = Gateway {
         workers: Workers::Count(NonZeroUsize::new(2).expect("not zero")),
@@ -129,6 +131,8 @@ fn every_gateway_field_arrives() {
         drain_timeout: Duration::from_mins(2),
         spin: Duration::from_micros(50),
         log: LogFormat::Json,
+        user: Some("games".to_owned()),
+        confine: true,
     };
     assert_eq!(parse(&text).gateway, expected);
 }

@@ -15,7 +15,7 @@ use ringgate::netcode::{self, Client, Notice, State, TokenSpec};
 use ringgate::os::clock::{self, Clock};
 use ringgate::secret::Key;
 
-use crate::command::ringgate;
+use crate::command::{ringgate, run};
 use crate::folder::Folder;
 
 /// Longer than any step of a test takes on a busy machine; only a test that fails waits for it.
@@ -40,6 +40,7 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
 }
 
 /// The parts of a config that tests vary.
+#[derive(Clone)]
 pub(crate) struct Text {
     pub(crate) gateway: String,
     pub(crate) listener: String,
@@ -118,6 +119,20 @@ impl Daemon {
         let listener = listener.expect("the listener's address is printed");
         let admin = admin.expect("the admin address is printed");
         Self { folder, listener, admin, child, _stdout: stdout }
+    }
+
+    /// Starts one that does not come up; what it says.
+    pub(crate) fn refused(text: &Text) -> String {
+        let folder = Folder::new();
+        let config = folder.file("gate.toml", text.in_full(&folder.join("run")), 0o600);
+        let ran = run(ringgate(["run".as_ref(), "--config".as_ref(), config.as_os_str()]));
+        assert_ne!(ran.code, Some(0), "{}", ran.stdout);
+        ran.stderr
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Where link sockets are.

@@ -1,0 +1,284 @@
+//! Giving up what the daemon does not need any more: its user, the rest of the file system, most system calls.
+//!
+//! The order is the kernel's. [`files`] binds the calling thread and those it starts later, so it comes before there are
+//! any. [`become_user`] comes once every socket is bound. [`system_calls`] reaches all threads and comes last.
+#![allow(unsafe_code, reason = "system calls without a wrapper elsewhere")]
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fmt;
+use std::io;
+use std::mem::MaybeUninit;
+use std::path::PathBuf;
+use std::ptr::null_mut;
+
+use landlock::{
+    ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    path_beneath_rules,
+};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter_all_threads};
+
+/// A user of this system, with its main group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+impl User {
+    /// Looks a user up by name.
+    pub fn named(name: &str) -> io::Result<Self> {
+        let unknown = || io::Error::new(io::ErrorKind::NotFound, "there is no such user");
+        let name = CString::new(name).map_err(|_| unknown())?;
+        let mut record = MaybeUninit::<libc::passwd>::uninit();
+        let mut strings = [0_i8 as libc::c_char; PASSWD_BYTES_MAX];
+        let mut found = null_mut();
+        // SAFETY: all pointers are to live values of the right types, and the length is the buffer's own.
+        let result = unsafe {
+            libc::getpwnam_r(
+                name.as_ptr(),
+                record.as_mut_ptr(),
+                strings.as_mut_ptr(),
+                strings.len(),
+                &raw mut found,
+            )
+        };
+        match (result, found.is_null()) {
+            (0, true) => Err(unknown()),
+            (0, false) => {
+                // SAFETY: the call succeeded and found somebody, so it has filled the record in.
+                let record = unsafe { record.assume_init() };
+                Ok(Self { uid: record.pw_uid, gid: record.pw_gid })
+            }
+            (error, _) => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+/// A user's name, home and shell; longer ones are refused by the call.
+const PASSWD_BYTES_MAX: usize = 4096;
+
+/// Becomes another user for good, on all threads: its groups, then its ids. All capabilities go with that.
+pub fn become_user(user: User) -> io::Result<()> {
+    let check = |result: i32| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    // SAFETY: a list of no groups, so no pointer is read.
+    check(unsafe { libc::setgroups(0, null_mut()) })?;
+    // SAFETY: takes integers only; the C library does it on every thread.
+    check(unsafe { libc::setresgid(user.gid, user.gid, user.gid) })?;
+    // SAFETY: as above.
+    check(unsafe { libc::setresuid(user.uid, user.uid, user.uid) })
+}
+
+/// How far a confinement reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Everything that was asked for.
+    Full,
+    /// The kernel is too old for some of it.
+    Partial,
+    /// The kernel knows nothing of it.
+    None,
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "full",
+            Self::Partial => "partial",
+            Self::None => "none",
+        })
+    }
+}
+
+/// From here on the calling thread, and every thread it starts, may read below the first folders, read, write, make and
+/// remove below the second, and touch no other file. Folders that are not there are left out.
+pub fn files(read: &[PathBuf], write: &[PathBuf]) -> io::Result<Reach> {
+    // File rights of Linux 6.2, which older kernels grant in part.
+    let abi = ABI::V3;
+    let confine = || -> Result<_, RulesetError> {
+        Ruleset::default()
+            .handle_access(AccessFs::from_all(abi))?
+            .create()?
+            .add_rules(path_beneath_rules(read, AccessFs::from_read(abi)))?
+            .add_rules(path_beneath_rules(write, AccessFs::from_all(abi)))?
+            .restrict_self()
+    };
+    let status = confine().map_err(io::Error::other)?;
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => Reach::Full,
+        RulesetStatus::PartiallyEnforced => Reach::Partial,
+        RulesetStatus::NotEnforced => Reach::None,
+    })
+}
+
+/// From here on all threads may make the calls of [`CALLS`] only. Any other fails with `EPERM`: a call that a library makes one
+/// day must not end the players' sessions.
+pub fn system_calls() -> io::Result<()> {
+    apply_filter_all_threads(&filter()?).map_err(io::Error::other)
+}
+
+fn filter() -> io::Result<BpfProgram> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
+    let rules: BTreeMap<i64, _> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
+    let denied = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(rules, denied, SeccompAction::Allow, arch);
+    filter.and_then(BpfProgram::try_from).map_err(io::Error::other)
+}
+
+/// What a daemon that is serving asks of the kernel. No new program, no other process's memory, no new user, no mount, no
+/// module. `setsid`-like, `ptrace`-like and `exec`-like calls are out by not being here.
+const CALLS: &[i64] = &[
+    // Datagrams and links.
+    libc::SYS_accept4,
+    libc::SYS_bind,
+    libc::SYS_connect,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_listen,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+    libc::SYS_socket,
+    // Waiting.
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    libc::SYS_ppoll,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+    // Time, where the vDSO does not answer.
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_nanosleep,
+    // Files: the config on reload, histograms, link sockets.
+    libc::SYS_close,
+    libc::SYS_fcntl,
+    libc::SYS_fdatasync,
+    libc::SYS_fstat,
+    libc::SYS_fsync,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+    libc::SYS_ioctl,
+    libc::SYS_lseek,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_read,
+    libc::SYS_readlinkat,
+    libc::SYS_readv,
+    libc::SYS_statx,
+    libc::SYS_unlinkat,
+    libc::SYS_write,
+    libc::SYS_writev,
+    // Memory and threads.
+    libc::SYS_brk,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getpid,
+    libc::SYS_getrandom,
+    libc::SYS_gettid,
+    libc::SYS_geteuid,
+    libc::SYS_getuid,
+    libc::SYS_madvise,
+    libc::SYS_membarrier,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_prctl,
+    libc::SYS_prlimit64,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_sigaltstack,
+    libc::SYS_tgkill,
+    // Older C libraries of x86-64 go by these names.
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_stat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lstat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_name() {
+        assert_eq!(User::named("root").expect("every system has one"), User { uid: 0, gid: 0 });
+        let nobody = User::named("no such user, surely").expect_err("nobody");
+        assert_eq!(nobody.kind(), io::ErrorKind::NotFound);
+        assert_eq!(User::named("a\0b").expect_err("nobody").kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn the_filter_fits_and_lets_no_program_be_started() {
+        assert!(filter().expect("it compiles").len() < 4096, "the kernel's limit");
+        for forbidden in [libc::SYS_execve, libc::SYS_ptrace, libc::SYS_setuid, libc::SYS_bpf] {
+            assert!(!CALLS.contains(&forbidden));
+        }
+    }
+
+    /// Landlock binds one thread, so a test may confine one.
+    #[test]
+    fn a_confined_thread_reads_and_writes_where_it_may_only() {
+        let root = std::env::temp_dir().join(format!("ringgate-confine-{}", std::process::id()));
+        let (read, write, other) = (root.join("read"), root.join("write"), root.join("other"));
+        for folder in [&read, &write, &other] {
+            std::fs::create_dir_all(folder).expect("temporary folders");
+            std::fs::write(folder.join("file"), "text").expect("temporary files");
+        }
+        let confined = std::thread::spawn({
+            let (read, write, other) = (read.clone(), write.clone(), other.clone());
+            move || {
+                let reach = files(&[read.clone()], &[write.clone()]).expect("a sane rule set");
+                if reach == Reach::None {
+                    eprintln!("SKIPPED: this kernel has no Landlock");
+                    return;
+                }
+                let is_refused = |result: io::Result<()>| {
+                    result.is_err_and(|why| why.kind() == io::ErrorKind::PermissionDenied)
+                };
+                assert_eq!(std::fs::read(read.join("file")).expect("may be read"), b"text");
+                assert!(is_refused(std::fs::write(read.join("file"), "new")));
+                std::fs::write(write.join("new"), "text").expect("may be written");
+                std::fs::remove_file(write.join("new")).expect("and removed");
+                assert!(is_refused(std::fs::read(other.join("file")).map(drop)));
+                // What it starts is bound too.
+                let child = std::thread::spawn(move || std::fs::read(other.join("file")).is_err());
+                assert!(child.join().expect("it has not panicked"));
+            }
+        });
+        let outcome = confined.join();
+        std::fs::remove_dir_all(&root).expect("this thread is free");
+        outcome.expect("it has not panicked");
+    }
+}
