@@ -84,7 +84,7 @@ fn read_gateway(mut section: Section<'_, '_>, base: &Path) -> Option<Gateway> {
     let drain_timeout = section.duration("drain_timeout");
     let spin = section.duration("spin");
     let log = section.choice("log");
-    let user = section.optional_text("user", user);
+    let user = section.text_or("user", None, |text| user(text).map(Some));
     let confine = section.flag("confine");
     section.finish();
     Some(Gateway {

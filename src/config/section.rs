@@ -106,16 +106,17 @@ impl<'r, 'a> Section<'r, 'a> {
         self.value(name, |value| read(value.as_str()?))
     }
 
-    /// One string that `read` understands, or `Some(None)` where it is absent.
-    pub(super) fn optional_text<T>(
+    /// One string that `read` understands, or something else where it is absent.
+    pub(super) fn text_or<T>(
         &mut self,
         name: &str,
+        absent: T,
         read: impl FnOnce(&str) -> Option<T>,
-    ) -> Option<Option<T>> {
+    ) -> Option<T> {
         if self.is_absent(name) {
-            return Some(None);
+            return Some(absent);
         }
-        self.text(name, read).map(|(value, _)| Some(value))
+        self.text(name, read).map(|(value, _)| value)
     }
 
     /// Whether an optional field is left out; it is read then.

@@ -229,6 +229,8 @@ const CALLS: &[i64] = &[
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
 
     #[test]
@@ -259,7 +261,8 @@ mod tests {
         let confined = std::thread::spawn({
             let (read, write, other) = (read.clone(), write.clone(), other.clone());
             move || {
-                let reach = files(&[read.clone()], &[write.clone()]).expect("a sane rule set");
+                let reach = files(slice::from_ref(&read), slice::from_ref(&write))
+                    .expect("a sane rule set");
                 if reach == Reach::None {
                     eprintln!("SKIPPED: this kernel has no Landlock");
                     return;
