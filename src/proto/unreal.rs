@@ -7,6 +7,7 @@
 //! - [`front`]: what a gateway decides about datagrams, without the tables it decides over.
 //! - [`client`]: the engine's client side of the handshake as a state machine.
 //! - [`peer`]: one end of the packet header's sequences and acknowledgements, for test players and test servers.
+//! - [`bunch`]: what such players say on the control channel.
 //! - [`stand_in`]: a server side that shares no rule with [`front`], so that it can judge it.
 //!
 //! Checked against public captures of one UE5 server, never against an engine binary. Versions 3 and 4 of the handshake have
@@ -14,6 +15,7 @@
 //! served: in them the presence of a field depends on the engine's build.
 
 pub mod bits;
+pub mod bunch;
 pub mod client;
 pub mod cookie;
 pub mod front;

@@ -131,10 +131,11 @@ impl House {
     fn summary(&self, kernel_drops: u64) -> String {
         let sum = |part: fn(&Tally) -> u64| self.servers.iter().map(|s| part(&s.tally)).sum();
         let players: usize = self.servers.iter().map(|server| server.connections().len()).sum();
-        let rows: [(&str, u64); 15] = [
+        let rows: [(&str, u64); 16] = [
             ("players", players as u64),
             ("connections", sum(|tally| tally.connections)),
             ("restarts", sum(|tally| tally.restarts)),
+            ("goodbyes", sum(|tally| tally.goodbyes)),
             ("idle", sum(|tally| tally.idle)),
             ("challenges", sum(|tally| tally.challenges)),
             ("acks", sum(|tally| tally.acks)),

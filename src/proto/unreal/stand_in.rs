@@ -7,8 +7,8 @@
 //! one it is does not matter to anybody else.
 //!
 //! What it cannot tell is what a game would say: bunches go back as they came, which only for unreliable ones of a channel
-//! that is open on both sides, such as the control channel, is what a player expects. Nor does it hear a player say goodbye,
-//! for that is a bunch too: whoever is silent for long enough is gone ([`StandIn::close_idle`]).
+//! that is open on both sides, such as the control channel, is what a player expects. Whoever closes the control channel is gone, and so is
+//! whoever is silent for long enough ([`StandIn::close_idle`]).
 //!
 //! All memory is taken when it is made, except for connections: each takes about 5 KiB when it is opened.
 
@@ -20,6 +20,7 @@ use self::connections::Connections;
 
 use super::PacketSeq;
 use super::bits::BitReader;
+use super::bunch::Bunch;
 use super::client::Profile;
 use super::cookie::{Cookie, Proof, SecretId, Timestamp};
 use super::handshake::{Base, Body, Handshake, Receiver, Tail};
@@ -49,6 +50,8 @@ pub struct Tally {
     pub restart_requests: u64,
     /// Clients told that their version is not spoken here.
     pub upgrades: u64,
+    /// Connections that their players closed.
+    pub goodbyes: u64,
     /// Connections closed because nothing was heard for too long.
     pub idle: u64,
     /// Game packets taken.
@@ -385,6 +388,11 @@ impl StandIn {
         player.heard_ns = now_ns;
         self.tally.packets += 1;
         if bunches.remaining() == 0 {
+            return Ok(0);
+        }
+        if matches!(Bunch::read(bunches), Some(Bunch::Close)) {
+            self.connections.remove(index);
+            self.tally.goodbyes += 1;
             return Ok(0);
         }
         let (payload, len) = echo(bunches);

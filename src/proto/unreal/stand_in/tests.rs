@@ -75,7 +75,7 @@ impl Play {
     }
 
     fn game_packet(&mut self, bunches: &[bool]) -> Vec<u8> {
-        let mut payload = [0; 8];
+        let mut payload = [0; 16];
         let mut out = crate::proto::unreal::bits::BitWriter::new(&mut payload);
         out.flag(false);
         for &bit in bunches {
@@ -267,6 +267,16 @@ fn somebody_too_old_is_told_so_and_somebody_silent_is_forgotten_alone() {
     assert!(play.deliver(&datagram).is_ok());
     play.server.close_idle(play.now_ns + 5 * S, 5 * S);
     assert_eq!(play.server.connections().len(), 1);
+
+    let mut close = [0; 16];
+    let mut out = crate::proto::unreal::bits::BitWriter::new(&mut close);
+    crate::proto::unreal::bunch::write_close(7, &mut out);
+    let len = out.position();
+    let mut reader = BitReader::new(&close).take(len).expect("written");
+    let bits: Vec<_> = std::iter::from_fn(|| reader.flag()).collect();
+    let datagram = play.game_packet(&bits);
+    assert_eq!(play.deliver(&datagram), Ok(vec![]));
+    assert_eq!((play.server.connections().len(), play.server.tally.goodbyes), (0, 1));
 }
 
 #[test]

@@ -1,0 +1,211 @@
+//! As much of bunches as test players and test servers need: unreliable data on the control channel, and its closing.
+//!
+//! ```text
+//! control 1 [open 1 | close 1 [reason, up to 4]] | paused 1 | reliable 1 | channel, packed | exports 1 | guids 1 | partial 1
+//! [sequence 10, where reliable] [name, where open or reliable] | bits of data 13 | data
+//! ```
+//!
+//! A gateway never looks at these. What is partial, exports names, or belongs to another channel is not read here either.
+
+use super::bits::{BitReader, BitWriter};
+
+/// The longest data of one bunch, in whole bytes: what an engine leaves for it in a packet.
+pub const DATA_BYTES_MAX: usize = 952;
+
+/// One bunch of the control channel.
+#[derive(Clone, Copy, Debug)]
+pub enum Bunch<'a> {
+    /// Unreliable data.
+    Data(BitReader<'a>),
+    /// The channel is closed, and with it the connection.
+    Close,
+}
+
+impl<'a> Bunch<'a> {
+    /// Reads the first of some bunches; `None` where it is none of these.
+    pub fn read(mut bunches: BitReader<'a>) -> Option<Self> {
+        let reader = &mut bunches;
+        let (mut is_open, mut is_close) = (false, false);
+        if reader.flag()? {
+            (is_open, is_close) = (reader.flag()?, reader.flag()?);
+            if is_close {
+                read_below(CLOSE_REASONS, reader)?;
+            }
+        }
+        let _is_paused = reader.flag()?;
+        let is_reliable = reader.flag()?;
+        let channel = read_packed(reader)?;
+        let has_more = reader.flag()? | reader.flag()? | reader.flag()?;
+        if channel != CONTROL_CHANNEL || has_more {
+            return None;
+        }
+        if is_reliable {
+            reader.skip(SEQUENCE_BITS)?;
+        }
+        if is_open || is_reliable {
+            // A name that is spelled out is nobody's control channel.
+            reader.flag()?.then_some(())?;
+            read_packed(reader)?;
+        }
+        let bits = reader.read(LENGTH_BITS)? as usize;
+        let data = reader.take(bits)?;
+        Some(if is_close { Self::Close } else { Self::Data(data) })
+    }
+}
+
+/// Writes data as an unreliable bunch of the control channel.
+///
+/// # Panics
+/// Where the buffer is too short, or the data longer than [`DATA_BYTES_MAX`].
+pub fn write_data(data: &[u8], out: &mut BitWriter<'_>) {
+    assert!(data.len() <= DATA_BYTES_MAX, "no engine puts that much into a bunch");
+    let (is_control, is_paused, is_reliable) = (false, false, false);
+    out.flag(is_control);
+    out.flag(is_paused);
+    out.flag(is_reliable);
+    write_packed(CONTROL_CHANNEL, out);
+    out.write(NOTHING_MORE, 3);
+    out.write(8 * data.len() as u64, LENGTH_BITS);
+    out.copy(BitReader::new(data));
+}
+
+/// Writes the bunch that closes the control channel. It is reliable, and has this number among the channel's.
+///
+/// # Panics
+/// Where the buffer is too short.
+pub fn write_close(sequence: u16, out: &mut BitWriter<'_>) {
+    let (is_control, is_open, is_close) = (true, false, true);
+    out.flag(is_control);
+    out.flag(is_open);
+    out.flag(is_close);
+    out.write(0, CLOSE_REASON_ZERO_BITS);
+    let (is_paused, is_reliable) = (false, true);
+    out.flag(is_paused);
+    out.flag(is_reliable);
+    write_packed(CONTROL_CHANNEL, out);
+    out.write(NOTHING_MORE, 3);
+    out.write(sequence.into(), SEQUENCE_BITS);
+    let is_hardcoded = true;
+    out.flag(is_hardcoded);
+    write_packed(NAME_CONTROL, out);
+    out.write(0, LENGTH_BITS);
+}
+
+/// A number below `end`: bits from the lowest up, as long as the next one could still be set.
+fn read_below(end: u32, reader: &mut BitReader<'_>) -> Option<u32> {
+    let (mut value, mut mask) = (0, 1);
+    while value + mask < end {
+        if reader.flag()? {
+            value |= mask;
+        }
+        mask <<= 1;
+    }
+    Some(value)
+}
+
+/// A number in groups of seven bits, the lowest first; the first bit of each byte says whether another one follows.
+fn read_packed(reader: &mut BitReader<'_>) -> Option<u32> {
+    let mut value = 0;
+    for shift in (0..u32::BITS).step_by(7) {
+        let byte = u32::from(reader.byte()?);
+        value |= (byte >> 1).checked_shl(shift)?;
+        if byte & 1 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn write_packed(mut value: u32, out: &mut BitWriter<'_>) {
+    while value > 0x7f {
+        out.write(u64::from(value & 0x7f) << 1 | 1, 8);
+        value >>= 7;
+    }
+    out.write(u64::from(value) << 1, 8);
+}
+
+const CONTROL_CHANNEL: u32 = 0;
+const NAME_CONTROL: u32 = 255;
+const CLOSE_REASONS: u32 = 15;
+
+/// Reason 0 takes as many bits as there are masks below the end.
+const CLOSE_REASON_ZERO_BITS: usize = 4;
+const SEQUENCE_BITS: usize = 10;
+const LENGTH_BITS: usize = 13;
+
+/// No exported names, no referred ones, not a part of something larger.
+const NOTHING_MORE: u64 = 0;
+
+const _: () = assert!(8 * DATA_BYTES_MAX < 1 << LENGTH_BITS);
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes_of(mut data: BitReader<'_>) -> Vec<u8> {
+        std::iter::from_fn(|| data.byte()).collect()
+    }
+
+    #[test]
+    fn data_of_any_length_comes_back_at_any_bit() {
+        for (len, at) in [(0, 0), (1, 3), (100, 1), (DATA_BYTES_MAX, 7)] {
+            let data: Vec<_> = (0..len).map(|byte| byte as u8).collect();
+            let mut buf = [0xff; DATA_BYTES_MAX + 8];
+            let mut out = BitWriter::new(&mut buf);
+            out.write(0, at);
+            write_data(&data, &mut out);
+            assert_eq!(out.position(), at + 27 + 8 * len);
+            let end = out.position();
+            let mut reader = BitReader::new(&buf).take(end).expect("written");
+            reader.skip(at).expect("written");
+            let Some(Bunch::Data(read)) = Bunch::read(reader) else { panic!("{len} at {at}") };
+            assert_eq!(bytes_of(read), data);
+        }
+    }
+
+    #[test]
+    fn a_close_is_told_from_data_and_is_as_long_as_an_engine_writes_it() {
+        let mut buf = [0; 16];
+        let mut out = BitWriter::new(&mut buf);
+        write_close(1023, &mut out);
+        // 3 + 4 + 2 + 8 + 3 + 10 + (1 + 16) + 13.
+        assert_eq!(out.position(), 60);
+        let reader = BitReader::new(&buf).take(60).expect("written");
+        assert!(matches!(Bunch::read(reader), Some(Bunch::Close)));
+        let short = BitReader::new(&buf).take(59).expect("written");
+        assert!(Bunch::read(short).is_none());
+    }
+
+    #[test]
+    fn what_belongs_to_others_is_not_read() {
+        // An unreliable bunch of channel 1, without data.
+        let mut buf = [0; 8];
+        let mut out = BitWriter::new(&mut buf);
+        out.write(0, 3);
+        out.write(1 << 1, 8);
+        out.write(0, 3 + 13);
+        assert!(Bunch::read(BitReader::new(&buf).take(27).expect("written")).is_none());
+        // A partial one of the control channel.
+        buf = [0; 8];
+        crate::proto::unreal::bits::store(&mut buf, 13, 1, 1);
+        assert!(Bunch::read(BitReader::new(&buf).take(40).expect("there")).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bits_are_too_strange(bytes in vec(any::<u8>(), 0..64)) {
+            let _ = Bunch::read(BitReader::new(&bytes));
+        }
+
+        #[test]
+        fn packed_numbers_come_back(value: u32) {
+            let mut buf = [0; 8];
+            let mut out = BitWriter::new(&mut buf);
+            write_packed(value, &mut out);
+            prop_assert_eq!(read_packed(&mut BitReader::new(&buf)), Some(value));
+        }
+    }
+}
