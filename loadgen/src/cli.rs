@@ -10,6 +10,7 @@ mod players;
 mod report;
 mod run;
 mod table;
+mod unreal;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

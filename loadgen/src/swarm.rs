@@ -19,6 +19,7 @@ mod player;
 mod population;
 mod received;
 mod stamp;
+mod unreal;
 mod wheel;
 
 use std::collections::{BinaryHeap, VecDeque};
@@ -34,6 +35,7 @@ use self::outbound::{Delayed, Staged, TAG_PAYLOAD};
 use self::player::Player;
 use self::population::Population;
 pub use self::stamp::{STAMP_BYTES, Stamp};
+pub use self::unreal::{UNREAL_PAYLOAD_BYTES_MAX, Unreal};
 pub use self::wheel::TICK_NS;
 use self::wheel::{Wheel, tick_of};
 use crate::impair::Impairments;
@@ -47,6 +49,8 @@ use crate::traffic::Traffic;
 pub enum Protocol {
     /// netcode 1.02, with tokens from here.
     Netcode(Tokens),
+    /// Unreal's handshake and packet header.
+    Unreal(Unreal),
     /// Payloads as they are, made longer by as much as netcode would, to measure what a bare echo costs.
     Bare(Endpoint),
 }

@@ -45,6 +45,8 @@ counts! {
     PayloadsSent = "payloads_sent",
     /// Payloads that the kernel did not take (send buffer full, refused).
     PayloadsUnsent = "payloads_unsent",
+    /// Payloads that the protocol did not let a player send: too many packets of its were not acknowledged.
+    PayloadsStifled = "payloads_stifled",
     /// Payloads that an outgoing impairment swallowed.
     PayloadsImpairedUp = "payloads_impaired_up",
     /// Payload packets that an incoming impairment swallowed.
@@ -81,6 +83,8 @@ counts! {
     Strangers = "strangers",
     /// Sudden changes of a player's port.
     PortSwitches = "port_switches",
+    /// Sessions that went on after a restart of the handshake.
+    Restarted = "restarted",
     /// Datagrams that the kernel dropped at the generator's own sockets.
     OwnKernelDrops = "own_kernel_drops",
 }
@@ -171,6 +175,7 @@ impl Counters {
     /// Payloads of which nothing has been seen again, though they left this machine's sockets.
     pub const fn missing(&self) -> u64 {
         let gone = self.of(Count::PayloadsUnsent)
+            + self.of(Count::PayloadsStifled)
             + self.of(Count::PayloadsImpairedUp)
             + self.of(Count::PayloadsImpairedDown)
             + self.of(Count::Echoed)

@@ -8,3 +8,5 @@ mod fake_gateway;
 mod fleet;
 #[path = "all/interval_log.rs"]
 mod interval_log;
+#[path = "all/unreal.rs"]
+mod unreal;

@@ -86,7 +86,7 @@ fn one(args: &Args, kind: Kind) -> Result<(Harvest, Vec<Part>, Record), Failure>
         protocol_id,
         server,
         threads: args.players.threads,
-        keep_alive: args.players.keep_alive,
+        keep_alive: args.players.keep_alive(),
         patience: args.players.patience(),
         gateway,
         hlog: None,

@@ -144,7 +144,7 @@ fn contender(
         protocol_id,
         server,
         threads: args.players.threads,
-        keep_alive: args.players.keep_alive,
+        keep_alive: args.players.keep_alive(),
         patience: args.players.patience(),
         // What is watched here is CPU alone; the books are `run`'s business.
         gateway: Gateway { pid: gateway.pid, admin: None },

@@ -8,7 +8,6 @@ use super::run::{ShapeArgs, write};
 use super::{Failure, print};
 use crate::ladder::{Bounds, Search, Step};
 use crate::run::Run;
-use crate::swarm::Protocol;
 use crate::text::{count, percent, time};
 
 /// Raises the rate until loss or latency pass a bound, and prints the knee.
@@ -44,7 +43,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "--from must be above 0, --factor above 1, --sessions at least 1".into(),
         ));
     }
-    let (tokens, server, protocol_id) = args.players.tokens()?;
+    let (protocol, server, protocol_id) = args.players.dial()?;
     let bounds = Bounds { loss: args.loss / 100.0, p99_ns: args.p99.as_nanos() as u64 };
     let mut search = Search::new(args.from, args.factor, args.halvings, bounds);
     let mut csv = String::from("rate,loss,late,p50_ns,p99_ns,gateway_cores,own_cores,good\n");
@@ -60,11 +59,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         scenario.check().map_err(Failure::BadInput)?;
         let run = Run {
             options: args.players.options(server, false)?,
-            protocol: Protocol::Netcode(tokens.clone()),
+            protocol: protocol.clone(),
             protocol_id,
             server,
             threads: args.players.threads,
-            keep_alive: args.players.keep_alive,
+            keep_alive: args.players.keep_alive(),
             patience: args.players.patience(),
             gateway: args.players.gateway(),
             hlog: None,

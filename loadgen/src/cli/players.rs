@@ -10,9 +10,10 @@ use ringgate::netcode;
 use ringgate::secret::Key;
 
 use super::Failure;
+use super::unreal::UnrealArgs;
 use crate::engine::Options;
 use crate::gateway::Gateway;
-use crate::swarm::THREADS_MAX;
+use crate::swarm::{Protocol, THREADS_MAX};
 use crate::tokens::{Mint, Tokens};
 
 /// Whom to dial and how.
@@ -22,7 +23,7 @@ pub(super) struct PlayerArgs {
     #[arg(long, value_name = "ADDR", required_unless_present = "tokens")]
     pub(super) server: Option<SocketAddr>,
     /// The listener's key, to mint tokens with: a file that holds it in hex
-    #[arg(long, value_name = "FILE", required_unless_present = "tokens")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["tokens", "unreal"])]
     key: Option<PathBuf>,
     /// The listener's protocol id, decimal or 0x…
     #[arg(long, value_name = "N", value_parser = number, default_value = "0")]
@@ -33,12 +34,14 @@ pub(super) struct PlayerArgs {
     /// Name of the backend, put into the tokens' user data for listeners that route by it
     #[arg(long, value_name = "NAME", default_value = "")]
     backend: String,
-    /// Seconds of silence after which a session ends
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    timeout: i32,
-    /// Time after which a player who has nothing to say sends a keep-alive; clients of games do after 100 ms
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "100ms")]
-    pub(super) keep_alive: Duration,
+    #[command(flatten)]
+    unreal: UnrealArgs,
+    /// Seconds of silence after which a session ends [default: 10; Unreal 30]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<i32>,
+    /// Time after which a player who has nothing to say sends a keep-alive [default: 100ms; Unreal 200ms, as clients of games do]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    keep_alive: Option<Duration>,
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) threads: u32,
@@ -60,6 +63,30 @@ pub(super) struct PlayerArgs {
 }
 
 impl PlayerArgs {
+    /// What players speak, whom they dial, and the protocol id.
+    pub(super) fn dial(&self) -> Result<(Protocol, SocketAddr, u64), Failure> {
+        if self.unreal.unreal {
+            let server =
+                self.server.ok_or_else(|| Failure::BadInput("--server is missing".into()))?;
+            return Ok((Protocol::Unreal(self.unreal.setup(server, self.timeout())), server, 0));
+        }
+        let (tokens, server, protocol_id) = self.tokens()?;
+        Ok((Protocol::Netcode(tokens), server, protocol_id))
+    }
+
+    /// How long silence lasts until a session ends.
+    fn timeout(&self) -> Duration {
+        let default = if self.unreal.unreal { UNREAL_TIMEOUT_SECONDS } else { TIMEOUT_SECONDS };
+        let seconds = self.timeout.unwrap_or(default);
+        Duration::from_secs(u64::try_from(seconds).unwrap_or(0).clamp(1, 120))
+    }
+
+    /// After how much silence of its own a player sends a keep-alive.
+    pub(super) fn keep_alive(&self) -> Duration {
+        let default = Duration::from_millis(if self.unreal.unreal { 200 } else { 100 });
+        self.keep_alive.unwrap_or(default)
+    }
+
     /// Where players get tokens, whom these name, and for which protocol.
     pub(super) fn tokens(&self) -> Result<(Tokens, SocketAddr, u64), Failure> {
         let tokens = match (&self.tokens, &self.key, self.server) {
@@ -89,7 +116,7 @@ impl PlayerArgs {
             key,
             protocol_id: self.protocol_id,
             servers,
-            timeout_seconds: self.timeout,
+            timeout_seconds: self.timeout.unwrap_or(TIMEOUT_SECONDS),
             user_data,
         })
     }
@@ -111,7 +138,7 @@ impl PlayerArgs {
 
     /// How long sessions can outlive their players: minted tokens say so, and two seconds are for the gateway to act on it.
     pub(super) fn patience(&self) -> Duration {
-        Duration::from_secs(u64::try_from(self.timeout).unwrap_or(0).clamp(1, 120) + 2)
+        self.timeout() + Duration::from_secs(2)
     }
 
     pub(super) fn gateway(&self) -> Gateway {
@@ -143,6 +170,12 @@ pub(super) fn driver(text: &str) -> Result<Choice, String> {
         _ => Err("auto, mmsg or uring".into()),
     }
 }
+
+/// Tokens of netcode's players say this where nothing else is asked for.
+const TIMEOUT_SECONDS: i32 = 10;
+
+/// Unreal's players expect less of a network.
+const UNREAL_TIMEOUT_SECONDS: i32 = 30;
 
 /// Ports among which a NAT can choose.
 const NAT_PORTS: usize = 4;

@@ -12,7 +12,6 @@ use crate::report;
 use crate::require::Requirements;
 use crate::run::Run;
 use crate::scenario::Scenario;
-use crate::swarm::Protocol;
 use crate::traffic::{Shape, Traffic};
 
 /// Plays one scenario and shows what it was like.
@@ -91,7 +90,7 @@ impl ShapeArgs {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let scenario = scenario(args)?;
-    let (tokens, server, protocol_id) = args.players.tokens()?;
+    let (protocol, server, protocol_id) = args.players.dial()?;
     let has_nat = scenario.impair.nat_switch_ns().is_some();
     if let Some(out) = &args.outcome.out {
         std::fs::create_dir_all(out)
@@ -99,11 +98,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     let run = Run {
         options: args.players.options(server, has_nat)?,
-        protocol: Protocol::Netcode(tokens),
+        protocol,
         protocol_id,
         server,
         threads: args.players.threads,
-        keep_alive: args.players.keep_alive,
+        keep_alive: args.players.keep_alive(),
         patience: args.players.patience(),
         gateway: args.players.gateway(),
         hlog: args.outcome.out.as_ref().map(|out| out.join("run.hlog")),

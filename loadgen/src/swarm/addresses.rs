@@ -66,6 +66,15 @@ impl Addresses {
         }
     }
 
+    /// Whether a datagram came to the port that a player has now. `port` counts how often it has changed.
+    #[inline]
+    pub fn is_at(&self, port: u32, meta: &RxMeta) -> bool {
+        match self {
+            Self::Loopback { sockets, .. } => sockets[port as usize % sockets.len()] == meta.socket,
+            Self::Sockets { .. } => true,
+        }
+    }
+
     /// Whom a datagram is for.
     #[inline]
     pub fn player_of(&self, meta: &RxMeta) -> Option<u32> {

@@ -4,12 +4,12 @@ use ringgate::buf::{Endpoint, RxMeta};
 use ringgate::crypto::{Job, Verdict};
 use ringgate::drops::DropReason;
 use ringgate::proto::netcode::client::{Event, OpenWork};
-use ringgate::proto::netcode::packet::PacketKind;
 
 use super::outbound::{Delayed, Way};
 use super::player::{Life, Wire};
 use super::received::Arrival;
 use super::stamp::Stamp;
+use super::unreal::{Heard, UNREAL_PAYLOAD_BYTES_MAX};
 use super::{Now, Swarm};
 use crate::impair::Fate;
 use crate::tally::{Count, Stage};
@@ -46,6 +46,9 @@ impl Swarm {
                 self.tally.counters.bump(Count::Strangers);
                 continue;
             };
+            if self.is_behind(player, meta, bytes) {
+                continue;
+            }
             if !is_impaired || self.travels_on(player, meta.peer, bytes, now) {
                 inbound.push(Inbound { player, from: meta.peer, bytes });
             }
@@ -58,21 +61,31 @@ impl Swarm {
         self.deliver(&mut [Inbound { player, from, bytes }], now);
     }
 
+    /// Whether a datagram was for a port that the player's NAT has given up; then it is lost there. Only servers that are told
+    /// of the change speak to the new one, so only Unreal's players can lose anything this way.
+    fn is_behind(&mut self, index: u32, meta: &RxMeta, bytes: &[u8]) -> bool {
+        let player = &self.players[index as usize];
+        if !matches!(player.wire, Wire::Unreal(_)) || self.addresses.is_at(player.port, meta) {
+            return false;
+        }
+        self.lose_down(index, bytes);
+        true
+    }
+
+    /// Counts a datagram that an impairment of ours swallows.
+    fn lose_down(&mut self, index: u32, bytes: &[u8]) {
+        self.tally.counters.bump(Count::ImpairedDown);
+        if self.players[index as usize].wire.is_payload(bytes) {
+            self.tally.counters.bump(Count::PayloadsImpairedDown);
+        }
+    }
+
     /// Decides a datagram's fate. False where it does not go on now.
     fn travels_on(&mut self, index: u32, from: Endpoint, bytes: &[u8], now: Now) -> bool {
         let player = &mut self.players[index as usize];
         match self.setup.impair.incoming(&mut player.path) {
             Fate::Lose => {
-                let is_payload = match player.wire {
-                    Wire::Bare(_) => true,
-                    Wire::Netcode(_) => {
-                        bytes.first().is_some_and(|b| b & 15 == PacketKind::Payload as u8)
-                    }
-                };
-                self.tally.counters.bump(Count::ImpairedDown);
-                if is_payload {
-                    self.tally.counters.bump(Count::PayloadsImpairedDown);
-                }
+                self.lose_down(index, bytes);
                 false
             }
             Fate::Delay(lag_ns) => {
@@ -93,7 +106,7 @@ impl Swarm {
         let works = self.open(inbound);
         for (item, work) in inbound.iter().zip(works) {
             match work {
-                Ok(None) => self.judge(item.player, item.bytes, now),
+                Ok(None) => self.handle_unsealed(item, now),
                 Ok(Some(work)) => self.handle_opened(item, &work, now),
                 Err(reason) => self.tally.refuse(reason),
             }
@@ -104,7 +117,7 @@ impl Swarm {
     fn open(&mut self, inbound: &mut [Inbound<'_>]) -> Vec<Result<Option<OpenWork>, DropReason>> {
         let Self { players, aad, aead, .. } = self;
         let look = |item: &Inbound<'_>| match &players[item.player as usize].wire {
-            Wire::Bare(_) => Ok(None),
+            Wire::Bare(_) | Wire::Unreal(_) => Ok(None),
             Wire::Netcode(client) => client.handle_datagram(item.from, item.bytes).map(Some),
         };
         let mut works: Vec<_> = inbound.iter().map(look).collect();
@@ -123,6 +136,31 @@ impl Swarm {
             }
         }
         works
+    }
+
+    fn handle_unsealed(&mut self, item: &Inbound<'_>, now: Now) {
+        let index = item.player;
+        let Wire::Unreal(player) = &mut self.players[index as usize].wire else {
+            return self.judge(index, item.bytes, now);
+        };
+        let mut payload = [0; UNREAL_PAYLOAD_BYTES_MAX];
+        let heard = match player.handle_datagram(now.mono_ns, item.bytes, &mut payload) {
+            Ok(Heard::Payload(len)) => return self.judge(index, &payload[..len], now),
+            Ok(Heard::Garbage) => return self.tally.counters.bump(Count::Corrupt),
+            Ok(heard) => heard,
+            Err(reason) => return self.tally.refuse(reason),
+        };
+        if heard == Heard::Refused {
+            player.give_up();
+        }
+        self.tally.counters.bump(Count::ControlIn);
+        match heard {
+            Heard::Connected => self.handle_connected(index, now),
+            Heard::Handshake => self.reschedule(index),
+            Heard::Restarted => self.tally.counters.bump(Count::Restarted),
+            Heard::Refused => self.handle_closed(index),
+            Heard::Nothing | Heard::Payload(_) | Heard::Garbage => {}
+        }
     }
 
     fn handle_opened(&mut self, item: &Inbound<'_>, work: &OpenWork, now: Now) {
@@ -145,13 +183,26 @@ impl Swarm {
     }
 
     pub(super) fn handle_event(&mut self, index: u32, event: Event, now: Now) {
-        let life = self.players[index as usize].life;
-        match (event, life) {
-            (Event::Connected(_), Life::Connecting) => self.enter_game(index, now.mono_ns),
-            (Event::Closed, Life::Connecting) => self.lose(index, Count::ConnectFailed),
-            (Event::Closed, Life::Playing) => self.lose(index, Count::SessionsLost),
-            (Event::Closed, Life::Lingering { .. }) => self.lose(index, Count::Left),
+        match event {
+            Event::Connected(_) => self.handle_connected(index, now),
+            Event::Closed => self.handle_closed(index),
             _ => {}
+        }
+    }
+
+    fn handle_connected(&mut self, index: u32, now: Now) {
+        if self.players[index as usize].life == Life::Connecting {
+            self.enter_game(index, now.mono_ns);
+        }
+    }
+
+    /// A session has ended.
+    pub(super) fn handle_closed(&mut self, index: u32) {
+        match self.players[index as usize].life {
+            Life::Connecting => self.lose(index, Count::ConnectFailed),
+            Life::Playing => self.lose(index, Count::SessionsLost),
+            Life::Lingering { .. } => self.lose(index, Count::Left),
+            Life::Free | Life::Leaving => {}
         }
     }
 

@@ -14,6 +14,7 @@ use ringgate::proto::netcode::packet::Header;
 
 use super::player::{Held, Life, Wire};
 use super::stamp::Stamp;
+use super::unreal::UNREAL_PAYLOAD_BYTES_MAX;
 use super::wheel::TICK_NS;
 use super::{Now, Swarm};
 use crate::impair::Fate;
@@ -115,11 +116,11 @@ impl Swarm {
         if let Some(event) = self.client_timeout(index, now) {
             self.handle_event(index, event, now);
         }
+        self.give_up_silent(index, now);
         self.stage_payloads(index, now);
         self.stage_packets(index, now);
         let player = &self.players[index as usize];
-        let is_silent = player.client().is_none_or(|client| client.poll_timeout().is_none());
-        if player.life == Life::Leaving && is_silent {
+        if player.life == Life::Leaving && player.wire.poll_timeout().is_none() {
             if self.staged.items.len() == staged_before {
                 return self.vacate(index);
             }
@@ -134,9 +135,7 @@ impl Swarm {
         match player.life {
             Life::Lingering { until_ns } if until_ns <= now.mono_ns => {
                 player.life = Life::Leaving;
-                if let Some(client) = player.client_mut() {
-                    client.disconnect();
-                }
+                player.wire.leave();
                 self.tally.counters.bump(Count::Left);
             }
             _ => {}
@@ -145,6 +144,15 @@ impl Swarm {
 
     fn client_timeout(&mut self, index: u32, now: Now) -> Option<Event> {
         self.players[index as usize].client_mut()?.handle_timeout(now.mono_ns)
+    }
+
+    /// Gives an Unreal player up who has heard nothing for too long.
+    fn give_up_silent(&mut self, index: u32, now: Now) {
+        let Wire::Unreal(player) = &mut self.players[index as usize].wire else { return };
+        if player.is_over(now.mono_ns) {
+            player.give_up();
+            self.handle_closed(index);
+        }
     }
 
     /// Stages every payload that is due. What the stage has no room for stays due.
@@ -181,6 +189,12 @@ impl Swarm {
         let len = traffic.bytes(player.session, player.next_counter);
         let (to, at) = (player.server(), staged.items.len() * TX_SLOT_BYTES);
         let slot = &mut staged.bytes[at..at + TX_SLOT_BYTES];
+        self.tally.counters.bump(Count::PayloadsDue);
+        if late_ns > LATE_NS {
+            self.tally.counters.bump(Count::PayloadsLate);
+        }
+        self.tally.record(Stage::SendLate, late_ns);
+        player.next_counter += 1;
         let item = match &mut player.wire {
             Wire::Bare(_) => {
                 let len = len + NETCODE_OVERHEAD_BYTES;
@@ -194,10 +208,27 @@ impl Swarm {
                     tag: TAG_PAYLOAD,
                 }
             }
+            Wire::Unreal(unreal) => {
+                let len = len.min(UNREAL_PAYLOAD_BYTES_MAX);
+                stamp.write(&mut staged.payload[..len]);
+                let Some(len) = unreal.write_payload(&staged.payload[..len], slot) else {
+                    return self.stifle(intended_ns);
+                };
+                Item {
+                    player: index,
+                    len: len as u16,
+                    sealed_from: 0,
+                    seal: None,
+                    to,
+                    tag: TAG_PAYLOAD,
+                }
+            }
             Wire::Netcode(client) => {
                 stamp.write(&mut staged.payload[..len]);
                 let payload = &staged.payload[..len];
-                let Ok(transmit) = client.write_payload(now.mono_ns, payload, slot) else { return };
+                let Ok(transmit) = client.write_payload(now.mono_ns, payload, slot) else {
+                    return self.stifle(intended_ns);
+                };
                 Item {
                     player: index,
                     len: transmit.len as u16,
@@ -209,13 +240,13 @@ impl Swarm {
             }
         };
         staged.items.push(item);
-        player.next_counter += 1;
         player.keep_alive_ns = now.mono_ns + setup.keep_alive_ns;
-        self.tally.counters.bump(Count::PayloadsDue);
-        if late_ns > LATE_NS {
-            self.tally.counters.bump(Count::PayloadsLate);
-        }
-        self.tally.record(Stage::SendLate, late_ns);
+        self.second(intended_ns).due += 1;
+    }
+
+    /// A payload was due that the protocol does not let a player send now.
+    fn stifle(&mut self, intended_ns: u64) {
+        self.tally.counters.bump(Count::PayloadsStifled);
         self.second(intended_ns).due += 1;
     }
 
@@ -224,6 +255,9 @@ impl Swarm {
         let Self { players, staged, setup, .. } = self;
         let player = &mut players[index as usize];
         let is_in = matches!(player.life, Life::Playing | Life::Lingering { .. });
+        if matches!(player.wire, Wire::Unreal(_)) {
+            return self.stage_unreal(index, is_in, now);
+        }
         if is_in && player.keep_alive_ns > now.mono_ns {
             return;
         }
@@ -239,6 +273,32 @@ impl Swarm {
                 to: transmit.to,
                 tag: 0,
             });
+        }
+    }
+
+    /// The same for an Unreal player, whose handshake can begin again at any time.
+    fn stage_unreal(&mut self, index: u32, is_in: bool, now: Now) {
+        let Self { players, staged, setup, .. } = self;
+        let player = &mut players[index as usize];
+        let Wire::Unreal(unreal) = &mut player.wire else { return };
+        let to = unreal.server();
+        let item = |len: usize| Item {
+            player: index,
+            len: len as u16,
+            sealed_from: 0,
+            seal: None,
+            to,
+            tag: 0,
+        };
+        while !staged.is_full() {
+            let Some(len) = unreal.poll_transmit(now.mono_ns, staged.slot()) else { break };
+            staged.items.push(item(len));
+        }
+        if is_in && player.keep_alive_ns <= now.mono_ns && !staged.is_full() {
+            player.keep_alive_ns = now.mono_ns + setup.keep_alive_ns;
+            if let Some(len) = unreal.write_keep_alive(staged.slot()) {
+                staged.items.push(item(len));
+            }
         }
     }
 

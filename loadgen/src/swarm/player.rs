@@ -1,9 +1,11 @@
-//! One player: its client, its schedule, what it has received.
+//! One player: its end of the wire, its schedule, what it has received.
 
 use ringgate::buf::Endpoint;
 use ringgate::proto::netcode::client::Client;
+use ringgate::proto::netcode::packet::PacketKind;
 
 use super::received::Received;
+use super::unreal::UnrealPlayer;
 use crate::impair::Path;
 
 /// A player, or the place of one who is gone.
@@ -28,6 +30,8 @@ pub(super) struct Player {
     pub(super) held: Option<Box<Held>>,
     /// How often the port has changed.
     pub(super) port: u32,
+    /// Tells the connections of this place, and so of one address, from each other. Outlives players.
+    pub(super) client_id: u8,
 }
 
 /// A datagram that `PktOrder` holds back.
@@ -44,6 +48,55 @@ pub(super) struct Held {
 pub(super) enum Wire {
     Bare(Endpoint),
     Netcode(Client),
+    Unreal(Box<UnrealPlayer>),
+}
+
+impl Wire {
+    /// Whom the player talks to.
+    fn server(&self) -> Endpoint {
+        match self {
+            Self::Bare(to) => *to,
+            Self::Netcode(client) => client.server(),
+            Self::Unreal(player) => player.server(),
+        }
+    }
+
+    /// When there is something to say or to decide, payloads and keep-alives aside.
+    pub(super) fn poll_timeout(&self) -> Option<u64> {
+        match self {
+            Self::Bare(_) => None,
+            Self::Netcode(client) => client.poll_timeout(),
+            Self::Unreal(player) => player.poll_timeout(),
+        }
+    }
+
+    /// When that is, for a player who is in. netcode's clients do all they have to when a keep-alive is due.
+    fn urgent_ns(&self) -> u64 {
+        match self {
+            Self::Bare(_) | Self::Netcode(_) => u64::MAX,
+            Self::Unreal(player) => player.poll_timeout().unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Says goodbye, as far as the protocol knows one.
+    pub(super) fn leave(&mut self) {
+        match self {
+            Self::Bare(_) => {}
+            Self::Netcode(client) => client.disconnect(),
+            Self::Unreal(player) => player.leave(),
+        }
+    }
+
+    /// Whether a datagram for the player carries a payload.
+    pub(super) fn is_payload(&self, datagram: &[u8]) -> bool {
+        match self {
+            Self::Bare(_) => true,
+            Self::Netcode(_) => {
+                datagram.first().is_some_and(|b| b & 15 == PacketKind::Payload as u8)
+            }
+            Self::Unreal(player) => player.has_payload(datagram),
+        }
+    }
 }
 
 /// Where a player stands.
@@ -75,38 +128,42 @@ impl Player {
             path: Path::new(0, 0),
             held: None,
             port: 0,
+            client_id: 0,
         }
     }
 
+    /// Its netcode client.
     pub(super) const fn client(&self) -> Option<&Client> {
         match &self.wire {
-            Wire::Bare(_) => None,
+            Wire::Bare(_) | Wire::Unreal(_) => None,
             Wire::Netcode(client) => Some(client),
         }
     }
 
+    /// Its netcode client.
     pub(super) const fn client_mut(&mut self) -> Option<&mut Client> {
         match &mut self.wire {
-            Wire::Bare(_) => None,
+            Wire::Bare(_) | Wire::Unreal(_) => None,
             Wire::Netcode(client) => Some(client),
         }
     }
 
     /// Whom the player talks to.
     pub(super) fn server(&self) -> Endpoint {
-        match &self.wire {
-            Wire::Bare(to) => *to,
-            Wire::Netcode(client) => client.server(),
-        }
+        self.wire.server()
     }
 
     /// When the player has something to do, if nothing arrives before.
     pub(super) fn due_ns(&self) -> Option<u64> {
         let due_ns = match self.life {
             Life::Free => return None,
-            Life::Playing => self.next_due_ns.min(self.keep_alive_ns),
-            Life::Lingering { until_ns } => until_ns.min(self.keep_alive_ns),
-            Life::Connecting | Life::Leaving => self.client()?.poll_timeout()?,
+            Life::Playing => self.next_due_ns.min(self.keep_alive_ns).min(self.wire.urgent_ns()),
+            Life::Lingering { until_ns } => {
+                until_ns.min(self.keep_alive_ns).min(self.wire.urgent_ns())
+            }
+            Life::Connecting => self.wire.poll_timeout()?,
+            // With nothing left to say, its place is to be cleared.
+            Life::Leaving => self.wire.poll_timeout().unwrap_or(0),
         };
         (due_ns != u64::MAX).then_some(due_ns)
     }

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use ringgate::proto::netcode::client::{Client, Options};
 
 use super::player::{Life, Player, Wire};
+use super::unreal::UnrealPlayer;
 use super::{Now, Protocol, Swarm};
 use crate::impair::Path;
 use crate::rng::mix;
@@ -187,7 +188,8 @@ impl Swarm {
             None => return false,
         };
         let session = self.setup.thread << SESSION_BITS | self.sessions_made;
-        let Some(wire) = self.wire(session, now) else {
+        let client_id = self.players[index as usize].client_id.wrapping_add(1);
+        let Some(wire) = self.wire(session, client_id, now) else {
             self.free.push_front(index);
             return false;
         };
@@ -199,18 +201,19 @@ impl Swarm {
             session,
             joined_ns: intended_ns,
             path: Path::new(self.setup.impair.seed, session),
+            client_id,
             ..Player::free()
         };
         self.population.present.push_back((index, session));
         self.gauges.connecting += 1;
-        if self.players[index as usize].client().is_none() {
+        if matches!(self.players[index as usize].wire, Wire::Bare(_)) {
             self.enter_game(index, now.mono_ns);
         }
         self.reschedule(index);
         true
     }
 
-    fn wire(&self, session: u32, now: Now) -> Option<Wire> {
+    fn wire(&self, session: u32, client_id: u8, now: Now) -> Option<Wire> {
         match &self.setup.protocol {
             Protocol::Bare(to) => Some(Wire::Bare(*to)),
             Protocol::Netcode(tokens) => {
@@ -219,6 +222,11 @@ impl Swarm {
                 let options = Options { answers_at_once: true, ..Options::default() };
                 Some(Wire::Netcode(Client::new(&token, now.mono_ns, options)))
             }
+            Protocol::Unreal(setup) => {
+                let seed = u64::from(self.setup.run) << 32 | u64::from(session);
+                let player = UnrealPlayer::new(setup, client_id, seed, now.mono_ns);
+                Some(Wire::Unreal(Box::new(player)))
+            }
         }
     }
 
@@ -226,7 +234,7 @@ impl Swarm {
     pub(super) fn enter_game(&mut self, index: u32, now_ns: u64) {
         let player = &mut self.players[index as usize];
         player.life = Life::Playing;
-        if player.client().is_some() {
+        if !matches!(player.wire, Wire::Bare(_)) {
             player.keep_alive_ns = now_ns + self.setup.keep_alive_ns;
         }
         let took_ns = now_ns.saturating_sub(player.joined_ns);
@@ -282,7 +290,8 @@ impl Swarm {
         if let Some(held) = self.players[index as usize].held.take() {
             self.lose_up(held.tag);
         }
-        self.players[index as usize] = Player::free();
+        let client_id = self.players[index as usize].client_id;
+        self.players[index as usize] = Player { client_id, ..Player::free() };
         self.free.push_back(index);
     }
 

@@ -12,7 +12,7 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     folder
 }
 
-fn loadgen(arguments: &[&str]) -> Output {
+pub(crate) fn loadgen(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringgate-loadgen"));
     command.args(arguments).output().expect("the binary runs")
 }

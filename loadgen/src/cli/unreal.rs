@@ -1,0 +1,62 @@
+//! Arguments of Unreal players: what an engine has in its configuration and its build.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ringgate::proto::unreal::client::Profile;
+use ringgate::proto::unreal::handshake::Base;
+use ringgate::proto::unreal::prefix::{Framing, Layout, Magic};
+
+use super::players::number;
+use crate::swarm::Unreal;
+
+/// What Unreal players say.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct UnrealArgs {
+    /// Players speak Unreal's handshake and packet header instead of netcode: no key, no tokens; payloads of up to 952 bytes
+    #[arg(long, conflicts_with_all = ["key", "tokens", "protocol_id", "backend"])]
+    pub(super) unreal: bool,
+    /// Unreal: the bits in front of every packet (net.MagicHeader), like 11011101
+    #[arg(long, value_name = "BITS", default_value = "", value_parser = magic, requires = "unreal")]
+    magic: Magic,
+    /// Unreal: handshake version, 3 or 4; 0 for the original layout
+    #[arg(long, value_name = "N", default_value = "4", value_parser = version, requires = "unreal")]
+    handshake_version: u8,
+    /// Unreal: the build, as servers compare it (decimal or 0x…)
+    #[arg(long, value_name = "N", default_value = "0x12345678", value_parser = network_version, requires = "unreal")]
+    network_version: u32,
+}
+
+impl UnrealArgs {
+    pub(super) fn setup(&self, server: SocketAddr, timeout: Duration) -> Unreal {
+        let (layout, oldest) = match self.handshake_version {
+            0 => (Layout::Original, 0),
+            _ => (Layout::Versioned, 3),
+        };
+        let base = Base {
+            version_min: oldest,
+            version: self.handshake_version,
+            network_version: self.network_version,
+            ..Base::default()
+        };
+        let framing = Framing { magic: self.magic, layout };
+        Unreal {
+            server: server.into(),
+            profile: Profile { framing, client_id: 0, base },
+            timeout_ns: timeout.as_nanos() as u64,
+        }
+    }
+}
+
+fn magic(text: &str) -> Result<Magic, String> {
+    Magic::from_text(text).ok_or_else(|| "at most 32 digits, each 0 or 1".into())
+}
+
+fn version(text: &str) -> Result<u8, String> {
+    let version = text.parse().ok().filter(|version| [0, 3, 4].contains(version));
+    version.ok_or_else(|| "3 or 4; or 0 for the original layout".into())
+}
+
+fn network_version(text: &str) -> Result<u32, String> {
+    number(text).and_then(|number| u32::try_from(number).map_err(|_| "a number of 32 bits".into()))
+}
