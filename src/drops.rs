@@ -146,6 +146,8 @@ drop_reasons! {
     CookieUnknown = "cookie_unknown",
     /// The response has opened a session before.
     ResponseReplayed = "response_replayed",
+    /// The memory of used responses is full of live entries.
+    ResponseHistoryFull = "response_history_full",
     /// A packet of an unknown source, over the rate at which such sources are asked to restart their handshake, or smaller
     /// than the request would be.
     RestartRateLimited = "restart_rate_limited",
@@ -167,6 +169,10 @@ drop_reasons! {
     SessionUnknown = "session_unknown",
     /// A datagram on the udp link from an address that is no backend's.
     LinkStranger = "link_stranger",
+    /// A packet of an Unreal game's server that has come before.
+    ServerDuplicate = "server_duplicate",
+    /// A packet of an Unreal game's server that makes no sense for its player now.
+    ServerPacketInvalid = "server_packet_invalid",
     /// A payload of 0 or of more than 1200 bytes.
     PayloadLength = "payload_length",
     /// The player's session has used up its sequence numbers.

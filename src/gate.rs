@@ -33,6 +33,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod unreal;
 mod uplink;
 mod wheel;
 
@@ -50,6 +51,7 @@ pub use setup::{
     Allowed, Backend, Credentials, Duplicates, LinkKind, Listener, Netcode, Protocol, Route, Setup,
     Unreal,
 };
+pub use unreal::ServerInfo;
 
 use admission::Admission;
 use hash::HashKey;
@@ -61,6 +63,7 @@ use session::{Pending, Session};
 use strangers::Strangers;
 use table::Table;
 use timers::Sweep;
+use unreal::Front;
 use wheel::{TICK_NS, Wheel};
 
 use crate::buf::{Endpoint, IoEvent, RxBatch, SocketId};
@@ -138,6 +141,7 @@ pub struct Gate {
     claims: Arc<Claims>,
     admission: Admission,
     strangers: Strangers,
+    unreal: Front,
     /// Addresses whose datagrams we forward, and the worker that owns their session.
     steered: HashMap<SteeredKey, u16>,
 
@@ -221,6 +225,7 @@ impl Gate {
             claims,
             admission: Admission::new(setup.request_rate, ADMISSION_BUCKETS, hash_key, now_ns),
             strangers: Strangers::new(&setup, hash_key, now_ns),
+            unreal: Front::new(&setup, hash_key, session_starts.rotate_left(32), now_ns),
             steered: HashMap::new(),
             aead,
             challenge_key: seed.challenge_key,
@@ -338,10 +343,13 @@ impl Gate {
     /// When the gate wants to be called again at the latest. `None` while nothing is timed.
     pub fn poll_timeout(&self) -> Option<u64> {
         let sweep = (self.pending.len() > 0).then(|| self.sweep.due_ns());
-        let probe = self.backends.iter().filter_map(BackendState::probe_due_ns).min();
+        let backends = self.backends.iter().enumerate();
+        let others = backends.filter(|(at, _)| !self.unreal.is_server(*at));
+        let probe = others.filter_map(|(_, state)| state.probe_due_ns()).min();
         let links = self.links.iter().flatten();
         let link = links.filter_map(|link| link.due_ns(self.turned_ns)).min();
-        [self.wheel.next_due(), sweep, probe, link].into_iter().flatten().min()
+        let unreal = self.unreal_due_ns();
+        [self.wheel.next_due(), sweep, probe, link, unreal].into_iter().flatten().min()
     }
 
     /// What has been counted.
@@ -373,12 +381,18 @@ impl Gate {
 
     /// Sessions now.
     pub fn session_count(&self) -> usize {
-        self.sessions.len()
+        self.sessions.len() + self.unreal.sessions.len()
     }
 
     /// Whether each backend can be reached from this worker.
     pub fn backends_up(&self) -> impl Iterator<Item = bool> + '_ {
-        self.backends.iter().map(BackendState::is_up)
+        let backends = self.backends.iter().enumerate();
+        backends.map(|(at, state)| state.is_up() && self.unreal.is_answering(at))
+    }
+
+    /// What each backend has said about itself, where it serves an Unreal game.
+    pub fn servers(&self) -> impl Iterator<Item = Option<ServerInfo>> + '_ {
+        (0..self.backends.len()).map(|backend| self.unreal.server(backend))
     }
 
     /// What it was told.
@@ -428,6 +442,7 @@ impl Gate {
         for backend in &setup.backends[self.backends.len()..] {
             self.backends.push(BackendState::new(backend, now_ns));
         }
+        self.unreal.adopt(&setup, now_ns);
         self.setup = setup;
     }
 

@@ -74,5 +74,9 @@ mod readme;
 mod sim_seeds;
 #[path = "all/unreal_echo.rs"]
 mod unreal_echo;
+#[path = "all/unreal_gateway.rs"]
+mod unreal_gateway;
 #[path = "all/unreal_relay.rs"]
 mod unreal_relay;
+#[path = "all/unreal_rig.rs"]
+mod unreal_rig;

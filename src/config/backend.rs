@@ -12,26 +12,33 @@ use super::{Allowed, Backend, Link, values};
 /// What listeners need to know of the backends: their names and links, whatever else may be wrong with them.
 #[derive(Default)]
 pub(super) struct Known {
-    backends: Vec<(Option<String>, Option<LinkWord>)>,
+    backends: Vec<KnownBackend>,
     names: Distinct<String>,
     addresses: Distinct<SocketAddr>,
 }
 
+/// One of them, as far as it could be read.
+pub(super) struct KnownBackend {
+    name: Option<String>,
+    pub(super) link: Option<LinkWord>,
+    pub(super) address: Option<SocketAddr>,
+}
+
 impl Known {
-    /// The index and link of a backend.
-    pub(super) fn find(&self, name: &str) -> Option<(usize, Option<LinkWord>)> {
-        let index = self.backends.iter().position(|(known, _)| known.as_deref() == Some(name))?;
-        Some((index, self.backends[index].1))
+    /// The index of a backend, and what is known of it.
+    pub(super) fn find(&self, name: &str) -> Option<(usize, &KnownBackend)> {
+        let is_it = |(_, known): &(usize, &KnownBackend)| known.name.as_deref() == Some(name);
+        self.backends.iter().enumerate().find(is_it)
     }
 
     /// All names that could be read.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.backends.iter().filter_map(|(name, _)| name.as_deref())
+        self.backends.iter().filter_map(|known| known.name.as_deref())
     }
 
     /// Whether there are backends, and the name of each could be read.
     pub(super) fn is_complete(&self) -> bool {
-        !self.backends.is_empty() && self.backends.iter().all(|(name, _)| name.is_some())
+        !self.backends.is_empty() && self.backends.iter().all(|known| known.name.is_some())
     }
 }
 
@@ -41,7 +48,6 @@ pub(super) fn read(mut section: Section<'_, '_>, known: &mut Known) -> Option<Ba
         known.names.check(section.report, place, name.clone());
     }
     let word = section.variant("link");
-    known.backends.push((name.as_ref().map(|(name, _)| name.clone()), word));
     let slots = section.integer("slots");
     let grace = section.duration("grace");
     let link = match word {
@@ -49,6 +55,14 @@ pub(super) fn read(mut section: Section<'_, '_>, known: &mut Known) -> Option<Ba
         Some(LinkWord::Bundle) => read_bundle(&mut section),
         None => None,
     };
+    known.backends.push(KnownBackend {
+        name: name.as_ref().map(|(name, _)| name.clone()),
+        link: word,
+        address: match link {
+            Some(Link::Udp(address)) => Some(address),
+            _ => None,
+        },
+    });
     section.finish();
     Some(Backend {
         name: name?.0,

@@ -6,7 +6,7 @@ mod unreal;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::backend::Known;
+use super::backend::{Known, KnownBackend};
 use super::distinct::Distinct;
 use super::keys::KeySources;
 use super::mistake::{Place, Report, nearest};
@@ -79,11 +79,9 @@ fn read_backends(
     let mut indices = Vec::new();
     for (name, place) in names {
         match known.find(&name) {
-            Some((index, link)) => {
-                if protocol == Some(ProtocolWord::Unreal) && link == Some(LinkWord::Bundle) {
-                    let found = format_args!("{name:?}, which has link = \"bundle\"");
-                    let expected = "a backend with link = \"udp\" (unreal)";
-                    section.report.expected(&place, found, expected);
+            Some((index, backend)) => {
+                if protocol == Some(ProtocolWord::Unreal) {
+                    check_unreal_backend(&name, &place, backend, section.report);
                 }
                 indices.push(index);
             }
@@ -94,6 +92,27 @@ fn read_backends(
         seen.check(section.report, &place, name);
     }
     Some(indices)
+}
+
+/// Players of Unreal games have loopback addresses of their own toward a server that does not know of a gateway.
+fn check_unreal_backend(
+    name: &str,
+    place: &Place,
+    backend: &KnownBackend,
+    report: &mut Report<'_>,
+) {
+    if backend.link == Some(LinkWord::Bundle) {
+        let found = format_args!("{name:?}, which has link = \"bundle\"");
+        report.expected(place, found, "a backend with link = \"udp\" (unreal)");
+    }
+    if let Some(address) = backend.address.filter(|address| !is_ipv4_loopback(address)) {
+        let found = format_args!("{name:?}, which is at {address}");
+        report.expected(place, found, "a backend on this host, at 127.x.y.z (unreal)");
+    }
+}
+
+fn is_ipv4_loopback(address: &SocketAddr) -> bool {
+    address.is_ipv4() && address.ip().is_loopback()
 }
 
 fn unknown_backend(name: &str, place: &Place, known: &Known, report: &mut Report<'_>) {

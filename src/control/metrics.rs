@@ -136,9 +136,24 @@ const PER_WORKER: &[PerWorker] = &[
     }),
 ];
 
-/// netcode's packets, by their number on the wire.
-pub(super) const PACKET_KIND_NAMES: [&str; PACKET_KINDS] =
-    ["request", "denied", "challenge", "response", "keep_alive", "payload", "disconnect"];
+/// The types of packets, in the order of [`PACKET_KINDS`].
+pub(super) const PACKET_KIND_NAMES: [&str; PACKET_KINDS] = [
+    "request",
+    "denied",
+    "challenge",
+    "response",
+    "keep_alive",
+    "payload",
+    "disconnect",
+    "unreal_game",
+    "unreal_initial",
+    "unreal_challenge",
+    "unreal_response",
+    "unreal_ack",
+    "unreal_restart_request",
+    "unreal_restart_response",
+    "unreal_version_upgrade",
+];
 
 fn daemon(text: &mut Text, snapshot: &Snapshot<'_>) {
     let facts = snapshot.facts;
@@ -305,6 +320,21 @@ fn backends(text: &mut Text, snapshot: &Snapshot<'_>) {
     );
     for (_, backend) in active() {
         slots.sample(&[("backend", &backend.name)], backend.slots);
+    }
+    let mut servers = text.family(
+        "ringgate_backend_unreal_info",
+        Kind::Gauge,
+        "What the server of an Unreal game says about itself; always 1.",
+    );
+    for (at, backend) in active() {
+        let Some(identity) = snapshot.server(at) else { continue };
+        let labels = [
+            ("backend", backend.name.as_str()),
+            ("session_id", &identity.session.to_string()),
+            ("network_version", &format!("0x{:08x}", identity.base.network_version)),
+            ("network_features", &identity.base.network_features.to_string()),
+        ];
+        servers.sample(&labels, 1);
     }
     let retired = snapshot.live.setup.backends.iter().zip(&snapshot.players);
     let retired_players: u32 =

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::config::{self, Config};
-use crate::gate::{Allowed, Backend, LinkKind, Listener, Netcode, Protocol, Route, Setup};
+use crate::gate::{
+    Allowed, Backend, Duplicates, LinkKind, Listener, Netcode, Protocol, Route, Setup, Unreal,
+};
 use crate::io::Choice;
 use crate::limits::{BACKENDS_MAX, LISTENERS_MAX, WORKERS_MAX};
 use crate::os::confine::User;
 use crate::os::process;
 use crate::proto::replay::Policy;
+use crate::proto::unreal::prefix::{Framing, Layout, Magic};
 use crate::worker::Plan;
 
 /// What the workers of a configured gateway are told, or one sentence on why they cannot be.
@@ -30,7 +33,7 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
         .listeners
         .iter()
         .map(|listener| self::listener(listener, listener_backends(listener)))
-        .collect::<Result<Vec<_>, _>>()?;
+        .collect();
     let own = becomes(&config.gateway)?.map_or_else(process::effective_uid, |user| user.uid);
     let backends = config.backends.iter().map(|it| backend(it, own)).collect();
     Ok(Plan {
@@ -50,25 +53,17 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
 }
 
 /// A listener whose backends have these numbers.
-pub(super) fn listener(
-    listener: &config::Listener,
-    backends: Vec<u16>,
-) -> Result<Listener, String> {
-    let config::Protocol::Netcode(netcode) = &listener.protocol else {
-        let name = &listener.name;
-        return Err(format!("listener {name}: this build does not serve protocol \"unreal\""));
+pub(super) fn listener(listener: &config::Listener, backends: Vec<u16>) -> Listener {
+    let (protocol, public) = match &listener.protocol {
+        config::Protocol::Netcode(rules) => {
+            (Protocol::Netcode(netcode(rules)), rules.public.clone())
+        }
+        config::Protocol::Unreal(rules) => (Protocol::Unreal(unreal(rules)), Vec::new()),
     };
-    let gap_limit = netcode.gap_limit.map_or(0, std::num::NonZeroU64::get);
-    Ok(Listener {
+    Listener {
         name: listener.name.clone(),
-        protocol: Protocol::Netcode(Netcode {
-            protocol_id: netcode.protocol_id,
-            keys: netcode.keys.clone(),
-            replay: Policy::new(u32::from(netcode.replay_window), gap_limit)
-                .expect("the config has checked the window's size"),
-            keep_alive_ns: netcode.keep_alive.as_nanos() as u64,
-        }),
-        public: netcode.public.clone(),
+        protocol,
+        public,
         backends,
         route: match listener.route {
             config::Route::Hash => Route::Hash,
@@ -78,7 +73,43 @@ pub(super) fn listener(
         },
         sessions_max: listener.max_sessions as u32,
         follow_port_switch: listener.port_switch == config::PortSwitch::Follow,
-    })
+    }
+}
+
+fn netcode(rules: &config::Netcode) -> Netcode {
+    let gap_limit = rules.gap_limit.map_or(0, std::num::NonZeroU64::get);
+    Netcode {
+        protocol_id: rules.protocol_id,
+        keys: rules.keys.clone(),
+        replay: Policy::new(u32::from(rules.replay_window), gap_limit)
+            .expect("the config has checked the window's size"),
+        keep_alive_ns: rules.keep_alive.as_nanos() as u64,
+    }
+}
+
+fn unreal(rules: &config::Unreal) -> Unreal {
+    let (layout, versions) = match &rules.versions {
+        config::HandshakeVersions::Original => (Layout::Original, 0..=0),
+        config::HandshakeVersions::Versioned(versions) => (Layout::Versioned, versions.clone()),
+    };
+    Unreal {
+        framing: Framing {
+            magic: Magic::from_bits(&rules.magic).expect("the config has counted the bits"),
+            layout,
+        },
+        versions,
+        network_versions: match &rules.network_versions {
+            config::NetworkVersions::Any => None,
+            config::NetworkVersions::Only(list) => Some(list.clone()),
+        },
+        duplicates: match (rules.window, rules.mode) {
+            (false, _) => Duplicates::Pass,
+            (true, config::UnrealMode::Notify) => Duplicates::Notify,
+            (true, config::UnrealMode::Opaque) => Duplicates::Opaque,
+        },
+        idle_timeout_ns: rules.idle_timeout.as_nanos() as u64,
+        restart_small: rules.restart_small,
+    }
 }
 
 /// Whom the daemon becomes when it has bound its sockets; nobody else where it is that user already.

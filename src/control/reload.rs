@@ -49,7 +49,7 @@ pub(super) fn next(old: &Config, setup: &Setup, new: &Config) -> Result<Next, Ve
     };
     let in_order = setup.listeners.iter().filter_map(|known| find(new, &known.name));
     let listeners = in_order.map(|listener| plan::listener(listener, number(listener)));
-    let listeners = listeners.collect::<Result<Vec<_>, _>>().map_err(|why| vec![why])?;
+    let listeners = listeners.collect();
     let next = Setup { listeners, backends, ..setup.clone() };
     Ok(Next { changes: changes(old, setup, new, &next), setup: next })
 }

@@ -7,7 +7,8 @@ use serde::{Serialize, Serializer};
 use super::health;
 use super::metrics::PACKET_KIND_NAMES;
 use super::view::Snapshot;
-use crate::gate::{Counters, Ended, LinkKind, PACKET_KINDS};
+use crate::gate::{Counters, Ended, LinkKind, PACKET_KINDS, Protocol};
+use crate::proto::unreal::front::Identity;
 use crate::worker::Stage;
 
 /// The page.
@@ -91,6 +92,18 @@ struct Backend<'a> {
     players: u32,
     slots: u32,
     retired: bool,
+    /// What it says about itself, where it serves an Unreal game and has answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreal: Option<UnrealServer>,
+}
+
+#[derive(Serialize)]
+struct UnrealServer {
+    session_id: u8,
+    version_min: u8,
+    version: u8,
+    network_version: String,
+    network_features: u16,
 }
 
 /// Sums over all workers.
@@ -216,7 +229,10 @@ fn listeners<'a>(snapshot: &'a Snapshot<'_>) -> Vec<Listener<'a>> {
         .zip(&snapshot.sessions)
         .map(|((listener, addresses), &sessions)| Listener {
             name: &listener.name,
-            protocol: "netcode",
+            protocol: match listener.protocol {
+                Protocol::Netcode(_) => "netcode",
+                Protocol::Unreal(_) => "unreal",
+            },
             addresses,
             public: if listener.public.is_empty() { addresses } else { &listener.public },
             sessions,
@@ -245,9 +261,20 @@ fn backends<'a>(snapshot: &'a Snapshot<'_>) -> Vec<Backend<'a>> {
                 players,
                 slots: backend.slots,
                 retired: backend.retired,
+                unreal: snapshot.server(at).map(unreal_server),
             }
         })
         .collect()
+}
+
+fn unreal_server(identity: Identity) -> UnrealServer {
+    UnrealServer {
+        session_id: identity.session,
+        version_min: identity.base.version_min,
+        version: identity.base.version,
+        network_version: format!("0x{:08x}", identity.base.network_version),
+        network_features: identity.base.network_features,
+    }
 }
 
 fn sum(snapshot: &Snapshot<'_>, totals: &Counters) -> Totals {

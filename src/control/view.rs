@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::latency::Latencies;
 use crate::gate::{Claims, Counters, Setup};
 use crate::os::clock::{self, Clock};
+use crate::proto::unreal::front::Identity;
 use crate::worker::{Fleet, Published, Report};
 
 /// Where snapshots are taken.
@@ -146,10 +147,20 @@ impl Snapshot<'_> {
         totals
     }
 
+    /// What a backend that serves an Unreal game has said about itself.
+    pub(super) fn server(&self, backend: usize) -> Option<Identity> {
+        self.reports.iter().find_map(|report| identity(report, backend))
+    }
+
     /// How many workers reach a backend.
     pub(super) fn workers_up(&self, backend: usize) -> usize {
         self.reports.iter().filter(|report| is_up(report, backend)).count()
     }
+}
+
+/// What a server says is the same to every worker that it has answered.
+fn identity(report: &Report, backend: usize) -> Option<Identity> {
+    report.servers.get(backend).copied().flatten()?.identity
 }
 
 /// Whether a worker reaches a backend. One that it has not heard of yet is not up.

@@ -18,6 +18,7 @@ use arrayvec::ArrayVec;
 
 use super::bag::Bag;
 use super::table::Place;
+use super::unreal::Cookies;
 use crate::buf::Endpoint;
 use crate::drops::DropReason;
 use crate::limits::{BACKENDS_MAX, LISTENERS_MAX};
@@ -81,6 +82,7 @@ pub struct Claims {
     players: Box<[AtomicU32]>,
     /// Sessions of each listener.
     sessions: Box<[AtomicU32]>,
+    cookies: Cookies,
 }
 
 struct Inner {
@@ -131,6 +133,7 @@ impl Claims {
             hashes: RandomState::new(),
             players: (0..BACKENDS_MAX).map(|_| AtomicU32::new(0)).collect(),
             sessions: (0..LISTENERS_MAX).map(|_| AtomicU32::new(0)).collect(),
+            cookies: Cookies::new(),
         }
     }
 
@@ -263,6 +266,11 @@ impl Claims {
     /// Used tokens that are remembered.
     pub fn tokens_remembered(&self) -> usize {
         self.lock().tokens.len()
+    }
+
+    /// What there is to agree on about Unreal's cookies, under a lock of its own.
+    pub(super) const fn cookies(&self) -> &Cookies {
+        &self.cookies
     }
 
     fn hash(&self, key: &impl Hash) -> u32 {

@@ -19,7 +19,7 @@ pub struct Counters {
     pub forwarded_out: u64,
     /// Datagrams we passed on to more than one: how many times more.
     pub forwarded_copies: u64,
-    /// Datagrams that did what they came for, by packet type (0 request … 6 disconnect).
+    /// Datagrams that did what they came for, by packet type (see [`PACKET_KINDS`]).
     pub handled: [u64; PACKET_KINDS],
     /// Packets for players, by packet type.
     pub packets_out: [u64; PACKET_KINDS],
@@ -53,8 +53,11 @@ pub struct Counters {
     pub drops: DropCounts,
 }
 
-/// Packet types of netcode.
-pub const PACKET_KINDS: usize = 7;
+/// Packet types: netcode's seven by their number, Unreal's game packets, then Unreal's seven handshake packets by theirs.
+pub const PACKET_KINDS: usize = UNREAL_GAME + 1 + 7;
+
+/// Unreal's game packets among the packet types.
+pub(super) const UNREAL_GAME: usize = 7;
 
 /// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +69,8 @@ pub enum Ended {
     ByBackend,
     /// The player left.
     ByPlayer,
+    /// A second handshake from the player's address took its place.
+    Replaced,
     /// The gateway stops.
     Shutdown,
     /// The sequence jumped further than the listener allows.
@@ -76,10 +81,11 @@ pub enum Ended {
 
 impl Ended {
     /// Every reason, in declaration order.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::BackendGone,
         Self::ByBackend,
         Self::ByPlayer,
+        Self::Replaced,
         Self::Shutdown,
         Self::SequenceGap,
         Self::TimedOut,
@@ -94,6 +100,7 @@ impl Ended {
             Self::BackendGone => "backend_gone",
             Self::ByBackend => "by_backend",
             Self::ByPlayer => "by_player",
+            Self::Replaced => "replaced",
             Self::Shutdown => "shutdown",
             Self::SequenceGap => "sequence_gap",
             Self::TimedOut => "timed_out",
@@ -185,7 +192,11 @@ impl Ledger {
         use DropReason as R;
         match reason {
             R::LinkFull | R::LinkDown => Self::Uplink,
-            R::SessionUnknown | R::PayloadLength | R::SequenceExhausted => Self::Downlink,
+            R::SessionUnknown
+            | R::PayloadLength
+            | R::SequenceExhausted
+            | R::ServerDuplicate
+            | R::ServerPacketInvalid => Self::Downlink,
             R::RecordInvalid | R::LinkStranger => Self::Links,
             R::SendBufferFull | R::SendRefused => Self::Departures,
             _ => Self::Datagrams,

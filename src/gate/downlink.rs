@@ -7,6 +7,7 @@ use super::links::index_of_loopback;
 use super::output::Exit;
 use super::roles::Role;
 use super::setup::LinkKind;
+use super::unreal::is_own_address;
 use super::{Gate, Now};
 use crate::buf::RxMeta;
 use crate::drops::DropReason;
@@ -49,6 +50,9 @@ impl Gate {
             return self.counters.drops.bump(DropReason::LinkStranger);
         };
         self.backends[from].come_back();
+        if self.unreal.is_server(from) {
+            return self.handle_server(now, from, meta, bytes, exit);
+        }
         let index = index_of_loopback(&meta.local).filter(|index| {
             let session = self.sessions.get(*index);
             session.is_some_and(|session| usize::from(session.claim.backend) == from)
@@ -59,7 +63,25 @@ impl Gate {
         }
     }
 
-    fn count_from_link(&mut self, why: DropReason) {
+    /// A datagram from the server of an Unreal game.
+    fn handle_server(
+        &mut self,
+        now: Now,
+        from: usize,
+        meta: &RxMeta,
+        bytes: &[u8],
+        exit: &mut Exit<'_>,
+    ) {
+        if is_own_address(&meta.local) {
+            return self.handle_probe_answer(now, from, bytes);
+        }
+        match self.unreal.session_of_loopback(&meta.local, from) {
+            Some(index) => self.handle_unreal_answer(now, index, bytes, exit),
+            None => self.count_from_link(DropReason::SessionUnknown),
+        }
+    }
+
+    pub(super) fn count_from_link(&mut self, why: DropReason) {
         self.counters.payloads_from_links += 1;
         self.counters.drops.bump(why);
     }

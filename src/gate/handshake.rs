@@ -375,7 +375,7 @@ impl Gate {
     }
 
     /// The backend that a player would be sent to now.
-    fn find_room(
+    pub(super) fn find_room(
         &self,
         listener: usize,
         client_id: u64,
@@ -397,7 +397,8 @@ impl Gate {
         let rules = &self.setup.listeners[listener];
         let mut candidates = rules.backends.iter().copied().filter(|&backend| {
             let at = usize::from(backend);
-            self.backends[at].is_up() && !self.setup.backends[at].retired
+            let is_there = self.backends[at].is_up() && self.unreal.is_answering(at);
+            is_there && !self.setup.backends[at].retired
         });
         match rules.route {
             Route::Single => candidates.next(),
@@ -418,7 +419,7 @@ impl Gate {
 
 /// Why nobody can be let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NoRoom {
+pub(super) enum NoRoom {
     BackendDown,
     BackendFull,
     Draining,
@@ -435,7 +436,7 @@ impl NoRoom {
         }
     }
 
-    fn at_response(self) -> DropReason {
+    pub(super) fn at_response(self) -> DropReason {
         match self {
             Self::BackendDown => DropReason::ResponseBackendDown,
             Self::BackendFull => DropReason::ResponseBackendFull,
@@ -468,7 +469,8 @@ fn close_reason(why: Ended) -> CloseReason {
     match why {
         Ended::BackendGone => CloseReason::Unconfigured,
         Ended::ByBackend => CloseReason::Finished,
-        Ended::ByPlayer => CloseReason::PlayerLeft,
+        // Sessions on bundle links are not replaced.
+        Ended::ByPlayer | Ended::Replaced => CloseReason::PlayerLeft,
         Ended::SequenceGap => CloseReason::SequenceGap,
         Ended::Shutdown => CloseReason::Shutdown,
         Ended::TimedOut => CloseReason::TimedOut,

@@ -1,6 +1,6 @@
 //! A keyed hash of addresses, for tables that strangers fill.
 //!
-//! `SipHash-1-3`, the hash that `std`'s maps use, over exactly three words: whoever chooses addresses and ports without the key
+//! `SipHash-1-3`, the hash that `std`'s maps use, over exactly three words, or over bytes: whoever chooses addresses and ports without the key
 //! cannot aim at one cell. `std`'s own takes its key from the operating system only, which would keep a simulated gate from
 //! running twice in the same way.
 
@@ -16,23 +16,52 @@ impl HashKey {
     /// The hash of three words.
     #[inline]
     pub(crate) fn hash(self, words: [u64; 3]) -> u64 {
+        let mut state = self.start();
+        // The last word holds the length in bytes and no more, because the input ends with a word.
+        for word in [words[0], words[1], words[2], 24 << 56] {
+            absorb(&mut state, word);
+        }
+        finish(state)
+    }
+
+    /// The hash of bytes.
+    #[inline]
+    pub(crate) fn hash_bytes(self, bytes: &[u8]) -> u64 {
+        let mut state = self.start();
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            absorb(&mut state, u64::from_le_bytes(*word));
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        last[7] = bytes.len() as u8;
+        absorb(&mut state, u64::from_le_bytes(last));
+        finish(state)
+    }
+
+    const fn start(self) -> [u64; 4] {
         let [k0, k1] = self.0;
-        let mut state = [
+        [
             k0 ^ 0x736f_6d65_7073_6575,
             k1 ^ 0x646f_7261_6e64_6f6d,
             k0 ^ 0x6c79_6765_6e65_7261,
             k1 ^ 0x7465_6462_7974_6573,
-        ];
-        // The last word holds the length in bytes and no more, because the input ends with a word.
-        for word in [words[0], words[1], words[2], 24 << 56] {
-            state[3] ^= word;
-            round(&mut state);
-            state[0] ^= word;
-        }
-        state[2] ^= 0xff;
-        (0..3).for_each(|_| round(&mut state));
-        state[0] ^ state[1] ^ state[2] ^ state[3]
+        ]
     }
+}
+
+#[inline]
+fn absorb(state: &mut [u64; 4], word: u64) {
+    state[3] ^= word;
+    round(state);
+    state[0] ^= word;
+}
+
+#[inline]
+fn finish(mut state: [u64; 4]) -> u64 {
+    state[2] ^= 0xff;
+    (0..3).for_each(|_| round(&mut state));
+    state[0] ^ state[1] ^ state[2] ^ state[3]
 }
 
 #[inline]
@@ -63,6 +92,16 @@ mod tests {
                 theirs.write(&word.to_le_bytes());
             }
             assert_eq!(HashKey::new([0; 2]).hash(words), theirs.finish());
+        }
+    }
+
+    #[test]
+    fn bytes_are_hashed_as_the_standard_library_does_too() {
+        let bytes: Vec<u8> = (0..300_u16).map(|n| (n * 7) as u8).collect();
+        for len in 0..bytes.len() {
+            let mut theirs = DefaultHasher::new();
+            theirs.write(&bytes[..len]);
+            assert_eq!(HashKey::new([0; 2]).hash_bytes(&bytes[..len]), theirs.finish(), "{len}");
         }
     }
 

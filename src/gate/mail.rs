@@ -6,7 +6,7 @@ use super::claims::Resident;
 use super::setup::Setup;
 use super::table::Address;
 use crate::buf::{LocalIp, SocketId};
-use crate::limits::DATAGRAM_BYTES_MAX;
+use crate::limits::UNREAL_BYTES_MAX;
 use crate::link::bundle::SessionId;
 
 /// A message to a gate, from another worker's gate or from the control thread.
@@ -53,7 +53,7 @@ pub struct ForwardedDatagram {
     /// Who received it.
     pub(super) from_worker: u16,
     pub(super) len: u16,
-    pub(super) bytes: [u8; DATAGRAM_BYTES_MAX],
+    pub(super) bytes: [u8; UNREAL_BYTES_MAX],
 }
 
 impl ForwardedDatagram {
@@ -65,6 +65,9 @@ impl ForwardedDatagram {
 /// What a gate cannot do by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
+    /// Draw two secrets from the operating system's generator, for
+    /// [`Gate::renew_cookies`](super::Gate::renew_cookies).
+    CookieSecrets,
     /// Close a socket: a link whose peer broke the format or was not allowed, or a session's own.
     CloseSocket(SocketId),
     /// Make a connected UDP socket toward a backend that is not on loopback, and report it with

@@ -33,6 +33,8 @@ pub(super) struct Seal {
 pub(super) enum Tag {
     /// A packet for a player.
     Player,
+    /// A packet of the handshake with an Unreal game's server.
+    Handshake,
     /// A look at whether a udp backend is back.
     Probe,
     /// The bundle of a link.
@@ -47,7 +49,8 @@ impl Tag {
             Self::Player => 0,
             Self::Probe => 1,
             Self::UdpPayload => 2,
-            Self::Bundle(link) => 3 | (link as u64) << 8,
+            Self::Handshake => 3,
+            Self::Bundle(link) => 4 | (link as u64) << 8,
         }
     }
 
@@ -56,6 +59,7 @@ impl Tag {
             0 => Self::Player,
             1 => Self::Probe,
             2 => Self::UdpPayload,
+            3 => Self::Handshake,
             _ => Self::Bundle((tag >> 8) as u16),
         }
     }
@@ -135,8 +139,11 @@ impl Gate {
         self.submit(now, exit);
         self.sessions.reclaim(now.mono_ns);
         self.pending.reclaim(now.mono_ns);
-        self.counters.sessions = self.sessions.len() as u64;
-        self.counters.pending = self.pending.len() as u64;
+        self.unreal.sessions.reclaim(now.mono_ns);
+        let opening = self.unreal.opening_count();
+        let sessions = self.sessions.len() + self.unreal.sessions.len();
+        self.counters.sessions = sessions as u64 - opening;
+        self.counters.pending = self.pending.len() as u64 + opening;
         self.in_turn = false;
         self.turned_ns = now.mono_ns;
     }
@@ -167,6 +174,7 @@ impl Gate {
         for (entry, bytes, why) in tx.failures() {
             match Tag::decode(entry.tag) {
                 Tag::Player => self.counters.drops.bump(departure_reason(why)),
+                Tag::Handshake => self.counters.link_datagrams_out -= 1,
                 Tag::Probe => self.take_back_probe(entry.target.peer),
                 Tag::UdpPayload => {
                     self.counters.link_datagrams_out -= 1;

@@ -43,6 +43,8 @@ pub(super) enum Target {
     Settled,
     /// Nobody we know at this port, but perhaps a player who had another.
     Stranger,
+    /// Somebody at an Unreal listener.
+    Unreal,
 }
 
 /// Where a datagram came from and in through.
@@ -76,8 +78,13 @@ impl Gate {
         self.counters.datagrams_in += 1;
         self.counters.bytes_in += bytes.len() as u64;
         let address = Address { listener, endpoint: meta.peer };
-        let found =
-            if meta.truncated { Err(DropReason::TooLong) } else { self.look(now, &address, bytes) };
+        let found = if meta.truncated {
+            Err(DropReason::TooLong)
+        } else if self.is_unreal(listener) {
+            Ok((Target::Unreal, NO_HEADER))
+        } else {
+            self.look(now, &address, bytes)
+        };
         match found {
             Ok((target, header)) => Arrival { target, header },
             Err(why) => {
@@ -216,6 +223,7 @@ impl Gate {
                     self.step_pending(now, index, &origin, header, verdict, bytes, exit)
                 }
                 Target::Request => self.step_request(now, &origin, verdict, bytes, exit),
+                Target::Unreal => self.step_unreal(now, &origin, bytes, exit),
                 _ => self.step_stranger(now, &origin, header, bytes, exit),
             };
             if let Err(why) = outcome {

@@ -80,6 +80,7 @@ impl Gate {
             state.gone_since_ns.get_or_insert(now.mono_ns);
             state.probe_open = false;
             state.probed_ns = now.mono_ns;
+            self.lose_server(now, at);
         }
     }
 
@@ -92,6 +93,10 @@ impl Gate {
             if self.setup.backends[at].retired && self.claims.players(at) == 0 {
                 // Nobody waits for it, and what listens there one day may be another program.
                 self.backends[at].come_back();
+                continue;
+            }
+            if self.unreal.is_server(at) {
+                // Asked in its own language.
                 continue;
             }
             let can_probe = is_shared_socket_backend(&address.into());

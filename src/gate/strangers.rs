@@ -19,7 +19,7 @@ use super::{Gate, Now};
 use crate::buf::Endpoint;
 use crate::crypto::Verdict;
 use crate::drops::DropReason;
-use crate::limits::DATAGRAM_BYTES_MAX;
+use crate::limits::UNREAL_BYTES_MAX;
 use crate::proto::netcode::packet::{Header, Receiver};
 
 /// How much may be spent on packets from unknown ports.
@@ -39,6 +39,11 @@ impl Strangers {
             per_source: Admission::new(setup.port_switch_rate, BUCKETS, key, now_ns),
             total: Admission::new(setup.port_switch_total, 1, key, now_ns),
         }
+    }
+
+    /// Whether somebody from a new port is listened to now.
+    pub(super) fn may_ask(&mut self, source: &Endpoint, now_ns: u64) -> bool {
+        self.per_source.admit(source, now_ns) && self.total.admit(&ANYBODY, now_ns)
     }
 }
 
@@ -66,9 +71,7 @@ impl Gate {
         if self.claims.residents(address.endpoint.ip(), address.listener).is_empty() {
             return Err(DropReason::UnknownSource);
         }
-        let may_try = self.strangers.per_source.admit(&address.endpoint, now.mono_ns)
-            && self.strangers.total.admit(&ANYBODY, now.mono_ns);
-        if may_try {
+        if self.strangers.may_ask(&address.endpoint, now.mono_ns) {
             Ok((Target::Stranger, header))
         } else {
             Err(DropReason::PortSwitchRateLimited)
@@ -160,6 +163,9 @@ impl Gate {
         let candidate = datagram.candidate;
         let from_worker = datagram.from_worker;
         let bytes = datagram.bytes_mut();
+        if self.is_unreal(origin.address.listener) {
+            return self.step_unreal_forwarded(now, &origin, from_worker, candidate, bytes, exit);
+        }
         match self.look_at_mailed(&origin.address, bytes) {
             Ok((index, header)) => {
                 let verdict = self.open_single(index, origin.address.listener, header, bytes);
@@ -237,8 +243,7 @@ impl Gate {
             self.mail_out.push((worker, forget_steering(old, self.worker.index)));
         }
         if let Some(worker) = origin.forwarded_by {
-            let steering = Steering { address: origin.address, worker: self.worker.index };
-            self.mail_out.push((worker, Mail::Steer(steering)));
+            self.mail_out.push((worker, steer_to(origin.address, self.worker.index)));
         }
         self.counters.port_switches += 1;
     }
@@ -248,12 +253,17 @@ impl Gate {
         if self.sessions.is_live(index) {
             let address = *self.sessions.address(index);
             self.sessions.at_mut(index).steered_by = Some(from_worker);
-            let steering = Steering { address, worker: self.worker.index };
-            self.mail_out.push((from_worker, Mail::Steer(steering)));
+            self.mail_out.push((from_worker, steer_to(address, self.worker.index)));
         }
     }
 
-    fn forward(&mut self, origin: &Origin, worker: u16, candidate: Option<Resident>, bytes: &[u8]) {
+    pub(super) fn forward(
+        &mut self,
+        origin: &Origin,
+        worker: u16,
+        candidate: Option<Resident>,
+        bytes: &[u8],
+    ) {
         let mut datagram = ForwardedDatagram {
             address: origin.address,
             bind: origin.bind,
@@ -262,7 +272,7 @@ impl Gate {
             candidate,
             from_worker: self.worker.index,
             len: bytes.len() as u16,
-            bytes: [0; DATAGRAM_BYTES_MAX],
+            bytes: [0; UNREAL_BYTES_MAX],
         };
         datagram.bytes_mut().copy_from_slice(bytes);
         self.mail_out.push((worker, Mail::Datagram(datagram)));
@@ -285,6 +295,11 @@ impl Gate {
             self.steered.remove(&key);
         }
     }
+}
+
+/// Tells a worker that datagrams from `address` are `owner`'s.
+pub(super) fn steer_to(address: Address, owner: u16) -> Mail {
+    Mail::Steer(Steering { address, worker: owner })
 }
 
 /// Tells a worker that datagrams from `address` are no longer `owner`'s.

@@ -36,6 +36,7 @@ impl Gate {
         while let Some(index) = self.wheel.pop_due(now.mono_ns) {
             self.wake(now, index, exit);
         }
+        self.handle_unreal_timers(now, exit);
         self.sweep_pending(now);
         self.probe_backends(now, exit);
         self.part_from_the_nameless(now, exit);
@@ -98,6 +99,7 @@ impl Gate {
                 self.end_session(now, index, Ended::Shutdown, exit);
             }
         }
+        self.stop_unreal();
         self.say_goodbye(now, exit);
         self.stopped = true;
     }

@@ -12,6 +12,7 @@ use crate::io::socket::{self, UdpOptions};
 use crate::io::{AnyDriver, Driver, SocketKind, Wait};
 use crate::link::bundle::SessionId;
 use crate::os::clock::{self, Clock};
+use crate::secret::CookieSecret;
 
 /// A worker that is ready to run.
 pub(super) struct Body {
@@ -135,7 +136,7 @@ impl Body {
         gate.turn(now, rx, &mut exit);
         self.note_latencies(reaped);
         self.send_mail();
-        self.answer_requests();
+        self.answer_requests(now);
     }
 
     /// Time that datagrams have spent in the sockets' queues.
@@ -194,10 +195,18 @@ impl Body {
         }
     }
 
-    fn answer_requests(&mut self) {
+    /// Where the operating system's generator fails, the gate asks again.
+    fn draw_cookie_secrets(&mut self, now: Now) {
+        if let (Ok(first), Ok(second)) = (CookieSecret::generate(), CookieSecret::generate()) {
+            self.gate.renew_cookies(now, [first, second]);
+        }
+    }
+
+    fn answer_requests(&mut self, now: Now) {
         while let Some(request) = self.gate.poll_request() {
             match request {
                 Request::CloseSocket(socket) => self.driver.deregister(socket),
+                Request::CookieSecrets => self.draw_cookie_secrets(now),
                 Request::OpenSessionSocket { session, backend } => {
                     self.open_session_socket(session, backend);
                 }
@@ -239,6 +248,8 @@ impl Body {
         report.at_ns = now_ns;
         report.backends_up.clear();
         report.backends_up.extend(self.gate.backends_up());
+        report.servers.clear();
+        report.servers.extend(self.gate.servers());
         let drops = self.players.iter().filter_map(|player| self.driver.fd(*player));
         report.socket_drops =
             drops.filter_map(|fd| socket::socket_drops(fd).ok()).map(u64::from).sum();

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::stages::Stages;
-use crate::gate::Counters;
+use crate::gate::{Counters, ServerInfo};
 use crate::io::IoStats;
 
 /// A worker's counters at one moment.
@@ -17,6 +17,8 @@ pub struct Report {
     pub socket_drops: u64,
     /// Whether each backend can be reached from this worker.
     pub backends_up: Vec<bool>,
+    /// What each backend says about itself, where it serves an Unreal game.
+    pub servers: Vec<Option<ServerInfo>>,
     /// Turns taken.
     pub turns: u64,
     /// Moment of the report, in nanoseconds of the fleet's clock.

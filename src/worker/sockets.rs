@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::{Plan, filter};
 use crate::buf::SocketId;
-use crate::gate::{Gate, LinkKind};
+use crate::gate::{Gate, LinkKind, Protocol};
 use crate::io::socket::{self, UdpOptions};
 use crate::io::{AnyDriver, Driver, SocketKind, StartError};
 
@@ -20,8 +20,10 @@ pub(super) fn open_players(
 ) -> Result<PlayerSockets, StartError> {
     let mut players = Vec::with_capacity(addresses.len());
     for (at, binds) in addresses.iter_mut().enumerate() {
-        let rules = plan.setup.listeners[at].netcode().filter(|_| plan.filter[at]);
-        let filter = rules.map(|rules| filter::netcode(rules.protocol_id));
+        let filter = plan.filter[at].then(|| match &plan.setup.listeners[at].protocol {
+            Protocol::Netcode(rules) => filter::netcode(rules.protocol_id),
+            Protocol::Unreal(rules) => filter::unreal(&rules.framing),
+        });
         let options =
             UdpOptions { reuse_port: true, filter: filter.as_ref(), ..UdpOptions::default() };
         let mut sockets = Vec::with_capacity(binds.len());

@@ -474,6 +474,18 @@ fn unreal_fields() {
 }
 
 #[test]
+fn unreal_servers_are_on_this_host() {
+    for address in ["10.0.0.1:7778", "[::1]:7778"] {
+        let text = GOOD_UNREAL.replace("127.0.0.1:7778", address);
+        let expected = format!(
+            "gate.toml:5: listener[0].backends[0]: found \"shooter\", which is at {address}, expected a backend on this \
+             host, at 127.x.y.z (unreal)"
+        );
+        check(&text, &[&expected]);
+    }
+}
+
+#[test]
 fn unreal_players_are_served_over_udp() {
     let text =
         GOOD_UNREAL.replace("link = \"udp\"\naddress = \"127.0.0.1:7778\"", "link = \"bundle\"");

@@ -22,7 +22,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("buf", "limits"),
     ("cli", "buf config control crypto::Kernel crypto::cookie drops gate hlog io limits link netcode os proto secret text worker"),
     ("config", "buf drops limits proto secret"),
-    ("control", "buf config drops gate hlog io::Choice limits os proto::replay secret text worker"),
+    ("control", "buf config drops gate hlog io::Choice limits os proto::replay proto::unreal secret text worker"),
     ("crypto", "limits secret"),
     ("drops", ""),
     ("gate", "buf crypto drops limits link::bundle proto secret"),

@@ -36,6 +36,8 @@ impl World {
         while let Some(request) = self.workers[at].host.gate_mut().poll_request() {
             match request {
                 Request::CloseSocket(socket) => self.close_socket(at, socket),
+                // Asked for where Unreal is served.
+                Request::CookieSecrets => {}
                 Request::OpenSessionSocket { session, backend } => {
                     let socket = self.workers[at].open_socket();
                     self.outside.roles.insert((at, socket), Role::Session { game: backend });

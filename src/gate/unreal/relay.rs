@@ -1,0 +1,172 @@
+//! Packets of open sessions, in both directions, and what else a game server says.
+//!
+//! A packet passes if its ids are the session's and the guard lets it; then its bytes go on as they are, with the other side's
+//! ids. What comes from the game server is trusted to be from it, and is filtered all the same: a copy is a copy.
+
+use super::session::Stage;
+use super::{Front, loopback_of};
+use crate::buf::TxTarget;
+use crate::drops::DropReason;
+use crate::gate::claims::Resident;
+use crate::gate::counters::Ended;
+use crate::gate::output::{Exit, Tag};
+use crate::gate::players::Origin;
+use crate::gate::strangers::forget_steering;
+use crate::gate::{Gate, Now};
+use crate::proto::unreal::bits::BitReader;
+use crate::proto::unreal::front::{Classified, FromServer, classify, from_server};
+use crate::proto::unreal::handshake::Receiver;
+use crate::proto::unreal::notify::Sender;
+use crate::proto::unreal::prefix::Ids;
+
+use super::UNREAL_GAME;
+
+impl Gate {
+    /// A game packet from the address of a session.
+    pub(super) fn relay_up(
+        &mut self,
+        now: Now,
+        index: u32,
+        origin: &Origin,
+        (ids, reader): (Ids, BitReader<'_>),
+        bytes: &[u8],
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let Front { sessions, hash, .. } = &mut self.unreal;
+        let session = sessions.at_mut(index);
+        let Stage::Open { guard, .. } = &mut session.stage else {
+            return Err(DropReason::PacketUnexpected);
+        };
+        if ids != session.player_ids {
+            return Err(DropReason::UnrealIds);
+        }
+        guard.pass(Sender::Client, reader, bytes, *hash, now.mono_ns)?;
+        session.heard_ns = now.mono_ns;
+        let server_ids = session.server_ids;
+        let backend = self.backends[usize::from(session.claim.backend)].address;
+        self.counters.handled[UNREAL_GAME] += 1;
+        self.counters.payloads_up += 1;
+        let (Some(socket), Some(source)) = (self.udp_link, loopback_of(index)) else {
+            self.counters.drops.bump(DropReason::LinkDown);
+            return Ok(());
+        };
+        let framing = self.framing(origin.address.listener)?;
+        self.make_room(now, exit);
+        let slot = exit.tx.slot().expect("room was made");
+        slot[..bytes.len()].copy_from_slice(bytes);
+        if ids != server_ids {
+            framing.rewrite_ids(&mut slot[..bytes.len()], server_ids);
+        }
+        let target = TxTarget { socket, peer: backend, source };
+        exit.tx.commit(bytes.len(), target, Tag::UdpPayload.encode());
+        self.counters.link_datagrams_out += 1;
+        self.counters.payloads_to_links += 1;
+        self.stamps.uplink_kernel_ns.push(origin.kernel_ns);
+        Ok(())
+    }
+
+    /// A datagram that a game server has sent to a player's loopback address.
+    pub(in crate::gate) fn handle_unreal_answer(
+        &mut self,
+        now: Now,
+        index: u32,
+        bytes: &[u8],
+        exit: &mut Exit<'_>,
+    ) {
+        if let Err(why) = self.step_unreal_answer(now, index, bytes, exit) {
+            self.count_from_link(match why {
+                DropReason::ReplayDuplicate => DropReason::ServerDuplicate,
+                _ => DropReason::ServerPacketInvalid,
+            });
+        }
+    }
+
+    fn step_unreal_answer(
+        &mut self,
+        now: Now,
+        index: u32,
+        bytes: &[u8],
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let framing = self.framing(self.unreal.sessions.address(index).listener)?;
+        match classify(bytes, &framing, Receiver::Client)? {
+            Classified::Game(ids, reader) => {
+                self.relay_down(now, index, (ids, reader), bytes, exit)
+            }
+            Classified::Handshake(_) if self.unreal.sessions.at(index).is_opening() => {
+                self.step_opening(now, index, bytes, exit)
+            }
+            Classified::Handshake(packet) => {
+                if from_server(&packet)? == FromServer::Lost {
+                    self.end_unreal(index, Ended::BackendGone);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn relay_down(
+        &mut self,
+        now: Now,
+        index: u32,
+        (ids, reader): (Ids, BitReader<'_>),
+        bytes: &[u8],
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let Front { sessions, hash, .. } = &mut self.unreal;
+        let address = *sessions.address(index);
+        let session = sessions.at_mut(index);
+        let Stage::Open { guard, .. } = &mut session.stage else {
+            return Err(DropReason::PacketUnexpected);
+        };
+        if ids != session.server_ids {
+            return Err(DropReason::UnrealIds);
+        }
+        guard.pass(Sender::Server, reader, bytes, *hash, now.mono_ns)?;
+        let player_ids = session.player_ids;
+        let target = TxTarget {
+            socket: session.socket,
+            peer: Some(address.endpoint),
+            source: session.local,
+        };
+        let framing = self.framing(address.listener)?;
+        self.make_room(now, exit);
+        let slot = exit.tx.slot().expect("room was made");
+        slot[..bytes.len()].copy_from_slice(bytes);
+        if ids != player_ids {
+            framing.rewrite_ids(&mut slot[..bytes.len()], player_ids);
+        }
+        exit.tx.commit(bytes.len(), target, Tag::Player.encode());
+        self.count_unreal_out(UNREAL_GAME, bytes.len());
+        self.counters.payloads_from_links += 1;
+        self.counters.payloads_down += 1;
+        self.stamps.downlink_count += 1;
+        Ok(())
+    }
+
+    /// Ends a session and gives back what it holds. Nobody is told: its player and its server speak only to each other.
+    pub(in crate::gate) fn end_unreal(&mut self, index: u32, why: Ended) {
+        let address = *self.unreal.sessions.address(index);
+        let resident = self.unreal_resident(index);
+        let session = self.unreal.sessions.at_mut(index);
+        self.claims.leave(&session.claim);
+        if let Some(cookie) = session.cookie() {
+            self.claims.cookies().unsettle(cookie, &resident);
+            self.counters.sessions_closed[why as usize] += 1;
+        } else {
+            self.unreal.opening_count -= 1;
+        }
+        if let Some(worker) = session.steered_by.take() {
+            self.mail_out.push((worker, forget_steering(address, self.worker.index)));
+        }
+        self.unreal.sessions.remove(index);
+    }
+
+    pub(super) fn unreal_resident(&self, index: u32) -> Resident {
+        Resident {
+            worker: self.worker.index,
+            listener: self.unreal.sessions.address(index).listener,
+            place: self.unreal.sessions.place(index),
+        }
+    }
+}

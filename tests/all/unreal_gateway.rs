@@ -1,0 +1,190 @@
+//! Players of an Unreal game, a whole gateway and game servers, over real sockets and on both drivers.
+
+use ringgate::drops::DropReason;
+use ringgate::gate::{Duplicates, Ended, Route};
+use ringgate::io::Choice;
+use ringgate::proto::unreal::client::{Client, Profile};
+use ringgate::proto::unreal::prefix::{Framing, Layout, Magic};
+
+use crate::gateway_rig::{on_both_drivers, until};
+use crate::unreal_rig::{BASE, Gateway, Player, Server, Wishes};
+
+on_both_drivers!(
+    a_player_gets_in_and_its_packets_go_both_ways,
+    a_server_that_restarts_gets_its_players_back,
+    another_handshake_takes_the_sessions_place_and_a_recorded_one_does_not,
+    nothing_is_passed_on_twice,
+    players_change_their_port_and_the_server_does_not_notice,
+    players_go_to_servers_with_other_session_numbers,
+    what_is_encrypted_is_passed_on_once,
+    every_framing_is_served,
+);
+
+/// A player in front of one server.
+fn one_player(wishes: &Wishes) -> (Server, Gateway, Player) {
+    let server = Server::start(wishes.rules.framing, 2);
+    let gateway = Gateway::start(wishes, &[&server]);
+    gateway.await_servers();
+    let mut player = gateway.player(5);
+    player.connect();
+    (server, gateway, player)
+}
+
+#[track_caller]
+fn check_server(server: &Server) {
+    let tally = server.tally();
+    assert_eq!((tally.duplicates, tally.implausible, tally.restarts), (0, 0, 0), "{tally:?}");
+}
+
+fn a_player_gets_in_and_its_packets_go_both_ways(io: Choice) {
+    let wishes = Wishes::new(io);
+    let server = Server::start(wishes.rules.framing, 2);
+    let gateway = Gateway::start(&wishes, &[&server]);
+    gateway.await_servers();
+    assert_eq!(server.connections(), 0, "looking leaves no trace");
+    let mut player = gateway.player(5);
+    player.connect();
+    assert_eq!(server.state().connections()[0].cookie, *player.client.cookie().expect("connected"));
+    (0..20).for_each(|_| player.echo());
+    check_server(&server);
+    assert!(server.tally().packets >= 20);
+    until("the counters are published", || gateway.counters().sessions == 1);
+    let counters = gateway.stop();
+    assert_eq!(counters.sessions_opened, 1);
+    assert_eq!(counters.sessions_closed[Ended::Shutdown as usize], 1);
+}
+
+fn every_framing_is_served(io: Choice) {
+    let magic = |bits: &[bool]| Magic::from_bits(bits).expect("at most 32");
+    for framing in [
+        Framing { layout: Layout::Original, ..Framing::default() },
+        Framing { magic: magic(&[true, false, true, true]), ..Framing::default() },
+        Framing { magic: magic(&[true; 32]), layout: Layout::Versioned },
+    ] {
+        let mut wishes = Wishes::new(io);
+        wishes.rules.framing = framing;
+        let (server, gateway, mut player) = one_player(&wishes);
+        (0..3).for_each(|_| player.echo());
+        check_server(&server);
+        gateway.stop();
+    }
+}
+
+fn nothing_is_passed_on_twice(io: Choice) {
+    let (server, gateway, mut player) = one_player(&Wishes::new(io));
+    for _ in 0..50 {
+        for _ in 0..4 {
+            player.send();
+            let repeated = player.sent.last().expect("sent").clone();
+            player.send_datagram(&repeated);
+        }
+        // Everything once more, as recorded: also what is older than any window.
+        for datagram in player.sent.clone() {
+            let _ = player.socket.send_to(&datagram, player.server);
+        }
+        player.echo();
+    }
+    check_server(&server);
+    assert_eq!(player.duplicates, 0);
+    let counters = gateway.stop();
+    let drops = |why| counters.drops.of(why);
+    assert!(drops(DropReason::ReplayDuplicate) > 1000, "{:?}", counters.drops);
+}
+
+fn what_is_encrypted_is_passed_on_once(io: Choice) {
+    let mut wishes = Wishes::new(io);
+    wishes.rules.duplicates = Duplicates::Opaque;
+    let (server, gateway, mut player) = one_player(&wishes);
+    for _ in 0..30 {
+        player.send();
+        let repeated = player.sent.last().expect("sent").clone();
+        (0..3).for_each(|_| player.send_datagram(&repeated));
+        player.echo();
+    }
+    check_server(&server);
+    let counters = gateway.stop();
+    assert!(counters.drops.of(DropReason::ReplayDuplicate) >= 90, "{:?}", counters.drops);
+}
+
+/// With four workers, eight ports in a row are all on one worker once in sixteen thousand times; then the test says nothing
+/// about forwarding and still holds.
+fn players_change_their_port_and_the_server_does_not_notice(io: Choice) {
+    let mut wishes = Wishes::new(io);
+    wishes.workers = 4;
+    let (server, gateway, mut player) = one_player(&wishes);
+    for times in 1..=8 {
+        player.echo();
+        player.change_port();
+        // An engine's client follows no request within ten seconds of its last handshake.
+        player.ahead_ns += 11_000_000_000;
+        player.echo();
+        assert_eq!(player.reconnected, times);
+    }
+    assert_eq!(server.connections(), 1);
+    check_server(&server);
+    until("the counters are published", || gateway.counters().port_switches == 8);
+    let counters = gateway.stop();
+    assert_eq!((counters.sessions_opened, counters.port_switches), (1, 8));
+    assert!(counters.forwarded_in > 0, "some port was another worker's");
+}
+
+fn another_handshake_takes_the_sessions_place_and_a_recorded_one_does_not(io: Choice) {
+    let (server, gateway, mut player) = one_player(&Wishes::new(io));
+    let recorded = player.sent.clone();
+    player.echo();
+    let profile = Profile { framing: player.framing, client_id: 6, base: BASE };
+    player.client = Client::new(&profile, 0);
+    player.peer = None;
+    player.connect();
+    player.echo();
+    for datagram in recorded {
+        let _ = player.socket.send_to(&datagram, player.server);
+    }
+    player.echo();
+    until("the recorded response is refused", || {
+        gateway.counters().drops.of(DropReason::ResponseReplayed) == 1
+    });
+    let counters = gateway.stop();
+    assert_eq!(counters.sessions_opened, 2);
+    assert_eq!(counters.sessions_closed[Ended::Replaced as usize], 1);
+    check_server(&server);
+}
+
+fn a_server_that_restarts_gets_its_players_back(io: Choice) {
+    let wishes = Wishes::new(io);
+    let (server, gateway, mut player) = one_player(&wishes);
+    player.echo();
+    let address = server.address;
+    drop(server);
+    let server = Server::start_at(address, wishes.rules.framing, 2);
+    until("the gateway has noticed", || {
+        player.send();
+        player.step();
+        gateway.counters().sessions_closed[Ended::BackendGone as usize] == 1
+    });
+    gateway.await_servers();
+    let mut again = gateway.player(6);
+    again.connect();
+    again.echo();
+    check_server(&server);
+    gateway.stop();
+}
+
+fn players_go_to_servers_with_other_session_numbers(io: Choice) {
+    let mut wishes = Wishes::new(io);
+    wishes.route = Route::LeastPlayers;
+    let servers = [1, 2, 3].map(|session| Server::start(wishes.rules.framing, session));
+    let gateway = Gateway::start(&wishes, &servers.each_ref());
+    gateway.await_servers();
+    let mut players: Vec<_> = (0..6).map(|client_id| gateway.player(client_id)).collect();
+    for player in &mut players {
+        player.connect();
+        player.echo();
+    }
+    for server in &servers {
+        assert_eq!(server.connections(), 2);
+        check_server(server);
+    }
+    players.iter_mut().for_each(Player::echo);
+    gateway.stop();
+}
