@@ -24,6 +24,7 @@ use ringgate::proto::netcode::VERSION_INFO;
 use ringgate::proto::netcode::packet::PacketKind;
 use ringgate::proto::netcode::request::{REQUEST_BYTES, encode_request};
 
+use crate::books::Hostile;
 use crate::rng::Rng;
 use crate::tokens::Tokens;
 
@@ -78,13 +79,36 @@ pub struct Harvest {
     pub answers: u64,
     /// Bytes in them.
     pub answer_bytes: u64,
+    /// Payloads that the attacker's own session sent while it was recorded.
+    pub payloads: u64,
+    /// And what came back of them.
+    pub payload_answers: u64,
 }
 
 impl Harvest {
+    /// What the books need to know of it.
+    pub const fn hostile(&self) -> Hostile {
+        Hostile {
+            sent: self.sent,
+            answers: self.answers,
+            payloads: self.payloads,
+            payload_answers: self.payload_answers,
+        }
+    }
+
     /// Bytes out of the gateway for each byte in.
     pub fn amplification(&self) -> f64 {
         if self.sent_bytes == 0 { 0.0 } else { self.answer_bytes as f64 / self.sent_bytes as f64 }
     }
+}
+
+/// How an attacker is told to end, in two steps: its last answers belong into the books as well.
+#[derive(Debug, Default)]
+pub struct Orders {
+    /// Send nothing more.
+    pub hold_fire: AtomicBool,
+    /// Need not listen either.
+    pub go_home: AtomicBool,
 }
 
 /// An attacker that is ready.
@@ -138,16 +162,13 @@ impl Attacker {
         })
     }
 
-    /// Gets ready, which is this thread's business because a ring belongs to the thread of its first turn, and attacks until
-    /// told to stop.
-    pub fn run(&mut self, stop: &AtomicBool) -> io::Result<Harvest> {
+    /// Gets ready, which is this thread's business because a ring belongs to the thread of its first turn, attacks until told to
+    /// hold fire, and listens until told to go home.
+    pub fn run(&mut self, orders: &Orders) -> io::Result<Harvest> {
         self.prepare()?;
         let clock = Clock::start();
-        while !stop.load(Ordering::Relaxed) {
-            self.driver.turn(&mut self.rx, Wait::AtMost(Duration::from_millis(1)))?;
-            self.harvest.answers += self.rx.len() as u64;
-            self.harvest.answer_bytes +=
-                self.rx.metas().iter().map(|m| m.len() as u64).sum::<u64>();
+        while !orders.hold_fire.load(Ordering::Relaxed) {
+            self.listen(Duration::from_millis(1))?;
             let due =
                 (u128::from(clock.now_ns()) * u128::from(self.options.rate) / 1_000_000_000) as u64;
             let behind = due.saturating_sub(self.made);
@@ -157,7 +178,20 @@ impl Attacker {
             self.made += skipped;
             self.send((behind - skipped).min(BATCH as u64) as usize);
         }
+        while !orders.go_home.load(Ordering::Relaxed) {
+            self.listen(Duration::from_millis(10))?;
+        }
         Ok(self.harvest)
+    }
+
+    fn listen(&mut self, at_most: Duration) -> io::Result<()> {
+        self.driver.turn(&mut self.rx, Wait::AtMost(at_most))?;
+        for (meta, bytes) in self.rx.iter_mut() {
+            self.harvest.answers += 1;
+            self.harvest.answer_bytes += meta.len() as u64;
+            self.harvest.payload_answers += u64::from(is_payload(bytes));
+        }
+        Ok(())
     }
 
     fn send(&mut self, datagrams: usize) {
@@ -167,16 +201,24 @@ impl Attacker {
             self.tx.commit(len, target, 0);
             self.made += 1;
         }
+        self.flush();
+    }
+
+    fn flush(&mut self) {
         let driver = match (&mut self.mask, self.options.kind) {
             (Some((driver, _)), Kind::ForgedPayload | Kind::ForgedDisconnect) => driver,
             _ => &mut self.driver,
         };
         driver.flush(&mut self.tx);
-        let failed = self.tx.failures().count() as u64;
+        let (mut failed, mut failed_bytes) = (0, 0);
+        for (entry, _, _) in self.tx.failures() {
+            failed += 1;
+            failed_bytes += entry.len() as u64;
+        }
+        let all_bytes: u64 = self.tx.entries().iter().map(|entry| entry.len() as u64).sum();
         self.harvest.unsent += failed;
         self.harvest.sent += self.tx.entries().len() as u64 - failed;
-        self.harvest.sent_bytes +=
-            self.tx.entries().iter().map(|entry| entry.len() as u64).sum::<u64>();
+        self.harvest.sent_bytes += all_bytes - failed_bytes;
         self.tx.clear();
     }
 
@@ -208,11 +250,8 @@ impl Attacker {
                 let bytes = &recorded[count as usize % recorded.len()];
                 slot[..bytes.len()].copy_from_slice(bytes);
                 let len = bytes.len();
-                let address = if count.is_multiple_of(2) {
-                    *recorded_from
-                } else {
-                    random_address(rng.word())
-                };
+                let address =
+                    if rng.below(2) == 0 { *recorded_from } else { random_address(rng.word()) };
                 (address, len)
             }
             Kind::ForgedPayload | Kind::ForgedDisconnect => {
@@ -278,31 +317,28 @@ impl Attacker {
                     "the gateway did not let the attacker's own player in",
                 ));
             }
+            let first = self.recorded.len();
             if client.is_connected()
                 && let Ok((_, bytes)) = client.write_payload(now_ns, &[7; 100], &mut out)
             {
                 self.recorded.push(bytes.to_vec());
+                self.harvest.payloads += 1;
             }
             while let Some((_, bytes)) = client.poll_transmit(now_ns, &mut out) {
                 self.recorded.push(bytes.to_vec());
             }
-            let fresh = self.recorded.len().saturating_sub(self.made as usize);
-            for _ in 0..fresh {
-                let target = self.target(self.recorded_from);
-                let bytes = &self.recorded[self.made as usize];
+            let target = self.target(self.recorded_from);
+            for bytes in &self.recorded[first..] {
                 let Some(slot) = self.tx.slot() else { break };
                 slot[..bytes.len()].copy_from_slice(bytes);
                 self.tx.commit(bytes.len(), target, 0);
-                self.made += 1;
             }
-            self.driver.flush(&mut self.tx);
-            self.tx.clear();
-            self.driver.turn(&mut self.rx, Wait::AtMost(Duration::from_millis(1)))?;
+            self.flush();
+            self.listen(Duration::from_millis(1))?;
             for (meta, bytes) in self.rx.iter_mut() {
                 let _ = client.handle_datagram(clock.now_ns(), meta.peer.into(), bytes);
             }
         }
-        self.made = 0;
         Ok(())
     }
 }
@@ -310,9 +346,14 @@ impl Attacker {
 /// Starts an attack in a thread of its own.
 pub fn spawn(
     mut attacker: Attacker,
-    stop: Arc<AtomicBool>,
+    orders: Arc<Orders>,
 ) -> io::Result<std::thread::JoinHandle<io::Result<Harvest>>> {
-    std::thread::Builder::new().name("attacker".into()).spawn(move || attacker.run(&stop))
+    std::thread::Builder::new().name("attacker".into()).spawn(move || attacker.run(&orders))
+}
+
+/// What the prefix says, which anybody can read.
+fn is_payload(datagram: &[u8]) -> bool {
+    datagram.first().is_some_and(|prefix| prefix & 15 == PacketKind::Payload as u8)
 }
 
 fn fill(rng: &mut Rng, bytes: &mut [u8]) {

@@ -85,6 +85,7 @@ pub fn close(record: &Record, hostile: &Hostile) -> Vec<Check> {
 fn outcomes(record: &Record) -> Vec<Check> {
     let c = |count| record.count(count);
     let (joins, connected, lost) = (c(Count::Joins), c(Count::Connected), c(Count::SessionsLost));
+    let tokenless = c(Count::Tokenless);
     let (corrupt, elsewhere) = (c(Count::Corrupt), c(Count::Misdelivered));
     vec![
         Check {
@@ -95,8 +96,10 @@ fn outcomes(record: &Record) -> Vec<Check> {
         },
         Check {
             name: "everyone who came was let in, and stayed".into(),
-            holds: joins > 0 && joins == connected && lost == 0,
-            text: format!("{joins} came, {connected} were let in, {lost} lost their session"),
+            holds: joins > 0 && joins == connected && lost + tokenless == 0,
+            text: format!(
+                "{joins} came, {connected} were let in, {lost} lost their session, {tokenless} had no connect token left"
+            ),
             is_book: false,
         },
     ]

@@ -38,6 +38,8 @@ pub struct Options {
     pub server: SocketAddr,
     /// Ports among which a NAT can switch.
     pub ports: usize,
+    /// A socket for each player even on loopback, as it has to be elsewhere.
+    pub own_sockets: bool,
 }
 
 /// What a thread hands over.
@@ -120,6 +122,7 @@ impl Team {
                 board: Arc::clone(&board),
                 intervals: 0,
                 kernel_drops: 0,
+                has_kernel_time: false,
             });
         }
         let driver = bodies.first().map_or("none", |body| body.driver.name());
@@ -195,6 +198,8 @@ struct Body {
     board: Arc<Board>,
     intervals: u64,
     kernel_drops: u64,
+    /// The kernel says when datagrams arrived. Known once one has.
+    has_kernel_time: bool,
 }
 
 impl Body {
@@ -208,8 +213,11 @@ impl Body {
         }
         sharpen_timers();
         while !self.swarm.is_finished() && !self.board.stop.load(Ordering::Relaxed) {
-            let wait = self.wait();
+            let wait = self.pause();
             self.driver.turn(&mut self.rx, wait)?;
+            if let Some(meta) = self.rx.metas().first() {
+                self.has_kernel_time = meta.kernel_ns > 0;
+            }
             let now = self.now();
             self.swarm.receive(now, self.rx.iter_mut());
             self.swarm.advance(now);
@@ -243,13 +251,22 @@ impl Body {
         Now { mono_ns: self.clock.now_ns(), unix_ns: clock::unix_ns() }
     }
 
-    fn wait(&self) -> Wait {
+    /// Sleeps until something is due, or says how the driver may.
+    ///
+    /// While payloads are due all the time nobody needs to be woken for what arrives: it bears the kernel's time, and waits for
+    /// the next tick. To be woken for each echo would cost more than to read it. Handshakes are answered at once.
+    fn pause(&self) -> Wait {
         if self.spin {
             return Wait::No;
         }
         let due_ns = self.swarm.poll_timeout().min((self.intervals + 1) * self.interval_ns);
+        let can_wait = self.has_kernel_time && self.swarm.gauges().connecting == 0;
         match due_ns.saturating_sub(self.clock.now_ns()) {
             0..NAP_NS_MIN => Wait::No,
+            ns if can_wait && ns <= DEAF_NS_MAX => {
+                clock::sleep(Duration::from_nanos(ns));
+                Wait::No
+            }
             ns => Wait::AtMost(Duration::from_nanos(ns.min(NAP_NS_MAX))),
         }
     }
@@ -300,8 +317,9 @@ fn open(options: &Options, thread: u32, slots: usize) -> Result<Opened, StartErr
     let fail = |why| StartError::other("register a socket", why);
     let is_loopback = matches!(options.server, SocketAddr::V4(v4) if v4.ip().is_loopback());
     let mut sockets = Vec::new();
-    if is_loopback {
-        for _ in 0..options.ports.max(1) {
+    let ports = options.ports.max(1);
+    if is_loopback && !options.own_sockets {
+        for _ in 0..ports {
             let wildcard = SocketAddr::from(([0, 0, 0, 0], 0));
             let opened = socket::player(wildcard, &UdpOptions::default())?;
             sockets.push(driver.register(opened.fd, SocketKind::Datagram).map_err(fail)?);
@@ -313,11 +331,11 @@ fn open(options: &Options, thread: u32, slots: usize) -> Result<Opened, StartErr
         send_buffer_bytes: 64 << 10,
         ..UdpOptions::default()
     };
-    for _ in 0..slots {
+    for _ in 0..slots * ports {
         let opened = socket::connected(options.server, &small)?;
         sockets.push(driver.register(opened.fd, SocketKind::ConnectedDatagram).map_err(fail)?);
     }
-    Ok((driver, rx, Addresses::sockets(sockets), Vec::new()))
+    Ok((driver, rx, Addresses::sockets(sockets, ports as u32), Vec::new()))
 }
 
 /// Has the kernel wake this thread when it asked to be, not up to 50 µs later. Without that the generator would add its own
@@ -335,6 +353,9 @@ const LISTEN_STEP: Duration = Duration::from_millis(10);
 
 /// A shorter sleep costs more than it saves.
 const NAP_NS_MIN: u64 = 5_000;
+
+/// Longer than this, and arrivals end a sleep.
+const DEAF_NS_MAX: u64 = 1_000_000;
 
 /// A longer sleep would miss a request to stop.
 const NAP_NS_MAX: u64 = 100_000_000;

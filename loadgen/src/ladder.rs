@@ -67,12 +67,26 @@ pub struct Search {
     good: Option<f64>,
     bad: Option<f64>,
     halvings_left: u32,
+    /// No rate above this is tried.
+    to: f64,
 }
 
 impl Search {
     /// Begins at a rate and multiplies it by a factor until it is too much.
     pub const fn new(from: f64, factor: f64, halvings: u32, bounds: Bounds) -> Self {
-        Self { bounds, factor, next: Some(from), good: None, bad: None, halvings_left: halvings }
+        let (next, halvings_left) = (Some(from), halvings);
+        Self { bounds, factor, next, good: None, bad: None, halvings_left, to: f64::INFINITY }
+    }
+
+    /// With an end to the climb.
+    #[must_use]
+    pub const fn up_to(self, rate: f64) -> Self {
+        Self { to: rate, ..self }
+    }
+
+    /// Whether the climb ended because it was told to, not because a step was bad.
+    pub const fn is_open(&self) -> bool {
+        self.bad.is_none()
     }
 
     /// The rate to try next; `None` when the knee is found.
@@ -93,7 +107,7 @@ impl Search {
             self.bad = Some(step.rate);
         }
         self.next = match (self.good, self.bad) {
-            (Some(good), None) => Some(good * self.factor),
+            (Some(good), None) if good < self.to => Some((good * self.factor).min(self.to)),
             (Some(good), Some(bad)) if self.halvings_left > 0 => {
                 self.halvings_left -= 1;
                 Some(f64::midpoint(good, bad))
@@ -127,6 +141,18 @@ mod tests {
         assert_eq!(asked[..5], [1000, 2000, 4000, 8000, 6000]);
         let knee = search.knee().expect("a good step");
         assert!((5000.0..=5100.0).contains(&knee), "{knee}");
+    }
+
+    #[test]
+    fn a_climb_that_was_given_an_end_stops_there() {
+        let mut search = Search::new(1000.0, 2.0, 6, BOUNDS).up_to(3000.0);
+        let mut asked = Vec::new();
+        while let Some(rate) = search.next_rate() {
+            asked.push(rate as u64);
+            search.note(&step(rate, 0.0, 10));
+        }
+        assert_eq!(asked, [1000, 2000, 3000]);
+        assert!(search.is_open() && search.knee() == Some(3000.0));
     }
 
     #[test]

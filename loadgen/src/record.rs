@@ -202,7 +202,8 @@ impl Record {
                     / self.count(Count::PayloadsDue).max(1) as f64
             }
             What::Failed => {
-                (self.count(Count::ConnectFailed) + self.count(Count::SessionsLost)) as f64
+                let kinds = [Count::ConnectFailed, Count::SessionsLost, Count::Tokenless];
+                kinds.map(|kind| self.count(kind)).iter().sum::<u64>() as f64
             }
             What::Missing => self.missing() as f64,
         }

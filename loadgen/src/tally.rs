@@ -29,6 +29,8 @@ macro_rules! counts {
 counts! {
     /// Players who were to connect.
     Joins = "joins",
+    /// Players who never dialled, because no connect token was left for them.
+    Tokenless = "tokenless",
     /// Players who were let in.
     Connected = "connected",
     /// Players who were not let in: denied, expired or not answered.

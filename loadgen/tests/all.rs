@@ -6,7 +6,11 @@ mod command;
 mod fake_gateway;
 #[path = "all/fleet.rs"]
 mod fleet;
+#[path = "all/gateway.rs"]
+mod gateway;
 #[path = "all/interval_log.rs"]
 mod interval_log;
 #[path = "all/unreal.rs"]
 mod unreal;
+#[path = "all/whole.rs"]
+mod whole;

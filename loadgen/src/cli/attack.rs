@@ -1,13 +1,13 @@
 //! `ringgate-loadgen attack`: what honest players feel while somebody attacks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::players::{PlayerArgs, duration};
 use super::run::{ShapeArgs, write};
 use super::{Failure, print};
-use crate::attack::{Attacker, Harvest, Kind, Options, spawn};
+use crate::attack::{Attacker, Harvest, Kind, Options, Orders, spawn};
 use crate::procfs;
 use crate::record::{Record, cpu_s};
 use crate::run::{Progress, Run};
@@ -46,17 +46,19 @@ struct Part {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let kinds = kinds(&args.kind)?;
+    let mut unbalanced = Vec::new();
     let mut csv = String::from(
         "kind,sent,unsent,answers,amplification,part,p50_ns,p99_ns,loss,gateway_cores\n",
     );
     for kind in kinds {
         let (harvest, parts, record) = one(args, kind)?;
         show(kind, &harvest, &parts, &record, &mut csv)?;
+        unbalanced.extend(record.imbalances());
     }
-    match &args.csv {
-        Some(path) => write(path, &csv),
-        None => Ok(()),
+    if let Some(path) = &args.csv {
+        write(path, &csv)?;
     }
+    if unbalanced.is_empty() { Ok(()) } else { Err(Failure::Unbalanced(unbalanced)) }
 }
 
 fn kinds(names: &[String]) -> Result<Vec<Kind>, Failure> {
@@ -102,7 +104,7 @@ fn one(args: &Args, kind: Kind) -> Result<(Harvest, Vec<Part>, Record), Failure>
             victims: (args.shape.sessions / args.players.threads, crate::swarm::FIRST_PLAYER),
             io: run.options.io,
         },
-        stop: Arc::new(AtomicBool::new(false)),
+        orders: Arc::new(Orders::default()),
         thread: None,
         failure: None,
         parts: Vec::new(),
@@ -117,9 +119,10 @@ fn one(args: &Args, kind: Kind) -> Result<(Harvest, Vec<Part>, Record), Failure>
         let next = (progress.elapsed_s + progress.interval_s / 2.0 - ramp_s) / each_s;
         attack.note(part, next, progress, cpu(), mask);
     });
-    attack.stop.store(true, Ordering::Relaxed);
+    attack.orders.hold_fire.store(true, Ordering::Relaxed);
+    attack.orders.go_home.store(true, Ordering::Relaxed);
     let harvest = attack.thread.take().map(std::thread::JoinHandle::join);
-    let record = record.map_err(Failure::Failed)?;
+    let mut record = record.map_err(Failure::Failed)?;
     if let Some(why) = attack.failure {
         return Err(Failure::Failed(why));
     }
@@ -130,6 +133,7 @@ fn one(args: &Args, kind: Kind) -> Result<(Harvest, Vec<Part>, Record), Failure>
         }
         _ => return Err(Failure::Failed("the attack never began: is --each at least 2 s?".into())),
     };
+    record.close_books(&harvest.hostile());
     for (index, part) in attack.parts.iter_mut().enumerate() {
         let (start, end) = (ramp_s + each_s * index as f64, ramp_s + each_s * (index + 1) as f64);
         let within = |i: &&crate::record::Interval| {
@@ -170,7 +174,7 @@ fn scenario(args: &Args) -> Scenario {
 /// An attack on its way through the run.
 struct Attack {
     options: Options,
-    stop: Arc<AtomicBool>,
+    orders: Arc<Orders>,
     thread: Option<std::thread::JoinHandle<std::io::Result<Harvest>>>,
     failure: Option<String>,
     parts: Vec<Part>,
@@ -205,7 +209,7 @@ impl Attack {
         }
         match next {
             1 => self.begin(mask()),
-            2 => self.stop.store(true, Ordering::Relaxed),
+            2 => self.orders.hold_fire.store(true, Ordering::Relaxed),
             _ => {}
         }
     }
@@ -213,7 +217,7 @@ impl Attack {
     fn begin(&mut self, mask: Option<std::os::fd::OwnedFd>) {
         let attacker = Attacker::open(self.options.clone(), mask).map_err(|why| why.to_string());
         let thread = attacker.and_then(|attacker| {
-            spawn(attacker, Arc::clone(&self.stop)).map_err(|why| why.to_string())
+            spawn(attacker, Arc::clone(&self.orders)).map_err(|why| why.to_string())
         });
         match thread {
             Ok(thread) => self.thread = Some(thread),
@@ -278,6 +282,12 @@ fn show(
         if let Some(reason) = reason.or(kernel) {
             let _ = writeln!(text, "  dropped  {reason} {}", count(*value as u64));
         }
+    }
+    match record.imbalances() {
+        none if none.is_empty() => text.push_str("  books    balance to the datagram\n"),
+        imbalances => imbalances.iter().for_each(|why| {
+            let _ = writeln!(text, "  books    DO NOT BALANCE: {why}");
+        }),
     }
     print(&format!("{text}\n"))
 }

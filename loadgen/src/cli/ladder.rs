@@ -20,6 +20,9 @@ pub(super) struct Args {
     /// First rate, in payloads per second over all players
     #[arg(long, value_name = "RATE", default_value_t = 20_000.0)]
     from: f64,
+    /// Highest rate to try; without it the climb ends where the gateway gives way
+    #[arg(long, value_name = "RATE")]
+    to: Option<f64>,
     /// Each rate is so many times the one before
     #[arg(long, value_name = "FACTOR", default_value_t = 1.4)]
     factor: f64,
@@ -45,7 +48,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     let (protocol, server, protocol_id) = args.players.dial()?;
     let bounds = Bounds { loss: args.loss / 100.0, p99_ns: args.p99.as_nanos() as u64 };
-    let mut search = Search::new(args.from, args.factor, args.halvings, bounds);
+    let mut search = Search::new(args.from, args.factor, args.halvings, bounds)
+        .up_to(args.to.unwrap_or(f64::INFINITY));
     let mut csv = String::from("rate,loss,late,p50_ns,p99_ns,gateway_cores,own_cores,good\n");
     print(&format!(
         "{:>12}{:>12}{:>12}{:>11}{:>11}{:>14}{:>14}\n",
@@ -73,6 +77,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let step = Step::of(rate, &record);
         search.note(&step);
         print(&row(&step, &bounds))?;
+        for imbalance in record.imbalances() {
+            print(&format!("              books do not balance: {imbalance}\n"))?;
+        }
         let _ = writeln!(
             csv,
             "{rate:.0},{},{},{},{},{:.3},{:.3},{}",
@@ -89,7 +96,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         write(path, &csv)?;
     }
     match search.knee() {
-        Some(knee) => print(&format!("\nknee: {} payloads/s each way\n", count(knee as u64))),
+        Some(knee) => {
+            let above = if search.is_open() { "above " } else { "" };
+            print(&format!("\nknee: {above}{} payloads/s each way\n", count(knee as u64)))
+        }
         None => Err(Failure::Failed("the first rate was already too much".into())),
     }
 }

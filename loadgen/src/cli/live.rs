@@ -61,6 +61,7 @@ fn latencies(progress: &Progress<'_>) -> String {
 fn trouble(progress: &Progress<'_>) -> String {
     let counters = &progress.total.counters;
     let kinds = [
+        Count::Tokenless,
         Count::ConnectFailed,
         Count::SessionsLost,
         Count::PayloadsLate,

@@ -54,6 +54,9 @@ pub(super) struct PlayerArgs {
     /// Look for work without sleeping: lower latencies of its own, a whole core per thread
     #[arg(long)]
     spin: bool,
+    /// Give every player a socket of its own even on loopback, as it must be with a gateway on another host
+    #[arg(long)]
+    own_sockets: bool,
     /// The gateway's admin address, to check its books against ours
     #[arg(long, value_name = "ADDR")]
     admin: Option<SocketAddr>,
@@ -133,6 +136,7 @@ impl PlayerArgs {
             interval: Duration::from_secs(1),
             server,
             ports: if nat { NAT_PORTS } else { 1 },
+            own_sockets: self.own_sockets,
         })
     }
 

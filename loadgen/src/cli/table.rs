@@ -25,6 +25,13 @@ pub(super) fn of(record: &Record) -> String {
         c(Count::SessionsLost),
         c(Count::Left)
     );
+    if record.count(Count::Tokenless) > 0 {
+        let _ = writeln!(
+            text,
+            "            {} never dialled: the connect tokens ran out",
+            c(Count::Tokenless)
+        );
+    }
     let _ = writeln!(
         text,
         "payloads    {} due, {} back, lost {} ({}), {} late, {} not taken by the kernel",

@@ -21,9 +21,11 @@ pub enum Addresses {
     },
     /// A socket for each.
     Sockets {
-        /// By player.
+        /// By player, and for each player by port.
         sockets: Vec<SocketId>,
-        /// And back.
+        /// Sockets of each player: more than one where a NAT changes its mind.
+        ports: u32,
+        /// Players by socket.
         players: HashMap<SocketId, u32>,
     },
 }
@@ -35,17 +37,18 @@ impl Addresses {
         Self::Loopback { sockets, first: FIRST_PLAYER + (thread << 20) }
     }
 
-    /// A socket for each player.
-    pub fn sockets(sockets: Vec<SocketId>) -> Self {
-        let players = sockets.iter().zip(0..).map(|(socket, player)| (*socket, player)).collect();
-        Self::Sockets { sockets, players }
+    /// Sockets for each player, one for each port.
+    pub fn sockets(sockets: Vec<SocketId>, ports: u32) -> Self {
+        let numbered = sockets.iter().zip(0..);
+        let players = numbered.map(|(socket, number)| (*socket, number / ports)).collect();
+        Self::Sockets { sockets, ports, players }
     }
 
     /// How many players there can be.
-    pub const fn players_max(&self) -> u32 {
+    pub fn players_max(&self) -> u32 {
         match self {
             Self::Loopback { .. } => PLAYERS_MAX,
-            Self::Sockets { sockets, .. } => sockets.len() as u32,
+            Self::Sockets { sockets, ports, .. } => sockets.len() as u32 / ports,
         }
     }
 
@@ -58,8 +61,8 @@ impl Addresses {
                 peer: Some(to),
                 source: LocalIp::v4((first + player).to_be_bytes(), 0),
             },
-            Self::Sockets { sockets, .. } => TxTarget {
-                socket: sockets[player as usize],
+            Self::Sockets { sockets, ports, .. } => TxTarget {
+                socket: sockets[(player * ports + port % ports) as usize],
                 peer: None,
                 source: LocalIp::UNSPECIFIED,
             },
@@ -71,7 +74,10 @@ impl Addresses {
     pub fn is_at(&self, port: u32, meta: &RxMeta) -> bool {
         match self {
             Self::Loopback { sockets, .. } => sockets[port as usize % sockets.len()] == meta.socket,
-            Self::Sockets { .. } => true,
+            Self::Sockets { sockets, ports, players } => {
+                let player = players.get(&meta.socket).copied().unwrap_or_default();
+                sockets[(player * ports + port % ports) as usize] == meta.socket
+            }
         }
     }
 

@@ -18,6 +18,8 @@ use crate::tally::{Count, Stage};
 struct Inbound<'a> {
     player: u32,
     from: Endpoint,
+    /// When it arrived, by the run's clock.
+    at_ns: u64,
     bytes: &'a mut [u8],
 }
 
@@ -33,9 +35,7 @@ impl Swarm {
         for (meta, bytes) in datagrams {
             self.tally.counters.bump(Count::DatagramsIn);
             self.tally.counters.add(Count::BytesIn, bytes.len() as u64);
-            if meta.kernel_ns > 0 {
-                self.tally.record(Stage::OwnQueue, now.unix_ns.saturating_sub(meta.kernel_ns));
-            }
+            let at_ns = self.arrival(meta, now);
             let player = self.addresses.player_of(meta);
             let is_here = |index: &u32| {
                 let player = self.players.get(*index as usize);
@@ -49,16 +49,26 @@ impl Swarm {
             if self.is_behind(player, meta, bytes) {
                 continue;
             }
-            if !is_impaired || self.travels_on(player, meta.peer, bytes, now) {
-                inbound.push(Inbound { player, from: meta.peer, bytes });
+            if !is_impaired || self.travels_on(player, meta.peer, bytes, at_ns) {
+                inbound.push(Inbound { player, from: meta.peer, at_ns, bytes });
             }
         }
         self.deliver(&mut inbound, now);
     }
 
+    /// When the kernel had the datagram for us. How long it then lay in our queue is our own affair: it is measured apart.
+    fn arrival(&mut self, meta: &RxMeta, now: Now) -> u64 {
+        if meta.kernel_ns == 0 {
+            return now.mono_ns;
+        }
+        let queued_ns = now.unix_ns.saturating_sub(meta.kernel_ns);
+        self.tally.record(Stage::OwnQueue, queued_ns);
+        now.mono_ns.saturating_sub(queued_ns)
+    }
+
     /// What a delayed datagram does in the end.
     pub(super) fn deliver_one(&mut self, player: u32, from: Endpoint, bytes: &mut [u8], now: Now) {
-        self.deliver(&mut [Inbound { player, from, bytes }], now);
+        self.deliver(&mut [Inbound { player, from, at_ns: now.mono_ns, bytes }], now);
     }
 
     /// Whether a datagram was for a port that the player's NAT has given up; then it is lost there. Only servers that are told
@@ -81,7 +91,7 @@ impl Swarm {
     }
 
     /// Decides a datagram's fate. False where it does not go on now.
-    fn travels_on(&mut self, index: u32, from: Endpoint, bytes: &[u8], now: Now) -> bool {
+    fn travels_on(&mut self, index: u32, from: Endpoint, bytes: &[u8], at_ns: u64) -> bool {
         let player = &mut self.players[index as usize];
         match self.setup.impair.incoming(&mut player.path) {
             Fate::Lose => {
@@ -90,7 +100,7 @@ impl Swarm {
             }
             Fate::Delay(lag_ns) => {
                 self.delayed.push(Delayed {
-                    due_ns: now.mono_ns + lag_ns,
+                    due_ns: at_ns + lag_ns,
                     player: index,
                     session: player.session,
                     way: Way::Down { from },
@@ -141,11 +151,11 @@ impl Swarm {
     fn handle_unsealed(&mut self, item: &Inbound<'_>, now: Now) {
         let index = item.player;
         let Wire::Unreal(player) = &mut self.players[index as usize].wire else {
-            return self.judge(index, item.bytes, now);
+            return self.judge(index, item.bytes, item.at_ns);
         };
         let mut payload = [0; UNREAL_PAYLOAD_BYTES_MAX];
         let heard = match player.handle_datagram(now.mono_ns, item.bytes, &mut payload) {
-            Ok(Heard::Payload(len)) => return self.judge(index, &payload[..len], now),
+            Ok(Heard::Payload(len)) => return self.judge(index, &payload[..len], item.at_ns),
             Ok(Heard::Garbage) => return self.tally.counters.bump(Count::Corrupt),
             Ok(heard) => heard,
             Err(reason) => return self.tally.refuse(reason),
@@ -167,7 +177,7 @@ impl Swarm {
         let body = &item.bytes[work.body()];
         let Wire::Netcode(client) = &mut self.players[item.player as usize].wire else { return };
         match client.handle_opened(now.mono_ns, work, body) {
-            Ok(Some(Event::Payload)) => self.judge(item.player, body, now),
+            Ok(Some(Event::Payload)) => self.judge(item.player, body, item.at_ns),
             Ok(event) => {
                 self.tally.counters.bump(Count::ControlIn);
                 if let Some(event) = event {
@@ -216,7 +226,7 @@ impl Swarm {
     }
 
     /// What a payload is: an echo of ours, once or twice, in order or not, or somebody else's.
-    fn judge(&mut self, index: u32, payload: &[u8], now: Now) {
+    fn judge(&mut self, index: u32, payload: &[u8], at_ns: u64) {
         let player = &mut self.players[index as usize];
         let Some(stamp) = Stamp::read(payload) else {
             return self.tally.counters.bump(Count::Corrupt);
@@ -234,8 +244,8 @@ impl Swarm {
         if arrival == Arrival::Reordered {
             self.tally.counters.bump(Count::Reordered);
         }
-        self.tally.record(Stage::RoundTrip, stamp.latency_ns(now.mono_ns));
-        self.tally.record(Stage::Service, stamp.service_ns(now.mono_ns));
+        self.tally.record(Stage::RoundTrip, stamp.latency_ns(at_ns));
+        self.tally.record(Stage::Service, stamp.service_ns(at_ns));
         self.second(stamp.intended_ns).echoed += 1;
     }
 }

@@ -31,10 +31,18 @@ pub(super) struct Population {
     present: VecDeque<(u32, u32)>,
     /// Players who should be here and are not yet: the moment they were to connect, and how many of them.
     owed: VecDeque<(u64, u32)>,
-    /// When to look again for a place or a token.
+    /// When to look again for a place.
     retry_at_ns: u64,
     next_goodbye_ns: u64,
     is_over: bool,
+}
+
+/// Why a player cannot come.
+enum Obstacle {
+    /// All addresses are in use; one of them will be free.
+    NoPlace,
+    /// There is no connect token left, and there will not be one.
+    NoToken,
 }
 
 impl Population {
@@ -166,9 +174,14 @@ impl Swarm {
             if at_ns.max(self.population.retry_at_ns) > now.mono_ns {
                 return;
             }
-            if players > 0 && !self.join(at_ns, now) {
-                self.population.retry_at_ns = now.mono_ns + RETRY_NS;
-                return;
+            let joined = if players > 0 { self.join(at_ns, now) } else { Ok(()) };
+            match joined {
+                Ok(()) => {}
+                Err(Obstacle::NoPlace) => {
+                    self.population.retry_at_ns = now.mono_ns + RETRY_NS;
+                    return;
+                }
+                Err(Obstacle::NoToken) => self.tally.counters.bump(Count::Tokenless),
             }
             match self.population.owed.front_mut() {
                 Some((_, left)) if *left > 1 => *left -= 1,
@@ -177,21 +190,21 @@ impl Swarm {
         }
     }
 
-    /// A player comes. False where there is no place or no token for one.
-    fn join(&mut self, intended_ns: u64, now: Now) -> bool {
+    /// A player comes.
+    fn join(&mut self, intended_ns: u64, now: Now) -> Result<(), Obstacle> {
         let index = match self.free.pop_front() {
             Some(index) => index,
             None if (self.players.len() as u32) < self.addresses.players_max() => {
                 self.players.push(Player::free());
                 self.players.len() as u32 - 1
             }
-            None => return false,
+            None => return Err(Obstacle::NoPlace),
         };
         let session = self.setup.thread << SESSION_BITS | self.sessions_made;
         let client_id = self.players[index as usize].client_id.wrapping_add(1);
         let Some(wire) = self.wire(session, client_id, now) else {
             self.free.push_front(index);
-            return false;
+            return Err(Obstacle::NoToken);
         };
         self.sessions_made += 1;
         self.tally.counters.bump(Count::Joins);
@@ -210,7 +223,7 @@ impl Swarm {
             self.enter_game(index, now.mono_ns);
         }
         self.reschedule(index);
-        true
+        Ok(())
     }
 
     fn wire(&self, session: u32, client_id: u8, now: Now) -> Option<Wire> {
@@ -311,7 +324,7 @@ const CHANGES_MAX: u32 = 64;
 /// Between the last goodbye of a storm and the first request: what a player needs to press the button again.
 const STORM_PAUSE_NS: u64 = 250_000_000;
 
-/// Without a place or a token for a player, this long until the next look.
+/// Without a place for a player, this long until the next look.
 const RETRY_NS: u64 = 10_000_000;
 
 /// Bits of a session's number within its thread.

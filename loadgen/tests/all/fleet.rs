@@ -90,6 +90,7 @@ fn play(server: SocketAddr, threads: u32, scenario: &str) -> Record {
             interval: Duration::from_millis(250),
             server,
             ports: 3,
+            own_sockets: false,
         },
         keep_alive: Duration::from_millis(100),
         gateway: Gateway::default(),

@@ -1,0 +1,196 @@
+//! The real gateway with a game process behind it, each in a process of its own, for tests of whole commands.
+//!
+//! The processes are this test binary, started again: a test that does nothing as long as the environment does not tell it to
+//! be one. So they are always built from the same sources as the tests.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use ringgate::secret::Key;
+
+use super::command::{folder, loadgen};
+
+/// How the game process is reached.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Link {
+    Bundle,
+    Udp,
+}
+
+/// What the game process is.
+#[derive(Clone, Copy)]
+pub(crate) enum Game<'a> {
+    /// Answers with what it hears.
+    Echo,
+    /// The generator's own stand-in, with these arguments.
+    #[expect(dead_code, reason = "the next change plays it")]
+    Serve(&'a [&'a str]),
+}
+
+/// Gateway and game process; both end with it.
+pub(crate) struct Gateway {
+    children: Vec<Child>,
+    pub(crate) folder: PathBuf,
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+pub(crate) const PROTOCOL_ID: u64 = 7;
+
+impl Gateway {
+    /// On loopback, on free ports.
+    pub(crate) fn start(name: &str, link: Link, game: Game<'_>) -> Self {
+        Self::start_at(name, "127.0.0.1", &[], link, game)
+    }
+
+    /// At an address, with a command before the gateway's own.
+    pub(crate) fn start_at(
+        name: &str,
+        ip: &str,
+        before: &[&str],
+        link: Link,
+        game: Game<'_>,
+    ) -> Self {
+        let mut this = Self {
+            children: Vec::new(),
+            folder: folder(name),
+            address: SocketAddr::from(([0; 4], 0)),
+            admin: SocketAddr::from(([0; 4], 0)),
+        };
+        let key = Key::generate().expect("random bytes");
+        let key_file = this.folder.join("key");
+        std::fs::write(&key_file, key.to_hex()).expect("written");
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&key_file, private).expect("ours");
+        let backend = match link {
+            Link::Bundle => "link = \"bundle\"".to_owned(),
+            Link::Udp => format!("link = \"udp\"\naddress = \"{}\"", this.play_udp(game)),
+        };
+        let config = format!(
+            "[gateway]\nworkers = 1\npin = false\nrun_dir = \"{}\"\n\
+             [[listener]]\nname = \"n\"\nprotocol = \"netcode\"\nbind = [\"{ip}:0\"]\n\
+             protocol_id = {PROTOCOL_ID}\nkeys = [{{ file = \"key\" }}]\nbackends = [\"game\"]\n\
+             [[backend]]\nname = \"game\"\nslots = 1000\n{backend}\n[admin]\nbind = \"{ip}:0\"\n",
+            this.folder.display()
+        );
+        let file = this.folder.join("gate.toml");
+        std::fs::write(&file, config).expect("written");
+        let (gateway, stdout) = ringgate(before, &["run", "--config", text(&file)]);
+        this.children.push(gateway);
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        for line in lines.by_ref() {
+            let at = |text: &str| text.parse().expect("an address");
+            if let Some(address) = line.strip_prefix("listener n on ") {
+                this.address = at(address);
+            } else if let Some(address) = line.strip_prefix("admin on ") {
+                this.admin = at(address);
+            } else if line.starts_with("ready:") {
+                break;
+            }
+        }
+        assert!(this.address.port() != 0 && this.admin.port() != 0, "the gateway did not start");
+        if link == Link::Bundle {
+            this.play_bundle(game);
+        }
+        this
+    }
+
+    fn play_udp(&mut self, game: Game<'_>) -> SocketAddr {
+        let (child, line) = match game {
+            Game::Echo => first_line(ringgate(&[], &["echo", "--udp", "127.0.0.1:0"]), "echo:"),
+            Game::Serve(more) => {
+                let start = spawn(own_binary().args(["serve", "--udp", "127.0.0.1:0"]).args(more));
+                first_line(start, "serve:")
+            }
+        };
+        self.children.push(child);
+        line.split(' ').find_map(|word| word.parse().ok()).expect("it says where it listens")
+    }
+
+    fn play_bundle(&mut self, game: Game<'_>) {
+        let folder = text(&self.folder).to_owned();
+        let link = ["--socket", &folder, "--name", "game"];
+        let (child, _) = match game {
+            Game::Echo => first_line(ringgate(&[], &[&["echo"][..], &link].concat()), "echo:"),
+            Game::Serve(more) => {
+                first_line(spawn(own_binary().arg("serve").args(link).args(more)), "serve:")
+            }
+        };
+        self.children.push(child);
+    }
+
+    /// Runs a command of the generator against it.
+    pub(crate) fn load(&self, command: &str, more: &[&str]) -> Output {
+        let (server, admin) = (self.address.to_string(), self.admin.to_string());
+        let key = self.folder.join("key");
+        let common = [
+            command,
+            "--server",
+            &server,
+            "--key",
+            text(&key),
+            "--admin",
+            &admin,
+            "--timeout",
+            "3",
+        ];
+        loadgen(&[&common[..], &["--protocol-id", "7"], more].concat())
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn text(path: &std::path::Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+fn own_binary() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_ringgate-loadgen"))
+}
+
+fn spawn(command: &mut Command) -> (Child, ChildStdout) {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let stdout = child.stdout.take().expect("piped");
+    (child, stdout)
+}
+
+/// The gateway's binary, behind another command where there is one.
+fn ringgate(before: &[&str], arguments: &[&str]) -> (Child, ChildStdout) {
+    let own = std::env::current_exe().expect("this binary");
+    let mut words: Vec<OsString> = before.iter().map(OsString::from).collect();
+    words.push(own.into());
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).args(["--exact", "gateway::the_process_itself", "--nocapture"]);
+    spawn(command.env(ARGUMENTS, arguments.join(SEPARATOR)))
+}
+
+/// Reads until the line that says that a process is there.
+fn first_line((child, stdout): (Child, ChildStdout), prefix: &str) -> (Child, String) {
+    let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+    let line = lines.find(|line| line.starts_with(prefix));
+    (child, line.expect("it starts"))
+}
+
+/// No test: what the processes above run.
+#[test]
+fn the_process_itself() {
+    let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
+    let words = std::iter::once("ringgate").chain(arguments.split(SEPARATOR)).map(OsString::from);
+    println!();
+    let _ = ringgate::cli::run(words);
+}
+
+const ARGUMENTS: &str = "RINGGATE_TEST_PROCESS";
+
+const SEPARATOR: &str = "\u{1f}";

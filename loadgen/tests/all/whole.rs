@@ -1,0 +1,233 @@
+//! Whole commands against the real gateway: what they print, what they exit with, and that all books balance. Small and bounded;
+//! nothing depends on how fast the machine is.
+
+use std::process::Output;
+
+use super::gateway::{Game, Gateway, Link, PROTOCOL_ID};
+
+/// A few players for a moment.
+const SMALL: &[&str] = &["--sessions", "20", "--hz", "20", "--ramp", "500ms", "--hold", "1500ms"];
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn json(output: &Output) -> ringgate_loadgen::record::Record {
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("a record")
+}
+
+fn assert_balanced(output: &Output) -> String {
+    let text = stdout(output);
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.contains("ok  datagrams up") && text.contains("ok  payloads: sent"), "{text}");
+    assert!(!text.contains("NO  ") && !text.contains("UNEXPLAINED"), "{text}");
+    text
+}
+
+#[test]
+fn the_books_of_a_run_balance_on_either_link() {
+    for (name, link) in [("bundle", Link::Bundle), ("udp", Link::Udp)] {
+        let gateway = Gateway::start(&format!("whole-{name}"), link, Game::Echo);
+        let text = assert_balanced(&gateway.load("run", SMALL));
+        assert!(text.contains("20 connected of 20") && text.contains("µs per datagram"), "{text}");
+    }
+}
+
+#[test]
+fn whoever_else_talks_to_the_gateway_unbalances_the_books_which_is_exit_code_four() {
+    let gateway = Gateway::start("whole-stranger", Link::Bundle, Game::Echo);
+    let address = gateway.address;
+    let stranger = std::thread::spawn(move || {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        // A plausible payload packet, which the socket's filter lets pass.
+        for _ in 0..30 {
+            socket.send_to(&[0x15; 40], address).expect("loopback takes it");
+            std::thread::park_timeout(std::time::Duration::from_millis(100));
+        }
+    });
+    let output = gateway.load("run", SMALL);
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(why.contains("datagrams up") && why.contains("UNEXPLAINED"), "{why}");
+    stranger.join().expect("it ends");
+}
+
+fn attack(kind: &str) -> String {
+    let gateway = Gateway::start(&format!("whole-{kind}"), Link::Bundle, Game::Echo);
+    let output = gateway.load(
+        "attack",
+        &[
+            &["--kind", kind, "--rate", "500", "--ramp", "1s", "--each", "1s"][..],
+            &["--sessions", "10", "--hz", "10"],
+        ]
+        .concat(),
+    );
+    let text = stdout(&output);
+    assert!(output.status.success(), "{output:?}");
+    for line in ["before", "during", "after", "10 of 10 in, 0 sessions lost", "books    balance"] {
+        assert!(text.contains(line), "no {line:?} in {text}");
+    }
+    text
+}
+
+#[test]
+fn junk_is_not_answered() {
+    let text = attack("junk");
+    assert!(text.contains("0 answers, amplification 0.0000"), "{text}");
+}
+
+#[test]
+fn forged_requests_are_not_answered() {
+    let text = attack("forged-request");
+    assert!(text.contains("0 answers, amplification 0.0000"), "{text}");
+    assert!(text.contains("dropped  request_forged"), "{text}");
+}
+
+#[test]
+fn a_replayed_token_is_answered_once() {
+    let text = attack("replayed-token");
+    assert!(text.contains(" 1 answers") && text.contains("token_used_elsewhere"), "{text}");
+}
+
+#[test]
+fn a_replayed_capture_moves_nobody_and_delivers_nothing_twice() {
+    // That no payload is delivered twice is in the books: opened are as many as were recorded.
+    let text = attack("replayed-capture");
+    assert!(text.contains("dropped  replay_duplicate"), "{text}");
+    assert!(!text.contains("port_switches"), "{text}");
+}
+
+#[test]
+fn forged_payloads_reach_no_game_and_forged_disconnects_end_no_session() {
+    for kind in ["forged-payload", "forged-disconnect"] {
+        let text = attack(kind);
+        assert!(text.contains("0 answers, amplification 0.0000"), "{text}");
+        assert!(text.contains("dropped  packet_forged"), "{text}");
+    }
+}
+
+#[test]
+fn handshakes_that_never_finish_get_less_than_they_send() {
+    let text = attack("slow-handshake");
+    let amplification = text.split("amplification ").nth(1).and_then(|text| text.get(..6));
+    let amplification: f64 = amplification.expect("a figure").parse().expect("a number");
+    assert!(amplification > 0.0 && amplification < 0.4, "{text}");
+}
+
+#[test]
+fn a_ladder_ends_where_it_is_told_to() {
+    let gateway = Gateway::start("whole-ladder", Link::Bundle, Game::Echo);
+    let csv = gateway.folder.join("steps.csv");
+    let output = gateway.load(
+        "ladder",
+        &[
+            &["--from", "200", "--factor", "2", "--to", "400", "--loss", "100", "--p99", "60s"][..],
+            &["--sessions", "10", "--ramp", "300ms", "--hold", "1s"],
+            &["--csv", csv.to_str().expect("UTF-8")],
+        ]
+        .concat(),
+    );
+    let text = stdout(&output);
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.contains("knee: above 400 payloads/s"), "{text}");
+    let steps = std::fs::read_to_string(csv).expect("written");
+    assert_eq!(steps.lines().count(), 3, "{steps}");
+    assert!(steps.lines().skip(1).all(|line| line.ends_with("true")), "{steps}");
+}
+
+#[test]
+fn a_ladder_whose_first_rate_is_too_much_has_no_knee() {
+    let gateway = Gateway::start("whole-ladder-bad", Link::Bundle, Game::Echo);
+    let output = gateway.load(
+        "ladder",
+        &[
+            &["--from", "100", "--p99", "1ns", "--sessions", "5"][..],
+            &["--ramp", "200ms", "--hold", "500ms"],
+        ]
+        .concat(),
+    );
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("already too much"), "{output:?}");
+}
+
+#[test]
+fn the_floor_is_one_hop_for_a_bundle_link_and_two_for_a_udp_link() {
+    for (name, link, hops) in [("one", Link::Bundle, "1"), ("two", Link::Udp, "2")] {
+        let gateway = Gateway::start(&format!("whole-floor-{name}"), link, Game::Echo);
+        let output = gateway.load(
+            "floor",
+            &[
+                &["--hops", hops, "--rounds", "1", "--sessions", "10", "--hz", "20"][..],
+                &["--ramp", "500ms", "--hold", "3s"],
+            ]
+            .concat(),
+        );
+        let text = stdout(&output);
+        assert!(output.status.success(), "{output:?}");
+        let ratio = text.split("\nratio ").nth(1).and_then(|text| text.split(' ').next());
+        let ratio: f64 = ratio.expect("a figure").parse().expect("a number");
+        assert!(ratio.is_finite() && ratio > 0.0, "{text}");
+        assert!(!text.contains("lost "), "{text}");
+    }
+}
+
+#[test]
+fn a_nat_that_changes_its_mind_loses_no_session() {
+    for (name, more) in [("shared", &[][..]), ("sockets", &["--own-sockets"][..])] {
+        let gateway = Gateway::start(&format!("whole-nat-{name}"), Link::Bundle, Game::Echo);
+        let output = gateway.load(
+            "run",
+            &[
+                &["--sessions", "4", "--hz", "20", "--ramp", "200ms", "--hold", "3s", "--json"][..],
+                &["--impair", "NatSwitchSeconds=1"],
+                more,
+            ]
+            .concat(),
+        );
+        let record = json(&output);
+        let count = |name: &str| record.counters[name];
+        assert!(count("port_switches") >= 4, "{:?}", record.counters);
+        assert_eq!((count("connected"), count("sessions_lost")), (4, 0));
+        let followed = record.gateway_metrics["ringgate_port_switches_total"];
+        assert!(followed >= 4.0, "{followed} followed");
+        assert_eq!(record.imbalances(), [""; 0]);
+    }
+}
+
+#[test]
+fn players_with_sockets_of_their_own_balance_too() {
+    let gateway = Gateway::start("whole-sockets", Link::Bundle, Game::Echo);
+    assert_balanced(&gateway.load("run", &[SMALL, &["--own-sockets"]].concat()));
+}
+
+#[test]
+fn tokens_that_run_out_are_missed_aloud() {
+    let gateway = Gateway::start("whole-tokens", Link::Bundle, Game::Echo);
+    let key = std::fs::read_to_string(gateway.folder.join("key")).expect("written");
+    let key = ringgate::secret::Key::from_hex(&key).expect("hex");
+    let servers = ringgate::netcode::ServerAddresses::new(&[gateway.address]).expect("one");
+    let pile: Vec<u8> = (0..3)
+        .flat_map(|client| {
+            let spec = ringgate::netcode::TokenSpec::new(PROTOCOL_ID, client, servers.clone());
+            let now = ringgate::os::clock::unix_seconds();
+            ringgate::netcode::mint(&spec, &key, now).expect("random bytes").to_bytes()
+        })
+        .collect();
+    let file = gateway.folder.join("tokens");
+    std::fs::write(&file, pile).expect("written");
+    let admin = gateway.admin.to_string();
+    let output = super::command::loadgen(
+        &[
+            &["run", "--tokens", file.to_str().expect("UTF-8"), "--admin", &admin][..],
+            &["--sessions", "5", "--hz", "20", "--ramp", "500ms", "--hold", "1s"],
+            &["--require", "failed<1"],
+        ]
+        .concat(),
+    );
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(text.contains("2 never dialled: the connect tokens ran out"), "{text}");
+    assert!(text.contains("3 connected of 3"), "{text}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("tokenless 2"), "{output:?}");
+}
