@@ -8,6 +8,8 @@
 //! What an attacker could know is respected: junk and forgeries are made without any key, replays repeat what was really on
 //! the wire, and tokens are valid where an attack is about valid tokens.
 
+mod unreal;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -18,15 +20,16 @@ use std::time::Duration;
 use ringgate::buf::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
 use ringgate::io::socket::{self, UdpOptions};
 use ringgate::io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
-use ringgate::netcode::Client;
+use ringgate::netcode::{Client, ConnectToken};
 use ringgate::os::clock::{self, Clock};
 use ringgate::proto::netcode::VERSION_INFO;
 use ringgate::proto::netcode::packet::PacketKind;
 use ringgate::proto::netcode::request::{REQUEST_BYTES, encode_request};
 
+use self::unreal::{Arsenal, Weapon};
 use crate::books::Hostile;
 use crate::rng::Rng;
-use crate::tokens::Tokens;
+use crate::swarm::Protocol;
 
 /// What an attacker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -45,6 +48,47 @@ pub enum Kind {
     ForgedDisconnect,
     /// Valid requests from ever new addresses whose challenge is never answered.
     SlowHandshake,
+    /// Random bytes behind the right magic, from random addresses.
+    UnrealJunk,
+    /// Initial connects from random addresses, whose challenges nobody answers.
+    UnrealInitial,
+    /// Responses to challenges that were never sent, with cookies that are guessed.
+    UnrealForgedResponse,
+    /// A valid response, from its own address again and again, and from others.
+    UnrealReplayedResponse,
+    /// Claims of other players' sessions, with cookies that are guessed, from an address that proves itself.
+    UnrealForgedRestart,
+    /// Game packets from addresses that nobody plays at: bait for requests to restart.
+    UnrealGame,
+    /// Game packets with live players' addresses and numbers that are guessed.
+    UnrealForgedGame,
+}
+
+impl Kind {
+    /// What the attacker needs to know for it, where it is about Unreal.
+    const fn weapon(self) -> Option<Weapon> {
+        Some(match self {
+            Self::UnrealJunk => Weapon::Junk,
+            Self::UnrealInitial => Weapon::Initial,
+            Self::UnrealForgedResponse => Weapon::ForgedResponse,
+            Self::UnrealReplayedResponse => Weapon::Response,
+            Self::UnrealForgedRestart => Weapon::ForgedRestart,
+            Self::UnrealGame | Self::UnrealForgedGame => Weapon::Game,
+            _ => return None,
+        })
+    }
+
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        use clap::ValueEnum;
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// Whether it makes sense against players of that protocol.
+    pub const fn suits(self, protocol: &Protocol) -> bool {
+        matches!(self, Self::Junk)
+            || matches!(protocol, Protocol::Unreal(_)) == self.weapon().is_some()
+    }
 }
 
 /// What an attack is told.
@@ -58,8 +102,8 @@ pub struct Options {
     pub server: SocketAddr,
     /// The protocol id, which anybody can learn from a request on the wire.
     pub protocol_id: u64,
-    /// For attacks that need valid tokens.
-    pub tokens: Tokens,
+    /// What honest players speak, with tokens for attacks that need valid ones.
+    pub protocol: Protocol,
     /// Players whose addresses forgeries bear, and the first of these addresses.
     pub victims: (u32, u32),
     /// Driver.
@@ -83,6 +127,13 @@ pub struct Harvest {
     pub payloads: u64,
     /// And what came back of them.
     pub payload_answers: u64,
+}
+
+impl Options {
+    /// The address of some live player.
+    fn victim(&self, rng: &mut Rng) -> u32 {
+        self.victims.1 + rng.below(u64::from(self.victims.0.max(1))) as u32
+    }
 }
 
 impl Harvest {
@@ -127,6 +178,8 @@ pub struct Attacker {
     recorded: Vec<Vec<u8>>,
     /// The address that the recording was made from.
     recorded_from: u32,
+    /// What is known of an Unreal listener.
+    arsenal: Option<Arsenal>,
     harvest: Harvest,
     made: u64,
 }
@@ -157,6 +210,7 @@ impl Attacker {
             rng: Rng::new(0xbad),
             recorded: Vec::new(),
             recorded_from: FIRST_ADDRESS,
+            arsenal: None,
             harvest: Harvest::default(),
             made: 0,
         })
@@ -186,10 +240,11 @@ impl Attacker {
 
     fn listen(&mut self, at_most: Duration) -> io::Result<()> {
         self.driver.turn(&mut self.rx, Wait::AtMost(at_most))?;
+        let is_netcode = matches!(self.options.protocol, Protocol::Netcode(_));
         for (meta, bytes) in self.rx.iter_mut() {
             self.harvest.answers += 1;
             self.harvest.answer_bytes += meta.len() as u64;
-            self.harvest.payload_answers += u64::from(is_payload(bytes));
+            self.harvest.payload_answers += u64::from(is_netcode && is_payload(bytes));
         }
         Ok(())
     }
@@ -206,7 +261,10 @@ impl Attacker {
 
     fn flush(&mut self) {
         let driver = match (&mut self.mask, self.options.kind) {
-            (Some((driver, _)), Kind::ForgedPayload | Kind::ForgedDisconnect) => driver,
+            (
+                Some((driver, _)),
+                Kind::ForgedPayload | Kind::ForgedDisconnect | Kind::UnrealForgedGame,
+            ) => driver,
             _ => &mut self.driver,
         };
         driver.flush(&mut self.tx);
@@ -263,16 +321,30 @@ impl Attacker {
                 slot[0] = 4 << 4 | kind as u8;
                 // A plausible sequence: not too far from what a session has reached after some seconds.
                 slot[1..5].copy_from_slice(&(rng.below(2000) as u32).to_le_bytes());
-                let victim =
-                    options.victims.1 + rng.below(u64::from(options.victims.0.max(1))) as u32;
-                (victim, len)
+                (options.victim(rng), len)
+            }
+            kind => {
+                let Some((arsenal, weapon)) = self.arsenal.as_ref().zip(kind.weapon()) else {
+                    unreachable!("whoever attacks Unreal has learned how")
+                };
+                let len = arsenal.write(weapon, rng, slot);
+                let address = match kind {
+                    Kind::UnrealForgedRestart => *recorded_from,
+                    Kind::UnrealReplayedResponse if rng.below(2) == 0 => *recorded_from,
+                    Kind::UnrealForgedGame => options.victim(rng),
+                    _ => random_address(rng.word()),
+                };
+                (address, len)
             }
         }
     }
 
     fn target(&self, address: u32) -> TxTarget {
         let socket = match (&self.mask, self.options.kind) {
-            (Some((_, socket)), Kind::ForgedPayload | Kind::ForgedDisconnect) => *socket,
+            (
+                Some((_, socket)),
+                Kind::ForgedPayload | Kind::ForgedDisconnect | Kind::UnrealForgedGame,
+            ) => *socket,
             _ => self.own,
         };
         let source = LocalIp::v4(address.to_be_bytes(), 0);
@@ -290,14 +362,56 @@ impl Attacker {
             }
             Kind::ReplayedCapture => self.record()?,
             Kind::Junk | Kind::ForgedRequest | Kind::ForgedPayload | Kind::ForgedDisconnect => {}
+            _ => self.learn()?,
         }
         Ok(())
     }
 
+    /// Asks an Unreal listener what it is like.
+    fn learn(&mut self) -> io::Result<()> {
+        let Protocol::Unreal(setup) = &self.options.protocol else {
+            return Err(io::Error::other("this attack is one on Unreal listeners: --unreal"));
+        };
+        let (profile, mut rng) = (setup.profile, self.rng);
+        let arsenal = Arsenal::learn(profile, &mut rng, |datagram| self.ask(datagram))?;
+        (self.arsenal, self.rng) = (Some(arsenal), rng);
+        Ok(())
+    }
+
+    /// Sends a datagram until an answer comes.
+    fn ask(&mut self, datagram: &[u8]) -> io::Result<Vec<u8>> {
+        let clock = Clock::start();
+        while clock.now_ns() < CAPTURE_NS_MAX {
+            let target = TxTarget {
+                socket: self.own,
+                peer: Some(Endpoint::from(self.options.server)),
+                source: LocalIp::v4(self.recorded_from.to_be_bytes(), 0),
+            };
+            if let Some(slot) = self.tx.slot() {
+                slot[..datagram.len()].copy_from_slice(datagram);
+                self.tx.commit(datagram.len(), target, 0);
+            }
+            self.flush();
+            self.listen(ASK_EVERY)?;
+            if let Some((_, answer)) = self.rx.iter_mut().next() {
+                return Ok(answer.to_vec());
+            }
+        }
+        Err(io::Error::other("nobody answers the attacker's initial connect"))
+    }
+
+    /// A token of the attacker's own.
+    fn token(&self, client: u64) -> io::Result<ConnectToken> {
+        let Protocol::Netcode(tokens) = &self.options.protocol else {
+            return Err(io::Error::other("this attack is one on netcode listeners"));
+        };
+        let token = tokens.take(ATTACKER_IDS + client, clock::unix_seconds());
+        token.ok_or_else(|| io::Error::other("no connect token is left"))
+    }
+
     /// A valid request.
     fn request(&self, client: u64) -> io::Result<Vec<u8>> {
-        let token = self.options.tokens.take(ATTACKER_IDS + client, clock::unix_seconds());
-        let token = token.ok_or_else(|| io::Error::other("no connect token is left"))?;
+        let token = self.token(client)?;
         let mut request = [0; REQUEST_BYTES];
         encode_request(&token, &mut request);
         Ok(request.to_vec())
@@ -305,8 +419,7 @@ impl Attacker {
 
     /// Plays a session of its own and keeps what was sent.
     fn record(&mut self) -> io::Result<()> {
-        let token = self.options.tokens.take(ATTACKER_IDS, clock::unix_seconds());
-        let token = token.ok_or_else(|| io::Error::other("no connect token is left"))?;
+        let token = self.token(0)?;
         let mut client = Client::new(&token, 0).map_err(|why| io::Error::other(why.to_string()))?;
         let clock = Clock::start();
         let mut out = [0; 1536];
@@ -383,6 +496,9 @@ const ATTACKER_IDS: u64 = 1 << 63;
 
 /// Packets of a capture.
 const CAPTURE_LEN: usize = 200;
+
+/// Between two initial connects of an attacker who has not been answered.
+const ASK_EVERY: Duration = Duration::from_millis(100);
 
 /// A capture takes two round trips and some turns.
 const CAPTURE_NS_MAX: u64 = 5_000_000_000;

@@ -12,7 +12,6 @@ use crate::procfs;
 use crate::record::{Record, cpu_s};
 use crate::run::{Progress, Run};
 use crate::scenario::{Kind as PhaseKind, Phase, Scenario};
-use crate::swarm::Protocol;
 use crate::tally::{Count, Stage, Tally};
 use crate::text::{count, percent, time};
 
@@ -23,7 +22,7 @@ pub(super) struct Args {
     players: PlayerArgs,
     #[command(flatten)]
     shape: ShapeArgs,
-    /// What attackers do; several run one after the other, `all` runs each
+    /// What attackers do; several run one after the other, `all` runs each that suits the players' protocol
     #[arg(long, value_name = "KIND,…", value_delimiter = ',', default_value = "all")]
     kind: Vec<String>,
     /// Hostile datagrams per second
@@ -45,7 +44,16 @@ struct Part {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let kinds = kinds(&args.kind)?;
+    let (protocol, ..) = args.players.dial()?;
+    let mut kinds = kinds(&args.kind)?;
+    if args.kind.iter().any(|name| name == "all") {
+        kinds.retain(|kind| kind.suits(&protocol));
+    } else if let Some(odd) = kinds.iter().find(|kind| !kind.suits(&protocol)) {
+        return Err(Failure::BadInput(format!(
+            "--kind: {} does not suit these players",
+            odd.name()
+        )));
+    }
     let mut unbalanced = Vec::new();
     let mut csv = String::from(
         "kind,sent,unsent,answers,amplification,part,p50_ns,p99_ns,loss,gateway_cores\n",
@@ -78,13 +86,13 @@ fn kinds(names: &[String]) -> Result<Vec<Kind>, Failure> {
 }
 
 fn one(args: &Args, kind: Kind) -> Result<(Harvest, Vec<Part>, Record), Failure> {
-    let (tokens, server, protocol_id) = args.players.tokens()?;
+    let (protocol, server, protocol_id) = args.players.dial()?;
     let scenario = scenario(args);
     scenario.check().map_err(Failure::BadInput)?;
     let gateway = args.players.gateway();
     let run = Run {
         options: args.players.options(server, false)?,
-        protocol: Protocol::Netcode(tokens.clone()),
+        protocol: protocol.clone(),
         protocol_id,
         server,
         threads: args.players.threads,
@@ -100,7 +108,7 @@ fn one(args: &Args, kind: Kind) -> Result<(Harvest, Vec<Part>, Record), Failure>
             rate: args.rate,
             server,
             protocol_id,
-            tokens,
+            protocol,
             victims: (args.shape.sessions / args.players.threads, crate::swarm::FIRST_PLAYER),
             io: run.options.io,
         },
@@ -233,10 +241,8 @@ fn show(
     record: &Record,
     csv: &mut String,
 ) -> Result<(), Failure> {
-    use clap::ValueEnum;
     use std::fmt::Write as _;
-    let name =
-        kind.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    let name = kind.name();
     let mut text = format!(
         "{name}: {} datagrams sent ({} could not be), {} answers, amplification {:.4}\n",
         count(harvest.sent),

@@ -1,0 +1,207 @@
+//! What attackers of Unreal listeners send.
+//!
+//! They know what anybody can learn who sends one initial connect from an address of their own: how packets begin, the
+//! server's session number, its build, its clock, and a cookie that is valid for that address for forty seconds.
+
+use std::io;
+
+use ringgate::proto::unreal::PacketSeq;
+use ringgate::proto::unreal::bits::BitWriter;
+use ringgate::proto::unreal::client::{Client, Event, Profile};
+use ringgate::proto::unreal::cookie::{Cookie, Proof, SecretId};
+use ringgate::proto::unreal::front::{Classified, classify};
+use ringgate::proto::unreal::handshake::{Body, Handshake, Receiver, TAIL_BYTES_MAX, Tail};
+use ringgate::proto::unreal::notify::Fields;
+use ringgate::proto::unreal::prefix::{Framing, Prefix};
+
+use super::fill;
+use crate::rng::Rng;
+
+/// A kind of packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weapon {
+    /// Begins as the game's packets do; the rest is random.
+    Junk,
+    /// Asks to be let in, as anybody may.
+    Initial,
+    /// Answers a challenge of this server's that nobody was sent: the time is right, the cookie a guess.
+    ForgedResponse,
+    /// The answer to a challenge that was really sent.
+    Response,
+    /// Proves the attacker's own address, and claims a connection by a guessed cookie.
+    ForgedRestart,
+    /// Looks like a packet of somebody's game.
+    Game,
+}
+
+/// What has been learned.
+#[derive(Debug)]
+pub(super) struct Arsenal {
+    profile: Profile,
+    challenge: Handshake,
+    proof: Proof,
+    /// A valid response, from the address that it was learned at.
+    response: Vec<u8>,
+}
+
+impl Arsenal {
+    /// Learns by asking. `ask` sends a datagram from an address of the attacker's and returns the answer.
+    pub(super) fn learn(
+        profile: Profile,
+        rng: &mut Rng,
+        mut ask: impl FnMut(&[u8]) -> io::Result<Vec<u8>>,
+    ) -> io::Result<Self> {
+        let strange =
+            || io::Error::other("the gateway's answer to an initial connect is no challenge");
+        let mut client = Client::new(&Profile { client_id: CLIENT_ID, ..profile }, 0);
+        let mut out = [0; 128];
+        let len = client.poll_transmit(0, &tail(rng), &mut out).ok_or_else(strange)?;
+        let answer = ask(&out[..len])?;
+        let Ok(Classified::Handshake(challenge)) =
+            classify(&answer, &profile.framing, Receiver::Client)
+        else {
+            return Err(strange());
+        };
+        let Body::Challenge(proof) = challenge.body else { return Err(strange()) };
+        if client.handle_datagram(0, &answer) != Ok(Event::Challenged) {
+            return Err(strange());
+        }
+        let len = client.poll_transmit(0, &tail(rng), &mut out).ok_or_else(strange)?;
+        Ok(Self { profile, challenge, proof, response: out[..len].to_vec() })
+    }
+
+    /// Writes a datagram and returns its length.
+    pub(super) fn write(&self, weapon: Weapon, rng: &mut Rng, out: &mut [u8]) -> usize {
+        let proof = match weapon {
+            Weapon::Junk => return self.write_junk(rng, out),
+            Weapon::Game => return self.write_game(rng, out),
+            Weapon::Response => {
+                out[..self.response.len()].copy_from_slice(&self.response);
+                return self.response.len();
+            }
+            Weapon::Initial | Weapon::ForgedRestart => self.proof,
+            Weapon::ForgedResponse => Proof {
+                secret_id: SecretId::from_bit(rng.below(2) == 1),
+                cookie: guess(rng),
+                ..self.proof
+            },
+        };
+        let body = match weapon {
+            Weapon::Initial => Body::Initial { is_restart: false },
+            Weapon::ForgedRestart => Body::RestartResponse { proof, original: guess(rng) },
+            _ => Body::Response(proof),
+        };
+        let client = if weapon == Weapon::ForgedRestart { CLIENT_ID } else { rng.word() as u8 };
+        let ids = self.framing().layout.ids(self.challenge.ids.session(), client);
+        Handshake { ids, base: self.profile.base, body }.encode(self.framing(), &tail(rng), out)
+    }
+
+    const fn framing(&self) -> &Framing {
+        &self.profile.framing
+    }
+
+    fn write_junk(&self, rng: &mut Rng, out: &mut [u8]) -> usize {
+        let len = rng.between(8, 1400) as usize;
+        fill(rng, &mut out[..len]);
+        let ids = self.framing().layout.ids(rng.word() as u8, rng.word() as u8);
+        let prefix = Prefix { ids, is_handshake: rng.below(2) == 1 };
+        let mut head = [0; 8];
+        let mut writer = BitWriter::new(&mut head);
+        self.framing().write(prefix, &mut writer);
+        let whole_bytes = writer.position() / 8;
+        let rest = writer.position() % 8;
+        out[..whole_bytes].copy_from_slice(&head[..whole_bytes]);
+        let kept = out[whole_bytes] >> rest << rest;
+        out[whole_bytes] = kept | head[whole_bytes];
+        len
+    }
+
+    /// Numbers are guessed; ids are not hard to.
+    fn write_game(&self, rng: &mut Rng, out: &mut [u8]) -> usize {
+        let session = self.challenge.ids.session();
+        let ids = self.framing().layout.ids(session, rng.word() as u8);
+        let mut writer = BitWriter::new(out);
+        let fields = Fields {
+            sequence: PacketSeq::new(rng.word()),
+            acked: PacketSeq::new(rng.word()),
+            history: &[u32::MAX],
+        };
+        fields.write(self.framing(), ids, &mut writer);
+        for _ in 0..rng.between(2, 12) {
+            writer.write(rng.word(), 64);
+        }
+        writer.finish(2)
+    }
+}
+
+fn guess(rng: &mut Rng) -> Cookie {
+    let mut cookie = Cookie::ZERO;
+    fill(rng, &mut cookie.0);
+    cookie
+}
+
+fn tail(rng: &mut Rng) -> Tail {
+    let mut bytes = [0; TAIL_BYTES_MAX + 1];
+    fill(rng, &mut bytes);
+    Tail::draw(&bytes)
+}
+
+/// The attacker's own connection number.
+const CLIENT_ID: u8 = 6;
+
+#[cfg(test)]
+mod tests {
+    use ringgate::buf::Endpoint;
+    use ringgate::crypto::cookie::CookieMac;
+    use ringgate::drops::DropReason;
+    use ringgate::proto::unreal::handshake::Base;
+    use ringgate::proto::unreal::prefix::Magic;
+    use ringgate::proto::unreal::stand_in::StandIn;
+    use ringgate::secret::CookieSecret;
+
+    use super::*;
+
+    fn mac(secret: &[u8; 64], message: &[u8]) -> Cookie {
+        Cookie(CookieMac::new(&CookieSecret::from_bytes(*secret)).tag(message))
+    }
+
+    #[test]
+    fn a_server_takes_each_weapon_for_what_it_is() {
+        let base = Base { version_min: 3, version: 4, ..Base::default() };
+        let magic = Magic::from_text("10110").expect("binary");
+        let framing = Framing { magic, ..Framing::default() };
+        let profile = Profile { framing, client_id: 0, base };
+        let secrets = [1, 2].map(|byte| CookieSecret::from_bytes([byte; 64]));
+        let mut server = StandIn::new(&profile, 3, 10, mac, secrets, 1_000_000_000);
+        let home = Endpoint::v4([127, 1, 0, 0], 9);
+        let mut rng = Rng::new(5);
+        let mut serve = |from, bytes: &[u8]| {
+            let mut out = [0; 1500];
+            let tail = tail(&mut Rng::new(1));
+            server
+                .handle_datagram(2_000_000_000, from, bytes, &tail, &mut out)
+                .map(|len| out[..len].to_vec())
+        };
+        let arsenal = Arsenal::learn(profile, &mut rng, |bytes| {
+            serve(home, bytes).map_err(|why| io::Error::other(why.name()))
+        });
+        let arsenal = arsenal.expect("challenged");
+        let mut out = [0; 1500];
+        let mut strike = |weapon, from| {
+            let len = arsenal.write(weapon, &mut rng, &mut out);
+            serve(from, &out[..len])
+        };
+        for n in 0..100 {
+            let other = Endpoint::v4([127, 1, 1, n], 9);
+            assert!(strike(Weapon::Initial, other).is_ok_and(|answer| answer.len() >= 48));
+            assert_eq!(strike(Weapon::ForgedRestart, home), Err(DropReason::CookieUnknown));
+            assert_eq!(strike(Weapon::Response, other), Err(DropReason::CookieForged));
+            let forged = strike(Weapon::ForgedResponse, other);
+            let wrong = [DropReason::CookieForged, DropReason::CookieSecret];
+            assert!(forged.as_ref().is_err_and(|why| wrong.contains(why)), "{forged:?}");
+            assert!(strike(Weapon::Game, other).is_ok_and(|answer| answer.len() <= 28));
+            assert_ne!(strike(Weapon::Junk, other), Err(DropReason::UnrealMagic));
+        }
+        assert!(strike(Weapon::Response, home).is_ok_and(|ack| !ack.is_empty()));
+    }
+}
