@@ -8,6 +8,7 @@
 //! cargo bench --bench replay                     everything, printed as tables
 //! cargo bench --bench replay -- million          the groups whose title contains the word
 //! cargo bench --bench replay -- --record         everything, and kept in benches/record/
+//! cargo bench --bench replay -- --rounds=5000    long enough for a profile
 //! cargo test                                     one tiny round of everything: it runs, and its checks hold
 //! ```
 //!
@@ -44,6 +45,7 @@ pub(crate) struct Bench {
     name: &'static str,
     tiny: bool,
     record: bool,
+    rounds: Option<usize>,
     filters: Vec<String>,
     rows: Vec<Row>,
 }
@@ -55,8 +57,9 @@ impl Bench {
             std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
         let has = |option: &str| options.iter().any(|given| given == option);
         let (tiny, record) = (!has("--bench"), has("--record"));
+        let rounds = options.iter().find_map(|given| given.strip_prefix("--rounds=")?.parse().ok());
         assert!(filters.is_empty() || !record, "only a full run is recorded");
-        Self { name, tiny, record, filters, rows: Vec::new() }
+        Self { name, tiny, record, rounds, filters, rows: Vec::new() }
     }
 
     /// The size of something: `full` when measuring, `tiny` under `cargo test`.
@@ -111,7 +114,7 @@ pub(crate) struct Group<'b, 'c> {
 impl<'c> Group<'_, 'c> {
     /// Runs this many rounds. For work that the rest of the machine disturbs easily: short rounds, and many of them.
     pub(crate) fn rounds(&mut self, rounds: usize) -> &mut Self {
-        self.rounds = self.bench.size(rounds, 1);
+        self.rounds = self.bench.rounds.unwrap_or_else(|| self.bench.size(rounds, 1));
         self
     }
 

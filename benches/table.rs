@@ -12,6 +12,7 @@
 use ringgate::crypto::Aead;
 use ringgate::gate::Gate;
 use ringgate::os::clock::Clock;
+use ringgate::os::memory::prefer_huge_pages;
 use ringgate::sim::Crowd;
 
 fn main() {
@@ -25,7 +26,10 @@ fn main() {
     let empty = resident_bytes();
     let clock = Clock::start();
     let start_ns = clock.now_ns();
-    let mut crowd = Crowd::new(sessions, Aead::detect());
+    let mut crowd = Crowd::prepared(sessions, Aead::detect(), |gate| {
+        // As a worker does.
+        gate.large_tables().for_each(|table| drop(prefer_huge_pages(&table)));
+    });
     let connecting_ns = clock.now_ns() - start_ns;
     let players = sessions * Crowd::MEMBER_BYTES;
     let connected = resident_bytes().saturating_sub(empty + players);

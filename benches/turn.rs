@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! cargo bench --bench turn                  everything; the million takes 1.5 GiB for both ends
-//! cargo bench --bench turn -- uplink        one group
+//! cargo bench --bench turn -- uplink        the groups whose title contains the word
+//! cargo bench --bench turn -- --sessions=1000 --rounds=2000 uplink      for a profile
 //! ```
 
 #[path = "support.rs"]
@@ -15,24 +16,32 @@ mod support;
 use std::cell::RefCell;
 use std::sync::Mutex;
 
+use core_affinity::CoreId;
 use ringgate::buf::{Endpoint, RxBatch, SocketId};
 use ringgate::crypto::Aead;
 use ringgate::limits::{BUNDLE_BYTES_MAX, DATAGRAM_BYTES_MAX};
+use ringgate::os::memory::prefer_huge_pages;
 use ringgate::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate::sim::Crowd;
 
 use support::{Bench, Contender, Random};
 
 fn main() {
-    if let Some(core) = core_affinity::get_core_ids().unwrap_or_default().first() {
+    // Asked before the first is chosen: afterwards there is only that one to be seen.
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    if let Some(core) = cores.first() {
         core_affinity::set_for_current(*core);
     }
     let mut bench = Bench::from_args("turn");
-    let sizes =
-        [(1_000, 100), (100_000, 200), (1_000_000, 300)].map(|(full, tiny)| bench.size(full, tiny));
+    let asked = std::env::args().find_map(|given| given.strip_prefix("--sessions=")?.parse().ok());
+    let sizes: Vec<usize> = match asked {
+        Some(sessions) => vec![sessions],
+        None => SIZES.iter().map(|(full, tiny)| bench.size(*full, *tiny)).collect(),
+    };
     let wants = |bench: &Bench| TITLES.iter().any(|title| bench.wants(title));
     if wants(&bench) {
-        let crowds = sizes.map(|players| RefCell::new(Crowd::new(players, Aead::detect())));
+        let crowds: Vec<_> =
+            sizes.into_iter().map(|players| RefCell::new(crowd(players))).collect();
         compare_sizes(&mut bench, &crowds);
         for crowd in &crowds {
             keep_alive(&mut bench, crowd);
@@ -41,7 +50,7 @@ fn main() {
         }
     }
     if bench.wants(TWO_WORKERS) {
-        compare_workers(&mut bench);
+        compare_workers(&mut bench, &cores);
     }
     bench.finish();
 }
@@ -55,6 +64,13 @@ const KEEP_ALIVE: &str = "a period of keep-alives, per session";
 const TWO_WORKERS: &str = "uplink, one worker and two";
 const TITLES: [&str; 6] = [UPLINK, DOWNLINK, FORGED, REPLAYED, STRANGERS, KEEP_ALIVE];
 
+/// As a worker has it: its large tables on huge pages, if there are any.
+fn crowd(players: usize) -> Crowd {
+    Crowd::prepared(players, Aead::detect(), |gate| {
+        gate.large_tables().for_each(|table| drop(prefer_huge_pages(&table)));
+    })
+}
+
 fn compare_sizes(bench: &mut Bench, crowds: &[RefCell<Crowd>]) {
     let turns = bench.size(TURNS, 2);
     for (title, load) in [
@@ -65,9 +81,11 @@ fn compare_sizes(bench: &mut Bench, crowds: &[RefCell<Crowd>]) {
     ] {
         let mut group = bench.group(title, turns * BATCH);
         group.rounds(ROUNDS);
-        group.add("copying in alone", Copying::new(turns));
         for crowd in crowds {
             let name = format!("{} sessions", crowd.borrow().len());
+            if load == Load::Payloads {
+                group.add(format!("{name}, copying in alone"), Copying::new(crowd, turns));
+            }
             group.add(name, Uplink { crowd, load, datagrams: Datagrams::new(turns) });
         }
         group.run_agreeing();
@@ -101,19 +119,18 @@ fn keep_alive(bench: &mut Bench, crowd: &RefCell<Crowd>) {
 
 /// Two gates that share what workers share: if they wrote to a line of memory in common, they would disturb each other more
 /// than two gates do that share nothing.
-fn compare_workers(bench: &mut Bench) {
+fn compare_workers(bench: &mut Bench, cores: &[CoreId]) {
     let turns = bench.size(8 * TURNS, 2);
     let players = bench.size(1_000, 100);
     let with_load = |crowd| Mutex::new((crowd, Datagrams::new(turns)));
     let fellows: Vec<_> =
         Crowd::workers(2, players, Aead::detect).into_iter().map(with_load).collect();
-    let strangers: Vec<_> =
-        (0..2).map(|_| with_load(Crowd::new(players, Aead::detect()))).collect();
+    let strangers: Vec<_> = (0..2).map(|_| with_load(crowd(players))).collect();
     let mut group = bench.group(TWO_WORKERS, turns * BATCH);
     group.rounds(ROUNDS);
-    group.add("one gate, one thread", Threads { crowds: &fellows[..1] });
-    group.add("two gates that share claims, each", Threads { crowds: &fellows });
-    group.add("two gates that share nothing, each", Threads { crowds: &strangers });
+    group.add("one gate, one thread", Threads { cores, crowds: &fellows[..1] });
+    group.add("two gates that share claims, each", Threads { cores, crowds: &fellows });
+    group.add("two gates that share nothing, each", Threads { cores, crowds: &strangers });
     group.run();
 }
 
@@ -209,33 +226,37 @@ fn settled(crowd: &Crowd, load: Load) -> u64 {
     }
 }
 
-/// What the rest of the round costs that is not the gate.
-struct Copying {
+/// What a round costs that is not the gate: the same datagrams, copied in and forgotten.
+struct Copying<'c> {
+    crowd: &'c RefCell<Crowd>,
+    datagrams: Datagrams,
     batch: RxBatch,
-    datagrams: usize,
 }
 
-impl Copying {
-    fn new(turns: usize) -> Self {
-        Self {
-            batch: RxBatch::in_memory(BATCH * DATAGRAM_BYTES_MAX, BATCH),
-            datagrams: turns * BATCH,
-        }
+impl<'c> Copying<'c> {
+    fn new(crowd: &'c RefCell<Crowd>, turns: usize) -> Self {
+        let batch = RxBatch::in_memory(BATCH * DATAGRAM_BYTES_MAX, BATCH);
+        Self { crowd, datagrams: Datagrams::new(turns), batch }
     }
 }
 
-impl Contender for Copying {
+impl Contender for Copying<'_> {
+    fn prepare(&mut self) {
+        self.datagrams.fill(&mut self.crowd.borrow_mut(), Load::Payloads);
+    }
+
     fn run(&mut self) -> u64 {
-        let packet = [7; 119];
-        for at in 0..self.datagrams {
-            let copied =
-                self.batch.push_copy(SocketId(0), Crowd::home(at), std::hint::black_box(&packet));
+        let mut rest = &self.datagrams.bytes[..];
+        for &(from, len) in &self.datagrams.heads {
+            let (datagram, behind) = rest.split_at(len);
+            rest = behind;
+            let copied = self.batch.push_copy(SocketId(0), from, datagram);
             assert!(copied.is_some(), "a batch fits");
             if self.batch.len() == BATCH {
                 self.batch.clear();
             }
         }
-        self.datagrams as u64
+        self.datagrams.heads.len() as u64
     }
 }
 
@@ -272,6 +293,7 @@ impl Contender for Downlink<'_> {
 }
 
 struct Threads<'c> {
+    cores: &'c [CoreId],
     crowds: &'c [Mutex<(Crowd, Datagrams)>],
 }
 
@@ -285,10 +307,9 @@ impl Contender for Threads<'_> {
 
     fn run(&mut self) -> u64 {
         std::thread::scope(|scope| {
-            for (core, crowd) in self.crowds.iter().enumerate() {
+            for (crowd, core) in self.crowds.iter().zip(self.cores.iter().cycle()) {
                 scope.spawn(move || {
-                    let cores = core_affinity::get_core_ids().unwrap_or_default();
-                    cores.get(core).map(|core| core_affinity::set_for_current(*core));
+                    core_affinity::set_for_current(*core);
                     let (crowd, datagrams) = &mut *crowd.lock().expect("nobody panics");
                     datagrams.play(crowd)
                 });
@@ -297,6 +318,9 @@ impl Contender for Threads<'_> {
         0
     }
 }
+
+/// Sessions: when measuring, and under `cargo test`.
+const SIZES: [(usize, usize); 3] = [(1_000, 100), (100_000, 200), (1_000_000, 300)];
 
 const BATCH: usize = 64;
 const TURNS: usize = 64;

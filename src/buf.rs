@@ -5,11 +5,13 @@
 
 mod arena;
 mod endpoint;
+mod prefetch;
 mod rx;
 mod tx;
 
 pub use arena::Arena;
 pub use endpoint::{Endpoint, LocalIp};
+pub use prefetch::{LINE_BYTES, prefetch_line};
 pub use rx::{IoEvent, RxBatch, RxMeta};
 pub use tx::{LargeSlot, SendFailure, TxBatch, TxEntry, TxTarget};
 

@@ -17,6 +17,7 @@ mod bag;
 mod claims;
 mod counters;
 mod downlink;
+mod fetch;
 mod handshake;
 mod hash;
 mod index;
@@ -38,6 +39,7 @@ mod uplink;
 mod wheel;
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 pub use admission::Rate;
@@ -54,6 +56,7 @@ pub use setup::{
 pub use unreal::ServerInfo;
 
 use admission::Admission;
+use fetch::Source;
 use hash::HashKey;
 use links::{BackendState, Link};
 use output::Seal;
@@ -135,6 +138,7 @@ pub struct Gate {
     udp_link: Option<SocketId>,
 
     sessions: Table<Session>,
+    /// Invariant: hashes with the same key as `sessions`, so that a datagram's source is hashed once.
     pending: Table<Pending>,
     sweep: Sweep,
     wheel: Wheel<TICK_NS>,
@@ -152,6 +156,8 @@ pub struct Gate {
     random: Random,
 
     arrivals: Vec<Arrival>,
+    /// Where they come from.
+    sources: Vec<Source>,
     verdicts: Vec<Verdict>,
     seals: Vec<Seal>,
     counters: Counters,
@@ -233,6 +239,7 @@ impl Gate {
             global_sequence: GlobalSequence::new(usize::from(worker.index), global_start),
             random: Random(session_starts),
             arrivals: Vec::new(),
+            sources: Vec::new(),
             verdicts: Vec::new(),
             seals: Vec::new(),
             counters: Counters::default(),
@@ -368,13 +375,13 @@ impl Gate {
             let session = self.sessions.get(index)?;
             let address = self.sessions.address(index);
             Some(SessionInfo {
-                client_id: session.claim.client_id,
+                client_id: session.client_id,
                 listener: address.listener,
                 address: address.endpoint,
-                backend: session.claim.backend,
-                slot: session.claim.slot,
+                backend: session.backend,
+                slot: session.slot,
                 heard_ns: session.last_receive_ns,
-                timeout_ns: session.timeout_ns,
+                timeout_ns: session.timeout_ns(),
             })
         })
     }
@@ -413,6 +420,11 @@ impl Gate {
     /// Bytes that one session takes in this gate's tables, without what its claims take.
     pub const fn session_bytes() -> usize {
         Table::<Session>::entry_bytes() + Wheel::<TICK_NS>::ENTRY_BYTES
+    }
+
+    /// Where the tables lie that are large and touched at random, for advice to the operating system before they are used.
+    pub fn large_tables(&self) -> impl Iterator<Item = Range<*const u8>> + use<> {
+        self.sessions.memory().into_iter()
     }
 
     /// Starts a turn, if the turn's mail has not done so.

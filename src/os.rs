@@ -4,6 +4,7 @@
 pub mod clock;
 #[cfg(feature = "daemon")]
 pub mod confine;
+pub mod memory;
 pub mod message;
 pub mod notify;
 pub mod process;

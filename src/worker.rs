@@ -29,6 +29,7 @@ use crate::crypto::Aead;
 use crate::gate::{Claims, Gate, Mail, Now, Seed, Setup, WorkerIndex};
 use crate::io::{self, Choice, Driver, DriverOptions, StartError};
 use crate::os::clock::{self, Clock};
+use crate::os::memory;
 
 /// What a fleet of workers is told.
 #[derive(Clone, Debug)]
@@ -209,6 +210,10 @@ impl Start<'_> {
         let aead = Aead::from_env()
             .map_err(|why| StartError::other("start a worker", std::io::Error::other(why)))?;
         let mut gate = Gate::new(setup, worker, claims, aead, seed, now);
+        for table in gate.large_tables() {
+            // Small pages only cost time.
+            let _ = memory::prefer_huge_pages(&table);
+        }
         sockets::bind_players(plan, &players, &mut driver, &mut gate)?;
         sockets::open_links(plan, index, &mut driver, &mut gate, &mut self.link_paths)?;
         let mailbox = Mailbox::new(driver.bell());

@@ -193,7 +193,7 @@ fn a_million_sessions_fit_with_all_that_hangs_on_them() {
     println!(
         "a session takes {table} bytes in its tables, {each} with claims, used token and all else"
     );
-    assert!(table <= 512);
-    assert!(each * 1_000_000 <= 768 << 20, "{each} bytes each");
+    assert!(table <= 384);
+    assert!(each * 1_000_000 <= 640 << 20, "{each} bytes each");
     assert_eq!(crowd.gate().session_count(), SESSIONS);
 }

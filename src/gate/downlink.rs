@@ -32,7 +32,7 @@ impl Gate {
             Role::UdpLink => self.handle_udp_answer(now, meta, bytes, exit),
             Role::SessionLink(place) => match self.sessions.live(place) {
                 Some(index) => {
-                    let backend = self.sessions.at(index).claim.backend;
+                    let backend = self.sessions.at(index).backend;
                     self.backends[usize::from(backend)].come_back();
                     self.send_to_player(now, index, bytes, exit);
                 }
@@ -55,7 +55,7 @@ impl Gate {
         }
         let index = index_of_loopback(&meta.local).filter(|index| {
             let session = self.sessions.get(*index);
-            session.is_some_and(|session| usize::from(session.claim.backend) == from)
+            session.is_some_and(|session| usize::from(session.backend) == from)
         });
         match index {
             Some(index) => self.send_to_player(now, index, bytes, exit),
@@ -126,6 +126,7 @@ impl Gate {
         if truncated {
             return self.refuse_record(now, link, RecordError::DatagramTooLong, exit);
         }
+        self.fetch_named(bytes);
         for record in ToGateway::read(bytes) {
             if self.link_mut(link).is_none() {
                 return;
@@ -181,8 +182,7 @@ impl Gate {
     /// A session that a backend names, if it is one of its own.
     #[inline]
     fn session_for_backend(&self, backend: u16, session: SessionId) -> Option<u32> {
-        self.session_index(session)
-            .filter(|index| self.sessions.at(*index).claim.backend == backend)
+        self.session_index(session).filter(|index| self.sessions.at(*index).backend == backend)
     }
 
     /// The first record of a link: who it is, and whether it may be.

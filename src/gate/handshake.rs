@@ -283,8 +283,10 @@ impl Gate {
             confirmed: false,
             announced: 0,
             uplink: None,
-            claim,
-            timeout_ns: timeout_s * NS_PER_S,
+            backend: claim.backend,
+            slot: claim.slot,
+            client_id: claim.client_id,
+            timeout_ms: u32::try_from(timeout_s * MS_PER_S).unwrap_or(u32::MAX),
             steered_by: None,
             user_data: None,
         }
@@ -311,9 +313,9 @@ impl Gate {
 
     /// A keep-alive: what tells the player that it is connected, and as whom.
     pub(super) fn emit_keep_alive(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
-        let claim = self.sessions.at(index).claim;
-        let slots = self.setup.backends[usize::from(claim.backend)].slots;
-        let body = KeepAlive { slot: claim.slot, slots }.encode();
+        let session = self.sessions.at(index);
+        let slots = self.setup.backends[usize::from(session.backend)].slots;
+        let body = KeepAlive { slot: session.slot, slots }.encode();
         // It fails where the session has used up its sequence, after 2^63 packets. Then it falls silent, and its player gives
         // up; no payload was lost here, so none is counted.
         let _ = self.emit(now, index, PacketKind::KeepAlive, &body, exit);
@@ -348,13 +350,13 @@ impl Gate {
         let address = *self.sessions.address(index);
         let resident = self.resident(index);
         let session = self.sessions.at_mut(index);
-        self.claims.leave(&session.claim);
+        self.claims.leave(&session.claim(address.listener));
         let (uplink, steered_by) = (session.uplink.take(), session.steered_by.take());
         if let Some(socket) = uplink {
             self.close_socket(socket);
         }
         if let Some(worker) = steered_by {
-            self.mail_out.push((worker, forget_steering(address, self.worker.index)));
+            self.mail_out.push((worker.worker(), forget_steering(address, self.worker.index)));
         }
         self.claims.unsettle(address.endpoint.ip(), &resident);
         self.sessions.remove(index);
@@ -478,3 +480,4 @@ fn close_reason(why: Ended) -> CloseReason {
 }
 
 const NS_PER_S: u64 = 1_000_000_000;
+const MS_PER_S: u64 = 1000;

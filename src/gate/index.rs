@@ -7,6 +7,8 @@
 //!
 //! Several positions may have the same hash, and the same key too, as long as they are few.
 
+use crate::buf::prefetch_line;
+
 /// A fixed number of cells of `hash << 32 | position + 1`; 0 is empty.
 pub(crate) struct Index {
     cells: Vec<u64>,
@@ -35,6 +37,18 @@ impl Index {
             }
             at = self.behind(at);
         }
+    }
+
+    /// Has the memory fetched where the probing for a hash begins.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u32) {
+        prefetch_line(&self.cells[self.home(hash)], 0);
+    }
+
+    /// Where the cells lie.
+    pub(crate) fn memory(&self) -> std::ops::Range<*const u8> {
+        let cells = self.cells.as_ptr_range();
+        cells.start.cast()..cells.end.cast()
     }
 
     /// Adds a position. There must be a cell left beyond the one it takes.

@@ -62,16 +62,17 @@ pub(super) struct Origin {
 impl Gate {
     /// First look: whom each datagram concerns, as far as it can be known without decrypting.
     pub(super) fn classify(&mut self, now: Now, rx: &RxBatch) {
+        self.fetch_sources(rx);
         let mut arrivals = std::mem::take(&mut self.arrivals);
         arrivals.clear();
         for (at, meta) in rx.metas().iter().enumerate() {
-            arrivals.push(self.classify_one(now, meta, rx.bytes(at)));
+            arrivals.push(self.classify_one(now, meta, self.sources[at].hash, rx.bytes(at)));
         }
         self.arrivals = arrivals;
     }
 
     #[inline]
-    fn classify_one(&mut self, now: Now, meta: &RxMeta, bytes: &[u8]) -> Arrival {
+    fn classify_one(&mut self, now: Now, meta: &RxMeta, hash: u32, bytes: &[u8]) -> Arrival {
         let Role::Player { listener, .. } = self.roles.of(meta.socket) else {
             return Arrival { target: Target::Link, header: NO_HEADER };
         };
@@ -83,7 +84,7 @@ impl Gate {
         } else if self.is_unreal(listener) {
             Ok((Target::Unreal, NO_HEADER))
         } else {
-            self.look(now, &address, bytes)
+            self.look(now, &address, hash, bytes)
         };
         match found {
             Ok((target, header)) => Arrival { target, header },
@@ -98,10 +99,11 @@ impl Gate {
         &mut self,
         now: Now,
         address: &Address,
+        hash: u32,
         bytes: &[u8],
     ) -> Result<(Target, Header), DropReason> {
         check_length(bytes)?;
-        let session = self.sessions.find(self.sessions.hash(address), address);
+        let session = self.sessions.find(hash, address);
         if Request::is_claimed_by(bytes) {
             self.look_at_request(now, address, session.is_some(), bytes)?;
             return Ok((Target::Request, NO_HEADER));
@@ -113,7 +115,7 @@ impl Gate {
             }
             return Ok((Target::Session(index), header));
         }
-        if let Some(index) = self.pending.find(self.pending.hash(address), address) {
+        if let Some(index) = self.pending.find(hash, address) {
             return Ok((Target::Pending(index), Header::decode(bytes, Receiver::Server)?));
         }
         self.look_at_stranger(now, address, bytes)

@@ -69,7 +69,7 @@ impl Gate {
         let at = match self.roles.of(socket) {
             Role::SessionLink(place) => {
                 let session = self.sessions.live(place).map(|index| self.sessions.at(index));
-                session.map(|session| usize::from(session.claim.backend))
+                session.map(|session| usize::from(session.backend))
             }
             Role::UdpLink => self.backends.iter().position(|state| state.address == Some(*peer)),
             // Anybody could make us send to an address at which nobody listens.

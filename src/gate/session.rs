@@ -1,23 +1,48 @@
 //! One player: what a session and an unfinished handshake hold.
 
+use std::mem::offset_of;
+use std::num::NonZeroU8;
+use std::ops::Range;
+
 use super::claims::{Claim, TokenMac};
-use crate::buf::{Endpoint, LocalIp, SocketId};
+use super::table::TENANT_OFFSET;
+use crate::buf::{Endpoint, LINE_BYTES, LocalIp, SocketId};
+use crate::limits::WORKERS_MAX;
 use crate::proto::netcode::UserData;
 use crate::proto::netcode::server::{PendingBinding, SessionSequence};
 use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 use crate::proto::replay::Window;
 use crate::secret::Key;
 
-/// An authenticated player. Laid out in the order of use: what opening a packet touches comes first (the first line of the
-/// window and the line behind it), then what sealing touches, then what only timers and endings need.
+/// An authenticated player, laid out by who touches what. In a table's slot the lines are:
+///
+/// ```text
+/// 0      address, generation │ open_key             a packet from the player: these two lines,
+/// 1      hot facts │ window, up to 256 bits         side by side
+/// 2, 3   the rest of a larger window │ seal_key
+/// 4      what sealing changes │ what only endings need
+/// ```
 #[repr(C)]
 pub(super) struct Session {
-    /// The sequences the player has used.
-    pub(super) window: Window,
     /// Opens what the player sends.
     pub(super) open_key: Key,
+
     /// When the last authentic keep-alive or payload arrived.
     pub(super) last_receive_ns: u64,
+    /// The link epoch in which the backend was told of this session; 0 before it was.
+    pub(super) announced: u32,
+    /// The player's index in its backend.
+    pub(super) slot: u32,
+    /// Silence after which the player is given up, in milliseconds: more than 49 days are 49 days. 0 for never.
+    pub(super) timeout_ms: u32,
+    /// The number of the backend.
+    pub(super) backend: u16,
+    /// An authentic keep-alive or payload has arrived, so the player knows that it is connected.
+    pub(super) confirmed: bool,
+    /// The worker that forwards this player's datagrams to us, after a port switch.
+    pub(super) steered_by: Option<Neighbour>,
+    /// The sequences the player has used.
+    pub(super) window: Window,
 
     /// Seals what the player gets.
     pub(super) seal_key: Key,
@@ -30,27 +55,67 @@ pub(super) struct Session {
     pub(super) socket: SocketId,
     /// The address the player talks to, where the socket has several.
     pub(super) local: LocalIp,
-    /// An authentic keep-alive or payload has arrived, so the player knows that it is connected.
-    pub(super) confirmed: bool,
-
-    /// The link epoch in which the backend was told of this session; 0 before it was.
-    pub(super) announced: u32,
     /// The session's own socket toward a backend that is not on this host's loopback.
     pub(super) uplink: Option<SocketId>,
-    /// Client id, backend and slot, to be given back.
-    pub(super) claim: Claim,
-    /// Silence after which the player is given up; 0 for never.
-    pub(super) timeout_ns: u64,
-    /// The worker that forwards this player's datagrams to us, after a port switch.
-    pub(super) steered_by: Option<u16>,
+    /// Who the player is.
+    pub(super) client_id: u64,
     /// For the backend, until it has been told. One on a udp link never is.
     pub(super) user_data: Option<Box<UserData>>,
 }
 
+/// What opening a packet touches.
+pub(super) const OPENING_LINES: Range<usize> = 0..2;
+
+/// What answering a player touches.
+pub(super) const SEALING_LINES: Range<usize> = 3..5;
+
+const _: () = {
+    const fn line(offset: usize) -> usize {
+        (TENANT_OFFSET + offset) / LINE_BYTES
+    }
+    assert!(
+        line(offset_of!(Session, open_key)) == 0 && line(offset_of!(Session, last_receive_ns)) == 1
+    );
+    assert!(line(offset_of!(Session, window) + DEFAULT_WINDOW_BYTES - 1) == 1);
+    assert!(
+        line(offset_of!(Session, seal_key)) == 3 && line(offset_of!(Session, next_sequence)) == 4
+    );
+    assert!(TENANT_OFFSET + size_of::<Option<Session>>() == SEALING_LINES.end * LINE_BYTES);
+};
+
+/// The part of a window that 256 bits use.
+const DEFAULT_WINDOW_BYTES: usize = 8 + 256 / 8;
+
+/// Another worker, in a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Neighbour(NonZeroU8);
+
+impl Neighbour {
+    pub(super) const fn new(worker: u16) -> Self {
+        Self(NonZeroU8::MIN.saturating_add(worker as u8))
+    }
+
+    pub(super) fn worker(self) -> u16 {
+        u16::from(self.0.get()) - 1
+    }
+}
+
+const _: () = assert!(WORKERS_MAX < u8::MAX as usize);
+
 impl Session {
+    /// What is to be given back when it ends.
+    pub(super) const fn claim(&self, listener: u16) -> Claim {
+        Claim { listener, client_id: self.client_id, backend: self.backend, slot: self.slot }
+    }
+
+    /// Silence after which the player is given up; 0 for never.
+    pub(super) fn timeout_ns(&self) -> u64 {
+        u64::from(self.timeout_ms) * NS_PER_MS
+    }
+
     /// Whether nothing was heard for longer than the token allows.
     pub(super) fn is_timed_out(&self, now_ns: u64) -> bool {
-        self.timeout_ns > 0 && self.last_receive_ns + self.timeout_ns <= now_ns
+        self.timeout_ms > 0 && self.last_receive_ns + self.timeout_ns() <= now_ns
     }
 
     /// When the player is due a keep-alive, on a listener that sends them every `every_ns`.
@@ -58,7 +123,7 @@ impl Session {
     /// Players who do not know yet that they are connected wait for nothing else, so they get theirs at netcode's own pace. And
     /// however slow the pace, three in a row can be lost before the player gives up.
     pub(super) fn keep_alive_at_ns(&self, every_ns: u64) -> u64 {
-        let pace_ns = match (self.confirmed, self.timeout_ns) {
+        let pace_ns = match (self.confirmed, self.timeout_ns()) {
             (false, _) => every_ns.min(SEND_INTERVAL_NS),
             (true, 0) => every_ns,
             (true, timeout_ns) => every_ns.min(timeout_ns / KEEP_ALIVES_PER_TIMEOUT),
@@ -69,7 +134,7 @@ impl Session {
     /// When this session wants to be looked at again.
     pub(super) fn deadline_ns(&self, keep_alive_every_ns: u64) -> u64 {
         let keep_alive = self.keep_alive_at_ns(keep_alive_every_ns);
-        match self.timeout_ns {
+        match self.timeout_ns() {
             0 => keep_alive,
             timeout_ns => keep_alive.min(self.last_receive_ns + timeout_ns),
         }
@@ -116,5 +181,4 @@ pub(super) struct Pending {
 /// Keep-alives that a player is sent within the silence its token allows, at the least.
 const KEEP_ALIVES_PER_TIMEOUT: u64 = 4;
 
-/// A million sessions fit in half a gibibyte, tables and all.
-const _: () = assert!(size_of::<Session>() <= 384);
+const NS_PER_MS: u64 = 1_000_000;

@@ -13,6 +13,7 @@ use super::hash::HashKey;
 use super::mail::{ForwardedDatagram, Mail, Steering};
 use super::output::Exit;
 use super::players::{Origin, Target};
+use super::session::Neighbour;
 use super::setup::Setup;
 use super::table::Address;
 use super::{Gate, Now};
@@ -231,7 +232,8 @@ impl Gate {
         let session = self.sessions.at_mut(index);
         session.socket = origin.socket;
         session.local = origin.local;
-        let steered_by = std::mem::replace(&mut session.steered_by, origin.forwarded_by);
+        let steered_by =
+            std::mem::replace(&mut session.steered_by, origin.forwarded_by.map(Neighbour::new));
         self.sessions.readdress(index, origin.address);
         // A handshake that the new address may have begun is void: it is a player already.
         if let Some(pending) =
@@ -240,7 +242,7 @@ impl Gate {
             self.pending.remove(pending);
         }
         if let Some(worker) = steered_by {
-            self.mail_out.push((worker, forget_steering(old, self.worker.index)));
+            self.mail_out.push((worker.worker(), forget_steering(old, self.worker.index)));
         }
         if let Some(worker) = origin.forwarded_by {
             self.mail_out.push((worker, steer_to(origin.address, self.worker.index)));
@@ -252,7 +254,7 @@ impl Gate {
     fn remind_of_steering(&mut self, index: u32, from_worker: u16) {
         if self.sessions.is_live(index) {
             let address = *self.sessions.address(index);
-            self.sessions.at_mut(index).steered_by = Some(from_worker);
+            self.sessions.at_mut(index).steered_by = Some(Neighbour::new(from_worker));
             self.mail_out.push((from_worker, steer_to(address, self.worker.index)));
         }
     }

@@ -1,7 +1,8 @@
 //! Who lives at an address: a slab of entries, found by listener and endpoint.
 //!
-//! The [`Index`] is at most half full, so a lookup touches one line of it and one of the entry. The hash key is random per
-//! process: an attacker who chooses source ports cannot aim at one cell. Everything is sized once: the slab reserves its
+//! The [`Index`] is at most half full, so a lookup touches one line of it and one of the entry; a batch of lookups has them
+//! fetched first, all at once. The hash key is random per process: an attacker who chooses source ports cannot aim at one
+//! cell. Everything is sized once: the slab reserves its
 //! capacity (untouched pages cost nothing), so no insertion ever moves an entry or rehashes.
 //!
 //! An entry that is removed keeps its place until [`Table::reclaim`], so that positions noted earlier in a turn stay valid
@@ -12,7 +13,7 @@ use std::collections::VecDeque;
 
 use super::hash::HashKey;
 use super::index::Index;
-use crate::buf::Endpoint;
+use crate::buf::{Endpoint, prefetch_line};
 
 /// What an entry is found by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,13 +44,40 @@ pub(crate) struct Table<T> {
     first_generation: u32,
 }
 
+/// An entry. What a lookup compares fills the first half of a cache line, and the tenant begins behind it.
+#[repr(C, align(64))]
 struct Slot<T> {
     address: Address,
-    hash: u32,
-    generation: u32,
+    generation: Generation,
     /// Invariant: `Some` while the entry is indexed, and after its removal until `reclaim`.
     tenant: Option<T>,
-    indexed: bool,
+}
+
+/// Where a slot's tenant begins, for tenants who care about cache lines.
+pub(crate) const TENANT_OFFSET: usize = size_of::<Address>() + size_of::<Generation>();
+
+/// Which tenant of its place an entry is, and whether it is indexed.
+#[derive(Clone, Copy)]
+struct Generation(u32);
+
+impl Generation {
+    const INDEXED: u32 = 1 << 31;
+
+    const fn indexed(number: u32) -> Self {
+        Self(number | Self::INDEXED)
+    }
+
+    const fn number(self) -> u32 {
+        self.0 & !Self::INDEXED
+    }
+
+    const fn is_indexed(self) -> bool {
+        self.0 & Self::INDEXED != 0
+    }
+
+    const fn unindexed(self) -> Self {
+        Self(self.number())
+    }
 }
 
 /// A free place, and since when.
@@ -109,20 +137,44 @@ impl<T> Table<T> {
         self.index.find(hash, |index| self.slots[index as usize].address == *address)
     }
 
+    /// Has the memory fetched where a lookup of that hash begins.
+    #[inline]
+    pub(crate) fn prefetch_index(&self, hash: u32) {
+        self.index.prefetch(hash);
+    }
+
+    /// The entry that a lookup of that hash will probably find.
+    #[inline]
+    pub(crate) fn guess(&self, hash: u32) -> Option<u32> {
+        self.index.find(hash, |_| true)
+    }
+
+    /// Has some lines of an entry fetched. Any index will do.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: u32, lines: std::ops::Range<usize>) {
+        if let Some(slot) = self.slots.get(index as usize) {
+            lines.for_each(|line| prefetch_line(slot, line));
+        }
+    }
+
+    /// The address ranges of everything that is large, for advice to the operating system. Most is not in use yet.
+    pub(crate) fn memory(&self) -> [std::ops::Range<*const u8>; 2] {
+        let slots = self.slots.as_ptr();
+        let end = slots.wrapping_add(self.slots.capacity());
+        [slots.cast()..end.cast(), self.index.memory()]
+    }
+
     /// Inserts an entry for an address that has none. `None` when the table is full.
     pub(crate) fn insert(&mut self, address: Address, tenant: T, now_ns: u64) -> Option<u32> {
         let hash = self.hash(&address);
         debug_assert!(self.find(hash, &address).is_none(), "one entry per address");
         let index = self.take_place(now_ns)?;
-        let slot = Slot {
-            address,
-            hash,
-            generation: self.first_generation,
-            tenant: Some(tenant),
-            indexed: true,
-        };
+        let old =
+            self.slots.get(index as usize).map(|old| next_generation(old.generation.number()));
+        let generation = Generation::indexed(old.unwrap_or(self.first_generation));
+        let slot = Slot { address, generation, tenant: Some(tenant) };
         match self.slots.get_mut(index as usize) {
-            Some(old) => *old = Slot { generation: next_generation(old.generation), ..slot },
+            Some(old) => *old = slot,
             None => self.slots.push(slot),
         }
         self.index.insert(hash, index);
@@ -133,8 +185,10 @@ impl<T> Table<T> {
     /// Takes an entry out of the index. It can still be reached by its index until [`reclaim`](Self::reclaim).
     pub(crate) fn remove(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        if std::mem::take(&mut slot.indexed) {
-            self.index.remove(slot.hash, index);
+        if slot.generation.is_indexed() {
+            slot.generation = slot.generation.unindexed();
+            let address = slot.address;
+            self.index.remove(self.hash(&address), index);
             self.removed.push(index);
             self.live_count -= 1;
         }
@@ -142,13 +196,10 @@ impl<T> Table<T> {
 
     /// Moves an entry to another address, which must have none.
     pub(crate) fn readdress(&mut self, index: u32, address: Address) {
-        let hash = self.hash(&address);
-        let slot = &mut self.slots[index as usize];
-        debug_assert!(slot.indexed, "only live entries move");
-        self.index.remove(slot.hash, index);
-        slot.address = address;
-        slot.hash = hash;
-        self.index.insert(hash, index);
+        debug_assert!(self.is_live(index), "only live entries move");
+        let old = std::mem::replace(&mut self.slots[index as usize].address, address);
+        self.index.remove(self.hash(&old), index);
+        self.index.insert(self.hash(&address), index);
     }
 
     /// Ends the tenancy of removed entries: call it when no index noted in this turn is used any more.
@@ -168,27 +219,27 @@ impl<T> Table<T> {
     /// Whether the entry is indexed (not removed).
     #[inline]
     pub(crate) fn is_live(&self, index: u32) -> bool {
-        self.slots.get(index as usize).is_some_and(|slot| slot.indexed)
+        self.slots.get(index as usize).is_some_and(|slot| slot.generation.is_indexed())
     }
 
     /// The place of an entry, to recognise its tenant later.
     #[inline]
     pub(crate) fn place(&self, index: u32) -> Place {
-        Place { index, generation: self.slots[index as usize].generation }
+        Place { index, generation: self.slots[index as usize].generation.number() }
     }
 
     /// The index of a place whose tenant is still the same and live.
     #[inline]
     pub(crate) fn live(&self, place: Place) -> Option<u32> {
         let slot = self.slots.get(place.index as usize)?;
-        (slot.indexed && slot.generation == place.generation).then_some(place.index)
+        (slot.generation.0 == Generation::indexed(place.generation).0).then_some(place.index)
     }
 
     /// The live tenant at an index, if there is one.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         let slot = self.slots.get(index as usize)?;
-        slot.tenant.as_ref().filter(|_| slot.indexed)
+        slot.tenant.as_ref().filter(|_| slot.generation.is_indexed())
     }
 
     /// The tenant at an index that was noted in this turn.

@@ -1,5 +1,7 @@
 //! What happens because time passes: keep-alives, timeouts, backends given up, handshakes forgotten.
 
+use arrayvec::ArrayVec;
+
 use super::counters::Ended;
 use super::output::Exit;
 use super::{Gate, Now};
@@ -33,8 +35,14 @@ impl Sweep {
 
 impl Gate {
     pub(super) fn handle_timers(&mut self, now: Now, exit: &mut Exit<'_>) {
-        while let Some(index) = self.wheel.pop_due(now.mono_ns) {
-            self.wake(now, index, exit);
+        loop {
+            let due: ArrayVec<u32, WAKE_BATCH> =
+                std::iter::from_fn(|| self.wheel.pop_due(now.mono_ns)).take(WAKE_BATCH).collect();
+            due.iter().for_each(|index| self.fetch_player(*index));
+            due.iter().for_each(|index| self.wake(now, *index, exit));
+            if !due.is_full() {
+                break;
+            }
         }
         self.handle_unreal_timers(now, exit);
         self.sweep_pending(now);
@@ -45,7 +53,7 @@ impl Gate {
     /// Looks after one session and arms it again.
     fn wake(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
         let Some(session) = self.sessions.get(index) else { return };
-        let backend = usize::from(session.claim.backend);
+        let backend = usize::from(session.backend);
         if session.is_timed_out(now.mono_ns) {
             return self.end_session(now, index, Ended::TimedOut, exit);
         }
@@ -104,6 +112,9 @@ impl Gate {
         self.stopped = true;
     }
 }
+
+/// Sessions that are woken together, so that their memory comes together.
+const WAKE_BATCH: usize = 32;
 
 /// A table full of handshakes that nobody will finish is free again a second after they have expired.
 const SWEEP_NS: u64 = 1_000_000_000;

@@ -20,7 +20,7 @@ impl Gate {
         exit: &mut Exit<'_>,
     ) {
         self.counters.payloads_up += 1;
-        let backend = usize::from(self.sessions.at(index).claim.backend);
+        let backend = usize::from(self.sessions.at(index).backend);
         let delivered = match &self.setup.backends[backend].link {
             LinkKind::Bundle { .. } => self.deliver_bundled(now, index, payload, exit),
             LinkKind::Udp { address } if is_shared_socket_backend(address) => {
@@ -45,7 +45,7 @@ impl Gate {
         payload: &[u8],
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
-        let backend = usize::from(self.sessions.at(index).claim.backend);
+        let backend = usize::from(self.sessions.at(index).backend);
         let link = self.live_link(backend).ok_or(DropReason::LinkDown)?;
         self.announce(now, index, exit);
         let session = self.session_id(index);
@@ -112,8 +112,7 @@ impl Gate {
     /// Tells the backend of a session, if it has not been told on its present link.
     pub(super) fn announce(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
         let session = self.sessions.at(index);
-        let claim = session.claim;
-        let backend = usize::from(claim.backend);
+        let backend = usize::from(session.backend);
         let epoch = self.backends[backend].epoch;
         if session.announced == epoch || !self.backends[backend].is_up() {
             return;
@@ -127,7 +126,7 @@ impl Gate {
             LinkKind::Udp { .. } => {
                 let session = self.session_id(index);
                 self.requests
-                    .push_back(Request::OpenSessionSocket { session, backend: claim.backend });
+                    .push_back(Request::OpenSessionSocket { session, backend: backend as u16 });
             }
         }
         self.sessions.at_mut(index).announced = epoch;
@@ -139,7 +138,7 @@ impl Gate {
         let user_data = user_data.as_deref().unwrap_or(&[0; USER_DATA_BYTES]);
         let setup = std::sync::Arc::clone(&self.setup);
         let address = *self.sessions.address(index);
-        let claim = self.sessions.at(index).claim;
+        let claim = self.sessions.at(index).claim(address.listener);
         let opened = Opened {
             session: self.session_id(index),
             client_id: claim.client_id,
@@ -161,7 +160,7 @@ impl Gate {
         exit: &mut Exit<'_>,
     ) {
         let session = self.sessions.at(index);
-        let backend = &self.backends[usize::from(session.claim.backend)];
+        let backend = &self.backends[usize::from(session.backend)];
         let (Some(link), true) = (backend.link, session.announced == backend.epoch) else { return };
         let session = self.session_id(index);
         self.tell_link(now, link, exit, |writer| writer.closed(session, reason));

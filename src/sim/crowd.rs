@@ -42,17 +42,24 @@ impl Crowd {
 
     /// Connects so many players, at most 2^24.
     pub fn new(players: usize, aead: Aead) -> Self {
+        Self::prepared(players, aead, |_| ())
+    }
+
+    /// Connects so many players, after `prepare` has had a look at the gate that will take them in.
+    pub fn prepared(players: usize, aead: Aead, prepare: impl Fn(&Gate)) -> Self {
         let setup = Arc::new(setup(players));
         let claims = claims(&setup);
-        Self::worker(WorkerIndex { index: 0, count: 1 }, players, &setup, &claims, aead)
+        let place = WorkerIndex { index: 0, count: 1 };
+        Self::worker(place, players, &setup, &claims, aead, prepare)
     }
 
     /// Crowds of so many players on workers of one gateway, which share what workers share.
     pub fn workers(count: u16, players: usize, aead: impl Fn() -> Aead) -> Vec<Self> {
         let setup = Arc::new(setup(usize::from(count) * players));
         let claims = claims(&setup);
-        let worker =
-            |index| Self::worker(WorkerIndex { index, count }, players, &setup, &claims, aead());
+        let worker = |index| {
+            Self::worker(WorkerIndex { index, count }, players, &setup, &claims, aead(), |_| ())
+        };
         (0..count).map(worker).collect()
     }
 
@@ -62,9 +69,11 @@ impl Crowd {
         setup: &Arc<Setup>,
         claims: &Arc<Claims>,
         aead: Aead,
+        prepare: impl Fn(&Gate),
     ) -> Self {
         let seed = Seed { challenge_key: Key::from_bytes([3; 32]), random: [1, 2, 3, 4] };
         let mut gate = Gate::new(Arc::clone(setup), place, Arc::clone(claims), aead, seed, START);
+        prepare(&gate);
         gate.bind_player_socket(PLAYERS, 0, 0);
         gate.handle_link_accepted(LINK, Credentials { uid: 1, gid: 1 });
         let cipher = Cipher::new(PROTOCOL);

@@ -46,6 +46,7 @@ const LOADGEN_MAY_USE: &str = "buf crypto drops hlog io limits link netcode os p
 /// Where `allow(unsafe_code)` may stand: the files and folders in which it cannot be avoided.
 const MAY_BE_UNSAFE: &[&str] = &[
     "src/buf/arena.rs",
+    "src/buf/prefetch.rs",
     "src/buf/rx.rs",
     "src/crypto/avx2.rs",
     "src/crypto/avx512.rs",

@@ -104,10 +104,10 @@ fn moments_of_forwarded_payloads_are_noted() {
 }
 
 #[test]
-fn a_session_takes_half_a_kilobyte_at_most() {
+fn a_session_takes_three_eighths_of_a_kilobyte_at_most() {
     let bytes = Gate::session_bytes();
     println!("a session takes {bytes} bytes");
-    assert!(bytes <= 512);
+    assert!(bytes <= 384);
 }
 
 #[test]
