@@ -9,6 +9,7 @@ mod live;
 mod players;
 mod report;
 mod run;
+mod serve;
 mod table;
 mod unreal;
 
@@ -35,6 +36,7 @@ enum Command {
     Ladder(ladder::Args),
     Report(report::Args),
     Run(run::Args),
+    Serve(serve::Args),
 }
 
 /// Why a command ended other than well.
@@ -67,6 +69,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Ladder(args) => ladder::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Serve(args) => serve::run(&args),
     };
     let (code, lines) = match result {
         Ok(()) => return ExitCode::SUCCESS,

@@ -22,6 +22,7 @@ pub mod require;
 pub mod rng;
 pub mod run;
 pub mod scenario;
+pub mod serve;
 pub mod steady;
 pub mod swarm;
 pub mod tally;

@@ -9,7 +9,7 @@ use crate::gateway::Metrics;
 use crate::procfs::{Machine, ThreadCpu};
 use crate::require::What;
 use crate::scenario::Scenario;
-use crate::tally::{Count, Stage, Tally};
+use crate::tally::{Count, Counters, Stage, Tally};
 
 /// A run, recorded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -169,11 +169,13 @@ impl Record {
         failed.map(|check| format!("{}: {}", check.name, check.text)).collect()
     }
 
-    /// Share of payloads whose echo did not come.
+    /// Share of payloads that did not arrive, of both directions where the game server speaks of its own accord.
     pub fn loss(&self) -> f64 {
-        let due = self.count(Count::PayloadsDue);
-        let back = self.count(Count::Echoed) + self.count(Count::Stale);
-        if due == 0 { 0.0 } else { due.saturating_sub(back) as f64 / due as f64 }
+        let mut counters = Counters::default();
+        for count in Count::ALL {
+            counters.add(*count, self.count(*count));
+        }
+        counters.loss_share()
     }
 
     /// CPU for each datagram in or out, in microseconds: the generator's, and the gateway's for the players' side. Who needs more

@@ -17,6 +17,7 @@ mod inbound;
 mod outbound;
 mod player;
 mod population;
+mod push;
 mod received;
 mod stamp;
 mod unreal;
@@ -34,10 +35,12 @@ pub use self::outbound::TX_SLOTS;
 use self::outbound::{Delayed, Staged, TAG_PAYLOAD};
 use self::player::Player;
 use self::population::Population;
+pub use self::push::{Ack, PUSH_BYTES, Push};
+pub(crate) use self::received::Received;
 pub use self::stamp::{STAMP_BYTES, Stamp};
 pub use self::unreal::{UNREAL_PAYLOAD_BYTES_MAX, Unreal};
 pub use self::wheel::TICK_NS;
-use self::wheel::{Wheel, tick_of};
+pub(crate) use self::wheel::{Wheel, tick_of};
 use crate::impair::Impairments;
 use crate::scenario::Plan;
 use crate::tally::{Count, Tally};
@@ -114,6 +117,8 @@ pub struct Swarm {
     aead: Aead,
     tally: Tally,
     seconds: Vec<SecondLoss>,
+    /// What time of day the run's clock began at, as last seen.
+    unix_at_start_ns: u64,
 }
 
 /// What was due in a second of the run, and how much of that came back, whenever it did.
@@ -146,6 +151,7 @@ impl Swarm {
             aead,
             tally: Tally::new(),
             seconds: Vec::new(),
+            unix_at_start_ns: 0,
         }
     }
 

@@ -65,7 +65,11 @@ counts! {
     Corrupt = "corrupt",
     /// Payloads of another session or another run.
     Misdelivered = "misdelivered",
-    /// Payloads that the game server sent of its own accord.
+    /// Payloads that the game server says it has heard, each once.
+    Heard = "heard",
+    /// Payloads that the game server sent of its own accord, as far as their numbers tell.
+    PushesDue = "pushes_due",
+    /// Those of them that came, each once.
     PushedDown = "pushed_down",
     /// Datagrams handed to the kernel.
     DatagramsOut = "datagrams_out",
@@ -105,12 +109,20 @@ pub enum Stage {
     SendLate,
     /// How long datagrams lay in the generator's own receive queue.
     OwnQueue,
+    /// From the game server's sending of its own accord to the player, by the time of day, which both must share.
+    PushDown,
 }
 
 impl Stage {
     /// Every stage, in declaration order.
-    pub const ALL: &'static [Self] =
-        &[Self::RoundTrip, Self::Service, Self::Handshake, Self::SendLate, Self::OwnQueue];
+    pub const ALL: &'static [Self] = &[
+        Self::RoundTrip,
+        Self::Service,
+        Self::Handshake,
+        Self::SendLate,
+        Self::OwnQueue,
+        Self::PushDown,
+    ];
 
     /// The name used as tag and in tables.
     pub const fn name(self) -> &'static str {
@@ -120,6 +132,7 @@ impl Stage {
             Self::Handshake => "handshake",
             Self::SendLate => "send_late",
             Self::OwnQueue => "own_queue",
+            Self::PushDown => "push_down",
         }
     }
 
@@ -131,13 +144,20 @@ impl Stage {
             Self::Handshake => "handshake:both",
             Self::SendLate => "send_late:up",
             Self::OwnQueue => "own_queue:down",
+            Self::PushDown => "push_down:down",
         }
     }
 }
 
 /// Counters, one for each [`Count`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters([u64; COUNTERS]);
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self([0; COUNTERS])
+    }
+}
 
 impl Counters {
     /// Counts one.
@@ -174,22 +194,32 @@ impl Counters {
         Count::ALL.iter().map(|count| (*count, self.of(*count)))
     }
 
+    /// Payloads that were to travel, in both directions.
+    pub const fn due(&self) -> u64 {
+        self.of(Count::PayloadsDue) + self.of(Count::PushesDue)
+    }
+
+    /// Payloads that are known to have arrived: echoes and pushes that came, and what the game server says it has heard.
+    pub const fn arrived(&self) -> u64 {
+        self.of(Count::Echoed)
+            + self.of(Count::Stale)
+            + self.of(Count::Heard)
+            + self.of(Count::PushedDown)
+    }
+
     /// Payloads of which nothing has been seen again, though they left this machine's sockets.
     pub const fn missing(&self) -> u64 {
         let gone = self.of(Count::PayloadsUnsent)
-            + self.of(Count::PayloadsStifled)
             + self.of(Count::PayloadsImpairedUp)
             + self.of(Count::PayloadsImpairedDown)
-            + self.of(Count::Echoed)
-            + self.of(Count::Stale);
-        self.of(Count::PayloadsDue).saturating_sub(gone)
+            + self.arrived();
+        self.due().saturating_sub(gone)
     }
 
-    /// Payloads that were due and whose echo did not come, for whatever reason, as a share of those due.
+    /// Payloads that were due and did not arrive, for whatever reason, as a share of those due.
     pub fn loss_share(&self) -> f64 {
-        let due = self.of(Count::PayloadsDue);
-        let back = self.of(Count::Echoed) + self.of(Count::Stale);
-        if due == 0 { 0.0 } else { due.saturating_sub(back) as f64 / due as f64 }
+        let due = self.due();
+        if due == 0 { 0.0 } else { due.saturating_sub(self.arrived()) as f64 / due as f64 }
     }
 }
 

@@ -14,7 +14,7 @@ pub enum Shape {
     /// Payloads of one size at one rate.
     #[default]
     Fixed,
-    /// 30 payloads a second of 40 to 120 bytes, one in a hundred of 1200, as an action game sends.
+    /// 30 payloads a second of 40 to 120 bytes, one in a hundred of 1200, as an action game sends. `serve` is the server's half.
     Game,
     /// Nothing for a second, then 30 at once.
     Burst,
@@ -61,6 +61,11 @@ impl Shape {
             Self::Idle => Traffic { hz: 0.0, ..fixed },
         }
     }
+}
+
+/// What the game server of the `game` shape sends to each player: snapshots 30 times a second, one in a hundred full.
+pub fn server_half() -> Traffic {
+    Traffic { hz: 30.0, bytes_min: 100, bytes_max: 400, full_percent: 1.0, ..Traffic::default() }
 }
 
 impl Traffic {

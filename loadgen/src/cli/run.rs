@@ -161,7 +161,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(|why| Failure::Failed(format!("{}: {why}", path.display())))
 }
 
-fn range(text: &str) -> Result<(u16, u16), String> {
+pub(super) fn range(text: &str) -> Result<(u16, u16), String> {
     let (min, max) = text.split_once('-').unwrap_or((text, text));
     match (min.parse(), max.parse()) {
         (Ok(min), Ok(max)) => Ok((min, max)),

@@ -42,6 +42,18 @@ pub(super) fn of(record: &Record) -> String {
         c(Count::PayloadsLate),
         c(Count::PayloadsUnsent)
     );
+    if record.count(Count::PushesDue) > 0 {
+        let lost = record.count(Count::PushesDue).saturating_sub(record.count(Count::PushedDown));
+        let _ = writeln!(
+            text,
+            "by way      up: {} of {} heard by the game server; down: {} of {} came, lost {}",
+            c(Count::Heard),
+            c(Count::PayloadsDue),
+            c(Count::PushedDown),
+            c(Count::PushesDue),
+            count(lost)
+        );
+    }
     let _ = writeln!(
         text,
         "            {} out of order, {} twice, {} corrupt, {} for somebody else",

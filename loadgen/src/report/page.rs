@@ -213,6 +213,7 @@ const fn title(stage: Stage) -> &'static str {
         Stage::Handshake => "Handshake, from the moment a player was to connect",
         Stage::SendLate => "How late payloads left the generator",
         Stage::OwnQueue => "Time in the generator's own receive queue",
+        Stage::PushDown => "game server to player (by the time of day)",
     }
 }
 

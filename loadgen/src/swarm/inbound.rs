@@ -7,6 +7,7 @@ use ringgate::proto::netcode::client::{Event, OpenWork};
 
 use super::outbound::{Delayed, Way};
 use super::player::{Life, Wire};
+use super::push::Push;
 use super::received::Arrival;
 use super::stamp::Stamp;
 use super::unreal::{Heard, UNREAL_PAYLOAD_BYTES_MAX};
@@ -53,6 +54,7 @@ impl Swarm {
                 inbound.push(Inbound { player, from: meta.peer, at_ns, bytes });
             }
         }
+        self.unix_at_start_ns = now.unix_ns.saturating_sub(now.mono_ns);
         self.deliver(&mut inbound, now);
     }
 
@@ -227,6 +229,9 @@ impl Swarm {
 
     /// What a payload is: an echo of ours, once or twice, in order or not, or somebody else's.
     fn judge(&mut self, index: u32, payload: &[u8], at_ns: u64) {
+        if Push::is_claimed_by(payload, self.setup.run) {
+            return self.judge_push(index, payload, at_ns);
+        }
         let player = &mut self.players[index as usize];
         let Some(stamp) = Stamp::read(payload) else {
             return self.tally.counters.bump(Count::Corrupt);
@@ -247,5 +252,37 @@ impl Swarm {
         self.tally.record(Stage::RoundTrip, stamp.latency_ns(at_ns));
         self.tally.record(Stage::Service, stamp.service_ns(at_ns));
         self.second(stamp.intended_ns).echoed += 1;
+    }
+
+    /// What the game server has said of its own accord: the next, an earlier one, or somebody else's.
+    fn judge_push(&mut self, index: u32, payload: &[u8], at_ns: u64) {
+        let player = &mut self.players[index as usize];
+        let Some(push) = Push::read(payload) else {
+            return self.tally.counters.bump(Count::Corrupt);
+        };
+        if push.session != player.session {
+            return self.tally.counters.bump(Count::Misdelivered);
+        }
+        let known = if player.heard == 0 { 0 } else { player.pushed.latest() + 1 };
+        let arrival = player.pushed.note(push.counter);
+        let due = (push.counter + 1).saturating_sub(known);
+        let newly_heard = push.ack.heard.saturating_sub(player.heard);
+        player.heard = player.heard.max(push.ack.heard);
+        let counters = &mut self.tally.counters;
+        counters.add(Count::PushesDue, due.into());
+        counters.add(Count::Heard, newly_heard.into());
+        match arrival {
+            Arrival::Duplicate => return counters.bump(Count::Duplicates),
+            Arrival::Stale | Arrival::InOrder => {}
+            Arrival::Reordered => counters.bump(Count::Reordered),
+        }
+        counters.bump(Count::PushedDown);
+        let down_ns = (self.unix_at_start_ns + at_ns).saturating_sub(push.sent_unix_ns);
+        self.tally.record(Stage::PushDown, down_ns);
+        if newly_heard > 0 {
+            let kept_ns = push.ack.intended_ns + push.ack.held_ns;
+            self.tally.record(Stage::RoundTrip, at_ns.saturating_sub(kept_ns));
+            self.second(push.ack.intended_ns).echoed += newly_heard;
+        }
     }
 }

@@ -25,6 +25,9 @@ pub(super) struct Player {
     /// When the player was to connect.
     pub(super) joined_ns: u64,
     pub(super) received: Received,
+    /// The same for what the game server says of its own accord, and what it last said it had heard.
+    pub(super) pushed: Received,
+    pub(super) heard: u32,
     pub(super) path: Path,
     /// What waits until the next packet has left.
     pub(super) held: Option<Box<Held>>,
@@ -125,6 +128,8 @@ impl Player {
             sent_at_once: 0,
             joined_ns: 0,
             received: Received::new(),
+            pushed: Received::new(),
+            heard: 0,
             path: Path::new(0, 0),
             held: None,
             port: 0,
@@ -169,4 +174,4 @@ impl Player {
     }
 }
 
-const _: () = assert!(size_of::<Player>() <= 560);
+const _: () = assert!(size_of::<Player>() <= 608);

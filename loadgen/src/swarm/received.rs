@@ -2,7 +2,7 @@
 
 /// Remembers the last 128 payloads of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Received {
+pub(crate) struct Received {
     /// Bit `i` stands for payload `latest - i`. Invariant: bit 0 is set once anything has come.
     bits: u128,
     latest: u32,
@@ -10,7 +10,7 @@ pub(super) struct Received {
 
 /// What a payload's counter says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arrival {
+pub(crate) enum Arrival {
     /// Newer than everything before.
     InOrder,
     /// Overtaken by a newer one, but new.
@@ -21,14 +21,26 @@ pub(super) enum Arrival {
     Stale,
 }
 
+impl Arrival {
+    /// Whether the same payload has been here before, as far as is remembered.
+    pub(crate) const fn is_duplicate(self) -> bool {
+        matches!(self, Self::Duplicate)
+    }
+}
+
 impl Received {
     /// Nothing yet.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { bits: 0, latest: 0 }
     }
 
+    /// The newest payload; 0 before there is any.
+    pub(crate) const fn latest(&self) -> u32 {
+        self.latest
+    }
+
     /// Takes note of a payload.
-    pub(super) const fn note(&mut self, counter: u32) -> Arrival {
+    pub(crate) const fn note(&mut self, counter: u32) -> Arrival {
         if self.bits == 0 || counter > self.latest {
             let ahead = if self.bits == 0 { u32::MAX } else { counter - self.latest };
             self.bits = if ahead >= u128::BITS { 1 } else { self.bits << ahead | 1 };

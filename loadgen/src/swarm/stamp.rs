@@ -36,8 +36,8 @@ impl Stamp {
         out[24..28].copy_from_slice(&self.late_ns.to_le_bytes());
         let sum = self.checksum(out.len());
         out[..4].copy_from_slice(&sum.to_le_bytes());
-        let filler = self.filler(out.len());
-        out[STAMP_BYTES..].copy_from_slice(filler);
+        let rest = filler(self.session, self.counter, out.len() - STAMP_BYTES);
+        out[STAMP_BYTES..].copy_from_slice(rest);
     }
 
     /// Reads a payload. `None` where any byte of it is not what was written.
@@ -52,9 +52,10 @@ impl Stamp {
             intended_ns: u64::from(word(16)) | u64::from(word(20)) << 32,
             late_ns: word(24),
         };
+        let rest = &payload[STAMP_BYTES..];
         let is_whole = payload.len() <= PAYLOAD_BYTES_MAX
             && word(0) == stamp.checksum(payload.len())
-            && payload[STAMP_BYTES..] == *stamp.filler(payload.len());
+            && *rest == *filler(stamp.session, stamp.counter, rest.len());
         is_whole.then_some(stamp)
     }
 
@@ -74,12 +75,12 @@ impl Stamp {
         let sum = mix(mix(mix(who) ^ which) ^ self.intended_ns ^ (len as u64) << 48);
         (sum >> 32) as u32
     }
+}
 
-    fn filler(&self, payload_len: usize) -> &'static [u8] {
-        let start =
-            mix(u64::from(self.session) << 32 | u64::from(self.counter)) as usize & OFFSET_MASK;
-        &FILLER[start..][..payload_len - STAMP_BYTES]
-    }
+/// What fills a payload behind its stamp: so many bytes that follow from whose it is.
+pub(super) fn filler(session: u32, counter: u32, len: usize) -> &'static [u8] {
+    let start = mix(u64::from(session) << 32 | u64::from(counter)) as usize & OFFSET_MASK;
+    &FILLER[start..][..len]
 }
 
 /// Fillers start at any of so many places.

@@ -10,13 +10,13 @@ pub const TICK_NS: u64 = 1 << TICK_SHIFT;
 
 /// The tick in which a moment lies, rounded up: nothing is due early.
 #[inline]
-pub(super) const fn tick_of(ns: u64) -> u64 {
+pub(crate) const fn tick_of(ns: u64) -> u64 {
     ns.div_ceil(TICK_NS)
 }
 
 /// Players by the tick they are due at.
 #[derive(Debug)]
-pub(super) struct Wheel {
+pub(crate) struct Wheel {
     heads: Box<[u32]>,
     used: Box<[u64]>,
     places: Vec<Place>,
@@ -35,7 +35,7 @@ struct Place {
 
 impl Wheel {
     /// An empty wheel that starts at a moment.
-    pub(super) fn new(now_ns: u64) -> Self {
+    pub(crate) fn new(now_ns: u64) -> Self {
         Self {
             heads: vec![NONE; SLOTS].into_boxed_slice(),
             used: vec![0; SLOTS / 64].into_boxed_slice(),
@@ -45,7 +45,7 @@ impl Wheel {
     }
 
     /// Makes the player due at a tick, or as soon as possible where that has passed. Replaces what was said before.
-    pub(super) fn schedule(&mut self, player: u32, tick: u64) {
+    pub(crate) fn schedule(&mut self, player: u32, tick: u64) {
         let index = player as usize;
         if index >= self.places.len() {
             self.places.resize(index + 1, Place { prev: NONE, next: NONE, tick: NOT_DUE });
@@ -63,7 +63,7 @@ impl Wheel {
     }
 
     /// Makes the player due never.
-    pub(super) fn cancel(&mut self, player: u32) {
+    pub(crate) fn cancel(&mut self, player: u32) {
         let Some(&Place { prev, next, tick }) = self.places.get(player as usize) else { return };
         if tick == NOT_DUE {
             return;
@@ -85,7 +85,7 @@ impl Wheel {
 
     /// Takes the players that are due at `now_tick` or before, at most `max` of them, off the wheel. Those who are left come
     /// with the next call.
-    pub(super) fn take_due(&mut self, now_tick: u64, max: usize, due: &mut Vec<u32>) {
+    pub(crate) fn take_due(&mut self, now_tick: u64, max: usize, due: &mut Vec<u32>) {
         due.clear();
         // After more than a round of silence one round visits every slot.
         let mut tick = self.next_tick.max((now_tick + 1).saturating_sub(SLOTS as u64));
@@ -114,7 +114,7 @@ impl Wheel {
     }
 
     /// The first tick at which somebody may be due: exact within a round, else the round's end.
-    pub(super) fn next_tick(&self) -> u64 {
+    pub(crate) fn next_tick(&self) -> u64 {
         let first = slot_of(self.next_tick);
         for step in 0..=self.used.len() {
             let word = (first / 64 + step) % self.used.len();

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ringgate::io::socket::{self, UdpOptions};
 use ringgate::secret::Key;
 use ringgate_loadgen::engine::Options;
 use ringgate_loadgen::gateway::Gateway;
@@ -32,15 +33,24 @@ pub(crate) fn key() -> Key {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        // With room for everyone's goodbyes at once, however late this thread is woken.
+        let options = UdpOptions { kernel_time: false, ..UdpOptions::default() };
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let socket = UdpSocket::from(socket::player(any, &options).expect("loopback").fd);
+        socket.set_nonblocking(false).expect("a flag");
         socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
         let address = socket.local_addr().expect("bound");
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let (mut gateway, mut buffer) = (FakeGateway::new(key()), [0; 2048]);
-            while !stopped.load(Ordering::Relaxed) {
-                let Ok((len, from)) = socket.recv_from(&mut buffer) else { continue };
+            loop {
+                let Ok((len, from)) = socket.recv_from(&mut buffer) else {
+                    if stopped.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    continue;
+                };
                 if let Some(answer) = gateway.handle(from.into(), &mut buffer[..len]) {
                     socket.send_to(&answer, from).expect("loopback takes it");
                 }

@@ -231,3 +231,43 @@ fn tokens_that_run_out_are_missed_aloud() {
     assert!(text.contains("3 connected of 3"), "{text}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("tokenless 2"), "{output:?}");
 }
+
+#[test]
+fn a_game_whose_server_speaks_of_its_own_accord_counts_each_direction() {
+    for (name, link) in [("bundle", Link::Bundle), ("udp", Link::Udp)] {
+        let gateway =
+            Gateway::start(&format!("whole-game-{name}"), link, Game::Serve(&["--hz", "20"]));
+        let shape = ["--shape", "game", "--sessions", "10", "--ramp", "500ms", "--hold", "2s"];
+        let record = json(&gateway.load("run", &[&shape[..], &["--json"]].concat()));
+        let count = |name: &str| record.counters[name];
+        assert_eq!((count("connected"), count("sessions_lost"), count("echoed")), (10, 0, 0));
+        assert!(count("payloads_due") >= 10 * 30 && count("heard") == count("payloads_due"));
+        assert!(count("pushes_due") >= 10 * 20 && count("pushed_down") == count("pushes_due"));
+        assert_eq!((count("missing"), count("corrupt"), count("misdelivered")), (0, 0, 0));
+        assert_eq!(record.imbalances(), [""; 0]);
+        let has = |stage: &str| record.stages.iter().any(|s| s.stage == stage && s.count > 0);
+        assert!(has("round_trip") && has("push_down"));
+    }
+}
+
+#[test]
+fn loss_of_one_direction_is_told_from_that_of_the_other() {
+    let gateway = Gateway::start("whole-game-lossy", Link::Bundle, Game::Serve(&[]));
+    for (impair, up, down) in [("PktLoss=20", true, false), ("PktIncomingLoss=20", false, true)] {
+        let shape = ["--shape", "game", "--sessions", "10", "--ramp", "500ms", "--hold", "2s"];
+        let output = gateway.load("run", &[&shape[..], &["--json", "--impair", impair]].concat());
+        let record = json(&output);
+        let count = |name: &str| record.counters[name];
+        assert_eq!(count("payloads_impaired_up") > 0, up, "{impair}");
+        assert_eq!(count("payloads_impaired_down") > 0, down, "{impair}");
+        // What the way up lost is exactly what the server has not heard, unless its last words are lost too.
+        let not_heard = count("payloads_due") - count("heard");
+        if up {
+            assert_eq!(not_heard, count("payloads_impaired_up"), "{:?}", record.counters);
+            assert_eq!(count("pushes_due"), count("pushed_down"));
+        } else {
+            assert!(count("pushes_due") > count("pushed_down"), "{:?}", record.counters);
+        }
+        assert_eq!(record.imbalances(), [""; 0]);
+    }
+}

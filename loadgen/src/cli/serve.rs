@@ -1,0 +1,126 @@
+//! `ringgate-loadgen serve`: a game server for players of the `game` shape.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ringgate::buf::{Endpoint, RxBatch, TxBatch, TxTarget};
+use ringgate::io::socket::{self, UdpOptions};
+use ringgate::io::{Choice, Driver, DriverOptions, SocketKind, Wait};
+use ringgate::link::backend::{self, Backend, Event};
+use ringgate::os::clock::{self, Clock};
+
+use super::run::range;
+use super::{Failure, print};
+use crate::serve::Game;
+use crate::traffic::{Traffic, server_half};
+
+/// Plays the game server: speaks to every player at a pace of its own, and tells it what has arrived.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("link").required(true))]
+pub(super) struct Args {
+    /// Bundle link: the gateway's run directory
+    #[arg(long, value_name = "DIR", group = "link")]
+    socket: Option<PathBuf>,
+    /// Udp link: where to listen
+    #[arg(long, value_name = "ADDR", group = "link")]
+    udp: Option<SocketAddr>,
+    /// Bundle link: the backend's name in the gateway's config
+    #[arg(long, value_name = "NAME", default_value = "game")]
+    name: String,
+    /// Payloads per second to each player
+    #[arg(long, value_name = "RATE", default_value_t = server_half().hz)]
+    hz: f64,
+    /// Payload size, or a range like 100-400; one in a hundred has 1200 bytes
+    #[arg(long, value_name = "BYTES", value_parser = range, default_value = "100-400")]
+    bytes: (u16, u16),
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let (bytes_min, bytes_max) = args.bytes;
+    let traffic = Traffic { hz: args.hz, bytes_min, bytes_max, ..server_half() };
+    traffic.check().map_err(Failure::BadInput)?;
+    match (&args.socket, args.udp) {
+        (Some(folder), _) => {
+            let fail = |why| Failure::Failed(format!("bundle link at {}: {why}", folder.display()));
+            let backend =
+                backend::Options::new(folder, args.name.as_str()).start().map_err(fail)?;
+            print(&format!("serve: backend {} at {}\n", args.name, folder.display()))?;
+            over_bundles(backend, traffic).map_err(fail)
+        }
+        (None, Some(address)) => {
+            over_udp(address, traffic).map_err(|why| Failure::Failed(format!("{address}: {why}")))
+        }
+        (None, None) => unreachable!("clap requires one of the two"),
+    }
+}
+
+fn over_bundles(mut backend: Backend, traffic: Traffic) -> std::io::Result<()> {
+    let clock = Clock::start();
+    let mut game = Game::new(traffic, clock.now_ns());
+    loop {
+        backend.wait(Some(pause(&game, &clock)))?;
+        let mut events = backend.poll()?;
+        while let Some((event, _)) = events.next() {
+            match event {
+                Event::Payload { session, bytes } => game.hear(session, bytes, clock.now_ns()),
+                Event::Closed { session, .. } => game.forget(session),
+                _ => {}
+            }
+        }
+        while {
+            let outbox = backend.outbox();
+            // What a full link does not take is dropped, as the internet would; the outbox counts it, and the player misses it.
+            game.speak(clock.now_ns(), clock::unix_ns(), BATCH, |session, bytes| {
+                let _ = outbox.send(session, bytes);
+            })
+        } {}
+        backend.flush();
+    }
+}
+
+fn over_udp(address: SocketAddr, traffic: Traffic) -> Result<(), Box<dyn std::error::Error>> {
+    let (mut driver, mut rx): (_, RxBatch) =
+        ringgate::io::open(Choice::Auto, &DriverOptions::default())?;
+    let options = UdpOptions { kernel_time: false, ..UdpOptions::default() };
+    let opened = socket::player(address, &options)?;
+    let local = opened.local;
+    let socket = driver.register(opened.fd, SocketKind::Datagram)?;
+    print(&format!("serve: udp on {local}\n")).map_err(|_| "stdout is gone")?;
+    let clock = Clock::start();
+    let mut game: Game<Endpoint> = Game::new(traffic, clock.now_ns());
+    let mut tx = TxBatch::new(2 * BATCH, 0);
+    let source = ringgate::buf::LocalIp::UNSPECIFIED;
+    loop {
+        driver.turn(&mut rx, Wait::AtMost(pause(&game, &clock)))?;
+        for (meta, bytes) in rx.iter_mut() {
+            game.hear(meta.peer, bytes, clock.now_ns());
+        }
+        while {
+            let more = game.speak(clock.now_ns(), clock::unix_ns(), BATCH, |player, bytes| {
+                if tx.small_left() == 0 {
+                    driver.flush(&mut tx);
+                    tx.clear();
+                }
+                if let Some(slot) = tx.slot() {
+                    slot[..bytes.len()].copy_from_slice(bytes);
+                    tx.commit(bytes.len(), TxTarget { socket, peer: Some(player), source }, 0);
+                }
+            });
+            driver.flush(&mut tx);
+            tx.clear();
+            more
+        } {}
+    }
+}
+
+fn pause<K: Copy + Eq + std::hash::Hash>(game: &Game<K>, clock: &Clock) -> Duration {
+    let ns = game.poll_timeout().saturating_sub(clock.now_ns());
+    Duration::from_nanos(ns.min(PAUSE_NS_MAX))
+}
+
+/// Players spoken to between two flushes.
+const BATCH: usize = 256;
+
+/// An idle server looks around this often.
+const PAUSE_NS_MAX: u64 = 100_000_000;
