@@ -9,6 +9,7 @@ use ringgate::crypto::cookie::CookieMac;
 use ringgate::drops::{DropCounts, DropReason};
 use ringgate::limits::UNREAL_BYTES_MAX;
 use ringgate::proto::unreal::bits::{BitReader, BitWriter};
+use ringgate::proto::unreal::bunch::write_data;
 use ringgate::proto::unreal::client::{Client, Event, Profile};
 use ringgate::proto::unreal::cookie::{Cookie, MacInput, Proof, Rotation, Timestamp};
 use ringgate::proto::unreal::front::{
@@ -313,12 +314,13 @@ impl Player {
 
     /// A packet with some bits in place of bunches; `None` where too many are in flight.
     fn game(&mut self, bits: u64) -> Option<Vec<u8>> {
-        let mut payload = [0; 16];
+        let mut payload = [0; 32];
         let mut out = BitWriter::new(&mut payload);
-        out.flag(false);
-        out.write(bits, 60);
-        out.write(bits, 60);
-        let payload = BitReader::new(&payload).take(121).expect("written");
+        let has_info = false;
+        out.flag(has_info);
+        write_data(&bits.to_le_bytes(), &mut out);
+        let written = out.position();
+        let payload = BitReader::new(&payload).take(written).expect("written");
         let mut buf = [0; 128];
         let ids = self.client.ids();
         let len =

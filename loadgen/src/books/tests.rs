@@ -1,3 +1,5 @@
+//! The books: what balances, what is explained, and what must be told.
+
 use super::*;
 
 /// A run of 100 payloads that all came back, with five datagrams of the handshake and goodbye each way.
