@@ -5,10 +5,12 @@
 //!
 //! - [`Host`]: one worker's gate with its batches. What arrives is pushed in, what leaves is handed to a closure.
 //! - [`Network`], [`Player`], [`Game`], [`Attacker`]: those who speak to it.
+//! - [`Shooter`], [`Server`], [`Referee`]: the same for an Unreal game.
 //! - [`Crowd`]: any number of players who are connected already, for measurements.
 //! - [`Judge`]: sees what is said and heard, and what must not happen.
 //! - [`World`]: all of them together, as a [`Plan`] says; runs until something is wrong or everybody has gone home.
 
+mod arena;
 mod attacker;
 mod crowd;
 mod game;
@@ -20,9 +22,11 @@ mod note;
 mod plan;
 mod player;
 mod random;
+mod shooter;
 mod worker;
 mod world;
 
+pub use arena::{Referee, Server, ServerAnswer};
 pub use attacker::Attacker;
 pub use crowd::Crowd;
 pub use game::{Answer, Game, Guest, Link};
@@ -34,5 +38,6 @@ pub use note::Note;
 pub use plan::{GameLink, GamePlan, Habits, Plan};
 pub use player::{Deed, Last, Life, Player, Whereabouts};
 pub use random::Random;
+pub use shooter::{Match, Move, Shooter};
 pub use worker::{Arrival, Worker};
 pub use world::{Report, World};

@@ -244,27 +244,29 @@ impl Books<'_> {
     /// The way of the payloads, place by place. What is fewer at the next place must have been dropped between the two.
     fn payloads(&self) -> Check {
         let way = [
-            self.c(Count::PayloadsSent) + self.hostile.payloads as i64,
+            self.c(Count::PayloadsSent) + self.c(Count::PlainSent) + self.hostile.payloads as i64,
             self.m("ringgate_payloads_up_total"),
             self.m("ringgate_payloads_to_links_total"),
             self.m("ringgate_payloads_from_links_total"),
             self.m("ringgate_payloads_down_total"),
-            self.received() + self.hostile.payload_answers as i64,
+            self.received() + self.c(Count::PlainIn) + self.hostile.payload_answers as i64,
         ];
         let named = self.m("ringgate_drops_total");
         let backlog = self.kernel().backlog as i64;
+        // A game packet from a port that the gateway does not know is answered by a request to restart, and goes no further.
+        let restarts = self.m("ringgate_packets_out_total{unreal_restart_request}");
         let at_players = self.kernel().ours as i64
             + self.c(Count::ImpairedDown)
             + self.c(Count::Strangers)
             + self.record.refused.values().sum::<u64>() as i64;
         let reasons = [
-            self.m("ringgate_socket_drops_total") + backlog + named,
+            self.m("ringgate_socket_drops_total") + backlog + named + restarts,
             named,
             self.link_drops() + backlog,
             named,
             at_players + backlog + named,
         ];
-        let is_pushed = self.c(Count::PushedDown) > 0;
+        let is_pushed = self.c(Count::PushedDown) + self.c(Count::PlainIn) > 0;
         let mut text = way[0].to_string();
         let mut left = 0;
         for (step, (pair, reason)) in way.windows(2).zip(reasons).enumerate() {

@@ -32,7 +32,7 @@ use ringgate::proto::netcode::packet::AadTable;
 
 pub use self::addresses::{Addresses, FIRST_PLAYER, THREADS_MAX};
 pub use self::outbound::TX_SLOTS;
-use self::outbound::{Delayed, Staged, TAG_PAYLOAD};
+use self::outbound::{Delayed, Staged, TAG_PAYLOAD, TAG_PLAIN};
 use self::player::Player;
 use self::population::Population;
 pub use self::push::{Ack, PUSH_BYTES, Push};
@@ -163,12 +163,18 @@ impl Swarm {
         let is_payload = |tag: u64| tag & TAG_PAYLOAD != 0;
         let payloads = tx.entries().iter().filter(|entry| is_payload(entry.tag)).count();
         counters.add(Count::PayloadsSent, payloads as u64);
+        let is_plain = |tag: u64| tag & TAG_PLAIN != 0;
+        let plain = tx.entries().iter().filter(|entry| is_plain(entry.tag)).count();
+        counters.add(Count::PlainSent, plain as u64);
         for (entry, _, _) in tx.failures() {
             if is_payload(entry.tag) {
                 counters.bump(Count::PayloadsUnsent);
                 counters.take_back(Count::PayloadsSent);
             } else {
                 counters.bump(Count::ControlUnsent);
+                if is_plain(entry.tag) {
+                    counters.take_back(Count::PlainSent);
+                }
             }
         }
     }

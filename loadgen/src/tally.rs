@@ -45,6 +45,9 @@ counts! {
     PayloadsLate = "payloads_late",
     /// Datagrams with payloads that the kernel took; a payload that an impairment doubled is two.
     PayloadsSent = "payloads_sent",
+    /// Game packets without a payload that the kernel took: Unreal's keep-alives and goodbyes, which a gateway cannot tell from
+    /// packets with one.
+    PlainSent = "plain_sent",
     /// Payloads that the kernel did not take (send buffer full, refused).
     PayloadsUnsent = "payloads_unsent",
     /// Payloads that the protocol did not let a player send: too many packets of its were not acknowledged.
@@ -83,6 +86,8 @@ counts! {
     BytesIn = "bytes_in",
     /// Datagrams received that are no payloads: challenges, keep-alives, goodbyes.
     ControlIn = "control_in",
+    /// Those among them that are game packets all the same: Unreal's keep-alives.
+    PlainIn = "plain_in",
     /// Datagrams received that an incoming impairment swallowed, payloads among them.
     ImpairedDown = "impaired_down",
     /// Datagrams from elsewhere than the gateway, or for a player who is gone.

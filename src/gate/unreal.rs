@@ -34,7 +34,7 @@ use super::players::Origin;
 use super::setup::{Setup, Unreal};
 use super::table::{Address, Table};
 use super::wheel::{TICK_NS, Wheel};
-use super::{Gate, Now, Random};
+use super::{Gate, Now, Random, SessionInfo};
 use crate::buf::{LocalIp, TxTarget};
 use crate::drops::DropReason;
 use crate::proto::unreal::front::{Classified, Identity, classify, encode_within};
@@ -109,6 +109,25 @@ impl Front {
 }
 
 impl Gate {
+    /// The open sessions of Unreal games, one by one: for inspection, not for every turn.
+    pub fn unreal_sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
+        let Front { sessions, .. } = &self.unreal;
+        (0..sessions.places()).filter_map(|index| {
+            let session = sessions.get(index).filter(|session| !session.is_opening())?;
+            let address = sessions.address(index);
+            let rules = self.unreal_rules(address.listener).ok()?;
+            Some(SessionInfo {
+                client_id: session.claim.client_id,
+                listener: address.listener,
+                address: address.endpoint,
+                backend: session.claim.backend,
+                slot: session.claim.slot,
+                heard_ns: session.heard_ns,
+                timeout_ns: rules.idle_timeout_ns,
+            })
+        })
+    }
+
     /// Whether a listener speaks Unreal.
     #[inline]
     pub(super) fn is_unreal(&self, listener: u16) -> bool {

@@ -17,6 +17,10 @@ pub struct Plan {
     pub players: usize,
     /// Public addresses.
     pub listeners: usize,
+    /// Players of an Unreal game, which has a listener of its own where there are any.
+    pub shooters: usize,
+    /// Servers of that game.
+    pub servers: usize,
     /// Game processes behind each of them.
     pub games: Vec<GamePlan>,
     /// How a player's game process is chosen.
@@ -101,6 +105,8 @@ impl Plan {
             workers: 2,
             players: 20,
             listeners: 1,
+            shooters: 0,
+            servers: 0,
             games,
             route: Route::Single,
             lasts_ns: 8 * S,
@@ -141,6 +147,8 @@ impl Plan {
         plan.games = (0..random.within(1..4)).map(|_| GamePlan::random(random)).collect();
         plan.route = *random.pick(&ROUTES).unwrap_or(&Route::Single);
         plan.timeout_s = random.within(1..4) as i32;
+        plan.shooters = random.within(0..20) as usize;
+        plan.servers = random.within(1..4) as usize;
         plan.habits.silent_per_mille = random.within(0..500) as u32;
         plan.habits.same_port_per_mille = random.within(0..700) as u32;
         match seed % 8 {
@@ -185,6 +193,11 @@ impl Plan {
         let room = self.games.iter().map(|game| game.slots as usize).min().unwrap_or(0);
         let has_room = room >= self.players && self.sessions_max as usize >= self.players;
         paths_are_good && has_room && !self.crashes && !self.stalls && !self.jumps
+    }
+
+    /// Servers of the Unreal game, if it is played.
+    pub const fn servers_started(&self) -> usize {
+        if self.shooters > 0 { self.servers } else { 0 }
     }
 
     /// How fast attackers are. One who is faster than the players can use a token before its owner does, which nobody can

@@ -7,9 +7,11 @@
 mod births;
 mod gateway;
 mod inspection;
+mod unreal;
 
 use std::collections::HashMap;
 
+use super::arena::{Referee, Server};
 use super::attacker::Attacker;
 use super::game::{Answer, Game, Guest};
 use super::judge::{Judge, Violation};
@@ -18,6 +20,7 @@ use super::network::{Datagram, Faults, Network};
 use super::plan::{GameLink, Plan};
 use super::player::{Deed, Player, Whereabouts};
 use super::random::Random;
+use super::shooter::Shooter;
 use super::worker::{Arrival, Worker};
 use crate::buf::{Endpoint, IoEvent, SocketId};
 use crate::gate::{Claims, Counters, Now};
@@ -38,6 +41,11 @@ pub struct World {
     attacker: Attacker,
     outside: Outside,
     looked_ns: u64,
+    shooters: Vec<Shooter>,
+    /// The randomness of the Unreal game.
+    shooting: Random,
+    /// What attackers have recorded of it.
+    shot_tape: Vec<Datagram>,
 }
 
 /// A difference between two clocks.
@@ -67,6 +75,13 @@ struct Outside {
     /// Refusals that workers have not heard of yet.
     refusals: Vec<(usize, IoEvent)>,
     tape: Vec<Datagram>,
+    unreal_listener: Option<u16>,
+    servers: Vec<Server>,
+    referee: Referee,
+    /// Who of the Unreal game lives at an address, and how good the way there is.
+    shooter_homes: HashMap<Endpoint, (usize, Faults)>,
+    /// What went by on the way to the Unreal listener in this step.
+    shot_tape: Vec<Datagram>,
 }
 
 struct Home {
@@ -95,6 +110,8 @@ pub struct Report {
     pub said: u64,
     /// Payloads that game processes have heard.
     pub heard: u64,
+    /// Payloads that servers of the Unreal game have heard.
+    pub shots_heard: u64,
     /// Sessions that there were at once, at most.
     pub sessions_peak: usize,
 }
@@ -122,6 +139,7 @@ impl World {
             lives: lives.len(),
             said: lives.iter().map(|life| life.up.said).sum(),
             heard: lives.iter().map(|life| life.up.heard()).sum(),
+            shots_heard: self.outside.referee.heard_in_all(),
             sessions_peak,
         }
     }
@@ -134,8 +152,13 @@ impl World {
         for player in 0..self.players.len() {
             self.act(player);
         }
+        for shooter in 0..self.shooters.len() {
+            self.shoot(shooter);
+        }
         self.attack();
+        self.shoot_at_random();
         self.run_games();
+        self.run_servers();
         self.jump();
         for worker in 0..self.workers.len() {
             self.run_worker(worker);
@@ -143,6 +166,7 @@ impl World {
         if self.now_ns >= self.looked_ns + LOOK_EVERY_NS {
             self.looked_ns = self.now_ns;
             self.look_at_sessions();
+            self.look_at_unreal_silence();
         }
         self.outside.judge.verdict()
     }
@@ -151,7 +175,13 @@ impl World {
     fn deliver(&mut self) {
         while let Some(mut datagram) = self.outside.network.arrived(self.now_ns) {
             if let Some(&(listener, bind)) = self.outside.public.get(&datagram.to) {
+                if self.outside.unreal_listener == Some(listener) {
+                    self.outside.referee.came(datagram.from, datagram.bytes.len());
+                }
                 self.deliver_to_worker(listener, bind, datagram);
+                continue;
+            }
+            if self.deliver_to_shooter(&datagram) {
                 continue;
             }
             let Some(home) = self.outside.homes.get(&datagram.to) else { continue };
@@ -250,11 +280,13 @@ impl World {
                 life.fall_silent(quiet_until_ns);
             }
         }
+        self.cease_fire(quiet_until_ns);
         while self.now_ns < quiet_until_ns {
             self.step()?;
         }
         if self.plan.is_fair() {
             self.require_that_all_arrived();
+            self.require_that_all_shots_arrived();
         }
         self.outside.judge.verdict()
     }
@@ -262,7 +294,7 @@ impl World {
     /// Everybody has left, some without a word: after the longest timeout nothing may be left of them.
     fn send_home(&mut self) -> Result<(), Violation> {
         let timeout_ns = self.plan.timeout_s as u64 * S + self.plan.path.delay_ns.end;
-        let empty_ns = self.now_ns + 2 * timeout_ns + QUIET_NS;
+        let empty_ns = self.now_ns + 2 * timeout_ns + QUIET_NS + unreal::patience_ns(&self.plan);
         while self.now_ns < empty_ns {
             self.step()?;
         }

@@ -171,7 +171,8 @@ impl Swarm {
             Heard::Handshake => self.reschedule(index),
             Heard::Restarted => self.tally.counters.bump(Count::Restarted),
             Heard::Refused => self.handle_closed(index),
-            Heard::Nothing | Heard::Payload(_) | Heard::Garbage => {}
+            Heard::Nothing => self.tally.counters.bump(Count::PlainIn),
+            Heard::Payload(_) | Heard::Garbage => {}
         }
     }
 

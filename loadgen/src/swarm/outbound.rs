@@ -282,22 +282,23 @@ impl Swarm {
         let player = &mut players[index as usize];
         let Wire::Unreal(unreal) = &mut player.wire else { return };
         let to = unreal.server();
-        let item = |len: usize| Item {
+        let item = |len: usize, tag: u64| Item {
             player: index,
             len: len as u16,
             sealed_from: 0,
             seal: None,
             to,
-            tag: 0,
+            tag,
         };
+        let tag = if unreal.is_leaving() { TAG_PLAIN } else { 0 };
         while !staged.is_full() {
             let Some(len) = unreal.poll_transmit(now.mono_ns, staged.slot()) else { break };
-            staged.items.push(item(len));
+            staged.items.push(item(len, tag));
         }
         if is_in && player.keep_alive_ns <= now.mono_ns && !staged.is_full() {
             player.keep_alive_ns = now.mono_ns + setup.keep_alive_ns;
             if let Some(len) = unreal.write_keep_alive(staged.slot()) {
-                staged.items.push(item(len));
+                staged.items.push(item(len, TAG_PLAIN));
             }
         }
     }
@@ -437,6 +438,9 @@ impl Swarm {
 
 /// Marks entries that carry a payload.
 pub(super) const TAG_PAYLOAD: u64 = 1;
+
+/// Marks entries that are game packets without a payload.
+pub(super) const TAG_PLAIN: u64 = 2;
 
 /// Players visited between two flushes.
 pub(super) const VISITS_MAX: usize = 256;

@@ -116,6 +116,11 @@ impl UnrealPlayer {
         self.farewell = if is_in { Farewell::Owed(GOODBYES) } else { Farewell::Said };
     }
 
+    /// Whether it only has to say goodbye.
+    pub(super) const fn is_leaving(&self) -> bool {
+        !matches!(self.farewell, Farewell::NotYet)
+    }
+
     /// Ends the connection without a word.
     pub(super) const fn give_up(&mut self) {
         self.farewell = Farewell::Said;

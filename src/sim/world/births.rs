@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::gateway::{game_address, player_sockets};
-use super::{Ahead, Outside, Role, S, UNIX_START_S, World};
+use super::{Ahead, Outside, Role, S, UNIX_START_S, World, unreal};
 use crate::buf::Endpoint;
 use crate::crypto::Aead;
 use crate::gate::{
@@ -16,6 +16,7 @@ use crate::netcode::{
 use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 use crate::proto::replay::Policy;
 use crate::secret::Key;
+use crate::sim::arena::Referee;
 use crate::sim::attacker::Attacker;
 use crate::sim::game::Game;
 use crate::sim::judge::Judge;
@@ -36,10 +37,12 @@ impl World {
     /// A world at its beginning.
     pub fn new(plan: Plan) -> Self {
         let mut random = Random::new(plan.seed);
+        let mut shooting = Random::new(plan.seed ^ 0x7567);
         let setup = Arc::new(setup(&plan));
         let slots = setup.backend_slots();
         let claims = Arc::new(Claims::new(setup.listeners.len(), &slots, setup.claim_limits()));
-        let outside = Outside::new(&plan, &setup, &mut random);
+        let mut outside = Outside::new(&plan, &setup, &mut random);
+        outside.servers = unreal::servers(&plan, &mut shooting);
         let mut world = Self {
             now_ns: 0,
             gateway_ahead: Ahead::default(),
@@ -48,6 +51,9 @@ impl World {
             cipher: Cipher::new(PROTOCOL),
             attacker: Attacker::new(PROTOCOL),
             looked_ns: 0,
+            shooters: unreal::shooters(&plan, &mut shooting),
+            shooting,
+            shot_tape: Vec::new(),
             claims,
             outside,
             random,
@@ -202,7 +208,7 @@ impl Outside {
         let games = (0..plan.games.len() as u16).map(|at| Game::new(at, game_name(at), workers));
         let public = player_sockets(plan)
             .map(|(listener, bind)| (public_address(listener, bind), (listener, bind)));
-        debug_assert_eq!(setup.backends.len(), plan.games.len());
+        debug_assert_eq!(setup.backends.len(), plan.games.len() + plan.servers_started());
         Self {
             now_ns: 0,
             network: Network::default(),
@@ -218,6 +224,11 @@ impl Outside {
             roles: std::collections::HashMap::new(),
             refusals: Vec::new(),
             tape: Vec::new(),
+            unreal_listener: unreal::unreal_listener(plan),
+            servers: Vec::new(),
+            referee: Referee::default(),
+            shooter_homes: std::collections::HashMap::new(),
+            shot_tape: Vec::new(),
         }
     }
 }
@@ -249,8 +260,11 @@ fn setup(plan: &Plan) -> Setup {
         sessions_max: plan.sessions_max,
         follow_port_switch: true,
     });
+    let listeners = listeners.chain(unreal::listener(plan));
+    let backends = backends.chain(unreal::backends(plan));
     let mut setup = Setup::new(listeners.collect(), backends.collect(), plan.seed);
-    if plan.games.iter().any(|game| game.link != GameLink::Bundle) {
+    let has_udp = plan.games.iter().any(|game| game.link != GameLink::Bundle);
+    if has_udp || plan.shooters > 0 {
         // Loopback addresses rest between two players only while there are fresh ones.
         setup.worker_sessions_max = setup.worker_sessions_max.max(4096);
     }
@@ -269,7 +283,7 @@ fn game_name(number: u16) -> String {
 }
 
 /// A listener has an IPv4 address and an IPv6 one.
-fn public_address(listener: u16, bind: u16) -> Endpoint {
+pub(super) fn public_address(listener: u16, bind: u16) -> Endpoint {
     let port = 40_000 + listener;
     if bind == 0 {
         return Endpoint::v4([203, 0, 113, 9], port);

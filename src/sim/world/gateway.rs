@@ -4,6 +4,7 @@ use super::births::GAME_USER;
 use super::{Arrival, Outside, Role, World};
 use crate::buf::{Endpoint, IoEvent, SendFailure, SocketId, TxTarget};
 use crate::gate::Request;
+use crate::secret::CookieSecret;
 use crate::sim::game::Guest;
 use crate::sim::network::{Datagram, Faults};
 use crate::sim::plan::{GameLink, Plan};
@@ -36,8 +37,11 @@ impl World {
         while let Some(request) = self.workers[at].host.gate_mut().poll_request() {
             match request {
                 Request::CloseSocket(socket) => self.close_socket(at, socket),
-                // Asked for where Unreal is served.
-                Request::CookieSecrets => {}
+                Request::CookieSecrets => {
+                    let (now, random) = (self.gate_now(), &mut self.shooting);
+                    let secrets = [(); 2].map(|()| CookieSecret::from_bytes(random.bytes()));
+                    self.workers[at].host.gate_mut().renew_cookies(now, secrets);
+                }
                 Request::OpenSessionSocket { session, backend } => {
                     let socket = self.workers[at].open_socket();
                     self.outside.roles.insert((at, socket), Role::Session { game: backend });
@@ -157,6 +161,10 @@ impl Outside {
             }
             (Role::UdpLink, Some(to)) => {
                 let game = to.port() - FIRST_GAME_PORT;
+                if let Some(server) = usize::from(game).checked_sub(self.games.len()) {
+                    self.reach_server(worker, server, to, target.socket, target.source, bytes);
+                    return Ok(());
+                }
                 let guest = Guest::Loopback(worker, target.source);
                 self.reach_game(worker, game, to, target.socket, guest, bytes);
                 Ok(())
@@ -169,9 +177,12 @@ impl Outside {
     }
 
     fn send_down(&mut self, via: (u16, u16), to: Endpoint, bytes: &[u8]) {
-        self.judge.watch(to, bytes);
         let public = self.public.iter().find(|(_, binding)| **binding == via);
         let Some((&from, _)) = public else { return };
+        if self.unreal_listener == Some(via.0) {
+            return self.send_to_shooter(from, to, bytes);
+        }
+        self.judge.watch(to, bytes);
         self.tap(from, to, bytes);
         let path = self.homes.get(&to).map_or(&Faults::NONE, |home| &home.path);
         let datagram = Datagram { from, to, bytes: bytes.to_vec() };
@@ -221,7 +232,8 @@ impl Outside {
 
 /// Listener and bind of every socket for players.
 pub(super) fn player_sockets(plan: &Plan) -> impl Iterator<Item = (u16, u16)> + use<> {
-    (0..plan.listeners as u16).flat_map(|listener| [(listener, 0), (listener, 1)])
+    let listeners = plan.listeners as u16 + u16::from(plan.shooters > 0);
+    (0..listeners).flat_map(|listener| [(listener, 0), (listener, 1)])
 }
 
 /// Where a game process on a udp link listens.
