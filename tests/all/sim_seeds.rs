@@ -5,6 +5,7 @@
 //! RINGGATE_SIM_SEED=1234 cargo test --test all sim_                one of them again
 //! ```
 
+use ringgate::gate::PACKET_KINDS;
 use ringgate::sim::{Plan, Report, World};
 
 const SEEDS: u64 = 200;
@@ -44,6 +45,20 @@ fn the_same_seed_is_the_same_world() {
     let [first, second] = [7, 7].map(|seed| run(Plan::from_seed(seed)));
     assert_eq!(first.counters, second.counters);
     assert_eq!((first.lives, first.said, first.heard), (second.lives, second.said, second.heard));
+    assert_eq!(first.shots_heard, second.shots_heard);
+}
+
+#[test]
+fn an_unreal_game_is_played_beside_another_and_ports_change() {
+    let mut plan = Plan::from_seed(19);
+    (plan.shooters, plan.servers) = (20, 2);
+    plan.habits.move_per_mille = 900;
+    plan.habits.stay_ns = 4_000_000_000..8_000_000_000;
+    let report = run(plan);
+    // The last but one of the kinds: answers to requests to restart.
+    let restarts = report.counters.handled[PACKET_KINDS - 2];
+    assert!(report.heard > 200 && report.shots_heard > 500, "{report:?}");
+    assert!(restarts > 10, "{report:?}");
 }
 
 fn run_hand(hand: u64) {
@@ -55,12 +70,14 @@ fn run_hand(hand: u64) {
         return;
     }
     let seeds = number("RINGGATE_SIM_SEEDS").unwrap_or(SEEDS);
-    let mut payloads = 0;
+    let (mut payloads, mut shots) = (0, 0);
     // Seeds that follow each other in pairs, so that each hand has easy and hard ones.
     for seed in (0..seeds).filter(|seed| seed / 2 % HANDS == hand) {
-        payloads += run(Plan::from_seed(seed)).heard;
+        let report = run(Plan::from_seed(seed));
+        payloads += report.heard;
+        shots += report.shots_heard;
     }
-    assert!(payloads > 0, "nobody has said anything");
+    assert!(payloads > 0 && shots > 0, "nobody has said anything: {payloads}, {shots}");
 }
 
 /// Runs a world, and says how to run it again if it ends badly, be it by a panic.
