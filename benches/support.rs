@@ -74,7 +74,7 @@ impl Bench {
 
     /// Begins a group of contenders that do the same work, `operations` times a round.
     pub(crate) fn group<'c>(&mut self, title: &str, operations: usize) -> Group<'_, 'c> {
-        let rounds = self.size(ROUNDS, 1);
+        let rounds = self.rounds.unwrap_or_else(|| self.size(ROUNDS, 1));
         Group { title: title.to_owned(), operations, rounds, contenders: Vec::new(), bench: self }
     }
 
