@@ -4,9 +4,8 @@
 //! or four waits for memory; fetched together, the whole batch costs about as many as one. Where everything is in a cache
 //! already, this costs a few nanoseconds (benches/turn.rs).
 //!
-//! Each kind of line is asked for in a loop that does nothing else. A fetch that misses the TLB waits for a walk of the page
-//! tables, and how many walks are under way at once depends on how many fetches the CPU sees ahead: with the hashing between
-//! them it was three, and a packet of a million players cost 70 ns more.
+//! What bounds this is how many walks of page tables the CPU has under way, so the worker asks for huge pages
+//! ([`Gate::large_tables`]).
 
 use super::Gate;
 use super::links::index_of_loopback;
