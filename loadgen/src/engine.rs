@@ -20,7 +20,7 @@ use ringgate::os::clock::{self, Clock};
 
 use crate::procfs::{self, ThreadCpu};
 use crate::scenario::Plan;
-use crate::swarm::{Addresses, Gauges, Now, SecondLoss, Setup, Swarm, TX_SLOTS};
+use crate::swarm::{Addresses, Gauges, Now, SecondLoss, Setup, Swarm, TICK_NS, TX_SLOTS};
 use crate::tally::Tally;
 
 /// What all threads are told alike.
@@ -254,16 +254,21 @@ impl Body {
     /// Sleeps until something is due, or says how the driver may.
     ///
     /// While payloads are due all the time nobody needs to be woken for what arrives: it bears the kernel's time, and waits for
-    /// the next tick. To be woken for each echo would cost more than to read it. Handshakes are answered at once.
+    /// the next tick. To be woken for each echo would cost more than to read it. While players connect the naps are short, so
+    /// that little of the time to get in is ours.
     fn pause(&self) -> Wait {
         if self.spin {
             return Wait::No;
         }
         let due_ns = self.swarm.poll_timeout().min((self.intervals + 1) * self.interval_ns);
-        let can_wait = self.has_kernel_time && self.swarm.gauges().connecting == 0;
+        let deaf_ns_max = match (self.has_kernel_time, self.swarm.gauges().connecting) {
+            (false, _) => 0,
+            (true, 0) => DEAF_NS_MAX,
+            (true, _) => 2 * TICK_NS,
+        };
         match due_ns.saturating_sub(self.clock.now_ns()) {
             0..NAP_NS_MIN => Wait::No,
-            ns if can_wait && ns <= DEAF_NS_MAX => {
+            ns if ns <= deaf_ns_max => {
                 clock::sleep(Duration::from_nanos(ns));
                 Wait::No
             }

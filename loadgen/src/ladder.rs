@@ -1,7 +1,7 @@
 //! The ladder: the rate goes up step by step until the gateway does not keep its promise any more; the knee is the last step
 //! on which it did. Between the last good and the first bad step the search goes on by halves.
 
-use crate::record::{Record, cpu_s};
+use crate::record::Record;
 use crate::require::What;
 
 /// When a step counts as bad.
@@ -33,17 +33,16 @@ pub struct Step {
 }
 
 impl Step {
-    /// What a run at a rate has shown.
-    pub fn of(rate: f64, record: &Record) -> Self {
-        let seconds = record.seconds.max(1e-9);
+    /// What a run at a rate has shown, and how many cores gateway and generator had in use while everyone played.
+    pub fn of(rate: f64, record: &Record, (gateway_cores, own_cores): (f64, f64)) -> Self {
         Self {
             rate,
             loss: record.loss(),
             late: record.measured(What::Late),
             p50_ns: record.measured(What::Percentile(50.0)) as u64,
             p99_ns: record.measured(What::Percentile(99.0)) as u64,
-            gateway_cores: cpu_s(&record.gateway_cpu) / seconds,
-            own_cores: cpu_s(&record.own_cpu) / seconds,
+            gateway_cores,
+            own_cores,
         }
     }
 

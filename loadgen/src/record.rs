@@ -169,13 +169,39 @@ impl Record {
         failed.map(|check| format!("{}: {}", check.name, check.text)).collect()
     }
 
-    /// Share of payloads that did not arrive, of both directions where the game server speaks of its own accord.
-    pub fn loss(&self) -> f64 {
+    /// The generator's counters.
+    pub fn tally_counters(&self) -> Counters {
         let mut counters = Counters::default();
         for count in Count::ALL {
             counters.add(*count, self.count(*count));
         }
-        counters.loss_share()
+        counters
+    }
+
+    /// Share of payloads that did not arrive, of both directions where the game server speaks of its own accord.
+    pub fn loss(&self) -> f64 {
+        self.tally_counters().loss_share()
+    }
+
+    /// Everything that was dropped or refused, by place and reason.
+    pub fn drops(&self) -> BTreeMap<String, u64> {
+        let mut drops = BTreeMap::new();
+        let kernel = &self.closing.kernel;
+        drops.insert("kernel: at the generator's sockets".into(), kernel.ours);
+        drops.insert("kernel: at the gateway's sockets".into(), kernel.gateways);
+        drops.insert("kernel: before any socket".into(), kernel.backlog);
+        for (name, value) in &self.gateway_metrics {
+            let reason =
+                name.strip_prefix("ringgate_drops_total{").and_then(|name| name.strip_suffix('}'));
+            if let Some(reason) = reason {
+                drops.insert(format!("gateway: {reason}"), *value as u64);
+            }
+        }
+        for (reason, refused) in &self.refused {
+            drops.insert(format!("players: {reason}"), *refused);
+        }
+        drops.retain(|_, count| *count > 0);
+        drops
     }
 
     /// CPU for each datagram in or out, in microseconds: the generator's, and the gateway's for the players' side. Who needs more

@@ -1,4 +1,4 @@
-//! CPU per round trip in the steady part of a run: what connecting and saying goodbye cost stays out of it.
+//! CPU in the steady part of a run: what connecting and saying goodbye cost stays out of it.
 
 use crate::gateway::Gateway;
 use crate::procfs;
@@ -18,6 +18,7 @@ pub struct Steady {
 
 #[derive(Clone, Copy, Debug)]
 struct Sample {
+    at_s: f64,
     cpu_s: f64,
     echoed: u64,
 }
@@ -35,11 +36,22 @@ impl Steady {
             return;
         }
         let sample = Sample {
+            at_s: progress.elapsed_s,
             cpu_s: cpu_s(&procfs::threads(pid)),
             echoed: progress.total.counters.of(Count::Echoed),
         };
         self.first.get_or_insert(sample);
         self.last = Some(sample);
+    }
+
+    /// Cores in use; 0 where there was nothing to see.
+    pub fn cores(&self) -> f64 {
+        match (self.first, self.last) {
+            (Some(first), Some(last)) if last.at_s > first.at_s => {
+                (last.cpu_s - first.cpu_s) / (last.at_s - first.at_s)
+            }
+            _ => 0.0,
+        }
     }
 
     /// Microseconds of CPU per round trip; `None` where there was nothing to see.

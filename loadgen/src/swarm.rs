@@ -186,9 +186,10 @@ impl Swarm {
         delayed.min(wheel).min(self.population.poll_timeout())
     }
 
-    /// Whether the plan has run out and every player has gone.
+    /// Whether the plan has run out, every player has gone, and what an impairment delayed has gone too: a goodbye that never
+    /// leaves would keep a session alive until it times out.
     pub fn is_finished(&self) -> bool {
-        self.population.is_over() && self.gauges == Gauges::default()
+        self.population.is_over() && self.gauges == Gauges::default() && self.delayed.is_empty()
     }
 
     /// How many players are where.

@@ -6,8 +6,10 @@ use std::time::Duration;
 use super::players::{PlayerArgs, duration};
 use super::run::{ShapeArgs, write};
 use super::{Failure, print};
+use crate::gateway::Gateway;
 use crate::ladder::{Bounds, Search, Step};
 use crate::run::Run;
+use crate::steady::Steady;
 use crate::text::{count, percent, time};
 
 /// Raises the rate until loss or latency pass a bound, and prints the knee.
@@ -73,8 +75,18 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             hlog: None,
             scenario,
         };
-        let record = run.execute(|_| {}).map_err(Failure::Failed)?;
-        let step = Step::of(rate, &record);
+        let steady = |gateway| {
+            Steady::new(gateway, shape.ramp.as_secs_f64(), (shape.ramp + shape.hold).as_secs_f64())
+        };
+        let own = Gateway { pid: Some(std::process::id()), admin: None };
+        let (mut gateway, mut own) = (steady(run.gateway), steady(own));
+        let record = run
+            .execute(|progress| {
+                gateway.watch(progress);
+                own.watch(progress);
+            })
+            .map_err(Failure::Failed)?;
+        let step = Step::of(rate, &record, (gateway.cores(), own.cores()));
         search.note(&step);
         print(&row(&step, &bounds))?;
         for imbalance in record.imbalances() {

@@ -36,7 +36,9 @@ pub(super) fn of(record: &Record) -> String {
         text,
         "payloads    {} due, {} back, lost {} ({}), {} late, {} not taken by the kernel",
         c(Count::PayloadsDue),
-        count(record.count(Count::Echoed) + record.count(Count::Stale)),
+        count(
+            record.count(Count::Echoed) + record.count(Count::Stale) + record.count(Count::Heard)
+        ),
         percent(record.loss()),
         count(record.counters.get("missing").copied().unwrap_or_default()),
         c(Count::PayloadsLate),
@@ -54,6 +56,7 @@ pub(super) fn of(record: &Record) -> String {
             count(lost)
         );
     }
+    ways(record, &mut text);
     let _ = writeln!(
         text,
         "            {} out of order, {} twice, {} corrupt, {} for somebody else",
@@ -73,16 +76,37 @@ pub(super) fn of(record: &Record) -> String {
     }
     stages(record, &mut text);
     cpu(record, &mut text);
-    for (reason, refused) in &record.refused {
-        let _ = writeln!(text, "refused by players: {reason} {}", count(*refused));
+    for (what, dropped) in record.drops() {
+        let _ = writeln!(text, "dropped     {what} {}", count(dropped));
     }
-    gateway_drops(record, &mut text);
     text.push('\n');
     for check in &record.checks {
         let verdict = if check.holds { "ok " } else { "NO " };
         let _ = writeln!(text, "{verdict} {}: {}", check.name, check.text);
     }
     text
+}
+
+/// The loss of each way, where payloads come back and the gateway tells how many have passed it.
+fn ways(record: &Record, text: &mut String) {
+    let metric = |name: &str| record.gateway_metrics.get(name).map(|value| *value as u64);
+    let (Some(opened), Some(sealed)) =
+        (metric("ringgate_payloads_up_total"), metric("ringgate_payloads_down_total"))
+    else {
+        return;
+    };
+    if record.count(Count::PushesDue) > 0 {
+        return;
+    }
+    let back = [Count::Echoed, Count::Stale, Count::Duplicates].map(|what| record.count(what));
+    let _ = writeln!(
+        text,
+        "by way      up: {} sent, {} opened by the gateway; down: {} sealed by it, {} received",
+        count(record.count(Count::PayloadsSent)),
+        count(opened),
+        count(sealed),
+        count(back.iter().sum())
+    );
 }
 
 fn stages(record: &Record, text: &mut String) {
@@ -109,7 +133,7 @@ fn stages(record: &Record, text: &mut String) {
 }
 
 fn cpu(record: &Record, text: &mut String) {
-    let round_trips = record.count(Count::Echoed).max(1) as f64;
+    let round_trips = record.stage(Stage::RoundTrip).map_or(1, |stage| stage.count) as f64;
     let per_trip = |threads: &[ThreadCpu]| cpu_s(threads) * 1e6 / round_trips;
     let mut line = |who: &str, threads: &[ThreadCpu], per_datagram: Option<f64>| {
         let (user, system) =
@@ -139,14 +163,4 @@ fn cpu(record: &Record, text: &mut String) {
         "            the generator held {} MB",
         record.own_resident_bytes / 1_000_000
     );
-}
-
-fn gateway_drops(record: &Record, text: &mut String) {
-    for (name, value) in record.gateway_metrics.iter().filter(|(_, value)| **value > 0.0) {
-        let reason =
-            name.strip_prefix("ringgate_drops_total{").and_then(|name| name.strip_suffix('}'));
-        if let Some(reason) = reason {
-            let _ = writeln!(text, "dropped by the gateway: {reason} {}", count(*value as u64));
-        }
-    }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::axis::Scale;
 use super::chart::{Chart, Line, escape};
-use crate::record::{Interval, Record, StageRecord, cpu_s};
+use crate::record::{Interval, Record, StageRecord};
 use crate::tally::{Count, Stage};
 use crate::text::{count, percent, time};
 
@@ -27,6 +27,7 @@ pub fn html(runs: &[Record]) -> String {
     }
     html.push_str("</div>\n");
     percentiles(runs, &mut html);
+    drops(runs, &mut html);
     checks(runs, &mut html);
     facts(runs, &mut html);
     html.push_str("</body></html>\n");
@@ -75,30 +76,22 @@ fn summary(runs: &[Record], html: &mut String) {
             run.stage(Stage::RoundTrip).map_or_else(|| "–".into(), |s| time(s.at(percentile)))
         }
     };
-    let per_trip = |cpu: f64, run: &Record| {
-        format!("{:.2} µs", cpu * 1e6 / run.count(Count::Echoed).max(1) as f64)
-    };
+    let cpu = |us: Option<f64>| us.map_or_else(|| "not watched".into(), |us| format!("{us:.2} µs"));
     let rows = [
         row("Sessions let in", runs, |run| {
             format!("{} of {}", count(run.count(Count::Connected)), count(run.count(Count::Joins)))
         }),
         row("Sessions lost", runs, c(Count::SessionsLost)),
-        row("Payloads due", runs, c(Count::PayloadsDue)),
-        row("Payloads that came back", runs, c(Count::Echoed)),
+        row("Payloads due", runs, |run| count(run.tally_counters().due())),
+        row("Payloads that arrived", runs, |run| count(run.tally_counters().arrived())),
         row("Loss", runs, |run| percent(run.loss())),
         row("Left late by more than 1 ms", runs, c(Count::PayloadsLate)),
         row("Round trip, median", runs, at(50.0)),
         row("Round trip, 99 %", runs, at(99.0)),
         row("Round trip, 99.9 %", runs, at(99.9)),
         row("Round trip, largest", runs, at(100.0)),
-        row("Generator's CPU per round trip", runs, |run| per_trip(cpu_s(&run.own_cpu), run)),
-        row("Gateway's CPU per round trip", runs, |run| {
-            if run.gateway_cpu.is_empty() {
-                "not watched".into()
-            } else {
-                per_trip(cpu_s(&run.gateway_cpu), run)
-            }
-        }),
+        row("Generator's CPU per datagram", runs, |run| cpu(run.cpu_us_per_datagram().0)),
+        row("Gateway's CPU per datagram", runs, |run| cpu(run.cpu_us_per_datagram().1)),
     ];
     table(runs, "At a glance", &rows, html);
 }
@@ -235,6 +228,19 @@ fn checks(runs: &[Record], html: &mut String) {
     html.push_str("</ul>\n");
 }
 
+/// What was dropped, by whom and why. Nothing where nothing was.
+fn drops(runs: &[Record], html: &mut String) {
+    let all: Vec<_> = runs.iter().map(Record::drops).collect();
+    let names: std::collections::BTreeSet<_> = all.iter().flat_map(|drops| drops.keys()).collect();
+    let values = |name: &String| -> Vec<String> {
+        all.iter().map(|drops| count(drops.get(name).copied().unwrap_or(0))).collect()
+    };
+    let rows: Vec<_> = names.iter().map(|name| ((*name).clone(), values(name))).collect();
+    if !rows.is_empty() {
+        table(runs, "Dropped and refused", &rows, html);
+    }
+}
+
 fn facts(runs: &[Record], html: &mut String) {
     let rows = [
         row("Machine", runs, |run| run.machine.cpu.clone()),
@@ -310,6 +316,18 @@ mod tests {
         assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
         assert!(!page.contains("NaN") && !page.contains("inf"));
         assert!(page.contains("0.250 %"), "the second run's loss");
+    }
+
+    #[test]
+    fn drops_are_shown_with_their_reasons_and_the_table_is_left_out_where_there_are_none() {
+        let mut lossy = run("lossy", 3);
+        assert!(!html(&[run("one", 0), lossy.clone()]).contains("Dropped and refused"));
+        lossy.gateway_metrics.insert("ringgate_drops_total{link_full}".into(), 3.0);
+        lossy.closing.kernel.ours = 1234;
+        let page = html(&[run("one", 0), lossy]);
+        for text in ["Dropped and refused", "gateway: link_full", "<td>3</td>", "1,234"] {
+            assert!(page.contains(text), "{text}");
+        }
     }
 
     #[test]

@@ -30,7 +30,9 @@ fn the_books_of_a_run_balance_on_either_link() {
     for (name, link) in [("bundle", Link::Bundle), ("udp", Link::Udp)] {
         let gateway = Gateway::start(&format!("whole-{name}"), link, Game::Echo);
         let text = assert_balanced(&gateway.load("run", SMALL));
-        assert!(text.contains("20 connected of 20") && text.contains("µs per datagram"), "{text}");
+        for part in ["20 connected of 20", "µs per datagram", "by way      up:"] {
+            assert!(text.contains(part), "no {part:?} in {text}");
+        }
     }
 }
 
@@ -270,4 +272,95 @@ fn loss_of_one_direction_is_told_from_that_of_the_other() {
         }
         assert_eq!(record.imbalances(), [""; 0]);
     }
+}
+
+/// A command in a pseudo-terminal of Python's, so that it draws its live view.
+const TERMINAL: &str = r"
+import os, pty, sys
+chunks = []
+def read(fd):
+    data = os.read(fd, 65536)
+    chunks.append(data)
+    return data
+status = pty.spawn(sys.argv[1:], read)
+sys.exit(os.waitstatus_to_exitcode(status))
+";
+
+#[test]
+fn on_a_terminal_a_view_is_drawn_again_and_again_and_elsewhere_lines_are_printed() {
+    let gateway = Gateway::start("whole-live", Link::Bundle, Game::Echo);
+    let plain = gateway.load("run", SMALL);
+    let text = String::from_utf8_lossy(&plain.stderr).into_owned();
+    assert!(text.contains(" s  hold ") && text.contains("sessions 20"), "{text}");
+    assert!(!text.contains('\u{1b}'), "no escapes where there is no terminal: {text}");
+    if !std::process::Command::new("python3")
+        .arg("--version")
+        .output()
+        .is_ok_and(|o| o.status.success())
+    {
+        eprintln!("skipped: no python3 to make a terminal with");
+        return;
+    }
+    let (server, key) = (gateway.address.to_string(), gateway.folder.join("key"));
+    let output = std::process::Command::new("python3")
+        .args(["-c", TERMINAL, env!("CARGO_BIN_EXE_ringgate-loadgen"), "run", "--server", &server])
+        .args(["--key", key.to_str().expect("UTF-8"), "--protocol-id", "7"])
+        .args(SMALL)
+        .args(["--require", "p50<1ns"])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("python3 runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    for part in
+        ["\u{1b}[5F\u{1b}[J", "round trip p50", "sessions   20 in", "█", "20 connected of 20"]
+    {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+}
+
+/// A network namespace with a wire to ours; gone with it.
+struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// `None` where there are no rights, or no `ip`.
+    fn new() -> Option<Self> {
+        let id = std::process::id() % 1_000_000;
+        let this = Self { name: format!("rg{id}") };
+        let (ours, theirs) = (format!("rga{id}"), format!("rgb{id}"));
+        let name = this.name.as_str();
+        let steps: [&[&str]; 6] = [
+            &["netns", "add", name],
+            &["link", "add", &ours, "type", "veth", "peer", "name", &theirs, "netns", name],
+            &["addr", "add", "10.213.77.1/30", "dev", &ours],
+            &["link", "set", &ours, "up"],
+            &["-n", name, "addr", "add", "10.213.77.2/30", "dev", &theirs],
+            &["-n", name, "link", "set", &theirs, "up"],
+        ];
+        let run = |words: &&[&str]| {
+            std::process::Command::new("ip").args(*words).output().is_ok_and(|o| o.status.success())
+        };
+        steps.iter().all(run).then_some(this)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // The wire goes with its end in there.
+        let _ = std::process::Command::new("ip").args(["netns", "del", &self.name]).output();
+    }
+}
+
+#[test]
+fn a_gateway_beyond_a_wire_gets_a_socket_for_each_player_and_the_books_balance() {
+    let Some(namespace) = Namespace::new() else {
+        eprintln!("skipped: no network namespace can be made here (it takes root and `ip`)");
+        return;
+    };
+    let before = ["ip", "netns", "exec", &namespace.name];
+    let gateway = Gateway::start_at("whole-wire", "10.213.77.2", &before, Link::Bundle, Game::Echo);
+    let text = assert_balanced(&gateway.load("run", SMALL));
+    assert!(text.contains("20 connected of 20"), "{text}");
 }
