@@ -37,13 +37,13 @@ use super::wheel::{TICK_NS, Wheel};
 use super::{Gate, Now, Random, SessionInfo};
 use crate::buf::{LocalIp, TxTarget};
 use crate::drops::DropReason;
-use crate::proto::unreal::front::{Classified, Identity, classify, encode_within};
+use crate::proto::unreal::front::{Classified, classify, encode_within};
 use crate::proto::unreal::handshake::{Handshake, Kind, Receiver, TAIL_BYTES_MAX, Tail};
 use crate::proto::unreal::prefix::Framing;
 
 use super::counters::UNREAL_GAME;
 use cookies::Keyring;
-use probe::Probed;
+use probe::{Face, Probed};
 
 /// The players of one worker's Unreal listeners, and what it knows of the servers behind them.
 pub(super) struct Front {
@@ -55,7 +55,7 @@ pub(super) struct Front {
     /// When we last asked for fresh secrets.
     asked_for_secrets_ns: Option<u64>,
     /// By a listener's number: what players are told about the server behind it.
-    faces: Vec<Option<Identity>>,
+    faces: Vec<Face>,
     /// By a backend's number: what is known of a server of an Unreal game.
     probed: Vec<Option<Probed>>,
     /// When the next of them is asked.

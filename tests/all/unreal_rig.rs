@@ -335,9 +335,10 @@ impl Player {
     pub(crate) fn write(&mut self) -> Option<Vec<u8>> {
         let mut payload = [0; 32];
         let mut out = BitWriter::new(&mut payload);
-        out.flag(false);
+        // No packet info, and a bunch that neither opens nor closes anything.
+        out.write(0, 2);
         (0..3).for_each(|_| out.write(self.dice.roll(1 << 30), 60));
-        let payload = BitReader::new(&payload).take(181).expect("written");
+        let payload = BitReader::new(&payload).take(182).expect("written");
         let mut buffer = [0; 256];
         let ids = self.client.ids();
         let peer = self.peer.as_mut().expect("connected");

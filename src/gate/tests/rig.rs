@@ -22,6 +22,7 @@ use crate::proto::netcode::packet::{AadTable, Header, PacketKind, Receiver};
 use crate::proto::netcode::server::SessionSequence;
 use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 use crate::proto::replay::Policy;
+use crate::secret::CookieSecret;
 use crate::sim::Host;
 
 pub(super) const PROTOCOL: u64 = 0x1122_3344_5566_7788;
@@ -30,7 +31,7 @@ pub(super) const START: Now = Now { mono_ns: 1_000_000_000, unix_s: 1_700_000_00
 
 /// The first socket of each listener's first address; the second address has the next one.
 const PLAYER_SOCKETS: [SocketId; 2] = [SocketId(1), SocketId(3)];
-const UDP_LINK: SocketId = SocketId(20);
+pub(super) const UDP_LINK: SocketId = SocketId(20);
 const LINK_LISTENER: SocketId = SocketId(21);
 const FIRST_LINK: u32 = 30;
 
@@ -110,6 +111,7 @@ pub(super) struct Rig {
     pub(super) obstacles: Vec<Obstacle>,
     /// Requests of the gate that a test has not looked at yet.
     pub(super) requests: Vec<Request>,
+    secrets_drawn: u32,
     judge: Rc<RefCell<Judge>>,
     next_socket: u32,
 }
@@ -136,6 +138,9 @@ impl Rig {
             random: [u64::MAX, u64::from(worker.index), 1, 2],
         };
         let listeners = setup.listeners.clone();
+        if listeners.iter().any(|listener| listener.unreal().is_some()) {
+            judge.borrow_mut().sees_netcode_only = false;
+        }
         let mut gate = Gate::new(setup, worker, claims, Aead::detect(), seed, START);
         for (at, listener) in listeners.iter().enumerate() {
             for bind in 0..listener.public.len() as u16 {
@@ -151,6 +156,7 @@ impl Rig {
             sent: Vec::new(),
             obstacles: Vec::new(),
             requests: Vec::new(),
+            secrets_drawn: 0,
             judge,
             next_socket: FIRST_LINK,
         }
@@ -254,9 +260,25 @@ impl Rig {
 
     fn look_around(&mut self) {
         while let Some(request) = self.host.gate_mut().poll_request() {
-            self.requests.push(request);
+            if request == Request::CookieSecrets {
+                self.renew_cookies();
+            } else {
+                self.requests.push(request);
+            }
         }
         self.counters().check_conservation().expect("every turn balances");
+    }
+
+    /// Other secrets each time, and the same in every run.
+    fn renew_cookies(&mut self) {
+        self.secrets_drawn += 1;
+        let secret = |half: u8| {
+            let mut bytes = [half; 64];
+            bytes[..4].copy_from_slice(&self.secrets_drawn.to_le_bytes());
+            CookieSecret::from_bytes(bytes)
+        };
+        let secrets = [secret(1), secret(2)];
+        self.host.gate_mut().renew_cookies(self.now, secrets);
     }
 
     /// Lets time pass, in turns of 10 ms.
@@ -312,6 +334,13 @@ impl Rig {
     pub(super) fn take_udp(&mut self) -> Vec<(LocalIp, Vec<u8>)> {
         let is_udp = |sent: &mut Sent| sent.target.socket == UDP_LINK;
         self.sent.extract_if(.., is_udp).map(|sent| (sent.target.source, sent.bytes)).collect()
+    }
+
+    /// What has left since the last look, for udp backends: whom for, and the loopback address it came from.
+    pub(super) fn take_for_servers(&mut self) -> Vec<(Endpoint, LocalIp, Vec<u8>)> {
+        let is_udp = |sent: &mut Sent| sent.target.socket == UDP_LINK;
+        let sent = self.sent.extract_if(.., is_udp);
+        sent.filter_map(|sent| Some((sent.target.peer?, sent.target.source, sent.bytes))).collect()
     }
 
     fn take(&mut self, wanted: impl Fn(&Sent) -> bool) -> Vec<Vec<u8>> {
@@ -396,7 +425,7 @@ fn carry(
     obstacles: &[Obstacle],
     judge: &RefCell<Judge>,
 ) -> Result<(), SendFailure> {
-    if is_player_socket(target.socket) {
+    if is_player_socket(target.socket) && judge.borrow().sees_netcode_only {
         judge.borrow_mut().look_at(bytes);
     }
     if let Some((_, why)) = obstacles.iter().find(|(socket, _)| *socket == target.socket) {
@@ -412,6 +441,8 @@ struct Judge {
     keys: Vec<Key>,
     used: HashSet<(usize, u64)>,
     aead: Aead,
+    /// Other packets are not its business.
+    sees_netcode_only: bool,
 }
 
 impl Judge {
@@ -421,6 +452,7 @@ impl Judge {
             keys: Vec::new(),
             used: HashSet::new(),
             aead: Aead::detect(),
+            sees_netcode_only: true,
         }
     }
 

@@ -91,7 +91,7 @@ impl Cookies {
     }
 
     /// Marks a response that has verified as used, for as long as it can verify.
-    pub(super) fn use_once(&self, cookie: &Cookie, now_ns: u64) -> Result<(), DropReason> {
+    pub(in crate::gate) fn use_once(&self, cookie: &Cookie, now_ns: u64) -> Result<(), DropReason> {
         match self.lock().as_mut() {
             Some(inner) => inner.used.insert(cookie, now_ns),
             None => Err(DropReason::CookieForged),

@@ -37,7 +37,7 @@ impl Gate {
         }
         let is_here = |index: &u32| self.unreal.sessions.at(*index).cookie() == Some(&original);
         if let Some(index) = known.filter(is_here) {
-            self.acknowledge(now, index, origin, packet, bytes.len(), exit)?;
+            self.acknowledge(now, index, packet, bytes.len(), exit)?;
             self.count_unreal_handled(Kind::RestartResponse);
             return Ok(());
         }

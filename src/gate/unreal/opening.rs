@@ -161,14 +161,11 @@ impl Gate {
         &mut self,
         now: Now,
         index: u32,
-        origin: &Origin,
         packet: &Handshake,
         bytes: usize,
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let session = self.unreal.sessions.at_mut(index);
-        session.socket = origin.socket;
-        session.local = origin.local;
         match &mut session.stage {
             Stage::Opening(opening) => {
                 opening.response = *packet;

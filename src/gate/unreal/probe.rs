@@ -12,7 +12,7 @@ use crate::gate::setup::{Setup, Unreal};
 use crate::gate::{Gate, Now};
 use crate::proto::unreal::front::{Classified, Identity, classify};
 use crate::proto::unreal::handshake::{Base, Body, HANDSHAKE_BYTES_MAX, Handshake, Receiver};
-use crate::proto::unreal::prefix::Framing;
+use crate::proto::unreal::prefix::{Framing, Ids};
 
 /// What is known of one game server.
 pub(super) struct Probed {
@@ -23,6 +23,26 @@ pub(super) struct Probed {
     is_answering: bool,
     answered_ns: u64,
     due_ns: u64,
+}
+
+/// What a listener tells its players about the servers behind it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Face {
+    /// What a server says that answers; `None` while none does.
+    pub(super) identity: Option<Identity>,
+    /// A bit for each session number that any of them has said: players were told one of these.
+    sessions: u8,
+}
+
+impl Face {
+    /// The request to restart, for a game packet from nowhere.
+    pub(super) fn restart_request(&self, game: Ids) -> Result<Handshake, DropReason> {
+        let identity = self.identity.ok_or(DropReason::UnknownSource)?;
+        if self.sessions & 1 << game.session() == 0 {
+            return Err(DropReason::UnrealIds);
+        }
+        Identity { session: game.session(), ..identity }.restart_request(game)
+    }
 }
 
 /// What a game server of an Unreal game says about itself.
@@ -50,6 +70,12 @@ impl Probed {
             answered_ns: now_ns,
             due_ns: now_ns,
         }
+    }
+
+    /// When there is something to do about it.
+    fn look_ns(&self) -> u64 {
+        let expires_ns = self.answered_ns + ANSWER_NS_MAX;
+        if self.is_answering { self.due_ns.min(expires_ns) } else { self.due_ns }
     }
 
     /// An initial connect that says what the server would say.
@@ -83,7 +109,7 @@ impl super::Front {
     /// Learns which backends serve Unreal games.
     pub(in crate::gate) fn adopt(&mut self, setup: &Setup, now_ns: u64) {
         self.probed.resize_with(setup.backends.len(), || None);
-        self.faces.resize(setup.listeners.len(), None);
+        self.faces.resize(setup.listeners.len(), Face::default());
         for listener in &setup.listeners {
             let Some(rules) = listener.unreal() else { continue };
             for &backend in &listener.backends {
@@ -103,7 +129,12 @@ impl super::Front {
             probed.identity.filter(|_| is_usable)
         };
         for (face, listener) in self.faces.iter_mut().zip(&setup.listeners) {
-            *face = listener.unreal().and_then(|_| listener.backends.iter().find_map(known));
+            face.identity = listener.backends.iter().find_map(known);
+            for probed in
+                listener.backends.iter().filter_map(|at| self.probed[usize::from(*at)].as_ref())
+            {
+                face.sessions |= probed.identity.map_or(0, |identity| 1 << identity.session);
+            }
         }
     }
 }
@@ -126,13 +157,13 @@ impl Gate {
                 has_changed = true;
             }
             if now.mono_ns >= probed.due_ns {
-                let pause_ns = if probed.is_answering { ASK_AGAIN_NS } else { LOOK_AGAIN_NS };
-                probed.due_ns = now.mono_ns + pause_ns;
+                // Unless it answers.
+                probed.due_ns = now.mono_ns + REPEAT_NS;
                 let (question, framing) = (probed.question(), probed.framing);
                 self.send_question(now, at, &framing, &question, exit);
             }
-            let probed = self.unreal.probed[at].as_ref();
-            next_ns = probed.map_or(next_ns, |probed| next_ns.min(probed.due_ns));
+            let look_ns = self.unreal.probed[at].as_ref().map(Probed::look_ns);
+            next_ns = look_ns.map_or(next_ns, |look_ns| next_ns.min(look_ns));
         }
         self.unreal.next_probe_ns = next_ns;
         if has_changed {
@@ -180,8 +211,8 @@ impl Gate {
         probed.is_answering = true;
         probed.answered_ns = now.mono_ns;
         probed.identity = identity;
+        probed.due_ns = now.mono_ns + ASK_AGAIN_NS;
         if has_changed {
-            probed.due_ns = now.mono_ns + ASK_AGAIN_NS;
             let setup = std::sync::Arc::clone(&self.setup);
             self.unreal.show_faces(&setup);
         }
@@ -192,7 +223,7 @@ impl Gate {
     pub(in crate::gate) fn lose_server(&mut self, now: Now, backend: usize) {
         let Some(probed) = self.unreal.probed[backend].as_mut() else { return };
         if std::mem::take(&mut probed.is_answering) {
-            probed.due_ns = now.mono_ns + LOOK_AGAIN_NS;
+            probed.due_ns = now.mono_ns + REPEAT_NS;
             self.unreal.next_probe_ns = self.unreal.next_probe_ns.min(probed.due_ns);
             let setup = std::sync::Arc::clone(&self.setup);
             self.unreal.show_faces(&setup);
@@ -208,11 +239,11 @@ pub(in crate::gate) fn is_own_address(local: &LocalIp) -> bool {
 /// Where questions come from.
 const OWN_ADDRESS: LocalIp = LocalIp::v4([127, 0, 0, 1], 0);
 
-/// How often a server that answers is asked again.
+/// How long after its answer a server is asked again.
 const ASK_AGAIN_NS: u64 = 5_000_000_000;
 
-/// How often one that does not.
-const LOOK_AGAIN_NS: u64 = 500_000_000;
+/// How long after a question that was not answered.
+const REPEAT_NS: u64 = 500_000_000;
 
-/// Silence after which a server gets no new players: two questions unanswered.
-const ANSWER_NS_MAX: u64 = 2 * ASK_AGAIN_NS + 1_000_000_000;
+/// Silence after which a server gets no new players: ten questions unanswered.
+const ANSWER_NS_MAX: u64 = 2 * ASK_AGAIN_NS;

@@ -34,7 +34,7 @@ impl Gate {
         match in_session(packet, &accepted.unwrap_or(Cookie::ZERO))? {
             InSession::Acknowledge => {
                 let index = known.ok_or(DropReason::CookieForged)?;
-                self.acknowledge(now, index, origin, packet, bytes.len(), exit)?;
+                self.acknowledge(now, index, packet, bytes.len(), exit)?;
             }
             InSession::Challenge => {
                 self.challenge_unreal(now, origin, packet, bytes.len(), exit)?;
@@ -76,14 +76,14 @@ impl Gate {
         if self.draining_until_ns.is_some() {
             return Err(DropReason::Draining);
         }
-        let face = self.unreal.faces.get(usize::from(listener)).copied().flatten();
-        let face = face.ok_or(DropReason::RequestBackendDown)?;
+        let face = self.unreal.faces[usize::from(listener)];
+        let identity = face.identity.ok_or(DropReason::RequestBackendDown)?;
         if !self.admission.admit(&endpoint, now.mono_ns) {
             return Err(DropReason::RequestRateLimited);
         }
         let client_id = packet.ids.client();
         let proof = self.keyring()?.challenge(now.mono_ns, endpoint, client_id, listener);
-        let answer = face.answer(packet, Body::Challenge(proof));
+        let answer = identity.answer(packet, Body::Challenge(proof));
         self.answer_unreal(now, origin, &answer, bytes, exit)
     }
 
@@ -126,8 +126,7 @@ impl Gate {
         if duplicates == Duplicates::Notify {
             Header::read(reader)?;
         }
-        let face = self.unreal.faces.get(usize::from(listener)).copied().flatten();
-        let request = face.ok_or(DropReason::UnknownSource)?.restart_request(ids)?;
+        let request = self.unreal.faces[usize::from(listener)].restart_request(ids)?;
         let bytes_max = if small { HANDSHAKE_BYTES_MAX } else { bytes };
         if !has_room(&framing, bytes_max)
             || !self.strangers.may_ask(&origin.address.endpoint, now.mono_ns)
