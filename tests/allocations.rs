@@ -6,15 +6,25 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 
-use ringgate::buf::Endpoint;
+use ringgate::buf::{Endpoint, LocalIp, SocketId};
 use ringgate::crypto::Aead;
 use ringgate::drops::DropReason;
-use ringgate::gate::Gate;
-use ringgate::limits::{BUNDLE_BYTES_MAX, DATAGRAM_BYTES_MAX};
+use ringgate::gate::{
+    Backend, Claims, Duplicates, Gate, LinkKind, Listener, Now, Protocol, Route, Seed, Setup,
+    Unreal, WorkerIndex,
+};
+use ringgate::limits::{BUNDLE_BYTES_MAX, DATAGRAM_BYTES_MAX, UNREAL_BYTES_MAX};
 use ringgate::proto::netcode::VERSION_INFO;
 use ringgate::proto::netcode::request::REQUEST_BYTES;
-use ringgate::sim::{Crowd, Random};
+use ringgate::proto::unreal::client::Profile;
+use ringgate::proto::unreal::cookie::Cookie;
+use ringgate::proto::unreal::handshake::{Base, Body, Handshake, Tail};
+use ringgate::proto::unreal::prefix::{Framing, Ids};
+use ringgate::proto::unreal::stand_in::StandIn;
+use ringgate::secret::{CookieSecret, Key};
+use ringgate::sim::{Crowd, Host, Random};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -181,6 +191,126 @@ fn a_million_spoofed_requests_allocate_nothing_and_are_answered_with_nothing() {
 /// What is reserved for many sessions, and more than a million of them would take: every table is sized exactly, and what
 /// there is once (buffers, rate limits) weighs ten times as much on each of these. Memory that is reserved and never touched
 /// counts here; `cargo bench --bench table` shows what is resident.
+const BASE: Base = Base {
+    version_min: 3,
+    version: 4,
+    sent_count: 0,
+    network_version: 0x1234_5678,
+    network_features: 1,
+};
+const UNREAL_NOW: Now = Now { mono_ns: 100_000_000_000, unix_s: 1_700_000_000 };
+const PLAYERS_SOCKET: SocketId = SocketId(0);
+const UDP_LINK: SocketId = SocketId(1);
+const SERVER: Endpoint = Endpoint::v4([127, 0, 0, 1], 7777);
+
+fn unreal_setup() -> Setup {
+    let listener = Listener {
+        name: "shooter".to_owned(),
+        protocol: Protocol::Unreal(Unreal {
+            framing: Framing::default(),
+            versions: 3..=4,
+            network_versions: None,
+            duplicates: Duplicates::Notify,
+            idle_timeout_ns: 30_000_000_000,
+            restart_small: false,
+        }),
+        public: Vec::new(),
+        backends: vec![0],
+        route: Route::Single,
+        sessions_max: 1000,
+        follow_port_switch: true,
+    };
+    let backend = Backend {
+        name: "game".to_owned(),
+        link: LinkKind::Udp { address: SERVER.into() },
+        slots: 1000,
+        grace_ns: 0,
+        retired: false,
+    };
+    Setup::new(vec![listener], vec![backend], 1)
+}
+
+/// A gate that has heard from the Unreal server behind it.
+fn unreal_host() -> Host {
+    let setup = unreal_setup();
+    let claims = Arc::new(Claims::new(1, &setup.backend_slots(), setup.claim_limits()));
+    let seed = Seed { challenge_key: Key::from_bytes([3; 32]), random: [1, 2, 3, 4] };
+    let worker = WorkerIndex { index: 0, count: 1 };
+    let mut gate = Gate::new(Arc::new(setup), worker, claims, Aead::detect(), seed, UNREAL_NOW);
+    gate.bind_player_socket(PLAYERS_SOCKET, 0, 0);
+    gate.bind_udp_link(UDP_LINK);
+    gate.renew_cookies(UNREAL_NOW, [1, 2].map(|byte| CookieSecret::from_bytes([byte; 64])));
+    let mut host = Host::new(gate);
+    let mut question = Vec::new();
+    host.turn(UNREAL_NOW, &mut |_, bytes| {
+        question.extend_from_slice(bytes);
+        Ok(())
+    });
+    let profile = Profile { framing: Framing::default(), client_id: 0, base: BASE };
+    let secrets = [3, 4].map(|byte| CookieSecret::from_bytes([byte; 64]));
+    let mac = |_: &[u8; 64], _: &[u8]| Cookie([7; 20]);
+    let mut server = StandIn::new(&profile, 1, 1, mac, secrets, UNREAL_NOW.mono_ns);
+    let (mut answer, tail) = ([0; UNREAL_BYTES_MAX], Tail::draw(&[0; 17]));
+    let gateway = Endpoint::v4([127, 0, 0, 1], 4000);
+    let now_ns = UNREAL_NOW.mono_ns;
+    let answered = server.handle_datagram(now_ns, gateway, &question, &tail, &mut answer);
+    let len = answered.expect("an initial connect");
+    let meta = host.receive(UDP_LINK, SERVER, &answer[..len]).expect("room");
+    meta.local = LocalIp::v4([127, 0, 0, 1], 0);
+    host.turn(UNREAL_NOW, &mut |_, _| Ok(()));
+    assert!(host.gate().backends_up().all(|up| up));
+    host
+}
+
+/// Initial connects of many lengths and client ids.
+fn initial_connects() -> Vec<Vec<u8>> {
+    let write = |n: u8| {
+        let mut out = [0; UNREAL_BYTES_MAX];
+        let body = Body::Initial { is_restart: false };
+        let packet = Handshake { ids: Ids::new(0, n), base: BASE, body };
+        let len = packet.encode(&Framing::default(), &Tail::draw(&[n; 17]), &mut out);
+        out[..len].to_vec()
+    };
+    (0..64).map(write).collect()
+}
+
+#[test]
+fn a_million_spoofed_initial_connects_allocate_nothing_and_get_no_more_than_they_sent() {
+    const CONNECTS: u64 = 1_000_000;
+    let mut host = unreal_host();
+    let mut random = Random::new(3);
+    let packets = initial_connects();
+    let (mut bytes_in, mut bytes_out, mut answers, mut longer) = (0, 0, 0_u64, 0_u64);
+    let mut flood = |host: &mut Host, turns: u64| {
+        for turn in 0..turns {
+            // All of a turn are equally long, so that every answer can be held against them.
+            let packet = &packets[turn as usize % packets.len()];
+            for _ in 0..PER_TURN {
+                let from = Endpoint::v4(random.bytes(), random.word() as u16);
+                host.receive(PLAYERS_SOCKET, from, packet).expect("as many as a turn finds");
+                bytes_in += packet.len();
+            }
+            host.turn(UNREAL_NOW, &mut |_, bytes| {
+                bytes_out += bytes.len();
+                answers += 1;
+                longer += u64::from(bytes.len() > packet.len());
+                Ok(())
+            });
+        }
+    };
+    flood(&mut host, 100);
+    let allocations = allocations_in(|| flood(&mut host, CONNECTS / PER_TURN));
+    assert_eq!((allocations, longer), (0, 0));
+    assert_eq!(answers, CONNECTS + 100 * PER_TURN);
+    assert!(bytes_out <= bytes_in);
+    let counters = host.gate().counters();
+    assert_eq!((counters.sessions, counters.pending), (0, 0));
+    assert_eq!(counters.check_conservation(), Ok(()));
+}
+
+/// What an in-memory turn finds at most.
+const PER_TURN: u64 = 64;
+
 #[test]
 fn a_million_sessions_fit_with_all_that_hangs_on_them() {
     const SESSIONS: usize = 100_000;

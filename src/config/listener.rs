@@ -3,6 +3,7 @@
 mod netcode;
 mod unreal;
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -21,11 +22,20 @@ pub(super) struct Surroundings<'s> {
     base: &'s Path,
     names: Distinct<String>,
     addresses: Distinct<SocketAddr>,
+    /// What each backend is spoken to in, by the first listener that names it.
+    spoken: HashMap<usize, ProtocolWord>,
 }
 
 impl<'s> Surroundings<'s> {
     pub(super) fn new(backends: &'s Known, keys: &'s KeySources<'s>, base: &'s Path) -> Self {
-        Self { backends, keys, base, names: Distinct::default(), addresses: Distinct::default() }
+        Self {
+            backends,
+            keys,
+            base,
+            names: Distinct::default(),
+            addresses: Distinct::default(),
+            spoken: HashMap::new(),
+        }
     }
 }
 
@@ -43,7 +53,7 @@ pub(super) fn read(
         around.addresses.check(section.report, place, *address);
     }
     let bind = bind.map(bare);
-    let backends = read_backends(&mut section, word, around.backends);
+    let backends = read_backends(&mut section, word, around);
     let route = read_route(&mut section, word, backends.as_deref());
     let max_sessions = section.integer("max_sessions");
     let port_switch = section.choice("port_switch");
@@ -72,8 +82,9 @@ pub(super) fn read(
 fn read_backends(
     section: &mut Section<'_, '_>,
     protocol: Option<ProtocolWord>,
-    known: &Known,
+    around: &mut Surroundings<'_>,
 ) -> Option<Vec<usize>> {
+    let known = around.backends;
     let names = section.list("backends", |value| value.as_str().map(str::to_owned))?;
     let mut seen = Distinct::default();
     let mut indices = Vec::new();
@@ -82,6 +93,12 @@ fn read_backends(
             Some((index, backend)) => {
                 if protocol == Some(ProtocolWord::Unreal) {
                     check_unreal_backend(&name, &place, backend, section.report);
+                }
+                let first = protocol.map(|word| *around.spoken.entry(index).or_insert(word));
+                if first != protocol {
+                    let found =
+                        format_args!("{name:?}, which is behind a listener of the other protocol");
+                    section.report.expected(&place, found, "a backend that speaks one protocol");
                 }
                 indices.push(index);
             }

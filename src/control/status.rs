@@ -337,6 +337,8 @@ mod tests {
 
     use super::super::tests as sample;
     use super::*;
+    use crate::gate::ServerInfo;
+    use crate::proto::unreal::handshake::Base;
 
     fn page(change: impl FnOnce(&mut Snapshot<'_>)) -> Value {
         let facts = sample::facts();
@@ -369,6 +371,20 @@ mod tests {
         assert_eq!(shown["backends"][1]["up"], false);
         let shown = page(|snapshot| snapshot.players[0] = 0);
         assert_eq!(shown["backends"].as_array().map(Vec::len), Some(1));
+    }
+
+    #[test]
+    fn an_unreal_server_shows_what_it_has_said() {
+        let page = page(|snapshot| {
+            let base =
+                Base { version_min: 3, version: 4, network_version: 0xab, ..Base::default() };
+            let identity = Some(Identity { session: 2, base });
+            let server = ServerInfo { is_answering: true, identity };
+            snapshot.reports[1].servers = vec![None, Some(server)];
+        });
+        assert!(page["backends"][0].get("unreal").is_none());
+        assert_eq!(page["backends"][1]["unreal"]["session_id"], 2);
+        assert_eq!(page["backends"][1]["unreal"]["network_version"], "0x000000ab");
     }
 
     #[test]

@@ -486,6 +486,26 @@ fn unreal_servers_are_on_this_host() {
 }
 
 #[test]
+fn a_backend_speaks_one_protocol() {
+    let other = r#"[[listener]]
+name = "nc"
+protocol = "netcode"
+bind = ["127.0.0.1:40001"]
+protocol_id = 7
+keys = [{ hex = "0101010101010101010101010101010101010101010101010101010101010101" }]
+backends = ["shooter"]
+
+"#;
+    check(
+        &format!("{GOOD_UNREAL}{other}"),
+        &[
+            "gate.toml:19: listener[1].backends[0]: found \"shooter\", which is behind a listener of the other protocol, \
+             expected a backend that speaks one protocol",
+        ],
+    );
+}
+
+#[test]
 fn unreal_players_are_served_over_udp() {
     let text =
         GOOD_UNREAL.replace("link = \"udp\"\naddress = \"127.0.0.1:7778\"", "link = \"bundle\"");

@@ -1,5 +1,5 @@
 //! What the README tells an operator to type, typed: its config, its key and its token, an unmodified UDP server behind the
-//! daemon, and renetcode's client in front of it, on both drivers.
+//! daemon, and renetcode's client in front of it, on both drivers; and the same for its Unreal servers.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -9,12 +9,14 @@ use std::time::Duration;
 use renetcode::{ClientAuthentication, ConnectToken, NetcodeClient};
 use ringgate::io::Choice;
 use ringgate::os::clock;
+use ringgate::proto::unreal::prefix::Framing;
 
 use crate::command::{ringgate, run};
 use crate::folder::Folder;
 use crate::gateway_rig::{Renet, on_both_drivers, socket_toward, until};
+use crate::unreal_rig::Player as UnrealPlayer;
 
-on_both_drivers!(the_readme_serves_an_unmodified_server);
+on_both_drivers!(the_readme_serves_an_unmodified_server, the_readme_serves_an_unreal_server);
 
 /// A program that ends with its owner, and what it has said so far.
 struct Program {
@@ -56,11 +58,18 @@ impl Drop for Program {
     }
 }
 
-/// The README's first config.
-fn config() -> &'static str {
+/// One of the README's configs.
+fn config(number: usize) -> &'static str {
     let readme = include_str!("../../README.md");
-    let (_, rest) = readme.split_once("```toml\n").expect("the README has a config");
+    let rest = readme.split("```toml\n").nth(1 + number).expect("the README has this config");
     rest.split_once("```").expect("which ends").0
+}
+
+const fn driver_name(io: Choice) -> &'static str {
+    match io {
+        Choice::Mmsg => "mmsg",
+        _ => "uring",
+    }
 }
 
 /// With one thing in it replaced, which must be there.
@@ -76,12 +85,9 @@ fn the_readme_serves_an_unmodified_server(io: Choice) {
 
     let key = folder.join("netcode.key");
     run(ringgate(["keygen".as_ref(), "--out".as_ref(), key.as_os_str()])).succeeded();
-    let driver = match io {
-        Choice::Mmsg => "mmsg",
-        _ => "uring",
-    };
+    let driver = driver_name(io);
     let run_dir = folder.join("run").display().to_string();
-    let mut text = config().to_owned();
+    let mut text = config(0).to_owned();
     for (old, new) in [
         ("run_dir = \"/run/ringgate\"", format!("run_dir = \"{run_dir}\"\nio = \"{driver}\"")),
         ("0.0.0.0:40000", "127.0.0.1:0".to_owned()),
@@ -124,5 +130,25 @@ fn the_readme_serves_an_unmodified_server(io: Choice) {
         });
     }
     player.disconnect();
+    assert_eq!(daemon.terminate(), Some(0), "SIGTERM drains and exits 0");
+}
+
+fn the_readme_serves_an_unreal_server(io: Choice) {
+    let folder = Folder::new();
+    let mut game = Program::start(ringgate(["echo", "--unreal", "127.0.0.1:0"]));
+    let game_address = game.line("echo: unreal on ");
+    let driver = driver_name(io);
+    let mut text = with(config(1), "0.0.0.0:7777", "127.0.0.1:0");
+    text = with(&text, "127.0.0.1:7778", &game_address);
+    text = format!("[gateway]\nio = \"{driver}\"\ndrain_timeout = \"1s\"\n\n{text}");
+    let file = folder.file("gate.toml", text, 0o600);
+    run(ringgate(["check".as_ref(), file.as_os_str()])).succeeded();
+    let mut daemon =
+        Program::start(ringgate(["run".as_ref(), "--config".as_ref(), file.as_os_str()]));
+    let address: SocketAddr = daemon.line("listener shooter on ").parse().expect("an address");
+    assert!(daemon.line("ready: ").contains(&format!("driver {driver}")));
+    let mut player = UnrealPlayer::new(Framing::default(), 5, address);
+    player.connect();
+    (0..3).for_each(|_| player.echo());
     assert_eq!(daemon.terminate(), Some(0), "SIGTERM drains and exits 0");
 }

@@ -6,7 +6,7 @@
 
 use super::guard::Guard;
 use super::session::{Opening, Session, Stage};
-use super::{Front, loopback_of};
+use super::{Front, kind_index, loopback_of};
 use crate::buf::TxTarget;
 use crate::drops::DropReason;
 use crate::gate::claims::Wanted;
@@ -20,7 +20,7 @@ use crate::proto::netcode::USER_DATA_BYTES;
 use crate::proto::unreal::client::{Client, Event, Profile};
 use crate::proto::unreal::cookie::{Cookie, Proof};
 use crate::proto::unreal::front::Identity;
-use crate::proto::unreal::handshake::{Base, Body, HANDSHAKE_BYTES_MAX, Handshake};
+use crate::proto::unreal::handshake::{Base, Body, Handshake, Kind};
 
 impl Gate {
     /// A response has verified: its player gets a session, in place of the one that the address had.
@@ -190,13 +190,12 @@ impl Gate {
         let session = self.unreal.sessions.at_mut(index);
         let cookie = *session.cookie().ok_or(DropReason::PacketUnexpected)?;
         session.acknowledged_ns = now.mono_ns;
-        let (socket, local) = (session.socket, session.local);
+        let target = session.target(address.endpoint);
         let backend = usize::from(session.claim.backend);
         let known = self.unreal.probed[backend].as_ref().and_then(|probed| probed.identity);
         let identity = Identity { session: packet.ids.session(), ..known.unwrap_or_default() };
         let ack = identity.answer(packet, Body::Ack(cookie));
         let framing = self.framing(address.listener)?;
-        let target = TxTarget { socket, peer: Some(address.endpoint), source: local };
         self.send_handshake(now, &framing, &ack, bytes_max, (target, Tag::Player), exit)
     }
 
@@ -205,22 +204,12 @@ impl Gate {
         let address = *self.unreal.sessions.address(index);
         let session = self.unreal.sessions.at(index);
         let Stage::Opening(opening) = &session.stage else { return };
-        let target = TxTarget {
-            socket: session.socket,
-            peer: Some(address.endpoint),
-            source: session.local,
-        };
-        let (ids, bytes_max) = (session.player_ids, opening.response_bytes);
-        if let Ok(framing) = self.framing(address.listener)
-            && bytes.len() <= bytes_max.min(HANDSHAKE_BYTES_MAX)
-        {
-            self.make_room(now, exit);
-            let slot = exit.tx.slot().expect("room was made");
-            slot[..bytes.len()].copy_from_slice(bytes);
-            framing.rewrite_ids(&mut slot[..bytes.len()], ids);
-            exit.tx.commit(bytes.len(), target, Tag::Player.encode());
-            let kind = super::kind_index(crate::proto::unreal::handshake::Kind::VersionUpgrade);
-            self.count_unreal_out(kind, bytes.len());
+        let (ids, target) = (session.player_ids, session.target(address.endpoint));
+        // As with every answer: never longer than what it answers.
+        let is_short = bytes.len() <= opening.response_bytes;
+        if let (Ok(framing), true) = (self.framing(address.listener), is_short) {
+            self.pass_on(now, &framing, bytes, ids, (target, Tag::Player), exit);
+            self.count_unreal_out(kind_index(Kind::VersionUpgrade), bytes.len());
         }
         self.end_unreal(index, Ended::ByBackend);
     }

@@ -17,7 +17,7 @@ use crate::proto::unreal::bits::BitReader;
 use crate::proto::unreal::front::{Classified, FromServer, classify, from_server};
 use crate::proto::unreal::handshake::Receiver;
 use crate::proto::unreal::notify::Sender;
-use crate::proto::unreal::prefix::Ids;
+use crate::proto::unreal::prefix::{Framing, Ids};
 
 use super::UNREAL_GAME;
 
@@ -51,14 +51,8 @@ impl Gate {
             return Ok(());
         };
         let framing = self.framing(origin.address.listener)?;
-        self.make_room(now, exit);
-        let slot = exit.tx.slot().expect("room was made");
-        slot[..bytes.len()].copy_from_slice(bytes);
-        if ids != server_ids {
-            framing.rewrite_ids(&mut slot[..bytes.len()], server_ids);
-        }
         let target = TxTarget { socket, peer: backend, source };
-        exit.tx.commit(bytes.len(), target, Tag::UdpPayload.encode());
+        self.pass_on(now, &framing, bytes, server_ids, (target, Tag::UdpPayload), exit);
         self.counters.link_datagrams_out += 1;
         self.counters.payloads_to_links += 1;
         self.stamps.uplink_kernel_ns.push(origin.kernel_ns);
@@ -123,25 +117,32 @@ impl Gate {
             return Err(DropReason::UnrealIds);
         }
         guard.pass(Sender::Server, reader, bytes, *hash, now.mono_ns)?;
-        let player_ids = session.player_ids;
-        let target = TxTarget {
-            socket: session.socket,
-            peer: Some(address.endpoint),
-            source: session.local,
-        };
+        let (player_ids, target) = (session.player_ids, session.target(address.endpoint));
         let framing = self.framing(address.listener)?;
-        self.make_room(now, exit);
-        let slot = exit.tx.slot().expect("room was made");
-        slot[..bytes.len()].copy_from_slice(bytes);
-        if ids != player_ids {
-            framing.rewrite_ids(&mut slot[..bytes.len()], player_ids);
-        }
-        exit.tx.commit(bytes.len(), target, Tag::Player.encode());
+        self.pass_on(now, &framing, bytes, player_ids, (target, Tag::Player), exit);
         self.count_unreal_out(UNREAL_GAME, bytes.len());
         self.counters.payloads_from_links += 1;
         self.counters.payloads_down += 1;
         self.stamps.downlink_count += 1;
         Ok(())
+    }
+
+    /// Copies a packet out as it is, but for the ids.
+    pub(super) fn pass_on(
+        &mut self,
+        now: Now,
+        framing: &Framing,
+        bytes: &[u8],
+        ids: Ids,
+        (target, tag): (TxTarget, Tag),
+        exit: &mut Exit<'_>,
+    ) {
+        self.make_room(now, exit);
+        let slot = exit.tx.slot().expect("room was made");
+        let copy = &mut slot[..bytes.len()];
+        copy.copy_from_slice(bytes);
+        framing.rewrite_ids(copy, ids);
+        exit.tx.commit(bytes.len(), target, tag.encode());
     }
 
     /// Ends a session and gives back what it holds. Nobody is told: its player and its server speak only to each other.

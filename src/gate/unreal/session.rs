@@ -1,7 +1,7 @@
 //! One player of an Unreal game.
 
 use super::guard::Guard;
-use crate::buf::{LocalIp, SocketId};
+use crate::buf::{Endpoint, LocalIp, SocketId, TxTarget};
 use crate::gate::claims::Claim;
 use crate::proto::unreal::client::Client;
 use crate::proto::unreal::cookie::Cookie;
@@ -62,6 +62,11 @@ impl Session {
             Stage::Open { cookie, .. } => Some(cookie),
             Stage::Opening(_) => None,
         }
+    }
+
+    /// The way to the player at that address.
+    pub(super) const fn target(&self, player: Endpoint) -> TxTarget {
+        TxTarget { socket: self.socket, peer: Some(player), source: self.local }
     }
 
     pub(super) const fn is_opening(&self) -> bool {

@@ -293,7 +293,9 @@ impl Player {
     /// Sends a datagram and takes in what comes back; returns what that was.
     pub(super) fn exchange(&mut self, arena: &mut Arena, datagram: &[u8]) -> Vec<Vec<u8>> {
         let answers = arena.deliver(self.worker, self.home, datagram);
-        answers.iter().for_each(|answer| self.take(arena, answer));
+        for answer in &answers {
+            self.take(arena, answer);
+        }
         answers
     }
 
