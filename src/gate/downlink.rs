@@ -45,8 +45,7 @@ impl Gate {
     }
 
     fn handle_udp_answer(&mut self, now: Now, meta: &RxMeta, bytes: &[u8], exit: &mut Exit<'_>) {
-        let Some(from) = self.backends.iter().position(|state| state.address == Some(meta.peer))
-        else {
+        let Some(from) = self.backend_behind(meta) else {
             return self.counters.drops.bump(DropReason::LinkStranger);
         };
         self.backends[from].come_back();
@@ -61,6 +60,18 @@ impl Gate {
             Some(index) => self.send_to_player(now, index, bytes, exit),
             None => self.count_from_link(DropReason::SessionUnknown),
         }
+    }
+
+    /// The backend that a datagram on the udp link comes from: nearly always that of the player whom it is for, so on a host with
+    /// hundreds of them not all are asked.
+    fn backend_behind(&self, meta: &RxMeta) -> Option<usize> {
+        let is_from = |backend: &usize| self.backends[*backend].address == Some(meta.peer);
+        let index = index_of_loopback(&meta.local);
+        let player = index.and_then(|index| self.sessions.get(index)).map(|player| player.backend);
+        let known = player.map(usize::from).filter(is_from);
+        known
+            .or_else(|| self.unreal.backend_of_loopback(&meta.local).filter(is_from))
+            .or_else(|| (0..self.backends.len()).find(is_from))
     }
 
     /// A datagram from the server of an Unreal game.

@@ -106,6 +106,12 @@ impl Front {
             session.is_some_and(|session| usize::from(session.claim.backend) == backend)
         })
     }
+
+    /// The backend of the session that has a loopback address.
+    pub(super) fn backend_of_loopback(&self, local: &LocalIp) -> Option<usize> {
+        let session = self.sessions.get(index_of_loopback(local)?)?;
+        Some(session.claim.backend.into())
+    }
 }
 
 impl Gate {
