@@ -29,7 +29,7 @@ use ringgate::proto::netcode::request::{REQUEST_BYTES, encode_request};
 use self::unreal::{Arsenal, Weapon};
 use crate::books::Hostile;
 use crate::rng::Rng;
-use crate::swarm::Protocol;
+use crate::swarm::{Protocol, loopback_address};
 
 /// What an attacker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -132,7 +132,8 @@ pub struct Harvest {
 impl Options {
     /// The address of some live player.
     fn victim(&self, rng: &mut Rng) -> u32 {
-        self.victims.1 + rng.below(u64::from(self.victims.0.max(1))) as u32
+        let (count, first) = self.victims;
+        loopback_address(first, rng.below(u64::from(count.max(1))) as u32)
     }
 }
 

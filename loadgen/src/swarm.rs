@@ -30,7 +30,7 @@ use ringgate::buf::{Endpoint, TxBatch};
 use ringgate::crypto::Aead;
 use ringgate::proto::netcode::packet::AadTable;
 
-pub use self::addresses::{Addresses, FIRST_PLAYER, THREADS_MAX};
+pub use self::addresses::{Addresses, FIRST_PLAYER, THREADS_MAX, loopback_address};
 pub use self::outbound::TX_SLOTS;
 use self::outbound::{Delayed, Staged, TAG_PAYLOAD, TAG_PLAIN};
 use self::player::Player;

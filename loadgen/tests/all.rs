@@ -12,5 +12,7 @@ mod gateway;
 mod interval_log;
 #[path = "all/unreal.rs"]
 mod unreal;
+#[path = "all/unreal_gateway.rs"]
+mod unreal_gateway;
 #[path = "all/whole.rs"]
 mod whole;

@@ -13,7 +13,7 @@ use super::random::Random;
 use crate::buf::Endpoint;
 use crate::limits::{PAYLOAD_BYTES_MAX, UNREAL_BYTES_MAX};
 use crate::proto::unreal::bits::{BitReader, BitWriter};
-use crate::proto::unreal::bunch::{self, Bunch};
+use crate::proto::unreal::bunch::{self, Bunch, behind_packet_info};
 use crate::proto::unreal::client::{Client, Event, Profile, State};
 use crate::proto::unreal::cookie::first_reliable_bunch;
 use crate::proto::unreal::handshake::{TAIL_BYTES_MAX, Tail};
@@ -206,10 +206,9 @@ impl Match {
     }
 }
 
-/// What the bits behind a packet's header say, where they say something. Nobody here sends packet info.
-pub(super) fn said_in(mut payload: BitReader<'_>) -> Option<Vec<u8>> {
-    let has_packet_info = payload.flag()?;
-    match Bunch::read(payload).filter(|_| !has_packet_info)? {
+/// What the bits behind a packet's header say, where they say something.
+pub(super) fn said_in(payload: BitReader<'_>) -> Option<Vec<u8>> {
+    match Bunch::read(behind_packet_info(payload)?)? {
         Bunch::Data(mut data) => Some(std::iter::from_fn(|| data.byte()).collect()),
         Bunch::Close => None,
     }

@@ -59,7 +59,7 @@ impl Addresses {
             Self::Loopback { sockets, first } => TxTarget {
                 socket: sockets[port as usize % sockets.len()],
                 peer: Some(to),
-                source: LocalIp::v4((first + player).to_be_bytes(), 0),
+                source: LocalIp::v4(loopback_address(*first, player).to_be_bytes(), 0),
             },
             Self::Sockets { sockets, ports, .. } => TxTarget {
                 socket: sockets[(player * ports + port % ports) as usize],
@@ -86,11 +86,25 @@ impl Addresses {
     pub fn player_of(&self, meta: &RxMeta) -> Option<u32> {
         match self {
             Self::Loopback { first, .. } => match meta.local.ip() {
-                IpAddr::V4(ip) => u32::from(ip).checked_sub(*first),
+                IpAddr::V4(ip) => player_of_loopback(*first, ip.into()),
                 IpAddr::V6(_) => None,
             },
             Self::Sockets { players, .. } => players.get(&meta.socket).copied(),
         }
+    }
+}
+
+/// The loopback address of a player. Those who come one after the other live in different networks of 256 addresses, as players
+/// of a fleet do: a gateway that grants each network only so much must not take them for one household.
+#[inline]
+pub const fn loopback_address(first: u32, player: u32) -> u32 {
+    first + ((player << 8 | player >> 12) & (PLAYERS_MAX - 1))
+}
+
+const fn player_of_loopback(first: u32, address: u32) -> Option<u32> {
+    match address.checked_sub(first) {
+        Some(place @ 0..PLAYERS_MAX) => Some((place << 12 | place >> 8) & (PLAYERS_MAX - 1)),
+        _ => None,
     }
 }
 
@@ -104,3 +118,22 @@ pub const THREADS_MAX: u32 = 15;
 const PLAYERS_MAX: u32 = 1 << 20;
 
 const _: () = assert!(0x10_0000 + THREADS_MAX * PLAYERS_MAX <= 0x100_0000);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_map_both_ways_and_neighbours_live_apart() {
+        let first = FIRST_PLAYER + (3 << 20);
+        for player in [0, 1, 255, 256, 4095, 4096, 70_000, PLAYERS_MAX - 1] {
+            let address = loopback_address(first, player);
+            assert_eq!(player_of_loopback(first, address), Some(player), "{address:x}");
+            assert_eq!(player_of_loopback(first + PLAYERS_MAX, address), None);
+            assert_eq!(player_of_loopback(first - PLAYERS_MAX, address), None);
+        }
+        let network = |player| loopback_address(first, player) >> 8;
+        assert!((1..4096).all(|player| network(player) != network(0)));
+        assert_eq!(network(4096), network(0));
+    }
+}

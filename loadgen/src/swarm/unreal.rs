@@ -9,7 +9,7 @@
 use ringgate::buf::Endpoint;
 use ringgate::drops::DropReason;
 use ringgate::proto::unreal::bits::{BitReader, BitWriter};
-use ringgate::proto::unreal::bunch::{self, Bunch};
+use ringgate::proto::unreal::bunch::{self, Bunch, behind_packet_info};
 use ringgate::proto::unreal::client::{self, Client, Profile};
 use ringgate::proto::unreal::cookie::first_reliable_bunch;
 use ringgate::proto::unreal::handshake::{TAIL_BYTES_MAX, Tail};
@@ -178,7 +178,8 @@ impl UnrealPlayer {
             let (prefix, reader) = self.framing.read(datagram).ok()?;
             (!prefix.is_handshake).then(|| Header::read(reader).ok()).flatten()
         };
-        header().and_then(|header| bunches(header.payload())).is_some_and(|b| b.remaining() > 0)
+        let bunches = header().and_then(|header| behind_packet_info(header.payload()));
+        bunches.is_some_and(|bunches| bunches.remaining() > 0)
     }
 
     fn handle_game(&mut self, datagram: &[u8], payload: &mut [u8]) -> Result<Heard, DropReason> {
@@ -186,7 +187,7 @@ impl UnrealPlayer {
         let header = Header::read(reader)?;
         let Some(peer) = &mut self.peer else { return Err(DropReason::PacketUnexpected) };
         let news = peer.handle_header(&header, true, |_, _| ());
-        let Some(bunches) = bunches(header.payload()) else { return Ok(Heard::Garbage) };
+        let Some(bunches) = behind_packet_info(header.payload()) else { return Ok(Heard::Garbage) };
         match news {
             Ok(()) if bunches.remaining() == 0 => Ok(Heard::Nothing),
             Ok(()) => Ok(copy(bunches, payload)),
@@ -218,17 +219,6 @@ impl UnrealPlayer {
         }
         Tail::draw(&bytes)
     }
-}
-
-/// What follows the packet info: a clock of 10 bits and, from servers, a frame time of 8.
-fn bunches(mut payload: BitReader<'_>) -> Option<BitReader<'_>> {
-    if payload.flag()? {
-        payload.skip(10)?;
-        if payload.flag()? {
-            payload.skip(8)?;
-        }
-    }
-    Some(payload)
 }
 
 fn copy(bunches: BitReader<'_>, out: &mut [u8]) -> Heard {

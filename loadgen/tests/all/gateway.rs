@@ -150,7 +150,7 @@ impl Drop for Gateway {
     }
 }
 
-fn text(path: &std::path::Path) -> &str {
+pub(crate) fn text(path: &std::path::Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
@@ -165,7 +165,7 @@ fn spawn(command: &mut Command) -> (Child, ChildStdout) {
 }
 
 /// The gateway's binary, behind another command where there is one.
-fn ringgate(before: &[&str], arguments: &[&str]) -> (Child, ChildStdout) {
+pub(crate) fn ringgate(before: &[&str], arguments: &[&str]) -> (Child, ChildStdout) {
     let own = std::env::current_exe().expect("this binary");
     let mut words: Vec<OsString> = before.iter().map(OsString::from).collect();
     words.push(own.into());

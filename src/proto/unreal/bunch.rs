@@ -53,6 +53,17 @@ impl<'a> Bunch<'a> {
     }
 }
 
+/// What follows the packet info, which is a clock of 10 bits and, from servers, a frame time of 8; `None` where it is cut off.
+pub fn behind_packet_info(mut payload: BitReader<'_>) -> Option<BitReader<'_>> {
+    if payload.flag()? {
+        payload.skip(10)?;
+        if payload.flag()? {
+            payload.skip(8)?;
+        }
+    }
+    Some(payload)
+}
+
 /// Writes data as an unreliable bunch of the control channel.
 ///
 /// # Panics
@@ -177,6 +188,19 @@ mod tests {
         assert!(matches!(Bunch::read(reader), Some(Bunch::Close)));
         let short = BitReader::new(&buf).take(59).expect("written");
         assert!(Bunch::read(short).is_none());
+    }
+
+    #[test]
+    fn packet_info_is_passed_over_in_all_its_forms() {
+        for (bits, len) in [(0b0, 1), (0b0_11_1111_1111_1, 12), (0b101_0101_0111_1111_1111_1, 20)] {
+            let bytes = u32::to_le_bytes(bits);
+            let left = |len| {
+                let payload = BitReader::new(&bytes).take(len).expect("there");
+                behind_packet_info(payload).map(|rest| rest.remaining())
+            };
+            assert_eq!(left(len + 3), Some(3), "{bits:b}");
+            assert_eq!(left(len - 1), None, "{bits:b}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use self::connections::Connections;
 
 use super::PacketSeq;
 use super::bits::BitReader;
-use super::bunch::Bunch;
+use super::bunch::{Bunch, behind_packet_info};
 use super::client::Profile;
 use super::cookie::{Cookie, Proof, SecretId, Timestamp};
 use super::handshake::{Base, Body, Handshake, Receiver, Tail};
@@ -368,7 +368,7 @@ impl StandIn {
             return Err(DropReason::UnrealIds);
         }
         let header = Header::read(reader)?;
-        let bunches = skip_packet_info(header.payload()).ok_or(DropReason::UnrealSize)?;
+        let bunches = behind_packet_info(header.payload()).ok_or(DropReason::UnrealSize)?;
         if player.seen.contains(header.sequence) {
             self.tally.duplicates += 1;
             return Err(DropReason::ReplayDuplicate);
@@ -442,17 +442,6 @@ impl Seen {
         }
         self.insert(to);
     }
-}
-
-/// What follows the packet info: a clock of 10 bits and, from servers, a frame time of 8.
-fn skip_packet_info(mut payload: BitReader<'_>) -> Option<BitReader<'_>> {
-    if payload.flag()? {
-        payload.skip(10)?;
-        if payload.flag()? {
-            payload.skip(8)?;
-        }
-    }
-    Some(payload)
 }
 
 /// The bunches behind a packet info that is not there, and how many bits that is.
