@@ -36,9 +36,9 @@ impl Fleet {
         for number in 0..servers {
             let line = starts.find(|line| line.starts_with("echo:")).expect("it starts");
             let address = line.rsplit(' ').next().expect("an address");
-            config += &format!(
-                "[[backend]]\nname = \"s{number}\"\nlink = \"udp\"\naddress = \"{address}\"\nslots = 500\n"
-            );
+            let name = format!("name = \"s{number}\"\nlink = \"udp\"\n");
+            let backend = ["[[backend]]\n", &name, "address = \"", address, "\"\nslots = 500\n"];
+            config.extend(backend);
         }
         let file = folder.join("gate.toml");
         std::fs::write(&file, config).expect("written");
