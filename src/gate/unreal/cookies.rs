@@ -90,6 +90,15 @@ impl Cookies {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
+    /// Whether a response that has verified could still be used.
+    pub(super) fn check_unused(&self, cookie: &Cookie) -> Result<(), DropReason> {
+        match self.lock().as_ref() {
+            Some(inner) if inner.used.contains(cookie) => Err(DropReason::ResponseReplayed),
+            Some(_) => Ok(()),
+            None => Err(DropReason::CookieForged),
+        }
+    }
+
     /// Marks a response that has verified as used, for as long as it can verify.
     pub(in crate::gate) fn use_once(&self, cookie: &Cookie, now_ns: u64) -> Result<(), DropReason> {
         match self.lock().as_mut() {
@@ -198,13 +207,17 @@ impl Used {
         Self { cookies: Bag::new(used_max), expiries: VecDeque::with_capacity(used_max) }
     }
 
+    fn contains(&self, cookie: &Cookie) -> bool {
+        self.cookies.find(hash(cookie), |used| used == cookie).is_some()
+    }
+
     fn insert(&mut self, cookie: &Cookie, now_ns: u64) -> Result<(), DropReason> {
         self.forget_expired(now_ns);
-        let hash = hash(cookie);
-        if self.cookies.find(hash, |used| used == cookie).is_some() {
+        if self.contains(cookie) {
             return Err(DropReason::ResponseReplayed);
         }
-        let position = self.cookies.insert(hash, *cookie).ok_or(DropReason::ResponseHistoryFull)?;
+        let position =
+            self.cookies.insert(hash(cookie), *cookie).ok_or(DropReason::ResponseHistoryFull)?;
         self.expiries.push_back((now_ns + COOKIE_LIFETIME_NS_MAX, position));
         Ok(())
     }

@@ -38,7 +38,7 @@ impl Gate {
         if self.draining_until_ns.is_some() {
             return Err(DropReason::Draining);
         }
-        self.claims.cookies().use_once(&proof.cookie, now.mono_ns)?;
+        self.claims.cookies().check_unused(&proof.cookie)?;
         if let Some(index) = known {
             // Before the claim, because the session that goes may hold the last slot.
             self.end_unreal(index, Ended::Replaced);
@@ -58,6 +58,11 @@ impl Gate {
             random: 0,
         };
         let (claim, _) = self.claims.connect(&wanted)?;
+        // Only now: who finds a server full asks again with the same response, until there is room.
+        if let Err(why) = self.claims.cookies().use_once(&proof.cookie, now.mono_ns) {
+            self.claims.leave(&claim);
+            return Err(why);
+        }
         let profile = Profile {
             framing: self.framing(listener)?,
             client_id: packet.ids.client(),

@@ -1,9 +1,11 @@
 //! Getting in, and staying out.
 
+use std::sync::Arc;
+
 use super::super::rig::home;
 use super::rig::{Arena, BASE, Player, rules_mut, unreal_setup};
 use crate::drops::DropReason;
-use crate::gate::{Ended, Mail, Route};
+use crate::gate::{Ended, Mail, Route, Setup};
 use crate::proto::unreal::client::State;
 use crate::proto::unreal::handshake::{Base, Body, Handshake, Tail};
 use crate::proto::unreal::prefix::{Framing, Ids};
@@ -147,6 +149,14 @@ fn slots_and_sessions_are_limits() {
     third.step(&mut arena);
     assert_eq!(arena.drops(DropReason::ResponseBackendFull), 1);
     assert_eq!(players.len() as u64, arena.counters().sessions);
+    let response = third.sent[1].clone();
+    third.exchange(&mut arena, &response);
+    assert_eq!(arena.drops(DropReason::ResponseBackendFull), 2, "asked again, not replayed");
+    let mut more = Setup::clone(arena.rig().host.gate().setup());
+    more.backends[0].slots = 3;
+    arena.rig().mail(Mail::Setup(Arc::new(more)));
+    third.exchange(&mut arena, &response);
+    assert!(third.plays(&mut arena), "when there is room, the same response will do");
 
     let mut setup = unreal_setup(1);
     setup.listeners[0].sessions_max = 1;
