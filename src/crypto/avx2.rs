@@ -28,6 +28,7 @@ impl Avx2 {
 }
 
 impl Wide for Avx2 {
+    const SET_LANES: usize = LANES / 2;
     const ROWS_BEST: usize = 4;
     const ROWS_AT_ONCE: usize = 2;
 
@@ -44,9 +45,9 @@ impl Wide for Avx2 {
     }
 
     #[inline]
-    fn xor(self, input: &Input, places: &mut impl Places) {
+    fn xor(self, input: &Input, set: usize, places: &mut impl Places) {
         // SAFETY: `self` proves the feature.
-        unsafe { chacha::xor(input, places) }
+        unsafe { chacha::xor(input, set, places) }
     }
 
     #[inline]

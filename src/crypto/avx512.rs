@@ -38,6 +38,7 @@ impl Avx512 {
 }
 
 impl Wide for Avx512 {
+    const SET_LANES: usize = LANES;
     const ROWS_BEST: usize = 12;
     const ROWS_AT_ONCE: usize = 4;
 
@@ -54,9 +55,9 @@ impl Wide for Avx512 {
     }
 
     #[inline]
-    fn xor(self, input: &Input, places: &mut impl Places) {
+    fn xor(self, input: &Input, set: usize, places: &mut impl Places) {
         // SAFETY: `self` proves the features.
-        unsafe { chacha::xor(input, places) }
+        unsafe { chacha::xor(input, set, places) }
     }
 
     #[inline]

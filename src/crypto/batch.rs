@@ -6,8 +6,8 @@
 //!     block 0 of every packet, 16 at a time            its first half is the packet's Poly1305 key
 //!     open: compute all tags, compare; freeze what is forged
 //!     XOR the texts:  1. with key stream that was computed along with few block 0s
-//!                     2. groups of 16 packets, block by block; their input words are still there
-//!                     3. whatever blocks remain, of any packets, 16 at a time
+//!                     2. set by set of packets, block by block; their input words are still there
+//!                     3. whatever blocks remain, of any packets, a set at a time
 //!     seal: compute all tags, write them
 //!     wipe the scratch memory and the stack
 //! ```
@@ -93,24 +93,21 @@ impl<W: Wide> Batch<W> {
     /// Computes block 0 of every packet. Where these are few, data blocks fill the lanes: the range of `rows` that is returned
     /// holds the key stream of the first ones.
     fn one_time_keys(&mut self, packets: &[Packet<'_>]) -> Range<usize> {
-        let Scratch { groups: inputs, dense, one_time_keys: keys, .. } = &mut *self.scratch;
+        let Scratch { groups: inputs, one_time_keys: keys, .. } = &mut *self.scratch;
+        for (i, (group, input)) in packets.chunks(LANES).zip(inputs).enumerate() {
+            if group.len() > W::ROWS_BEST {
+                gather_some(self.wide, group.len(), |lane| group[lane].source(0), input);
+                self.wide.one_time_keys(input, keys, i * LANES);
+            }
+        }
         let (groups, rest) = packets.as_chunks::<LANES>();
-        for (i, (group, input)) in groups.iter().zip(inputs).enumerate() {
-            self.wide.gather(&std::array::from_fn(|lane| group[lane].source(0)), LANES, input);
-            self.wide.one_time_keys(input, keys, i * LANES);
+        if rest.is_empty() || rest.len() > W::ROWS_BEST {
+            return 0..0;
         }
         let first = groups.len() * LANES;
-        let mut sources: ArrayVec<_, LANES> = rest.iter().map(|packet| packet.source(0)).collect();
+        let mut sources = rest.iter().map(|packet| packet.source(0)).collect();
         if groups.is_empty() {
             add_early_blocks::<W>(&mut sources, packets);
-        }
-        if sources.is_empty() {
-            return 0..0;
-        }
-        if sources.len() == rest.len() && rest.len() > W::ROWS_BEST {
-            gather_some(self.wide, &mut sources, dense);
-            self.wide.one_time_keys(dense, keys, first);
-            return 0..0;
         }
         self.rows(&sources);
         for (i, block) in self.scratch.rows.0.iter().take(rest.len()).enumerate() {
@@ -135,16 +132,21 @@ impl<W: Wide> Batch<W> {
         }
     }
 
-    /// As many blocks as nearly all packets of a group have. A packet that has fewer, or is forged, leaves its lane idle.
+    /// As many blocks as nearly all packets of a set have. A packet that has fewer, or is forged, leaves its lane idle.
     fn xor_groups(&mut self, packets: &mut [Packet<'_>]) {
-        let (groups, _) = packets.as_chunks_mut::<LANES>();
-        for (group, input) in groups.iter_mut().zip(&mut self.scratch.groups) {
-            if group.iter().filter(|packet| packet.is_done()).count() > IDLE_LANES_MAX {
-                continue;
-            }
-            for counter in 1..=group[IDLE_LANES_MAX].stream_blocks() as u32 {
-                input.counter = [counter; LANES];
-                self.wide.xor(input, group);
+        let groups = packets.chunks_mut(LANES).zip(&mut self.scratch.groups);
+        for (group, input) in groups.filter(|(_, input)| input.lanes > 0) {
+            for (set, mut packets) in group.chunks_mut(W::SET_LANES).enumerate() {
+                let missing = W::SET_LANES - packets.len();
+                let done = packets.iter().filter(|packet| packet.is_done()).count();
+                let idle_max = W::SET_LANES / IDLE_LANES_SHARE;
+                if missing + done > idle_max {
+                    continue;
+                }
+                for counter in 1..=packets[idle_max - missing].stream_blocks() as u32 {
+                    input.counter = [counter; LANES];
+                    self.wide.xor(input, set, &mut packets);
+                }
             }
         }
     }
@@ -155,7 +157,7 @@ impl<W: Wide> Batch<W> {
         for (source, place) in packets.iter_mut().flat_map(Packet::remaining_places) {
             sources.push(source);
             places.push(place);
-            if places.is_full() {
+            if places.len() == W::SET_LANES {
                 self.xor_places(&mut sources, &mut places);
             }
         }
@@ -176,12 +178,8 @@ impl<W: Wide> Batch<W> {
                 self.wide.xor_row(place, row);
             }
         } else {
-            gather_some(self.wide, sources, &mut self.scratch.dense);
-            while !places.is_full() {
-                places.push(&mut []);
-            }
-            let places_of_lanes: &mut [_; LANES] = places.as_mut_slice().try_into().expect("full");
-            self.wide.xor(&self.scratch.dense, places_of_lanes);
+            gather_some(self.wide, sources.len(), |lane| sources[lane], &mut self.scratch.dense);
+            self.wide.xor(&self.scratch.dense, 0, &mut places.as_mut_slice());
             places.clear();
         }
         sources.clear();
@@ -196,7 +194,7 @@ impl<W: Wide> Batch<W> {
     ///
     /// Called from where the kernels are called, so that the stack it wipes is the stack they have used.
     fn wipe(&mut self, packets: usize) {
-        if packets < LANES && self.scratch.dense.lanes == 0 {
+        if self.scratch.groups[0].lanes == 0 && self.scratch.dense.lanes == 0 {
             zeroize_stack::<STACK_BYTES_ROWS>();
         } else {
             zeroize_stack::<STACK_BYTES>();
@@ -211,13 +209,15 @@ impl<W> fmt::Debug for Batch<W> {
     }
 }
 
-/// Gathers up to sixteen blocks.
-fn gather_some<W: Wide>(wide: W, sources: &mut ArrayVec<Source<'_>, LANES>, input: &mut Input) {
-    let (lanes, idle) = (sources.len(), sources[0]);
-    while !sources.is_full() {
-        sources.push(idle);
-    }
-    wide.gather(sources.as_slice().try_into().expect("full"), lanes, input);
+/// Gathers the blocks of a few lanes. The last one stands in for those that are missing.
+#[inline]
+fn gather_some<'a, W: Wide>(
+    wide: W,
+    lanes: usize,
+    source: impl Fn(usize) -> Source<'a>,
+    input: &mut Input,
+) {
+    wide.gather(&std::array::from_fn(|lane| source(lane.min(lanes - 1))), lanes, input);
 }
 
 /// Adds the first data blocks to the block 0s of a small batch: all of them if one call can compute everything, otherwise
@@ -252,9 +252,9 @@ fn freeze_forged(tags: &Tags, packets: &mut [Packet<'_>]) -> u64 {
 
 /// Memory that holds key material while a chunk is worked on, and zeros afterwards.
 struct Scratch {
-    /// Input words of whole groups of sixteen packets.
+    /// Input words of every group of sixteen packets, and of what is left of them unless that is few.
     groups: [Input; CHUNK / LANES],
-    /// Input words of any sixteen blocks.
+    /// Input words of any blocks of a set.
     dense: Input,
     rows: Rows,
     rows_used: usize,
@@ -275,11 +275,9 @@ impl Scratch {
     /// Wipes what a chunk of this many packets has used. Wiping everything each time would cost a single packet a tenth of
     /// its time.
     fn wipe(&mut self, packets: usize) {
-        for input in self.groups.iter_mut().take(packets / LANES) {
+        let inputs = self.groups.iter_mut().chain([&mut self.dense]);
+        for input in inputs.filter(|input| input.lanes > 0) {
             *input = Input::ZERO;
-        }
-        if self.dense.lanes > 0 {
-            self.dense = Input::ZERO;
         }
         let rows_used = std::mem::take(&mut self.rows_used);
         let (steps, _) = self.rows.0.as_chunks_mut::<ROWS_WRITTEN>();
@@ -292,9 +290,9 @@ impl Scratch {
     }
 }
 
-/// Lanes of a group that may be idle before computing the other lanes' blocks with those of other packets pays. Gathering
-/// input words costs 80 of 650 cycles.
-const IDLE_LANES_MAX: usize = 2;
+/// One of so many lanes of a set may be idle before computing the other lanes' blocks together with those of other packets
+/// pays: that costs an eighth more, for gathering their input words.
+const IDLE_LANES_SHARE: usize = 8;
 
 /// No kernel writes rows in larger steps.
 const ROWS_WRITTEN: usize = 4;

@@ -23,6 +23,9 @@ pub(super) const CHUNK: usize = 64;
 
 /// A kernel. A value of an implementing type proves that the CPU has the kernel's instructions.
 pub(super) trait Wide: Copy {
+    /// Lanes that share a set of registers. Those of a set take as long as one of them; sets are computed one after the other.
+    const SET_LANES: usize;
+
     /// Up to this many blocks are faster through [`rows`](Self::rows) than through [`xor`](Self::xor).
     const ROWS_BEST: usize;
 
@@ -36,8 +39,8 @@ pub(super) trait Wide: Copy {
     /// for lanes that are not in use.
     fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys, first: usize);
 
-    /// XORs places with the key stream of their lanes. Lanes that are not in use have empty places.
-    fn xor(self, input: &Input, places: &mut impl Places);
+    /// XORs places with the key stream of their lanes, of which the first is the first one of set `set`.
+    fn xor(self, input: &Input, set: usize, places: &mut impl Places);
 
     /// Writes the key stream of each source, of which there are one to twelve, to its row.
     fn rows(self, sources: &[Source<'_>], rows: &mut Rows);
@@ -148,23 +151,23 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Sixteen places to XOR with key stream, at most 64 bytes each; an empty one leaves its lane idle.
+/// Where the key stream of a set goes, at most 64 bytes for each lane.
 pub(super) trait Places {
-    /// The place of a lane. Asked for once per lane.
+    /// The place of a lane, counted from the set's first one; empty where the lane is idle. Asked for once per lane.
     fn place(&mut self, lane: usize) -> &mut [u8];
 }
 
-impl Places for [Packet<'_>; LANES] {
+impl Places for &mut [Packet<'_>] {
     #[inline]
     fn place(&mut self, lane: usize) -> &mut [u8] {
-        self[lane].next_place()
+        self.get_mut(lane).map_or(&mut [], Packet::next_place)
     }
 }
 
-impl Places for [&mut [u8]; LANES] {
+impl Places for &mut [&mut [u8]] {
     #[inline]
     fn place(&mut self, lane: usize) -> &mut [u8] {
-        self[lane]
+        self.get_mut(lane).map_or(&mut [], |place| place)
     }
 }
 

@@ -75,15 +75,23 @@ pub(super) fn xor_with(bytes: &mut [u8], stream: [__m256i; 2]) {
         store_row(whole, [_mm256_xor_si256(front, stream[0]), _mm256_xor_si256(back, stream[1])]);
         return;
     }
-    let mut row = [0; 64];
-    store_row(&mut row, stream);
-    xor_bytes(bytes, &row);
+    let [front, back] = stream;
+    match bytes.split_first_chunk_mut() {
+        Some((whole, rest)) => {
+            let mixed = _mm256_xor_si256(load_32(whole), front);
+            store_32(whole, mixed);
+            xor_tail(rest, back);
+        }
+        None => xor_tail(bytes, front),
+    }
 }
 
-/// The two ends of a block that is not whole, in ever smaller steps: there are no masks for bytes here.
+/// Fewer than 32 bytes, in ever smaller steps: there are no masks for bytes here.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn xor_bytes(bytes: &mut [u8], row: &[u8; 64]) {
+fn xor_tail(bytes: &mut [u8], stream: __m256i) {
+    let mut row = [0; 32];
+    store_32(&mut row, stream);
     let (mut bytes, mut row) = (bytes, row.as_slice());
     macro_rules! step {
         ($word:ty) => {{

@@ -176,17 +176,9 @@ fn one_time_keys_of_half(input: &Input, half: usize, keys: &mut OneTimeKeys, fir
 }
 
 #[target_feature(enable = "avx2")]
-pub(super) fn xor(input: &Input, places: &mut impl Places) {
-    for half in 0..input.lanes.div_ceil(HALF) {
-        xor_half(input, half, places);
-    }
-}
-
-#[inline(never)]
-#[target_feature(enable = "avx2")]
-fn xor_half(input: &Input, half: usize, places: &mut impl Places) {
-    let v = stream_words!(input, half);
-    each_row(v, |lane, row| xor_with(places.place(HALF * half + lane), row));
+pub(super) fn xor(input: &Input, set: usize, places: &mut impl Places) {
+    let v = stream_words!(input, set);
+    each_row(v, |lane, row| xor_with(places.place(lane), row));
 }
 
 /// The eight rows of 64 bytes that sixteen words of eight blocks make.

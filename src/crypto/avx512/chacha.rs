@@ -125,7 +125,8 @@ pub(super) fn one_time_keys(input: &Input, keys: &mut OneTimeKeys, first: usize)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
-pub(super) fn xor(input: &Input, places: &mut impl Places) {
+pub(super) fn xor(input: &Input, set: usize, places: &mut impl Places) {
+    debug_assert_eq!(set, 0, "all sixteen lanes are one set");
     let v = stream_words!(input);
     let a = transpose_in_lanes([v[0], v[1], v[2], v[3]]);
     let b = transpose_in_lanes([v[4], v[5], v[6], v[7]]);

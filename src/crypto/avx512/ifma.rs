@@ -28,6 +28,7 @@ impl Ifma {
 }
 
 impl Wide for Ifma {
+    const SET_LANES: usize = Avx512::SET_LANES;
     const ROWS_BEST: usize = Avx512::ROWS_BEST;
     const ROWS_AT_ONCE: usize = Avx512::ROWS_AT_ONCE;
 
@@ -42,8 +43,8 @@ impl Wide for Ifma {
     }
 
     #[inline]
-    fn xor(self, input: &Input, places: &mut impl Places) {
-        self.0.xor(input, places);
+    fn xor(self, input: &Input, set: usize, places: &mut impl Places) {
+        self.0.xor(input, set, places);
     }
 
     #[inline]
