@@ -100,6 +100,15 @@ impl Aead {
         self.engine.seal(jobs);
     }
 
+    /// Passes on the key and nonce under which each token is an ordinary job, in order.
+    pub fn derive(
+        &mut self,
+        tokens: &[(&Key, &token::TokenNonce)],
+        mut pass_on: impl FnMut(Key, Nonce),
+    ) {
+        self.engine.derive(tokens, &mut pass_on);
+    }
+
     /// Verifies every job and decrypts those that are authentic; the others keep their bytes.
     pub fn open(&mut self, jobs: &mut [Job<'_>]) {
         self.engine.open(jobs);

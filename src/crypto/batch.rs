@@ -24,10 +24,11 @@ use arrayvec::ArrayVec;
 use zeroize::{optimization_barrier, zeroize_stack};
 
 use self::order::Order;
+use super::token::{self, TokenNonce};
 use super::wide::{
     BLOCK_BYTES, CHUNK, Input, LANES, OneTimeKeys, Packet, ROWS, Rows, Source, Tags, Wide,
 };
-use super::{Job, Verdict};
+use super::{Job, Key, Nonce, Verdict};
 
 /// A kernel with the memory it needs.
 pub(super) struct Batch<W> {
@@ -56,17 +57,37 @@ impl<W: Wide> Batch<W> {
         }
     }
 
+    /// Derives the subkeys of tokens, as many side by side as rows of key stream are kept.
+    pub(super) fn derive(
+        &mut self,
+        tokens: &[(&Key, &TokenNonce)],
+        pass_on: &mut dyn FnMut(Key, Nonce),
+    ) {
+        for tokens in tokens.chunks(ROWS) {
+            self.derive_some(tokens, pass_on);
+            self.wipe(0);
+        }
+    }
+
+    #[inline(never)]
+    fn derive_some(&mut self, tokens: &[(&Key, &TokenNonce)], pass_on: &mut dyn FnMut(Key, Nonce)) {
+        let sources: ArrayVec<_, ROWS> =
+            tokens.iter().map(|(key, nonce)| token::source(key, nonce)).collect();
+        self.rows(&sources);
+        for ((_, nonce), row) in tokens.iter().zip(&self.scratch.rows.0) {
+            let (head, tail) = token::split(nonce);
+            pass_on(token::subkey(row, head), token::nonce_of(tail));
+        }
+    }
+
     #[inline(never)]
     fn open_chunk(&mut self, jobs: &mut [Job<'_>]) {
         let order = Order::by_length(jobs);
         let mut packets = Packets::new();
         order.take(jobs, &mut packets);
-        let early = self.one_time_keys(&packets);
-        self.wide.tags(&self.scratch.one_time_keys, &packets, &mut self.scratch.tags);
-        let forged = freeze_forged(&self.scratch.tags, &mut packets);
-        self.xor(&mut packets, early);
+        let forged = self.open_packets(&mut packets);
+        self.wipe(packets.len());
         drop(packets);
-        self.wipe(jobs.len());
         for (index, job) in jobs.iter_mut().enumerate() {
             let is_forged = forged >> order.rank(index) & 1 == 1;
             job.verdict = if is_forged { Verdict::Forged } else { Verdict::Done };
@@ -77,16 +98,34 @@ impl<W: Wide> Batch<W> {
     fn seal_chunk(&mut self, jobs: &mut [Job<'_>]) {
         let mut packets = Packets::new();
         Order::by_length(jobs).take(jobs, &mut packets);
-        let early = self.one_time_keys(&packets);
-        self.xor(&mut packets, early);
-        self.wide.tags(&self.scratch.one_time_keys, &packets, &mut self.scratch.tags);
-        for (rank, packet) in packets.iter_mut().enumerate() {
-            packet.write_tag(self.scratch.tags.get(rank));
-        }
+        self.seal_packets(&mut packets);
+        self.wipe(packets.len());
         drop(packets);
-        self.wipe(jobs.len());
         for job in jobs {
             job.verdict = Verdict::Done;
+        }
+    }
+
+    /// Opens what is authentic. The ranks of the others are the bits of the result.
+    ///
+    /// Never inlined, like [`seal_packets`](Self::seal_packets), so that all key material on the stack lies below the caller, who
+    /// wipes it.
+    #[inline(never)]
+    fn open_packets(&mut self, packets: &mut [Packet<'_>]) -> u64 {
+        let early = self.one_time_keys(packets);
+        self.wide.tags(&self.scratch.one_time_keys, packets, &mut self.scratch.tags);
+        let forged = freeze_forged(&self.scratch.tags, packets);
+        self.xor(packets, early);
+        forged
+    }
+
+    #[inline(never)]
+    fn seal_packets(&mut self, packets: &mut [Packet<'_>]) {
+        let early = self.one_time_keys(packets);
+        self.xor(packets, early);
+        self.wide.tags(&self.scratch.one_time_keys, packets, &mut self.scratch.tags);
+        for (rank, packet) in packets.iter_mut().enumerate() {
+            packet.write_tag(self.scratch.tags.get(rank));
         }
     }
 
@@ -192,7 +231,8 @@ impl<W: Wide> Batch<W> {
 
     /// Wipes what a chunk of this many packets has left behind, on the stack as well.
     ///
-    /// Called from where the kernels are called, so that the stack it wipes is the stack they have used.
+    /// Inlined, so that the stack it wipes begins where that of the kernels began.
+    #[inline(always)]
     fn wipe(&mut self, packets: usize) {
         if self.scratch.groups[0].lanes == 0 && self.scratch.dense.lanes == 0 {
             zeroize_stack::<STACK_BYTES_ROWS>();
@@ -297,6 +337,9 @@ const IDLE_LANES_SHARE: usize = 8;
 /// No kernel writes rows in larger steps.
 const ROWS_WRITTEN: usize = 4;
 
-/// More stack than the kernels leave key material on: in general, and where only rows were computed.
-const STACK_BYTES: usize = 2560;
-const STACK_BYTES_ROWS: usize = 1024;
+/// More stack than the kernels leave key material on: in general, and where only rows were computed. A test searches the stack.
+const STACK_BYTES: usize = 3584 * UNOPTIMISED;
+const STACK_BYTES_ROWS: usize = 2560 * UNOPTIMISED;
+
+/// Code that is not optimised keeps a copy of everything.
+const UNOPTIMISED: usize = if cfg!(debug_assertions) { 8 } else { 1 };

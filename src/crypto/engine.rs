@@ -1,6 +1,7 @@
 //! The kernel in use: the only place that names them all.
 
-use super::{Job, Kernel, portable};
+use super::token::{self, TokenNonce};
+use super::{Job, Kernel, Key, Nonce, portable};
 #[cfg(target_arch = "x86_64")]
 use super::{
     avx2::Avx2,
@@ -59,6 +60,27 @@ impl Engine {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Ifma(batch) => batch.seal(jobs),
             Self::Portable => jobs.iter_mut().for_each(portable::seal),
+        }
+    }
+
+    pub(super) fn derive(
+        &mut self,
+        tokens: &[(&Key, &TokenNonce)],
+        pass_on: &mut dyn FnMut(Key, Nonce),
+    ) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(batch) => batch.derive(tokens, pass_on),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(batch) => batch.derive(tokens, pass_on),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Ifma(batch) => batch.derive(tokens, pass_on),
+            Self::Portable => {
+                for (key, nonce) in tokens {
+                    let (subkey, nonce) = token::derive(key, nonce);
+                    pass_on(subkey, nonce);
+                }
+            }
         }
     }
 

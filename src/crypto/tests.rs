@@ -4,6 +4,8 @@ mod differential;
 #[cfg(all(feature = "io", target_os = "linux"))]
 mod fenced;
 mod forgery;
+#[cfg(all(feature = "io", target_os = "linux"))]
+mod residue;
 mod vectors;
 
 use super::{Aead, Job, Kernel, Key, Nonce, TAG_BYTES, Verdict};
@@ -36,6 +38,7 @@ on_every_kernel!(
     forgery::forged_packets_do_not_disturb_their_neighbours,
     vectors::rfc_8439_aead,
     vectors::rfc_8439_key_stream,
+    vectors::subkeys_agree_with_the_reference_crate,
     vectors::wycheproof,
     vectors::wycheproof_tokens,
     vectors::xchacha_draft,
@@ -44,7 +47,10 @@ on_every_kernel!(
 #[cfg(all(feature = "io", target_os = "linux"))]
 mod memory {
     use super::*;
-    on_every_kernel!(fenced::nothing_outside_a_packet_is_touched);
+    on_every_kernel!(
+        fenced::nothing_outside_a_packet_is_touched,
+        residue::no_key_is_left_on_the_stack,
+    );
 }
 
 /// Runs `test` unless the CPU lacks what `kernel` needs, and says so then.

@@ -10,7 +10,7 @@ use super::roles::Role;
 use super::table::Address;
 use super::{Gate, ListenerState, Now};
 use crate::buf::{LocalIp, RxBatch, RxMeta, SocketId};
-use crate::crypto::{Aead, Job, Nonce, Verdict, token};
+use crate::crypto::{Aead, Job, Nonce, Verdict};
 use crate::drops::DropReason;
 use crate::limits::{DATAGRAM_BYTES_MAX, TAG_BYTES};
 use crate::proto::netcode::packet::{Header, Receiver};
@@ -194,7 +194,7 @@ impl Gate {
             let (Some(parts), Some(key)) = (RequestParts::split(bytes), key) else {
                 continue;
             };
-            waiting.push((at, token::derive(key, parts.nonce), parts));
+            waiting.push((at, key, parts));
             if waiting.is_full() {
                 open_tokens(&mut waiting, aead, verdicts);
             }
@@ -364,16 +364,21 @@ impl<'a> Batch<'a> {
     }
 }
 
-type WaitingToken<'a> = (usize, (Key, Nonce), RequestParts<'a>);
+type WaitingToken<'a> = (usize, &'a Key, RequestParts<'a>);
 
 fn open_tokens(
     waiting: &mut ArrayVec<WaitingToken<'_>, TOKEN_BATCH>,
     aead: &mut Aead,
     verdicts: &mut [Verdict],
 ) {
+    let mut subkeys = ArrayVec::<(Key, Nonce), TOKEN_BATCH>::new();
+    let tokens: ArrayVec<_, TOKEN_BATCH> =
+        waiting.iter().map(|(_, key, parts)| (*key, parts.nonce)).collect();
+    aead.derive(&tokens, |key, nonce| subkeys.push((key, nonce)));
     let mut jobs: ArrayVec<Job<'_>, TOKEN_BATCH> = waiting
         .iter_mut()
-        .map(|(_, (key, nonce), parts)| Job::new(key, *nonce, parts.aad, parts.private))
+        .zip(&subkeys)
+        .map(|((.., parts), (key, nonce))| Job::new(key, *nonce, parts.aad, parts.private))
         .collect();
     aead.open(&mut jobs);
     let opened: ArrayVec<Verdict, TOKEN_BATCH> = jobs.iter().map(|job| job.verdict).collect();

