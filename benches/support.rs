@@ -7,7 +7,7 @@
 //! ```text
 //! cargo bench --bench replay                     everything, printed as tables
 //! cargo bench --bench replay -- million          the groups whose title contains the word
-//! cargo bench --bench replay -- --record         everything, and kept in benches/record/
+//! cargo bench --bench replay -- --record         everything, and kept in benches/record/ by date and CPU
 //! cargo bench --bench replay -- --rounds=5000    long enough for a profile
 //! cargo test                                     one tiny round of everything: it runs, and its checks hold
 //! ```
@@ -19,7 +19,8 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::path::Path;
 
-use ringgate::os::clock::Clock;
+use ringgate::os::clock::{self, Clock};
+use ringgate::os::utc;
 
 /// One way of doing the work of a group.
 pub(crate) trait Contender {
@@ -94,11 +95,15 @@ impl Bench {
             writeln!(csv, "\"{group}\",\"{contender}\",{numbers},\"{cpu}\",{kernel}")
                 .expect("a String takes everything");
         }
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/record");
-        let file = folder.join(self.name).with_extension("csv");
-        std::fs::create_dir_all(&folder).expect("benches/ can be written to");
-        std::fs::write(&file, csv).expect("benches/record/ can be written to");
-        println!("\nrecorded in benches/record/{}.csv", self.name);
+        // Programs of another package lie further down.
+        let mut roots = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+        let root = roots.find(|root| root.join("benches/record").is_dir()).expect("it is there");
+        let folder =
+            format!("benches/record/{}-{}", &utc::date(clock::unix_seconds())[..10], cpu_id());
+        let file = root.join(&folder).join(self.name).with_extension("csv");
+        std::fs::create_dir_all(root.join(&folder)).expect("benches/ can be written to");
+        std::fs::write(file, csv).expect("benches/record/ can be written to");
+        println!("\nrecorded in {folder}/{}.csv", self.name);
     }
 }
 
@@ -233,9 +238,24 @@ impl Random {
 }
 
 fn cpu_model() -> String {
+    cpu_line("model name").unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// What a marketing name may not tell apart, such as `intel-6-143`: vendor, family, model.
+fn cpu_id() -> String {
+    let vendor = match cpu_line("vendor_id").as_deref() {
+        Some("GenuineIntel") => "intel",
+        Some("AuthenticAMD") => "amd",
+        _ => return std::env::consts::ARCH.to_owned(),
+    };
+    let number = |name| cpu_line(name).unwrap_or_default();
+    format!("{vendor}-{}-{}", number("cpu family"), number("model"))
+}
+
+fn cpu_line(name: &str) -> Option<String> {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = info.lines().find(|line| line.starts_with("model name"));
-    line.and_then(|line| line.split_once(": ")).map_or("unknown", |(_, model)| model).to_owned()
+    let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+    lines.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
 }
 
 fn kernel_release() -> String {
