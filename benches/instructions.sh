@@ -14,7 +14,7 @@ trap 'rm -rf "$folder"' EXIT
 
 # One dump each time `counted` is left, numbered in the order of the lines that the program prints.
 valgrind --tool=callgrind --callgrind-out-file="$folder/out" --collect-atstart=no \
-    --toggle-collect='*contest*counted*' --dump-after='*contest*counted*' \
+    --toggle-collect=crypto::contest::counted --dump-after=crypto::contest::counted \
     "$program" --count >"$folder/cases" 2>"$folder/log" || { cat "$folder/log" >&2; exit 1; }
 
 {

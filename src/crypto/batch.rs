@@ -232,6 +232,7 @@ impl<W: Wide> Batch<W> {
     /// Wipes what a chunk of this many packets has left behind, on the stack as well.
     ///
     /// Inlined, so that the stack it wipes begins where that of the kernels began.
+    #[allow(clippy::inline_always, reason = "a call would leave its own frame unwiped")]
     #[inline(always)]
     fn wipe(&mut self, packets: usize) {
         if self.scratch.groups[0].lanes == 0 && self.scratch.dense.lanes == 0 {

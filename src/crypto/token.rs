@@ -25,15 +25,15 @@ pub fn derive(key: &Key, nonce: &TokenNonce) -> (Key, Nonce) {
 }
 
 /// What the subkey depends on, and the rest.
-pub(super) fn split(nonce: &TokenNonce) -> (&[u8; 16], &[u8; 8]) {
+pub(super) fn split(nonce: &TokenNonce) -> (&[u8; 16], [u8; 8]) {
     let (head, tail) = nonce.split_first_chunk().expect("24 bytes are more than 16");
-    (head, tail.as_array().expect("24 bytes are 16 and 8"))
+    (head, *tail.as_array().expect("24 bytes are 16 and 8"))
 }
 
 /// The nonce of the job that a token is.
-pub(super) fn nonce_of(tail: &[u8; 8]) -> Nonce {
+pub(super) fn nonce_of(tail: [u8; 8]) -> Nonce {
     let mut nonce = [0; 12];
-    nonce[4..].copy_from_slice(tail);
+    nonce[4..].copy_from_slice(&tail);
     nonce
 }
 

@@ -41,7 +41,7 @@ fn a_key_on_the_stack_is_found() {
     #[inline(never)]
     fn keep_on_the_stack(key: &[u8; 32]) {
         // Many: the end of the thread uses this stack again.
-        std::hint::black_box(&mut [*key; 1000]);
+        std::hint::black_box(&mut [*key; 500]);
     }
     let packet = Rng(7).packet(22, 100);
     let stack = Stack::new();
