@@ -78,6 +78,11 @@ impl Kind {
         })
     }
 
+    /// Whether it has live players' addresses.
+    const fn wears_mask(self) -> bool {
+        matches!(self, Self::ForgedPayload | Self::ForgedDisconnect | Self::UnrealForgedGame)
+    }
+
     /// Its name on the command line.
     pub fn name(self) -> String {
         use clap::ValueEnum;
@@ -257,15 +262,13 @@ impl Attacker {
             self.tx.commit(len, target, 0);
             self.made += 1;
         }
-        self.flush();
+        self.flush(self.options.kind.wears_mask());
     }
 
-    fn flush(&mut self) {
-        let driver = match (&mut self.mask, self.options.kind) {
-            (
-                Some((driver, _)),
-                Kind::ForgedPayload | Kind::ForgedDisconnect | Kind::UnrealForgedGame,
-            ) => driver,
+    /// Sends what waits: behind the players' mask, or as the attacker's own.
+    fn flush(&mut self, is_masked: bool) {
+        let driver = match &mut self.mask {
+            Some((driver, _)) if is_masked => driver,
             _ => &mut self.driver,
         };
         driver.flush(&mut self.tx);
@@ -341,11 +344,8 @@ impl Attacker {
     }
 
     fn target(&self, address: u32) -> TxTarget {
-        let socket = match (&self.mask, self.options.kind) {
-            (
-                Some((_, socket)),
-                Kind::ForgedPayload | Kind::ForgedDisconnect | Kind::UnrealForgedGame,
-            ) => *socket,
+        let socket = match &self.mask {
+            Some((_, socket)) if self.options.kind.wears_mask() => *socket,
             _ => self.own,
         };
         let source = LocalIp::v4(address.to_be_bytes(), 0);
@@ -392,7 +392,7 @@ impl Attacker {
                 slot[..datagram.len()].copy_from_slice(datagram);
                 self.tx.commit(datagram.len(), target, 0);
             }
-            self.flush();
+            self.flush(false);
             self.listen(ASK_EVERY)?;
             if let Some((_, answer)) = self.rx.iter_mut().next() {
                 return Ok(answer.to_vec());
@@ -447,7 +447,7 @@ impl Attacker {
                 slot[..bytes.len()].copy_from_slice(bytes);
                 self.tx.commit(bytes.len(), target, 0);
             }
-            self.flush();
+            self.flush(false);
             self.listen(Duration::from_millis(1))?;
             for (meta, bytes) in self.rx.iter_mut() {
                 let _ = client.handle_datagram(clock.now_ns(), meta.peer.into(), bytes);

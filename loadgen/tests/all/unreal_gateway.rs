@@ -92,6 +92,17 @@ impl Drop for Fleet {
     }
 }
 
+#[test]
+fn forgeries_at_live_players_do_not_get_past_the_gateway_but_by_chance() {
+    let fleet = Fleet::start("unreal-forged", 1);
+    let attack = ["--kind", "unreal-forged-game", "--rate", "500", "--ramp", "1s", "--each", "1s"];
+    let text = fleet.load("attack", &[&attack[..], &["--sessions", "10", "--hz", "10"]].concat());
+    assert!(text.contains("10 of 10 in, 0 sessions lost") && text.contains(" 1 answers"), "{text}");
+    let seen = fleet.end();
+    // The one answer is the challenge that the attacker learned from. One in thousands hits a number and an acknowledgement that could be true.
+    assert!(seen["packets"] > 100 && seen["implausible"] + seen["late"] <= 3, "{seen:?}");
+}
+
 #[track_caller]
 fn assert_honest(seen: &HashMap<String, u64>) {
     assert_eq!((seen["duplicates"], seen["implausible"], seen["restarts"]), (0, 0, 0), "{seen:?}");
