@@ -268,7 +268,7 @@ impl Books<'_> {
         ];
         let is_pushed = self.c(Count::PushedDown) + self.c(Count::PlainIn) > 0;
         let mut text = way[0].to_string();
-        let mut left = 0;
+        let mut unexplained = String::new();
         for (step, (pair, reason)) in way.windows(2).zip(reasons).enumerate() {
             let lost = pair[0] - pair[1];
             let _ = write!(text, " → {}", pair[1]);
@@ -276,12 +276,13 @@ impl Books<'_> {
             if (is_pushed && step == GAME_STEP) || (0..=reason).contains(&lost) {
                 continue;
             }
-            left += if lost < 0 { -lost } else { lost - reason };
+            let left = if lost < 0 { lost } else { lost - reason };
+            let _ = write!(unexplained, "; UNEXPLAINED: {left} {}", STEPS[step]);
         }
-        text.push_str(&unexplained(left));
+        text.push_str(&unexplained);
         book(
             "payloads: sent, opened, to game processes, from them, sealed, received",
-            left == 0,
+            unexplained.is_empty(),
             text,
         )
     }
@@ -306,6 +307,16 @@ fn book(name: &str, holds: bool, text: String) -> Check {
 fn unexplained(count: i64) -> String {
     if count == 0 { String::new() } else { format!("; UNEXPLAINED: {count}") }
 }
+
+/// What lies between two places of a payload's way. What a game process drops itself, because its queue toward the gateway is
+/// full, nobody else can count.
+const STEPS: [&str; 5] = [
+    "on the way up",
+    "between players and links in the gateway",
+    "in the game process or on its link",
+    "between links and players in the gateway",
+    "on the way down",
+];
 
 /// Where payloads pass through the game process.
 const GAME_STEP: usize = 2;
