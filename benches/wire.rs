@@ -15,6 +15,7 @@ use ringgate::buf::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
 use ringgate::io::filter::Filter;
 use ringgate::io::socket::{self, UdpOptions};
 use ringgate::io::{self, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
+use ringgate::worker::filter;
 
 use support::{Bench, Contender};
 
@@ -38,6 +39,10 @@ fn main() {
     let title = "receive, 100 bytes";
     if bench.wants(title) {
         compare(&mut bench, title, datagrams, Load::new(100), Work::Receive);
+    }
+    let title = "junk, 100 bytes, sending included";
+    if bench.wants(title) {
+        compare_junk(&mut bench, title, Load { datagrams, junk: true, ..Load::new(100) });
     }
     for (title, cold) in
         [("echo on uring by slots, warm", false), ("echo on uring by slots, cold caches", true)]
@@ -79,6 +84,18 @@ fn compare_slots(bench: &mut Bench, title: &str, load: Load) {
     group.run_agreeing();
 }
 
+/// What junk costs the host, by where it ends. The filter runs while the datagram is delivered, which on loopback is the
+/// sender's time; so the sending is timed too, and the first row is to be taken off the others.
+fn compare_junk(bench: &mut Bench, title: &str, load: Load) {
+    let (nothing, netcode) = (Filter::new(), filter::netcode(0x1122_3344_5566_7788));
+    let mut group = bench.group(title, load.datagrams);
+    group.rounds(ROUNDS);
+    group.add("refused by a filter of one instruction", Junk::new(load, Some(&nothing)));
+    group.add("refused by a listener's filter", Junk::new(load, Some(&netcode)));
+    group.add("received, and nothing else", Junk::new(load, None));
+    group.run_agreeing();
+}
+
 /// What arrives in a round.
 #[derive(Clone, Copy)]
 struct Load {
@@ -91,11 +108,13 @@ struct Load {
     busy: usize,
     /// Something else has used the caches before the server gets to work.
     cold: bool,
+    /// Datagrams are no packets of netcode.
+    junk: bool,
 }
 
 impl Load {
     const fn new(bytes: usize) -> Self {
-        Self { datagrams: 0, bytes, in_a_row: 1, sockets: 1, busy: 1, cold: false }
+        Self { datagrams: 0, bytes, in_a_row: 1, sockets: 1, busy: 1, cold: false, junk: false }
     }
 }
 
@@ -140,7 +159,8 @@ impl Generator {
                 peer: Some(self.servers[index % self.servers.len()]),
                 source: LocalIp::v4([127, 1, (player >> 8) as u8, player as u8], 0),
             };
-            self.tx.slot().expect("flushed when full").fill(player as u8);
+            let byte = if self.load.junk { JUNK } else { player as u8 };
+            self.tx.slot().expect("flushed when full").fill(byte);
             self.tx.commit(self.load.bytes, target, 0);
         }
         self.flush();
@@ -252,10 +272,47 @@ impl Contender for Plain {
     }
 }
 
-/// A player socket with room for a whole round.
+/// Junk that is sent to a socket, and received where its filter lets it pass.
+struct Junk {
+    socket: UdpSocket,
+    is_refused: bool,
+    generator: Generator,
+}
+
+impl Junk {
+    fn new(load: Load, filter: Option<&Filter>) -> Self {
+        let socket = server_with(load, filter);
+        let generator = Generator::new(load, &[socket.local]);
+        Self { socket: socket.fd.into(), is_refused: filter.is_some(), generator }
+    }
+}
+
+impl Contender for Junk {
+    fn run(&mut self) -> u64 {
+        self.generator.fill();
+        let count = self.generator.load.datagrams;
+        if self.is_refused {
+            // The socket does not wait: had anything passed, it would be here.
+            assert!(self.socket.recv_from(&mut [0; 2048]).is_err(), "all of it is refused");
+        } else {
+            let mut buffer = [0; 2048];
+            for _ in 0..count {
+                self.socket.recv_from(&mut buffer).expect("the queue is full");
+            }
+        }
+        count as u64
+    }
+}
+
 fn server(load: Load) -> socket::UdpSocket {
+    server_with(load, None)
+}
+
+/// A player socket with room for a whole round.
+fn server_with(load: Load, filter: Option<&Filter>) -> socket::UdpSocket {
     let address = ([127, 0, 0, 1], 0).into();
-    let socket = socket::player(address, &UdpOptions::default()).expect("loopback can be bound");
+    let options = UdpOptions { filter, ..UdpOptions::default() };
+    let socket = socket::player(address, &options).expect("loopback can be bound");
     let room = load.datagrams * (load.bytes + QUEUED_OVERHEAD_BYTES);
     assert!(
         room <= socket.receive_buffer_bytes,
@@ -269,6 +326,9 @@ fn server(load: Load) -> socket::UdpSocket {
 const ROUNDS: usize = 301;
 
 const PLAYERS: usize = 1000;
+
+/// The first byte of no packet.
+const JUNK: u8 = 0xee;
 
 /// More than a core's own caches hold.
 const CACHES_BYTES: usize = 8 << 20;

@@ -5,7 +5,7 @@
 //! packet path touches is shared.
 
 mod body;
-mod filter;
+pub mod filter;
 mod mailbox;
 mod report;
 mod sockets;

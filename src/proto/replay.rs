@@ -140,6 +140,15 @@ impl Window {
         window
     }
 
+    /// A window for a peer who sends nothing before `initial`: all of that counts as accepted, so that nobody can make it up.
+    /// Where `initial` is 0 nothing lies before it, and this is [`new`](Self::new).
+    pub const fn closed_before(initial: u64) -> Self {
+        match initial.checked_sub(1) {
+            Some(latest) => Self { latest, words: [u64::MAX; WORDS] },
+            None => Self::new(),
+        }
+    }
+
     /// The largest sequence accepted so far, if any was.
     #[inline]
     pub fn latest(&self, policy: &Policy) -> Option<u64> {

@@ -14,7 +14,7 @@ use crate::proto::unreal::notify::packet_bytes_min;
 use crate::proto::unreal::prefix::{Framing, Ids, MAGIC_BITS_MAX, Prefix};
 
 /// The filter of a listener with this protocol id.
-pub(super) fn netcode(protocol_id: u64) -> Filter {
+pub fn netcode(protocol_id: u64) -> Filter {
     // The order of their frequency.
     let kinds =
         [PacketKind::Payload, PacketKind::KeepAlive, PacketKind::Disconnect, PacketKind::Response];
@@ -26,7 +26,7 @@ pub(super) fn netcode(protocol_id: u64) -> Filter {
 }
 
 /// The filter of a listener whose game's packets begin like this.
-pub(super) fn unreal(framing: &Framing) -> Filter {
+pub fn unreal(framing: &Framing) -> Filter {
     let mut start = [0; MAGIC_BITS_MAX / 8 + 1];
     let prefix = Prefix { ids: Ids::default(), is_handshake: false };
     framing.write(prefix, &mut BitWriter::new(&mut start));

@@ -271,6 +271,26 @@ fn forged_sequences_cannot_move_a_window() {
 }
 
 #[test]
+fn a_closed_window_accepts_what_begins_and_nothing_before() {
+    for policy in
+        [Policy::UNET, Policy::new(64, 0).expect("valid"), Policy::new(1024, 0).expect("valid")]
+    {
+        let mut window = Window::closed_before(5000);
+        assert_eq!(window.latest(&policy), Some(4999));
+        assert_eq!(window.commit(5002, &policy), Ok(()));
+        for sequence in 3000..5000 {
+            assert!(window.check(sequence, &policy).is_err(), "{sequence}");
+        }
+        for late in [5001, 5000] {
+            assert_eq!(window.commit(late, &policy), Ok(()));
+            assert_eq!(window.commit(late, &policy), Err(Refusal::Duplicate));
+        }
+        let mut fresh = Window::closed_before(0);
+        assert_eq!(fresh.commit(0, &policy), Ok(()));
+    }
+}
+
+#[test]
 fn a_refused_gap_leaves_the_window_where_it_was() {
     let policy = Policy::new(256, 1024).expect("valid");
     let mut window = Window::starting_at(100, &policy);

@@ -19,6 +19,11 @@ impl<const BITS: u32> WrappedWindow<BITS> {
         Self { window: Window::starting_at(Self::RANGE + initial.value(), policy) }
     }
 
+    /// A window for a peer who sends nothing before `initial`: all of that counts as accepted.
+    pub const fn closed_before(initial: Seq<BITS>) -> Self {
+        Self { window: Window::closed_before(Self::RANGE + initial.value()) }
+    }
+
     /// The newest sequence accepted so far; the one before the initial, where none was.
     #[inline]
     pub const fn latest(&self) -> Seq<BITS> {

@@ -154,7 +154,8 @@ struct Direction {
 
 impl Direction {
     const fn starting_at(own: PacketSeq, peer: PacketSeq) -> Self {
-        let window = WrappedWindow::starting_at(own, &Policy::UNREAL);
+        // Numbers before the first are nobody's: left open, they would be the easiest ones to forge.
+        let window = WrappedWindow::closed_before(own);
         Self { window, acked: peer.wrapping_sub(1) }
     }
 
