@@ -85,13 +85,13 @@ pub(super) fn rfc_8439_encryption(aead: &mut Aead) {
     let counting: [u8; 32] = std::array::from_fn(|i| i as u8);
     let jabberwocky_key = hex("1c9240a5eb55d38af333888604f6b5f0473917c1402b80099dca5cbc207075c0");
     let sunscreen = section_2_8_2().plain.text().to_vec();
-    let cases: [([u8; 32], [u8; 12], usize, &[u8], Vec<u8>); 3] = [
+    let cases = [
         // Section 2.4.2.
         (
             counting,
             hex("000000000000004a00000000"),
             1,
-            &sunscreen,
+            &sunscreen[..],
             bytes(
                 "6e2e359a2568f98041ba0728dd0d6981e97e7aec1d4360c20a27afccfd9fae0bf91b65c5524733ab\
                      8f593dabcd62b3571639d624e65152ab8f530c359f0861d807ca0dbf500d6a6156a38e088a22b65e\
