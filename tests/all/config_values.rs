@@ -265,4 +265,19 @@ fn what_is_hardly_meant_is_noticed() {
             "backend \"spare\" is behind no listener",
         ]
     );
+    let other = |more| {
+        format!(
+            "{TEN_LINES}[[listener]]\nname = \"lab\"\nprotocol = \"unreal\"\nbind = [\"0.0.0.0:7779\"]\n\
+             backends = [\"shooter\"]\n{more}\n"
+        )
+    };
+    assert!(parse(&other("")).notices().is_empty(), "two listeners of one kind");
+    for differs in ["magic = \"1011\"", "versions = [0]"] {
+        assert_eq!(
+            parse(&other(differs)).notices(),
+            [
+                "backend \"shooter\" is behind \"ue\" and \"lab\", whose packets begin differently: no server speaks both"
+            ]
+        );
+    }
 }
