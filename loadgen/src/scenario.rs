@@ -238,6 +238,11 @@ impl Step {
 }
 
 impl Plan {
+    /// The most players there are at a time, those who are on their way out aside.
+    pub fn players_max(&self) -> u32 {
+        self.steps.iter().map(|step| step.from.max(step.to)).max().unwrap_or(0)
+    }
+
     /// When the last phase ends.
     pub fn end_ns(&self) -> u64 {
         self.steps.last().map_or(0, |step| step.end_ns)

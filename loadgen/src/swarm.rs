@@ -137,7 +137,7 @@ impl Swarm {
             aad: Box::new(AadTable::new(setup.protocol_id)),
             setup,
             addresses,
-            players: Vec::new(),
+            players: player::room_for(plan.players_max()),
             free: VecDeque::new(),
             gauges: Gauges::default(),
             traffic: plan.steps.first().map(|step| step.traffic).unwrap_or_default(),

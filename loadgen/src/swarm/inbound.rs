@@ -6,7 +6,7 @@ use ringgate::drops::DropReason;
 use ringgate::proto::netcode::client::{Event, OpenWork};
 
 use super::outbound::{Delayed, Way};
-use super::player::{Life, Wire};
+use super::player::{Life, Wire, fetch};
 use super::push::Push;
 use super::received::Arrival;
 use super::stamp::Stamp;
@@ -32,12 +32,14 @@ impl Swarm {
         datagrams: impl Iterator<Item = (&'a RxMeta, &'a mut [u8])>,
     ) {
         let is_impaired = self.setup.impair.is_active();
-        let mut inbound = Vec::with_capacity(datagrams.size_hint().0);
-        for (meta, bytes) in datagrams {
+        let datagrams: Vec<_> =
+            datagrams.map(|(meta, bytes)| (self.addresses.player_of(meta), meta, bytes)).collect();
+        fetch(&self.players, datagrams.iter().filter_map(|(player, ..)| *player));
+        let mut inbound = Vec::with_capacity(datagrams.len());
+        for (player, meta, bytes) in datagrams {
             self.tally.counters.bump(Count::DatagramsIn);
             self.tally.counters.add(Count::BytesIn, bytes.len() as u64);
             let at_ns = self.arrival(meta, now);
-            let player = self.addresses.player_of(meta);
             let is_here = |index: &u32| {
                 let player = self.players.get(*index as usize);
                 player.is_some_and(|player| player.life != Life::Free)

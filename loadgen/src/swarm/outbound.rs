@@ -12,7 +12,7 @@ use ringgate::limits::TX_SLOT_BYTES;
 use ringgate::proto::netcode::client::Event;
 use ringgate::proto::netcode::packet::Header;
 
-use super::player::{Held, Life, Wire};
+use super::player::{Held, Life, Wire, fetch};
 use super::stamp::Stamp;
 use super::unreal::UNREAL_PAYLOAD_BYTES_MAX;
 use super::wheel::TICK_NS;
@@ -100,8 +100,11 @@ impl Swarm {
         let mut due = std::mem::take(&mut self.due);
         self.wheel.take_due(now.mono_ns / TICK_NS, visits, &mut due);
         let has_more_players = due.len() == visits;
-        for player in &due {
-            self.visit(*player, now);
+        for group in due.chunks(FETCHED_AT_ONCE) {
+            fetch(&self.players, group.iter().copied());
+            for player in group {
+                self.visit(*player, now);
+            }
         }
         self.due = due;
         self.seal();
@@ -444,6 +447,9 @@ pub(super) const TAG_PLAIN: u64 = 2;
 
 /// Players visited between two flushes.
 pub(super) const VISITS_MAX: usize = 256;
+
+/// Players whose memory is asked for before the first of them is visited: as much as a core's first cache holds.
+pub(super) const FETCHED_AT_ONCE: usize = 32;
 
 /// Datagrams sealed in one batch.
 const STAGED_MAX: usize = 256;
