@@ -152,17 +152,21 @@ impl Gateway {
 
     /// Stops the gateway and checks every worker's balances.
     pub(crate) fn stop(mut self) -> Counters {
-        let fleet = self.fleet.take().expect("stopped once");
-        let published = fleet.published().to_vec();
-        fleet.stop().expect("workers end well");
-        let mut total = Counters::default();
-        for worker in published {
-            let counters = worker.report().counters;
-            assert_eq!(counters.check_conservation(), Ok(()), "{counters:#?}");
-            total.merge(&counters);
-        }
-        total
+        stop(self.fleet.take().expect("stopped once"))
     }
+}
+
+/// Stops workers, and checks that each of them accounts for everything.
+pub(crate) fn stop(fleet: Fleet) -> Counters {
+    let published = fleet.published().to_vec();
+    fleet.stop().expect("workers end well");
+    let mut total = Counters::default();
+    for worker in published {
+        let counters = worker.report().counters;
+        assert_eq!(counters.check_conservation(), Ok(()), "{counters:#?}");
+        total.merge(&counters);
+    }
+    total
 }
 
 fn plan(wishes: &Wishes, folder: &Folder, key: &Key) -> Plan {

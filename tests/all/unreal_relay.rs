@@ -16,12 +16,14 @@ use ringgate::proto::unreal::front::{
     Classified, FromServer, Identity, InSession, Served, classify, encode_within, from_server,
     in_session, proof_input,
 };
-use ringgate::proto::unreal::handshake::{Base, Body, Handshake, Receiver, Tail};
+use ringgate::proto::unreal::handshake::{Base, Body, Handshake, Receiver};
 use ringgate::proto::unreal::notify::{Filter, Header, Sender};
 use ringgate::proto::unreal::peer::Peer;
 use ringgate::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate::proto::unreal::stand_in::StandIn;
 use ringgate::secret::CookieSecret;
+
+use crate::unreal_rig::Dice;
 
 const S: u64 = 1_000_000_000;
 const LISTENER: u32 = 7;
@@ -39,21 +41,6 @@ fn secret(byte: u8) -> CookieSecret {
 
 fn server_mac(secret: &[u8; 64], message: &[u8]) -> Cookie {
     Cookie(CookieMac::new(&CookieSecret::from_bytes(*secret)).tag(message))
-}
-
-/// Numbers that look random and are the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-
-    fn tail(&mut self) -> Tail {
-        Tail::draw(&std::array::from_fn(|_| self.roll(256) as u8))
-    }
 }
 
 /// A session of the relay: the player's address, and the client that speaks to the server in the player's name.

@@ -26,7 +26,7 @@ use ringgate::proto::unreal::stand_in::{StandIn, Tally};
 use ringgate::secret::CookieSecret;
 use ringgate::worker::{Fleet, Plan};
 
-use crate::gateway_rig::{local, socket_toward, until};
+use crate::gateway_rig::{local, socket_toward, stop, until};
 
 pub(crate) const BASE: Base = Base {
     version_min: 3,
@@ -130,16 +130,7 @@ impl Gateway {
 
     /// Stops the gateway and checks every worker's balances.
     pub(crate) fn stop(mut self) -> Counters {
-        let fleet = self.fleet.take().expect("stopped once");
-        let published = fleet.published().to_vec();
-        fleet.stop().expect("workers end well");
-        let mut total = Counters::default();
-        for worker in published {
-            let counters = worker.report().counters;
-            assert_eq!(counters.check_conservation(), Ok(()), "{counters:#?}");
-            total.merge(&counters);
-        }
-        total
+        stop(self.fleet.take().expect("stopped once"))
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Failure, print};
 use crate::attack::{Attacker, Harvest, Kind, Options, Orders, spawn};
 use crate::procfs;
 use crate::record::{Record, cpu_s};
-use crate::run::{Progress, Run};
+use crate::run::Progress;
 use crate::scenario::{Kind as PhaseKind, Phase, Scenario};
 use crate::tally::{Count, Stage, Tally};
 use crate::text::{count, percent, time};
@@ -89,19 +89,7 @@ fn one(args: &Args, kind: Kind) -> Result<(Harvest, Vec<Part>, Record), Failure>
     let (protocol, server, protocol_id) = args.players.dial()?;
     let scenario = scenario(args);
     scenario.check().map_err(Failure::BadInput)?;
-    let gateway = args.players.gateway();
-    let run = Run {
-        options: args.players.options(server, false)?,
-        protocol: protocol.clone(),
-        protocol_id,
-        server,
-        threads: args.players.threads,
-        keep_alive: args.players.keep_alive(),
-        patience: args.players.patience(),
-        gateway,
-        hlog: None,
-        scenario,
-    };
+    let run = args.players.run(scenario, server, protocol.clone(), protocol_id, false)?;
     let mut attack = Attack {
         options: Options {
             kind,
@@ -121,7 +109,7 @@ fn one(args: &Args, kind: Kind) -> Result<(Harvest, Vec<Part>, Record), Failure>
     };
     let ramp_s = args.shape.ramp.as_secs_f64();
     let each_s = args.each.as_secs_f64();
-    let cpu = || gateway.pid.map_or(0.0, |pid| cpu_s(&procfs::threads(pid)));
+    let cpu = || run.gateway.pid.map_or(0.0, |pid| cpu_s(&procfs::threads(pid)));
     let record = run.execute_with(|progress, mask| {
         let part = (progress.elapsed_s - progress.interval_s / 2.0 - ramp_s) / each_s;
         let next = (progress.elapsed_s + progress.interval_s / 2.0 - ramp_s) / each_s;

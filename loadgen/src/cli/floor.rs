@@ -139,17 +139,9 @@ fn contender(
     let ramp_s = args.shape.ramp.as_secs_f64();
     let end_s = scenario.seconds();
     let run = Run {
-        options: args.players.options(server, false)?,
-        protocol,
-        protocol_id,
-        server,
-        threads: args.players.threads,
-        keep_alive: args.players.keep_alive(),
-        patience: args.players.patience(),
         // What is watched here is CPU alone; the books are `run`'s business.
         gateway: Gateway { pid: gateway.pid, admin: None },
-        hlog: None,
-        scenario,
+        ..args.players.run(scenario, server, protocol, protocol_id, false)?
     };
     let mut steady = Steady::new(gateway, ramp_s + 1.0, end_s);
     let record: Record = run.execute(|progress| steady.watch(progress)).map_err(Failure::Failed)?;

@@ -8,7 +8,6 @@ use super::run::{ShapeArgs, write};
 use super::{Failure, print};
 use crate::gateway::Gateway;
 use crate::ladder::{Bounds, Search, Step};
-use crate::run::Run;
 use crate::steady::Steady;
 use crate::text::{count, percent, time};
 
@@ -63,18 +62,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         shape.hz = Some(rate / f64::from(shape.sessions) / f64::from(at_once));
         let scenario = shape.scenario();
         scenario.check().map_err(Failure::BadInput)?;
-        let run = Run {
-            options: args.players.options(server, false)?,
-            protocol: protocol.clone(),
-            protocol_id,
-            server,
-            threads: args.players.threads,
-            keep_alive: args.players.keep_alive(),
-            patience: args.players.patience(),
-            gateway: args.players.gateway(),
-            hlog: None,
-            scenario,
-        };
+        let run = args.players.run(scenario, server, protocol.clone(), protocol_id, false)?;
         let steady = |gateway| {
             Steady::new(gateway, shape.ramp.as_secs_f64(), (shape.ramp + shape.hold).as_secs_f64())
         };

@@ -13,6 +13,8 @@ use super::Failure;
 use super::unreal::UnrealArgs;
 use crate::engine::Options;
 use crate::gateway::Gateway;
+use crate::run::Run;
+use crate::scenario::Scenario;
 use crate::swarm::{Protocol, THREADS_MAX};
 use crate::tokens::{Mint, Tokens};
 
@@ -137,6 +139,29 @@ impl PlayerArgs {
             server,
             ports: if nat { NAT_PORTS } else { 1 },
             own_sockets: self.own_sockets,
+        })
+    }
+
+    /// A run of these players against `server`, without a histogram log. `nat` is whether their ports may change.
+    pub(super) fn run(
+        &self,
+        scenario: Scenario,
+        server: SocketAddr,
+        protocol: Protocol,
+        protocol_id: u64,
+        nat: bool,
+    ) -> Result<Run, Failure> {
+        Ok(Run {
+            options: self.options(server, nat)?,
+            protocol,
+            protocol_id,
+            server,
+            threads: self.threads,
+            keep_alive: self.keep_alive(),
+            patience: self.patience(),
+            gateway: self.gateway(),
+            hlog: None,
+            scenario,
         })
     }
 

@@ -97,16 +97,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             .map_err(|why| Failure::Failed(format!("{}: {why}", out.display())))?;
     }
     let run = Run {
-        options: args.players.options(server, has_nat)?,
-        protocol,
-        protocol_id,
-        server,
-        threads: args.players.threads,
-        keep_alive: args.players.keep_alive(),
-        patience: args.players.patience(),
-        gateway: args.players.gateway(),
         hlog: args.outcome.out.as_ref().map(|out| out.join("run.hlog")),
-        scenario,
+        ..args.players.run(scenario, server, protocol, protocol_id, has_nat)?
     };
     let mut live = Live::new(args.outcome.json);
     let record = run.execute(|progress| live.show(progress)).map_err(Failure::Failed)?;
