@@ -5,14 +5,14 @@ use std::num::NonZeroU8;
 use std::ops::Range;
 
 use super::claims::{Claim, TokenMac};
-use super::table::TENANT_OFFSET;
+use super::table::{TENANT_OFFSET, Tenant};
 use crate::buf::{Endpoint, LINE_BYTES, LocalIp, SocketId};
 use crate::limits::WORKERS_MAX;
 use crate::proto::netcode::UserData;
 use crate::proto::netcode::server::{PendingBinding, SessionSequence};
 use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 use crate::proto::replay::Window;
-use crate::secret::Key;
+use crate::secret::{KEY_BYTES, Key};
 
 /// An authenticated player, laid out by who touches what. In a table's slot the lines are:
 ///
@@ -80,7 +80,7 @@ const _: () = {
     assert!(
         line(offset_of!(Session, seal_key)) == 3 && line(offset_of!(Session, next_sequence)) == 4
     );
-    assert!(TENANT_OFFSET + size_of::<Option<Session>>() == SEALING_LINES.end * LINE_BYTES);
+    assert!(TENANT_OFFSET + size_of::<Session>() == SEALING_LINES.end * LINE_BYTES);
 };
 
 /// The part of a window that 256 bits use.
@@ -101,6 +101,30 @@ impl Neighbour {
 }
 
 const _: () = assert!(WORKERS_MAX < u8::MAX as usize);
+
+impl Tenant for Session {
+    fn nobody() -> Self {
+        Self {
+            open_key: Key::from_bytes([0; KEY_BYTES]),
+            last_receive_ns: 0,
+            announced: 0,
+            slot: 0,
+            timeout_ms: 0,
+            backend: 0,
+            confirmed: false,
+            steered_by: None,
+            window: Window::new(),
+            seal_key: Key::from_bytes([0; KEY_BYTES]),
+            next_sequence: SessionSequence::EXHAUSTED,
+            last_send_ns: 0,
+            socket: SocketId(u32::MAX),
+            local: LocalIp::UNSPECIFIED,
+            uplink: None,
+            client_id: 0,
+            user_data: None,
+        }
+    }
+}
 
 impl Session {
     /// What is to be given back when it ends.
@@ -176,6 +200,20 @@ pub(super) struct Pending {
     pub(super) since_ns: u64,
     /// Which token it is.
     pub(super) token_mac: TokenMac,
+}
+
+impl Tenant for Pending {
+    fn nobody() -> Self {
+        Self {
+            open_key: Key::from_bytes([0; KEY_BYTES]),
+            seal_key: Key::from_bytes([0; KEY_BYTES]),
+            binding: PendingBinding { first_challenge_sequence: u64::MAX, client_id: 0 },
+            timeout_seconds: 0,
+            expire_ns: 0,
+            since_ns: 0,
+            token_mac: [0; 16],
+        }
+    }
 }
 
 /// Keep-alives that a player is sent within the silence its token allows, at the least.

@@ -488,6 +488,6 @@ impl Gate {
     /// Uses up a session's sequence numbers, which takes 2^63 packets otherwise.
     pub(super) fn exhaust_sequence(&mut self, session: SessionId) {
         let index = self.session_index(session).expect("live");
-        self.sessions.at_mut(index).next_sequence = SessionSequence::exhausted();
+        self.sessions.at_mut(index).next_sequence = SessionSequence::EXHAUSTED;
     }
 }

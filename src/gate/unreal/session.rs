@@ -3,6 +3,7 @@
 use super::guard::Guard;
 use crate::buf::{Endpoint, LocalIp, SocketId, TxTarget};
 use crate::gate::claims::Claim;
+use crate::gate::table::Tenant;
 use crate::proto::unreal::client::Client;
 use crate::proto::unreal::cookie::Cookie;
 use crate::proto::unreal::handshake::Handshake;
@@ -53,6 +54,23 @@ pub(super) struct Opening {
     /// How long it was.
     pub(super) response_bytes: usize,
     pub(super) since_ns: u64,
+}
+
+impl Tenant for Session {
+    fn nobody() -> Self {
+        Self {
+            stage: Stage::Open { cookie: Cookie::ZERO, guard: Guard::Pass },
+            player_ids: Ids::default(),
+            server_ids: Ids::default(),
+            heard_ns: 0,
+            socket: SocketId(u32::MAX),
+            local: LocalIp::UNSPECIFIED,
+            claim: Claim { listener: 0, client_id: 0, backend: 0, slot: 0 },
+            accepted: Cookie::ZERO,
+            acknowledged_ns: 0,
+            steered_by: None,
+        }
+    }
 }
 
 impl Session {

@@ -179,10 +179,7 @@ impl SessionSequence {
     }
 
     /// A sequence that has no number left.
-    #[cfg(test)]
-    pub(crate) const fn exhausted() -> Self {
-        Self(GLOBAL_SEQUENCE_START)
-    }
+    pub(crate) const EXHAUSTED: Self = Self(GLOBAL_SEQUENCE_START);
 }
 
 /// Where the numbers of challenges and denials begin.
