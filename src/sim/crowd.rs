@@ -1,7 +1,9 @@
 //! Any number of players who are connected to one worker with one game process: what a bench or a measurement starts from.
 //!
-//! After [`Crowd::new`] nothing here allocates, so that what is measured is the gate.
+//! After [`Crowd::new`] nothing here allocates, and what a player's own end remembers is a few bytes (its keys follow from its
+//! number), so that what is measured is the gate: a million clients would have its sessions out of the caches.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::host::Host;
@@ -16,19 +18,30 @@ use crate::limits::{DATAGRAM_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::link::bundle::{Hello, SessionId, ToGame, VERSION, Writer};
 use crate::netcode::{ServerAddresses, TokenSecrets, TokenSpec, mint_with};
 use crate::proto::netcode::client::{Client, Options, State};
+use crate::proto::netcode::packet::{PacketKind, encode_packet};
 use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 use crate::proto::replay::Policy;
 
 /// A worker's gate, and everybody who is connected to it.
 pub struct Crowd {
     host: Host,
+    worker: u16,
     now: Now,
     cipher: Cipher,
     members: Vec<Member>,
 }
 
-/// A player, and what the game process calls it.
+/// A player who is connected.
+#[derive(Clone, Copy)]
 struct Member {
+    /// What the game process calls it.
+    session: Option<SessionId>,
+    /// The number of its next packet.
+    next_sequence: u64,
+}
+
+/// A player who is coming in.
+struct Newcomer {
     client: Client,
     session: Option<SessionId>,
 }
@@ -78,15 +91,11 @@ impl Crowd {
         gate.handle_link_accepted(LINK, Credentials { uid: 1, gid: 1 });
         let cipher = Cipher::new(PROTOCOL);
         let members = Vec::with_capacity(players);
-        let mut crowd = Self { host: Host::new(gate), now: START, cipher, members };
+        let mut crowd =
+            Self { host: Host::new(gate), worker: place.index, now: START, cipher, members };
         crowd.say_hello();
         for first in (0..players).step_by(WAVE) {
-            // Made when their turn comes: who is connecting takes four times the memory of who is connected.
-            let wave = first..players.min(first + WAVE);
-            crowd
-                .members
-                .extend(wave.clone().map(|number| Member::new(place.index, number as u64)));
-            crowd.connect(wave);
+            crowd.connect(first..players.min(first + WAVE));
         }
         crowd
     }
@@ -119,18 +128,12 @@ impl Crowd {
         payload: &[u8],
         out: &mut [u8; DATAGRAM_BYTES_MAX],
     ) -> usize {
-        let client = &mut self.members[player].client;
-        let len = self.cipher.say(client, self.now.mono_ns, payload, out);
-        len.expect("everybody is connected")
-    }
-
-    /// Writes a player's keep-alive, if one is due; returns its length.
-    pub fn write_keep_alive(
-        &mut self,
-        player: usize,
-        out: &mut [u8; DATAGRAM_BYTES_MAX],
-    ) -> Option<usize> {
-        self.cipher.poll(&mut self.members[player].client, self.now.mono_ns, out)
+        let sequence = self.members[player].next_sequence;
+        self.members[player].next_sequence += 1;
+        let (header, len) = encode_packet(PacketKind::Payload, sequence, payload, out);
+        let key = secret_key(client_id(self.worker, player), TO_SERVER);
+        self.cipher.seal_packet(&key, &header, &mut out[header.body_start()..len]);
+        len
     }
 
     /// Writes a bundle with the same payload for some players, one record for each; returns its length.
@@ -184,75 +187,91 @@ impl Crowd {
         self.turn();
     }
 
-    /// Lets a few players in: request, challenge, response, keep-alive; and a keep-alive of theirs, so that they are known
-    /// to be here.
-    fn connect(&mut self, players: std::ops::Range<usize>) {
+    /// Lets a few players in: request, challenge, response, keep-alive; and a payload of theirs, so that they are known to be
+    /// here.
+    fn connect(&mut self, players: Range<usize>) {
+        let first = players.start;
+        let mut wave: Vec<_> =
+            players.clone().map(|player| Newcomer::new(client_id(self.worker, player))).collect();
         for _ in 0..3 {
-            self.exchange(players.clone());
+            self.exchange(first, &mut wave);
+        }
+        for newcomer in &wave {
+            let is_in = newcomer.client.state() == State::Connected;
+            assert!(is_in, "{:?}: {:?}", newcomer.client.state(), self.gate().counters());
+            let Newcomer { session, .. } = *newcomer;
+            self.members.push(Member { session, next_sequence: NEXT_SEQUENCE });
         }
         let mut payload = [0; DATAGRAM_BYTES_MAX];
         for player in players {
-            let is_in = self.members[player].client.state() == State::Connected;
-            assert!(is_in, "player {player}: {:?}", self.gate().counters());
             let len = self.write_payload(player, &[1; PAYLOAD_BYTES_MAX / 12], &mut payload);
             self.receive(Self::home(player), &payload[..len]);
         }
         self.turn();
     }
 
-    fn exchange(&mut self, players: std::ops::Range<usize>) {
+    fn exchange(&mut self, first: usize, wave: &mut [Newcomer]) {
+        let Self { host, cipher, now, .. } = self;
         let mut packet = [0; DATAGRAM_BYTES_MAX];
-        for player in players {
-            while let Some(len) = self.write_keep_alive(player, &mut packet) {
-                self.receive(Self::home(player), &packet[..len]);
+        for (newcomer, player) in wave.iter_mut().zip(first..) {
+            while let Some(len) = cipher.poll(&mut newcomer.client, now.mono_ns, &mut packet) {
+                let received = host.receive(PLAYERS, Self::home(player), &packet[..len]);
+                assert!(received.is_some(), "a wave fits a turn");
             }
         }
-        let Self { host, members, cipher, now, .. } = self;
         host.turn(*now, &mut |target, bytes| {
             match target.peer {
                 Some(home) => {
                     let mut packet = [0; DATAGRAM_BYTES_MAX];
                     let packet = &mut packet[..bytes.len()];
                     packet.copy_from_slice(bytes);
-                    let client = &mut members[player_at(&home)].client;
+                    let client = &mut wave[player_at(&home) - first].client;
                     let heard = cipher.take(client, now.mono_ns, SERVER, packet);
                     assert!(!matches!(heard, Heard::Refused(_)), "{heard:?}");
                 }
-                None => note_openings(members, bytes),
+                None => note_openings(first, wave, bytes),
             }
             Ok(())
         });
     }
 }
 
-impl Member {
-    fn new(worker: u16, number: u64) -> Self {
-        let number = u64::from(worker) << CLIENT_ID_BITS | number;
+impl Newcomer {
+    fn new(client_id: u64) -> Self {
         let servers = ServerAddresses::new(&[SERVER.into()]).expect("a plain address");
-        let mut spec = TokenSpec::new(PROTOCOL, number, servers);
+        let mut spec = TokenSpec::new(PROTOCOL, client_id, servers);
         spec.timeout_seconds = -1;
-        let mut secret = [0; 32];
-        secret[..8].copy_from_slice(&number.to_le_bytes());
-        let key = |n: u8| {
-            let mut bytes = secret;
-            bytes[31] = n;
-            Key::from_bytes(bytes)
-        };
         let mut nonce = [0; 24];
-        nonce.copy_from_slice(&secret[..24]);
-        let secrets = TokenSecrets { nonce, client_to_server: key(1), server_to_client: key(2) };
+        nonce[..8].copy_from_slice(&client_id.to_le_bytes());
+        let secrets = TokenSecrets {
+            nonce,
+            client_to_server: secret_key(client_id, TO_SERVER),
+            server_to_client: secret_key(client_id, TO_CLIENT),
+        };
         let token = mint_with(&spec, &Key::from_bytes([1; 32]), START.unix_s, secrets);
         let options = Options { first_sequence: 0, answers_at_once: true };
         Self { client: Client::new(&token, START.mono_ns, options), session: None }
     }
 }
 
-fn note_openings(members: &mut [Member], bundle: &[u8]) {
+fn note_openings(first: usize, wave: &mut [Newcomer], bundle: &[u8]) {
     for record in ToGame::read(bundle).map_while(Result::ok) {
         if let ToGame::Opened(opened) = record {
-            members[number_of(opened.client_id)].session = Some(opened.session);
+            wave[number_of(opened.client_id) - first].session = Some(opened.session);
         }
     }
+}
+
+fn client_id(worker: u16, player: usize) -> u64 {
+    u64::from(worker) << CLIENT_ID_BITS | player as u64
+}
+
+/// A player's key in one direction.
+fn secret_key(client_id: u64, direction: u8) -> Key {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&client_id.to_le_bytes());
+    bytes[31] = direction;
+    Key::from_bytes(bytes)
 }
 
 fn number_of(client_id: u64) -> usize {
@@ -304,5 +323,13 @@ const NOBODY: Endpoint = Endpoint::v4([0; 4], 0);
 /// A client id is its worker's number and, in so many bits, its own.
 const CLIENT_ID_BITS: u32 = 24;
 
-/// Players who are let in together: as many requests as a turn takes.
+/// Directions of keys.
+const TO_SERVER: u8 = 1;
+const TO_CLIENT: u8 = 2;
+
+/// Higher than any that connecting takes; a gate takes any jump.
+const NEXT_SEQUENCE: u64 = 100;
+
+/// Players who are let in together: as many requests as a turn takes. Who is connecting takes far more memory than who is
+/// connected.
 const WAVE: usize = 64;

@@ -95,10 +95,14 @@ impl Cipher {
 
     fn seal(&mut self, client: &Client, transmit: &Transmit, out: &mut [u8]) -> usize {
         if let Some(header) = transmit.seal {
-            let sealed = &mut out[transmit.sealed()];
-            let aad = self.aads.of(header.prefix);
-            self.aead.seal(&mut [Job::new(client.seal_key(), header.nonce(), aad, sealed)]);
+            self.seal_packet(client.seal_key(), &header, &mut out[transmit.sealed()]);
         }
         transmit.len
+    }
+
+    /// Seals a packet's body, with room for the tag behind it.
+    pub fn seal_packet(&mut self, key: &Key, header: &Header, sealed: &mut [u8]) {
+        let aad = self.aads.of(header.prefix);
+        self.aead.seal(&mut [Job::new(key, header.nonce(), aad, sealed)]);
     }
 }
