@@ -133,7 +133,13 @@ pub struct Gate {
     worker: WorkerIndex,
     listeners: Vec<ListenerState>,
     backends: Vec<BackendState>,
+    /// When to look for udp backends that are gone; `u64::MAX` while none is.
+    next_probe_ns: u64,
     links: Vec<Option<Link>>,
+    /// Links that a bundle was opened for since the last submit; some may have closed it again.
+    open_links: Vec<u16>,
+    /// Some link may owe a name, or be owed records.
+    has_unsettled_links: bool,
     roles: Roles,
     udp_link: Option<SocketId>,
 
@@ -177,6 +183,7 @@ type SteeredKey = (u16, Endpoint);
 
 /// What a listener needs at every datagram.
 struct ListenerState {
+    is_unreal: bool,
     aads: AadTable,
     own: Vec<Endpoint>,
     /// Our sockets, by the position of their address in the listener's list.
@@ -216,7 +223,10 @@ impl Gate {
             worker,
             listeners: Vec::new(),
             backends: Vec::new(),
+            next_probe_ns: u64::MAX,
             links: Vec::new(),
+            open_links: Vec::new(),
+            has_unsettled_links: false,
             roles: Roles::new(),
             udp_link: None,
             sessions: Table::new(
@@ -297,6 +307,7 @@ impl Gate {
             self.links.len() - 1
         });
         self.links[at] = Some(Link::new(socket, credentials));
+        self.has_unsettled_links = true;
         self.roles.assign(socket, Role::Link(at as u16));
     }
 
@@ -350,13 +361,14 @@ impl Gate {
     /// When the gate wants to be called again at the latest. `None` while nothing is timed.
     pub fn poll_timeout(&self) -> Option<u64> {
         let sweep = (self.pending.len() > 0).then(|| self.sweep.due_ns());
-        let backends = self.backends.iter().enumerate();
-        let others = backends.filter(|(at, _)| !self.unreal.is_server(*at));
-        let probe = others.filter_map(|(_, state)| state.probe_due_ns()).min();
-        let links = self.links.iter().flatten();
-        let link = links.filter_map(|link| link.due_ns(self.turned_ns)).min();
+        let probe = Some(self.next_probe_ns).filter(|due_ns| *due_ns < u64::MAX);
+        let link = if self.has_unsettled_links { self.links_due_ns() } else { None };
         let unreal = self.unreal_due_ns();
         [self.wheel.next_due(), sweep, probe, link, unreal].into_iter().flatten().min()
+    }
+
+    fn links_due_ns(&self) -> Option<u64> {
+        self.links.iter().flatten().filter_map(|link| link.due_ns(self.turned_ns)).min()
     }
 
     /// What has been counted.
@@ -424,7 +436,7 @@ impl Gate {
 
     /// Where the tables lie that are large and touched at random, for advice to the operating system before they are used.
     pub fn large_tables(&self) -> impl Iterator<Item = Range<*const u8>> + use<> {
-        self.sessions.memory().into_iter()
+        self.sessions.memory().into_iter().chain(self.unreal.sessions.memory())
     }
 
     /// Starts a turn, if the turn's mail has not done so.
@@ -439,6 +451,7 @@ impl Gate {
         for listener in &setup.listeners[self.listeners.len()..] {
             let rules = listener.netcode();
             self.listeners.push(ListenerState {
+                is_unreal: listener.unreal().is_some(),
                 aads: AadTable::new(rules.map_or(0, |rules| rules.protocol_id)),
                 own: Vec::new(),
                 sockets: Vec::new(),
@@ -454,6 +467,7 @@ impl Gate {
         for backend in &setup.backends[self.backends.len()..] {
             self.backends.push(BackendState::new(backend, now_ns));
         }
+        self.next_probe_ns = now_ns;
         self.unreal.adopt(&setup, now_ns);
         self.setup = setup;
     }

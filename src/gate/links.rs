@@ -276,7 +276,7 @@ pub(super) fn index_of_loopback(local: &LocalIp) -> Option<u32> {
 }
 
 /// Often enough that a restarted game server has its players back at once, rare enough that its log does not fill.
-const PROBE_EVERY_NS: u64 = 500_000_000;
+pub(super) const PROBE_EVERY_NS: u64 = 500_000_000;
 
 /// On loopback the kernel refuses within microseconds; a busy worker reads it a few turns later.
 const PROBE_ANSWER_NS: u64 = 250_000_000;

@@ -4,7 +4,7 @@
 //! socket tells when a process is gone; on a udp link the kernel does, when it refuses a datagram, and whether the backend
 //! is back is found out by sending it an empty one now and then.
 
-use super::links::{Link, Probe, is_shared_socket_backend};
+use super::links::{Link, PROBE_EVERY_NS, Probe, is_shared_socket_backend};
 use super::output::{Exit, Tag};
 use super::roles::Role;
 use super::{Gate, Now};
@@ -40,11 +40,16 @@ impl Gate {
 
     /// Parts from processes that have connected and do not say who they are.
     pub(super) fn part_from_the_nameless(&mut self, now: Now, exit: &mut Exit<'_>) {
+        if !self.has_unsettled_links {
+            return;
+        }
         for link in 0..self.links.len() as u16 {
             if self.link_mut(link).is_some_and(|link| link.is_overdue(now.mono_ns)) {
                 self.part(now, link, GoodbyeReason::HelloExpected, None, exit);
             }
         }
+        self.has_unsettled_links =
+            self.links.iter().flatten().any(|link| link.backend.is_none() || link.owes());
     }
 
     /// Says that the gateway drains, if it does, to a process that is a backend.
@@ -80,6 +85,8 @@ impl Gate {
             state.gone_since_ns.get_or_insert(now.mono_ns);
             state.probe_open = false;
             state.probed_ns = now.mono_ns;
+            let due_ns = state.probe_due_ns().unwrap_or(u64::MAX);
+            self.next_probe_ns = self.next_probe_ns.min(due_ns);
             self.lose_server(now, at);
         }
     }
@@ -87,28 +94,42 @@ impl Gate {
     /// Looks whether udp backends that were gone are back: an empty datagram that the kernel does not refuse for a while
     /// means that somebody listens again.
     pub(super) fn probe_backends(&mut self, now: Now, exit: &mut Exit<'_>) {
+        if now.mono_ns < self.next_probe_ns {
+            return;
+        }
+        self.next_probe_ns = u64::MAX;
         for at in 0..self.backends.len() {
-            let state = &self.backends[at];
-            let (false, Some(address)) = (state.is_up(), state.address) else { continue };
-            if self.setup.backends[at].retired && self.claims.players(at) == 0 {
-                // Nobody waits for it, and what listens there one day may be another program.
-                self.backends[at].come_back();
-                continue;
+            self.probe_backend(now, at, exit);
+            let due_ns = match self.backends[at].probe_due_ns() {
+                None => continue,
+                // It is not probed here, and only looked at in case it is retired.
+                Some(_) if self.unreal.is_server(at) => now.mono_ns + PROBE_EVERY_NS,
+                Some(due_ns) => due_ns,
+            };
+            self.next_probe_ns = self.next_probe_ns.min(due_ns);
+        }
+    }
+
+    fn probe_backend(&mut self, now: Now, at: usize, exit: &mut Exit<'_>) {
+        let state = &self.backends[at];
+        let (false, Some(address)) = (state.is_up(), state.address) else { return };
+        if self.setup.backends[at].retired && self.claims.players(at) == 0 {
+            // Nobody waits for it, and what listens there one day may be another program.
+            return self.backends[at].come_back();
+        }
+        if self.unreal.is_server(at) {
+            // Asked in its own language.
+            return;
+        }
+        let can_probe = is_shared_socket_backend(&address.into());
+        match Probe::next(state, can_probe, now.mono_ns) {
+            Probe::Answered => self.backends[at].come_back(),
+            Probe::Due => {
+                self.backends[at].probe_open = true;
+                self.backends[at].probed_ns = now.mono_ns;
+                self.send_probe(now, address, exit);
             }
-            if self.unreal.is_server(at) {
-                // Asked in its own language.
-                continue;
-            }
-            let can_probe = is_shared_socket_backend(&address.into());
-            match Probe::next(state, can_probe, now.mono_ns) {
-                Probe::Answered => self.backends[at].come_back(),
-                Probe::Due => {
-                    self.backends[at].probe_open = true;
-                    self.backends[at].probed_ns = now.mono_ns;
-                    self.send_probe(now, address, exit);
-                }
-                Probe::Wait => {}
-            }
+            Probe::Wait => {}
         }
     }
 

@@ -177,6 +177,7 @@ impl Gate {
         if self.append(now, link, 0, exit, &record) {
             return;
         }
+        self.has_unsettled_links = true;
         let Some(full) = self.link_mut(link) else { return };
         full.owe(record);
         if full.is_unresponsive() {
@@ -198,10 +199,15 @@ impl Gate {
         // Twice: into the bundle that is open, and into a fresh one after that one was sent or slots were freed.
         for _ in 0..3 {
             let Some(open) = self.link_mut(link).filter(|link| !link.owes()) else { return false };
-            if open.append(exit.tx, payloads, &record) {
+            let was_open = open.is_open();
+            let is_written = open.append(exit.tx, payloads, &record);
+            let is_full = open.is_open();
+            if is_full && !was_open {
+                self.open_links.push(link);
+            }
+            if is_written {
                 return true;
             }
-            let is_full = open.is_open();
             if is_full {
                 self.commit_bundle(link, exit.tx);
             } else {
@@ -219,17 +225,24 @@ impl Gate {
         }
     }
 
-    /// Hands over the bundles of all links.
+    /// Hands over all bundles. Nobody is asked who has none: a host may have hundreds of game processes.
     pub(super) fn commit_bundles(&mut self, tx: &mut TxBatch) {
-        for link in 0..self.links.len() as u16 {
+        let mut open_links = std::mem::take(&mut self.open_links);
+        for link in open_links.drain(..) {
             self.commit_bundle(link, tx);
         }
+        self.open_links = open_links;
     }
 
     /// Begins the turn's bundles with what links are owed.
     pub(super) fn pay_debts(&mut self, exit: &mut Exit<'_>) {
-        for link in self.links.iter_mut().flatten() {
+        if !self.has_unsettled_links {
+            return;
+        }
+        for (at, link) in self.links.iter_mut().enumerate() {
+            let Some(link) = link.as_mut().filter(|link| link.owes()) else { continue };
             link.pay(exit.tx);
+            self.open_links.push(at as u16);
         }
     }
 
@@ -242,6 +255,7 @@ impl Gate {
         why: SendFailure,
     ) {
         self.counters.link_datagrams_out -= 1;
+        self.has_unsettled_links = true;
         let Some(refused_by) = self.link_mut(link) else {
             // Its link has ended meanwhile.
             return self.undeliver(payloads_in(bytes), why);
