@@ -9,54 +9,86 @@
 
 use super::Gate;
 use super::links::index_of_loopback;
+use super::players::Origin;
 use super::roles::Role;
 use super::session::{OPENING_LINES, SEALING_LINES};
 use super::table::Address;
-use crate::buf::RxBatch;
+use crate::buf::{RxBatch, RxMeta};
 use crate::link::bundle::{SessionId, ToGateway};
 
-/// Where a datagram comes from, as far as that has to do with memory.
+/// Where a datagram comes from, as far as that can be known before anything is looked at.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
+    /// What it came in through.
+    pub(super) role: Role,
     /// Of its address, where it comes from a player's side.
     pub(super) hash: u32,
     /// The session that it is probably about, or [`NOBODY`].
-    guess: u32,
-    is_player: bool,
+    pub(super) guess: u32,
+}
+
+impl Source {
+    /// Everything about the way of a datagram, where that is from a player's side.
+    pub(super) fn origin(&self, meta: &RxMeta) -> Option<Origin> {
+        let Role::Player { listener, bind } = self.role else { return None };
+        Some(Origin {
+            address: Address { listener, endpoint: meta.peer },
+            hash: self.hash,
+            bind,
+            socket: meta.socket,
+            local: meta.local,
+            kernel_ns: meta.kernel_ns,
+            forwarded_by: None,
+        })
+    }
 }
 
 /// Behind the end of every table.
 const NOBODY: u32 = u32::MAX;
 
 impl Gate {
-    /// Hashes the sources of what has arrived, and has their sessions fetched.
+    /// Hashes the sources of what has arrived, and has their sessions fetched. While one is hashed, memory works on those
+    /// before it.
     pub(super) fn fetch_sources(&mut self, rx: &RxBatch) {
-        let Self { sources, sessions, pending, roles, .. } = self;
+        let Self { sources, sessions, pending, unreal, listeners, roles, .. } = self;
+        let is_unreal = |listener: u16| listeners[usize::from(listener)].is_unreal;
         sources.clear();
         for meta in rx.metas() {
-            sources.push(match roles.of(meta.socket) {
+            let role = roles.of(meta.socket);
+            let mut source = Source { role, hash: 0, guess: NOBODY };
+            match role {
                 Role::Player { listener, .. } => {
-                    let address = Address { listener, endpoint: meta.peer };
-                    Source { hash: sessions.hash(&address), guess: NOBODY, is_player: true }
+                    source.hash = sessions.hash(&Address { listener, endpoint: meta.peer });
+                    if is_unreal(listener) {
+                        unreal.sessions.prefetch_index(source.hash);
+                    } else {
+                        sessions.prefetch_index(source.hash);
+                    }
                 }
-                Role::UdpLink => {
-                    let guess = index_of_loopback(&meta.local).unwrap_or(NOBODY);
-                    Source { hash: 0, guess, is_player: false }
-                }
-                _ => Source { hash: 0, guess: NOBODY, is_player: false },
-            });
-        }
-        for source in &*sources {
-            sessions.prefetch_index(source.hash);
-        }
-        for source in sources.iter_mut().filter(|source| source.is_player) {
-            match sessions.guess(source.hash) {
-                Some(guess) => source.guess = guess,
-                None => pending.prefetch_index(source.hash),
+                Role::UdpLink => source.guess = index_of_loopback(&meta.local).unwrap_or(NOBODY),
+                _ => {}
             }
+            sources.push(source);
         }
-        for source in &*sources {
-            sessions.prefetch(source.guess, OPENING_LINES);
+        for source in &mut *sources {
+            match source.role {
+                Role::Player { listener, .. } if is_unreal(listener) => {
+                    source.guess = unreal.sessions.guess(source.hash).unwrap_or(NOBODY);
+                    unreal.fetch(source.guess);
+                }
+                Role::Player { .. } => match sessions.guess(source.hash) {
+                    Some(guess) => {
+                        source.guess = guess;
+                        sessions.prefetch(guess, OPENING_LINES);
+                    }
+                    None => pending.prefetch_index(source.hash),
+                },
+                Role::UdpLink => {
+                    sessions.prefetch(source.guess, OPENING_LINES);
+                    sessions.prefetch(source.guess, SEALING_LINES);
+                }
+                _ => {}
+            }
         }
     }
 

@@ -55,7 +55,7 @@ impl Gate {
         private.zeroize();
         let token = token?;
         check_addressed_to(&token.addresses, &self.listeners[listener].own)?;
-        if self.sessions.find(self.sessions.hash(&origin.address), &origin.address).is_some() {
+        if self.sessions.find(origin.hash, &origin.address).is_some() {
             // It was connected earlier in this turn.
             return Err(DropReason::RequestAddressConnected);
         }
@@ -79,7 +79,7 @@ impl Gate {
     /// Whether an address is in a handshake with another token. The reference lets every request take the handshake over, so
     /// the recorded request of a player's last session, sent again at the right moment, keeps it out of its next one.
     fn is_in_other_handshake(&self, now: Now, origin: &Origin, mac: &TokenMac) -> bool {
-        let found = self.pending.find(self.pending.hash(&origin.address), &origin.address);
+        let found = self.pending.find(origin.hash, &origin.address);
         found
             .map(|index| self.pending.at(index))
             .is_some_and(|pending| pending.token_mac != *mac && pending.expire_ns >= now.mono_ns)
@@ -128,7 +128,7 @@ impl Gate {
             since_ns: now.mono_ns,
             token_mac: mac,
         };
-        match self.pending.find(self.pending.hash(&origin.address), &origin.address) {
+        match self.pending.find(origin.hash, &origin.address) {
             Some(index) => {
                 let known = self.pending.at_mut(index);
                 if known.token_mac == mac && known.expire_ns >= now.mono_ns {

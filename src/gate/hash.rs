@@ -1,6 +1,6 @@
 //! A keyed hash of addresses, for tables that strangers fill.
 //!
-//! `SipHash-1-3`, the hash that `std`'s maps use, over exactly three words, or over bytes: whoever chooses addresses and ports without the key
+//! `SipHash-1-3`, the hash that `std`'s maps use, over exactly three words, over seven bytes, or over any: whoever chooses addresses and ports without the key
 //! cannot aim at one cell. `std`'s own takes its key from the operating system only, which would keep a simulated gate from
 //! running twice in the same way.
 
@@ -21,6 +21,15 @@ impl HashKey {
         for word in [words[0], words[1], words[2], 24 << 56] {
             absorb(&mut state, word);
         }
+        finish(state)
+    }
+
+    /// The hash of seven bytes, the lower ones of a word: little more than half the work, because they share their step with
+    /// the length.
+    #[inline]
+    pub(crate) fn hash_seven(self, bytes: u64) -> u64 {
+        let mut state = self.start();
+        absorb(&mut state, bytes & (u64::MAX >> 8) | 7 << 56);
         finish(state)
     }
 
@@ -102,6 +111,16 @@ mod tests {
             let mut theirs = DefaultHasher::new();
             theirs.write(&bytes[..len]);
             assert_eq!(HashKey::new([0; 2]).hash_bytes(&bytes[..len]), theirs.finish(), "{len}");
+        }
+    }
+
+    #[test]
+    fn seven_bytes_are_hashed_as_the_standard_library_does_too() {
+        for seed in 0..1000_u64 {
+            let word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut theirs = DefaultHasher::new();
+            theirs.write(&word.to_le_bytes()[..7]);
+            assert_eq!(HashKey::new([0; 2]).hash_seven(word), theirs.finish());
         }
     }
 

@@ -6,6 +6,7 @@
 
 use arrayvec::ArrayVec;
 
+use super::fetch::Source;
 use super::roles::Role;
 use super::table::Address;
 use super::{Gate, ListenerState, Now};
@@ -16,6 +17,7 @@ use crate::limits::{DATAGRAM_BYTES_MAX, TAG_BYTES};
 use crate::proto::netcode::packet::{Header, Receiver};
 use crate::proto::netcode::request::{Request, RequestParts};
 use crate::proto::netcode::server::{SessionPacket, session_packet};
+use crate::proto::replay::Refusal;
 use crate::secret::Key;
 
 use super::counters::Ended;
@@ -51,6 +53,8 @@ pub(super) enum Target {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
     pub(super) address: Address,
+    /// Of the address.
+    pub(super) hash: u32,
     pub(super) bind: u16,
     pub(super) socket: SocketId,
     pub(super) local: LocalIp,
@@ -66,14 +70,14 @@ impl Gate {
         let mut arrivals = std::mem::take(&mut self.arrivals);
         arrivals.clear();
         for (at, meta) in rx.metas().iter().enumerate() {
-            arrivals.push(self.classify_one(now, meta, self.sources[at].hash, rx.bytes(at)));
+            arrivals.push(self.classify_one(now, meta, self.sources[at], rx.bytes(at)));
         }
         self.arrivals = arrivals;
     }
 
     #[inline]
-    fn classify_one(&mut self, now: Now, meta: &RxMeta, hash: u32, bytes: &[u8]) -> Arrival {
-        let Role::Player { listener, .. } = self.roles.of(meta.socket) else {
+    fn classify_one(&mut self, now: Now, meta: &RxMeta, source: Source, bytes: &[u8]) -> Arrival {
+        let Role::Player { listener, .. } = source.role else {
             return Arrival { target: Target::Link, header: NO_HEADER };
         };
         self.counters.datagrams_in += 1;
@@ -82,12 +86,12 @@ impl Gate {
         let found = if meta.truncated {
             Err(DropReason::TooLong)
         } else if self.is_unreal(listener) {
-            Ok((Target::Unreal, NO_HEADER))
+            Ok(Target::Unreal)
         } else {
-            self.look(now, &address, hash, bytes)
+            self.look(now, &address, source, bytes)
         };
         match found {
-            Ok((target, header)) => Arrival { target, header },
+            Ok(target) => Arrival { target, header: Header::read(bytes) },
             Err(why) => {
                 self.counters.drops.bump(why);
                 Arrival { target: Target::Settled, header: NO_HEADER }
@@ -95,28 +99,28 @@ impl Gate {
         }
     }
 
+    #[inline]
     fn look(
         &mut self,
         now: Now,
         address: &Address,
-        hash: u32,
+        source: Source,
         bytes: &[u8],
-    ) -> Result<(Target, Header), DropReason> {
+    ) -> Result<Target, DropReason> {
         check_length(bytes)?;
-        let session = self.sessions.find(hash, address);
+        let session = self.sessions.find_guessed(source.guess, source.hash, address);
         if Request::is_claimed_by(bytes) {
             self.look_at_request(now, address, session.is_some(), bytes)?;
-            return Ok((Target::Request, NO_HEADER));
+            return Ok(Target::Request);
         }
         if let Some(index) = session {
-            let header = Header::decode(bytes, Receiver::Server)?;
-            if header.kind.is_replay_protected() {
-                self.check_window(index, address.listener, header.sequence)?;
-            }
-            return Ok((Target::Session(index), header));
+            Header::check(bytes, Receiver::Server)?;
+            self.check_window(index, address.listener, Header::read(bytes))?;
+            return Ok(Target::Session(index));
         }
-        if let Some(index) = self.pending.find(hash, address) {
-            return Ok((Target::Pending(index), Header::decode(bytes, Receiver::Server)?));
+        if let Some(index) = self.pending.find(source.hash, address) {
+            Header::check(bytes, Receiver::Server)?;
+            return Ok(Target::Pending(index));
         }
         self.look_at_stranger(now, address, bytes)
     }
@@ -143,11 +147,15 @@ impl Gate {
 
     /// The replay pre-check. A gap that the listener forbids passes here, because a forged packet must not end a session:
     /// the commit after opening decides.
-    fn check_window(&self, index: u32, listener: u16, sequence: u64) -> Result<(), DropReason> {
+    #[inline]
+    fn check_window(&self, index: u32, listener: u16, header: Header) -> Result<(), DropReason> {
+        if !header.kind.is_replay_protected() {
+            return Ok(());
+        }
         let policy = &self.listeners[usize::from(listener)].replay;
-        match self.sessions.at(index).window.check(sequence, policy).map_err(DropReason::from) {
-            Err(DropReason::SequenceGap) | Ok(()) => Ok(()),
-            Err(why) => Err(why),
+        match self.sessions.at(index).window.check(header.sequence, policy) {
+            Err(Refusal::Gap) | Ok(()) => Ok(()),
+            Err(why) => Err(why.into()),
         }
     }
 
@@ -164,16 +172,15 @@ impl Gate {
     }
 
     fn open_packets(&mut self, rx: &mut RxBatch) {
-        let Self { arrivals, verdicts, sessions, pending, listeners, aead, roles, .. } = self;
+        let Self { arrivals, verdicts, sessions, pending, listeners, aead, .. } = self;
         let mut batch = Batch::new();
-        for (at, (arrival, (meta, bytes))) in arrivals.iter().zip(rx.iter_mut()).enumerate() {
-            let key = match arrival.target {
-                Target::Session(index) => &sessions.at(index).open_key,
-                Target::Pending(index) => &pending.at(index).open_key,
+        for (at, (arrival, (_, bytes))) in arrivals.iter().zip(rx.iter_mut()).enumerate() {
+            let (key, Address { listener, .. }) = match arrival.target {
+                Target::Session(index) => (&sessions.at(index).open_key, sessions.address(index)),
+                Target::Pending(index) => (&pending.at(index).open_key, pending.address(index)),
                 _ => continue,
             };
-            let Role::Player { listener, .. } = roles.of(meta.socket) else { continue };
-            let job = packet_job(key, &listeners[usize::from(listener)], arrival.header, bytes);
+            let job = packet_job(key, &listeners[usize::from(*listener)], arrival.header, bytes);
             batch.push(at, job, aead, verdicts);
         }
         batch.open(aead, verdicts);
@@ -181,11 +188,11 @@ impl Gate {
 
     /// Private tokens, under each listener's current key. Older keys are tried when the token is looked at.
     fn open_requests(&mut self, rx: &mut RxBatch) {
-        let Self { arrivals, verdicts, setup, aead, roles, .. } = self;
+        let Self { arrivals, sources, verdicts, setup, aead, .. } = self;
         let mut waiting = ArrayVec::<_, TOKEN_BATCH>::new();
-        for (at, (arrival, (meta, bytes))) in arrivals.iter().zip(rx.iter_mut()).enumerate() {
+        for (at, (arrival, (_, bytes))) in arrivals.iter().zip(rx.iter_mut()).enumerate() {
             let (Target::Request, Role::Player { listener, .. }) =
-                (arrival.target, roles.of(meta.socket))
+                (arrival.target, sources[at].role)
             else {
                 continue;
             };
@@ -206,27 +213,19 @@ impl Gate {
     pub(super) fn step(&mut self, now: Now, rx: &mut RxBatch, exit: &mut Exit<'_>) {
         for at in 0..self.arrivals.len() {
             let Arrival { target, header } = self.arrivals[at];
-            let meta = rx.metas()[at];
-            if target == Target::Settled {
-                continue;
-            }
-            if target == Target::Link {
-                self.handle_link_datagram(now, &meta, rx.bytes(at), exit);
-                continue;
-            }
-            let Some(origin) = self.origin(&meta) else { continue };
             let verdict = self.verdicts[at];
-            let bytes = rx.bytes_mut(at);
             let outcome = match target {
+                Target::Settled => continue,
                 Target::Session(index) => {
-                    self.step_session(now, index, &origin, header, verdict, bytes, exit)
+                    let kernel_ns = rx.metas()[at].kernel_ns;
+                    self.step_session(now, index, header, verdict, rx.bytes(at), kernel_ns, exit)
                 }
-                Target::Pending(index) => {
-                    self.step_pending(now, index, &origin, header, verdict, bytes, exit)
+                Target::Link => {
+                    let meta = rx.metas()[at];
+                    self.handle_link_datagram(now, &meta, rx.bytes(at), exit);
+                    continue;
                 }
-                Target::Request => self.step_request(now, &origin, verdict, bytes, exit),
-                Target::Unreal => self.step_unreal(now, &origin, bytes, exit),
-                _ => self.step_stranger(now, &origin, header, bytes, exit),
+                _ => self.step_other(now, at, rx, exit),
             };
             if let Err(why) = outcome {
                 self.counters.drops.bump(why);
@@ -234,28 +233,39 @@ impl Gate {
         }
     }
 
-    fn origin(&self, meta: &RxMeta) -> Option<Origin> {
-        let Role::Player { listener, bind } = self.roles.of(meta.socket) else { return None };
-        Some(Origin {
-            address: Address { listener, endpoint: meta.peer },
-            bind,
-            socket: meta.socket,
-            local: meta.local,
-            kernel_ns: meta.kernel_ns,
-            forwarded_by: None,
-        })
+    /// A datagram of somebody who is no player of netcode, or not yet.
+    fn step_other(
+        &mut self,
+        now: Now,
+        at: usize,
+        rx: &mut RxBatch,
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let Arrival { target, header } = self.arrivals[at];
+        let verdict = self.verdicts[at];
+        let origin = self.sources[at].origin(&rx.metas()[at]).ok_or(DropReason::UnknownSource)?;
+        let bytes = rx.bytes_mut(at);
+        match target {
+            Target::Pending(index) => {
+                self.step_pending(now, index, &origin, header, verdict, bytes, exit)
+            }
+            Target::Request => self.step_request(now, &origin, verdict, bytes, exit),
+            Target::Unreal => self.step_unreal(now, &origin, bytes, exit),
+            _ => self.step_stranger(now, &origin, header, bytes, exit),
+        }
     }
 
     /// An opened packet of a session.
     #[expect(clippy::too_many_arguments, reason = "one datagram's facts, each used once")]
+    #[inline]
     pub(super) fn step_session(
         &mut self,
         now: Now,
         index: u32,
-        origin: &Origin,
         header: Header,
         verdict: Verdict,
         bytes: &[u8],
+        kernel_ns: u64,
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         if verdict != Verdict::Done {
@@ -266,7 +276,7 @@ impl Gate {
             return Err(DropReason::UnknownSource);
         }
         if header.kind.is_replay_protected() {
-            self.commit_window(now, index, origin.address.listener, header.sequence, exit)?;
+            self.commit_window(now, index, header.sequence, exit)?;
         }
         let body = &bytes[header.body_start()..bytes.len() - TAG_BYTES];
         match session_packet(header.kind, body)? {
@@ -274,13 +284,14 @@ impl Gate {
             SessionPacket::KeepAlive => self.hear(now, index),
             SessionPacket::Payload(payload) => {
                 self.hear(now, index);
-                self.deliver(now, index, payload, origin.kernel_ns, exit);
+                self.deliver(now, index, payload, kernel_ns, exit);
             }
         }
         self.counters.handled[header.kind as usize] += 1;
         Ok(())
     }
 
+    #[inline]
     fn hear(&mut self, now: Now, index: u32) {
         let session = self.sessions.at_mut(index);
         session.last_receive_ns = now.mono_ns;
@@ -291,10 +302,10 @@ impl Gate {
         &mut self,
         now: Now,
         index: u32,
-        listener: u16,
         sequence: u64,
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
+        let listener = self.sessions.address(index).listener;
         let policy = &self.listeners[usize::from(listener)].replay;
         let committed = self.sessions.at_mut(index).window.commit(sequence, policy);
         let refused = committed.map_err(DropReason::from);
@@ -305,15 +316,10 @@ impl Gate {
     }
 
     /// Opens one packet by itself, off the batch: for the few that come by mail or from a new port.
-    pub(super) fn open_single(
-        &mut self,
-        index: u32,
-        listener: u16,
-        header: Header,
-        bytes: &mut [u8],
-    ) -> Verdict {
+    pub(super) fn open_single(&mut self, index: u32, header: Header, bytes: &mut [u8]) -> Verdict {
         let Self { sessions, listeners, aead, .. } = self;
-        let key = &sessions.at(index).open_key;
+        let (key, Address { listener, .. }) =
+            (&sessions.at(index).open_key, *sessions.address(index));
         let mut jobs = [packet_job(key, &listeners[usize::from(listener)], header, bytes)];
         aead.open(&mut jobs);
         jobs[0].verdict
@@ -322,16 +328,14 @@ impl Gate {
     /// Checks a datagram that came by mail, as [`look`](Self::look) checks one that came by socket.
     pub(super) fn look_at_mailed(
         &self,
-        address: &Address,
+        origin: &Origin,
         bytes: &[u8],
     ) -> Result<(u32, Header), DropReason> {
         check_length(bytes)?;
-        let hash = self.sessions.hash(address);
-        let index = self.sessions.find(hash, address).ok_or(DropReason::UnknownSource)?;
+        let found = self.sessions.find(origin.hash, &origin.address);
+        let index = found.ok_or(DropReason::UnknownSource)?;
         let header = Header::decode(bytes, Receiver::Server)?;
-        if header.kind.is_replay_protected() {
-            self.check_window(index, address.listener, header.sequence)?;
-        }
+        self.check_window(index, origin.address.listener, header)?;
         Ok((index, header))
     }
 }

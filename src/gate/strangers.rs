@@ -55,15 +55,17 @@ impl Gate {
         now: Now,
         address: &Address,
         bytes: &[u8],
-    ) -> Result<(Target, Header), DropReason> {
-        let is_steered = self.steered.contains_key(&(address.listener, address.endpoint));
+    ) -> Result<Target, DropReason> {
+        // Nearly always empty, and its own hash costs as much as ours.
+        let is_steered = !self.steered.is_empty()
+            && self.steered.contains_key(&(address.listener, address.endpoint));
         if !is_steered && !self.setup.listeners[usize::from(address.listener)].follow_port_switch {
             return Err(DropReason::UnknownSource);
         }
         let header =
             Header::decode(bytes, Receiver::Server).map_err(|_| DropReason::UnknownSource)?;
         if is_steered {
-            return Ok((Target::Stranger, header));
+            return Ok(Target::Stranger);
         }
         if !header.kind.is_replay_protected() || !self.strangers.looks.admit(&ANYBODY, now.mono_ns)
         {
@@ -73,7 +75,7 @@ impl Gate {
             return Err(DropReason::UnknownSource);
         }
         if self.strangers.may_ask(&address.endpoint, now.mono_ns) {
-            Ok((Target::Stranger, header))
+            Ok(Target::Stranger)
         } else {
             Err(DropReason::PortSwitchRateLimited)
         }
@@ -92,9 +94,7 @@ impl Gate {
             self.forward(origin, worker, None, bytes);
             return Ok(());
         }
-        if let Some(index) =
-            self.sessions.find(self.sessions.hash(&origin.address), &origin.address)
-        {
+        if let Some(index) = self.sessions.find(origin.hash, &origin.address) {
             // An earlier packet of this batch has moved the session here already.
             return self.step_moved(now, index, origin, header, bytes, exit);
         }
@@ -155,6 +155,7 @@ impl Gate {
         let socket = *sockets.get(usize::from(datagram.bind)).ok_or(DropReason::UnknownSource)?;
         let origin = Origin {
             address: datagram.address,
+            hash: self.sessions.hash(&datagram.address),
             bind: datagram.bind,
             socket,
             local: datagram.local,
@@ -167,10 +168,10 @@ impl Gate {
         if self.is_unreal(origin.address.listener) {
             return self.step_unreal_forwarded(now, &origin, from_worker, candidate, bytes, exit);
         }
-        match self.look_at_mailed(&origin.address, bytes) {
+        match self.look_at_mailed(&origin, bytes) {
             Ok((index, header)) => {
-                let verdict = self.open_single(index, origin.address.listener, header, bytes);
-                self.step_session(now, index, &origin, header, verdict, bytes, exit)?;
+                let verdict = self.open_single(index, header, bytes);
+                self.step_session(now, index, header, verdict, bytes, origin.kernel_ns, exit)?;
                 if candidate.is_some() {
                     self.remind_of_steering(index, from_worker);
                 }
@@ -207,11 +208,11 @@ impl Gate {
         if latest.is_some_and(|latest| header.sequence <= latest) {
             return Err(DropReason::PortSwitchStale);
         }
-        if self.open_single(index, listener, header, bytes) != Verdict::Done {
+        if self.open_single(index, header, bytes) != Verdict::Done {
             return Err(DropReason::PortSwitchForged);
         }
         self.move_session(index, origin);
-        self.step_session(now, index, origin, header, Verdict::Done, bytes, exit)
+        self.step_session(now, index, header, Verdict::Done, bytes, origin.kernel_ns, exit)
     }
 
     fn step_moved(
@@ -223,8 +224,8 @@ impl Gate {
         bytes: &mut [u8],
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
-        let verdict = self.open_single(index, origin.address.listener, header, bytes);
-        self.step_session(now, index, origin, header, verdict, bytes, exit)
+        let verdict = self.open_single(index, header, bytes);
+        self.step_session(now, index, header, verdict, bytes, origin.kernel_ns, exit)
     }
 
     fn move_session(&mut self, index: u32, origin: &Origin) {
@@ -236,9 +237,7 @@ impl Gate {
             std::mem::replace(&mut session.steered_by, origin.forwarded_by.map(Neighbour::new));
         self.sessions.readdress(index, origin.address);
         // A handshake that the new address may have begun is void: it is a player already.
-        if let Some(pending) =
-            self.pending.find(self.pending.hash(&origin.address), &origin.address)
-        {
+        if let Some(pending) = self.pending.find(origin.hash, &origin.address) {
             self.pending.remove(pending);
         }
         if let Some(worker) = steered_by {

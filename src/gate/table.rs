@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use super::hash::HashKey;
 use super::index::Index;
 use crate::buf::{Endpoint, prefetch_line};
+use crate::limits::LISTENERS_MAX;
 
 /// What an entry is found by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +135,10 @@ impl<T: Tenant> Table<T> {
     #[inline]
     pub(crate) fn hash(&self, address: &Address) -> u32 {
         let (high, low) = address.endpoint.ip_words();
+        if address.endpoint.is_v4() {
+            let from = u64::from(address.listener) << 48 | u64::from(address.endpoint.port()) << 32;
+            return self.key.hash_seven(from | low & 0xffff_ffff) as u32;
+        }
         let rest = u64::from(address.endpoint.port()) << 48
             | u64::from(address.listener) << 32
             | u64::from(address.endpoint.scope());
@@ -144,6 +149,14 @@ impl<T: Tenant> Table<T> {
     #[inline]
     pub(crate) fn find(&self, hash: u32, address: &Address) -> Option<u32> {
         self.index.find(hash, |index| self.slots[index as usize].address == *address)
+    }
+
+    /// Where the entry of `address` lives, which is probably where [`guess`](Self::guess) has said. Nothing may have been
+    /// inserted or removed in between: where there was no guess there is nobody.
+    #[inline]
+    pub(crate) fn find_guessed(&self, guess: u32, hash: u32, address: &Address) -> Option<u32> {
+        let slot = self.slots.get(guess as usize)?;
+        if slot.address == *address { Some(guess) } else { self.find(hash, address) }
     }
 
     /// Has the memory fetched where a lookup of that hash begins.
@@ -272,6 +285,9 @@ impl<T: Tenant> Table<T> {
         fresh
     }
 }
+
+/// An IPv4 address, its port and the listener fit seven bytes.
+const _: () = assert!(LISTENERS_MAX <= 1 << 8);
 
 /// Generations fit 24 bits and are never 0, because they are a part of session ids.
 const fn next_generation(generation: u32) -> u32 {

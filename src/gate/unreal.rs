@@ -32,10 +32,10 @@ use super::hash::HashKey;
 use super::output::{Exit, Tag};
 use super::players::Origin;
 use super::setup::{Setup, Unreal};
-use super::table::{Address, Table};
+use super::table::Table;
 use super::wheel::{TICK_NS, Wheel};
 use super::{Gate, Now, Random, SessionInfo};
-use crate::buf::{LocalIp, TxTarget};
+use crate::buf::{LINE_BYTES, LocalIp, TxTarget};
 use crate::drops::DropReason;
 use crate::proto::unreal::front::{Classified, classify, encode_within};
 use crate::proto::unreal::handshake::{Handshake, Kind, Receiver, TAIL_BYTES_MAX, Tail};
@@ -47,6 +47,7 @@ use probe::{Face, Probed};
 
 /// The players of one worker's Unreal listeners, and what it knows of the servers behind them.
 pub(super) struct Front {
+    /// Invariant: hashes with the same key as the gate's other tables, so that a datagram's source is hashed once.
     pub(super) sessions: Table<Session>,
     wheel: Wheel<TICK_NS>,
     /// How many sessions wait for their server.
@@ -89,6 +90,12 @@ impl Front {
     /// Unfinished handshakes.
     pub(super) const fn opening_count(&self) -> u64 {
         self.opening_count
+    }
+
+    /// Has a session fetched that a packet is about.
+    #[inline]
+    pub(super) fn fetch(&self, index: u32) {
+        self.sessions.prefetch(index, 0..size_of::<Session>().div_ceil(LINE_BYTES));
     }
 
     fn tail(&mut self) -> Tail {
@@ -137,7 +144,7 @@ impl Gate {
     /// Whether a listener speaks Unreal.
     #[inline]
     pub(super) fn is_unreal(&self, listener: u16) -> bool {
-        self.setup.listeners[usize::from(listener)].unreal().is_some()
+        self.listeners[usize::from(listener)].is_unreal
     }
 
     /// A datagram that a listener has received itself.
@@ -150,7 +157,7 @@ impl Gate {
     ) -> Result<(), DropReason> {
         let framing = self.framing(origin.address.listener)?;
         let classified = classify(bytes, &framing, Receiver::Server)?;
-        let known = self.unreal_session(&origin.address);
+        let known = self.unreal_session(origin);
         if known.is_none() && !self.steered.is_empty() {
             let key = (origin.address.listener, origin.address.endpoint);
             if let Some(&worker) = self.steered.get(&key) {
@@ -169,10 +176,9 @@ impl Gate {
         }
     }
 
-    /// The session of an address.
-    fn unreal_session(&self, address: &Address) -> Option<u32> {
-        let sessions = &self.unreal.sessions;
-        sessions.find(sessions.hash(address), address)
+    /// The session of whoever a datagram is from.
+    fn unreal_session(&self, origin: &Origin) -> Option<u32> {
+        self.unreal.sessions.find(origin.hash, &origin.address)
     }
 
     fn unreal_rules(&self, listener: u16) -> Result<&Unreal, DropReason> {

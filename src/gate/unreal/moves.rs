@@ -93,7 +93,7 @@ impl Gate {
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let framing = self.framing(origin.address.listener)?;
-        let known = self.unreal_session(&origin.address);
+        let known = self.unreal_session(origin);
         match (classify(bytes, &framing, Receiver::Server)?, known) {
             (Classified::Game(ids, reader), Some(index)) => {
                 self.relay_up(now, index, origin, (ids, reader), bytes, exit)

@@ -2,9 +2,23 @@
 
 use super::rig::{Arena, Dice, Player, rules_mut, unreal_setup};
 use crate::drops::DropReason;
-use crate::gate::Duplicates;
+use crate::gate::tests::rig::{Rig, plain_setup};
+use crate::gate::{Duplicates, Gate, Setup};
 use crate::proto::unreal::PacketSeq;
 use crate::proto::unreal::prefix::{Framing, Layout, Magic};
+
+#[test]
+fn an_unreal_workers_own_tables_are_named_for_huge_pages_too() {
+    let bytes = |gate: &Gate| -> usize {
+        gate.large_tables().map(|table| table.end.addr() - table.start.addr()).sum()
+    };
+    let sessions_max = 1000;
+    let with_room = |setup: Setup| Setup { worker_sessions_max: sessions_max, ..setup };
+    let netcode = bytes(Rig::new(with_room(plain_setup())).host.gate());
+    assert!(netcode >= sessions_max * 256, "{netcode}");
+    let both = bytes(Arena::new(with_room(unreal_setup(1)), 1).rig().host.gate());
+    assert!(both >= netcode + sessions_max * 256, "{both} and {netcode}");
+}
 
 /// A datagram on the way to a worker.
 struct InFlight {
