@@ -17,11 +17,13 @@ use ringgate::crypto::Aead;
 use ringgate::io::socket::{self, UdpOptions};
 use ringgate::io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
 use ringgate::os::clock::{self, Clock};
+use ringgate::os::process;
 
 use crate::procfs::{self, ThreadCpu};
 use crate::scenario::Plan;
+use crate::steady::Bursts;
 use crate::swarm::{Addresses, Gauges, Now, SecondLoss, Setup, Swarm, TICK_NS, TX_SLOTS};
-use crate::tally::Tally;
+use crate::tally::{Count, Tally};
 
 /// What all threads are told alike.
 #[derive(Clone, Debug)]
@@ -32,6 +34,8 @@ pub struct Options {
     pub cores: Vec<usize>,
     /// Whether threads look for work without sleeping.
     pub spin: bool,
+    /// Players act in bursts.
+    pub gather: Option<Gather>,
     /// How often what was gathered is handed over.
     pub interval: Duration,
     /// Whom the players talk to: decides how they get their addresses.
@@ -40,6 +44,15 @@ pub struct Options {
     pub ports: usize,
     /// A socket for each player even on loopback, as it has to be elsewhere.
     pub own_sockets: bool,
+}
+
+/// Once everybody is in, threads act only every so often, and before whatever else runs on their cores.
+#[derive(Clone, Debug)]
+pub struct Gather {
+    /// How often.
+    pub every: Duration,
+    /// Who reads a process's CPU time between the first thread's bursts.
+    pub bursts: Option<Arc<Bursts>>,
 }
 
 /// What a thread hands over.
@@ -111,6 +124,8 @@ impl Team {
                 thread: setup.thread,
                 core: options.cores.get(index).copied(),
                 spin: options.spin,
+                gather: options.gather.clone(),
+                echoed: 0,
                 interval_ns: options.interval.as_nanos() as u64,
                 driver,
                 rx,
@@ -187,6 +202,9 @@ struct Body {
     thread: u32,
     core: Option<usize>,
     spin: bool,
+    gather: Option<Gather>,
+    /// Echoes that have been handed over.
+    echoed: u64,
     interval_ns: u64,
     driver: AnyDriver,
     rx: RxBatch,
@@ -212,6 +230,9 @@ impl Body {
             core_affinity::set_for_current(core_affinity::CoreId { id });
         }
         sharpen_timers();
+        if self.gather.is_some() {
+            process::go_first()?;
+        }
         while !self.swarm.is_finished() && !self.board.stop.load(Ordering::Relaxed) {
             let wait = self.pause();
             self.driver.turn(&mut self.rx, wait)?;
@@ -261,6 +282,12 @@ impl Body {
             return Wait::No;
         }
         let due_ns = self.swarm.poll_timeout().min((self.intervals + 1) * self.interval_ns);
+        if let Some(gather) = &self.gather
+            && self.swarm.gauges().connecting == 0
+        {
+            self.sleep_until_burst(gather, due_ns);
+            return Wait::No;
+        }
         let deaf_ns_max = match (self.has_kernel_time, self.swarm.gauges().connecting) {
             (false, _) => 0,
             (true, 0) => DEAF_NS_MAX,
@@ -273,6 +300,20 @@ impl Body {
                 Wait::No
             }
             ns => Wait::AtMost(Duration::from_nanos(ns.min(NAP_NS_MAX))),
+        }
+    }
+
+    /// Sleeps until the next moment to act, deaf to what arrives; not at all while something is left of what was due or has
+    /// come before.
+    fn sleep_until_burst(&self, gather: &Gather, due_ns: u64) {
+        let now_ns = self.clock.now_ns();
+        if due_ns <= now_ns || !self.rx.is_empty() {
+            return;
+        }
+        let until_ns = (now_ns + 1).next_multiple_of(gather.every.as_nanos().max(1) as u64);
+        clock::sleep(Duration::from_nanos(until_ns - now_ns));
+        if let Some(bursts) = gather.bursts.as_ref().filter(|_| self.thread == 0) {
+            bursts.note(self.clock.now_ns(), self.echoed + self.swarm.counted(Count::Echoed));
         }
     }
 
@@ -299,6 +340,7 @@ impl Body {
         let drops = drops.filter_map(|fd| socket::socket_drops(fd).ok()).map(u64::from).sum();
         self.swarm.note_kernel_drops(u64::saturating_sub(drops, self.kernel_drops));
         self.kernel_drops = drops;
+        self.echoed += self.swarm.counted(Count::Echoed);
         let handover = Handover {
             thread: self.thread,
             interval: self.intervals,

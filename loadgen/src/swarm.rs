@@ -197,6 +197,11 @@ impl Swarm {
         self.gauges
     }
 
+    /// A count since the tally was last taken.
+    pub fn counted(&self, what: Count) -> u64 {
+        self.tally.counters.of(what)
+    }
+
     /// What was gathered since this was last asked; `empty` takes its place.
     pub fn take_tally(&mut self, empty: Tally) -> Tally {
         std::mem::replace(&mut self.tally, empty)

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ringgate::os::clock;
@@ -14,11 +15,12 @@ use ringgate::os::clock;
 use super::players::PlayerArgs;
 use super::run::{ShapeArgs, write};
 use super::{Failure, print};
+use crate::engine::{Gather, Options};
 use crate::gateway::Gateway;
 use crate::record::Record;
 use crate::require::What;
 use crate::run::Run;
-use crate::steady::Steady;
+use crate::steady::{Bursts, Steady};
 use crate::swarm::Protocol;
 use crate::text::time;
 
@@ -138,14 +140,26 @@ fn contender(
     scenario.check().map_err(Failure::BadInput)?;
     let ramp_s = args.shape.ramp.as_secs_f64();
     let end_s = scenario.seconds();
+    let (from_s, to_s) = (ramp_s + 1.0, end_s);
+    let bursts = match (args.players.gather, gateway.pid) {
+        (Some(_), Some(pid)) => Some(Arc::new(Bursts::new(pid, from_s, to_s))),
+        _ => None,
+    };
+    let run = args.players.run(scenario, server, protocol, protocol_id, false)?;
+    let gather = run.options.gather.map(|gather| Gather { bursts: bursts.clone(), ..gather });
     let run = Run {
+        options: Options { gather, ..run.options },
         // What is watched here is CPU alone; the books are `run`'s business.
         gateway: Gateway { pid: gateway.pid, admin: None },
-        ..args.players.run(scenario, server, protocol, protocol_id, false)?
+        ..run
     };
-    let mut steady = Steady::new(gateway, ramp_s + 1.0, end_s);
+    let mut steady = Steady::new(gateway, from_s, to_s);
     let record: Record = run.execute(|progress| steady.watch(progress)).map_err(Failure::Failed)?;
-    let cpu_us = steady.cpu_us_per_trip().ok_or_else(|| {
+    let cpu_us = match &bursts {
+        Some(bursts) => bursts.cpu_us_per_trip(),
+        None => steady.cpu_us_per_trip(),
+    };
+    let cpu_us = cpu_us.ok_or_else(|| {
         Failure::Failed(
             "no round trips were seen: is --hold at least 3 s, and does the gateway answer?".into(),
         )

@@ -11,7 +11,7 @@ use ringgate::secret::Key;
 
 use super::Failure;
 use super::unreal::UnrealArgs;
-use crate::engine::Options;
+use crate::engine::{Gather, Options};
 use crate::gateway::Gateway;
 use crate::run::Run;
 use crate::scenario::Scenario;
@@ -56,6 +56,10 @@ pub(super) struct PlayerArgs {
     /// Look for work without sleeping: lower latencies of its own, a whole core per thread
     #[arg(long)]
     spin: bool,
+    /// Have players send in bursts, so much time apart, which nobody on the generator's core may interrupt (needs the right to real-time priorities).
+    /// With everybody on one core this is what a worker costs that finds its queue full, and wakes nobody on another core
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(super) gather: Option<Duration>,
     /// Give every player a socket of its own even on loopback, as it must be with a gateway on another host
     #[arg(long)]
     own_sockets: bool,
@@ -135,6 +139,7 @@ impl PlayerArgs {
             io: self.io,
             cores: self.cores.clone(),
             spin: self.spin,
+            gather: self.gather.map(|every| Gather { every, bursts: None }),
             interval: Duration::from_secs(1),
             server,
             ports: if nat { NAT_PORTS } else { 1 },

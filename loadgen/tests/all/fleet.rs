@@ -101,6 +101,7 @@ fn play(server: SocketAddr, threads: u32, scenario: &str) -> Record {
             server,
             ports: 3,
             own_sockets: false,
+            gather: None,
         },
         keep_alive: Duration::from_millis(100),
         gateway: Gateway::default(),

@@ -167,11 +167,34 @@ fn the_floor_is_one_hop_for_a_bundle_link_and_two_for_a_udp_link() {
         );
         let text = stdout(&output);
         assert!(output.status.success(), "{output:?}");
-        let ratio = text.split("\nratio ").nth(1).and_then(|text| text.split(' ').next());
-        let ratio: f64 = ratio.expect("a figure").parse().expect("a number");
-        assert!(ratio.is_finite() && ratio > 0.0, "{text}");
+        assert_has_ratio(&text);
         assert!(!text.contains("lost "), "{text}");
     }
+}
+
+fn assert_has_ratio(text: &str) {
+    let ratio = text.split("\nratio ").nth(1).and_then(|text| text.split(' ').next());
+    let ratio: f64 = ratio.expect("a figure").parse().expect("a number");
+    assert!(ratio.is_finite() && ratio > 0.0, "{text}");
+}
+
+#[test]
+fn the_floor_of_full_queues_is_measured_burst_by_burst() {
+    let gateway = Gateway::start("whole-floor-bursts", Link::Bundle, Game::Echo);
+    let output = gateway.load(
+        "floor",
+        &[
+            &["--gather", "50ms", "--rounds", "1", "--sessions", "10", "--hz", "20"][..],
+            &["--ramp", "500ms", "--hold", "3s"],
+        ]
+        .concat(),
+    );
+    if String::from_utf8_lossy(&output.stderr).contains("Operation not permitted") {
+        eprintln!("SKIPPED: bursts that nobody interrupts need CAP_SYS_NICE");
+        return;
+    }
+    assert!(output.status.success(), "{output:?}");
+    assert_has_ratio(&stdout(&output));
 }
 
 #[test]
