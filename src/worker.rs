@@ -20,7 +20,7 @@ use std::time::Duration;
 
 pub use mailbox::{MailboxFull, Post};
 pub use report::{Published, Report};
-pub use stages::{Stage, Stages};
+pub use stages::{Recorder, Stage, Stages};
 
 use body::Body;
 use mailbox::Mailbox;

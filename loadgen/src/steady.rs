@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(bursts.cpu_us_per_trip(), None, "both are outside");
         let moments = [(0.0, 0), (10e-6, 5), (20e-6, 15), (30e-6, 25), (930e-6, 35), (940e-6, 45)];
         let moments = moments.map(|(cpu_s, echoed)| Moment { cpu_s, echoed });
-        assert_eq!(Bursts::cost(&moments[..3]).map(|us| us.round()), Some(1.0));
+        assert_eq!(Bursts::cost(&moments[..3]).map(f64::round), Some(1.0));
         *bursts.moments.lock().expect("nobody panics") = moments.to_vec();
         assert_eq!(bursts.cpu_us_per_trip().map(|us| (us * 1e6).round()), Some(1e6));
     }

@@ -134,8 +134,8 @@ fn finish(fleet: Fleet) -> Result<Facts, Failure> {
         let report = worker.report();
         facts.socket_drops += report.socket_drops;
         facts.workers.push(report.counters);
-        if let Some(stages) = worker.exchange(None) {
-            facts.stages.merge(&stages);
+        if let Some(recorded) = worker.exchange(None) {
+            facts.stages.add(&recorded);
         }
     }
     Ok(facts)

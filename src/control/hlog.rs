@@ -78,6 +78,7 @@ const ATTEMPTS_MAX: u32 = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker::Recorder;
 
     const BEGAN: Duration = Duration::from_secs(1_700_000_000);
 
@@ -93,8 +94,10 @@ mod tests {
     fn every_interval_has_a_line_for_each_stage() {
         in_folder("lines", |runtime, dir| {
             let mut log = HistogramLog::create(runtime, dir, BEGAN).expect("a file");
+            let mut recorder = Recorder::new();
+            recorder.record(Stage::Turn, 2_500_000);
             let mut stages = Stages::new();
-            stages.record(Stage::Turn, 2_500_000);
+            stages.add(&recorder);
             for second in 0..3 {
                 let start = Duration::from_secs(second);
                 let appended = log.append(&stages, start, Duration::from_secs(1));

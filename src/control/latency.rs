@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::worker::{Published, Stage, Stages};
+use crate::worker::{Published, Recorder, Stage, Stages};
 
 /// What is shown of the latencies.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +79,7 @@ pub(super) struct Collector {
 struct Worker {
     published: Arc<Published>,
     /// Empty histograms for the next exchange, so that their memory goes round.
-    spare: Option<Box<Stages>>,
+    spare: Option<Box<Recorder>>,
     has_answered: bool,
 }
 
@@ -153,9 +153,9 @@ impl Worker {
         self.has_answered = false;
     }
 
-    fn take(&mut self, empty: Option<Box<Stages>>, sum: &mut Stages) {
+    fn take(&mut self, empty: Option<Box<Recorder>>, sum: &mut Stages) {
         if let Some(mut full) = self.published.exchange(empty) {
-            sum.merge(&full);
+            sum.add(&full);
             full.reset();
             self.spare = Some(full);
             self.has_answered = true;
@@ -199,10 +199,12 @@ mod tests {
 
     #[test]
     fn sums_sort_by_bound_and_miss_nothing() {
-        let mut stages = Stages::new();
+        let mut recorder = Recorder::new();
         for ns in [1, 1_000, 1_001, 3_000, 50_000_000_000] {
-            stages.record(Stage::Turn, ns);
+            recorder.record(Stage::Turn, ns);
         }
+        let mut stages = Stages::new();
+        stages.add(&recorder);
         let mut sums = Sums::default();
         sums.add(&stages, Stage::Turn);
         assert!(BOUNDS_NS.is_sorted());
@@ -215,8 +217,10 @@ mod tests {
 
     #[test]
     fn an_interval_shows_its_quantiles() {
+        let mut recorder = Recorder::new();
+        (1..=1000).for_each(|us| recorder.record(Stage::Queue, us * 1000));
         let mut stages = Stages::new();
-        (1..=1000).for_each(|us| stages.record(Stage::Queue, us * 1000));
+        stages.add(&recorder);
         let shown = interval(&stages, Stage::Queue);
         assert_eq!(shown.count, 1000);
         assert!(shown.quantiles_ns[0].abs_diff(500_000) < 1000);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::mailbox::{Mailbox, MailboxFull, Post};
 use super::report::Published;
-use super::stages::{Stage, Stages};
+use super::stages::{Recorder, Stage};
 use crate::buf::{IoEvent, RxBatch, SocketId, TxBatch};
 use crate::gate::{Credentials, Exit, Gate, LinkKind, Now, Request};
 use crate::io::socket::{self, UdpOptions};
@@ -26,7 +26,7 @@ pub(super) struct Body {
     players: Vec<SocketId>,
     clock: Clock,
     spin_ns: u64,
-    stages: Box<Stages>,
+    stages: Box<Recorder>,
     published: Arc<Published>,
     turns: u64,
     housekeeping_at_ns: u64,
@@ -61,7 +61,7 @@ impl Body {
             players,
             clock,
             spin_ns: spin.as_nanos() as u64,
-            stages: Box::new(Stages::new()),
+            stages: Box::new(Recorder::new()),
             published: Arc::new(Published::new()),
             turns: 0,
             housekeeping_at_ns: 0,

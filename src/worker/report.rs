@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::stages::Stages;
+use super::stages::Recorder;
 use crate::gate::{Counters, ServerInfo};
 use crate::io::IoStats;
 
@@ -35,9 +35,9 @@ pub struct Published {
 #[derive(Default)]
 struct Exchange {
     /// Left by a reader who wants the worker's.
-    empty: Option<Box<Stages>>,
+    empty: Option<Box<Recorder>>,
     /// Left by the worker.
-    full: Option<Box<Stages>>,
+    full: Option<Box<Recorder>>,
 }
 
 impl Published {
@@ -52,7 +52,7 @@ impl Published {
 
     /// Asks the worker for its histograms and takes those that it has left since the last time. Leave `empty` and call again
     /// a moment later; it costs the worker a swap.
-    pub fn exchange(&self, empty: Option<Box<Stages>>) -> Option<Box<Stages>> {
+    pub fn exchange(&self, empty: Option<Box<Recorder>>) -> Option<Box<Recorder>> {
         let mut exchange = lock(&self.stages);
         if exchange.empty.is_none() {
             exchange.empty = empty;
@@ -73,14 +73,14 @@ impl Published {
     }
 
     /// Worker's side: swaps histograms with a reader who has asked.
-    pub(super) fn pass_by(&self, stages: &mut Box<Stages>) {
+    pub(super) fn pass_by(&self, stages: &mut Box<Recorder>) {
         if let Ok(mut exchange) = self.stages.try_lock() {
             exchange.swap(stages);
         }
     }
 
     /// Worker's side, at its end: leaves the histograms whether asked or not.
-    pub(super) fn leave_last_stages(&self, mut stages: Box<Stages>) {
+    pub(super) fn leave_last_stages(&self, mut stages: Box<Recorder>) {
         let mut exchange = lock(&self.stages);
         if let Some(earlier) = exchange.full.take() {
             stages.merge(&earlier);
@@ -90,7 +90,7 @@ impl Published {
 }
 
 impl Exchange {
-    fn swap(&mut self, stages: &mut Box<Stages>) {
+    fn swap(&mut self, stages: &mut Box<Recorder>) {
         if self.full.is_none()
             && let Some(empty) = self.empty.take()
         {
@@ -105,23 +105,29 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stages::Stage;
+    use super::super::stages::{Stage, Stages};
     use super::*;
+
+    fn turns(recorder: &Recorder) -> u64 {
+        let mut sum = Stages::new();
+        sum.add(recorder);
+        sum.of(Stage::Turn).len()
+    }
 
     #[test]
     fn nothing_that_was_recorded_is_lost_in_the_exchange() {
         let published = Published::new();
-        let mut mine = Box::new(Stages::new());
+        let mut mine = Box::new(Recorder::new());
         mine.record(Stage::Turn, 5);
         published.pass_by(&mut mine);
-        assert!(published.exchange(Some(Box::new(Stages::new()))).is_none(), "nobody had asked");
+        assert!(published.exchange(Some(Box::new(Recorder::new()))).is_none(), "nobody had asked");
 
         mine.record(Stage::Turn, 6);
         published.pass_by(&mut mine);
-        assert_eq!(mine.of(Stage::Turn).len(), 0);
+        assert_eq!(turns(&mine), 0);
         mine.record(Stage::Turn, 7);
         published.leave_last_stages(mine);
         let full = published.exchange(None).expect("left by the worker");
-        assert_eq!(full.of(Stage::Turn).len(), 3);
+        assert_eq!(turns(&full), 3);
     }
 }
