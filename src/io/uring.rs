@@ -187,10 +187,11 @@ impl UringDriver {
     fn judge(&mut self) -> io::Result<()> {
         let mut index = 0;
         while let Some(&id) = self.drained.get(index) {
+            let drained = self.drained.len();
             let stays = self
                 .table
                 .get_mut(id)
-                .is_none_or(|socket| socket.state.judge(patience(socket.kind)));
+                .is_none_or(|socket| socket.state.judge(patience(socket.kind, drained)));
             if stays || !self.arm_at(index)? {
                 index += 1;
             }
@@ -322,7 +323,7 @@ impl UringDriver {
                     events::read_errors(id, socket, rx, &mut self.stats);
                 }
                 // One that ran out of slots must not be armed before there are some: it would wake at once, and again.
-                if !is_empty || patience(socket.kind) > 0 || !self.arm(id).unwrap_or(false) {
+                if !is_empty || patience(socket.kind, self.drained.len()) > 0 || !self.arm(id).unwrap_or(false) {
                     self.set_drained(id);
                 }
             }

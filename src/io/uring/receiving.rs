@@ -41,14 +41,19 @@ impl Receiving {
     }
 }
 
-/// Turns without a datagram before a socket is armed. Being asked in vain costs a player socket less than arming it and being
-/// woken; links may be many and carry a bundle per tick, so they are armed at once.
-pub(super) const fn patience(kind: SocketKind) -> u8 {
+/// Turns without a datagram before a socket is armed, where so many are asked turn by turn. Being asked in vain costs less
+/// than arming and being woken. A link's answers come a few turns after what it was sent, so it is worth asking for some
+/// turns too; but links may be many, and then those that carry a bundle per tick had better be armed at once.
+pub(super) const fn patience(kind: SocketKind, drained: usize) -> u8 {
     match kind {
         SocketKind::Datagram => 8,
+        SocketKind::Link if drained <= FEW => 4,
         SocketKind::ConnectedDatagram | SocketKind::Link | SocketKind::LinkListener => 0,
     }
 }
+
+/// So many sockets can be asked in every turn without anybody noticing.
+const FEW: usize = 8;
 
 /// A multishot receive ends after this many datagrams, to let others have a turn (`MULTISHOT_MAX_RETRY` in `io_uring/net.c`).
 const RECEIVE_MAX: u32 = 32;
