@@ -17,8 +17,9 @@ pub const UNREAL_BYTES_MAX: usize = 1500;
 /// Bytes of one small receive slot that remain for the datagram itself. Anything longer arrives truncated and is dropped.
 pub const RX_DATAGRAM_BYTES: usize = 1664;
 
-/// One outgoing player datagram, with room for the longest of either protocol.
-pub const TX_SLOT_BYTES: usize = 1536;
+/// One outgoing player datagram, with room for the longest of either protocol. An odd number of cache lines, so that slots
+/// spread over all sets of a cache.
+pub const TX_SLOT_BYTES: usize = 1600;
 
 /// Longest datagram on a bundle link, in both directions. 16 KiB hold 13 full-size payloads or 140 of 100 bytes; larger
 /// bundles gain less than 2 % (docs/BENCHMARKS.md, links).

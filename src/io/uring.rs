@@ -323,7 +323,10 @@ impl UringDriver {
                     events::read_errors(id, socket, rx, &mut self.stats);
                 }
                 // One that ran out of slots must not be armed before there are some: it would wake at once, and again.
-                if !is_empty || patience(socket.kind, self.drained.len()) > 0 || !self.arm(id).unwrap_or(false) {
+                if !is_empty
+                    || patience(socket.kind, self.drained.len()) > 0
+                    || !self.arm(id).unwrap_or(false)
+                {
                     self.set_drained(id);
                 }
             }
