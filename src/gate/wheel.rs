@@ -12,6 +12,8 @@
 pub(crate) struct Wheel<const TICK: u64> {
     /// The first place of each bucket's list.
     heads: [u32; BUCKETS],
+    /// A bit for each bucket. Invariant: set where the list is not empty.
+    taken: [u64; BUCKETS / WORD_BITS],
     /// For each place, the one behind it in its list, or [`IDLE`].
     next: Vec<u32>,
     /// What is left of the bucket that fires.
@@ -29,6 +31,7 @@ impl<const TICK: u64> Wheel<TICK> {
     pub(crate) fn new(places: usize, now: u64) -> Self {
         Self {
             heads: [END; BUCKETS],
+            taken: [0; BUCKETS / WORD_BITS],
             next: Vec::with_capacity(places),
             firing: END,
             next_tick: now / TICK,
@@ -49,8 +52,9 @@ impl<const TICK: u64> Wheel<TICK> {
         }
         let last = self.next_tick + BUCKETS as u64 - 2;
         let tick = deadline.div_ceil(TICK).clamp(self.next_tick, last);
-        let head = &mut self.heads[tick as usize % BUCKETS];
-        self.next[at] = std::mem::replace(head, place);
+        let bucket = tick as usize % BUCKETS;
+        self.next[at] = std::mem::replace(&mut self.heads[bucket], place);
+        self.taken[bucket / WORD_BITS] |= 1 << (bucket % WORD_BITS);
         self.armed += 1;
     }
 
@@ -74,21 +78,36 @@ impl<const TICK: u64> Wheel<TICK> {
             self.next_tick = now_tick - BUCKETS as u64 + 1;
         }
         while self.next_tick <= now_tick && self.firing == END {
-            let head = &mut self.heads[self.next_tick as usize % BUCKETS];
-            self.firing = std::mem::replace(head, END);
+            let bucket = self.next_tick as usize % BUCKETS;
+            self.firing = std::mem::replace(&mut self.heads[bucket], END);
+            self.taken[bucket / WORD_BITS] &= !(1 << (bucket % WORD_BITS));
             self.next_tick += 1;
         }
         self.firing != END
     }
 
-    /// When the next non-empty bucket is due, to know how long a worker may sleep.
+    /// When the next non-empty bucket is due, to know how long a worker may sleep. Asked in every turn, so it is found among
+    /// bits.
     pub(crate) fn next_due(&self) -> Option<u64> {
         if self.armed == 0 {
             return None;
         }
-        (self.next_tick..self.next_tick + BUCKETS as u64)
-            .find(|tick| self.heads[*tick as usize % BUCKETS] != END)
-            .map(|tick| tick * TICK)
+        let at = self.next_tick as usize % BUCKETS;
+        let (first, below) = (at / WORD_BITS, (1 << (at % WORD_BITS)) - 1);
+        // Once round, and the first word's lower bits at the end.
+        let words = (0..=self.taken.len()).map(|step| {
+            let word = (first + step) % self.taken.len();
+            let bits = match step {
+                0 => self.taken[word] & !below,
+                _ if word == first => self.taken[word] & below,
+                _ => self.taken[word],
+            };
+            (word, bits)
+        });
+        let (word, bits) = words.into_iter().find(|(_, bits)| *bits != 0)?;
+        let bucket = word * WORD_BITS + bits.trailing_zeros() as usize;
+        let ticks = (bucket + BUCKETS - at) % BUCKETS;
+        Some((self.next_tick + ticks as u64) * TICK)
     }
 }
 
@@ -101,12 +120,16 @@ const IDLE: u32 = u32::MAX - 1;
 /// The tick of sessions. Keep-alives are due every 100 ms; 4 ms of slack is what players cannot tell.
 pub(crate) const TICK_NS: u64 = 4_000_000;
 
-/// About one second of a session's ticks: ten keep-alive periods, and a power of two for the modulo.
-const BUCKETS: usize = 256;
+/// About four seconds of a session's ticks, which is how often one is looked at that has nothing due; a power of two for the
+/// modulo.
+const BUCKETS: usize = 1024;
+
+const WORD_BITS: usize = u64::BITS as usize;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     type Wheel = super::Wheel<TICK_NS>;
 
@@ -161,6 +184,21 @@ mod tests {
         }
         assert_eq!(fired, 3);
         assert_eq!(fire(&mut wheel, TICK_NS).len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn knows_what_is_due_next(
+            start in 0u64..10_000,
+            ahead in prop::collection::vec(0u64..2 * BUCKETS as u64, 0..5),
+        ) {
+            let mut wheel = Wheel::new(0, start * TICK_NS);
+            for (place, ticks) in (0..).zip(&ahead) {
+                wheel.arm(place, (start + ticks) * TICK_NS);
+            }
+            let soonest = ahead.iter().min().map(|ticks| start + ticks.min(&(BUCKETS as u64 - 2)));
+            prop_assert_eq!(wheel.next_due(), soonest.map(|tick| tick * TICK_NS));
+        }
     }
 
     #[test]
