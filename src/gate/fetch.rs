@@ -14,7 +14,7 @@ use super::roles::Role;
 use super::session::{OPENING_LINES, SEALING_LINES};
 use super::table::Address;
 use crate::buf::{RxBatch, RxMeta};
-use crate::link::bundle::{SessionId, ToGateway};
+use crate::link::bundle::{Frames, SessionId, ToGateway};
 
 /// Where a datagram comes from, as far as that can be known before anything is looked at.
 #[derive(Clone, Copy)]
@@ -94,13 +94,11 @@ impl Gate {
 
     /// Has the sessions fetched that a bundle is for.
     pub(super) fn fetch_named(&self, bundle: &[u8]) {
-        for record in ToGateway::read(bundle).map_while(Result::ok) {
-            match record {
-                ToGateway::Payload { session, .. } => self.fetch_session(session),
-                ToGateway::Multicast { sessions, .. } => {
-                    sessions.iter().for_each(|session| self.fetch_session(session));
-                }
-                ToGateway::Close { .. } | ToGateway::Hello(_) | ToGateway::Ping { .. } => {}
+        for frame in Frames::new(bundle).map_while(Result::ok) {
+            if let Some(session) = frame.payload_session() {
+                self.fetch_session(session);
+            } else if let Ok(ToGateway::Multicast { sessions, .. }) = ToGateway::decode(frame) {
+                sessions.iter().for_each(|session| self.fetch_session(session));
             }
         }
     }

@@ -59,6 +59,8 @@ pub(super) struct Front {
     faces: Vec<Face>,
     /// By a backend's number: what is known of a server of an Unreal game.
     probed: Vec<Option<Probed>>,
+    /// Some backend is one.
+    has_servers: bool,
     /// When the next of them is asked.
     next_probe_ns: u64,
     /// Keys the hashes of datagrams.
@@ -80,6 +82,7 @@ impl Front {
             asked_for_secrets_ns: None,
             faces: Vec::new(),
             probed: Vec::new(),
+            has_servers: false,
             next_probe_ns: now_ns,
             hash: key,
             random: Random(random),

@@ -110,13 +110,19 @@ impl Gate {
     }
 
     /// Tells the backend of a session, if it has not been told on its present link.
+    #[inline]
     pub(super) fn announce(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
         let session = self.sessions.at(index);
-        let backend = usize::from(session.backend);
-        let epoch = self.backends[backend].epoch;
-        if session.announced == epoch || !self.backends[backend].is_up() {
-            return;
+        let state = &self.backends[usize::from(session.backend)];
+        if session.announced != state.epoch && state.is_up() {
+            self.announce_now(now, index, exit);
         }
+    }
+
+    #[cold]
+    fn announce_now(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+        let backend = usize::from(self.sessions.at(index).backend);
+        let epoch = self.backends[backend].epoch;
         match &self.setup.backends[backend].link {
             LinkKind::Bundle { .. } => {
                 let Some(link) = self.live_link(backend) else { return };

@@ -11,8 +11,8 @@ use super::netcode::{Cipher, Heard};
 use crate::buf::{Endpoint, SocketId};
 use crate::crypto::{Aead, Key};
 use crate::gate::{
-    Allowed, Backend, Claims, Credentials, Gate, LinkKind, Listener, Netcode, Now, Protocol, Rate,
-    Route, Seed, Setup, WorkerIndex,
+    Allowed, Backend, Claims, Credentials, Gate, LinkKind, Listener, Mail, Netcode, Now, Protocol,
+    Rate, Route, Seed, Setup, WorkerIndex,
 };
 use crate::limits::{DATAGRAM_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::link::bundle::{Hello, SessionId, ToGame, VERSION, Writer};
@@ -60,7 +60,17 @@ impl Crowd {
 
     /// Connects so many players, after `prepare` has had a look at the gate that will take them in.
     pub fn prepared(players: usize, aead: Aead, prepare: impl Fn(&Gate)) -> Self {
-        let setup = Arc::new(setup(players));
+        Self::with_idle_games(players, 0, aead, prepare)
+    }
+
+    /// The same, on a host with so many other game processes, each with a link and without players.
+    pub fn with_idle_games(
+        players: usize,
+        idle_games: u16,
+        aead: Aead,
+        prepare: impl Fn(&Gate),
+    ) -> Self {
+        let setup = Arc::new(setup(players, idle_games));
         let claims = claims(&setup);
         let place = WorkerIndex { index: 0, count: 1 };
         Self::worker(place, players, &setup, &claims, aead, prepare)
@@ -68,7 +78,7 @@ impl Crowd {
 
     /// Crowds of so many players on workers of one gateway, which share what workers share.
     pub fn workers(count: u16, players: usize, aead: impl Fn() -> Aead) -> Vec<Self> {
-        let setup = Arc::new(setup(usize::from(count) * players));
+        let setup = Arc::new(setup(usize::from(count) * players, 0));
         let claims = claims(&setup);
         let worker = |index| {
             Self::worker(WorkerIndex { index, count }, players, &setup, &claims, aead(), |_| ())
@@ -88,12 +98,16 @@ impl Crowd {
         let mut gate = Gate::new(Arc::clone(setup), place, Arc::clone(claims), aead, seed, START);
         prepare(&gate);
         gate.bind_player_socket(PLAYERS, 0, 0);
-        gate.handle_link_accepted(LINK, Credentials { uid: 1, gid: 1 });
+        for game in 0..setup.backends.len() as u32 {
+            gate.handle_link_accepted(link_of(game), Credentials { uid: 1, gid: 1 });
+        }
         let cipher = Cipher::new(PROTOCOL);
         let members = Vec::with_capacity(players);
         let mut crowd =
             Self { host: Host::new(gate), worker: place.index, now: START, cipher, members };
-        crowd.say_hello();
+        for (game, backend) in (0..).zip(&setup.backends) {
+            crowd.say_hello(game, &backend.name);
+        }
         for first in (0..players).step_by(WAVE) {
             crowd.connect(first..players.min(first + WAVE));
         }
@@ -171,19 +185,30 @@ impl Crowd {
         left
     }
 
+    /// Sends keep-alives every so many nanoseconds from now on.
+    pub fn keep_alive_every(&mut self, ns: u64) {
+        let mut setup = self.gate().setup().clone();
+        for listener in &mut setup.listeners {
+            if let Protocol::Netcode(rules) = &mut listener.protocol {
+                rules.keep_alive_ns = ns;
+            }
+        }
+        self.host.handle_mail(self.now, Mail::Setup(Arc::new(setup)), &mut |_, _| Ok(()));
+    }
+
     /// Where a player is.
     pub fn home(player: usize) -> Endpoint {
         let [_, a, b, c] = (player as u32).to_be_bytes();
         Endpoint::v4([10, a, b, c], 5000)
     }
 
-    fn say_hello(&mut self) {
+    fn say_hello(&mut self, game: u32, name: &str) {
         let mut hello = [0; 64];
         let mut writer = Writer::new(&mut hello);
-        let written = writer.hello(&Hello { version: VERSION, pid: 1, name: "game" });
+        let written = writer.hello(&Hello { version: VERSION, pid: 1, name });
         debug_assert!(written, "a hello is short");
         let len = writer.len();
-        self.receive_bundle(&hello[..len]);
+        self.host.receive(link_of(game), NOBODY, &hello[..len]);
         self.turn();
     }
 
@@ -274,6 +299,11 @@ fn secret_key(client_id: u64, direction: u8) -> Key {
     Key::from_bytes(bytes)
 }
 
+/// The link of a game process.
+const fn link_of(game: u32) -> SocketId {
+    SocketId(1 + game)
+}
+
 fn number_of(client_id: u64) -> usize {
     (client_id & ((1 << CLIENT_ID_BITS) - 1)) as usize
 }
@@ -286,7 +316,7 @@ fn claims(setup: &Setup) -> Arc<Claims> {
     Arc::new(Claims::new(1, &setup.backend_slots(), setup.claim_limits()))
 }
 
-fn setup(players: usize) -> Setup {
+fn setup(players: usize, idle_games: u16) -> Setup {
     let listener = Listener {
         name: "crowd".to_owned(),
         protocol: Protocol::Netcode(Netcode {
@@ -301,14 +331,14 @@ fn setup(players: usize) -> Setup {
         sessions_max: players as u32,
         follow_port_switch: true,
     };
-    let backend = Backend {
-        name: "game".to_owned(),
+    let backend = |number: u16| Backend {
+        name: format!("game-{number}"),
         link: LinkKind::Bundle { allow: Allowed { uids: vec![1], gids: Vec::new() } },
         slots: players as u32,
         grace_ns: 0,
         retired: false,
     };
-    let mut setup = Setup::new(vec![listener], vec![backend], 1);
+    let mut setup = Setup::new(vec![listener], (0..=idle_games).map(backend).collect(), 1);
     setup.request_rate = Rate { per_second: 1_000_000, burst: 1_000_000 };
     setup
 }
@@ -317,7 +347,7 @@ const PROTOCOL: u64 = 0x63_726f_7764;
 const START: Now = Now { mono_ns: 1_000_000_000, unix_s: 1_700_000_000 };
 const SERVER: Endpoint = Endpoint::v4([203, 0, 113, 9], 40_000);
 const PLAYERS: SocketId = SocketId(0);
-const LINK: SocketId = SocketId(1);
+const LINK: SocketId = link_of(0);
 const NOBODY: Endpoint = Endpoint::v4([0; 4], 0);
 
 /// A client id is its worker's number and, in so many bits, its own.

@@ -117,6 +117,7 @@ impl super::Front {
                 probed.get_or_insert_with(|| Probed::new(rules, now_ns));
             }
         }
+        self.has_servers = self.probed.iter().any(Option::is_some);
         self.next_probe_ns = now_ns;
         self.show_faces(setup);
     }

@@ -37,8 +37,8 @@ impl Gate {
         Some(self.unreal.wheel.next_due().map_or(rest_ns, |wake_ns| wake_ns.min(rest_ns)))
     }
 
-    fn serves_unreal(&self) -> bool {
-        !self.unreal.probed.is_empty() && self.unreal.probed.iter().any(Option::is_some)
+    const fn serves_unreal(&self) -> bool {
+        self.unreal.has_servers
     }
 
     /// Whoever notices first that the secrets are old asks for fresh ones; where several do, the first that gets them wins.

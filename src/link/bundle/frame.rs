@@ -3,7 +3,7 @@
 //! Whoever moves records without caring for their content (a gateway that must send again what a
 //! full link refused) needs only this much.
 
-use super::{HEADER_BYTES, RecordError, kind};
+use super::{HEADER_BYTES, RecordError, SessionId, kind};
 
 /// One record as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,13 @@ impl<'a> Frame<'a> {
     #[inline]
     pub fn may_be_lost(self) -> bool {
         matches!(self.kind(), kind::PAYLOAD | kind::MULTICAST | kind::PING | kind::PONG)
+    }
+
+    /// The session that a payload is from or for, as far as the record goes: its other fields may be wrong.
+    #[inline]
+    pub fn payload_session(self) -> Option<SessionId> {
+        let id = self.body().first_chunk().filter(|_| self.kind() == kind::PAYLOAD)?;
+        SessionId::from_u64(u64::from_le_bytes(*id))
     }
 
     /// How many players the record has a payload for: what a drop of it counts as.

@@ -21,6 +21,7 @@ impl SessionId {
     /// # Panics
     /// Where there is no such worker, or where `serial` is 0 or over 56 bits (one session per
     /// nanosecond lasts for two years).
+    #[inline]
     pub const fn new(worker: usize, serial: u64) -> Self {
         assert!(worker < WORKERS_MAX && serial != 0 && serial >> SERIAL_BITS == 0);
         let id = (worker as u64) << SERIAL_BITS | serial;
