@@ -5,9 +5,10 @@
 //! to be subtracted. What leaves is counted and dropped.
 //!
 //! ```text
-//! cargo bench --bench turn                  everything; the million takes 1.5 GiB for both ends
+//! cargo bench --bench turn                  everything; the million takes 600 MiB
 //! cargo bench --bench turn -- uplink        the groups whose title contains the word
 //! cargo bench --bench turn -- --sessions=1000 --rounds=2000 uplink      for a profile
+//! benches/turn-instructions.sh              instructions per packet, under callgrind
 //! ```
 
 #[path = "support.rs"]
@@ -32,6 +33,9 @@ fn main() {
     if let Some(core) = cores.first() {
         core_affinity::set_for_current(*core);
     }
+    if std::env::args().any(|given| given == "--count") {
+        return count();
+    }
     let mut bench = Bench::from_args("turn");
     let asked = std::env::args().find_map(|given| given.strip_prefix("--sessions=")?.parse().ok());
     let sizes: Vec<usize> = match asked {
@@ -45,9 +49,13 @@ fn main() {
         compare_sizes(&mut bench, &crowds);
         for crowd in &crowds {
             keep_alive(&mut bench, crowd);
+            idle(&mut bench, crowd);
             let books = crowd.borrow().gate().counters().check_conservation();
             assert_eq!(books, Ok(()));
         }
+    }
+    if bench.wants(EMPTY) {
+        compare_hosts(&mut bench);
     }
     if bench.wants(TWO_WORKERS) {
         compare_workers(&mut bench, &cores);
@@ -62,7 +70,9 @@ const REPLAYED: &str = "replayed packets of players";
 const STRANGERS: &str = "junk from unknown sources";
 const KEEP_ALIVE: &str = "a period of keep-alives, per session";
 const TWO_WORKERS: &str = "uplink, one worker and two";
-const TITLES: [&str; 6] = [UPLINK, DOWNLINK, FORGED, REPLAYED, STRANGERS, KEEP_ALIVE];
+const IDLE: &str = "a second with nothing due, per session";
+const EMPTY: &str = "a turn in which nothing has arrived";
+const TITLES: [&str; 7] = [UPLINK, DOWNLINK, FORGED, REPLAYED, STRANGERS, KEEP_ALIVE, IDLE];
 
 /// As a worker has it: its large tables on huge pages, if there are any.
 fn crowd(players: usize) -> Crowd {
@@ -117,6 +127,48 @@ fn keep_alive(bench: &mut Bench, crowd: &RefCell<Crowd>) {
     group.run();
 }
 
+/// Time passes and nothing is due, for hours: what timers cost by themselves. Asked when they are due next in every turn, as
+/// a worker does.
+fn idle(bench: &mut Bench, crowd: &RefCell<Crowd>) {
+    let sessions = crowd.borrow().len();
+    let seconds = bench.size((100_000 / sessions).clamp(4, 100), 1);
+    if bench.wants(IDLE) {
+        let mut crowd = crowd.borrow_mut();
+        crowd.keep_alive_every(u64::MAX / 2);
+        // Everybody's next look lies behind the wheel's horizon now.
+        for _ in 0..60 * STEPS_PER_PERIOD {
+            pass_idle(&mut crowd);
+        }
+    }
+    let mut group = bench.group(IDLE, sessions * seconds);
+    group.add(format!("{sessions} sessions"), || {
+        let mut crowd = crowd.borrow_mut();
+        let turns = seconds * (NS_PER_S / SEND_INTERVAL_NS) as usize * STEPS_PER_PERIOD;
+        (0..turns).map(|_| pass_idle(&mut crowd)).sum()
+    });
+    group.run();
+}
+
+fn pass_idle(crowd: &mut Crowd) -> u64 {
+    crowd.pass(SEND_INTERVAL_NS / STEPS_PER_PERIOD as u64);
+    let sent = crowd.turn();
+    assert_eq!(sent, 0, "nothing is due");
+    crowd.gate().poll_timeout().unwrap_or(0)
+}
+
+/// What a turn costs however little there is to do, and whether that grows with what runs on the host.
+fn compare_hosts(bench: &mut Bench) {
+    let turns = bench.size(10_000, 2);
+    let mut group = bench.group(EMPTY, turns);
+    for games in [1, 500] {
+        let mut crowd = Crowd::with_idle_games(FEW, games - 1, Aead::detect(), |_| ());
+        group.add(format!("{games} game processes"), move || {
+            (0..turns).map(|_| crowd.turn() + crowd.gate().poll_timeout().unwrap_or(0)).sum()
+        });
+    }
+    group.run_agreeing();
+}
+
 /// Two gates that share what workers share: if they wrote to a line of memory in common, they would disturb each other more
 /// than two gates do that share nothing.
 fn compare_workers(bench: &mut Bench, cores: &[CoreId]) {
@@ -132,6 +184,39 @@ fn compare_workers(bench: &mut Bench, cores: &[CoreId]) {
     group.add("two gates that share claims, each", Threads { cores, crowds: &fellows });
     group.add("two gates that share nothing, each", Threads { cores, crowds: &strangers });
     group.run();
+}
+
+/// Runs every kind of work once, so that callgrind can count it: one dump for each line that is printed.
+fn count() {
+    let crowd = RefCell::new(crowd(FEW));
+    let turns = 4;
+    println!("work,packets");
+    for (name, load) in [
+        ("uplink", Load::Payloads),
+        ("forged", Load::Forged),
+        ("replayed", Load::Replayed),
+        ("strangers", Load::Strangers),
+    ] {
+        count_one(name, Uplink { crowd: &crowd, load, datagrams: Datagrams::new(turns) });
+    }
+    let (random, bundles) = (Random::new(), Vec::new());
+    count_one("downlink", Downlink { crowd: &crowd, random, bundles, turns });
+}
+
+fn count_one(name: &str, mut contender: impl Contender) {
+    // The first time is not like the others.
+    for is_warm in [false, true] {
+        contender.prepare();
+        let packets = if is_warm { counted(&mut || contender.run()) } else { contender.run() };
+        if is_warm {
+            println!("{name},{packets}");
+        }
+    }
+}
+
+#[inline(never)]
+fn counted(work: &mut dyn FnMut() -> u64) -> u64 {
+    work()
 }
 
 /// What arrives.
@@ -321,6 +406,11 @@ impl Contender for Threads<'_> {
 
 /// Sessions: when measuring, and under `cargo test`.
 const SIZES: [(usize, usize); 3] = [(1_000, 100), (100_000, 200), (1_000_000, 300)];
+
+/// Sessions where their number does not matter.
+const FEW: usize = 100;
+
+const NS_PER_S: u64 = 1_000_000_000;
 
 const BATCH: usize = 64;
 const TURNS: usize = 64;
