@@ -13,7 +13,7 @@ mod chacha;
 
 use super::poly;
 use super::wide::{
-    BLOCK_BYTES, Input, LANES, OneTimeKeys, Packet, Places, Rows, Source, Tags, Wide,
+    BLOCK_BYTES, Input, LANES, Meanwhile, OneTimeKeys, Packet, Places, Rows, Source, Tags, Wide,
 };
 
 /// Proof that the CPU has AVX2: Intel since Haswell (2013), AMD since Excavator (2015).
@@ -31,6 +31,7 @@ impl Wide for Avx2 {
     const SET_LANES: usize = LANES / 2;
     const ROWS_BEST: usize = 4;
     const ROWS_AT_ONCE: usize = 2;
+    const LONE_TEXT_MAX: usize = 23 * BLOCK_BYTES;
 
     #[inline]
     fn gather(self, sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input) {
@@ -39,9 +40,9 @@ impl Wide for Avx2 {
     }
 
     #[inline]
-    fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys, first: usize) {
+    fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys) {
         // SAFETY: `self` proves the feature.
-        unsafe { chacha::one_time_keys(input, keys, first) }
+        unsafe { chacha::one_time_keys(input, keys) }
     }
 
     #[inline]
@@ -54,6 +55,23 @@ impl Wide for Avx2 {
     fn rows(self, sources: &[Source<'_>], rows: &mut Rows) {
         // SAFETY: `self` proves the feature.
         unsafe { chacha::rows(sources, rows) }
+    }
+
+    #[inline]
+    fn stream<M: Meanwhile>(
+        self,
+        source: Source<'_>,
+        rows: &mut [[u8; BLOCK_BYTES]],
+        meanwhile: M,
+    ) -> M {
+        // SAFETY: `self` proves the feature.
+        unsafe { chacha::stream(source, rows, meanwhile) }
+    }
+
+    #[inline]
+    fn wipe_rows(self, rows: &mut [[u8; BLOCK_BYTES]]) {
+        // SAFETY: `self` proves the feature.
+        unsafe { chacha::wipe_rows(rows) }
     }
 
     #[inline]

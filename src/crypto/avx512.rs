@@ -18,7 +18,7 @@ pub(super) mod ifma;
 
 use super::poly;
 use super::wide::{
-    BLOCK_BYTES, Input, LANES, OneTimeKeys, Packet, Places, Rows, Source, Tags, Wide,
+    BLOCK_BYTES, Input, LANES, Meanwhile, OneTimeKeys, Packet, Places, Rows, Source, Tags, Wide,
 };
 
 /// Proof that the CPU has AVX-512 F, BW, DQ and VL, and BMI2: Intel servers since 2017, AMD since Zen 4.
@@ -41,6 +41,7 @@ impl Wide for Avx512 {
     const SET_LANES: usize = LANES;
     const ROWS_BEST: usize = 12;
     const ROWS_AT_ONCE: usize = 4;
+    const LONE_TEXT_MAX: usize = 23 * BLOCK_BYTES;
 
     #[inline]
     fn gather(self, sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input) {
@@ -49,9 +50,9 @@ impl Wide for Avx512 {
     }
 
     #[inline]
-    fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys, first: usize) {
+    fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys) {
         // SAFETY: `self` proves the features.
-        unsafe { chacha::one_time_keys(input, keys, first) }
+        unsafe { chacha::one_time_keys(input, keys) }
     }
 
     #[inline]
@@ -64,6 +65,23 @@ impl Wide for Avx512 {
     fn rows(self, sources: &[Source<'_>], rows: &mut Rows) {
         // SAFETY: `self` proves the features.
         unsafe { chacha::rows(sources, rows) }
+    }
+
+    #[inline]
+    fn stream<M: Meanwhile>(
+        self,
+        source: Source<'_>,
+        rows: &mut [[u8; BLOCK_BYTES]],
+        meanwhile: M,
+    ) -> M {
+        // SAFETY: `self` proves the features.
+        unsafe { chacha::stream(source, rows, meanwhile) }
+    }
+
+    #[inline]
+    fn wipe_rows(self, rows: &mut [[u8; BLOCK_BYTES]]) {
+        // SAFETY: `self` proves the features.
+        unsafe { chacha::wipe_rows(rows) }
     }
 
     #[inline]

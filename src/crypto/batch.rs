@@ -3,18 +3,26 @@
 //! ```text
 //! for each chunk of 64 jobs:
 //!     order the packets by length                      neighbours then keep each other's lanes busy
-//!     block 0 of every packet, 16 at a time            its first half is the packet's Poly1305 key
-//!     open: compute all tags, compare; freeze what is forged
-//!     XOR the texts:  1. with key stream that was computed along with few block 0s
-//!                     2. set by set of packets, block by block; their input words are still there
-//!                     3. whatever blocks remain, of any packets, a set at a time
-//!     seal: compute all tags, write them
+//!     for each group of 16, from the long end:
+//!         block 0 of every packet                      its first half is the packet's Poly1305 key
+//!         compute the tags, compare; freeze what is forged
+//!         XOR the texts:  with key stream that was computed along with few block 0s, or
+//!                         as many blocks as nearly all have, side by side: their input words are still there
+//!     XOR whatever blocks remain, of any packets, 16 at a time
 //!     wipe the scratch memory and the stack
 //! ```
+//!
+//! Sealing goes the other way round: what would remain comes first, and the tags of a group come last.
+//!
+//! Why group by group, and not all tags of a chunk in one go: multiplications in wide registers that are dense for more than about
+//! 0.6 µs make the CPU ask for more power, and run at half its speed until that is granted, 60 to 500 µs later. They are
+//! granted for 1 to 3 ms, so that a batch was fast or slow by what had run before it. Between the tags of two groups
+//! there is now always some key stream.
 //!
 //! Nothing here depends on a secret except what a forged packet saves, and that a packet is forged is no secret: the peer
 //! learns it from our silence.
 
+mod lone;
 mod order;
 
 use std::fmt;
@@ -46,14 +54,20 @@ impl<W: Wide> Batch<W> {
     /// Verifies every job and decrypts those that are authentic.
     pub(super) fn open(&mut self, jobs: &mut [Job<'_>]) {
         for jobs in jobs.chunks_mut(CHUNK) {
-            self.open_chunk(jobs);
+            match jobs {
+                [job] if Self::is_short(job) => self.open_lone(job),
+                jobs => self.open_chunk(jobs),
+            }
         }
     }
 
     /// Encrypts every job and writes its tag.
     pub(super) fn seal(&mut self, jobs: &mut [Job<'_>]) {
         for jobs in jobs.chunks_mut(CHUNK) {
-            self.seal_chunk(jobs);
+            match jobs {
+                [job] if Self::is_short(job) => self.seal_lone(job),
+                jobs => self.seal_chunk(jobs),
+            }
         }
     }
 
@@ -65,7 +79,7 @@ impl<W: Wide> Batch<W> {
     ) {
         for tokens in tokens.chunks(ROWS) {
             self.derive_some(tokens, pass_on);
-            self.wipe(0);
+            self.wipe();
         }
     }
 
@@ -86,7 +100,7 @@ impl<W: Wide> Batch<W> {
         let mut packets = Packets::new();
         order.take(jobs, &mut packets);
         let forged = self.open_packets(&mut packets);
-        self.wipe(packets.len());
+        self.wipe();
         drop(packets);
         for (index, job) in jobs.iter_mut().enumerate() {
             let is_forged = forged >> order.rank(index) & 1 == 1;
@@ -99,7 +113,7 @@ impl<W: Wide> Batch<W> {
         let mut packets = Packets::new();
         Order::by_length(jobs).take(jobs, &mut packets);
         self.seal_packets(&mut packets);
-        self.wipe(packets.len());
+        self.wipe();
         drop(packets);
         for job in jobs {
             job.verdict = Verdict::Done;
@@ -112,59 +126,71 @@ impl<W: Wide> Batch<W> {
     /// wipes it.
     #[inline(never)]
     fn open_packets(&mut self, packets: &mut [Packet<'_>]) -> u64 {
-        let early = self.one_time_keys(packets);
-        self.wide.tags(&self.scratch.one_time_keys, packets, &mut self.scratch.tags);
-        let forged = freeze_forged(&self.scratch.tags, packets);
-        self.xor(packets, early);
+        let mut forged = 0;
+        for group in packets.rchunks_mut(LANES) {
+            let early = self.one_time_keys(group);
+            self.wide.tags(&self.scratch.one_time_keys, group, &mut self.scratch.tags);
+            forged = forged << group.len() | freeze_forged(&self.scratch.tags, group);
+            self.xor_early(group, early);
+            self.xor_group(group);
+        }
+        self.xor_places(packets.iter_mut().flat_map(Packet::remaining_places));
         forged
     }
 
+    /// What is left over comes first, because tags need their whole text.
     #[inline(never)]
     fn seal_packets(&mut self, packets: &mut [Packet<'_>]) {
-        let early = self.one_time_keys(packets);
-        self.xor(packets, early);
-        self.wide.tags(&self.scratch.one_time_keys, packets, &mut self.scratch.tags);
-        for (rank, packet) in packets.iter_mut().enumerate() {
-            packet.write_tag(self.scratch.tags.get(rank));
+        let few = Some(packets.len() % LANES).filter(|few| *few <= W::ROWS_BEST);
+        let (few, full) = packets.split_at_mut(few.unwrap_or(0));
+        let early = self.one_time_keys(few);
+        self.xor_early(few, early);
+        let sets = full.rchunks_mut(LANES).flat_map(|group| group.chunks_mut(W::SET_LANES));
+        let left_over = sets.flat_map(|set| {
+            let common = common_blocks::<W>(set);
+            set.iter_mut().flat_map(move |packet| packet.places_from(common))
+        });
+        self.xor_places(few.iter_mut().flat_map(Packet::remaining_places).chain(left_over));
+        self.write_tags(few);
+        for group in full.rchunks_mut(LANES) {
+            self.one_time_keys(group);
+            self.xor_group(group);
+            self.write_tags(group);
         }
     }
 
-    /// Computes block 0 of every packet. Where these are few, data blocks fill the lanes: the range of `rows` that is returned
-    /// holds the key stream of the first ones.
-    fn one_time_keys(&mut self, packets: &[Packet<'_>]) -> Range<usize> {
-        let Scratch { groups: inputs, one_time_keys: keys, .. } = &mut *self.scratch;
-        for (i, (group, input)) in packets.chunks(LANES).zip(inputs).enumerate() {
-            if group.len() > W::ROWS_BEST {
-                gather_some(self.wide, group.len(), |lane| group[lane].source(0), input);
-                self.wide.one_time_keys(input, keys, i * LANES);
-            }
+    fn write_tags(&mut self, group: &mut [Packet<'_>]) {
+        self.wide.tags(&self.scratch.one_time_keys, group, &mut self.scratch.tags);
+        for (lane, packet) in group.iter_mut().enumerate() {
+            packet.write_tag(self.scratch.tags.get(lane));
         }
-        let (groups, rest) = packets.as_chunks::<LANES>();
-        if rest.is_empty() || rest.len() > W::ROWS_BEST {
+    }
+
+    /// Computes block 0 of every packet of a group. Where these are few, data blocks fill the lanes: the range of `rows` that is
+    /// returned holds the key stream of the first ones.
+    fn one_time_keys(&mut self, group: &[Packet<'_>]) -> Range<usize> {
+        let Scratch { group: input, one_time_keys: keys, .. } = &mut *self.scratch;
+        if group.len() > W::ROWS_BEST {
+            gather_some(self.wide, group.len(), |lane| group[lane].source(0), input);
+            self.wide.one_time_keys(input, keys);
             return 0..0;
         }
-        let first = groups.len() * LANES;
-        let mut sources = rest.iter().map(|packet| packet.source(0)).collect();
-        if groups.is_empty() {
-            add_early_blocks::<W>(&mut sources, packets);
+        if group.is_empty() {
+            return 0..0;
         }
+        let mut sources = ArrayVec::new();
+        sources.extend(group.iter().map(|packet| packet.source(0)));
+        add_early_blocks::<W>(&mut sources, group);
         self.rows(&sources);
-        for (i, block) in self.scratch.rows.0.iter().take(rest.len()).enumerate() {
-            self.scratch.one_time_keys.set(first + i, block);
+        for (lane, block) in self.scratch.rows.0.iter().enumerate().take(group.len()) {
+            self.scratch.one_time_keys.set(lane, block);
         }
-        rest.len()..sources.len()
+        group.len()..sources.len()
     }
 
-    /// XORs with key stream whatever is not frozen.
-    fn xor(&mut self, packets: &mut [Packet<'_>], early: Range<usize>) {
-        self.xor_early(packets, early);
-        self.xor_groups(packets);
-        self.xor_remaining(packets);
-    }
-
-    fn xor_early(&self, packets: &mut [Packet<'_>], early: Range<usize>) {
+    fn xor_early(&self, group: &mut [Packet<'_>], early: Range<usize>) {
         let mut rows = self.scratch.rows.0[early].iter();
-        for packet in packets {
+        for packet in group {
             for row in rows.by_ref().take(packet.stream_blocks()) {
                 self.wide.xor_row(packet.next_place(), row);
             }
@@ -172,41 +198,37 @@ impl<W: Wide> Batch<W> {
     }
 
     /// As many blocks as nearly all packets of a set have. A packet that has fewer, or is forged, leaves its lane idle.
-    fn xor_groups(&mut self, packets: &mut [Packet<'_>]) {
-        let groups = packets.chunks_mut(LANES).zip(&mut self.scratch.groups);
-        for (group, input) in groups.filter(|(_, input)| input.lanes > 0) {
-            for (set, mut packets) in group.chunks_mut(W::SET_LANES).enumerate() {
-                let missing = W::SET_LANES - packets.len();
-                let done = packets.iter().filter(|packet| packet.is_done()).count();
-                let idle_max = W::SET_LANES / IDLE_LANES_SHARE;
-                if missing + done > idle_max {
-                    continue;
-                }
-                for counter in 1..=packets[idle_max - missing].stream_blocks() as u32 {
-                    input.counter = [counter; LANES];
-                    self.wide.xor(input, set, &mut packets);
-                }
+    fn xor_group(&mut self, group: &mut [Packet<'_>]) {
+        if group.len() <= W::ROWS_BEST {
+            return;
+        }
+        let input = &mut self.scratch.group;
+        for (set, mut packets) in group.chunks_mut(W::SET_LANES).enumerate() {
+            for counter in 1..=common_blocks::<W>(packets) as u32 {
+                input.counter = [counter; LANES];
+                self.wide.xor(input, set, &mut packets);
             }
         }
     }
 
-    fn xor_remaining(&mut self, packets: &mut [Packet<'_>]) {
+    /// XORs any places, a set at a time.
+    fn xor_places<'k, 't>(&mut self, all: impl Iterator<Item = (Source<'k>, &'t mut [u8])>) {
         let mut sources = ArrayVec::new();
         let mut places = ArrayVec::new();
-        for (source, place) in packets.iter_mut().flat_map(Packet::remaining_places) {
+        for (source, place) in all {
             sources.push(source);
             places.push(place);
             if places.len() == W::SET_LANES {
-                self.xor_places(&mut sources, &mut places);
+                self.xor_set(&mut sources, &mut places);
             }
         }
         if !places.is_empty() {
-            self.xor_places(&mut sources, &mut places);
+            self.xor_set(&mut sources, &mut places);
         }
     }
 
-    /// XORs any places, and empties the lists.
-    fn xor_places(
+    /// XORs the places of one set, and empties the lists.
+    fn xor_set(
         &mut self,
         sources: &mut ArrayVec<Source<'_>, LANES>,
         places: &mut ArrayVec<&mut [u8], LANES>,
@@ -229,18 +251,31 @@ impl<W: Wide> Batch<W> {
         self.wide.rows(sources, &mut self.scratch.rows);
     }
 
-    /// Wipes what a chunk of this many packets has left behind, on the stack as well.
+    /// Wipes what a chunk has left behind, on the stack as well.
     ///
     /// Inlined, so that the stack it wipes begins where that of the kernels began.
     #[allow(clippy::inline_always, reason = "a call would leave its own frame unwiped")]
     #[inline(always)]
-    fn wipe(&mut self, packets: usize) {
-        if self.scratch.groups[0].lanes == 0 && self.scratch.dense.lanes == 0 {
+    fn wipe(&mut self) {
+        if self.scratch.group.lanes == 0 && self.scratch.dense.lanes == 0 {
             zeroize_stack::<STACK_BYTES_ROWS>();
         } else {
             zeroize_stack::<STACK_BYTES>();
         }
-        self.scratch.wipe(packets);
+        self.scratch.wipe();
+    }
+
+    /// Wipes what a lone packet that took so many rows has left behind.
+    #[allow(clippy::inline_always, reason = "as above")]
+    #[inline(always)]
+    fn wipe_lone(&mut self, rows: usize) {
+        if rows <= ROWS_BRIEF {
+            zeroize_stack::<STACK_BYTES_BRIEF>();
+        } else {
+            zeroize_stack::<STACK_BYTES_ROWS>();
+        }
+        self.wide.wipe_rows(&mut self.scratch.rows.0[..rows]);
+        optimization_barrier(&self.scratch);
     }
 }
 
@@ -279,12 +314,20 @@ fn add_early_blocks<'a, W: Wide>(
     sources.extend(data.take(wanted - sources.len()));
 }
 
-/// Freezes the packets whose tag is wrong. Their ranks are the bits of the result.
+/// How many blocks of key stream the packets of a set are given side by side, unless too many of them need none.
+fn common_blocks<W: Wide>(packets: &[Packet<'_>]) -> usize {
+    let missing = W::SET_LANES - packets.len();
+    let done = packets.iter().filter(|packet| packet.is_done()).count();
+    let idle_max = W::SET_LANES / IDLE_LANES_SHARE;
+    if missing + done > idle_max { 0 } else { packets[idle_max - missing].stream_blocks() }
+}
+
+/// Freezes the packets of a group whose tag is wrong. Their lanes are the bits of the result.
 fn freeze_forged(tags: &Tags, packets: &mut [Packet<'_>]) -> u64 {
     let mut forged = 0;
-    for (rank, packet) in packets.iter_mut().enumerate() {
-        if !packet.carries(tags.get(rank)) {
-            forged |= 1 << rank;
+    for (lane, packet) in packets.iter_mut().enumerate() {
+        if !packet.carries(tags.get(lane)) {
+            forged |= 1 << lane;
             packet.freeze();
         }
     }
@@ -293,8 +336,8 @@ fn freeze_forged(tags: &Tags, packets: &mut [Packet<'_>]) -> u64 {
 
 /// Memory that holds key material while a chunk is worked on, and zeros afterwards.
 struct Scratch {
-    /// Input words of every group of sixteen packets, and of what is left of them unless that is few.
-    groups: [Input; CHUNK / LANES],
+    /// Input words of a group, unless that is few packets.
+    group: Input,
     /// Input words of any blocks of a set.
     dense: Input,
     rows: Rows,
@@ -305,7 +348,7 @@ struct Scratch {
 
 impl Scratch {
     const ZERO: Self = Self {
-        groups: [Input::ZERO; CHUNK / LANES],
+        group: Input::ZERO,
         dense: Input::ZERO,
         rows: Rows::ZERO,
         rows_used: 0,
@@ -313,11 +356,10 @@ impl Scratch {
         tags: Tags::ZERO,
     };
 
-    /// Wipes what a chunk of this many packets has used. Wiping everything each time would cost a single packet a tenth of
-    /// its time.
-    fn wipe(&mut self, packets: usize) {
-        let inputs = self.groups.iter_mut().chain([&mut self.dense]);
-        for input in inputs.filter(|input| input.lanes > 0) {
+    /// Wipes what has been used. Wiping everything each time would cost a single packet a tenth of its time.
+    fn wipe(&mut self) {
+        let inputs = [&mut self.group, &mut self.dense];
+        for input in inputs.into_iter().filter(|input| input.lanes > 0) {
             *input = Input::ZERO;
         }
         let rows_used = std::mem::take(&mut self.rows_used);
@@ -325,8 +367,8 @@ impl Scratch {
         for rows in steps.iter_mut().take(rows_used.div_ceil(ROWS_WRITTEN)) {
             *rows = [[0; BLOCK_BYTES]; ROWS_WRITTEN];
         }
-        self.one_time_keys.wipe(packets);
-        self.tags.wipe(packets);
+        self.one_time_keys.wipe();
+        self.tags = Tags::ZERO;
         optimization_barrier(self);
     }
 }
@@ -341,6 +383,10 @@ const ROWS_WRITTEN: usize = 4;
 /// More stack than the kernels leave key material on: in general, and where only rows were computed. A test searches the stack.
 const STACK_BYTES: usize = 3584 * UNOPTIMISED;
 const STACK_BYTES_ROWS: usize = 2560 * UNOPTIMISED;
+const STACK_BYTES_BRIEF: usize = 1024 * UNOPTIMISED;
+
+/// A lone packet that took no more rows than this has used little of the stack.
+const ROWS_BRIEF: usize = 8;
 
 /// Code that is not optimised keeps a copy of everything.
 const UNOPTIMISED: usize = if cfg!(debug_assertions) { 8 } else { 1 };

@@ -8,7 +8,7 @@
 //! and slower on packets of game size, which do not repay splitting `r` into limbs and joining the sum again. So this is the
 //! Poly1305 of every wide kernel without 52-bit multiplication.
 
-use super::wide::{OneTimeKeys, Packet, Tags};
+use super::wide::{BLOCK_BYTES, OneTimeKeys, Packet, Tags};
 
 /// Packets side by side. Two reach 11 cycles per block; four gain nothing and run out of registers.
 const SIDE_BY_SIDE: usize = 3;
@@ -66,6 +66,39 @@ fn absorb_padded<const N: usize>(sums: &mut [Sum; N], parts: [&[u8]; N]) {
         if let Some(tail) = tails[i] {
             sums[i].absorb(tail);
         }
+    }
+}
+
+/// The tag of one packet, while what it is computed from comes in parts.
+pub(super) struct Running {
+    sum: Sum,
+    s: [u64; 2],
+}
+
+impl Running {
+    /// Takes the one-time key from a packet's block 0.
+    #[inline]
+    pub(super) fn new(block_0: &[u8; BLOCK_BYTES]) -> Self {
+        let (halves_of, _) = block_0.as_chunks();
+        Self { sum: Sum::new(halves(&halves_of[0])), s: halves(&halves_of[1]) }
+    }
+
+    #[inline]
+    pub(super) fn absorb(&mut self, block: &[u8; 16]) {
+        self.sum.absorb(halves(block));
+    }
+
+    /// Absorbs what is left of a part, padded with zeros to whole blocks.
+    #[inline]
+    pub(super) fn absorb_padded(&mut self, part: &[u8]) {
+        absorb_padded(std::array::from_mut(&mut self.sum), [part]);
+    }
+
+    /// Absorbs the lengths and ends.
+    #[inline]
+    pub(super) fn finish(mut self, packet: &Packet<'_>) -> [u64; 2] {
+        self.sum.absorb([packet.aad.len() as u64, packet.text.len() as u64]);
+        self.sum.finish(self.s)
     }
 }
 

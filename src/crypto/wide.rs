@@ -15,10 +15,13 @@ pub(super) const LANES: usize = 16;
 /// Bytes of a `ChaCha20` block.
 pub(super) const BLOCK_BYTES: usize = 64;
 
-/// Rows of key stream that are kept at most.
+/// Rows of key stream that one call computes at most.
 pub(super) const ROWS: usize = 12;
 
-/// Packets that are worked on together. Longer batches are cut, so that the scratch memory stays in the first-level cache.
+/// Rows of key stream that are kept at most: a datagram's.
+pub(super) const ROWS_MAX: usize = 24;
+
+/// Packets that are ordered together. Longer batches are cut.
 pub(super) const CHUNK: usize = 64;
 
 /// A kernel. A value of an implementing type proves that the CPU has the kernel's instructions.
@@ -32,12 +35,15 @@ pub(super) trait Wide: Copy {
     /// [`rows`](Self::rows) computes this many blocks, or a multiple, in the time of one.
     const ROWS_AT_ONCE: usize;
 
+    /// A lone packet's text, as long as it is faster on ordinary integers than in lanes.
+    const LONE_TEXT_MAX: usize;
+
     /// Loads and transposes the input words of sixteen blocks, of which `lanes` will be in use.
     fn gather(self, sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input);
 
-    /// Writes the first eight words of every block in use: the one-time keys of the packets from `first` on. May write as much
-    /// for lanes that are not in use.
-    fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys, first: usize);
+    /// Writes the first eight words of every block in use: the packets' one-time keys. May write as much for lanes that are not
+    /// in use.
+    fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys);
 
     /// XORs places with the key stream of their lanes, of which the first is the first one of set `set`.
     fn xor(self, input: &Input, set: usize, places: &mut impl Places);
@@ -45,11 +51,37 @@ pub(super) trait Wide: Copy {
     /// Writes the key stream of each source, of which there are one to twelve, to its row.
     fn rows(self, sources: &[Source<'_>], rows: &mut Rows);
 
+    /// Writes the key stream from a source on to `rows`, at most eight and a multiple of [`ROWS_AT_ONCE`](Self::ROWS_AT_ONCE), in
+    /// step with something else.
+    fn stream<M: Meanwhile>(
+        self,
+        source: Source<'_>,
+        rows: &mut [[u8; BLOCK_BYTES]],
+        meanwhile: M,
+    ) -> M;
+
+    /// Writes zeros to rows.
+    fn wipe_rows(self, rows: &mut [[u8; BLOCK_BYTES]]);
+
     /// XORs at most 64 bytes with a row.
     fn xor_row(self, text: &mut [u8], row: &[u8; BLOCK_BYTES]);
 
-    /// Computes the tag of every packet. Fast where neighbours are of similar length.
+    /// Computes the tag of every packet of a group. Fast where neighbours are of similar length.
     fn tags(self, keys: &OneTimeKeys, packets: &[Packet<'_>], tags: &mut Tags);
+}
+
+/// Work on ordinary integers, done while wide registers wait for themselves. Implementations are inlined at any price: a call would
+/// make the registers take the way through memory. For the same reason it is passed by value.
+pub(super) trait Meanwhile {
+    /// A piece of it, ten or twenty times.
+    fn step(&mut self);
+}
+
+/// Nothing.
+impl Meanwhile for () {
+    #[allow(clippy::inline_always, reason = "see the trait")]
+    #[inline(always)]
+    fn step(&mut self) {}
 }
 
 /// Where the input words of one block come from.
@@ -143,11 +175,19 @@ impl<'a> Packet<'a> {
     /// All places that still need key stream, each with what it is computed from.
     #[inline]
     pub(super) fn remaining_places(&mut self) -> impl Iterator<Item = (Source<'a>, &mut [u8])> {
-        let Self { key, nonce, ref mut text, done, .. } = *self;
-        self.done = text.len();
-        let first = (done / BLOCK_BYTES) as u32 + 1;
-        let sources = (first..).map(move |counter| Source { key, nonce, counter });
-        sources.zip(text[done..].chunks_mut(BLOCK_BYTES))
+        self.places_from(self.done.div_ceil(BLOCK_BYTES))
+    }
+
+    /// All places from block `first` of the text on, each with what it is computed from.
+    #[inline]
+    pub(super) fn places_from(
+        &mut self,
+        first: usize,
+    ) -> impl Iterator<Item = (Source<'a>, &mut [u8])> {
+        let Self { key, nonce, ref mut text, .. } = *self;
+        let start = text.len().min(first * BLOCK_BYTES);
+        let sources = (first as u32 + 1..).map(move |counter| Source { key, nonce, counter });
+        sources.zip(text[start..].chunks_mut(BLOCK_BYTES))
     }
 }
 
@@ -192,36 +232,36 @@ impl Input {
         Self { key: [[0; LANES]; 8], counter: [0; LANES], nonce: [[0; LANES]; 3], lanes: 0 };
 }
 
-/// Key stream of a few blocks.
+/// Key stream of a few blocks, or of one packet.
 #[repr(C, align(64))]
-pub(super) struct Rows(pub(super) [[u8; BLOCK_BYTES]; ROWS]);
+pub(super) struct Rows(pub(super) [[u8; BLOCK_BYTES]; ROWS_MAX]);
 
 impl Rows {
-    pub(super) const ZERO: Self = Self([[0; BLOCK_BYTES]; ROWS]);
+    pub(super) const ZERO: Self = Self([[0; BLOCK_BYTES]; ROWS_MAX]);
 }
 
-/// Poly1305's key for each packet of a chunk, which is the first half of its block 0: eight words, transposed.
+/// Poly1305's key for each packet of a group, which is the first half of its block 0: eight words, transposed.
 #[repr(C, align(64))]
 pub(super) struct OneTimeKeys {
-    words: [[u32; CHUNK + OVERHANG]; 8],
+    words: [[u32; LANES + OVERHANG]; 8],
 }
 
 /// Words past the last packet, for kernels that read eight lanes at a time. A whole cache line, to keep the rows aligned.
 const OVERHANG: usize = 16;
 
 impl OneTimeKeys {
-    pub(super) const ZERO: Self = Self { words: [[0; CHUNK + OVERHANG]; 8] };
+    pub(super) const ZERO: Self = Self { words: [[0; LANES + OVERHANG]; 8] };
 
-    /// Where word `word` of the sixteen packets from `first` on goes.
+    /// Where word `word` of the packets goes.
     #[inline]
-    pub(super) fn sixteen_mut(&mut self, word: usize, first: usize) -> &mut [u32; LANES] {
-        self.words[word][first..].first_chunk_mut().expect("`first` begins a group of the chunk")
+    pub(super) fn sixteen_mut(&mut self, word: usize) -> &mut [u32; LANES] {
+        self.words[word].first_chunk_mut().expect("LANES words and more")
     }
 
     /// Word `word` of the eight packets from `first` on.
     #[inline]
     pub(super) fn eight(&self, word: usize, first: usize) -> &[u32; 8] {
-        self.words[word][first..].first_chunk().expect("`first` is a packet of the chunk")
+        self.words[word][first..].first_chunk().expect("`first` is a packet of the group")
     }
 
     /// Takes the key of one packet from its block 0.
@@ -239,26 +279,22 @@ impl OneTimeKeys {
         std::array::from_fn(|half| word(2 * half) | word(2 * half + 1) << 32)
     }
 
-    /// Forgets the keys of the first `packets` packets.
+    /// Forgets all keys. Nothing is written to the overhang.
     #[inline]
-    pub(super) fn wipe(&mut self, packets: usize) {
-        for first in (0..packets).step_by(LANES) {
-            for word in 0..8 {
-                *self.sixteen_mut(word, first) = [0; LANES];
-            }
-        }
+    pub(super) fn wipe(&mut self) {
+        (0..8).for_each(|word| *self.sixteen_mut(word) = [0; LANES]);
     }
 }
 
-/// The tag that each packet of a chunk should carry, in two halves.
+/// The tag that each packet of a group should carry, in two halves.
 #[repr(C, align(64))]
 pub(super) struct Tags {
-    pub(super) low: [u64; CHUNK],
-    pub(super) high: [u64; CHUNK],
+    pub(super) low: [u64; LANES],
+    pub(super) high: [u64; LANES],
 }
 
 impl Tags {
-    pub(super) const ZERO: Self = Self { low: [0; CHUNK], high: [0; CHUNK] };
+    pub(super) const ZERO: Self = Self { low: [0; LANES], high: [0; LANES] };
 
     #[inline]
     pub(super) const fn set(&mut self, packet: usize, [low, high]: [u64; 2]) {
@@ -269,18 +305,6 @@ impl Tags {
     #[inline]
     pub(super) const fn get(&self, packet: usize) -> [u64; 2] {
         [self.low[packet], self.high[packet]]
-    }
-
-    /// Forgets the first `packets` tags: those of forged packets must not become known.
-    #[inline]
-    pub(super) fn wipe(&mut self, packets: usize) {
-        for halves in [&mut self.low, &mut self.high] {
-            for sixteen in
-                halves.as_chunks_mut::<LANES>().0.iter_mut().take(packets.div_ceil(LANES))
-            {
-                *sixteen = [0; LANES];
-            }
-        }
     }
 }
 

@@ -18,7 +18,9 @@ use std::hint::black_box;
 use super::bytes::{
     join_128, load_8x32, load_12, load_16, load_32, load_row, store_8x32, store_row, xor_with,
 };
-use crate::crypto::wide::{BLOCK_BYTES, Input, LANES, OneTimeKeys, Places, Rows, SIGMA, Source};
+use crate::crypto::wide::{
+    BLOCK_BYTES, Input, LANES, Meanwhile, OneTimeKeys, Places, Rows, SIGMA, Source,
+};
 
 /// Blocks in a set of registers. The sixteen lanes of a wide call are two such halves.
 const HALF: usize = LANES / 2;
@@ -91,14 +93,16 @@ macro_rules! quarter_rounds {
     };
 }
 
-/// The sixteen words of eight blocks.
+/// The sixteen words of eight blocks, in step with something else.
 macro_rules! stream_words {
-    ($input:expr, $half:expr) => {{
+    ($input:expr, $half:expr, $meanwhile:expr) => {{
         let by = Rotations::load();
         let mut v = input_words($input, $half);
         for _ in 0..10 {
             quarter_rounds!(v, by: (0 4 8 12) (1 5 9 13) (2 6 10 14) (3 7 11 15));
+            $meanwhile.step();
             quarter_rounds!(v, by: (0 5 10 15) (1 6 11 12) (2 7 8 13) (3 4 9 14));
+            $meanwhile.step();
         }
         let again = input_words(black_box($input), $half);
         for i in 0..16 {
@@ -160,24 +164,24 @@ fn rotate<const LEFT: i32, const RIGHT: i32>(x: __m256i) -> __m256i {
 }
 
 #[target_feature(enable = "avx2")]
-pub(super) fn one_time_keys(input: &Input, keys: &mut OneTimeKeys, first: usize) {
+pub(super) fn one_time_keys(input: &Input, keys: &mut OneTimeKeys) {
     for half in 0..input.lanes.div_ceil(HALF) {
-        one_time_keys_of_half(input, half, keys, first);
+        one_time_keys_of_half(input, half, keys);
     }
 }
 
 #[inline(never)]
 #[target_feature(enable = "avx2")]
-fn one_time_keys_of_half(input: &Input, half: usize, keys: &mut OneTimeKeys, first: usize) {
-    let v = stream_words!(input, half);
+fn one_time_keys_of_half(input: &Input, half: usize, keys: &mut OneTimeKeys) {
+    let v = stream_words!(input, half, ());
     for i in 0..8 {
-        store_8x32(half_mut(keys.sixteen_mut(i, first), half), v[i]);
+        store_8x32(half_mut(keys.sixteen_mut(i), half), v[i]);
     }
 }
 
 #[target_feature(enable = "avx2")]
 pub(super) fn xor(input: &Input, set: usize, places: &mut impl Places) {
-    let v = stream_words!(input, set);
+    let v = stream_words!(input, set, ());
     each_row(v, |lane, row| xor_with(places.place(lane), row));
 }
 
@@ -214,7 +218,7 @@ fn rows_of_half(sources: &[Source<'_>], rows: &mut [[u8; BLOCK_BYTES]]) {
     let mut input = Input::ZERO;
     let sources = std::array::from_fn(|lane| sources[lane.min(sources.len() - 1)]);
     gather_half(&sources, &mut input, 0);
-    let v = stream_words!(&input, 0);
+    let v = stream_words!(&input, 0, ());
     each_row(v, |lane, row| store_row(&mut rows[lane], row));
 }
 
@@ -222,8 +226,7 @@ fn rows_of_half(sources: &[Source<'_>], rows: &mut [[u8; BLOCK_BYTES]]) {
 #[target_feature(enable = "avx2")]
 fn rows_of<const SETS: usize>(sources: &[Source<'_>], rows: &mut [[u8; BLOCK_BYTES]]) {
     let source = |lane: usize| &sources[lane.min(sources.len() - 1)];
-    let [s0, s1, s2, s3] = SIGMA.map(|word| word as i32);
-    let sigma = _mm256_broadcastsi128_si256(_mm_setr_epi32(s0, s1, s2, s3));
+    let sigma = _mm256_broadcastsi128_si256(load_sigma());
     let mut input = [[sigma; 4]; SETS];
     for (s, [_, b, c, d]) in input.iter_mut().enumerate() {
         let two = [source(2 * s), source(2 * s + 1)];
@@ -232,8 +235,80 @@ fn rows_of<const SETS: usize>(sources: &[Source<'_>], rows: &mut [[u8; BLOCK_BYT
         let counter = |i: usize| _mm_cvtsi32_si128(two[i].counter as i32);
         *d = _mm256_or_si256(_mm256_bslli_epi128::<4>(nonces), join_128(counter(0), counter(1)));
     }
+    store_rows(stream_rows(&input, &mut ()), rows);
+}
+
+/// The key stream of one packet, from a source on: one set of two blocks, or two, or eight blocks wide.
+#[target_feature(enable = "avx2")]
+pub(super) fn stream<M: Meanwhile>(
+    source: Source<'_>,
+    rows: &mut [[u8; BLOCK_BYTES]],
+    meanwhile: M,
+) -> M {
+    match rows.len() {
+        0..=2 => stream_of::<1, M>(source, rows, meanwhile),
+        3..=4 => stream_of::<2, M>(source, rows, meanwhile),
+        _ => stream_of_half(source, rows, meanwhile),
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn stream_of_half<M: Meanwhile>(
+    source: Source<'_>,
+    rows: &mut [[u8; BLOCK_BYTES]],
+    mut meanwhile: M,
+) -> M {
+    let mut input = Input::ZERO;
+    let sources =
+        std::array::from_fn(|lane| Source { counter: source.counter + lane as u32, ..source });
+    gather_half(&sources, &mut input, 0);
+    let v = stream_words!(&input, 0, meanwhile);
+    each_row(v, |lane, row| {
+        if let Some(place) = rows.get_mut(lane) {
+            store_row(place, row);
+        }
+    });
+    meanwhile
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn stream_of<const SETS: usize, M: Meanwhile>(
+    source: Source<'_>,
+    rows: &mut [[u8; BLOCK_BYTES]],
+    mut meanwhile: M,
+) -> M {
+    let half = |i: usize| load_16(&source.key.as_chunks().0[i]);
+    let counted =
+        _mm_insert_epi32::<0>(_mm_bslli_si128::<4>(load_12(source.nonce)), source.counter as i32);
+    let first = _mm256_add_epi32(
+        _mm256_broadcastsi128_si256(counted),
+        _mm256_setr_epi32(0, 0, 0, 0, 1, 0, 0, 0),
+    );
+    let mut input = [[
+        _mm256_broadcastsi128_si256(load_sigma()),
+        _mm256_broadcastsi128_si256(half(0)),
+        _mm256_broadcastsi128_si256(half(1)),
+        first,
+    ]; SETS];
+    if let Some([.., d]) = input.get_mut(1) {
+        let two = _mm256_setr_epi32(2, 0, 0, 0, 2, 0, 0, 0);
+        *d = _mm256_add_epi32(first, two);
+    }
+    store_rows(stream_rows(&input, &mut meanwhile), rows);
+    meanwhile
+}
+
+/// The rows of the cipher's matrix after all rounds, for every set.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn stream_rows<const SETS: usize>(
+    input: &[[__m256i; 4]; SETS],
+    meanwhile: &mut impl Meanwhile,
+) -> [[__m256i; 4]; SETS] {
     let by = Rotations::load();
-    let mut v = input;
+    let mut v = *input;
     for _ in 0..10 {
         quarter_rounds_on_columns(&mut v, by);
         for [a, _, c, d] in &mut v {
@@ -248,15 +323,41 @@ fn rows_of<const SETS: usize>(sources: &[Source<'_>], rows: &mut [[u8; BLOCK_BYT
             *d = _mm256_shuffle_epi32::<0x4e>(*d);
             *c = _mm256_shuffle_epi32::<0x93>(*c);
         }
+        meanwhile.step();
     }
-    for (s, (v, input)) in v.iter().zip(&input).enumerate() {
-        let sum = |i: usize| _mm256_add_epi32(v[i], input[i]);
-        let [a, b, c, d] = [sum(0), sum(1), sum(2), sum(3)];
+    for (v, input) in v.iter_mut().zip(input) {
+        for i in 0..4 {
+            v[i] = _mm256_add_epi32(v[i], input[i]);
+        }
+    }
+    v
+}
+
+/// Writes two blocks of each set.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store_rows<const SETS: usize>(v: [[__m256i; 4]; SETS], rows: &mut [[u8; BLOCK_BYTES]]) {
+    for ([a, b, c, d], rows) in v.into_iter().zip(rows.chunks_mut(2)) {
         let low = |x, y| _mm256_permute2x128_si256::<0x20>(x, y);
         let high = |x, y| _mm256_permute2x128_si256::<0x31>(x, y);
-        store_row(&mut rows[2 * s], [low(a, b), low(c, d)]);
-        store_row(&mut rows[2 * s + 1], [high(a, b), high(c, d)]);
+        let both = [[low(a, b), low(c, d)], [high(a, b), high(c, d)]];
+        for (row, out) in rows.iter_mut().zip(both) {
+            store_row(row, out);
+        }
     }
+}
+
+/// The first row of the cipher's matrix.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load_sigma() -> __m128i {
+    let [s0, s1, s2, s3] = SIGMA.map(|word| word as i32);
+    _mm_setr_epi32(s0, s1, s2, s3)
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn wipe_rows(rows: &mut [[u8; BLOCK_BYTES]]) {
+    rows.iter_mut().for_each(|row| store_row(row, [_mm256_setzero_si256(); 2]));
 }
 
 /// Four quarter rounds for every block, the sets in lock-step.

@@ -101,11 +101,6 @@ pub(super) fn load_tail(bytes: &[u8], start: usize) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
 pub(super) fn xor_with(bytes: &mut [u8], stream: __m512i) {
-    if let Some(whole) = bytes.as_mut_array() {
-        let mixed = _mm512_xor_si512(load_64(whole), stream);
-        store_64(whole, mixed);
-        return;
-    }
     let mask = lowest_bits(bytes.len());
     // SAFETY: the mask has a bit for each of `bytes` and for no other byte; those are not read.
     let text = unsafe { _mm512_maskz_loadu_epi8(mask, bytes.as_ptr().cast()) };

@@ -29,7 +29,9 @@ use std::hint::black_box;
 use super::bytes::{
     join_128, load_12, load_16, load_16x32, load_64, store_16x32, store_64, xor_with,
 };
-use crate::crypto::wide::{BLOCK_BYTES, Input, LANES, OneTimeKeys, Places, Rows, SIGMA, Source};
+use crate::crypto::wide::{
+    BLOCK_BYTES, Input, LANES, Meanwhile, OneTimeKeys, Places, Rows, SIGMA, Source,
+};
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
 pub(super) fn gather(sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input) {
@@ -117,10 +119,10 @@ fn input_words(input: &Input) -> [__m512i; 16] {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
-pub(super) fn one_time_keys(input: &Input, keys: &mut OneTimeKeys, first: usize) {
+pub(super) fn one_time_keys(input: &Input, keys: &mut OneTimeKeys) {
     let v = stream_words!(input);
     for i in 0..8 {
-        store_16x32(keys.sixteen_mut(i, first), v[i]);
+        store_16x32(keys.sixteen_mut(i), v[i]);
     }
 }
 
@@ -163,7 +165,58 @@ fn rows_of<const SETS: usize>(sources: &[Source<'_>], rows: &mut Rows) {
         let counters = join_128([counter(0), counter(1), counter(2), counter(3)]);
         *d = _mm512_or_si512(_mm512_bslli_epi128::<4>(nonces), counters);
     }
-    let mut v = input;
+    store_rows(stream_rows(&input, &mut ()), &mut rows.0);
+}
+
+/// The key stream of one packet, from a source on: one set of four blocks, or two.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
+pub(super) fn stream<M: Meanwhile>(
+    source: Source<'_>,
+    rows: &mut [[u8; BLOCK_BYTES]],
+    meanwhile: M,
+) -> M {
+    match rows.len() {
+        0..=4 => stream_of::<1, M>(source, rows, meanwhile),
+        _ => stream_of::<2, M>(source, rows, meanwhile),
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
+fn stream_of<const SETS: usize, M: Meanwhile>(
+    source: Source<'_>,
+    rows: &mut [[u8; BLOCK_BYTES]],
+    mut meanwhile: M,
+) -> M {
+    let half = |i: usize| load_16(&source.key.as_chunks().0[i]);
+    let counted =
+        _mm_insert_epi32::<0>(_mm_bslli_si128::<4>(load_12(source.nonce)), source.counter as i32);
+    let first = _mm512_add_epi32(
+        _mm512_broadcast_i32x4(counted),
+        _mm512_setr_epi32(0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0),
+    );
+    let mut input = [[
+        _mm512_broadcast_i32x4(load_sigma()),
+        _mm512_broadcast_i32x4(half(0)),
+        _mm512_broadcast_i32x4(half(1)),
+        first,
+    ]; SETS];
+    if let Some([.., d]) = input.get_mut(1) {
+        let four = _mm512_broadcast_i32x4(_mm_setr_epi32(4, 0, 0, 0));
+        *d = _mm512_add_epi32(first, four);
+    }
+    store_rows(stream_rows(&input, &mut meanwhile), rows);
+    meanwhile
+}
+
+/// The rows of the cipher's matrix after all rounds, for every set.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
+fn stream_rows<const SETS: usize>(
+    input: &[[__m512i; 4]; SETS],
+    meanwhile: &mut impl Meanwhile,
+) -> [[__m512i; 4]; SETS] {
+    let mut v = *input;
     for _ in 0..10 {
         quarter_rounds_on_columns(&mut v);
         for [a, _, c, d] in &mut v {
@@ -178,14 +231,30 @@ fn rows_of<const SETS: usize>(sources: &[Source<'_>], rows: &mut Rows) {
             *d = _mm512_shuffle_epi32::<0x4e>(*d);
             *c = _mm512_shuffle_epi32::<0x93>(*c);
         }
+        meanwhile.step();
     }
-    for (s, (v, input)) in v.iter().zip(&input).enumerate() {
-        let sum = |i: usize| _mm512_add_epi32(v[i], input[i]);
-        let out = transpose_lanes([sum(0), sum(1), sum(2), sum(3)]);
-        for (i, row) in out.into_iter().enumerate() {
-            store_64(&mut rows.0[4 * s + i], row);
+    for (v, input) in v.iter_mut().zip(input) {
+        for i in 0..4 {
+            v[i] = _mm512_add_epi32(v[i], input[i]);
         }
     }
+    v
+}
+
+/// Writes four blocks of each set.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
+fn store_rows<const SETS: usize>(v: [[__m512i; 4]; SETS], rows: &mut [[u8; BLOCK_BYTES]]) {
+    for (v, rows) in v.into_iter().zip(rows.chunks_mut(4)) {
+        for (row, out) in rows.iter_mut().zip(transpose_lanes(v)) {
+            store_64(row, out);
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
+pub(super) fn wipe_rows(rows: &mut [[u8; BLOCK_BYTES]]) {
+    rows.iter_mut().for_each(|row| store_64(row, _mm512_setzero_si512()));
 }
 
 /// The first row of the cipher's matrix.

@@ -12,7 +12,7 @@ use self::plan::Step;
 use super::Avx512;
 use crate::crypto::poly;
 use crate::crypto::wide::{
-    BLOCK_BYTES, Input, LANES, OneTimeKeys, Packet, Places, Rows, Source, Tags, Wide,
+    BLOCK_BYTES, Input, LANES, Meanwhile, OneTimeKeys, Packet, Places, Rows, Source, Tags, Wide,
 };
 
 /// Proof that the CPU has IFMA, and all that [`Avx512`] proves: Intel servers since Ice Lake, AMD since Zen 4.
@@ -31,6 +31,7 @@ impl Wide for Ifma {
     const SET_LANES: usize = Avx512::SET_LANES;
     const ROWS_BEST: usize = Avx512::ROWS_BEST;
     const ROWS_AT_ONCE: usize = Avx512::ROWS_AT_ONCE;
+    const LONE_TEXT_MAX: usize = 11 * BLOCK_BYTES;
 
     #[inline]
     fn gather(self, sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input) {
@@ -38,8 +39,8 @@ impl Wide for Ifma {
     }
 
     #[inline]
-    fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys, first: usize) {
-        self.0.one_time_keys(input, keys, first);
+    fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys) {
+        self.0.one_time_keys(input, keys);
     }
 
     #[inline]
@@ -50,6 +51,21 @@ impl Wide for Ifma {
     #[inline]
     fn rows(self, sources: &[Source<'_>], rows: &mut Rows) {
         self.0.rows(sources, rows);
+    }
+
+    #[inline]
+    fn stream<M: Meanwhile>(
+        self,
+        source: Source<'_>,
+        rows: &mut [[u8; BLOCK_BYTES]],
+        meanwhile: M,
+    ) -> M {
+        self.0.stream(source, rows, meanwhile)
+    }
+
+    #[inline]
+    fn wipe_rows(self, rows: &mut [[u8; BLOCK_BYTES]]) {
+        self.0.wipe_rows(rows);
     }
 
     #[inline]
