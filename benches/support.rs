@@ -76,7 +76,8 @@ impl Bench {
     /// Begins a group of contenders that do the same work, `operations` times a round.
     pub(crate) fn group<'c>(&mut self, title: &str, operations: usize) -> Group<'_, 'c> {
         let rounds = self.rounds.unwrap_or_else(|| self.size(ROUNDS, 1));
-        Group { title: title.to_owned(), operations, rounds, contenders: Vec::new(), bench: self }
+        let (title, contenders) = (title.to_owned(), Vec::new());
+        Group { title, operations, rounds, warmed: false, contenders, bench: self }
     }
 
     /// Writes the record, if one was asked for.
@@ -113,6 +114,7 @@ pub(crate) struct Group<'b, 'c> {
     title: String,
     operations: usize,
     rounds: usize,
+    warmed: bool,
     contenders: Vec<(String, Box<dyn Contender + 'c>)>,
 }
 
@@ -120,6 +122,13 @@ impl<'c> Group<'_, 'c> {
     /// Runs this many rounds. For work that the rest of the machine disturbs easily: short rounds, and many of them.
     pub(crate) fn rounds(&mut self, rounds: usize) -> &mut Self {
         self.rounds = self.bench.rounds.unwrap_or_else(|| self.bench.size(rounds, 1));
+        self
+    }
+
+    /// Lets every contender do each round twice, of which the second counts: what the others have left behind in the CPU is then
+    /// no part of what is measured.
+    pub(crate) fn warmed(&mut self) -> &mut Self {
+        self.warmed = true;
         self
     }
 
@@ -164,6 +173,11 @@ impl<'c> Group<'_, 'c> {
             random.shuffle(&mut order);
             for &index in &order {
                 let contender = &mut self.contenders[index].1;
+                if self.warmed {
+                    contender.prepare();
+                    black_box(contender.run());
+                    contender.release();
+                }
                 contender.prepare();
                 let start_ns = clock.now_ns();
                 results[index] = black_box(contender.run());

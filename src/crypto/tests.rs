@@ -32,7 +32,9 @@ macro_rules! on_every_kernel {
 }
 
 on_every_kernel!(
-    differential::batches_agree_with_the_reference_crate,
+    differential::equal_lengths_agree_with_the_reference_crate,
+    differential::lengths_in_a_row_agree_with_the_reference_crate,
+    differential::scattered_lengths_agree_with_the_reference_crate,
     differential::texts_of_ones_agree_with_the_reference_crate,
     forgery::every_forged_bit_is_refused_and_changes_nothing,
     forgery::forged_packets_do_not_disturb_their_neighbours,
