@@ -74,12 +74,14 @@ pub struct Aead {
 }
 
 impl Aead {
-    /// The best kernel for this CPU.
+    /// The kernel that the environment asks for ([`KERNEL_ENV`]) if this CPU can run it, the best one otherwise.
     pub fn detect() -> Self {
-        Self::with_kernel(Kernel::best()).expect("the best kernel is one that this CPU can run")
+        Self::from_env().unwrap_or_else(|_| {
+            Self::with_kernel(Kernel::best()).expect("the best kernel is one that this CPU can run")
+        })
     }
 
-    /// The kernel that the environment asks for ([`KERNEL_ENV`]), or the best one for this CPU.
+    /// The kernel that the environment asks for, an error if that cannot be; the best one where nothing is asked for.
     pub fn from_env() -> Result<Self, KernelError> {
         Kernel::from_env().and_then(Self::with_kernel)
     }

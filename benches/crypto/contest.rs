@@ -59,7 +59,8 @@ fn count() {
             for size in [8, 100, 1200] {
                 for batch in [1, 8, 32] {
                     let traffic = RefCell::new(Traffic::new(BATCH_MAX, |_| size));
-                    let mut ours = Ours { aead, batch, traffic: &traffic, operation, other_work: 0 };
+                    let mut ours =
+                        Ours { aead, batch, traffic: &traffic, operation, other_work: 0 };
                     // The first call binds symbols and detects what the CPU has.
                     ours.run();
                     ours.prepare();
@@ -362,4 +363,4 @@ const TURN_PACKETS: usize = 32;
 const OTHER_WORK: u32 = 17_000;
 
 /// A round takes 20 to 400 µs, and disturbances longer: many short rounds find the quiet ones.
-const ROUNDS: usize = 301;
+const ROUNDS: usize = 151;

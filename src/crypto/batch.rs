@@ -14,10 +14,11 @@
 //!
 //! Sealing goes the other way round: what would remain comes first, and the tags of a group come last.
 //!
-//! Why group by group, and not all tags of a chunk in one go: multiplications in wide registers that are dense for more than about
-//! 0.6 µs make the CPU ask for more power, and run at half its speed until that is granted, 60 to 500 µs later. They are
-//! granted for 1 to 3 ms, so that a batch was fast or slow by what had run before it. Between the tags of two groups
-//! there is now always some key stream.
+//! Why group by group, and not all tags of a chunk in one go: multiplications in 512-bit registers that are dense for more than
+//! about 0.6 µs make the CPU change its power state, and run at half its speed for 60 to 500 µs until it has. So there is
+//! always some key stream between the tags of two groups.
+//!
+//! A chunk of a single packet takes a shorter way ([`lone`]).
 //!
 //! Nothing here depends on a secret except what a forged packet saves, and that a packet is forged is no secret: the peer
 //! learns it from our silence.
@@ -49,6 +50,10 @@ type Packets<'a> = ArrayVec<Packet<'a>, CHUNK>;
 impl<W: Wide> Batch<W> {
     pub(super) fn new(wide: W) -> Self {
         Self { wide, scratch: Box::new(Scratch::ZERO) }
+    }
+
+    pub(super) const fn kernel(&self) -> W {
+        self.wide
     }
 
     /// Verifies every job and decrypts those that are authentic.
@@ -257,11 +262,7 @@ impl<W: Wide> Batch<W> {
     #[allow(clippy::inline_always, reason = "a call would leave its own frame unwiped")]
     #[inline(always)]
     fn wipe(&mut self) {
-        if self.scratch.group.lanes == 0 && self.scratch.dense.lanes == 0 {
-            zeroize_stack::<STACK_BYTES_ROWS>();
-        } else {
-            zeroize_stack::<STACK_BYTES>();
-        }
+        zeroize_stack::<STACK_BYTES>();
         self.scratch.wipe();
     }
 
@@ -272,7 +273,7 @@ impl<W: Wide> Batch<W> {
         if rows <= ROWS_BRIEF {
             zeroize_stack::<STACK_BYTES_BRIEF>();
         } else {
-            zeroize_stack::<STACK_BYTES_ROWS>();
+            zeroize_stack::<STACK_BYTES>();
         }
         self.wide.wipe_rows(&mut self.scratch.rows.0[..rows]);
         optimization_barrier(&self.scratch);
@@ -380,10 +381,9 @@ const IDLE_LANES_SHARE: usize = 8;
 /// No kernel writes rows in larger steps.
 const ROWS_WRITTEN: usize = 4;
 
-/// More stack than the kernels leave key material on: in general, and where only rows were computed. A test searches the stack.
-const STACK_BYTES: usize = 3584 * UNOPTIMISED;
-const STACK_BYTES_ROWS: usize = 2560 * UNOPTIMISED;
-const STACK_BYTES_BRIEF: usize = 1024 * UNOPTIMISED;
+/// More stack than the kernels leave key material on: in general, and for a lone packet of few rows. A test searches the stack.
+const STACK_BYTES: usize = 4096 * UNOPTIMISED;
+const STACK_BYTES_BRIEF: usize = 1984 * UNOPTIMISED;
 
 /// A lone packet that took no more rows than this has used little of the stack.
 const ROWS_BRIEF: usize = 8;

@@ -5,7 +5,10 @@ use super::{Job, Kernel, Key, Nonce, portable};
 #[cfg(target_arch = "x86_64")]
 use super::{
     avx2::Avx2,
-    avx512::{Avx512, ifma::Ifma},
+    avx512::{
+        Avx512,
+        ifma::{Ifma, Width},
+    },
     batch::Batch,
 };
 
@@ -17,7 +20,7 @@ pub(super) enum Engine {
     #[cfg(target_arch = "x86_64")]
     Avx512(Batch<Avx512>),
     #[cfg(target_arch = "x86_64")]
-    Avx512Ifma(Batch<Ifma>),
+    Ifma(Batch<Ifma>),
     Portable,
 }
 
@@ -28,9 +31,15 @@ impl Engine {
         match kernel {
             Kernel::Avx2 => Avx2::detect().map(Batch::new).map(Self::Avx2),
             Kernel::Avx512 => Avx512::detect().map(Batch::new).map(Self::Avx512),
-            Kernel::Avx512Ifma => Ifma::detect().map(Batch::new).map(Self::Avx512Ifma),
+            Kernel::Avx512Ifma => Self::ifma(Width::Zmm),
+            Kernel::Avx512Ifma256 => Self::ifma(Width::Ymm),
             Kernel::Portable => Some(Self::Portable),
         }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn ifma(width: Width) -> Option<Self> {
+        Ifma::detect(width).map(Batch::new).map(Self::Ifma)
     }
 
     /// `None` where the CPU cannot run the kernel.
@@ -46,7 +55,10 @@ impl Engine {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(_) => Kernel::Avx512,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Ifma(_) => Kernel::Avx512Ifma,
+            Self::Ifma(batch) => match batch.kernel().width() {
+                Width::Ymm => Kernel::Avx512Ifma256,
+                Width::Zmm => Kernel::Avx512Ifma,
+            },
             Self::Portable => Kernel::Portable,
         }
     }
@@ -58,7 +70,7 @@ impl Engine {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(batch) => batch.seal(jobs),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Ifma(batch) => batch.seal(jobs),
+            Self::Ifma(batch) => batch.seal(jobs),
             Self::Portable => jobs.iter_mut().for_each(portable::seal),
         }
     }
@@ -79,7 +91,7 @@ impl Engine {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(batch) => batch.derive(tokens, pass_on),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Ifma(batch) => batch.derive(tokens, pass_on),
+            Self::Ifma(batch) => batch.derive(tokens, pass_on),
             Self::Portable => {
                 for (key, nonce) in tokens {
                     let (subkey, nonce) = token::derive(key, nonce);
@@ -96,7 +108,7 @@ impl Engine {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(batch) => batch.open(jobs),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Ifma(batch) => batch.open(jobs),
+            Self::Ifma(batch) => batch.open(jobs),
             Self::Portable => jobs.iter_mut().for_each(portable::open),
         }
     }

@@ -16,6 +16,7 @@ macro_rules! on_every_kernel {
         on_every_kernel!(@ avx2, Kernel::Avx2, $($topic::$test),+);
         on_every_kernel!(@ avx512, Kernel::Avx512, $($topic::$test),+);
         on_every_kernel!(@ avx512_ifma, Kernel::Avx512Ifma, $($topic::$test),+);
+        on_every_kernel!(@ avx512_ifma256, Kernel::Avx512Ifma256, $($topic::$test),+);
         on_every_kernel!(@ portable, Kernel::Portable, $($topic::$test),+);
     };
     (@ $module:ident, $kernel:expr, $($topic:ident::$test:ident),+) => {

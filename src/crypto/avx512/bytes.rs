@@ -23,6 +23,13 @@ pub(super) fn load_12(bytes: &[u8; 12]) -> __m128i {
     unsafe { _mm_maskz_loadu_epi32(0b0111, bytes.as_ptr().cast()) }
 }
 
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
+pub(super) fn load_32(bytes: &[u8; 32]) -> __m256i {
+    // SAFETY: reads the 32 bytes of `bytes`.
+    unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
+}
+
 /// Eight 32-bit words.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]

@@ -3,10 +3,9 @@
 //! Which of the two, or ordinary 64-bit arithmetic, is decided by what each would cost ([`plan`]): lengths are mixed, eight
 //! lanes take as long as the longest packet in them, and small batches leave lanes empty.
 
-mod eight;
-mod field;
-mod long;
 mod plan;
+mod ymm;
+mod zmm;
 
 use self::plan::Step;
 use super::Avx512;
@@ -17,13 +16,29 @@ use crate::crypto::wide::{
 
 /// Proof that the CPU has IFMA, and all that [`Avx512`] proves: Intel servers since Ice Lake, AMD since Zen 4.
 #[derive(Clone, Copy)]
-pub(in crate::crypto) struct Ifma(Avx512);
+pub(in crate::crypto) struct Ifma {
+    avx512: Avx512,
+    width: Width,
+}
+
+/// The registers that multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::crypto) enum Width {
+    /// Pairs of 256 bits.
+    Ymm,
+    /// 512 bits.
+    Zmm,
+}
 
 impl Ifma {
     /// `None` where the CPU lacks something or the operating system does not save the registers.
-    pub(in crate::crypto) fn detect() -> Option<Self> {
+    pub(in crate::crypto) fn detect(width: Width) -> Option<Self> {
         let avx512 = Avx512::detect()?;
-        is_x86_feature_detected!("avx512ifma").then_some(Self(avx512))
+        is_x86_feature_detected!("avx512ifma").then_some(Self { avx512, width })
+    }
+
+    pub(in crate::crypto) const fn width(self) -> Width {
+        self.width
     }
 }
 
@@ -31,26 +46,26 @@ impl Wide for Ifma {
     const SET_LANES: usize = Avx512::SET_LANES;
     const ROWS_BEST: usize = Avx512::ROWS_BEST;
     const ROWS_AT_ONCE: usize = Avx512::ROWS_AT_ONCE;
-    const LONE_TEXT_MAX: usize = 11 * BLOCK_BYTES;
+    const LONE_TEXT_MAX: usize = Avx512::LONE_TEXT_MAX;
 
     #[inline]
     fn gather(self, sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input) {
-        self.0.gather(sources, lanes, input);
+        self.avx512.gather(sources, lanes, input);
     }
 
     #[inline]
     fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys) {
-        self.0.one_time_keys(input, keys);
+        self.avx512.one_time_keys(input, keys);
     }
 
     #[inline]
     fn xor(self, input: &Input, set: usize, places: &mut impl Places) {
-        self.0.xor(input, set, places);
+        self.avx512.xor(input, set, places);
     }
 
     #[inline]
     fn rows(self, sources: &[Source<'_>], rows: &mut Rows) {
-        self.0.rows(sources, rows);
+        self.avx512.rows(sources, rows);
     }
 
     #[inline]
@@ -60,27 +75,41 @@ impl Wide for Ifma {
         rows: &mut [[u8; BLOCK_BYTES]],
         meanwhile: M,
     ) -> M {
-        self.0.stream(source, rows, meanwhile)
+        self.avx512.stream(source, rows, meanwhile)
     }
 
     #[inline]
     fn wipe_rows(self, rows: &mut [[u8; BLOCK_BYTES]]) {
-        self.0.wipe_rows(rows);
+        self.avx512.wipe_rows(rows);
     }
 
     #[inline]
     fn xor_row(self, text: &mut [u8], row: &[u8; BLOCK_BYTES]) {
-        self.0.xor_row(text, row);
+        self.avx512.xor_row(text, row);
     }
 
     fn tags(self, keys: &OneTimeKeys, packets: &[Packet<'_>], tags: &mut Tags) {
         for step in plan::steps(packets) {
-            match step {
+            match (step, self.width) {
+                (Step::Scalar(range), _) => {
+                    poly::tags(keys, &packets[range.clone()], range.start, tags);
+                }
                 // SAFETY: `self` proves the features.
-                Step::Eight(range) => unsafe { eight::tags(keys, packets, range, tags) },
+                (Step::Eight(range), Width::Ymm) => unsafe {
+                    ymm::eight::tags(keys, packets, range, tags);
+                },
                 // SAFETY: `self` proves the features.
-                Step::Long(packet) => unsafe { long::tag(keys, packets, packet, tags) },
-                Step::Scalar(range) => poly::tags(keys, &packets[range.clone()], range.start, tags),
+                (Step::Eight(range), Width::Zmm) => unsafe {
+                    zmm::eight::tags(keys, packets, range, tags);
+                },
+                // SAFETY: `self` proves the features.
+                (Step::Long(packet), Width::Ymm) => unsafe {
+                    ymm::long::tag(keys, packets, packet, tags);
+                },
+                // SAFETY: `self` proves the features.
+                (Step::Long(packet), Width::Zmm) => unsafe {
+                    zmm::long::tag(keys, packets, packet, tags);
+                },
             }
         }
     }
@@ -94,10 +123,15 @@ mod tests {
     /// The largest `r` and `s`, on the largest blocks: no other input makes larger sums.
     #[test]
     fn the_largest_keys_agree_with_ordinary_integers() {
-        let Some(ifma) = Ifma::detect() else {
-            eprintln!("skipped: this CPU has no IFMA");
-            return;
-        };
+        for width in [Width::Ymm, Width::Zmm] {
+            match Ifma::detect(width) {
+                Some(ifma) => agrees_with_ordinary_integers(ifma),
+                None => eprintln!("skipped: this CPU has no IFMA"),
+            }
+        }
+    }
+
+    fn agrees_with_ordinary_integers(ifma: Ifma) {
         let mut keys = OneTimeKeys::ZERO;
         (0..16).for_each(|packet| keys.set(packet, &[0xff; BLOCK_BYTES]));
         let key = Key::from_bytes([0; 32]);

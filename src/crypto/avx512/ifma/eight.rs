@@ -17,17 +17,18 @@
 //!   these words have left the store buffer, that is for the group before (a quarter of the time of small packets).
 //! - Two groups in lock-step, to overlap their chains, gain nothing: the ports are busy.
 
-use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::super::bytes::{load_8x32, load_8x64, load_tail, store_up_to_8x64};
-use super::super::chacha::transpose_lanes;
 use super::field::{Factor, Limbs, Sums, blocks, choose, finish, product, sum, zero};
+use super::{
+    Vector, greatest, halves_of_eight, join_halves, lanes_below, least, load_8x64, load_64,
+    load_tail, splat, store_up_to_8x64,
+};
 use crate::crypto::wide::{OneTimeKeys, Packet, Tags};
 
 /// Computes the tags of the packets in `range`, one to eight.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-pub(super) fn tags(
+pub(in super::super) fn tags(
     keys: &OneTimeKeys,
     packets: &[Packet<'_>],
     range: Range<usize>,
@@ -56,6 +57,21 @@ pub(super) fn tags(
     store_up_to_8x64(&mut tags.high[range], high);
 }
 
+/// Absorbs block `at` and the next one, as far as packets reach; or returns the first, if it is the last one of all. Not a function,
+/// because one is not inlined where a vector is a pair, and would be given its arguments through memory.
+macro_rules! absorb_up_to_two {
+    ($sums:ident, $reach:ident, $at:expr, $first:ident, $second:ident) => {
+        let at = $at;
+        if at + 2 <= $reach.all {
+            $sums.absorb_pair($first, $second);
+        } else if at + 1 == $reach.all && at + 1 == $reach.some {
+            return Some($first);
+        } else {
+            $sums.absorb_ragged($first, $second, $reach.lanes(at), $reach.lanes(at + 1));
+        }
+    };
+}
+
 struct EightSums {
     h: Limbs,
     r: Factor,
@@ -67,11 +83,7 @@ impl EightSums {
     /// same odd number of blocks, the last one is returned instead: it may find a partner.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-    fn absorb_part<'a>(
-        &mut self,
-        lens: __m512i,
-        part: impl Fn(usize) -> &'a [u8],
-    ) -> Option<Limbs> {
+    fn absorb_part<'a>(&mut self, lens: Vector, part: impl Fn(usize) -> &'a [u8]) -> Option<Limbs> {
         let reach = Reach::of(lens);
         let mut at = 0;
         while 16 * at + 64 <= reach.shortest {
@@ -85,34 +97,11 @@ impl EightSums {
         while at < reach.some {
             let rows = std::array::from_fn(|lane| load_tail(part(lane), 16 * at));
             let [a, b, c, d] = four_blocks(rows);
-            let mut last = self.absorb_up_to_two(a, b, at, &reach);
+            absorb_up_to_two!(self, reach, at, a, b);
             if at + 2 < reach.some {
-                last = self.absorb_up_to_two(c, d, at + 2, &reach);
-            }
-            if last.is_some() {
-                return last;
+                absorb_up_to_two!(self, reach, at + 2, c, d);
             }
             at += 4;
-        }
-        None
-    }
-
-    /// Absorbs blocks `at` and `at + 1`, as far as packets reach; or returns block `at`, if it is the last one of all.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-    fn absorb_up_to_two(
-        &mut self,
-        first: Limbs,
-        second: Limbs,
-        at: usize,
-        reach: &Reach,
-    ) -> Option<Limbs> {
-        if at + 2 <= reach.all {
-            self.absorb_pair(first, second);
-        } else if at + 1 == reach.all && at + 1 == reach.some {
-            return Some(first);
-        } else {
-            self.absorb_ragged(first, second, reach.lanes(at), reach.lanes(at + 1));
         }
         None
     }
@@ -132,7 +121,7 @@ impl EightSums {
     /// Absorbs two blocks in the lanes of `both`, one in the other lanes of `any`, and nothing elsewhere.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-    fn absorb_ragged(&mut self, first: Limbs, second: Limbs, any: __mmask8, both: __mmask8) {
+    fn absorb_ragged(&mut self, first: Limbs, second: Limbs, any: u8, both: u8) {
         let begun = sum(self.h, first);
         let by_r = choose(both, second, begun);
         let by_r2 = choose(both, begun, zero());
@@ -141,11 +130,11 @@ impl EightSums {
     }
 }
 
-const ALL: __mmask8 = 0xff;
+const ALL: u8 = 0xff;
 
 /// How far a part reaches in each packet.
 struct Reach {
-    lens: __m512i,
+    lens: Vector,
     /// Bytes of the shortest part.
     shortest: usize,
     /// Blocks that all packets have, a last one that is not whole included.
@@ -157,17 +146,17 @@ struct Reach {
 impl Reach {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-    fn of(lens: __m512i) -> Self {
-        let shortest = _mm512_reduce_min_epu64(lens) as usize;
-        let longest = _mm512_reduce_max_epu64(lens) as usize;
+    fn of(lens: Vector) -> Self {
+        let shortest = least(lens) as usize;
+        let longest = greatest(lens) as usize;
         Self { lens, shortest, all: shortest.div_ceil(16), some: longest.div_ceil(16) }
     }
 
     /// The packets that have block `at`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-    fn lanes(&self, at: usize) -> __mmask8 {
-        _mm512_cmpgt_epu64_mask(self.lens, _mm512_set1_epi64(16 * at as i64))
+    fn lanes(&self, at: usize) -> u8 {
+        lanes_below(splat(16 * at as i64), self.lens)
     }
 }
 
@@ -175,27 +164,15 @@ impl Reach {
 /// `bytes` has at least 64 bytes from `start` on.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-unsafe fn load_64_at(bytes: &[u8], start: usize) -> __m512i {
+unsafe fn load_64_at(bytes: &[u8], start: usize) -> Vector {
     debug_assert!(start + 64 <= bytes.len());
     // SAFETY: the caller's promise.
-    unsafe { _mm512_loadu_si512(bytes.as_ptr().wrapping_add(start).cast()) }
+    load_64(unsafe { &*bytes.as_ptr().add(start).cast() })
 }
 
-/// The four blocks in each of eight rows of 64 bytes: an 8 by 8 matrix of 64-bit words, transposed.
+/// The four blocks in each of eight rows of 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-fn four_blocks(rows: [__m512i; 8]) -> [Limbs; 4] {
-    let low = |i: usize| _mm512_unpacklo_epi64(rows[i], rows[i + 1]);
-    let high = |i: usize| _mm512_unpackhi_epi64(rows[i], rows[i + 1]);
-    let low = transpose_lanes([low(0), low(2), low(4), low(6)]);
-    let high = transpose_lanes([high(0), high(2), high(4), high(6)]);
-    std::array::from_fn(|i| blocks(low[i], high[i], ALL))
-}
-
-/// Eight 64-bit words from their lower and upper halves.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-fn join_halves(low: &[u32; 8], high: &[u32; 8]) -> __m512i {
-    let [low, high] = [low, high].map(|words| _mm512_cvtepu32_epi64(load_8x32(words)));
-    _mm512_or_si512(low, _mm512_slli_epi64::<32>(high))
+fn four_blocks(rows: [Vector; 8]) -> [Limbs; 4] {
+    halves_of_eight(rows).map(|[low, high]| blocks(low, high, ALL))
 }

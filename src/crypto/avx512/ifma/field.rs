@@ -19,12 +19,14 @@
 //!   the scheduler with what cannot run yet (4 %).
 //! - `20 · y` is written as a 52-bit multiplication. As a 64-bit one the compiler makes it a slow instruction.
 
-use std::arch::x86_64::*;
-
+use super::{
+    Vector, add, and, lanes_below, lanes_with, madd_high, madd_low, or, select, shl, shr, splat,
+    zeros,
+};
 use crate::crypto::poly::CLAMP;
 
 /// Eight numbers, one per lane. *Reduced* limbs are below 2^44, 2^44 + 2^8 and 2^42.
-pub(super) type Limbs = [__m512i; 3];
+pub(super) type Limbs = [Vector; 3];
 
 /// Eight numbers to multiply by.
 #[derive(Clone, Copy)]
@@ -32,24 +34,24 @@ pub(super) struct Factor {
     /// Invariant: reduced.
     pub(super) limbs: Limbs,
     /// 20 times the upper two limbs.
-    wrapped: [__m512i; 2],
+    wrapped: [Vector; 2],
 }
 
 impl Factor {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
     pub(super) fn new(limbs: Limbs) -> Self {
-        let twenty = _mm512_set1_epi64(20);
-        let times_20 = |limb| _mm512_madd52lo_epu64(_mm512_setzero_si512(), limb, twenty);
+        let twenty = splat(20);
+        let times_20 = |limb| madd_low(zeros(), limb, twenty);
         Self { limbs, wrapped: [times_20(limbs[1]), times_20(limbs[2])] }
     }
 
     /// Poly1305's `r`, from the two halves of its key.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-    pub(super) fn clamped(low: __m512i, high: __m512i) -> Self {
-        let [clamp_low, clamp_high] = CLAMP.map(|clamp| _mm512_set1_epi64(clamp as i64));
-        Self::new(split(_mm512_and_si512(low, clamp_low), _mm512_and_si512(high, clamp_high)))
+    pub(super) fn clamped(low: Vector, high: Vector) -> Self {
+        let [clamp_low, clamp_high] = CLAMP.map(|clamp| splat(clamp as i64));
+        Self::new(split(and(low, clamp_low), and(high, clamp_high)))
     }
 
     #[inline]
@@ -82,8 +84,8 @@ impl Sums {
         // In the order in which the limbs come out of a reduction.
         for (x, line) in [(x[2], [w1, w2, y0]), (x[0], [y0, y1, y2]), (x[1], [w2, y0, y1])] {
             for i in 0..3 {
-                self.low[i] = _mm512_madd52lo_epu64(self.low[i], x, line[i]);
-                self.high[i] = _mm512_madd52hi_epu64(self.high[i], x, line[i]);
+                self.low[i] = madd_low(self.low[i], x, line[i]);
+                self.high[i] = madd_high(self.high[i], x, line[i]);
             }
         }
         self
@@ -97,25 +99,21 @@ impl Sums {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
     pub(super) fn reduced(self) -> Limbs {
-        let bits_44 = _mm512_set1_epi64(BITS_44);
-        let bits_42 = _mm512_set1_epi64(BITS_42);
-        let two_8 = _mm512_set1_epi64(1 << 8);
+        let bits_44 = splat(BITS_44);
+        let bits_42 = splat(BITS_42);
+        let two_8 = splat(1 << 8);
         let [l0, l1, l2] = self.low;
         let [h0, h1, h2] = self.high;
 
-        let l1 = _mm512_madd52lo_epu64(l1, h0, two_8);
-        let l1 = _mm512_add_epi64(l1, _mm512_srli_epi64::<44>(l0));
-        let l2 = _mm512_madd52lo_epu64(l2, h1, two_8);
-        let l2 = _mm512_add_epi64(l2, _mm512_srli_epi64::<44>(l1));
-        let l0 = _mm512_and_si512(l0, bits_44);
-        let l0 = _mm512_madd52lo_epu64(l0, h2, _mm512_set1_epi64(5 << 10));
-        let l0 = _mm512_madd52lo_epu64(l0, _mm512_srli_epi64::<42>(l2), _mm512_set1_epi64(5));
-        let l1 = _mm512_and_si512(l1, bits_44);
-        [
-            _mm512_and_si512(l0, bits_44),
-            _mm512_add_epi64(l1, _mm512_srli_epi64::<44>(l0)),
-            _mm512_and_si512(l2, bits_42),
-        ]
+        let l1 = madd_low(l1, h0, two_8);
+        let l1 = add(l1, shr::<44>(l0));
+        let l2 = madd_low(l2, h1, two_8);
+        let l2 = add(l2, shr::<44>(l1));
+        let l0 = and(l0, bits_44);
+        let l0 = madd_low(l0, h2, splat(5 << 10));
+        let l0 = madd_low(l0, shr::<42>(l2), splat(5));
+        let l1 = and(l1, bits_44);
+        [and(l0, bits_44), add(l1, shr::<44>(l0)), and(l2, bits_42)]
     }
 }
 
@@ -128,68 +126,64 @@ pub(super) fn product(x: Limbs, y: &Factor) -> Limbs {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
 pub(super) fn zero() -> Limbs {
-    [_mm512_setzero_si512(); 3]
+    [zeros(); 3]
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
 pub(super) fn sum(a: Limbs, b: Limbs) -> Limbs {
-    std::array::from_fn(|i| _mm512_add_epi64(a[i], b[i]))
+    std::array::from_fn(|i| add(a[i], b[i]))
 }
 
 /// `yes` in the lanes of the mask, `no` in the others.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-pub(super) fn choose(lanes: __mmask8, yes: Limbs, no: Limbs) -> Limbs {
-    std::array::from_fn(|i| _mm512_mask_mov_epi64(no[i], lanes, yes[i]))
+pub(super) fn choose(lanes: u8, yes: Limbs, no: Limbs) -> Limbs {
+    std::array::from_fn(|i| select(lanes, yes[i], no[i]))
 }
 
 /// Blocks of 16 bytes, from their two halves, with the bit that ends a block in the lanes of the mask.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-pub(super) fn blocks(low: __m512i, high: __m512i, ends: __mmask8) -> Limbs {
+pub(super) fn blocks(low: Vector, high: Vector, ends: u8) -> Limbs {
     let [n0, n1, n2] = split(low, high);
-    let end = _mm512_set1_epi64(1 << 40);
-    [n0, n1, _mm512_mask_or_epi64(n2, ends, n2, end)]
+    let end = splat(1 << 40);
+    [n0, n1, select(ends, or(n2, end), n2)]
 }
 
 /// The limbs of numbers of 128 bits.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-fn split(low: __m512i, high: __m512i) -> Limbs {
-    let bits_44 = _mm512_set1_epi64(BITS_44);
-    let middle = _mm512_or_si512(_mm512_srli_epi64::<44>(low), _mm512_slli_epi64::<20>(high));
-    [
-        _mm512_and_si512(low, bits_44),
-        _mm512_and_si512(middle, bits_44),
-        _mm512_srli_epi64::<24>(high),
-    ]
+fn split(low: Vector, high: Vector) -> Limbs {
+    let bits_44 = splat(BITS_44);
+    let middle = or(shr::<44>(low), shl::<20>(high));
+    [and(low, bits_44), and(middle, bits_44), shr::<24>(high)]
 }
 
 /// Reduces fully and adds the second half of the one-time keys: the two halves of the tags.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-pub(super) fn finish([h0, h1, h2]: Limbs, s_low: __m512i, s_high: __m512i) -> (__m512i, __m512i) {
-    let bits_44 = _mm512_set1_epi64(BITS_44);
-    let h2 = _mm512_add_epi64(h2, _mm512_srli_epi64::<44>(h1));
-    let h1 = _mm512_and_si512(h1, bits_44);
+pub(super) fn finish([h0, h1, h2]: Limbs, s_low: Vector, s_high: Vector) -> (Vector, Vector) {
+    let bits_44 = splat(BITS_44);
+    let h2 = add(h2, shr::<44>(h1));
+    let h1 = and(h1, bits_44);
 
     // h is below 2^130 + 2^52. h + 5 reaches 2^130 exactly if h is not below the modulus, and is then what remains of h.
-    let g0 = _mm512_add_epi64(h0, _mm512_set1_epi64(5));
-    let g1 = _mm512_add_epi64(h1, _mm512_srli_epi64::<44>(g0));
-    let g2 = _mm512_add_epi64(h2, _mm512_srli_epi64::<44>(g1));
-    let too_large = _mm512_test_epi64_mask(g2, _mm512_set1_epi64(1 << 42));
-    let h0 = _mm512_mask_and_epi64(h0, too_large, g0, bits_44);
-    let h1 = _mm512_mask_and_epi64(h1, too_large, g1, bits_44);
-    let h2 = _mm512_mask_mov_epi64(h2, too_large, g2);
+    let g0 = add(h0, splat(5));
+    let g1 = add(h1, shr::<44>(g0));
+    let g2 = add(h2, shr::<44>(g1));
+    let too_large = lanes_with(g2, splat(1 << 42));
+    let h0 = select(too_large, and(g0, bits_44), h0);
+    let h1 = select(too_large, and(g1, bits_44), h1);
+    let h2 = select(too_large, g2, h2);
 
     // Shifting drops what is above 2^128, bit 42 of g2 included.
-    let low = _mm512_or_si512(h0, _mm512_slli_epi64::<44>(h1));
-    let high = _mm512_or_si512(_mm512_srli_epi64::<20>(h1), _mm512_slli_epi64::<24>(h2));
-    let low = _mm512_add_epi64(low, s_low);
-    let high = _mm512_add_epi64(high, s_high);
-    let carries = _mm512_cmplt_epu64_mask(low, s_low);
-    (low, _mm512_mask_add_epi64(high, carries, high, _mm512_set1_epi64(1)))
+    let low = or(h0, shl::<44>(h1));
+    let high = or(shr::<20>(h1), shl::<24>(h2));
+    let low = add(low, s_low);
+    let high = add(high, s_high);
+    let carries = lanes_below(low, s_low);
+    (low, select(carries, add(high, splat(1)), high))
 }
 
 const BITS_44: i64 = (1 << 44) - 1;

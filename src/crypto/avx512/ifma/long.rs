@@ -15,19 +15,25 @@
 //!
 //! The powers cost 200 cycles, a block 4; ordinary arithmetic needs 17 per block.
 
-use std::arch::x86_64::*;
-
-use super::super::bytes::{load_64, load_window};
 use super::field::{Factor, Limbs, blocks, choose, product, sum, zero};
+use super::{
+    Vector, ending_with, halves_of_two, lanes_below, load_64, load_window, or, splat, total,
+    words as lanes,
+};
 use crate::crypto::poly;
 use crate::crypto::wide::{OneTimeKeys, Packet, Tags};
 
 /// Computes the tag of one packet.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-pub(super) fn tag(keys: &OneTimeKeys, packets: &[Packet<'_>], index: usize, tags: &mut Tags) {
+pub(in super::super) fn tag(
+    keys: &OneTimeKeys,
+    packets: &[Packet<'_>],
+    index: usize,
+    tags: &mut Tags,
+) {
     let packet = &packets[index];
     let [r_low, r_high, s_low, s_high] = keys.halves(index);
-    let r = Factor::clamped(_mm512_set1_epi64(r_low as i64), _mm512_set1_epi64(r_high as i64));
+    let r = Factor::clamped(splat(r_low as i64), splat(r_high as i64));
     let Powers { eighth, by_lane } = Powers::of(&r);
 
     let idle = packet.tag_blocks().wrapping_neg() % 8;
@@ -39,8 +45,8 @@ pub(super) fn tag(keys: &OneTimeKeys, packets: &[Packet<'_>], index: usize, tags
         let factor = if is_last { &by_lane } else { &eighth };
         h = product(sum(h, row_of(packet, first_block, is_last)), factor);
     }
-    let total = h.map(|limb| _mm512_reduce_add_epi64(limb) as u64);
-    tags.set(index, poly::finish(words(total), [s_low, s_high]));
+    let sums = h.map(|limb| total(limb));
+    tags.set(index, poly::finish(joined_words(sums), [s_low, s_high]));
 }
 
 /// Powers of r.
@@ -81,27 +87,30 @@ fn row_of(packet: &Packet<'_>, first: isize, is_last: bool) -> Limbs {
     }
     let four = |offset: isize| {
         let aad = load_window(packet.aad, in_aad + offset);
-        _mm512_or_si512(aad, load_window(packet.text, in_text + offset))
+        or(aad, load_window(packet.text, in_text + offset))
     };
     let (front, mut back) = (four(0), four(64));
     if is_last {
         let (aad_len, text_len) = (packet.aad.len() as i64, packet.text.len() as i64);
-        back = _mm512_inserti64x2::<3>(back, _mm_set_epi64x(text_len, aad_len));
+        back = ending_with(back, [aad_len, text_len]);
     }
-    let places = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
-    let begun = _mm512_cmpge_epi64_mask(places, _mm512_set1_epi64(-first as i64));
+    let places = lanes([0, 4, 1, 5, 2, 6, 3, 7]);
+    // At most seven lanes are idle, in the first row only.
+    let idle = (-first).max(0) as i64;
+    let begun = !lanes_below(places, splat(idle));
     blocks_of(front, back, begun)
 }
 
 /// Four blocks and four more, in the order 0 4 1 5 2 6 3 7.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
-fn blocks_of(front: __m512i, back: __m512i, ends: __mmask8) -> Limbs {
-    blocks(_mm512_unpacklo_epi64(front, back), _mm512_unpackhi_epi64(front, back), ends)
+fn blocks_of(front: Vector, back: Vector, ends: u8) -> Limbs {
+    let [low, high] = halves_of_two(front, back);
+    blocks(low, high, ends)
 }
 
 /// The words of a sum of eight reduced numbers, below 2^131.
-const fn words([n0, n1, n2]: [u64; 3]) -> [u64; 3] {
+const fn joined_words([n0, n1, n2]: [u64; 3]) -> [u64; 3] {
     let low = n0 as u128 + ((n1 as u128) << 44);
     let (low, carry) = low.overflowing_add((n2 as u128) << 88);
     // Above 2^128 are what the shift dropped and the carry; of these, what is above 2^130 comes back fivefold.
