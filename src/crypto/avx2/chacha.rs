@@ -357,7 +357,9 @@ fn load_sigma() -> __m128i {
 
 #[target_feature(enable = "avx2")]
 pub(super) fn wipe_rows(rows: &mut [[u8; BLOCK_BYTES]]) {
-    rows.iter_mut().for_each(|row| store_row(row, [_mm256_setzero_si256(); 2]));
+    for row in rows {
+        store_row(row, [_mm256_setzero_si256(); 2]);
+    }
 }
 
 /// Four quarter rounds for every block, the sets in lock-step.

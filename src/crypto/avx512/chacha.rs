@@ -254,7 +254,9 @@ fn store_rows<const SETS: usize>(v: [[__m512i; 4]; SETS], rows: &mut [[u8; BLOCK
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
 pub(super) fn wipe_rows(rows: &mut [[u8; BLOCK_BYTES]]) {
-    rows.iter_mut().for_each(|row| store_64(row, _mm512_setzero_si512()));
+    for row in rows {
+        store_64(row, _mm512_setzero_si512());
+    }
 }
 
 /// The first row of the cipher's matrix.

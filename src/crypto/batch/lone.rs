@@ -26,7 +26,7 @@ impl<W: Wide> Batch<W> {
     /// Opens a packet that [is short](Self::is_short).
     #[inline(never)]
     pub(super) fn open_lone(&mut self, job: &mut Job<'_>) {
-        let (authentic, rows) = open(self.wide, &mut self.scratch.rows, Packet::new(job));
+        let (authentic, rows) = open(self.wide, &mut self.scratch.rows, &mut Packet::new(job));
         job.verdict = if authentic { Verdict::Done } else { Verdict::Forged };
         self.wipe_lone(rows);
     }
@@ -34,7 +34,7 @@ impl<W: Wide> Batch<W> {
     /// Seals a packet that [is short](Self::is_short).
     #[inline(never)]
     pub(super) fn seal_lone(&mut self, job: &mut Job<'_>) {
-        let rows = seal(self.wide, &mut self.scratch.rows, Packet::new(job));
+        let rows = seal(self.wide, &mut self.scratch.rows, &mut Packet::new(job));
         job.verdict = Verdict::Done;
         self.wipe_lone(rows);
     }
@@ -44,8 +44,8 @@ impl<W: Wide> Batch<W> {
 ///
 /// Never inlined, so that what it leaves on the stack lies below the caller, who wipes it.
 #[inline(never)]
-fn open<W: Wide>(wide: W, rows: &mut Rows, packet: Packet<'_>) -> (bool, usize) {
-    let (rows, mut tag) = begin(wide, rows, &packet);
+fn open<W: Wide>(wide: W, rows: &mut Rows, packet: &mut Packet<'_>) -> (bool, usize) {
+    let (rows, mut tag) = begin(wide, rows, packet);
     let (mut left, tail) = packet.text.as_chunks();
     let mut first = ROWS_FIRST;
     for rows in rows.get_mut(ROWS_FIRST..).unwrap_or_default().chunks_mut(ROWS_NEXT) {
@@ -53,9 +53,11 @@ fn open<W: Wide>(wide: W, rows: &mut Rows, packet: Packet<'_>) -> (bool, usize) 
         Absorbing { tag, blocks: left } = wide.stream(packet.source(first as u32), rows, absorbing);
         first += rows.len();
     }
-    left.iter().for_each(|block| tag.absorb(block));
+    for block in left {
+        tag.absorb(block);
+    }
     tag.absorb_padded(tail);
-    let authentic = packet.carries(tag.finish(&packet));
+    let authentic = packet.carries(tag.finish(packet));
     if authentic {
         xor(wide, packet.text, &rows[1..]);
     }
@@ -64,8 +66,8 @@ fn open<W: Wide>(wide: W, rows: &mut Rows, packet: Packet<'_>) -> (bool, usize) 
 
 /// Returns how many rows it took.
 #[inline(never)]
-fn seal<W: Wide>(wide: W, rows: &mut Rows, mut packet: Packet<'_>) -> usize {
-    let (rows, mut tag) = begin(wide, rows, &packet);
+fn seal<W: Wide>(wide: W, rows: &mut Rows, packet: &mut Packet<'_>) -> usize {
+    let (rows, mut tag) = begin(wide, rows, packet);
     let (first_rows, next_rows) = rows.split_at_mut(rows.len().min(ROWS_FIRST));
     let mut first = first_rows.len();
     let mut encrypted = packet.text.len().min((first - 1) * BLOCK_BYTES);
@@ -83,7 +85,7 @@ fn seal<W: Wide>(wide: W, rows: &mut Rows, mut packet: Packet<'_>) -> usize {
         encrypted = end;
     }
     tag.absorb_padded(&packet.text[absorbed..]);
-    packet.write_tag(tag.finish(&packet));
+    packet.write_tag(tag.finish(packet));
     rows.len()
 }
 
@@ -113,7 +115,9 @@ impl Meanwhile for Absorbing<'_> {
     #[inline(always)]
     fn step(&mut self) {
         if let Some((some, rest)) = self.blocks.split_first_chunk::<BLOCKS_PER_STEP>() {
-            some.iter().for_each(|block| self.tag.absorb(block));
+            for block in some {
+                self.tag.absorb(block);
+            }
             self.blocks = rest;
         }
     }

@@ -167,7 +167,7 @@ impl Reach {
 unsafe fn load_64_at(bytes: &[u8], start: usize) -> Vector {
     debug_assert!(start + 64 <= bytes.len());
     // SAFETY: the caller's promise.
-    load_64(unsafe { &*bytes.as_ptr().add(start).cast() })
+    load_64(unsafe { &*bytes.as_ptr().wrapping_add(start).cast() })
 }
 
 /// The four blocks in each of eight rows of 64 bytes.
