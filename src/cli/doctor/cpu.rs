@@ -37,15 +37,7 @@ pub(super) fn idle(host: &Host) -> Option<Finding> {
         .text("proc/cpuinfo")
         .is_some_and(|text| text.split_whitespace().any(|flag| flag == "hypervisor"));
     if is_guest {
-        let finding = Finding::ok("CPU idle", format!("{driver}, virtual machine"));
-        return Some(if driver == "haltpoll" {
-            finding
-        } else {
-            finding.could(
-                "waking a halted virtual CPU goes through the host, tens of us for each quiet moment",
-                "modprobe cpuidle_haltpoll (boot with cpuidle_haltpoll.force=1)",
-            )
-        });
+        return Some(idle_guest(host, &driver));
     }
     let folder = "sys/devices/system/cpu/cpu0/cpuidle";
     let slowest = host
@@ -64,6 +56,25 @@ pub(super) fn idle(host: &Host) -> Option<Finding> {
         )
     })
 }
+
+fn idle_guest(host: &Host, driver: &str) -> Finding {
+    let why = "waking a halted virtual CPU goes through the host, tens of us for each quiet moment";
+    if driver != "haltpoll" {
+        return Finding::ok("CPU idle", format!("{driver}, virtual machine"))
+            .could(why, "modprobe cpuidle_haltpoll (boot with cpuidle_haltpoll.force=1)");
+    }
+    let poll_ns = host.value::<u64>(HALT_POLL_NS).unwrap_or(HALT_POLL_NS_DEFAULT);
+    let finding = Finding::ok("CPU idle", format!("{driver} for {} us", poll_ns / 1000));
+    if poll_ns > 0 {
+        return finding;
+    }
+    let change = format!("echo {HALT_POLL_NS_DEFAULT} > /{HALT_POLL_NS}");
+    finding.could(why, change)
+}
+
+/// How long a virtual CPU looks for work before it halts, and what the kernel has it do where nobody has said otherwise.
+const HALT_POLL_NS: &str = "sys/module/haltpoll/parameters/guest_halt_poll_ns";
+const HALT_POLL_NS_DEFAULT: u64 = 200_000;
 
 pub(super) fn steal(host: &Host) -> Option<Finding> {
     let stat = host.text("proc/stat")?;

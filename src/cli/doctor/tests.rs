@@ -124,6 +124,11 @@ fn a_guest_polls_before_it_halts_and_metal_sleeps_lightly() {
     let guest = ("proc/cpuinfo", "flags\t\t: fpu hypervisor avx2\n");
     expect(&[guest, (driver, "haltpoll\n")], "CPU idle", Fine, "");
     expect(&[guest, (driver, "none\n")], "CPU idle", Could, "cpuidle_haltpoll");
+    let poll = |ns| {
+        [guest, (driver, "haltpoll\n"), ("sys/module/haltpoll/parameters/guest_halt_poll_ns", ns)]
+    };
+    expect(&poll("50000\n"), "CPU idle", Fine, "");
+    expect(&poll("0\n"), "CPU idle", Could, "echo 200000 > /sys/module/haltpoll");
 
     let metal = ("proc/cpuinfo", "flags\t\t: fpu avx2\n");
     let state = |n, file| format!("sys/devices/system/cpu/cpu0/cpuidle/state{n}/{file}");
