@@ -129,6 +129,32 @@ fn an_idle_worker_sleeps_until_the_next_probe() {
 }
 
 #[test]
+fn each_backend_that_is_gone_is_probed_at_its_own_time() {
+    let games = ["127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003"];
+    let backends = games.iter().map(|address| udp_backend(address, address, 4)).collect();
+    let mut rig = Rig::new(Setup::new(vec![listener("eu", &[0, 1, 2])], backends, 1));
+    let lose = |rig: &mut Rig, game: &str| {
+        rig.event(IoEvent::Unreachable { socket: SocketId(20), peer: endpoint(game) });
+    };
+    let probed_within = |rig: &mut Rig, ms| -> Vec<Endpoint> {
+        rig.pass(ms);
+        let sent = std::mem::take(&mut rig.sent).into_iter();
+        sent.filter(|sent| sent.bytes.is_empty()).filter_map(|sent| sent.target.peer).collect()
+    };
+    lose(&mut rig, games[2]);
+    assert_eq!(probed_within(&mut rig, 100), []);
+    lose(&mut rig, games[0]);
+    assert_eq!(probed_within(&mut rig, 380), []);
+    assert_eq!(probed_within(&mut rig, 40), [endpoint(games[2])]);
+    assert_eq!(probed_within(&mut rig, 60), []);
+    assert_eq!(probed_within(&mut rig, 40), [endpoint(games[0])]);
+    // Nobody refuses, so both are back.
+    assert_eq!(probed_within(&mut rig, 1000), []);
+    assert!(rig.host.gate().backends_up().all(|is_up| is_up));
+    assert_eq!(rig.host.gate().poll_timeout(), None);
+}
+
+#[test]
 fn what_a_players_port_refuses_is_no_backends_fault() {
     let mut rig = ready(GAME);
     rig.event(IoEvent::Unreachable { socket: SocketId(1), peer: endpoint(GAME) });
