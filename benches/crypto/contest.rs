@@ -4,7 +4,7 @@
 //! cache. *game mix* is 70 % of 40 to 120 bytes, 25 % of 120 to 400, 5 % of 1200.
 //!
 //! Every contender does each round twice, and the second counts. A CPU remembers which instructions a program has used: branches
-//! it has not seen for a while are mispredicted, and the first multiplications in 512-bit registers after half a millisecond
+//! it has not seen for a while are mispredicted, and dense multiplications in 512-bit registers after some milliseconds
 //! without them run slowly. In a contest that would be decided by who had the turn before. The libraries get the same.
 //!
 //! A gateway, though, does something else most of the time, and pays for how fast that runs, too. *32 of 100 bytes every 50 us* has
@@ -360,7 +360,7 @@ const BATCHES: &[usize] = &[1, 2, 4, 8, 16, 32, 64];
 
 /// Packets of a turn among other work, and the steps of that: 50 µs.
 const TURN_PACKETS: usize = 32;
-const OTHER_WORK: u32 = 17_000;
+const OTHER_WORK: u32 = 35_000;
 
 /// A round takes 20 to 400 µs, and disturbances longer: many short rounds find the quiet ones.
-const ROUNDS: usize = 151;
+const ROUNDS: usize = 301;

@@ -28,8 +28,7 @@ pub enum Kernel {
 impl Kernel {
     /// Every kernel, the best first: the best for a program that does other things most of its time.
     ///
-    /// After a millisecond without multiplications in 512-bit registers the first ones make current CPUs change to another power
-    /// state. While they do, and as long as such multiplications recur, everything runs slower that the core does.
+    /// Dense multiplications in 512-bit registers, where they alternate with other work, make that work slower, too.
     /// [`Avx512Ifma`](Self::Avx512Ifma) is the fastest where nothing but packets are opened and sealed; a gateway is
     /// better off without it. docs/BENCHMARKS.md has both measured.
     pub const ALL: [Self; 5] =

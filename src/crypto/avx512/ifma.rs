@@ -4,11 +4,11 @@
 //! lanes take as long as the longest packet in them, and small batches leave lanes empty.
 //!
 //! The arithmetic is written once for eight lanes and compiled for two widths ([`Width`]). One register of 512 bits is a tenth faster
-//! while nothing else runs. But the first multiplications in such registers after a millisecond without them make the CPU
-//! change its power state: they cost about 1.2 µs more, dense ones run at half speed for up to 500 µs, and so does whatever
-//! else the core does meanwhile. A worker that opens 32 packets of 100 bytes every 50 µs paid 150 ns for each of them, 75
-//! with ordinary integers, and 67 with registers of 256 bits, whose multiplications change nothing
-//! (`benches/crypto/contest.rs` has the same pattern). Wide additions and rotations, as `ChaCha20` has them, do no harm.
+//! while nothing else runs. But dense multiplications in such registers after some milliseconds without them make the core
+//! run at half its speed for up to 500 µs, and slow down whatever else it does as long as they recur. A worker that opens 32
+//! packets of 100 bytes every 50 µs paid 171 ns for each of them, 77 with ordinary integers, and 67 with registers of 256
+//! bits, whose multiplications change nothing (`benches/crypto/contest.rs` has the same pattern). Wide additions and
+//! rotations, as `ChaCha20` has them, do no harm.
 
 mod plan;
 mod ymm;
@@ -96,7 +96,7 @@ impl Wide for Ifma {
     }
 
     fn tags(self, keys: &OneTimeKeys, packets: &[Packet<'_>], tags: &mut Tags) {
-        for step in plan::steps(packets) {
+        for step in plan::steps(packets, self.width) {
             match (step, self.width) {
                 (Step::Scalar(range), _) => {
                     poly::tags(keys, &packets[range.clone()], range.start, tags);

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::Width;
 use crate::crypto::wide::Packet;
 
 /// A part of the work, by index of packet.
@@ -19,14 +20,16 @@ pub(super) enum Step {
 }
 
 /// The steps for packets that are ordered by length.
-pub(super) fn steps(packets: &[Packet<'_>]) -> impl Iterator<Item = Step> {
-    Plan { blocks: |packet: usize| packets[packet].tag_blocks(), end: packets.len(), alone: 0 }
+pub(super) fn steps(packets: &[Packet<'_>], width: Width) -> impl Iterator<Item = Step> {
+    let blocks = |packet: usize| packets[packet].tag_blocks();
+    Plan { blocks, width, end: packets.len(), alone: 0 }
 }
 
 /// Takes groups of eight from the long end, so that an incomplete one holds the shortest packets.
 struct Plan<B> {
     /// Poly1305 blocks of a packet.
     blocks: B,
+    width: Width,
     /// Packets that are still without a step.
     end: usize,
     /// Of these, how many of the longest go alone.
@@ -43,7 +46,7 @@ impl<B: Fn(usize) -> usize> Iterator for Plan<B> {
         }
         let group = self.end.saturating_sub(8)..self.end;
         if self.alone == 0 {
-            self.alone = count_alone(&self.blocks, group.clone());
+            self.alone = count_alone(&self.blocks, self.width, group.clone());
         }
         let longest = (self.blocks)(self.end - 1);
         if self.alone > 0 {
@@ -57,35 +60,36 @@ impl<B: Fn(usize) -> usize> Iterator for Plan<B> {
             });
         }
         self.end = group.start;
-        let are_few = scalar_cycles(group.len(), longest) < eight_cycles(longest);
+        let are_few = scalar_cycles(group.len(), longest) < eight_cycles(self.width, longest);
         Some(if are_few { Step::Scalar(group) } else { Step::Eight(group) })
     }
 }
 
 /// How many of a group's longest packets are better computed alone.
-fn count_alone(blocks: &impl Fn(usize) -> usize, group: Range<usize>) -> usize {
+fn count_alone(blocks: &impl Fn(usize) -> usize, width: Width, group: Range<usize>) -> usize {
     let (shortest, longest) = (blocks(group.start), blocks(group.end - 1));
     if group.len() <= SCALAR_MAX {
-        let together = together_cycles(group.len(), longest);
+        let together = together_cycles(width, group.len(), longest);
         return if group.len() * alone_cycles(longest) < together { group.len() } else { 0 };
     }
-    let saving_max = eight_cycles(longest).saturating_sub(eight_cycles(shortest));
+    let saving_max = eight_cycles(width, longest).saturating_sub(eight_cycles(width, shortest));
     if saving_max <= alone_cycles(longest) {
         return 0;
     }
-    let mut best = (together_cycles(group.len(), longest), 0);
+    let mut best = (together_cycles(width, group.len(), longest), 0);
     let mut alone_sum = 0;
     for packet in group.clone().rev() {
         alone_sum += alone_cycles(blocks(packet));
         let rest = packet - group.start;
-        let rest_cycles = if rest == 0 { 0 } else { together_cycles(rest, blocks(packet - 1)) };
+        let rest_cycles =
+            if rest == 0 { 0 } else { together_cycles(width, rest, blocks(packet - 1)) };
         best = best.min((alone_sum + rest_cycles, group.end - packet));
     }
     best.1
 }
 
-fn together_cycles(packets: usize, blocks_max: usize) -> usize {
-    eight_cycles(blocks_max).min(scalar_cycles(packets, blocks_max))
+fn together_cycles(width: Width, packets: usize, blocks_max: usize) -> usize {
+    eight_cycles(width, blocks_max).min(scalar_cycles(packets, blocks_max))
 }
 
 fn alone_cycles(blocks: usize) -> usize {
@@ -93,8 +97,11 @@ fn alone_cycles(blocks: usize) -> usize {
 }
 
 /// Eight lanes, however many are used.
-const fn eight_cycles(blocks_max: usize) -> usize {
-    150 + 25 * blocks_max
+const fn eight_cycles(width: Width, blocks_max: usize) -> usize {
+    match width {
+        Width::Ymm => 150 + 40 * blocks_max,
+        Width::Zmm => 150 + 25 * blocks_max,
+    }
 }
 
 const fn long_cycles(blocks: usize) -> usize {
@@ -120,7 +127,9 @@ mod tests {
     use super::*;
 
     fn steps(blocks: &[usize]) -> Vec<Step> {
-        Plan { blocks: |packet: usize| blocks[packet], end: blocks.len(), alone: 0 }.collect()
+        let end = blocks.len();
+        let blocks = |packet: usize| blocks[packet];
+        Plan { blocks, width: Width::Zmm, end, alone: 0 }.collect()
     }
 
     #[test]
