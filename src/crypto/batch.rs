@@ -381,9 +381,10 @@ const IDLE_LANES_SHARE: usize = 8;
 /// No kernel writes rows in larger steps.
 const ROWS_WRITTEN: usize = 4;
 
-/// More stack than the kernels leave key material on: in general, and for a lone packet of few rows. A test searches the stack.
-const STACK_BYTES: usize = 4096 * UNOPTIMISED;
-const STACK_BYTES_BRIEF: usize = 1984 * UNOPTIMISED;
+/// More stack than the kernels leave key material on: in general, and for a lone packet of few rows. A test searches the stack; it
+/// needs half as much in our own release profile as in one without link-time optimisation, which is what dependants have.
+const STACK_BYTES: usize = 8192 * UNOPTIMISED;
+const STACK_BYTES_BRIEF: usize = 4096 * UNOPTIMISED;
 
 /// A lone packet that took no more rows than this has used little of the stack.
 const ROWS_BRIEF: usize = 8;
