@@ -125,6 +125,8 @@ impl Team {
                 core: options.cores.get(index).copied(),
                 spin: options.spin,
                 gather: options.gather.clone(),
+                is_gathering: false,
+                everybody: plan.players_max(),
                 echoed: 0,
                 interval_ns: options.interval.as_nanos() as u64,
                 driver,
@@ -203,6 +205,9 @@ struct Body {
     core: Option<usize>,
     spin: bool,
     gather: Option<Gather>,
+    is_gathering: bool,
+    /// Players at the plan's height.
+    everybody: u32,
     /// Echoes that have been handed over.
     echoed: u64,
     interval_ns: u64,
@@ -230,10 +235,8 @@ impl Body {
             core_affinity::set_for_current(core_affinity::CoreId { id });
         }
         sharpen_timers();
-        if self.gather.is_some() {
-            process::go_first()?;
-        }
         while !self.swarm.is_finished() && !self.board.stop.load(Ordering::Relaxed) {
+            self.gather_once_all_are_in()?;
             let wait = self.pause();
             self.driver.turn(&mut self.rx, wait)?;
             if let Some(meta) = self.rx.metas().first() {
@@ -283,7 +286,7 @@ impl Body {
         }
         let due_ns = self.swarm.poll_timeout().min((self.intervals + 1) * self.interval_ns);
         if let Some(gather) = &self.gather
-            && self.swarm.gauges().connecting == 0
+            && self.is_gathering
         {
             self.sleep_until_burst(gather, due_ns);
             return Wait::No;
@@ -301,6 +304,19 @@ impl Body {
             }
             ns => Wait::AtMost(Duration::from_nanos(ns.min(NAP_NS_MAX))),
         }
+    }
+
+    /// While players still come, whoever shares the core must not be kept from letting them in: they would ask again and again,
+    /// and nobody would answer.
+    fn gather_once_all_are_in(&mut self) -> io::Result<()> {
+        if self.gather.is_some()
+            && !self.is_gathering
+            && self.swarm.gauges().playing >= self.everybody
+        {
+            process::go_first()?;
+            self.is_gathering = true;
+        }
+        Ok(())
     }
 
     /// Sleeps until the next moment to act, deaf to what arrives; not at all while something is left of what was due or has
