@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 /// Environment variable that forces a kernel by name.
 pub const ENV: &str = "RINGGATE_AEAD";
@@ -50,9 +51,12 @@ impl Kernel {
         super::engine::Engine::new(self).is_some()
     }
 
-    /// The best kernel that this CPU can run.
+    /// The best kernel that this CPU can run. Found out once: it takes an engine to ask, and every token that is minted or read
+    /// alone makes an [`Aead`](super::Aead).
     pub fn best() -> Self {
-        Self::ALL.into_iter().find(|kernel| kernel.is_available()).unwrap_or(Self::Portable)
+        static BEST: OnceLock<Kernel> = OnceLock::new();
+        let find = || Self::ALL.into_iter().find(|kernel| kernel.is_available());
+        *BEST.get_or_init(|| find().unwrap_or(Self::Portable))
     }
 
     /// What [`ENV`] asks for, whether this CPU can run it or not; the best kernel where nothing is asked for.
