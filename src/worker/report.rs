@@ -25,13 +25,13 @@ pub struct Report {
     pub at_ns: u64,
 }
 
-/// The counter at which a worker leaves its report and exchanges its histograms.
+/// The counter at which a worker leaves its report and exchanges its counts of latencies.
 pub struct Published {
     report: Mutex<Report>,
     stages: Mutex<Exchange>,
 }
 
-/// Histograms that change hands.
+/// Counts that change hands.
 #[derive(Default)]
 struct Exchange {
     /// Left by a reader who wants the worker's.
@@ -50,7 +50,7 @@ impl Published {
         lock(&self.report).clone()
     }
 
-    /// Asks the worker for its histograms and takes those that it has left since the last time. Leave `empty` and call again
+    /// Asks the worker for its counts of latencies and takes those that it has left since the last time. Leave `empty` and call again
     /// a moment later; it costs the worker a swap.
     pub fn exchange(&self, empty: Option<Box<Recorder>>) -> Option<Box<Recorder>> {
         let mut exchange = lock(&self.stages);
@@ -72,14 +72,14 @@ impl Published {
         fill(&mut lock(&self.report));
     }
 
-    /// Worker's side: swaps histograms with a reader who has asked.
+    /// Worker's side: swaps counts with a reader who has asked.
     pub(super) fn pass_by(&self, stages: &mut Box<Recorder>) {
         if let Ok(mut exchange) = self.stages.try_lock() {
             exchange.swap(stages);
         }
     }
 
-    /// Worker's side, at its end: leaves the histograms whether asked or not.
+    /// Worker's side, at its end: leaves the counts whether asked or not.
     pub(super) fn leave_last_stages(&self, mut stages: Box<Recorder>) {
         let mut exchange = lock(&self.stages);
         if let Some(earlier) = exchange.full.take() {
