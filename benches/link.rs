@@ -1,7 +1,9 @@
-//! The bundle link: what a record costs in the codec, on the socket, and in the game server's library.
+//! The bundle link: what a record costs in the codec, on the socket, and in the game server's
+//! library.
 //!
-//! The codec is compared with a bare copy, which is the least that moving a payload can cost, and with records padded to
-//! eight bytes, which is the other way the format could have been. The socket part is what bundles are for.
+//! The codec is compared with a bare copy, which is the least that moving a payload can cost, and
+//! with records padded to eight bytes, which is the other way the format could have been. The
+//! socket part is what bundles are for.
 
 #[path = "support.rs"]
 mod support;
@@ -212,7 +214,8 @@ fn bundle_in(buf: &mut [u8], records: usize) -> &[u8] {
     &buf[..len]
 }
 
-/// A game server that echoes with the library, against a gateway's end in the same thread: both sides of both directions.
+/// A game server that echoes with the library, against a gateway's end in the same thread: both
+/// sides of both directions.
 fn echo(bench: &mut Bench, records: usize) {
     let title = format!("echo through the library, {records} records a turn");
     if !bench.wants(&title) {

@@ -1,15 +1,17 @@
-//! Replay windows: our ring against a bitset that shifts and against the netcode reference's slots, with one hot window and
-//! with a million of them.
+//! Replay windows: our ring against a bitset that shifts and against the netcode reference's slots,
+//! with one hot window and with a million of them.
 //!
-//! Packets come 90 % in order, 5 % after a loss of up to three, 5 % late or twice. All contenders judge all packets alike,
-//! and the bench fails if they do not.
+//! Packets come 90 % in order, 5 % after a loss of up to three, 5 % late or twice. All contenders
+//! judge all packets alike, and the bench fails if they do not.
 //!
-//! With a million windows each lies in a record with 320 more bytes, as a window lies in its session: what counts there is how
-//! many cache lines of a record a packet touches. The netcode reference's records take 2.4 GB.
+//! With a million windows each lies in a record with 320 more bytes, as a window lies in its
+//! session: what counts there is how many cache lines of a record a packet touches. The netcode
+//! reference's records take 2.4 GB.
 //!
-//! Three orders of work over a million windows: *free* lets the CPU overlap the cache misses of several packets as it likes;
-//! *one by one* makes each packet wait for the one before, as it must where the work of a whole packet (decryption) stands
-//! between two windows; *batches* checks a batch, and commits what has passed afterwards, as a turn does.
+//! Three orders of work over a million windows: *free* lets the CPU overlap the cache misses of
+//! several packets as it likes; *one by one* makes each packet wait for the one before, as it must
+//! where the work of a whole packet (decryption) stands between two windows; *batches* checks a
+//! batch, and commits what has passed afterwards, as a turn does.
 
 #[path = "support.rs"]
 mod support;
@@ -250,7 +252,8 @@ impl Replay for ReadFirst {
     }
 }
 
-/// The textbook form, which UNet's `std::bitset` is: bit 0 is the latest, and everything moves when it advances.
+/// The textbook form, which UNet's `std::bitset` is: bit 0 is the latest, and everything moves when
+/// it advances.
 #[derive(Clone)]
 #[repr(align(64))]
 struct Shifting<const WORDS: usize> {

@@ -1,8 +1,8 @@
 //! Measuring, for all benches: contenders run in interleaved rounds, and the median round counts.
 //!
-//! On a shared machine speed drifts by more than most differences that matter. So no contender runs alone: every round runs
-//! each of them once, in another order each time (a contender inherits the caches of the one before), and what is compared
-//! was measured side by side.
+//! On a shared machine speed drifts by more than most differences that matter. So no contender runs
+//! alone: every round runs each of them once, in another order each time (a contender inherits the
+//! caches of the one before), and what is compared was measured side by side.
 //!
 //! ```text
 //! cargo bench --bench replay                     everything, printed as tables
@@ -12,7 +12,8 @@
 //! cargo test                                     one tiny round of everything: it runs, and its checks hold
 //! ```
 //!
-//! `cargo bench` passes `--bench` and `cargo test` does not: that is how a bench knows which of the two it is.
+//! `cargo bench` passes `--bench` and `cargo test` does not: that is how a bench knows which of the
+//! two it is.
 #![allow(dead_code, reason = "each bench includes this file and uses the part it needs")]
 
 use std::fmt::Write as _;
@@ -27,11 +28,12 @@ pub(crate) trait Contender {
     /// Brings the state to where each round begins. Not timed.
     fn prepare(&mut self) {}
 
-    /// Does all operations of a round. Timed. Returns something that depends on all the work, so that none is optimised away;
-    /// contenders that do the same work return the same.
+    /// Does all operations of a round. Timed. Returns something that depends on all the work, so
+    /// that none is optimised away; contenders that do the same work return the same.
     fn run(&mut self) -> u64;
 
-    /// Gives back what [`prepare`](Self::prepare) took, where all contenders together would need too much. Not timed.
+    /// Gives back what [`prepare`](Self::prepare) took, where all contenders together would need
+    /// too much. Not timed.
     fn release(&mut self) {}
 }
 
@@ -119,14 +121,15 @@ pub(crate) struct Group<'b, 'c> {
 }
 
 impl<'c> Group<'_, 'c> {
-    /// Runs this many rounds. For work that the rest of the machine disturbs easily: short rounds, and many of them.
+    /// Runs this many rounds. For work that the rest of the machine disturbs easily: short rounds,
+    /// and many of them.
     pub(crate) fn rounds(&mut self, rounds: usize) -> &mut Self {
         self.rounds = self.bench.rounds.unwrap_or_else(|| self.bench.size(rounds, 1));
         self
     }
 
-    /// Lets every contender do each round twice, of which the second counts: what the others have left behind in the CPU is then
-    /// no part of what is measured.
+    /// Lets every contender do each round twice, of which the second counts: what the others have
+    /// left behind in the CPU is then no part of what is measured.
     pub(crate) fn warmed(&mut self) -> &mut Self {
         self.warmed = true;
         self
@@ -277,5 +280,6 @@ fn kernel_release() -> String {
     release.trim().to_owned()
 }
 
-/// Odd, so that the median is a round that happened. Enough that one or two disturbed rounds do not move it.
+/// Odd, so that the median is a round that happened. Enough that one or two disturbed rounds do not
+/// move it.
 const ROUNDS: usize = 11;

@@ -6,8 +6,9 @@
 //! cargo test                                 a thousand: it runs, and the books are closed
 //! ```
 //!
-//! The players' own ends live in the same process; they are all alike, written once, and subtracted. What is left is
-//! everything that a worker holds for its sessions: tables, claims, used tokens, timers, buffers.
+//! The players' own ends live in the same process; they are all alike, written once, and
+//! subtracted. What is left is everything that a worker holds for its sessions: tables, claims,
+//! used tokens, timers, buffers.
 
 use ringgate::crypto::Aead;
 use ringgate::gate::Gate;

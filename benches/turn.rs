@@ -1,8 +1,10 @@
-//! The turn without a kernel: what a gate costs for each packet, at a thousand sessions and at a million.
+//! The turn without a kernel: what a gate costs for each packet, at a thousand sessions and at a
+//! million.
 //!
-//! A round is 64 turns over 64 datagrams each, made beforehand, from players in random order: so at a million sessions nearly
-//! every packet meets a session that no cache knows. Datagrams are copied in, as a kernel would do; that is shown by itself,
-//! to be subtracted. What leaves is counted and dropped.
+//! A round is 64 turns over 64 datagrams each, made beforehand, from players in random order: so at
+//! a million sessions nearly every packet meets a session that no cache knows. Datagrams are copied
+//! in, as a kernel would do; that is shown by itself, to be subtracted. What leaves is counted and
+//! dropped.
 //!
 //! ```text
 //! cargo bench --bench turn                  everything; the million takes 600 MiB
@@ -57,6 +59,9 @@ fn main() {
     if bench.wants(EMPTY) {
         compare_hosts(&mut bench);
     }
+    if bench.wants(CARRIER) {
+        compare_junk(&mut bench);
+    }
     if bench.wants(TWO_WORKERS) {
         compare_workers(&mut bench, &cores);
     }
@@ -69,6 +74,7 @@ const FORGED: &str = "forged packets of players";
 const REPLAYED: &str = "replayed packets of players";
 const STRANGERS: &str = "junk from unknown sources";
 const KEEP_ALIVE: &str = "a period of keep-alives, per session";
+const CARRIER: &str = "300,000 junk datagrams a second, 2,000 silent sessions at one address";
 const TWO_WORKERS: &str = "uplink, one worker and two";
 const IDLE: &str = "a second with nothing due, per session";
 const EMPTY: &str = "a turn in which nothing has arrived";
@@ -127,8 +133,8 @@ fn keep_alive(bench: &mut Bench, crowd: &RefCell<Crowd>) {
     group.run();
 }
 
-/// Time passes and nothing is due, for hours: what timers cost by themselves. Asked when they are due next in every turn, as
-/// a worker does.
+/// Time passes and nothing is due, for hours: what timers cost by themselves. Asked when they are
+/// due next in every turn, as a worker does.
 fn idle(bench: &mut Bench, crowd: &RefCell<Crowd>) {
     let sessions = crowd.borrow().len();
     let seconds = bench.size((100_000 / sessions).clamp(4, 100), 1);
@@ -156,7 +162,8 @@ fn pass_idle(crowd: &mut Crowd) -> u64 {
     crowd.gate().poll_timeout().unwrap_or(0)
 }
 
-/// What a turn costs however little there is to do, and whether that grows with what runs on the host.
+/// What a turn costs however little there is to do, and whether that grows with what runs on the
+/// host.
 fn compare_hosts(bench: &mut Bench) {
     let turns = bench.size(10_000, 2);
     let mut group = bench.group(EMPTY, turns);
@@ -169,8 +176,96 @@ fn compare_hosts(bench: &mut Bench) {
     group.run_agreeing();
 }
 
-/// Two gates that share what workers share: if they wrote to a line of memory in common, they would disturb each other more
-/// than two gates do that share nothing.
+/// Two gates that share what workers share: if they wrote to a line of memory in common, they would
+/// disturb each other more than two gates do that share nothing. What junk costs that comes from
+/// the address of a crowd whose ports have just changed, next to junk from anywhere: at its worst,
+/// when it is numbered as the next packets of the crowd are, and when it is not. Time passes as it
+/// does at that rate.
+fn compare_junk(bench: &mut Bench) {
+    let players = bench.size(2_000, 100);
+    let turns = bench.size(TURNS, 2);
+    let mut crowd = Crowd::behind_one_address(players, Aead::detect());
+    crowd.keep_alive_every(u64::MAX / 2);
+    crowd.pass(NS_PER_S / 2);
+    crowd.turn();
+    let crowd = RefCell::new(crowd);
+    // What may be spent at once is spent before: what follows is what lasts.
+    let mut likely =
+        Junk { crowd: &crowd, source: Junks::Likely, datagrams: Datagrams::new(turns) };
+    for _ in 0..bench.size(20, 1) {
+        likely.prepare();
+        likely.run();
+    }
+    let mut group = bench.group(CARRIER, turns * BATCH);
+    group.rounds(ROUNDS);
+    for (name, source) in [
+        ("from anywhere", Junks::Anywhere),
+        ("from the address, with any number", Junks::Unlikely),
+        ("from the address, with likely numbers", Junks::Likely),
+    ] {
+        group.add(name, Junk { crowd: &crowd, source, datagrams: Datagrams::new(turns) });
+    }
+    group.run_agreeing();
+}
+
+/// Where junk comes from, and how it is numbered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Junks {
+    Anywhere,
+    Likely,
+    Unlikely,
+}
+
+struct Junk<'c> {
+    crowd: &'c RefCell<Crowd>,
+    source: Junks,
+    datagrams: Datagrams,
+}
+
+impl Contender for Junk<'_> {
+    fn prepare(&mut self) {
+        let mut crowd = self.crowd.borrow_mut();
+        let Self { source, datagrams, .. } = self;
+        datagrams.bytes.clear();
+        datagrams.heads.clear();
+        let mut packet = [0; DATAGRAM_BYTES_MAX];
+        for _ in 0..datagrams.count {
+            let player = datagrams.random.below(crowd.len() as u64) as usize;
+            let far = if *source == Junks::Unlikely { 1 << 40 } else { 0 };
+            let ahead = far + datagrams.random.below(8);
+            let len = crowd.write_junk(player, ahead, &[7; 100], &mut packet);
+            let port = 10_000 + datagrams.random.below(50_000) as u16;
+            let from = match source {
+                Junks::Anywhere => {
+                    Endpoint::v4((datagrams.random.next() as u32).to_be_bytes(), port)
+                }
+                Junks::Likely | Junks::Unlikely => crowd.home_of(player).with_port(port),
+            };
+            datagrams.bytes.extend_from_slice(&packet[..len]);
+            datagrams.heads.push((from, len));
+        }
+        crowd.turn();
+    }
+
+    fn run(&mut self) -> u64 {
+        let mut crowd = self.crowd.borrow_mut();
+        let before = crowd.gate().counters().drops.total();
+        let mut rest = &self.datagrams.bytes[..];
+        for batch in self.datagrams.heads.chunks(BATCH) {
+            for &(from, len) in batch {
+                let (datagram, behind) = rest.split_at(len);
+                rest = behind;
+                assert!(crowd.receive(from, datagram), "a batch fits a turn");
+            }
+            crowd.pass(BATCH as u64 * NS_PER_S / JUNK_PER_S);
+            crowd.turn();
+        }
+        crowd.gate().counters().drops.total() - before
+    }
+}
+
+const JUNK_PER_S: u64 = 300_000;
+
 fn compare_workers(bench: &mut Bench, cores: &[CoreId]) {
     let turns = bench.size(8 * TURNS, 2);
     let players = bench.size(1_000, 100);
@@ -186,7 +281,8 @@ fn compare_workers(bench: &mut Bench, cores: &[CoreId]) {
     group.run();
 }
 
-/// Runs every kind of work once, so that callgrind can count it: one dump for each line that is printed.
+/// Runs every kind of work once, so that callgrind can count it: one dump for each line that is
+/// printed.
 fn count() {
     let crowd = RefCell::new(crowd(FEW));
     let turns = 4;

@@ -1,9 +1,10 @@
 //! The wire: both drivers and the plain way, receiving and echoing over loopback on one core.
 //!
-//! A round fills the server's receive queue from a thousand addresses, untimed, and then times the server until the queue is
-//! empty and everything is answered. So what is timed is the server's own cost; nobody sleeps, and no other core interferes.
-//! Loopback charges the sender for delivery: an answer costs about twice what a network card would take off it. Answers are
-//! refused by the generator's socket filter, which is the cheapest end they can have.
+//! A round fills the server's receive queue from a thousand addresses, untimed, and then times the
+//! server until the queue is empty and everything is answered. So what is timed is the server's own
+//! cost; nobody sleeps, and no other core interferes. Loopback charges the sender for delivery: an
+//! answer costs about twice what a network card would take off it. Answers are refused by the
+//! generator's socket filter, which is the cheapest end they can have.
 
 #[path = "support.rs"]
 mod support;
@@ -84,8 +85,9 @@ fn compare_slots(bench: &mut Bench, title: &str, load: Load) {
     group.run_agreeing();
 }
 
-/// What junk costs the host, by where it ends. The filter runs while the datagram is delivered, which on loopback is the
-/// sender's time; so the sending is timed too, and the first row is to be taken off the others.
+/// What junk costs the host, by where it ends. The filter runs while the datagram is delivered,
+/// which on loopback is the sender's time; so the sending is timed too, and the first row is to be
+/// taken off the others.
 fn compare_junk(bench: &mut Bench, title: &str, load: Load) {
     let (nothing, netcode) = (Filter::new(), filter::netcode(0x1122_3344_5566_7788));
     let mut group = bench.group(title, load.datagrams);
@@ -322,7 +324,8 @@ fn server_with(load: Load, filter: Option<&Filter>) -> socket::UdpSocket {
     socket
 }
 
-/// A round takes half a millisecond: short enough to be over, mostly, before somebody else wants the core.
+/// A round takes half a millisecond: short enough to be over, mostly, before somebody else wants
+/// the core.
 const ROUNDS: usize = 301;
 
 const PLAYERS: usize = 1000;

@@ -177,7 +177,8 @@ void rg_free(rg_backend *backend);
    1: there is something, 0: time is up or a signal came, -1: errno. */
 int rg_wait(rg_backend *backend, int64_t timeout_ns);
 
-/* Readable whenever rg_next has something to do, reconnecting included. */
+/* Readable whenever rg_next has something to do: reconnecting, and the rest of a turn that was left
+   before rg_next returned 0, included. Ask once and keep it; it is the same for good. */
 int rg_fd(const rg_backend *backend);
 
 /* The next event of this turn. 1: `*event` is set, 0: the turn is over, so flush, -1: errno. */
@@ -221,6 +222,7 @@ static inline unsigned rg_worker(uint64_t session) { return (unsigned)(session >
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
@@ -252,7 +254,9 @@ enum {
     RG__QUEUE_BUNDLES = 16,
     /* More than a socket holds: only a gateway that sends faster than we read comes this far. */
     RG__TURN_BUNDLES_MAX = 64,
-    RG__TIMER = RG_WORKERS_MAX
+    RG__TIMER = RG_WORKERS_MAX,
+    RG__UNREAD = RG_WORKERS_MAX + 1,
+    RG__TOKENS = RG_WORKERS_MAX + 2
 };
 
 #define RG__SPIN_NS INT64_C(50000)
@@ -287,7 +291,10 @@ struct rg_backend {
     unsigned workers;   /* as the latest welcome says */
     int epoll;
     int timer;
-    struct epoll_event ready[RG_WORKERS_MAX + 1];
+    int unread; /* readable for those who poll, while records wait in the inbox */
+    int is_polled;       /* rg_fd was called; until then nobody looks at `unread` */
+    int is_unread_shown; /* `unread` is readable */
+    struct epoll_event ready[RG__TOKENS];
     int ready_seen;
     int ready_len;
     int is_in_turn;
@@ -513,8 +520,10 @@ static int rg__open_link(rg_backend *backend, unsigned worker) {
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
+    /* A gateway that does not let us in may have said so and hung up by now: that is read. */
     if (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0 ||
-        send(fd, hello, hello_len, MSG_NOSIGNAL) < 0 || rg__watch(backend, fd, worker) < 0) {
+        (send(fd, hello, hello_len, MSG_NOSIGNAL) < 0 && errno != EPIPE) ||
+        rg__watch(backend, fd, worker) < 0) {
         int why = errno;
         close(fd);
         errno = why;
@@ -578,6 +587,9 @@ static int rg__start(rg_backend *backend, int may_start_alone) {
     backend->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (backend->timer < 0 || rg__watch(backend, backend->timer, RG__TIMER) < 0)
         return -1;
+    backend->unread = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (backend->unread < 0 || rg__watch(backend, backend->unread, RG__UNREAD) < 0)
+        return -1;
     if (rg__add_link(backend) < 0)
         return -1;
     if (!may_start_alone)
@@ -605,6 +617,7 @@ rg_backend *rg_connect_with(const struct rg_options *options) {
         options->queue_bundles == 0 ? (unsigned)RG__QUEUE_BUNDLES : options->queue_bundles;
     backend->epoll = -1;
     backend->timer = -1;
+    backend->unread = -1;
     backend->reading = -1;
     backend->workers = 1;
     backend->backoff_ns = RG__BACKOFF_NS_MIN;
@@ -632,6 +645,8 @@ void rg_free(rg_backend *backend) {
     }
     if (backend->timer >= 0)
         close(backend->timer);
+    if (backend->unread >= 0)
+        close(backend->unread);
     if (backend->epoll >= 0)
         close(backend->epoll);
     free(backend);
@@ -646,7 +661,7 @@ static int rg__look(rg_backend *backend) {
         return 1;
     backend->ready_seen = 0;
     backend->ready_len = 0;
-    found = epoll_wait(backend->epoll, backend->ready, RG_WORKERS_MAX + 1, 0);
+    found = epoll_wait(backend->epoll, backend->ready, RG__TOKENS, 0);
     if (found < 0)
         return errno == EINTR ? 0 : -1;
     backend->ready_len = found;
@@ -676,7 +691,27 @@ int rg_wait(rg_backend *backend, int64_t timeout_ns) {
     return rg__look(backend);
 }
 
-int rg_fd(const rg_backend *backend) { return backend->epoll; }
+/* Has the descriptor of rg_fd be readable, or not, because of records in the inbox: the kernel has
+   handed those over, so it does not know of them. Costs nothing where nobody polls. */
+static void rg__show_unread(rg_backend *backend, int is_shown) {
+    uint64_t count = 1;
+    ssize_t ignored;
+    if (!backend->is_polled || backend->is_unread_shown == is_shown)
+        return;
+    backend->is_unread_shown = is_shown;
+    ignored = is_shown ? write(backend->unread, &count, sizeof count)
+                       : read(backend->unread, &count, sizeof count);
+    (void)ignored;
+}
+
+int rg_fd(const rg_backend *backend) {
+    /* Every backend was made by rg_connect_with, and none of those is const. */
+    rg_backend *own = (rg_backend *)backend;
+    own->is_polled = 1;
+    if (own->inbox_at < own->inbox_len)
+        rg__show_unread(own, 1);
+    return own->epoll;
+}
 
 /* Receiving. */
 
@@ -888,6 +923,8 @@ static void rg__handle_ready(rg_backend *backend, unsigned token) {
         rg__open_links(backend);
         return;
     }
+    if (token == RG__UNREAD)
+        return;
     link = &backend->links[token];
     if (link->fd < 0)
         return;
@@ -900,13 +937,8 @@ static void rg__handle_ready(rg_backend *backend, unsigned token) {
     backend->bundles_left = RG__TURN_BUNDLES_MAX;
 }
 
-int rg_next(rg_backend *backend, struct rg_event *event) {
-    if (!backend->is_in_turn) {
-        if (rg__look(backend) < 0)
-            return -1;
-        backend->is_in_turn = 1;
-    }
-    event->session = 0;
+/* 1: `*event` is set, 0: the turn is over. */
+static int rg__step(rg_backend *backend, struct rg_event *event) {
     for (;;) {
         if (backend->reading >= 0) {
             event->worker = (unsigned)backend->reading;
@@ -921,6 +953,20 @@ int rg_next(rg_backend *backend, struct rg_event *event) {
             return 0;
         }
     }
+}
+
+int rg_next(rg_backend *backend, struct rg_event *event) {
+    int is_set;
+    if (!backend->is_in_turn) {
+        if (rg__look(backend) < 0)
+            return -1;
+        backend->is_in_turn = 1;
+    }
+    event->session = 0;
+    is_set = rg__step(backend, event);
+    if (!is_set || backend->inbox_at < backend->inbox_len)
+        rg__show_unread(backend, is_set);
+    return is_set;
 }
 
 /* Sending. */

@@ -1,7 +1,8 @@
 //! The buffers that the packet path and the drivers hand to each other.
 //!
-//! A driver fills an [`RxBatch`] and sends a [`TxBatch`]; the gate reads the one and fills the other. Neither knows more of
-//! its counterpart than these two types, so the gate runs in the simulator on batches that no kernel has ever seen.
+//! A driver fills an [`RxBatch`] and sends a [`TxBatch`]; the gate reads the one and fills the
+//! other. Neither knows more of its counterpart than these two types, so the gate runs in the
+//! simulator on batches that no kernel has ever seen.
 
 mod arena;
 mod endpoint;
@@ -15,10 +16,11 @@ pub use prefetch::{LINE_BYTES, prefetch_line};
 pub use rx::{IoEvent, RxBatch, RxMeta};
 pub use tx::{LargeSlot, SendFailure, TxBatch, TxEntry, TxTarget};
 
-/// A socket as a driver numbers it. Meaning is given to it elsewhere: drivers know no listener and no backend.
+/// A socket as a driver numbers it. Meaning is given to it elsewhere: drivers know no listener and
+/// no backend.
 ///
-/// The lower half is a small index that is used again when a socket is closed, so that tables can be indexed by it; the
-/// upper half tells the sockets apart that have had the same index.
+/// The lower half is a small index that is used again when a socket is closed, so that tables can
+/// be indexed by it; the upper half tells the sockets apart that have had the same index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(pub u32);
 

@@ -1,5 +1,6 @@
-//! The command line: one file for each command, with its arguments and a `run` that either succeeds or says in one sentence
-//! why not. `exit` turns that into what the terminal and the shell see, the same way for all commands.
+//! The command line: one file for each command, with its arguments and a `run` that either succeeds
+//! or says in one sentence why not. `exit` turns that into what the terminal and the shell see, the
+//! same way for all commands.
 
 mod admin;
 mod check;
@@ -49,6 +50,12 @@ enum Command {
     Token(token::Args),
     Top(top::Args),
 }
+
+/// The control socket's name in `run_dir`.
+const CONTROL_SOCKET: &str = "control.sock";
+
+/// `run_dir` where the config does not say.
+const RUN_DIR_DEFAULT: &str = "/run/ringgate";
 
 /// Runs the command that the arguments name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {

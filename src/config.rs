@@ -1,13 +1,15 @@
 //! The config file: TOML text in, a checked [`Config`] out, or every mistake in it at once.
 //!
-//! Whoever holds a [`Config`] relies on it: names are unique, every listener's backends exist and speak a link that the
-//! listener can use, every number is inside its range, every key is loaded. Nothing behind this module checks again.
+//! Whoever holds a [`Config`] relies on it: names are unique, every listener's backends exist and
+//! speak a link that the listener can use, every number is inside its range, every key is loaded.
+//! Nothing behind this module checks again.
 //!
-//! Every field is described once, in `schema`: name, what it accepts, default, meaning. The reader takes expectations and
-//! defaults from there, and [`explain`] prints the same table, so that the three cannot drift apart.
+//! Every field is described once, in `schema`: name, what it accepts, default, meaning. The reader
+//! takes expectations and defaults from there, and [`explain`] prints the same table, so that the
+//! three cannot drift apart.
 //!
-//! Left out: anything that depends on the machine (free ports, limits, privileges). Those show when the daemon starts, and
-//! `ringgate doctor` looks at them.
+//! Left out: anything that depends on the machine (free ports, limits, privileges). Those show when
+//! the daemon starts, and `ringgate doctor` looks at them.
 
 mod backend;
 mod distinct;
@@ -19,12 +21,14 @@ mod notices;
 mod read;
 mod schema;
 mod section;
+mod source;
+pub mod token;
 pub mod values;
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::num::{NonZeroU64, NonZeroUsize};
+use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,7 +37,8 @@ use zeroize::Zeroizing;
 
 pub use explain::explain;
 pub use mistake::{Mistake, Mistakes};
-pub use read::parse;
+pub use read::{parse, run_dir};
+pub use token::Token;
 
 use crate::secret::Key;
 use keys::KeySources;
@@ -47,9 +52,11 @@ pub const NAME_BYTES_MAX: usize = 31;
 pub struct Config {
     /// `[gateway]`.
     pub gateway: Gateway,
-    /// `[[listener]]`, in the order of the file. Invariant: at least one, names and bind addresses unique.
+    /// `[[listener]]`, in the order of the file. Invariant: at least one, names and bind addresses
+    /// unique.
     pub listeners: Vec<Listener>,
-    /// `[[backend]]`, in the order of the file. Invariant: at least one, names and UDP addresses unique.
+    /// `[[backend]]`, in the order of the file. Invariant: at least one, names and UDP addresses
+    /// unique.
     pub backends: Vec<Backend>,
     /// `[admin]`; without it no admin address is served.
     pub admin: Option<Admin>,
@@ -66,7 +73,8 @@ pub struct Gateway {
     pub pin: bool,
     /// Which driver moves datagrams.
     pub io: IoChoice,
-    /// Where link sockets live. Invariant: short enough that `worker-127.sock` in it fits a Unix socket address.
+    /// Where link sockets live. Invariant: short enough that `worker-127.sock` in it fits a Unix
+    /// socket address.
     pub run_dir: PathBuf,
     /// How long a drain waits before it disconnects who is still there.
     pub drain_timeout: Duration,
@@ -125,7 +133,8 @@ pub struct Listener {
     pub name: String,
     /// The addresses to bind. Invariant: at least one; a port of 0 asks the kernel for a free one.
     pub bind: Vec<SocketAddr>,
-    /// Indices into [`Config::backends`]. Invariant: at least one, no index twice, exactly one with [`Route::Single`].
+    /// Indices into [`Config::backends`]. Invariant: at least one, no index twice, exactly one with
+    /// [`Route::Single`].
     pub backends: Vec<usize>,
     /// How a new player's backend is chosen.
     pub route: Route,
@@ -135,8 +144,31 @@ pub struct Listener {
     pub port_switch: PortSwitch,
     /// Whether a socket filter drops foreign datagrams before they are queued.
     pub filter: bool,
+    /// What one source may take.
+    pub limits: Limits,
+    /// Names of fields that the file has and that have no effect any more.
+    pub ignored: Vec<&'static str>,
     /// What is spoken here.
     pub protocol: Protocol,
+}
+
+/// `[listener.limits]`: what one source may take of a listener. 0 is no limit. A block is an IPv4
+/// /24 or an IPv6 /48, an address an IPv4 address or an IPv6 /64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connection requests of a block, a second and worker.
+    pub requests_per_block: u32,
+    /// Unfinished handshakes of a block, at a time and worker.
+    pub handshakes_per_block: u32,
+    /// Sessions of a block that follow their player to another port, a second and worker.
+    pub port_switches_per_block: u32,
+    /// Players of a block who are asked to restart their handshake, a second and worker. Of no
+    /// meaning in netcode.
+    pub restarts_per_block: u32,
+    /// Sessions of an address, over all workers.
+    pub sessions_per_address: u32,
+    /// Sessions of a block, over all workers.
+    pub sessions_per_block: u32,
 }
 
 /// How a new player's backend is chosen.
@@ -175,6 +207,19 @@ impl Word for PortSwitch {
         &[("follow", Self::Follow), ("ignore", Self::Ignore)];
 }
 
+/// What becomes of a connect token whose player comes again with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenReuse {
+    /// It opens another session.
+    Allow,
+    /// It is denied, once a session of the token has taken anything in from its player.
+    Deny,
+}
+
+impl Word for TokenReuse {
+    const WORDS: &'static [(&'static str, Self)] = &[("deny", Self::Deny), ("allow", Self::Allow)];
+}
+
 /// What a listener speaks, with the fields that only this protocol has.
 #[derive(Debug)]
 pub enum Protocol {
@@ -191,7 +236,8 @@ pub struct Netcode {
     pub public: Vec<SocketAddr>,
     /// The game's protocol id.
     pub protocol_id: u64,
-    /// The keys that connect tokens may be sealed with, newest first by convention. Invariant: 1 to 8, all different.
+    /// The keys that connect tokens may be sealed with, newest first by convention. Invariant: 1 to
+    /// 8, all different.
     pub keys: Vec<Key>,
     /// Sequences that a session remembers. Invariant: a power of two, 64 to 1024.
     pub replay_window: u16,
@@ -199,6 +245,8 @@ pub struct Netcode {
     pub gap_limit: Option<NonZeroU64>,
     /// Players who are sent nothing else for so long are sent a keep-alive.
     pub keep_alive: Duration,
+    /// What becomes of a token whose player comes again with it.
+    pub token_reuse: TokenReuse,
 }
 
 /// The fields of an Unreal listener.
@@ -208,25 +256,48 @@ pub struct Unreal {
     pub magic: Vec<bool>,
     /// Which handshakes are served.
     pub versions: HandshakeVersions,
+    /// Whether handshake packets have network features.
+    pub handshake_base: HandshakeBase,
     /// Whether game packets can be read.
     pub mode: UnrealMode,
     /// Whether duplicates are dropped.
     pub window: bool,
     /// Which builds of the game may connect.
     pub network_versions: NetworkVersions,
+    /// A jump over more of a player's packets than this ends the session; without it, as many may
+    /// be lost as an engine survives.
+    pub gap_limit: Option<NonZeroU16>,
     /// Silence after which a session ends.
     pub idle_timeout: Duration,
-    /// Whether a restart request may be larger than the packet that provoked it.
-    pub restart_small: bool,
 }
 
-/// Which Unreal handshakes are served. The packet prefix of the two families differs, so a listener serves one of them.
+/// Which Unreal handshakes are served. The packets of the three kinds begin differently, so a
+/// listener serves one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandshakeVersions {
     /// The layout without a version number, and without session and client ids.
     Original,
-    /// Versioned handshakes. Invariant: within 3 to 4.
+    /// Versions without session and client ids. Invariant: within 1 to 2.
+    Early(RangeInclusive<u8>),
+    /// Versions with both. Invariant: within 3 to 4.
     Versioned(RangeInclusive<u8>),
+}
+
+/// Whether the handshake packets of versions 2 to 4 say the network features, which depends on the
+/// engine's build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeBase {
+    /// As the server behind the listener does.
+    Auto,
+    /// They do: 82 bits before the body.
+    Long,
+    /// They do not: 66 bits.
+    Short,
+}
+
+impl Word for HandshakeBase {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("short", Self::Short), ("long", Self::Long)];
 }
 
 /// Whether the packets of an Unreal game can be read.
@@ -284,10 +355,14 @@ pub struct Allowed {
 }
 
 /// The admin address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
     /// Where HTTP is served.
     pub bind: SocketAddr,
+    /// Names that requests may call this host by, beside its addresses and `localhost`.
+    pub hosts: Vec<String>,
+    /// What entitles a request there to change something; without it none is entitled.
+    pub token: Option<Token>,
 }
 
 /// Histogram files.
@@ -297,11 +372,17 @@ pub struct Histograms {
     pub dir: PathBuf,
     /// The time that one entry covers.
     pub interval: Duration,
+    /// A file that is as long as this is left for a new one.
+    pub bytes_max: u64,
+    /// A file that is as old as this is left for a new one.
+    pub age_max: Duration,
+    /// The newest files that are kept; without it all are.
+    pub keep: Option<NonZeroUsize>,
 }
 
 impl Config {
-    /// Reads and checks a config file. Keys come from where the file says: other files, this process's environment, or
-    /// the credentials that the service manager handed over.
+    /// Reads and checks a config file. Keys come from where the file says: other files, this
+    /// process's environment, or the credentials that the service manager handed over.
     pub fn load(file: &Path) -> Result<Self, LoadError> {
         let text = std::fs::read_to_string(file)
             .map(Zeroizing::new)

@@ -1,14 +1,17 @@
-//! The control plane: one thread beside the packet path, which reaches workers by mailbox and reads what they publish. No
-//! worker ever waits for it.
+//! The control plane: one thread beside the packet path, which reaches workers by mailbox and reads
+//! what they publish. No worker ever waits for it.
 //!
-//! It serves the admin address, listens for signals, reads the config again, drains, writes the histogram file and tells the
-//! service manager how things stand. All of that runs on one runtime ([`runtime`]); what takes long (a file write) does not
-//! hold up what must not wait (a signal, a health check).
+//! It serves the admin address and the control socket, listens for signals, reads the config again,
+//! drains, writes the histogram file and tells the service manager how things stand. All of that
+//! runs on one runtime ([`runtime`]); what takes long (a file write) does not hold up what must not
+//! wait (a signal, a health check).
 //!
-//! Ending is a matter of two steps. A *drain* takes nobody in, and lets those who are there play on until they leave or its
-//! time is over: SIGTERM, SIGINT or `POST /drain` begin one. Then the workers stop, and tell whoever is left. The second
-//! signal skips the wait.
+//! Ending is a matter of two steps. A *drain* takes nobody in, and lets those who are there play on
+//! until they leave or its time is over: SIGTERM, SIGINT or `POST /drain` begin one. Then the
+//! workers stop, and tell whoever is left. The second signal skips the wait.
 
+mod access;
+mod door;
 mod health;
 mod hlog;
 mod http;
@@ -17,6 +20,7 @@ mod metrics;
 mod notify;
 pub mod plan;
 mod recorder;
+mod refusals;
 mod reload;
 mod runtime;
 mod status;
@@ -26,20 +30,25 @@ mod view;
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::config::{Config, IoChoice, LoadError};
+use crate::config::{Admin, Config, IoChoice, LoadError};
 use crate::gate::{Mail, Setup};
 use crate::os::clock;
+use crate::os::overflows::Overflows;
 use crate::worker::{Fleet, Published};
-use http::{Command, Draining, Http};
+use http::{Command, Draining};
 use notify::Notifier;
 use recorder::Recorder;
+use refusals::Refusals;
 use reload::{Next, Outcome};
 use runtime::Runtime;
 use view::{Drain, View};
@@ -53,46 +62,75 @@ pub struct Settings {
     pub config: Config,
     /// What the workers were told because of it.
     pub setup: Arc<Setup>,
+    /// What tells full sockets from filters that refuse.
+    pub overflows: Overflows,
 }
 
-/// A control plane that is ready: signals are caught and the admin address is bound, so the world may be told.
+/// A control plane that is ready: signals are caught and the admin address is bound, so the world
+/// may be told. What is missing is the control socket, which belongs to whom the process becomes.
 pub struct Control {
     runtime: Runtime,
     fleet: Fleet,
     desk: Desk,
-    http: Option<Http>,
+    router: Router,
+    admin: Option<(TcpListener, SocketAddr)>,
+    socket: Option<(UnixListener, PathBuf)>,
     recorder: Recorder,
     events: Events,
 }
 
 impl Control {
-    /// Binds the admin address, begins the histogram file, and catches signals. The error is one sentence.
+    /// Binds the admin address, begins the histogram file, and catches signals. The error is one
+    /// sentence.
     pub fn start(fleet: Fleet, settings: Settings) -> Result<Self, String> {
-        let Settings { config_file, config, setup } = settings;
+        let Settings { config_file, config, setup, overflows } = settings;
         let runtime = Runtime::start(config.gateway.io != IoChoice::Mmsg)
             .map_err(|why| format!("cannot start the control thread's runtime: {why}"))?;
-        let view = Arc::new(View::new(&fleet, Arc::clone(&setup), config_file.clone()));
+        let view = Arc::new(View::new(&fleet, Arc::clone(&setup), config_file.clone(), overflows));
         let (sender, commands) = mpsc::channel(COMMANDS_MAX);
         let events = runtime
             .block_on(async { Events::listen(commands) })
             .map_err(|why| format!("cannot catch signals: {why}"))?;
-        let http = match &config.admin {
-            Some(admin) => {
-                let bound = Http::bind(admin.bind, Arc::clone(&view), sender);
-                let fail = |why| format!("cannot serve the admin address {}: {why}", admin.bind);
-                Some(runtime.block_on(bound).map_err(fail)?)
-            }
-            None => None,
+        view.live().admin = config.admin.clone().map(Arc::new);
+        let bind = |admin: &Admin| {
+            let bound = runtime.block_on(async { door::bind_tcp(admin.bind) });
+            let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
+            bound
+                .map(|(address, listener)| (listener, address))
+                .map_err(|why| format!("cannot serve the admin address {}: {why}", admin.bind))
         };
+        let admin = config.admin.as_ref().map(bind).transpose()?;
+        let router = http::router(Arc::clone(&view), sender);
         let recorder = Recorder::start(&runtime, &view, config.histograms.as_ref())?;
-        let desk =
-            Desk { view, config_file, config, setup, notifier: Notifier::from_env(), terms: 0 };
-        Ok(Self { runtime, fleet, desk, http, recorder, events })
+        let desk = Desk {
+            view,
+            config_file,
+            config,
+            setup,
+            notifier: Notifier::from_env(),
+            refusals: Refusals::default(),
+            retired_since: Vec::new(),
+            terms: 0,
+        };
+        Ok(Self { runtime, fleet, desk, router, admin, socket: None, recorder, events })
+    }
+
+    /// Serves the control socket at `path`, too. It belongs to whom the process was when it was
+    /// opened, and has to go on belonging to it.
+    pub fn serve_socket(&mut self, listener: StdUnixListener, path: PathBuf) -> io::Result<()> {
+        let listener = self.runtime.block_on(async { UnixListener::from_std(listener) })?;
+        self.socket = Some((listener, path));
+        Ok(())
+    }
+
+    /// Where the control socket is.
+    pub fn socket_path(&self) -> Option<&Path> {
+        self.socket.as_ref().map(|(_, path)| path.as_path())
     }
 
     /// Where HTTP is served.
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.http.as_ref().map(Http::address)
+        self.admin.as_ref().map(|(_, address)| *address)
     }
 
     /// Where histograms are written.
@@ -107,11 +145,16 @@ impl Control {
 
     /// Serves until the daemon is told to end, or a worker fails.
     pub fn serve(self) -> io::Result<()> {
-        let Self { runtime, fleet, mut desk, http, mut recorder, mut events } = self;
+        let Self { runtime, fleet, mut desk, router, admin, socket, mut recorder, mut events } =
+            self;
         desk.notifier.ready();
+        let socket_path = socket.as_ref().map(|(_, path)| path.clone());
         let ended = runtime.block_on(async {
-            if let Some(http) = http {
-                tokio::spawn(http.serve());
+            if let Some((listener, _)) = admin {
+                tokio::spawn(door::serve_tcp(listener, router.clone()));
+            }
+            if let Some((listener, _)) = socket {
+                tokio::spawn(door::serve_unix(listener, router));
             }
             let (ending, ends) = watch::channel(false);
             let attend = async {
@@ -122,6 +165,10 @@ impl Control {
             };
             tokio::join!(attend, recorder.run(ends)).0
         });
+        // Before the workers stop: who asks from now on should hear that nobody is there.
+        if let Some(path) = socket_path {
+            let _ = std::fs::remove_file(path);
+        }
         let stopped = fleet.stop();
         runtime.block_on(recorder.finish());
         // A worker's own error says more than that there was one.
@@ -175,6 +222,9 @@ struct Desk {
     config: Config,
     setup: Arc<Setup>,
     notifier: Notifier,
+    refusals: Refusals,
+    /// The revision of the setup that retired each backend which is retired.
+    retired_since: Vec<Option<u64>>,
     /// Signals to end that have come.
     terms: u32,
 }
@@ -195,7 +245,12 @@ impl Desk {
                     return Err(io::Error::other("a worker has failed"));
                 }
                 Event::Tick if self.has_drained() => break,
-                Event::Tick => self.show_life(&mut alive_at_ns),
+                Event::Tick => {
+                    self.show_life(&mut alive_at_ns);
+                    if self.refusals.is_due(self.view.now_ns()) {
+                        self.refusals.tell(&self.view.snapshot());
+                    }
+                }
             }
         }
         Ok(())
@@ -229,7 +284,8 @@ impl Desk {
         until_ns
     }
 
-    /// Whether a drain is over: its time is, or every worker has said since it began that nobody is left.
+    /// Whether a drain is over: its time is, or every worker has said since it began that nobody is
+    /// left.
     fn has_drained(&self) -> bool {
         let Some(drain) = self.view.live().drain else { return false };
         let has_emptied = |worker: &Arc<Published>| {
@@ -252,6 +308,7 @@ impl Desk {
         match &outcome {
             Ok(changes) => {
                 live.setup = Arc::clone(&self.setup);
+                live.admin = self.config.admin.clone().map(Arc::new);
                 live.reloads.done += 1;
                 live.reloads.config_unix_s = clock::unix_seconds();
                 tracing::info!(changes = changes.join("; "), "the config was read again");
@@ -268,13 +325,32 @@ impl Desk {
 
     fn try_reload(&mut self, fleet: &Fleet) -> Outcome {
         let config = Config::load(&self.config_file).map_err(|why| sentences(&why))?;
-        let Next { setup, changes } = reload::next(&self.config, &self.setup, &config)?;
+        let next = reload::next(&self.config, &self.setup, &config, |number| self.is_free(number));
+        let Next { setup, changes } = next?;
         for notice in config.notices() {
             tracing::warn!("{notice}");
         }
         self.setup = fleet.adopt(&setup);
+        self.note_retired();
         self.config = config;
         Ok(changes)
+    }
+
+    /// Whether nothing knows a retired backend's number any more: every worker has retired it, so
+    /// nobody is sent there, and its last player has left since.
+    fn is_free(&self, number: usize) -> bool {
+        let since = self.retired_since.get(number).copied().flatten();
+        since.is_some_and(|revision| self.view.has_adopted(revision))
+            && self.view.players(number) == 0
+    }
+
+    /// Notes with which setup backends were retired.
+    fn note_retired(&mut self) {
+        let Self { setup, retired_since, .. } = self;
+        retired_since.resize(setup.backends.len(), None);
+        for (backend, since) in setup.backends.iter().zip(retired_since) {
+            *since = backend.retired.then(|| since.unwrap_or(setup.revision));
+        }
     }
 
     /// Tells the service manager now and then that the workers turn, as long as they do.

@@ -1,7 +1,8 @@
 //! ChaCha20-Poly1305 over batches of packets that belong to different sessions.
 //!
-//! A batch is a slice of [`Job`]s: each has its own key, nonce, associated data and buffer, and gets its own verdict. Callers
-//! never choose a kernel: an [`Aead`] does, once, from what the CPU offers.
+//! A batch is a slice of [`Job`]s: each has its own key, nonce, associated data and buffer, and
+//! gets its own verdict. Callers never choose a kernel: an [`Aead`] does, once, from what the CPU
+//! offers.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -74,14 +75,16 @@ pub struct Aead {
 }
 
 impl Aead {
-    /// The kernel that the environment asks for ([`KERNEL_ENV`]) if this CPU can run it, the best one otherwise.
+    /// The kernel that the environment asks for ([`KERNEL_ENV`]) if this CPU can run it, the best
+    /// one otherwise.
     pub fn detect() -> Self {
         Self::from_env().unwrap_or_else(|_| {
             Self::with_kernel(Kernel::best()).expect("the best kernel is one that this CPU can run")
         })
     }
 
-    /// The kernel that the environment asks for, an error if that cannot be; the best one where nothing is asked for.
+    /// The kernel that the environment asks for, an error if that cannot be; the best one where
+    /// nothing is asked for.
     pub fn from_env() -> Result<Self, KernelError> {
         Kernel::from_env().and_then(Self::with_kernel)
     }

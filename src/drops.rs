@@ -1,12 +1,14 @@
 //! Why a datagram, packet or payload went no further: one name and one counter for each reason.
 //!
-//! Hostile and stale input is the normal case, so a refusal is a `Copy` enum without data: nothing is allocated, formatted
-//! or logged for it. Every layer shares this one list, so that a reason has the same name in code, metrics and documents, and
-//! so that the conservation check can sum over it.
+//! Hostile and stale input is the normal case, so a refusal is a `Copy` enum without data: nothing
+//! is allocated, formatted or logged for it. Every layer shares this one list, so that a reason has
+//! the same name in code, metrics and documents, and so that the conservation check can sum over
+//! it.
 
 macro_rules! drop_reasons {
     ($( $(#[$doc:meta])* $variant:ident = $name:literal ),+ $(,)?) => {
-        /// Why something was dropped. Grouped by the stage that decides it, in the order in which the checks run.
+        /// Why something was dropped. Grouped by the stage that decides it, in the order in which
+        /// the checks run.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum DropReason { $( $(#[$doc])* $variant ),+ }
@@ -32,6 +34,10 @@ drop_reasons! {
     /// Not a connection request, and nobody we know lives at the source address.
     UnknownSource = "unknown_source",
 
+    /// Late from a netcode session that its address has had until a moment ago: a repeated goodbye,
+    /// or sent before the player heard that it was over.
+    SessionEnded = "session_ended",
+
     // classify: connection requests, in the order of the checks
     /// The prefix's source address block asks too often.
     RequestRateLimited = "request_rate_limited",
@@ -55,16 +61,31 @@ drop_reasons! {
     RequestClientConnected = "request_client_connected",
     /// The token was used before, from another address.
     TokenUsedElsewhere = "token_used_elsewhere",
+    /// The token has had a session that took something in from its player, and may have no other
+    /// (the player was sent a denial).
+    TokenSpent = "token_spent",
     /// The memory of used tokens is full of live entries.
     TokenHistoryFull = "token_history_full",
     /// No slot is free at the backend (the player was sent a denial).
     RequestBackendFull = "request_backend_full",
     /// The token's backend is unknown, down or draining (the player was sent a denial).
     RequestBackendDown = "request_backend_down",
+    /// The gateway has just started and no backend for the player has connected yet (nothing was
+    /// sent, so the client asks again).
+    BackendStarting = "backend_starting",
     /// The listener has `max_sessions` sessions (the player was sent a denial).
     RequestSessionsFull = "request_sessions_full",
-    /// The token has had its session, and its address is in a handshake with another one: a recorded request.
+    /// The token has had its session, and its address is in a handshake with another one: a
+    /// recorded request.
     TokenSuperseded = "token_superseded",
+    /// The source's address has as many sessions as one address may have (a netcode player was sent
+    /// a denial).
+    AddressFull = "address_full",
+    /// The source's block of addresses has as many sessions as one block may have (a netcode player
+    /// was sent a denial).
+    BlockFull = "block_full",
+    /// The source's block of addresses has as many unfinished handshakes as one block may have.
+    BlockHandshakesFull = "block_handshakes_full",
     /// The table of unfinished handshakes is full.
     PendingFull = "pending_full",
     /// The gateway is draining and takes nobody in.
@@ -83,7 +104,7 @@ drop_reasons! {
     ReplayDuplicate = "replay_duplicate",
     /// The sequence is older than the replay window.
     ReplayTooOld = "replay_too_old",
-    /// The sequence jumps further than the listener allows (in netcode this also ends the session).
+    /// The sequence jumps further than the listener allows; this also ends the session.
     SequenceGap = "sequence_gap",
 
     // open and step
@@ -91,8 +112,8 @@ drop_reasons! {
     PacketForged = "packet_forged",
     /// Authentic, but with a body of the wrong size for its type.
     BodyLength = "body_length",
-    /// An authentic packet whose type makes no sense now (a payload before the handshake is complete, a request with a
-    /// sequence, a second response).
+    /// An authentic packet whose type makes no sense now (a payload before the handshake is
+    /// complete, a request with a sequence, a second response).
     PacketUnexpected = "packet_unexpected",
     /// The challenge token in a response does not open.
     ChallengeForged = "challenge_forged",
@@ -106,13 +127,18 @@ drop_reasons! {
     ResponseBackendDown = "response_backend_down",
     /// A response that finds `max_sessions` sessions (the player was sent a denial).
     ResponseSessionsFull = "response_sessions_full",
+    /// A response that finds every loopback address taken, or left so lately that a game server
+    /// could take a newcomer for the player who has left (a netcode player was sent a denial).
+    PlacesResting = "places_resting",
 
     // port switch
-    /// A packet from a new port of an address with live sessions, over the rate at which we try such packets.
+    /// A packet from a new port of an address with live sessions, over the rate at which we try
+    /// such packets.
     PortSwitchRateLimited = "port_switch_rate_limited",
     /// A packet from a new port that opened under none of the address's sessions.
     PortSwitchForged = "port_switch_forged",
-    /// A packet from a new port that is not newer than everything the session has received: recorded, or late.
+    /// A packet from a new port that is not newer than everything the session has received:
+    /// recorded, or late.
     PortSwitchStale = "port_switch_stale",
     /// The mailbox of the worker that owns the session was full.
     MailboxFull = "mailbox_full",
@@ -122,7 +148,8 @@ drop_reasons! {
     UnrealEnd = "unreal_end",
     /// The packet does not begin with the listener's magic bits.
     UnrealMagic = "unreal_magic",
-    /// A handshake packet that does not have the size of its type, or a game packet that is too short to be one.
+    /// A handshake packet that does not have the size of its type, or a game packet that is too
+    /// short to be one.
     UnrealSize = "unreal_size",
     /// A handshake packet of a type that does not exist, or that only the other side sends.
     UnrealType = "unreal_type",
@@ -148,11 +175,13 @@ drop_reasons! {
     ResponseReplayed = "response_replayed",
     /// The memory of used responses is full of live entries.
     ResponseHistoryFull = "response_history_full",
-    /// A packet of an unknown source, over the rate at which such sources are asked to restart their handshake, or smaller
-    /// than the request would be.
+    /// A packet of an unknown source, over the rate at which such sources are asked to restart
+    /// their handshake, or smaller than the request would be.
     RestartRateLimited = "restart_rate_limited",
 
     // Unreal: game packets
+    /// The packet jumps far ahead, and no other one has confirmed yet that so many were lost.
+    GapUnconfirmed = "gap_unconfirmed",
     /// The packet acknowledges what was never sent, or takes an acknowledgement back.
     AckImplausible = "ack_implausible",
 
@@ -173,6 +202,10 @@ drop_reasons! {
     ServerDuplicate = "server_duplicate",
     /// A packet of an Unreal game's server that makes no sense for its player now.
     ServerPacketInvalid = "server_packet_invalid",
+    /// A payload for a player whom the same multicast has named before.
+    MulticastDuplicate = "multicast_duplicate",
+    /// A payload that waited for its link's turn when the link ended.
+    LinkEnded = "link_ended",
     /// A payload of 0 or of more than 1200 bytes.
     PayloadLength = "payload_length",
     /// The player's session has used up its sequence numbers.

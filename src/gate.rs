@@ -1,39 +1,51 @@
 //! One worker's mind, sans I/O: sessions, handshakes, admission, timers, routing, the turn.
 //!
-//! Datagrams come in as an [`RxBatch`], time as an argument, and everything that leaves is put into a
-//! [`TxBatch`](crate::buf::TxBatch); the worker owns the sockets on both ends. So a whole gateway runs in the simulator, from
-//! a seed, faster than real time.
+//! Datagrams come in as an [`RxBatch`], time as an argument, and everything that leaves is put into
+//! a [`TxBatch`](crate::buf::TxBatch); the worker owns the sockets on both ends. So a whole gateway
+//! runs in the simulator, from a seed, faster than real time.
 //!
-//! A turn has the stages that the documents name. **Classify** looks at everything that arrived without decrypting
-//! anything; **open** runs one AEAD batch over what deserves it; **step** commits replay windows, drives the state machines
-//! and copies payloads into the backends' bundles; **seal** runs one batch over what leaves; **submit** is the driver's.
-//! Positions noted early in a turn stay valid to its end, because nothing is reclaimed before.
+//! A turn has the stages that the documents name. **Classify** looks at everything that arrived
+//! without decrypting anything; **open** runs one AEAD batch over what deserves it; **step**
+//! commits replay windows, drives the state machines and copies payloads into the backends'
+//! bundles; **seal** runs one batch over what leaves; **submit** is the driver's. Positions noted
+//! early in a turn stay valid to its end, because nothing is reclaimed before.
 //!
-//! After warm-up a turn allocates nothing: what grows has been reserved, and rare things (a session's user data, a mailed
-//! setup) are allocated where they are rare.
+//! After warm-up a turn allocates nothing: what grows has been reserved, and rare things (a
+//! session's user data, a mailed setup) are allocated where they are rare.
 
 mod admission;
+mod area;
+mod backlog;
 mod bag;
+mod census;
 mod claims;
 mod counters;
+mod departed;
 mod downlink;
 mod fetch;
 mod handshake;
 mod hash;
+mod homes;
 mod index;
+mod lineup;
 mod links;
+mod listening;
 mod mail;
 mod output;
 mod players;
 mod presence;
+mod residents;
 mod roles;
 mod session;
+mod session_sockets;
 mod setup;
+mod sources;
 mod strangers;
 mod table;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod trials;
 mod unreal;
 mod uplink;
 mod wheel;
@@ -42,20 +54,22 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use admission::Rate;
 pub use claims::{ClaimLimits, Claims};
-pub use counters::{Counters, Ended, Imbalance, Ledger, PACKET_KINDS};
+pub use counters::{Counters, Ended, Imbalance, Ledger, LinkRefusal, PACKET_KINDS};
 pub use links::is_shared_socket_backend;
+pub use listening::Listening;
 pub use mail::{ForwardedDatagram, Mail, Request, Steering};
 pub use output::Exit;
 pub use session::SessionInfo;
 pub use setup::{
-    Allowed, Backend, Credentials, Duplicates, LinkKind, Listener, Netcode, Protocol, Route, Setup,
-    Unreal,
+    Allowed, Backend, Credentials, Duplicates, Limits, LinkKind, Listener, Netcode, Protocol,
+    Route, Setup, TokenReuse, Unreal,
 };
 pub use unreal::ServerInfo;
 
 use admission::Admission;
+use census::Census;
+use departed::Departed;
 use fetch::Source;
 use hash::HashKey;
 use links::{BackendState, Link};
@@ -63,8 +77,9 @@ use output::Seal;
 use players::Arrival;
 use roles::{Role, Roles};
 use session::{Pending, Session};
+use session_sockets::SocketQueue;
 use strangers::Strangers;
-use table::Table;
+use table::{Resting, Table};
 use timers::Sweep;
 use unreal::Front;
 use wheel::{TICK_NS, Wheel};
@@ -119,11 +134,13 @@ pub struct WorkerIndex {
 /// Moments that the worker turns into latencies, collected over a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stamps {
-    /// When the kernel received each datagram whose payload went to a link in this turn, in its real-time clock.
+    /// When the kernel received each datagram whose payload went to a link in this turn, in its
+    /// real-time clock.
     pub uplink_kernel_ns: Vec<u64>,
     /// How many payloads from links were sealed in this turn.
     pub downlink_count: u64,
-    /// How long each handshake took that was completed in this turn, from the first request we took.
+    /// How long each handshake took that was completed in this turn, from the first request we
+    /// took.
     pub handshakes_ns: Vec<u64>,
 }
 
@@ -140,17 +157,36 @@ pub struct Gate {
     open_links: Vec<u16>,
     /// Some link may owe a name, or be owed records.
     has_unsettled_links: bool,
+    /// Links whose sockets are not read because the gate is behind with what they say.
+    links_held: u32,
+    /// The link that is served first.
+    first_backlog: usize,
+    /// What each link may ask for in this turn.
+    share: u32,
+    turn_number: u64,
+    /// The last multicast that has named each session.
+    multicast_seen: Vec<u32>,
+    multicast_serial: u32,
+    /// Who may connect at all: the processes that one backend or another allows.
+    may_connect: Allowed,
+    /// Whose link was last closed, by reason.
+    last_refused: [Option<Credentials>; LinkRefusal::COUNT],
     roles: Roles,
     udp_link: Option<SocketId>,
+    session_sockets: SocketQueue,
 
     sessions: Table<Session>,
-    /// Invariant: hashes with the same key as `sessions`, so that a datagram's source is hashed once.
+    /// Invariant: hashes with the same key as `sessions`, so that a datagram's source is hashed
+    /// once.
     pending: Table<Pending>,
     sweep: Sweep,
     wheel: Wheel<TICK_NS>,
     claims: Arc<Claims>,
     admission: Admission,
+    /// Unfinished handshakes of each block.
+    handshakes: Census,
     strangers: Strangers,
+    departed: Departed,
     unreal: Front,
     /// Addresses whose datagrams we forward, and the worker that owns their session.
     steered: HashMap<SteeredKey, u16>,
@@ -174,6 +210,7 @@ pub struct Gate {
     in_turn: bool,
     /// When the last turn was.
     turned_ns: u64,
+    started_ns: u64,
     /// Until when players may stay, once no new ones are taken in.
     draining_until_ns: Option<u64>,
     stopped: bool,
@@ -192,8 +229,8 @@ struct ListenerState {
     replay: Policy,
 }
 
-/// Random numbers from a seed: `SplitMix64` over a random start. Unpredictability is not needed where they are used (first
-/// sequence numbers), only that two runs do not meet.
+/// Random numbers from a seed: `SplitMix64` over a random start. Unpredictability is not needed
+/// where they are used (first sequence numbers), only that two runs do not meet.
 struct Random(u64);
 
 impl Random {
@@ -219,6 +256,8 @@ impl Gate {
         let now_ns = now.mono_ns;
         let [global_start, session_starts, hash @ ..] = seed.random;
         let hash_key = HashKey::new(hash);
+        let spare = setup.spare_places(setup.worker_sessions_max);
+        let resting = Resting { ns: PLACE_REST_NS, spare };
         let mut gate = Self {
             worker,
             listeners: Vec::new(),
@@ -227,20 +266,39 @@ impl Gate {
             links: Vec::new(),
             open_links: Vec::new(),
             has_unsettled_links: false,
+            links_held: 0,
+            first_backlog: 0,
+            share: 0,
+            turn_number: 0,
+            multicast_seen: vec![0; setup.worker_sessions_max],
+            multicast_serial: 0,
+            may_connect: Allowed::default(),
+            last_refused: [None; LinkRefusal::COUNT],
             roles: Roles::new(),
             udp_link: None,
+            session_sockets: SocketQueue::new(),
             sessions: Table::new(
                 setup.worker_sessions_max,
-                PLACE_REST_NS,
+                resting,
                 (seed.random[1] >> 32) as u32,
                 hash_key,
             ),
-            pending: Table::new(setup.worker_pending_max, 0, 0, hash_key),
+            pending: Table::new(setup.worker_pending_max, Resting::NONE, 0, hash_key),
             sweep: Sweep::new(now_ns),
-            wheel: Wheel::new(setup.worker_sessions_max, now_ns),
+            wheel: Wheel::new(setup.worker_sessions_max + resting.spare, now_ns),
+            strangers: Strangers::new(
+                (worker.index, setup.worker_sessions_max + resting.spare),
+                &claims,
+                hash_key,
+                now_ns,
+            ),
             claims,
-            admission: Admission::new(setup.request_rate, ADMISSION_BUCKETS, hash_key, now_ns),
-            strangers: Strangers::new(&setup, hash_key, now_ns),
+            admission: Admission::new(ADMISSION_BUCKETS, hash_key, now_ns),
+            handshakes: Census::new(
+                setup.worker_pending_max + Front::sessions_max(&setup),
+                hash_key,
+            ),
+            departed: Departed::new(setup.worker_sessions_max),
             unreal: Front::new(&setup, hash_key, session_starts.rotate_left(32), now_ns),
             steered: HashMap::new(),
             aead,
@@ -258,6 +316,7 @@ impl Gate {
             mail_out: Vec::new(),
             in_turn: false,
             turned_ns: now_ns,
+            started_ns: now_ns,
             draining_until_ns: None,
             stopped: false,
             setup: Arc::new(Setup::new(Vec::new(), Vec::new(), 0)),
@@ -266,7 +325,8 @@ impl Gate {
         gate
     }
 
-    /// Says that `socket` serves a listener: the one at position `bind` of its addresses. Positions are bound in order.
+    /// Says that `socket` serves a listener: the one at position `bind` of its addresses. Positions
+    /// are bound in order.
     pub fn bind_player_socket(&mut self, socket: SocketId, listener: u16, bind: u16) {
         let sockets = &mut self.listeners[usize::from(listener)].sockets;
         assert_eq!(sockets.len(), usize::from(bind), "addresses are bound in order");
@@ -285,33 +345,8 @@ impl Gate {
         self.roles.assign(socket, Role::LinkListener);
     }
 
-    /// Says that `socket` is a session's own, as asked for by [`Request::OpenSessionSocket`].
-    pub fn bind_session_socket(&mut self, session: SessionId, socket: SocketId) {
-        let Some(index) = self.session_index(session) else {
-            self.requests.push_back(Request::CloseSocket(socket));
-            return;
-        };
-        self.sessions.at_mut(index).uplink = Some(socket);
-        self.roles.assign(socket, Role::SessionLink(self.sessions.place(index)));
-    }
-
-    /// A process has connected to the link socket; it has to say hello before anything else, and soon.
-    pub fn handle_link_accepted(&mut self, socket: SocketId, credentials: Credentials) {
-        let unnamed = self.links.iter().flatten().filter(|link| link.backend.is_none());
-        if unnamed.count() >= UNNAMED_LINKS_MAX {
-            return self.requests.push_back(Request::CloseSocket(socket));
-        }
-        let free = self.links.iter().position(Option::is_none);
-        let at = free.unwrap_or_else(|| {
-            self.links.push(None);
-            self.links.len() - 1
-        });
-        self.links[at] = Some(Link::new(socket, credentials));
-        self.has_unsettled_links = true;
-        self.roles.assign(socket, Role::Link(at as u16));
-    }
-
-    /// One turn over everything that has arrived. What leaves has been handed to `exit.flush` when this returns.
+    /// One turn over everything that has arrived. What leaves has been handed to `exit.flush` when
+    /// this returns.
     pub fn turn(&mut self, now: Now, rx: &mut RxBatch, exit: &mut Exit<'_>) {
         self.begin(exit);
         for &event in &rx.events {
@@ -320,6 +355,7 @@ impl Gate {
         self.classify(now, rx);
         self.open(rx);
         self.step(now, rx, exit);
+        self.serve_backlogs(now, exit);
         for &event in &rx.events {
             self.handle_closed(now, event);
         }
@@ -327,16 +363,22 @@ impl Gate {
         self.finish(now, exit);
     }
 
-    /// Takes a message in. To be called before [`turn`](Self::turn), which sends what follows from it.
+    /// Takes a message in. To be called before [`turn`](Self::turn), which sends what follows from
+    /// it.
     pub fn handle_mail(&mut self, now: Now, mail: Mail, exit: &mut Exit<'_>) {
         self.begin(exit);
         match mail {
             Mail::Datagram(datagram) => self.handle_forwarded(now, datagram, exit),
             Mail::Drain { left_ms } => self.drain(now, left_ms, exit),
-            Mail::Setup(setup) => self.adopt(setup, now.mono_ns),
+            Mail::Listening(news) => self.hear_listening(now, news),
+            Mail::Setup(setup) => {
+                self.forget_replaced(now, &setup);
+                self.adopt(setup, now.mono_ns);
+                self.part_from_the_disallowed(now, exit);
+            }
             Mail::Steer(steering) => self.steer(steering),
             Mail::Stop => self.stop(now, exit),
-            Mail::Unsteer(steering) => self.unsteer(&steering),
+            Mail::Unsteer(steering) => self.unsteer(now, &steering),
         }
     }
 
@@ -347,10 +389,10 @@ impl Gate {
 
     /// A message that [`poll_mail`](Self::poll_mail) gave out could not be delivered.
     pub fn mail_refused(&mut self, mail: &Mail) {
-        if matches!(mail, Mail::Datagram(_)) {
-            self.counters.forwarded_out -= 1;
-            self.counters.drops.bump(DropReason::MailboxFull);
-        }
+        let Mail::Datagram(datagram) = mail else { return };
+        self.counters.forwarded_out -= 1;
+        self.counters.drops.bump(DropReason::MailboxFull);
+        self.take_back(datagram);
     }
 
     /// What the worker is asked to do, one at a time.
@@ -364,7 +406,10 @@ impl Gate {
         let probe = Some(self.next_probe_ns).filter(|due_ns| *due_ns < u64::MAX);
         let link = if self.has_unsettled_links { self.links_due_ns() } else { None };
         let unreal = self.unreal_due_ns();
-        [self.wheel.next_due(), sweep, probe, link, unreal].into_iter().flatten().min()
+        let sockets = self.session_sockets.due_ns();
+        let held = (self.links_held > 0).then_some(self.turned_ns);
+        let all = [self.wheel.next_due(), sweep, probe, link, unreal, sockets, held];
+        all.into_iter().flatten().min()
     }
 
     fn links_due_ns(&self) -> Option<u64> {
@@ -409,9 +454,19 @@ impl Gate {
         backends.map(|(at, state)| state.is_up() && self.unreal.is_answering(at))
     }
 
+    /// How often each backend has become reachable for this worker.
+    pub fn backend_arrivals(&self) -> impl Iterator<Item = u64> + '_ {
+        self.backends.iter().map(|state| state.arrivals)
+    }
+
     /// What each backend has said about itself, where it serves an Unreal game.
     pub fn servers(&self) -> impl Iterator<Item = Option<ServerInfo>> + '_ {
         (0..self.backends.len()).map(|backend| self.unreal.server(backend))
+    }
+
+    /// Whose link was last closed for each reason, in the order of [`LinkRefusal::ALL`].
+    pub fn last_refused(&self) -> &[Option<Credentials>; LinkRefusal::COUNT] {
+        &self.last_refused
     }
 
     /// What it was told.
@@ -431,10 +486,11 @@ impl Gate {
 
     /// Bytes that one session takes in this gate's tables, without what its claims take.
     pub const fn session_bytes() -> usize {
-        Table::<Session>::entry_bytes() + Wheel::<TICK_NS>::ENTRY_BYTES
+        Table::<Session>::entry_bytes() + Wheel::<TICK_NS>::ENTRY_BYTES + size_of::<u32>()
     }
 
-    /// Where the tables lie that are large and touched at random, for advice to the operating system before they are used.
+    /// Where the tables lie that are large and touched at random, for advice to the operating
+    /// system before they are used.
     pub fn large_tables(&self) -> impl Iterator<Item = Range<*const u8>> + use<> {
         self.sessions.memory().into_iter().chain(self.unreal.sessions.memory())
     }
@@ -443,7 +499,28 @@ impl Gate {
     fn begin(&mut self, exit: &mut Exit<'_>) {
         if !std::mem::replace(&mut self.in_turn, true) {
             self.stamps.clear();
+            self.renew_allowances();
             self.pay_debts(exit);
+        }
+    }
+
+    /// Which setup it goes by.
+    pub fn revision(&self) -> u64 {
+        self.setup.revision
+    }
+
+    /// Forgets what is known of backends whose number is another's from now on. They have no
+    /// players: those who hand numbers out have seen to it.
+    fn forget_replaced(&mut self, now: Now, setup: &Setup) {
+        for at in 0..self.backends.len() {
+            if setup.backends[at].is_same(&self.setup.backends[at]) {
+                continue;
+            }
+            if let Some(link) = self.backends[at].link {
+                self.lose_link(now, link);
+            }
+            self.backends[at] = BackendState::new(&setup.backends[at], now.mono_ns);
+            self.unreal.forget_server(at);
         }
     }
 
@@ -464,6 +541,11 @@ impl Gate {
             state.replay = Policy::new(state.replay.size_bits(), gap_limit).unwrap_or(state.replay);
         }
         self.claims.resize_backends(&setup.backend_slots());
+        let in_use = setup.backends.iter().filter(|backend| !backend.retired);
+        self.may_connect = Allowed::union(in_use.filter_map(|backend| match &backend.link {
+            LinkKind::Bundle { allow } => Some(allow),
+            LinkKind::Udp { .. } => None,
+        }));
         for backend in &setup.backends[self.backends.len()..] {
             self.backends.push(BackendState::new(backend, now_ns));
         }
@@ -481,7 +563,8 @@ impl Gate {
                 }
             }
             IoEvent::Unreachable { socket, peer } => self.lose_udp_backend(now, socket, &peer),
-            // The worker looks up the credentials and calls `handle_link_accepted`; a bell only ends the wait.
+            // The worker looks up the credentials and calls `handle_link_accepted`; a bell only
+            // ends the wait.
             IoEvent::Accepted { .. } | IoEvent::Woken => {}
         }
     }
@@ -490,6 +573,8 @@ impl Gate {
     fn handle_closed(&mut self, now: Now, event: IoEvent) {
         let IoEvent::Closed { socket } = event else { return };
         match self.roles.of(socket) {
+            // What it has said before is heard to the end.
+            Role::Link(link) if self.link_mut(link).is_some_and(|link| link.is_held) => {}
             Role::Link(link) => self.lose_link(now, link),
             Role::SessionLink(place) => {
                 self.close_socket(socket);
@@ -531,12 +616,9 @@ impl Stamps {
     }
 }
 
-/// How long a session's place is not given to another player while there are fresh ones: longer than a game server
-/// that is not told of departures waits for a silent player.
+/// How long a session's place is not given to another player: longer than a game server that is not
+/// told of departures waits for a silent player.
 const PLACE_REST_NS: u64 = 30_000_000_000;
 
 /// 8 bytes each.
 const ADMISSION_BUCKETS: usize = 1 << 14;
-
-/// Processes that may be connected to the link socket without having said who they are.
-const UNNAMED_LINKS_MAX: usize = 64;

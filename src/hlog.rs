@@ -1,20 +1,23 @@
-//! `HdrHistogram` interval logs: histograms in time, a line for each tag and interval, in the text format that every tool of
-//! that family reads.
+//! `HdrHistogram` interval logs: histograms in time, a line for each tag and interval, in the text
+//! format that every tool of that family reads.
 //!
-//! Values are nanoseconds; the column for people (the longest of an interval) is in milliseconds, as the reference writer
-//! has it. The `hdrhistogram` crate knows the histograms' encoding and splits a log into its lines. What is here is what it
-//! lacks: lines for a log that grows for weeks (its writer borrows its output for life), histograms and real times out of
-//! lines, and a word on what is wrong with a file.
+//! Values are nanoseconds; the column for people (the longest of an interval) is in milliseconds,
+//! as the reference writer has it. The `hdrhistogram` crate knows the histograms' encoding and
+//! splits a log into its lines. What is here is what it lacks: lines for a log that grows for weeks
+//! (its writer borrows its output for life), histograms and real times out of lines, and a word on
+//! what is wrong with a file.
+//!
+//! A file may come from a stranger, or from a disk that was full: a line that is broken is left out
+//! and told, and what a line unfolds to is bounded before memory is asked for.
 
 use std::fmt::{self, Write};
-use std::io;
+use std::io::{self, Read};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hdrhistogram::serialization::interval_log::{
-    IntervalLogHistogram, IntervalLogIterator, LogEntry, LogIteratorError,
-};
+use flate2::read::ZlibDecoder;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry, LogIteratorError};
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use hdrhistogram::{Counter, Histogram};
 
@@ -31,8 +34,8 @@ pub fn head(unix: Duration, writer: &str) -> String {
     )
 }
 
-/// Appends the line of one histogram, whose interval began `start` after the log did. Tags have no commas, spaces or line
-/// ends; an empty one is left out.
+/// Appends the line of one histogram, whose interval began `start` after the log did. Tags have no
+/// commas, spaces or line ends; an empty one is left out.
 pub fn write_line<C: Counter>(
     text: &mut String,
     tag: &str,
@@ -64,7 +67,8 @@ pub fn write_line<C: Counter>(
 pub struct Interval {
     /// What was measured; empty where the log does not say.
     pub tag: String,
-    /// When the interval began, since 1970 (or since the log's start, where it does not say when that was).
+    /// When the interval began, since 1970 (or since the log's start, where it does not say when
+    /// that was).
     pub start: Duration,
     /// How long it was.
     pub length: Duration,
@@ -79,6 +83,10 @@ pub struct Log {
     pub intervals: Vec<Interval>,
     /// The last line has no end: it was being written, or its writer was killed. It is left out.
     pub is_cut_off: bool,
+    /// Whole lines that are no interval. They are left out.
+    pub broken_count: usize,
+    /// The first of them.
+    pub broken: Option<ReadError>,
 }
 
 /// What is wrong with a file, and where.
@@ -99,42 +107,129 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-/// Reads a log of ours, or another writer's.
+/// Reads a log of ours, or another writer's. A file with broken lines and without a single interval
+/// is none.
 pub fn read(bytes: &[u8]) -> Result<Log, ReadError> {
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let whole = &bytes[..end];
-    let mut log = Log { intervals: Vec::new(), is_cut_off: end < bytes.len() };
+    let mut log = Log { is_cut_off: end < bytes.len(), ..Log::default() };
     let mut epoch = Epoch::default();
-    let mut decoder = Deserializer::new();
-    for entry in IntervalLogIterator::new(whole) {
-        match entry {
-            Ok(LogEntry::StartTime(start)) => epoch.start = Some(start),
-            Ok(LogEntry::BaseTime(base)) => epoch.base = Some(base),
-            Ok(LogEntry::Interval(line)) => {
-                let fail = |found: String| ReadError { line: line_of(whole, &line), found };
-                let histogram = decode(&mut decoder, line.encoded_histogram()).map_err(fail)?;
-                log.intervals.push(Interval {
-                    tag: line.tag().map_or("", |tag| tag.as_str()).to_owned(),
-                    start: epoch.place(line.start_timestamp()),
-                    length: line.duration(),
-                    histogram,
-                });
-            }
-            Err(LogIteratorError::ParseError { offset }) => {
-                return Err(ReadError {
-                    line: line_at(whole, offset),
-                    found: "another line".into(),
-                });
+    let mut counts_left = FILE_COUNTS_MAX;
+    for (at, line) in bytes[..end].split_inclusive(|byte| *byte == b'\n').enumerate() {
+        match read_line(line, &mut epoch, &mut counts_left) {
+            Ok(interval) => log.intervals.extend(interval),
+            Err(found) => {
+                log.broken_count += 1;
+                log.broken.get_or_insert(ReadError { line: at + 1, found });
             }
         }
     }
-    Ok(log)
+    match log.broken.take_if(|_| log.intervals.is_empty()) {
+        Some(first) => Err(first),
+        None => Ok(log),
+    }
 }
 
-fn decode(decoder: &mut Deserializer, text: &str) -> Result<Histogram<u64>, String> {
-    let bytes = STANDARD.decode(text).map_err(|why| format!("bad base64 ({why})"))?;
-    decoder.deserialize(&mut bytes.as_slice()).map_err(|why| format!("a bad histogram ({why})"))
+/// One line, with its end. Most are intervals; some say something about the log, and some nothing.
+fn read_line(
+    line: &[u8],
+    epoch: &mut Epoch,
+    counts_left: &mut usize,
+) -> Result<Option<Interval>, String> {
+    if line.len() > LINE_BYTES_MAX {
+        return Err(format!("a line of {} bytes", line.len()));
+    }
+    match IntervalLogIterator::new(line).next() {
+        None => Ok(None),
+        Some(Ok(LogEntry::StartTime(start))) => {
+            epoch.start = Some(start);
+            Ok(None)
+        }
+        Some(Ok(LogEntry::BaseTime(base))) => {
+            epoch.base = Some(base);
+            Ok(None)
+        }
+        Some(Ok(LogEntry::Interval(line))) => Ok(Some(Interval {
+            tag: line.tag().map_or("", |tag| tag.as_str()).to_owned(),
+            start: epoch.place(line.start_timestamp()),
+            length: line.duration(),
+            histogram: decode(line.encoded_histogram(), counts_left)?,
+        })),
+        Some(Err(LogIteratorError::ParseError { .. })) => Err("another line".to_owned()),
+    }
 }
+
+/// The histogram that a text encodes. Every length in it is held against what is there before
+/// memory is asked for it.
+fn decode(text: &str, counts_left: &mut usize) -> Result<Histogram<u64>, String> {
+    let bytes = STANDARD.decode(text).map_err(|why| format!("bad base64 ({why})"))?;
+    let bad = |why: &str| format!("a bad histogram ({why})");
+    let mut plain = Vec::new();
+    match bytes.split_first_chunk() {
+        Some((cookie, _)) if u32::from_be_bytes(*cookie) == COOKIE_PLAIN => {
+            plain.extend_from_slice(&bytes);
+        }
+        Some((cookie, rest))
+            if u32::from_be_bytes(*cookie) == COOKIE_DEFLATED && rest.len() > 4 =>
+        {
+            let mut inflated = ZlibDecoder::new(&rest[4..]);
+            let unreadable = |why: io::Error| bad(&why.to_string());
+            (&mut inflated).take(HEAD_BYTES as u64).read_to_end(&mut plain).map_err(unreadable)?;
+            let bytes_max =
+                counts_of(&plain).ok_or_else(|| bad("its range"))? * COUNT_BYTES_MAX + 1;
+            inflated.take(bytes_max as u64).read_to_end(&mut plain).map_err(unreadable)?;
+        }
+        _ => return Err(bad("neither of the two formats")),
+    }
+    let counts = counts_of(&plain).ok_or_else(|| bad("its range"))?;
+    let payload_bytes = u32::from_be_bytes([plain[4], plain[5], plain[6], plain[7]]) as usize;
+    if payload_bytes != plain.len() - HEAD_BYTES || payload_bytes > counts * COUNT_BYTES_MAX {
+        return Err(bad("its length"));
+    }
+    *counts_left = counts_left.checked_sub(counts).ok_or("more histograms than fit a file")?;
+    let decoded = Deserializer::new().deserialize(&mut plain.as_slice());
+    decoded.map_err(|why| bad(&why.to_string()))
+}
+
+/// How many counts a histogram with this head keeps: for each power of two that its values span,
+/// half as many as it takes to tell two values apart that differ by one in the last digit. `None`
+/// where that is more than we take, or no range at all.
+fn counts_of(plain: &[u8]) -> Option<usize> {
+    let (head, _) = plain.split_first_chunk::<HEAD_BYTES>()?;
+    let number = |at: usize| u64::from_be_bytes(head[at..at + 8].try_into().expect("8 bytes"));
+    let digits = u32::from_be_bytes(head[12..16].try_into().expect("4 bytes"));
+    let (low, high) = (number(16), number(24));
+    if digits > DIGITS_MAX || low == 0 || high < low.checked_mul(2)? {
+        return None;
+    }
+    let fine = (2 * 10_u64.pow(digits)).next_power_of_two();
+    // Values below this one are told apart by the first `fine` counts.
+    let reach = u128::from(fine) << low.ilog2();
+    let doublings = (0..64).take_while(|by| reach << by <= u128::from(high)).count() + 1;
+    let counts = (doublings + 1) * (fine as usize / 2);
+    (counts <= COUNTS_MAX).then_some(counts)
+}
+
+/// The encodings' first four bytes (`HdrHistogram`, V2).
+const COOKIE_PLAIN: u32 = 0x1C84_9303 | 0x10;
+const COOKIE_DEFLATED: u32 = 0x1C84_9304 | 0x10;
+
+/// Cookie, length of the payload, offset, digits, lowest and highest value, ratio.
+const HEAD_BYTES: usize = 40;
+
+/// A count is a number of at most 64 bits, in groups of seven.
+const COUNT_BYTES_MAX: usize = 9;
+
+const DIGITS_MAX: u32 = 5;
+
+/// Of one histogram: 8 MiB. Three digits over all 64 bits are 55 thousand, four are 836 thousand.
+const COUNTS_MAX: usize = 1 << 20;
+
+/// Of all histograms of a file. Memory for counts that are zero is not touched, so this is address
+/// space: a day of ours, at ten seconds an interval, is half of it.
+const FILE_COUNTS_MAX: usize = 1 << 31;
+
+/// The longest line of ours, with every count in use, is a fifth of it.
+const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// From when the times of a log count.
 #[derive(Default)]
@@ -144,8 +239,8 @@ struct Epoch {
 }
 
 impl Epoch {
-    /// As the reference reader has it: from the base time if there is one; else from the start time, unless the number is
-    /// so close to that that it must count from 1970 itself.
+    /// As the reference reader has it: from the base time if there is one; else from the start
+    /// time, unless the number is so close to that that it must count from 1970 itself.
     fn place(&self, timestamp: Duration) -> Duration {
         const YEAR: Duration = Duration::from_hours(365 * 24);
         let origin = match (self.base, self.start) {
@@ -155,16 +250,6 @@ impl Epoch {
         };
         origin.saturating_add(timestamp)
     }
-}
-
-/// The line that an interval stands in. The entry borrows its text from the log, so its place is its distance.
-fn line_of(log: &[u8], line: &IntervalLogHistogram<'_>) -> usize {
-    let offset = line.encoded_histogram().as_ptr() as usize - log.as_ptr() as usize;
-    line_at(log, offset)
-}
-
-fn line_at(log: &[u8], offset: usize) -> usize {
-    log[..offset].split(|byte| *byte == b'\n').count()
 }
 
 #[cfg(test)]
@@ -214,13 +299,96 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn a_broken_line_is_left_out_and_said() {
         let error = |text: &str| read(text.as_bytes()).expect_err("wrong").to_string();
         assert!(error("hello\n").starts_with("line 1: found another line, expected"));
-        let text = log().replacen("HIST", "HI$T", 1);
-        assert!(error(&text).starts_with("line 7: found bad base64"), "{}", error(&text));
-        let text = log().replacen("HIST", "AAAA", 1);
-        assert!(error(&text).starts_with("line 7: found a bad histogram"), "{}", error(&text));
+        let broken = |text: &str| {
+            let log = read(text.as_bytes()).expect("most lines are whole");
+            let line_count = text.lines().filter(|line| line.contains("HIST")).count();
+            assert_eq!((log.broken_count, log.intervals.len() >= line_count - 1), (1, true));
+            log.broken.expect("one").to_string()
+        };
+        let said = broken(&log().replacen("HIST", "HI$T", 1));
+        assert!(said.starts_with("line 7: found bad base64"), "{said}");
+        let said = broken(&log().replacen("HIST", "AAAA", 1));
+        assert!(said.starts_with("line 7: found a bad histogram"), "{said}");
+        // A line that a full disk cut, and the next one right behind it.
+        let text = log();
+        let cut = text.match_indices("Tag=turn").nth(1).expect("three").0;
+        let said = broken(&format!("{}{}", &text[..cut - 10], &text[cut..]));
+        assert!(said.starts_with("line 8: found"), "{said}");
+    }
+
+    /// A line whose histogram has this head and payload, deflated or as it is.
+    fn crafted(
+        payload_bytes: u32,
+        digits: u32,
+        high: u64,
+        payload: &[u8],
+        deflated: bool,
+    ) -> String {
+        let mut plain = COOKIE_PLAIN.to_be_bytes().to_vec();
+        plain.extend(payload_bytes.to_be_bytes());
+        plain.extend([0; 4]);
+        plain.extend(digits.to_be_bytes());
+        plain.extend(1_u64.to_be_bytes());
+        plain.extend(high.to_be_bytes());
+        plain.extend(1_f64.to_be_bytes());
+        plain.extend(payload);
+        if deflated {
+            let mut packed = COOKIE_DEFLATED.to_be_bytes().to_vec();
+            let mut encoder =
+                flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+            io::Write::write_all(&mut encoder, &plain).expect("memory");
+            let body = encoder.finish().expect("memory");
+            packed.extend((body.len() as u32).to_be_bytes());
+            packed.extend(body);
+            plain = packed;
+        }
+        format!("0.000,1.000,0.000,{}\n", STANDARD.encode(plain))
+    }
+
+    #[test]
+    fn what_a_line_unfolds_to_is_bounded() {
+        for deflated in [false, true] {
+            let good = crafted(2, 3, 60_000_000_000, &[2, 4], deflated);
+            let histogram = &read(good.as_bytes()).expect("good").intervals[0].histogram;
+            assert_eq!((histogram.len(), histogram.sigfig()), (3, 3));
+            for bad in [
+                // 4 GiB of payload that is not there, and one byte more than there is.
+                crafted(u32::MAX, 3, 60_000_000_000, &[2, 4], deflated),
+                crafted(3, 3, 60_000_000_000, &[2, 4], deflated),
+                // The finest histogram of the widest range is 50 MiB of counts.
+                crafted(2, 5, u64::MAX, &[2, 4], deflated),
+                crafted(2, 6, 60_000_000_000, &[2, 4], deflated),
+                crafted(2, u32::MAX, 60_000_000_000, &[2, 4], deflated),
+                crafted(2, 3, 1, &[2, 4], deflated),
+                // More counts than the range has.
+                crafted(65_536, 0, 2, &vec![2; 65_536], deflated),
+                crafted(4_000_000, 3, 60_000_000_000, &vec![2; 4_000_000], deflated),
+            ] {
+                let why = read(bad.as_bytes()).expect_err("crafted").found;
+                assert!(why.starts_with("a bad histogram") || why.starts_with("a line"), "{why}");
+            }
+        }
+    }
+
+    #[test]
+    fn counts_are_those_that_the_histograms_have() {
+        for (digits, high) in
+            [(0, 2), (1, 1000), (2, 60_000_000_000), (3, 60_000_000_000), (4, 1 << 62)]
+        {
+            let mut text = String::new();
+            let histogram = Histogram::<u64>::new_with_bounds(1, high, digits).expect("bounds");
+            let mut encoded = Vec::new();
+            hdrhistogram::serialization::V2Serializer::new()
+                .serialize(&histogram, &mut encoded)
+                .expect("memory");
+            let counts = counts_of(&encoded).expect("in bounds");
+            assert_eq!(counts, histogram.distinct_values(), "{digits} digits up to {high}");
+            write_line(&mut text, "", Duration::ZERO, Duration::ZERO, &histogram).expect("memory");
+            assert!(read(text.as_bytes()).is_ok(), "{digits} digits up to {high}");
+        }
     }
 
     #[test]

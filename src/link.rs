@@ -1,8 +1,8 @@
 //! What gateway and game process say to each other.
 //!
-//! [`bundle`] is the format of the bundle link: pure bytes, used by the gate on one side and by game
-//! processes on the other. [`backend`] is the library that game servers link. `docs/PROTOCOLS.md`
-//! describes both well enough to do without either.
+//! [`bundle`] is the format of the bundle link: pure bytes, used by the gate on one side and by
+//! game processes on the other. [`backend`] is the library that game servers link.
+//! `docs/PROTOCOLS.md` describes both well enough to do without either.
 
 #[cfg(feature = "io")]
 pub mod backend;

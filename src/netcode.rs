@@ -1,9 +1,10 @@
 //! netcode 1.02 ready to use: tokens for token services, a client for games.
 //!
-//! `proto` describes what is to be sealed and opened, `crypto` does it; here both are joined for programs that handle one
-//! token or one connection at a time. (The gateway and the load generator join them themselves, in batches.) There is still
-//! no socket and no clock here: time comes in as nanoseconds since any instant that the caller likes, or as seconds of the
-//! Unix epoch where tokens are concerned.
+//! `proto` describes what is to be sealed and opened, `crypto` does it; here both are joined for
+//! programs that handle one token or one connection at a time. (The gateway and the load generator
+//! join them themselves, in batches.) There is still no socket and no clock here: time comes in as
+//! nanoseconds since any instant that the caller likes, or as seconds of the Unix epoch where
+//! tokens are concerned.
 //!
 //! A token service makes a token and sends it to the player over HTTPS:
 //!

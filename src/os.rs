@@ -1,11 +1,15 @@
-//! The operating system, where nothing else may touch it: clocks, limits, signals, privileges, and the system calls that the
-//! drivers need and no crate wraps.
+//! The operating system, where nothing else may touch it: clocks, limits, signals, privileges, and
+//! the system calls that the drivers need and no crate wraps.
 
 pub mod clock;
 #[cfg(feature = "daemon")]
 pub mod confine;
+pub mod diag;
 pub mod memory;
 pub mod message;
 pub mod notify;
+pub mod overflows;
+pub mod owners;
 pub mod process;
+pub mod signals;
 pub mod utc;

@@ -1,6 +1,7 @@
 //! Keys: their own type, wiped on drop, never printed.
 //!
-//! A leaf module, because `proto` carries keys (tokens contain them) and `crypto` uses them, and neither may know the other.
+//! A leaf module, because `proto` carries keys (tokens contain them) and `crypto` uses them, and
+//! neither may know the other.
 
 use std::fmt;
 
@@ -9,7 +10,8 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 /// Bytes of every symmetric key in this project.
 pub const KEY_BYTES: usize = 32;
 
-/// A 32-byte symmetric key. `Debug` shows no byte of it, comparison is constant-time, and its memory is wiped on drop.
+/// A 32-byte symmetric key. `Debug` shows no byte of it, comparison is constant-time, and its
+/// memory is wiped on drop.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Key([u8; KEY_BYTES]);
 
@@ -72,8 +74,8 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-/// A secret of Unreal's stateless cookies: exactly one block of SHA-1, so the MAC uses all of it as it is. Unprintable, and
-/// wiped on drop.
+/// A secret of Unreal's stateless cookies: exactly one block of SHA-1, so the MAC uses all of it as
+/// it is. Unprintable, and wiped on drop.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct CookieSecret([u8; COOKIE_SECRET_BYTES]);
 

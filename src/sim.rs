@@ -1,14 +1,18 @@
-//! A gateway without a kernel: the real gate over sockets, a network, players and game processes that exist only in memory.
+//! A gateway without a kernel: the real gate over sockets, a network, players and game processes
+//! that exist only in memory.
 //!
-//! Everything here is driven by a seed and a virtual clock, so a run that fails can be run again, step by step. From the
-//! ground up:
+//! Everything here is driven by a seed and a virtual clock, so a run that fails can be run again,
+//! step by step. From the ground up:
 //!
-//! - [`Host`]: one worker's gate with its batches. What arrives is pushed in, what leaves is handed to a closure.
+//! - [`Host`]: one worker's gate with its batches. What arrives is pushed in, what leaves is handed
+//!   to a closure.
 //! - [`Network`], [`Player`], [`Game`], [`Attacker`]: those who speak to it.
 //! - [`Shooter`], [`Server`], [`Referee`]: the same for an Unreal game.
 //! - [`Crowd`]: any number of players who are connected already, for measurements.
 //! - [`Judge`]: sees what is said and heard, and what must not happen.
-//! - [`World`]: all of them together, as a [`Plan`] says; runs until something is wrong or everybody has gone home.
+//! - `turmoil`: gates in any sequence of events, for fuzzers and tests only.
+//! - [`World`]: all of them together, as a [`Plan`] says; runs until something is wrong or
+//!   everybody has gone home.
 
 mod arena;
 mod attacker;
@@ -23,6 +27,8 @@ mod plan;
 mod player;
 mod random;
 mod shooter;
+#[cfg(any(test, fuzzing))]
+pub mod turmoil;
 mod worker;
 mod world;
 

@@ -1,15 +1,21 @@
-//! Pinned threads: each owns a driver and a gate and carries bytes between them. The only place where the two meet.
+//! Pinned threads: each owns a driver and a gate and carries bytes between them. The only place
+//! where the two meet.
 //!
-//! [`Fleet::start`] opens every socket of every worker before any thread runs, so that a start either succeeds whole or
-//! fails with one reason. Afterwards the fleet is reached by mailbox and read by published reports only; nothing that the
-//! packet path touches is shared.
+//! [`Ports::claim`] takes the addresses before anything else is touched. [`Fleet::start`] opens
+//! every socket of every worker before any thread runs, so that a start either succeeds whole or
+//! fails with one reason. Afterwards the fleet is reached by mailbox and read by published reports
+//! only; nothing that the packet path touches is shared.
 
 mod body;
 pub mod filter;
 mod mailbox;
+mod ports;
 mod report;
 mod sockets;
 mod stages;
+#[cfg(test)]
+mod tests;
+mod watch;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,14 +25,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use mailbox::{MailboxFull, Post};
+pub use ports::{Holder, Ports, holder};
 pub use report::{Published, Report};
 pub use stages::{Recorder, Stage, Stages};
 
 use body::Body;
 use mailbox::Mailbox;
+use watch::Watch;
 
 use crate::crypto::Aead;
 use crate::gate::{Claims, Gate, Mail, Now, Seed, Setup, WorkerIndex};
+use crate::io::socket::UdpSocket;
 use crate::io::{self, Choice, Driver, DriverOptions, StartError};
 use crate::os::clock::{self, Clock};
 use crate::os::memory;
@@ -36,7 +45,8 @@ use crate::os::memory;
 pub struct Plan {
     /// Listeners, backends and limits.
     pub setup: Arc<Setup>,
-    /// Where each listener is bound, by its number. Port 0 asks the kernel for one, the same for all workers.
+    /// Where each listener is bound, by its number. Port 0 asks the kernel for one, the same for
+    /// all workers.
     pub binds: Vec<Vec<SocketAddr>>,
     /// Whether each listener's sockets refuse in the kernel what cannot be ours, by its number.
     pub filter: Vec<bool>,
@@ -52,6 +62,14 @@ pub struct Plan {
     pub spin: Duration,
 }
 
+impl Plan {
+    /// Where workers listen for game processes.
+    fn link_paths(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        let path = |dir, worker| sockets::link_path(dir, worker);
+        self.run_dir.iter().flat_map(move |dir| (0..self.workers).map(move |it| path(dir, it)))
+    }
+}
+
 /// Workers that run.
 pub struct Fleet {
     threads: Vec<JoinHandle<std::io::Result<()>>>,
@@ -62,26 +80,24 @@ pub struct Fleet {
     link_paths: Vec<PathBuf>,
     driver: &'static str,
     why_not_uring: Option<String>,
+    why_unrestricted: Option<String>,
     kernel: &'static str,
     failed: Arc<AtomicBool>,
     clock: Clock,
+    /// Tells the workers which udp backends are there. Ends before they do.
+    watch: Option<Watch>,
 }
 
 impl Fleet {
-    /// Opens all sockets, then starts all threads.
+    /// Claims the addresses, opens all other sockets, then starts all threads.
     pub fn start(plan: &Plan) -> Result<Self, StartError> {
-        let setup = &plan.setup;
-        let (slots, limits) = (setup.backend_slots(), setup.claim_limits());
-        let claims = Claims::new(setup.listeners.len(), &slots, limits);
-        let mut start = Start {
-            plan,
-            setup: Arc::clone(setup),
-            claims: Arc::new(claims),
-            clock: Clock::start(),
-            addresses: plan.binds.clone(),
-            link_paths: Vec::new(),
-            why_not_uring: None,
-        };
+        Self::start_on(plan, Ports::claim(plan, None)?)
+    }
+
+    /// The same on addresses that were claimed for this plan.
+    pub fn start_on(plan: &Plan, ports: Ports) -> Result<Self, StartError> {
+        find_memory(plan)?;
+        let mut start = Start::new(plan, ports);
         let bodies =
             (0..plan.workers).map(|index| start.worker(index)).collect::<Result<Vec<_>, _>>()?;
         Ok(start.run(bodies))
@@ -100,6 +116,11 @@ impl Fleet {
     /// Why that is not io_uring, where it could have been.
     pub fn why_not_uring(&self) -> Option<&str> {
         self.why_not_uring.as_deref()
+    }
+
+    /// Why the kernel takes more requests on the workers' rings than they need, where it does.
+    pub fn why_unrestricted(&self) -> Option<&str> {
+        self.why_unrestricted.as_deref()
     }
 
     /// Which kernel seals and opens.
@@ -122,20 +143,22 @@ impl Fleet {
         &self.published
     }
 
-    /// Sends the same message to every worker, waiting where a mailbox is full.
+    /// Gives every worker the same command. Each gets it once and after all earlier ones, whenever
+    /// it next turns; this does not wait for that.
     pub fn tell_all(&self, mail: impl Fn() -> Mail) {
         for post in &self.posts {
-            while post.send(mail()).is_err() && !self.has_failed() {
-                clock::sleep(Duration::from_millis(1));
-            }
+            post.command(mail());
         }
     }
 
-    /// Gives all workers another setup, in which listeners and backends keep their numbers and new backends come last.
-    /// Returns it as the workers have it.
+    /// Gives all workers another setup, in which listeners and backends keep their numbers and new
+    /// backends come last. Returns it as the workers have it.
     pub fn adopt(&self, setup: &Setup) -> Arc<Setup> {
         let setup = Arc::new(with_ports(setup, &self.addresses));
         self.tell_all(|| Mail::Setup(Arc::clone(&setup)));
+        if let Some(watch) = &self.watch {
+            watch.adopt(&setup);
+        }
         setup
     }
 
@@ -165,9 +188,7 @@ impl Fleet {
 impl Drop for Fleet {
     fn drop(&mut self) {
         if !self.threads.is_empty() {
-            for post in &self.posts {
-                let _ = post.send(Mail::Stop);
-            }
+            self.tell_all(|| Mail::Stop);
             for thread in self.threads.drain(..) {
                 let _ = thread.join();
             }
@@ -178,6 +199,28 @@ impl Drop for Fleet {
     }
 }
 
+/// Looks whether there is address space for all tables at once: a table that cannot be made ends
+/// the process without a word. Nothing is touched, so this costs no memory.
+fn find_memory(plan: &Plan) -> Result<(), StartError> {
+    let sessions = plan.setup.worker_sessions_max;
+    let bytes = plan.setup.worker_places().saturating_mul(Gate::session_bytes());
+    let mut tables = Vec::new();
+    for _ in 0..plan.workers {
+        let mut table = Vec::<u8>::new();
+        table.try_reserve_exact(bytes).map_err(|_| {
+            let (workers, gib) = (plan.workers, bytes.div_ceil(1 << 30));
+            let what = format!(
+                "set memory aside for {sessions} sessions ({gib} GiB of address space for each of {workers} workers; lower \
+                 max_sessions)"
+            );
+            StartError::other(what, std::io::ErrorKind::OutOfMemory.into())
+        })?;
+        // Looked at, or the compiler would leave it out.
+        tables.push(std::hint::black_box(table));
+    }
+    Ok(())
+}
+
 /// A fleet that is being started.
 struct Start<'a> {
     plan: &'a Plan,
@@ -185,24 +228,48 @@ struct Start<'a> {
     claims: Arc<Claims>,
     clock: Clock,
     addresses: Vec<Vec<SocketAddr>>,
+    /// For the first worker.
+    claimed: Option<Vec<Vec<UdpSocket>>>,
     link_paths: Vec<PathBuf>,
     why_not_uring: Option<String>,
+    why_unrestricted: Option<String>,
 }
 
-impl Start<'_> {
+impl<'a> Start<'a> {
+    fn new(plan: &'a Plan, ports: Ports) -> Self {
+        let setup = &plan.setup;
+        let (slots, limits) = (setup.backend_slots(), setup.claim_limits());
+        let claims = Claims::new(setup.listeners.len(), &slots, limits);
+        Self {
+            plan,
+            setup: Arc::clone(setup),
+            claims: Arc::new(claims),
+            clock: Clock::start(),
+            addresses: ports.addresses(),
+            claimed: Some(ports.players),
+            link_paths: Vec::new(),
+            why_not_uring: None,
+            why_unrestricted: None,
+        }
+    }
+
     /// A worker with all its sockets, ready to run.
     fn worker(&mut self, index: u16) -> Result<Body, StartError> {
         let plan = self.plan;
         let (mut driver, rx) = io::open(plan.io, &DriverOptions::default())?;
         if self.why_not_uring.is_none() {
             self.why_not_uring = driver.why_not_uring().map(ToString::to_string);
+            self.why_unrestricted = driver.why_unrestricted().map(ToString::to_string);
         }
         let seed = Seed::generate()
             .map_err(|why| StartError::other("draw random numbers", std::io::Error::other(why)))?;
         let now = Now { mono_ns: self.clock.now_ns(), unix_s: clock::unix_seconds() };
         let worker = WorkerIndex { index, count: plan.workers };
         let claims = Arc::clone(&self.claims);
-        let players = sockets::open_players(plan, &mut self.addresses, &mut driver)?;
+        let players = match self.claimed.take() {
+            Some(claimed) => sockets::register_players(claimed, &mut driver)?,
+            None => sockets::open_players(plan, &self.addresses, &mut driver)?,
+        };
         if index == 0 {
             self.setup = Arc::new(with_ports(&plan.setup, &self.addresses));
         }
@@ -230,6 +297,8 @@ impl Start<'_> {
         for body in &mut bodies {
             body.meet(posts.clone());
         }
+        let (setup, claims) = (Arc::clone(&self.setup), Arc::clone(&self.claims));
+        let watch = Watch::start(setup, claims, posts.clone());
         let cores = if self.plan.pin { core_affinity::get_core_ids() } else { None };
         let threads = bodies
             .into_iter()
@@ -245,15 +314,17 @@ impl Start<'_> {
             link_paths: self.link_paths,
             driver,
             why_not_uring: self.why_not_uring,
+            why_unrestricted: self.why_unrestricted,
             kernel,
             failed,
             clock: self.clock,
+            watch,
         }
     }
 }
 
-/// The setup with addresses that tokens can name: what was bound where nothing else is said, and the port that the kernel
-/// has chosen in place of port 0.
+/// The setup with addresses that tokens can name: what was bound where nothing else is said, and
+/// the port that the kernel has chosen in place of port 0.
 fn with_ports(setup: &Setup, addresses: &[Vec<SocketAddr>]) -> Setup {
     let mut setup = setup.clone();
     for (listener, bound) in setup.listeners.iter_mut().zip(addresses) {

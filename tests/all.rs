@@ -10,12 +10,18 @@ mod cli_keygen;
 mod cli_token;
 #[path = "all/command.rs"]
 mod command;
+#[path = "all/config_bounds.rs"]
+mod config_bounds;
 #[path = "all/config_keys.rs"]
 mod config_keys;
 #[path = "all/config_mistakes.rs"]
 mod config_mistakes;
 #[path = "all/config_values.rs"]
 mod config_values;
+#[path = "all/control_access.rs"]
+mod control_access;
+#[path = "all/control_backends.rs"]
+mod control_backends;
 #[path = "all/control_commands.rs"]
 mod control_commands;
 #[path = "all/control_drain.rs"]
@@ -30,6 +36,8 @@ mod control_privileges;
 mod control_reload;
 #[path = "all/control_rig.rs"]
 mod control_rig;
+#[path = "all/control_second.rs"]
+mod control_second;
 #[path = "all/folder.rs"]
 mod folder;
 #[path = "all/gateway_hostile.rs"]
@@ -44,6 +52,8 @@ mod hist_files;
 mod house_rules;
 #[path = "all/io_links.rs"]
 mod io_links;
+#[path = "all/io_path.rs"]
+mod io_path;
 #[path = "all/io_rig.rs"]
 mod io_rig;
 #[path = "all/io_udp.rs"]
@@ -68,6 +78,8 @@ mod netcode_interop_client;
 mod netcode_interop_rules;
 #[path = "all/netcode_vectors.rs"]
 mod netcode_vectors;
+#[path = "all/netns.rs"]
+mod netns;
 #[path = "all/readme.rs"]
 mod readme;
 #[path = "all/sim_seeds.rs"]

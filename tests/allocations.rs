@@ -1,7 +1,7 @@
 //! What a gate allocates: nothing while it works, and little for each player.
 //!
-//! In a test binary of its own, because an allocator that counts is the whole program's. Counted is what the calling thread
-//! does, so tests may run side by side.
+//! In a test binary of its own, because an allocator that counts is the whole program's. Counted is
+//! what the calling thread does, so tests may run side by side.
 #![allow(unsafe_code, reason = "an allocator is an unsafe trait; this one passes everything on")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -12,8 +12,8 @@ use ringgate::buf::{Endpoint, LocalIp, SocketId};
 use ringgate::crypto::Aead;
 use ringgate::drops::DropReason;
 use ringgate::gate::{
-    Backend, Claims, Duplicates, Gate, LinkKind, Listener, Now, Protocol, Route, Seed, Setup,
-    Unreal, WorkerIndex,
+    Backend, Claims, Duplicates, Gate, Limits, LinkKind, Listener, Now, Protocol, Route, Seed,
+    Setup, Unreal, WorkerIndex,
 };
 use ringgate::limits::{BUNDLE_BYTES_MAX, DATAGRAM_BYTES_MAX, UNREAL_BYTES_MAX};
 use ringgate::proto::netcode::VERSION_INFO;
@@ -42,8 +42,8 @@ fn note(allocations: u64, bytes: i64) {
     let _ = LIVE_BYTES.try_with(|live| live.set(live.get() + bytes));
 }
 
-// SAFETY: every call goes to `System` with the caller's own arguments, so `System` keeps the promises; the counters are plain
-// cells of the calling thread and allocate nothing.
+// SAFETY: every call goes to `System` with the caller's own arguments, so `System` keeps the
+// promises; the counters are plain cells of the calling thread and allocate nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(1, layout.size() as i64);
@@ -59,7 +59,8 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         note(0, -(layout.size() as i64));
-        // SAFETY: the caller's promises about `block` and `layout` are passed on; all blocks come from `System`.
+        // SAFETY: the caller's promises about `block` and `layout` are passed on; all blocks come
+        // from `System`.
         unsafe { System.dealloc(block, layout) }
     }
 
@@ -105,7 +106,8 @@ fn busy_turn(crowd: &mut Crowd, random: &mut Random, packet: &mut [u8; DATAGRAM_
     }
     let player = (first + 3) % PLAYERS;
     let home = Crowd::home(player);
-    // Replayed, forged, from another port of a player, from another port and forged, junk from a player, junk from nobody.
+    // Replayed, forged, from another port of a player, from another port and forged, junk from a
+    // player, junk from nobody.
     send(crowd, home, &recorded[..recorded_len]);
     let len = crowd.write_payload(player, &[8; 50], packet);
     packet[len - 1] ^= 1;
@@ -148,7 +150,7 @@ fn a_gate_at_work_allocates_nothing() {
         DropReason::PacketForged,
         DropReason::UnknownSource,
         DropReason::PortSwitchForged,
-        DropReason::PortSwitchRateLimited,
+        DropReason::PortSwitchStale,
     ] {
         assert!(after.drops.of(reason) > before.drops.of(reason), "{}", reason.name());
     }
@@ -188,9 +190,10 @@ fn a_million_spoofed_requests_allocate_nothing_and_are_answered_with_nothing() {
     assert!(forged > REQUESTS / 2, "most got as far as the cipher: {forged}");
 }
 
-/// What is reserved for many sessions, and more than a million of them would take: every table is sized exactly, and what
-/// there is once (buffers, rate limits) weighs ten times as much on each of these. Memory that is reserved and never touched
-/// counts here; `cargo bench --bench table` shows what is resident.
+/// What is reserved for many sessions, and more than a million of them would take: every table is
+/// sized exactly, and what there is once (buffers, rate limits) weighs ten times as much on each of
+/// these. Memory that is reserved and never touched counts here; `cargo bench --bench table` shows
+/// what is resident.
 const BASE: Base = Base {
     version_min: 3,
     version: 4,
@@ -208,17 +211,19 @@ fn unreal_setup() -> Setup {
         name: "shooter".to_owned(),
         protocol: Protocol::Unreal(Unreal {
             framing: Framing::default(),
+            learns_base: true,
             versions: 3..=4,
             network_versions: None,
             duplicates: Duplicates::Notify,
+            gap_limit: 0,
             idle_timeout_ns: 30_000_000_000,
-            restart_small: false,
         }),
         public: Vec::new(),
         backends: vec![0],
         route: Route::Single,
         sessions_max: 1000,
         follow_port_switch: true,
+        limits: Limits::NONE,
     };
     let backend = Backend {
         name: "game".to_owned(),
@@ -324,6 +329,8 @@ fn a_million_sessions_fit_with_all_that_hangs_on_them() {
         "a session takes {table} bytes in its tables, {each} with claims, used token and all else"
     );
     assert!(table <= 384);
-    assert!(each * 1_000_000 <= 640 << 20, "{each} bytes each");
+    // A third of it is reserved for places that rest while all sessions change once, and untouched
+    // until then.
+    assert!(each * 1_000_000 <= 1088 << 20, "{each} bytes each");
     assert_eq!(crowd.gate().session_count(), SESSIONS);
 }

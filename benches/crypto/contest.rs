@@ -1,18 +1,22 @@
-//! Opening and sealing traffic, with every kernel of ours that the machine can run and whatever else the program brings along.
+//! Opening and sealing traffic, with every kernel of ours that the machine can run and whatever
+//! else the program brings along.
 //!
-//! Packets have 22 bytes of associated data, as netcode's have, and a key and nonce of their own; they lie in the second-level
-//! cache. *game mix* is 70 % of 40 to 120 bytes, 25 % of 120 to 400, 5 % of 1200.
+//! Packets have 22 bytes of associated data, as netcode's have, and a key and nonce of their own;
+//! they lie in the second-level cache. *game mix* is 70 % of 40 to 120 bytes, 25 % of 120 to 400, 5
+//! % of 1200.
 //!
-//! Every contender does each round twice, and the second counts. A CPU remembers which instructions a program has used: branches
-//! it has not seen for a while are mispredicted, and dense multiplications in 512-bit registers after some milliseconds
-//! without them run slowly. In a contest that would be decided by who had the turn before. The libraries get the same.
+//! Every contender does each round twice, and the second counts. A CPU remembers which instructions
+//! a program has used: branches it has not seen for a while are mispredicted, and dense
+//! multiplications in 512-bit registers after some milliseconds without them run slowly. In a
+//! contest that would be decided by who had the turn before. The libraries get the same.
 //!
-//! A gateway, though, does something else most of the time, and pays for how fast that runs, too. *32 of 100 bytes every 50 us* has
-//! turns of 32 packets and a fixed amount of scalar work; what a contender takes beyond the work alone is what its packets really
-//! cost, by what they do to the CPU's clock as well.
+//! A gateway, though, does something else most of the time, and pays for how fast that runs, too.
+//! *32 of 100 bytes every 50 us* has turns of 32 packets and a fixed amount of scalar work; what a
+//! contender takes beyond the work alone is what its packets really cost, by what they do to the
+//! CPU's clock as well.
 //!
-//! *forged tokens* are netcode's private tokens (1008 bytes of text) with a wrong tag: what a flood of connection requests
-//! costs, with the derivation of the subkey.
+//! *forged tokens* are netcode's private tokens (1008 bytes of text) with a wrong tag: what a flood
+//! of connection requests costs, with the derivation of the subkey.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -51,8 +55,8 @@ pub(crate) fn run(name: &'static str, peers: Peers<'_>) {
     bench.finish();
 }
 
-/// Does each kind of work once, in [`counted`], and names it: for a simulator that counts instructions
-/// (`benches/instructions.sh`).
+/// Does each kind of work once, in [`counted`], and names it: for a simulator that counts
+/// instructions (`benches/instructions.sh`).
 fn count() {
     for (kernel, aead) in &aeads() {
         for operation in [Operation::Open, Operation::Seal] {
@@ -170,7 +174,8 @@ fn refuse_tokens(bench: &mut Bench) {
     group.rounds(ROUNDS).run_agreeing();
 }
 
-/// Every kernel that the machine can run. All batch sizes share its memory, so that none has the luckier address.
+/// Every kernel that the machine can run. All batch sizes share its memory, so that none has the
+/// luckier address.
 fn aeads() -> Vec<(Kernel, RefCell<Aead>)> {
     let aead = |kernel| Some((kernel, RefCell::new(Aead::with_kernel(kernel).ok()?)));
     Kernel::ALL.into_iter().filter_map(aead).collect()
@@ -350,8 +355,9 @@ pub(crate) const TAG_BYTES: usize = 16;
 /// A private token without its tag.
 const TOKEN_TEXT_BYTES: usize = 1008;
 
-/// With what they are restored from, the largest of these packets take 1.3 MB: everything stays in a second-level cache of 2 MB.
-/// Twice as many do not, and then what is measured is which contender's lines happened to be evicted.
+/// With what they are restored from, the largest of these packets take 1.3 MB: everything stays in
+/// a second-level cache of 2 MB. Twice as many do not, and then what is measured is which
+/// contender's lines happened to be evicted.
 const PACKETS: usize = 512;
 
 const BATCH_MAX: usize = 64;

@@ -1,5 +1,5 @@
-//! Server addresses as an operator types them: what is accepted means the same after it was printed, and after it went
-//! through a token.
+//! Server addresses as an operator types them: what is accepted means the same after it was
+//! printed, and after it went through a token.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,8 @@
-//! Batches of packets through every kernel that the machine has, against the portable one: other lengths, forgeries and batch
-//! sizes make other groups of lanes.
+//! Batches of packets through every kernel that the machine has, against the portable one: other
+//! lengths, forgeries and batch sizes make other groups of lanes.
 //!
-//! The first bytes say how many packets there are, each packet's lengths, and which of them are forged; the rest is text. Keys and
-//! nonces differ from packet to packet.
+//! The first bytes say how many packets there are, each packet's lengths, and which of them are
+//! forged; the rest is text. Keys and nonces differ from packet to packet.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

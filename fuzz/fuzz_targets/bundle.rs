@@ -1,5 +1,6 @@
-//! A datagram on a bundle link, from either side: whatever a reader accepts, a writer writes again. From a game process the
-//! bytes are the same, so nothing in a record is passed over; a gateway's reasons may be newer than the reader.
+//! A datagram on a bundle link, from either side: whatever a reader accepts, a writer writes again.
+//! From a game process the bytes are the same, so nothing in a record is passed over; a gateway's
+//! reasons may be newer than the reader.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

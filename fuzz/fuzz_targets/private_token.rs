@@ -1,5 +1,5 @@
-//! The private part of a token, as it is after decryption: an authentic token of a faulty service must not harm us, and what
-//! can be read is written back the same.
+//! The private part of a token, as it is after decryption: an authentic token of a faulty service
+//! must not harm us, and what can be read is written back the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

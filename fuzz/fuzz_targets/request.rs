@@ -1,5 +1,5 @@
-//! Connection requests, the only packets that a stranger can make us look at: as datagrams of any kind, and as what a client
-//! makes of a token.
+//! Connection requests, the only packets that a stranger can make us look at: as datagrams of any
+//! kind, and as what a client makes of a token.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

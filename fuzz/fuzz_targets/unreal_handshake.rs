@@ -1,4 +1,5 @@
-//! Handshake packets from strangers, in both layouts, read by both sides; and clients and servers that are sent anything.
+//! Handshake packets from strangers, in every layout, read by both sides; and clients and servers
+//! that are sent anything.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -37,9 +38,16 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// The layout and one of five lengths of magic, from a byte.
+/// The layout and one of six lengths of magic, from a byte.
 fn framing(choice: u8) -> Framing {
-    let layout = if choice & 1 == 0 { Layout::Versioned } else { Layout::Original };
+    // The first two as in the seeds; the rest by the upper bits.
+    let layout = match (choice & 1, choice >> 4 & 3) {
+        (1, _) => Layout::Original,
+        (_, 1) => Layout::VersionedShort,
+        (_, 2) => Layout::Early,
+        (_, 3) => Layout::EarlyShort,
+        _ => Layout::Versioned,
+    };
     let len = [0, 0, 0, 1, 4, 8, 31, 32][usize::from(choice >> 1 & 7)];
     Framing { magic: Magic::from_bits(&[true; 32][..len]).expect("at most 32"), layout }
 }
@@ -52,11 +60,12 @@ fn tail() -> Tail {
 fn round_trip(framing: &Framing, datagram: &[u8], receiver: Receiver, packet: &Handshake) {
     let kind = packet.body.kind();
     let end = terminator(datagram).expect("a packet was read");
-    let body_end = kind.body_end(framing).expect("a packet was read");
+    let version = packet.base.version;
+    let body_end = kind.body_end(framing, version).expect("a packet was read");
     assert!(datagram.len() <= HANDSHAKE_BYTES_MAX && end >= body_end && kind.is_for(receiver));
     let mut buf = [0xee; HANDSHAKE_BYTES_MAX];
     let len = packet.encode(framing, &tail(), &mut buf);
-    assert_eq!(kind.packet_bytes(framing, tail().bytes().len()), Some(len));
+    assert_eq!(kind.packet_bytes(framing, version, tail().bytes().len()), Some(len));
     let read = classify(&buf[..len], framing, receiver);
     let Ok(Classified::Handshake(again)) = read else { panic!("{read:?}") };
     assert_eq!(again, *packet);

@@ -1,12 +1,13 @@
 //! Attackers: hostile traffic beside honest players.
 //!
-//! An attacker is a thread with a driver and addresses of its own (127.1.0.0 to 127.15.255.255 on loopback, which no player
-//! has), so everything that the gateway sends back to it is counted: bytes out over bytes in is the amplification. Forgeries
-//! *at* live sessions leave through a copy of the honest players' socket, with their very addresses and ports; it is only ever
-//! sent through, so the players still hear everything.
+//! An attacker is a thread with a driver and addresses of its own (127.1.0.0 to 127.15.255.255 on
+//! loopback, which no player has), so everything that the gateway sends back to it is counted:
+//! bytes out over bytes in is the amplification. Forgeries *at* live sessions leave through a copy
+//! of the honest players' socket, with their very addresses and ports; it is only ever sent
+//! through, so the players still hear everything.
 //!
-//! What an attacker could know is respected: junk and forgeries are made without any key, replays repeat what was really on
-//! the wire, and tokens are valid where an attack is about valid tokens.
+//! What an attacker could know is respected: junk and forgeries are made without any key, replays
+//! repeat what was really on the wire, and tokens are valid where an attack is about valid tokens.
 
 mod unreal;
 
@@ -22,6 +23,7 @@ use ringgate::io::socket::{self, UdpOptions};
 use ringgate::io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
 use ringgate::netcode::{Client, ConnectToken};
 use ringgate::os::clock::{self, Clock};
+use ringgate::os::signals;
 use ringgate::proto::netcode::VERSION_INFO;
 use ringgate::proto::netcode::packet::PacketKind;
 use ringgate::proto::netcode::request::{REQUEST_BYTES, encode_request};
@@ -56,7 +58,8 @@ pub enum Kind {
     UnrealForgedResponse,
     /// A valid response, from its own address again and again, and from others.
     UnrealReplayedResponse,
-    /// Claims of other players' sessions, with cookies that are guessed, from an address that proves itself.
+    /// Claims of other players' sessions, with cookies that are guessed, from an address that
+    /// proves itself.
     UnrealForgedRestart,
     /// Game packets from addresses that nobody plays at: bait for requests to restart.
     UnrealGame,
@@ -222,17 +225,19 @@ impl Attacker {
         })
     }
 
-    /// Gets ready, which is this thread's business because a ring belongs to the thread of its first turn, attacks until told to
-    /// hold fire, and listens until told to go home.
+    /// Gets ready, which is this thread's business because a ring belongs to the thread of its
+    /// first turn, attacks until told to hold fire, and listens until told to go home.
     pub fn run(&mut self, orders: &Orders) -> io::Result<Harvest> {
         self.prepare()?;
         let clock = Clock::start();
-        while !orders.hold_fire.load(Ordering::Relaxed) {
+        let is_interrupted = || signals::kept().is_some();
+        while !orders.hold_fire.load(Ordering::Relaxed) && !is_interrupted() {
             self.listen(Duration::from_millis(1))?;
             let due =
                 (u128::from(clock.now_ns()) * u128::from(self.options.rate) / 1_000_000_000) as u64;
             let behind = due.saturating_sub(self.made);
-            // What would have to be made up for at once is not: an attacker's burst would be another attack.
+            // What would have to be made up for at once is not: an attacker's burst would be
+            // another attack.
             let skipped = behind.saturating_sub(self.options.rate / 20 + 1);
             self.harvest.unsent += skipped;
             self.made += skipped;
@@ -284,7 +289,8 @@ impl Attacker {
         self.tx.clear();
     }
 
-    /// Writes the next datagram into the batch's slot. Returns the address it comes from, and its length.
+    /// Writes the next datagram into the batch's slot. Returns the address it comes from, and its
+    /// length.
     fn make(&mut self) -> (u32, usize) {
         let Self { options, rng, tx, recorded, recorded_from, .. } = self;
         let slot = tx.slot().expect("a batch is as large as what is sent at once");
@@ -323,7 +329,8 @@ impl Attacker {
                 };
                 fill(rng, &mut slot[..len]);
                 slot[0] = 4 << 4 | kind as u8;
-                // A plausible sequence: not too far from what a session has reached after some seconds.
+                // A plausible sequence: not too far from what a session has reached after some
+                // seconds.
                 slot[1..5].copy_from_slice(&(rng.below(2000) as u32).to_le_bytes());
                 (options.victim(rng), len)
             }

@@ -1,6 +1,8 @@
-//! What this kernel can do at all: an echo without sessions and ciphers, and a relay of two hops without them.
+//! What this kernel can do at all: an echo without sessions and ciphers, and a relay of two hops
+//! without them.
 //!
-//! Both use the same drivers as the gateway, so what is left between them and it is the gateway's own work.
+//! Both use the same drivers as the gateway, so what is left between them and it is the gateway's
+//! own work.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +24,8 @@ pub struct Bare {
     pub address: SocketAddr,
 }
 
-/// The second hop: every player has a loopback address of its own there, which is also its address here.
+/// The second hop: every player has a loopback address of its own there, which is also its address
+/// here.
 #[derive(Debug)]
 struct Link {
     socket: SocketId,

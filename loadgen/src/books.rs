@@ -1,10 +1,13 @@
-//! The closing of the books: the generator's, the gateway's and the kernel's, held against each other to the datagram.
+//! The closing of the books: the generator's, the gateway's and the kernel's, held against each
+//! other to the datagram.
 //!
-//! A difference of one is a difference: it is shown as unexplained and fails the run. What may explain one is only what somebody
-//! has counted: a drop of a socket, a drop of the gateway with its reason, a datagram that an impairment of ours swallowed,
-//! or, between two sockets, the kernel's backlog.
+//! A difference of one is a difference: it is shown as unexplained and fails the run. What may
+//! explain one is only what somebody has counted: a drop of a socket, a drop of the gateway with
+//! its reason, a datagram that an impairment of ours swallowed, or, between two sockets, the
+//! kernel's backlog.
 //!
-//! Left out: who else used the gateway or this host meanwhile. Strangers' datagrams do not balance, and should not.
+//! Left out: who else used the gateway or this host meanwhile. Strangers' datagrams do not balance,
+//! and should not.
 
 use std::fmt::Write as _;
 
@@ -13,7 +16,10 @@ use serde::{Deserialize, Serialize};
 use crate::gateway::Metrics;
 use crate::kernel::KernelDrops;
 use crate::record::Record;
+use crate::require::Allowance;
+use crate::summary::Summary;
 use crate::tally::Count;
+use crate::watch::Restart;
 
 /// Something that should hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +33,9 @@ pub struct Check {
     /// Whether it is about books: then there is no excuse.
     #[serde(default)]
     pub is_book: bool,
+    /// Whether the run proves nothing, or not enough, without it.
+    #[serde(default)]
+    pub is_proof: bool,
 }
 
 /// The state of things when the last player had gone.
@@ -34,6 +43,9 @@ pub struct Check {
 pub struct Closing {
     /// Nothing moved any more, on either side.
     pub is_quiet: bool,
+    /// The gateway showed its counters, or nobody had asked for them.
+    #[serde(default = "yes")]
+    pub is_there: bool,
     /// Workers of the gateway that report that their own books do not balance.
     pub unbalanced_workers: u64,
     /// What the kernel has dropped.
@@ -55,10 +67,14 @@ pub struct Hostile {
 
 /// What should hold at the end of a run, as far as it can be seen.
 pub fn close(record: &Record, hostile: &Hostile) -> Vec<Check> {
+    let books = Books { record, hostile, metrics: &record.gateway_metrics };
     let mut checks = outcomes(record);
-    if record.gateway_metrics.contains_key("ringgate_datagrams_in_total") {
-        let books = Books { record, hostile, metrics: &record.gateway_metrics };
+    checks.push(books.players());
+    if !record.is_one_gateway() {
+        checks.extend([continuity(record), books.own()]);
+    } else if record.gateway_metrics.contains_key("ringgate_datagrams_in_total") {
         checks.extend([
+            continuity(record),
             books.quiet(),
             books.own(),
             books.gateways(),
@@ -68,41 +84,84 @@ pub fn close(record: &Record, hostile: &Hostile) -> Vec<Check> {
             books.payloads(),
         ]);
     } else {
+        let missing = record.summary().payloads.missing;
         checks.push(Check {
             name: "nothing is missing".into(),
-            holds: record.missing() == 0,
+            holds: missing == 0,
             text: format!(
-                "{} payloads unaccounted for (without --admin nobody can say where)",
-                record.missing()
+                "{missing} payloads unaccounted for (without --admin nobody can say where)"
             ),
-            is_book: false,
+            ..Check::default()
         });
+        if !record.restarts.is_empty() || record.count(Count::ServerChanges) > 0 {
+            checks.push(continuity(record));
+        }
     }
     checks
 }
 
 /// What players felt.
 fn outcomes(record: &Record) -> Vec<Check> {
-    let c = |count| record.count(count);
-    let (joins, connected, lost) = (c(Count::Joins), c(Count::Connected), c(Count::SessionsLost));
-    let tokenless = c(Count::Tokenless);
-    let (corrupt, elsewhere) = (c(Count::Corrupt), c(Count::Misdelivered));
+    let Summary { players, payloads, .. } = record.summary();
+    let (corrupt, elsewhere) = (record.count(Count::Corrupt), record.count(Count::Misdelivered));
+    let mut text = format!(
+        "{} came, {} were let in, {} lost their session",
+        players.came, players.connected, players.lost
+    );
+    for (count, why) in [
+        (players.unfinished, "were still asking"),
+        (players.tokenless, "had no connect token left"),
+        (players.placeless, "had no address left"),
+    ] {
+        if count > 0 {
+            let _ = write!(text, ", {count} {why}");
+        }
+    }
+    if record.allowed_outside != Allowance::default() {
+        let _ = write!(text, "; {} may stay outside", record.allowed_outside);
+    }
+    let is_allowed = record.allowed_outside.covers(players.outside, players.came);
     vec![
         Check {
             name: "every payload is where it should be".into(),
             holds: corrupt + elsewhere == 0,
             text: format!("{corrupt} corrupt, {elsewhere} for somebody else"),
             is_book: true,
+            ..Check::default()
         },
         Check {
             name: "everyone who came was let in, and stayed".into(),
-            holds: joins > 0 && joins == connected && lost + tokenless == 0,
-            text: format!(
-                "{joins} came, {connected} were let in, {lost} lost their session, {tokenless} had no connect token left"
-            ),
-            is_book: false,
+            holds: players.came > 0 && is_allowed,
+            text,
+            is_proof: true,
+            ..Check::default()
+        },
+        Check {
+            name: "something came back".into(),
+            holds: payloads.due == 0 || payloads.arrived > 0,
+            text: format!("{} payloads due, {} arrived", payloads.due, payloads.arrived),
+            is_proof: true,
+            ..Check::default()
         },
     ]
+}
+
+/// Whether counters can be compared from start to end at all.
+fn continuity(record: &Record) -> Check {
+    let mut reasons: Vec<String> = record.restarts.iter().map(Restart::sentence).collect();
+    let changes = record.count(Count::ServerChanges);
+    if changes > 0 {
+        reasons.push(format!("the game server counted from 0 again for {changes} sessions"));
+    }
+    if !record.closing.is_there {
+        reasons.push("the gateway no longer answered at the end".into());
+    }
+    let holds = reasons.is_empty();
+    if !record.is_one_gateway() {
+        reasons.push("its books and ours are not comparable".into());
+    }
+    let text = if holds { "nobody was restarted".into() } else { reasons.join("; ") };
+    book("one gateway and one game server from start to end", holds, text)
 }
 
 struct Books<'a> {
@@ -122,6 +181,19 @@ impl Books<'_> {
 
     fn kernel(&self) -> &KernelDrops {
         &self.record.closing.kernel
+    }
+
+    /// Every player who dialled has had one fate.
+    fn players(&self) -> Check {
+        let [joins, connected, refused, unfinished] =
+            [Count::Joins, Count::Connected, Count::ConnectFailed, Count::Unfinished]
+                .map(|count| self.c(count));
+        let left = joins - connected - refused - unfinished;
+        book(
+            "the generator's players: dialled = let in + refused + still asking",
+            left == 0,
+            format!("{joins} = {connected} + {refused} + {unfinished}{}", unexplained(left)),
+        )
     }
 
     fn quiet(&self) -> Check {
@@ -235,13 +307,15 @@ impl Books<'_> {
             Count::Corrupt,
             Count::Misdelivered,
             Count::PushedDown,
+            Count::PushesOutlived,
         ]
         .map(|count| self.c(count))
         .iter()
         .sum()
     }
 
-    /// The way of the payloads, place by place. What is fewer at the next place must have been dropped between the two.
+    /// The way of the payloads, place by place. What is fewer at the next place must have been
+    /// dropped between the two.
     fn payloads(&self) -> Check {
         let way = [
             self.c(Count::PayloadsSent) + self.c(Count::PlainSent) + self.hostile.payloads as i64,
@@ -253,7 +327,8 @@ impl Books<'_> {
         ];
         let named = self.m("ringgate_drops_total");
         let backlog = self.kernel().backlog as i64;
-        // A game packet from a port that the gateway does not know is answered by a request to restart, and goes no further.
+        // A game packet from a port that the gateway does not know is answered by a request to
+        // restart, and goes no further.
         let restarts = self.m("ringgate_packets_out_total{unreal_restart_request}");
         let at_players = self.kernel().ours as i64
             + self.c(Count::ImpairedDown)
@@ -274,6 +349,11 @@ impl Books<'_> {
             let _ = write!(text, " → {}", pair[1]);
             // A game process that speaks of its own accord says more or less than it hears.
             if (is_pushed && step == GAME_STEP) || (0..=reason).contains(&lost) {
+                continue;
+            }
+            // What a game server had taken and not answered is gone with it.
+            if step == GAME_STEP && lost > 0 && !self.record.restarts.is_empty() {
+                let _ = write!(text, " ({lost} gone with a game server that ended)");
                 continue;
             }
             let left = if lost < 0 { lost } else { lost - reason };
@@ -301,15 +381,20 @@ impl Books<'_> {
 }
 
 fn book(name: &str, holds: bool, text: String) -> Check {
-    Check { name: name.into(), holds, text, is_book: true }
+    Check { name: name.into(), holds, text, is_book: true, is_proof: false }
+}
+
+/// What records of earlier versions do not say was so.
+const fn yes() -> bool {
+    true
 }
 
 fn unexplained(count: i64) -> String {
     if count == 0 { String::new() } else { format!("; UNEXPLAINED: {count}") }
 }
 
-/// What lies between two places of a payload's way. What a game process drops itself, because its queue toward the gateway is
-/// full, nobody else can count.
+/// What lies between two places of a payload's way. What a game process drops itself, because its
+/// queue toward the gateway is full, nobody else can count.
 const STEPS: [&str; 5] = [
     "on the way up",
     "between players and links in the gateway",

@@ -1,5 +1,8 @@
-//! The command line: one file for each command. 0: done. 1: it could not be done. 2: the input is wrong. 3: a condition of
-//! `--require` was missed. 4: books do not balance, which makes every other figure doubtful.
+//! The command line: one file for each command. 0: done. 1: it could not be done. 2: the input is
+//! wrong. 3: a condition of `--require` was missed. 4: books do not balance or cannot be compared,
+//! which makes every other figure doubtful. 5: it proves nothing, because players stayed outside or
+//! nothing was measured. 130 and 143: interrupted by SIGINT or SIGTERM. Where several hold, the
+//! reason that spoils most decides, and all are said.
 
 mod attack;
 mod bare;
@@ -18,6 +21,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use ringgate::os::signals;
+
+use crate::record::Record;
 
 /// Load for ringgate: fleets of players on one machine, with latencies that hide nothing.
 #[derive(Debug, Parser)]
@@ -48,8 +54,50 @@ pub(crate) enum Failure {
     Failed(String),
     /// Conditions were missed.
     Missed(Vec<String>),
-    /// Something is missing that nobody has counted.
+    /// Something is missing that nobody has counted, or what was counted cannot be compared.
     Unbalanced(Vec<String>),
+    /// Players stayed outside, or nothing was measured.
+    Unproven(Vec<String>),
+    /// A signal of this number came; what there was has been written.
+    Interrupted(i32, Vec<String>),
+}
+
+/// What speaks against a command's results.
+#[derive(Debug, Default)]
+pub(crate) struct Objections {
+    interrupted: Option<i32>,
+    imbalances: Vec<String>,
+    unproven: Vec<String>,
+    missed: Vec<String>,
+}
+
+impl Objections {
+    /// Takes over what speaks against a run.
+    fn add(&mut self, record: &Record) {
+        let signal = record.interrupted.as_ref().map(|interruption| interruption.number);
+        self.interrupted = self.interrupted.or(signal);
+        self.imbalances.extend(record.imbalances());
+        self.unproven.extend(record.unproven());
+    }
+
+    /// Whether the command was told to end.
+    const fn is_interrupted(&self) -> bool {
+        self.interrupted.is_some()
+    }
+
+    /// The verdict: the reason that spoils most.
+    fn verdict(self) -> Result<(), Failure> {
+        let Self { interrupted, imbalances, unproven, missed } = self;
+        let decides = [!imbalances.is_empty(), !unproven.is_empty(), !missed.is_empty()];
+        let all = [imbalances, unproven, missed].concat();
+        Err(match (interrupted, decides) {
+            (Some(signal), _) => Failure::Interrupted(signal, all),
+            (_, [true, ..]) => Failure::Unbalanced(all),
+            (_, [_, true, _]) => Failure::Unproven(all),
+            (_, [.., true]) => Failure::Missed(all),
+            _ => return Ok(()),
+        })
+    }
 }
 
 /// Runs the command that the arguments name.
@@ -62,6 +110,11 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
+    // From here on an interrupt ends a run as its plan would have.
+    if let Err(why) = signals::keep_first() {
+        let _ = writeln!(io::stderr(), "ringgate-loadgen: cannot catch signals: {why}");
+        return ExitCode::from(1);
+    }
     let result = match command {
         Command::Attack(args) => attack::run(&args),
         Command::BareEcho(args) => bare::run(&args),
@@ -77,6 +130,8 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Err(Failure::Failed(why)) => (1, vec![why]),
         Err(Failure::Missed(missed)) => (3, missed),
         Err(Failure::Unbalanced(books)) => (4, books),
+        Err(Failure::Unproven(why)) => (5, why),
+        Err(Failure::Interrupted(signal, why)) => (128 + signal as u8, why),
     };
     for line in lines {
         let _ = writeln!(io::stderr(), "ringgate-loadgen: {line}");

@@ -1,7 +1,8 @@
-//! The threads that carry the swarms: each has a driver, a clock and a share of the players, and shares nothing else.
+//! The threads that carry the swarms: each has a driver, a clock and a share of the players, and
+//! shares nothing else.
 //!
-//! Once per interval a thread gives what it has gathered to whoever started it. The loop is the gateway's own: take in what has
-//! come, send what is due, wait until something is.
+//! Once per interval a thread gives what it has gathered to whoever started it. The loop is the
+//! gateway's own: take in what has come, send what is due, wait until something is.
 
 use std::io;
 use std::net::SocketAddr;
@@ -46,7 +47,8 @@ pub struct Options {
     pub own_sockets: bool,
 }
 
-/// Once everybody is in, threads act only every so often, and before whatever else runs on their cores.
+/// Once everybody is in, threads act only every so often, and before whatever else runs on their
+/// cores.
 #[derive(Clone, Debug)]
 pub struct Gather {
     /// How often.
@@ -82,6 +84,8 @@ pub struct Last {
 /// What threads and whoever started them tell each other.
 #[derive(Debug, Default)]
 struct Board {
+    /// Nobody is to come any more, and everybody who is there is to leave.
+    wind_up: AtomicBool,
     /// Give up at once.
     stop: AtomicBool,
     /// Threads whose players have all gone.
@@ -170,13 +174,20 @@ impl Team {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
+    /// Asks the threads to end the plan here: players say goodbye, and the books go on until they
+    /// have.
+    pub fn wind_up(&self) {
+        self.board.wind_up.store(true, Ordering::Relaxed);
+    }
+
     /// Asks the threads to end at once.
     pub fn stop(&self) {
         self.board.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Once every player has gone: how many datagrams have come since. The threads listen on until they are
-    /// [released](Self::release), so that the books of both sides can agree to the datagram.
+    /// Once every player has gone: how many datagrams have come since. The threads listen on until
+    /// they are [released](Self::release), so that the books of both sides can agree to the
+    /// datagram.
     pub fn last_words(&self) -> Option<u64> {
         let is_done = self.board.done.load(Ordering::Acquire) == self.threads.len() as u64;
         is_done.then(|| self.board.last_words.load(Ordering::Relaxed))
@@ -244,6 +255,9 @@ impl Body {
             }
             let now = self.now();
             self.swarm.receive(now, self.rx.iter_mut());
+            if self.board.wind_up.load(Ordering::Relaxed) {
+                self.swarm.wind_up(now);
+            }
             self.swarm.advance(now);
             self.transmit();
             self.hand_over_if_due();
@@ -254,8 +268,8 @@ impl Body {
         Ok(())
     }
 
-    /// Everyone has said goodbye, but what the gateway sent before it heard that is still coming, and sessions whose goodbyes
-    /// were all lost are kept alive until they time out.
+    /// Everyone has said goodbye, but what the gateway sent before it heard that is still coming,
+    /// and sessions whose goodbyes were all lost are kept alive until they time out.
     fn hear_the_last(&mut self) -> io::Result<()> {
         self.board.done.fetch_add(1, Ordering::Release);
         let is_over = |board: &Board| {
@@ -277,9 +291,10 @@ impl Body {
 
     /// Sleeps until something is due, or says how the driver may.
     ///
-    /// While payloads are due all the time nobody needs to be woken for what arrives: it bears the kernel's time, and waits for
-    /// the next tick. To be woken for each echo would cost more than to read it. While players connect the naps are short, so
-    /// that little of the time to get in is ours.
+    /// While payloads are due all the time nobody needs to be woken for what arrives: it bears the
+    /// kernel's time, and waits for the next tick. To be woken for each echo would cost more than
+    /// to read it. While players connect the naps are short, so that little of the time to get in
+    /// is ours.
     fn pause(&self) -> Wait {
         if self.spin {
             return Wait::No;
@@ -306,8 +321,8 @@ impl Body {
         }
     }
 
-    /// While players still come, whoever shares the core must not be kept from letting them in: they would ask again and again,
-    /// and nobody would answer.
+    /// While players still come, whoever shares the core must not be kept from letting them in:
+    /// they would ask again and again, and nobody would answer.
     fn gather_once_all_are_in(&mut self) -> io::Result<()> {
         if self.gather.is_some()
             && !self.is_gathering
@@ -319,8 +334,8 @@ impl Body {
         Ok(())
     }
 
-    /// Sleeps until the next moment to act, deaf to what arrives; not at all while something is left of what was due or has
-    /// come before.
+    /// Sleeps until the next moment to act, deaf to what arrives; not at all while something is
+    /// left of what was due or has come before.
     fn sleep_until_burst(&self, gather: &Gather, due_ns: u64) {
         let now_ns = self.clock.now_ns();
         if due_ns <= now_ns || !self.rx.is_empty() {
@@ -333,8 +348,8 @@ impl Body {
         }
     }
 
-    /// Sends a batch of what is due. One, then it is receiving's turn: what waits here is late and says so, what waits in the
-    /// socket for too long is lost.
+    /// Sends a batch of what is due. One, then it is receiving's turn: what waits here is late and
+    /// says so, what waits in the socket for too long is lost.
     fn transmit(&mut self) {
         let now = self.now();
         self.swarm.transmit(now, &mut self.tx);
@@ -401,8 +416,9 @@ fn open(options: &Options, thread: u32, slots: usize) -> Result<Opened, StartErr
     Ok((driver, rx, Addresses::sockets(sockets, ports as u32), Vec::new()))
 }
 
-/// Has the kernel wake this thread when it asked to be, not up to 50 µs later. Without that the generator would add its own
-/// sleepiness to what it measures; where it is refused, the figures of late sends show it.
+/// Has the kernel wake this thread when it asked to be, not up to 50 µs later. Without that the
+/// generator would add its own sleepiness to what it measures; where it is refused, the figures of
+/// late sends show it.
 fn sharpen_timers() {
     let thread = std::fs::read_link("/proc/thread-self").ok();
     if let Some(id) = thread.as_deref().and_then(std::path::Path::file_name) {

@@ -1,4 +1,8 @@
-//! The gateway as it can be seen from outside: its counters by its admin address, its CPU time by its process.
+//! The gateway as it can be seen from outside: its counters by its admin address, its CPU time by
+//! its process.
+//!
+//! A glimpse is one moment. That two glimpses show the same gateway is nothing to take for granted:
+//! [`watch`](crate::watch) holds them together.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -19,10 +23,18 @@ pub struct Gateway {
 /// What was seen at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Glimpse {
+    /// Whether the admin address has answered.
+    pub is_seen: bool,
+    /// Which start of the gateway this is, as it says itself.
+    pub incarnation: Option<String>,
+    /// When its process was started, in the kernel's ticks since it booted.
+    pub started: Option<u64>,
     /// CPU time by thread.
     pub threads: Vec<ThreadCpu>,
     /// Metrics, summed over workers; those with a reason or type under `name{reason}`.
     pub metrics: Metrics,
+    /// How often each backend has become reachable for each worker, by the labels of both.
+    pub arrivals: BTreeMap<String, u64>,
     /// Workers that say their own books do not balance.
     pub unbalanced_workers: u64,
 }
@@ -56,30 +68,53 @@ impl Gateway {
 
     /// Looks now. What cannot be reached is empty.
     pub fn look(&self) -> Glimpse {
-        let page = self.admin.and_then(|admin| fetch(admin).ok()).unwrap_or_default();
+        self.try_look().unwrap_or_else(|_| self.glimpse(None))
+    }
+
+    /// Looks now; why not, where there is an admin address that does not show its metrics.
+    pub fn try_look(&self) -> Result<Glimpse, String> {
+        let page = self.admin.map(|admin| fetch(admin).map_err(|why| format!("{admin}: {why}")));
+        Ok(self.glimpse(page.transpose()?))
+    }
+
+    fn glimpse(&self, page: Option<String>) -> Glimpse {
+        let is_seen = page.is_some();
+        let page = page.unwrap_or_default();
         let is_unbalanced = |line: &&str| {
             line.starts_with("ringgate_conserved{") && line.split(' ').next_back() == Some("0")
         };
+        let incarnation = |line: &str| {
+            let labels = line.strip_prefix("ringgate_instance_info{incarnation=\"")?;
+            labels.split('"').next().map(Into::into)
+        };
         Glimpse {
+            is_seen,
+            incarnation: page.lines().find_map(incarnation),
+            started: self.pid.and_then(procfs::started),
             threads: self.pid.map(procfs::threads).unwrap_or_default(),
             metrics: parse(&page),
+            arrivals: page.lines().filter_map(arrival).collect(),
             unbalanced_workers: page.lines().filter(is_unbalanced).count() as u64,
         }
     }
 }
 
-/// Asks for the metrics page.
+/// Asks for the metrics page. Any other page is no metrics.
 fn fetch(admin: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&admin, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     write!(stream, "GET /metrics HTTP/1.0\r\nHost: {admin}\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
     stream.take(PAGE_BYTES_MAX).read_to_string(&mut text)?;
+    let status = text.lines().next().unwrap_or_default();
+    if status.split(' ').nth(1) != Some("200") {
+        return Err(std::io::Error::other(format!("it answers {status:?} and no metrics")));
+    }
     Ok(text)
 }
 
-/// Reads the Prometheus text format, as far as counters and gauges go. Samples of the same name are added up, apart by the
-/// labels that tell kinds apart and not by worker.
+/// Reads the Prometheus text format, as far as counters and gauges go. Samples of the same name are
+/// added up, apart by the labels that tell kinds apart and not by worker.
 pub fn parse(text: &str) -> Metrics {
     let mut metrics = Metrics::new();
     for line in text.lines().filter(|line| line.starts_with("ringgate_")) {
@@ -102,10 +137,18 @@ pub fn parse(text: &str) -> Metrics {
     metrics
 }
 
-/// How much each metric has grown.
+/// A backend's arrivals at a worker, by the labels of both.
+fn arrival(line: &str) -> Option<(String, u64)> {
+    let (labels, count) =
+        line.strip_prefix("ringgate_backend_arrivals_total{")?.split_once("} ")?;
+    Some((labels.to_owned(), count.parse().ok()?))
+}
+
+/// How much each metric of one gateway has grown. What can go down as well, like sessions, counts
+/// where it went up.
 pub fn growth(before: &Metrics, after: &Metrics) -> Metrics {
     let grown = |(name, value): (&String, &f64)| {
-        (name.clone(), value - before.get(name).copied().unwrap_or_default())
+        (name.clone(), (value - before.get(name).copied().unwrap_or_default()).max(0.0))
     };
     after.iter().map(grown).collect()
 }

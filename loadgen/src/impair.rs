@@ -1,12 +1,14 @@
-//! A bad network, on purpose, with the names and meanings that Unreal developers know from their packet simulation settings.
+//! A bad network, on purpose, with the names and meanings that Unreal developers know from their
+//! packet simulation settings.
 //!
-//! Every player has a path of its own with its own random stream, so a run with the same seed treats the same packets the same
-//! way however threads are scheduled. Decisions are made here, before anything is sent; keeping what is delayed is the
-//! swarm's business.
+//! Every player has a path of its own with its own random stream, so a run with the same seed
+//! treats the same packets the same way however threads are scheduled. Decisions are made here,
+//! before anything is sent; keeping what is delayed is the swarm's business.
 //!
-//! Precedence follows the published descriptions: loss applies to everything; `PktOrder` goes before `PktDup` and `PktLag`;
-//! `PktLag` goes before `PktLagMin`/`PktLagMax`, and `PktDup` does not combine with either. Beyond Unreal's settings there are
-//! bursts of loss and a NAT that gives a player another port in the middle of a session.
+//! Precedence follows the published descriptions: loss applies to everything; `PktOrder` goes
+//! before `PktDup` and `PktLag`; `PktLag` goes before `PktLagMin`/`PktLagMax`, and `PktDup` does
+//! not combine with either. Beyond Unreal's settings there are bursts of loss and a NAT that gives
+//! a player another port in the middle of a session.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,10 @@
 //! What the kernel says it has dropped: socket by socket, and on the way between sockets.
 //!
-//! These are books that neither the generator nor the gateway keeps, so they settle who is right when those two differ. A socket
-//! counts what found its receive buffer full and what its filter refused. What never reached a socket is counted for the
-//! whole host: a burst over loopback that outruns the kernel's own backlog (`net.core.netdev_max_backlog`) is
-//! counted in `/proc/net/softnet_stat` and nowhere else.
+//! These are books that neither the generator nor the gateway keeps, so they settle who is right
+//! when those two differ. A socket counts what found its receive buffer full and what its filter
+//! refused. What never reached a socket is counted for the whole host: a burst over loopback that
+//! outruns the kernel's own backlog (`net.core.netdev_max_backlog`) is counted in
+//! `/proc/net/softnet_stat` and nowhere else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -39,7 +40,8 @@ pub struct KernelDrops {
 }
 
 impl Kernel {
-    /// Looks now. The gateway's table is that of its process, which may have a network namespace of its own.
+    /// Looks now. The gateway's table is that of its process, which may have a network namespace of
+    /// its own.
     pub fn look(gateway: Option<u32>) -> Self {
         let own = Path::new("/proc/self");
         let gateway = gateway.map(|pid| Path::new("/proc").join(pid.to_string()));

@@ -1,8 +1,10 @@
-//! The ladder: the rate goes up step by step until the gateway does not keep its promise any more; the knee is the last step
-//! on which it did. Between the last good and the first bad step the search goes on by halves.
+//! The ladder: the rate goes up step by step until the gateway does not keep its promise any more;
+//! the knee is the last step on which it did. Between the last good and the first bad step the
+//! search goes on by halves.
 
 use crate::record::Record;
 use crate::require::What;
+use crate::tally::Stage;
 
 /// When a step counts as bad.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +16,7 @@ pub struct Bounds {
 }
 
 /// What one step was like.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Step {
     /// Payloads per second that were to be sent.
     pub rate: f64,
@@ -30,28 +32,43 @@ pub struct Step {
     pub gateway_cores: f64,
     /// See `gateway_cores`.
     pub own_cores: f64,
+    /// Why it says nothing of the rate, where it does not: players were outside, nothing came back,
+    /// somebody was restarted.
+    pub void: Vec<String>,
 }
 
 impl Step {
-    /// What a run at a rate has shown, and how many cores gateway and generator had in use while everyone played.
+    /// What a run at a rate has shown, and how many cores gateway and generator had in use while
+    /// everyone played.
     pub fn of(rate: f64, record: &Record, (gateway_cores, own_cores): (f64, f64)) -> Self {
         Self {
             rate,
-            loss: record.loss(),
-            late: record.measured(What::Late),
-            p50_ns: record.measured(What::Percentile(50.0)) as u64,
-            p99_ns: record.measured(What::Percentile(99.0)) as u64,
+            loss: record.summary().payloads.loss,
+            late: record.measured(What::Late).unwrap_or_default(),
+            p50_ns: record.measured(What::Percentile(50.0)).unwrap_or_default() as u64,
+            p99_ns: record.measured(What::Percentile(99.0)).unwrap_or_default() as u64,
             gateway_cores,
             own_cores,
+            void: Self::void(record),
         }
     }
 
-    /// Whether the gateway kept its promise.
-    pub fn is_good(&self, bounds: &Bounds) -> bool {
-        self.loss <= bounds.loss && self.p99_ns <= bounds.p99_ns
+    fn void(record: &Record) -> Vec<String> {
+        let mut void = record.unproven();
+        if record.stage(Stage::RoundTrip).is_none() && void.is_empty() {
+            void.push("no round trip was measured".into());
+        }
+        void.extend(record.remarks());
+        void
     }
 
-    /// Whether the generator could not keep its own schedule, so that the step says little of the gateway.
+    /// Whether the gateway kept its promise, as far as was measured.
+    pub fn is_good(&self, bounds: &Bounds) -> bool {
+        self.void.is_empty() && self.loss <= bounds.loss && self.p99_ns <= bounds.p99_ns
+    }
+
+    /// Whether the generator could not keep its own schedule, so that the step says little of the
+    /// gateway.
     pub fn is_ours(&self) -> bool {
         self.late > LATE_SHARE_MAX
     }
@@ -65,6 +82,8 @@ pub struct Search {
     next: Option<f64>,
     good: Option<f64>,
     bad: Option<f64>,
+    /// Why the lowest bad rate was none that was measured.
+    void: Vec<String>,
     halvings_left: u32,
     /// No rate above this is tried.
     to: f64,
@@ -72,14 +91,15 @@ pub struct Search {
 
 impl Search {
     /// Begins at a rate and multiplies it by a factor until it is too much.
-    pub const fn new(from: f64, factor: f64, halvings: u32, bounds: Bounds) -> Self {
+    pub fn new(from: f64, factor: f64, halvings: u32, bounds: Bounds) -> Self {
         let (next, halvings_left) = (Some(from), halvings);
-        Self { bounds, factor, next, good: None, bad: None, halvings_left, to: f64::INFINITY }
+        let (to, void) = (f64::INFINITY, Vec::new());
+        Self { bounds, factor, next, good: None, bad: None, void, halvings_left, to }
     }
 
     /// With an end to the climb.
     #[must_use]
-    pub const fn up_to(self, rate: f64) -> Self {
+    pub fn up_to(self, rate: f64) -> Self {
         Self { to: rate, ..self }
     }
 
@@ -93,9 +113,19 @@ impl Search {
         self.next
     }
 
-    /// The highest good rate.
-    pub const fn knee(&self) -> Option<f64> {
+    /// The highest good rate, if the one above it was measured as well.
+    pub fn knee(&self) -> Option<f64> {
+        self.good.filter(|_| self.void.is_empty())
+    }
+
+    /// The highest good rate, knee or not.
+    pub const fn good(&self) -> Option<f64> {
         self.good
+    }
+
+    /// Why there is no knee although there may be a good rate: what the rate above it was like.
+    pub fn void(&self) -> &[String] {
+        &self.void
     }
 
     /// Learns how the rate that was asked for went.
@@ -104,6 +134,7 @@ impl Search {
             self.good = Some(step.rate);
         } else {
             self.bad = Some(step.rate);
+            self.void.clone_from(&step.void);
         }
         self.next = match (self.good, self.bad) {
             (Some(good), None) if good < self.to => Some((good * self.factor).min(self.to)),
@@ -126,7 +157,7 @@ mod tests {
     const BOUNDS: Bounds = Bounds { loss: 0.001, p99_ns: 1000 };
 
     fn step(rate: f64, loss: f64, p99_ns: u64) -> Step {
-        Step { rate, loss, late: 0.0, p50_ns: 0, p99_ns, gateway_cores: 0.0, own_cores: 0.0 }
+        Step { rate, loss, p99_ns, ..Step::default() }
     }
 
     #[test]
@@ -163,5 +194,31 @@ mod tests {
         let mut search = Search::new(1000.0, 2.0, 3, BOUNDS);
         search.note(&step(1000.0, 1.0, 1));
         assert_eq!((search.next_rate(), search.knee()), (None, None));
+    }
+
+    fn void(rate: f64) -> Step {
+        Step { void: vec!["2 came, 1 was let in".into()], ..step(rate, 0.0, 1) }
+    }
+
+    #[test]
+    fn a_step_that_was_not_measured_is_not_good_and_bounds_no_knee() {
+        let mut search = Search::new(1000.0, 2.0, 1, BOUNDS);
+        search.note(&void(1000.0));
+        assert_eq!((search.next_rate(), search.knee(), search.good()), (None, None, None));
+        assert_eq!(search.void().len(), 1);
+
+        let mut search = Search::new(1000.0, 2.0, 1, BOUNDS);
+        search.note(&step(1000.0, 0.0, 1));
+        search.note(&void(2000.0));
+        search.note(&void(1500.0));
+        assert_eq!((search.knee(), search.good()), (None, Some(1000.0)));
+
+        // Where the search closes in on a rate that was measured and too much, what lies beyond
+        // does not matter.
+        let mut search = Search::new(1000.0, 2.0, 1, BOUNDS);
+        search.note(&step(1000.0, 0.0, 1));
+        search.note(&void(2000.0));
+        search.note(&step(1500.0, 0.5, 1));
+        assert_eq!(search.knee(), Some(1000.0));
     }
 }

@@ -1,8 +1,10 @@
-//! ringgate's load generator: fleets of players, bad networks, attackers, and figures that can be trusted.
+//! ringgate's load generator: fleets of players, bad networks, attackers, and figures that can be
+//! trusted.
 //!
-//! It judges the gateway, so it shares nothing of its mind: the wire, the cipher, the drivers and the link to game servers, and
-//! never the gate. [`swarm`] is a thread's players without sockets or clocks, [`engine`] the threads around them,
-//! [`scenario`] what happens when, [`tally`] what is counted and measured.
+//! It judges the gateway, so it shares nothing of its mind: the wire, the cipher, the drivers and
+//! the link to game servers, and never the gate. [`swarm`] is a thread's players without sockets or
+//! clocks, [`engine`] the threads around them, [`scenario`] what happens when, [`tally`] what is
+//! counted and measured.
 #![forbid(unsafe_code)]
 
 pub mod attack;
@@ -24,8 +26,10 @@ pub mod run;
 pub mod scenario;
 pub mod serve;
 pub mod steady;
+pub mod summary;
 pub mod swarm;
 pub mod tally;
 pub use ringgate::text;
 pub mod tokens;
 pub mod traffic;
+pub mod watch;

@@ -1,8 +1,8 @@
 //! What `/proc` tells: who used how much of a core, and what kind of machine this is.
 //!
-//! CPU time is read for each thread, user and system apart, in the kernel's ticks of 10 ms; the scheduler's own figure in
-//! nanoseconds, where the kernel keeps it, makes the sum exact. Both come from the kernel's books, so the generator cannot
-//! flatter the gateway or itself.
+//! CPU time is read for each thread, user and system apart, in the kernel's ticks of 10 ms; the
+//! scheduler's own figure in nanoseconds, where the kernel keeps it, makes the sum exact. Both come
+//! from the kernel's books, so the generator cannot flatter the gateway or itself.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -32,6 +32,14 @@ pub fn threads(pid: u32) -> Vec<ThreadCpu> {
     let mut threads: Vec<_> = tasks.filter_map(|task| thread(&task.ok()?.path())).collect();
     threads.sort_by_key(|thread| thread.id);
     threads
+}
+
+/// When a process was started, in ticks since the kernel booted: with it a process id is not taken
+/// for an earlier owner's.
+pub fn started(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold any character; behind it the field is the twentieth (proc_pid_stat(5)).
+    text.get(text.rfind(')')? + 2..)?.split(' ').nth(19)?.parse().ok()
 }
 
 /// The thread that asks.
@@ -64,9 +72,9 @@ pub fn used(before: &[ThreadCpu], after: &[ThreadCpu]) -> Vec<ThreadCpu> {
         ThreadCpu {
             id: thread.id,
             name: thread.name.clone(),
-            user_s: thread.user_s - start.user_s,
-            system_s: thread.system_s - start.system_s,
-            total_s: thread.total_s - start.total_s,
+            user_s: (thread.user_s - start.user_s).max(0.0),
+            system_s: (thread.system_s - start.system_s).max(0.0),
+            total_s: (thread.total_s - start.total_s).max(0.0),
         }
     };
     after.iter().map(difference).collect()
@@ -162,6 +170,7 @@ mod tests {
         }
         assert!(resident_bytes(pid).is_some_and(|bytes| bytes > 1 << 20));
         assert!(threads(u32::MAX).is_empty());
+        assert!(started(pid).is_some_and(|ticks| ticks > 0) && started(u32::MAX).is_none());
     }
 
     #[test]

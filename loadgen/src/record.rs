@@ -1,4 +1,5 @@
-//! What remains of a run: everything that tables, reports and pipelines are made from, as one JSON document.
+//! What remains of a run: everything that tables, reports and pipelines are made from, as one JSON
+//! document.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::books::{self, Check, Closing, Hostile};
 use crate::gateway::Metrics;
 use crate::procfs::{Machine, ThreadCpu};
-use crate::require::What;
+use crate::require::{Allowance, What};
 use crate::scenario::Scenario;
+use crate::summary::Summary;
 use crate::tally::{Count, Counters, Stage, Tally};
+use crate::watch::{Restart, THE_GATEWAY};
 
 /// A run, recorded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -44,11 +47,44 @@ pub struct Record {
     pub gateway_cpu: Vec<ThreadCpu>,
     /// How the gateway's metrics grew; empty where its admin address was not told.
     pub gateway_metrics: Metrics,
+    /// What ended the run before its plan did.
+    #[serde(default)]
+    pub interrupted: Option<Interruption>,
+    /// Who was started anew during the run.
+    #[serde(default)]
+    pub restarts: Vec<Restart>,
+    /// How many players may stay outside before that is a failure.
+    #[serde(default)]
+    pub allowed_outside: Allowance,
     /// How things stood when the last player had gone.
     #[serde(default)]
     pub closing: Closing,
+    /// The figures that every output shows; [`summary`](Self::summary) makes them.
+    #[serde(default)]
+    pub summary: Summary,
     /// What should hold at the end, and whether it did.
     pub checks: Vec<Check>,
+}
+
+/// A signal that ended a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interruption {
+    /// Its name.
+    pub signal: String,
+    /// Its number.
+    pub number: i32,
+    /// When it came, in seconds of the run.
+    pub after_s: f64,
+}
+
+impl Interruption {
+    /// The sentence for tables and pages.
+    pub fn sentence(&self) -> String {
+        format!(
+            "interrupted by {} after {:.1} s: these are the figures up to then",
+            self.signal, self.after_s
+        )
+    }
 }
 
 /// A stage's distribution.
@@ -73,19 +109,22 @@ pub struct Interval {
     pub seconds: f64,
     /// Players in at its end.
     pub playing: u32,
-    /// Payloads that were due in it.
+    /// Payloads that were due in it, of both directions where the game server speaks of its own
+    /// accord.
     pub due: u64,
-    /// Echoes that came in it.
-    pub echoed: u64,
+    /// Payloads that are known in it to have arrived.
+    #[serde(alias = "echoed")]
+    pub arrived: u64,
     /// Payloads that left late.
     pub late: u64,
-    /// Payloads of this interval whose echo never came.
+    /// Payloads of this interval that never arrived.
     pub lost: u64,
     /// Datagrams out.
     pub datagrams_out: u64,
     /// Datagrams in.
     pub datagrams_in: u64,
-    /// Round trip: median, 99th and 99.9th percentile, largest, in nanoseconds; 0 where nothing came.
+    /// Round trip: median, 99th and 99.9th percentile, largest, in nanoseconds; 0 where nothing
+    /// came.
     pub round_trip_ns: [u64; 4],
 }
 
@@ -122,8 +161,8 @@ impl Interval {
             start_s,
             seconds,
             playing,
-            due: c(Count::PayloadsDue),
-            echoed: c(Count::Echoed),
+            due: tally.counters.due(),
+            arrived: tally.counters.arrived(),
             late: c(Count::PayloadsLate),
             lost: 0,
             datagrams_out: c(Count::DatagramsOut),
@@ -153,19 +192,40 @@ impl Record {
         self.stages = Stage::ALL.iter().map(|stage| StageRecord::of(*stage, tally)).collect();
     }
 
-    /// Payloads that are gone without a reason of the generator's own.
-    pub fn missing(&self) -> u64 {
-        self.counters.get("missing").copied().unwrap_or_default()
-    }
-
     /// Holds all books against each other.
     pub fn close_books(&mut self, hostile: &Hostile) {
+        self.summary = self.summary();
         self.checks = books::close(self, hostile);
+    }
+
+    /// The figures that every output shows.
+    pub fn summary(&self) -> Summary {
+        Summary::of(self)
+    }
+
+    /// What this run does not prove though it should, each as a sentence.
+    pub fn unproven(&self) -> Vec<String> {
+        self.failed(|check| check.is_proof)
+    }
+
+    /// What has happened to the run that its reader must know before any figure.
+    pub fn remarks(&self) -> Vec<String> {
+        let interrupted = self.interrupted.iter().map(Interruption::sentence);
+        interrupted.chain(self.restarts.iter().map(Restart::sentence)).collect()
+    }
+
+    /// Whether the gateway that was there at the end had been there at the start.
+    pub fn is_one_gateway(&self) -> bool {
+        self.closing.is_there && self.restarts.iter().all(|restart| restart.who != THE_GATEWAY)
     }
 
     /// Books that do not balance, each as a sentence.
     pub fn imbalances(&self) -> Vec<String> {
-        let failed = self.checks.iter().filter(|check| check.is_book && !check.holds);
+        self.failed(|check| check.is_book)
+    }
+
+    fn failed(&self, is_meant: fn(&Check) -> bool) -> Vec<String> {
+        let failed = self.checks.iter().filter(|check| is_meant(check) && !check.holds);
         failed.map(|check| format!("{}: {}", check.name, check.text)).collect()
     }
 
@@ -176,11 +236,6 @@ impl Record {
             counters.add(*count, self.count(*count));
         }
         counters
-    }
-
-    /// Share of payloads that did not arrive, of both directions where the game server speaks of its own accord.
-    pub fn loss(&self) -> f64 {
-        self.tally_counters().loss_share()
     }
 
     /// Everything that was dropped or refused, by place and reason.
@@ -204,8 +259,8 @@ impl Record {
         drops
     }
 
-    /// CPU for each datagram in or out, in microseconds: the generator's, and the gateway's for the players' side. Who needs more
-    /// of it gives way first.
+    /// CPU for each datagram in or out, in microseconds: the generator's, and the gateway's for the
+    /// players' side. Who needs more of it gives way first.
     pub fn cpu_us_per_datagram(&self) -> (Option<f64>, Option<f64>) {
         let per = |cpu: &[ThreadCpu], datagrams: f64| {
             (datagrams > 0.0 && !cpu.is_empty()).then(|| cpu_s(cpu) * 1e6 / datagrams)
@@ -216,24 +271,20 @@ impl Record {
         (per(&self.own_cpu, own as f64), per(&self.gateway_cpu, gateway))
     }
 
-    /// What conditions are held against.
-    pub fn measured(&self, what: What) -> f64 {
-        let round_trip = |percentile| {
-            self.stage(Stage::RoundTrip).map_or(0, |stage| stage.at(percentile)) as f64
-        };
+    /// What conditions are held against; `None` where nothing was measured.
+    pub fn measured(&self, what: What) -> Option<f64> {
+        let Summary { players, payloads, .. } = self.summary();
+        let round_trip = |percentile| Some(self.stage(Stage::RoundTrip)?.at(percentile) as f64);
         match what {
             What::Percentile(percentile) => round_trip(percentile),
             What::Max => round_trip(100.0),
-            What::Loss => self.loss(),
+            What::Loss => (payloads.arrived > 0).then_some(payloads.loss),
             What::Late => {
-                self.count(Count::PayloadsLate) as f64
-                    / self.count(Count::PayloadsDue).max(1) as f64
+                let due = self.count(Count::PayloadsDue);
+                (payloads.arrived > 0).then(|| payloads.late as f64 / due as f64)
             }
-            What::Failed => {
-                let kinds = [Count::ConnectFailed, Count::SessionsLost, Count::Tokenless];
-                kinds.map(|kind| self.count(kind)).iter().sum::<u64>() as f64
-            }
-            What::Missing => self.missing() as f64,
+            What::Failed => (players.came > 0).then_some(players.outside as f64),
+            What::Missing => (payloads.arrived > 0).then_some(payloads.missing as f64),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The HTML report of one or more runs: one file, no network, charts as inline SVG, light and dark by the reader's choice.
+//! The HTML report of one or more runs: one file, no network, charts as inline SVG, light and dark
+//! by the reader's choice.
 //!
-//! Runs that are compared share every axis and keep their colour through the whole page. Charts have few marks, named axes with
-//! units and a legend; exact figures stand in tables below them.
+//! Runs that are compared share every axis and keep their colour through the whole page. Charts
+//! have few marks, named axes with units and a legend; exact figures stand in tables below them.
 
 mod axis;
 mod chart;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// A list of conditions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Requirements(Vec<Requirement>);
@@ -32,15 +34,65 @@ pub enum What {
     Missing,
 }
 
+/// How many players may stay outside, or fall out: a number, or a share of those who came.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Allowance {
+    /// So many.
+    Players(u64),
+    /// This share, from 0 to 1.
+    Share(f64),
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self::Players(0)
+    }
+}
+
+impl Allowance {
+    /// Whether so many of all are allowed.
+    pub fn covers(self, outside: u64, of: u64) -> bool {
+        match self {
+            Self::Players(players) => outside <= players,
+            Self::Share(share) => outside as f64 <= share * of as f64 + 1e-9,
+        }
+    }
+}
+
+impl fmt::Display for Allowance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Players(players) => write!(f, "{players}"),
+            Self::Share(share) => write!(f, "{} %", share * 100.0),
+        }
+    }
+}
+
+impl FromStr for Allowance {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let share = || {
+            let percent: f64 = text.strip_suffix('%')?.trim().parse().ok()?;
+            (0.0..=100.0).contains(&percent).then_some(Self::Share(percent / 100.0))
+        };
+        let players = || text.parse().ok().map(Self::Players);
+        share().or_else(players).ok_or_else(|| "a number of players, or a share like 2%".into())
+    }
+}
+
 impl Requirements {
-    /// Those that are missed, each as a sentence. `measured` tells what a thing came out as.
-    pub fn missed(&self, measured: impl Fn(What) -> f64) -> Vec<String> {
+    /// Those that are missed, each as a sentence. `measured` tells what a thing came out as; what
+    /// was not measured at all meets no condition.
+    pub fn missed(&self, measured: impl Fn(What) -> Option<f64>) -> Vec<String> {
         let verdict = |requirement: &Requirement| {
-            let value = measured(requirement.what);
-            let is_met = value < requirement.bound;
-            (!is_met).then(|| {
-                format!("{} is missed: it was {}", requirement.text, requirement.what.show(value))
-            })
+            let came_out = match measured(requirement.what) {
+                Some(value) if value < requirement.bound => return None,
+                Some(value) => format!("it was {}", requirement.what.show(value)),
+                None => "nothing was measured".into(),
+            };
+            Some(format!("{} is missed: {came_out}", requirement.text))
         };
         self.0.iter().filter_map(verdict).collect()
     }
@@ -136,17 +188,32 @@ mod tests {
         let measured = |what| match what {
             What::Percentile(p) => {
                 assert!((p - 99.0).abs() < 1e-9);
-                2_100_000.0
+                Some(2_100_000.0)
             }
-            What::Loss => 0.002,
-            _ => 0.0,
+            What::Loss => Some(0.002),
+            _ => Some(0.0),
         };
         let missed = all.missed(measured);
         assert_eq!(
             missed,
             ["p99<2ms is missed: it was 2.10 ms", "loss<0.1% is missed: it was 0.2000 %"]
         );
-        assert_eq!(all.missed(|_| 0.0), [""; 0]);
+        assert_eq!(all.missed(|_| Some(0.0)), [""; 0]);
+        let missed = all.missed(|_| None);
+        assert_eq!(missed.len(), 4);
+        assert!(missed.iter().all(|why| why.ends_with("is missed: nothing was measured")));
+    }
+
+    #[test]
+    fn an_allowance_is_a_number_or_a_share() {
+        let allowance = |text: &str| text.parse::<Allowance>();
+        assert_eq!(allowance("3"), Ok(Allowance::Players(3)));
+        let share = allowance("2.5%").expect("valid");
+        assert!(share.covers(25, 1000) && !share.covers(26, 1000) && share.covers(0, 0));
+        assert!(!Allowance::default().covers(1, 1000));
+        for text in ["", "-1", "101%", "x%", "2.5"] {
+            assert!(allowance(text).is_err(), "{text}");
+        }
     }
 
     #[test]

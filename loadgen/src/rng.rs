@@ -1,6 +1,8 @@
-//! Repeatable randomness for schedules, sizes and bad networks: a run with the same seed makes the same decisions.
+//! Repeatable randomness for schedules, sizes and bad networks: a run with the same seed makes the
+//! same decisions.
 //!
-//! Splitmix64: one word of state, so that every player can have a stream of its own. Nothing secret comes from here.
+//! Splitmix64: one word of state, so that every player can have a stream of its own. Nothing secret
+//! comes from here.
 
 /// A stream of pseudo-random words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +21,8 @@ impl Rng {
         mix(self.0)
     }
 
-    /// A number below `end`, which is not 0. The bias is below `end` / 2^32 for the small ranges used here.
+    /// A number below `end`, which is not 0. The bias is below `end` / 2^32 for the small ranges
+    /// used here.
     #[inline]
     pub const fn below(&mut self, end: u64) -> u64 {
         ((self.word() as u128 * end as u128) >> 64) as u64

@@ -1,8 +1,9 @@
-//! One run from start to end: threads are started, their handovers joined, and everything ends up in a [`Record`].
+//! One run from start to end: threads are started, their handovers joined, and everything ends up
+//! in a [`Record`].
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{self, BufWriter, Write as _};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -10,18 +11,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringgate::os::clock::{self, Clock};
+use ringgate::os::signals;
 use ringgate::secret::Key;
 
 use crate::books::{Closing, Hostile};
 use crate::engine::{Handover, Options, Team};
-use crate::gateway::{Gateway, Glimpse, growth};
+use crate::gateway::Gateway;
 use crate::hlog::Log;
 use crate::kernel::Kernel;
 use crate::procfs::{self, Machine};
-use crate::record::{Interval, Record};
+use crate::record::{Interruption, Interval, Record};
+use crate::require::Allowance;
 use crate::scenario::Scenario;
 use crate::swarm::{Gauges, Protocol, SecondLoss, Setup};
-use crate::tally::Tally;
+use crate::tally::{Count, Tally};
+use crate::watch::Watch;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -38,11 +42,15 @@ pub struct Run {
     pub threads: u32,
     /// Threads' drivers and cores.
     pub options: Options,
-    /// After how much silence of its own a player sends a keep-alive; netcode's clients do after 100 ms.
+    /// After how much silence of its own a player sends a keep-alive; netcode's clients do after
+    /// 100 ms.
     pub keep_alive: Duration,
     /// Where to look at the gateway.
     pub gateway: Gateway,
-    /// How long the end of sessions is waited for whose goodbyes were lost: their tokens' timeout, and some.
+    /// How many players may stay outside, or fall out, before that is a failure.
+    pub allowed_outside: Allowance,
+    /// How long the end of sessions is waited for whose goodbyes were lost: their tokens' timeout,
+    /// and some.
     pub patience: Duration,
     /// Where to write the histogram log.
     pub hlog: Option<PathBuf>,
@@ -71,7 +79,8 @@ impl Run {
         self.execute_with(|progress, _| watch(progress))
     }
 
-    /// As [`execute`](Self::execute); `watch` can also ask for a copy of the first thread's socket, to send through.
+    /// As [`execute`](Self::execute); `watch` can also ask for a copy of the first thread's socket,
+    /// to send through.
     pub fn execute_with(
         &self,
         mut watch: impl FnMut(&Progress<'_>, &dyn Fn() -> Option<OwnedFd>),
@@ -95,7 +104,7 @@ impl Run {
         });
         let slots = self.scenario.sessions_max().div_ceil(self.threads) as usize;
         let kernel_before = Kernel::look(self.gateway.pid);
-        let before = self.gateway.look();
+        let watched = Watch::begin(self.gateway)?;
         let started_unix_ns = clock::unix_ns();
         let team = Team::start(&self.options, parts.collect(), slots + slots / 4 + 16)
             .map_err(|why| why.to_string())?;
@@ -109,7 +118,7 @@ impl Run {
         let mask = team.mask.as_ref().and_then(|fd| fd.try_clone().ok());
         let copy = || mask.as_ref().and_then(|fd| fd.try_clone().ok());
         let mut watch = |progress: &Progress<'_>| watch(progress, &copy);
-        let mut quiet = Quiet::new(self, before.sessions());
+        let mut end = End::new(self, watched);
         let mut closing = None;
         while !team.has_ended() {
             if let Some(handover) = team.next(LOOK_EVERY) {
@@ -117,20 +126,26 @@ impl Run {
                 resident =
                     procfs::resident_bytes(std::process::id()).unwrap_or_default().max(resident);
             }
-            if let Some(last_words) = team.last_words()
-                && closing.is_none()
-                && let Some(end) = quiet.look(last_words)
-            {
-                let kernel = Kernel::look(self.gateway.pid).since(&kernel_before);
-                closing = Some((end, kernel));
-                team.release();
+            if end.is_newly_interrupted() {
+                team.wind_up();
+            }
+            match team.last_words() {
+                None => end.look_on(),
+                Some(_) if closing.is_some() => {}
+                Some(last_words) => {
+                    if let Some(is_quiet) = end.is_over(last_words) {
+                        let kernel = Kernel::look(end.watch.pid()).since(&kernel_before);
+                        closing = Some((is_quiet, kernel));
+                        team.release();
+                    }
+                }
             }
         }
         let (clock_run, driver) = (team.clock, team.driver);
         for handover in team.join().map_err(|why| why.to_string())? {
             book.take(handover, &mut watch)?;
         }
-        let ((is_quiet, after), kernel) = closing.unwrap_or_default();
+        let (is_quiet, kernel) = closing.unwrap_or_default();
         let mut record = book.finish()?;
         record.started_unix_s = started_unix_ns / 1_000_000_000;
         record.seconds = clock_run.now_ns() as f64 / 1e9;
@@ -138,46 +153,88 @@ impl Run {
         record.threads = self.threads;
         record.driver = driver.into();
         record.own_resident_bytes = resident;
-        record.gateway_cpu = procfs::used(&before.threads, &after.threads);
-        record.gateway_metrics = growth(&before.metrics, &after.metrics);
-        let unbalanced_workers = after.unbalanced_workers;
-        record.closing = Closing { is_quiet, unbalanced_workers, kernel };
+        record.interrupted = end.interrupted;
+        record.allowed_outside = self.allowed_outside;
+        let seen = end.watch.end();
+        record.gateway_cpu = seen.cpu;
+        record.gateway_metrics = seen.metrics;
+        record.restarts = seen.restarts;
+        let unbalanced_workers = seen.unbalanced_workers;
+        let is_there = seen.is_there;
+        record.closing = Closing { is_quiet, is_there, unbalanced_workers, kernel };
         record.close_books(&Hostile::default());
         Ok(record)
     }
 }
 
-/// Waits for the moment at which nothing moves any more, so that books can be closed.
-struct Quiet<'a> {
+/// Looks on, and waits for the moment at which nothing moves any more, so that books can be closed.
+struct End<'a> {
     run: &'a Run,
     clock: Clock,
-    /// Sessions that were there before us.
-    sessions_before: u64,
+    watch: Watch,
+    looked_ns: u64,
+    interrupted: Option<Interruption>,
     /// When the players had gone, and when something was last seen to move.
     since_ns: Option<(u64, u64)>,
     seen: (u64, [u64; 4]),
 }
 
-impl<'a> Quiet<'a> {
-    fn new(run: &'a Run, sessions_before: u64) -> Self {
+impl<'a> End<'a> {
+    fn new(run: &'a Run, watch: Watch) -> Self {
+        let seen = (u64::MAX, [0; 4]);
         let clock = Clock::start();
-        Self { run, clock, sessions_before, since_ns: None, seen: (u64::MAX, [0; 4]) }
+        Self { run, clock, watch, looked_ns: 0, interrupted: None, since_ns: None, seen }
     }
 
-    /// Looks at both sides. `Some` when all is quiet, or patience is at its end; whether it is quiet, and the last look.
-    fn look(&mut self, last_words: u64) -> Option<(bool, Glimpse)> {
-        let glimpse = self.run.gateway.look();
+    /// Whether a signal has come that nobody has acted upon.
+    fn is_newly_interrupted(&mut self) -> bool {
+        let Some(signal) = signals::kept().filter(|_| self.interrupted.is_none()) else {
+            return false;
+        };
+        let name = signals::name(signal);
+        // A closed stderr is no reason to stop.
+        let _ = writeln!(
+            io::stderr(),
+            "ringgate-loadgen: {name}: saying goodbye, then come the results; once more ends it at once"
+        );
+        let after_s = self.elapsed_s();
+        self.interrupted = Some(Interruption { signal: name.into(), number: signal, after_s });
+        true
+    }
+
+    fn elapsed_s(&self) -> f64 {
+        self.clock.now_ns() as f64 / 1e9
+    }
+
+    /// Once a second while players play: who is restarted has to be told from who has counted on.
+    fn look_on(&mut self) {
         let now_ns = self.clock.now_ns();
+        if now_ns - self.looked_ns >= WATCH_EVERY_NS {
+            self.looked_ns = now_ns;
+            self.watch.look(self.elapsed_s());
+        }
+    }
+
+    /// Looks at both sides. `Some` when all is quiet, or patience is at its end; whether it is
+    /// quiet.
+    fn is_over(&mut self, last_words: u64) -> Option<bool> {
+        let (sessions_before, elapsed_s) = (self.watch.sessions_before(), self.elapsed_s());
+        let glimpse = self.watch.look(elapsed_s).map(|it| (it.movement(), it.sessions()));
+        let now_ns = self.clock.now_ns();
+        let patience = match &self.interrupted {
+            Some(_) => self.run.patience.min(INTERRUPTED_PATIENCE),
+            None => self.run.patience,
+        };
         let (gone_ns, moved_ns) = self.since_ns.get_or_insert((now_ns, now_ns));
-        let seen = (last_words, glimpse.movement());
+        let seen = (last_words, glimpse.map(|(movement, _)| movement).unwrap_or_default());
         if seen != self.seen {
             *moved_ns = now_ns;
         }
         self.seen = seen;
         let is_still = now_ns - *moved_ns >= STILL_NS;
-        let is_quiet = is_still && glimpse.sessions() <= self.sessions_before;
-        let is_over = now_ns - *gone_ns >= self.run.patience.as_nanos() as u64;
-        (is_quiet || is_over).then_some((is_quiet, glimpse))
+        let is_quiet = is_still && glimpse.is_some_and(|(_, sessions)| sessions <= sessions_before);
+        let is_over = now_ns - *gone_ns >= patience.as_nanos() as u64;
+        (is_quiet || is_over).then_some(is_quiet)
     }
 }
 
@@ -193,6 +250,8 @@ struct Book<'a> {
     total: Tally,
     record: Record,
     losses: Vec<SecondLoss>,
+    /// Pushes of each interval: due, and come.
+    pushes: Vec<(u64, u64)>,
 }
 
 impl<'a> Book<'a> {
@@ -211,6 +270,7 @@ impl<'a> Book<'a> {
             total: Tally::new(),
             record,
             losses: Vec::new(),
+            pushes: Vec::new(),
         }
     }
 
@@ -256,6 +316,8 @@ impl<'a> Book<'a> {
     ) -> Result<(), String> {
         let start_s = interval as f64 * self.interval_s;
         self.total.merge(tally);
+        let pushes = [Count::PushesDue, Count::PushedDown].map(|count| tally.counters.of(count));
+        self.pushes.push(pushes.into());
         self.record.intervals.push(Interval::of(start_s, self.interval_s, gauges.playing, tally));
         if let Some(log) = &mut self.log {
             let times = (Duration::from_secs_f64(start_s), self.run.options.interval);
@@ -278,26 +340,54 @@ impl<'a> Book<'a> {
             log.finish().map_err(|why| format!("cannot write the histogram log: {why}"))?;
         }
         self.record.set_tally(&self.total);
-        for (second, loss) in self.losses.iter().enumerate() {
-            let lost = u64::from(loss.due.saturating_sub(loss.echoed));
-            let at = |interval: &&mut Interval| {
-                let end = interval.start_s + interval.seconds;
-                interval.start_s <= second as f64 && (second as f64) < end
-            };
-            if let Some(interval) = self.record.intervals.iter_mut().find(at) {
+        self.spread_losses();
+        Ok(self.record)
+    }
+
+    /// Gives each interval what was lost of its payloads, so that the intervals add up to the
+    /// whole.
+    ///
+    /// What a game server says that it has heard belongs to the newest payload's second, though
+    /// earlier ones may be among it: what is too much for a second is the earlier seconds'. The
+    /// same goes for what it said itself, interval by interval.
+    fn spread_losses(&mut self) {
+        let intervals = &mut self.record.intervals;
+        let mut early = 0;
+        for (second, loss) in self.losses.iter().enumerate().rev() {
+            let lost = missing_here(loss.due.into(), loss.echoed.into(), &mut early);
+            let has_begun = |interval: &&mut Interval| interval.start_s <= second as f64;
+            if let Some(interval) = intervals.iter_mut().rev().find(has_begun) {
                 interval.lost += lost;
             }
         }
-        Ok(self.record)
+        let mut early = 0;
+        for (interval, (due, came)) in intervals.iter_mut().zip(&self.pushes).rev() {
+            interval.lost += missing_here(*due, *came, &mut early);
+        }
     }
 }
 
-/// Players who leave wait this long for what is on its way, and twice the slowest path of the impairments.
+/// What is missing of what was due here, when what came too much later on is some of it.
+fn missing_here(due: u64, came: u64, early: &mut u64) -> u64 {
+    let came = came + *early;
+    *early = came.saturating_sub(due);
+    due.saturating_sub(came)
+}
+
+/// Players who leave wait this long for what is on its way, and twice the slowest path of the
+/// impairments.
 const LINGER_NS: u64 = 1_000_000_000;
 
 /// Between two looks at the gateway, which publishes its counters twenty times a second.
 const LOOK_EVERY: Duration = Duration::from_millis(60);
 
-/// So long without any movement is quiet: several of the gateway's reports, and longer than any keep-alive's pace but a slow one,
-/// which sessions that are gone do not have.
+/// How often a gateway is looked at while players play: as often as figures are shown.
+const WATCH_EVERY_NS: u64 = 1_000_000_000;
+
+/// How long the closing wait of an interrupted run may take: goodbyes are acted upon at once, and
+/// whoever interrupts has no time.
+const INTERRUPTED_PATIENCE: Duration = Duration::from_secs(3);
+
+/// So long without any movement is quiet: several of the gateway's reports, and longer than any
+/// keep-alive's pace but a slow one, which sessions that are gone do not have.
 const STILL_NS: u64 = 400_000_000;

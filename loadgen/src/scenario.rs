@@ -1,7 +1,9 @@
-//! What happens during a run: phases, one after the other, each with so many players who do something for a while.
+//! What happens during a run: phases, one after the other, each with so many players who do
+//! something for a while.
 //!
-//! A scenario is a plan in time that every thread can follow alone: [`Scenario::plan`] turns it into the moments at which the
-//! thread's share of the players come and go. Nothing here reacts to what the gateway does; that is what makes the loop open.
+//! A scenario is a plan in time that every thread can follow alone: [`Scenario::plan`] turns it
+//! into the moments at which the thread's share of the players come and go. Nothing here reacts to
+//! what the gateway does; that is what makes the loop open.
 
 use std::time::Duration;
 

@@ -1,23 +1,27 @@
-//! The game server's half of a game: it does not echo, it speaks at a pace of its own, as action games do.
+//! The game server's half of a game: it does not echo, it speaks at a pace of its own, as action
+//! games do.
 //!
-//! Each player gets so many pushes a second from the moment its first payload has arrived. What the server has heard goes back in
-//! every push, so the players alone know the loss of both directions, and no second set of books has to be collected.
-//! Sans-IO: how payloads come and go is the link's business.
+//! Each player gets so many pushes a second from the moment its first payload has arrived. What the
+//! server has heard goes back in every push, so the players alone know the loss of both directions,
+//! and no second set of books has to be collected. Sans-IO: how payloads come and go is the link's
+//! business.
 //!
-//! Players whose first payload never arrives are not known here; a player is forgotten when its link says that it left, or when
-//! it was silent for five seconds.
+//! Players whose first payload never arrives are not known here; a player is forgotten when its
+//! link says that it left, or when it was silent for five seconds.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::rng::mix;
-use crate::swarm::{Ack, PUSH_BYTES, Push, Received, Stamp, TICK_NS, Wheel, tick_of};
+use crate::swarm::{Ack, PUSH_BYTES, Push, Received, Stamp, TICK_NS, Wheel, since, tick_of};
 use crate::traffic::Traffic;
 
 /// A game with players known by the link's name for them.
 #[derive(Debug)]
 pub struct Game<K> {
     traffic: Traffic,
+    /// What time of day the clock of all moments began at.
+    unix_at_start_ns: u64,
     places: HashMap<K, u32>,
     players: Vec<Option<Player<K>>>,
     free: Vec<u32>,
@@ -44,6 +48,7 @@ struct Player<K> {
     key: K,
     run: u32,
     session: u32,
+    since: u32,
     received: Received,
     heard: u32,
     newest_intended_ns: u64,
@@ -55,9 +60,10 @@ struct Player<K> {
 
 impl<K: Copy + Eq + Hash> Game<K> {
     /// A game without players. `traffic` is what each is sent.
-    pub fn new(traffic: Traffic, now_ns: u64) -> Self {
+    pub fn new(traffic: Traffic, now_ns: u64, unix_ns: u64) -> Self {
         Self {
             traffic,
+            unix_at_start_ns: unix_ns - now_ns,
             places: HashMap::new(),
             players: Vec::new(),
             free: Vec::new(),
@@ -112,6 +118,7 @@ impl<K: Copy + Eq + Hash> Game<K> {
             key,
             run: stamp.run,
             session: stamp.session,
+            since: since(self.unix_at_start_ns + now_ns),
             received: Received::new(),
             heard: 0,
             newest_intended_ns: 0,
@@ -143,8 +150,8 @@ impl<K: Copy + Eq + Hash> Game<K> {
         self.wheel.next_tick().saturating_mul(TICK_NS)
     }
 
-    /// Says what is due, to at most so many players; true when there may be more. Pushes that are late are all said: the loop
-    /// is open here too.
+    /// Says what is due, to at most so many players; true when there may be more. Pushes that are
+    /// late are all said: the loop is open here too.
     pub fn speak(
         &mut self,
         now_ns: u64,
@@ -187,6 +194,7 @@ impl<K: Copy + Eq + Hash> Game<K> {
                     session: player.session,
                     counter: player.next_counter,
                     sent_unix_ns: unix_ns,
+                    since: player.since,
                     ack,
                 };
                 push.write(&mut payload[..len]);
@@ -225,7 +233,7 @@ mod tests {
 
     #[test]
     fn each_player_is_told_at_the_pace_of_the_game_what_was_heard_of_it() {
-        let mut game = Game::new(crate::traffic::server_half(), 0);
+        let mut game = Game::new(crate::traffic::server_half(), 0, 1 << 60);
         game.hear(1, &payload(10, 0), 0);
         game.hear(2, &payload(20, 0), 0);
         game.hear(1, &payload(10, 2), 10 * MS);
@@ -248,13 +256,15 @@ mod tests {
 
     #[test]
     fn who_left_or_fell_silent_is_told_nothing_and_a_name_can_be_used_again() {
-        let mut game = Game::new(crate::traffic::server_half(), 0);
+        let mut game = Game::new(crate::traffic::server_half(), 0, 1 << 60);
         game.hear(1, &payload(10, 0), 0);
+        let first = pushes(&mut game, 50 * MS)[0].1;
         game.forget(1);
         assert!(pushes(&mut game, 100 * MS).is_empty());
         game.hear(1, &payload(10, 1), 100 * MS);
         game.hear(1, &payload(11, 0), 100 * MS);
-        assert!(pushes(&mut game, 200 * MS).iter().all(|(_, push)| push.session == 11));
+        let again = pushes(&mut game, 200 * MS);
+        assert!(again.iter().all(|(_, push)| push.session == 11 && push.since != first.since));
         assert_eq!(game.players(), 1);
         assert!(pushes(&mut game, 6000 * MS).is_empty());
         assert_eq!(game.players(), 0);

@@ -1,7 +1,8 @@
 //! CPU in the steady part of a run: what connecting and saying goodbye cost stays out of it.
 //!
-//! [`Steady`] compares two moments. [`Bursts`] has a figure for each of many bursts and takes their median, so that a neighbour
-//! who takes the core away for some milliseconds spoils some bursts and not the result.
+//! [`Steady`] compares two moments. [`Bursts`] has a figure for each of many bursts and takes their
+//! median, so that a neighbour who takes the core away for some milliseconds spoils some bursts and
+//! not the result.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -40,9 +41,14 @@ impl Steady {
         if progress.elapsed_s + 1e-6 < self.from_s || progress.elapsed_s > self.to_s + 1e-6 {
             return;
         }
+        let threads = procfs::threads(pid);
+        if threads.is_empty() {
+            // It has ended, and its books with it.
+            return;
+        }
         let sample = Sample {
             at_s: progress.elapsed_s,
-            cpu_s: cpu_s(&procfs::threads(pid)),
+            cpu_s: cpu_s(&threads),
             echoed: progress.total.counters.of(Count::Echoed),
         };
         self.first.get_or_insert(sample);
@@ -67,7 +73,8 @@ impl Steady {
     }
 }
 
-/// Reads a process's CPU time between bursts of payloads, each of which has been answered when the next begins.
+/// Reads a process's CPU time between bursts of payloads, each of which has been answered when the
+/// next begins.
 #[derive(Debug)]
 pub struct Bursts {
     pid: u32,
@@ -89,7 +96,8 @@ impl Bursts {
         Self { pid, from_ns: ns(from_s), to_ns: ns(to_s), moments: Mutex::default() }
     }
 
-    /// To be told before each burst; `echoed` is how many payloads have come back, those of the last burst left out.
+    /// To be told before each burst; `echoed` is how many payloads have come back, those of the
+    /// last burst left out.
     pub fn note(&self, now_ns: u64, echoed: u64) {
         if (self.from_ns..self.to_ns).contains(&now_ns) {
             let moment = Moment { cpu_s: cpu_s(&procfs::threads(self.pid)), echoed };
@@ -97,7 +105,8 @@ impl Bursts {
         }
     }
 
-    /// Microseconds of CPU per round trip, the median of all bursts; `None` where there was nothing to see.
+    /// Microseconds of CPU per round trip, the median of all bursts; `None` where there was nothing
+    /// to see.
     pub fn cpu_us_per_trip(&self) -> Option<f64> {
         let moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
         let mut costs: Vec<f64> = moments.windows(3).filter_map(Self::cost).collect();
@@ -109,7 +118,8 @@ impl Bursts {
     fn cost(moments: &[Moment]) -> Option<f64> {
         let [first, second, third] = moments else { return None };
         let trips = third.echoed.saturating_sub(second.echoed);
-        (trips > 0).then(|| (second.cpu_s - first.cpu_s) * 1e6 / trips as f64)
+        let is_alive = second.cpu_s >= first.cpu_s;
+        (trips > 0 && is_alive).then(|| (second.cpu_s - first.cpu_s) * 1e6 / trips as f64)
     }
 }
 

@@ -1,16 +1,18 @@
 //! A thread's players, without the thread: no socket, no clock.
 //!
-//! The open loop lives here. When a payload is to leave is decided by the plan alone, never by what came back: a gateway that
-//! stalls for a second meets the payloads of that second all at once, each with its intended time in it, and every one of
-//! them counts as late as a player would have felt it.
+//! The open loop lives here. When a payload is to leave is decided by the plan alone, never by what
+//! came back: a gateway that stalls for a second meets the payloads of that second all at once,
+//! each with its intended time in it, and every one of them counts as late as a player would have
+//! felt it.
 //!
 //! 1. [`Swarm::receive`] takes in what has arrived; one AEAD batch opens all of it.
-//! 2. [`Swarm::transmit`] fills a batch with what is due, sealed in one AEAD batch; to be called until it says that nothing more is.
+//! 2. [`Swarm::transmit`] fills a batch with what is due, sealed in one AEAD batch; to be called
+//!    until it says that nothing more is.
 //! 3. [`Swarm::sent`] after each flush, so that what the kernel refused is counted.
 //! 4. [`Swarm::poll_timeout`] says when to come back.
 //!
-//! Each player has exactly one place in the timing wheel, at the earliest of its next payload, its client's next packet and the
-//! end of its stay. A connected player costs about 600 bytes.
+//! Each player has exactly one place in the timing wheel, at the earliest of its next payload, its
+//! client's next packet and the end of its stay. A connected player costs about 600 bytes.
 
 mod addresses;
 mod inbound;
@@ -35,7 +37,7 @@ pub use self::outbound::TX_SLOTS;
 use self::outbound::{Delayed, Staged, TAG_PAYLOAD, TAG_PLAIN};
 use self::player::Player;
 use self::population::Population;
-pub use self::push::{Ack, PUSH_BYTES, Push};
+pub use self::push::{Ack, PUSH_BYTES, Push, since};
 pub(crate) use self::received::Received;
 pub use self::stamp::{STAMP_BYTES, Stamp};
 pub use self::unreal::{UNREAL_PAYLOAD_BYTES_MAX, Unreal};
@@ -54,7 +56,8 @@ pub enum Protocol {
     Netcode(Tokens),
     /// Unreal's handshake and packet header.
     Unreal(Unreal),
-    /// Payloads as they are, made longer by as much as netcode would, to measure what a bare echo costs.
+    /// Payloads as they are, made longer by as much as netcode would, to measure what a bare echo
+    /// costs.
     Bare(Endpoint),
 }
 
@@ -186,8 +189,8 @@ impl Swarm {
         delayed.min(wheel).min(self.population.poll_timeout())
     }
 
-    /// Whether the plan has run out, every player has gone, and what an impairment delayed has gone too: a goodbye that never
-    /// leaves would keep a session alive until it times out.
+    /// Whether the plan has run out, every player has gone, and what an impairment delayed has gone
+    /// too: a goodbye that never leaves would keep a session alive until it times out.
     pub fn is_finished(&self) -> bool {
         self.population.is_over() && self.gauges == Gauges::default() && self.delayed.is_empty()
     }

@@ -1,8 +1,9 @@
 //! What a thread of the generator counts and measures.
 //!
-//! Counters are plain integers of one thread; once per interval the thread gives away what it has gathered and starts anew, so
-//! that nothing is shared while packets fly. *Conservation* holds here as it does in the gateway: every payload that was due
-//! is sent, refused by the kernel, lost to an impairment of ours, received, or missing, and only the last may need a reason.
+//! Counters are plain integers of one thread; once per interval the thread gives away what it has
+//! gathered and starts anew, so that nothing is shared while packets fly. *Conservation* holds here
+//! as it does in the gateway: every payload that was due is sent, refused by the kernel, lost to an
+//! impairment of ours, received, or missing, and only the last may need a reason.
 
 use hdrhistogram::Histogram;
 use ringgate::drops::{DropCounts, DropReason};
@@ -31,10 +32,14 @@ counts! {
     Joins = "joins",
     /// Players who never dialled, because no connect token was left for them.
     Tokenless = "tokenless",
+    /// Players who never dialled, because no address was free for them.
+    Placeless = "placeless",
     /// Players who were let in.
     Connected = "connected",
     /// Players who were not let in: denied, expired or not answered.
     ConnectFailed = "connect_failed",
+    /// Players who were still asking when the plan, or an interrupt, sent them away.
+    Unfinished = "unfinished",
     /// Sessions that ended though the player wanted to stay.
     SessionsLost = "sessions_lost",
     /// Players who left because the scenario says so.
@@ -45,12 +50,13 @@ counts! {
     PayloadsLate = "payloads_late",
     /// Datagrams with payloads that the kernel took; a payload that an impairment doubled is two.
     PayloadsSent = "payloads_sent",
-    /// Game packets without a payload that the kernel took: Unreal's keep-alives and goodbyes, which a gateway cannot tell from
-    /// packets with one.
+    /// Game packets without a payload that the kernel took: Unreal's keep-alives and goodbyes,
+    /// which a gateway cannot tell from packets with one.
     PlainSent = "plain_sent",
     /// Payloads that the kernel did not take (send buffer full, refused).
     PayloadsUnsent = "payloads_unsent",
-    /// Payloads that the protocol did not let a player send: too many packets of its were not acknowledged.
+    /// Payloads that the protocol did not let a player send: too many packets of its were not
+    /// acknowledged.
     PayloadsStifled = "payloads_stifled",
     /// Payloads that an outgoing impairment swallowed.
     PayloadsImpairedUp = "payloads_impaired_up",
@@ -74,6 +80,11 @@ counts! {
     PushesDue = "pushes_due",
     /// Those of them that came, each once.
     PushedDown = "pushed_down",
+    /// What a game server sent before it counted from 0 again, and what came after that.
+    PushesOutlived = "pushes_outlived",
+    /// Times a game server counted a session's payloads from 0 again: it was restarted, or had
+    /// forgotten the session.
+    ServerChanges = "server_changes",
     /// Datagrams handed to the kernel.
     DatagramsOut = "datagrams_out",
     /// Bytes in them.
@@ -104,9 +115,11 @@ counts! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Stage {
-    /// From the moment a payload was to leave to the moment its echo was seen: what a player would feel.
+    /// From the moment a payload was to leave to the moment its echo was seen: what a player would
+    /// feel.
     RoundTrip,
-    /// From the moment it did leave. Differs from the round trip by what the generator could not keep up with.
+    /// From the moment it did leave. Differs from the round trip by what the generator could not
+    /// keep up with.
     Service,
     /// From the moment a player was to connect to the moment it was in.
     Handshake,
@@ -114,7 +127,8 @@ pub enum Stage {
     SendLate,
     /// How long datagrams lay in the generator's own receive queue.
     OwnQueue,
-    /// From the game server's sending of its own accord to the player, by the time of day, which both must share.
+    /// From the game server's sending of its own accord to the player, by the time of day, which
+    /// both must share.
     PushDown,
 }
 
@@ -204,16 +218,19 @@ impl Counters {
         self.of(Count::PayloadsDue) + self.of(Count::PushesDue)
     }
 
-    /// Payloads that are known to have arrived: echoes and pushes that came, and what the game server says it has heard.
-    pub const fn arrived(&self) -> u64 {
-        self.of(Count::Echoed)
+    /// Payloads that are known to have arrived: echoes and pushes that came, and what the game
+    /// server says it has heard.
+    pub fn arrived(&self) -> u64 {
+        let arrived = self.of(Count::Echoed)
             + self.of(Count::Stale)
             + self.of(Count::Heard)
-            + self.of(Count::PushedDown)
+            + self.of(Count::PushedDown);
+        // What was overtaken by too many to be remembered may have come twice.
+        arrived.min(self.due())
     }
 
     /// Payloads of which nothing has been seen again, though they left this machine's sockets.
-    pub const fn missing(&self) -> u64 {
+    pub fn missing(&self) -> u64 {
         let gone = self.of(Count::PayloadsUnsent)
             + self.of(Count::PayloadsImpairedUp)
             + self.of(Count::PayloadsImpairedDown)

@@ -1,4 +1,5 @@
-//! Where players get their connect tokens: minted here from a listener's key, or handed in as files.
+//! Where players get their connect tokens: minted here from a listener's key, or handed in as
+//! files.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,6 +1,7 @@
 //! What players send: how often, how large, how many at once.
 //!
-//! The shapes are presets of one description, so that a scenario file can start from one and change a number.
+//! The shapes are presets of one description, so that a scenario file can start from one and change
+//! a number.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,8 @@ pub enum Shape {
     /// Payloads of one size at one rate.
     #[default]
     Fixed,
-    /// 30 payloads a second of 40 to 120 bytes, one in a hundred of 1200, as an action game sends. `serve` is the server's half.
+    /// 30 payloads a second of 40 to 120 bytes, one in a hundred of 1200, as an action game sends.
+    /// `serve` is the server's half.
     Game,
     /// Nothing for a second, then 30 at once.
     Burst,
@@ -63,7 +65,8 @@ impl Shape {
     }
 }
 
-/// What the game server of the `game` shape sends to each player: snapshots 30 times a second, one in a hundred full.
+/// What the game server of the `game` shape sends to each player: snapshots 30 times a second, one
+/// in a hundred full.
 pub fn server_half() -> Traffic {
     Traffic { hz: 30.0, bytes_min: 100, bytes_max: 400, full_percent: 1.0, ..Traffic::default() }
 }
@@ -97,7 +100,8 @@ impl Traffic {
         self.hz * f64::from(self.at_once)
     }
 
-    /// The length of a payload. Follows from its session and counter, so that a repeated run sends the same.
+    /// The length of a payload. Follows from its session and counter, so that a repeated run sends
+    /// the same.
     #[inline]
     pub fn bytes(&self, session: u32, counter: u32) -> usize {
         let mut rng = Rng::new(mix(u64::from(session) << 32 | u64::from(counter)));

@@ -1,4 +1,5 @@
-//! The load generator as its users meet it: real sockets, real files, the binary itself. One binary, a module for each topic.
+//! The load generator as its users meet it: real sockets, real files, the binary itself. One
+//! binary, a module for each topic.
 
 #[path = "all/command.rs"]
 mod command;
@@ -8,8 +9,14 @@ mod fake_gateway;
 mod fleet;
 #[path = "all/gateway.rs"]
 mod gateway;
+#[path = "all/interrupted.rs"]
+mod interrupted;
 #[path = "all/interval_log.rs"]
 mod interval_log;
+#[path = "all/proof.rs"]
+mod proof;
+#[path = "all/restarts.rs"]
+mod restarts;
 #[path = "all/unreal.rs"]
 mod unreal;
 #[path = "all/unreal_gateway.rs"]

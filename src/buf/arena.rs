@@ -1,8 +1,9 @@
 //! One block of zeroed memory with a fixed address, cut into slots by its users.
 //!
-//! Receive slots are lent to the kernel while their owner keeps running, so the memory may never move and must outlive every
-//! operation on it. `Arena` owns the block and hands out raw bounds-checked pointers; who may touch which slot when is the
-//! business of [`RxBatch`](super::RxBatch) and of the driver, and is argued there.
+//! Receive slots are lent to the kernel while their owner keeps running, so the memory may never
+//! move and must outlive every operation on it. `Arena` owns the block and hands out raw
+//! bounds-checked pointers; who may touch which slot when is the business of
+//! [`RxBatch`](super::RxBatch) and of the driver, and is argued there.
 #![allow(
     unsafe_code,
     reason = "memory that the kernel writes while we hold its owner cannot be a plain slice"
@@ -18,10 +19,12 @@ pub struct Arena {
     layout: Layout,
 }
 
-// SAFETY: `Arena` owns its block exclusively, like a `Box<[u8]>`; nothing in it is tied to the thread that made it.
+// SAFETY: `Arena` owns its block exclusively, like a `Box<[u8]>`; nothing in it is tied to the
+// thread that made it.
 unsafe impl Send for Arena {}
 
-// SAFETY: a shared `Arena` hands out nothing but raw pointers and its length; whoever dereferences a pointer argues for it.
+// SAFETY: a shared `Arena` hands out nothing but raw pointers and its length; whoever dereferences
+// a pointer argues for it.
 unsafe impl Sync for Arena {}
 
 impl Arena {
@@ -47,8 +50,8 @@ impl Arena {
         false
     }
 
-    /// A pointer to `len` bytes at `offset`. Panics where the block ends before them, so that no caller can hand the kernel
-    /// or anybody else a pointer past the end.
+    /// A pointer to `len` bytes at `offset`. Panics where the block ends before them, so that no
+    /// caller can hand the kernel or anybody else a pointer past the end.
     #[inline]
     pub fn pointer(&self, offset: usize, len: usize) -> NonNull<u8> {
         assert!(offset <= self.len() && len <= self.len() - offset, "slot outside the arena");
@@ -59,8 +62,9 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: `base` came from `alloc_zeroed` with this very layout and is freed only here. Whoever lent slots to the
-        // kernel has taken them back first (each driver's `Drop` says how).
+        // SAFETY: `base` came from `alloc_zeroed` with this very layout and is freed only here.
+        // Whoever lent slots to the kernel has taken them back first (each driver's `Drop` says
+        // how).
         unsafe { dealloc(self.base.as_ptr(), self.layout) }
     }
 }

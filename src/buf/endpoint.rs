@@ -1,7 +1,7 @@
 //! Addresses in the form the packet path compares and hashes them.
 //!
-//! IPv4 is kept as IPv4-mapped IPv6, so that a player behind a dual-stack socket and one behind a plain IPv4 socket are the
-//! same player, and so that a key is 24 plain bytes whatever the family.
+//! IPv4 is kept as IPv4-mapped IPv6, so that a player behind a dual-stack socket and one behind a
+//! plain IPv4 socket are the same player, and so that a key is 24 plain bytes whatever the family.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -89,11 +89,13 @@ impl From<Endpoint> for SocketAddr {
     }
 }
 
-/// One of our own addresses, as the kernel names it when a datagram arrives and as it wants it named when one leaves.
+/// One of our own addresses, as the kernel names it when a datagram arrives and as it wants it
+/// named when one leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LocalIp {
     ip: [u8; 16],
-    /// The interface of a link-local IPv6 address, which means nothing without it; else 0, and the kernel routes the answer.
+    /// The interface of a link-local IPv6 address, which means nothing without it; else 0, and the
+    /// kernel routes the answer.
     pub interface: u32,
 }
 

@@ -1,10 +1,11 @@
 //! What a driver has received: datagrams in slots of its arena, and events.
 //!
-//! The batch borrows slots from the driver: between a driver's `turn`, which fills the batch, and its next one, which takes
-//! every slot back, the kernel does not touch a slot that the batch names, and no two entries name overlapping bytes. That is
-//! what makes handing out one `&mut [u8]` per entry sound; [`RxBatch::push`] states it as the driver's duty. Batch and driver
-//! share the arena, so it lives until both are gone. A batch that no kernel writes to ([`RxBatch::in_memory`]) lays its
-//! datagrams out itself, and needs no promise.
+//! The batch borrows slots from the driver: between a driver's `turn`, which fills the batch, and
+//! its next one, which takes every slot back, the kernel does not touch a slot that the batch
+//! names, and no two entries name overlapping bytes. That is what makes handing out one `&mut [u8]`
+//! per entry sound; [`RxBatch::push`] states it as the driver's duty. Batch and driver share the
+//! arena, so it lives until both are gone. A batch that no kernel writes to
+//! ([`RxBatch::in_memory`]) lays its datagrams out itself, and needs no promise.
 #![allow(
     unsafe_code,
     reason = "disjoint mutable slices of one arena, argued at the one place that makes them"
@@ -24,7 +25,8 @@ pub struct RxMeta {
     pub peer: Endpoint,
     /// The address it was sent to, where the socket is bound to more than one; else unspecified.
     pub local: LocalIp,
-    /// When the kernel received it, in nanoseconds of the real-time clock; 0 where the socket is not asked.
+    /// When the kernel received it, in nanoseconds of the real-time clock; 0 where the socket is
+    /// not asked.
     pub kernel_ns: u64,
     /// The datagram was longer than its slot: the rest is lost.
     pub truncated: bool,
@@ -72,12 +74,14 @@ pub enum IoEvent {
         /// The new connection, already registered with the driver.
         connection: SocketId,
     },
-    /// A link's peer hung up, or the socket failed for good. The driver has stopped reading from it.
+    /// A link's peer hung up, or the socket failed for good. The driver has stopped reading from
+    /// it.
     Closed {
         /// The socket.
         socket: SocketId,
     },
-    /// The kernel reports that nobody listens at `peer` (ICMP port unreachable), for a datagram we had sent there.
+    /// The kernel reports that nobody listens at `peer` (ICMP port unreachable), for a datagram we
+    /// had sent there.
     Unreachable {
         /// The socket that had sent it.
         socket: SocketId,
@@ -110,13 +114,14 @@ impl RxBatch {
         }
     }
 
-    /// A batch that is filled by [`push_copy`](Self::push_copy), with room for `bytes`: for simulators and tests.
+    /// A batch that is filled by [`push_copy`](Self::push_copy), with room for `bytes`: for
+    /// simulators and tests.
     pub fn in_memory(bytes: usize, entries_max: usize) -> Self {
         Self { copied: Some(0), ..Self::new(Arena::new(bytes), entries_max) }
     }
 
-    /// Copies a datagram in; what is left to say about it goes into the description that comes back. `None` when the batch
-    /// is full.
+    /// Copies a datagram in; what is left to say about it goes into the description that comes
+    /// back. `None` when the batch is full.
     ///
     /// # Panics
     /// Where the batch was not made by [`in_memory`](Self::in_memory).
@@ -132,9 +137,10 @@ impl RxBatch {
             return None;
         }
         let pointer = self.arena.pointer(offset, bytes.len());
-        // SAFETY: `pointer` is valid for `bytes.len()` bytes by its own check. Nobody else has access to them: no entry
-        // reaches past `offset` (each takes its bytes by advancing it, and `push` is not for such a batch), and references
-        // into the arena are made for entries only. So `bytes` does not overlap them either.
+        // SAFETY: `pointer` is valid for `bytes.len()` bytes by its own check. Nobody else has
+        // access to them: no entry reaches past `offset` (each takes its bytes by advancing it, and
+        // `push` is not for such a batch), and references into the arena are made for entries only.
+        // So `bytes` does not overlap them either.
         unsafe { pointer.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         self.copied = Some(offset + bytes.len());
         let (slot, offset, len) = (self.entries.len() as u32, offset as u32, bytes.len() as u32);
@@ -147,8 +153,8 @@ impl RxBatch {
         &self.arena
     }
 
-    /// Whether the batch lies over this very arena. A driver asks before it lends slots: a batch of another driver would
-    /// name bytes that somebody else is using.
+    /// Whether the batch lies over this very arena. A driver asks before it lends slots: a batch of
+    /// another driver would name bytes that somebody else is using.
     pub fn is_over(&self, arena: &Arc<Arena>) -> bool {
         Arc::ptr_eq(&self.arena, arena)
     }
@@ -156,9 +162,9 @@ impl RxBatch {
     /// Adds a datagram.
     ///
     /// # Safety
-    /// Until the entry is removed by [`clear`](Self::clear), nobody but this batch may read or write the `len` bytes at
-    /// the entry's `offset` (the kernel included), and no other entry may overlap them. Not for a batch that was made by
-    /// [`in_memory`](Self::in_memory).
+    /// Until the entry is removed by [`clear`](Self::clear), nobody but this batch may read or
+    /// write the `len` bytes at the entry's `offset` (the kernel included), and no other entry may
+    /// overlap them. Not for a batch that was made by [`in_memory`](Self::in_memory).
     ///
     /// # Panics
     /// Where the entry lies outside the arena.
@@ -198,8 +204,9 @@ impl RxBatch {
     pub fn bytes(&self, index: usize) -> &[u8] {
         let meta = &self.entries[index];
         let pointer = self.arena.pointer(meta.offset as usize, meta.len());
-        // SAFETY: in bounds by `pointer`; initialised because the arena is zeroed at birth; unaliased by writers because
-        // `push` promised that nobody else touches the bytes and `&self` excludes our own writers.
+        // SAFETY: in bounds by `pointer`; initialised because the arena is zeroed at birth;
+        // unaliased by writers because `push` promised that nobody else touches the bytes and
+        // `&self` excludes our own writers.
         unsafe { std::slice::from_raw_parts(pointer.as_ptr(), meta.len()) }
     }
 
@@ -212,14 +219,16 @@ impl RxBatch {
         unsafe { std::slice::from_raw_parts_mut(pointer.as_ptr(), meta.len()) }
     }
 
-    /// All datagrams with their bytes, each slice its own, so that a whole batch can be opened in place at once.
+    /// All datagrams with their bytes, each slice its own, so that a whole batch can be opened in
+    /// place at once.
     #[inline]
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&RxMeta, &mut [u8])> {
         let arena = &self.arena;
         self.entries.iter().map(move |meta| {
             let pointer = arena.pointer(meta.offset as usize, meta.len());
-            // SAFETY: as in `bytes_mut`; each entry is visited once and entries do not overlap (`push`), so the slices that
-            // are alive together are disjoint. They live no longer than the `&mut self` that this method holds.
+            // SAFETY: as in `bytes_mut`; each entry is visited once and entries do not overlap
+            // (`push`), so the slices that are alive together are disjoint. They live no longer
+            // than the `&mut self` that this method holds.
             let bytes = unsafe { std::slice::from_raw_parts_mut(pointer.as_ptr(), meta.len()) };
             (meta, bytes)
         })

@@ -1,9 +1,10 @@
 //! What leaves in a turn: datagrams for players, datagrams and bundles for game processes.
 //!
-//! The gate asks for a slot, writes into it and commits it with its target; the driver walks the entries in order and sends
-//! them. Slots come in two sizes: small ones for single datagrams, and a few large ones in which a bundle grows over the
-//! whole turn while small slots are being filled beside it. A payload is copied once, into its slot, and sealed there.
-//! When slots run out, the gate has the driver flush and goes on.
+//! The gate asks for a slot, writes into it and commits it with its target; the driver walks the
+//! entries in order and sends them. Slots come in two sizes: small ones for single datagrams, and a
+//! few large ones in which a bundle grows over the whole turn while small slots are being filled
+//! beside it. A payload is copied once, into its slot, and sealed there. When slots run out, the
+//! gate has the driver flush and goes on.
 
 use super::{Endpoint, LocalIp, SocketId};
 use crate::limits::{BUNDLE_BYTES_MAX, TX_SLOT_BYTES};
@@ -100,7 +101,8 @@ impl TxBatch {
         (self.small_max - self.small_used) as usize
     }
 
-    /// How many small slots are committed: the position of the next one among [`small_slots_mut`](Self::small_slots_mut).
+    /// How many small slots are committed: the position of the next one among
+    /// [`small_slots_mut`](Self::small_slots_mut).
     #[inline]
     pub const fn small_used(&self) -> usize {
         self.small_used as usize
@@ -112,7 +114,8 @@ impl TxBatch {
         (self.large_max - self.large_used) as usize
     }
 
-    /// The next small slot's bytes, `None` when all are taken. Write into it, then [`commit`](Self::commit).
+    /// The next small slot's bytes, `None` when all are taken. Write into it, then
+    /// [`commit`](Self::commit).
     #[inline]
     pub fn slot(&mut self) -> Option<&mut [u8; TX_SLOT_BYTES]> {
         if self.small_left() == 0 {
@@ -122,7 +125,8 @@ impl TxBatch {
         self.memory[start..].first_chunk_mut()
     }
 
-    /// Sends the first `len` bytes of the slot that [`slot`](Self::slot) returned. Returns the entry's index.
+    /// Sends the first `len` bytes of the slot that [`slot`](Self::slot) returned. Returns the
+    /// entry's index.
     #[inline]
     pub fn commit(&mut self, len: usize, target: TxTarget, tag: u64) -> usize {
         assert!(
@@ -186,14 +190,15 @@ impl TxBatch {
         &self.memory[entry.offset()..][..entry.len()]
     }
 
-    /// All bytes of the batch, for drivers that build their own scatter lists and for sealing in place.
+    /// All bytes of the batch, for drivers that build their own scatter lists and for sealing in
+    /// place.
     #[inline]
     pub fn memory(&self) -> &[u8] {
         &self.memory
     }
 
-    /// The small slots of committed small entries, in the order of their commits, each slice its own, to be sealed in place.
-    /// Large entries are passed over.
+    /// The small slots of committed small entries, in the order of their commits, each slice its
+    /// own, to be sealed in place. Large entries are passed over.
     pub fn small_slots_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let used = self.small_used as usize;
         self.memory.chunks_exact_mut(TX_SLOT_BYTES).take(used)
@@ -219,7 +224,8 @@ impl TxBatch {
         !self.failures.is_empty()
     }
 
-    /// Empties the batch for the next turn. Large slots that were opened but not committed are taken back too.
+    /// Empties the batch for the next turn. Large slots that were opened but not committed are
+    /// taken back too.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.failures.clear();

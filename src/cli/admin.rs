@@ -1,32 +1,84 @@
-//! Talking to a running gateway: one HTTP request to its admin address, on a connection of its own.
+//! Talking to a running gateway: one HTTP request to its control socket, or to its admin address,
+//! on a connection of its own.
 //!
-//! The pages are small, the server is ours, and nothing here is in a hurry, so a blocking socket and the few lines of HTTP
-//! below do it. Headers are skipped up to the empty line; the server closes the connection after the body, because it is
-//! asked to.
+//! The pages are small, the server is ours, and nothing here is in a hurry, so a blocking socket
+//! and the few lines of HTTP below do it. Headers are skipped up to the empty line; the server
+//! closes the connection after the body.
 
 pub(super) mod page;
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Failure;
-use crate::config::values;
+use socket2::{Domain, SockAddr, Socket, Type};
+use zeroize::Zeroizing;
 
-/// Where the gateway is.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(super) struct Admin {
-    /// The gateway's admin address, as `[admin] bind` in its config says
-    #[arg(long = "admin", value_name = "ADDR", default_value = DEFAULT, value_parser = address)]
-    pub(super) address: SocketAddr,
+use super::{CONTROL_SOCKET, Failure, RUN_DIR_DEFAULT};
+use crate::config::{self, Token, values};
+
+/// Where the gateway is: by default the control socket in `run_dir`'s default.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Place {
+    /// The gateway's config file, to find the control socket in the `run_dir` it names
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["control", "admin"])]
+    config: Option<PathBuf>,
+    /// The gateway's control socket [default: /run/ringgate/control.sock]
+    #[arg(long, value_name = "PATH", conflicts_with = "admin")]
+    control: Option<PathBuf>,
+    /// Ask over TCP: the gateway's admin address, as `[admin] bind` in its config says
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    admin: Option<SocketAddr>,
+    /// The file with the token of `[admin] token`, for changes over TCP
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    token: Option<PathBuf>,
 }
-
-/// The address that the config has by default.
-const DEFAULT: &str = "127.0.0.1:9464";
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     values::reachable_address(text)
-        .ok_or_else(|| format!("found {text:?}, expected an IP:port such as {DEFAULT}"))
+        .ok_or_else(|| format!("found {text:?}, expected an IP:port such as 127.0.0.1:9464"))
+}
+
+/// A gateway that can be asked.
+#[derive(Clone, Debug)]
+pub(super) struct Admin {
+    target: Target,
+    token: Option<Token>,
+}
+
+#[derive(Clone, Debug)]
+enum Target {
+    Socket(PathBuf),
+    Tcp(SocketAddr),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(path) => path.display().fmt(f),
+            Self::Tcp(address) => address.fmt(f),
+        }
+    }
+}
+
+impl Place {
+    /// The gateway that the arguments mean.
+    pub(super) fn find(&self) -> Result<Admin, Failure> {
+        let target = match (&self.admin, &self.config, &self.control) {
+            (Some(address), ..) => Target::Tcp(*address),
+            (None, Some(file), _) => Target::Socket(config::run_dir(file)?.join(CONTROL_SOCKET)),
+            (None, None, Some(path)) if path.is_dir() => Target::Socket(path.join(CONTROL_SOCKET)),
+            (None, None, Some(path)) => Target::Socket(path.clone()),
+            (None, None, None) => Target::Socket(Path::new(RUN_DIR_DEFAULT).join(CONTROL_SOCKET)),
+        };
+        let read = |path: &PathBuf| {
+            Token::file(path).map_err(|why| Failure::bad_input(format_args!("--token: {why}")))
+        };
+        Ok(Admin { target, token: self.token.as_ref().map(read).transpose()? })
+    }
 }
 
 /// What the gateway answered.
@@ -38,7 +90,7 @@ pub(super) struct Answer {
 
 impl Admin {
     /// Reads a page.
-    pub(super) fn get(self, path: &str) -> Result<String, Failure> {
+    pub(super) fn get(&self, path: &str) -> Result<String, Failure> {
         let Answer { status, body } = self.ask("GET", path)?;
         match status {
             200 => Ok(body),
@@ -46,46 +98,83 @@ impl Admin {
         }
     }
 
-    /// Presses a button.
-    pub(super) fn post(self, path: &str) -> Result<Answer, Failure> {
+    /// Changes something.
+    pub(super) fn post(&self, path: &str) -> Result<Answer, Failure> {
         self.ask("POST", path)
     }
 
     /// Whether anybody is there.
-    pub(super) fn answers(self) -> bool {
+    pub(super) fn answers(&self) -> bool {
         self.exchange("GET", "/healthz").is_ok()
     }
 
     /// An answer that a gateway does not give.
-    pub(super) fn unexpected(self, status: u16, body: &str) -> Failure {
+    pub(super) fn unexpected(&self, status: u16, body: &str) -> Failure {
         let line = body.lines().next().unwrap_or_default();
-        Failure::failed(format_args!("{} answered with status {status}: {line}", self.address))
+        Failure::failed(format_args!("{} answered with status {status}: {line}", self.target))
     }
 
-    fn ask(self, method: &str, path: &str) -> Result<Answer, Failure> {
-        let unreachable = |why: io::Error| {
-            Failure::failed(format_args!(
-                "no gateway answers at {}: {why} (is it running, and does its config have [admin]? --admin names another address)",
-                self.address
-            ))
-        };
-        let text = self.exchange(method, path).map_err(unreachable)?;
+    fn ask(&self, method: &str, path: &str) -> Result<Answer, Failure> {
+        let text = self.exchange(method, path).map_err(|why| self.unreachable(&why))?;
         parse(&text).ok_or_else(|| {
-            Failure::failed(format_args!("what answers at {} is not a gateway", self.address))
+            Failure::failed(format_args!("what answers at {} is not a gateway", self.target))
         })
     }
 
-    fn exchange(self, method: &str, path: &str) -> io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT)?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-        write!(
-            stream,
-            "{method} {path} HTTP/1.0\r\nHost: {}\r\nContent-Length: 0\r\n\r\n",
-            self.address
-        )?;
+    fn unreachable(&self, why: &io::Error) -> Failure {
+        let hint = match (&self.target, why.kind()) {
+            (Target::Tcp(_), _) => "is it running, and does its config have [admin]?",
+            (Target::Socket(_), io::ErrorKind::PermissionDenied) => {
+                "the control socket is for root and the daemon's own user"
+            }
+            (Target::Socket(_), _) => {
+                "is it running? --config FILE finds it by its config, --control PATH and --admin ADDR say where it is"
+            }
+        };
+        Failure::failed(format_args!("no gateway answers at {}: {why} ({hint})", self.target))
+    }
+
+    fn exchange(&self, method: &str, path: &str) -> io::Result<String> {
+        match &self.target {
+            Target::Socket(at) => {
+                let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+                // It bounds the wait for a place in a queue that is full, too.
+                socket.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+                socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+                socket.connect(&SockAddr::unix(at)?)?;
+                self.converse(UnixStream::from(socket), "localhost", method, path)
+            }
+            Target::Tcp(address) => {
+                let stream = TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?;
+                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+                stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+                self.converse(stream, &address.to_string(), method, path)
+            }
+        }
+    }
+
+    fn converse(
+        &self,
+        mut stream: impl Read + Write,
+        host: &str,
+        method: &str,
+        path: &str,
+    ) -> io::Result<String> {
+        let token = self.token.as_ref();
+        let token =
+            token.map(|it| Zeroizing::new(format!("Authorization: Bearer {}\r\n", it.as_str())));
+        let token = token.as_ref().map_or("", |line| line.as_str());
+        let head = Zeroizing::new(format!(
+            "{method} {path} HTTP/1.0\r\nHost: {host}\r\n{token}Content-Length: 0\r\n\r\n"
+        ));
+        // A server that refuses at once may have closed already; what it said is there to be read.
+        let sent = stream.write_all(head.as_bytes());
         let mut answer = Vec::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+        let received = stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
+        if answer.is_empty() {
+            sent?;
+            received?;
+        }
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 }
@@ -121,7 +210,7 @@ mod tests {
 
     #[test]
     fn addresses_are_numbers() {
-        assert!(address("127.0.0.1:9464").is_ok() && address(DEFAULT).is_ok());
+        assert!(address("127.0.0.1:9464").is_ok());
         assert!(address("localhost:9464").is_err());
     }
 }

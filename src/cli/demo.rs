@@ -1,4 +1,5 @@
-//! `ringgate demo`: the whole thing in one process, to be seen working: gateway, echo backend, real clients over real sockets.
+//! `ringgate demo`: the whole thing in one process, to be seen working: gateway, echo backend, real
+//! clients over real sockets.
 
 mod players;
 mod table;
@@ -13,7 +14,8 @@ use std::time::Duration;
 use super::{Failure, exit};
 use crate::config::LogFormat;
 use crate::gate::{
-    Allowed, Backend, Counters, LinkKind, Listener, Netcode, Protocol, Route, Setup,
+    Allowed, Backend, Counters, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup,
+    TokenReuse,
 };
 use crate::io::Choice;
 use crate::link::backend::{Event, Options};
@@ -87,12 +89,14 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
             keys: vec![key],
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
+            token_reuse: TokenReuse::Deny,
         }),
         public: Vec::new(),
         backends: vec![0],
         route: Route::Single,
         sessions_max: args.players,
         follow_port_switch: true,
+        limits: Limits::NONE,
     };
     let allow = Allowed { uids: vec![process::effective_uid()], gids: Vec::new() };
     let backend = Backend {

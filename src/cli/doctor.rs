@@ -1,8 +1,10 @@
 //! `ringgate doctor`: what on this host gets in the gateway's way, and what to do about it.
 //!
-//! It reads and changes nothing. Every check is a function of files below one folder, which is `/` here and a folder of
-//! samples in the tests; only whether io_uring works is found out by trying it.
+//! It reads and changes nothing. Every check is a function of files below one folder, which is `/`
+//! here and a folder of samples in the tests; only whether io_uring works is found out by trying
+//! it, and the kernel is asked who holds an address.
 
+mod addresses;
 mod cpu;
 mod fleet;
 mod host;
@@ -17,7 +19,7 @@ use serde::Serialize;
 
 use super::Failure;
 use super::exit::print;
-use crate::config::Config;
+use crate::config::{Config, IoChoice};
 use crate::io::{DriverOptions, UringDriver};
 use crate::text::put;
 use host::Host;
@@ -75,7 +77,10 @@ impl Finding {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let config = args.config.as_deref().map(Config::load).transpose()?;
     let mut findings = examine(&Host::new(Path::new("/")), config.as_ref());
-    findings.insert(1, driver());
+    findings.insert(1, driver(config.as_ref().map(|config| config.gateway.io)));
+    if let (Some(config), Some(file)) = (&config, &args.config) {
+        findings.push(addresses::in_use(config, file));
+    }
     print(&if args.json { json(&findings) } else { render(&findings) })?;
     let bites = findings.iter().filter(|it| it.severity == Severity::Bites).count();
     match bites {
@@ -112,9 +117,23 @@ fn examine(host: &Host, config: Option<&Config>) -> Vec<Finding> {
 }
 
 /// Whether io_uring works is known once it was tried.
-fn driver() -> Finding {
+fn driver(wanted: Option<IoChoice>) -> Finding {
+    if wanted == Some(IoChoice::Mmsg) {
+        return Finding::ok("io_uring", "not used: the config says `io = \"mmsg\"`");
+    }
     match UringDriver::open(&DriverOptions::default()) {
-        Ok(_) => Finding::ok("io_uring", "works"),
+        Ok((driver, _)) => match driver.why_unrestricted() {
+            None => Finding::ok("io_uring", "works"),
+            Some(why) => Finding::ok("io_uring", format!("works, unrestricted: {why}")).could(
+                "the kernel takes any request on the workers' rings, not only those they need",
+                "Linux 5.10 or later without a filter on io_uring_register",
+            ),
+        },
+        Err(why) if wanted == Some(IoChoice::Uring) => Finding::ok("io_uring", why.to_string())
+            .bites(
+                "the config says `io = \"uring\"`, so the gateway refuses to start",
+                "see what the error says, or `io = \"auto\"`, which falls back",
+            ),
         Err(why) => Finding::ok("io_uring", why.to_string()).could(
             "the gateway falls back to recvmmsg and sendmmsg, which costs a few per cent",
             "see what the error says; `io = \"mmsg\"` says that you know",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::{Admin, Answer};
+use super::admin::{Admin, Answer, Place};
 use super::exit::print;
 use crate::os::{clock, utc};
 use crate::text::count;
@@ -14,7 +14,7 @@ use crate::text::count;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    admin: Admin,
+    place: Place,
     /// Come back only when the gateway has ended
     #[arg(long)]
     wait: bool,
@@ -27,22 +27,23 @@ struct Draining {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let Answer { status, body } = args.admin.post("/drain")?;
+    let admin = args.place.find()?;
+    let Answer { status, body } = admin.post("/drain")?;
     let draining: Draining = match serde_json::from_str(&body) {
         Ok(draining) if status == 200 => draining,
-        _ => return Err(args.admin.unexpected(status, &body)),
+        _ => return Err(admin.unexpected(status, &body)),
     };
     let Draining { sessions, left_ms } = draining;
     let left = utc::span(left_ms / 1000);
     print(&format!("draining: {} sessions, {left} at most\n", count(sessions)))?;
     if args.wait {
-        wait(args.admin);
+        wait(&admin);
     }
     Ok(())
 }
 
 /// The gateway answers until it has ended.
-fn wait(admin: Admin) {
+fn wait(admin: &Admin) {
     while admin.answers() {
         clock::sleep(ASK_EVERY);
     }

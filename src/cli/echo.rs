@@ -1,4 +1,5 @@
-//! `ringgate echo`: a stand-in game server that sends every payload back, over either link, or as an Unreal server would.
+//! `ringgate echo`: a stand-in game server that sends every payload back, over either link, or as
+//! an Unreal server would.
 
 mod sockets;
 mod unreal;
@@ -41,7 +42,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// A game server connects to all workers, so it wants the directory; naming one of the sockets means the same.
+/// A game server connects to all workers, so it wants the directory; naming one of the sockets
+/// means the same.
 fn run_dir(path: &Path) -> &Path {
     let is_socket = path.extension().is_some_and(|extension| extension == "sock");
     if is_socket { path.parent().unwrap_or(path) } else { path }
@@ -64,8 +66,8 @@ fn echo_bundles(run_dir: &Path, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// What an ordinary game server's socket loop does, in batches: it knows nothing of a gateway. A player that has gone answers
-/// with a port unreachable, which is no trouble of ours.
+/// What an ordinary game server's socket loop does, in batches: it knows nothing of a gateway. A
+/// player that has gone answers with a port unreachable, which is no trouble of ours.
 fn echo_udp(address: SocketAddr) -> Result<(), Failure> {
     let mut sockets = Sockets::open(Choice::Auto, &[address]).map_err(Failure::failed)?;
     for address in sockets.addresses() {

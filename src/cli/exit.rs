@@ -1,7 +1,7 @@
 //! How a command ends: what it prints on stderr, and its exit code.
 //!
-//! 0: done. 1: it could not be done, though the input was fine. 2: the input is wrong (arguments, files, values). A reader
-//! that closes our stdout early, as `head` does, is no failure.
+//! 0: done. 1: it could not be done, though the input was fine. 2: the input is wrong (arguments,
+//! files, values). A reader that closes our stdout early, as `head` does, is no failure.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -54,7 +54,8 @@ impl From<LoadError> for Failure {
 }
 
 impl From<clap::Error> for Failure {
-    /// A value that its parser refused is wrong input like any other: one sentence, not a usage text.
+    /// A value that its parser refused is wrong input like any other: one sentence, not a usage
+    /// text.
     fn from(error: clap::Error) -> Self {
         let text = |kind| match error.get(kind) {
             Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -63,7 +64,8 @@ impl From<clap::Error> for Failure {
         let source = std::error::Error::source(&error);
         match (error.kind(), text(ContextKind::InvalidArg), source) {
             (ErrorKind::ValueValidation, Some(argument), Some(reason)) => {
-                // `--server <ADDRESS>` is how clap names the argument; `K` may hold a key, so values are not repeated here.
+                // `--server <ADDRESS>` is how clap names the argument; `K` may hold a key, so
+                // values are not repeated here.
                 let name = argument.split_whitespace().next().unwrap_or(argument);
                 Self::BadInput(format!("{name}: {reason}"))
             }
@@ -91,7 +93,8 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
     show(text).map(drop)
 }
 
-/// Prints to stdout, and says whether anybody still reads there: for commands that would go on for ever.
+/// Prints to stdout, and says whether anybody still reads there: for commands that would go on for
+/// ever.
 pub(super) fn show(text: &str) -> Result<bool, Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

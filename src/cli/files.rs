@@ -1,7 +1,7 @@
 //! Files that hold secrets: keys and connect tokens.
 //!
-//! They are readable by their owner from the first moment, and they appear whole or not at all: the bytes go to a file
-//! beside the target, reach the disk, and only then take the target's name.
+//! They are readable by their owner from the first moment, and they appear whole or not at all: the
+//! bytes go to a file beside the target, reach the disk, and only then take the target's name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

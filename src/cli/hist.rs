@@ -1,10 +1,11 @@
-//! `ringgate hist`: what to do with the histogram files of gateways and load generators. All commands read any `HdrHistogram`
-//! interval log whose values are nanoseconds.
+//! `ringgate hist`: what to do with the histogram files of gateways and load generators. All
+//! commands read any `HdrHistogram` interval log whose values are nanoseconds.
 
 mod merge;
 mod plot;
 mod show;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
@@ -62,10 +63,25 @@ fn load(path: &Path) -> Result<Loaded, Failure> {
         .map_err(|why| Failure::bad_input(format_args!("cannot read {name}: {why}")))?;
     let log =
         hlog::read(&bytes).map_err(|why| Failure::bad_input(format_args!("{name}: {why}")))?;
+    if let Some(first) = &log.broken {
+        let count = log.broken_count;
+        let lines =
+            if count == 1 { "1 broken line is" } else { &format!("{count} broken lines are") };
+        warn(&format!("{name}: {lines} left out, first {first}\n"));
+    }
+    if log.is_cut_off {
+        warn(&format!("{name}: its last line has no end and is left out\n"));
+    }
     if log.intervals.is_empty() {
         return Err(Failure::bad_input(format_args!("{name} has no interval")));
     }
     Ok(Loaded { path: path.to_owned(), log })
+}
+
+/// Says something about a file beside the command's result.
+fn warn(sentence: &str) {
+    // Nothing is left to be done when stderr is gone.
+    let _ = std::io::stderr().write_all(format!("ringgate: {sentence}").as_bytes());
 }
 
 /// The sum of each tag's intervals, in the order in which the tags come first.
@@ -81,9 +97,12 @@ fn by_tag<'i>(intervals: impl IntoIterator<Item = &'i Interval>) -> Vec<(&'i str
     sums
 }
 
-/// One with the same precision, which grows as far as it has to.
+/// One with the same range and precision, which grows as far as it has to. Memory for values that
+/// never come is not touched.
 fn empty_like(histogram: &Histogram<u64>) -> Histogram<u64> {
-    Histogram::new(histogram.sigfig()).expect("a histogram's precision is a precision")
+    let mut empty = Histogram::new_from(histogram);
+    empty.auto(true);
+    empty
 }
 
 fn add(sum: &mut Histogram<u64>, histogram: &Histogram<u64>) {

@@ -25,7 +25,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Failure::failed(format_args!("the operating system gave no random numbers: {cause}"))
     })?;
     let digits = Zeroizing::new(key.to_hex());
-    // A string that grows leaves its old bytes behind, so this one is made with room for the newline.
+    // A string that grows leaves its old bytes behind, so this one is made with room for the
+    // newline.
     let mut text = Zeroizing::new(String::with_capacity(digits.len() + 1));
     text.push_str(&digits);
     text.push('\n');

@@ -1,7 +1,7 @@
 //! Log set-up: human lines on stderr, coloured on a terminal, or one JSON object a line on request.
 //!
-//! The level is `info` unless the variable `RINGGATE_LOG` says otherwise, in the syntax of tracing's `EnvFilter`. Nothing is
-//! logged per packet, whatever the level.
+//! The level is `info` unless the variable `RINGGATE_LOG` says otherwise, in the syntax of
+//! tracing's `EnvFilter`. Nothing is logged per packet, whatever the level.
 
 use std::io::{self, IsTerminal};
 

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::{Admin, Answer};
+use super::admin::{Answer, Place};
 use super::exit::print;
 use crate::text::put;
 
@@ -11,7 +11,7 @@ use crate::text::put;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    admin: Admin,
+    place: Place,
 }
 
 /// One of the two is there.
@@ -24,8 +24,9 @@ struct Reloaded {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let Answer { status, body } = args.admin.post("/reload")?;
-    let unexpected = || args.admin.unexpected(status, &body);
+    let admin = args.place.find()?;
+    let Answer { status, body } = admin.post("/reload")?;
+    let unexpected = || admin.unexpected(status, &body);
     let Reloaded { changes, mistakes } = serde_json::from_str(&body).map_err(|_| unexpected())?;
     match status {
         200 if changes.is_empty() => print("reloaded; nothing has changed\n"),

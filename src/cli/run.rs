@@ -2,17 +2,20 @@
 
 mod privileges;
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::logging::{self, LogArgs};
-use super::{Failure, exit};
+use super::{CONTROL_SOCKET, Failure, RUN_DIR_DEFAULT, exit};
 use crate::config::Config;
 use crate::control::{Control, Settings, plan};
 use crate::gate::Setup;
+use crate::io::socket;
+use crate::os::overflows::Overflows;
 use crate::os::process;
 use crate::text::put;
-use crate::worker::Fleet;
+use crate::worker::{Fleet, Ports};
 use privileges::Privileges;
 
 /// Runs the gateway until SIGTERM, which drains it.
@@ -26,6 +29,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    process::ignore_user_signals();
     // Before there is a key to leak.
     let dumps = process::forbid_dumps();
     let config = Config::load(&args.config)?;
@@ -38,24 +42,67 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     let plan = plan::plan(&config).map_err(Failure::failed)?;
     let privileges = Privileges::of(&config)?;
-    let histograms = config.histograms.as_ref().map(|histograms| ("dir", &histograms.dir));
-    let run_dir = plan.run_dir.as_ref().map(|dir| ("run_dir", dir));
-    for (name, folder) in run_dir.into_iter().chain(histograms) {
-        std::fs::create_dir_all(folder).map_err(|why| {
-            Failure::failed(format_args!("cannot create {name} {}: {why}", folder.display()))
-        })?;
-    }
+    // Whoever serves here already is not disturbed: nothing has been made or removed yet.
+    let admin = config.admin.as_ref().map(|admin| admin.bind);
+    let ports = Ports::claim(&plan, admin).map_err(Failure::failed)?;
+    make_folders(&config, plan.run_dir.is_some())?;
+    let run_dir = config.gateway.run_dir.clone();
+    // It cannot be opened behind the next line.
+    let overflows = Overflows::open();
     privileges.give_up_files(&config, &args.config)?;
-    let fleet = Fleet::start(&plan).map_err(Failure::failed)?;
+    let fleet = Fleet::start_on(&plan, ports).map_err(Failure::failed)?;
     if let Some(why) = fleet.why_not_uring() {
         tracing::info!(driver = fleet.driver(), "io_uring is not used: {why}");
     }
+    if let Some(why) = fleet.why_unrestricted() {
+        tracing::warn!("this kernel does not restrict the workers' rings to their requests: {why}");
+    }
     let setup = Arc::clone(&plan.setup);
-    let settings = Settings { config_file: args.config.clone(), config, setup };
-    let control = Control::start(fleet, settings).map_err(Failure::failed)?;
-    privileges.give_up_the_rest(plan.run_dir.as_deref())?;
+    let settings = Settings { config_file: args.config.clone(), config, setup, overflows };
+    let mut control = Control::start(fleet, settings).map_err(Failure::failed)?;
+    privileges.become_user(&run_dir, plan.run_dir.is_some())?;
+    open_socket(&mut control, &run_dir)?;
+    privileges.give_up_system_calls()?;
     exit::print(&announcement(&plan.setup, &control))?;
     control.serve().map_err(Failure::failed)
+}
+
+/// Makes the folders that the config names. Without links, `run_dir` holds only the control socket,
+/// which the daemon can do without ([`open_socket`] says so).
+fn make_folders(config: &Config, has_links: bool) -> Result<(), Failure> {
+    let run_dir = ("run_dir", &config.gateway.run_dir, has_links);
+    let histograms = config.histograms.as_ref().map(|it| ("dir", &it.dir, true));
+    for (name, folder, is_needed) in [run_dir].into_iter().chain(histograms) {
+        match std::fs::create_dir_all(folder) {
+            Err(why) if is_needed => {
+                let folder = folder.display();
+                return Err(Failure::failed(format_args!("cannot create {name} {folder}: {why}")));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Opens the control socket, as whom the daemon remains. Where another daemon's is, this one does
+/// not start: commands would reach the other. The default folder is the exception: daemons that
+/// have never needed one of their own share it, so only the first has a socket there. Where this
+/// user may not make one, the daemon serves all the same. Signals reach it in any case.
+fn open_socket(control: &mut Control, run_dir: &Path) -> Result<(), Failure> {
+    let path = run_dir.join(CONTROL_SOCKET);
+    let why = match socket::control_listener(&path) {
+        Ok(listener) => return control.serve_socket(listener, path).map_err(Failure::failed),
+        Err(why) => why,
+    };
+    let is_taken = why.io_error().kind() == io::ErrorKind::AddrInUse;
+    if is_taken && run_dir != Path::new(RUN_DIR_DEFAULT) {
+        return Err(Failure::failed(why));
+    }
+    tracing::warn!(
+        "there is no control socket, so `ringgate drain` and `reload` do not reach this daemon (signals do): {why}; give it \
+         a run_dir of its own"
+    );
+    Ok(())
 }
 
 /// What the daemon serves, a line for each address: tools and tests read these.
@@ -69,6 +116,9 @@ fn announcement(setup: &Setup, control: &Control) -> String {
     }
     if let Some(address) = control.admin_address() {
         put(&mut text, format_args!("admin on {address}\n"));
+    }
+    if let Some(path) = control.socket_path() {
+        put(&mut text, format_args!("control on {}\n", path.display()));
     }
     if let Some(file) = control.histogram_file() {
         put(&mut text, format_args!("histograms in {}\n", file.display()));

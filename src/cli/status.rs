@@ -1,7 +1,7 @@
 //! `ringgate status`: the whole gateway on a screen.
 
 use super::Failure;
-use super::admin::Admin;
+use super::admin::Place;
 use super::admin::page::{Backend, Status};
 use super::exit::print;
 use crate::os::utc;
@@ -11,14 +11,14 @@ use crate::text::{Side, Table, bytes, count, put, time};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    admin: Admin,
+    place: Place,
     /// Print the page as it is, as JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let page = args.admin.get("/status")?;
+    let page = args.place.find()?.get("/status")?;
     if args.json {
         return print(&page);
     }

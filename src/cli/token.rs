@@ -1,4 +1,5 @@
-//! `ringgate token`: connect tokens by hand, for tests and for looking at what a token service makes.
+//! `ringgate token`: connect tokens by hand, for tests and for looking at what a token service
+//! makes.
 
 mod inspect;
 mod mint;

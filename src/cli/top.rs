@@ -1,14 +1,14 @@
 //! `ringgate top`: a running gateway, second by second.
 //!
-//! Rates are what the gateway's counters have grown by between two looks. On a terminal the screen is drawn anew each time;
-//! anywhere else every look is one line, for a log or a pipe.
+//! Rates are what the gateway's counters have grown by between two looks. On a terminal the screen
+//! is drawn anew each time; anywhere else every look is one line, for a log or a pipe.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use super::Failure;
-use super::admin::Admin;
 use super::admin::page::{Status, Worker};
+use super::admin::{Admin, Place};
 use super::exit::{print, show};
 use super::status::{backends, head, stages};
 use crate::config::values;
@@ -20,7 +20,7 @@ use crate::text::{Side, Table, bytes, count, put, time};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    admin: Admin,
+    place: Place,
     /// Show one screen and end
     #[arg(long)]
     once: bool,
@@ -37,10 +37,11 @@ fn interval(text: &str) -> Result<Duration, String> {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let clock = Clock::start();
     let is_screen = io::stdout().is_terminal() && !args.once;
-    let mut before = Look::take(args.admin, clock)?;
+    let admin = args.place.find()?;
+    let mut before = Look::take(&admin, clock)?;
     loop {
         clock::sleep(args.interval);
-        let now = Look::take(args.admin, clock)?;
+        let now = Look::take(&admin, clock)?;
         let change = Change { before: &before, now: &now };
         let text = match (args.once, is_screen) {
             (true, _) => return print(&screen(&change)),
@@ -61,7 +62,7 @@ struct Look {
 }
 
 impl Look {
-    fn take(admin: Admin, clock: Clock) -> Result<Self, Failure> {
+    fn take(admin: &Admin, clock: Clock) -> Result<Self, Failure> {
         let status = Status::ask(admin)?;
         Ok(Self { status, at_ns: clock.now_ns() })
     }

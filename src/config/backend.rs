@@ -9,7 +9,8 @@ use super::schema::LinkWord;
 use super::section::{Section, integer};
 use super::{Allowed, Backend, Link, values};
 
-/// What listeners need to know of the backends: their names and links, whatever else may be wrong with them.
+/// What listeners need to know of the backends: their names and links, whatever else may be wrong
+/// with them.
 #[derive(Default)]
 pub(super) struct Known {
     backends: Vec<KnownBackend>,

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use super::schema::{Example, Field, Presence, TABLES, Table};
+use super::schema::{Example, Field, Kind, Presence, TABLES, Table};
 
-/// The explanation, as TOML. It parses as the config that results when only what has no default is given.
+/// The explanation, as TOML. It parses as the config that results when only what has no default is
+/// given.
 pub fn explain() -> String {
     let mut text = String::new();
     comment(
@@ -35,12 +36,23 @@ fn one(text: &mut String, table: &Table, example: &Example) {
             Some((_, value)) if !example.shared && field.only.is_none() => {
                 put(text, format_args!("{} = {value}", field.name));
             }
-            _ if example.shared || field.only.is_some() => {
-                explain_field(text, field, given.map(|(_, value)| *value));
-            }
+            _ if example.shared || field.only.is_some() => match &field.kind {
+                // TOML wants them behind all other fields, and that is where the description has
+                // them.
+                Kind::Table(inner) => explain_inner(text, inner),
+                _ => explain_field(text, field, given.map(|(_, value)| *value)),
+            },
             _ => {}
         }
     }
+}
+
+/// A table inside of the one before it, which may be left out.
+fn explain_inner(text: &mut String, table: &Table) {
+    text.push('\n');
+    comment(text, table.meaning);
+    put(text, format_args!("[{}]", table.name));
+    table.fields.iter().for_each(|field| explain_field(text, field, None));
 }
 
 fn explain_field(text: &mut String, field: &Field, given: Option<&str>) {

@@ -1,8 +1,9 @@
 //! Where keys come from: files, the environment, hex text, and credentials that systemd hands over.
 //!
-//! Key material passes through buffers that are wiped, and no error quotes it. A key file must be closed to everyone but
-//! its owner: what others can read is not a secret, and a gateway that starts with it would hide that. Credentials are
-//! exempt, because the service manager guards their directory and may set group bits through an access list.
+//! Key material passes through buffers that are wiped, and no error quotes it. A key file must be
+//! closed to everyone but its owner: what others can read is not a secret, and a gateway that
+//! starts with it would hide that. Credentials are exempt, because the service manager guards their
+//! directory and may set group bits through an access list.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -23,7 +24,7 @@ pub struct KeyError {
 }
 
 impl KeyError {
-    fn new(found: impl Into<String>, expected: &'static str) -> Self {
+    pub(super) fn new(found: impl Into<String>, expected: &'static str) -> Self {
         Self { found: found.into(), expected }
     }
 
@@ -63,20 +64,32 @@ impl<'a> KeySources<'a> {
 
     /// The key in an environment variable, as hex.
     pub fn environment(&self, name: &str) -> Result<Key, KeyError> {
+        let bytes = self.variable(name, "one that holds 64 hex digits")?;
+        hex(str::from_utf8(&bytes).unwrap_or_default())
+    }
+
+    /// What an environment variable holds.
+    pub(super) fn variable(
+        &self,
+        name: &str,
+        expected: &'static str,
+    ) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         // `var_os` panics on names that cannot exist.
         let possible = !name.is_empty() && !name.contains(['=', '\0']);
-        let value = possible.then(|| (self.environment)(name)).flatten().ok_or_else(|| {
-            KeyError::new(
-                format!("no environment variable {name:?}"),
-                "one that holds 64 hex digits",
-            )
-        })?;
-        let bytes = Zeroizing::new(value.into_encoded_bytes());
-        hex(str::from_utf8(&bytes).unwrap_or_default())
+        let value = possible
+            .then(|| (self.environment)(name))
+            .flatten()
+            .ok_or_else(|| KeyError::new(format!("no environment variable {name:?}"), expected))?;
+        Ok(Zeroizing::new(value.into_encoded_bytes()))
     }
 
     /// The key in a credential of the service.
     pub fn credential(&self, name: &str) -> Result<Key, KeyError> {
+        key_in(&mut self.open_credential(name)?)
+    }
+
+    /// The file of a credential of the service.
+    pub(super) fn open_credential(&self, name: &str) -> Result<File, KeyError> {
         if name.is_empty() || name == ".." || name == "." || name.contains(['/', '\0']) {
             return Err(KeyError::new(format!("{name:?}"), "the name of a credential"));
         }
@@ -86,16 +99,19 @@ impl<'a> KeySources<'a> {
                 "a service with LoadCredential= or SetCredential=",
             ));
         };
-        let mut opened =
-            File::open(directory.join(name)).map_err(|cause| KeyError::unreadable(&cause))?;
-        key_in(&mut opened)
+        File::open(directory.join(name)).map_err(|cause| KeyError::unreadable(&cause))
     }
 }
 
 /// The key in a file that nobody but its owner may read.
 pub fn file(path: &Path) -> Result<Key, KeyError> {
+    key_in(&mut open_closed(path)?)
+}
+
+/// Opens a file that nobody but its owner may read.
+pub(super) fn open_closed(path: &Path) -> Result<File, KeyError> {
     let unreadable = |cause: io::Error| KeyError::unreadable(&cause);
-    let mut opened = File::open(path).map_err(unreadable)?;
+    let opened = File::open(path).map_err(unreadable)?;
     let mode = opened.metadata().map_err(unreadable)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(KeyError::new(
@@ -103,7 +119,7 @@ pub fn file(path: &Path) -> Result<Key, KeyError> {
             "one that is closed to group and others (chmod 600)",
         ));
     }
-    key_in(&mut opened)
+    Ok(opened)
 }
 
 /// The key that 64 hex digits spell.
@@ -129,13 +145,7 @@ pub fn hex_or_file(text: &str) -> Result<Key, KeyError> {
 /// The key that an open file holds, in either form.
 fn key_in(opened: &mut File) -> Result<Key, KeyError> {
     const EXPECTED: &str = "64 hex digits or 32 raw bytes";
-    let mut buffer = Zeroizing::new([0; FILE_BYTES_MAX + 1]);
-    let length =
-        fill(opened, buffer.as_mut_slice()).map_err(|cause| KeyError::unreadable(&cause))?;
-    let bytes = &buffer[..length];
-    if length > FILE_BYTES_MAX {
-        return Err(KeyError::new(format!("a file of more than {FILE_BYTES_MAX} bytes"), EXPECTED));
-    }
+    let bytes = &read_short(opened, EXPECTED)?[..];
     let text = str::from_utf8(bytes).unwrap_or_default();
     if let Some(key) = Key::from_hex(text) {
         return refuse_zeros(key);
@@ -147,6 +157,21 @@ fn key_in(opened: &mut File) -> Result<Key, KeyError> {
         return refuse_zeros(Key::from_bytes(*raw));
     }
     Err(KeyError::new(format!("a file with {}", shape(bytes.trim_ascii())), EXPECTED))
+}
+
+/// What a short file holds.
+pub(super) fn read_short(
+    opened: &mut File,
+    expected: &'static str,
+) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    // Made in full at once: a vector that grows leaves copies behind.
+    let mut buffer = Zeroizing::new(vec![0; FILE_BYTES_MAX + 1]);
+    let length = fill(opened, &mut buffer).map_err(|cause| KeyError::unreadable(&cause))?;
+    if length > FILE_BYTES_MAX {
+        return Err(KeyError::new(format!("a file of more than {FILE_BYTES_MAX} bytes"), expected));
+    }
+    buffer.truncate(length);
+    Ok(buffer)
 }
 
 /// Reads until the buffer is full or the file ends.
@@ -172,7 +197,7 @@ fn refuse_zeros(key: Key) -> Result<Key, KeyError> {
 }
 
 /// What is not a key, by its size.
-fn shape(bytes: &[u8]) -> String {
+pub(super) fn shape(bytes: &[u8]) -> String {
     let count = bytes.len();
     if bytes.iter().all(u8::is_ascii_hexdigit) {
         format!("{count} hex digits")

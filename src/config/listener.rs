@@ -1,5 +1,6 @@
 //! `[[listener]]`: the fields that every protocol has, and the conditions on the backends it names.
 
+mod limits;
 mod netcode;
 mod unreal;
 
@@ -14,6 +15,7 @@ use super::mistake::{Place, Report, nearest};
 use super::schema::{LinkWord, ProtocolWord};
 use super::section::Section;
 use super::{Listener, Protocol, Route, values};
+use crate::limits::BINDS_MAX;
 
 /// What a listener is checked against: the backends, the other listeners, and where keys come from.
 pub(super) struct Surroundings<'s> {
@@ -52,6 +54,12 @@ pub(super) fn read(
     for (address, place) in bind.iter().flatten().filter(|(address, _)| address.port() != 0) {
         around.addresses.check(section.report, place, *address);
     }
+    if let Some((_, place)) = bind.as_ref().and_then(|list| list.get(BINDS_MAX)) {
+        let place = Place::new(section.place_of("bind").path, place.at);
+        let count = bind.as_ref().map_or(0, Vec::len);
+        let found = format_args!("{count} addresses");
+        section.report.expected(&place, found, format_args!("at most {BINDS_MAX}"));
+    }
     let bind = bind.map(bare);
     let backends = read_backends(&mut section, word, around);
     let route = read_route(&mut section, word, backends.as_deref());
@@ -65,6 +73,11 @@ pub(super) fn read(
         Some(ProtocolWord::Unreal) => unreal::read(&mut section).map(Protocol::Unreal),
         None => None,
     };
+    let limits = limits::read(&mut section, word);
+    let ignored = match word {
+        Some(ProtocolWord::Unreal) => unreal::read_ignored(&mut section),
+        _ => Some(Vec::new()),
+    };
     section.finish();
     Some(Listener {
         name: name?.0,
@@ -74,11 +87,14 @@ pub(super) fn read(
         max_sessions: max_sessions.and_then(|count| usize::try_from(count).ok())?,
         port_switch: port_switch?.0,
         filter: filter?,
+        limits: limits?,
+        ignored: ignored?,
         protocol: protocol?,
     })
 }
 
-/// The indices of the backends. An unknown one is left out of the result, so that the others are still checked.
+/// The indices of the backends. An unknown one is left out of the result, so that the others are
+/// still checked.
 fn read_backends(
     section: &mut Section<'_, '_>,
     protocol: Option<ProtocolWord>,
@@ -111,7 +127,8 @@ fn read_backends(
     Some(indices)
 }
 
-/// Players of Unreal games have loopback addresses of their own toward a server that does not know of a gateway.
+/// Players of Unreal games have loopback addresses of their own toward a server that does not know
+/// of a gateway.
 fn check_unreal_backend(
     name: &str,
     place: &Place,

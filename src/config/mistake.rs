@@ -1,7 +1,8 @@
 //! Mistakes in a config file, collected until the whole file has been looked at.
 //!
-//! A mistake names the line, the path of the field, what was found there and what is expected, in one line of text that
-//! editors can jump by (`file:line:`). Key material is never quoted: the key readers describe what they found by size.
+//! A mistake names the line, the path of the field, what was found there and what is expected, in
+//! one line of text that editors can jump by (`file:line:`). Key material is never quoted: the key
+//! readers describe what they found by size.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

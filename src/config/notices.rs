@@ -1,15 +1,23 @@
 //! What a config file may say, but hardly anybody means.
 
-use super::{Config, HandshakeVersions, Protocol};
+use super::{Config, HandshakeBase, HandshakeVersions, Protocol};
 
 /// One sentence for each.
 pub(super) fn of(config: &Config) -> Vec<String> {
     let mut notices = Vec::new();
-    if let Some(admin) = config.admin.filter(|admin| !admin.bind.ip().is_loopback()) {
+    if let Some(admin) = config.admin.as_ref().filter(|it| !it.bind.ip().is_loopback()) {
         notices.push(format!(
-            "admin.bind {} can be reached from other hosts, and POST /drain asks for no password",
+            "admin.bind {} can be reached from other hosts, and everybody who does may read its pages",
             admin.bind
         ));
+    }
+    for listener in &config.listeners {
+        for field in &listener.ignored {
+            notices.push(format!(
+                "listener {:?}: {field} has no effect any more and will be refused as unknown in a later release",
+                listener.name
+            ));
+        }
     }
     for (index, backend) in config.backends.iter().enumerate() {
         if !config.listeners.iter().any(|listener| listener.backends.contains(&index)) {
@@ -28,13 +36,18 @@ pub(super) fn of(config: &Config) -> Vec<String> {
     notices
 }
 
-/// What the packets of a backend's Unreal listeners begin with: their magic, and whether ids follow.
-fn framings(config: &Config, backend: usize) -> impl Iterator<Item = (&str, (&[bool], bool))> {
+/// What the packets of a backend's Unreal listeners look like: their magic, whether versions and
+/// ids follow, and the base.
+type Framing<'a> = (&'a [bool], std::mem::Discriminant<HandshakeVersions>, HandshakeBase);
+
+/// The Unreal listeners in front of a backend, and what their packets look like.
+fn framings(config: &Config, backend: usize) -> impl Iterator<Item = (&str, Framing<'_>)> {
     let listeners = config.listeners.iter().filter(move |it| it.backends.contains(&backend));
     listeners.filter_map(|listener| match &listener.protocol {
         Protocol::Unreal(unreal) => {
-            let is_original = unreal.versions == HandshakeVersions::Original;
-            Some((listener.name.as_str(), (unreal.magic.as_slice(), is_original)))
+            let kind = std::mem::discriminant(&unreal.versions);
+            let framing = (unreal.magic.as_slice(), kind, unreal.handshake_base);
+            Some((listener.name.as_str(), framing))
         }
         Protocol::Netcode(_) => None,
     })

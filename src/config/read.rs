@@ -1,8 +1,10 @@
 //! The file as a whole: from text to sections, and from their results to a [`Config`].
 
-use std::path::Path;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
+use zeroize::Zeroizing;
 
 use super::backend::{self, Known};
 use super::keys::KeySources;
@@ -10,19 +12,38 @@ use super::listener::{self, Surroundings};
 use super::mistake::{Mistakes, Place, Report};
 use super::schema::{self, TABLES, Table};
 use super::section::{Section, integer, kind_of};
-use super::{Admin, Config, Gateway, Histograms, Workers, values};
-use crate::limits::WORKERS_MAX;
+use super::{Admin, Config, Gateway, Histograms, Listener, LoadError, Workers, source, values};
+use crate::limits::{BACKENDS_MAX, LISTENERS_MAX, SESSIONS_MAX, WORKERS_MAX};
 
-/// Checks a config text. `file` names it in mistakes, and its directory is where relative paths start.
+/// Checks a config text. `file` names it in mistakes, and its directory is where relative paths
+/// start.
 pub fn parse(text: &str, file: &Path, keys: &KeySources<'_>) -> Result<Config, Mistakes> {
     let mut report = Report::new(text);
     let root = syntax(text, &mut report);
-    // A text that is not TOML would be full of fields that only seem to be missing. What `read` returns beside mistakes may
-    // lack the parts they are in.
+    // A text that is not TOML would be full of fields that only seem to be missing. What `read`
+    // returns beside mistakes may lack the parts they are in.
     let config = if report.is_clean() { read(root, file, keys, &mut report) } else { None };
     match config {
         Some(config) if report.is_clean() => Ok(config),
         _ => Err(report.into_mistakes(file)),
+    }
+}
+
+/// Only `gateway.run_dir` of a config file. The rest may be wrong, and its keys out of reach:
+/// commands that talk to a running daemon need to know no more.
+pub fn run_dir(file: &Path) -> Result<PathBuf, LoadError> {
+    let unreadable = |cause| LoadError::Unreadable { file: file.to_owned(), cause };
+    let text = std::fs::read_to_string(file).map(Zeroizing::new).map_err(unreadable)?;
+    let mut report = Report::new(&text);
+    let mut root = syntax(&text, &mut report);
+    let base = file.parent().unwrap_or_else(|| Path::new(""));
+    let found = table(&mut root, &schema::GATEWAY, &mut report)
+        .unwrap_or_else(|| (Place::new("gateway", 0), DeTable::new()));
+    let run_dir = open(&mut report, &schema::GATEWAY, found).path("run_dir", base);
+    match run_dir {
+        // A text that is no TOML may hide the field.
+        Some(run_dir) if report.is_clean() => Ok(run_dir),
+        _ => Err(LoadError::Mistakes(report.into_mistakes(file))),
     }
 }
 
@@ -46,20 +67,26 @@ fn read<'a>(
         .unwrap_or_else(|| (Place::new("gateway", 0), DeTable::new()));
     let gateway = read_gateway(open(report, &schema::GATEWAY, gateway), base);
     let admin = table(&mut root, &schema::ADMIN, report)
-        .and_then(|admin| read_admin(open(report, &schema::ADMIN, admin)));
+        .and_then(|admin| read_admin(open(report, &schema::ADMIN, admin), keys, base));
     let histograms = table(&mut root, &schema::HISTOGRAMS, report).and_then(|histograms| {
         read_histograms(open(report, &schema::HISTOGRAMS, histograms), base)
     });
 
     let mut known = Known::default();
-    let backends: Vec<_> = tables(&mut root, &schema::BACKEND, report)
+    let backends: Vec<_> = tables(&mut root, &schema::BACKEND, BACKENDS_MAX, report)
         .into_iter()
         .map(|backend| backend::read(open(report, &schema::BACKEND, backend), &mut known))
         .collect();
     let mut around = Surroundings::new(&known, keys, base);
-    let listeners: Vec<_> = tables(&mut root, &schema::LISTENER, report)
+    let mut sessions = 0;
+    let listeners: Vec<_> = tables(&mut root, &schema::LISTENER, LISTENERS_MAX, report)
         .into_iter()
-        .map(|listener| listener::read(open(report, &schema::LISTENER, listener), &mut around))
+        .map(|found| {
+            let place = Place::new(format!("{}.max_sessions", found.0.path), found.0.at);
+            let listener = listener::read(open(report, &schema::LISTENER, found), &mut around)?;
+            sum_sessions(&mut sessions, &listener, &place, report);
+            Some(listener)
+        })
         .collect();
 
     let names: Vec<_> = TABLES.iter().map(|table| table.name).collect();
@@ -74,6 +101,19 @@ fn read<'a>(
         admin,
         histograms,
     })
+}
+
+/// Notes where the sessions of all listeners become too many.
+fn sum_sessions(sum: &mut usize, listener: &Listener, place: &Place, report: &mut Report<'_>) {
+    let before = *sum;
+    *sum = before.saturating_add(listener.max_sessions);
+    if before <= SESSIONS_MAX && *sum > SESSIONS_MAX {
+        report.expected(
+            place,
+            format_args!("{sum} with the listeners before it"),
+            format_args!("at most {SESSIONS_MAX} over all listeners"),
+        );
+    }
 }
 
 fn read_gateway(mut section: Section<'_, '_>, base: &Path) -> Option<Gateway> {
@@ -116,17 +156,29 @@ fn workers(value: &DeValue<'_>) -> Option<Workers> {
     count.try_into().ok().map(Workers::Count)
 }
 
-fn read_admin(mut section: Section<'_, '_>) -> Option<Admin> {
+fn read_admin(mut section: Section<'_, '_>, keys: &KeySources<'_>, base: &Path) -> Option<Admin> {
     let bind = section.text("bind", values::address);
+    let hosts = section.list("hosts", |value| values::host(value.as_str()?));
+    let token = section.node("token").map(|node| source::read(node, keys, base, section.report));
     section.finish();
-    Some(Admin { bind: bind?.0 })
+    let hosts = hosts?.into_iter().map(|(host, _)| host).collect();
+    Some(Admin { bind: bind?.0, hosts, token: token.map_or(Some(None), |it| it.map(Some))? })
 }
 
 fn read_histograms(mut section: Section<'_, '_>, base: &Path) -> Option<Histograms> {
     let dir = section.path("dir", base);
     let interval = section.duration("interval");
+    let bytes_max = section.integer("max_bytes");
+    let age_max = section.duration("max_age");
+    let keep = section.integer("keep");
     section.finish();
-    Some(Histograms { dir: dir?, interval: interval? })
+    Some(Histograms {
+        dir: dir?,
+        interval: interval?,
+        bytes_max: bytes_max?,
+        age_max: age_max?,
+        keep: NonZeroUsize::new(keep? as usize),
+    })
 }
 
 /// One table of the text, with its place.
@@ -158,10 +210,11 @@ fn table<'a>(
     }
 }
 
-/// The tables that are written `[[name]]`, at least one.
+/// The tables that are written `[[name]]`, at least one and at most so many.
 fn tables<'a>(
     root: &mut DeTable<'a>,
     description: &Table,
+    count_max: usize,
     report: &mut Report<'a>,
 ) -> Vec<Found<'a>> {
     let name = description.name;
@@ -179,6 +232,11 @@ fn tables<'a>(
             return Vec::new();
         }
     };
+    if let Some(excess) = list.get(count_max) {
+        let place = Place::new(name, excess.span().start);
+        let found = format_args!("{} tables [[{name}]]", list.len());
+        report.expected(&place, found, format_args!("at most {count_max}"));
+    }
     let mut tables = Vec::with_capacity(list.len());
     for (index, element) in list.into_iter().enumerate() {
         let place = Place::new(format!("{name}[{index}]"), element.span().start);

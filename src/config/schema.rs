@@ -1,16 +1,16 @@
 //! Every field of the config file, described once.
 //!
-//! The reader (`section`) takes from here what a field accepts and what it is when absent, and uses these same texts in its
-//! messages; `explain` prints the tables. A field that is listed but never read, or read but not listed, fails an assertion
-//! in the reader, and every parse runs it.
+//! The reader (`section`) takes from here what a field accepts and what it is when absent, and uses
+//! these same texts in its messages; `explain` prints the tables. A field that is listed but never
+//! read, or read but not listed, fails an assertion in the reader, and every parse runs it.
 //!
-//! Left out: conditions between fields (a route that needs one backend, a name that must exist). They stand next to the
-//! code that reads the table in question.
+//! Left out: conditions between fields (a route that needs one backend, a name that must exist).
+//! They stand next to the code that reads the table in question.
 
 use std::fmt;
 
 use super::values::{Word, words};
-use super::{IoChoice, LogFormat, PortSwitch, Route, UnrealMode};
+use super::{HandshakeBase, IoChoice, LogFormat, PortSwitch, Route, TokenReuse, UnrealMode};
 use crate::limits::WORKERS_MAX;
 
 /// One table of the file.
@@ -63,6 +63,8 @@ pub(super) enum Kind {
     Value(&'static str),
     /// One or more values.
     List { items: &'static str, item: &'static str },
+    /// A table inside of the table, written `[outer.name]`.
+    Table(&'static Table),
 }
 
 /// What an absent field means.
@@ -109,6 +111,7 @@ impl fmt::Display for Kind {
             Self::Path { bytes_max } => write!(f, "a path of at most {bytes_max} bytes"),
             Self::Value(text) => f.write_str(text),
             Self::List { items, item } => write!(f, "a list of one or more {items}, each {item}"),
+            Self::Table(table) => write!(f, "one table [{}]", table.name),
         }
     }
 }
@@ -157,7 +160,8 @@ const NAME: Kind = Kind::Value("a name of 1 to 31 letters, digits, '.', '_' or '
 const REACHABLE: &str = "an IP:port that can be sent to (no wildcard, no port 0)";
 const IDS: &str = "a number from 0 to 4294967294";
 
-/// `worker-127.sock`, its slash and the final NUL must fit the 108 bytes of a Unix socket address with the directory.
+/// `worker-127.sock`, its slash and the final NUL must fit the 108 bytes of a Unix socket address
+/// with the directory.
 const RUN_DIR_BYTES_MAX: usize = 108 - "/worker-127.sock\0".len();
 const _: () = assert!(WORKERS_MAX <= 128);
 
@@ -196,7 +200,8 @@ pub(super) const GATEWAY: Table = Table {
             "run_dir",
             Kind::Path { bytes_max: RUN_DIR_BYTES_MAX },
             Presence::Default("\"/run/ringgate\""),
-            "Directory of the sockets that bundle backends connect to: worker-0.sock, worker-1.sock and so on.",
+            "Directory of the control socket (control.sock) and of the sockets that bundle backends connect to: worker-0.sock, \
+             worker-1.sock and so on. Each daemon of a host needs its own.",
         ),
         Field::new(
             "drain_timeout",
@@ -235,7 +240,7 @@ pub(super) const GATEWAY: Table = Table {
 pub(super) const LISTENER: Table = Table {
     name: "listener",
     repeated: true,
-    meaning: "A public UDP front. At least one.",
+    meaning: "A public UDP front. At least one, at most 256.",
     examples: &[
         Example {
             variant: "netcode",
@@ -281,7 +286,7 @@ pub(super) const LISTENER: Table = Table {
                 item: "an IP:port such as \"0.0.0.0:40000\" or \"[::]:40000\"",
             },
             Presence::Required,
-            "Addresses to receive on. Port 0 takes a free port.",
+            "Addresses to receive on, at most 256. Port 0 takes a free port.",
         ),
         Field::new(
             "public",
@@ -330,7 +335,7 @@ pub(super) const LISTENER: Table = Table {
             "max_sessions",
             Kind::Integer { min: 1, max: 10_000_000 },
             Presence::Default("100000"),
-            "Most players at a time; more are denied.",
+            "Most players at a time; more are denied. All listeners together have at most 10000000.",
         ),
         Field::new(
             "port_switch",
@@ -355,15 +360,24 @@ pub(super) const LISTENER: Table = Table {
             "gap_limit",
             Kind::Integer { min: 0, max: 1 << 32 },
             Presence::Default("0"),
-            "A jump over more than this many sequences ends the session. 0: any jump is fine.",
-        )
-        .only("netcode"),
+            "A jump over more than this many sequences ends the session. 0: any jump is fine. Unreal: up to 8191, and by two \
+             packets, because nothing proves who has sent one.",
+        ),
         Field::new(
             "keep_alive",
             Kind::Duration { min: "10ms", max: "10s" },
             Presence::Default("\"100ms\""),
             "A player who is sent nothing else for so long is sent a keep-alive, and a quarter of its token's timeout is the \
              longest wait in any case. netcode's own pace is 100ms; idle fleets of many thousands live better with 1s.",
+        )
+        .only("netcode"),
+        Field::new(
+            "token_reuse",
+            Kind::Choice(words::<TokenReuse>),
+            Presence::Default("\"deny\""),
+            "Whether a player who was heard in a session may come again with the same connect token. \"deny\": no, it is \
+             sent a denial and needs a new one. \"allow\": yes, and then recorded packets of the first session are taken for \
+             packets of the second.",
         )
         .only("netcode"),
         Field::new(
@@ -375,9 +389,19 @@ pub(super) const LISTENER: Table = Table {
         .only("unreal"),
         Field::new(
             "versions",
-            Kind::List { items: "handshake versions", item: "3 or 4, or 0 alone" },
+            Kind::List { items: "handshake versions", item: "a version from 0 to 4" },
             Presence::Default("[3, 4]"),
-            "Handshake versions to serve. 0 is the layout without a version number, and is served alone.",
+            "Handshake versions to serve: [0], or any of 1 and 2, or any of 3 and 4. The packets of these three kinds begin \
+             differently, so each needs a listener of its own.",
+        )
+        .only("unreal"),
+        Field::new(
+            "handshake_base",
+            Kind::Choice(words::<HandshakeBase>),
+            Presence::Default("\"auto\""),
+            "Whether handshake packets of versions 2 to 4 have a field for network features, which depends on how the engine was \
+             built and cannot be seen in a packet. \"auto\": as in the servers' answers. \"long\": they have it. \"short\": they \
+             do not.",
         )
         .only("unreal"),
         Field::new(
@@ -406,23 +430,79 @@ pub(super) const LISTENER: Table = Table {
             "idle_timeout",
             Kind::Duration { min: "1s", max: "1h" },
             Presence::Default("\"30s\""),
-            "A player who is silent for this long is gone.",
+            "A player who is silent for this long is gone; one whose connection was closed, or whose server has travelled or was \
+             started again, after three seconds.",
         )
         .only("unreal"),
         Field::new(
             "restart_small",
             Kind::Flag,
-            Presence::Default("false"),
-            "Ask for a restart handshake even where the question (19 bytes) is larger than the packet that provoked it.",
+            Presence::Optional("false"),
+            "Has no effect any more: quiet players are asked to restart once their small packets have paid for the question.",
         )
         .only("unreal"),
+        // Behind all others, because of what TOML takes to belong to it.
+        Field::new("limits", Kind::Table(&LIMITS), Presence::Default("{}"), LIMITS.meaning),
     ],
 };
+
+/// What one source may take. The range of each field: what counters and rates hold with room to
+/// spare.
+pub(super) const LIMITS: Table = Table {
+    name: "listener.limits",
+    repeated: false,
+    meaning: "What one source may take of this listener. 0 is no limit, and loopback is a source like any other. A block is \
+              an IPv4 /24 or an IPv6 /48, an address an IPv4 address or an IPv6 /64. Rates and unfinished handshakes are \
+              counted by each worker for itself, sessions over all workers.",
+    examples: &[],
+    fields: &[
+        Field::new(
+            "requests_per_block",
+            LIMIT,
+            Presence::Default("2000"),
+            "Connection requests of a block that are looked at, a second. On Unreal listeners: initials and responses.",
+        ),
+        Field::new(
+            "handshakes_per_block",
+            LIMIT,
+            Presence::Default("2000"),
+            "Unfinished handshakes of a block, at a time.",
+        ),
+        Field::new(
+            "port_switches_per_block",
+            LIMIT,
+            Presence::Default("500"),
+            "Sessions of a block that follow their player to another port, a second; twice as many may come at once.",
+        ),
+        Field::new(
+            "restarts_per_block",
+            LIMIT,
+            Presence::Default("200"),
+            "Players of a block who are asked to restart their handshake because their port has changed, a second. Used on \
+             Unreal listeners.",
+        ),
+        Field::new(
+            "sessions_per_address",
+            LIMIT,
+            Presence::Optional("32"),
+            "Sessions of an address, at a time. Without it: 32 on Unreal listeners, whose players have no tokens, and 0 on \
+             netcode listeners.",
+        ),
+        Field::new(
+            "sessions_per_block",
+            LIMIT,
+            Presence::Default("0"),
+            "Sessions of a block, at a time.",
+        ),
+    ],
+};
+
+const LIMIT: Kind = Kind::Integer { min: 0, max: 1_000_000 };
 
 pub(super) const BACKEND: Table = Table {
     name: "backend",
     repeated: true,
-    meaning: "A game process. At least one.",
+    meaning: "A game process. At least one, at most 4096.",
     examples: &[
         Example {
             variant: "bundle",
@@ -493,14 +573,37 @@ pub(super) const BACKEND: Table = Table {
 pub(super) const ADMIN: Table = Table {
     name: "admin",
     repeated: false,
-    meaning: "HTTP for operators: /metrics /healthz /readyz /status, and POST /drain /reload. Without it nothing is served.",
+    meaning: "HTTP for operators over TCP: /metrics /healthz /readyz /status. Without it nothing is served there; the control \
+              socket (control.sock in run_dir, for root and the daemon's own user) is there in any case.",
     examples: &[Example { variant: "", shared: true, values: &[] }],
-    fields: &[Field::new(
-        "bind",
-        Kind::Value("an IP:port such as \"127.0.0.1:9464\""),
-        Presence::Default("\"127.0.0.1:9464\""),
-        "Where it is served. Nobody is asked for a password.",
-    )],
+    fields: &[
+        Field::new(
+            "bind",
+            Kind::Value("an IP:port such as \"127.0.0.1:9464\""),
+            Presence::Default("\"127.0.0.1:9464\""),
+            "Where it is served. Everybody who reaches it may read.",
+        ),
+        Field::new(
+            "hosts",
+            Kind::List {
+                items: "host names",
+                item: "a name such as \"gate-1.example\", without a port",
+            },
+            Presence::Optional("[\"gate-1.example\"]"),
+            "Names that requests may use for this host. Addresses and localhost are always fine; other names are refused, so \
+             that no web page reaches the gateway by a name of its own.",
+        ),
+        Field::new(
+            "token",
+            Kind::Value(
+                "exactly one of { file = … }, { env = … }, { hex = … } and { credential = … }",
+            ),
+            Presence::Optional("{ file = \"/etc/ringgate/admin.token\" }"),
+            "What POST /drain and /reload have to show here as a bearer token: text of 16 to 256 printable characters, from \
+             the same sources as keys; a file is closed to group and others (chmod 600). Without it they are refused here, \
+             and changes go through the control socket only.",
+        ),
+    ],
 };
 
 pub(super) const HISTOGRAMS: Table = Table {
@@ -520,6 +623,25 @@ pub(super) const HISTOGRAMS: Table = Table {
             Kind::Duration { min: "1s", max: "1h" },
             Presence::Default("\"10s\""),
             "The time that one entry covers.",
+        ),
+        Field::new(
+            "max_bytes",
+            Kind::Integer { min: 4096, max: 1 << 40 },
+            Presence::Default("67108864"),
+            "A file of so many bytes is left for a new one.",
+        ),
+        Field::new(
+            "max_age",
+            Kind::Duration { min: "1s", max: "8760h" },
+            Presence::Default("\"24h\""),
+            "A file that was begun so long ago is left for a new one.",
+        ),
+        Field::new(
+            "keep",
+            Kind::Integer { min: 0, max: 1_000_000 },
+            Presence::Default("30"),
+            "How many files stay in dir, the one that is written among them: older ones that have our names \
+             (ringgate-20260131T235959Z.hlog) are removed when a new one is begun. 0: all stay.",
         ),
     ],
 };

@@ -1,8 +1,9 @@
 //! One table of the file, read field by field against its description.
 //!
-//! A reader method notes what is wrong with its field and then returns `None`; the caller reads all its fields, calls
-//! [`Section::finish`], and only then gives up. So one bad field never hides another. Reading a field takes it out of the
-//! table: what is left at the end does not belong there.
+//! A reader method notes what is wrong with its field and then returns `None`; the caller reads all
+//! its fields, calls [`Section::finish`], and only then gives up. So one bad field never hides
+//! another. Reading a field takes it out of the table: what is left at the end does not belong
+//! there.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,8 @@ pub(super) struct Section<'r, 'a> {
     description: &'static Table,
     place: Place,
     values: DeTable<'a>,
-    /// Which of the table's variants this is: empty where there are none, `None` where the file does not say.
+    /// Which of the table's variants this is: empty where there are none, `None` where the file
+    /// does not say.
     variant: Option<&'static str>,
     read: Vec<&'static str>,
 }
@@ -59,6 +61,11 @@ impl<'r, 'a> Section<'r, 'a> {
         self.value(name, flag).map(|(flag, _)| flag)
     }
 
+    /// Whether a flag without an effect is there at all.
+    pub(super) fn is_said(&mut self, name: &str) -> Option<bool> {
+        if self.is_absent(name) { Some(false) } else { self.flag(name).map(|_| true) }
+    }
+
     /// One of the words of `T`.
     pub(super) fn choice<T: Word>(&mut self, name: &str) -> Option<(T, Place)> {
         self.text(name, values::word)
@@ -71,6 +78,26 @@ impl<'r, 'a> Section<'r, 'a> {
         };
         let read = |value: &DeValue<'_>| integer(value).filter(|n| (min..=max).contains(n));
         self.value(name, read).map(|(number, _)| number)
+    }
+
+    /// A number in the range of its description, or something else where it is absent.
+    pub(super) fn integer_or(&mut self, name: &str, absent: u64) -> Option<u64> {
+        if self.is_absent(name) { Some(absent) } else { self.integer(name) }
+    }
+
+    /// A table inside of this one, to be read and finished like this one.
+    pub(super) fn table(&mut self, name: &str) -> Option<Section<'_, 'a>> {
+        let Kind::Table(description) = self.field(name).kind else {
+            unreachable!("{name} is described as a table");
+        };
+        let Node { place, value } = self.take(name)?;
+        match value {
+            DeValue::Table(values) => Some(Section::new(self.report, description, place, values)),
+            other => {
+                self.report.expected(&place, kind_of(&other), &self.field(name).kind);
+                None
+            }
+        }
     }
 
     /// A duration in the range of its description.
@@ -144,7 +171,8 @@ impl<'r, 'a> Section<'r, 'a> {
         Some((result?, place))
     }
 
-    /// A list of values that `read` understands, each with its place. An absent optional list is empty.
+    /// A list of values that `read` understands, each with its place. An absent optional list is
+    /// empty.
     pub(super) fn list<T>(
         &mut self,
         name: &str,
@@ -186,6 +214,11 @@ impl<'r, 'a> Section<'r, 'a> {
         };
         self.report.expected(&place, found, &field.kind);
         None
+    }
+
+    /// An optional field as it stands.
+    pub(super) fn node(&mut self, name: &str) -> Option<Node<'a>> {
+        if self.is_absent(name) { None } else { self.take(name) }
     }
 
     /// The value of a field, or its default.

@@ -1,7 +1,8 @@
-//! Single values as text: durations, numbers, addresses, names, choices. The command line reads its arguments with the same
-//! functions, so that a value is written the same way in both.
+//! Single values as text: durations, numbers, addresses, names, choices. The command line reads its
+//! arguments with the same functions, so that a value is written the same way in both.
 //!
-//! Addresses are numbers: a name that resolves differently tomorrow has no place in a token or on the packet path.
+//! Addresses are numbers: a name that resolves differently tomorrow has no place in a token or on
+//! the packet path.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -73,6 +74,16 @@ pub fn name(text: &str) -> Option<String> {
     (fits && text.bytes().all(plain)).then(|| text.to_owned())
 }
 
+/// A host's name as a browser sends it: letters, digits, dots and hyphens.
+pub fn host(text: &str) -> Option<String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
+    let fits = (1..=HOST_BYTES_MAX).contains(&text.len());
+    (fits && text.bytes().all(plain)).then(|| text.to_ascii_lowercase())
+}
+
+/// The longest name of the DNS.
+const HOST_BYTES_MAX: usize = 253;
+
 /// Up to 32 digits 0 and 1, the first one first on the wire.
 pub fn magic(text: &str) -> Option<Vec<bool>> {
     if text.len() > 32 {
@@ -132,6 +143,14 @@ mod tests {
         assert!(name(&"x".repeat(NAME_BYTES_MAX)).is_some());
         for text in ["", "a b", "é", "a/b", "a\0b", &"x".repeat(NAME_BYTES_MAX + 1)] {
             assert_eq!(name(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_names_without_a_port() {
+        assert_eq!(host("Gate-1.example").as_deref(), Some("gate-1.example"));
+        for text in ["", "a:1", "http://a", "a/b", "é", "a b", "[::1]", &"x".repeat(254)] {
+            assert_eq!(host(text), None, "{text}");
         }
     }
 

@@ -1,10 +1,14 @@
-//! `GET /healthz` and `GET /readyz`: whether the daemon lives, and whether players should be sent here.
+//! `GET /healthz` and `GET /readyz`: whether the daemon lives, and whether players should be sent
+//! here.
 //!
-//! The first is for whoever restarts a daemon that hangs: the process answers and every worker turns. The second is for
-//! whoever sends players: it says no while the gateway drains, and while there is a worker that reaches no game process,
-//! because the kernel decides which worker a player meets.
+//! The first is for whoever restarts a daemon that hangs: the process answers and every worker
+//! turns. The second is for whoever sends players: it says no while the gateway drains, and while a
+//! listener that is meant to serve has a worker that reaches none of its backends, because the
+//! kernel decides which worker a player meets.
 
 use super::view::{Snapshot, is_up};
+use crate::gate::Listener;
+use crate::worker::Report;
 
 /// `Err` says what is wrong.
 pub(super) fn is_healthy(snapshot: &Snapshot<'_>) -> Result<(), String> {
@@ -17,20 +21,41 @@ pub(super) fn is_healthy(snapshot: &Snapshot<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// `Err` says why players should go elsewhere.
+/// `Err` says why players should go elsewhere, a line for each reason.
 pub(super) fn is_ready(snapshot: &Snapshot<'_>) -> Result<(), String> {
+    are_ready(snapshot, &snapshot.live.setup.listeners)
+}
+
+/// The same for one listener; `None` where there is none of that name.
+pub(super) fn is_listener_ready(snapshot: &Snapshot<'_>, name: &str) -> Option<Result<(), String>> {
+    let listener = snapshot.live.setup.listeners.iter().find(|listener| listener.name == name)?;
+    Some(are_ready(snapshot, std::slice::from_ref(listener)))
+}
+
+fn are_ready(snapshot: &Snapshot<'_>, listeners: &[Listener]) -> Result<(), String> {
     is_healthy(snapshot)?;
     if snapshot.live.drain.is_some() {
         return Err("draining".to_owned());
     }
-    for (worker, report) in snapshot.reports.iter().enumerate() {
-        let backends = snapshot.live.setup.backends.iter().enumerate();
-        let mut active = backends.filter(|(_, backend)| !backend.retired);
-        if !active.any(|(at, _)| is_up(report, at)) {
-            return Err(format!("worker {worker} reaches no backend"));
-        }
-    }
-    Ok(())
+    let reasons: Vec<_> = listeners.iter().filter_map(|it| why_unready(snapshot, it)).collect();
+    if reasons.is_empty() { Ok(()) } else { Err(reasons.join("\n")) }
+}
+
+/// Why a listener that is meant to serve does not. One whose backends an operator has taken away is
+/// not meant to.
+fn why_unready(snapshot: &Snapshot<'_>, listener: &Listener) -> Option<String> {
+    let backends = &snapshot.live.setup.backends;
+    let meant: Vec<usize> = listener
+        .backends
+        .iter()
+        .map(|at| usize::from(*at))
+        .filter(|at| backends.get(*at).is_some_and(|backend| !backend.retired))
+        .collect();
+    let reaches_none = |report: &Report| !meant.iter().any(|at| is_up(report, *at));
+    let worker = snapshot.reports.iter().position(reaches_none).filter(|_| !meant.is_empty())?;
+    let names: Vec<_> = meant.iter().map(|at| backends[*at].name.as_str()).collect();
+    let (name, names) = (&listener.name, names.join(", "));
+    Some(format!("listener {name}: worker {worker} reaches no backend of {names}"))
 }
 
 /// Workers leave a report every 50 ms; one that misses a hundred is stuck.
@@ -38,9 +63,12 @@ const STALE_NS: u64 = 5_000_000_000;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::super::tests as sample;
     use super::super::view::Drain;
     use super::*;
+    use crate::gate::Setup;
 
     #[test]
     fn a_worker_that_leaves_no_reports_is_not_healthy() {
@@ -53,10 +81,30 @@ mod tests {
     }
 
     #[test]
+    fn each_listener_that_is_meant_to_serve_has_to_reach_a_backend() {
+        let facts = sample::facts();
+        let mut snapshot = sample::snapshot(&facts);
+        snapshot.reports[1].backends_up = vec![false, true];
+        let mut setup = Setup::clone(&snapshot.live.setup);
+        let second = Listener { name: "us-east".to_owned(), ..setup.listeners[0].clone() };
+        setup.listeners.push(Listener { backends: vec![0], ..second.clone() });
+        setup.listeners.push(Listener { name: "empty".to_owned(), backends: Vec::new(), ..second });
+        snapshot.live.setup = Arc::new(setup.clone());
+        assert_eq!(is_ready(&snapshot), Ok(()), "a retired backend, or none, is no wish to serve");
+        setup.backends[0].retired = false;
+        snapshot.live.setup = Arc::new(setup);
+        let why = "listener us-east: worker 0 reaches no backend of arena-1".to_owned();
+        assert_eq!(is_ready(&snapshot), Err(why.clone()));
+        assert_eq!(is_listener_ready(&snapshot, "us-east"), Some(Err(why)));
+        assert_eq!(is_listener_ready(&snapshot, "eu-west"), Some(Ok(())));
+        assert_eq!(is_listener_ready(&snapshot, "nowhere"), None);
+    }
+
+    #[test]
     fn every_worker_has_to_reach_a_backend_that_is_not_retired() {
         let facts = sample::facts();
         let mut snapshot = sample::snapshot(&facts);
-        let nowhere = Err("worker 1 reaches no backend".to_owned());
+        let nowhere = Err("listener eu-west: worker 1 reaches no backend of arena-1".to_owned());
         assert_eq!(is_ready(&snapshot), nowhere);
         snapshot.reports[1].backends_up = vec![true, false];
         assert_eq!(is_ready(&snapshot), nowhere, "the retired one does not count");

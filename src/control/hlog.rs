@@ -1,39 +1,69 @@
-//! The histogram file: every interval's latencies, one line for each stage.
+//! The histogram files: every interval's latencies, one line for each stage.
 //!
-//! One file for each start of the daemon, named by the moment, so that no start overwrites what an earlier one wrote. An
-//! interval is written at once and whole: a reader of the growing file sees complete lines, and a disk that was full for a
-//! while leaves a gap and no garbage.
+//! A file is named by the moment it was begun, so that no start overwrites what an earlier one
+//! wrote. It is left for a new one when it is long or old enough, and the oldest files of such
+//! names are removed then. An interval is written at once and whole: what a full disk took of it is
+//! cut off again, so a reader of the growing file sees complete lines, and a disk that was full for
+//! a while leaves a gap and no garbage.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::runtime::{File, Runtime};
+use super::runtime::{File, Files};
+use crate::config::Histograms;
 use crate::hlog;
 use crate::os::utc;
 use crate::worker::{Stage, Stages};
 
-/// A file that grows.
+/// A file that grows, and its successors.
 pub(super) struct HistogramLog {
+    rules: Histograms,
+    files: Files,
     path: PathBuf,
     file: File,
     /// Where the next interval goes: after the last one that was written whole.
     end: u64,
+    /// Something may stand behind that.
+    is_torn: bool,
 }
 
 impl HistogramLog {
-    /// Makes the directory and a new file in it, and writes its head. `unix` is the moment that intervals count from.
-    pub(super) fn create(runtime: &Runtime, dir: &Path, unix: Duration) -> io::Result<Self> {
-        std::fs::create_dir_all(dir)?;
-        let (path, file) = create(runtime, dir, &utc::stamp(unix.as_secs()))?;
-        let mut log = Self { path, file, end: 0 };
+    /// Makes the directory and a new file in it, and writes its head. `unix` is the moment that
+    /// intervals count from.
+    pub(super) async fn create(
+        files: Files,
+        rules: &Histograms,
+        unix: Duration,
+    ) -> io::Result<Self> {
+        std::fs::create_dir_all(&rules.dir)?;
+        let (path, file) = create(files, &rules.dir, &utc::stamp(unix.as_secs()))?;
+        let rules = rules.clone();
+        let mut log = Self { rules, files, path, file, end: 0, is_torn: false };
         let head = hlog::head(unix, concat!("ringgate ", env!("CARGO_PKG_VERSION")));
-        runtime.block_on(log.write(head))?;
+        if let Err(why) = log.write(head).await {
+            // A file without a head is of no use, and the next attempt makes its own.
+            let _ = std::fs::remove_file(&log.path);
+            return Err(why);
+        }
+        log.remove_old();
         Ok(log)
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it is time for another file, when this one began `age` ago.
+    pub(super) const fn is_done(&self, age: Duration) -> bool {
+        self.end >= self.rules.bytes_max || age.as_nanos() >= self.rules.age_max.as_nanos()
+    }
+
+    /// Leaves this file for a new one, whose intervals count from `unix`. If that fails, this one
+    /// stays as it is.
+    pub(super) async fn renew(&mut self, unix: Duration) -> io::Result<()> {
+        *self = Self::create(self.files, &self.rules, unix).await?;
+        Ok(())
     }
 
     /// Writes an interval that began `start` after the log did.
@@ -51,19 +81,48 @@ impl HistogramLog {
     }
 
     async fn write(&mut self, text: String) -> io::Result<()> {
+        if self.is_torn {
+            self.file.cut(self.end)?;
+            self.is_torn = false;
+        }
         let len = text.len() as u64;
-        self.file.write_all_at(text.into_bytes(), self.end).await?;
+        if let Err(why) = self.file.write_all_at(text.into_bytes(), self.end).await {
+            self.is_torn = self.file.cut(self.end).is_err();
+            return Err(why);
+        }
         self.end += len;
         Ok(())
+    }
+
+    /// Removes the oldest files of our names, so that as many stay as the config says. Nothing
+    /// hangs on it: what cannot be removed now is tried again with the next file.
+    fn remove_old(&self) {
+        let Some(keep) = self.rules.keep else { return };
+        let Ok(entries) = std::fs::read_dir(&self.rules.dir) else { return };
+        let is_file = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|it| it.is_file());
+        let mut names: Vec<_> = entries
+            .flatten()
+            .filter(is_file)
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| place(name).is_some())
+            .collect();
+        names.sort_unstable_by(|one, other| place(one).cmp(&place(other)));
+        let old_count = names.len().saturating_sub(keep.get());
+        for name in &names[..old_count] {
+            let path = self.rules.dir.join(name);
+            if path != self.path {
+                let _ = std::fs::remove_file(path);
+            }
+        }
     }
 }
 
 /// Two starts within a second have files of their own.
-fn create(runtime: &Runtime, dir: &Path, stamp: &str) -> io::Result<(PathBuf, File)> {
+fn create(files: Files, dir: &Path, stamp: &str) -> io::Result<(PathBuf, File)> {
     let mut name = format!("ringgate-{stamp}.hlog");
     for attempt in 1_u32.. {
         let path = dir.join(&name);
-        match runtime.create_file(&path) {
+        match files.create(&path) {
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS_MAX => {
                 name = format!("ringgate-{stamp}-{attempt}.hlog");
             }
@@ -73,37 +132,77 @@ fn create(runtime: &Runtime, dir: &Path, stamp: &str) -> io::Result<(PathBuf, Fi
     unreachable!("the last attempt returns")
 }
 
+/// Where a name of ours stands among the others: by its moment, then by its attempt. `None` for any
+/// other name.
+fn place(name: &str) -> Option<(&str, u32)> {
+    let middle = name.strip_prefix("ringgate-")?.strip_suffix(".hlog")?;
+    let (stamp, attempt) = match middle.split_once('-') {
+        Some((stamp, attempt)) => (stamp, attempt.parse().ok().filter(|it| *it < ATTEMPTS_MAX)?),
+        None => (middle, 0),
+    };
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let (date, time) = stamp.strip_suffix('Z')?.split_once('T')?;
+    let fits = date.len() == 8 && time.len() == 6 && is_digits(date) && is_digits(time);
+    fits.then_some((stamp, attempt))
+}
+
 const ATTEMPTS_MAX: u32 = 100;
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::super::runtime::Runtime;
     use super::*;
     use crate::worker::Recorder;
 
     const BEGAN: Duration = Duration::from_secs(1_700_000_000);
 
-    /// A folder that is gone afterwards.
-    fn in_folder(name: &str, test: impl FnOnce(&Runtime, &Path)) {
+    /// A folder that is gone afterwards, and a way to begin a log in it.
+    fn in_folder(name: &str, test: impl FnOnce(&Runtime, Histograms)) {
         let runtime = Runtime::start(false).expect("a runtime");
         let dir = std::env::temp_dir().join(format!("ringgate-{name}-{}", std::process::id()));
-        test(&runtime, &dir);
+        let rules = Histograms {
+            dir: dir.clone(),
+            interval: Duration::from_secs(1),
+            bytes_max: 1 << 20,
+            age_max: Duration::from_hours(24),
+            keep: None,
+        };
+        test(&runtime, rules);
         std::fs::remove_dir_all(&dir).expect("removed");
+    }
+
+    fn create(runtime: &Runtime, rules: &Histograms, unix: Duration) -> HistogramLog {
+        let created = HistogramLog::create(runtime.files(), rules, unix);
+        runtime.block_on(created).expect("a file")
+    }
+
+    fn stages() -> Stages {
+        let mut recorder = Recorder::new();
+        recorder.record(Stage::Turn, 2_500_000);
+        let mut stages = Stages::new();
+        stages.add(&recorder);
+        stages
+    }
+
+    fn append(runtime: &Runtime, log: &mut HistogramLog, second: u64) -> io::Result<()> {
+        let start = Duration::from_secs(second);
+        runtime.block_on(log.append(&stages(), start, Duration::from_secs(1)))
+    }
+
+    fn read(log: &HistogramLog) -> hlog::Log {
+        hlog::read(&std::fs::read(log.path()).expect("readable")).expect("valid")
     }
 
     #[test]
     fn every_interval_has_a_line_for_each_stage() {
-        in_folder("lines", |runtime, dir| {
-            let mut log = HistogramLog::create(runtime, dir, BEGAN).expect("a file");
-            let mut recorder = Recorder::new();
-            recorder.record(Stage::Turn, 2_500_000);
-            let mut stages = Stages::new();
-            stages.add(&recorder);
+        in_folder("lines", |runtime, rules| {
+            let mut log = create(runtime, &rules, BEGAN);
             for second in 0..3 {
-                let start = Duration::from_secs(second);
-                let appended = log.append(&stages, start, Duration::from_secs(1));
-                runtime.block_on(appended).expect("appended");
+                append(runtime, &mut log, second).expect("appended");
             }
-            let read = hlog::read(&std::fs::read(log.path()).expect("readable")).expect("valid");
+            let read = read(&log);
             let counts: Vec<_> = read
                 .intervals
                 .iter()
@@ -117,11 +216,81 @@ mod tests {
 
     #[test]
     fn starts_within_a_second_do_not_share_a_file() {
-        in_folder("starts", |runtime, dir| {
-            let create = || HistogramLog::create(runtime, dir, BEGAN);
-            let (one, other) = (create().expect("a file"), create().expect("another"));
+        in_folder("starts", |runtime, rules| {
+            let create = || create(runtime, &rules, BEGAN);
+            let (one, other) = (create(), create());
             assert_eq!(one.path().file_name(), Some("ringgate-20231114T221320Z.hlog".as_ref()));
             assert_eq!(other.path().file_name(), Some("ringgate-20231114T221320Z-1.hlog".as_ref()));
+        });
+    }
+
+    #[test]
+    fn what_a_failed_write_left_is_gone_before_the_next() {
+        in_folder("torn", |runtime, rules| {
+            let mut log = create(runtime, &rules, BEGAN);
+            append(runtime, &mut log, 0).expect("appended");
+            // As if the disk had taken half a line, and then not even cut it off again.
+            let half = b"Tag=turn,1.000,1.0".to_vec();
+            runtime.block_on(log.file.write_all_at(half, log.end)).expect("written");
+            log.is_torn = true;
+            append(runtime, &mut log, 1).expect("appended");
+            let read = read(&log);
+            assert_eq!((read.intervals.len(), read.broken_count), (2 * Stage::ALL.len(), 0));
+            assert!(!read.is_cut_off);
+        });
+    }
+
+    #[test]
+    fn a_file_is_done_by_size_or_age() {
+        in_folder("done", |runtime, rules| {
+            let rules = Histograms { bytes_max: 4096, ..rules };
+            let mut log = create(runtime, &rules, BEGAN);
+            assert!(!log.is_done(Duration::ZERO) && !log.is_done(rules.age_max / 2));
+            assert!(log.is_done(rules.age_max));
+            let mut second = 0;
+            while !log.is_done(Duration::ZERO) {
+                append(runtime, &mut log, second).expect("appended");
+                second += 1;
+            }
+            assert!(second > 1 && log.end < 2 * 4096);
+            let first = log.path().to_owned();
+            runtime.block_on(log.renew(BEGAN + Duration::from_secs(second))).expect("renewed");
+            assert!(first != log.path() && first.exists() && !log.is_done(Duration::ZERO));
+        });
+    }
+
+    #[test]
+    fn the_oldest_of_our_files_are_removed_and_nothing_else() {
+        in_folder("keep", |runtime, rules| {
+            let others = [
+                "ringgate-notes.hlog",
+                "ringgate-20200101T000000Z.hlog.gz",
+                "ringgate-20200101T000000Z-100.hlog",
+                "ringgate-20200101T00000Z.hlog",
+                "loadgen-20200101T000000Z.hlog",
+            ];
+            std::fs::create_dir_all(&rules.dir).expect("temporary folder");
+            for name in others {
+                std::fs::write(rules.dir.join(name), "not ours").expect("temporary file");
+            }
+            std::fs::create_dir(rules.dir.join("ringgate-20200102T000000Z.hlog")).expect("folder");
+            let rules = Histograms { keep: NonZeroUsize::new(3), ..rules };
+            let mut log = create(runtime, &rules, BEGAN);
+            for second in 1..6 {
+                let renewed = log.renew(BEGAN + Duration::from_secs(second));
+                runtime.block_on(renewed).expect("renewed");
+            }
+            let list = std::fs::read_dir(&rules.dir).expect("readable");
+            let mut names: Vec<_> = list
+                .map(|entry| entry.expect("readable").file_name().into_string().expect("text"))
+                .collect();
+            names.retain(|name| !others.contains(&name.as_str()));
+            names.sort_unstable();
+            let left = ["20200102T000000", "20231114T221323", "20231114T221324", "20231114T221325"];
+            assert_eq!(names, left.map(|stamp| format!("ringgate-{stamp}Z.hlog")));
+            for name in others {
+                assert!(rules.dir.join(name).exists(), "{name} is not ours");
+            }
         });
     }
 }

@@ -1,8 +1,9 @@
 //! Latencies by stage, over all workers: what the last interval held, and sums since the start.
 //!
-//! Workers hand their histograms over when they pass by, a few times a second. So an interval is collected in two steps: ask
-//! all, and take what has come until all have answered. A worker that is late (it is stuck, or the machine is) has what it
-//! recorded counted in the next interval; nothing is lost.
+//! Workers hand their histograms over when they pass by, a few times a second. So an interval is
+//! collected in two steps: ask all, and take what has come until all have answered. A worker that
+//! is late (it is stuck, or the machine is) has what it recorded counted in the next interval;
+//! nothing is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +31,8 @@ pub(super) struct Interval {
 /// One stage since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    /// How many were not longer than the bound at the same position in [`BOUNDS_NS`], and longer than the one before; the
-    /// last were longer than all.
+    /// How many were not longer than the bound at the same position in [`BOUNDS_NS`], and longer
+    /// than the one before; the last were longer than all.
     pub(super) buckets: [u64; BOUNDS_NS.len() + 1],
     pub(super) total_ns: u64,
 }

@@ -1,9 +1,10 @@
 //! `GET /metrics`: everything that is counted, for Prometheus.
 //!
-//! A family stands here once, with its name, meaning and source; the operator's handbook lists the same names, and a test
-//! holds the two together. Counters are per worker, because a worker is what gets stuck or overloaded; sums are the
-//! reader's to make. Every drop reason and every reason to end a session is there from the start, with zeros, so that an
-//! alert on one of them does not have to wait for the first.
+//! A family stands here once, with its name, meaning and source; the operator's handbook lists the
+//! same names, and a test holds the two together. Counters are per worker, because a worker is what
+//! gets stuck or overloaded; sums are the reader's to make. Every drop reason and every reason to
+//! end a session is there from the start, with zeros, so that an alert on one of them does not have
+//! to wait for the first.
 
 mod text;
 
@@ -12,7 +13,7 @@ pub(super) use text::CONTENT_TYPE;
 use super::latency::{BOUNDS_NS, QUANTILES};
 use super::view::{Snapshot, is_up};
 use crate::drops::DropReason;
-use crate::gate::{Ended, PACKET_KINDS};
+use crate::gate::{Ended, LinkRefusal, PACKET_KINDS};
 use crate::worker::{Report, Stage};
 use text::{Family, Kind, Text};
 
@@ -86,7 +87,7 @@ const PER_WORKER: &[PerWorker] = &[
     counter("ringgate_link_datagrams_out_total", "Datagrams to game processes.", |r| {
         r.counters.link_datagrams_out
     }),
-    counter("ringgate_links_refused_total", "Links closed because of what came in on them.", |r| {
+    counter("ringgate_links_refused_total", "Links that the gateway closed.", |r| {
         r.counters.links_refused
     }),
     gauge("ringgate_sessions", "Sessions now.", |r| r.counters.sessions),
@@ -101,7 +102,7 @@ const PER_WORKER: &[PerWorker] = &[
     ),
     counter(
         "ringgate_socket_drops_total",
-        "Datagrams the kernel dropped at players' sockets: refused by the socket filter, or the receive buffer was full.",
+        "Datagrams the kernel dropped at players' sockets: refused by the socket filter, or the receive buffer was full. Exact.",
         |r| r.socket_drops,
     ),
     counter("ringgate_turns_total", "Turns taken.", |r| r.turns),
@@ -175,6 +176,21 @@ fn daemon(text: &mut Text, snapshot: &Snapshot<'_>) {
         "1 while no new players are taken in.",
         snapshot.live.drain.is_some().into(),
     );
+    if let Some(split) = snapshot.socket_drops {
+        one(
+            "ringgate_socket_overflows_total",
+            Kind::Counter,
+            "Of ringgate_socket_drops_total, those that found the receive buffer full. Derived: as many of its drops as the \
+             network namespace counted as overflows meanwhile.",
+            split.overflows(),
+        );
+        one(
+            "ringgate_filter_refusals_total",
+            Kind::Counter,
+            "Of ringgate_socket_drops_total, those that the socket filter refused. Derived: the rest.",
+            split.refusals(),
+        );
+    }
     one(
         "ringgate_tokens_remembered",
         Kind::Gauge,
@@ -207,6 +223,14 @@ fn daemon(text: &mut Text, snapshot: &Snapshot<'_>) {
     reloads.sample(&[("result", "done")], snapshot.live.reloads.done);
     reloads.sample(&[("result", "refused")], snapshot.live.reloads.refused);
     text.family("ringgate_build_info", Kind::Gauge, "What runs here; always 1.").sample(&build, 1);
+    let incarnation = incarnation(snapshot);
+    text.family("ringgate_instance_info", Kind::Gauge, "Which start of the daemon; always 1.")
+        .sample(&[("incarnation", incarnation.as_str())], 1);
+}
+
+/// The number that tells this start of the daemon from every other one.
+pub(super) fn incarnation(snapshot: &Snapshot<'_>) -> String {
+    format!("{:016x}", snapshot.live.setup.incarnation)
 }
 
 fn by_reason(text: &mut Text, snapshot: &Snapshot<'_>) {
@@ -226,6 +250,17 @@ fn by_reason(text: &mut Text, snapshot: &Snapshot<'_>) {
         for why in Ended::ALL {
             let count = report.counters.sessions_closed[why as usize];
             closed.sample(&[("worker", worker), ("reason", why.name())], count);
+        }
+    });
+    let mut refusals = text.family(
+        "ringgate_link_refusals_total",
+        Kind::Counter,
+        "Links that the gateway closed, by reason.",
+    );
+    each_worker(snapshot, |worker, report| {
+        for why in LinkRefusal::ALL {
+            let count = report.counters.link_refusals[why as usize];
+            refusals.sample(&[("worker", worker), ("reason", why.name())], count);
         }
     });
     let mut drops = text.family(
@@ -291,7 +326,8 @@ fn listeners(text: &mut Text, snapshot: &Snapshot<'_>) {
     }
 }
 
-/// Backends that a reload has retired keep their players until they leave; more than one of a name can be retired.
+/// Backends that a reload has retired keep their players until they leave; more than one of a name
+/// can be retired.
 fn backends(text: &mut Text, snapshot: &Snapshot<'_>) {
     let active = || {
         let all = snapshot.live.setup.backends.iter().enumerate();
@@ -306,6 +342,17 @@ fn backends(text: &mut Text, snapshot: &Snapshot<'_>) {
         for (at, backend) in active() {
             let labels = [("worker", worker), ("backend", backend.name.as_str())];
             up.sample(&labels, u8::from(is_up(report, at)));
+        }
+    });
+    let mut arrivals = text.family(
+        "ringgate_backend_arrivals_total",
+        Kind::Counter,
+        "Times a backend has become reachable for a worker.",
+    );
+    each_worker(snapshot, |worker, report| {
+        for (at, backend) in active() {
+            let labels = [("worker", worker), ("backend", backend.name.as_str())];
+            arrivals.sample(&labels, report.backend_arrivals.get(at).copied().unwrap_or_default());
         }
     });
     let mut players =
@@ -452,6 +499,8 @@ mod tests {
         assert!(page.contains("ringgate_retired_backend_players 2\n"));
         assert!(page.contains("ringgate_backend_up{worker=\"0\",backend=\"arena-1\"} 1\n"));
         assert!(page.contains("ringgate_backend_up{worker=\"1\",backend=\"arena-1\"} 0\n"));
+        let arrivals = "ringgate_backend_arrivals_total{worker=\"0\",backend=\"arena-1\"} 3\n";
+        assert!(page.contains(arrivals) && page.contains("ringgate_instance_info{incarnation=\""));
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! What the service manager is told, in systemd's notification protocol: lines of text in one datagram to `$NOTIFY_SOCKET`.
+//! What the service manager is told, in systemd's notification protocol: lines of text in one
+//! datagram to `$NOTIFY_SOCKET`.
 //!
-//! Without that variable nobody listens, and nothing is sent. A message that cannot be delivered is not worth an error:
-//! the service manager acts on what it does not hear.
+//! Without that variable nobody listens, and nothing is sent. A message that cannot be delivered is
+//! not worth an error: the service manager acts on what it does not hear.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

@@ -5,7 +5,8 @@ use std::thread;
 
 use crate::config::{self, Config};
 use crate::gate::{
-    Allowed, Backend, Duplicates, LinkKind, Listener, Netcode, Protocol, Route, Setup, Unreal,
+    Allowed, Backend, Duplicates, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup,
+    TokenReuse, Unreal,
 };
 use crate::io::Choice;
 use crate::limits::{BACKENDS_MAX, LISTENERS_MAX, WORKERS_MAX};
@@ -73,6 +74,18 @@ pub(super) fn listener(listener: &config::Listener, backends: Vec<u16>) -> Liste
         },
         sessions_max: listener.max_sessions as u32,
         follow_port_switch: listener.port_switch == config::PortSwitch::Follow,
+        limits: limits(&listener.limits),
+    }
+}
+
+fn limits(limits: &config::Limits) -> Limits {
+    Limits {
+        requests_per_block: limits.requests_per_block,
+        handshakes_per_block: limits.handshakes_per_block,
+        port_switches_per_block: limits.port_switches_per_block,
+        restarts_per_block: limits.restarts_per_block,
+        sessions_per_address: limits.sessions_per_address,
+        sessions_per_block: limits.sessions_per_block,
     }
 }
 
@@ -84,19 +97,29 @@ fn netcode(rules: &config::Netcode) -> Netcode {
         replay: Policy::new(u32::from(rules.replay_window), gap_limit)
             .expect("the config has checked the window's size"),
         keep_alive_ns: rules.keep_alive.as_nanos() as u64,
+        token_reuse: match rules.token_reuse {
+            config::TokenReuse::Allow => TokenReuse::Allow,
+            config::TokenReuse::Deny => TokenReuse::Deny,
+        },
     }
 }
 
 fn unreal(rules: &config::Unreal) -> Unreal {
-    let (layout, versions) = match &rules.versions {
+    let (long, versions) = match &rules.versions {
         config::HandshakeVersions::Original => (Layout::Original, 0..=0),
+        config::HandshakeVersions::Early(versions) => (Layout::Early, versions.clone()),
         config::HandshakeVersions::Versioned(versions) => (Layout::Versioned, versions.clone()),
     };
+    let is_short = rules.handshake_base == config::HandshakeBase::Short;
+    let layout = if is_short { long.short() } else { long };
+    // Versions 0 and 1 have no such field in either case.
+    let has_bases = *versions.end() >= 2;
     Unreal {
         framing: Framing {
             magic: Magic::from_bits(&rules.magic).expect("the config has counted the bits"),
             layout,
         },
+        learns_base: has_bases && rules.handshake_base == config::HandshakeBase::Auto,
         versions,
         network_versions: match &rules.network_versions {
             config::NetworkVersions::Any => None,
@@ -107,12 +130,13 @@ fn unreal(rules: &config::Unreal) -> Unreal {
             (true, config::UnrealMode::Notify) => Duplicates::Notify,
             (true, config::UnrealMode::Opaque) => Duplicates::Opaque,
         },
+        gap_limit: rules.gap_limit.map_or(0, std::num::NonZeroU16::get),
         idle_timeout_ns: rules.idle_timeout.as_nanos() as u64,
-        restart_small: rules.restart_small,
     }
 }
 
-/// Whom the daemon becomes when it has bound its sockets; nobody else where it is that user already.
+/// Whom the daemon becomes when it has bound its sockets; nobody else where it is that user
+/// already.
 pub fn becomes(gateway: &config::Gateway) -> Result<Option<User>, String> {
     let Some(name) = &gateway.user else { return Ok(None) };
     let user = User::named(name).map_err(|why| format!("cannot become user {name}: {why}"))?;

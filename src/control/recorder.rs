@@ -1,5 +1,7 @@
-//! Every interval: takes the workers' histograms, shows them, and writes them to the file if there is one.
+//! Every interval: takes the workers' histograms, shows them, and writes them to the file if there
+//! is one.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +26,8 @@ pub(super) struct Recorder {
     epoch_ns: u64,
     /// When the present interval began.
     since_ns: u64,
-    is_log_failing: bool,
+    /// Intervals in a row that could not be written.
+    missing: u64,
 }
 
 impl Recorder {
@@ -35,9 +38,11 @@ impl Recorder {
         config: Option<&Histograms>,
     ) -> Result<Self, String> {
         let now_ns = view.now_ns();
-        let log = config.map(|Histograms { dir, .. }| {
-            HistogramLog::create(runtime, dir, Duration::from_nanos(clock::unix_ns()))
-                .map_err(|why| format!("cannot write histograms to {}: {why}", dir.display()))
+        let log = config.map(|rules| {
+            let unix = Duration::from_nanos(clock::unix_ns());
+            runtime
+                .block_on(HistogramLog::create(runtime.files(), rules, unix))
+                .map_err(|why| format!("cannot write histograms to {}: {why}", rules.dir.display()))
         });
         Ok(Self {
             view: Arc::clone(view),
@@ -46,7 +51,7 @@ impl Recorder {
             every: config.map_or(SHOW_EVERY, |config| config.interval),
             epoch_ns: now_ns,
             since_ns: now_ns,
-            is_log_failing: false,
+            missing: 0,
         })
     }
 
@@ -80,21 +85,48 @@ impl Recorder {
 
     async fn conclude(&mut self, until_ns: u64) {
         self.view.live().latencies = Arc::new(self.collector.shown().clone());
-        let start = Duration::from_nanos(self.since_ns - self.epoch_ns);
-        let length = Duration::from_nanos(until_ns - self.since_ns);
+        // Seldom looked at, another program's overflows could be taken for ours.
+        let published = self.view.published().iter();
+        let reports: Vec<_> = published.map(|worker| worker.report()).collect();
+        self.view.split_drops(&reports);
+        let (since_ns, length_ns) = (self.since_ns, until_ns - self.since_ns);
         self.since_ns = until_ns;
-        let Some(log) = &mut self.log else { return };
-        let outcome = log.append(self.collector.stages(), start, length).await;
+        let outcome = self.write(since_ns, Duration::from_nanos(length_ns)).await;
+        let Some(log) = &self.log else { return };
+        let name = log.path().display();
         match outcome {
-            Ok(()) => self.is_log_failing = false,
+            Ok(()) if self.missing > 0 => {
+                tracing::info!(
+                    "{name} is written to again; {} intervals are missing",
+                    self.missing
+                );
+                self.missing = 0;
+            }
+            Ok(()) => {}
             Err(why) => {
                 self.view.live().log_failures += 1;
+                self.missing += 1;
                 // A full disk is full for a while; once is enough.
-                if !std::mem::replace(&mut self.is_log_failing, true) {
-                    tracing::error!("cannot write to {}: {why}", log.path().display());
+                if self.missing == 1 {
+                    tracing::error!(
+                        "cannot write to {name}: {why}; intervals are missing from now on"
+                    );
                 }
             }
         }
+    }
+
+    /// Writes the interval that was collected, to a new file if it is time for one.
+    async fn write(&mut self, since_ns: u64, length: Duration) -> io::Result<()> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        if log.is_done(Duration::from_nanos(since_ns - self.epoch_ns)) {
+            let ago_ns = self.view.now_ns() - since_ns;
+            log.renew(Duration::from_nanos(clock::unix_ns().saturating_sub(ago_ns))).await?;
+            self.epoch_ns = since_ns;
+            tracing::info!("histograms are written to {} from now on", log.path().display());
+        }
+        let start = Duration::from_nanos(since_ns - self.epoch_ns);
+        log.append(self.collector.stages(), start, length).await
     }
 }
 

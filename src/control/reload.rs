@@ -1,15 +1,18 @@
 //! Reading the config again while the gateway runs.
 //!
-//! All or nothing: a file with mistakes, or one that asks for what only a restart can do, changes nothing, and every reason
-//! is given at once. What can change does so without any session noticing: keys, routes, backends, slots, limits, grace and
-//! drain times, port switching.
+//! All or nothing: a file with mistakes, or one that asks for what only a restart can do, changes
+//! nothing, and every reason is given at once. What can change does so without any session
+//! noticing: keys, routes, backends, slots, limits, grace and drain times, port switching.
 //!
-//! Workers know listeners and backends by number, and sessions hold these numbers, so a number means the same thing for as
-//! long as the process runs. A listener is known by its name. A backend is known by where it is: the address of a udp
-//! backend, the name of a bundle backend. One that is no longer in the config is *retired*: it keeps its number and its
-//! players, and takes no new ones; if it comes back, it has its number again.
+//! Workers know listeners and backends by number, and sessions hold these numbers, so a number
+//! means the same thing for as long as anything knows it. A listener is known by its name. A
+//! backend is known by where it is: the address of a udp backend, the name of a bundle backend. One
+//! that is no longer in the config is *retired*: it keeps its number and its players, and takes no
+//! new ones; if it comes back, it has its number again. When all numbers have been given out, new
+//! backends get those of retired ones that have no players and that every worker has retired.
 
 use std::mem::discriminant;
+use std::net::SocketAddr;
 
 use crate::config::{self, Config, Netcode, Protocol};
 use crate::gate::{Backend, LinkKind, Setup};
@@ -30,7 +33,13 @@ pub(super) struct Next {
 }
 
 /// Works out what to tell the workers, who run `setup` because of the config `old`.
-pub(super) fn next(old: &Config, setup: &Setup, new: &Config) -> Result<Next, Vec<String>> {
+/// `is_free` says of a retired backend whether nothing of the gateway knows its number any more.
+pub(super) fn next(
+    old: &Config,
+    setup: &Setup,
+    new: &Config,
+    is_free: impl Fn(usize) -> bool,
+) -> Result<Next, Vec<String>> {
     let mut refusals = Vec::new();
     refuse_gateway(old, new, &mut refusals);
     refuse_listeners(old, new, &mut refusals);
@@ -39,48 +48,65 @@ pub(super) fn next(old: &Config, setup: &Setup, new: &Config) -> Result<Next, Ve
     if !refusals.is_empty() {
         return Err(refusals);
     }
-    let (backends, numbers) = number_backends(setup, new);
-    if backends.len() > BACKENDS_MAX {
-        let why = "backends have come and gone; that needs a restart";
-        return Err(vec![format!("more than {BACKENDS_MAX} {why}")]);
-    }
+    let (backends, numbers) =
+        number_backends(setup, new, is_free).map_err(|refusal| vec![refusal])?;
     let number = |listener: &config::Listener| -> Vec<u16> {
         listener.backends.iter().map(|&backend| numbers[backend]).collect()
     };
     let in_order = setup.listeners.iter().filter_map(|known| find(new, &known.name));
     let listeners = in_order.map(|listener| plan::listener(listener, number(listener)));
     let listeners = listeners.collect();
-    let next = Setup { listeners, backends, ..setup.clone() };
+    let next = Setup { listeners, backends, revision: setup.revision + 1, ..setup.clone() };
     Ok(Next { changes: changes(old, setup, new, &next), setup: next })
 }
 
-/// The new list of backends, and the number in it of each backend of the config.
-fn number_backends(setup: &Setup, new: &Config) -> (Vec<Backend>, Vec<u16>) {
+/// The new list of backends, and the number in it of each backend of the config. One that was here
+/// before has its number again, and a new one a number that nobody has had. When all have been
+/// given out, it is that of a backend that has gone.
+fn number_backends(
+    setup: &Setup,
+    new: &Config,
+    is_free: impl Fn(usize) -> bool,
+) -> Result<(Vec<Backend>, Vec<u16>), String> {
     let mut backends = setup.backends.clone();
     for backend in &mut backends {
         backend.retired = true;
     }
-    let numbers = new.backends.iter().map(|backend| {
-        let fresh = plan::backend(backend, process::effective_uid());
-        let known = backends.iter().position(|known| is_same(known, &fresh));
-        let number = known.unwrap_or(backends.len());
-        match backends.get_mut(number) {
-            Some(known) => *known = fresh,
-            None => backends.push(fresh),
-        }
-        number as u16
-    });
-    let numbers = numbers.collect();
-    (backends, numbers)
-}
-
-/// Whether two entries mean the same game process.
-fn is_same(one: &Backend, other: &Backend) -> bool {
-    match (&one.link, &other.link) {
-        (LinkKind::Udp { address: one }, LinkKind::Udp { address: other }) => one == other,
-        (LinkKind::Bundle { .. }, LinkKind::Bundle { .. }) => one.name == other.name,
-        _ => false,
+    let own = process::effective_uid();
+    let fresh: Vec<_> = new.backends.iter().map(|backend| plan::backend(backend, own)).collect();
+    let find = |fresh: &Backend| setup.backends.iter().position(|known| known.is_same(fresh));
+    let known: Vec<_> = fresh.iter().map(find).collect();
+    for (fresh, number) in fresh.iter().zip(&known) {
+        number.inspect(|number| backends[*number] = fresh.clone());
     }
+    let mut numbers = Vec::with_capacity(fresh.len());
+    // Before this one, none is free.
+    let mut from = 0;
+    for (fresh, known) in fresh.into_iter().zip(known) {
+        let number = match known {
+            Some(number) => number,
+            None if backends.len() < BACKENDS_MAX => {
+                backends.push(fresh);
+                backends.len() - 1
+            }
+            None => {
+                let gone = |at: &usize| setup.backends[*at].retired && backends[*at].retired;
+                let free = (from..setup.backends.len()).find(|at| gone(at) && is_free(*at));
+                let number = free.ok_or_else(|| {
+                    format!(
+                        "backend {}: {BACKENDS_MAX} backends are there or have just gone, and none of those can be forgotten \
+                         yet; try again when their players have left",
+                        fresh.name
+                    )
+                })?;
+                backends[number] = fresh;
+                from = number + 1;
+                number
+            }
+        };
+        numbers.push(number as u16);
+    }
+    Ok((backends, numbers))
 }
 
 /// What is decided when workers start.
@@ -95,13 +121,17 @@ fn refuse_gateway(old: &Config, new: &Config, refusals: &mut Vec<String>) {
         ("gateway.log", before.log != after.log),
         ("gateway.user", before.user != after.user),
         ("gateway.confine", before.confine != after.confine),
-        ("admin.bind", old.admin != new.admin),
+        ("admin.bind", admin_address(old) != admin_address(new)),
         ("[histograms]", old.histograms != new.histograms),
     ] {
         if differs {
             refusals.push(format!("{field} has changed; that needs a restart"));
         }
     }
+}
+
+fn admin_address(config: &Config) -> Option<SocketAddr> {
+    config.admin.as_ref().map(|admin| admin.bind)
 }
 
 /// What a listener's sockets and sessions were made with.
@@ -127,7 +157,8 @@ fn refuse_listeners(old: &Config, new: &Config, refusals: &mut Vec<String>) {
                 refuse("replay_window", before.replay_window != after.replay_window);
             }
             (Protocol::Unreal(before), Protocol::Unreal(after)) => {
-                refuse("an unreal field", before != after);
+                let before = config::Unreal { gap_limit: after.gap_limit, ..before.clone() };
+                refuse("an unreal field", before != *after);
             }
             _ => refuse("protocol", true),
         }
@@ -137,7 +168,8 @@ fn refuse_listeners(old: &Config, new: &Config, refusals: &mut Vec<String>) {
     }
 }
 
-/// Link sockets are opened at start, for the kinds of backends that there are then. Those are all still in the setup.
+/// Link sockets are opened at start, for the kinds of backends that there are then. Those are all
+/// still in the setup.
 fn refuse_links(setup: &Setup, new: &Config, refusals: &mut Vec<String>) {
     for backend in &new.backends {
         let wanted = plan::backend(backend, process::effective_uid()).link;
@@ -168,6 +200,16 @@ fn changes(old: &Config, before: &Setup, new: &Config, after: &Setup) -> Vec<Str
     if old.gateway.drain_timeout != new.gateway.drain_timeout {
         changes.push("gateway.drain_timeout".to_owned());
     }
+    if let (Some(before), Some(after)) = (&old.admin, &new.admin) {
+        for (field, differs) in [
+            ("admin.hosts", before.hosts != after.hosts),
+            ("admin.token", before.token != after.token),
+        ] {
+            if differs {
+                changes.push(field.to_owned());
+            }
+        }
+    }
     for listener in &new.listeners {
         if let Some(earlier) = find(old, &listener.name) {
             listener_changes(old, earlier, new, listener, &mut changes);
@@ -177,6 +219,7 @@ fn changes(old: &Config, before: &Setup, new: &Config, after: &Setup) -> Vec<Str
         let name = &now.name;
         match before.backends.get(at) {
             None => changes.push(format!("backend {name} added")),
+            Some(then) if !then.is_same(now) => changes.push(format!("backend {name} added")),
             Some(then) => backend_changes(then, now, &mut changes),
         }
     }
@@ -199,15 +242,28 @@ fn listener_changes(
     note("route", before.route != after.route);
     note("max_sessions", before.max_sessions != after.max_sessions);
     note("port_switch", before.port_switch != after.port_switch);
+    note("limits", before.limits != after.limits);
     if let (Protocol::Netcode(before), Protocol::Netcode(after)) =
         (&before.protocol, &after.protocol)
     {
-        let Netcode { public, protocol_id: _, keys, replay_window: _, gap_limit, keep_alive } =
-            before;
+        let Netcode {
+            public,
+            protocol_id: _,
+            keys,
+            replay_window: _,
+            gap_limit,
+            keep_alive,
+            token_reuse,
+        } = before;
         note("public", *public != after.public);
         note("keys", *keys != after.keys);
         note("gap_limit", *gap_limit != after.gap_limit);
         note("keep_alive", *keep_alive != after.keep_alive);
+        note("token_reuse", *token_reuse != after.token_reuse);
+    }
+    if let (Protocol::Unreal(before), Protocol::Unreal(after)) = (&before.protocol, &after.protocol)
+    {
+        note("gap_limit", before.gap_limit != after.gap_limit);
     }
 }
 

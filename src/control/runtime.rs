@@ -1,7 +1,8 @@
-//! What the control thread runs on: tokio-uring where the kernel allows io_uring, plain tokio where it does not.
+//! What the control thread runs on: tokio-uring where the kernel allows io_uring, plain tokio where
+//! it does not.
 //!
-//! Sockets, timers and signals are tokio's in both cases, because tokio-uring runs them on the same thread. What differs is
-//! how files are written: through the ring, or by a thread that may block.
+//! Sockets, timers and signals are tokio's in both cases, because tokio-uring runs them on the same
+//! thread. What differs is how files are written: through the ring, or by a thread that may block.
 
 use std::fs::OpenOptions;
 use std::future::Future;
@@ -36,20 +37,42 @@ impl Runtime {
         }
     }
 
-    /// Makes a file that must not be there yet, to be written from this runtime.
-    pub(super) fn create_file(&self, path: &Path) -> io::Result<File> {
+    /// How files are made here.
+    pub(super) const fn files(&self) -> Files {
+        match self {
+            Self::Plain(_) => Files::Plain,
+            Self::Uring(_) => Files::Uring,
+        }
+    }
+}
+
+/// How files are made that a runtime writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Files {
+    Plain,
+    Uring,
+}
+
+impl Files {
+    /// Makes a file that must not be there yet.
+    pub(super) fn create(self, path: &Path) -> io::Result<File> {
         let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)?;
         Ok(match self {
-            Self::Plain(_) => File::Plain(Arc::new(file)),
-            Self::Uring(_) => File::Uring(tokio_uring::fs::File::from_std(file)),
+            Self::Plain => File::Plain(Arc::new(file)),
+            Self::Uring => {
+                let same = file.try_clone()?;
+                File::Uring(tokio_uring::fs::File::from_std(file), same)
+            }
         })
     }
 }
 
-/// A file that is written without holding up the control thread. To be used in the runtime that made it.
+/// A file that is written without holding up the control thread. To be used in the runtime that
+/// made it.
 pub(super) enum File {
     Plain(Arc<std::fs::File>),
-    Uring(tokio_uring::fs::File),
+    /// With a second descriptor, for what the first has no call for.
+    Uring(tokio_uring::fs::File, std::fs::File),
 }
 
 impl File {
@@ -61,7 +84,15 @@ impl File {
                 let write = move || file.write_all_at(&bytes, offset);
                 tokio::task::spawn_blocking(write).await.map_err(io::Error::other)?
             }
-            Self::Uring(file) => file.write_all_at(bytes, offset).await.0,
+            Self::Uring(file, _) => file.write_all_at(bytes, offset).await.0,
+        }
+    }
+
+    /// Cuts everything off behind an offset. Touches the last page only, so it is done at once.
+    pub(super) fn cut(&self, offset: u64) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.set_len(offset),
+            Self::Uring(_, file) => file.set_len(offset),
         }
     }
 }
@@ -82,15 +113,17 @@ mod tests {
             let runtime = Runtime::start(wants_uring).expect("a runtime");
             let name = format!("ringgate-runtime-{}-{wants_uring}", std::process::id());
             let path = std::env::temp_dir().join(name);
-            let file = runtime.create_file(&path).expect("a new file");
-            assert!(runtime.create_file(&path).is_err(), "it is there already");
+            let create = || runtime.block_on(async { runtime.files().create(&path) });
+            let file = create().expect("a new file");
+            assert!(create().is_err(), "it is there already");
             let written = runtime.block_on(async {
                 file.write_all_at(b"hello".to_vec(), 0).await?;
                 file.write_all_at(b"world".to_vec(), 5).await
             });
             written.expect("written");
+            file.cut(7).expect("our file");
             drop(file);
-            assert_eq!(std::fs::read(&path).expect("readable"), b"helloworld");
+            assert_eq!(std::fs::read(&path).expect("readable"), b"hellowo");
             std::fs::remove_file(&path).expect("removed");
         }
     }

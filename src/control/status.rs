@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::{Serialize, Serializer};
 
 use super::health;
-use super::metrics::PACKET_KIND_NAMES;
+use super::metrics::{PACKET_KIND_NAMES, incarnation};
 use super::view::Snapshot;
 use crate::gate::{Counters, Ended, LinkKind, PACKET_KINDS, Protocol};
 use crate::proto::unreal::front::Identity;
@@ -31,6 +31,9 @@ struct Status<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     not_ready_because: Option<String>,
     started_unix_s: u64,
+    pid: u32,
+    /// Another one after each start.
+    incarnation: String,
     uptime_s: u64,
     config: Config,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,6 +129,9 @@ struct Totals {
     links_refused: u64,
     drops: u64,
     socket_drops: u64,
+    /// The two causes of `socket_drops`, derived; `null` where the kernel does not tell.
+    socket_overflows: Option<u64>,
+    filter_refusals: Option<u64>,
     tokens_remembered: usize,
 }
 
@@ -180,6 +186,8 @@ impl<'a> Status<'a> {
             ready: not_ready_because.is_none(),
             not_ready_because,
             started_unix_s: snapshot.facts.started_unix_s,
+            pid: std::process::id(),
+            incarnation: incarnation(snapshot),
             uptime_s: snapshot.now_ns / NS_PER_S,
             config: Config {
                 file: snapshot.facts.config_file.display().to_string(),
@@ -296,6 +304,8 @@ fn sum(snapshot: &Snapshot<'_>, totals: &Counters) -> Totals {
         links_refused: totals.links_refused,
         drops: totals.drops.total(),
         socket_drops: snapshot.reports.iter().map(|report| report.socket_drops).sum(),
+        socket_overflows: snapshot.socket_drops.map(|split| split.overflows()),
+        filter_refusals: snapshot.socket_drops.map(|split| split.refusals()),
         tokens_remembered: snapshot.tokens,
     }
 }
@@ -354,8 +364,12 @@ mod tests {
             snapshot.reports[1].socket_drops = 6;
         });
         assert_eq!(page["uptime_s"], 60);
+        assert_eq!(page["pid"], std::process::id());
+        assert_eq!(page["incarnation"].as_str().map(str::len), Some(16));
         assert_eq!(page["totals"]["sessions"], 11);
         assert_eq!(page["totals"]["socket_drops"], 6);
+        assert_eq!(page["totals"]["socket_overflows"], 4);
+        assert_eq!(page["totals"]["filter_refusals"], 5);
         assert_eq!(page["drops"]["unknown_source"], 3);
         assert_eq!(page["drops"]["packet_forged"], 0);
         assert_eq!(page["listeners"][0]["public"][0], "192.0.2.1:40000");

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use super::view::{Facts, Live, Reloads, Snapshot};
 use crate::drops::DropReason;
-use crate::gate::{Allowed, Backend, LinkKind, Listener, Netcode, Protocol, Route, Setup};
+use crate::gate::{
+    Allowed, Backend, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup, TokenReuse,
+};
+use crate::os::overflows::Split;
 use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 use crate::proto::replay::Policy;
 use crate::secret::Key;
@@ -22,8 +25,8 @@ pub(super) fn facts() -> Facts {
     }
 }
 
-/// Two workers a minute after their start, one listener, one backend, and an earlier one of the same name that was retired.
-/// The second worker cannot reach the backend.
+/// Two workers a minute after their start, one listener, one backend, and an earlier one of the
+/// same name that was retired. The second worker cannot reach the backend.
 pub(super) fn snapshot(facts: &Facts) -> Snapshot<'_> {
     let setup = Setup::new(vec![listener()], vec![backend(true), backend(false)], 1);
     Snapshot {
@@ -35,12 +38,21 @@ pub(super) fn snapshot(facts: &Facts) -> Snapshot<'_> {
             reloads: Reloads { config_unix_s: facts.started_unix_s, ..Reloads::default() },
             latencies: Arc::default(),
             log_failures: 0,
+            admin: None,
         },
         reports: vec![report(true), report(false)],
         sessions: vec![7],
         players: vec![2, 5],
         tokens: 9,
+        socket_drops: Some(split()),
     }
+}
+
+/// Nine datagrams were dropped, of which four had found a socket full.
+fn split() -> Split {
+    let mut split = Split::starting_at(10);
+    split.update(9, 14);
+    split
 }
 
 /// The moment of [`snapshot`].
@@ -54,12 +66,14 @@ fn listener() -> Listener {
             keys: vec![Key::from_bytes([7; 32])],
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
+            token_reuse: TokenReuse::Deny,
         }),
         public: Vec::new(),
         backends: vec![1],
         route: Route::Single,
         sessions_max: 100,
         follow_port_switch: true,
+        limits: Limits::NONE,
     }
 }
 
@@ -76,6 +90,7 @@ fn backend(retired: bool) -> Backend {
 fn report(is_first: bool) -> Report {
     let mut report = Report {
         backends_up: vec![false, is_first],
+        backend_arrivals: vec![1, 3],
         turns: 1000,
         at_ns: NOW_NS - 20_000_000,
         ..Report::default()

@@ -1,14 +1,18 @@
-//! What the admin address shows: everything that workers have published, put together at one moment.
+//! What the admin address shows: everything that workers have published, put together at one
+//! moment.
 //!
-//! The pages (`metrics`, `status`, `health`) are functions of a [`Snapshot`], so that they can be tested without a gateway.
+//! The pages (`metrics`, `status`, `health`) are functions of a [`Snapshot`], so that they can be
+//! tested without a gateway.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::latency::Latencies;
+use crate::config::Admin;
 use crate::gate::{Claims, Counters, Setup};
 use crate::os::clock::{self, Clock};
+use crate::os::overflows::{Overflows, Split};
 use crate::proto::unreal::front::Identity;
 use crate::worker::{Fleet, Published, Report};
 
@@ -19,6 +23,14 @@ pub(super) struct View {
     published: Vec<Arc<Published>>,
     claims: Arc<Claims>,
     live: Mutex<Live>,
+    sockets: Mutex<Sockets>,
+}
+
+/// What tells full sockets from filters that refuse, as of the last look.
+struct Sockets {
+    kernel: Overflows,
+    /// `None` where the kernel does not tell.
+    split: Option<Split>,
 }
 
 /// What does not change while the daemon runs.
@@ -43,6 +55,8 @@ pub(super) struct Live {
     pub(super) reloads: Reloads,
     pub(super) latencies: Arc<Latencies>,
     pub(super) log_failures: u64,
+    /// `[admin]`, where there is one.
+    pub(super) admin: Option<Arc<Admin>>,
 }
 
 /// A drain that is under way, in nanoseconds of the fleet's clock.
@@ -76,10 +90,18 @@ pub(super) struct Snapshot<'a> {
     pub(super) players: Vec<u32>,
     /// Used tokens that are remembered.
     pub(super) tokens: usize,
+    /// What the kernel has dropped at players' sockets, by cause, where it tells.
+    pub(super) socket_drops: Option<Split>,
 }
 
 impl View {
-    pub(super) fn new(fleet: &Fleet, setup: Arc<Setup>, config_file: PathBuf) -> Self {
+    pub(super) fn new(
+        fleet: &Fleet,
+        setup: Arc<Setup>,
+        config_file: PathBuf,
+        mut kernel: Overflows,
+    ) -> Self {
+        let split = kernel.count().map(Split::starting_at);
         let started_unix_s = clock::unix_seconds();
         let facts = Facts {
             driver: fleet.driver(),
@@ -95,6 +117,7 @@ impl View {
             reloads: Reloads { config_unix_s: started_unix_s, ..Reloads::default() },
             latencies: Arc::default(),
             log_failures: 0,
+            admin: None,
         };
         Self {
             facts,
@@ -102,7 +125,18 @@ impl View {
             published: fleet.published().to_vec(),
             claims: Arc::clone(fleet.claims()),
             live: Mutex::new(live),
+            sockets: Mutex::new(Sockets { kernel, split }),
         }
+    }
+
+    /// Splits what the kernel has dropped since the last look.
+    pub(super) fn split_drops(&self, reports: &[Report]) -> Option<Split> {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let Sockets { kernel, split } = &mut *sockets;
+        if let (Some(split), Some(overflows)) = (split.as_mut(), kernel.count()) {
+            split.update(reports.iter().map(|report| report.socket_drops).sum(), overflows);
+        }
+        *split
     }
 
     /// Now, on the fleet's clock.
@@ -115,6 +149,16 @@ impl View {
         &self.published
     }
 
+    /// Whether every worker goes by this setup or a later one.
+    pub(super) fn has_adopted(&self, revision: u64) -> bool {
+        self.published.iter().all(|worker| worker.report().revision >= revision)
+    }
+
+    /// Players of a backend, by its number.
+    pub(super) fn players(&self, backend: usize) -> u32 {
+        self.claims.players(backend)
+    }
+
     /// What may change, to read or to change it.
     pub(super) fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
@@ -123,7 +167,8 @@ impl View {
     /// Everything at this moment.
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
         let live = self.live().clone();
-        let reports = self.published.iter().map(|worker| worker.report()).collect();
+        let reports: Vec<Report> = self.published.iter().map(|worker| worker.report()).collect();
+        let socket_drops = self.split_drops(&reports);
         let listeners = 0..live.setup.listeners.len();
         let backends = 0..live.setup.backends.len();
         Snapshot {
@@ -134,6 +179,7 @@ impl View {
             sessions: listeners.map(|listener| self.claims.sessions(listener)).collect(),
             players: backends.map(|backend| self.claims.players(backend)).collect(),
             tokens: self.claims.tokens_remembered(),
+            socket_drops,
             live,
         }
     }

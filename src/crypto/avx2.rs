@@ -1,7 +1,9 @@
-//! The kernel in 256-bit registers: `ChaCha20` in wide registers, Poly1305 on ordinary 64-bit integers.
+//! The kernel in 256-bit registers: `ChaCha20` in wide registers, Poly1305 on ordinary 64-bit
+//! integers.
 //!
-//! All `unsafe` of these modules is of two kinds: calls from code that does not know the CPU into functions that need AVX2, which
-//! a value of [`Avx2`] proves; and loads and stores of exactly what a reference borrows.
+//! All `unsafe` of these modules is of two kinds: calls from code that does not know the CPU into
+//! functions that need AVX2, which a value of [`Avx2`] proves; and loads and stores of exactly what
+//! a reference borrows.
 #![allow(unsafe_code, reason = "target features; loads and stores take raw pointers")]
 #![allow(clippy::wildcard_imports, reason = "the vocabulary of a kernel is std::arch")]
 #![allow(clippy::many_single_char_names, reason = "the cipher's own names")]

@@ -1,11 +1,11 @@
 //! The kernels in 512-bit registers.
 //!
-//! [`Avx512`] is `ChaCha20` in wide registers and Poly1305 on ordinary 64-bit integers; [`ifma`] adds Poly1305 with 52-bit
-//! multiplication, for CPUs that have it.
+//! [`Avx512`] is `ChaCha20` in wide registers and Poly1305 on ordinary 64-bit integers; [`ifma`]
+//! adds Poly1305 with 52-bit multiplication, for CPUs that have it.
 //!
-//! All `unsafe` of these modules is of three kinds: calls from code that does not know the CPU into functions that need its
-//! features, which a value of the kernel's type proves; loads and stores of exactly what a reference borrows; and masked ones
-//! whose mask covers exactly a slice.
+//! All `unsafe` of these modules is of three kinds: calls from code that does not know the CPU into
+//! functions that need its features, which a value of the kernel's type proves; loads and stores of
+//! exactly what a reference borrows; and masked ones whose mask covers exactly a slice.
 #![allow(unsafe_code, reason = "target features; loads and stores take raw pointers")]
 #![allow(clippy::wildcard_imports, reason = "the vocabulary of a kernel is std::arch")]
 #![allow(clippy::many_single_char_names, reason = "the ciphers' own names")]
@@ -21,7 +21,8 @@ use super::wide::{
     BLOCK_BYTES, Input, LANES, Meanwhile, OneTimeKeys, Packet, Places, Rows, Source, Tags, Wide,
 };
 
-/// Proof that the CPU has AVX-512 F, BW, DQ and VL, and BMI2: Intel servers since 2017, AMD since Zen 4.
+/// Proof that the CPU has AVX-512 F, BW, DQ and VL, and BMI2: Intel servers since 2017, AMD since
+/// Zen 4.
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(());
 

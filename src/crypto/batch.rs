@@ -1,4 +1,5 @@
-//! How a batch is cut into work for a wide kernel, and in which order, so that no forged packet is ever decrypted.
+//! How a batch is cut into work for a wide kernel, and in which order, so that no forged packet is
+//! ever decrypted.
 //!
 //! ```text
 //! for each chunk of 64 jobs:
@@ -12,16 +13,18 @@
 //!     wipe the scratch memory and the stack
 //! ```
 //!
-//! Sealing goes the other way round: what would remain comes first, and the tags of a group come last.
+//! Sealing goes the other way round: what would remain comes first, and the tags of a group come
+//! last.
 //!
-//! Why group by group, and not all tags of a chunk in one go: multiplications in 512-bit registers that are dense for more than
-//! about 0.6 µs make the CPU change its power state, and run at half its speed for 60 to 500 µs until it has. So there is
-//! always some key stream between the tags of two groups.
+//! Why group by group, and not all tags of a chunk in one go: multiplications in 512-bit registers
+//! that are dense for more than about 0.6 µs make the CPU change its power state, and run at half
+//! its speed for 60 to 500 µs until it has. So there is always some key stream between the tags of
+//! two groups.
 //!
 //! A chunk of a single packet takes a shorter way ([`lone`]).
 //!
-//! Nothing here depends on a secret except what a forged packet saves, and that a packet is forged is no secret: the peer
-//! learns it from our silence.
+//! Nothing here depends on a secret except what a forged packet saves, and that a packet is forged
+//! is no secret: the peer learns it from our silence.
 
 mod lone;
 mod order;
@@ -127,8 +130,8 @@ impl<W: Wide> Batch<W> {
 
     /// Opens what is authentic. The ranks of the others are the bits of the result.
     ///
-    /// Never inlined, like [`seal_packets`](Self::seal_packets), so that all key material on the stack lies below the caller, who
-    /// wipes it.
+    /// Never inlined, like [`seal_packets`](Self::seal_packets), so that all key material on the
+    /// stack lies below the caller, who wipes it.
     #[inline(never)]
     fn open_packets(&mut self, packets: &mut [Packet<'_>]) -> u64 {
         let mut forged = 0;
@@ -171,8 +174,8 @@ impl<W: Wide> Batch<W> {
         }
     }
 
-    /// Computes block 0 of every packet of a group. Where these are few, data blocks fill the lanes: the range of `rows` that is
-    /// returned holds the key stream of the first ones.
+    /// Computes block 0 of every packet of a group. Where these are few, data blocks fill the
+    /// lanes: the range of `rows` that is returned holds the key stream of the first ones.
     fn one_time_keys(&mut self, group: &[Packet<'_>]) -> Range<usize> {
         let Scratch { group: input, one_time_keys: keys, .. } = &mut *self.scratch;
         if group.len() > W::ROWS_BEST {
@@ -202,7 +205,8 @@ impl<W: Wide> Batch<W> {
         }
     }
 
-    /// As many blocks as nearly all packets of a set have. A packet that has fewer, or is forged, leaves its lane idle.
+    /// As many blocks as nearly all packets of a set have. A packet that has fewer, or is forged,
+    /// leaves its lane idle.
     fn xor_group(&mut self, group: &mut [Packet<'_>]) {
         if group.len() <= W::ROWS_BEST {
             return;
@@ -297,8 +301,8 @@ fn gather_some<'a, W: Wide>(
     wide.gather(&std::array::from_fn(|lane| source(lane.min(lanes - 1))), lanes, input);
 }
 
-/// Adds the first data blocks to the block 0s of a small batch: all of them if one call can compute everything, otherwise
-/// as many as cost nothing.
+/// Adds the first data blocks to the block 0s of a small batch: all of them if one call can compute
+/// everything, otherwise as many as cost nothing.
 fn add_early_blocks<'a, W: Wide>(
     sources: &mut ArrayVec<Source<'a>, LANES>,
     packets: &[Packet<'a>],
@@ -315,7 +319,8 @@ fn add_early_blocks<'a, W: Wide>(
     sources.extend(data.take(wanted - sources.len()));
 }
 
-/// How many blocks of key stream the packets of a set are given side by side, unless too many of them need none.
+/// How many blocks of key stream the packets of a set are given side by side, unless too many of
+/// them need none.
 fn common_blocks<W: Wide>(packets: &[Packet<'_>]) -> usize {
     let missing = W::SET_LANES - packets.len();
     let done = packets.iter().filter(|packet| packet.is_done()).count();
@@ -357,7 +362,8 @@ impl Scratch {
         tags: Tags::ZERO,
     };
 
-    /// Wipes what has been used. Wiping everything each time would cost a single packet a tenth of its time.
+    /// Wipes what has been used. Wiping everything each time would cost a single packet a tenth of
+    /// its time.
     fn wipe(&mut self) {
         let inputs = [&mut self.group, &mut self.dense];
         for input in inputs.into_iter().filter(|input| input.lanes > 0) {
@@ -374,15 +380,16 @@ impl Scratch {
     }
 }
 
-/// One of so many lanes of a set may be idle before computing the other lanes' blocks together with those of other packets
-/// pays: that costs an eighth more, for gathering their input words.
+/// One of so many lanes of a set may be idle before computing the other lanes' blocks together with
+/// those of other packets pays: that costs an eighth more, for gathering their input words.
 const IDLE_LANES_SHARE: usize = 8;
 
 /// No kernel writes rows in larger steps.
 const ROWS_WRITTEN: usize = 4;
 
-/// More stack than the kernels leave key material on: in general, and for a lone packet of few rows. A test searches the stack; it
-/// needs half as much in our own release profile as in one without link-time optimisation, which is what dependants have.
+/// More stack than the kernels leave key material on: in general, and for a lone packet of few
+/// rows. A test searches the stack; it needs half as much in our own release profile as in one
+/// without link-time optimisation, which is what dependants have.
 const STACK_BYTES: usize = 8192 * UNOPTIMISED;
 const STACK_BYTES_BRIEF: usize = 4096 * UNOPTIMISED;
 

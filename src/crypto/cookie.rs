@@ -1,7 +1,8 @@
 //! HMAC-SHA1 for the cookies of Unreal's handshake.
 //!
-//! SHA-1's collisions do not concern a MAC under a secret key, and 20 bytes are what the wire has room for. The key's two
-//! blocks are hashed once per secret, so that a cookie costs two compressions instead of four.
+//! SHA-1's collisions do not concern a MAC under a secret key, and 20 bytes are what the wire has
+//! room for. The key's two blocks are hashed once per secret, so that a cookie costs two
+//! compressions instead of four.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;

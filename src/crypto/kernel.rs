@@ -1,7 +1,8 @@
 //! The ways this crate can compute ChaCha20-Poly1305, and which of them a machine should use.
 //!
-//! All kernels give the same bytes; they differ in what the CPU must offer. The best one is chosen once, when an
-//! [`Aead`](super::Aead) is made. [`ENV`] overrides the choice, for tests and for operators who want to compare.
+//! All kernels give the same bytes; they differ in what the CPU must offer. The best one is chosen
+//! once, when an [`Aead`](super::Aead) is made. [`ENV`] overrides the choice, for tests and for
+//! operators who want to compare.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,11 +28,13 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// Every kernel, the best first: the best for a program that does other things most of its time.
+    /// Every kernel, the best first: the best for a program that does other things most of its
+    /// time.
     ///
-    /// Dense multiplications in 512-bit registers, where they alternate with other work, make that work slower, too.
-    /// [`Avx512Ifma`](Self::Avx512Ifma) is the fastest where nothing but packets are opened and sealed; a gateway is
-    /// better off without it. docs/BENCHMARKS.md has both measured.
+    /// Dense multiplications in 512-bit registers, where they alternate with other work, make that
+    /// work slower, too. [`Avx512Ifma`](Self::Avx512Ifma) is the fastest where nothing but packets
+    /// are opened and sealed; a gateway is better off without it. docs/BENCHMARKS.md has both
+    /// measured.
     pub const ALL: [Self; 5] =
         [Self::Avx512Ifma256, Self::Avx512, Self::Avx512Ifma, Self::Avx2, Self::Portable];
 
@@ -51,15 +54,16 @@ impl Kernel {
         super::engine::Engine::new(self).is_some()
     }
 
-    /// The best kernel that this CPU can run. Found out once: it takes an engine to ask, and every token that is minted or read
-    /// alone makes an [`Aead`](super::Aead).
+    /// The best kernel that this CPU can run. Found out once: it takes an engine to ask, and every
+    /// token that is minted or read alone makes an [`Aead`](super::Aead).
     pub fn best() -> Self {
         static BEST: OnceLock<Kernel> = OnceLock::new();
         let find = || Self::ALL.into_iter().find(|kernel| kernel.is_available());
         *BEST.get_or_init(|| find().unwrap_or(Self::Portable))
     }
 
-    /// What [`ENV`] asks for, whether this CPU can run it or not; the best kernel where nothing is asked for.
+    /// What [`ENV`] asks for, whether this CPU can run it or not; the best kernel where nothing is
+    /// asked for.
     pub fn from_env() -> Result<Self, KernelError> {
         match std::env::var_os(ENV) {
             None => Ok(Self::best()),

@@ -1,12 +1,14 @@
 //! Poly1305 on 64-bit integers, for several packets side by side.
 //!
-//! The sum is `h`, in words of 64, 64 and a few bits; each block is `h = (h + block) · r`, modulo 2^130 - 5. Clamping makes
-//! `r1` a multiple of 4, so that what a product has above 2^130 comes back as `r1 + r1/4` and not as five times `r1`.
+//! The sum is `h`, in words of 64, 64 and a few bits; each block is `h = (h + block) · r`, modulo
+//! 2^130 - 5. Clamping makes `r1` a multiple of 4, so that what a product has above 2^130 comes
+//! back as `r1 + r1/4` and not as five times `r1`.
 //!
-//! One packet is a chain of dependent multiplications: 17 cycles per block, most of them spent waiting. Three packets side by
-//! side fill the waits and reach 10 cycles per block and packet. Arithmetic on four lanes of AVX2 is as fast on long packets,
-//! and slower on packets of game size, which do not repay splitting `r` into limbs and joining the sum again. So this is the
-//! Poly1305 of every wide kernel without 52-bit multiplication.
+//! One packet is a chain of dependent multiplications: 17 cycles per block, most of them spent
+//! waiting. Three packets side by side fill the waits and reach 10 cycles per block and packet.
+//! Arithmetic on four lanes of AVX2 is as fast on long packets, and slower on packets of game size,
+//! which do not repay splitting `r` into limbs and joining the sum again. So this is the Poly1305
+//! of every wide kernel without 52-bit multiplication.
 
 use super::wide::{BLOCK_BYTES, OneTimeKeys, Packet, Tags};
 
@@ -47,7 +49,8 @@ fn tags_of<const N: usize>(
     }
 }
 
-/// Absorbs a part of each packet, padded with zeros to whole blocks: side by side as far as all of them reach.
+/// Absorbs a part of each packet, padded with zeros to whole blocks: side by side as far as all of
+/// them reach.
 #[inline]
 fn absorb_padded<const N: usize>(sums: &mut [Sum; N], parts: [&[u8]; N]) {
     let parts = parts.map(<[u8]>::as_chunks::<16>);
@@ -177,7 +180,8 @@ fn halves(block: &[u8; 16]) -> [u64; 2] {
     [whole as u64, (whole >> 64) as u64]
 }
 
-/// A block that ends early, with zeros behind it. Two reads that overlap stand in for a copy of variable length.
+/// A block that ends early, with zeros behind it. Two reads that overlap stand in for a copy of
+/// variable length.
 #[inline]
 fn padded_halves(tail: &[u8]) -> [u64; 2] {
     debug_assert!(!tail.is_empty() && tail.len() < 16);

@@ -1,4 +1,5 @@
-//! One packet at a time, through the `chacha20poly1305` crate: for CPUs without wide lanes, and as the judge of the others.
+//! One packet at a time, through the `chacha20poly1305` crate: for CPUs without wide lanes, and as
+//! the judge of the others.
 
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::aead::inout::InOutBuf;

@@ -1,4 +1,5 @@
-//! What every kernel must pass: each test is written once and runs on each kernel that the machine offers.
+//! What every kernel must pass: each test is written once and runs on each kernel that the machine
+//! offers.
 
 mod differential;
 #[cfg(all(feature = "io", target_os = "linux"))]
@@ -10,7 +11,8 @@ mod vectors;
 
 use super::{Aead, Job, Kernel, Key, Nonce, TAG_BYTES, Verdict};
 
-/// Makes a module per kernel with a `#[test]` per function; the functions take the [`Aead`] to test.
+/// Makes a module per kernel with a `#[test]` per function; the functions take the [`Aead`] to
+/// test.
 macro_rules! on_every_kernel {
     ($($topic:ident::$test:ident),+ $(,)?) => {
         on_every_kernel!(@ avx2, Kernel::Avx2, $($topic::$test),+);

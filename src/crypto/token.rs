@@ -1,11 +1,13 @@
 //! XChaCha20-Poly1305 for connect tokens.
 //!
-//! `XChaCha20` derives a subkey with `HChaCha20` from the first 16 bytes of its nonce and goes on as `ChaCha20` with the last 8;
-//! so a token is an ordinary [`Job`](super::Job) under a derived key, and runs through the same kernels.
+//! `XChaCha20` derives a subkey with `HChaCha20` from the first 16 bytes of its nonce and goes on
+//! as `ChaCha20` with the last 8; so a token is an ordinary [`Job`](super::Job) under a derived
+//! key, and runs through the same kernels.
 //!
-//! So does the derivation: `HChaCha20` is a `ChaCha20` block whose counter and nonce are those 16 bytes, without the final addition of
-//! the input, and of which the first and the last four words count. [`Aead::derive`](super::Aead::derive) computes the blocks of many
-//! tokens side by side and takes the addition back.
+//! So does the derivation: `HChaCha20` is a `ChaCha20` block whose counter and nonce are those 16
+//! bytes, without the final addition of the input, and of which the first and the last four words
+//! count. [`Aead::derive`](super::Aead::derive) computes the blocks of many tokens side by side and
+//! takes the addition back.
 
 use zeroize::Zeroize;
 
@@ -16,7 +18,8 @@ use super::{Key, Nonce};
 /// Nonce of XChaCha20-Poly1305.
 pub type TokenNonce = [u8; 24];
 
-/// The key and nonce under which a token is an ordinary job. For one token; a batch has [`Aead::derive`](super::Aead::derive).
+/// The key and nonce under which a token is an ordinary job. For one token; a batch has
+/// [`Aead::derive`](super::Aead::derive).
 pub fn derive(key: &Key, nonce: &TokenNonce) -> (Key, Nonce) {
     use chacha20::{R20, hchacha};
     let (head, tail) = split(nonce);

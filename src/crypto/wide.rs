@@ -1,11 +1,12 @@
 //! What the batch code and the wide kernels say to each other.
 //!
-//! A wide kernel computes sixteen `ChaCha20` blocks at once, one per *lane*, and the blocks have nothing to do with each other:
-//! word `w` of all of them stands in one row, `words[w][lane]`. Where registers hold fewer lanes, a kernel takes the sixteen in
-//! halves.
+//! A wide kernel computes sixteen `ChaCha20` blocks at once, one per *lane*, and the blocks have
+//! nothing to do with each other: word `w` of all of them stands in one row, `words[w][lane]`.
+//! Where registers hold fewer lanes, a kernel takes the sixteen in halves.
 //!
-//! Everything here is integers and borrowed slices. A kernel may trust what it is given because the borrow checker does, and
-//! needs `unsafe` for two things only: to move bytes between slices and registers, and to call across target features.
+//! Everything here is integers and borrowed slices. A kernel may trust what it is given because the
+//! borrow checker does, and needs `unsafe` for two things only: to move bytes between slices and
+//! registers, and to call across target features.
 
 use super::{Job, Nonce, TAG_BYTES};
 
@@ -26,10 +27,12 @@ pub(super) const CHUNK: usize = 64;
 
 /// A kernel. A value of an implementing type proves that the CPU has the kernel's instructions.
 pub(super) trait Wide: Copy {
-    /// Lanes that share a set of registers. Those of a set take as long as one of them; sets are computed one after the other.
+    /// Lanes that share a set of registers. Those of a set take as long as one of them; sets are
+    /// computed one after the other.
     const SET_LANES: usize;
 
-    /// Up to this many blocks are faster through [`rows`](Self::rows) than through [`xor`](Self::xor).
+    /// Up to this many blocks are faster through [`rows`](Self::rows) than through
+    /// [`xor`](Self::xor).
     const ROWS_BEST: usize;
 
     /// [`rows`](Self::rows) computes this many blocks, or a multiple, in the time of one.
@@ -41,18 +44,19 @@ pub(super) trait Wide: Copy {
     /// Loads and transposes the input words of sixteen blocks, of which `lanes` will be in use.
     fn gather(self, sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input);
 
-    /// Writes the first eight words of every block in use: the packets' one-time keys. May write as much for lanes that are not
-    /// in use.
+    /// Writes the first eight words of every block in use: the packets' one-time keys. May write as
+    /// much for lanes that are not in use.
     fn one_time_keys(self, input: &Input, keys: &mut OneTimeKeys);
 
-    /// XORs places with the key stream of their lanes, of which the first is the first one of set `set`.
+    /// XORs places with the key stream of their lanes, of which the first is the first one of set
+    /// `set`.
     fn xor(self, input: &Input, set: usize, places: &mut impl Places);
 
     /// Writes the key stream of each source, of which there are one to twelve, to its row.
     fn rows(self, sources: &[Source<'_>], rows: &mut Rows);
 
-    /// Writes the key stream from a source on to `rows`, at most eight and a multiple of [`ROWS_AT_ONCE`](Self::ROWS_AT_ONCE), in
-    /// step with something else.
+    /// Writes the key stream from a source on to `rows`, at most eight and a multiple of
+    /// [`ROWS_AT_ONCE`](Self::ROWS_AT_ONCE), in step with something else.
     fn stream<M: Meanwhile>(
         self,
         source: Source<'_>,
@@ -70,8 +74,9 @@ pub(super) trait Wide: Copy {
     fn tags(self, keys: &OneTimeKeys, packets: &[Packet<'_>], tags: &mut Tags);
 }
 
-/// Work on ordinary integers, done while wide registers wait for themselves. Implementations are inlined at any price: a call would
-/// make the registers take the way through memory. For the same reason it is passed by value.
+/// Work on ordinary integers, done while wide registers wait for themselves. Implementations are
+/// inlined at any price: a call would make the registers take the way through memory. For the same
+/// reason it is passed by value.
 pub(super) trait Meanwhile {
     /// A piece of it, ten or twenty times.
     fn step(&mut self);
@@ -100,7 +105,8 @@ pub(super) struct Packet<'a> {
     /// Without the tag.
     pub(super) text: &'a mut [u8],
     tag: Option<&'a mut [u8; TAG_BYTES]>,
-    /// Bytes of `text` that need no key stream any more. Invariant: a multiple of 64, or all of `text`.
+    /// Bytes of `text` that need no key stream any more. Invariant: a multiple of 64, or all of
+    /// `text`.
     done: usize,
 }
 
@@ -193,7 +199,8 @@ impl<'a> Packet<'a> {
 
 /// Where the key stream of a set goes, at most 64 bytes for each lane.
 pub(super) trait Places {
-    /// The place of a lane, counted from the set's first one; empty where the lane is idle. Asked for once per lane.
+    /// The place of a lane, counted from the set's first one; empty where the lane is idle. Asked
+    /// for once per lane.
     fn place(&mut self, lane: usize) -> &mut [u8];
 }
 
@@ -211,9 +218,11 @@ impl Places for &mut [&mut [u8]] {
     }
 }
 
-/// The input words of sixteen blocks, transposed. The first four are the same for all blocks and stand nowhere.
+/// The input words of sixteen blocks, transposed. The first four are the same for all blocks and
+/// stand nowhere.
 ///
-/// Once the keys and nonces of sixteen packets are in this form, each next block of all of them needs only other counters.
+/// Once the keys and nonces of sixteen packets are in this form, each next block of all of them
+/// needs only other counters.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Input {
@@ -240,13 +249,15 @@ impl Rows {
     pub(super) const ZERO: Self = Self([[0; BLOCK_BYTES]; ROWS_MAX]);
 }
 
-/// Poly1305's key for each packet of a group, which is the first half of its block 0: eight words, transposed.
+/// Poly1305's key for each packet of a group, which is the first half of its block 0: eight words,
+/// transposed.
 #[repr(C, align(64))]
 pub(super) struct OneTimeKeys {
     words: [[u32; LANES + OVERHANG]; 8],
 }
 
-/// Words past the last packet, for kernels that read eight lanes at a time. A whole cache line, to keep the rows aligned.
+/// Words past the last packet, for kernels that read eight lanes at a time. A whole cache line, to
+/// keep the rows aligned.
 const OVERHANG: usize = 16;
 
 impl OneTimeKeys {

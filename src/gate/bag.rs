@@ -1,8 +1,9 @@
 //! A bounded number of small records, found by hash: what the claims are kept in.
 //!
-//! Everything is reserved at the start and nothing is moved or rehashed later, so whoever holds a lock over a bag holds it for
-//! a few cache misses. The index is seven eighths full at most: a record is found after four or five adjacent cells, and
-//! nothing after thirty. That is much for a packet and nothing for a handshake, and half the memory of a map.
+//! Everything is reserved at the start and nothing is moved or rehashed later, so whoever holds a
+//! lock over a bag holds it for a few cache misses. The index is seven eighths full at most: a
+//! record is found after four or five adjacent cells, and nothing after thirty. That is much for a
+//! packet and nothing for a handshake, and half the memory of a map.
 
 use super::index::Index;
 

@@ -1,22 +1,29 @@
-//! What the workers must agree on: who is connected, which tokens were used, which backend slots are taken.
+//! What the workers must agree on: who is connected, which tokens were used, which backend slots
+//! are taken.
 //!
-//! Touched only while a player connects, leaves or shows up at a new port; never for a packet of a session. One mutex guards
-//! it all, so that a claim is all or nothing. Memory is bounded: when the token history is full of live entries, new tokens
-//! are refused and counted; a live entry is never evicted, because that would let its token be used from elsewhere.
+//! Touched only while a player connects or leaves; never for a packet of a session. One mutex
+//! guards it all but what is asked for datagrams of unknown sources ([`Homes`]), so that a claim is
+//! all or nothing. Memory is bounded: when the token history is full of live entries, new tokens
+//! are refused and counted; a live entry is never evicted, because that would let its token be used
+//! from elsewhere.
 //!
-//! The lock is never held for long: the tables are reserved at the start and never grow, and each new token clears a few
-//! expired ones away, however many have expired at once. What is reserved takes memory only when it is first used.
+//! The lock is never held for long: the tables are reserved at the start and never grow, and each
+//! new token clears a few expired ones away, however many have expired at once. What is reserved
+//! takes memory only when it is first used.
 
 mod history;
 
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use arrayvec::ArrayVec;
-
+use super::Now;
+use super::area::Area;
 use super::bag::Bag;
+use super::census::Census;
+use super::hash::HashKey;
+use super::homes::Homes;
+use super::setup::Limits;
 use super::table::Place;
 use super::unreal::Cookies;
 use crate::buf::Endpoint;
@@ -24,23 +31,16 @@ use crate::drops::DropReason;
 use crate::limits::{BACKENDS_MAX, LISTENERS_MAX};
 use crate::proto::netcode::server::SessionSequence;
 
-use history::History;
-pub(crate) use history::TokenMac;
+use history::{History, TokenName};
+pub(crate) use history::{TokenMac, TokenPast};
 
-/// Sessions of one address that a packet from a new port is tried against. A household or a LAN party has a few; a carrier's
-/// NAT has thousands, and there the first few must do.
-pub(crate) const SESSIONS_PER_IP_MAX: usize = 4;
-
-/// A session that is known by its IP address.
+/// A session that other workers know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resident {
     pub(crate) worker: u16,
     pub(crate) listener: u16,
     pub(crate) place: Place,
 }
-
-/// The sessions of one address, as far as they are known.
-pub(crate) type Residents = ArrayVec<Resident, SESSIONS_PER_IP_MAX>;
 
 /// What a session holds while it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub(crate) struct Claim {
     pub(crate) client_id: u64,
     pub(crate) backend: u16,
     pub(crate) slot: u32,
+    /// Where the player is, for the limits on sources.
+    pub(crate) source: Endpoint,
 }
 
 /// What a player needs who has proved its address.
@@ -59,7 +61,13 @@ pub(crate) struct Wanted<'a> {
     pub(crate) backend: u16,
     /// Sessions that the listener may have, over all workers.
     pub(crate) sessions_max: u32,
+    /// Where the player is.
+    pub(crate) source: Endpoint,
+    /// What one source may take of the listener.
+    pub(crate) limits: &'a Limits,
     pub(crate) token_mac: &'a TokenMac,
+    /// Whether a token may have another session beside one or after one.
+    pub(crate) allows_reuse: bool,
     /// Where the sequence starts of a token that was not used before.
     pub(crate) random: u64,
 }
@@ -83,28 +91,33 @@ pub struct Claims {
     /// Sessions of each listener.
     sessions: Box<[AtomicU32]>,
     cookies: Cookies,
+    homes: Homes,
 }
 
 struct Inner {
-    clients: Bag<ClientKey>,
+    clients: Bag<Client>,
     tokens: History,
     slots: Vec<Slots>,
-    residents: Bag<Settled>,
+    /// Sessions of each address and of each block.
+    sources: Census,
 }
 
-/// A client id, and the listener where it has a session. In words, because a `u64` would take it to 16 bytes.
+/// A client id, and the listener where it has a session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct ClientKey {
-    client_id: [u32; 2],
+    client_id: u64,
     listener: u16,
 }
 
-/// A session and its IP address (IPv4 mapped).
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Settled {
-    ip: [u8; 16],
-    resident: Resident,
+/// Who is connected, and with which token. In bytes, because there are as many as sessions.
+#[derive(Clone, Copy)]
+struct Client {
+    id: [u8; 8],
+    listener: u8,
+    token: TokenName,
 }
+
+const _: () = assert!(size_of::<Client>() == 16 && LISTENERS_MAX <= 1 << 8);
 
 /// The slots of a backend: a bitmap, lowest free first.
 struct Slots {
@@ -121,119 +134,177 @@ impl Claims {
     /// # Panics
     /// Where there are more listeners or backends than a gateway can have.
     pub fn new(listeners: usize, backend_slots: &[u32], limits: ClaimLimits) -> Self {
+        let hashes = RandomState::new();
+        Self::with_key(listeners, backend_slots, limits, [hashes.hash_one(0), hashes.hash_one(1)])
+    }
+
+    /// [`new`](Self::new) with a given key for the addresses that share a bucket: which these are
+    /// decides who is asked about a player's new port, so a simulated world needs the same ones
+    /// each time.
+    ///
+    /// # Panics
+    /// As for [`new`](Self::new).
+    pub fn with_key(
+        listeners: usize,
+        backend_slots: &[u32],
+        limits: ClaimLimits,
+        key: [u64; 2],
+    ) -> Self {
         assert!(listeners <= LISTENERS_MAX && backend_slots.len() <= BACKENDS_MAX);
+        let hashes = RandomState::new();
+        let key = HashKey::new(key);
         let inner = Inner {
             clients: Bag::new(limits.sessions_max),
             tokens: History::new(limits.tokens_max),
             slots: backend_slots.iter().map(|&max| Slots::new(max)).collect(),
-            residents: Bag::new(limits.sessions_max),
+            sources: Census::new(2 * limits.sessions_max, key),
         };
         Self {
             inner: Mutex::new(inner),
-            hashes: RandomState::new(),
+            hashes,
             players: (0..BACKENDS_MAX).map(|_| AtomicU32::new(0)).collect(),
             sessions: (0..LISTENERS_MAX).map(|_| AtomicU32::new(0)).collect(),
             cookies: Cookies::new(),
+            homes: Homes::new(limits.sessions_max, key),
         }
     }
 
-    /// Records that a token is used from `source`, at request time. A token that was used from there before may be used
-    /// again; from elsewhere it may not. Returns whether it has had a session.
+    /// Records that a token is used from `source`, at request time. A token that was used from
+    /// there before may be used again; from elsewhere it may not. Returns what it was used for
+    /// before.
     pub(crate) fn use_token(
         &self,
         mac: &TokenMac,
         source: &Endpoint,
         expire_s: u64,
-        now_s: u64,
-    ) -> Result<bool, DropReason> {
+        now: Now,
+    ) -> Result<TokenPast, DropReason> {
         let source = self.hashes.hash_one(source);
-        self.lock().tokens.use_token(mac, source, expire_s, now_s)
+        self.lock().tokens.use_token(mac, source, expire_s, now)
+    }
+
+    /// Records that a session has taken something in from its player, which spends its token.
+    pub(crate) fn spend_token(&self, listener: u16, client_id: u64) {
+        let key = ClientKey { client_id, listener };
+        let hash = self.hash(&key);
+        let mut inner = self.lock();
+        if let Some(position) = inner.find_client(hash, &key) {
+            let token = inner.clients.at(position).token;
+            inner.tokens.spend(token);
+        }
     }
 
     /// Whether a client id has a session at a listener.
     pub(crate) fn is_connected(&self, listener: u16, client_id: u64) -> bool {
-        let key = ClientKey::new(listener, client_id);
+        let key = ClientKey { client_id, listener };
         let hash = self.hash(&key);
-        self.lock().clients.find(hash, |known| *known == key).is_some()
+        self.lock().find_client(hash, &key).is_some()
     }
 
-    /// Claims the client id and the lowest free slot of a backend, and a range of sequence numbers that no other session of
-    /// the same token has.
+    /// Claims the client id and the lowest free slot of a backend, and a range of sequence numbers
+    /// that no other session of the same token has.
     pub(crate) fn connect(
         &self,
         wanted: &Wanted<'_>,
     ) -> Result<(Claim, SessionSequence), DropReason> {
         let &Wanted { listener, client_id, backend, .. } = wanted;
-        let key = ClientKey::new(listener, client_id);
+        let key = ClientKey { client_id, listener };
         let hash = self.hash(&key);
         let mut inner = self.lock();
-        if inner.clients.find(hash, |known| *known == key).is_some() {
+        if inner.find_client(hash, &key).is_some() {
             return Err(DropReason::ResponseClientConnected);
+        }
+        if !wanted.allows_reuse {
+            inner.check_token(wanted.token_mac)?;
         }
         let sessions = &self.sessions[usize::from(listener)];
         if sessions.load(Ordering::Relaxed) >= wanted.sessions_max || inner.clients.is_full() {
             return Err(DropReason::ResponseSessionsFull);
         }
+        inner.check_source(listener, &wanted.source, wanted.limits)?;
         let slots =
             inner.slots.get_mut(usize::from(backend)).ok_or(DropReason::ResponseBackendDown)?;
         let slot = slots.take().ok_or(DropReason::ResponseBackendFull)?;
-        inner.clients.insert(hash, key);
+        let token = *wanted.token_mac.first_chunk().expect("a tag is longer");
+        inner.clients.insert(hash, Client::new(&key, token));
         self.players[usize::from(backend)].fetch_add(1, Ordering::Relaxed);
         sessions.fetch_add(1, Ordering::Relaxed);
-        let sequence = inner.tokens.take_range(wanted.token_mac, wanted.random);
-        Ok((Claim { listener, client_id, backend, slot }, sequence))
+        let source = wanted.source;
+        inner.sources.enter(&Area::address(listener, &source));
+        inner.sources.enter(&Area::block(listener, &source));
+        let sequence = inner.tokens.begin_session(wanted.token_mac, wanted.random);
+        Ok((Claim { listener, client_id, backend, slot, source }, sequence))
     }
 
     /// Gives everything back that [`connect`](Self::connect) gave.
     pub(crate) fn leave(&self, claim: &Claim) {
-        let key = ClientKey::new(claim.listener, claim.client_id);
+        self.give_back(claim, None);
+    }
+
+    /// The same for a player who was last at `source`, where its token is known by from now on.
+    pub(crate) fn leave_from(&self, claim: &Claim, source: &Endpoint) {
+        self.give_back(claim, Some(self.hashes.hash_one(source)));
+    }
+
+    fn give_back(&self, claim: &Claim, source: Option<u64>) {
+        let key = ClientKey { client_id: claim.client_id, listener: claim.listener };
         let hash = self.hash(&key);
         let mut inner = self.lock();
-        let Some(position) = inner.clients.find(hash, |known| *known == key) else {
+        let Some(position) = inner.find_client(hash, &key) else {
             debug_assert!(false, "a claim is given back once");
             return;
         };
-        inner.clients.remove(hash, position);
+        let client = inner.clients.remove(hash, position);
+        inner.tokens.end_session(client.token, source);
         inner.slots[usize::from(claim.backend)].give(claim.slot);
+        inner.sources.leave(&Area::address(claim.listener, &claim.source));
+        inner.sources.leave(&Area::block(claim.listener, &claim.source));
         self.players[usize::from(claim.backend)].fetch_sub(1, Ordering::Relaxed);
         self.sessions[usize::from(claim.listener)].fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Makes a session known by its IP address, for packets that come from a new port of it.
-    pub(crate) fn settle(&self, ip: IpAddr, resident: Resident) {
-        let (ip, hash) = self.address(ip);
-        let mut inner = self.lock();
-        let mut neighbours = 0;
-        inner.residents.find(hash, |settled| {
-            neighbours += usize::from(settled.ip == ip);
-            false
-        });
-        if neighbours < SESSIONS_PER_IP_MAX {
-            inner.residents.insert(hash, Settled { ip, resident });
+    /// Whether a source may have another session. Only a hint: the claim itself decides.
+    pub(crate) fn has_room_for(
+        &self,
+        listener: u16,
+        source: &Endpoint,
+        limits: &Limits,
+    ) -> Result<(), DropReason> {
+        if limits.sessions_per_address == 0 && limits.sessions_per_block == 0 {
+            return Ok(());
         }
+        self.lock().check_source(listener, source, limits)
     }
 
-    /// Takes back [`settle`](Self::settle).
-    pub(crate) fn unsettle(&self, ip: IpAddr, resident: &Resident) {
-        let (ip, hash) = self.address(ip);
-        let settled = Settled { ip, resident: *resident };
-        let mut inner = self.lock();
-        if let Some(position) = inner.residents.find(hash, |known| *known == settled) {
-            inner.residents.remove(hash, position);
-        }
-    }
-
-    /// The sessions that are known by an IP address at a listener.
-    pub(crate) fn residents(&self, ip: IpAddr, listener: u16) -> Residents {
-        let (ip, hash) = self.address(ip);
-        let mut residents = Residents::new();
-        self.lock().residents.find(hash, |settled| {
-            if settled.ip == ip && settled.resident.listener == listener {
-                residents.push(settled.resident);
+    /// Takes a session along to where its player has moved, if that address and that block may have
+    /// another one: so that nobody collects the sessions of many addresses at one of them.
+    pub(crate) fn relocate(
+        &self,
+        claim: &mut Claim,
+        source: Endpoint,
+        limits: &Limits,
+    ) -> Result<(), DropReason> {
+        let areas = |at| [Area::address(claim.listener, at), Area::block(claim.listener, at)];
+        let (from, to) = (areas(&claim.source), areas(&source));
+        if from[0] != to[0] {
+            let mut inner = self.lock();
+            for area in &from {
+                inner.sources.leave(area);
             }
-            false
-        });
-        residents
+            let allowed = inner.check_source(claim.listener, &source, limits);
+            let taken = if allowed.is_ok() { to } else { from };
+            for area in &taken {
+                inner.sources.enter(area);
+            }
+            allowed?;
+        }
+        claim.source = source;
+        Ok(())
+    }
+
+    /// Which workers have sessions of an address: read without the lock.
+    pub(super) const fn homes(&self) -> &Homes {
+        &self.homes
     }
 
     /// Players at a backend, over all workers and listeners.
@@ -251,7 +322,8 @@ impl Claims {
         self.lock().slots.get(usize::from(backend)).is_some_and(|slots| slots.count < slots.max)
     }
 
-    /// Sets how many slots each backend has; new ones are at the end. Players beyond a smaller number stay until they leave.
+    /// Sets how many slots each backend has; new ones are at the end. Players beyond a smaller
+    /// number stay until they leave.
     pub(crate) fn resize_backends(&self, backend_slots: &[u32]) {
         assert!(backend_slots.len() <= BACKENDS_MAX);
         let mut inner = self.lock();
@@ -277,23 +349,51 @@ impl Claims {
         self.hashes.hash_one(key) as u32
     }
 
-    fn address(&self, ip: IpAddr) -> ([u8; 16], u32) {
-        let ip = match ip {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-            IpAddr::V6(v6) => v6.octets(),
-        };
-        (ip, self.hash(&ip))
-    }
-
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A worker that panics ends the process; tests that panic on purpose must not take others along.
+        // A worker that panics ends the process; tests that panic on purpose must not take others
+        // along.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl ClientKey {
-    const fn new(listener: u16, client_id: u64) -> Self {
-        Self { client_id: [client_id as u32, (client_id >> 32) as u32], listener }
+impl Inner {
+    fn check_source(
+        &self,
+        listener: u16,
+        source: &Endpoint,
+        limits: &Limits,
+    ) -> Result<(), DropReason> {
+        let is_full = |area, limit| limit > 0 && self.sources.of(&area) >= limit;
+        if is_full(Area::address(listener, source), limits.sessions_per_address) {
+            return Err(DropReason::AddressFull);
+        }
+        if is_full(Area::block(listener, source), limits.sessions_per_block) {
+            return Err(DropReason::BlockFull);
+        }
+        Ok(())
+    }
+
+    fn find_client(&self, hash: u32, key: &ClientKey) -> Option<u32> {
+        let id = key.client_id.to_le_bytes();
+        let is_it = |known: &Client| known.id == id && u16::from(known.listener) == key.listener;
+        self.clients.find(hash, is_it)
+    }
+
+    /// Whether a token may open a session where none may be opened twice.
+    fn check_token(&self, mac: &TokenMac) -> Result<(), DropReason> {
+        match self.tokens.past(mac) {
+            TokenPast::Fresh | TokenPast::HadSession => Ok(()),
+            // At another listener, and perhaps its player does not know: there it ends soon, and
+            // this one can begin.
+            TokenPast::InSession => Err(DropReason::ResponseClientConnected),
+            TokenPast::Spent => Err(DropReason::TokenSpent),
+        }
+    }
+}
+
+impl Client {
+    const fn new(key: &ClientKey, token: TokenName) -> Self {
+        Self { id: key.client_id.to_le_bytes(), listener: key.listener as u8, token }
     }
 }
 
@@ -350,8 +450,27 @@ mod tests {
         client_id: u64,
         backend: u16,
     ) -> Result<Claim, DropReason> {
-        let (token_mac, sessions_max) = (&[0; 16], 100);
-        let wanted = Wanted { listener, client_id, backend, sessions_max, token_mac, random: 0 };
+        connect_from(claims, (listener, client_id, backend), source(1), &Limits::NONE)
+    }
+
+    fn connect_from(
+        claims: &Claims,
+        (listener, client_id, backend): (u16, u64, u16),
+        source: Endpoint,
+        limits: &Limits,
+    ) -> Result<Claim, DropReason> {
+        let (token_mac, sessions_max, random) = (&[0; 16], 100, 0);
+        let wanted = Wanted {
+            listener,
+            client_id,
+            backend,
+            sessions_max,
+            source,
+            limits,
+            token_mac,
+            allows_reuse: false,
+            random,
+        };
         claims.connect(&wanted).map(|(claim, _)| claim)
     }
 
@@ -381,17 +500,52 @@ mod tests {
     }
 
     #[test]
+    fn an_address_and_a_block_never_have_more_sessions_than_they_may() {
+        let claims = claims(2, &[70]);
+        let limits = Limits { sessions_per_address: 3, sessions_per_block: 5, ..Limits::NONE };
+        let at = |last, port| Endpoint::v4([192, 0, 2, last], port);
+        let enter = |id: u64, source| connect_from(&claims, (0, id, 0), source, &limits);
+        let mut first: Vec<Claim> = (0..3).map(|id| enter(id, at(1, 9)).expect("room")).collect();
+        assert_eq!(enter(9, at(1, 8)), Err(DropReason::AddressFull));
+        assert_eq!(claims.has_room_for(0, &at(1, 8), &limits), Err(DropReason::AddressFull));
+        let mut other = enter(3, at(2, 9)).expect("room");
+        assert!(enter(4, at(3, 9)).is_ok());
+        assert_eq!(enter(5, at(4, 9)), Err(DropReason::BlockFull));
+        assert!(enter(6, Endpoint::v4([192, 0, 3, 1], 9)).is_ok(), "another block");
+        assert!(connect_from(&claims, (1, 7, 0), at(1, 9), &limits).is_ok(), "another listener");
+
+        // Who moves takes its session along, within the same limits.
+        assert_eq!(claims.relocate(&mut other, at(1, 7), &limits), Err(DropReason::AddressFull));
+        assert_eq!(other.source, at(2, 9));
+        assert_eq!(
+            claims.relocate(&mut first[0], at(2, 7), &limits),
+            Ok(()),
+            "the block is its own"
+        );
+        assert_eq!(claims.relocate(&mut other, at(1, 7), &limits), Ok(()));
+        assert_eq!(enter(9, at(1, 8)), Err(DropReason::AddressFull));
+        claims.leave(&other);
+        assert!(enter(9, at(1, 8)).is_ok());
+        // A lower limit takes nothing away, and 0 is none.
+        assert!(connect_from(&claims, (0, 99, 0), at(1, 9), &Limits::NONE).is_ok());
+    }
+
+    #[test]
     fn sessions_of_one_token_never_share_a_sequence() {
         let claims = claims(2, &[4]);
         let token_mac = &[1; 16];
-        assert_eq!(claims.use_token(token_mac, &source(1), 100, 10), Ok(false));
+        let now = Now { mono_ns: 0, unix_s: 10 };
+        assert_eq!(claims.use_token(token_mac, &source(1), 100, now), Ok(TokenPast::Fresh));
         let start = |listener| {
             let base = Wanted {
                 listener,
                 client_id: 1,
                 backend: 0,
                 sessions_max: 9,
+                source: source(1),
+                limits: &Limits::NONE,
                 token_mac,
+                allows_reuse: true,
                 random: 7,
             };
             let (claim, mut sequence) = claims.connect(&base).expect("free");
@@ -402,7 +556,8 @@ mod tests {
         claims.leave(&first);
         let (_, again) = start(0);
         assert_eq!([first_start, beside, again], [7, 7 + (1 << 40), 7 + (2 << 40)]);
-        assert_eq!(claims.use_token(token_mac, &source(1), 100, 10), Ok(true));
+        claims.spend_token(0, 1);
+        assert_eq!(claims.use_token(token_mac, &source(1), 100, now), Ok(TokenPast::Spent));
     }
 
     #[test]
@@ -415,18 +570,5 @@ mod tests {
         claims.resize_backends(&[71, 5]);
         assert_eq!(connect(&claims, 0, 99, 0).map(|claim| claim.slot), Ok(70));
         assert!(connect(&claims, 0, 98, 1).is_ok(), "a backend that a reload has added");
-    }
-
-    #[test]
-    fn residents_are_few_and_forgotten_when_they_leave() {
-        let claims = claims(1, &[4]);
-        let ip = source(1).ip();
-        let resident =
-            |index| Resident { worker: 0, listener: 0, place: Place { index, generation: 1 } };
-        (0..10).for_each(|index| claims.settle(ip, resident(index)));
-        assert_eq!(claims.residents(ip, 0).len(), SESSIONS_PER_IP_MAX);
-        assert!(claims.residents(ip, 1).is_empty());
-        (0..10).for_each(|index| claims.unsettle(ip, &resident(index)));
-        assert!(claims.residents(ip, 0).is_empty());
     }
 }

@@ -1,10 +1,12 @@
 //! What a gate counts, and the balances that must hold.
 //!
-//! Counters are plain integers of one worker, published by copying on the slow path. *Conservation* is three sums: every
-//! datagram is handled, forwarded to the worker that owns its session, or dropped for a reason; every payload a player sent
-//! reached a link or was dropped for a reason; every payload a game process sent was sealed or dropped for a reason.
+//! Counters are plain integers of one worker, published by copying on the slow path. *Conservation*
+//! is three sums: every datagram is handled, forwarded to the worker that owns its session, or
+//! dropped for a reason; every payload a player sent reached a link or was dropped for a reason;
+//! every payload a game process sent was sealed or dropped for a reason.
 
 use crate::drops::{DropCounts, DropReason};
+use crate::link::bundle::GoodbyeReason;
 
 /// Counters of one gate. All only grow, except `sessions` and `pending`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,13 +49,16 @@ pub struct Counters {
     pub sessions_closed: [u64; Ended::COUNT],
     /// Sessions that followed their player to another port.
     pub port_switches: u64,
-    /// Links that were closed because of what came in on them.
+    /// Links that the gateway closed.
     pub links_refused: u64,
+    /// The same, by reason.
+    pub link_refusals: [u64; LinkRefusal::COUNT],
     /// Drops by reason.
     pub drops: DropCounts,
 }
 
-/// Packet types: netcode's seven by their number, Unreal's game packets, then Unreal's seven handshake packets by theirs.
+/// Packet types: netcode's seven by their number, Unreal's game packets, then Unreal's seven
+/// handshake packets by theirs.
 pub const PACKET_KINDS: usize = UNREAL_GAME + 1 + 7;
 
 /// Unreal's game packets among the packet types.
@@ -108,6 +113,70 @@ impl Ended {
     }
 }
 
+/// Why the gateway closed a link, or did not keep one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum LinkRefusal {
+    /// The process did not say hello first, or once, or in time.
+    HelloExpected,
+    /// Another process is this backend already.
+    NameTaken,
+    /// No bundle backend has this name.
+    NameUnknown,
+    /// A record broke the format.
+    RecordInvalid,
+    /// Too many processes of this user wait without having said hello.
+    TooManyNameless,
+    /// The process's user may not be this backend, or none at all, or may not any more.
+    Unauthorised,
+    /// The process speaks another version.
+    VersionUnsupported,
+}
+
+impl LinkRefusal {
+    /// Every reason, in declaration order.
+    pub const ALL: [Self; 7] = [
+        Self::HelloExpected,
+        Self::NameTaken,
+        Self::NameUnknown,
+        Self::RecordInvalid,
+        Self::TooManyNameless,
+        Self::Unauthorised,
+        Self::VersionUnsupported,
+    ];
+
+    /// How many reasons there are.
+    pub const COUNT: usize = Self::ALL.len();
+
+    /// The name used in metrics, logs and documents.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::HelloExpected => "hello_expected",
+            Self::NameTaken => "name_taken",
+            Self::NameUnknown => "name_unknown",
+            Self::RecordInvalid => "record_invalid",
+            Self::TooManyNameless => "too_many_nameless",
+            Self::Unauthorised => "unauthorised",
+            Self::VersionUnsupported => "version_unsupported",
+        }
+    }
+
+    /// What a goodbye with this reason counts as.
+    pub(super) const fn of(goodbye: GoodbyeReason) -> Self {
+        match goodbye {
+            GoodbyeReason::NameTaken => Self::NameTaken,
+            GoodbyeReason::NameUnknown => Self::NameUnknown,
+            GoodbyeReason::RecordInvalid => Self::RecordInvalid,
+            GoodbyeReason::Unauthorised => Self::Unauthorised,
+            GoodbyeReason::VersionUnsupported => Self::VersionUnsupported,
+            // Nobody is refused for the other two.
+            GoodbyeReason::HelloExpected | GoodbyeReason::Other | GoodbyeReason::Shutdown => {
+                Self::HelloExpected
+            }
+        }
+    }
+}
+
 impl Counters {
     /// Adds another worker's counters.
     pub fn merge(&mut self, other: &Self) {
@@ -136,6 +205,7 @@ impl Counters {
         add_all(&mut self.handled, &other.handled);
         add_all(&mut self.packets_out, &other.packets_out);
         add_all(&mut self.sessions_closed, &other.sessions_closed);
+        add_all(&mut self.link_refusals, &other.link_refusals);
         self.drops.merge(&other.drops);
     }
 
@@ -193,6 +263,8 @@ impl Ledger {
         match reason {
             R::LinkFull | R::LinkDown => Self::Uplink,
             R::SessionUnknown
+            | R::MulticastDuplicate
+            | R::LinkEnded
             | R::PayloadLength
             | R::SequenceExhausted
             | R::ServerDuplicate

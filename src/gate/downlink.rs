@@ -1,12 +1,14 @@
 //! From game processes: answers for players, and what a process on a bundle link may ask for.
 //!
-//! A process can name its own players only, and a record that breaks the format ends its link and nothing else.
+//! A process can name its own players only, and a record that breaks the format ends its link and
+//! nothing else.
 
-use super::counters::Ended;
+use super::backlog::Progress;
+use super::counters::{Ended, LinkRefusal};
 use super::links::index_of_loopback;
 use super::output::Exit;
 use super::roles::Role;
-use super::setup::LinkKind;
+use super::setup::{Credentials, LinkKind};
 use super::unreal::is_own_address;
 use super::{Gate, Now};
 use crate::buf::RxMeta;
@@ -62,8 +64,8 @@ impl Gate {
         }
     }
 
-    /// The backend that a datagram on the udp link comes from: nearly always that of the player whom it is for, so on a host with
-    /// hundreds of them not all are asked.
+    /// The backend that a datagram on the udp link comes from: nearly always that of the player
+    /// whom it is for, so on a host with hundreds of them not all are asked.
     fn backend_behind(&self, meta: &RxMeta) -> Option<usize> {
         let is_from = |backend: &usize| self.backends[*backend].address == Some(meta.peer);
         let index = index_of_loopback(&meta.local);
@@ -119,37 +121,24 @@ impl Gate {
         if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX {
             return Err(DropReason::PayloadLength);
         }
-        if !self.sessions.at(index).confirmed {
-            // The player drops payloads until a keep-alive has told it that it is connected, and that one may be lost.
+        if !self.sessions.at(index).is_confirmed() {
+            // The player drops payloads until a keep-alive has told it that it is connected, and
+            // that one may be lost.
             self.emit_keep_alive(now, index, exit);
         }
         self.emit(now, index, PacketKind::Payload, payload, exit)
     }
 
-    fn handle_bundle(
+    /// Deals with one record, a multicast as far as its link's allowance goes. Returns whether it
+    /// is done.
+    pub(super) fn handle_record(
         &mut self,
         now: Now,
         link: u16,
-        truncated: bool,
-        bytes: &[u8],
+        record: ToGateway<'_>,
+        progress: &mut Progress,
         exit: &mut Exit<'_>,
-    ) {
-        if truncated {
-            return self.refuse_record(now, link, RecordError::DatagramTooLong, exit);
-        }
-        self.fetch_named(bytes);
-        for record in ToGateway::read(bytes) {
-            if self.link_mut(link).is_none() {
-                return;
-            }
-            match record {
-                Ok(record) => self.handle_record(now, link, record, exit),
-                Err(error) => return self.refuse_record(now, link, error, exit),
-            }
-        }
-    }
-
-    fn handle_record(&mut self, now: Now, link: u16, record: ToGateway<'_>, exit: &mut Exit<'_>) {
+    ) -> bool {
         let backend = self.link_mut(link).and_then(|link| link.backend);
         match (record, backend) {
             (ToGateway::Hello(hello), None) => self.greet(now, link, &hello, exit),
@@ -160,9 +149,7 @@ impl Gate {
                 self.send_for_backend(now, backend, session, bytes, exit);
             }
             (ToGateway::Multicast { sessions, bytes }, Some(backend)) => {
-                for session in sessions.iter() {
-                    self.send_for_backend(now, backend, session, bytes, exit);
-                }
+                return self.take_multicast(now, backend, (sessions, bytes), progress, exit);
             }
             (ToGateway::Close { session, reason }, Some(backend)) => {
                 if let Some(index) = self.session_for_backend(backend, session) {
@@ -174,9 +161,10 @@ impl Gate {
                 self.append(now, link, 0, exit, |writer| writer.pong(token));
             }
         }
+        true
     }
 
-    fn send_for_backend(
+    pub(super) fn send_for_backend(
         &mut self,
         now: Now,
         backend: u16,
@@ -192,7 +180,7 @@ impl Gate {
 
     /// A session that a backend names, if it is one of its own.
     #[inline]
-    fn session_for_backend(&self, backend: u16, session: SessionId) -> Option<u32> {
+    pub(super) fn session_for_backend(&self, backend: u16, session: SessionId) -> Option<u32> {
         self.session_index(session).filter(|index| self.sessions.at(*index).backend == backend)
     }
 
@@ -204,7 +192,7 @@ impl Gate {
                 let state = &mut self.backends[usize::from(backend)];
                 state.link = Some(link);
                 state.epoch += 1;
-                state.gone_since_ns = None;
+                state.come_back();
                 if let Some(link) = self.link_mut(link) {
                     link.backend = Some(backend);
                 }
@@ -244,12 +232,19 @@ impl Gate {
         if self.live_link(at).is_some() { Err(GoodbyeReason::NameTaken) } else { Ok(at as u16) }
     }
 
-    fn refuse_record(&mut self, now: Now, link: u16, error: RecordError, exit: &mut Exit<'_>) {
+    pub(super) fn refuse_record(
+        &mut self,
+        now: Now,
+        link: u16,
+        error: RecordError,
+        exit: &mut Exit<'_>,
+    ) {
         self.counters.drops.bump(DropReason::RecordInvalid);
         self.part(now, link, GoodbyeReason::RecordInvalid, Some(error), exit);
     }
 
-    /// Says why, and closes the link. Only that link: the worker and its other backends do not notice.
+    /// Says why, and closes the link. Only that link: the worker and its other backends do not
+    /// notice.
     pub(super) fn part(
         &mut self,
         now: Now,
@@ -258,9 +253,16 @@ impl Gate {
         error: Option<RecordError>,
         exit: &mut Exit<'_>,
     ) {
-        self.counters.links_refused += 1;
+        let credentials = self.link_mut(link).map(|link| link.credentials);
+        self.count_refusal(LinkRefusal::of(reason), credentials);
         self.append(now, link, 0, exit, |writer| writer.goodbye(Goodbye { reason, error }));
         self.submit(now, exit);
         self.lose_link(now, link);
+    }
+
+    pub(super) fn count_refusal(&mut self, why: LinkRefusal, whose: Option<Credentials>) {
+        self.counters.links_refused += 1;
+        self.counters.link_refusals[why as usize] += 1;
+        self.last_refused[why as usize] = whose;
     }
 }

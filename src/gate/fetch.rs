@@ -1,11 +1,13 @@
-//! What a batch will touch is fetched before anything looks at it: all first lines, then all that they lead to.
+//! What a batch will touch is fetched before anything looks at it: all first lines, then all that
+//! they lead to.
 //!
-//! With a million players every packet is for somebody whom no cache knows. Looked at one after the other, each costs three
-//! or four waits for memory; fetched together, the whole batch costs about as many as one. Where everything is in a cache
-//! already, this costs a few nanoseconds (benches/turn.rs).
+//! With a million players every packet is for somebody whom no cache knows. Looked at one after the
+//! other, each costs three or four waits for memory; fetched together, the whole batch costs about
+//! as many as one. Where everything is in a cache already, this costs a few nanoseconds
+//! (benches/turn.rs).
 //!
-//! What bounds this is how many walks of page tables the CPU has under way, so the worker asks for huge pages
-//! ([`Gate::large_tables`]).
+//! What bounds this is how many walks of page tables the CPU has under way, so the worker asks for
+//! huge pages ([`Gate::large_tables`]).
 
 use super::Gate;
 use super::links::index_of_loopback;
@@ -47,8 +49,8 @@ impl Source {
 const NOBODY: u32 = u32::MAX;
 
 impl Gate {
-    /// Hashes the sources of what has arrived, and has their sessions fetched. While one is hashed, memory works on those
-    /// before it.
+    /// Hashes the sources of what has arrived, and has their sessions fetched. While one is hashed,
+    /// memory works on those before it.
     pub(super) fn fetch_sources(&mut self, rx: &RxBatch) {
         let Self { sources, sessions, pending, unreal, listeners, roles, .. } = self;
         let is_unreal = |listener: u16| listeners[usize::from(listener)].is_unreal;

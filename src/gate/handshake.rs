@@ -1,15 +1,18 @@
 //! How a player comes in: request, challenge, response; where it is sent; how it leaves.
 //!
-//! The order of the checks is the reference's (a real client must see no difference); what is stricter is stated where it is
-//! checked. Nothing is kept for a request before its token has verified, and nothing is answered before that either.
+//! The order of the checks is the reference's (a real client must see no difference); what is
+//! stricter is stated where it is checked. Nothing is kept for a request before its token has
+//! verified, and nothing is answered before that either.
 
-use super::claims::{Claim, Resident, TokenMac, Wanted};
+use super::area::Area;
+use super::claims::{Claim, TokenMac, TokenPast, Wanted};
 use super::counters::Ended;
 use super::output::Exit;
 use super::players::Origin;
-use super::session::{Pending, Session};
-use super::setup::{LinkKind, Route};
-use super::strangers::forget_steering;
+use super::session::{Heard, Pending, Session};
+use super::setup::{LinkKind, Route, TokenReuse};
+use super::strangers::forget_departed;
+use super::table::Address;
 use super::{Gate, Now};
 use crate::buf::TxTarget;
 use crate::crypto::{Job, Verdict, token};
@@ -51,7 +54,8 @@ impl Gate {
         }
         let private = RequestParts::split(bytes).ok_or(DropReason::RequestLength)?.private;
         let token = PrivateToken::decode(private);
-        // The slot goes back to the kernel, and must not hold a session's keys until the next datagram overwrites it.
+        // The slot goes back to the kernel, and must not hold a session's keys until the next
+        // datagram overwrites it.
         private.zeroize();
         let token = token?;
         check_addressed_to(&token.addresses, &self.listeners[listener].own)?;
@@ -62,13 +66,26 @@ impl Gate {
         if self.claims.is_connected(origin.address.listener, token.client_id) {
             return Err(DropReason::RequestClientConnected);
         }
-        let had_session =
-            self.claims.use_token(&mac, &origin.address.endpoint, expire_s, now.unix_s)?;
-        if let Err(why) = self.find_room(listener, token.client_id, &token.user_data) {
+        self.check_handshakes(origin)?;
+        let past = self.claims.use_token(&mac, &origin.address.endpoint, expire_s, now)?;
+        if past == TokenPast::Spent && !self.allows_token_reuse(listener) {
+            // So that its owner asks for a new one at once, instead of waiting in vain.
             self.deny(now, origin, &token.server_to_client, exit);
+            return Err(DropReason::TokenSpent);
+        }
+        if let Err(why) = self.find_room(listener, token.client_id, &token.user_data) {
+            if why != NoRoom::BackendStarting {
+                self.deny(now, origin, &token.server_to_client, exit);
+            }
             return Err(why.at_request());
         }
-        if had_session && self.is_in_other_handshake(now, origin, &mac) {
+        let source = &origin.address;
+        let limits = self.limits(source.listener);
+        if let Err(why) = self.claims.has_room_for(source.listener, &source.endpoint, limits) {
+            self.deny(now, origin, &token.server_to_client, exit);
+            return Err(why);
+        }
+        if past != TokenPast::Fresh && self.is_in_other_handshake(now, origin, &mac) {
             return Err(DropReason::TokenSuperseded);
         }
         self.challenge(now, origin, &token, (mac, expire_s), exit)?;
@@ -76,8 +93,40 @@ impl Gate {
         Ok(())
     }
 
-    /// Whether an address is in a handshake with another token. The reference lets every request take the handshake over, so
-    /// the recorded request of a player's last session, sent again at the right moment, keeps it out of its next one.
+    fn allows_token_reuse(&self, listener: usize) -> bool {
+        let rules = self.setup.listeners[listener].netcode();
+        rules.is_some_and(|rules| rules.token_reuse == TokenReuse::Allow)
+    }
+
+    /// Whether a block of addresses may have one more unfinished handshake. Asked before the token
+    /// is remembered, so that what is refused here takes no room there either.
+    pub(super) fn check_handshakes(&self, origin: &Origin) -> Result<(), DropReason> {
+        if self.pending.find(origin.hash, &origin.address).is_some() {
+            return Ok(());
+        }
+        let limit = match self.limits(origin.address.listener).handshakes_per_block {
+            0 => usize::MAX,
+            limit => limit as usize,
+        };
+        // Whatever the limit is, the table keeps room for others.
+        let share = (self.setup.worker_pending_max / BLOCKS_PER_TABLE).max(1);
+        if self.handshakes.of(&block_of(&origin.address)) as usize >= limit.min(share) {
+            return Err(DropReason::BlockHandshakesFull);
+        }
+        Ok(())
+    }
+
+    /// Takes an unfinished handshake out of its table, once.
+    pub(super) fn forget_pending(&mut self, index: u32) {
+        if self.pending.is_live(index) {
+            self.handshakes.leave(&block_of(self.pending.address(index)));
+            self.pending.remove(index);
+        }
+    }
+
+    /// Whether an address is in a handshake with another token. The reference lets every request
+    /// take the handshake over, so the recorded request of a player's last session, sent again at
+    /// the right moment, keeps it out of its next one.
     fn is_in_other_handshake(&self, now: Now, origin: &Origin, mac: &TokenMac) -> bool {
         let found = self.pending.find(origin.hash, &origin.address);
         found
@@ -99,8 +148,8 @@ impl Gate {
         false
     }
 
-    /// Remembers the handshake and asks the player to prove its address. A repeated request is answered again; the client
-    /// paces itself, and admission bounds those who do not.
+    /// Remembers the handshake and asks the player to prove its address. A repeated request is
+    /// answered again; the client paces itself, and admission bounds those who do not.
     fn challenge(
         &mut self,
         now: Now,
@@ -110,7 +159,8 @@ impl Gate {
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let sequence = self.challenge_sequence;
-        // A token without a timeout would wait for its response for ever; it is of no use once it has expired.
+        // A token without a timeout would wait for its response for ever; it is of no use once it
+        // has expired.
         let token_left_ns = token_expire_s.saturating_sub(now.unix_s).saturating_mul(NS_PER_S);
         let token_expire_ns = now.mono_ns.saturating_add(token_left_ns);
         let expire_ns = Timeout::from_seconds(token.timeout_seconds)
@@ -139,7 +189,8 @@ impl Gate {
             }
             None => {
                 let inserted = self.pending.insert(origin.address, fresh, now.mono_ns);
-                inserted.ok_or(DropReason::PendingFull)?;
+                inserted.map_err(|_| DropReason::PendingFull)?;
+                self.handshakes.enter(&block_of(&origin.address));
             }
         }
         self.challenge_sequence += 1;
@@ -184,7 +235,7 @@ impl Gate {
             return Err(DropReason::PacketUnexpected);
         }
         if self.pending.at(index).expire_ns < now.mono_ns {
-            self.pending.remove(index);
+            self.forget_pending(index);
             return Err(DropReason::UnknownSource);
         }
         let body_end = bytes.len() - TAG_BYTES;
@@ -216,6 +267,12 @@ impl Gate {
         if self.claims.is_connected(origin.address.listener, challenge.client_id) {
             return Err(DropReason::ResponseClientConnected);
         }
+        if !self.sessions.has_rested_place(now.mono_ns) {
+            // Before the claim, which would use up a session of the token.
+            let key = self.pending.at(pending).seal_key.clone();
+            self.deny(now, origin, &key, exit);
+            return Err(DropReason::PlacesResting);
+        }
         let random = self.random.next();
         let claimed = self
             .find_room(listener, challenge.client_id, &challenge.user_data)
@@ -226,35 +283,41 @@ impl Gate {
                     client_id: challenge.client_id,
                     backend,
                     sessions_max: self.setup.listeners[listener].sessions_max,
+                    source: origin.address.endpoint,
+                    limits: self.limits(origin.address.listener),
                     token_mac: &self.pending.at(pending).token_mac,
+                    allows_reuse: self.allows_token_reuse(listener),
                     random,
                 })
             });
         let (claim, next_sequence) = match claimed {
             Ok(claimed) => claimed,
-            Err(DropReason::ResponseClientConnected) => {
-                return Err(DropReason::ResponseClientConnected);
+            Err(why @ (DropReason::ResponseClientConnected | DropReason::BackendStarting)) => {
+                return Err(why);
             }
             Err(why) => {
                 let key = self.pending.at(pending).seal_key.clone();
+                if why == DropReason::TokenSpent {
+                    self.forget_pending(pending);
+                }
                 self.deny(now, origin, &key, exit);
                 return Err(why);
             }
         };
         let mut session = self.new_session(now, pending, origin, claim, next_sequence);
-        // A client numbers all its packets in one row. So whatever comes before the response belongs to an earlier session
-        // of the same token: late, or recorded and sent again.
+        // A client numbers all its packets in one row. So whatever comes before the response
+        // belongs to an earlier session of the same token: late, or recorded and sent again.
         let first_sequence = response_sequence.saturating_add(1);
         session.window = Window::starting_at(first_sequence, &self.listeners[listener].replay);
         session.user_data = self.user_data_for(claim.backend, &challenge.user_data);
         let since_ns = self.pending.at(pending).since_ns;
-        let Some(index) = self.sessions.insert(origin.address, session, now.mono_ns) else {
+        let Ok(index) = self.sessions.insert(origin.address, session, now.mono_ns) else {
             self.claims.leave(&claim);
             let key = self.pending.at(pending).seal_key.clone();
             self.deny(now, origin, &key, exit);
             return Err(DropReason::ResponseSessionsFull);
         };
-        self.pending.remove(pending);
+        self.forget_pending(pending);
         self.counters.sessions_opened += 1;
         self.stamps.handshakes_ns.push(now.mono_ns - since_ns);
         self.welcome(now, index, exit);
@@ -280,7 +343,7 @@ impl Gate {
             last_send_ns: now.mono_ns,
             socket: origin.socket,
             local: origin.local,
-            confirmed: false,
+            heard: Heard::Nothing,
             announced: 0,
             uplink: None,
             backend: claim.backend,
@@ -304,9 +367,11 @@ impl Gate {
     fn welcome(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
         let address = *self.sessions.address(index);
         if self.setup.listeners[usize::from(address.listener)].follow_port_switch {
-            self.claims.settle(address.endpoint.ip(), self.resident(index));
+            self.make_resident(index);
         }
-        self.emit_keep_alive(now, index, exit);
+        if !self.lacks_socket(index) {
+            self.emit_keep_alive(now, index, exit);
+        }
         self.announce(now, index, exit);
         self.arm(index);
     }
@@ -316,12 +381,13 @@ impl Gate {
         let session = self.sessions.at(index);
         let slots = self.setup.backends[usize::from(session.backend)].slots;
         let body = KeepAlive { slot: session.slot, slots }.encode();
-        // It fails where the session has used up its sequence, after 2^63 packets. Then it falls silent, and its player gives
-        // up; no payload was lost here, so none is counted.
+        // It fails where the session has used up its sequence, after 2^63 packets. Then it falls
+        // silent, and its player gives up; no payload was lost here, so none is counted.
         let _ = self.emit(now, index, PacketKind::KeepAlive, &body, exit);
     }
 
-    /// Ends a session: tells the player where that makes sense, tells the backend, gives everything back.
+    /// Ends a session: tells the player where that makes sense, tells the backend, gives everything
+    /// back.
     pub(super) fn end_session(&mut self, now: Now, index: u32, why: Ended, exit: &mut Exit<'_>) {
         self.end_session_because(now, index, why, close_reason(why), exit);
     }
@@ -335,40 +401,36 @@ impl Gate {
         reason: CloseReason,
         exit: &mut Exit<'_>,
     ) {
-        // The player who leaves knows, and one who has fallen silent is not told either, as in the reference.
+        // The player who leaves knows, and one who has fallen silent is not told either, as in the
+        // reference.
         if !matches!(why, Ended::ByPlayer | Ended::TimedOut) {
             for _ in 0..DISCONNECT_COUNT {
                 let _ = self.emit(now, index, PacketKind::Disconnect, &[], exit);
             }
         }
         self.report_closed(now, index, reason, exit);
-        self.drop_session(index, why);
+        self.drop_session(now, index, why);
     }
 
     /// Gives back what a session holds and takes it out of the table.
-    fn drop_session(&mut self, index: u32, why: Ended) {
+    fn drop_session(&mut self, now: Now, index: u32, why: Ended) {
         let address = *self.sessions.address(index);
-        let resident = self.resident(index);
+        let policy = &self.listeners[usize::from(address.listener)].replay;
+        let sequence = self.sessions.at(index).window.latest(policy).unwrap_or(0);
+        self.departed.leave(self.sessions.hash(&address), sequence, now.mono_ns);
         let session = self.sessions.at_mut(index);
-        self.claims.leave(&session.claim(address.listener));
+        self.claims.leave_from(&session.claim(&address), &address.endpoint);
         let (uplink, steered_by) = (session.uplink.take(), session.steered_by.take());
         if let Some(socket) = uplink {
             self.close_socket(socket);
         }
         if let Some(worker) = steered_by {
-            self.mail_out.push((worker.worker(), forget_steering(address, self.worker.index)));
+            let forget = forget_departed(address, self.worker.index, sequence);
+            self.mail_out.push((worker.worker(), forget));
         }
-        self.claims.unsettle(address.endpoint.ip(), &resident);
+        self.strangers.residents.leave(self.claims.homes(), index);
         self.sessions.remove(index);
         self.counters.sessions_closed[why as usize] += 1;
-    }
-
-    pub(super) fn resident(&self, index: u32) -> Resident {
-        Resident {
-            worker: self.worker.index,
-            listener: self.sessions.address(index).listener,
-            place: self.sessions.place(index),
-        }
     }
 
     fn deny(&mut self, now: Now, origin: &Origin, key: &Key, exit: &mut Exit<'_>) {
@@ -390,18 +452,35 @@ impl Gate {
         if self.claims.sessions(listener) >= rules.sessions_max {
             return Err(NoRoom::SessionsFull);
         }
-        let backend = self.route(listener, client_id, user_data).ok_or(NoRoom::BackendDown)?;
+        let routed = self.route(listener, client_id, user_data);
+        let backend = routed.ok_or_else(|| self.why_no_backend(listener, user_data))?;
         if self.claims.has_free_slot(backend) { Ok(backend) } else { Err(NoRoom::BackendFull) }
+    }
+
+    /// Why there is no backend for a player.
+    fn why_no_backend(&self, listener: usize, user_data: &UserData) -> NoRoom {
+        let rules = &self.setup.listeners[listener];
+        let wanted = if rules.route == Route::UserData { named_backend(user_data) } else { None };
+        let is_wanted = |&backend: &u16| {
+            let name = self.setup.backends[usize::from(backend)].name.as_bytes();
+            rules.route != Route::UserData || wanted == Some(name)
+        };
+        let could_be = rules.backends.iter().copied().filter(is_wanted);
+        if self.is_still_starting(could_be) { NoRoom::BackendStarting } else { NoRoom::BackendDown }
+    }
+
+    /// Whether a backend is there for new players of a listener.
+    pub(super) fn takes_players(&self, listener: usize, backend: u16) -> bool {
+        let at = usize::from(backend);
+        let is_there = self.backends[at].is_up() && self.unreal.is_open_to(listener, at);
+        is_there && !self.setup.backends[at].retired
     }
 
     /// Chooses among the listener's backends that are up.
     fn route(&self, listener: usize, client_id: u64, user_data: &UserData) -> Option<u16> {
         let rules = &self.setup.listeners[listener];
-        let mut candidates = rules.backends.iter().copied().filter(|&backend| {
-            let at = usize::from(backend);
-            let is_there = self.backends[at].is_up() && self.unreal.is_answering(at);
-            is_there && !self.setup.backends[at].retired
-        });
+        let backends = rules.backends.iter().copied();
+        let mut candidates = backends.filter(|&backend| self.takes_players(listener, backend));
         match rules.route {
             Route::Single => candidates.next(),
             // Rendezvous hashing: when a backend goes, only its own players move.
@@ -424,6 +503,8 @@ impl Gate {
 pub(super) enum NoRoom {
     BackendDown,
     BackendFull,
+    /// It may be there in a moment: asking again helps.
+    BackendStarting,
     Draining,
     SessionsFull,
 }
@@ -433,6 +514,7 @@ impl NoRoom {
         match self {
             Self::BackendDown => DropReason::RequestBackendDown,
             Self::BackendFull => DropReason::RequestBackendFull,
+            Self::BackendStarting => DropReason::BackendStarting,
             Self::Draining => DropReason::Draining,
             Self::SessionsFull => DropReason::RequestSessionsFull,
         }
@@ -441,11 +523,17 @@ impl NoRoom {
     pub(super) fn at_response(self) -> DropReason {
         match self {
             Self::BackendDown => DropReason::ResponseBackendDown,
+            Self::BackendStarting => DropReason::BackendStarting,
             Self::BackendFull => DropReason::ResponseBackendFull,
             Self::Draining => DropReason::Draining,
             Self::SessionsFull => DropReason::ResponseSessionsFull,
         }
     }
+}
+
+/// The block that an address is in.
+pub(super) fn block_of(address: &Address) -> Area {
+    Area::block(address.listener, &address.endpoint)
 }
 
 fn reply_to(origin: &Origin) -> TxTarget {
@@ -478,6 +566,9 @@ fn close_reason(why: Ended) -> CloseReason {
         Ended::TimedOut => CloseReason::TimedOut,
     }
 }
+
+/// So many blocks of addresses fill a table of unfinished handshakes, at the least.
+const BLOCKS_PER_TABLE: usize = 4;
 
 const NS_PER_S: u64 = 1_000_000_000;
 const MS_PER_S: u64 = 1000;

@@ -1,8 +1,9 @@
 //! A keyed hash of addresses, for tables that strangers fill.
 //!
-//! `SipHash-1-3`, the hash that `std`'s maps use, over exactly three words, over seven bytes, or over any: whoever chooses addresses and ports without the key
-//! cannot aim at one cell. `std`'s own takes its key from the operating system only, which would keep a simulated gate from
-//! running twice in the same way.
+//! `SipHash-1-3`, the hash that `std`'s maps use, over exactly three words, over seven bytes, or
+//! over any: whoever chooses addresses and ports without the key cannot aim at one cell. `std`'s
+//! own takes its key from the operating system only, which would keep a simulated gate from running
+//! twice in the same way.
 
 /// Secret of one table's hash.
 #[derive(Clone, Copy)]
@@ -24,8 +25,8 @@ impl HashKey {
         finish(state)
     }
 
-    /// The hash of seven bytes, the lower ones of a word: little more than half the work, because they share their step with
-    /// the length.
+    /// The hash of seven bytes, the lower ones of a word: little more than half the work, because
+    /// they share their step with the length.
     #[inline]
     pub(crate) fn hash_seven(self, bytes: u64) -> u64 {
         let mut state = self.start();

@@ -1,9 +1,11 @@
-//! Finds positions by hash: open addressing with linear probing over 8-byte cells, in zeroed memory of a fixed size.
+//! Finds positions by hash: open addressing with linear probing over 8-byte cells, in zeroed memory
+//! of a fixed size.
 //!
-//! A cell holds a 32-bit hash and a position, so almost every probe of another's cell ends without a look at what it stands
-//! for. Where a hash belongs is its share of the whole table (a multiplication, no modulo), so a table is exactly as large as
-//! was asked for, and not the next power of two. Nothing grows and nothing is rehashed; a page of cells takes memory when its
-//! first cell is written.
+//! A cell holds a 32-bit hash and a position, so almost every probe of another's cell ends without
+//! a look at what it stands for. Where a hash belongs is its share of the whole table (a
+//! multiplication, no modulo), so a table is exactly as large as was asked for, and not the next
+//! power of two. Nothing grows and nothing is rehashed; a page of cells takes memory when its first
+//! cell is written.
 //!
 //! Several positions may have the same hash, and the same key too, as long as they are few.
 
@@ -132,7 +134,8 @@ mod tests {
     }
 
     proptest! {
-        /// Few hashes, crowded at both ends of the table, so that runs wrap around and keys collide.
+        /// Few hashes, crowded at both ends of the table, so that runs wrap around and keys
+        /// collide.
         #[test]
         fn agrees_with_a_list(steps in prop::collection::vec((0u32..6, 0u32..19), 1..300)) {
             let mut index = Index::new(20);

@@ -1,11 +1,13 @@
 //! The gate's side of the links: which backend is reachable, and the bundles that grow over a turn.
 //!
-//! Payloads go into a large slot of the outgoing batch, one bundle per link and turn; when it is full another is opened.
-//! A link that has no room loses payloads, by name, but never the records that a game process must not miss: those are kept
-//! aside and go first as soon as there is room, and until then payloads are dropped so that nothing overtakes them.
+//! Payloads go into a large slot of the outgoing batch, one bundle per link and turn; when it is
+//! full another is opened. A link that has no room loses payloads, by name, but never the records
+//! that a game process must not miss: those are kept aside and go first as soon as there is room,
+//! and until then payloads are dropped so that nothing overtakes them.
 
 use std::net::SocketAddr;
 
+use super::backlog::Backlog;
 use super::setup::{Backend, Credentials, LinkKind};
 use crate::buf::{Endpoint, LargeSlot, LocalIp, SocketId, TxBatch, TxTarget};
 use crate::limits::BUNDLE_BYTES_MAX;
@@ -15,15 +17,25 @@ use crate::link::bundle::{Frame, Frames, Writer};
 pub(super) struct Link {
     pub(super) socket: SocketId,
     pub(super) credentials: Credentials,
+    /// No backend allows the process: it is told so in the turn in which it has connected.
+    pub(super) is_barred: bool,
     /// The backend it is, once it has said hello and was let in.
     pub(super) backend: Option<u16>,
     /// The process is gone; what it has said in its last moments is still being read.
     pub(super) hung_up: bool,
+    /// What it has said and was not looked at yet.
+    pub(super) backlog: Backlog,
+    /// Its socket is not read.
+    pub(super) is_held: bool,
+    /// What it may still ask for in the turn with this number.
+    pub(super) allowance: u32,
+    pub(super) allowed_in: u64,
     /// When it was first looked at without a name.
     nameless_since_ns: Option<u64>,
     /// The bundle of this turn.
     bundle: Option<Bundle>,
-    /// Records that must not be lost and that the socket had no room for, in the order in which they were written.
+    /// Records that must not be lost and that the socket had no room for, in the order in which
+    /// they were written.
     owed: Vec<u8>,
     /// How many bytes at the start of `owed` have come back in the flush at hand.
     came_back_bytes: usize,
@@ -40,13 +52,23 @@ impl Link {
         Self {
             socket,
             credentials,
+            is_barred: false,
             backend: None,
             hung_up: false,
+            backlog: Backlog::default(),
+            is_held: false,
+            allowance: 0,
+            allowed_in: 0,
             nameless_since_ns: None,
             bundle: None,
             owed: Vec::new(),
             came_back_bytes: 0,
         }
+    }
+
+    /// Whether the process may be a backend and has not said which.
+    pub(super) const fn is_waiting_for_hello(&self) -> bool {
+        self.backend.is_none() && !self.is_barred
     }
 
     /// Whether the process has had enough time to say who it is.
@@ -91,8 +113,8 @@ impl Link {
         self.bundle.is_some()
     }
 
-    /// Appends a record to this turn's bundle. False when there is no room in it (commit it and try again) or no large slot
-    /// is left (flush and try again).
+    /// Appends a record to this turn's bundle. False when there is no room in it (commit it and try
+    /// again) or no large slot is left (flush and try again).
     pub(super) fn append(
         &mut self,
         tx: &mut TxBatch,
@@ -140,9 +162,10 @@ impl Link {
 
     /// Keeps the records of a refused bundle that must not be lost; returns how many payloads are.
     ///
-    /// They go before everything that is owed already, because that was written later (it did not fit, or had to wait), and
-    /// behind what the bundles before this one have brought back. A socket that has refused a bundle takes no later one of
-    /// the same flush (`Driver::flush`), so nothing has overtaken them.
+    /// They go before everything that is owed already, because that was written later (it did not
+    /// fit, or had to wait), and behind what the bundles before this one have brought back. A
+    /// socket that has refused a bundle takes no later one of the same flush (`Driver::flush`), so
+    /// nothing has overtaken them.
     pub(super) fn take_back(&mut self, bundle: &[u8]) -> u64 {
         let waiting = self.owed.len();
         for frame in Frames::new(bundle).map_while(Result::ok) {
@@ -167,18 +190,34 @@ pub(super) fn payloads_in(bundle: &[u8]) -> u64 {
     Frames::new(bundle).map_while(Result::ok).map(Frame::payloads).sum()
 }
 
+/// Whether anybody listens where a udp backend should, as was found out from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// Not looked at.
+    Never,
+    Deserted,
+    There,
+}
+
 /// What this worker knows about a backend.
 pub(super) struct BackendState {
     /// The link that has said hello as this backend.
     pub(super) link: Option<u16>,
-    /// Counts the links there have been: a session that was announced on an earlier one has to be announced again.
+    /// Counts the links there have been: a session that was announced on an earlier one has to be
+    /// announced again.
     pub(super) epoch: u32,
+    /// How often it has become reachable; a udp backend is from the start.
+    pub(super) arrivals: u64,
     /// Since when it is gone; `None` while it is reachable.
     pub(super) gone_since_ns: Option<u64>,
     /// When a udp backend that is gone was last probed, or last refused something.
     pub(super) probed_ns: u64,
     /// A probe is out and has not been refused yet.
     pub(super) probe_open: bool,
+    /// What was found out about a udp backend from outside.
+    pub(super) seen: Seen,
+    /// It was there at some time since the gateway started, as far as is known.
+    pub(super) has_been_up: bool,
     /// Where a udp backend listens.
     pub(super) address: Option<Endpoint>,
 }
@@ -190,18 +229,24 @@ impl BackendState {
             LinkKind::Bundle { .. } => Self {
                 link: None,
                 epoch: 0,
+                arrivals: 0,
                 gone_since_ns: Some(now_ns),
                 probed_ns: 0,
                 probe_open: false,
+                seen: Seen::Never,
+                has_been_up: false,
                 address: None,
             },
             // Taken to be there until the kernel says that it is not.
             LinkKind::Udp { address } => Self {
                 link: None,
                 epoch: 1,
+                arrivals: 1,
                 gone_since_ns: None,
                 probed_ns: 0,
                 probe_open: false,
+                seen: Seen::Never,
+                has_been_up: true,
                 address: Some(Endpoint::from(*address)),
             },
         }
@@ -209,14 +254,20 @@ impl BackendState {
 
     /// It has answered, or what looked for it was not refused.
     pub(super) fn come_back(&mut self) {
-        self.gone_since_ns = None;
+        self.arrivals += u64::from(self.gone_since_ns.take().is_some());
         self.probe_open = false;
+        self.has_been_up = true;
+        if self.seen == Seen::Deserted {
+            self.seen = Seen::There;
+        }
     }
 
-    /// When to look whether a udp backend that is gone is back.
+    /// When to look whether a udp backend that is gone is back: not while it is known from outside
+    /// that nobody listens.
     pub(super) fn probe_due_ns(&self) -> Option<u64> {
         let wait_ns = if self.probe_open { PROBE_ANSWER_NS } else { PROBE_EVERY_NS };
-        (!self.is_up() && self.address.is_some()).then_some(self.probed_ns + wait_ns)
+        let can_be_back = !self.is_up() && self.seen != Seen::Deserted && self.address.is_some();
+        can_be_back.then_some(self.probed_ns + wait_ns)
     }
 
     /// Whether players can be sent there.
@@ -242,8 +293,8 @@ pub(super) enum Probe {
 }
 
 impl Probe {
-    /// `can_probe` is false for a backend off loopback, whose refusals come back to sessions' sockets only: there the next
-    /// player's packets are the probe.
+    /// `can_probe` is false for a backend off loopback, whose refusals come back to sessions'
+    /// sockets only: there the next player's packets are the probe.
     pub(super) fn next(state: &BackendState, can_probe: bool, now_ns: u64) -> Self {
         if state.probe_due_ns().is_none_or(|due_ns| now_ns < due_ns) {
             Self::Wait
@@ -255,13 +306,14 @@ impl Probe {
     }
 }
 
-/// Whether players of a backend at this address get loopback addresses of their own on one shared socket.
+/// Whether players of a backend at this address get loopback addresses of their own on one shared
+/// socket.
 pub fn is_shared_socket_backend(address: &SocketAddr) -> bool {
     matches!(address, SocketAddr::V4(v4) if v4.ip().is_loopback())
 }
 
-/// The loopback address that a player at `index` has on the udp link: 127.1.0.0 and up, so that it is never one that
-/// people use by hand.
+/// The loopback address that a player at `index` has on the udp link: 127.1.0.0 and up, so that it
+/// is never one that people use by hand.
 pub(super) fn loopback_of(index: u32) -> Option<LocalIp> {
     let host = index.checked_add(LOOPBACK_FIRST).filter(|host| *host <= LOOPBACK_LAST)?;
     let [_, x, y, z] = host.to_be_bytes();
@@ -275,11 +327,15 @@ pub(super) fn index_of_loopback(local: &LocalIp) -> Option<u32> {
     u32::from_be_bytes([0, x, y, z]).checked_sub(LOOPBACK_FIRST)
 }
 
-/// Often enough that a restarted game server has its players back at once, rare enough that its log does not fill.
+/// Often enough that a restarted game server has its players back at once, rare enough that its log
+/// does not fill.
 pub(super) const PROBE_EVERY_NS: u64 = 500_000_000;
 
 /// On loopback the kernel refuses within microseconds; a busy worker reads it a few turns later.
 const PROBE_ANSWER_NS: u64 = 250_000_000;
+
+/// How many players of one worker can have a loopback address each.
+pub(super) const LOOPBACK_PLACES: usize = (LOOPBACK_LAST - LOOPBACK_FIRST + 1) as usize;
 
 const LOOPBACK_FIRST: u32 = 1 << 16;
 /// 127.255.255.255 is the loopback network's broadcast address.
@@ -291,7 +347,8 @@ const HELLO_NS: u64 = 5_000_000_000;
 /// How soon a link that had no room is tried again, where nothing else happens.
 const RETRY_NS: u64 = 10_000_000;
 
-/// Openings and closings that may pile up for a process that does not read: about 3,000 players' worth.
+/// Openings and closings that may pile up for a process that does not read: about 3,000 players'
+/// worth.
 const OWED_BYTES_MAX: usize = 1 << 20;
 
 /// The longest record that is not a payload: an opening with its user data and names.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::claims::Resident;
+use super::listening::Listening;
 use super::setup::Setup;
 use super::table::Address;
 use crate::buf::{LocalIp, SocketId};
@@ -23,6 +23,8 @@ pub enum Mail {
         /// Told to the backends.
         left_ms: u32,
     },
+    /// Whether anybody listens where a udp backend should.
+    Listening(Listening),
     /// New keys, routes, backends and limits. Listeners and backends keep their numbers.
     Setup(Arc<Setup>),
     /// Datagrams from this address belong to that worker now.
@@ -38,6 +40,8 @@ pub enum Mail {
 pub struct Steering {
     pub(super) address: Address,
     pub(super) worker: u16,
+    /// The sequence that the address's session had come to, where it is over.
+    pub(super) departed_at: Option<u64>,
 }
 
 /// A datagram on its way between two workers.
@@ -48,8 +52,10 @@ pub struct ForwardedDatagram {
     pub(super) bind: u16,
     pub(super) local: LocalIp,
     pub(super) kernel_ns: u64,
-    /// The session to try it against, where it comes from an address that nobody knows yet.
-    pub(super) candidate: Option<Resident>,
+    /// It comes from a port that nobody knows, and may belong to a session of that address.
+    pub(super) is_lost: bool,
+    /// Whom it is for.
+    pub(super) to_worker: u16,
     /// Who received it.
     pub(super) from_worker: u16,
     pub(super) len: u16,
@@ -70,6 +76,13 @@ pub enum Request {
     CookieSecrets,
     /// Close a socket: a link whose peer broke the format or was not allowed, or a session's own.
     CloseSocket(SocketId),
+    /// Read a link's socket no more, or again.
+    HoldLink {
+        /// The socket.
+        socket: SocketId,
+        /// What it brings stays in the kernel.
+        is_held: bool,
+    },
     /// Make a connected UDP socket toward a backend that is not on loopback, and report it with
     /// [`Gate::bind_session_socket`](super::Gate::bind_session_socket).
     OpenSessionSocket {

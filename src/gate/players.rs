@@ -1,13 +1,17 @@
 //! Datagrams from players: classify, open, step.
 //!
-//! Everything is looked at three times, each time over the whole batch: first by what costs no decryption, then by the
-//! cipher, then by the state machines. A duplicate inside one batch passes the first look and is caught by the commit of
-//! the third.
+//! Everything is looked at three times, each time over the whole batch: first by what costs no
+//! decryption, then by the cipher, then by the state machines. A duplicate inside one batch passes
+//! the first look and is caught by the commit of the third.
 
 use arrayvec::ArrayVec;
 
+use super::admission::Rate;
+use super::area::Area;
 use super::fetch::Source;
 use super::roles::Role;
+use super::session::Heard;
+use super::setup::Limits;
 use super::table::Address;
 use super::{Gate, ListenerState, Now};
 use crate::buf::{LocalIp, RxBatch, RxMeta, SocketId};
@@ -35,6 +39,8 @@ pub(super) struct Arrival {
 pub(super) enum Target {
     /// A link's datagram.
     Link,
+    /// Nobody we know at this port, but perhaps a player who had another: the number of its trial.
+    Mover(u32),
     /// A player in the handshake.
     Pending(u32),
     /// Somebody with a token.
@@ -43,7 +49,7 @@ pub(super) enum Target {
     Session(u32),
     /// Dropped and counted.
     Settled,
-    /// Nobody we know at this port, but perhaps a player who had another.
+    /// Another worker's player.
     Stranger,
     /// Somebody at an Unreal listener.
     Unreal,
@@ -122,7 +128,10 @@ impl Gate {
             Header::check(bytes, Receiver::Server)?;
             return Ok(Target::Pending(index));
         }
-        self.look_at_stranger(now, address, bytes)
+        if self.is_straggler(now, address, source.hash, bytes) {
+            return Err(DropReason::SessionEnded);
+        }
+        self.look_at_stranger(now, address, source.hash, bytes)
     }
 
     fn look_at_request(
@@ -138,15 +147,28 @@ impl Gate {
         if is_connected {
             return Err(DropReason::RequestAddressConnected);
         }
-        if self.admission.admit(&address.endpoint, now.mono_ns) {
+        self.admit_request(now, address)
+    }
+
+    /// Whether a block of addresses may ask for one thing more that costs a cipher or a MAC.
+    pub(super) fn admit_request(&mut self, now: Now, address: &Address) -> Result<(), DropReason> {
+        let block = Area::block(address.listener, &address.endpoint);
+        let rate = Rate::new(self.limits(address.listener).requests_per_block, 1);
+        if self.admission.admit(&block, rate, now.mono_ns) {
             Ok(())
         } else {
             Err(DropReason::RequestRateLimited)
         }
     }
 
-    /// The replay pre-check. A gap that the listener forbids passes here, because a forged packet must not end a session:
-    /// the commit after opening decides.
+    /// What one source may take of a listener.
+    #[inline]
+    pub(super) fn limits(&self, listener: u16) -> &Limits {
+        &self.setup.listeners[usize::from(listener)].limits
+    }
+
+    /// The replay pre-check. A gap that the listener forbids passes here, because a forged packet
+    /// must not end a session: the commit after opening decides.
     #[inline]
     fn check_window(&self, index: u32, listener: u16, header: Header) -> Result<(), DropReason> {
         if !header.kind.is_replay_protected() {
@@ -162,7 +184,8 @@ impl Gate {
     /// Second look: the cipher, over everything that deserves it.
     pub(super) fn open(&mut self, rx: &mut RxBatch) {
         self.verdicts.clear();
-        self.verdicts.resize(self.arrivals.len(), Verdict::Pending);
+        let copies = self.strangers.trials.candidate_count();
+        self.verdicts.resize(self.arrivals.len() + copies, Verdict::Pending);
         let wants = |target: Target| self.arrivals.iter().any(|arrival| arrival.target == target);
         let has_requests = wants(Target::Request);
         self.open_packets(rx);
@@ -172,7 +195,7 @@ impl Gate {
     }
 
     fn open_packets(&mut self, rx: &mut RxBatch) {
-        let Self { arrivals, verdicts, sessions, pending, listeners, aead, .. } = self;
+        let Self { arrivals, verdicts, sessions, pending, listeners, aead, strangers, .. } = self;
         let mut batch = Batch::new();
         for (at, (arrival, (_, bytes))) in arrivals.iter().zip(rx.iter_mut()).enumerate() {
             let (key, Address { listener, .. }) = match arrival.target {
@@ -183,10 +206,17 @@ impl Gate {
             let job = packet_job(key, &listeners[usize::from(*listener)], arrival.header, bytes);
             batch.push(at, job, aead, verdicts);
         }
+        // Behind the arrivals' verdicts come those of the copies that are tried.
+        for (number, index, header, copy) in strangers.trials.copies() {
+            let listener = &listeners[usize::from(sessions.address(index).listener)];
+            let job = packet_job(&sessions.at(index).open_key, listener, header, copy);
+            batch.push(arrivals.len() + number, job, aead, verdicts);
+        }
         batch.open(aead, verdicts);
     }
 
-    /// Private tokens, under each listener's current key. Older keys are tried when the token is looked at.
+    /// Private tokens, under each listener's current key. Older keys are tried when the token is
+    /// looked at.
     fn open_requests(&mut self, rx: &mut RxBatch) {
         let Self { arrivals, sources, verdicts, setup, aead, .. } = self;
         let mut waiting = ArrayVec::<_, TOKEN_BATCH>::new();
@@ -211,6 +241,7 @@ impl Gate {
 
     /// Third look: state machines and payloads, in the order of arrival.
     pub(super) fn step(&mut self, now: Now, rx: &mut RxBatch, exit: &mut Exit<'_>) {
+        self.step_mailed_movers(now, exit);
         for at in 0..self.arrivals.len() {
             let Arrival { target, header } = self.arrivals[at];
             let verdict = self.verdicts[at];
@@ -231,6 +262,7 @@ impl Gate {
                 self.counters.drops.bump(why);
             }
         }
+        self.strangers.trials.clear();
     }
 
     /// A datagram of somebody who is no player of netcode, or not yet.
@@ -251,7 +283,8 @@ impl Gate {
             }
             Target::Request => self.step_request(now, &origin, verdict, bytes, exit),
             Target::Unreal => self.step_unreal(now, &origin, bytes, exit),
-            _ => self.step_stranger(now, &origin, header, bytes, exit),
+            Target::Mover(number) => self.step_own_mover(now, number, &origin, bytes, exit),
+            _ => self.step_stranger(&origin, bytes),
         }
     }
 
@@ -272,10 +305,13 @@ impl Gate {
             return Err(DropReason::PacketForged);
         }
         if !self.sessions.is_live(index) {
-            // It ended earlier in this turn.
-            return Err(DropReason::UnknownSource);
+            // Earlier in this turn.
+            return Err(DropReason::SessionEnded);
         }
         if header.kind.is_replay_protected() {
+            if self.sessions.at(index).heard == Heard::Nothing {
+                self.spend_token(index);
+            }
             self.commit_window(now, index, header.sequence, exit)?;
         }
         let body = &bytes[header.body_start()..bytes.len() - TAG_BYTES];
@@ -291,11 +327,21 @@ impl Gate {
         Ok(())
     }
 
+    /// The first packet of a session that could be played again in another one of its token. Once
+    /// in its life.
+    #[cold]
+    fn spend_token(&mut self, index: u32) {
+        let listener = self.sessions.address(index).listener;
+        let session = self.sessions.at_mut(index);
+        session.heard = Heard::Something;
+        self.claims.spend_token(listener, session.client_id);
+    }
+
     #[inline]
     fn hear(&mut self, now: Now, index: u32) {
         let session = self.sessions.at_mut(index);
         session.last_receive_ns = now.mono_ns;
-        session.confirmed = true;
+        session.heard = Heard::Confirmed;
     }
 
     fn commit_window(
@@ -310,7 +356,10 @@ impl Gate {
         let committed = self.sessions.at_mut(index).window.commit(sequence, policy);
         let refused = committed.map_err(DropReason::from);
         if refused == Err(DropReason::SequenceGap) {
+            let hash = self.sessions.hash(self.sessions.address(index));
             self.end_session(now, index, Ended::SequenceGap, exit);
+            // What follows is numbered like this packet, and not like those before it.
+            self.departed.leave(hash, sequence, now.mono_ns);
         }
         refused
     }
@@ -416,5 +465,6 @@ const NO_HEADER: Header = Header::new(crate::proto::netcode::packet::PacketKind:
 /// Packets opened at once. The kernels gain nothing beyond 64 (docs/BENCHMARKS.md, crypto).
 const OPEN_BATCH: usize = 64;
 
-/// Private tokens opened at once: a kilobyte each, so sixteen fill the lanes and stay in the first-level cache.
+/// Private tokens opened at once: a kilobyte each, so sixteen fill the lanes and stay in the
+/// first-level cache.
 const TOKEN_BATCH: usize = 16;

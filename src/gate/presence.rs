@@ -1,17 +1,43 @@
 //! Game processes that come and go, on either kind of link.
 //!
-//! A backend that is gone keeps its players for its grace time: one that restarts finds them again. On a bundle link the
-//! socket tells when a process is gone; on a udp link the kernel does, when it refuses a datagram, and whether the backend
-//! is back is found out by sending it an empty one now and then.
+//! A backend that is gone keeps its players for its grace time: one that restarts finds them again.
+//! On a bundle link the socket tells when a process is gone; on a udp link the kernel does, when it
+//! refuses a datagram or is asked (`listening`), and whether the backend is back is found out by
+//! sending it an empty one now and then.
 
 use super::links::{Link, PROBE_EVERY_NS, Probe, is_shared_socket_backend};
 use super::output::{Exit, Tag};
 use super::roles::Role;
-use super::{Gate, Now};
+use super::setup::{Credentials, LinkKind};
+use super::{Gate, LinkRefusal, Now, Request};
 use crate::buf::{Endpoint, LocalIp, SendFailure, SocketId, TxTarget};
 use crate::link::bundle::{Goodbye, GoodbyeReason};
 
 impl Gate {
+    /// A process has connected to the link socket; it has to say hello before anything else, and
+    /// soon. One that no backend allows is told so in the turn that follows.
+    pub fn handle_link_accepted(&mut self, socket: SocketId, credentials: Credentials) {
+        let is_barred = !self.may_connect.admits(credentials);
+        let nameless = self.links.iter().flatten().filter(|link| link.is_waiting_for_hello());
+        let users = nameless.map(|link| link.credentials.uid);
+        let (mut all, mut same) = (0, 0);
+        users.for_each(|uid| (all, same) = (all + 1, same + usize::from(uid == credentials.uid)));
+        if !is_barred && (all >= NAMELESS_LINKS_MAX || same >= NAMELESS_LINKS_PER_USER_MAX) {
+            self.count_refusal(LinkRefusal::TooManyNameless, Some(credentials));
+            return self.requests.push_back(Request::CloseSocket(socket));
+        }
+        let free = self.links.iter().position(Option::is_none);
+        let at = free.unwrap_or_else(|| {
+            self.links.push(None);
+            self.links.len() - 1
+        });
+        let mut link = Link::new(socket, credentials);
+        link.is_barred = is_barred;
+        self.links[at] = Some(link);
+        self.has_unsettled_links = true;
+        self.roles.assign(socket, Role::Link(at as u16));
+    }
+
     /// A process that has restarted may say hello in the very turn in which its last link ends.
     pub(super) fn forget_predecessor(&mut self, now: Now, backend: u16) {
         if let Some(old) = self.backends[usize::from(backend)].link {
@@ -25,12 +51,14 @@ impl Gate {
         }
     }
 
-    /// Ends a link and has its socket closed. Its backend may come back within its grace time; the players wait.
+    /// Ends a link and has its socket closed. Its backend may come back within its grace time; the
+    /// players wait.
     pub(super) fn lose_link(&mut self, now: Now, link: u16) {
         let Some(lost) = self.links[usize::from(link)].take() else { return };
         self.close_socket(lost.socket);
         let unsent = lost.unsent_payloads();
         self.undeliver(unsent, SendFailure::Gone);
+        self.bury_backlog(&lost);
         if let Some(backend) = lost.backend {
             let state = &mut self.backends[usize::from(backend)];
             state.link = None;
@@ -38,18 +66,37 @@ impl Gate {
         }
     }
 
-    /// Parts from processes that have connected and do not say who they are.
+    /// Parts from processes that have connected and may not, or do not say who they are.
     pub(super) fn part_from_the_nameless(&mut self, now: Now, exit: &mut Exit<'_>) {
         if !self.has_unsettled_links {
             return;
         }
-        for link in 0..self.links.len() as u16 {
-            if self.link_mut(link).is_some_and(|link| link.is_overdue(now.mono_ns)) {
-                self.part(now, link, GoodbyeReason::HelloExpected, None, exit);
+        for at in 0..self.links.len() as u16 {
+            let Some(link) = self.link_mut(at) else { continue };
+            if link.is_barred {
+                self.part(now, at, GoodbyeReason::Unauthorised, None, exit);
+            } else if link.is_overdue(now.mono_ns) {
+                self.part(now, at, GoodbyeReason::HelloExpected, None, exit);
             }
         }
         self.has_unsettled_links =
             self.links.iter().flatten().any(|link| link.backend.is_none() || link.owes());
+    }
+
+    /// Parts from processes that a new setup does not allow any more. Those of a retired backend
+    /// stay with their players.
+    pub(super) fn part_from_the_disallowed(&mut self, now: Now, exit: &mut Exit<'_>) {
+        for at in 0..self.links.len() as u16 {
+            let Some(link) = &self.links[usize::from(at)] else { continue };
+            let allow = match link.backend.map(|backend| &self.setup.backends[usize::from(backend)])
+            {
+                Some(super::Backend { link: LinkKind::Bundle { allow }, .. }) => allow,
+                _ => &self.may_connect,
+            };
+            if !allow.admits(link.credentials) {
+                self.part(now, at, GoodbyeReason::Unauthorised, None, exit);
+            }
+        }
     }
 
     /// Says that the gateway drains, if it does, to a process that is a backend.
@@ -81,18 +128,23 @@ impl Gate {
             Role::Link(_) | Role::LinkListener | Role::Player { .. } | Role::Vacant => None,
         };
         if let Some(at) = at {
-            let state = &mut self.backends[at];
-            state.gone_since_ns.get_or_insert(now.mono_ns);
-            state.probe_open = false;
-            state.probed_ns = now.mono_ns;
-            let due_ns = state.probe_due_ns().unwrap_or(u64::MAX);
-            self.next_probe_ns = self.next_probe_ns.min(due_ns);
-            self.lose_server(now, at);
+            self.mark_gone(now, at);
         }
     }
 
-    /// Looks whether udp backends that were gone are back: an empty datagram that the kernel does not refuse for a while
-    /// means that somebody listens again.
+    /// A udp backend is not there, and has to be looked for.
+    pub(super) fn mark_gone(&mut self, now: Now, at: usize) {
+        let state = &mut self.backends[at];
+        state.gone_since_ns.get_or_insert(now.mono_ns);
+        state.probe_open = false;
+        state.probed_ns = now.mono_ns;
+        let due_ns = state.probe_due_ns().unwrap_or(u64::MAX);
+        self.next_probe_ns = self.next_probe_ns.min(due_ns);
+        self.lose_server(now, at);
+    }
+
+    /// Looks whether udp backends that were gone are back: an empty datagram that the kernel does
+    /// not refuse for a while means that somebody listens again.
     pub(super) fn probe_backends(&mut self, now: Now, exit: &mut Exit<'_>) {
         if now.mono_ns < self.next_probe_ns {
             return;
@@ -154,3 +206,11 @@ impl Gate {
 }
 
 const NS_PER_MS: u64 = 1_000_000;
+
+/// Processes of one user that may be connected to the link socket without having said who they are.
+/// Those of a host that all come back to a restarted gateway are accepted a few at a time, and have
+/// said it by the next turn.
+const NAMELESS_LINKS_PER_USER_MAX: usize = 32;
+
+/// Such processes of all users that may connect.
+const NAMELESS_LINKS_MAX: usize = 1024;

@@ -1,7 +1,8 @@
 //! What each socket is to a gate.
 //!
-//! A driver numbers sockets by a dense index and a generation. The table is indexed by the one and remembers the other, so a
-//! datagram or an event of a socket that was closed finds nothing instead of its successor.
+//! A driver numbers sockets by a dense index and a generation. The table is indexed by the one and
+//! remembers the other, so a datagram or an event of a socket that was closed finds nothing instead
+//! of its successor.
 
 use super::table::Place;
 use crate::buf::SocketId;

@@ -5,7 +5,7 @@ use std::num::NonZeroU8;
 use std::ops::Range;
 
 use super::claims::{Claim, TokenMac};
-use super::table::{TENANT_OFFSET, Tenant};
+use super::table::{Address, TENANT_OFFSET, Tenant};
 use crate::buf::{Endpoint, LINE_BYTES, LocalIp, SocketId};
 use crate::limits::WORKERS_MAX;
 use crate::proto::netcode::UserData;
@@ -33,12 +33,13 @@ pub(super) struct Session {
     pub(super) announced: u32,
     /// The player's index in its backend.
     pub(super) slot: u32,
-    /// Silence after which the player is given up, in milliseconds: more than 49 days are 49 days. 0 for never.
+    /// Silence after which the player is given up, in milliseconds: more than 49 days are 49 days.
+    /// 0 for never.
     pub(super) timeout_ms: u32,
     /// The number of the backend.
     pub(super) backend: u16,
-    /// An authentic keep-alive or payload has arrived, so the player knows that it is connected.
-    pub(super) confirmed: bool,
+    /// What the player has been heard to say.
+    pub(super) heard: Heard,
     /// The worker that forwards this player's datagrams to us, after a port switch.
     pub(super) steered_by: Option<Neighbour>,
     /// The sequences the player has used.
@@ -46,8 +47,8 @@ pub(super) struct Session {
 
     /// Seals what the player gets.
     pub(super) seal_key: Key,
-    /// The sequence of the next packet for the player. Invariant: only grows, in a range that no other session of the same
-    /// token has, so that no nonce is used twice under `seal_key`.
+    /// The sequence of the next packet for the player. Invariant: only grows, in a range that no
+    /// other session of the same token has, so that no nonce is used twice under `seal_key`.
     pub(super) next_sequence: SessionSequence,
     /// When the last packet was sent.
     pub(super) last_send_ns: u64,
@@ -61,6 +62,18 @@ pub(super) struct Session {
     pub(super) client_id: u64,
     /// For the backend, until it has been told. One on a udp link never is.
     pub(super) user_data: Option<Box<UserData>>,
+}
+
+/// What a session has heard of its player since the response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Heard {
+    /// Nothing: the player may not know that it is connected.
+    Nothing,
+    /// An authentic packet, of whatever use: its token is spent.
+    Something,
+    /// A keep-alive or a payload, so the player knows that it is connected.
+    Confirmed,
 }
 
 /// What opening a packet touches.
@@ -111,7 +124,7 @@ impl Tenant for Session {
             slot: 0,
             timeout_ms: 0,
             backend: 0,
-            confirmed: false,
+            heard: Heard::Nothing,
             steered_by: None,
             window: Window::new(),
             seal_key: Key::from_bytes([0; KEY_BYTES]),
@@ -128,13 +141,24 @@ impl Tenant for Session {
 
 impl Session {
     /// What is to be given back when it ends.
-    pub(super) const fn claim(&self, listener: u16) -> Claim {
-        Claim { listener, client_id: self.client_id, backend: self.backend, slot: self.slot }
+    pub(super) const fn claim(&self, address: &Address) -> Claim {
+        Claim {
+            listener: address.listener,
+            client_id: self.client_id,
+            backend: self.backend,
+            slot: self.slot,
+            source: address.endpoint,
+        }
     }
 
     /// Silence after which the player is given up; 0 for never.
     pub(super) fn timeout_ns(&self) -> u64 {
         u64::from(self.timeout_ms) * NS_PER_MS
+    }
+
+    /// Whether the player knows that it is connected.
+    pub(super) const fn is_confirmed(&self) -> bool {
+        matches!(self.heard, Heard::Confirmed)
     }
 
     /// Whether nothing was heard for longer than the token allows.
@@ -144,10 +168,11 @@ impl Session {
 
     /// When the player is due a keep-alive, on a listener that sends them every `every_ns`.
     ///
-    /// Players who do not know yet that they are connected wait for nothing else, so they get theirs at netcode's own pace. And
-    /// however slow the pace, three in a row can be lost before the player gives up.
+    /// Players who do not know yet that they are connected wait for nothing else, so they get
+    /// theirs at netcode's own pace. And however slow the pace, three in a row can be lost before
+    /// the player gives up.
     pub(super) fn keep_alive_at_ns(&self, every_ns: u64) -> u64 {
-        let pace_ns = match (self.confirmed, self.timeout_ns()) {
+        let pace_ns = match (self.is_confirmed(), self.timeout_ns()) {
             (false, _) => every_ns.min(SEND_INTERVAL_NS),
             (true, 0) => every_ns,
             (true, timeout_ns) => every_ns.min(timeout_ns / KEEP_ALIVES_PER_TIMEOUT),

@@ -1,13 +1,14 @@
 //! What a gate is told before it starts: plain data, checked by whoever made it.
 //!
-//! Listeners and backends are numbered by their position, and keep their number over a reload: the configuration's names are
-//! resolved by the caller.
+//! Listeners and backends are numbered by their position, and keep their number over a reload: the
+//! configuration's names are resolved by the caller. The number of a retired backend that no worker
+//! and no player knows any more may become another's.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
-use super::admission::Rate;
 use super::claims::ClaimLimits;
+use super::links::LOOPBACK_PLACES;
 use crate::proto::replay::Policy;
 use crate::proto::unreal::prefix::Framing;
 use crate::secret::Key;
@@ -21,16 +22,15 @@ pub struct Setup {
     pub backends: Vec<Backend>,
     /// Sessions one worker holds at most; memory for them is reserved, and touched as they come.
     pub worker_sessions_max: usize,
+    /// Places, and so loopback addresses, that one worker has beyond its sessions, so that those of
+    /// players who have left can rest. There are at least as many as sessions.
+    pub worker_spare_places_min: usize,
     /// Unfinished handshakes one worker holds at most.
     pub worker_pending_max: usize,
-    /// Connection requests each source prefix may make.
-    pub request_rate: Rate,
-    /// Packets from new ports each source prefix may have tried.
-    pub port_switch_rate: Rate,
-    /// Packets from new ports that one worker tries, over all sources.
-    pub port_switch_total: Rate,
     /// Tells this run of the gateway from others, on links.
     pub incarnation: u64,
+    /// Counts the setups of a run.
+    pub revision: u64,
 }
 
 /// One public address, or several.
@@ -50,6 +50,50 @@ pub struct Listener {
     pub sessions_max: u32,
     /// Whether a session follows its player to another port.
     pub follow_port_switch: bool,
+    /// What one source may take.
+    pub limits: Limits,
+}
+
+/// What one source may take of a listener; 0 is no limit. Rates and handshakes are counted by each
+/// worker, sessions over all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connection requests, a second.
+    pub requests_per_block: u32,
+    /// Unfinished handshakes, at a time.
+    pub handshakes_per_block: u32,
+    /// Sessions that follow their player to another port, a second.
+    pub port_switches_per_block: u32,
+    /// Players of Unreal games who are asked to restart their handshake, a second.
+    pub restarts_per_block: u32,
+    /// Sessions, at a time.
+    pub sessions_per_address: u32,
+    /// Sessions, at a time.
+    pub sessions_per_block: u32,
+}
+
+impl Limits {
+    /// None at all: for players who all come from one address, as they do on loopback.
+    pub const NONE: Self = Self {
+        requests_per_block: 0,
+        handshakes_per_block: 0,
+        port_switches_per_block: 0,
+        restarts_per_block: 0,
+        sessions_per_address: 0,
+        sessions_per_block: 0,
+    };
+
+    /// What a netcode listener has where its configuration says nothing.
+    pub const NETCODE: Self = Self {
+        requests_per_block: 2000,
+        handshakes_per_block: 2000,
+        port_switches_per_block: 500,
+        restarts_per_block: 200,
+        ..Self::NONE
+    };
+
+    /// What an Unreal listener has where its configuration says nothing.
+    pub const UNREAL: Self = Self { sessions_per_address: 32, ..Self::NETCODE };
 }
 
 impl Listener {
@@ -90,23 +134,38 @@ pub struct Netcode {
     pub replay: Policy,
     /// Players who are sent nothing else for so long are sent a keep-alive.
     pub keep_alive_ns: u64,
+    /// Whether a token may have several sessions.
+    pub token_reuse: TokenReuse,
+}
+
+/// What becomes of a token whose session has taken something in from its player.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenReuse {
+    /// It opens another session, in which what was recorded of the last one is taken for new.
+    Allow,
+    /// It opens no other session.
+    Deny,
 }
 
 /// The rules of an Unreal listener. All its backends are on a udp link, on this host's loopback.
 #[derive(Clone, Debug)]
 pub struct Unreal {
-    /// How the game's packets begin.
+    /// How the game's packets begin. Where the base is learned, this is the long one.
     pub framing: Framing,
-    /// Handshake versions that are served. Of no meaning in the original layout.
+    /// Servers may also speak the same versions without network features; their answers tell.
+    pub learns_base: bool,
+    /// Handshake versions that are served, all with the same layout. Of no meaning in the original
+    /// one.
     pub versions: RangeInclusive<u8>,
     /// Builds of the game that may connect; `None` for all.
     pub network_versions: Option<Vec<u32>>,
     /// How duplicates are told.
     pub duplicates: Duplicates,
+    /// The furthest jump of a player's packet numbers that its session survives; 0 for what an
+    /// engine survives. Only where duplicates are told by number.
+    pub gap_limit: u16,
     /// Silence of a player after which it is given up.
     pub idle_timeout_ns: u64,
-    /// A request to restart may be longer than the packet that provoked it.
-    pub restart_small: bool,
 }
 
 /// How the copies of a packet that has passed are told.
@@ -148,6 +207,18 @@ pub struct Backend {
     pub retired: bool,
 }
 
+impl Backend {
+    /// Whether two entries mean the same game process: the one at an address, or the one that says
+    /// this name.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.link, &other.link) {
+            (LinkKind::Udp { address: one }, LinkKind::Udp { address: other }) => one == other,
+            (LinkKind::Bundle { .. }, LinkKind::Bundle { .. }) => self.name == other.name,
+            _ => false,
+        }
+    }
+}
+
 /// How a backend is reached.
 #[derive(Clone, Debug)]
 pub enum LinkKind {
@@ -163,7 +234,8 @@ pub enum LinkKind {
     },
 }
 
-/// Processes that may claim to be a backend.
+/// Processes that may claim to be a backend: by their effective user, or by their effective group
+/// (supplementary groups do not count).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// User ids.
@@ -173,6 +245,20 @@ pub struct Allowed {
 }
 
 impl Allowed {
+    /// Whoever one of them allows.
+    pub(super) fn union<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
+        let mut union = Self::default();
+        for allowed in all {
+            union.uids.extend(&allowed.uids);
+            union.gids.extend(&allowed.gids);
+        }
+        for ids in [&mut union.uids, &mut union.gids] {
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        union
+    }
+
     /// Whether a process with these credentials may connect.
     pub fn admits(&self, credentials: Credentials) -> bool {
         self.uids.contains(&credentials.uid) || self.gids.contains(&credentials.gid)
@@ -196,16 +282,28 @@ impl Setup {
             listeners,
             backends,
             worker_sessions_max: sessions,
-            worker_pending_max: (sessions / 4).clamp(1024, PENDING_MAX),
-            request_rate: Rate { per_second: 2000, burst: 2000 },
-            port_switch_rate: Rate { per_second: 8, burst: 32 },
-            port_switch_total: Rate { per_second: 500, burst: 500 },
+            worker_spare_places_min: SPARE_PLACES_MIN,
+            worker_pending_max: (sessions / 4).clamp(PENDING_MIN, PENDING_MAX),
             incarnation,
+            revision: 0,
         }
     }
 
-    /// What all workers may claim together. Two generations of players' used tokens are remembered: a token is forgotten when
-    /// it expires, which is within a minute as a rule, and no fleet changes all its players in that time.
+    /// Places that one worker sets address space aside for: its sessions, and those that rest.
+    pub fn worker_places(&self) -> usize {
+        self.worker_sessions_max + self.spare_places(self.worker_sessions_max)
+    }
+
+    /// Places beyond so many sessions: enough for all of them to leave and for as many to come, as
+    /// far as there are loopback addresses.
+    pub(super) fn spare_places(&self, sessions_max: usize) -> usize {
+        let wanted = if sessions_max == 0 { 0 } else { self.worker_spare_places_min };
+        wanted.max(sessions_max).min(LOOPBACK_PLACES.saturating_sub(sessions_max))
+    }
+
+    /// What all workers may claim together. Two generations of players' used tokens are remembered:
+    /// a token is forgotten when it expires, which is within a minute as a rule, and no fleet
+    /// changes all its players in that time.
     pub fn claim_limits(&self) -> ClaimLimits {
         let sessions_max = self.worker_sessions_max;
         ClaimLimits { sessions_max, tokens_max: (sessions_max * 2).max(TOKENS_MIN) }
@@ -219,6 +317,14 @@ impl Setup {
 
 /// A pending handshake takes about 250 bytes; this many take 16 MiB.
 const PENDING_MAX: usize = 65_536;
+
+/// What a table has room for however few sessions there may be: several blocks' worth, because a
+/// block's share of it is bounded. It takes 4 MiB once it has been full.
+const PENDING_MIN: usize = 16_384;
+
+/// Where few may play, players who come and go all the time must not use up all places while they
+/// rest. A place that was never used takes no memory.
+const SPARE_PLACES_MIN: usize = 65_536;
 
 /// Used tokens remembered by the smallest gateway.
 const TOKENS_MIN: usize = 32_768;

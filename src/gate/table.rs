@@ -1,13 +1,17 @@
 //! Who lives at an address: a slab of entries, found by listener and endpoint.
 //!
-//! The [`Index`] is at most half full, so a lookup touches one line of it and one of the entry; a batch of lookups has them
-//! fetched first, all at once. The hash key is random per process: an attacker who chooses source ports cannot aim at one
-//! cell. Everything is sized once: the slab reserves its
-//! capacity (untouched pages cost nothing), so no insertion ever moves an entry or rehashes.
+//! The [`Index`] is at most half full, so a lookup touches one line of it and one of the entry; a
+//! batch of lookups has them fetched first, all at once. The hash key is random per process: an
+//! attacker who chooses source ports cannot aim at one cell. Everything is sized once: the slab
+//! reserves its capacity (untouched pages cost nothing), so no insertion ever moves an entry or
+//! rehashes.
 //!
-//! An entry that is removed keeps its place until [`Table::reclaim`], so that positions noted earlier in a turn stay valid
-//! to its end. Freed places are reused oldest first and not before they have rested, because a place is also an address (the
-//! player's loopback address on the udp link) and a session id: a game process must not mistake a new player for the last.
+//! An entry that is removed keeps its place until [`Table::reclaim`], so that positions noted
+//! earlier in a turn stay valid to its end. Freed places are reused oldest first and not before
+//! they have rested, because a place is also an address (the player's loopback address on the udp
+//! link) and a session id: a game process must not mistake a new player for the last. So there are
+//! more places than entries: at least a whole table may leave and be full again. Those that were
+//! never used cost nothing, and when all others rest, there is no place.
 
 use std::collections::VecDeque;
 
@@ -36,8 +40,9 @@ pub(crate) struct Place {
 pub(crate) trait Tenant {
     /// Stands in a place that nobody has, without a secret of whoever had it.
     ///
-    /// Not an `Option`: the compiler would mark its absence in whichever field has bits to spare, and every packet would wait
-    /// for the line of that field (with a million sessions, a third of what it cost).
+    /// Not an `Option`: the compiler would mark its absence in whichever field has bits to spare,
+    /// and every packet would wait for the line of that field (with a million sessions, a third of
+    /// what it cost).
     fn nobody() -> Self;
 }
 
@@ -50,11 +55,37 @@ pub(crate) struct Table<T> {
     removed: Vec<u32>,
     live_count: usize,
     capacity: usize,
+    /// Invariant: not fewer than `capacity`.
+    places_max: usize,
     rest_ns: u64,
     first_generation: u32,
 }
 
-/// An entry. What a lookup compares fills the first half of a cache line, and the tenant begins behind it.
+/// How places rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resting {
+    /// For how long nobody is given a place that somebody has left.
+    pub(crate) ns: u64,
+    /// How many places there are beyond the capacity.
+    pub(crate) spare: usize,
+}
+
+impl Resting {
+    /// Places that mean nothing to anybody else.
+    pub(crate) const NONE: Self = Self { ns: 0, spare: 0 };
+}
+
+/// Why there is no place for another entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPlace {
+    /// There are as many entries as there may be.
+    Full,
+    /// All places that nobody has were left a moment ago.
+    Resting,
+}
+
+/// An entry. What a lookup compares fills the first half of a cache line, and the tenant begins
+/// behind it.
 #[repr(C, align(64))]
 struct Slot<T> {
     address: Address,
@@ -97,23 +128,31 @@ struct Rest {
 }
 
 impl<T: Tenant> Table<T> {
-    /// A table of at most `capacity` entries whose places rest `rest_ns` between tenants while fresh ones are left. The first
-    /// tenants are of `first_generation`: a random one keeps the ids of two runs of the gateway apart.
-    pub(crate) fn new(capacity: usize, rest_ns: u64, first_generation: u32, key: HashKey) -> Self {
+    /// A table of at most `capacity` entries. The first tenants are of `first_generation`: a random
+    /// one keeps the ids of two runs of the gateway apart.
+    pub(crate) fn new(
+        capacity: usize,
+        resting: Resting,
+        first_generation: u32,
+        key: HashKey,
+    ) -> Self {
+        let places_max = capacity + resting.spare;
         Self {
             key,
             index: Index::new(capacity * INDEX_CELLS),
-            slots: Vec::with_capacity(capacity),
-            free: VecDeque::with_capacity(capacity),
+            slots: Vec::with_capacity(places_max),
+            free: VecDeque::with_capacity(places_max),
             removed: Vec::with_capacity(capacity),
             live_count: 0,
             capacity,
-            rest_ns,
+            places_max,
+            rest_ns: resting.ns,
             first_generation: next_generation(first_generation),
         }
     }
 
-    /// Bytes that one entry takes at most: its slot, its cells of the index, and its place in the lists of free ones.
+    /// Bytes that one entry takes at most: its slot, its cells of the index, and its place in the
+    /// lists of free ones.
     pub(crate) const fn entry_bytes() -> usize {
         size_of::<Slot<T>>()
             + INDEX_CELLS * Index::CELL_BYTES
@@ -151,8 +190,9 @@ impl<T: Tenant> Table<T> {
         self.index.find(hash, |index| self.slots[index as usize].address == *address)
     }
 
-    /// Where the entry of `address` lives, which is probably where [`guess`](Self::guess) has said. Nothing may have been
-    /// inserted or removed in between: where there was no guess there is nobody.
+    /// Where the entry of `address` lives, which is probably where [`guess`](Self::guess) has said.
+    /// Nothing may have been inserted or removed in between: where there was no guess there is
+    /// nobody.
     #[inline]
     pub(crate) fn find_guessed(&self, guess: u32, hash: u32, address: &Address) -> Option<u32> {
         let slot = self.slots.get(guess as usize)?;
@@ -179,15 +219,21 @@ impl<T: Tenant> Table<T> {
         }
     }
 
-    /// The address ranges of everything that is large, for advice to the operating system. Most is not in use yet.
+    /// The address ranges of everything that is large, for advice to the operating system. Most is
+    /// not in use yet.
     pub(crate) fn memory(&self) -> [std::ops::Range<*const u8>; 2] {
         let slots = self.slots.as_ptr();
         let end = slots.wrapping_add(self.slots.capacity());
         [slots.cast()..end.cast(), self.index.memory()]
     }
 
-    /// Inserts an entry for an address that has none. `None` when the table is full.
-    pub(crate) fn insert(&mut self, address: Address, tenant: T, now_ns: u64) -> Option<u32> {
+    /// Inserts an entry for an address that has none, if there is a place for it.
+    pub(crate) fn insert(
+        &mut self,
+        address: Address,
+        tenant: T,
+        now_ns: u64,
+    ) -> Result<u32, NoPlace> {
         let hash = self.hash(&address);
         debug_assert!(self.find(hash, &address).is_none(), "one entry per address");
         let index = self.take_place(now_ns)?;
@@ -201,10 +247,17 @@ impl<T: Tenant> Table<T> {
         }
         self.index.insert(hash, index);
         self.live_count += 1;
-        Some(index)
+        Ok(index)
     }
 
-    /// Takes an entry out of the index. It can still be reached by its index until [`reclaim`](Self::reclaim).
+    /// Whether somebody could be given a place that nobody had a moment ago, were the table not
+    /// full.
+    pub(crate) fn has_rested_place(&self, now_ns: u64) -> bool {
+        self.slots.len() < self.places_max || self.is_rested(now_ns)
+    }
+
+    /// Takes an entry out of the index. It can still be reached by its index until
+    /// [`reclaim`](Self::reclaim).
     pub(crate) fn remove(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         if slot.generation.is_indexed() {
@@ -224,7 +277,8 @@ impl<T: Tenant> Table<T> {
         self.index.insert(self.hash(&address), index);
     }
 
-    /// Ends the tenancy of removed entries: call it when no index noted in this turn is used any more.
+    /// Ends the tenancy of removed entries: call it when no index noted in this turn is used any
+    /// more.
     pub(crate) fn reclaim(&mut self, now_ns: u64) {
         for index in self.removed.drain(..) {
             self.slots[index as usize].tenant = T::nobody();
@@ -276,13 +330,25 @@ impl<T: Tenant> Table<T> {
         &mut self.slots[index as usize].tenant
     }
 
-    fn take_place(&mut self, now_ns: u64) -> Option<u32> {
-        let fresh = (self.slots.len() < self.capacity).then_some(self.slots.len() as u32);
-        let rested = self.free.front().is_some_and(|rest| now_ns >= rest.since_ns + self.rest_ns);
-        if rested || fresh.is_none() {
-            return self.free.pop_front().map(|rest| rest.index);
+    /// The place that was left first, if that was long enough ago, or a fresh one.
+    fn take_place(&mut self, now_ns: u64) -> Result<u32, NoPlace> {
+        if self.live_count >= self.capacity {
+            return Err(NoPlace::Full);
         }
-        fresh
+        if self.is_rested(now_ns)
+            && let Some(rest) = self.free.pop_front()
+        {
+            return Ok(rest.index);
+        }
+        if self.slots.len() < self.places_max {
+            return Ok(self.slots.len() as u32);
+        }
+        Err(if self.rest_ns == 0 { NoPlace::Full } else { NoPlace::Resting })
+    }
+
+    /// Whether the place that was left first has rested.
+    fn is_rested(&self, now_ns: u64) -> bool {
+        self.free.front().is_some_and(|rest| now_ns >= rest.since_ns + self.rest_ns)
     }
 }
 
@@ -296,7 +362,8 @@ const fn next_generation(generation: u32) -> u32 {
 
 const GENERATION_MAX: u32 = (1 << 24) - 1;
 
-/// Cells of the index for each entry: a packet looks one and a half of them up, or two and a half to find nobody.
+/// Cells of the index for each entry: a packet looks one and a half of them up, or two and a half
+/// to find nobody.
 const INDEX_CELLS: usize = 2;
 
 #[cfg(test)]
@@ -325,13 +392,13 @@ mod tests {
     proptest! {
         #[test]
         fn agrees_with_a_hash_map(steps in prop::collection::vec((0u16..40, 0u8..3), 1..400)) {
-            let mut table = Table::new(24, 0, 0, KEY);
+            let mut table = Table::new(24, Resting::NONE, 0, KEY);
             let mut model: HashMap<u16, u32> = HashMap::new();
             for (n, action) in steps {
                 match (action, model.get(&n).copied()) {
                     (0, None) => match table.insert(address(n), n, 0) {
-                        Some(index) => { model.insert(n, index); }
-                        None => prop_assert_eq!(model.len(), 24),
+                        Ok(index) => { model.insert(n, index); }
+                        Err(why) => prop_assert_eq!((why, model.len()), (NoPlace::Full, 24)),
                     },
                     (1, Some(index)) => { table.remove(index); table.reclaim(0); model.remove(&n); }
                     _ => {}
@@ -349,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_removed_entry_stays_readable_until_reclaimed_and_its_place_rests() {
-        let mut table = Table::new(2, 100, 0, KEY);
+        let mut table = Table::new(2, Resting { ns: 100, spare: 1 }, 0, KEY);
         let index = table.insert(address(1), 1, 0).expect("room");
         let place = table.place(index);
         table.remove(index);
@@ -358,10 +425,51 @@ mod tests {
         assert_eq!(*table.at(index), u16::nobody(), "nothing of a tenant is left");
         let other = table.insert(address(2), 2, 50).expect("a fresh place");
         assert_ne!(other, index, "the place has not rested");
-        let again = table.insert(address(3), 3, 60).expect("no fresh place is left");
+        let third = table.insert(address(3), 3, 60).expect("another");
+        assert_eq!(table.insert(address(4), 4, 70), Err(NoPlace::Full));
+        table.remove(third);
+        table.reclaim(70);
+        assert!(!table.has_rested_place(99));
+        assert_eq!(table.insert(address(4), 4, 99), Err(NoPlace::Resting));
+        assert!(table.has_rested_place(100));
+        let again = table.insert(address(4), 4, 100).expect("it has rested");
         assert_eq!(again, index);
         assert_ne!(table.place(again), place);
-        assert!(table.insert(address(4), 4, 1000).is_none(), "full");
+        assert_eq!(table.insert(address(5), 5, 1000), Err(NoPlace::Full));
+    }
+
+    /// Whoever comes and goes, a place is nobody's for as long as it has to be, and the newcomer
+    /// who gets none finds all at rest.
+    #[test]
+    fn no_place_is_given_out_before_it_has_rested() {
+        let mut table = Table::new(8, Resting { ns: 50, spare: 8 }, 0, KEY);
+        let (mut left_ns, mut here) = (HashMap::new(), VecDeque::new());
+        let (mut refused, mut served) = (0, 0);
+        for now_ns in 0..2000_u64 {
+            let who = (now_ns % 1000) as u16;
+            match table.insert(address(who), who, now_ns) {
+                Ok(index) => {
+                    let since_ns = left_ns.remove(&index);
+                    let has_rested = since_ns.is_none_or(|since_ns| now_ns - since_ns >= 50);
+                    assert!(has_rested, "{index} at {now_ns}");
+                    here.push_back(index);
+                    served += 1;
+                }
+                Err(NoPlace::Resting) => {
+                    assert!(left_ns.values().all(|since_ns| now_ns - since_ns < 50));
+                    refused += 1;
+                }
+                Err(NoPlace::Full) => assert_eq!(table.len(), 8),
+            }
+            if now_ns % 3 == 0
+                && let Some(index) = here.pop_front()
+            {
+                table.remove(index);
+                left_ns.insert(index, now_ns);
+            }
+            table.reclaim(now_ns);
+        }
+        assert!(refused > 100 && served > 100, "{refused} {served}");
     }
 
     #[test]
@@ -372,7 +480,7 @@ mod tests {
 
     #[test]
     fn readdressed_entries_are_found_at_their_new_address_only() {
-        let mut table = Table::new(4, 0, 0, KEY);
+        let mut table = Table::new(4, Resting::NONE, 0, KEY);
         let index = table.insert(address(1), 1, 0).expect("room");
         table.readdress(index, address(9));
         assert_eq!((lookup(&table, 1), lookup(&table, 9)), (None, Some(index)));

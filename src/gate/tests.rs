@@ -2,14 +2,18 @@
 
 mod basics;
 mod clients;
+mod crowds;
 mod drops;
+mod floods;
 mod games;
 mod handshakes;
 mod lifecycle;
 mod links;
+mod places;
 mod ports;
 mod rig;
 mod routing;
 mod sessions;
+mod tokens;
 mod udp;
 mod unreal;

@@ -1,4 +1,5 @@
-//! What happens because time passes: keep-alives, timeouts, backends given up, handshakes forgotten.
+//! What happens because time passes: keep-alives, timeouts, backends given up, handshakes
+//! forgotten.
 
 use arrayvec::ArrayVec;
 
@@ -7,7 +8,8 @@ use super::output::Exit;
 use super::{Gate, Now};
 use crate::proto::netcode::timing::SEND_INTERVAL_NS;
 
-/// How far the search for forgotten handshakes has come: round the whole table once a second, a little in each turn.
+/// How far the search for forgotten handshakes has come: round the whole table once a second, a
+/// little in each turn.
 pub(super) struct Sweep {
     /// The next place to be looked at.
     at: u32,
@@ -46,6 +48,7 @@ impl Gate {
         }
         self.handle_unreal_timers(now, exit);
         self.sweep_pending(now);
+        self.handle_session_sockets(now, exit);
         self.probe_backends(now, exit);
         self.part_from_the_nameless(now, exit);
     }
@@ -61,10 +64,19 @@ impl Gate {
             return self.end_session(now, index, Ended::BackendGone, exit);
         }
         if session.keep_alive_at_ns(self.keep_alive_ns(index)) <= now.mono_ns {
-            self.emit_keep_alive(now, index, exit);
+            self.keep_alive(now, index, exit);
         }
         self.announce(now, index, exit);
         self.arm(index);
+    }
+
+    /// A player who does not know yet that it is connected hears it when its socket is there.
+    fn keep_alive(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+        if !self.sessions.at(index).is_confirmed() && self.lacks_socket(index) {
+            self.sessions.at_mut(index).last_send_ns = now.mono_ns;
+        } else {
+            self.emit_keep_alive(now, index, exit);
+        }
     }
 
     /// Has a session looked at again when it needs to be.
@@ -79,14 +91,15 @@ impl Gate {
         rules.map_or(SEND_INTERVAL_NS, |rules| rules.keep_alive_ns)
     }
 
-    /// Looks at a few unfinished handshakes, so that the memory of those who never answer comes back.
+    /// Looks at a few unfinished handshakes, so that the memory of those who never answer comes
+    /// back.
     fn sweep_pending(&mut self, now: Now) {
         let places = if self.pending.len() == 0 { 0 } else { self.pending.places() };
         for _ in 0..self.sweep.take_due(places, now.mono_ns) {
             self.sweep.at = (self.sweep.at + 1) % places;
             let at = self.sweep.at;
             if self.pending.get(at).is_some_and(|entry| entry.expire_ns < now.mono_ns) {
-                self.pending.remove(at);
+                self.forget_pending(at);
             }
         }
     }
@@ -108,6 +121,7 @@ impl Gate {
             }
         }
         self.stop_unreal();
+        self.drop_backlogs();
         self.say_goodbye(now, exit);
         self.stopped = true;
     }
@@ -116,7 +130,8 @@ impl Gate {
 /// Sessions that are woken together, so that their memory comes together.
 const WAKE_BATCH: usize = 32;
 
-/// A table full of handshakes that nobody will finish is free again a second after they have expired.
+/// A table full of handshakes that nobody will finish is free again a second after they have
+/// expired.
 const SWEEP_NS: u64 = 1_000_000_000;
 
 /// An idle worker looks this often.

@@ -1,18 +1,24 @@
-//! Players of Unreal games: what a worker remembers of them, and where each of their datagrams goes.
+//! Players of Unreal games: what a worker remembers of them, and where each of their datagrams
+//! goes.
 //!
-//! A datagram is looked at once, in **step**, because nothing in it is decrypted: [`classify`] says what it is, and from there
-//! it is a stateless answer ([`stateless`]), a packet of a session to be passed on ([`relay`]), or the end of a handshake.
-//! Only a response whose cookie verifies makes a session: the gateway takes the player's place toward the game server, runs
-//! the handshake there as a client ([`opening`]), and hands the server's own cookie to the player. From then on both ends
-//! count from the same seeds, and the relay changes nothing but the five bits of the ids.
+//! A datagram is looked at once, in **step**, because nothing in it is decrypted: [`classify`] says
+//! what it is, and from there it is a stateless answer ([`stateless`]), a packet of a session to be
+//! passed on ([`relay`]), or the end of a handshake. Only a response whose cookie verifies makes a
+//! session: the gateway takes the player's place toward the game server, runs the handshake there
+//! as a client ([`opening`]), and hands the server's own cookie to the player. From then on both
+//! ends count from the same seeds, and the relay changes nothing but the five bits of the ids.
 //!
-//! Invariant: no session without a cookie that verified for its address and is in the set of used ones.
-//! Invariant: an answer to an address without a session is never longer than what it answers, `restart_small` aside.
+//! Invariant: no session without a cookie that verified for its address and is in the set of used
+//! ones. Invariant: to an address without a session never more bytes go than came from it. Nearly
+//! every answer is no longer than the packet that it answers; a request to restart may also be paid
+//! for by several small ones ([`credit`]).
 //!
-//! Left out: telling a game server that a player is gone. Only a packet inside the game's own channels could, and those may be
-//! encrypted; the server notices the silence, as it does for a player whose line is cut.
+//! Left out: telling a game server that a player is gone. Only a packet inside the game's own
+//! channels could, and those may be encrypted; the server notices the silence, as it does for a
+//! player whose line is cut.
 
 mod cookies;
+mod credit;
 mod guard;
 mod moves;
 mod opening;
@@ -22,6 +28,7 @@ mod relay;
 mod session;
 mod stateless;
 mod timers;
+mod upgrades;
 
 pub(super) use cookies::Cookies;
 pub use probe::ServerInfo;
@@ -32,7 +39,7 @@ use super::hash::HashKey;
 use super::output::{Exit, Tag};
 use super::players::Origin;
 use super::setup::{Setup, Unreal};
-use super::table::Table;
+use super::table::{Resting, Table};
 use super::wheel::{TICK_NS, Wheel};
 use super::{Gate, Now, Random, SessionInfo};
 use crate::buf::{LINE_BYTES, LocalIp, TxTarget};
@@ -43,11 +50,13 @@ use crate::proto::unreal::prefix::Framing;
 
 use super::counters::UNREAL_GAME;
 use cookies::Keyring;
+use credit::Credits;
 use probe::{Face, Probed};
 
 /// The players of one worker's Unreal listeners, and what it knows of the servers behind them.
 pub(super) struct Front {
-    /// Invariant: hashes with the same key as the gate's other tables, so that a datagram's source is hashed once.
+    /// Invariant: hashes with the same key as the gate's other tables, so that a datagram's source
+    /// is hashed once.
     pub(super) sessions: Table<Session>,
     wheel: Wheel<TICK_NS>,
     /// How many sessions wait for their server.
@@ -63,6 +72,8 @@ pub(super) struct Front {
     has_servers: bool,
     /// When the next of them is asked.
     next_probe_ns: u64,
+    /// What small packets of strangers have brought in.
+    credits: Credits,
     /// Keys the hashes of datagrams.
     hash: HashKey,
     random: Random,
@@ -72,11 +83,11 @@ pub(super) struct Front {
 
 impl Front {
     pub(super) fn new(setup: &Setup, key: HashKey, random: u64, now_ns: u64) -> Self {
-        let is_served = setup.listeners.iter().any(|listener| listener.unreal().is_some());
-        let sessions_max = if is_served { setup.worker_sessions_max } else { 0 };
+        let sessions_max = Self::sessions_max(setup);
+        let resting = Resting { ns: PLACE_REST_NS, spare: setup.spare_places(sessions_max) };
         Self {
-            sessions: Table::new(sessions_max, PLACE_REST_NS, (random >> 32) as u32, key),
-            wheel: Wheel::new(sessions_max, now_ns),
+            sessions: Table::new(sessions_max, resting, (random >> 32) as u32, key),
+            wheel: Wheel::new(sessions_max + resting.spare, now_ns),
             opening_count: 0,
             keyring: None,
             asked_for_secrets_ns: None,
@@ -84,10 +95,17 @@ impl Front {
             probed: Vec::new(),
             has_servers: false,
             next_probe_ns: now_ns,
+            credits: Credits::new(sessions_max > 0, key),
             hash: key,
             random: Random(random),
             serial: 0,
         }
+    }
+
+    /// Room for sessions, where any listener speaks Unreal.
+    pub(super) fn sessions_max(setup: &Setup) -> usize {
+        let is_served = setup.listeners.iter().any(|listener| listener.unreal().is_some());
+        if is_served { setup.worker_sessions_max } else { 0 }
     }
 
     /// Unfinished handshakes.
@@ -164,7 +182,7 @@ impl Gate {
         if known.is_none() && !self.steered.is_empty() {
             let key = (origin.address.listener, origin.address.endpoint);
             if let Some(&worker) = self.steered.get(&key) {
-                self.forward(origin, worker, None, bytes);
+                self.forward(origin, worker, false, bytes);
                 return Ok(());
             }
         }
@@ -188,8 +206,10 @@ impl Gate {
         self.setup.listeners[usize::from(listener)].unreal().ok_or(DropReason::UnknownSource)
     }
 
+    /// How the packets between a listener and its players are laid out now.
     fn framing(&self, listener: u16) -> Result<Framing, DropReason> {
-        self.unreal_rules(listener).map(|rules| rules.framing)
+        let face = self.unreal.faces.get(usize::from(listener));
+        face.map(|face| face.framing).ok_or(DropReason::UnknownSource)
     }
 
     /// Answers a handshake packet with at most `bytes_max` bytes.
@@ -251,8 +271,9 @@ const fn kind_index(kind: Kind) -> usize {
     UNREAL_GAME + 1 + kind as usize
 }
 
-/// The loopback address that the player at `index` has toward game servers: counted down from the top, so that it is none
-/// that a netcode player has, whose are counted up; they would meet at 16.7 million players of one worker.
+/// The loopback address that the player at `index` has toward game servers: counted down from the
+/// top, so that it is none that a netcode player has, whose are counted up; they would meet at 16.7
+/// million players of one worker.
 fn loopback_of(index: u32) -> Option<LocalIp> {
     let host = LOOPBACK_LAST.checked_sub(index).filter(|host| *host >= LOOPBACK_FIRST)?;
     let [_, x, y, z] = host.to_be_bytes();
@@ -270,8 +291,9 @@ const LOOPBACK_FIRST: u32 = 1 << 16;
 /// 127.255.255.255 is the loopback network's broadcast address.
 const LOOPBACK_LAST: u32 = 0x00ff_fffe;
 
-/// How long a loopback address is not given to another player while there are fresh ones. An engine keeps a connection that
-/// has fallen silent for a minute or more, and answers whoever comes from the same address as if it were the same player.
+/// How long a loopback address is not given to another player. An engine keeps a connection that
+/// has fallen silent for a minute or more, and answers whoever comes from the same address as if it
+/// were the same player.
 const PLACE_REST_NS: u64 = 120_000_000_000;
 
 #[cfg(test)]

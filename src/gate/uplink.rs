@@ -1,9 +1,10 @@
-//! Toward game processes: players' payloads, and what a process on a bundle link is told of its players.
+//! Toward game processes: players' payloads, and what a process on a bundle link is told of its
+//! players.
 
 use super::links::{is_shared_socket_backend, loopback_of, payloads_in};
 use super::output::{Exit, Tag};
 use super::setup::LinkKind;
-use super::{Gate, Now, Request};
+use super::{Gate, Now};
 use crate::buf::{Endpoint, LocalIp, SendFailure, TxBatch, TxTarget};
 use crate::drops::DropReason;
 use crate::link::bundle::{CloseReason, Opened, USER_DATA_BYTES, Writer};
@@ -65,6 +66,7 @@ impl Gate {
         backend: Endpoint,
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
+        self.check_udp_backend(index)?;
         let socket = self.udp_link.ok_or(DropReason::LinkDown)?;
         let source = loopback_of(index).ok_or(DropReason::LinkDown)?;
         let target = TxTarget { socket, peer: Some(backend), source };
@@ -80,10 +82,18 @@ impl Gate {
         payload: &[u8],
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
+        self.check_udp_backend(index)?;
         let socket = self.sessions.at(index).uplink.ok_or(DropReason::LinkDown)?;
         let target = TxTarget { socket, peer: None, source: LocalIp::UNSPECIFIED };
         self.send_raw(now, payload, target, Tag::UdpPayload, exit);
         Ok(())
+    }
+
+    /// What the kernel would take and the host then refuse does not count as handed over.
+    #[inline]
+    fn check_udp_backend(&self, index: u32) -> Result<(), DropReason> {
+        let backend = usize::from(self.sessions.at(index).backend);
+        if self.backends[backend].is_up() { Ok(()) } else { Err(DropReason::LinkDown) }
     }
 
     pub(super) fn send_raw(
@@ -129,22 +139,19 @@ impl Gate {
                 self.announce_on(now, index, link, exit);
             }
             LinkKind::Udp { address } if is_shared_socket_backend(address) => {}
-            LinkKind::Udp { .. } => {
-                let session = self.session_id(index);
-                self.requests
-                    .push_back(Request::OpenSessionSocket { session, backend: backend as u16 });
-            }
+            LinkKind::Udp { .. } => self.ask_for_socket(index),
         }
         self.sessions.at_mut(index).announced = epoch;
     }
 
-    /// Writes the opening record. The user data goes along the first time only; a backend that comes back gets zeros.
+    /// Writes the opening record. The user data goes along the first time only; a backend that
+    /// comes back gets zeros.
     fn announce_on(&mut self, now: Now, index: u32, link: u16, exit: &mut Exit<'_>) {
         let user_data = self.sessions.at_mut(index).user_data.take();
         let user_data = user_data.as_deref().unwrap_or(&[0; USER_DATA_BYTES]);
         let setup = std::sync::Arc::clone(&self.setup);
         let address = *self.sessions.address(index);
-        let claim = self.sessions.at(index).claim(address.listener);
+        let claim = self.sessions.at(index).claim(&address);
         let opened = Opened {
             session: self.session_id(index),
             client_id: claim.client_id,
@@ -191,8 +198,8 @@ impl Gate {
         }
     }
 
-    /// Appends a record to a link's bundle, making room where there is none. False when the link has no room at all: then
-    /// nothing may overtake what it is owed.
+    /// Appends a record to a link's bundle, making room where there is none. False when the link
+    /// has no room at all: then nothing may overtake what it is owed.
     #[inline]
     pub(super) fn append(
         &mut self,
@@ -202,7 +209,8 @@ impl Gate {
         exit: &mut Exit<'_>,
         record: impl Fn(&mut Writer<'_>) -> bool,
     ) -> bool {
-        // Twice: into the bundle that is open, and into a fresh one after that one was sent or slots were freed.
+        // Twice: into the bundle that is open, and into a fresh one after that one was sent or
+        // slots were freed.
         for _ in 0..3 {
             let Some(open) = self.link_mut(link).filter(|link| !link.owes()) else { return false };
             let was_open = open.is_open();
@@ -231,7 +239,8 @@ impl Gate {
         }
     }
 
-    /// Hands over all bundles. Nobody is asked who has none: a host may have hundreds of game processes.
+    /// Hands over all bundles. Nobody is asked who has none: a host may have hundreds of game
+    /// processes.
     pub(super) fn commit_bundles(&mut self, tx: &mut TxBatch) {
         let mut open_links = std::mem::take(&mut self.open_links);
         for link in open_links.drain(..) {

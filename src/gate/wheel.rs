@@ -1,12 +1,13 @@
 //! Timers for every session, at a cost that does not depend on how many sleep.
 //!
-//! One ring of buckets, each a list of places due in the same tick (4 ms for sessions, a second for used tokens). There is no cancelling and no moving: a session has one
-//! entry, which fires at its deadline or earlier; whoever is woken looks at its own clocks and arms itself again. A deadline
+//! One ring of buckets, each a list of places due in the same tick (4 ms for sessions, a second for
+//! used tokens). There is no cancelling and no moving: a session has one entry, which fires at its
+//! deadline or earlier; whoever is woken looks at its own clocks and arms itself again. A deadline
 //! beyond the ring's horizon fires at the horizon and is armed again from there.
 //!
-//! A place has one entry at most, so the lists are links between places: four bytes each, reserved once, and nothing is
-//! allocated or moved afterwards. An entry that a player has left behind wakes the next player in its place, too early, which
-//! harms nobody.
+//! A place has one entry at most, so the lists are links between places: four bytes each, reserved
+//! once, and nothing is allocated or moved afterwards. An entry that a player has left behind wakes
+//! the next player in its place, too early, which harms nobody.
 
 /// Due times of many places, in whatever unit `TICK` is in.
 pub(crate) struct Wheel<const TICK: u64> {
@@ -39,8 +40,8 @@ impl<const TICK: u64> Wheel<TICK> {
         }
     }
 
-    /// Wakes `place` at `deadline`, or at the horizon if that is sooner. Never in the tick being fired. A place that is
-    /// armed already stays as it is.
+    /// Wakes `place` at `deadline`, or at the horizon if that is sooner. Never in the tick being
+    /// fired. A place that is armed already stays as it is.
     #[inline]
     pub(crate) fn arm(&mut self, place: u32, deadline: u64) {
         let at = place as usize;
@@ -60,7 +61,8 @@ impl<const TICK: u64> Wheel<TICK> {
 
     /// The next place that is due at `now`. Its entry is spent; it may be armed again at once.
     ///
-    /// Empty buckets are passed over, and after a jump of the clock each bucket is visited once at most.
+    /// Empty buckets are passed over, and after a jump of the clock each bucket is visited once at
+    /// most.
     #[inline]
     pub(crate) fn pop_due(&mut self, now: u64) -> Option<u32> {
         if self.firing == END && !self.begin_bucket(now / TICK) {
@@ -86,8 +88,8 @@ impl<const TICK: u64> Wheel<TICK> {
         self.firing != END
     }
 
-    /// When the next non-empty bucket is due, to know how long a worker may sleep. Asked in every turn, so it is found among
-    /// bits.
+    /// When the next non-empty bucket is due, to know how long a worker may sleep. Asked in every
+    /// turn, so it is found among bits.
     pub(crate) fn next_due(&self) -> Option<u64> {
         if self.armed == 0 {
             return None;
@@ -117,11 +119,12 @@ const END: u32 = u32::MAX;
 /// In no list.
 const IDLE: u32 = u32::MAX - 1;
 
-/// The tick of sessions. Keep-alives are due every 100 ms; 4 ms of slack is what players cannot tell.
+/// The tick of sessions. Keep-alives are due every 100 ms; 4 ms of slack is what players cannot
+/// tell.
 pub(crate) const TICK_NS: u64 = 4_000_000;
 
-/// About four seconds of a session's ticks, which is how often one is looked at that has nothing due; a power of two for the
-/// modulo.
+/// About four seconds of a session's ticks, which is how often one is looked at that has nothing
+/// due; a power of two for the modulo.
 const BUCKETS: usize = 1024;
 
 const WORD_BITS: usize = u64::BITS as usize;

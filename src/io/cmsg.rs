@@ -1,8 +1,9 @@
 //! Control messages: what the kernel says beside a datagram, and what we ask of it beside one.
 //!
-//! A control buffer is a chain of headers (length, level, type), each followed by its data and padded to the alignment of
-//! `usize`. As with addresses, it is read and written byte by byte, bounds checked, without a pointer cast; the layouts are
-//! compared with libc's in the tests. Messages nobody asked for are passed over.
+//! A control buffer is a chain of headers (length, level, type), each followed by its data and
+//! padded to the alignment of `usize`. As with addresses, it is read and written byte by byte,
+//! bounds checked, without a pointer cast; the layouts are compared with libc's in the tests.
+//! Messages nobody asked for are passed over.
 
 use std::net::IpAddr;
 
@@ -16,7 +17,8 @@ pub(super) struct Received {
     pub(super) local: LocalIp,
     /// When it was received, in nanoseconds of the real-time clock; 0 where nothing was said.
     pub(super) kernel_ns: u64,
-    /// How many datagrams the socket had dropped when this one was queued. The kernel keeps silent while that is none.
+    /// How many datagrams the socket had dropped when this one was queued. The kernel keeps silent
+    /// while that is none.
     pub(super) drops: Option<u32>,
 }
 
@@ -43,16 +45,18 @@ impl Received {
         received
     }
 
-    /// `in_pktinfo`: interface, the local address of the match, the address in the header. The second is the one an answer
-    /// may come from even when the datagram was sent to a broadcast address.
+    /// `in_pktinfo`: interface, the local address of the match, the address in the header. The
+    /// second is the one an answer may come from even when the datagram was sent to a broadcast
+    /// address.
     fn read_v4(&mut self, data: &[u8]) {
         if let Some(ip) = data.get(4..8).and_then(<[u8]>::first_chunk) {
             self.local = LocalIp::v4(*ip, 0);
         }
     }
 
-    /// `in6_pktinfo`: address, interface. The interface is kept for link-local addresses only; answering any other through
-    /// the interface that the datagram came in on would overrule the host's routes.
+    /// `in6_pktinfo`: address, interface. The interface is kept for link-local addresses only;
+    /// answering any other through the interface that the datagram came in on would overrule the
+    /// host's routes.
     fn read_v6(&mut self, data: &[u8]) {
         let Some((ip, rest)) = data.split_first_chunk::<16>() else { return };
         let Some(interface) = rest.first_chunk() else { return };
@@ -71,8 +75,8 @@ impl Received {
     }
 }
 
-/// What an error queue says about a datagram that we had sent (`sock_extended_err`): the errno, or `None` where the control
-/// data holds no error.
+/// What an error queue says about a datagram that we had sent (`sock_extended_err`): the errno, or
+/// `None` where the control data holds no error.
 pub(super) fn decode_error(control: &[u8]) -> Option<i32> {
     messages(control)
         .find(|(level, kind, _)| {
@@ -92,8 +96,8 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Names the address to send from, and asks the kernel to cut the message into datagrams of so many bytes (UDP GSO, Linux
-    /// 4.18). `None` where there is nothing to say.
+    /// Names the address to send from, and asks the kernel to cut the message into datagrams of so
+    /// many bytes (UDP GSO, Linux 4.18). `None` where there is nothing to say.
     #[inline]
     pub(super) fn new(
         source: &LocalIp,

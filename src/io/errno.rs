@@ -1,7 +1,8 @@
 //! What an errno of the running data path means for us: try again, shed, or give the socket up.
 //!
-//! Lists follow udp(7), ip(7), unix(7) and `io_uring_enter(2)`. What is not listed is treated as the milder neighbour would be:
-//! an unknown send error fails its datagram, an unknown receive error costs one turn, and neither ends the worker.
+//! Lists follow udp(7), ip(7), unix(7) and `io_uring_enter(2)`. What is not listed is treated as
+//! the milder neighbour would be: an unknown send error fails its datagram, an unknown receive
+//! error costs one turn, and neither ends the worker.
 
 use crate::buf::SendFailure;
 
@@ -10,8 +11,9 @@ use crate::buf::SendFailure;
 pub(super) enum SendTrouble {
     /// A signal came first: the same again.
     Interrupted,
-    /// The error may belong to a datagram that left earlier: with `IP_RECVERR` the kernel reports an ICMP error at the next call
-    /// on the socket, whatever that call is about. The error queue names the culprit; this datagram deserves a second try.
+    /// The error may belong to a datagram that left earlier: with `IP_RECVERR` the kernel reports
+    /// an ICMP error at the next call on the socket, whatever that call is about. The error queue
+    /// names the culprit; this datagram deserves a second try.
     Earlier,
     /// The datagram will not leave.
     Failed(SendFailure),
@@ -28,7 +30,9 @@ pub(super) fn of_send(errno: i32) -> SendTrouble {
         | libc::ENETDOWN
         | libc::EPROTO
         | libc::ENOPROTOOPT
-        | libc::ETIMEDOUT => SendTrouble::Earlier,
+        | libc::ETIMEDOUT
+        // Too long for its path, or for that of an earlier one: a second try tells.
+        | libc::EMSGSIZE => SendTrouble::Earlier,
         libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => SendTrouble::Failed(SendFailure::Full),
         libc::EPIPE
         | libc::ECONNRESET
@@ -37,7 +41,8 @@ pub(super) fn of_send(errno: i32) -> SendTrouble {
         | libc::ENOTSOCK
         | libc::EDESTADDRREQ
         | libc::ESHUTDOWN => SendTrouble::Failed(SendFailure::Gone),
-        // EMSGSIZE, EINVAL, EPERM, EACCES, EADDRNOTAVAIL, EAFNOSUPPORT, EIO, …: this datagram, not the socket.
+        // EINVAL, EPERM, EACCES, EADDRNOTAVAIL, EAFNOSUPPORT, EIO, …: this datagram, not the
+        // socket.
         _ => SendTrouble::Failed(SendFailure::Refused),
     }
 }
@@ -51,7 +56,8 @@ pub(super) enum ReceiveTrouble {
     Interrupted,
     /// No provided buffer was left, or no memory: again, once there is.
     NoRoom,
-    /// The socket reports something that happened to a datagram we had sent; the error queue knows more.
+    /// The socket reports something that happened to a datagram we had sent; the error queue knows
+    /// more.
     Earlier,
     /// We cancelled the receive ourselves.
     Cancelled,
@@ -80,7 +86,8 @@ pub(super) fn of_receive(errno: i32) -> ReceiveTrouble {
     }
 }
 
-/// Whether an entry of an error queue means that nobody answers at the address (as opposed to a path's MTU).
+/// Whether an entry of an error queue means that nobody answers at the address (as opposed to a
+/// path's MTU).
 pub(super) fn is_unreachable(errno: i32) -> bool {
     matches!(errno, libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::EHOSTDOWN | libc::ENETUNREACH)
 }
@@ -102,7 +109,7 @@ mod tests {
             (libc::ENOBUFS, Full),
             (libc::EPIPE, Gone),
             (libc::ECONNRESET, Gone),
-            (libc::EMSGSIZE, Refused),
+            (libc::EINVAL, Refused),
             (libc::EADDRNOTAVAIL, Refused),
             (libc::EPERM, Refused),
             (9999, Refused),
@@ -114,6 +121,11 @@ mod tests {
     #[test]
     fn icmp_errors_are_nobodys_fault_yet() {
         assert_eq!(of_send(libc::ECONNREFUSED), SendTrouble::Earlier);
+        assert_eq!(
+            of_send(libc::EMSGSIZE),
+            SendTrouble::Earlier,
+            "told of a packet that was too big"
+        );
         assert_eq!(of_receive(libc::ECONNREFUSED), ReceiveTrouble::Earlier);
         assert!(is_unreachable(libc::ECONNREFUSED) && !is_unreachable(libc::EMSGSIZE));
     }

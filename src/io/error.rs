@@ -1,9 +1,13 @@
-//! Why something could not be set up: what was tried, what the kernel said, and what most likely has to be done about it.
+//! Why something could not be set up: what was tried, what the kernel said, and what most likely
+//! has to be done about it.
 //!
-//! For the start only. A running driver answers trouble with counters, failures and events (`errno`).
+//! For the start only. A running driver answers trouble with counters, failures and events
+//! (`errno`).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 use super::errno;
 
@@ -12,7 +16,7 @@ use super::errno;
 pub struct StartError {
     operation: String,
     error: io::Error,
-    advice: &'static str,
+    advice: Cow<'static, str>,
 }
 
 /// What was being set up. The same errno means different things at different steps.
@@ -29,8 +33,30 @@ pub(super) enum Step {
 
 impl StartError {
     pub(super) fn new(operation: impl Into<String>, step: Step, error: io::Error) -> Self {
-        let advice = advice(step, errno::of(&error));
+        let advice = Cow::Borrowed(advice(step, errno::of(&error)));
         Self { operation: operation.into(), error, advice }
+    }
+
+    /// An address that could not be bound.
+    pub fn bind(operation: impl Into<String>, error: io::Error) -> Self {
+        Self::new(operation, Step::Bind, error)
+    }
+
+    /// Somebody listens for game processes where we want to.
+    pub fn neighbour(path: &Path) -> Self {
+        let error = io::Error::from_raw_os_error(libc::EADDRINUSE);
+        Self::new(format!("listen on {}", path.display()), Step::Link, error)
+    }
+
+    /// The same with better advice than the error alone allows.
+    #[must_use]
+    pub fn advised(self, advice: String) -> Self {
+        Self { advice: Cow::Owned(advice), ..self }
+    }
+
+    /// Whether somebody else has what was wanted.
+    pub fn is_in_use(&self) -> bool {
+        self.error.raw_os_error() == Some(libc::EADDRINUSE)
     }
 
     /// Something else that a worker needs at its start.
@@ -48,9 +74,10 @@ impl StartError {
         &self.error
     }
 
-    /// The likely cause and what to do about it; empty where nothing better is known than the error itself.
-    pub const fn advice(&self) -> &'static str {
-        self.advice
+    /// The likely cause and what to do about it; empty where nothing better is known than the error
+    /// itself.
+    pub fn advice(&self) -> &str {
+        &self.advice
     }
 }
 

@@ -1,5 +1,5 @@
-//! What happens on sockets besides datagrams: errors of what was sent earlier, processes that connect. Cold, and the same for
-//! both drivers.
+//! What happens on sockets besides datagrams: errors of what was sent earlier, processes that
+//! connect. Cold, and the same for both drivers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -8,7 +8,8 @@ use super::{Driver, IoStats, SocketKind, cmsg, errno, sockaddr, socket};
 use crate::buf::{IoEvent, RxBatch, SocketId};
 use crate::os::{message, notify};
 
-/// Empties a socket's error queue. Each unreachable peer becomes an event, once per row of the same.
+/// Empties a socket's error queue. Each unreachable peer becomes an event, once per row of the
+/// same.
 pub(super) fn read_errors<S>(
     id: SocketId,
     socket: &Registered<S>,
@@ -30,9 +31,10 @@ pub(super) fn read_errors<S>(
     }
 }
 
-/// Accepts every process that waits at a listener, and registers its link. One that there is no descriptor for is turned
-/// away: left waiting, it would keep the listener readable and the driver awake for as long as descriptors are short. Returns
-/// how many were.
+/// Accepts processes that wait at a listener, a few in each turn: those who connect may do so as
+/// fast as we accept. Registers their links. One that there is no descriptor for is turned away:
+/// left waiting, it would keep the listener readable and the driver awake for as long as
+/// descriptors are short. Returns how many were.
 pub(super) fn accept_all<D: Driver>(
     driver: &mut D,
     reserve: &mut Reserve,
@@ -40,7 +42,8 @@ pub(super) fn accept_all<D: Driver>(
     rx: &mut RxBatch,
 ) -> u64 {
     let mut turned_away = 0;
-    while let Some(fd) = driver.fd(listener) {
+    for _ in 0..ACCEPTS_MAX {
+        let Some(fd) = driver.fd(listener) else { break };
         let connection = match socket::accept(fd) {
             Ok(Some(link)) => driver.register(link, SocketKind::Link),
             Err(_) if reserve.turn_away(fd) => {
@@ -71,7 +74,8 @@ impl Reserve {
         }
     }
 
-    /// Gives up the reserve, accepts with it and hangs up. Returns whether a process has been dealt with.
+    /// Gives up the reserve, accepts with it and hangs up. Returns whether a process has been dealt
+    /// with.
     fn turn_away(&mut self, listener: BorrowedFd<'_>) -> bool {
         if self.descriptor.take().is_none() {
             return false;
@@ -81,6 +85,10 @@ impl Reserve {
         is_away
     }
 }
+
+/// As many as there are slots for bundles: what each has said with its connection is read in the
+/// next turn.
+const ACCEPTS_MAX: usize = 16;
 
 /// More errors than any turn's sends can have caused.
 const ERRORS_MAX: usize = 1024;

@@ -1,11 +1,13 @@
 //! A socket filter: what cannot be ours is dropped by the kernel before it is queued.
 //!
-//! The caller says in plain data which datagrams may pass; [`Filter::compile`] turns that into a classic BPF program, which
-//! every kernel runs compiled to machine code, unprivileged. A refused datagram costs this process nothing, and takes no
-//! room in the receive buffer. What passes is checked again by whoever knows the protocol: the filter sees single datagrams and
-//! no state, and must never refuse what the protocol accepts.
+//! The caller says in plain data which datagrams may pass; [`Filter::compile`] turns that into a
+//! classic BPF program, which every kernel runs compiled to machine code, unprivileged. A refused
+//! datagram costs this process nothing, and takes no room in the receive buffer. What passes is
+//! checked again by whoever knows the protocol: the filter sees single datagrams and no state, and
+//! must never refuse what the protocol accepts.
 //!
-//! The program of a rule, in the words of `bpf_asm` (UDP programs see the datagram behind the 8 bytes of its header):
+//! The program of a rule, in the words of `bpf_asm` (UDP programs see the datagram behind the 8
+//! bytes of its header):
 //!
 //! ```text
 //! ld M[0]; jlt #first.start, next; jgt #first.end, next        first byte
@@ -55,8 +57,8 @@ impl Rule {
     /// And which have exactly these bytes at an offset.
     ///
     /// # Panics
-    /// Where the shortest datagram of the rule ends before them: a program that reads past the end refuses the datagram, even if
-    /// a later rule would have let it pass.
+    /// Where the shortest datagram of the rule ends before them: a program that reads past the end
+    /// refuses the datagram, even if a later rule would have let it pass.
     #[must_use]
     pub fn with(mut self, at: u16, bytes: &[u8]) -> Self {
         let end = usize::from(at) + bytes.len();
@@ -96,7 +98,8 @@ impl Filter {
         Self { rules: Vec::new() }
     }
 
-    /// Lets also pass what this rule describes. Rules are tried in order: put the frequent ones first.
+    /// Lets also pass what this rule describes. Rules are tried in order: put the frequent ones
+    /// first.
     #[must_use]
     pub fn allow(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
@@ -111,7 +114,8 @@ impl Filter {
     /// The program.
     ///
     /// # Panics
-    /// Where it is longer than the 4096 instructions that the kernel takes, or a rule fixes some 480 bytes.
+    /// Where it is longer than the 4096 instructions that the kernel takes, or a rule fixes some
+    /// 480 bytes.
     pub(super) fn compile(&self) -> Vec<SockFilter> {
         let program = self.instructions();
         assert!(program.len() <= INSTRUCTIONS_MAX, "a filter of a handful of rules");
@@ -134,7 +138,8 @@ impl Filter {
     }
 }
 
-/// Checks that the accumulator is at least `low` and at most `high`, as far as it could be otherwise.
+/// Checks that the accumulator is at least `low` and at most `high`, as far as it could be
+/// otherwise.
 fn push_range(checks: &mut Vec<Instruction>, low: u32, high: u32, max: u32) {
     if low > 0 {
         checks.push(jump(BPF_JGE, low, 0, NEXT_RULE));
@@ -219,7 +224,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs a program as the kernel would: the datagram behind its UDP header, an accumulator, scratch words.
+    /// Runs a program as the kernel would: the datagram behind its UDP header, an accumulator,
+    /// scratch words.
     fn run(program: &[Instruction], datagram: &[u8]) -> u32 {
         let mut packet = vec![0xee; UDP_HEADER_BYTES as usize];
         packet.extend_from_slice(datagram);

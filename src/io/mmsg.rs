@@ -1,8 +1,10 @@
-//! The driver for kernels and containers without io_uring: `recvmmsg`, `sendmmsg`, `ppoll`, and epoll for the many.
+//! The driver for kernels and containers without io_uring: `recvmmsg`, `sendmmsg`, `ppoll`, and
+//! epoll for the many.
 //!
-//! The few UDP sockets that carry players are asked one after the other, turn by turn, and sit in no epoll set; before the
-//! driver sleeps it polls them together with the epoll set of everything else, so they have somebody to wake only then. Links,
-//! listeners and connected sockets, which may be many and carry little, are in that set.
+//! The few UDP sockets that carry players are asked one after the other, turn by turn, and sit in
+//! no epoll set; before the driver sleeps it polls them together with the epoll set of everything
+//! else, so they have somebody to wake only then. Links, listeners and connected sockets, which may
+//! be many and carry little, are in that set.
 #![allow(unsafe_code, reason = "receives into slots that are lent to the batch")]
 
 use std::io;
@@ -17,7 +19,7 @@ use super::slots::{SlotSize, Slots};
 use super::table::Table;
 use super::{Bell, Driver, DriverOptions, IoStats, SocketKind, Wait, errno, events};
 use crate::buf::{IoEvent, RxBatch, SocketId, TxBatch};
-use crate::os::message::{Incoming, MESSAGES_MAX, Receiver};
+use crate::os::message::{Beside, Incoming, MESSAGES_MAX, Receiver};
 use crate::os::notify::{self, Epoll, Ready};
 
 /// Receives with `recvmmsg`.
@@ -30,12 +32,15 @@ pub struct MmsgDriver {
     slots: Slots,
     /// Slots that the batch has now, from the first one on: small, large.
     lent: [u16; 2],
-    receiver: Receiver,
+    /// For datagrams, and for bundles: local processes can send descriptors along with those.
+    receivers: [Receiver; 2],
     sender: Sender,
     /// The sockets that are asked turn by turn.
     drained: Vec<SocketId>,
     /// Which of them is asked first, so that none can starve the others.
     first: usize,
+    /// The same for what the epoll set names.
+    first_ready: usize,
     ready: Vec<Ready>,
     awaited: Vec<libc::pollfd>,
     stats: IoStats,
@@ -56,10 +61,11 @@ impl MmsgDriver {
             bell,
             slots,
             lent: [0; 2],
-            receiver: Receiver::new(),
+            receivers: [Beside::NameAndControl, Beside::Nothing].map(Receiver::new),
             sender: Sender::default(),
             drained: Vec::new(),
             first: 0,
+            first_ready: 0,
             ready: Vec::with_capacity(64),
             awaited: Vec::new(),
             stats: IoStats::default(),
@@ -83,9 +89,13 @@ impl MmsgDriver {
         self.stats.syscalls += 1;
         let mut ready = std::mem::take(&mut self.ready);
         let result = self.epoll.ready(&mut ready);
-        for one in &ready {
-            self.handle(one, rx);
+        // The kernel names those that stay ready in the same order each time, and the first could
+        // take all slots.
+        let count = ready.len();
+        for step in 0..count {
+            self.handle(&ready[(self.first_ready + step) % count], rx);
         }
+        self.first_ready = self.first_ready.wrapping_add(1);
         self.ready = ready;
         match result {
             Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
@@ -104,6 +114,10 @@ impl MmsgDriver {
         let Some(socket) = self.table.get(id) else { return };
         if ready.events & libc::EPOLLERR as u32 != 0 {
             events::read_errors(id, socket, rx, &mut self.stats);
+        }
+        if socket.kind == SocketKind::Link && ready.events & libc::EPOLLIN as u32 == 0 {
+            // It is held: what it has still said is read before its end.
+            return;
         }
         if socket.kind != SocketKind::LinkListener {
             return self.receive(id, rx);
@@ -127,9 +141,11 @@ impl MmsgDriver {
             let first = self.lent[size as usize];
             let slots = (first..).take(wanted).map(|index| self.slots.data(size, index));
             self.stats.syscalls += 1;
-            // SAFETY: slots from `first` on have not been lent to the batch since `turn` emptied it, and no other driver has
-            // this arena (`assert_owns`). Lending a slot before this call has returned would break it.
-            let received = unsafe { self.receiver.receive(socket.fd.as_fd(), slots) };
+            // SAFETY: slots from `first` on have not been lent to the batch since `turn` emptied
+            // it, and no other driver has this arena (`assert_owns`). Lending a slot before this
+            // call has returned would break it.
+            let received =
+                unsafe { self.receivers[size as usize].receive(socket.fd.as_fd(), slots) };
             match received {
                 Ok(count) if self.deliver(id, size, count, rx) && count == wanted => {}
                 Ok(_) => return,
@@ -146,7 +162,8 @@ impl MmsgDriver {
     fn deliver(&mut self, id: SocketId, size: SlotSize, count: usize, rx: &mut RxBatch) -> bool {
         let Some(socket) = self.table.get_mut(id) else { return false };
         for index in 0..count {
-            let Incoming { len, truncated, name, control } = self.receiver.message(index);
+            let Incoming { len, truncated, name, control } =
+                self.receivers[size as usize].message(index);
             let slot = self.lent[size as usize];
             let arrival = Arrival { size, slot, len, truncated, name, control };
             if arrival.is_end() {
@@ -154,7 +171,8 @@ impl MmsgDriver {
                 return false;
             }
             self.lent[size as usize] += 1;
-            // SAFETY: message `index` went into this slot, which stays lent until `turn` empties the batch.
+            // SAFETY: message `index` went into this slot, which stays lent until `turn` empties
+            // the batch.
             unsafe { arrival.lend(&self.slots, (id, socket), rx, &mut self.stats) };
         }
         true
@@ -231,12 +249,19 @@ impl Driver for MmsgDriver {
         self.table.remove(socket);
     }
 
+    fn hold(&mut self, socket: SocketId, is_held: bool) {
+        if let Some(fd) = self.table.fd(socket) {
+            // One that has ended is not in the set any more.
+            let _ = self.epoll.watch_for_input(fd, u64::from(socket.0), !is_held);
+        }
+    }
+
     fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>> {
         self.table.fd(socket)
     }
 
     fn flush(&mut self, tx: &mut TxBatch) {
-        self.sender.flush(&mut self.table, tx, &mut self.stats);
+        self.sender.flush(&self.table, tx, &mut self.stats);
     }
 
     fn turn(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()> {
@@ -269,7 +294,8 @@ impl Driver for MmsgDriver {
 /// No socket has this id: it would need 65,536 places and as many rounds.
 const BELL_TOKEN: u64 = u64::MAX;
 
-/// Sockets that are asked turn by turn. Asking in vain costs about 150 ns, so the many go into the epoll set.
+/// Sockets that are asked turn by turn. Asking in vain costs about 150 ns, so the many go into the
+/// epoll set.
 const DRAINED_MAX: usize = 16;
 
 /// Receives per socket and turn; enough to use up all slots.

@@ -21,13 +21,14 @@ pub enum Choice {
 /// How large a driver is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriverOptions {
-    /// Receive slots for datagrams, a power of two: the most that one turn takes in. They are used in rotation, so all of them
-    /// should stay in the cache beside everything else that a turn touches. What is more waits in the sockets.
+    /// Receive slots for datagrams, a power of two: the most that one turn takes in. They are used
+    /// in rotation, so all of them should stay in the cache beside everything else that a turn
+    /// touches. What is more waits in the sockets.
     pub small_slots: u16,
     /// Receive slots for bundles, a power of two.
     pub large_slots: u16,
-    /// Sockets that are registered with an io_uring, which saves the kernel a look-up per request (1 %). Further sockets do
-    /// without. Takes no more than `RLIMIT_NOFILE`.
+    /// Sockets that are registered with an io_uring, which saves the kernel a look-up per request
+    /// (1 %). Further sockets do without. Takes no more than `RLIMIT_NOFILE`.
     pub registered_sockets: u16,
 }
 
@@ -61,11 +62,22 @@ pub fn open(choice: Choice, options: &DriverOptions) -> Result<(AnyDriver, RxBat
 }
 
 impl AnyDriver {
-    /// Why the driver is not io_uring, where [`Choice::Auto`] had to do without it: for one line in the log.
+    /// Why the driver is not io_uring, where [`Choice::Auto`] had to do without it: for one line in
+    /// the log.
     pub const fn why_not_uring(&self) -> Option<&StartError> {
         match self {
             Self::Mmsg(_, why) => why.as_ref(),
             Self::Uring(_) => None,
+        }
+    }
+}
+
+impl AnyDriver {
+    /// Why a ring takes more than a driver's requests, where it does.
+    pub const fn why_unrestricted(&self) -> Option<&io::Error> {
+        match self {
+            Self::Mmsg(..) => None,
+            Self::Uring(driver) => driver.why_unrestricted(),
         }
     }
 }
@@ -87,6 +99,10 @@ impl Driver for AnyDriver {
 
     fn deregister(&mut self, socket: SocketId) {
         either!(self, driver => driver.deregister(socket));
+    }
+
+    fn hold(&mut self, socket: SocketId, is_held: bool) {
+        either!(self, driver => driver.hold(socket, is_held));
     }
 
     fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>> {

@@ -40,7 +40,8 @@ impl Arrival<'_> {
     /// Puts the datagram into the batch and counts it.
     ///
     /// # Safety
-    /// Until the batch is emptied, neither the kernel nor anybody else touches the data part of the slot.
+    /// Until the batch is emptied, neither the kernel nor anybody else touches the data part of the
+    /// slot.
     #[inline]
     pub(super) unsafe fn lend<S>(
         &self,

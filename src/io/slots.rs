@@ -1,9 +1,10 @@
 //! How a driver cuts its arena into receive slots.
 //!
-//! Small slots come first, for datagrams; behind them large ones, for bundles on links. Each begins with room for what the
-//! kernel writes in front of a multishot receive (a header, the sender's name, control data); `recvmmsg` leaves it unused, so
-//! that both drivers cut off at the same length. Both strides are odd multiples of a cache line: the first lines of all
-//! slots spread over all cache sets instead of meeting in two of them, as they would at 2048 bytes.
+//! Small slots come first, for datagrams; behind them large ones, for bundles on links. Each begins
+//! with room for what the kernel writes in front of a multishot receive (a header, the sender's
+//! name, control data); `recvmmsg` leaves it unused, so that both drivers cut off at the same
+//! length. Both strides are odd multiples of a cache line: the first lines of all slots spread over
+//! all cache sets instead of meeting in two of them, as they would at 2048 bytes.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::buf::{Arena, RxBatch};
 use crate::limits::{BUNDLE_BYTES_MAX, RX_DATAGRAM_BYTES};
 use crate::os::message::{CONTROL_BYTES, NAME_BYTES};
 
-/// Which of the two sizes.
+/// Which of the two sizes; also an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotSize {
     Small,

@@ -1,8 +1,8 @@
 //! Socket addresses as the kernel reads and writes them.
 //!
-//! `sockaddr_in` and `sockaddr_in6` are put together and taken apart byte by byte: no storage union, no pointer cast, and what
-//! the kernel wrote is checked like any other input. The layouts are part of the kernel's interface and do not change; a
-//! test compares them with libc's.
+//! `sockaddr_in` and `sockaddr_in6` are put together and taken apart byte by byte: no storage
+//! union, no pointer cast, and what the kernel wrote is checked like any other input. The layouts
+//! are part of the kernel's interface and do not change; a test compares them with libc's.
 
 use crate::buf::Endpoint;
 
@@ -29,8 +29,9 @@ impl Name {
     /// No address: for sockets with a fixed peer.
     pub(super) const NONE: Self = Self { bytes: [0; NAME_BYTES_MAX], len: 0 };
 
-    /// The address of `peer` for a socket of this family. An IPv4 socket cannot name an IPv6 peer; what it gets then is an
-    /// address the kernel refuses, so that the datagram fails where every other failure is handled.
+    /// The address of `peer` for a socket of this family. An IPv4 socket cannot name an IPv6 peer;
+    /// what it gets then is an address the kernel refuses, so that the datagram fails where every
+    /// other failure is handled.
     #[inline]
     pub(super) fn new(peer: &Endpoint, family: Family) -> Self {
         let mut name = Self::NONE;
@@ -57,7 +58,8 @@ impl Name {
     }
 }
 
-/// Reads an address that the kernel wrote, `None` where it is neither IPv4 nor IPv6 (a Unix peer has none).
+/// Reads an address that the kernel wrote, `None` where it is neither IPv4 nor IPv6 (a Unix peer
+/// has none).
 #[inline]
 pub(super) fn decode(name: &[u8]) -> Option<Endpoint> {
     let family = u16::from_ne_bytes(*name.first_chunk()?);

@@ -1,8 +1,9 @@
 //! Making sockets, and asking what they are.
 //!
-//! Every option that the packet path relies on is set here, before the socket can receive anything, and each failure says
-//! what was tried and what to do. What is only nice to have (large buffers, kernel time) is asked for and reported as granted
-//! or not. A socket's later life is the driver's business.
+//! Every option that the packet path relies on is set here, before the socket can receive anything,
+//! and each failure says what was tried and what to do. What is only nice to have (large buffers,
+//! kernel time) is asked for and reported as granted or not. A socket's later life is the driver's
+//! business.
 #![allow(unsafe_code, reason = "socket options that socket2 does not know")]
 
 use std::fs;
@@ -10,7 +11,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -18,11 +20,13 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use super::error::{StartError, Step};
 use super::filter::Filter;
 use super::sockaddr::Family;
+use crate::os::process;
 
 /// What a UDP socket should be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpOptions<'a> {
-    /// Shares the port with the sockets of other workers; the kernel spreads peers over them by address.
+    /// Shares the port with the sockets of other workers; the kernel spreads peers over them by
+    /// address.
     pub reuse_port: bool,
     /// An IPv6 socket takes no IPv4 peers, so that both families can be bound to one port.
     pub v6_only: bool,
@@ -56,26 +60,45 @@ pub struct UdpSocket {
     pub fd: OwnedFd,
     /// The address it is bound to.
     pub local: SocketAddr,
-    /// The receive buffer that was granted. Linux counts its own overhead in, so half of it holds data.
+    /// The receive buffer that was granted. Linux counts its own overhead in, so half of it holds
+    /// data.
     pub receive_buffer_bytes: usize,
     /// The send buffer that was granted.
     pub send_buffer_bytes: usize,
 }
 
-/// A socket for players at `address`. Bound to a wildcard address it tells and takes local addresses
-/// ([`RxMeta::local`](crate::buf::RxMeta), [`TxTarget::source`](crate::buf::TxTarget)); bound to one address it does not need to.
+/// A socket for players at `address`. Bound to a wildcard address it tells and takes local
+/// addresses ([`RxMeta::local`](crate::buf::RxMeta), [`TxTarget::source`](crate::buf::TxTarget));
+/// bound to one address it does not need to.
 ///
-/// Our datagrams fit every path, so "don't fragment" is set: it keeps the kernel from checking whether to, which is 10 %
-/// of a send (docs/BENCHMARKS.md, the wire).
+/// Our datagrams fit every path, so they leave in one piece, whatever the kernel has been told
+/// about the path's MTU (`never_fragment`).
 pub fn player(address: SocketAddr, options: &UdpOptions<'_>) -> Result<UdpSocket, StartError> {
     let socket = udp(address, options)?;
     bind(&socket, address)?;
     finish(socket)
 }
 
-/// A socket for game servers on this host that speak plain UDP. It can send from any loopback address, so that each player
-/// can have one of its own; bound to the device `lo`, it hears nobody else. Errors of dead servers are reported as
-/// [`IoEvent::Unreachable`](crate::buf::IoEvent).
+/// Lets other sockets of this user be bound to the same address from now on, if they ask for it:
+/// the kernel spreads peers over all of them. A socket that was bound without it has the address to
+/// itself until then.
+pub fn share_port(socket: &UdpSocket) -> Result<(), StartError> {
+    socket2::SockRef::from(&socket.fd)
+        .set_reuse_port(true)
+        .map_err(|e| StartError::other(format!("share the port of {}", socket.local), e))
+}
+
+/// Whether a TCP address could be listened at now. Only binds, and lets go again.
+pub fn can_listen(address: SocketAddr) -> io::Result<()> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.cloexec(), None)?;
+    // As listeners do: connections that have ended are not in the way.
+    socket.set_reuse_address(true)?;
+    socket.bind(&SockAddr::from(address))
+}
+
+/// A socket for game servers on this host that speak plain UDP. It can send from any loopback
+/// address, so that each player can have one of its own; bound to the device `lo`, it hears nobody
+/// else. Errors of dead servers are reported as [`IoEvent::Unreachable`](crate::buf::IoEvent).
 pub fn udp_link(options: &UdpOptions<'_>) -> Result<UdpSocket, StartError> {
     let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let socket = udp(address, options)?;
@@ -87,7 +110,8 @@ pub fn udp_link(options: &UdpOptions<'_>) -> Result<UdpSocket, StartError> {
     finish(socket)
 }
 
-/// A UDP socket with one peer, for game servers on other hosts. Errors are reported as for [`udp_link`].
+/// A UDP socket with one peer, for game servers on other hosts. Errors are reported as for
+/// [`udp_link`].
 pub fn connected(peer: SocketAddr, options: &UdpOptions<'_>) -> Result<UdpSocket, StartError> {
     let any = match peer {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
@@ -101,21 +125,46 @@ pub fn connected(peer: SocketAddr, options: &UdpOptions<'_>) -> Result<UdpSocket
     finish(socket)
 }
 
-/// A listening socket for links at `path`, with exactly this file mode. A socket file that a dead process has left is
-/// removed; one that somebody listens on is not. The file is the caller's to remove at the end.
+/// A listening socket for links at `path`, with exactly this file mode. A socket file that a dead
+/// process has left is removed; one that somebody listens on is not. The file is the caller's to
+/// remove at the end.
 pub fn link_listener(path: &Path, mode: u32) -> Result<OwnedFd, StartError> {
-    let fail = |e| StartError::new(format!("listen on {}", path.display()), Step::Link, e);
+    let socket = seqpacket().map_err(|e| listening_failed(path, e))?;
+    listen(socket, Type::SEQPACKET, path, mode).map(OwnedFd::from)
+}
+
+/// The listening socket for operators at `path`, for its owner only. As [`link_listener`]
+/// otherwise.
+pub fn control_listener(path: &Path) -> Result<UnixListener, StartError> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = Socket::new(Domain::UNIX, kind, None).map_err(|e| listening_failed(path, e))?;
+    listen(socket, Type::STREAM, path, CONTROL_MODE).map(UnixListener::from)
+}
+
+/// Binds a Unix socket and listens.
+///
+/// The folder may belong to a user with fewer rights than we have now, who can put anything in the
+/// socket's place at any time. So the file has its mode from the moment `bind` creates it, and no
+/// later call goes by its path.
+fn listen(socket: Socket, kind: Type, path: &Path, mode: u32) -> Result<Socket, StartError> {
+    let fail = |e| listening_failed(path, e);
     let address = SockAddr::unix(path).map_err(fail)?;
-    remove_stale(path, &address).map_err(fail)?;
-    let socket = seqpacket().map_err(fail)?;
-    // The file is created with the socket's own mode (less the umask), so it is never more open than it should be.
-    // SAFETY: takes no pointer.
+    if let Some(pid) = remove_stale(path, kind).map_err(fail)? {
+        let operation = format!("listen on {}, where process {pid} listens", path.display());
+        let taken = io::Error::from_raw_os_error(libc::EADDRINUSE);
+        return Err(StartError::new(operation, Step::Link, taken));
+    }
+    // The file is created with the socket's own mode, less the umask (`unix_bind_bsd` in
+    // `net/unix/af_unix.c`). SAFETY: takes no pointer.
     let result = unsafe { libc::fchmod(socket.as_raw_fd(), mode) };
     check(result).map_err(fail)?;
-    socket.bind(&address).map_err(fail)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(fail)?;
+    process::with_umask(0, || socket.bind(&address)).and_then(|bound| bound).map_err(fail)?;
     socket.listen(LISTEN_BACKLOG).map_err(fail)?;
-    Ok(socket.into())
+    Ok(socket)
+}
+
+fn listening_failed(path: &Path, why: io::Error) -> StartError {
+    StartError::new(format!("listen on {}", path.display()), Step::Link, why)
 }
 
 /// Connects to a listening link socket.
@@ -166,8 +215,9 @@ pub fn peer_credentials(link: BorrowedFd<'_>) -> io::Result<PeerCredentials> {
     Ok(PeerCredentials { pid: ucred.pid, uid: ucred.uid, gid: ucred.gid })
 }
 
-/// How many datagrams the kernel has dropped at this socket since it was made: because its receive buffer was full, and
-/// because its filter refused them (both count into the same number; docs/BENCHMARKS.md, the wire). Wraps at 2^32.
+/// How many datagrams the kernel has dropped at this socket since it was made: because its receive
+/// buffer was full, and because its filter refused them (both count into the same number;
+/// docs/BENCHMARKS.md, the wire). Wraps at 2^32.
 pub fn socket_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     /// `SK_MEMINFO_DROPS` and `SK_MEMINFO_VARS` of `linux/sock_diag.h`.
     const DROPS: usize = 8;
@@ -244,12 +294,16 @@ fn tell_local_address(socket: &Socket, family: Family) -> io::Result<()> {
     }
 }
 
-/// A dual-stack socket sends to both families, so an IPv6 socket gets both options.
+/// Datagrams leave with "don't fragment" set, and messages about a path's MTU change nothing.
+/// Whether such a message is true cannot be told: anybody can send one that quotes a packet of
+/// ours, and a kernel that believes it refuses what is longer for ten minutes. Nor does the kernel
+/// have to find out whether to fragment, which is 10 % of a send (docs/BENCHMARKS.md, the wire). A
+/// dual-stack socket sends to both families, so an IPv6 socket gets both options.
 fn never_fragment(socket: &Socket, family: Family) -> io::Result<()> {
-    let always = libc::IP_PMTUDISC_DO;
-    set_flag(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, always)?;
+    let (v4, v6) = (libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE);
+    set_flag(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, v4)?;
     if family == Family::V6 {
-        set_flag(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+        set_flag(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, v6)?;
     }
     Ok(())
 }
@@ -262,8 +316,8 @@ fn report_errors(socket: &Socket, family: Family) -> Result<(), StartError> {
     result.map_err(|e| StartError::new("ask for errors of a UDP link", Step::Other, e))
 }
 
-/// Asks past the system's limit first, which needs `CAP_NET_ADMIN`, and within it otherwise. Whoever cares reads back what
-/// was granted.
+/// Asks past the system's limit first, which needs `CAP_NET_ADMIN`, and within it otherwise.
+/// Whoever cares reads back what was granted.
 fn ask_for_buffers(socket: &Socket, receive_bytes: usize, send_bytes: usize) {
     let (receive, send) = (receive_bytes as i32, send_bytes as i32);
     if set_flag(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, receive).is_err() {
@@ -281,16 +335,40 @@ fn seqpacket() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Removes the file of a socket that nobody listens on. Anything else stays, and makes `bind` fail.
-fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
-    if !is_socket {
-        return Ok(());
+/// Removes the file of a socket of this kind that nobody listens on, or names the process that
+/// does. Anything else stays, and makes `bind` fail. What is removed is the name in the folder,
+/// whatever it is by then: that much the folder's owner could do as well.
+fn remove_stale(path: &Path, kind: Type) -> io::Result<Option<i32>> {
+    match knock(path, kind)? {
+        Some(Ok(socket)) => peer_credentials(borrow(&socket.into())).map(|peer| Some(peer.pid)),
+        Some(Err(e)) if e.raw_os_error() == Some(libc::ECONNREFUSED) => {
+            fs::remove_file(path).map(|()| None)
+        }
+        _ => Ok(None),
     }
-    match seqpacket()?.connect(address) {
-        Err(e) if e.raw_os_error() == Some(libc::ECONNREFUSED) => fs::remove_file(path),
-        _ => Ok(()),
+}
+
+/// Who listens for links at a path, as the kernel saw it when that began. Removes and makes
+/// nothing.
+pub fn listening_at(path: &Path) -> Option<PeerCredentials> {
+    let link = knock(path, Type::SEQPACKET).ok()??.ok()?;
+    peer_credentials(borrow(&link.into())).ok()
+}
+
+/// Connects to the socket of this kind at a path, if what is there is a socket.
+///
+/// What is looked at is held, so that what is connected to is the same file, and no link is
+/// followed to a socket elsewhere.
+fn knock(path: &Path, kind: Type) -> io::Result<Option<io::Result<Socket>>> {
+    let flags = libc::O_PATH | libc::O_NOFOLLOW;
+    let held = fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let Ok(held) = held else { return Ok(None) };
+    if !held.metadata()?.file_type().is_socket() {
+        return Ok(None);
     }
+    let address = SockAddr::unix(format!("/proc/self/fd/{}", held.as_raw_fd()))?;
+    let socket = Socket::new(Domain::UNIX, kind.nonblocking().cloexec(), None)?;
+    Ok(Some(socket.connect(&address).map(|()| socket)))
 }
 
 const fn family_of(address: SocketAddr) -> Family {
@@ -328,12 +406,14 @@ fn option<T: Copy>(
 ) -> io::Result<(T, usize)> {
     let mut value = MaybeUninit::new(initial);
     let mut len = size_of::<T>() as u32;
-    // SAFETY: `value` has room for `len` bytes and outlives the call; the kernel writes no more than `len`.
+    // SAFETY: `value` has room for `len` bytes and outlives the call; the kernel writes no more
+    // than `len`.
     let result = unsafe {
         libc::getsockopt(socket.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut len)
     };
     check(result)?;
-    // SAFETY: initialised before the call; the callers' types (integers, `ucred`) are valid for any bytes the kernel writes.
+    // SAFETY: initialised before the call; the callers' types (integers, `ucred`) are valid for any
+    // bytes the kernel writes.
     Ok((unsafe { value.assume_init() }, len as usize))
 }
 
@@ -345,3 +425,6 @@ fn check(result: i32) -> io::Result<i32> {
 const LINK_BUFFER_BYTES: usize = 1 << 20;
 
 const LISTEN_BACKLOG: i32 = 128;
+
+/// For its owner; root comes in anyway.
+const CONTROL_MODE: u32 = 0o600;

@@ -1,7 +1,8 @@
 //! The sockets of a driver, by id.
 //!
-//! An id is an index and a generation. The index of a closed socket is used again, the id is not (for 65,536 rounds), so a
-//! late completion or a transmit entry that still names the old socket finds nothing instead of somebody else's.
+//! An id is an index and a generation. The index of a closed socket is used again, the id is not
+//! (for 65,536 rounds), so a late completion or a transmit entry that still names the old socket
+//! finds nothing instead of somebody else's.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,8 +18,6 @@ pub(super) struct Registered<S> {
     pub(super) fd: OwnedFd,
     pub(super) kind: SocketKind,
     pub(super) family: Family,
-    /// The kernel cuts large sends into datagrams here. Turned off when it has refused to once.
-    pub(super) gso: bool,
     /// The kernel's drop counter as last seen.
     pub(super) drops: u32,
     pub(super) state: S,
@@ -48,8 +47,7 @@ impl<S> Table<S> {
         state: S,
     ) -> io::Result<SocketId> {
         let family = socket::family(fd.as_fd())?;
-        let gso = matches!(kind, SocketKind::Datagram | SocketKind::ConnectedDatagram);
-        let socket = Registered { fd, kind, family, gso, drops: 0, state };
+        let socket = Registered { fd, kind, family, drops: 0, state };
         let index = self.free_place()?;
         let place = &mut self.places[usize::from(index)];
         place.socket = Some(socket);

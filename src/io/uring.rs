@@ -10,15 +10,19 @@
 //!                               something came, and was received in the same call
 //! ```
 //!
-//! A *drained* socket gets a multishot receive with `MSG_DONTWAIT` in every turn. It ends when the socket is empty and never
-//! enters the socket's wait queue, so nobody pays for waking us while we are awake. An *armed* socket has a poll and a receive
-//! behind it, linked: when something comes the kernel runs both, and the sleeper wakes up with the datagrams in its batch. Idle
-//! sockets are armed and cost nothing per turn. What is rare or reported once (listeners, the bell) is polled and then handled by
-//! plain calls, the same as in the other driver.
+//! A *drained* socket gets a multishot receive with `MSG_DONTWAIT` in every turn. It ends when the
+//! socket is empty and never enters the socket's wait queue, so nobody pays for waking us while we
+//! are awake. An *armed* socket has a poll and a receive behind it, linked: when something comes
+//! the kernel runs both, and the sleeper wakes up with the datagrams in its batch. Idle sockets are
+//! armed and cost nothing per turn. What is rare or reported once (listeners, the bell) is polled
+//! and then handled by plain calls, the same as in the other driver.
 //!
 //! Invariants:
-//! - A live socket that has not ended is in exactly one state; `drained` lists those that are drained, once each.
+//! - A live socket that has not ended and is not held is in exactly one state; `drained` lists
+//!   those that are drained, once each.
 //! - A slot is the kernel's, the batch's or ours (`buf_ring`); those of the batch are in `lent`.
+//! - The kernel takes no other requests than those of `op` (`Ring::restrict`), where it can be told
+//!   so.
 //! - All memory that a request may write to (slots, buffer rings) outlives the ring: see `Drop`.
 #![allow(unsafe_code, reason = "requests carry raw pointers")]
 
@@ -49,11 +53,14 @@ use super::table::{Registered, Table, index_of};
 use super::{Bell, Driver, DriverOptions, IoStats, SocketKind, Wait, events};
 use crate::buf::{IoEvent, RxBatch, SocketId, TxBatch};
 
-/// Receives with io_uring. Belongs to the thread that takes its first turn; until then it may move between threads.
+/// Receives with io_uring. Belongs to the thread that takes its first turn; until then it may move
+/// between threads.
 #[derive(Debug)]
 pub struct UringDriver {
     /// First, so that the ring is gone before the memory it knows.
     ring: Ring,
+    /// Why the ring takes more than a driver's requests, where it does.
+    unrestricted: Option<io::Error>,
     small: BufRing,
     large: BufRing,
     slots: Slots,
@@ -75,11 +82,17 @@ pub struct UringDriver {
 }
 
 impl UringDriver {
-    /// Opens a driver and the batch it fills, after proving on a socket pair that this kernel can do what it needs.
+    /// Opens a driver and the batch it fills, after proving on a socket pair that this kernel can
+    /// do what it needs.
     pub fn open(options: &DriverOptions) -> Result<(Self, RxBatch), StartError> {
         let fail = |e| StartError::new("open io_uring", Step::Ring, e);
         Self::prove().map_err(fail)?;
         Self::set_up(*options).map_err(fail)
+    }
+
+    /// Why the kernel would take other requests than a driver's on this ring, where it would.
+    pub const fn why_unrestricted(&self) -> Option<&io::Error> {
+        self.unrestricted.as_ref()
     }
 
     fn set_up(options: DriverOptions) -> io::Result<(Self, RxBatch)> {
@@ -94,8 +107,10 @@ impl UringDriver {
         let large = BufRing::new(&ring, &slots, SlotSize::Large)?;
         // Where that many descriptors are not allowed, sockets do without being registered.
         let _ = ring.submitter().register_files_sparse(u32::from(options.registered_sockets));
+        let unrestricted = ring.restrict(&op::CODES, op::FLAGS).err();
         let driver = Self {
             ring,
+            unrestricted,
             small,
             large,
             slots,
@@ -114,8 +129,9 @@ impl UringDriver {
         Ok((driver, batch))
     }
 
-    /// Receives one record with a driver of the smallest size. Kernels that know the system call may yet refuse multishot
-    /// receives, and no flag tells; so the only question that counts is asked.
+    /// Receives one record with a driver of the smallest size. Kernels that know the system call
+    /// may yet refuse multishot receives, and no flag tells; so the only question that counts is
+    /// asked.
     fn prove() -> io::Result<()> {
         let smallest = DriverOptions { small_slots: 1, large_slots: 1, registered_sockets: 1 };
         let (mut driver, mut rx) = Self::set_up(smallest)?;
@@ -169,7 +185,8 @@ impl UringDriver {
         Ok(())
     }
 
-    /// Has a socket wake us. Returns whether it will; if not, the submission queue is full and will be for this turn.
+    /// Has a socket wake us. Returns whether it will; if not, the submission queue is full and will
+    /// be for this turn.
     fn arm(&mut self, id: SocketId) -> io::Result<bool> {
         let Some(socket) = self.table.get(id) else { return Ok(false) };
         let (handle, size) = (socket.state.handle, SlotSize::of(socket.kind));
@@ -183,7 +200,8 @@ impl UringDriver {
         Ok(is_queued)
     }
 
-    /// After a turn's receives: which sockets deserve more of them, and which have been idle for long enough to be armed.
+    /// After a turn's receives: which sockets deserve more of them, and which have been idle for
+    /// long enough to be armed.
     fn judge(&mut self) -> io::Result<()> {
         let mut index = 0;
         while let Some(&id) = self.drained.get(index) {
@@ -220,8 +238,8 @@ impl UringDriver {
 
     /// Queues requests, making room first where there is none. Returns whether they are queued.
     fn push(&mut self, requests: &[io_uring::squeue::Entry]) -> io::Result<bool> {
-        // SAFETY: requests point to `headers`, boxed and alive until the ring is gone, and receive into slots of registered
-        // buffer rings, of which `Drop` takes care.
+        // SAFETY: requests point to `headers`, boxed and alive until the ring is gone, and receive
+        // into slots of registered buffer rings, of which `Drop` takes care.
         if unsafe { self.ring.push(requests) } {
             return Ok(true);
         }
@@ -300,8 +318,9 @@ impl UringDriver {
             return self.end(id, rx);
         }
         socket.state.count += 1;
-        // SAFETY: the completion has taken the slot out of the kernel's hands, and it is provided again only after `turn` has
-        // emptied the batch (`lent`). Slots are named by one completion at a time.
+        // SAFETY: the completion has taken the slot out of the kernel's hands, and it is provided
+        // again only after `turn` has emptied the batch (`lent`). Slots are named by one completion
+        // at a time.
         unsafe { arrival.lend(&self.slots, (id, socket), rx, &mut self.stats) };
     }
 
@@ -316,13 +335,16 @@ impl UringDriver {
         self.stats.rx_restarts += u64::from(next == Next::Again && state != State::Ended);
         match (state, next) {
             (_, Next::Ended) => self.end(id, rx),
+            (State::Armed, _) if socket.state.is_held => socket.state.state = State::Held,
             (State::Armed, _) => {
                 let is_empty = result == -libc::EAGAIN;
                 if is_empty && count == 0 {
-                    // Woken, and nothing there: an error that a send was told about wakes too, until it is read.
+                    // Woken, and nothing there: an error that a send was told about wakes too,
+                    // until it is read.
                     events::read_errors(id, socket, rx, &mut self.stats);
                 }
-                // One that ran out of slots must not be armed before there are some: it would wake at once, and again.
+                // One that ran out of slots must not be armed before there are some: it would wake
+                // at once, and again.
                 if !is_empty
                     || patience(socket.kind, self.drained.len()) > 0
                     || !self.arm(id).unwrap_or(false)
@@ -330,7 +352,7 @@ impl UringDriver {
                     self.set_drained(id);
                 }
             }
-            (State::Drained | State::Ended, _) => {}
+            (State::Drained | State::Ended | State::Held, _) => {}
         }
     }
 
@@ -351,8 +373,8 @@ impl UringDriver {
         }
     }
 
-    /// Takes back every request on a socket, those included that are queued but not submitted: their descriptor may soon be
-    /// somebody else's.
+    /// Takes back every request on a socket, those included that are queued but not submitted:
+    /// their descriptor may soon be somebody else's.
     fn cancel(&mut self, socket: &Registered<Receiving>) {
         let _ = self.enter_if_enabled();
         let which = match socket.state.handle {
@@ -398,12 +420,26 @@ impl Driver for UringDriver {
         }
     }
 
+    fn hold(&mut self, socket: SocketId, is_held: bool) {
+        let Some(known) = self.table.get_mut(socket) else { return };
+        known.state.is_held = is_held;
+        match (known.state.state, is_held) {
+            (State::Drained, true) => {
+                known.state.state = State::Held;
+                self.drained.retain(|id| *id != socket);
+            }
+            (State::Held, false) => self.set_drained(socket),
+            // One that is armed has a receive behind its poll, and is held when that has ended.
+            _ => {}
+        }
+    }
+
     fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>> {
         self.table.fd(socket)
     }
 
     fn flush(&mut self, tx: &mut TxBatch) {
-        self.sender.flush(&mut self.table, tx, &mut self.stats);
+        self.sender.flush(&self.table, tx, &mut self.stats);
     }
 
     fn turn(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()> {
@@ -448,12 +484,14 @@ impl Driver for UringDriver {
 impl Drop for UringDriver {
     fn drop(&mut self) {
         if self.ring.cancel(CancelBuilder::any()) {
-            // Runs the cancelled requests' completions. With that, and without registered descriptors, sockets and their ports
-            // are free when this returns; left to the kernel, it takes tens of milliseconds.
+            // Runs the cancelled requests' completions. With that, and without registered
+            // descriptors, sockets and their ports are free when this returns; left to the kernel,
+            // it takes tens of milliseconds.
             let _ = self.enter_if_enabled();
             let _ = self.ring.submitter().unregister_files();
         } else {
-            // Some requests live on: it is not our thread. They may take slots and write to them, so all of it lives on too.
+            // Some requests live on: it is not our thread. They may take slots and write to them,
+            // so all of it lives on too.
             std::mem::forget(self.slots.clone());
             self.small.leak();
             self.large.leak();

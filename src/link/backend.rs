@@ -241,15 +241,20 @@ impl Backend {
 }
 
 impl AsFd for Backend {
-    /// Readable whenever [`Backend::poll`] has something to do, reconnecting included.
+    /// Readable whenever [`Backend::poll`] has something to do: reconnecting, and the rest of a
+    /// turn whose events were not all taken, included.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.poller.as_fd()
+        let set = self.poller.watched();
+        if self.inbox.has_records() {
+            self.poller.show_unread(true);
+        }
+        set
     }
 }
 
 impl AsRawFd for Backend {
     fn as_raw_fd(&self) -> RawFd {
-        self.poller.as_fd().as_raw_fd()
+        self.as_fd().as_raw_fd()
     }
 }
 

@@ -6,9 +6,9 @@
 //! [`Writer`] appends records to a buffer that somebody else owns and sends; [`Reader`] walks a
 //! datagram and lends out what lies in it. Neither allocates, neither panics on any input.
 //!
-//! Records are not aligned. Fields are read bytewise, which costs nothing on the processors that run
-//! game servers, while padding is bytes that every writer clears and every reader checks: records
-//! padded to eight bytes take 1.3 to 2 times as long (benches/link.rs).
+//! Records are not aligned. Fields are read bytewise, which costs nothing on the processors that
+//! run game servers, while padding is bytes that every writer clears and every reader checks:
+//! records padded to eight bytes take 1.3 to 2 times as long (benches/link.rs).
 //!
 //! The two directions are two enums, [`ToGame`] and [`ToGateway`]: a record that travels the wrong
 //! way is not decodable, so nobody has to handle it. A payload looks the same in both.

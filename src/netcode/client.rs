@@ -64,8 +64,9 @@ pub enum Notice<'a> {
 }
 
 impl Client {
-    /// A client that will ask the token's first server. It answers a challenge without delay and counts its packets from a
-    /// random start, so that a token which is used twice does not repeat nonces.
+    /// A client that will ask the token's first server. It answers a challenge without delay and
+    /// counts its packets from a random start, so that a token which is used twice does not repeat
+    /// nonces.
     pub fn new(token: &ConnectToken, now_ns: u64) -> Result<Self, getrandom::Error> {
         let mut start = [0; 8];
         getrandom::fill(&mut start[..6])?;
@@ -133,13 +134,15 @@ impl Client {
         Some(self.notice(event, &[]))
     }
 
-    /// When to come back to [`handle_timeout`](Self::handle_timeout) and [`poll_transmit`](Self::poll_transmit), if no
-    /// datagram arrives before; an instant that has passed means at once, `None` means never.
+    /// When to come back to [`handle_timeout`](Self::handle_timeout) and
+    /// [`poll_transmit`](Self::poll_transmit), if no datagram arrives before; an instant that has
+    /// passed means at once, `None` means never.
     pub fn poll_timeout(&self) -> Option<u64> {
         self.machine.poll_timeout()
     }
 
-    /// Writes the next datagram that is due into `out`, which has at least 1225 bytes. To be called until there is none.
+    /// Writes the next datagram that is due into `out`, which has at least 1225 bytes. To be called
+    /// until there is none.
     pub fn poll_transmit<'o>(
         &mut self,
         now_ns: u64,

@@ -147,7 +147,8 @@ pub fn open_private(token: &ConnectToken, key: &Key) -> Result<PrivateToken, Ope
 pub enum OpenError {
     /// It opened, but its address list is not valid: a faulty token service has made it.
     Unreadable,
-    /// It was sealed under another key, or protocol id, expiry, nonce or the part itself were changed.
+    /// It was sealed under another key, or protocol id, expiry, nonce or the part itself were
+    /// changed.
     WrongKey,
 }
 

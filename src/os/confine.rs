@@ -1,7 +1,9 @@
-//! Giving up what the daemon does not need any more: its user, the rest of the file system, most system calls.
+//! Giving up what the daemon does not need any more: its user, the rest of the file system, most
+//! system calls.
 //!
-//! The order is the kernel's. [`files`] binds the calling thread and those it starts later, so it comes before there are
-//! any. [`become_user`] comes once every socket is bound. [`system_calls`] reaches all threads and comes last.
+//! The order is the kernel's. [`files`] binds the calling thread and those it starts later, so it
+//! comes before there are any. [`become_user`] comes once every socket is bound. [`system_calls`]
+//! reaches all threads and comes last.
 #![allow(unsafe_code, reason = "system calls without a wrapper elsewhere")]
 
 use std::collections::BTreeMap;
@@ -35,7 +37,8 @@ impl User {
         let mut record = MaybeUninit::<libc::passwd>::uninit();
         let mut strings = [0_i8 as libc::c_char; PASSWD_BYTES_MAX];
         let mut found = null_mut();
-        // SAFETY: all pointers are to live values of the right types, and the length is the buffer's own.
+        // SAFETY: all pointers are to live values of the right types, and the length is the
+        // buffer's own.
         let result = unsafe {
             libc::getpwnam_r(
                 name.as_ptr(),
@@ -60,7 +63,8 @@ impl User {
 /// A user's name, home and shell; longer ones are refused by the call.
 const PASSWD_BYTES_MAX: usize = 4096;
 
-/// Becomes another user for good, on all threads: its groups, then its ids. All capabilities go with that.
+/// Becomes another user for good, on all threads: its groups, then its ids. All capabilities go
+/// with that.
 pub fn become_user(user: User) -> io::Result<()> {
     let check = |result: i32| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     // SAFETY: a list of no groups, so no pointer is read.
@@ -92,8 +96,9 @@ impl fmt::Display for Reach {
     }
 }
 
-/// From here on the calling thread, and every thread it starts, may read below the first folders, read, write, make and
-/// remove below the second, and touch no other file. Folders that are not there are left out.
+/// From here on the calling thread, and every thread it starts, may read below the first folders,
+/// read, write, make and remove below the second, and touch no other file. Folders that are not
+/// there are left out.
 pub fn files(read: &[PathBuf], write: &[PathBuf]) -> io::Result<Reach> {
     // File rights of Linux 6.2, which older kernels grant in part.
     let abi = ABI::V3;
@@ -113,8 +118,8 @@ pub fn files(read: &[PathBuf], write: &[PathBuf]) -> io::Result<Reach> {
     })
 }
 
-/// From here on all threads may make the calls of [`CALLS`] only. Any other fails with `EPERM`: a call that a library makes one
-/// day must not end the players' sessions.
+/// From here on all threads may make the calls of [`CALLS`] only. Any other fails with `EPERM`: a
+/// call that a library makes one day must not end the players' sessions.
 pub fn system_calls() -> io::Result<()> {
     apply_filter_all_threads(&filter()?).map_err(io::Error::other)
 }
@@ -127,8 +132,9 @@ fn filter() -> io::Result<BpfProgram> {
     filter.and_then(BpfProgram::try_from).map_err(io::Error::other)
 }
 
-/// What a daemon that is serving asks of the kernel. No new program, no other process's memory, no new user, no mount, no
-/// module. `setsid`-like, `ptrace`-like and `exec`-like calls are out by not being here.
+/// What a daemon that is serving asks of the kernel. No new program, no other process's memory, no
+/// new user, no mount, no module. `setsid`-like, `ptrace`-like and `exec`-like calls are out by not
+/// being here.
 const CALLS: &[i64] = &[
     // Datagrams and links.
     libc::SYS_accept4,
@@ -168,6 +174,7 @@ const CALLS: &[i64] = &[
     libc::SYS_fdatasync,
     libc::SYS_fstat,
     libc::SYS_fsync,
+    libc::SYS_ftruncate,
     libc::SYS_getcwd,
     libc::SYS_getdents64,
     libc::SYS_ioctl,

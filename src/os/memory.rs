@@ -4,10 +4,10 @@
 use std::io;
 use std::ops::Range;
 
-/// Asks for huge pages where `range` is large enough to hold one. Tables of a million entries that are touched at random cost
-/// a walk of the page tables for nearly every touch otherwise, which takes longer than the memory itself
-/// (docs/BENCHMARKS.md, the turn). To be called before the memory is used; where the kernel has no huge pages to give, it
-/// gives small ones.
+/// Asks for huge pages where `range` is large enough to hold one. Tables of a million entries that
+/// are touched at random cost a walk of the page tables for nearly every touch otherwise, which
+/// takes longer than the memory itself (docs/BENCHMARKS.md, the turn). To be called before the
+/// memory is used; where the kernel has no huge pages to give, it gives small ones.
 pub fn prefer_huge_pages(range: &Range<*const u8>) -> io::Result<()> {
     let start = range.start.addr().next_multiple_of(PAGE_BYTES);
     let end = range.end.addr() & !(PAGE_BYTES - 1);
@@ -15,8 +15,8 @@ pub fn prefer_huge_pages(range: &Range<*const u8>) -> io::Result<()> {
         return Ok(());
     };
     let base = range.start.with_addr(start).cast_mut().cast();
-    // SAFETY: this advice changes how pages are made up and nothing that can be read from them, whoever owns them; a range that
-    // is not mapped is an error and nothing worse.
+    // SAFETY: this advice changes how pages are made up and nothing that can be read from them,
+    // whoever owns them; a range that is not mapped is an error and nothing worse.
     let result = unsafe { libc::madvise(base, bytes, libc::MADV_HUGEPAGE) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

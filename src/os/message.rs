@@ -1,7 +1,7 @@
 //! `sendmmsg`, `recvmmsg` and the error queue: many datagrams per system call.
 //!
-//! The kernel's `mmsghdr` is a web of pointers. Here it borrows what it points to ([`Outgoing`]), or lies in one boxed place
-//! together with it ([`Receiver`]). Callers see slices.
+//! The kernel's `mmsghdr` is a web of pointers. Here it borrows what it points to ([`Outgoing`]),
+//! or lies in one boxed place together with it ([`Receiver`]). Callers see slices.
 #![allow(unsafe_code, reason = "message headers are made of raw pointers")]
 
 use std::fmt;
@@ -10,8 +10,9 @@ use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{NonNull, null_mut};
 
-/// Messages per system call, where the caller has the choice. From 32 to 256 per call the cost is the same (docs/BENCHMARKS.md, the wire), and 64 headers
-/// with their names and control data stay in the first-level cache.
+/// Messages per system call, where the caller has the choice. From 32 to 256 per call the cost is
+/// the same (docs/BENCHMARKS.md, the wire), and 64 headers with their names and control data stay
+/// in the first-level cache.
 pub const MESSAGES_MAX: usize = 64;
 
 /// Room for the longest address a receive may name (`sockaddr_in6`).
@@ -28,7 +29,8 @@ pub struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// A message of these parts, in order. `name` is the destination, as a `sockaddr`; it and the control data may be empty.
+    /// A message of these parts, in order. `name` is the destination, as a `sockaddr`; it and the
+    /// control data may be empty.
     #[inline]
     pub fn new(name: &'a [u8], control: &'a [u8], parts: &'a [IoSlice<'a>]) -> Self {
         let mut header = EMPTY_HEADER;
@@ -52,11 +54,12 @@ impl fmt::Debug for Outgoing<'_> {
     }
 }
 
-/// Sends messages without blocking. Returns how many left, which may be fewer than all; the error, if any, is that of the
-/// first.
+/// Sends messages without blocking. Returns how many left, which may be fewer than all; the error,
+/// if any, is that of the first.
 pub fn send(socket: BorrowedFd<'_>, messages: &mut [Outgoing<'_>]) -> io::Result<usize> {
-    // SAFETY: `Outgoing` is a transparent wrapper of `mmsghdr`, made of slices that it borrows and that are therefore alive.
-    // `sendmmsg` reads through their pointers and writes nothing but `msg_len`.
+    // SAFETY: `Outgoing` is a transparent wrapper of `mmsghdr`, made of slices that it borrows and
+    // that are therefore alive. `sendmmsg` reads through their pointers and writes nothing but
+    // `msg_len`.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),
@@ -68,19 +71,33 @@ pub fn send(socket: BorrowedFd<'_>, messages: &mut [Outgoing<'_>]) -> io::Result
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Headers for receiving, with room for names and control data; the bytes go wherever the caller says.
+/// What a receive asks for beside the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Who sent each message, and control data.
+    NameAndControl,
+    /// Nothing. A descriptor that a local process sends along (`SCM_RIGHTS`) is then closed by the
+    /// kernel, and never ours: with room for control data every received one would stay open in
+    /// this process.
+    Nothing,
+}
+
+/// Headers for receiving; the bytes go wherever the caller says.
 pub struct Receiver {
     headers: Box<[libc::mmsghdr]>,
     /// Pointed to by `headers`, like the two below. Boxed slices do not move when their owner does.
     parts: Box<[libc::iovec]>,
     names: Box<[[u8; NAME_BYTES]]>,
     controls: Box<[Aligned]>,
+    /// Room in each header for a name and for control data.
+    name_bytes: usize,
+    control_bytes: usize,
     /// Headers that a call has written to and that the next call must put back in order.
     used: usize,
 }
 
-// SAFETY: the pointers in `headers` lead to boxes of the same struct, which move along with it. Those in `parts` are given
-// anew before each call and never followed otherwise.
+// SAFETY: the pointers in `headers` lead to boxes of the same struct, which move along with it.
+// Those in `parts` are given anew before each call and never followed otherwise.
 unsafe impl Send for Receiver {}
 
 #[derive(Clone, Copy)]
@@ -89,12 +106,18 @@ struct Aligned([u8; CONTROL_BYTES]);
 
 impl Receiver {
     /// Headers for [`MESSAGES_MAX`] messages.
-    pub fn new() -> Self {
+    pub fn new(beside: Beside) -> Self {
+        let (name_bytes, control_bytes) = match beside {
+            Beside::NameAndControl => (NAME_BYTES, CONTROL_BYTES),
+            Beside::Nothing => (0, 0),
+        };
         let mut receiver = Self {
             headers: vec![EMPTY_HEADER; MESSAGES_MAX].into_boxed_slice(),
             parts: vec![EMPTY_PART; MESSAGES_MAX].into_boxed_slice(),
             names: vec![[0; NAME_BYTES]; MESSAGES_MAX].into_boxed_slice(),
             controls: vec![Aligned([0; CONTROL_BYTES]); MESSAGES_MAX].into_boxed_slice(),
+            name_bytes,
+            control_bytes,
             used: MESSAGES_MAX,
         };
         let parts = receiver.parts.as_mut_ptr();
@@ -109,8 +132,8 @@ impl Receiver {
         receiver
     }
 
-    /// Receives without blocking, message *i* into the *i*-th of `slots` (at most [`MESSAGES_MAX`] of them). Returns how
-    /// many arrived.
+    /// Receives without blocking, message *i* into the *i*-th of `slots` (at most [`MESSAGES_MAX`]
+    /// of them). Returns how many arrived.
     ///
     /// # Safety
     /// Each slot's bytes are writable, and nobody else reads or writes them during the call.
@@ -125,8 +148,8 @@ impl Receiver {
             *part = libc::iovec { iov_base: slot.as_ptr().cast(), iov_len: len };
             count += 1;
         }
-        // SAFETY: the first `count` headers point to live parts, names and control buffers of `self`, and their parts to
-        // slots that the caller vouches for.
+        // SAFETY: the first `count` headers point to live parts, names and control buffers of
+        // `self`, and their parts to slots that the caller vouches for.
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -145,8 +168,9 @@ impl Receiver {
     pub fn message(&self, index: usize) -> Incoming<'_> {
         assert!(index < self.used, "only received messages can be read");
         let header = &self.headers[index];
-        let name_len = (header.msg_hdr.msg_namelen as usize).min(NAME_BYTES);
-        let control_len = header.msg_hdr.msg_controllen.min(CONTROL_BYTES);
+        // The kernel tells the length that a name would have, whatever room there was.
+        let name_len = (header.msg_hdr.msg_namelen as usize).min(self.name_bytes);
+        let control_len = header.msg_hdr.msg_controllen.min(self.control_bytes);
         Incoming {
             len: header.msg_len as usize,
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
@@ -157,17 +181,11 @@ impl Receiver {
 
     fn restore(&mut self) {
         for header in &mut self.headers[..self.used] {
-            header.msg_hdr.msg_namelen = NAME_BYTES as u32;
-            header.msg_hdr.msg_controllen = CONTROL_BYTES;
+            header.msg_hdr.msg_namelen = self.name_bytes as u32;
+            header.msg_hdr.msg_controllen = self.control_bytes;
             header.msg_hdr.msg_flags = 0;
         }
         self.used = 0;
-    }
-}
-
-impl Default for Receiver {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -190,8 +208,8 @@ pub struct Incoming<'a> {
     pub control: &'a [u8],
 }
 
-/// Takes one entry off a socket's error queue and shows `read` the address that the failed datagram was sent to and the control
-/// data. `None` where the queue is empty.
+/// Takes one entry off a socket's error queue and shows `read` the address that the failed datagram
+/// was sent to and the control data. `None` where the queue is empty.
 pub fn receive_error<T>(
     socket: BorrowedFd<'_>,
     read: impl FnOnce(&[u8], &[u8]) -> T,
@@ -203,7 +221,8 @@ pub fn receive_error<T>(
     header.msg_namelen = NAME_BYTES as u32;
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = CONTROL_BYTES;
-    // SAFETY: `header` points to two live local buffers with their true lengths, and to no data buffer at all.
+    // SAFETY: `header` points to two live local buffers with their true lengths, and to no data
+    // buffer at all.
     let received = unsafe {
         libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
     };

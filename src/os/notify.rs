@@ -40,6 +40,12 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, token, events)
     }
 
+    /// Watches a descriptor that is in the set for reading again, or for nothing: that its peer has
+    /// hung up is reported all the same, and without `EPOLLIN`.
+    pub fn watch_for_input(&self, fd: BorrowedFd<'_>, token: u64, input: bool) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, token, if input { libc::EPOLLIN } else { 0 })
+    }
+
     fn control(&self, op: i32, fd: BorrowedFd<'_>, token: u64, events: i32) -> io::Result<()> {
         let mut event = libc::epoll_event { events: events as u32, u64: token };
         // SAFETY: `event` outlives the call, which only reads it.
@@ -57,7 +63,8 @@ impl Epoll {
         check(result).map(drop)
     }
 
-    /// What is ready now, into `ready`, without waiting. At most as many as its capacity; the others come next time.
+    /// What is ready now, into `ready`, without waiting. At most as many as its capacity; the
+    /// others come next time.
     pub fn ready(&self, ready: &mut Vec<Ready>) -> io::Result<()> {
         const EVENTS_MAX: usize = 64;
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
@@ -88,12 +95,12 @@ pub fn awaited(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-/// Waits until one of the descriptors is ready or the time is over. While it waits, and only then, their sockets have
-/// somebody to wake.
+/// Waits until one of the descriptors is ready or the time is over. While it waits, and only then,
+/// their sockets have somebody to wake.
 pub fn wait(fds: &mut [libc::pollfd], at_most: Duration) -> io::Result<usize> {
     let timeout = timespec(at_most);
-    // SAFETY: `fds` is a live slice of initialised entries with its true length; `timeout` outlives the call; a null signal
-    // mask changes nothing.
+    // SAFETY: `fds` is a live slice of initialised entries with its true length; `timeout` outlives
+    // the call; a null signal mask changes nothing.
     let ready =
         unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as u64, &raw const timeout, null()) };
     check(ready).map(|count| count as usize)
@@ -119,7 +126,8 @@ pub fn timer() -> io::Result<OwnedFd> {
     owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })
 }
 
-/// Makes a timer ready once, `delay` from now. A delay of nothing would disarm it, so it takes at least a nanosecond.
+/// Makes a timer ready once, `delay` from now. A delay of nothing would disarm it, so it takes at
+/// least a nanosecond.
 pub fn timer_arm(timer: BorrowedFd<'_>, delay: Duration) -> io::Result<()> {
     let once = libc::itimerspec {
         it_interval: timespec(Duration::ZERO),

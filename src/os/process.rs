@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "system calls without a wrapper elsewhere")]
 
 use std::io;
+use std::sync::Mutex;
 
 /// The user that this process acts as.
 pub fn effective_uid() -> u32 {
@@ -9,16 +10,25 @@ pub fn effective_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Keeps keys out of core dumps, and other processes of the same user from attaching to this one. As a side effect the
-/// files below `/proc/self` belong to root from now on.
+/// Keeps keys out of core dumps, and other processes of the same user from attaching to this one.
+/// As a side effect the files below `/proc/self` belong to root from now on.
 pub fn forbid_dumps() -> io::Result<()> {
     // SAFETY: `PR_SET_DUMPABLE` takes one integer and no pointer.
     let result = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0_u64) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Puts this thread before every ordinary one of its core, at the lowest real-time priority. Needs `CAP_SYS_NICE`. Threads
-/// and processes that it starts are ordinary again.
+/// SIGUSR1 and SIGUSR2 do nothing from now on; by default they end a process. So does SIGXFSZ: a
+/// file that may not grow is an error of the write.
+pub fn ignore_user_signals() {
+    for number in [libc::SIGUSR1, libc::SIGUSR2, libc::SIGXFSZ] {
+        // SAFETY: takes integers; "ignore" is no function that could be called.
+        unsafe { libc::signal(number, libc::SIG_IGN) };
+    }
+}
+
+/// Puts this thread before every ordinary one of its core, at the lowest real-time priority. Needs
+/// `CAP_SYS_NICE`. Threads and processes that it starts are ordinary again.
 pub fn go_first() -> io::Result<()> {
     let lowest = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
@@ -27,6 +37,35 @@ pub fn go_first() -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Runs `make` with a umask of its own, so that what it creates has exactly the mode it asks for
+/// and nothing has to be changed by its path afterwards.
+///
+/// A umask belongs to all threads of a process. So `make` runs on a thread that has left that
+/// community (`unshare(CLONE_FS)`), and files that other threads create meanwhile are as private as
+/// ever. Where that call is forbidden (some containers' filters) the umask of the whole process
+/// changes for as long as `make` runs; one call at a time, so that each puts back what was there.
+pub fn with_umask<T: Send>(umask: u32, make: impl FnOnce() -> T + Send) -> io::Result<T> {
+    static SHARED: Mutex<()> = Mutex::new(());
+    std::thread::scope(|scope| {
+        let apart = std::thread::Builder::new().spawn_scoped(scope, || {
+            // SAFETY: takes no pointer, and concerns this thread's umask and working directory
+            // only.
+            let is_apart = unsafe { libc::unshare(libc::CLONE_FS) } == 0;
+            let _one_at_a_time = (!is_apart).then(|| SHARED.lock());
+            let before = set_umask(umask);
+            let made = make();
+            set_umask(before);
+            made
+        })?;
+        apart.join().map_err(|_| io::Error::other("a thread panicked"))
+    })
+}
+
+fn set_umask(umask: u32) -> u32 {
+    // SAFETY: takes no pointer, always succeeds.
+    unsafe { libc::umask(umask) }
 }
 
 #[cfg(test)]
@@ -55,6 +94,19 @@ mod tests {
             Ok(_) => eprintln!("SKIPPED: this kernel does not show a thread's policy"),
             Err(why) => assert_eq!(why.kind(), io::ErrorKind::PermissionDenied),
         }
+    }
+
+    #[test]
+    fn a_umask_of_its_own_is_nobody_elses() {
+        let umask = || {
+            let status = std::fs::read_to_string("/proc/thread-self/status").expect("proc");
+            let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+            line.expect("Linux 4.7 tells it").trim().to_owned()
+        };
+        let before = umask();
+        let inside = with_umask(0o531, umask).expect("a thread can be started");
+        assert_eq!(inside, "0531");
+        assert_eq!(umask(), before, "and afterwards it is what it was");
     }
 
     #[test]

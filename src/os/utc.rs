@@ -23,8 +23,9 @@ pub fn span(seconds: u64) -> String {
     }
 }
 
-/// Year, month and day from days since 1970-01-01. Years are counted from March, so that the leap day is their last and
-/// months follow one formula; a calendar cycle has 400 years or 146,097 days, and 1970 began 719,468 days into the first.
+/// Year, month and day from days since 1970-01-01. Years are counted from March, so that the leap
+/// day is their last and months follow one formula; a calendar cycle has 400 years or 146,097 days,
+/// and 1970 began 719,468 days into the first.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (cycle, day) = (days / 146_097, days % 146_097);

@@ -1,8 +1,10 @@
-//! Replay windows: which sequence numbers have been accepted already, in a bitset that never shifts.
+//! Replay windows: which sequence numbers have been accepted already, in a bitset that never
+//! shifts.
 //!
-//! The bit of sequence `s` is bit `s mod size` of a ring of words. A packet that comes in order sets one bit; a jump clears
-//! the bits it skips, and no more than the size. Nothing ever moves, so the cost does not grow with the size, and the words
-//! that a small window uses lie together: 40 bytes at the default of 256 bits.
+//! The bit of sequence `s` is bit `s mod size` of a ring of words. A packet that comes in order
+//! sets one bit; a jump clears the bits it skips, and no more than the size. Nothing ever moves, so
+//! the cost does not grow with the size, and the words that a small window uses lie together: 40
+//! bytes at the default of 256 bits.
 //!
 //! ```text
 //! latest  w0 w1 w2 w3  w4 …             w15
@@ -10,13 +12,15 @@
 //! 1024 bits --------------------------------|
 //! ```
 //!
-//! [`Window::check`] runs before decryption and changes nothing, so a forged packet can never move a window.
-//! [`Window::commit`] runs after the tag has verified and checks again, so the second of two equal packets in one batch is
-//! caught. The rules are the netcode reference's: what lies `size` or more behind the latest is too old, and a jump forward
-//! is taken however far it goes, unless the [`Policy`] limits it. All comparisons are subtractions of the smaller from the
+//! [`Window::check`] runs before decryption and changes nothing, so a forged packet can never move
+//! a window. [`Window::commit`] runs after the tag has verified and checks again, so the second of
+//! two equal packets in one batch is caught. The rules are the netcode reference's: what lies
+//! `size` or more behind the latest is too old, and a jump forward is taken however far it goes,
+//! unless the [`Policy`] limits it. All comparisons are subtractions of the smaller from the
 //! larger, so nothing overflows near 2^64.
 //!
-//! What a refusal means for the session (drop the packet, or end the connection on a gap) is for the front to decide.
+//! What a refusal means for the session (drop the packet, or end the connection on a gap) is for
+//! the front to decide.
 
 mod batch;
 mod wrapped;
@@ -45,12 +49,13 @@ impl Policy {
     /// What UNet did: 512 sequences, and a jump over more than 512 ends the connection.
     pub const UNET: Self = Self { size_bits: 512, gap_max: 512 };
 
-    /// What Unreal's 14 bits leave room for: 512 sequences. An engine keeps at most 256 packets in flight, so a jump over
-    /// more than 1024 is nobody's, and must not push honest packets out of the window.
-    pub const UNREAL: Self = Self { size_bits: 512, gap_max: 1024 };
+    /// What Unreal's 14 bits leave room for: 512 sequences, and any jump that is one, which is less
+    /// than half the range. How far a packet may jump by itself is for the filter over both
+    /// directions to say.
+    pub const UNREAL: Self = Self { size_bits: 512, gap_max: u64::MAX };
 
-    /// A window of `size_bits` (a power of two from 64 to 1024) that refuses to jump over more than `gap_limit` sequences
-    /// at once; 0 sets no limit. `None` where the size is another.
+    /// A window of `size_bits` (a power of two from 64 to 1024) that refuses to jump over more than
+    /// `gap_limit` sequences at once; 0 sets no limit. `None` where the size is another.
     pub const fn new(size_bits: u32, gap_limit: u64) -> Option<Self> {
         if size_bits < SIZE_BITS_MIN || size_bits > SIZE_BITS_MAX || !size_bits.is_power_of_two() {
             return None;
@@ -78,7 +83,8 @@ impl Policy {
     /// Where the `number`th run of 64 sequences lies in the ring.
     #[inline]
     const fn word_index(&self, number: u64) -> usize {
-        // The second mask changes nothing (the size is at most `WORDS` words); it tells the compiler so.
+        // The second mask changes nothing (the size is at most `WORDS` words); it tells the
+        // compiler so.
         (number & (self.size_bits / WORD_BITS - 1)) as usize & (WORDS - 1)
     }
 }
@@ -116,7 +122,8 @@ impl From<Refusal> for DropReason {
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub struct Window {
-    /// Invariant: once anything was accepted, this is the largest accepted sequence, and its bit is set.
+    /// Invariant: once anything was accepted, this is the largest accepted sequence, and its bit is
+    /// set.
     latest: u64,
     /// Invariant: only bits of accepted sequences less than `size_bits` behind `latest` are set.
     words: [u64; WORDS],
@@ -128,8 +135,9 @@ impl Window {
         Self { latest: 0, words: [0; WORDS] }
     }
 
-    /// A window for a peer who has agreed to begin with `initial`: the sequence before it counts as accepted, so that jumps
-    /// are measured from there. Where `initial` is 0 nothing lies before it, and this is [`new`](Self::new).
+    /// A window for a peer who has agreed to begin with `initial`: the sequence before it counts as
+    /// accepted, so that jumps are measured from there. Where `initial` is 0 nothing lies before
+    /// it, and this is [`new`](Self::new).
     pub const fn starting_at(initial: u64, policy: &Policy) -> Self {
         let mut window = Self::new();
         if let Some(latest) = initial.checked_sub(1) {
@@ -140,8 +148,9 @@ impl Window {
         window
     }
 
-    /// A window for a peer who sends nothing before `initial`: all of that counts as accepted, so that nobody can make it up.
-    /// Where `initial` is 0 nothing lies before it, and this is [`new`](Self::new).
+    /// A window for a peer who sends nothing before `initial`: all of that counts as accepted, so
+    /// that nobody can make it up. Where `initial` is 0 nothing lies before it, and this is
+    /// [`new`](Self::new).
     pub const fn closed_before(initial: u64) -> Self {
         match initial.checked_sub(1) {
             Some(latest) => Self { latest, words: [u64::MAX; WORDS] },
@@ -169,7 +178,8 @@ impl Window {
         if self.holds(sequence, policy) { Err(Refusal::Duplicate) } else { Ok(()) }
     }
 
-    /// Accepts `sequence`, or says why not and changes nothing. Only for packets that have proven to be authentic.
+    /// Accepts `sequence`, or says why not and changes nothing. Only for packets that have proven
+    /// to be authentic.
     #[inline]
     pub fn commit(&mut self, sequence: u64, policy: &Policy) -> Result<(), Refusal> {
         self.check(sequence, policy)?;
@@ -188,7 +198,8 @@ impl Window {
         self.words[word] & bit != 0
     }
 
-    /// Clears the bits of all sequences between `latest` and `next`: those places hold sequences that are too old now.
+    /// Clears the bits of all sequences between `latest` and `next`: those places hold sequences
+    /// that are too old now.
     #[inline]
     fn clear_skipped(&mut self, next: u64, policy: &Policy) {
         let jump = next - self.latest;
@@ -223,6 +234,7 @@ pub const SIZE_BITS_MAX: u32 = 1024;
 const WORD_BITS: u64 = 64;
 const WORDS: usize = SIZE_BITS_MAX as usize / WORD_BITS as usize;
 
-/// Where a window lies is its holder's business: 24 bytes before a cache line's end, 256 bits need that line and no other.
+/// Where a window lies is its holder's business: 24 bytes before a cache line's end, 256 bits need
+/// that line and no other.
 const _: () = assert!(size_of::<Window>() == 136);
 const _: () = assert!(SIZE_BITS_MIN as u64 == WORD_BITS && WORDS.is_power_of_two());

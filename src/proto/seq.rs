@@ -1,12 +1,15 @@
-//! Numbers that wrap: which of two is newer, how far apart they are, and which full number a truncated one stands for.
+//! Numbers that wrap: which of two is newer, how far apart they are, and which full number a
+//! truncated one stands for.
 //!
-//! Unreal counts packets in 14 bits and reliable bunches in 10, UNet and the delivery layer count in 16 and 14, TCP in 32.
-//! All of them ask the same question, so it is answered once, with the rule of RFC 1323 (section 4, PAWS): `a` is newer than
-//! `b` when `0 < (a - b) mod 2^BITS < 2^(BITS-1)`. The number exactly half a range away could be either; it counts as old,
-//! because taking something old for new moves state, and taking something new for old only drops it.
+//! Unreal counts packets in 14 bits and reliable bunches in 10, UNet and the delivery layer count
+//! in 16 and 14, TCP in 32. All of them ask the same question, so it is answered once, with the
+//! rule of RFC 1323 (section 4, PAWS): `a` is newer than `b` when `0 < (a - b) mod 2^BITS <
+//! 2^(BITS-1)`. The number exactly half a range away could be either; it counts as old, because
+//! taking something old for new moves state, and taking something new for old only drops it.
 //!
-//! "Newer" is no order: it is not transitive over more than half a range. `Seq` therefore has no `Ord`, and numbers of
-//! different widths do not compare at all. Where an order is needed, [`Seq::extend`] gives full numbers.
+//! "Newer" is no order: it is not transitive over more than half a range. `Seq` therefore has no
+//! `Ord`, and numbers of different widths do not compare at all. Where an order is needed,
+//! [`Seq::extend`] gives full numbers.
 
 /// A number of `BITS` bits that wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -45,8 +48,8 @@ impl<const BITS: u32> Seq<BITS> {
         Self::new(self.0.wrapping_sub(steps))
     }
 
-    /// Steps from `base` to here: positive when this is newer, negative when it is older, and `-2^(BITS-1)` at the half-range
-    /// point.
+    /// Steps from `base` to here: positive when this is newer, negative when it is older, and
+    /// `-2^(BITS-1)` at the half-range point.
     #[inline]
     pub const fn distance_from(self, base: Self) -> i64 {
         // The difference goes to the top of the word, so that its highest bit becomes the sign.
@@ -60,8 +63,9 @@ impl<const BITS: u32> Seq<BITS> {
         self.distance_from(other) > 0
     }
 
-    /// The full number that this one is the end of, if it lies less than half a range after `latest` or at most half a range
-    /// before it. `None` where no such number exists: before 0, and past the last `u64`.
+    /// The full number that this one is the end of, if it lies less than half a range after
+    /// `latest` or at most half a range before it. `None` where no such number exists: before 0,
+    /// and past the last `u64`.
     #[inline]
     pub const fn extend(self, latest: u64) -> Option<u64> {
         latest.checked_add_signed(self.distance_from(Self::new(latest)))

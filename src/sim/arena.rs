@@ -1,8 +1,8 @@
 //! Simulated servers of an Unreal game, and the referee who sees what is said and heard there.
 //!
-//! The servers are the stand-ins that know nothing of the gateway; what they count as a duplicate or as impossible is a
-//! violation. The referee looks at what their players say: each note is heard at most once, on one connection, and is its
-//! player's own.
+//! The servers are the stand-ins that know nothing of the gateway; what they count as a duplicate
+//! or as impossible is a violation. The referee looks at what their players say: each note is heard
+//! at most once, on one connection, and is its player's own.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -160,7 +160,8 @@ impl Referee {
         }
     }
 
-    /// The gateway sends a datagram to an address: where nobody plays, no byte more than came from there.
+    /// The gateway sends a datagram to an address: where nobody plays, no byte more than came from
+    /// there.
     pub fn went(&mut self, to: Endpoint, bytes: usize, judge: &mut Judge) {
         if !self.homes.contains(&to) {
             let (came, went) = self.strangers.entry(to).or_default();

@@ -1,6 +1,8 @@
-//! Somebody on the path: sees datagrams go by, keeps some, and sends what it likes from whatever address it likes.
+//! Somebody on the path: sees datagrams go by, keeps some, and sends what it likes from whatever
+//! address it likes.
 //!
-//! It knows no key. So nothing that it sends may be delivered to anybody, end anything, or keep anything alive.
+//! It knows no key. So nothing that it sends may be delivered to anybody, end anything, or keep
+//! anything alive.
 
 use super::network::Datagram;
 use super::random::Random;

@@ -1,7 +1,9 @@
-//! Any number of players who are connected to one worker with one game process: what a bench or a measurement starts from.
+//! Any number of players who are connected to one worker with one game process: what a bench or a
+//! measurement starts from.
 //!
-//! After [`Crowd::new`] nothing here allocates, and what a player's own end remembers is a few bytes (its keys follow from its
-//! number), so that what is measured is the gate: a million clients would have its sessions out of the caches.
+//! After [`Crowd::new`] nothing here allocates, and what a player's own end remembers is a few
+//! bytes (its keys follow from its number), so that what is measured is the gate: a million clients
+//! would have its sessions out of the caches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,8 +13,8 @@ use super::netcode::{Cipher, Heard};
 use crate::buf::{Endpoint, SocketId};
 use crate::crypto::{Aead, Key};
 use crate::gate::{
-    Allowed, Backend, Claims, Credentials, Gate, LinkKind, Listener, Mail, Netcode, Now, Protocol,
-    Rate, Route, Seed, Setup, WorkerIndex,
+    Allowed, Backend, Claims, Credentials, Gate, Limits, LinkKind, Listener, Mail, Netcode, Now,
+    Protocol, Route, Seed, Setup, TokenReuse, WorkerIndex,
 };
 use crate::limits::{DATAGRAM_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::link::bundle::{Hello, SessionId, ToGame, VERSION, Writer};
@@ -29,6 +31,7 @@ pub struct Crowd {
     now: Now,
     cipher: Cipher,
     members: Vec<Member>,
+    is_one_address: bool,
 }
 
 /// A player who is connected.
@@ -63,7 +66,16 @@ impl Crowd {
         Self::with_idle_games(players, 0, aead, prepare)
     }
 
-    /// The same, on a host with so many other game processes, each with a link and without players.
+    /// The same, all of them behind one address, which for IPv6 is a /64.
+    pub fn behind_one_address(players: usize, aead: Aead) -> Self {
+        let setup = Arc::new(setup(players, 0));
+        let claims = claims(&setup);
+        let place = WorkerIndex { index: 0, count: 1 };
+        Self::worker(place, players, &setup, &claims, aead, (true, |_| ()))
+    }
+
+    /// The same as [`new`](Self::new), on a host with so many other game processes, each with a
+    /// link and without players.
     pub fn with_idle_games(
         players: usize,
         idle_games: u16,
@@ -73,7 +85,7 @@ impl Crowd {
         let setup = Arc::new(setup(players, idle_games));
         let claims = claims(&setup);
         let place = WorkerIndex { index: 0, count: 1 };
-        Self::worker(place, players, &setup, &claims, aead, prepare)
+        Self::worker(place, players, &setup, &claims, aead, (false, prepare))
     }
 
     /// Crowds of so many players on workers of one gateway, which share what workers share.
@@ -81,7 +93,8 @@ impl Crowd {
         let setup = Arc::new(setup(usize::from(count) * players, 0));
         let claims = claims(&setup);
         let worker = |index| {
-            Self::worker(WorkerIndex { index, count }, players, &setup, &claims, aead(), |_| ())
+            let place = WorkerIndex { index, count };
+            Self::worker(place, players, &setup, &claims, aead(), (false, |_| ()))
         };
         (0..count).map(worker).collect()
     }
@@ -92,7 +105,7 @@ impl Crowd {
         setup: &Arc<Setup>,
         claims: &Arc<Claims>,
         aead: Aead,
-        prepare: impl Fn(&Gate),
+        (is_one_address, prepare): (bool, impl Fn(&Gate)),
     ) -> Self {
         let seed = Seed { challenge_key: Key::from_bytes([3; 32]), random: [1, 2, 3, 4] };
         let mut gate = Gate::new(Arc::clone(setup), place, Arc::clone(claims), aead, seed, START);
@@ -103,8 +116,14 @@ impl Crowd {
         }
         let cipher = Cipher::new(PROTOCOL);
         let members = Vec::with_capacity(players);
-        let mut crowd =
-            Self { host: Host::new(gate), worker: place.index, now: START, cipher, members };
+        let mut crowd = Self {
+            host: Host::new(gate),
+            worker: place.index,
+            now: START,
+            cipher,
+            members,
+            is_one_address,
+        };
         for (game, backend) in (0..).zip(&setup.backends) {
             crowd.say_hello(game, &backend.name);
         }
@@ -150,7 +169,22 @@ impl Crowd {
         len
     }
 
-    /// Writes a bundle with the same payload for some players, one record for each; returns its length.
+    /// Writes a packet that is numbered so far ahead of a player's, and that opens for nobody;
+    /// returns its length.
+    pub fn write_junk(
+        &self,
+        player: usize,
+        ahead: u64,
+        payload: &[u8],
+        out: &mut [u8; DATAGRAM_BYTES_MAX],
+    ) -> usize {
+        let sequence = self.members[player].next_sequence + ahead;
+        let (_, len) = encode_packet(PacketKind::Payload, sequence, payload, out);
+        len
+    }
+
+    /// Writes a bundle with the same payload for some players, one record for each; returns its
+    /// length.
     pub fn write_bundle(
         &self,
         players: impl Iterator<Item = usize>,
@@ -165,7 +199,8 @@ impl Crowd {
         writer.len()
     }
 
-    /// A datagram for the next turn, from a player or from anybody. False when a turn has to come first.
+    /// A datagram for the next turn, from a player or from anybody. False when a turn has to come
+    /// first.
     pub fn receive(&mut self, from: Endpoint, datagram: &[u8]) -> bool {
         self.host.receive(PLAYERS, from, datagram).is_some()
     }
@@ -202,6 +237,11 @@ impl Crowd {
         Endpoint::v4([10, a, b, c], 5000)
     }
 
+    /// The same, for whichever crowd this is.
+    pub fn home_of(&self, player: usize) -> Endpoint {
+        home_of(self.is_one_address, player)
+    }
+
     fn say_hello(&mut self, game: u32, name: &str) {
         let mut hello = [0; 64];
         let mut writer = Writer::new(&mut hello);
@@ -212,8 +252,8 @@ impl Crowd {
         self.turn();
     }
 
-    /// Lets a few players in: request, challenge, response, keep-alive; and a payload of theirs, so that they are known to be
-    /// here.
+    /// Lets a few players in: request, challenge, response, keep-alive; and a payload of theirs, so
+    /// that they are known to be here.
     fn connect(&mut self, players: Range<usize>) {
         let first = players.start;
         let mut wave: Vec<_> =
@@ -230,17 +270,18 @@ impl Crowd {
         let mut payload = [0; DATAGRAM_BYTES_MAX];
         for player in players {
             let len = self.write_payload(player, &[1; PAYLOAD_BYTES_MAX / 12], &mut payload);
-            self.receive(Self::home(player), &payload[..len]);
+            self.receive(self.home_of(player), &payload[..len]);
         }
         self.turn();
     }
 
     fn exchange(&mut self, first: usize, wave: &mut [Newcomer]) {
-        let Self { host, cipher, now, .. } = self;
+        let Self { host, cipher, now, is_one_address, .. } = self;
         let mut packet = [0; DATAGRAM_BYTES_MAX];
         for (newcomer, player) in wave.iter_mut().zip(first..) {
             while let Some(len) = cipher.poll(&mut newcomer.client, now.mono_ns, &mut packet) {
-                let received = host.receive(PLAYERS, Self::home(player), &packet[..len]);
+                let received =
+                    host.receive(PLAYERS, home_of(*is_one_address, player), &packet[..len]);
                 assert!(received.is_some(), "a wave fits a turn");
             }
         }
@@ -299,6 +340,15 @@ fn secret_key(client_id: u64, direction: u8) -> Key {
     Key::from_bytes(bytes)
 }
 
+fn home_of(is_one_address: bool, player: usize) -> Endpoint {
+    if !is_one_address {
+        return Crowd::home(player);
+    }
+    let mut ip = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    ip[12..].copy_from_slice(&(player as u32).to_be_bytes());
+    Endpoint::v6(ip, 0, 5000)
+}
+
 /// The link of a game process.
 const fn link_of(game: u32) -> SocketId {
     SocketId(1 + game)
@@ -324,12 +374,14 @@ fn setup(players: usize, idle_games: u16) -> Setup {
             keys: vec![Key::from_bytes([1; 32])],
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
+            token_reuse: TokenReuse::Deny,
         }),
         public: vec![SERVER.into()],
         backends: vec![0],
         route: Route::Single,
         sessions_max: players as u32,
         follow_port_switch: true,
+        limits: Limits::NONE,
     };
     let backend = |number: u16| Backend {
         name: format!("game-{number}"),
@@ -338,9 +390,7 @@ fn setup(players: usize, idle_games: u16) -> Setup {
         grace_ns: 0,
         retired: false,
     };
-    let mut setup = Setup::new(vec![listener], (0..=idle_games).map(backend).collect(), 1);
-    setup.request_rate = Rate { per_second: 1_000_000, burst: 1_000_000 };
-    setup
+    Setup::new(vec![listener], (0..=idle_games).map(backend).collect(), 1)
 }
 
 const PROTOCOL: u64 = 0x63_726f_7764;
@@ -360,6 +410,6 @@ const TO_CLIENT: u8 = 2;
 /// Higher than any that connecting takes; a gate takes any jump.
 const NEXT_SEQUENCE: u64 = 100;
 
-/// Players who are let in together: as many requests as a turn takes. Who is connecting takes far more memory than who is
-/// connected.
+/// Players who are let in together: as many requests as a turn takes. Who is connecting takes far
+/// more memory than who is connected.
 const WAVE: usize = 64;

@@ -1,4 +1,5 @@
-//! A simulated game process: it remembers its players, answers what they say, and now and then dies or stops reading.
+//! A simulated game process: it remembers its players, answers what they say, and now and then dies
+//! or stops reading.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -95,7 +96,8 @@ impl Game {
         bundle(|writer| writer.hello(&hello))
     }
 
-    /// Dies: everything it knew is lost. Returns the sockets that were connected to it, with their workers.
+    /// Dies: everything it knew is lost. Returns the sockets that were connected to it, with their
+    /// workers.
     pub fn die(&mut self, until_ns: u64) -> Vec<(usize, SocketId)> {
         self.dead_until_ns = until_ns;
         self.guests.clear();

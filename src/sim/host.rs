@@ -1,7 +1,8 @@
 //! One worker without a kernel: a gate, its batches, and a closure where the sockets would be.
 //!
-//! It keeps the promises that the gate relies on and that a driver makes: a socket that has refused a datagram for want of
-//! room takes nothing more in that flush, and slots given back are not looked at again.
+//! It keeps the promises that the gate relies on and that a driver makes: a socket that has refused
+//! a datagram for want of room takes nothing more in that flush, and slots given back are not
+//! looked at again.
 
 use crate::buf::{Endpoint, IoEvent, RxBatch, RxMeta, SendFailure, SocketId, TxBatch, TxTarget};
 use crate::gate::{Exit, Gate, Mail, Now};
@@ -38,8 +39,8 @@ impl Host {
         &mut self.gate
     }
 
-    /// Gives the next turn a datagram to find. What else there is to say about it goes into what comes back; `None` when a
-    /// turn has to be run first.
+    /// Gives the next turn a datagram to find. What else there is to say about it goes into what
+    /// comes back; `None` when a turn has to be run first.
     pub fn receive(
         &mut self,
         socket: SocketId,
@@ -99,7 +100,8 @@ const RX_BYTES: usize = 32 * BUNDLE_BYTES_MAX;
 const TX_SMALL: usize = 96;
 const TX_LARGE: usize = 6;
 
-/// Longer datagrams are cut off. One bound for all sockets: what is too long for a player's socket is too long anyway.
+/// Longer datagrams are cut off. One bound for all sockets: what is too long for a player's socket
+/// is too long anyway.
 const SLOT_BYTES_MAX: usize = BUNDLE_BYTES_MAX;
 
 const _: () = assert!(RX_DATAGRAM_BYTES <= SLOT_BYTES_MAX);

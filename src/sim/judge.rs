@@ -1,4 +1,5 @@
-//! Who watches a simulated world: what was said and who heard it, which nonces were used, and everything that must not happen.
+//! Who watches a simulated world: what was said and who heard it, which nonces were used, and
+//! everything that must not happen.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -149,7 +150,8 @@ impl Judge {
         Note { life, number: record.down.said, client_id: record.client_id }
     }
 
-    /// A game process has got a payload; `client_id` is who it takes its sender for, where it knows. Returns the note.
+    /// A game process has got a payload; `client_id` is who it takes its sender for, where it
+    /// knows. Returns the note.
     pub fn hear_up(&mut self, client_id: Option<u64>, payload: &[u8]) -> Option<Note> {
         let note = Note::read(payload);
         self.require(note.is_some(), || "a payload was changed on its way up".to_owned());
@@ -188,12 +190,12 @@ impl Judge {
         self.require(is_first, || format!("{note:?} reached its player twice"));
     }
 
-    /// A packet leaves the gateway for an address: it is sealed for somebody who lives there, under a nonce that was not used
-    /// before.
+    /// A packet leaves the gateway for an address: it is sealed for somebody who lives there, under
+    /// a nonce that was not used before.
     ///
-    /// Another port of the same address may get it too: whoever is on the path can be faster than the player with the
-    /// player's own packet, and the session follows until the player's next one. And a challenge or a denial goes to whoever
-    /// was first to show a token.
+    /// Another port of the same address may get it too: whoever is on the path can be faster than
+    /// the player with the player's own packet, and the session follows until the player's next
+    /// one. And a challenge or a denial goes to whoever was first to show a token.
     pub fn watch(&mut self, to: Endpoint, packet: &[u8]) {
         let Ok(header) = Header::decode(packet, Receiver::Client) else {
             return self.require(false, || format!("{to:?} was sent what is no packet"));

@@ -1,7 +1,7 @@
 //! Players' ends of netcode connections, sealed and opened by one cipher that all of them share.
 //!
-//! `netcode::Client` brings its own cipher and tables, which is right for a game and too much for ten thousand players in one
-//! process.
+//! `netcode::Client` brings its own cipher and tables, which is right for a game and too much for
+//! ten thousand players in one process.
 
 use crate::buf::Endpoint;
 use crate::crypto::{Aead, Job, Key, Verdict};

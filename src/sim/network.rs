@@ -1,4 +1,5 @@
-//! The internet between players and the gateway: it loses, duplicates, delays and reorders, as a seed decides.
+//! The internet between players and the gateway: it loses, duplicates, delays and reorders, as a
+//! seed decides.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

@@ -1,4 +1,5 @@
-//! What simulated players and game processes say: payloads that name themselves, so that whoever gets one can judge it.
+//! What simulated players and game processes say: payloads that name themselves, so that whoever
+//! gets one can judge it.
 
 use crate::limits::PAYLOAD_BYTES_MAX;
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::network::Faults;
 use super::random::Random;
-use crate::gate::Route;
+use crate::gate::{Route, TokenReuse};
 
 /// A world before it begins.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub struct Plan {
     pub bad_paths_per_mille: u32,
     /// What players do.
     pub habits: Habits,
+    /// Whether a player may come again with the token it had.
+    pub token_reuse: TokenReuse,
     /// Datagrams that attackers send in each step.
     pub attacks: u64,
     /// Messages that a worker's mailbox holds.
@@ -86,6 +88,8 @@ pub struct Habits {
     pub silent_per_mille: u32,
     /// Who come again with the token they had.
     pub reuse_per_mille: u32,
+    /// Who come again with the token they had go on with its numbers.
+    pub counts_on: bool,
     /// Who come again from the port they had.
     pub same_port_per_mille: u32,
     /// Whom a NAT moves to other ports meanwhile.
@@ -121,11 +125,13 @@ impl Plan {
                 away_ns: 100 * MS..S,
                 silent_per_mille: 0,
                 reuse_per_mille: 0,
+                counts_on: false,
                 same_port_per_mille: 0,
                 move_per_mille: 0,
                 household_per_mille: 200,
                 v6_per_mille: 250,
             },
+            token_reuse: TokenReuse::Deny,
             attacks: 0,
             mailbox_max: 512,
             link_max: 1000,
@@ -135,8 +141,8 @@ impl Plan {
         }
     }
 
-    /// The world of a seed. Of eight in a row, one is calm, one is calm but attacked, and in the others more and more
-    /// goes wrong.
+    /// The world of a seed. Of eight in a row, one is calm, one is calm but attacked, and in the
+    /// others more and more goes wrong.
     pub fn from_seed(seed: u64) -> Self {
         let mut random = Random::new(seed ^ 0x5eed);
         let random = &mut random;
@@ -149,6 +155,10 @@ impl Plan {
         plan.timeout_s = random.within(1..4) as i32;
         plan.shooters = random.within(0..20) as usize;
         plan.servers = random.within(1..4) as usize;
+        if seed / 8 % 2 == 1 {
+            plan.token_reuse = TokenReuse::Allow;
+            plan.habits.counts_on = true;
+        }
         plan.habits.silent_per_mille = random.within(0..500) as u32;
         plan.habits.same_port_per_mille = random.within(0..700) as u32;
         match seed % 8 {
@@ -200,8 +210,8 @@ impl Plan {
         if self.shooters > 0 { self.servers } else { 0 }
     }
 
-    /// How fast attackers are. One who is faster than the players can use a token before its owner does, which nobody can
-    /// prevent; in a fair world there is none.
+    /// How fast attackers are. One who is faster than the players can use a token before its owner
+    /// does, which nobody can prevent; in a fair world there is none.
     pub fn attackers_path(&self) -> Faults {
         let delay_ns = if self.is_fair() { 30 * MS..200 * MS } else { MS..200 * MS };
         Faults { delay_ns, ..Faults::NONE }

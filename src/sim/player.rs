@@ -1,4 +1,5 @@
-//! A simulated player: it comes, talks, is moved by its NAT, and leaves with or without a word; then it comes again.
+//! A simulated player: it comes, talks, is moved by its NAT, and leaves with or without a word;
+//! then it comes again.
 
 use super::netcode::{Cipher, Heard};
 use super::network::Faults;
@@ -21,7 +22,8 @@ pub struct Player {
     pub whereabouts: Whereabouts,
     /// When it last sent anything.
     pub spoke_ns: u64,
-    /// Whether its last life ended by leaving properly, so that the gateway need not wait for a timeout.
+    /// Whether its last life ended by leaving properly, so that the gateway need not wait for a
+    /// timeout.
     pub left_properly: bool,
     /// What it may use again.
     pub last: Option<Last>,
@@ -94,8 +96,9 @@ impl Life {
         habits: &Habits,
         random: &mut Random,
     ) -> Self {
-        // Each life of a token numbers its packets above the ones before, as a client must that uses a token again.
-        let first_sequence = last.uses << 40;
+        // Where a token may be used again, each of its lives numbers its packets above the ones
+        // before, as a client must; elsewhere all count from the start, as the reference does.
+        let first_sequence = if habits.counts_on { last.uses << 40 } else { 0 };
         let options = Options { first_sequence, answers_at_once: random.chance(500) };
         let stay_ns = random.within(habits.stay_ns.clone());
         let moves = random.chance(habits.move_per_mille);

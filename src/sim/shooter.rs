@@ -1,7 +1,9 @@
-//! A simulated player of an Unreal game: comes, talks, is moved by its NAT, leaves with or without a word, and comes again.
+//! A simulated player of an Unreal game: comes, talks, is moved by its NAT, leaves with or without
+//! a word, and comes again.
 //!
-//! Its own clock runs [`HASTE`] times as fast as the world's, so that the seconds after which an engine repeats itself, and the
-//! ten for which it follows no request to restart, fit into lives as short as these. Nobody else goes by that clock.
+//! Its own clock runs [`HASTE`] times as fast as the world's, so that the seconds after which an
+//! engine repeats itself, and the ten for which it follows no request to restart, fit into lives as
+//! short as these. Nobody else goes by that clock.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -214,8 +216,8 @@ pub(super) fn said_in(payload: BitReader<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// How long a player's connection attempt may take at most in a good world: until a server has been asked who it is, and some
-/// round trips.
+/// How long a player's connection attempt may take at most in a good world: until a server has been
+/// asked who it is, and some round trips.
 pub(super) const GET_IN_NS: u64 = 2_000_000_000;
 
 /// How much faster than the world's its players' clocks run.

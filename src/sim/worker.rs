@@ -64,7 +64,8 @@ impl Worker {
         Ok(())
     }
 
-    /// One turn over the mail and as much of what has arrived as a batch holds. False when nothing is left for another.
+    /// One turn over the mail and as much of what has arrived as a batch holds. False when nothing
+    /// is left for another.
     pub fn turn(&mut self, now: Now, carry: Carry<'_>) -> bool {
         while let Some(mail) = self.mailbox.pop_front() {
             self.host.handle_mail(now, mail, carry);

@@ -1,8 +1,9 @@
-//! A world: a gateway of several workers, players who come and go, game processes that crash, attackers, a bad network.
+//! A world: a gateway of several workers, players who come and go, game processes that crash,
+//! attackers, a bad network.
 //!
-//! Everything happens in steps of a virtual clock: what is under way arrives, players and attackers act, game processes read
-//! and answer, workers take their turns. After each step everything that must hold is looked at; the first thing that does
-//! not ends the run as a [`Violation`].
+//! Everything happens in steps of a virtual clock: what is under way arrives, players and attackers
+//! act, game processes read and answer, workers take their turns. After each step everything that
+//! must hold is looked at; the first thing that does not ends the run as a [`Violation`].
 
 mod births;
 mod gateway;
@@ -272,7 +273,8 @@ impl World {
         }
     }
 
-    /// Everybody stays and says nothing more, so that what is under way can arrive; in a fair world all of it has to.
+    /// Everybody stays and says nothing more, so that what is under way can arrive; in a fair world
+    /// all of it has to.
     fn calm_down(&mut self) -> Result<(), Violation> {
         let quiet_until_ns = self.now_ns + QUIET_NS;
         for player in &mut self.players {
@@ -291,7 +293,8 @@ impl World {
         self.outside.judge.verdict()
     }
 
-    /// Everybody has left, some without a word: after the longest timeout nothing may be left of them.
+    /// Everybody has left, some without a word: after the longest timeout nothing may be left of
+    /// them.
     fn send_home(&mut self) -> Result<(), Violation> {
         let timeout_ns = self.plan.timeout_s as u64 * S + self.plan.path.delay_ns.end;
         let empty_ns = self.now_ns + 2 * timeout_ns + QUIET_NS + unreal::patience_ns(&self.plan);

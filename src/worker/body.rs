@@ -1,4 +1,5 @@
-//! One worker's loop: reap, mail, the gate's turn, mail and requests out, now and then housekeeping.
+//! One worker's loop: reap, mail, the gate's turn, mail and requests out, now and then
+//! housekeeping.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,6 +86,26 @@ impl Body {
         self.gate.aead().kernel().name()
     }
 
+    /// What it decides with.
+    #[cfg(test)]
+    pub(super) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// One turn over nothing but mail.
+    #[cfg(test)]
+    pub(super) fn turn_now(&mut self) {
+        let now = self.moment();
+        self.turn(now);
+        self.housekeeping_at_ns = now.mono_ns + HOUSEKEEPING_NS;
+    }
+
+    /// How long the driver might wait now.
+    #[cfg(test)]
+    pub(super) fn wait_now(&self) -> Wait {
+        self.wait(self.clock.now_ns())
+    }
+
     /// Tells the worker where the others are.
     pub(super) fn meet(&mut self, posts: Vec<Post>) {
         self.posts = posts;
@@ -108,9 +129,10 @@ impl Body {
         Moment { mono_ns: self.clock.now_ns(), unix_ns: clock::unix_ns() }
     }
 
-    /// How long the driver may wait: until a timer is due, and not at all while it spins.
+    /// How long the driver may wait: until a timer is due, and not at all while it spins or a turn
+    /// has left mail.
     fn wait(&self, now_ns: u64) -> Wait {
-        if self.spin_ns > 0 && now_ns < self.busy_at_ns + self.spin_ns {
+        if self.spin_ns > 0 && now_ns < self.busy_at_ns + self.spin_ns || self.mailbox.has_mail() {
             return Wait::No;
         }
         let due_ns = self.gate.poll_timeout().unwrap_or(u64::MAX).min(self.housekeeping_at_ns);
@@ -130,7 +152,7 @@ impl Body {
         self.take_links_in();
         let Self { driver, rx, tx, gate, mailbox, .. } = self;
         let mut exit = Exit { tx, flush: &mut |tx| driver.flush(tx) };
-        while let Some(mail) = mailbox.take() {
+        for mail in mailbox.take_some() {
             gate.handle_mail(now, mail, &mut exit);
         }
         gate.turn(now, rx, &mut exit);
@@ -207,16 +229,17 @@ impl Body {
             match request {
                 Request::CloseSocket(socket) => self.driver.deregister(socket),
                 Request::CookieSecrets => self.draw_cookie_secrets(now),
+                Request::HoldLink { socket, is_held } => self.driver.hold(socket, is_held),
                 Request::OpenSessionSocket { session, backend } => {
-                    self.open_session_socket(session, backend);
+                    self.open_session_socket(now, session, backend);
                 }
             }
         }
     }
 
-    /// A socket for one player toward a backend off loopback. Where that fails (too few descriptors) the session stays
-    /// without: its payloads are dropped by name.
-    fn open_session_socket(&mut self, session: SessionId, backend: u16) {
+    /// A socket for one player toward a backend off loopback. Where that fails (too few
+    /// descriptors) the gate asks again.
+    fn open_session_socket(&mut self, now: Now, session: SessionId, backend: u16) {
         let LinkKind::Udp { address } = self.gate.setup().backends[usize::from(backend)].link
         else {
             return;
@@ -225,8 +248,9 @@ impl Body {
         let opened = socket::connected(address, &options).ok();
         let registered = opened
             .and_then(|opened| self.driver.register(opened.fd, SocketKind::ConnectedDatagram).ok());
-        if let Some(socket) = registered {
-            self.gate.bind_session_socket(session, socket);
+        match registered {
+            Some(socket) => self.gate.bind_session_socket(session, socket),
+            None => self.gate.session_socket_failed(now, session),
         }
     }
 
@@ -243,11 +267,15 @@ impl Body {
 
     fn fill(&self, report: &mut super::Report, now_ns: u64) {
         report.counters.clone_from(self.gate.counters());
+        report.last_refused = *self.gate.last_refused();
         report.io = self.driver.stats();
         report.turns = self.turns;
+        report.revision = self.gate.revision();
         report.at_ns = now_ns;
         report.backends_up.clear();
         report.backends_up.extend(self.gate.backends_up());
+        report.backend_arrivals.clear();
+        report.backend_arrivals.extend(self.gate.backend_arrivals());
         report.servers.clear();
         report.servers.extend(self.gate.servers());
         let drops = self.players.iter().filter_map(|player| self.driver.fd(*player));
@@ -263,11 +291,12 @@ impl Body {
     }
 }
 
-/// Outgoing datagrams per flush: twice as many as one system call takes, few enough that a core's first caches still hold what
-/// was written when it is sealed and sent.
+/// Outgoing datagrams per flush: twice as many as one system call takes, few enough that a core's
+/// first caches still hold what was written when it is sealed and sent.
 const TX_SMALL: usize = 128;
 
-/// Bundles per flush, one for each backend with traffic in the turn; more backends than this flush twice.
+/// Bundles per flush, one for each backend with traffic in the turn; more backends than this flush
+/// twice.
 const TX_LARGE: usize = 64;
 
 /// Counters are published this often.

@@ -1,8 +1,9 @@
 //! What a listener's socket filter lets pass, in the driver's words.
 //!
-//! netcode: lengths and prefixes follow from the packet's kind and the number of its sequence bytes; a request also has to name
-//! the version and the protocol id. Unreal: nothing is shorter than a game packet, and everything begins with the game's magic
-//! bits, of which a filter sees whole bytes. Everything that passes is checked again by the gate.
+//! netcode: lengths and prefixes follow from the packet's kind and the number of its sequence
+//! bytes; a request also has to name the version and the protocol id. Unreal: nothing is shorter
+//! than a game packet, and everything begins with the game's magic bits, of which a filter sees
+//! whole bytes. Everything that passes is checked again by the gate.
 
 use crate::io::filter::{Filter, Rule};
 use crate::limits::{TAG_BYTES, UNREAL_BYTES_MAX};
@@ -86,7 +87,7 @@ mod tests {
     fn an_unreal_listener_refuses_what_is_too_short_and_other_games_magic() {
         for len in [0, 3, 8, 11, 16, 31, 32] {
             let bits: Vec<bool> = (0..len).map(|bit| bit % 3 == 0).collect();
-            for layout in [Layout::Original, Layout::Versioned] {
+            for layout in Layout::ALL {
                 let magic = Magic::from_bits(&bits).expect("at most 32");
                 let framing = Framing { magic, layout };
                 let filter = unreal(&framing);

@@ -1,17 +1,23 @@
-//! How a worker is reached from other threads: a bounded queue and the driver's bell.
+//! How a worker is reached from other threads: two queues and the driver's bell.
 //!
-//! The bell is rung once per message; the driver takes any number of rings as one wake-up. A full mailbox refuses: whoever
-//! sends a player's datagram counts the loss, whoever sends a command waits.
+//! What other workers send (players' datagrams above all) goes into a bounded queue that refuses
+//! when it is full: whoever sends counts the loss. Commands of the control thread have a queue of
+//! their own, which datagrams cannot fill and which takes everything at once, in order: the control
+//! thread never waits for a worker. It grows by what an operator does, a few hundred bytes each,
+//! while a worker does not turn, which its health shows.
+//!
+//! The bell is rung once per message; the driver takes any number of rings as one wake-up.
 
 use std::sync::Arc;
 
-use crossbeam::queue::ArrayQueue;
+use crossbeam::queue::{ArrayQueue, SegQueue};
 
 use crate::gate::Mail;
 use crate::io::Bell;
 
 /// A worker's end.
 pub(super) struct Mailbox {
+    commands: Arc<SegQueue<Mail>>,
     queue: Arc<ArrayQueue<Mail>>,
     bell: Bell,
 }
@@ -19,6 +25,7 @@ pub(super) struct Mailbox {
 /// Everybody else's end.
 #[derive(Clone)]
 pub struct Post {
+    commands: Arc<SegQueue<Mail>>,
     queue: Arc<ArrayQueue<Mail>>,
     bell: Bell,
 }
@@ -29,19 +36,35 @@ pub struct MailboxFull(pub Box<Mail>);
 
 impl Mailbox {
     pub(super) fn new(bell: Bell) -> Self {
-        Self { queue: Arc::new(ArrayQueue::new(MAIL_MAX)), bell }
+        let (commands, queue) = (Arc::default(), Arc::new(ArrayQueue::new(MAIL_MAX)));
+        Self { commands, queue, bell }
     }
 
     pub(super) fn post(&self) -> Post {
-        Post { queue: Arc::clone(&self.queue), bell: self.bell.clone() }
+        let (commands, queue) = (Arc::clone(&self.commands), Arc::clone(&self.queue));
+        Post { commands, queue, bell: self.bell.clone() }
     }
 
-    pub(super) fn take(&self) -> Option<Mail> {
-        self.queue.pop()
+    /// What one turn takes: every command, and then so much of the rest that players do not wait
+    /// for it.
+    pub(super) fn take_some(&self) -> impl Iterator<Item = Mail> {
+        let commands = std::iter::from_fn(|| self.commands.pop());
+        commands.chain(std::iter::from_fn(|| self.queue.pop()).take(MAIL_PER_TURN))
+    }
+
+    /// Whether a turn has left something.
+    pub(super) fn has_mail(&self) -> bool {
+        !self.queue.is_empty() || !self.commands.is_empty()
     }
 }
 
 impl Post {
+    /// Gives a command, which is never refused, and wakes the worker.
+    pub fn command(&self, mail: Mail) {
+        self.commands.push(mail);
+        self.bell.ring();
+    }
+
     /// Delivers a message and wakes its worker.
     pub fn send(&self, mail: Mail) -> Result<(), MailboxFull> {
         self.queue.push(mail).map_err(|mail| MailboxFull(Box::new(mail)))?;
@@ -50,13 +73,21 @@ impl Post {
     }
 }
 
-/// Mail a worker may have waiting: about 650 KiB where all of it is datagrams, several turns' worth of players whom the kernel
-/// hashes to the wrong worker.
+/// Mail a worker may have waiting: about 650 KiB where all of it is datagrams, several turns' worth
+/// of players whom the kernel hashes to the wrong worker.
 const MAIL_MAX: usize = 512;
+
+/// Messages of other workers per turn: as many as a turn takes datagrams from its own sockets. Each
+/// costs about as much as one, and senders may refill the queue as fast as it is emptied.
+const MAIL_PER_TURN: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn left_ms(mail: &Mail) -> Option<u32> {
+        if let Mail::Drain { left_ms } = mail { Some(*left_ms) } else { None }
+    }
 
     #[test]
     fn a_full_mailbox_refuses_and_gives_the_message_back() {
@@ -67,7 +98,25 @@ mod tests {
         }
         let MailboxFull(mail) = post.send(Mail::Stop).expect_err("full");
         assert!(matches!(*mail, Mail::Stop));
-        assert!(mailbox.take().is_some());
+        assert!(mailbox.take_some().next().is_some());
         assert!(post.send(Mail::Stop).is_ok());
+    }
+
+    #[test]
+    fn commands_reach_a_worker_whose_mailbox_is_full_first_once_and_in_order() {
+        const COMMANDS: u32 = 2000;
+        let mailbox = Mailbox::new(Bell::new().expect("an event counter"));
+        let post = mailbox.post();
+        while post.send(Mail::Stop).is_ok() {}
+        for left_ms in 0..COMMANDS {
+            post.command(Mail::Drain { left_ms });
+        }
+        let turn: Vec<_> = mailbox.take_some().map(|mail| left_ms(&mail)).collect();
+        let commands: Vec<_> = (0..COMMANDS).map(Some).collect();
+        assert_eq!(turn[..commands.len()], commands);
+        assert_eq!(turn.len() - commands.len(), MAIL_PER_TURN);
+        assert!(mailbox.has_mail());
+        let later: usize = (0..MAIL_MAX).map(|_| mailbox.take_some().count()).sum();
+        assert_eq!((later, mailbox.has_mail()), (MAIL_MAX - MAIL_PER_TURN, false));
     }
 }

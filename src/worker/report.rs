@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::stages::Recorder;
-use crate::gate::{Counters, ServerInfo};
+use crate::gate::{Counters, Credentials, LinkRefusal, ServerInfo};
 use crate::io::IoStats;
 
 /// A worker's counters at one moment.
@@ -13,12 +13,19 @@ pub struct Report {
     pub counters: Counters,
     /// The driver's counters.
     pub io: IoStats,
-    /// Datagrams that the kernel dropped at the players' sockets: refused by the filter, or the receive buffer was full.
+    /// Datagrams that the kernel dropped at the players' sockets: refused by the filter, or the
+    /// receive buffer was full.
     pub socket_drops: u64,
     /// Whether each backend can be reached from this worker.
     pub backends_up: Vec<bool>,
+    /// How often each backend has become reachable for this worker.
+    pub backend_arrivals: Vec<u64>,
     /// What each backend says about itself, where it serves an Unreal game.
     pub servers: Vec<Option<ServerInfo>>,
+    /// Whose link was last closed for each reason, in the order of [`LinkRefusal::ALL`].
+    pub last_refused: [Option<Credentials>; LinkRefusal::COUNT],
+    /// Which setup the worker goes by.
+    pub revision: u64,
     /// Turns taken.
     pub turns: u64,
     /// Moment of the report, in nanoseconds of the fleet's clock.
@@ -50,8 +57,8 @@ impl Published {
         lock(&self.report).clone()
     }
 
-    /// Asks the worker for its counts of latencies and takes those that it has left since the last time. Leave `empty` and call again
-    /// a moment later; it costs the worker a swap.
+    /// Asks the worker for its counts of latencies and takes those that it has left since the last
+    /// time. Leave `empty` and call again a moment later; it costs the worker a swap.
     pub fn exchange(&self, empty: Option<Box<Recorder>>) -> Option<Box<Recorder>> {
         let mut exchange = lock(&self.stages);
         if exchange.empty.is_none() {

@@ -1,35 +1,57 @@
 //! The sockets of one worker, made before it runs.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{Plan, filter};
 use crate::buf::SocketId;
 use crate::gate::{Gate, LinkKind, Protocol};
+use crate::io::filter::Filter;
 use crate::io::socket::{self, UdpOptions};
 use crate::io::{AnyDriver, Driver, SocketKind, StartError};
 
 /// A worker's sockets for players, by listener and by the position of their address.
 pub(super) type PlayerSockets = Vec<Vec<SocketId>>;
 
-/// Opens the sockets of all listeners. The first worker turns port 0 into the port that the others use too.
+/// What the sockets of a listener, by its number, refuse in the kernel.
+pub(super) fn filter_of(plan: &Plan, listener: usize) -> Option<Filter> {
+    plan.filter[listener].then(|| match &plan.setup.listeners[listener].protocol {
+        Protocol::Netcode(rules) => filter::netcode(rules.protocol_id),
+        Protocol::Unreal(rules) => filter::unreal(&rules.framing),
+    })
+}
+
+/// What every socket for players is like.
+pub(super) fn player_options(filter: Option<&Filter>) -> UdpOptions<'_> {
+    UdpOptions { reuse_port: true, filter, ..UdpOptions::default() }
+}
+
+/// Hands the sockets over that were opened when the addresses were claimed.
+pub(super) fn register_players(
+    claimed: Vec<Vec<socket::UdpSocket>>,
+    driver: &mut AnyDriver,
+) -> Result<PlayerSockets, StartError> {
+    let mut players = Vec::with_capacity(claimed.len());
+    for sockets in claimed {
+        let ids = sockets.into_iter().map(|it| register(driver, it.fd, SocketKind::Datagram));
+        players.push(ids.collect::<Result<Vec<_>, _>>()?);
+    }
+    Ok(players)
+}
+
+/// Opens further sockets at the addresses of all listeners.
 pub(super) fn open_players(
     plan: &Plan,
-    addresses: &mut [Vec<SocketAddr>],
+    addresses: &[Vec<SocketAddr>],
     driver: &mut AnyDriver,
 ) -> Result<PlayerSockets, StartError> {
     let mut players = Vec::with_capacity(addresses.len());
-    for (at, binds) in addresses.iter_mut().enumerate() {
-        let filter = plan.filter[at].then(|| match &plan.setup.listeners[at].protocol {
-            Protocol::Netcode(rules) => filter::netcode(rules.protocol_id),
-            Protocol::Unreal(rules) => filter::unreal(&rules.framing),
-        });
-        let options =
-            UdpOptions { reuse_port: true, filter: filter.as_ref(), ..UdpOptions::default() };
+    for (at, binds) in addresses.iter().enumerate() {
+        let filter = filter_of(plan, at);
+        let options = player_options(filter.as_ref());
         let mut sockets = Vec::with_capacity(binds.len());
         for address in binds {
             let opened = socket::player(*address, &options)?;
-            *address = opened.local;
             sockets.push(register(driver, opened.fd, SocketKind::Datagram)?);
         }
         players.push(sockets);
@@ -65,12 +87,17 @@ pub(super) fn open_links(
     paths: &mut Vec<PathBuf>,
 ) -> Result<(), StartError> {
     let Some(run_dir) = &plan.run_dir else { return Ok(()) };
-    let path = run_dir.join(format!("worker-{worker}.sock"));
+    let path = link_path(run_dir, worker);
     let fd = socket::link_listener(&path, LINK_MODE)?;
     paths.push(path);
     let id = register(driver, fd, SocketKind::LinkListener)?;
     gate.bind_link_listener(id);
     Ok(())
+}
+
+/// Where a worker listens for game processes.
+pub(super) fn link_path(run_dir: &Path, worker: u16) -> PathBuf {
+    run_dir.join(format!("worker-{worker}.sock"))
 }
 
 fn register(

@@ -1,11 +1,13 @@
 //! Latencies by stage, recorded on the worker at a nanosecond or two each.
 //!
-//! A worker records into counts that are its own ([`Recorder`]). A reader who wants them leaves an empty set at the counter
-//! ([`Exchange`](super::report::Published)); the worker swaps it for the full one when it passes by. So nobody waits, nothing is copied on the
-//! packet path, and the reader turns counts into histograms and resets at leisure.
+//! A worker records into counts that are its own ([`Recorder`]). A reader who wants them leaves an
+//! empty set at the counter ([`Exchange`](super::report::Published)); the worker swaps it for the
+//! full one when it passes by. So nobody waits, nothing is copied on the packet path, and the
+//! reader turns counts into histograms and resets at leisure.
 //!
-//! The counts have the histograms' own buckets. Recording is a shift and an addition: totals, extremes and everything else
-//! that a histogram keeps up to date with each value can wait until somebody looks.
+//! The counts have the histograms' own buckets. Recording is a shift and an addition: totals,
+//! extremes and everything else that a histogram keeps up to date with each value can wait until
+//! somebody looks.
 
 use hdrhistogram::Histogram;
 
@@ -123,7 +125,8 @@ impl Recorder {
     }
 }
 
-/// The bucket of a duration. A value keeps its [`PRECISION_BITS`] leading bits; how many are cut off chooses the row.
+/// The bucket of a duration. A value keeps its [`PRECISION_BITS`] leading bits; how many are cut
+/// off chooses the row.
 #[inline]
 fn cell_of(ns: u64) -> usize {
     let ns = ns.min(LATENCY_NS_MAX);

@@ -1,8 +1,14 @@
 //! `ringgate doctor` on whatever host this is.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use crate::command::{ringgate, run};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+
+use crate::command::{Ran, ringgate, run};
 use crate::folder::Folder;
 
 #[test]
@@ -36,4 +42,90 @@ fn more_workers_than_processors_bite() {
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     assert!(ran.stdout.contains("BITES  workers"), "{}", ran.stdout);
     assert!(ran.stderr.starts_with("ringgate: "), "{}", ran.stderr);
+}
+
+/// A config with one listener at this address.
+fn config(folder: &Folder, gateway: &str, bind: &str) -> PathBuf {
+    let key = "11".repeat(32);
+    let text = format!(
+        "[gateway]\nworkers = 1\n{gateway}run_dir = \"run\"\n[[listener]]\nname = \"a\"\n\
+         protocol = \"netcode\"\nbind = [\"{bind}\"]\nprotocol_id = \"0x1\"\n\
+         keys = [{{ hex = \"{key}\" }}]\nbackends = [\"b\"]\nmax_sessions = 1000\n\
+         [[backend]]\nname = \"b\"\nlink = \"udp\"\naddress = \"127.0.0.1:7777\"\nslots = 64\n"
+    );
+    folder.file("gate.toml", text, 0o600)
+}
+
+fn doctor(file: &Path) -> Ran {
+    run(ringgate(["doctor".as_ref(), "--config".as_ref(), file.as_os_str()]))
+}
+
+#[test]
+fn a_port_in_use_bites_and_its_holder_is_named() {
+    let folder = Folder::new();
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = stranger.local_addr().expect("bound").to_string();
+    let file = config(&folder, "", &address);
+    let ran = doctor(&file);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    let line = ran.stdout.lines().find(|line| line.starts_with("BITES  addresses"));
+    let line = line.unwrap_or_else(|| panic!("{}", ran.stdout));
+    let holder = format!("UDP {address}: process {} (", std::process::id());
+    assert!(line.contains(&holder), "{line}");
+
+    drop(stranger);
+    let said = doctor(&file).stdout;
+    assert!(
+        said.lines().any(|line| line.starts_with("ok     addresses") && line.ends_with("free"))
+    );
+}
+
+#[test]
+fn the_gateway_that_runs_from_the_file_is_in_nobodys_way() {
+    let folder = Folder::new();
+    let port = UdpSocket::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
+    let file = config(&folder, "", &port.to_string());
+    let mut command = ringgate(["run".as_ref(), "--config".as_ref(), file.as_os_str()]);
+    let mut daemon = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
+    let mut lines = BufReader::new(daemon.stdout.take().expect("piped")).lines();
+    assert!(lines.any(|line| line.is_ok_and(|line| line.starts_with("ready: "))));
+    let said = doctor(&file).stdout;
+    let elsewhere = Folder::new();
+    let other = doctor(&config(&elsewhere, "", &port.to_string()));
+    daemon.kill().and_then(|()| daemon.wait()).expect("ours");
+    let served = format!("served from this file: UDP {port}: process {} (ringgate)", daemon.id());
+    assert!(said.contains(&served), "{said}");
+    assert_eq!(other.code, Some(1));
+    assert!(other.stdout.contains("BITES  addresses"), "{}", other.stdout);
+}
+
+/// Runs commands as a process that a container runtime has taken io_uring from.
+fn without_io_uring<T: Send>(commands: impl FnOnce() -> T + Send) -> T {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known one");
+    let rules = [(libc::SYS_io_uring_setup, Vec::new())].into();
+    let denied = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, arch).expect("sane");
+    let program = BpfProgram::try_from(filter).expect("it compiles");
+    let confined = || {
+        // Binds this thread and what it starts.
+        seccompiler::apply_filter(&program).expect("anybody may give up calls");
+        commands()
+    };
+    std::thread::scope(|scope| scope.spawn(confined).join().expect("it has not panicked"))
+}
+
+#[test]
+fn io_uring_that_is_wanted_and_denied_bites_as_run_refuses() {
+    let folder = Folder::new();
+    for (gateway, bites) in [("io = \"uring\"\n", true), ("", false), ("io = \"mmsg\"\n", false)] {
+        let file = config(&folder, gateway, "127.0.0.1:0");
+        let ran = without_io_uring(|| doctor(&file));
+        let is_bitten = ran.stdout.contains("BITES  io_uring");
+        assert_eq!(is_bitten, bites, "{gateway}: {}", ran.stdout);
+        assert!(!bites || ran.code == Some(1));
+    }
+    let file = config(&folder, "io = \"uring\"\n", "127.0.0.1:0");
+    let refused =
+        without_io_uring(|| run(ringgate(["run".as_ref(), "--config".as_ref(), file.as_os_str()])));
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
 }

@@ -115,6 +115,60 @@ fn gateway_fields() {
 }
 
 #[test]
+fn limits_are_read_as_strictly_as_everything_else() {
+    let range = "expected a whole number from 0 to 1000000";
+    for (line, expected) in [
+        ("requests_per_block = -1", format!("requests_per_block: found -1, {range}")),
+        (
+            "handshakes_per_block = 1000001",
+            format!("handshakes_per_block: found 1000001, {range}"),
+        ),
+        (
+            "port_switches_per_block = \"500\"",
+            format!("port_switches_per_block: found \"500\", {range}"),
+        ),
+        ("restarts_per_block = 1.5", format!("restarts_per_block: found 1.5, {range}")),
+        ("sessions_per_address = [1]", format!("sessions_per_address: found a list, {range}")),
+        ("sessions_per_block = true", format!("sessions_per_block: found true, {range}")),
+        (
+            "session_per_block = 1",
+            "session_per_block: found an unknown field, did you mean sessions_per_block?".to_owned(),
+        ),
+        (
+            "colour = 1",
+            "colour: found an unknown field, expected one of requests_per_block, handshakes_per_block, \
+             port_switches_per_block, restarts_per_block, sessions_per_address, sessions_per_block"
+                .to_owned(),
+        ),
+    ] {
+        for good in [GOOD, GOOD_UNREAL] {
+            let text = good.replacen("\n\n", &format!("\n[listener.limits]\n{line}\n\n"), 1);
+            let at = text.lines().position(|found| found == line).expect("it is there") + 1;
+            check(&text, &[&format!("gate.toml:{at}: listener[0].limits.{expected}")]);
+        }
+    }
+    replaced(
+        GOOD,
+        "protocol_id = 7",
+        "protocol_id = 7\nlimits = 5",
+        "gate.toml:6: listener[0].limits: found a number, expected one table [listener.limits]",
+    );
+    replaced(
+        GOOD,
+        "protocol_id = 7",
+        "protocol_id = 7\nlimit = { }",
+        "gate.toml:6: listener[0].limit: found an unknown field, did you mean limits?",
+    );
+    check(
+        &format!("{}[gateway.limits]\nx = 1\n", GOOD.trim_end_matches('\n').to_owned() + "\n"),
+        &[
+            "gate.toml:13: gateway.limits: found an unknown field, expected one of workers, pin, io, \
+           run_dir, drain_timeout, spin, log, user, confine",
+        ],
+    );
+}
+
+#[test]
 fn the_longest_run_dir_still_holds_a_socket() {
     let fits = format!("/{}", "d".repeat(90));
     check(&format!("{GOOD}[gateway]\nrun_dir = \"{fits}\""), &[]);
@@ -295,6 +349,10 @@ fn optional_listener_fields() {
             "gate.toml:5: listener[0].keep_alive: found \"1m\", expected a duration from \"10ms\" to \"10s\" (units us, ms, s, m, h)",
         ),
         (
+            "token_reuse = \"yes\"",
+            "gate.toml:5: listener[0].token_reuse: found \"yes\", expected \"deny\" or \"allow\"",
+        ),
+        (
             "port_switch = true",
             "gate.toml:5: listener[0].port_switch: found true, expected \"follow\" or \"ignore\"",
         ),
@@ -429,13 +487,22 @@ fn unreal_fields() {
             "gate.toml:4: listener[0].magic: found \"10x\", expected up to 32 digits 0 and 1",
         ),
         (
+            "versions = [3, 5]",
+            "gate.toml:4: listener[0].versions[1]: found 5, expected a version from 0 to 4",
+        ),
+        (
             "versions = [2, 3]",
-            "gate.toml:4: listener[0].versions[0]: found 2, expected 3 or 4, or 0 alone",
+            "gate.toml:4: listener[0].versions[1]: found 3 beside 2, expected 0 alone, 1 and 2, or 3 and 4 (their packets \
+             begin differently; each kind needs a listener of its own)",
         ),
         (
             "versions = [4, 0]",
-            "gate.toml:4: listener[0].versions[1]: found 0 beside other versions, expected 0 alone (its packets have \
-             another prefix; it needs a listener of its own)",
+            "gate.toml:4: listener[0].versions[1]: found 0 beside 4, expected 0 alone, 1 and 2, or 3 and 4 (their packets \
+             begin differently; each kind needs a listener of its own)",
+        ),
+        (
+            "handshake_base = \"82\"",
+            "gate.toml:4: listener[0].handshake_base: found \"82\", expected \"auto\", \"short\" or \"long\"",
         ),
         (
             "mode = \"clear\"",
@@ -454,6 +521,20 @@ fn unreal_fields() {
             "idle_timeout = \"0s\"",
             "gate.toml:4: listener[0].idle_timeout: found \"0s\", expected a duration from \"1s\" to \"1h\" (units us, ms, \
              s, m, h)",
+        ),
+        (
+            "gap_limit = 8192",
+            "gate.toml:4: listener[0].gap_limit: found 8192, expected a whole number from 0 to 8191 (unreal)",
+        ),
+        (
+            "gap_limit = 9\nmode = \"opaque\"",
+            "gate.toml:4: listener[0].gap_limit: found 9 where the numbers of packets are not read, expected 0, or mode = \
+             \"notify\" and window = \"on\"",
+        ),
+        (
+            "gap_limit = 9\nwindow = \"off\"",
+            "gate.toml:4: listener[0].gap_limit: found 9 where the numbers of packets are not read, expected 0, or mode = \
+             \"notify\" and window = \"on\"",
         ),
         (
             "restart_small = \"on\"",
@@ -603,8 +684,38 @@ fn admin_and_histograms() {
         ),
         &[
             "gate.toml:15: admin.bind: found 9464, expected an IP:port such as \"127.0.0.1:9464\"",
-            "gate.toml:17: histograms.directory: found an unknown field, expected one of dir, interval",
+            "gate.toml:17: histograms.directory: found an unknown field, expected one of dir, interval, max_bytes, max_age, keep",
             "gate.toml:18: histograms.interval: found \"1ms\", expected a duration from \"1s\" to \"1h\" (units us, ms, s, m, h)",
+        ],
+    );
+}
+
+#[test]
+fn hosts_tokens_and_bounds_of_histogram_files() {
+    let token = |found: &str, expected: &str| {
+        let line = format!("gate.toml:15: admin.token{found}, expected {expected}");
+        move |value: &str| check(&format!("{GOOD}[admin]\ntoken = {value}\n"), &[&line])
+    };
+    let forms = "exactly one of { file = … }, { env = … }, { hex = … } and { credential = … }";
+    token(": found a string", forms)("\"a-token-in-plain-sight\"");
+    token(": found 2 sources of one key", forms)("{ hex = \"00\", env = \"A\" }");
+    token(".hex: found 30 hex digits", "32 to 256 hex digits")(
+        "{ hex = \"001122334455667788990011223344\" }",
+    );
+    token(".env: found no environment variable \"A\"", "one that holds the token")(
+        "{ env = \"A\" }",
+    );
+    let name = "expected a name such as \"gate-1.example\", without a port";
+    let more = "[admin]\nhosts = [\"gate.example:80\", \"\"]\n[histograms]\nmax_bytes = 1\n\
+                max_age = \"0s\"\nkeep = \"all\"\n";
+    check(
+        &format!("{GOOD}{more}"),
+        &[
+            &format!("gate.toml:15: admin.hosts[0]: found \"gate.example:80\", {name}"),
+            &format!("gate.toml:15: admin.hosts[1]: found \"\", {name}"),
+            "gate.toml:17: histograms.max_bytes: found 1, expected a whole number from 4096 to 1099511627776",
+            "gate.toml:18: histograms.max_age: found \"0s\", expected a duration from \"1s\" to \"8760h\" (units us, ms, s, m, h)",
+            "gate.toml:19: histograms.keep: found \"all\", expected a whole number from 0 to 1000000",
         ],
     );
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use ringgate::config::keys::KeySources;
 use ringgate::config::{
-    self, Admin, Allowed, Config, Gateway, HandshakeVersions, Histograms, IoChoice, Link,
-    LogFormat, NetworkVersions, PortSwitch, Protocol, Route, Unreal, UnrealMode, Workers,
+    self, Allowed, Config, Gateway, HandshakeBase, HandshakeVersions, Histograms, IoChoice, Limits,
+    Link, LogFormat, NetworkVersions, PortSwitch, Protocol, Route, TokenReuse, Unreal, UnrealMode,
+    Workers,
 };
 
 use crate::config_mistakes::KEY;
@@ -62,6 +63,60 @@ address = "127.0.0.1:7778"
 slots = 100
 "#;
 
+const DEFAULT_LIMITS: Limits = Limits {
+    requests_per_block: 2000,
+    handshakes_per_block: 2000,
+    port_switches_per_block: 500,
+    restarts_per_block: 200,
+    sessions_per_address: 0,
+    sessions_per_block: 0,
+};
+
+#[test]
+fn every_limit_arrives_and_only_unreal_has_one_on_the_sessions_of_an_address() {
+    let with = |limits: &str| {
+        let text = TEN_LINES.replace("[[backend]]", &format!("{limits}\n[[backend]]"));
+        parse(&text).listeners[0].limits
+    };
+    let unreal = Limits { sessions_per_address: 32, ..DEFAULT_LIMITS };
+    assert_eq!(with(""), unreal);
+    assert_eq!(with("[listener.limits]"), unreal);
+    assert_eq!(with("limits = { sessions_per_address = 0 }"), DEFAULT_LIMITS);
+    let all = "[listener.limits]\nrequests_per_block = 1\nhandshakes_per_block = 2\n\
+               port_switches_per_block = 3\nrestarts_per_block = 4\nsessions_per_address = 5\n\
+               sessions_per_block = 1_000_000";
+    let expected = Limits {
+        requests_per_block: 1,
+        handshakes_per_block: 2,
+        port_switches_per_block: 3,
+        restarts_per_block: 4,
+        sessions_per_address: 5,
+        sessions_per_block: 1_000_000,
+    };
+    assert_eq!(with(all), expected);
+
+    let netcode = TEN_LINES
+        .replace(
+            "\"unreal\"",
+            &format!("\"netcode\"\nprotocol_id = 1\nkeys = [{{ hex = \"{KEY}\" }}]"),
+        )
+        .replace("0.0.0.0", "127.0.0.1");
+    assert_eq!(parse(&netcode).listeners[0].limits, DEFAULT_LIMITS);
+}
+
+/// The table belongs to the listener above it, as TOML has it.
+#[test]
+fn each_listener_has_limits_of_its_own() {
+    let second = TEN_LINES.replace("\"ue\"", "\"lab\"").replace("0.0.0.0:7777", "0.0.0.0:7779");
+    let (second, _) = second.split_once("[[backend]]").expect("it has one");
+    let text =
+        format!("[listener_free]\n{TEN_LINES}{second}[listener.limits]\nsessions_per_block = 7\n");
+    let text = text.replace("[listener_free]\n", "");
+    let limits: Vec<u32> =
+        parse(&text).listeners.iter().map(|it| it.limits.sessions_per_block).collect();
+    assert_eq!(limits, [0, 7]);
+}
+
 #[test]
 fn ten_lines_are_enough() {
     let config = parse(TEN_LINES);
@@ -76,11 +131,12 @@ fn ten_lines_are_enough() {
     let default = Unreal {
         magic: Vec::new(),
         versions: HandshakeVersions::Versioned(3..=4),
+        handshake_base: HandshakeBase::Auto,
         mode: UnrealMode::Notify,
         window: true,
         network_versions: NetworkVersions::Any,
+        gap_limit: None,
         idle_timeout: Duration::from_secs(30),
-        restart_small: false,
     };
     assert_eq!(*unreal, default);
     assert_eq!(config.backends[0].grace, Duration::from_secs(5));
@@ -93,6 +149,7 @@ fn every_unreal_field_arrives() {
         "[[backend]]",
         r#"magic = "1101"
 versions = [4]
+handshake_base = "short"
 mode = "opaque"
 window = "off"
 network_versions = ["0x12345678", 7]
@@ -105,16 +162,39 @@ restart_small = true
     let expected = Unreal {
         magic: vec![true, true, false, true],
         versions: HandshakeVersions::Versioned(4..=4),
+        handshake_base: HandshakeBase::Short,
         mode: UnrealMode::Opaque,
         window: false,
         network_versions: NetworkVersions::Only(vec![0x1234_5678, 7]),
+        gap_limit: None,
         idle_timeout: Duration::from_secs(90),
-        restart_small: true,
     };
     assert_eq!(*unreal, expected);
     let original = parse(&text.replace("versions = [4]", "versions = [0]"));
     let Protocol::Unreal(unreal) = &original.listeners[0].protocol else { panic!("{original:?}") };
     assert_eq!(unreal.versions, HandshakeVersions::Original);
+    let notify = text.replace("mode = \"opaque\"\nwindow = \"off\"", "gap_limit = 8191");
+    let limited = parse(&notify);
+    let Protocol::Unreal(unreal) = &limited.listeners[0].protocol else { panic!("{limited:?}") };
+    assert_eq!(unreal.gap_limit.map(std::num::NonZeroU16::get), Some(8191));
+    let early = parse(&text.replace("versions = [4]", "versions = [2, 1]"));
+    let Protocol::Unreal(unreal) = &early.listeners[0].protocol else { panic!("{early:?}") };
+    assert_eq!(unreal.versions, HandshakeVersions::Early(1..=2));
+}
+
+#[test]
+fn a_field_without_an_effect_is_taken_and_warned_about() {
+    for value in ["true", "false"] {
+        let said = format!("restart_small = {value}\n[[backend]]");
+        let config = parse(&TEN_LINES.replace("[[backend]]", &said));
+        assert_eq!(
+            config.notices(),
+            [
+                "listener \"ue\": restart_small has no effect any more and will be refused as unknown in a later release"
+            ]
+        );
+    }
+    assert!(parse(TEN_LINES).notices().is_empty());
 }
 
 #[test]
@@ -162,12 +242,16 @@ fn the_shipped_example_is_good() {
     let folder = Folder::new();
     let config = parse(&with_key_file(EXAMPLE, &folder));
     assert_eq!(config.gateway, default_gateway());
-    assert_eq!(config.admin, Some(Admin { bind: address("127.0.0.1:9464") }));
+    let admin = config.admin.clone().expect("it is there");
+    assert_eq!((admin.bind, admin.hosts, admin.token), (address("127.0.0.1:9464"), vec![], None));
     assert_eq!(
         config.histograms,
         Some(Histograms {
             dir: "/var/lib/ringgate/hist".into(),
-            interval: Duration::from_secs(10)
+            interval: Duration::from_secs(10),
+            bytes_max: 64 << 20,
+            age_max: Duration::from_hours(24),
+            keep: NonZeroUsize::new(30),
         })
     );
     let listener = &config.listeners[0];
@@ -178,6 +262,7 @@ fn the_shipped_example_is_good() {
     assert_eq!(netcode.protocol_id, 0x1122_3344_5566_7788);
     assert_eq!((netcode.replay_window, netcode.gap_limit), (256, None));
     assert_eq!(netcode.keep_alive, Duration::from_millis(100));
+    assert_eq!(netcode.token_reuse, TokenReuse::Deny);
     assert_eq!(netcode.keys.len(), 1);
     assert_eq!(config.backends[0].slots, 64);
     assert!(config.notices().is_empty(), "{:?}", config.notices());
@@ -261,7 +346,7 @@ fn what_is_hardly_meant_is_noticed() {
     assert_eq!(
         config.notices(),
         [
-            "admin.bind 0.0.0.0:9464 can be reached from other hosts, and POST /drain asks for no password",
+            "admin.bind 0.0.0.0:9464 can be reached from other hosts, and everybody who does may read its pages",
             "backend \"spare\" is behind no listener",
         ]
     );
@@ -272,7 +357,9 @@ fn what_is_hardly_meant_is_noticed() {
         )
     };
     assert!(parse(&other("")).notices().is_empty(), "two listeners of one kind");
-    for differs in ["magic = \"1011\"", "versions = [0]"] {
+    for differs in
+        ["magic = \"1011\"", "versions = [0]", "versions = [1, 2]", "handshake_base = \"short\""]
+    {
         assert_eq!(
             parse(&other(differs)).notices(),
             [

@@ -6,10 +6,10 @@ use std::process::Stdio;
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 
-/// Runs a command against a daemon's admin address.
+/// Runs a command against a daemon's control socket.
 fn ask(daemon: &Daemon, command: &[&str]) -> Ran {
-    let admin = daemon.admin.to_string();
-    run(ringgate([command, &["--admin", &admin]].concat()))
+    let control = daemon.control().display().to_string();
+    run(ringgate([command, &["--control", &control]].concat()))
 }
 
 #[test]

@@ -12,13 +12,17 @@ fn a_daemon_is_ready_once_its_backend_is_there() {
     assert_eq!((health.status, health.body.as_str()), (200, "ok\n"));
     let readiness = daemon.get("/readyz");
     assert_eq!(readiness.status, 503);
-    assert_eq!(readiness.body, "worker 0 reaches no backend\n");
+    let why = "listener eu: worker 0 reaches no backend of arena";
+    assert_eq!(readiness.body, format!("{why}\n"));
     let status = daemon.status();
     assert_eq!(status["ready"], false);
-    assert_eq!(status["not_ready_because"], "worker 0 reaches no backend");
+    assert_eq!(status["not_ready_because"], why);
+    assert_eq!(daemon.get("/readyz?listener=eu").body, format!("{why}\n"));
+    assert_eq!(daemon.get("/readyz?listener=nowhere").status, 404);
 
     let _game = Game::start(&daemon, "arena");
     daemon.ready();
+    assert_eq!(daemon.get("/readyz?listener=eu").status, 200);
     assert_eq!(daemon.status()["backends"][0]["up"], true);
 }
 
@@ -79,6 +83,28 @@ fn junk_is_counted_by_reason() {
     stranger.send_to(&[0x14; 26], daemon.listener).expect("loopback takes it");
     wait_for("the drop", || (daemon.get("/metrics").value(series) == Some(1)).then_some(()));
     assert_eq!(daemon.status()["conservation"]["holds"], true);
+}
+
+#[test]
+fn what_the_filter_refuses_is_told_from_what_finds_no_room() {
+    let daemon = Daemon::start(&Text::new());
+    let stranger = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    for _ in 0..100 {
+        stranger.send_to(&[0xee; 9], daemon.listener).expect("loopback takes it");
+    }
+    let dropped = "ringgate_socket_drops_total{worker=\"0\"}";
+    let metrics = wait_for("the refusals", || {
+        let metrics = daemon.get("/metrics");
+        (metrics.value(dropped) == Some(100)).then_some(metrics)
+    });
+    let refused = metrics.value("ringgate_filter_refusals_total").expect("Linux tells");
+    let full = metrics.value("ringgate_socket_overflows_total").expect("Linux tells");
+    // Other tests may fill sockets of their own meanwhile.
+    assert_eq!(refused + full, 100);
+    let totals = &daemon.status()["totals"];
+    assert_eq!(totals["socket_drops"], 100);
+    let both = ["filter_refusals", "socket_overflows"].map(|name| totals[name].as_u64());
+    assert_eq!(both.into_iter().flatten().sum::<u64>(), 100);
 }
 
 #[test]

@@ -25,7 +25,8 @@ fn text(driver: &str, more: &str) -> Text {
     text
 }
 
-/// Players come, play and leave, a reload changes something, an interval is written, and a drain ends it.
+/// Players come, play and leave, a reload changes something, an interval is written, and a drain
+/// ends it.
 fn live(mut daemon: Daemon, text: &Text) {
     let game = Game::start(&daemon, "arena");
     daemon.ready();

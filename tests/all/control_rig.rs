@@ -1,8 +1,10 @@
-//! A daemon that one test owns, the players and the game process around it, and a look at its admin address.
+//! A daemon that one test owns, the players and the game process around it, and a look at its admin
+//! address.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -20,6 +22,9 @@ use crate::folder::Folder;
 
 /// Longer than any step of a test takes on a busy machine; only a test that fails waits for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An echo over loopback that takes longer is lost.
+const LATE_NS: u64 = 5_000_000_000;
 
 pub(crate) const PROTOCOL_ID: u64 = 0x1122_3344_5566_7788;
 
@@ -46,6 +51,12 @@ pub(crate) struct Text {
     pub(crate) listener: String,
     pub(crate) backends: String,
     pub(crate) more: String,
+    /// Fields of `[admin]` beside `bind`.
+    pub(crate) admin: String,
+    pub(crate) has_admin: bool,
+    pub(crate) max_sessions: usize,
+    /// Where link sockets and the control socket are, if not in the daemon's own folder.
+    pub(crate) run_dir: Option<PathBuf>,
 }
 
 impl Text {
@@ -56,17 +67,23 @@ impl Text {
             listener: format!("keys = [{{ hex = \"{KEY_HEX}\" }}]\nbackends = [\"arena\"]\n"),
             backends: "[[backend]]\nname = \"arena\"\nlink = \"bundle\"\nslots = 4\n".to_owned(),
             more: String::new(),
+            admin: String::new(),
+            has_admin: true,
+            max_sessions: 100,
+            run_dir: None,
         }
     }
 
     fn in_full(&self, run_dir: &Path) -> String {
-        let run_dir = run_dir.display();
+        let run_dir = self.run_dir.as_deref().unwrap_or(run_dir).display();
         let mut text = format!("[gateway]\n{}run_dir = \"{run_dir}\"\n", self.gateway);
+        let admin = format!("[admin]\nbind = \"127.0.0.1:0\"\n{}", self.admin);
+        let admin = if self.has_admin { admin.as_str() } else { "" };
         write!(
             text,
             "[[listener]]\nname = \"eu\"\nprotocol = \"netcode\"\nbind = [\"127.0.0.1:0\"]\n\
-             protocol_id = \"{PROTOCOL_ID:#x}\"\nmax_sessions = 100\n{}{}[admin]\nbind = \"127.0.0.1:0\"\n{}",
-            self.listener, self.backends, self.more
+             protocol_id = \"{PROTOCOL_ID:#x}\"\nmax_sessions = {}\n{}{}{admin}{}",
+            self.max_sessions, self.listener, self.backends, self.more
         )
         .expect("strings grow");
         text
@@ -117,15 +134,23 @@ impl Daemon {
             }
         }
         let listener = listener.expect("the listener's address is printed");
-        let admin = admin.expect("the admin address is printed");
+        assert_eq!(admin.is_some(), text.has_admin, "the admin address is printed");
+        let admin = admin.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
         Self { folder, listener, admin, child, _stdout: stdout }
     }
 
     /// Starts one that does not come up; what it says.
     pub(crate) fn refused(text: &Text) -> String {
+        Self::refused_with(text, |_| {})
+    }
+
+    /// The same with another command line.
+    pub(crate) fn refused_with(text: &Text, change: impl FnOnce(&mut Command)) -> String {
         let folder = Folder::new();
         let config = folder.file("gate.toml", text.in_full(&folder.join("run")), 0o600);
-        let ran = run(ringgate(["run".as_ref(), "--config".as_ref(), config.as_os_str()]));
+        let mut command = ringgate(["run".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        change(&mut command);
+        let ran = run(command);
         assert_ne!(ran.code, Some(0), "{}", ran.stdout);
         ran.stderr
     }
@@ -149,7 +174,8 @@ impl Daemon {
 
     /// What an ended daemon leaves.
     pub(crate) fn into_folder(self) -> Folder {
-        // The daemon's end must not wait for the folder's, so the folder is taken out of what is dropped.
+        // The daemon's end must not wait for the folder's, so the folder is taken out of what is
+        // dropped.
         let mut this = self;
         std::mem::replace(&mut this.folder, Folder::new())
     }
@@ -183,8 +209,15 @@ impl Daemon {
         request(self.admin, "GET", path, "").expect("the admin address answers")
     }
 
+    /// The control socket.
+    pub(crate) fn control(&self) -> PathBuf {
+        self.run_dir().join("control.sock")
+    }
+
     pub(crate) fn post(&self, path: &str) -> Page {
-        request(self.admin, "POST", path, "").expect("the admin address answers")
+        let stream = UnixStream::connect(self.control()).expect("the control socket listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        exchange(stream, "POST", path, "Host: localhost\r\n").expect("an answer")
     }
 
     pub(crate) fn status(&self) -> serde_json::Value {
@@ -234,12 +267,18 @@ pub(crate) fn request(
     path: &str,
     headers: &str,
 ) -> std::io::Result<Page> {
-    let mut stream = TcpStream::connect(address)?;
+    let stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n"
-    )?;
+    exchange(stream, method, path, &format!("Host: {address}\r\n{headers}"))
+}
+
+fn exchange(
+    mut stream: impl Read + Write,
+    method: &str,
+    path: &str,
+    headers: &str,
+) -> std::io::Result<Page> {
+    write!(stream, "{method} {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
@@ -310,6 +349,25 @@ impl Player {
         });
     }
 
+    /// Sends so many payloads, once each, a few milliseconds apart; how many, and how many have
+    /// come back.
+    pub(crate) fn play_for(&mut self, count: u32) -> (u32, u32) {
+        let mut echoes = 0;
+        let mut buffer = [0; 2048];
+        for number in 0..count {
+            let (now_ns, payload) = (self.clock.now_ns(), number.to_be_bytes());
+            let (to, datagram) =
+                self.client.write_payload(now_ns, &payload, &mut buffer).expect("connected");
+            self.socket.send_to(datagram, to).expect("loopback takes it");
+            echoes += self.turn().len() as u32;
+        }
+        let clock = Clock::start();
+        while echoes < count && clock.now_ns() < LATE_NS {
+            echoes += self.turn().len() as u32;
+        }
+        (count, echoes)
+    }
+
     /// Waits until the client is no longer connected; how it ended.
     pub(crate) fn ended(&mut self) -> State {
         wait_for("the player's end", || {
@@ -319,9 +377,18 @@ impl Player {
         })
     }
 
+    pub(crate) fn is_denied(&self) -> bool {
+        self.client.state() == State::Denied
+    }
+
     pub(crate) fn is_connected(&mut self) -> bool {
         self.turn();
         self.client.is_connected()
+    }
+
+    /// Where it plays from.
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.socket.local_addr().expect("bound")
     }
 
     pub(crate) fn leave(&mut self) {

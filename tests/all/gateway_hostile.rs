@@ -1,4 +1,5 @@
-//! Hostile datagrams over real sockets: nothing is answered, and the honest neighbour does not notice.
+//! Hostile datagrams over real sockets: nothing is answered, and the honest neighbour does not
+//! notice.
 
 use ringgate::drops::DropReason;
 use ringgate::io::Choice;
@@ -66,13 +67,15 @@ fn a_captured_session_gets_an_attacker_nowhere(io: Choice) {
     let played = |game: &Echo| game.payloads.load(std::sync::atomic::Ordering::Relaxed);
     let before = played(&game);
     let attacker = socket_toward(gateway.address());
-    // Everything the player has sent, from the attacker's port, while the session lives and again when it is over.
+    // Everything the player has sent, from the attacker's port, while the session lives and again
+    // when it is over.
     for datagram in &player.sent {
         attacker.send_to(datagram, gateway.address()).expect("loopback");
     }
     player.echo(b"undisturbed");
     assert_eq!(played(&game) - before, 1);
-    // A forged goodbye in the player's name: the right shape, the highest sequence, no valid tag, sent from the player's own socket.
+    // A forged goodbye in the player's name: the right shape, the highest sequence, no valid tag,
+    // sent from the player's own socket.
     let mut goodbye = vec![0x86];
     goodbye.extend([0xff; 8 + 16]);
     player.socket.send_to(&goodbye, gateway.address()).expect("loopback");

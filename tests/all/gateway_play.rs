@@ -140,7 +140,8 @@ fn answers_leave_from_the_address_that_was_asked(io: Choice) {
     let gateway = Gateway::start(&wishes);
     let _game = Echo::bundle(&gateway);
     let mut player = gateway.player(1);
-    // The client takes datagrams from the address it has dialled only, so it connects only if that is where they come from.
+    // The client takes datagrams from the address it has dialled only, so it connects only if that
+    // is where they come from.
     player.connect();
     player.echo(b"from 127.0.0.77");
     gateway.stop();

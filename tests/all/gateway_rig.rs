@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use renetcode::{ClientAuthentication, NetcodeClient};
 use ringgate::gate::{
-    Allowed, Backend, Counters, LinkKind, Listener, Netcode, Protocol, Route, Setup,
+    Allowed, Backend, Counters, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup,
+    TokenReuse,
 };
 use ringgate::io::Choice;
 use ringgate::link::backend::{Event, Options};
@@ -22,8 +23,8 @@ use ringgate::worker::{Fleet, Plan};
 
 use crate::folder::Folder;
 
-/// Runs each function as a test on both drivers. The uring half skips aloud where io_uring is missing, and fails instead
-/// with `REQUIRE_URING=1`.
+/// Runs each function as a test on both drivers. The uring half skips aloud where io_uring is
+/// missing, and fails instead with `REQUIRE_URING=1`.
 macro_rules! on_both_drivers {
     ($($name:ident),+ $(,)?) => {
         mod mmsg {
@@ -184,12 +185,14 @@ fn plan(wishes: &Wishes, folder: &Folder, key: &Key) -> Plan {
             keys: vec![key.clone()],
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
+            token_reuse: TokenReuse::Deny,
         }),
         public: wishes.public.clone(),
         backends: vec![0],
         route: Route::Single,
         sessions_max: 1000,
         follow_port_switch: true,
+        limits: Limits::NONE,
     };
     let backend = Backend {
         name: "game".to_owned(),

@@ -1,4 +1,5 @@
-//! The histogram file of a daemon that serves players: its lines, our commands on it, and another implementation's reader.
+//! The histogram file of a daemon that serves players: its lines, our commands on it, and another
+//! implementation's reader.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -89,7 +90,124 @@ fn what_is_no_histogram_file_is_one_sentence() {
     assert!(show(&folder.join("missing")).refused().starts_with("cannot read "));
 }
 
-/// Reads a log with the Python implementation and prints a line for each interval, with everything that was recorded in it.
+/// All histogram files of a daemon, by name.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let list = std::fs::read_dir(folder.join("hist")).expect("the daemon has made it");
+    let mut files: Vec<_> = list.map(|entry| entry.expect("readable").path()).collect();
+    files.sort_unstable();
+    files
+}
+
+#[test]
+fn files_are_left_for_new_ones_and_the_oldest_removed() {
+    let mut text = Text::new();
+    text.more
+        .push_str("[histograms]\ndir = \"hist\"\ninterval = \"1s\"\nmax_age = \"1s\"\nkeep = 3\n");
+    let mut daemon = Daemon::start(&text);
+    let first = daemon.histogram_file();
+    wait_for("the first file's end", || (!first.exists()).then_some(()));
+    daemon.signal("TERM");
+    assert_eq!(daemon.ended(), Some(0));
+    let folder = daemon.into_folder();
+    let files = files(folder.path());
+    assert_eq!(files.len(), 3);
+    let whole: Vec<_> = files.iter().flat_map(|file| intervals(file)).collect();
+    let turns: Vec<_> = whole.iter().filter(|it| it.tag == "turn").collect();
+    assert!(turns.len() >= 2);
+    for pair in turns.windows(2) {
+        let gap = pair[1].start.abs_diff(pair[0].start + pair[0].length);
+        assert!(gap.as_millis() <= 50, "intervals follow each other over files: {gap:?}");
+    }
+    // The commands take them together.
+    let names: Vec<&std::ffi::OsStr> = files.iter().map(|file| file.as_os_str()).collect();
+    let table = run(ringgate([&["hist".as_ref(), "show".as_ref()][..], &names].concat()));
+    assert!(table.succeeded().lines().any(|line| line.starts_with("turn")));
+    let (merged, svg) = (folder.join("merged.hlog"), folder.join("all.svg"));
+    for (command, out) in [("merge", &merged), ("plot", &svg)] {
+        let arguments = [&["hist".as_ref(), command.as_ref()][..], &names].concat();
+        let arguments = [&arguments[..], &["--out".as_ref(), out.as_os_str()]].concat();
+        run(ringgate(arguments)).succeeded();
+    }
+    let sum = |list: &[hlog::Interval]| -> u64 { list.iter().map(|it| it.histogram.len()).sum() };
+    assert_eq!(sum(&intervals(&merged)), sum(&whole));
+    assert!(std::fs::read_to_string(svg).expect("written").starts_with("<svg "));
+}
+
+/// Lets no file of a process grow beyond some bytes: writes are taken in part and then refused, as
+/// on a disk that is full.
+fn limit_files(daemon: &Daemon, bytes: &str) {
+    let pid = daemon.id().to_string();
+    let limit = format!("--fsize={bytes}:");
+    let limited = Command::new("prlimit").args(["--pid", &pid, &limit]).status();
+    assert!(limited.expect("util-linux is there").success());
+}
+
+fn on_a_full_disk(driver: &str) {
+    const FAILURES: &str = "ringgate_histogram_write_failures_total";
+    let mut text = Text::new();
+    put(&mut text.gateway, format_args!("io = \"{driver}\"\n"));
+    text.more.push_str("[histograms]\ndir = \"hist\"\ninterval = \"1s\"\n");
+    let mut daemon = Daemon::start(&text);
+    let file = daemon.histogram_file();
+    let length = || std::fs::metadata(&file).expect("it is there").len();
+    let before = length();
+    wait_for("an interval", || (length() > before).then_some(()));
+    // The next interval fits in part only, in the middle of its second line or so.
+    let whole = length();
+    limit_files(&daemon, &(whole + 150).to_string());
+    let failures = || daemon.get("/metrics").value(FAILURES).expect("a series");
+    wait_for("intervals that are refused", || (failures() >= 2).then_some(()));
+    let log = hlog::read(&std::fs::read(&file).expect("readable")).expect("valid");
+    assert_eq!((log.is_cut_off, log.broken_count), (false, 0), "what was there can be read");
+    limit_files(&daemon, "unlimited");
+    let full = length();
+    wait_for("an interval after it", || (length() > full).then_some(()));
+    wait_for("a word on it", || daemon.log().contains("is written to again").then_some(()));
+    assert!(daemon.log().contains("intervals are missing"), "{}", daemon.log());
+    daemon.signal("TERM");
+    assert_eq!(daemon.ended(), Some(0));
+    let after = intervals(&file);
+    assert!(after.len() > log.intervals.len());
+    let turns: Vec<_> = after.iter().filter(|it| it.tag == "turn").collect();
+    let gap = |pair: &[&hlog::Interval]| pair[1].start.abs_diff(pair[0].start + pair[0].length);
+    assert!(turns.windows(2).any(|pair| gap(pair).as_secs() >= 1), "the gap shows");
+}
+
+#[test]
+fn a_full_disk_leaves_whole_lines_on_mmsg() {
+    on_a_full_disk("mmsg");
+}
+
+#[test]
+fn a_full_disk_leaves_whole_lines_on_uring() {
+    if crate::io_rig::Rig::uring().is_some() {
+        on_a_full_disk("uring");
+    }
+}
+
+#[test]
+fn broken_lines_are_left_out_and_said() {
+    let (folder, file) = recorded();
+    let text = std::fs::read_to_string(&file).expect("text");
+    let sum = |file: &Path| -> u64 { intervals(file).iter().map(|it| it.histogram.len()).sum() };
+    // A head that claims 4 GiB, and the rest of a line.
+    let broken = format!("{text}0.000,1.000,0.000,HISTEwAAAA\nTag=turn,1.0\n{}", "Tag=turn,2");
+    let broken = folder.file("broken.hlog", broken, 0o644);
+    for (command, out) in [("show", None), ("merge", Some("m.hlog")), ("plot", Some("p.svg"))] {
+        let mut arguments = vec!["hist".into(), command.into(), broken.clone().into_os_string()];
+        if let Some(out) = out {
+            arguments.extend(["--out".into(), folder.join(out).into_os_string()]);
+        }
+        let ran = run(ringgate(arguments));
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(ran.stderr.contains("broken.hlog: 2 broken lines are left out, first line "));
+        assert!(ran.stderr.contains("broken.hlog: its last line has no end and is left out"));
+    }
+    assert_eq!(sum(&folder.join("m.hlog")), sum(&file));
+}
+
+/// Reads a log with the Python implementation and prints a line for each interval, with everything
+/// that was recorded in it.
 const READER: &str = r"
 import sys
 from hdrh.histogram import HdrHistogram

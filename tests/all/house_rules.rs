@@ -1,5 +1,6 @@
-//! The rules that hold this code together, held by a program: which part may use which, where unsafe code may stand, and
-//! what no file may contain. Every rule is also shown a bad sample, because a rule that cannot fail holds nothing.
+//! The rules that hold this code together, held by a program: which part may use which, where
+//! unsafe code may stand, and what no file may contain. Every rule is also shown a bad sample,
+//! because a rule that cannot fail holds nothing.
 
 #[path = "house_rules/citations.rs"]
 mod citations;
@@ -14,9 +15,11 @@ use citations::{dead_citations, is_there};
 use paths::{Named, module_of, paths_in_crate, paths_into_library};
 use source::{Source, Violation};
 
-/// What each part of the library may name of the others. A longer path allows only what lies below it.
+/// What each part of the library may name of the others. A longer path allows only what lies below
+/// it.
 ///
-/// `proto` and `io` meet in `worker` alone; `gate` and below know no socket and no clock; leaves know nobody.
+/// `proto` and `io` meet in `worker` alone; `gate` and below know no socket and no clock; leaves
+/// know nobody.
 #[rustfmt::skip]
 const MAY_USE: &[(&str, &str)] = &[
     ("buf", "limits"),
@@ -40,7 +43,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ("worker", "buf config crypto::Aead drops gate io limits link os proto secret"),
 ];
 
-/// What the load generator may name of the library: it must find the gateway's faults, so it shares none of its mind.
+/// What the load generator may name of the library: it must find the gateway's faults, so it shares
+/// none of its mind.
 const LOADGEN_MAY_USE: &str = "buf crypto drops hlog io limits link netcode os proto secret text";
 
 /// Where `allow(unsafe_code)` may stand: the files and folders in which it cannot be avoided.
@@ -66,6 +70,23 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("dbg!(", "a debugging aid was left behind"),
     ("todo!(", "unfinished code does not land"),
     ("unimplemented!(", "unfinished code does not land"),
+];
+
+/// How long a line of a comment may be: code and documents are read side by side.
+const COMMENT_COLUMNS: usize = 100;
+
+/// Files with longer ones, and how many: pictures and layouts. The list may only shrink.
+const LONG_COMMENTS: &[(&str, usize)] = &[
+    ("benches/support.rs", 2),
+    ("src/crypto/avx512/chacha.rs", 1),
+    ("src/crypto/avx512/ifma/long.rs", 1),
+    ("src/crypto/batch.rs", 2),
+    ("src/gate/strangers.rs", 4),
+    ("src/io/uring.rs", 1),
+    ("src/proto/unreal/bunch.rs", 1),
+    ("src/proto/unreal/cookie.rs", 1),
+    ("src/proto/unreal/handshake.rs", 3),
+    ("src/proto/unreal/notify.rs", 1),
 ];
 
 /// Everything we have written in Rust.
@@ -111,6 +132,17 @@ fn modules_lie_beside_their_folders() {
 #[test]
 fn nothing_unfinished_is_left() {
     hold(forbidden_violations);
+}
+
+#[test]
+fn comments_fit_beside_code() {
+    hold(comment_violations);
+    let left = |(path, count): &(&str, usize)| {
+        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path));
+        long_comments(&text.unwrap_or_default()).count() < *count
+    };
+    let shrunk: Vec<_> = LONG_COMMENTS.iter().filter(|entry| left(entry)).collect();
+    assert!(shrunk.is_empty(), "fewer long comments are left: lower the counts of {shrunk:?}");
 }
 
 fn all_code() -> Vec<Source> {
@@ -200,6 +232,24 @@ fn lifts_of_unsafe_code(source: &Source) -> Vec<usize> {
     places.filter(lifts).collect()
 }
 
+fn comment_violations(source: &Source) -> Vec<Violation> {
+    let known = LONG_COMMENTS.iter().find(|(path, _)| *path == source.path);
+    let message = format!("a comment is at most {COMMENT_COLUMNS} columns wide");
+    let places: Vec<_> = long_comments(&source.text).collect();
+    if places.len() <= known.map_or(0, |(_, count)| *count) {
+        return Vec::new();
+    }
+    places.into_iter().map(|offset| source.violation(offset, message.clone())).collect()
+}
+
+/// Where lines begin that are a comment and too long.
+fn long_comments(text: &str) -> impl Iterator<Item = usize> {
+    text.lines().filter_map(|line| {
+        let is_long = line.trim_start().starts_with("//") && line.chars().count() > COMMENT_COLUMNS;
+        is_long.then(|| line.as_ptr() as usize - text.as_ptr() as usize)
+    })
+}
+
 fn opening_violations(source: &Source) -> Vec<Violation> {
     let first_line = source.text.lines().next().unwrap_or_default();
     let opens = first_line.strip_prefix("//! ").is_some_and(|why| !why.trim().is_empty());
@@ -283,6 +333,18 @@ mod bad_samples {
         let expected = "#[expect(unsafe_code, reason = \"fast\")] fn x() {}";
         assert_eq!(breaks(unsafe_violations, "src/proto/x.rs", expected).len(), 1);
         assert_eq!(breaks(unsafe_violations, "src/proto.rs", "#![forbid(unsafe_code)]").len(), 0);
+    }
+
+    #[test]
+    fn a_comment_that_is_too_long_is_found() {
+        let long = format!("fn x() {{}}\n    // {}\n", "x".repeat(COMMENT_COLUMNS));
+        let fits = format!("// {}\nlet x = \"{}\";", "x".repeat(90), "y".repeat(200));
+        assert_eq!(
+            breaks(comment_violations, "src/x.rs", &long),
+            ["src/x.rs:2: a comment is at most 100 columns wide"]
+        );
+        assert_eq!(breaks(comment_violations, "src/x.rs", &fits).len(), 0);
+        assert_eq!(breaks(comment_violations, "src/io/uring.rs", &long).len(), 0);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Links to game processes through both drivers.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ringgate::buf::{IoEvent, LocalIp, SendFailure, SocketId, TxTarget};
@@ -18,6 +19,7 @@ on_both_drivers!(
     a_peer_that_hangs_up_is_reported_once,
     a_record_longer_than_any_bundle_is_cut_and_flagged,
     bundles_cross_a_link_both_ways,
+    descriptors_that_come_along_are_closed,
     many_links_are_served_side_by_side,
 );
 
@@ -140,7 +142,50 @@ fn a_full_link_sheds_and_others_go_on(rig: &mut Rig) {
     assert_eq!(rig.flush(), []);
 }
 
-/// More links with something to say than there are slots for bundles, or room for requests in a ring.
+/// The sending end of a pipe goes along with each bundle. Its reading end says when no process has
+/// it open any more.
+fn descriptors_that_come_along_are_closed(rig: &mut Rig) {
+    const BUNDLES: usize = 60;
+    let folder = Folder::new();
+    let listener = listen(rig, &folder.join(SOCKET));
+    let (_, peer) = join(rig, listener, &folder.join(SOCKET));
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    for n in 0..BUNDLES {
+        let bytes = [n as u8];
+        let bundle = [std::io::IoSlice::new(&bytes)];
+        let control = rights(&writer);
+        let message = socket2::MsgHdr::new().with_buffers(&bundle).with_control(&control);
+        peer.sendmsg(&message, 0).expect("sent");
+    }
+    drop(writer);
+    let seen = rig.receive(BUNDLES);
+    assert!(seen.iter().enumerate().all(|(n, (_, bytes))| *bytes == [n as u8]), "bundles arrive");
+    let end = std::thread::spawn(move || {
+        use std::io::Read;
+        reader.read(&mut [0]).expect("a pipe")
+    });
+    let closed = (0..500).any(|_| {
+        ringgate::os::clock::sleep(Duration::from_millis(10));
+        end.is_finished()
+    });
+    assert!(closed, "a descriptor is still open in this process");
+    assert_eq!(end.join().expect("it only reads"), 0);
+}
+
+/// A control message that hands a descriptor over (`SCM_RIGHTS`).
+fn rights(descriptor: &impl AsRawFd) -> Vec<u8> {
+    let fd = descriptor.as_raw_fd().to_ne_bytes();
+    let header_bytes = size_of::<libc::cmsghdr>();
+    let mut control = (header_bytes + fd.len()).to_ne_bytes().to_vec();
+    control.extend(libc::SOL_SOCKET.to_ne_bytes());
+    control.extend(libc::SCM_RIGHTS.to_ne_bytes());
+    control.extend(fd);
+    control.resize(header_bytes + fd.len().next_multiple_of(size_of::<usize>()), 0);
+    control
+}
+
+/// More links with something to say than there are slots for bundles, or room for requests in a
+/// ring.
 fn many_links_are_served_side_by_side(rig: &mut Rig) {
     let folder = Folder::new();
     let listener = listen(rig, &folder.join(SOCKET));
@@ -193,8 +238,9 @@ fn without_descriptors_processes_are_turned_away_and_the_driver_sleeps() {
         };
         assert!(refused.to_string().contains("LimitNOFILE"), "{refused}");
         let mut seen = Seen::default();
-        rig.turn_once(Wait::AtMost(Duration::from_millis(1)), &mut seen);
-        rig.turn_once(Wait::No, &mut seen);
+        for _ in 0..=peers.len() {
+            rig.turn_once(Wait::AtMost(Duration::from_millis(1)), &mut seen);
+        }
         assert_eq!(seen.events, []);
         assert_eq!(rig.driver.stats().rx_errors, peers.len() as u64);
         for peer in &peers {
@@ -206,6 +252,62 @@ fn without_descriptors_processes_are_turned_away_and_the_driver_sleeps() {
         drop(peers);
         join(&mut rig, listener, &path);
     }
+}
+
+/// Whatever the umask is: the mode is the file's from its first moment, not given to its path
+/// afterwards.
+#[test]
+fn a_socket_file_has_its_mode_from_its_first_moment() {
+    let folder = Folder::new();
+    for wanted in [0o666, 0o600] {
+        let path = folder.join(&format!("{wanted:o}.sock"));
+        let _listener = ringgate::os::process::with_umask(0o077, || {
+            socket::link_listener(&path, wanted).expect("listens")
+        });
+        assert_eq!(mode(&path), wanted);
+    }
+}
+
+/// The folder's owner swaps the new socket for a link to a file of root's, the moment it is there.
+/// The file keeps its mode.
+#[test]
+fn a_link_in_the_sockets_place_is_not_followed() {
+    const STARTS: usize = 2000;
+    let folder = Folder::new();
+    let private = folder.file("private", b"root's", 0o600);
+    let (path, link) = (folder.join(SOCKET), folder.join("link"));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let _ = std::os::unix::fs::symlink(&private, &link);
+                while !path.exists() && !is_over.load(Ordering::Relaxed) {}
+                let _ = std::fs::rename(&link, &path);
+            }
+        });
+        for _ in 0..STARTS {
+            drop(socket::link_listener(&path, 0o666));
+            let _ = std::fs::remove_file(&path);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(mode(&private), 0o600);
+}
+
+/// A link to a socket on which nobody listens does not have that one removed, nor connected to.
+#[test]
+fn a_stale_socket_elsewhere_is_left_alone() {
+    let folder = Folder::new();
+    let elsewhere = folder.join("elsewhere.sock");
+    let living = socket::link_listener(&elsewhere, 0o600).expect("listens");
+    let path = folder.join(SOCKET);
+    std::os::unix::fs::symlink(&elsewhere, &path).expect("made");
+    assert!(socket::link_listener(&path, 0o600).is_err(), "something is in its place");
+    let peer = socket2::SockRef::from(&living).accept();
+    assert!(peer.is_err_and(|why| why.kind() == std::io::ErrorKind::WouldBlock), "not knocked at");
+    drop(living);
+    assert!(socket::link_listener(&path, 0o600).is_err());
+    assert_eq!(mode(&elsewhere), 0o600, "still there");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A driver with its batches, and the waiting that every test of it needs.
 //!
-//! [`on_both_drivers`] runs the same function on either driver. Where io_uring is missing the uring half skips aloud; with
-//! `REQUIRE_URING=1` in the environment it fails instead.
+//! [`on_both_drivers`] runs the same function on either driver. Where io_uring is missing the uring
+//! half skips aloud; with `REQUIRE_URING=1` in the environment it fails instead.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -149,7 +149,8 @@ fn an_empty_datagram_does_not_stop_the_others(rig: &mut Rig) {
 }
 
 fn a_burst_larger_than_the_slots_arrives_whole(rig: &mut Rig) {
-    // Some three times the slots, and no more than the receive buffer of an unprivileged process holds.
+    // Some three times the slots, and no more than the receive buffer of an unprivileged process
+    // holds.
     const BURST: u32 = 200;
     assert!(BURST > 2 * u32::from(DriverOptions::default().small_slots));
     let (_, server) = rig.player("127.0.0.1:0");
@@ -173,7 +174,8 @@ fn a_burst_larger_than_the_slots_arrives_whole(rig: &mut Rig) {
     assert!(stats.rx_no_buffers > 0, "the slots did run out");
 }
 
-/// Over IPv6 and with a wildcard address: the socket then tells all that it ever tells beside a datagram.
+/// Over IPv6 and with a wildcard address: the socket then tells all that it ever tells beside a
+/// datagram.
 fn a_full_socket_counts_what_it_drops(rig: &mut Rig) {
     let options = UdpOptions { receive_buffer_bytes: 4096, ..UdpOptions::default() };
     let socket = socket::player("[::]:0".parse().expect("literal"), &options).expect("bound");

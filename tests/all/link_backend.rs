@@ -1,6 +1,7 @@
 //! The Rust backend library against a gateway that speaks only the codec.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use ringgate::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
@@ -9,6 +10,7 @@ use ringgate::link::bundle::{
     CloseReason, Goodbye, GoodbyeReason, Hello, RecordError, SessionId, ToGateway, USER_DATA_BYTES,
     VERSION, Welcome,
 };
+use ringgate::os::notify;
 
 use crate::folder::Folder;
 use crate::link_gateway::{Gateway, GatewayLink, opened};
@@ -435,6 +437,38 @@ fn events_that_were_not_taken_come_with_the_next_poll() {
         }
     }
     assert_eq!(seen, [&b"eu-west"[..], b"one", b"two"]);
+}
+
+/// A game that polls the descriptor by itself takes one event of each turn: it never sleeps over
+/// records that wait, and sleeps when all are taken.
+#[test]
+fn the_descriptor_is_readable_while_records_wait() {
+    let (_dir, _gateway, links, mut backend) = connected(1);
+    let session = links[0].session(1);
+    let is_readable = |backend: &Backend, patience: Duration| {
+        let mut set = [notify::awaited(backend.as_raw_fd())];
+        notify::wait(&mut set, patience).expect("ppoll works") == 1
+    };
+    let take_one = |backend: &mut Backend| {
+        let mut events = backend.poll().expect("epoll works");
+        events.next().map(|(event, _)| match event {
+            Event::Payload { bytes, .. } => bytes[0],
+            event => panic!("{event:?}"),
+        })
+    };
+    for first in [1_u8, 11, 21] {
+        links[0].send(|writer| {
+            for n in first..first + 5 {
+                assert!(writer.payload(session, &[n]));
+            }
+        });
+        for n in first..first + 5 {
+            assert!(is_readable(&backend, Duration::from_secs(10)), "{n} waits");
+            assert_eq!(take_one(&mut backend), Some(n));
+        }
+        assert_eq!(take_one(&mut backend), None);
+        assert!(!is_readable(&backend, Duration::ZERO), "nothing is left");
+    }
 }
 
 #[test]

@@ -179,6 +179,29 @@ fn a_full_link_in_c_refuses_payloads_and_keeps_closes() {
     game.end();
 }
 
+/// A program that leaves each turn after one event and sleeps on the descriptor misses nothing, and
+/// sleeps when all is taken.
+#[test]
+fn the_descriptor_is_readable_while_records_wait() {
+    let folder = Folder::new();
+    let program = compile(&folder, "tests/all/link_header/partly.c");
+    let gateway = Gateway::start(folder.path(), 1, 7);
+    let mut game = Game::start(&program, folder.path(), "arena-1");
+    let link = gateway.accept_and_welcome(0);
+    assert_eq!(game.line(), "up");
+    for first in [1_u8, 11, 21] {
+        link.send(|writer| {
+            for n in first..first + 5 {
+                assert!(writer.payload(link.session(1), &[n]));
+            }
+        });
+        for n in first..first + 5 {
+            assert_eq!(game.line(), format!("payload {n}"));
+        }
+        assert_eq!(game.line(), "over 0", "nothing is left, and poll knows");
+    }
+}
+
 /// What `reader.c` prints for a datagram.
 fn expected_lines(datagram: &[u8]) -> Vec<String> {
     if datagram.len() > BUNDLE_BYTES_MAX {

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use ringgate::drops::DropReason;
 use ringgate::io::Choice;
 use ringgate::link::backend::{Backend, Event, LinkLoss, Options, Outbox};
 use ringgate::link::bundle::{CloseReason, Goodbye, GoodbyeReason, SessionId};
@@ -16,6 +17,7 @@ on_both_drivers!(
     a_server_in_c_serves_players_and_gets_them_back_after_a_crash,
     a_game_multicasts_kicks_and_sees_who_leaves,
     a_name_is_held_by_one_process_and_unknown_names_by_none,
+    a_game_that_floods_waits_and_loses_nothing,
 );
 
 const PLAYERS: u64 = 6;
@@ -151,5 +153,68 @@ fn a_name_is_held_by_one_process_and_unknown_names_by_none(io: Choice) {
         });
         assert_eq!(seen, Some(goodbye));
     }
+    gateway.stop();
+}
+
+/// Multicasts that name one session over and over, as fast as the library takes them: each is done
+/// once, all are accounted for, and in the end every player is served as before.
+fn a_game_that_floods_waits_and_loses_nothing(io: Choice) {
+    const MULTICASTS: u64 = 400;
+    const REPEATS: u64 = 1000;
+    let gateway = patient_gateway(io);
+    let mut backend = Options::new(gateway.run_dir(), "game").connect().expect("a gateway");
+    let mut player = None;
+    let mut sessions = Vec::new();
+    until("a player is there and the links are up", || {
+        let _ = backend.wait(Some(Duration::from_millis(1)));
+        let mut events = backend.poll().expect("links work");
+        while let Some((event, _)) = events.next() {
+            if let Event::Opened(opened) = event {
+                sessions.push(opened.session);
+            }
+        }
+        if backend.is_up() {
+            let player = player.get_or_insert_with(|| gateway.player(1));
+            player.step();
+            return player.client.is_connected() && !sessions.is_empty();
+        }
+        false
+    });
+    let repeated = vec![sessions[0]; REPEATS as usize];
+    let (mut taken, mut refused) = (0, 0);
+    until("the flood is over", || {
+        while taken < MULTICASTS {
+            let sent = backend.outbox().multicast(&repeated, &taken.to_le_bytes()).expect("valid");
+            backend.flush();
+            if sent == 0 {
+                refused += 1;
+                break;
+            }
+            taken += 1;
+        }
+        player.as_mut().expect("connected").step();
+        taken == MULTICASTS
+    });
+    until("all of it has been heard", || {
+        backend.flush();
+        gateway.counters().payloads_from_links == MULTICASTS * REPEATS
+    });
+    assert!(refused > 0, "the process had to wait for the gateway");
+    let counters = gateway.counters();
+    assert_eq!(counters.drops.of(DropReason::MulticastDuplicate), MULTICASTS * (REPEATS - 1));
+    assert_eq!((counters.payloads_down, counters.links_refused), (MULTICASTS, 0));
+    let mut player = player.expect("connected");
+    player.send(b"still there?");
+    until("the link works as before", || {
+        let _ = backend.wait(Some(Duration::from_millis(1)));
+        player.step();
+        let mut events = backend.poll().expect("links work");
+        while let Some((event, _)) = events.next() {
+            if matches!(event, Event::Payload { bytes: b"still there?", .. }) {
+                return true;
+            }
+        }
+        false
+    });
     gateway.stop();
 }

@@ -1,8 +1,9 @@
-//! Our netcode against the crate `renetcode`, in memory: tokens here, our client with its server and its client with our rules
-//! in the two modules beside this one.
+//! Our netcode against the crate `renetcode`, in memory: tokens here, our client with its server
+//! and its client with our rules in the two modules beside this one.
 //!
-//! Where `renetcode` departs from the reference (sequence 0 in zero bytes, payloads up to 1300 bytes, one disconnect packet,
-//! IPv6 addresses in network order), the tests pin down what becomes of it.
+//! Where `renetcode` departs from the reference (sequence 0 in zero bytes, payloads up to 1300
+//! bytes, one disconnect packet, IPv6 addresses in network order), the tests pin down what becomes
+//! of it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -56,7 +57,8 @@ pub(crate) fn their_token(servers: &[&str]) -> renetcode::ConnectToken {
     .expect("a token")
 }
 
-/// A token of theirs in the standard's form: theirs begins with the client id and lacks the padding.
+/// A token of theirs in the standard's form: theirs begins with the client id and lacks the
+/// padding.
 pub(crate) fn standard_form(token: &renetcode::ConnectToken) -> Vec<u8> {
     let mut file = Vec::new();
     token.write(&mut file).expect("memory");

@@ -155,7 +155,8 @@ fn our_client_connects_to_their_server_at_either_pace() {
         game.run(Duration::from_secs(1));
         assert_eq!(game.told, [Told::Connected(KeepAlive { slot: 0, slots: 4 })]);
         assert_eq!(game.server.user_data(CLIENT_ID), Some(spec(SERVER).user_data));
-        // Its first challenge and its first keep-alive carry sequence 0 in zero bytes, which the standard does not know.
+        // Its first challenge and its first keep-alive carry sequence 0 in zero bytes, which the
+        // standard does not know.
         assert_eq!(game.refused, BTreeSet::from([DropReason::SequenceLength]));
     }
 }

@@ -1,4 +1,5 @@
-//! Known answers for every token and packet of netcode 1.02, made with the reference implementation, in both directions.
+//! Known answers for every token and packet of netcode 1.02, made with the reference
+//! implementation, in both directions.
 
 use ringgate::crypto::{Aead, Job, Verdict};
 use ringgate::drops::DropReason;

@@ -1,5 +1,6 @@
-//! What the README tells an operator to type, typed: its config, its key and its token, an unmodified UDP server behind the
-//! daemon, and renetcode's client in front of it, on both drivers; and the same for its Unreal servers.
+//! What the README tells an operator to type, typed: its config, its key and its token, an
+//! unmodified UDP server behind the daemon, and renetcode's client in front of it, on both drivers;
+//! and the same for its Unreal servers.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

@@ -5,7 +5,7 @@
 //! RINGGATE_SIM_SEED=1234 cargo test --test all sim_                one of them again
 //! ```
 
-use ringgate::gate::PACKET_KINDS;
+use ringgate::gate::{Ended, PACKET_KINDS};
 use ringgate::sim::{Plan, Report, World};
 
 const SEEDS: u64 = 200;
@@ -59,6 +59,20 @@ fn an_unreal_game_is_played_beside_another_and_ports_change() {
     let restarts = report.counters.handled[PACKET_KINDS - 2];
     assert!(report.heard > 200 && report.shots_heard > 500, "{report:?}");
     assert!(restarts > 10, "{report:?}");
+}
+
+/// Challenges take so long that every player has asked again before the first one comes, and
+/// answers all of them.
+#[test]
+fn players_of_an_unreal_game_answer_every_challenge_and_have_one_session() {
+    let mut plan = Plan::calm(11);
+    (plan.shooters, plan.servers) = (20, 2);
+    plan.path.delay_ns = 100_000_000..100_000_001;
+    plan.habits.same_port_per_mille = 0;
+    assert!(plan.is_fair(), "all that is said must arrive");
+    let report = run(plan);
+    assert!(report.shots_heard > 500, "{report:?}");
+    assert_eq!(report.counters.sessions_closed[Ended::Replaced as usize], 0, "{report:?}");
 }
 
 fn run_hand(hand: u64) {

@@ -1,4 +1,5 @@
-//! `ringgate echo --unreal` as its users meet it: processes, real sockets, and what it says at the end.
+//! `ringgate echo --unreal` as its users meet it: processes, real sockets, and what it says at the
+//! end.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -180,7 +181,8 @@ fn players_of_several_servers_are_echoed_and_the_judge_counts() {
     // A gateway that did this would be found out.
     players[1].repeat();
     players[1].repeat();
-    // A player whose port changes goes on after a restart, at the earliest ten seconds after its last handshake.
+    // A player whose port changes goes on after a restart, at the earliest ten seconds after its
+    // last handshake.
     let mover = &mut players[2];
     mover.socket = socket(echo.servers[2]);
     mover.ahead_ns = 11 * PATIENCE.as_nanos() as u64;
@@ -207,7 +209,8 @@ fn the_original_layout_is_served_and_the_silent_are_forgotten() {
     player.until("the handshake", |player| player.peer.is_some());
     player.say(5);
     player.until("the echo", |player| player.heard == [5]);
-    // A packet that has been there before keeps nobody alive. Once forgotten, the player is asked to restart.
+    // A packet that has been there before keeps nobody alive. Once forgotten, the player is asked
+    // to restart.
     let mut buf = [0; 2048];
     wait_for("being forgotten", || {
         player.repeat();
@@ -215,6 +218,26 @@ fn the_original_layout_is_served_and_the_silent_are_forgotten() {
     });
     let seen = echo.end();
     assert_eq!((seen["idle"], seen["players"]), (1, 0));
+}
+
+#[test]
+fn every_version_is_spoken_on_both_bases() {
+    for (options, layout, version) in [
+        (&["--versions", "1"][..], Layout::Early, 1),
+        (&["--versions", "1,2"], Layout::Early, 2),
+        (&["--versions", "2", "--short-base"], Layout::EarlyShort, 2),
+        (&["--versions", "3", "--short-base"], Layout::VersionedShort, 3),
+        (&["--versions", "3"], Layout::Versioned, 3),
+    ] {
+        let framing = Framing { layout, ..Framing::default() };
+        let echo = Echo::start(1, options);
+        let base = Base { version_min: version, version, ..BASE };
+        let mut player = Player::new(echo.servers[0], framing, base);
+        player.until("the handshake", |player| player.peer.is_some());
+        player.say(5);
+        player.until("the echo", |player| player.heard == [5]);
+        assert_eq!(echo.end()["connections"], 1, "{options:?}");
+    }
 }
 
 #[test]
@@ -233,7 +256,8 @@ fn an_old_client_is_told_and_wrong_options_are_one_sentence() {
     assert!(refused(&["--magic", "12"]).starts_with("--magic: at most 32"));
     assert!(refused(&["--idle-timeout", "0s"]).starts_with("--idle-timeout: found"));
     assert!(refused(&["--network-version", "0x1ffffffff"]).contains("32 bits"));
-    assert!(refused(&["--versions", "0,4"]).starts_with("--versions: 3, 4"));
+    assert!(refused(&["--versions", "0,4"]).starts_with("--versions: 0 alone"));
+    assert!(refused(&["--versions", "2,3"]).starts_with("--versions: 0 alone"));
     let other = run(ringgate(["echo", "--udp", "127.0.0.1:0", "--magic", "1"]));
     assert_eq!(other.code, Some(2));
 }

@@ -1,16 +1,19 @@
-//! Players of an Unreal game, a whole gateway and game servers, over real sockets and on both drivers.
+//! Players of an Unreal game, a whole gateway and game servers, over real sockets and on both
+//! drivers.
 
 use ringgate::drops::DropReason;
 use ringgate::gate::{Duplicates, Ended, Route};
 use ringgate::io::Choice;
-use ringgate::proto::unreal::client::{Client, Profile};
+use ringgate::proto::unreal::client::{Client, Profile, State};
+use ringgate::proto::unreal::handshake::Base;
 use ringgate::proto::unreal::prefix::{Framing, Layout, Magic};
 
-use crate::gateway_rig::{on_both_drivers, until};
+use crate::gateway_rig::{local, on_both_drivers, until};
 use crate::unreal_rig::{BASE, Gateway, Player, Server, Wishes};
 
 on_both_drivers!(
     a_player_gets_in_and_its_packets_go_both_ways,
+    a_player_who_answers_two_challenges_plays_on,
     a_server_that_restarts_gets_its_players_back,
     another_handshake_takes_the_sessions_place_and_a_recorded_one_does_not,
     nothing_is_passed_on_twice,
@@ -18,6 +21,10 @@ on_both_drivers!(
     players_go_to_servers_with_other_session_numbers,
     what_is_encrypted_is_passed_on_once,
     every_framing_is_served,
+    every_version_is_served_on_every_base,
+    a_refused_build_is_told_to_the_player,
+    a_quiet_player_is_asked_to_restart,
+    slots_are_free_soon_when_players_leave_and_servers_travel,
 );
 
 /// A player in front of one server.
@@ -54,6 +61,58 @@ fn a_player_gets_in_and_its_packets_go_both_ways(io: Choice) {
     assert_eq!(counters.sessions_closed[Ended::Shutdown as usize], 1);
 }
 
+/// With an idle timeout of an hour, and a server that is full with one player.
+fn slots_are_free_soon_when_players_leave_and_servers_travel(io: Choice) {
+    let mut wishes = Wishes { slots: 1, ..Wishes::new(io) };
+    wishes.rules.idle_timeout_ns = 3_600_000_000_000;
+    let (server, gateway, mut first) = one_player(&wishes);
+    first.echo();
+    first.say_goodbye();
+    until("the server has taken the goodbye", || server.tally().goodbyes == 1);
+    let mut second = gateway.player(6);
+    second.connect();
+    second.echo();
+    server.state().travel();
+    let mut third = gateway.player(7);
+    third.connect();
+    third.echo();
+    check_server(&server);
+    let counters = gateway.stop();
+    assert_eq!(counters.sessions_opened, 3);
+    assert_eq!(counters.sessions_closed[Ended::TimedOut as usize], 2);
+}
+
+/// The network has repeated the player's request.
+fn a_player_who_answers_two_challenges_plays_on(io: Choice) {
+    let wishes = Wishes::new(io);
+    let server = Server::start(wishes.rules.framing, 2);
+    let gateway = Gateway::start(&wishes, &[&server]);
+    gateway.await_servers();
+    let mut player = gateway.player(5);
+    player.step();
+    let initial = player.sent[0].clone();
+    let first = player.await_datagram();
+    player.send_datagram(&initial);
+    let second = player.await_datagram();
+    assert_ne!(first, second);
+    player.step_with(&first);
+    let ack = player.await_datagram();
+    player.step_with(&second);
+    assert_eq!(
+        player.sent.len(),
+        4,
+        "the second is answered while the acknowledgement is on the way"
+    );
+    player.step_with(&ack);
+    assert!(player.peer.is_some());
+    (0..20).for_each(|_| player.echo());
+    assert_eq!(server.connections(), 1);
+    check_server(&server);
+    let counters = gateway.stop();
+    assert_eq!((counters.sessions_opened, server.tally().connections), (1, 1));
+    assert_eq!(counters.sessions_closed[Ended::Replaced as usize], 0);
+}
+
 fn every_framing_is_served(io: Choice) {
     let magic = |bits: &[bool]| Magic::from_bits(bits).expect("at most 32");
     for framing in [
@@ -68,6 +127,74 @@ fn every_framing_is_served(io: Choice) {
         check_server(&server);
         gateway.stop();
     }
+}
+
+/// The layout of the server, its version, and the versions of the listener, whose layout is the
+/// long one and learns the rest.
+fn every_version_is_served_on_every_base(io: Choice) {
+    for (layout, version, long, versions) in [
+        (Layout::Original, 0, Layout::Original, 0..=0),
+        (Layout::Early, 1, Layout::Early, 1..=1),
+        (Layout::Early, 1, Layout::Early, 1..=2),
+        (Layout::EarlyShort, 2, Layout::Early, 1..=2),
+        (Layout::Early, 2, Layout::Early, 2..=2),
+        (Layout::VersionedShort, 3, Layout::Versioned, 3..=4),
+        (Layout::Versioned, 3, Layout::Versioned, 3..=3),
+        (Layout::Versioned, 4, Layout::Versioned, 3..=4),
+    ] {
+        let mut wishes = Wishes::new(io);
+        let magic = Magic::from_bits(&[true, false, true]).expect("three");
+        let framing = Framing { magic, layout };
+        wishes.rules.framing = Framing { layout: long, ..framing };
+        wishes.rules.versions = versions;
+        let base = Base { version_min: version, version, ..BASE };
+        let server = Server::speaking(local("127.0.0.1:0"), framing, base, 2);
+        let gateway = Gateway::start(&wishes, &[&server]);
+        gateway.await_servers();
+        let mut player = Player::speaking(framing, base, 5, gateway.address());
+        player.connect();
+        (0..3).for_each(|_| player.echo());
+        player.change_port();
+        player.ahead_ns += 11_000_000_000;
+        player.send();
+        player.until("the restart", |player| player.reconnected == 1);
+        (0..3).for_each(|_| player.echo());
+        assert_eq!(server.connections(), 1, "{layout:?} {version}");
+        check_server(&server);
+        let counters = gateway.stop();
+        assert_eq!((counters.sessions_opened, counters.port_switches), (1, 1));
+    }
+}
+
+fn a_refused_build_is_told_to_the_player(io: Choice) {
+    let mut wishes = Wishes::new(io);
+    wishes.rules.network_versions = Some(vec![BASE.network_version]);
+    let server = Server::start(wishes.rules.framing, 2);
+    let gateway = Gateway::start(&wishes, &[&server]);
+    gateway.await_servers();
+    let base = Base { network_version: 1, ..BASE };
+    let mut player = Player::speaking(wishes.rules.framing, base, 5, gateway.address());
+    player.until("the refusal", |player| player.client.state() == State::WrongVersion);
+    let counters = gateway.stop();
+    assert!(counters.drops.of(DropReason::UnrealNetworkVersion) >= 1);
+    assert_eq!(server.connections(), 0);
+}
+
+/// Keep-alives alone: each is shorter than the question.
+fn a_quiet_player_is_asked_to_restart(io: Choice) {
+    let (server, gateway, mut player) = one_player(&Wishes::new(io));
+    player.echo();
+    player.change_port();
+    player.ahead_ns += 11_000_000_000;
+    player.until("the restart", |player| {
+        if player.reconnected == 0 && player.client.state() == State::Connected {
+            player.send_keep_alive();
+        }
+        player.reconnected == 1
+    });
+    player.echo();
+    check_server(&server);
+    assert_eq!(gateway.stop().port_switches, 1);
 }
 
 fn nothing_is_passed_on_twice(io: Choice) {
@@ -106,8 +233,8 @@ fn what_is_encrypted_is_passed_on_once(io: Choice) {
     assert!(counters.drops.of(DropReason::ReplayDuplicate) >= 90, "{:?}", counters.drops);
 }
 
-/// With four workers, eight ports in a row are all on one worker once in sixteen thousand times; then the test says nothing
-/// about forwarding and still holds.
+/// With four workers, eight ports in a row are all on one worker once in sixteen thousand times;
+/// then the test says nothing about forwarding and still holds.
 fn players_change_their_port_and_the_server_does_not_notice(io: Choice) {
     let mut wishes = Wishes::new(io);
     wishes.workers = 4;

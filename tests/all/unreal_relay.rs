@@ -1,8 +1,9 @@
-//! Players and a server with a relay between them that follows the gateway's rules and nothing else: handshakes, the server's
-//! cookie handed on, game packets over a network that loses, repeats and reorders, restarts from another port.
+//! Players and a server with a relay between them that follows the gateway's rules and nothing
+//! else: handshakes, the server's cookie handed on, game packets over a network that loses, repeats
+//! and reorders, restarts from another port.
 //!
-//! The relay here has no tables worth the name; it shows that the rules are enough. The server judges: it counts every packet
-//! that reaches it twice.
+//! The relay here has no tables worth the name; it shows that the rules are enough. The server
+//! judges: it counts every packet that reaches it twice.
 
 use ringgate::buf::Endpoint;
 use ringgate::crypto::cookie::CookieMac;
@@ -13,11 +14,11 @@ use ringgate::proto::unreal::bunch::write_data;
 use ringgate::proto::unreal::client::{Client, Event, Profile};
 use ringgate::proto::unreal::cookie::{Cookie, MacInput, Proof, Rotation, Timestamp};
 use ringgate::proto::unreal::front::{
-    Classified, FromServer, Identity, InSession, Served, classify, encode_within, from_server,
-    in_session, proof_input,
+    Classified, FromServer, Identity, InSession, Served, Standing, classify, encode_within,
+    from_server, in_session, proof_input,
 };
 use ringgate::proto::unreal::handshake::{Base, Body, Handshake, Receiver};
-use ringgate::proto::unreal::notify::{Filter, Header, Sender};
+use ringgate::proto::unreal::notify::{Filter, Gaps, Header, Sender};
 use ringgate::proto::unreal::peer::Peer;
 use ringgate::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate::proto::unreal::stand_in::StandIn;
@@ -43,10 +44,11 @@ fn server_mac(secret: &[u8; 64], message: &[u8]) -> Cookie {
     Cookie(CookieMac::new(&CookieSecret::from_bytes(*secret)).tag(message))
 }
 
-/// A session of the relay: the player's address, and the client that speaks to the server in the player's name.
+/// A session of the relay: the player's address, and the client that speaks to the server in the
+/// player's name.
 struct Session {
     player: Endpoint,
-    accepted: Cookie,
+    standing: Standing,
     upstream: Client,
     filter: Filter,
 }
@@ -133,7 +135,7 @@ impl Relay {
             Classified::Game(_, reader) if is_known => self.relay(&Header::read(reader)?, datagram),
             Classified::Game(ids, reader) => {
                 Header::read(reader)?;
-                let request = self.identity.restart_request(ids)?;
+                let request = self.identity.restart_request(ids, &(3..=4))?;
                 self.write(&request, datagram.len()).ok_or(DropReason::RestartRateLimited)
             }
             Classified::Handshake(packet) => {
@@ -151,14 +153,18 @@ impl Relay {
         is_known: bool,
         packet: &Handshake,
     ) -> Result<Body, DropReason> {
-        let accepted = self.session.as_ref().filter(|_| is_known).map(|session| session.accepted);
-        // Nobody's cookie is all zero, so a stranger's response always has to be verified.
-        match in_session(packet, &accepted.unwrap_or(Cookie::ZERO))? {
+        let standing = self.session.as_ref().filter(|_| is_known).map(|session| session.standing);
+        match in_session(packet, standing.as_ref())? {
             InSession::Acknowledge => Ok(Body::Ack(self.upstream_cookie())),
+            InSession::AcknowledgeProven(proof) => {
+                self.verify(from, packet.ids.client(), &proof)?;
+                Ok(Body::Ack(self.upstream_cookie()))
+            }
+            InSession::Stale(_) => Err(DropReason::ResponseReplayed),
             InSession::Challenge => Ok(Body::Challenge(self.challenge(from, packet.ids.client()))),
             InSession::Replace(proof) => {
                 self.verify(from, packet.ids.client(), &proof)?;
-                self.open(from, packet, proof.cookie);
+                self.open(from, packet, &proof);
                 Ok(Body::Ack(self.upstream_cookie()))
             }
             InSession::Restart(proof, original) => {
@@ -193,7 +199,7 @@ impl Relay {
     }
 
     /// Takes the player's place toward the server.
-    fn open(&mut self, player: Endpoint, packet: &Handshake, accepted: Cookie) {
+    fn open(&mut self, player: Endpoint, packet: &Handshake, proof: &Proof) {
         let base = Base { sent_count: 0, ..packet.base };
         let base = if self.framing.layout == Layout::Original { BASE } else { base };
         let profile = Profile { framing: self.framing, client_id: packet.ids.client(), base };
@@ -206,11 +212,18 @@ impl Relay {
             if let Event::Connected(cookie) =
                 upstream.handle_datagram(self.now_ns, &answer).expect("taken")
             {
-                break Filter::starting_at(&cookie);
+                break Filter::starting_at(&cookie, self.now_ns);
             }
         };
         assert_eq!(upstream.ids(), packet.ids.with_session(self.identity.session));
-        self.session = Some(Session { player, accepted, upstream, filter });
+        let standing = Standing {
+            ids: packet.ids,
+            accepted: proof.cookie,
+            proven_ns: proof.timestamp.to_ns().expect("verified"),
+            heard_ns: self.now_ns,
+            over_ns: None,
+        };
+        self.session = Some(Session { player, standing, upstream, filter });
     }
 
     fn upstream_cookie(&self) -> Cookie {
@@ -219,7 +232,8 @@ impl Relay {
 
     fn relay(&mut self, header: &Header<'_>, datagram: &[u8]) -> Result<Vec<u8>, DropReason> {
         let session = self.session.as_mut().expect("known");
-        session.filter.commit(Sender::Client, header)?;
+        session.filter.commit(Sender::Client, header, Gaps { now_ns: self.now_ns, limit: 0 })?;
+        session.standing.heard_ns = self.now_ns;
         let answer = self.at_server(Self::LOOPBACK, datagram)?;
         self.hand_on(answer)
     }
@@ -232,7 +246,8 @@ impl Relay {
         match classify(&datagram, &self.framing, Receiver::Client)? {
             Classified::Game(_, reader) => {
                 let session = self.session.as_mut().expect("known");
-                session.filter.commit(Sender::Server, &Header::read(reader)?)?;
+                let gaps = Gaps { now_ns: self.now_ns, limit: 0 };
+                session.filter.commit(Sender::Server, &Header::read(reader)?, gaps)?;
                 Ok(datagram)
             }
             Classified::Handshake(packet) => match from_server(&packet)? {
@@ -334,7 +349,7 @@ fn player_and_server_begin_with_the_same_cookie() {
         player.connect(&mut relay);
         let connection = &relay.server.connections()[0];
         assert_eq!(player.client.cookie(), Some(&connection.cookie));
-        assert_ne!(relay.session.as_ref().map(|s| s.accepted), Some(connection.cookie));
+        assert_ne!(relay.session.as_ref().map(|s| s.standing.accepted), Some(connection.cookie));
         let datagram = player.game(7).expect("room");
         let echo = relay.handle(player.home, &datagram).expect("an echo");
         assert_eq!(player.handle(relay.now_ns, &echo), Ok(Event::Game));
@@ -519,7 +534,8 @@ fn a_lost_acknowledgement_is_repeated_and_a_new_connection_takes_over() {
     assert!(matches!(player.handle(relay.now_ns, &repeated), Ok(Event::Connected(_))));
     assert_eq!(relay.server.tally.connections, 1);
 
-    // An initial connect alone changes nothing. (The server's cookie is one of its address and time.)
+    // An initial connect alone changes nothing. (The server's cookie is one of its address and
+    // time.)
     relay.now_ns += S;
     let mut again = Player::new(framing, 6, relay.now_ns);
     let request = again.handshake(&mut relay).expect("due");

@@ -1,4 +1,5 @@
-//! A whole gateway for an Unreal game over real sockets, with engine-like players and a server that judges.
+//! A whole gateway for an Unreal game over real sockets, with engine-like players and a server that
+//! judges.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +11,13 @@ use ringgate::buf::Endpoint;
 use ringgate::crypto::cookie::CookieMac;
 use ringgate::drops::DropReason;
 use ringgate::gate::{
-    Backend, Counters, Duplicates, LinkKind, Listener, Protocol, Route, Setup, Unreal,
+    Backend, Counters, Duplicates, Limits, LinkKind, Listener, Protocol, Route, Setup, Unreal,
 };
 use ringgate::io::Choice;
 use ringgate::limits::UNREAL_BYTES_MAX;
 use ringgate::os::clock::Clock;
 use ringgate::proto::unreal::bits::{BitReader, BitWriter};
+use ringgate::proto::unreal::bunch::write_close;
 use ringgate::proto::unreal::client::{Client, Event, Profile};
 use ringgate::proto::unreal::cookie::Cookie;
 use ringgate::proto::unreal::handshake::{Base, Tail};
@@ -51,11 +53,12 @@ impl Wishes {
     pub(crate) fn new(io: Choice) -> Self {
         let rules = Unreal {
             framing: Framing::default(),
+            learns_base: true,
             versions: 3..=4,
             network_versions: None,
             duplicates: Duplicates::Notify,
+            gap_limit: 0,
             idle_timeout_ns: 30_000_000_000,
-            restart_small: false,
         };
         Self { io, workers: 2, route: Route::Single, slots: 64, filter: true, rules }
     }
@@ -85,6 +88,7 @@ impl Gateway {
             route: wishes.route,
             sessions_max: 20_000,
             follow_port_switch: true,
+            limits: Limits::UNREAL,
         };
         let plan = Plan {
             setup: Arc::new(Setup::new(vec![listener], backends.collect(), 7)),
@@ -124,6 +128,10 @@ impl Gateway {
         total
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) fn player(&self, client_id: u8) -> Player {
         Player::new(self.framing, client_id, self.address)
     }
@@ -148,11 +156,16 @@ impl Server {
     }
 
     pub(crate) fn start_at(address: SocketAddr, framing: Framing, session: u8) -> Self {
+        Self::speaking(address, framing, BASE, session)
+    }
+
+    /// A server of another version or build.
+    pub(crate) fn speaking(address: SocketAddr, framing: Framing, base: Base, session: u8) -> Self {
         let socket = UdpSocket::bind(address).expect("a free port");
         let address = socket.local_addr().expect("bound");
         socket.set_read_timeout(Some(Duration::from_millis(5))).expect("a socket option");
         let clock = Clock::start();
-        let profile = Profile { framing, client_id: 0, base: BASE };
+        let profile = Profile { framing, client_id: 0, base };
         let secrets = [5, 6].map(|byte| CookieSecret::from_bytes([byte; 64]));
         let server = StandIn::new(&profile, session, 2000, mac, secrets, clock.now_ns());
         let state = Arc::new(Mutex::new(server));
@@ -249,8 +262,18 @@ pub(crate) struct Player {
 
 impl Player {
     pub(crate) fn new(framing: Framing, client_id: u8, server: SocketAddr) -> Self {
+        Self::speaking(framing, BASE, client_id, server)
+    }
+
+    /// A player whose engine has another version or build.
+    pub(crate) fn speaking(
+        framing: Framing,
+        base: Base,
+        client_id: u8,
+        server: SocketAddr,
+    ) -> Self {
         let clock = Clock::start();
-        let profile = Profile { framing, client_id, base: BASE };
+        let profile = Profile { framing, client_id, base };
         Self {
             client: Client::new(&profile, clock.now_ns()),
             peer: None,
@@ -281,13 +304,35 @@ impl Player {
         self.sent.push(datagram.to_vec());
     }
 
-    /// Takes in what has come, and sends what the handshake owes.
+    /// Takes in what has come, and sends what the handshake owes: an answer to each challenge.
     pub(crate) fn step(&mut self) {
         let mut buffer = [0; 2048];
         while let Ok((len, from)) = self.socket.recv_from(&mut buffer) {
             assert_eq!(from, self.server);
-            self.take(&buffer[..len]);
+            self.step_with(&buffer[..len]);
         }
+        self.shake_hands();
+    }
+
+    /// The next datagram that comes, not taken in.
+    pub(crate) fn await_datagram(&mut self) -> Vec<u8> {
+        let mut buffer = [0; 2048];
+        let mut len = None;
+        until("a datagram has come", || {
+            len = self.socket.recv_from(&mut buffer).ok().map(|(len, _)| len);
+            len.is_some()
+        });
+        buffer[..len.expect("come")].to_vec()
+    }
+
+    /// Takes in a datagram, and answers it where it is a challenge.
+    pub(crate) fn step_with(&mut self, datagram: &[u8]) {
+        self.take(datagram);
+        self.shake_hands();
+    }
+
+    fn shake_hands(&mut self) {
+        let mut buffer = [0; UNREAL_BYTES_MAX];
         let tail = self.dice.tail();
         if let Some(len) = self.client.poll_transmit(self.now_ns(), &tail, &mut buffer) {
             let datagram = buffer[..len].to_vec();
@@ -335,6 +380,40 @@ impl Player {
         let peer = self.peer.as_mut().expect("connected");
         let len = peer.write(&self.framing, ids, payload, &mut buffer)?;
         Some(buffer[..len].to_vec())
+    }
+
+    /// Sends a packet without any bunch.
+    pub(crate) fn send_keep_alive(&mut self) {
+        let payload = BitReader::new(&[0]).take(1).expect("a bit");
+        let mut buffer = [0; 64];
+        let ids = self.client.ids();
+        let peer = self.peer.as_mut().expect("connected");
+        if let Some(len) = peer.write(&self.framing, ids, payload, &mut buffer) {
+            self.send_datagram(&buffer[..len]);
+        }
+    }
+
+    /// Plays on until something is the case.
+    pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
+        until(what, || {
+            self.step();
+            is_so(self)
+        });
+    }
+
+    /// Closes the connection, as an engine does when its player leaves.
+    pub(crate) fn say_goodbye(&mut self) {
+        let mut payload = [0; 16];
+        let mut out = BitWriter::new(&mut payload);
+        out.flag(false);
+        write_close(7, &mut out);
+        let bits = out.position();
+        let payload = BitReader::new(&payload).take(bits).expect("written");
+        let mut buffer = [0; 64];
+        let ids = self.client.ids();
+        let peer = self.peer.as_mut().expect("connected");
+        let len = peer.write(&self.framing, ids, payload, &mut buffer).expect("few are in flight");
+        self.send_datagram(&buffer[..len]);
     }
 
     pub(crate) fn send(&mut self) {

@@ -1,7 +1,8 @@
 //! What attackers of Unreal listeners send.
 //!
-//! They know what anybody can learn who sends one initial connect from an address of their own: how packets begin, the
-//! server's session number, its build, its clock, and a cookie that is valid for that address for forty seconds.
+//! They know what anybody can learn who sends one initial connect from an address of their own: how
+//! packets begin, the server's session number, its build, its clock, and a cookie that is valid for
+//! that address for forty seconds.
 
 use std::io;
 
@@ -24,7 +25,8 @@ pub(super) enum Weapon {
     Junk,
     /// Asks to be let in, as anybody may.
     Initial,
-    /// Answers a challenge of this server's that nobody was sent: the time is right, the cookie a guess.
+    /// Answers a challenge of this server's that nobody was sent: the time is right, the cookie a
+    /// guess.
     ForgedResponse,
     /// The answer to a challenge that was really sent.
     Response,
@@ -45,7 +47,8 @@ pub(super) struct Arsenal {
 }
 
 impl Arsenal {
-    /// Learns by asking. `ask` sends a datagram from an address of the attacker's and returns the answer.
+    /// Learns by asking. `ask` sends a datagram from an address of the attacker's and returns the
+    /// answer.
     pub(super) fn learn(
         profile: Profile,
         rng: &mut Rng,
@@ -127,7 +130,9 @@ impl Arsenal {
             history: &[u32::MAX],
         };
         fields.write(self.framing(), ids, &mut writer);
-        for _ in 0..rng.between(2, 12) {
+        // No packet info. Those without content are shorter than any answer.
+        writer.write(0, 1);
+        for _ in 0..rng.between(0, 12) {
             writer.write(rng.word(), 64);
         }
         writer.finish(2)

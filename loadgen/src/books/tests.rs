@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A run of 100 payloads that all came back, with five datagrams of the handshake and goodbye each way.
+/// A run of 100 payloads that all came back, with five datagrams of the handshake and goodbye each
+/// way.
 fn balanced() -> Record {
     let mut record = Record::default();
     for (name, value) in [
@@ -28,6 +29,7 @@ fn balanced() -> Record {
         record.gateway_metrics.insert(name.into(), value);
     }
     record.closing.is_quiet = true;
+    record.closing.is_there = true;
     record
 }
 
@@ -126,7 +128,8 @@ fn what_attackers_sent_and_got_is_in_the_books() {
 fn a_game_process_that_speaks_of_its_own_accord_balances_by_direction() {
     let mut record = balanced();
     lessen(&mut record, &["echoed"], 100);
-    for (name, value) in [("pushed_down", 250), ("datagrams_in", 255)] {
+    let pushes = [("pushes_due", 250), ("pushed_down", 250), ("heard", 100), ("datagrams_in", 255)];
+    for (name, value) in pushes {
         record.counters.insert(name.into(), value);
     }
     for name in ["ringgate_payloads_from_links_total", "ringgate_payloads_down_total"] {
@@ -154,4 +157,66 @@ fn without_the_gateway_s_side_there_are_outcomes_and_no_books() {
     record.counters.insert("missing".into(), 1);
     let failing = failing(&record);
     assert!(failing.len() == 1 && !failing[0].is_book, "{failing:?}");
+}
+
+fn restarted(who: &str) -> Record {
+    let mut record = balanced();
+    record.restarts.push(Restart { who: who.into(), noticed_s: 3.0, how: "a test".into() });
+    record
+}
+
+#[test]
+fn books_of_a_gateway_that_was_restarted_are_not_compared_and_that_is_said() {
+    let mut record = restarted(crate::watch::THE_GATEWAY);
+    lessen(&mut record, &["ringgate_payloads_up_total", "ringgate_datagrams_in_total"], 70);
+    let failing = failing(&record);
+    assert_eq!(failing.len(), 1, "{failing:?}");
+    assert!(failing[0].is_book && failing[0].text.contains("not comparable"), "{failing:?}");
+    assert!(failing[0].text.contains("the gateway was restarted, noticed after 3.0 s"));
+    let checks = close(&record, &Hostile::default());
+    assert!(!checks.iter().any(|check| check.text.contains("UNEXPLAINED")), "{checks:?}");
+    // The generator's own books have nothing to do with it.
+    lessen(&mut record, &["control_in"], 1);
+    assert_eq!(self::failing(&record).len(), 2);
+}
+
+#[test]
+fn what_a_game_server_took_along_is_explained_and_nothing_else_is() {
+    let mut record = restarted("game server arena");
+    let behind = ["ringgate_payloads_from_links_total", "ringgate_payloads_down_total"];
+    lessen(&mut record, &behind, 4);
+    lessen(&mut record, &["ringgate_packets_out_total", "datagrams_in", "echoed"], 4);
+    let failing = failing(&record);
+    assert_eq!(failing.len(), 1, "{failing:?}");
+    assert!(failing[0].text.contains("game server arena was restarted"), "{failing:?}");
+    lessen(&mut record, &["ringgate_payloads_to_links_total"], 5);
+    assert!(self::failing(&record).iter().any(|check| check.text.contains("UNEXPLAINED")));
+}
+
+#[test]
+fn a_run_proves_nothing_where_players_stay_outside_or_nothing_comes_back() {
+    let unproven = |change: fn(&mut Record)| {
+        let mut record = balanced();
+        change(&mut record);
+        let checks = close(&record, &Hostile::default());
+        checks.iter().filter(|check| check.is_proof && !check.holds).count()
+    };
+    let set = |record: &mut Record, name: &str, value| {
+        record.counters.insert(name.into(), value);
+    };
+    assert_eq!(unproven(|_| ()), 0);
+    assert_eq!(unproven(|record| record.counters.clear()), 1, "nobody came");
+    assert_eq!(unproven(|record| record.counters.retain(|name, _| name != "echoed")), 1);
+    for name in ["tokenless", "placeless", "sessions_lost", "connect_failed", "unfinished"] {
+        let mut record = balanced();
+        set(&mut record, name, 1);
+        record.allowed_outside = Allowance::Players(1);
+        let verdict = |record: &Record| {
+            let checks = close(record, &Hostile::default());
+            checks.iter().all(|check| check.holds || !check.is_proof)
+        };
+        assert!(verdict(&record), "{name}");
+        record.allowed_outside = Allowance::Players(0);
+        assert!(!verdict(&record), "{name}");
+    }
 }

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use super::players::{PlayerArgs, duration};
 use super::run::{ShapeArgs, write};
-use super::{Failure, print};
+use super::{Failure, Objections, print};
+use ringgate::os::signals;
+
 use crate::attack::{Attacker, Harvest, Kind, Options, Orders, spawn};
 use crate::procfs;
 use crate::record::{Record, cpu_s};
 use crate::run::Progress;
 use crate::scenario::{Kind as PhaseKind, Phase, Scenario};
-use crate::tally::{Count, Stage, Tally};
+use crate::tally::{Stage, Tally};
 use crate::text::{count, percent, time};
 
 /// Attacks the gateway and shows what honest players felt before, during and after.
@@ -22,7 +24,8 @@ pub(super) struct Args {
     players: PlayerArgs,
     #[command(flatten)]
     shape: ShapeArgs,
-    /// What attackers do; several run one after the other, `all` runs each that suits the players' protocol
+    /// What attackers do; several run one after the other, `all` runs each that suits the players'
+    /// protocol
     #[arg(long, value_name = "KIND,…", value_delimiter = ',', default_value = "all")]
     kind: Vec<String>,
     /// Hostile datagrams per second
@@ -43,6 +46,12 @@ struct Part {
     gateway_cores: f64,
 }
 
+impl Part {
+    fn is_empty(&self) -> bool {
+        self.tally.of(Stage::RoundTrip).is_empty()
+    }
+}
+
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (protocol, ..) = args.players.dial()?;
     let mut kinds = kinds(&args.kind)?;
@@ -54,19 +63,29 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             odd.name()
         )));
     }
-    let mut unbalanced = Vec::new();
+    let mut objections = Objections::default();
     let mut csv = String::from(
         "kind,sent,unsent,answers,amplification,part,p50_ns,p99_ns,loss,gateway_cores\n",
     );
     for kind in kinds {
         let (harvest, parts, record) = one(args, kind)?;
         show(kind, &harvest, &parts, &record, &mut csv)?;
-        unbalanced.extend(record.imbalances());
+        objections.add(&record);
+        if objections.is_interrupted() {
+            break;
+        }
+        if harvest.sent == 0 {
+            objections.unproven.push(format!("{}: the attacker sent nothing", kind.name()));
+        }
+        let names = LABELS.iter().zip(&parts).filter(|(_, part)| part.is_empty());
+        objections.unproven.extend(names.map(|(label, _)| {
+            format!("{}: no round trip was measured {label} the attack", kind.name())
+        }));
     }
     if let Some(path) = &args.csv {
         write(path, &csv)?;
     }
-    if unbalanced.is_empty() { Ok(()) } else { Err(Failure::Unbalanced(unbalanced)) }
+    objections.verdict()
 }
 
 fn kinds(names: &[String]) -> Result<Vec<Kind>, Failure> {
@@ -124,6 +143,7 @@ fn one(args: &Args, kind: Kind) -> Result<(Harvest, Vec<Part>, Record), Failure>
     }
     let harvest = match harvest {
         Some(Ok(Ok(harvest))) => harvest,
+        None if record.interrupted.is_some() => Harvest::default(),
         Some(Ok(Err(why))) => {
             return Err(Failure::Failed(format!("the attacker has failed: {why}")));
         }
@@ -192,9 +212,13 @@ impl Attack {
             |part: f64| if (0.0..3.0).contains(&part) { part as usize } else { usize::MAX };
         if let Some(part) = self.parts.get_mut(number(part)) {
             part.tally.merge(progress.interval);
-            part.gateway_cores += cpu_s - self.cpu_before;
+            part.gateway_cores += (cpu_s - self.cpu_before).max(0.0);
         }
         self.cpu_before = cpu_s;
+        if signals::kept().is_some() {
+            // No new part is begun.
+            return;
+        }
         let next = number(next);
         if next == self.part {
             return;
@@ -222,6 +246,9 @@ impl Attack {
     }
 }
 
+/// The three parts.
+const LABELS: [&str; 3] = ["before", "during", "after"];
+
 fn show(
     kind: Kind,
     harvest: &Harvest,
@@ -238,7 +265,7 @@ fn show(
         count(harvest.answers),
         harvest.amplification()
     );
-    for (part, label) in parts.iter().zip(["before", "during", "after"]) {
+    for (part, label) in parts.iter().zip(LABELS) {
         let p = |percentile| part.tally.percentile_ns(Stage::RoundTrip, percentile);
         let _ = writeln!(
             text,
@@ -261,13 +288,17 @@ fn show(
             part.gateway_cores
         );
     }
+    let players = record.summary().players;
     let _ = writeln!(
         text,
         "  honest   {} of {} in, {} sessions lost",
-        count(record.count(Count::Connected)),
-        count(record.count(Count::Joins)),
-        count(record.count(Count::SessionsLost))
+        count(players.connected),
+        count(players.came),
+        count(players.lost)
     );
+    for remark in record.remarks() {
+        let _ = writeln!(text, "  {remark}");
+    }
     for (name, value) in record.gateway_metrics.iter().filter(|(_, value)| **value >= 1.0) {
         let reason =
             name.strip_prefix("ringgate_drops_total{").and_then(|name| name.strip_suffix('}'));

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use ringgate::io::Choice;
+use ringgate::os::signals;
 
 use super::{Failure, print};
 use crate::bare::Bare;
@@ -33,6 +34,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     print(&format!("listening on {}\n", bare.address))?;
     // It ends when whoever started it is gone, so that none is left behind.
     let parent = std::os::unix::process::parent_id();
-    bare.run(|| std::os::unix::process::parent_id() != parent)
+    bare.run(|| std::os::unix::process::parent_id() != parent || signals::kept().is_some())
         .map_err(|why| Failure::Failed(format!("bare echo: {why}")))
 }

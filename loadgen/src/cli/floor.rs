@@ -1,7 +1,8 @@
 //! `ringgate-loadgen floor`: the gateway held against what this kernel can do at all.
 //!
-//! A bare echo and the gateway take turns on the same core, with the same players, rate and datagram sizes, round after round, so
-//! that whatever else the machine is doing happens to both. Published is the ratio of CPU per round trip, with its spread.
+//! A bare echo and the gateway take turns on the same core, with the same players, rate and
+//! datagram sizes, round after round, so that whatever else the machine is doing happens to both.
+//! Published is the ratio of CPU per round trip, with its spread.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -14,7 +15,7 @@ use ringgate::os::clock;
 
 use super::players::PlayerArgs;
 use super::run::{ShapeArgs, write};
-use super::{Failure, print};
+use super::{Failure, Objections, print};
 use crate::engine::{Gather, Options};
 use crate::gateway::Gateway;
 use crate::record::Record;
@@ -23,6 +24,7 @@ use crate::run::Run;
 use crate::steady::{Bursts, Steady};
 use crate::swarm::Protocol;
 use crate::text::time;
+use crate::tokens::Tokens;
 
 /// Compares the gateway's CPU per round trip with a bare echo's on the same core.
 #[derive(Debug, clap::Args)]
@@ -59,6 +61,9 @@ struct Figure {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (tokens, server, protocol_id) = args.players.tokens()?;
+    if args.rounds == 0 {
+        return Err(Failure::BadInput("--rounds: at least 1".into()));
+    }
     let gateway = args.players.gateway();
     if gateway.pid.is_none() {
         return Err(Failure::BadInput(
@@ -78,41 +83,74 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         "gateway p99"
     ))?;
     let (mut rows, mut csv) = (Vec::new(), String::from(CSV_HEAD));
-    for round in 1..=args.rounds {
-        let base = Gateway { pid: Some(bare.pid()), admin: None };
-        let bare_run =
-            contender(args, Protocol::Bare(bare.address.into()), (bare.address, 0), base)?;
-        let protocol = Protocol::Netcode(tokens.clone());
-        let gateway_run = contender(args, protocol, (server, protocol_id), gateway)?;
-        let ratio = gateway_run.cpu_us / bare_run.cpu_us;
-        print(&format!(
-            "{round:>6}{:>14.3}{:>14.3}{ratio:>9.3}{:>13}{:>13}{:>13}{:>13}{}\n",
-            bare_run.cpu_us,
-            gateway_run.cpu_us,
-            time(bare_run.p50_ns),
-            time(gateway_run.p50_ns),
-            time(bare_run.p99_ns),
-            time(gateway_run.p99_ns),
-            loss_note(bare_run.loss, gateway_run.loss),
-        ))?;
-        let _ = writeln!(
-            csv,
-            "{round},{:.4},{:.4},{ratio:.4},{},{},{},{},{},{}",
-            bare_run.cpu_us,
-            gateway_run.cpu_us,
-            bare_run.p50_ns,
-            gateway_run.p50_ns,
-            bare_run.p99_ns,
-            gateway_run.p99_ns,
-            bare_run.loss,
-            gateway_run.loss
-        );
-        rows.push((bare_run.cpu_us, gateway_run.cpu_us, ratio));
+    let mut ended = Ok(());
+    for number in 1..=args.rounds {
+        match round(args, &bare, (&tokens, server, protocol_id), gateway) {
+            Ok((bare, gateway)) => rows.push(note(number, bare, gateway, &mut csv)?),
+            // What the rounds before have shown is worth having.
+            Err(why) => {
+                ended = Err(why);
+                break;
+            }
+        }
     }
     if let Some(path) = &args.csv {
         write(path, &csv)?;
     }
-    let column = |of: fn(&(f64, f64, f64)) -> f64| {
+    conclude(args, &rows)?;
+    ended
+}
+
+/// Both contenders, one after the other.
+fn round(
+    args: &Args,
+    bare: &BareProcess,
+    (tokens, server, protocol_id): (&Tokens, SocketAddr, u64),
+    gateway: Gateway,
+) -> Result<(Figure, Figure), Failure> {
+    let base = Gateway { pid: Some(bare.pid()), admin: None };
+    let protocol = Protocol::Bare(bare.address.into());
+    let bare_run = contender(args, protocol, (bare.address, 0), base)?;
+    let protocol = Protocol::Netcode(tokens.clone());
+    Ok((bare_run, contender(args, protocol, (server, protocol_id), gateway)?))
+}
+
+/// CPU per round trip of the bare contender and the gateway, and their ratio.
+type Row = (f64, f64, f64);
+
+/// Shows a round.
+fn note(number: usize, bare: Figure, gateway: Figure, csv: &mut String) -> Result<Row, Failure> {
+    let ratio = gateway.cpu_us / bare.cpu_us;
+    print(&format!(
+        "{number:>6}{:>14.3}{:>14.3}{ratio:>9.3}{:>13}{:>13}{:>13}{:>13}{}\n",
+        bare.cpu_us,
+        gateway.cpu_us,
+        time(bare.p50_ns),
+        time(gateway.p50_ns),
+        time(bare.p99_ns),
+        time(gateway.p99_ns),
+        loss_note(bare.loss, gateway.loss),
+    ))?;
+    let _ = writeln!(
+        csv,
+        "{number},{:.4},{:.4},{ratio:.4},{},{},{},{},{},{}",
+        bare.cpu_us,
+        gateway.cpu_us,
+        bare.p50_ns,
+        gateway.p50_ns,
+        bare.p99_ns,
+        gateway.p99_ns,
+        bare.loss,
+        gateway.loss
+    );
+    Ok((bare.cpu_us, gateway.cpu_us, ratio))
+}
+
+fn conclude(args: &Args, rows: &[Row]) -> Result<(), Failure> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let column = |of: fn(&Row) -> f64| {
         let mut values: Vec<_> = rows.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
         (values[values.len() / 2], values[0], values[values.len() - 1])
@@ -155,20 +193,23 @@ fn contender(
     };
     let mut steady = Steady::new(gateway, from_s, to_s);
     let record: Record = run.execute(|progress| steady.watch(progress)).map_err(Failure::Failed)?;
+    let mut objections = Objections::default();
+    objections.add(&record);
+    objections.verdict()?;
     let cpu_us = match &bursts {
         Some(bursts) => bursts.cpu_us_per_trip(),
         None => steady.cpu_us_per_trip(),
     };
     let cpu_us = cpu_us.ok_or_else(|| {
-        Failure::Failed(
+        Failure::Unproven(vec![
             "no round trips were seen: is --hold at least 3 s, and does the gateway answer?".into(),
-        )
+        ])
     })?;
     Ok(Figure {
         cpu_us,
-        p50_ns: record.measured(What::Percentile(50.0)) as u64,
-        p99_ns: record.measured(What::Percentile(99.0)) as u64,
-        loss: record.loss(),
+        p50_ns: record.measured(What::Percentile(50.0)).unwrap_or_default() as u64,
+        p99_ns: record.measured(What::Percentile(99.0)).unwrap_or_default() as u64,
+        loss: record.summary().payloads.loss,
     })
 }
 

@@ -1,10 +1,11 @@
-//! What is shown while a run goes on: a few lines that are drawn again and again on a terminal, one line a second elsewhere.
+//! What is shown while a run goes on: a few lines that are drawn again and again on a terminal, one
+//! line a second elsewhere.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 
 use crate::run::Progress;
-use crate::tally::{Count, Stage};
+use crate::tally::{Count, Counters, Stage};
 use crate::text::{count, time};
 
 /// The view. Everything goes to stderr, so that stdout holds the results alone.
@@ -47,8 +48,8 @@ fn write(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-fn rate(progress: &Progress<'_>, what: Count) -> String {
-    let per_second = progress.interval.counters.of(what) as f64 / progress.interval_s;
+fn rate(progress: &Progress<'_>, of: fn(&Counters) -> u64) -> String {
+    let per_second = of(&progress.interval.counters) as f64 / progress.interval_s;
     count(per_second.round() as u64)
 }
 
@@ -62,8 +63,10 @@ fn trouble(progress: &Progress<'_>) -> String {
     let counters = &progress.total.counters;
     let kinds = [
         Count::Tokenless,
+        Count::Placeless,
         Count::ConnectFailed,
         Count::SessionsLost,
+        Count::ServerChanges,
         Count::PayloadsLate,
         Count::PayloadsUnsent,
         Count::Corrupt,
@@ -84,12 +87,12 @@ fn phase<'a>(progress: &Progress<'a>) -> &'a str {
 
 fn line(progress: &Progress<'_>) -> String {
     format!(
-        "{:6.1} s  {:<8}  sessions {}  sent {}/s  back {}/s  {}{}",
+        "{:6.1} s  {:<8}  sessions {}  due {}/s  arrived {}/s  {}{}",
         progress.elapsed_s,
         phase(progress),
         count(progress.gauges.playing.into()),
-        rate(progress, Count::PayloadsDue),
-        rate(progress, Count::Echoed),
+        rate(progress, Counters::due),
+        rate(progress, Counters::arrived),
         latencies(progress),
         trouble(progress),
     )
@@ -103,7 +106,7 @@ fn block(progress: &Progress<'_>) -> String {
     format!(
         "[{}{}] {:.0} of {:.0} s  {}\n\
          sessions   {} in, {} connecting, {} leaving\n\
-         payloads   {}/s sent, {}/s back\n\
+         payloads   {}/s due, {}/s arrived\n\
          round trip {}\n\
          trouble  {}\n",
         "█".repeat(done),
@@ -114,8 +117,8 @@ fn block(progress: &Progress<'_>) -> String {
         count(progress.gauges.playing.into()),
         count(progress.gauges.connecting.into()),
         count(progress.gauges.leaving.into()),
-        rate(progress, Count::PayloadsDue),
-        rate(progress, Count::Echoed),
+        rate(progress, Counters::due),
+        rate(progress, Counters::arrived),
         latencies(progress),
         if trouble.is_empty() { "  none" } else { &trouble },
     )

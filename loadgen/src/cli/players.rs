@@ -1,4 +1,5 @@
-//! Arguments that every command with honest players shares: whom they dial, with which tokens, from which threads.
+//! Arguments that every command with honest players shares: whom they dial, with which tokens, from
+//! which threads.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use super::Failure;
 use super::unreal::UnrealArgs;
 use crate::engine::{Gather, Options};
 use crate::gateway::Gateway;
+use crate::require::Allowance;
 use crate::run::Run;
 use crate::scenario::Scenario;
 use crate::swarm::{Protocol, THREADS_MAX};
@@ -30,7 +32,8 @@ pub(super) struct PlayerArgs {
     /// The listener's protocol id, decimal or 0x…
     #[arg(long, value_name = "N", value_parser = number, default_value = "0")]
     protocol_id: u64,
-    /// Ready-made tokens instead: a directory of token files, or one file with tokens one after the other
+    /// Ready-made tokens instead: a directory of token files, or one file with tokens one after the
+    /// other
     #[arg(long, value_name = "PATH", conflicts_with_all = ["key", "server"])]
     tokens: Option<PathBuf>,
     /// Name of the backend, put into the tokens' user data for listeners that route by it
@@ -41,7 +44,8 @@ pub(super) struct PlayerArgs {
     /// Seconds of silence after which a session ends [default: 10; Unreal 30]
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<i32>,
-    /// Time after which a player who has nothing to say sends a keep-alive [default: 100ms; Unreal 200ms, as clients of games do]
+    /// Time after which a player who has nothing to say sends a keep-alive [default: 100ms; Unreal
+    /// 200ms, as clients of games do]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     keep_alive: Option<Duration>,
     /// Threads
@@ -56,16 +60,22 @@ pub(super) struct PlayerArgs {
     /// Look for work without sleeping: lower latencies of its own, a whole core per thread
     #[arg(long)]
     spin: bool,
-    /// Have players send in bursts, so much time apart, which nobody on the generator's core may interrupt (needs the right to real-time priorities).
-    /// With everybody on one core this is what a worker costs that finds its queue full, and wakes nobody on another core
+    /// Have players send in bursts, so much time apart, which nobody on the generator's core may
+    /// interrupt (needs the right to real-time priorities). With everybody on one core this is what
+    /// a worker costs that finds its queue full, and wakes nobody on another core
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(super) gather: Option<Duration>,
-    /// Give every player a socket of its own even on loopback, as it must be with a gateway on another host
+    /// Give every player a socket of its own even on loopback, as it must be with a gateway on
+    /// another host
     #[arg(long)]
     own_sockets: bool,
     /// The gateway's admin address, to check its books against ours
     #[arg(long, value_name = "ADDR")]
     admin: Option<SocketAddr>,
+    /// So many players, or a share of them like 2%, may stay outside or lose their session; more of
+    /// them is exit code 5
+    #[arg(long, value_name = "N|P%", default_value = "0")]
+    allow_unconnected: Allowance,
     /// The gateway's process, to see its CPU time; found by --admin where that is given
     #[arg(long, value_name = "PID")]
     gateway_pid: Option<u32>,
@@ -147,7 +157,8 @@ impl PlayerArgs {
         })
     }
 
-    /// A run of these players against `server`, without a histogram log. `nat` is whether their ports may change.
+    /// A run of these players against `server`, without a histogram log. `nat` is whether their
+    /// ports may change.
     pub(super) fn run(
         &self,
         scenario: Scenario,
@@ -163,6 +174,7 @@ impl PlayerArgs {
             server,
             threads: self.threads,
             keep_alive: self.keep_alive(),
+            allowed_outside: self.allow_unconnected,
             patience: self.patience(),
             gateway: self.gateway(),
             hlog: None,
@@ -170,7 +182,8 @@ impl PlayerArgs {
         })
     }
 
-    /// How long sessions can outlive their players: minted tokens say so, and two seconds are for the gateway to act on it.
+    /// How long sessions can outlive their players: minted tokens say so, and two seconds are for
+    /// the gateway to act on it.
     pub(super) fn patience(&self) -> Duration {
         self.timeout() + Duration::from_secs(2)
     }

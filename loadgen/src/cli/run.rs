@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::live::Live;
 use super::players::{PlayerArgs, duration};
-use super::{Failure, print, table};
+use super::{Failure, Objections, print, table};
 use crate::impair::Impairments;
 use crate::record::Record;
 use crate::report;
@@ -141,11 +141,10 @@ impl OutcomeArgs {
             print(&table::of(record))?;
         }
         let missed = self.require.as_ref().map(|all| all.missed(|what| record.measured(what)));
-        match (record.imbalances(), missed.unwrap_or_default()) {
-            (books, missed) if books.is_empty() && missed.is_empty() => Ok(()),
-            (books, missed) if books.is_empty() => Err(Failure::Missed(missed)),
-            (books, missed) => Err(Failure::Unbalanced([books, missed].concat())),
-        }
+        let mut objections =
+            Objections { missed: missed.unwrap_or_default(), ..Default::default() };
+        objections.add(record);
+        objections.verdict()
     }
 }
 

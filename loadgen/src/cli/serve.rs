@@ -9,13 +9,16 @@ use ringgate::io::socket::{self, UdpOptions};
 use ringgate::io::{Choice, Driver, DriverOptions, SocketKind, Wait};
 use ringgate::link::backend::{self, Backend, Event};
 use ringgate::os::clock::{self, Clock};
+use ringgate::os::signals;
 
 use super::run::range;
 use super::{Failure, print};
-use crate::serve::Game;
+use crate::serve::{Game, Totals};
+use crate::text::count;
 use crate::traffic::{Traffic, server_half};
 
-/// Plays the game server: speaks to every player at a pace of its own, and tells it what has arrived.
+/// Plays the game server: speaks to every player at a pace of its own, and tells it what has
+/// arrived.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("link").required(true))]
 pub(super) struct Args {
@@ -46,18 +49,29 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             let backend =
                 backend::Options::new(folder, args.name.as_str()).start().map_err(fail)?;
             print(&format!("serve: backend {} at {}\n", args.name, folder.display()))?;
-            over_bundles(backend, traffic).map_err(fail)
+            conclude(over_bundles(backend, traffic).map_err(fail)?)
         }
-        (None, Some(address)) => {
-            over_udp(address, traffic).map_err(|why| Failure::Failed(format!("{address}: {why}")))
-        }
+        (None, Some(address)) => conclude(
+            over_udp(address, traffic)
+                .map_err(|why| Failure::Failed(format!("{address}: {why}")))?,
+        ),
         (None, None) => unreachable!("clap requires one of the two"),
     }
 }
 
-fn over_bundles(mut backend: Backend, traffic: Traffic) -> std::io::Result<()> {
+/// A game server plays until it is told to end; then it says what it heard and said.
+fn conclude((signal, totals): (i32, Totals)) -> Result<(), Failure> {
+    let Totals { heard, duplicates, corrupt, pushed } = totals;
+    let [heard, duplicates, corrupt, pushed] = [heard, duplicates, corrupt, pushed].map(count);
+    print(&format!(
+        "serve: heard {heard} payloads, {duplicates} more for a second time, {corrupt} that no player of the generator wrote; sent {pushed}\n"
+    ))?;
+    Err(Failure::Interrupted(signal, Vec::new()))
+}
+
+fn over_bundles(mut backend: Backend, traffic: Traffic) -> std::io::Result<(i32, Totals)> {
     let clock = Clock::start();
-    let mut game = Game::new(traffic, clock.now_ns());
+    let mut game = Game::new(traffic, clock.now_ns(), clock::unix_ns());
     loop {
         backend.wait(Some(pause(&game, &clock)))?;
         let mut events = backend.poll()?;
@@ -70,16 +84,23 @@ fn over_bundles(mut backend: Backend, traffic: Traffic) -> std::io::Result<()> {
         }
         while {
             let outbox = backend.outbox();
-            // What a full link does not take is dropped, as the internet would; the outbox counts it, and the player misses it.
+            // What a full link does not take is dropped, as the internet would; the outbox counts
+            // it, and the player misses it.
             game.speak(clock.now_ns(), clock::unix_ns(), BATCH, |session, bytes| {
                 let _ = outbox.send(session, bytes);
             })
         } {}
         backend.flush();
+        if let Some(signal) = signals::kept() {
+            return Ok((signal, game.totals()));
+        }
     }
 }
 
-fn over_udp(address: SocketAddr, traffic: Traffic) -> Result<(), Box<dyn std::error::Error>> {
+fn over_udp(
+    address: SocketAddr,
+    traffic: Traffic,
+) -> Result<(i32, Totals), Box<dyn std::error::Error>> {
     let (mut driver, mut rx): (_, RxBatch) =
         ringgate::io::open(Choice::Auto, &DriverOptions::default())?;
     let options = UdpOptions { kernel_time: false, ..UdpOptions::default() };
@@ -88,7 +109,7 @@ fn over_udp(address: SocketAddr, traffic: Traffic) -> Result<(), Box<dyn std::er
     let socket = driver.register(opened.fd, SocketKind::Datagram)?;
     print(&format!("serve: udp on {local}\n")).map_err(|_| "stdout is gone")?;
     let clock = Clock::start();
-    let mut game: Game<Endpoint> = Game::new(traffic, clock.now_ns());
+    let mut game: Game<Endpoint> = Game::new(traffic, clock.now_ns(), clock::unix_ns());
     let mut tx = TxBatch::new(2 * BATCH, 0);
     let source = ringgate::buf::LocalIp::UNSPECIFIED;
     loop {
@@ -111,6 +132,9 @@ fn over_udp(address: SocketAddr, traffic: Traffic) -> Result<(), Box<dyn std::er
             tx.clear();
             more
         } {}
+        if let Some(signal) = signals::kept() {
+            return Ok((signal, game.totals()));
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::procfs::ThreadCpu;
 use crate::record::{Record, cpu_s};
+use crate::summary::{Players, Summary, Way, Ways};
 use crate::tally::{Count, Stage};
 use crate::text::{count, percent, time};
 
@@ -16,47 +17,12 @@ pub(super) fn of(record: &Record) -> String {
         "{}: {:.1} s, {} threads, driver {}",
         record.name, record.seconds, record.threads, record.driver
     );
-    let _ = writeln!(
-        text,
-        "\nsessions    {} connected of {}, {} refused, {} lost, {} left",
-        c(Count::Connected),
-        c(Count::Joins),
-        c(Count::ConnectFailed),
-        c(Count::SessionsLost),
-        c(Count::Left)
-    );
-    if record.count(Count::Tokenless) > 0 {
-        let _ = writeln!(
-            text,
-            "            {} never dialled: the connect tokens ran out",
-            c(Count::Tokenless)
-        );
+    for remark in record.remarks() {
+        let _ = writeln!(text, "{remark}");
     }
-    let _ = writeln!(
-        text,
-        "payloads    {} due, {} back, lost {} ({}), {} late, {} not taken by the kernel",
-        c(Count::PayloadsDue),
-        count(
-            record.count(Count::Echoed) + record.count(Count::Stale) + record.count(Count::Heard)
-        ),
-        percent(record.loss()),
-        count(record.counters.get("missing").copied().unwrap_or_default()),
-        c(Count::PayloadsLate),
-        c(Count::PayloadsUnsent)
-    );
-    if record.count(Count::PushesDue) > 0 {
-        let lost = record.count(Count::PushesDue).saturating_sub(record.count(Count::PushedDown));
-        let _ = writeln!(
-            text,
-            "by way      up: {} of {} heard by the game server; down: {} of {} came, lost {}",
-            c(Count::Heard),
-            c(Count::PayloadsDue),
-            c(Count::PushedDown),
-            c(Count::PushesDue),
-            count(lost)
-        );
-    }
-    ways(record, &mut text);
+    let summary = record.summary();
+    players(&summary.players, &mut text);
+    payloads(&summary, &mut text);
     let _ = writeln!(
         text,
         "            {} out of order, {} twice, {} corrupt, {} for somebody else",
@@ -87,26 +53,62 @@ pub(super) fn of(record: &Record) -> String {
     text
 }
 
-/// The loss of each way, where payloads come back and the gateway tells how many have passed it.
-fn ways(record: &Record, text: &mut String) {
-    let metric = |name: &str| record.gateway_metrics.get(name).map(|value| *value as u64);
-    let (Some(opened), Some(sealed)) =
-        (metric("ringgate_payloads_up_total"), metric("ringgate_payloads_down_total"))
-    else {
-        return;
-    };
-    if record.count(Count::PushesDue) > 0 {
-        return;
-    }
-    let back = [Count::Echoed, Count::Stale, Count::Duplicates].map(|what| record.count(what));
+fn players(players: &Players, text: &mut String) {
     let _ = writeln!(
         text,
-        "by way      up: {} sent, {} opened by the gateway; down: {} sealed by it, {} received",
-        count(record.count(Count::PayloadsSent)),
-        count(opened),
-        count(sealed),
-        count(back.iter().sum())
+        "\nsessions    {} connected of {}, {} refused, {} lost, {} left",
+        count(players.connected),
+        count(players.came),
+        count(players.refused),
+        count(players.lost),
+        count(players.left)
     );
+    for (players, what) in [
+        (players.unfinished, "were still asking to be let in when they were sent away"),
+        (players.tokenless, "never dialled: the connect tokens ran out"),
+        (players.placeless, "never dialled: no address was free"),
+    ] {
+        if players > 0 {
+            let _ = writeln!(text, "            {} {what}", count(players));
+        }
+    }
+}
+
+fn payloads(summary: &Summary, text: &mut String) {
+    let Summary { payloads, ways, .. } = summary;
+    let _ = writeln!(
+        text,
+        "payloads    {} due, {} arrived, lost {} ({}), {} of them without a reason of our own; {} late, {} not taken by the kernel",
+        count(payloads.due),
+        count(payloads.arrived),
+        count(payloads.lost),
+        percent(payloads.loss),
+        count(payloads.missing),
+        count(payloads.late),
+        count(payloads.unsent)
+    );
+    let Some(Ways { to_game_server, up, down }) = ways else { return };
+    let (sent, came) = (|way: &Way| count(way.sent), |way: &Way| count(way.came));
+    let _ = if *to_game_server {
+        writeln!(
+            text,
+            "by way      up: {} of {} heard by the game server; down: {} of {} came, lost {}",
+            came(up),
+            sent(up),
+            came(down),
+            sent(down),
+            count(down.sent.saturating_sub(down.came))
+        )
+    } else {
+        writeln!(
+            text,
+            "by way      up: {} sent, {} opened by the gateway; down: {} sealed by it, {} received",
+            sent(up),
+            came(up),
+            sent(down),
+            came(down)
+        )
+    };
 }
 
 fn stages(record: &Record, text: &mut String) {
@@ -133,14 +135,17 @@ fn stages(record: &Record, text: &mut String) {
 }
 
 fn cpu(record: &Record, text: &mut String) {
-    let round_trips = record.stage(Stage::RoundTrip).map_or(1, |stage| stage.count) as f64;
-    let per_trip = |threads: &[ThreadCpu]| cpu_s(threads) * 1e6 / round_trips;
+    let round_trips = record.stage(Stage::RoundTrip).map(|stage| stage.count as f64);
+    let per_trip = |threads: &[ThreadCpu]| {
+        let us = round_trips.map(|trips| cpu_s(threads) * 1e6 / trips);
+        us.map_or_else(|| "no round trips".into(), |us| format!("{us:.2} µs per round trip"))
+    };
     let mut line = |who: &str, threads: &[ThreadCpu], per_datagram: Option<f64>| {
         let (user, system) =
             threads.iter().fold((0.0, 0.0), |(u, s), t| (u + t.user_s, s + t.system_s));
         let _ = writeln!(
             text,
-            "{who:<12}{:.2} s of CPU (user {user:.2}, system {system:.2}), {:.2} µs per round trip{}",
+            "{who:<12}{:.2} s of CPU (user {user:.2}, system {system:.2}), {}{}",
             cpu_s(threads),
             per_trip(threads),
             per_datagram.map(|us| format!(", {us:.2} µs per datagram")).unwrap_or_default()

@@ -13,15 +13,19 @@ use crate::swarm::Unreal;
 /// What Unreal players say.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct UnrealArgs {
-    /// Players speak Unreal's handshake and packet header instead of netcode: no key, no tokens; payloads of up to 952 bytes
+    /// Players speak Unreal's handshake and packet header instead of netcode: no key, no tokens;
+    /// payloads of up to 952 bytes
     #[arg(long, conflicts_with_all = ["key", "tokens", "protocol_id", "backend"])]
     pub(super) unreal: bool,
     /// Unreal: the bits in front of every packet (net.MagicHeader), like 11011101
     #[arg(long, value_name = "BITS", default_value = "", value_parser = magic, requires = "unreal")]
     magic: Magic,
-    /// Unreal: handshake version, 3 or 4; 0 for the original layout
+    /// Unreal: handshake version, 0 to 4
     #[arg(long, value_name = "N", default_value = "4", value_parser = version, requires = "unreal")]
     handshake_version: u8,
+    /// Unreal: no network features in handshake packets, as in some engines of versions 2 and 3
+    #[arg(long, requires = "unreal")]
+    short_base: bool,
     /// Unreal: the build, as servers compare it (decimal or 0x…)
     #[arg(long, value_name = "N", default_value = "0x12345678", value_parser = network_version, requires = "unreal")]
     network_version: u32,
@@ -31,8 +35,10 @@ impl UnrealArgs {
     pub(super) fn setup(&self, server: SocketAddr, timeout: Duration) -> Unreal {
         let (layout, oldest) = match self.handshake_version {
             0 => (Layout::Original, 0),
+            1 | 2 => (Layout::Early, 1),
             _ => (Layout::Versioned, 3),
         };
+        let layout = if self.short_base { layout.short() } else { layout };
         let base = Base {
             version_min: oldest,
             version: self.handshake_version,
@@ -53,8 +59,8 @@ fn magic(text: &str) -> Result<Magic, String> {
 }
 
 fn version(text: &str) -> Result<u8, String> {
-    let version = text.parse().ok().filter(|version| [0, 3, 4].contains(version));
-    version.ok_or_else(|| "3 or 4; or 0 for the original layout".into())
+    let version = text.parse().ok().filter(|version| *version <= 4);
+    version.ok_or_else(|| "a version from 0 to 4".into())
 }
 
 fn network_version(text: &str) -> Result<u32, String> {

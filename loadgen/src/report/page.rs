@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::axis::Scale;
 use super::chart::{Chart, Line, escape};
 use crate::record::{Interval, Record, StageRecord};
-use crate::tally::{Count, Stage};
+use crate::tally::Stage;
 use crate::text::{count, percent, time};
 
 /// The whole report. Several runs are compared.
@@ -20,6 +20,7 @@ pub fn html(runs: &[Record]) -> String {
          <title>{0}</title><style>{STYLE}</style></head><body>\n<h1>{0}</h1>\n",
         escape(&title)
     );
+    remarks(runs, &mut html);
     summary(runs, &mut html);
     html.push_str("<div class=\"charts\">\n");
     for chart in charts(runs) {
@@ -69,8 +70,17 @@ fn row(name: &str, runs: &[Record], of: impl Fn(&Record) -> String) -> (String, 
     (name.to_owned(), runs.iter().map(of).collect())
 }
 
+/// What has happened to a run stands before its figures.
+fn remarks(runs: &[Record], html: &mut String) {
+    for (_, name, run) in labelled(runs) {
+        for remark in run.remarks() {
+            let (name, remark) = (escape(&name), escape(&remark));
+            let _ = writeln!(html, "<p><b class=\"no\">{name}</b>: {remark}</p>");
+        }
+    }
+}
+
 fn summary(runs: &[Record], html: &mut String) {
-    let c = |what: Count| move |run: &Record| count(run.count(what));
     let at = |percentile| {
         move |run: &Record| {
             run.stage(Stage::RoundTrip).map_or_else(|| "–".into(), |s| time(s.at(percentile)))
@@ -79,13 +89,15 @@ fn summary(runs: &[Record], html: &mut String) {
     let cpu = |us: Option<f64>| us.map_or_else(|| "not watched".into(), |us| format!("{us:.2} µs"));
     let rows = [
         row("Sessions let in", runs, |run| {
-            format!("{} of {}", count(run.count(Count::Connected)), count(run.count(Count::Joins)))
+            let players = run.summary().players;
+            format!("{} of {}", count(players.connected), count(players.came))
         }),
-        row("Sessions lost", runs, c(Count::SessionsLost)),
-        row("Payloads due", runs, |run| count(run.tally_counters().due())),
-        row("Payloads that arrived", runs, |run| count(run.tally_counters().arrived())),
-        row("Loss", runs, |run| percent(run.loss())),
-        row("Left late by more than 1 ms", runs, c(Count::PayloadsLate)),
+        row("Players outside in the end", runs, |run| count(run.summary().players.outside)),
+        row("Sessions lost", runs, |run| count(run.summary().players.lost)),
+        row("Payloads due", runs, |run| count(run.summary().payloads.due)),
+        row("Payloads that arrived", runs, |run| count(run.summary().payloads.arrived)),
+        row("Loss", runs, |run| percent(run.summary().payloads.loss)),
+        row("Left late by more than 1 ms", runs, |run| count(run.summary().payloads.late)),
         row("Round trip, median", runs, at(50.0)),
         row("Round trip, 99 %", runs, at(99.0)),
         row("Round trip, 99.9 %", runs, at(99.9)),
@@ -144,7 +156,7 @@ fn charts(runs: &[Record]) -> Vec<Chart> {
     let mut latencies = lines(" p99", false, &latency(1));
     latencies.extend(lines(" median", true, &latency(0)));
     let mut rates = lines(" due", false, &over_time(|i| i.due as f64 / i.seconds));
-    rates.extend(lines(" back", true, &over_time(|i| i.echoed as f64 / i.seconds)));
+    rates.extend(lines(" arrived", true, &over_time(|i| i.arrived as f64 / i.seconds)));
     let mut losses = lines(" lost", false, &over_time(|i| i.lost as f64 / i.seconds));
     losses.extend(lines(" left late", true, &over_time(|i| i.late as f64 / i.seconds)));
     let sessions = lines("", false, &over_time(|i| f64::from(i.playing)));
@@ -287,7 +299,7 @@ const STYLE: &str = include_str!("style.css");
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tally::Tally;
+    use crate::tally::{Count, Tally};
 
     fn run(name: &str, loss: u64) -> Record {
         let mut tally = Tally::new();

@@ -1,8 +1,9 @@
 //! Which player lives at which address.
 //!
-//! On loopback a thread needs a few sockets for all its players: a socket that is bound to the wildcard address sends from any
-//! 127.x.y.z and learns from the control message which of them an answer was for. So a player's address is its index, and
-//! finding it costs a subtraction. Elsewhere every player has a socket of its own, out of the machine's port range.
+//! On loopback a thread needs a few sockets for all its players: a socket that is bound to the
+//! wildcard address sends from any 127.x.y.z and learns from the control message which of them an
+//! answer was for. So a player's address is its index, and finding it costs a subtraction.
+//! Elsewhere every player has a socket of its own, out of the machine's port range.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -69,7 +70,8 @@ impl Addresses {
         }
     }
 
-    /// Whether a datagram came to the port that a player has now. `port` counts how often it has changed.
+    /// Whether a datagram came to the port that a player has now. `port` counts how often it has
+    /// changed.
     #[inline]
     pub fn is_at(&self, port: u32, meta: &RxMeta) -> bool {
         match self {
@@ -94,8 +96,9 @@ impl Addresses {
     }
 }
 
-/// The loopback address of a player. Those who come one after the other live in different networks of 256 addresses, as players
-/// of a fleet do: a gateway that grants each network only so much must not take them for one household.
+/// The loopback address of a player. Those who come one after the other live in different networks
+/// of 256 addresses, as players of a fleet do: a gateway that grants each network only so much must
+/// not take them for one household.
 #[inline]
 pub const fn loopback_address(first: u32, player: u32) -> u32 {
     first + ((player << 8 | player >> 12) & (PLAYERS_MAX - 1))

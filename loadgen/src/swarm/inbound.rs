@@ -8,7 +8,7 @@ use ringgate::proto::netcode::client::{Event, OpenWork};
 use super::outbound::{Delayed, Way};
 use super::player::{Life, Wire, fetch};
 use super::push::Push;
-use super::received::Arrival;
+use super::received::{Arrival, Received};
 use super::stamp::Stamp;
 use super::unreal::{Heard, UNREAL_PAYLOAD_BYTES_MAX};
 use super::{Now, Swarm};
@@ -60,7 +60,8 @@ impl Swarm {
         self.deliver(&mut inbound, now);
     }
 
-    /// When the kernel had the datagram for us. How long it then lay in our queue is our own affair: it is measured apart.
+    /// When the kernel had the datagram for us. How long it then lay in our queue is our own
+    /// affair: it is measured apart.
     fn arrival(&mut self, meta: &RxMeta, now: Now) -> u64 {
         if meta.kernel_ns == 0 {
             return now.mono_ns;
@@ -75,8 +76,9 @@ impl Swarm {
         self.deliver(&mut [Inbound { player, from, at_ns: now.mono_ns, bytes }], now);
     }
 
-    /// Whether a datagram was for a port that the player's NAT has given up; then it is lost there. Only servers that are told
-    /// of the change speak to the new one, so only Unreal's players can lose anything this way.
+    /// Whether a datagram was for a port that the player's NAT has given up; then it is lost there.
+    /// Only servers that are told of the change speak to the new one, so only Unreal's players can
+    /// lose anything this way.
     fn is_behind(&mut self, index: u32, meta: &RxMeta, bytes: &[u8]) -> bool {
         let player = &self.players[index as usize];
         if !matches!(player.wire, Wire::Unreal(_)) || self.addresses.is_at(player.port, meta) {
@@ -257,7 +259,8 @@ impl Swarm {
         self.second(stamp.intended_ns).echoed += 1;
     }
 
-    /// What the game server has said of its own accord: the next, an earlier one, or somebody else's.
+    /// What the game server has said of its own accord: the next, an earlier one, or somebody
+    /// else's.
     fn judge_push(&mut self, index: u32, payload: &[u8], at_ns: u64) {
         let player = &mut self.players[index as usize];
         let Some(push) = Push::read(payload) else {
@@ -265,6 +268,17 @@ impl Swarm {
         };
         if push.session != player.session {
             return self.tally.counters.bump(Count::Misdelivered);
+        }
+        if push.since != player.known_since {
+            if player.known_since != 0 {
+                // Numbers wrap; an earlier one lies behind.
+                if push.since.wrapping_sub(player.known_since) > u32::MAX / 2 {
+                    return self.tally.counters.bump(Count::PushesOutlived);
+                }
+                self.tally.counters.bump(Count::ServerChanges);
+            }
+            // It counts what it says, and what it has heard, from 0.
+            (player.known_since, player.pushed, player.heard) = (push.since, Received::new(), 0);
         }
         let known = if player.heard == 0 { 0 } else { player.pushed.latest() + 1 };
         let arrival = player.pushed.note(push.counter);
@@ -274,6 +288,8 @@ impl Swarm {
         let counters = &mut self.tally.counters;
         counters.add(Count::PushesDue, due.into());
         counters.add(Count::Heard, newly_heard.into());
+        self.second(push.ack.intended_ns).echoed += newly_heard;
+        let counters = &mut self.tally.counters;
         match arrival {
             Arrival::Duplicate => return counters.bump(Count::Duplicates),
             Arrival::Stale | Arrival::InOrder => {}
@@ -285,7 +301,6 @@ impl Swarm {
         if newly_heard > 0 {
             let kept_ns = push.ack.intended_ns + push.ack.held_ns;
             self.tally.record(Stage::RoundTrip, at_ns.saturating_sub(kept_ns));
-            self.second(push.ack.intended_ns).echoed += newly_heard;
         }
     }
 }

@@ -1,8 +1,9 @@
-//! What leaves: payloads that are due, what the clients have to say, and what the network kept for a while.
+//! What leaves: payloads that are due, what the clients have to say, and what the network kept for
+//! a while.
 //!
-//! Datagrams are written and sealed in a buffer of the swarm's own, then handed to their fate: most are copied into the
-//! outgoing batch, and the copy (some nanoseconds) buys that a packet which is lost, delayed or doubled is sealed like any
-//! other, with everything that follows from its number.
+//! Datagrams are written and sealed in a buffer of the swarm's own, then handed to their fate: most
+//! are copied into the outgoing batch, and the copy (some nanoseconds) buys that a packet which is
+//! lost, delayed or doubled is sealed like any other, with everything that follows from its number.
 
 use std::cmp::Ordering;
 
@@ -93,7 +94,8 @@ impl PartialOrd for Delayed {
 }
 
 impl Swarm {
-    /// Fills the batch with what is due, as far as it holds. Returns whether more is due: flush, and call again.
+    /// Fills the batch with what is due, as far as it holds. Returns whether more is due: flush,
+    /// and call again.
     pub fn transmit(&mut self, now: Now, tx: &mut TxBatch) -> bool {
         let has_more_delayed = self.release(now, tx);
         let visits = VISITS_MAX.min(tx.small_left() / DATAGRAMS_PER_STAGED);
@@ -253,7 +255,8 @@ impl Swarm {
         self.second(intended_ns).due += 1;
     }
 
-    /// Stages what the client itself has to say: requests, responses, keep-alives at the run's pace, goodbyes.
+    /// Stages what the client itself has to say: requests, responses, keep-alives at the run's
+    /// pace, goodbyes.
     fn stage_packets(&mut self, index: u32, now: Now) {
         let Self { players, staged, setup, .. } = self;
         let player = &mut players[index as usize];
@@ -352,7 +355,8 @@ impl Swarm {
                     let bytes = self.staged.bytes[range].to_vec();
                     let held = Held { bytes, to: item.to, tag: item.tag };
                     let before = self.players[item.player as usize].held.replace(Box::new(held));
-                    // Held twice in a row, the first one travels after all: it has been overtaken by nobody.
+                    // Held twice in a row, the first one travels after all: it has been overtaken
+                    // by nobody.
                     if let Some(before) = before {
                         self.send_bytes(
                             item.player,
@@ -448,7 +452,8 @@ pub(super) const TAG_PLAIN: u64 = 2;
 /// Players visited between two flushes.
 pub(super) const VISITS_MAX: usize = 256;
 
-/// Players whose memory is asked for before the first of them is visited: as much as a core's first cache holds.
+/// Players whose memory is asked for before the first of them is visited: as much as a core's first
+/// cache holds.
 pub(super) const FETCHED_AT_ONCE: usize = 32;
 
 /// Datagrams sealed in one batch.
@@ -463,7 +468,8 @@ const DATAGRAMS_PER_STAGED: usize = 2;
 /// Slots that a batch for [`Swarm::transmit`] needs, so that none runs out.
 pub const TX_SLOTS: usize = DATAGRAMS_PER_STAGED * STAGED_MAX + RELEASES_MAX + 64;
 
-/// Beyond this a payload counts as late. Sleeping threads wake some 50 µs late; a millisecond is a thread that cannot keep up.
+/// Beyond this a payload counts as late. Sleeping threads wake some 50 µs late; a millisecond is a
+/// thread that cannot keep up.
 const LATE_NS: u64 = 1_000_000;
 
 /// What netcode adds to a payload: prefix, one to seven sequence bytes, tag.

@@ -26,20 +26,24 @@ pub(super) struct Player {
     /// When the player was to connect.
     pub(super) joined_ns: u64,
     pub(super) received: Received,
-    /// The same for what the game server says of its own accord, and what it last said it had heard.
+    /// The same for what the game server says of its own accord, and what it last said it had
+    /// heard.
     pub(super) pushed: Received,
     pub(super) heard: u32,
+    /// Since when that server has known the session; 0 before any has spoken.
+    pub(super) known_since: u32,
     pub(super) path: Path,
     /// What waits until the next packet has left.
     pub(super) held: Option<Box<Held>>,
     /// How often the port has changed.
     pub(super) port: u32,
-    /// Tells the connections of this place, and so of one address, from each other. Outlives players.
+    /// Tells the connections of this place, and so of one address, from each other. Outlives
+    /// players.
     pub(super) client_id: u8,
 }
 
-/// Room for so many players before it has to grow, in huge pages where the kernel has some: players are visited in no order
-/// that memory knows.
+/// Room for so many players before it has to grow, in huge pages where the kernel has some: players
+/// are visited in no order that memory knows.
 pub(super) fn room_for(count: u32) -> Vec<Player> {
     let players = Vec::<Player>::with_capacity(count as usize);
     let start = players.as_ptr().cast::<u8>();
@@ -49,7 +53,8 @@ pub(super) fn room_for(count: u32) -> Vec<Player> {
     players
 }
 
-/// Has the memory of players fetched who will be visited next: asked for together, they cost one wait and not one each.
+/// Has the memory of players fetched who will be visited next: asked for together, they cost one
+/// wait and not one each.
 pub(super) fn fetch(players: &[Player], indices: impl Iterator<Item = u32>) {
     for player in indices.filter_map(|index| players.get(index as usize)) {
         (0..size_of::<Player>().div_ceil(LINE_BYTES)).for_each(|line| prefetch_line(player, line));
@@ -92,7 +97,8 @@ impl Wire {
         }
     }
 
-    /// When that is, for a player who is in. netcode's clients do all they have to when a keep-alive is due.
+    /// When that is, for a player who is in. netcode's clients do all they have to when a
+    /// keep-alive is due.
     fn urgent_ns(&self) -> u64 {
         match self {
             Self::Bare(_) | Self::Netcode(_) => u64::MAX,
@@ -149,6 +155,7 @@ impl Player {
             received: Received::new(),
             pushed: Received::new(),
             heard: 0,
+            known_since: 0,
             path: Path::new(0, 0),
             held: None,
             port: 0,

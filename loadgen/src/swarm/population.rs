@@ -1,8 +1,9 @@
 //! Who comes and who goes, and when: the plan's side of the swarm.
 //!
-//! Coming and going are open-loop too: a player's intended moment is the plan's, however late it is acted upon, and the time to
-//! get in counts from there. A player who goes stops sending, waits for what is on its way, then says goodbye; otherwise the
-//! last payloads of everyone who leaves would look lost.
+//! Coming and going are open-loop too: a player's intended moment is the plan's, however late it is
+//! acted upon, and the time to get in counts from there. A player who goes stops sending, waits for
+//! what is on its way, then says goodbye; otherwise the last payloads of everyone who leaves would
+//! look lost.
 
 use std::collections::VecDeque;
 
@@ -29,7 +30,8 @@ pub(super) struct Population {
     is_entered: bool,
     /// Players in the order in which they came, with their session, because places are used again.
     present: VecDeque<(u32, u32)>,
-    /// Players who should be here and are not yet: the moment they were to connect, and how many of them.
+    /// Players who should be here and are not yet: the moment they were to connect, and how many of
+    /// them.
     owed: VecDeque<(u64, u32)>,
     /// When to look again for a place.
     retry_at_ns: u64,
@@ -89,8 +91,8 @@ impl Population {
 }
 
 impl Swarm {
-    /// Follows the plan up to now. At most so many players come or go at once that sending does not wait for them; the rest
-    /// follows with the next call.
+    /// Follows the plan up to now. At most so many players come or go at once that sending does not
+    /// wait for them; the rest follows with the next call.
     pub fn advance(&mut self, now: Now) {
         for _ in 0..CHANGES_MAX {
             let moment_ns = self.population.poll_change();
@@ -265,6 +267,9 @@ impl Swarm {
             let is_here = player.session == session
                 && matches!(player.life, Life::Connecting | Life::Playing);
             if is_here {
+                if player.life == Life::Connecting {
+                    self.tally.counters.bump(Count::Unfinished);
+                }
                 self.leave_gauge(index);
                 self.gauges.leaving += 1;
                 let until_ns = now.mono_ns + self.setup.linger_ns;
@@ -274,9 +279,24 @@ impl Swarm {
         }
     }
 
-    /// The plan has run out: nobody sends any more, and from when the last answers must be here on everyone says goodbye.
+    /// Ends the plan here: nobody comes any more, and everyone who is here leaves as at its end.
+    pub fn wind_up(&mut self, now: Now) {
+        if !self.population.is_over {
+            self.population.step = self.population.plan.steps.len();
+            // They were not kept out: they are not wanted any more.
+            self.population.owed.clear();
+            self.end(now);
+        }
+    }
+
+    /// The plan has run out: nobody sends any more, and from when the last answers must be here on
+    /// everyone says goodbye.
     fn end(&mut self, now: Now) {
         self.population.is_over = true;
+        let is_due = |(at_ns, _): &&(u64, u32)| *at_ns <= now.mono_ns;
+        let placeless = self.population.owed.iter().filter(is_due).map(|(_, players)| *players);
+        let placeless: u64 = placeless.map(u64::from).sum();
+        self.tally.counters.add(Count::Placeless, placeless);
         self.population.owed.clear();
         self.population.next_goodbye_ns = now.mono_ns + self.setup.linger_ns;
         for index in 0..self.players.len() as u32 {
@@ -318,10 +338,12 @@ impl Swarm {
     }
 }
 
-/// Players who may come or go between two rounds of sending: minting 64 tokens takes under a millisecond.
+/// Players who may come or go between two rounds of sending: minting 64 tokens takes under a
+/// millisecond.
 const CHANGES_MAX: u32 = 64;
 
-/// Between the last goodbye of a storm and the first request: what a player needs to press the button again.
+/// Between the last goodbye of a storm and the first request: what a player needs to press the
+/// button again.
 const STORM_PAUSE_NS: u64 = 250_000_000;
 
 /// Without a place for a player, this long until the next look.

@@ -1,14 +1,15 @@
 //! What a game server says of its own accord, and what it tells about what it has heard.
 //!
-//! A push bears the complement of the run's number, so that nobody takes it for an echo. From the acknowledgement in it a player
-//! learns how many of its payloads have arrived, which is the loss of the way up, and how long the newest of them was on
-//! its way and back, less the time that the server kept it. Its filler is checked as that of a [`Stamp`](super::Stamp) is.
+//! A push bears the complement of the run's number, so that nobody takes it for an echo. From the
+//! acknowledgement in it a player learns how many of its payloads have arrived, which is the loss
+//! of the way up, and how long the newest of them was on its way and back, less the time that the
+//! server kept it. Its filler is checked as that of a [`Stamp`](super::Stamp) is.
 
 use super::stamp::filler;
 use crate::rng::mix;
 
 /// Bytes of the shortest push.
-pub const PUSH_BYTES: usize = 44;
+pub const PUSH_BYTES: usize = 48;
 
 /// A game server's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +22,17 @@ pub struct Push {
     pub counter: u32,
     /// When it left, in nanoseconds since 1970: server and players share no other clock.
     pub sent_unix_ns: u64,
+    /// Since when the game server has known the session, see [`since`]. A server that was
+    /// restarted, or had forgotten the session, counts from 0 again.
+    pub since: u32,
     /// What the server has heard from the session.
     pub ack: Ack,
+}
+
+/// A moment as pushes bear it: in steps of two milliseconds or so, which wrap after seven weeks;
+/// never 0.
+pub const fn since(unix_ns: u64) -> u32 {
+    (unix_ns >> 20) as u32 | 1
 }
 
 /// What a game server has heard from a session.
@@ -55,6 +65,7 @@ impl Push {
         out[24..28].copy_from_slice(&self.ack.heard.to_le_bytes());
         out[28..36].copy_from_slice(&self.ack.intended_ns.to_le_bytes());
         out[36..44].copy_from_slice(&self.ack.held_ns.to_le_bytes());
+        out[44..48].copy_from_slice(&self.since.to_le_bytes());
         let sum = self.checksum(out.len());
         out[..4].copy_from_slice(&sum.to_le_bytes());
         let rest = filler(self.session, self.counter, out.len() - PUSH_BYTES);
@@ -73,6 +84,7 @@ impl Push {
             session: word(8),
             counter: word(12),
             sent_unix_ns: long(16),
+            since: word(44),
             ack: Ack { heard: word(24), intended_ns: long(28), held_ns: long(36) },
         };
         let rest = &payload[PUSH_BYTES..];
@@ -86,7 +98,8 @@ impl Push {
         let who = (self.run as u64) << 32 | self.session as u64;
         let which = (self.counter as u64) << 32 | self.ack.heard as u64;
         let sent = mix(mix(who) ^ which) ^ self.sent_unix_ns ^ (len as u64) << 48;
-        let sum = mix(mix(mix(sent) ^ self.ack.intended_ns) ^ self.ack.held_ns);
+        let kept = mix(mix(mix(sent) ^ self.ack.intended_ns) ^ self.ack.held_ns);
+        let sum = mix(kept ^ self.since as u64);
         (sum >> 32) as u32
     }
 }
@@ -98,8 +111,9 @@ mod tests {
     #[test]
     fn every_length_comes_back_and_no_bit_may_differ() {
         let ack = Ack { heard: 9, intended_ns: 1 << 41, held_ns: 1 << 33 };
-        let push = Push { run: 7, session: 2, counter: 3, sent_unix_ns: 1 << 60, ack };
-        for len in [PUSH_BYTES, 45, 400, 1200] {
+        let push =
+            Push { run: 7, session: 2, counter: 3, sent_unix_ns: 1 << 60, since: 1 << 30, ack };
+        for len in [PUSH_BYTES, 49, 400, 1200] {
             let mut payload = vec![0; len];
             push.write(&mut payload);
             assert!(Push::is_claimed_by(&payload, 7) && !Push::is_claimed_by(&payload, 8));

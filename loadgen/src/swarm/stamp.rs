@@ -1,7 +1,9 @@
-//! What a payload says about itself: which session sent it, as which of its packets, when it should have left and when it did.
+//! What a payload says about itself: which session sent it, as which of its packets, when it should
+//! have left and when it did.
 //!
-//! The rest of a payload is filler that follows from the stamp, so that a receiver checks every byte without being told any:
-//! a payload with one wrong bit, a payload cut short and a payload that belongs to another player are three findings.
+//! The rest of a payload is filler that follows from the stamp, so that a receiver checks every
+//! byte without being told any: a payload with one wrong bit, a payload cut short and a payload
+//! that belongs to another player are three findings.
 
 use crate::rng::mix;
 

@@ -1,4 +1,5 @@
-//! The swarm on an injected clock, against a gateway of a few lines. No time passes but the tests' own.
+//! The swarm on an injected clock, against a gateway of a few lines. No time passes but the tests'
+//! own.
 
 #[path = "../../tests/all/fake_gateway.rs"]
 mod fake_gateway;
@@ -197,7 +198,8 @@ fn a_gateway_that_stalls_shows_in_the_percentiles_as_long_as_it_stalled() {
     rig.stalled_until_ns = rig.now_ns + 1000 * MS;
     let tally = rig.finish();
     assert_nothing_wrong(&tally);
-    // A tenth of the run's payloads met a stall of a second, so a twentieth waited for half of it or longer.
+    // A tenth of the run's payloads met a stall of a second, so a twentieth waited for half of it
+    // or longer.
     let at = |percentile| tally.percentile_ns(Stage::RoundTrip, percentile) / MS;
     assert!(at(50.0) < 5, "{}", at(50.0));
     assert!((400..700).contains(&at(95.0)), "{}", at(95.0));
@@ -217,7 +219,8 @@ fn a_generator_that_stalls_confesses_and_skips_nothing() {
     assert!((950..1050).contains(&tally.counters.of(Count::PayloadsLate)));
     let at = |stage, percentile| tally.percentile_ns(stage, percentile) / MS;
     assert!(at(Stage::RoundTrip, 99.0) >= 850 && at(Stage::SendLate, 99.0) >= 850);
-    // What left late came back quickly, but for the few payloads that were under way when the clock jumped.
+    // What left late came back quickly, but for the few payloads that were under way when the clock
+    // jumped.
     assert!(at(Stage::Service, 99.0) < 10, "{}", at(Stage::Service, 99.0));
 }
 

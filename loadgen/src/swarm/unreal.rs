@@ -1,10 +1,13 @@
-//! An Unreal player's end of the wire: the engine's handshake, the packet header, and payloads as bunches of the control channel.
+//! An Unreal player's end of the wire: the engine's handshake, the packet header, and payloads as
+//! bunches of the control channel.
 //!
-//! It keeps what an engine keeps, so that gateway and server see honest numbers: packets that come late are not acknowledged.
-//! But it is there to measure, so payloads in late packets are judged like all others.
+//! It keeps what an engine keeps, so that gateway and server see honest numbers: packets that come
+//! late are not acknowledged. But it is there to measure, so payloads in late packets are judged
+//! like all others.
 //!
-//! A server that no longer knows the player's address asks for a restart, which the player follows as an engine does: not
-//! within ten seconds of its last handshake packet. Payloads that are due meanwhile leave in vain, as a game's would.
+//! A server that no longer knows the player's address asks for a restart, which the player follows
+//! as an engine does: not within ten seconds of its last handshake packet. Payloads that are due
+//! meanwhile leave in vain, as a game's would.
 
 use ringgate::buf::Endpoint;
 use ringgate::drops::DropReason;
@@ -141,7 +144,8 @@ impl UnrealPlayer {
         }
     }
 
-    /// Writes a packet with a payload. `None` where as many packets are in flight as can be acknowledged at all.
+    /// Writes a packet with a payload. `None` where as many packets are in flight as can be
+    /// acknowledged at all.
     pub(super) fn write_payload(&mut self, payload: &[u8], out: &mut [u8]) -> Option<usize> {
         self.write(out, |bunches| bunch::write_data(payload, bunches))
     }
@@ -234,8 +238,9 @@ fn copy(bunches: BitReader<'_>, out: &mut [u8]) -> Heard {
     Heard::Payload(len)
 }
 
-/// The closing of a channel is reliable: an engine repeats it until it is acknowledged. A server that is gone for the player
-/// acknowledges nothing, so it is said often enough for bad networks instead.
+/// The closing of a channel is reliable: an engine repeats it until it is acknowledged. A server
+/// that is gone for the player acknowledges nothing, so it is said often enough for bad networks
+/// instead.
 const GOODBYES: u8 = 3;
 
 /// Packet info, a bunch's header, its data.

@@ -1,9 +1,11 @@
 //! When each player is due next: a timing wheel with one place for each player.
 //!
-//! A hundred thousand players at 30 Hz are three million changes a second, so scheduling and unscheduling cost a few writes each
-//! and nothing is allocated. Time runs in ticks of 131 µs, and the open loop's intended times are whole ticks: nothing is
-//! sent late because the wheel is coarse, and what is due together leaves in one batch. What is due beyond one round (2.15 s)
-//! waits in its slot for the round to come; a bitmap of the slots in use finds the next one without walking.
+//! A hundred thousand players at 30 Hz are three million changes a second, so scheduling and
+//! unscheduling cost a few writes each and nothing is allocated. Time runs in ticks of 131 µs, and
+//! the open loop's intended times are whole ticks: nothing is sent late because the wheel is
+//! coarse, and what is due together leaves in one batch. What is due beyond one round (2.15 s)
+//! waits in its slot for the round to come; a bitmap of the slots in use finds the next one without
+//! walking.
 
 /// Nanoseconds of a tick.
 pub const TICK_NS: u64 = 1 << TICK_SHIFT;
@@ -44,7 +46,8 @@ impl Wheel {
         }
     }
 
-    /// Makes the player due at a tick, or as soon as possible where that has passed. Replaces what was said before.
+    /// Makes the player due at a tick, or as soon as possible where that has passed. Replaces what
+    /// was said before.
     pub(crate) fn schedule(&mut self, player: u32, tick: u64) {
         let index = player as usize;
         if index >= self.places.len() {
@@ -83,8 +86,8 @@ impl Wheel {
         self.places[player as usize].tick = NOT_DUE;
     }
 
-    /// Takes the players that are due at `now_tick` or before, at most `max` of them, off the wheel. Those who are left come
-    /// with the next call.
+    /// Takes the players that are due at `now_tick` or before, at most `max` of them, off the
+    /// wheel. Those who are left come with the next call.
     pub(crate) fn take_due(&mut self, now_tick: u64, max: usize, due: &mut Vec<u32>) {
         due.clear();
         // After more than a round of silence one round visits every slot.

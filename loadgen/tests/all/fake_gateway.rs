@@ -1,4 +1,5 @@
-//! A gateway of a few lines, out of the protocol's own pieces: it lets everybody with a valid token in and echoes.
+//! A gateway of a few lines, out of the protocol's own pieces: it lets everybody with a valid token
+//! in and echoes.
 //!
 //! Sans-IO like the real one, so that tests decide what gets lost on the way, and when.
 

@@ -104,6 +104,7 @@ fn play(server: SocketAddr, threads: u32, scenario: &str) -> Record {
             gather: None,
         },
         keep_alive: Duration::from_millis(100),
+        allowed_outside: ringgate_loadgen::require::Allowance::default(),
         gateway: Gateway::default(),
         patience: Duration::from_secs(5),
         hlog: None,

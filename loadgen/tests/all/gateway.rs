@@ -1,7 +1,9 @@
-//! The real gateway with a game process behind it, each in a process of its own, for tests of whole commands.
+//! The real gateway with a game process behind it, each in a process of its own, for tests of whole
+//! commands.
 //!
-//! The processes are this test binary, started again: a test that does nothing as long as the environment does not tell it to
-//! be one. So they are always built from the same sources as the tests.
+//! The processes are this test binary, started again: a test that does nothing as long as the
+//! environment does not tell it to be one. So they are always built from the same sources as the
+//! tests.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -11,7 +13,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use ringgate::secret::Key;
 
-use super::command::{folder, loadgen};
+use super::command::folder;
 
 /// How the game process is reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,7 +33,9 @@ pub(crate) enum Game<'a> {
 
 /// Gateway and game process; both end with it.
 pub(crate) struct Gateway {
-    children: Vec<Child>,
+    process: Option<Child>,
+    game: Option<Child>,
+    config: String,
     pub(crate) folder: PathBuf,
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
@@ -54,7 +58,9 @@ impl Gateway {
         game: Game<'_>,
     ) -> Self {
         let mut this = Self {
-            children: Vec::new(),
+            process: None,
+            game: None,
+            config: String::new(),
             folder: folder(name),
             address: SocketAddr::from(([0; 4], 0)),
             admin: SocketAddr::from(([0; 4], 0)),
@@ -68,33 +74,68 @@ impl Gateway {
             Link::Bundle => "link = \"bundle\"".to_owned(),
             Link::Udp => format!("link = \"udp\"\naddress = \"{}\"", this.play_udp(game)),
         };
-        let config = format!(
+        this.config = format!(
             "[gateway]\nworkers = 1\npin = false\nrun_dir = \"{}\"\n\
-             [[listener]]\nname = \"n\"\nprotocol = \"netcode\"\nbind = [\"{ip}:0\"]\n\
+             [[listener]]\nname = \"n\"\nprotocol = \"netcode\"\nbind = [\"LISTENER\"]\n\
              protocol_id = {PROTOCOL_ID}\nkeys = [{{ file = \"key\" }}]\nbackends = [\"game\"]\n\
-             [[backend]]\nname = \"game\"\nslots = 1000\n{backend}\n[admin]\nbind = \"{ip}:0\"\n",
+             [[backend]]\nname = \"game\"\nslots = 1000\n{backend}\n[admin]\nbind = \"ADMIN\"\n",
             this.folder.display()
         );
-        let file = this.folder.join("gate.toml");
-        std::fs::write(&file, config).expect("written");
-        let (gateway, stdout) = ringgate(before, &["run", "--config", text(&file)]);
-        this.children.push(gateway);
-        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
-        for line in lines.by_ref() {
-            let at = |text: &str| text.parse().expect("an address");
-            if let Some(address) = line.strip_prefix("listener n on ") {
-                this.address = at(address);
-            } else if let Some(address) = line.strip_prefix("admin on ") {
-                this.admin = at(address);
-            } else if line.starts_with("ready:") {
-                break;
-            }
-        }
-        assert!(this.address.port() != 0 && this.admin.port() != 0, "the gateway did not start");
+        let any = format!("{ip}:0");
+        assert!(this.try_to_start(before, &any, &any), "the gateway did not start");
         if link == Link::Bundle {
             this.play_bundle(game);
         }
         this
+    }
+
+    /// Starts the gateway's process. False where it ends before it is ready.
+    fn try_to_start(&mut self, before: &[&str], listener: &str, admin: &str) -> bool {
+        let file = self.folder.join("gate.toml");
+        let config = self.config.replace("LISTENER", listener).replace("ADMIN", admin);
+        std::fs::write(&file, config).expect("written");
+        let (mut gateway, stdout) = ringgate(before, &["run", "--config", text(&file)]);
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            let at = |text: &str| text.parse().expect("an address");
+            if let Some(address) = line.strip_prefix("listener n on ") {
+                self.address = at(address);
+            } else if let Some(address) = line.strip_prefix("admin on ") {
+                self.admin = at(address);
+            } else if line.starts_with("ready:") {
+                self.process = Some(gateway);
+                return self.address.port() != 0 && self.admin.port() != 0;
+            }
+        }
+        let _ = gateway.wait();
+        false
+    }
+
+    /// Kills the gateway and starts another in its place.
+    pub(crate) fn restart(&mut self) {
+        end(&mut self.process);
+        let (listener, admin) = (self.address.to_string(), self.admin.to_string());
+        // Sockets of a process that was killed can outlive it for a moment.
+        let has_started = (0..100).any(|_| {
+            ringgate::os::clock::sleep(std::time::Duration::from_millis(50));
+            self.try_to_start(&[], &listener, &admin)
+        });
+        assert!(has_started, "the gateway did not start again");
+    }
+
+    /// Kills the game process of a bundle link and starts another in its place.
+    pub(crate) fn restart_game(&mut self, game: Game<'_>) {
+        end(&mut self.game);
+        self.play_bundle(game);
+    }
+
+    /// Kills the gateway.
+    pub(crate) fn end(&mut self) {
+        end(&mut self.process);
+    }
+
+    /// Kills the game process.
+    pub(crate) fn end_game(&mut self) {
+        end(&mut self.game);
     }
 
     fn play_udp(&mut self, game: Game<'_>) -> SocketAddr {
@@ -105,7 +146,7 @@ impl Gateway {
                 first_line(start, "serve:")
             }
         };
-        self.children.push(child);
+        self.game = Some(child);
         line.split(' ').find_map(|word| word.parse().ok()).expect("it says where it listens")
     }
 
@@ -118,34 +159,45 @@ impl Gateway {
                 first_line(spawn(own_binary().arg("serve").args(link).args(more)), "serve:")
             }
         };
-        self.children.push(child);
+        self.game = Some(child);
     }
 
     /// Runs a command of the generator against it.
     pub(crate) fn load(&self, command: &str, more: &[&str]) -> Output {
+        self.command(command, more).output().expect("the binary runs")
+    }
+
+    /// A command of the generator against it, not yet run.
+    pub(crate) fn command(&self, command: &str, more: &[&str]) -> Command {
         let (server, admin) = (self.address.to_string(), self.admin.to_string());
         let key = self.folder.join("key");
-        let common = [
-            command,
-            "--server",
-            &server,
-            "--key",
-            text(&key),
-            "--admin",
-            &admin,
-            "--timeout",
-            "3",
-        ];
-        loadgen(&[&common[..], &["--protocol-id", "7"], more].concat())
+        let common = [command, "--server", &server, "--key", text(&key), "--admin", &admin];
+        let mut words = own_binary();
+        words.args(common).args(["--protocol-id", "7"]).args(more);
+        if !more.contains(&"--timeout") {
+            words.args(["--timeout", "3"]);
+        }
+        words
+    }
+
+    /// One of the gateway's metrics, as the generator reads them.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let gateway = ringgate_loadgen::gateway::Gateway::new(None, Some(self.admin));
+        gateway.look().metrics.get(name).copied().unwrap_or_default() as u64
+    }
+}
+
+fn end(child: &mut Option<Child>) {
+    if let Some(mut child) = child.take() {
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        end(&mut self.process);
+        end(&mut self.game);
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,4 +1,5 @@
-//! Histogram logs, read by an implementation that is not ours: the package `hdrhistogram` for Python.
+//! Histogram logs, read by an implementation that is not ours: the package `hdrhistogram` for
+//! Python.
 
 use std::process::Command;
 

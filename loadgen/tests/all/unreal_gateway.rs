@@ -1,4 +1,5 @@
-//! An Unreal fleet end to end: players, the real gateway and stand-in servers that judge it, each in a process of its own.
+//! An Unreal fleet end to end: players, the real gateway and stand-in servers that judge it, each
+//! in a process of its own.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Lines};
@@ -107,7 +108,8 @@ fn forgeries_at_live_players_do_not_get_past_the_gateway_but_by_chance() {
     // The one answer is the challenge that the attacker has learned from.
     assert!(text.contains("10 of 10 in, 0 sessions lost") && text.contains(" 1 answers"), "{text}");
     let seen = fleet.end();
-    // With the right ids, one in a thousand hits a number and an acknowledgement that could be an honest packet's.
+    // With the right ids, one in a thousand hits a number and an acknowledgement that could be an
+    // honest packet's.
     assert!(seen["packets"] > 100 && seen["implausible"] + seen["late"] <= 5, "{seen:?}");
 }
 
@@ -161,7 +163,8 @@ fn attackers_get_no_more_than_they_send_and_servers_hear_nothing_of_them() {
     }
     let seen = fleet.end();
     assert_honest(&seen);
-    // Only honest players were let in, and nothing that came was refused but by players who had left.
+    // Only honest players were let in, and nothing that came was refused but by players who had
+    // left.
     assert_eq!(seen["connections"], 60, "{seen:?}");
     let refused = seen.iter().filter(|(name, _)| name.starts_with("refused_"));
     assert_eq!(refused.map(|(_, count)| count).sum::<u64>(), 0, "{seen:?}");

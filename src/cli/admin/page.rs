@@ -1,4 +1,5 @@
-//! `/status` as the commands read it: the fields they show, and no more, so that a gateway of another version can be asked.
+//! `/status` as the commands read it: the fields they show, and no more, so that a gateway of
+//! another version can be asked.
 
 use std::collections::BTreeMap;
 
@@ -94,7 +95,7 @@ pub(crate) struct Conservation {
 
 impl Status {
     /// Asks for it.
-    pub(crate) fn ask(admin: Admin) -> Result<Self, Failure> {
+    pub(crate) fn ask(admin: &Admin) -> Result<Self, Failure> {
         Self::read(&admin.get("/status")?)
     }
 

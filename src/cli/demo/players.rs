@@ -261,7 +261,8 @@ fn index_of(local: LocalIp) -> Option<usize> {
 /// 30 payloads a second and player, as games send them.
 const SEND_EVERY_NS_MIN: u64 = 1_000_000_000 / 30;
 
-/// Payloads a second over all players: the demo is to be seen working, not to find the limit. Many players send less each.
+/// Payloads a second over all players: the demo is to be seen working, not to find the limit. Many
+/// players send less each.
 const SENDS_PER_S_MAX: u64 = 15_000;
 
 /// How long the last echoes may take.

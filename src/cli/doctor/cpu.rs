@@ -72,7 +72,8 @@ fn idle_guest(host: &Host, driver: &str) -> Finding {
     finding.could(why, change)
 }
 
-/// How long a virtual CPU looks for work before it halts, and what the kernel has it do where nobody has said otherwise.
+/// How long a virtual CPU looks for work before it halts, and what the kernel has it do where
+/// nobody has said otherwise.
 const HALT_POLL_NS: &str = "sys/module/haltpoll/parameters/guest_halt_poll_ns";
 const HALT_POLL_NS_DEFAULT: u64 = 200_000;
 
@@ -80,7 +81,8 @@ pub(super) fn steal(host: &Host) -> Option<Finding> {
     let stat = host.text("proc/stat")?;
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let times: Vec<u64> = line.split_whitespace().filter_map(|time| time.parse().ok()).collect();
-    // user nice system idle iowait irq softirq steal; what follows is counted in the first two already.
+    // user nice system idle iowait irq softirq steal; what follows is counted in the first two
+    // already.
     let (steal, all) = (*times.get(7)?, times.iter().take(8).sum::<u64>());
     let per_mille = steal * 1000 / all.max(1);
     let found = format!("{}.{} % since the start", per_mille / 10, per_mille % 10);

@@ -16,7 +16,8 @@ impl Host {
         Self { root: root.to_owned() }
     }
 
-    /// A file's text without the white space around it; `None` where it is not there or may not be read.
+    /// A file's text without the white space around it; `None` where it is not there or may not be
+    /// read.
     pub(super) fn text(&self, path: &str) -> Option<String> {
         Some(fs::read_to_string(self.root.join(path)).ok()?.trim().to_owned())
     }
@@ -52,8 +53,8 @@ impl Host {
         list.map_or(1, |list| count_list(list.trim()))
     }
 
-    /// The number in the row and column of a table like `/proc/net/snmp`, in which a row of names stands before each row of
-    /// numbers.
+    /// The number in the row and column of a table like `/proc/net/snmp`, in which a row of names
+    /// stands before each row of numbers.
     pub(super) fn named(&self, path: &str, row: &str, column: &str) -> Option<u64> {
         let text = self.text(path)?;
         let mut rows = text.lines().filter_map(|line| line.strip_prefix(row));

@@ -1,4 +1,5 @@
-//! The loop of a stand-in over UDP: takes in what has arrived, batch by batch, and sends what is said to it.
+//! The loop of a stand-in over UDP: takes in what has arrived, batch by batch, and sends what is
+//! said to it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +23,8 @@ pub(super) struct Sockets {
 struct Server {
     socket: SocketId,
     address: SocketAddr,
-    /// From where players were answered last: the address to speak from where the socket is bound to no particular one.
+    /// From where players were answered last: the address to speak from where the socket is bound
+    /// to no particular one.
     source: LocalIp,
 }
 
@@ -57,8 +59,8 @@ impl Sockets {
         fds.filter_map(|fd| socket_drops(fd).ok()).map(u64::from).sum()
     }
 
-    /// Shows everything that has arrived to `handle`: which server, from whom, what. It writes an answer and returns its
-    /// length, 0 for none. Waits where nothing has arrived.
+    /// Shows everything that has arrived to `handle`: which server, from whom, what. It writes an
+    /// answer and returns its length, 0 for none. Waits where nothing has arrived.
     pub(super) fn turn(
         &mut self,
         at_most: Duration,

@@ -1,9 +1,12 @@
-//! `ringgate echo --unreal`: stand-in Unreal servers over real sockets, which judge what stands in front of them.
+//! `ringgate echo --unreal`: stand-in Unreal servers over real sockets, which judge what stands in
+//! front of them.
 //!
-//! Each address is a server of its own: its own secrets, its own session number, its own players, found by source address as
-//! an engine finds them. They take in whoever has a cookie of theirs, keep honest sequences and acknowledgements, send the
-//! bunches back, and count what must not happen: a packet number that arrives twice, an acknowledgement that cannot be true.
-//! The sums are printed at the end, one name and number per line, beside what the kernel dropped at the sockets here.
+//! Each address is a server of its own: its own secrets, its own session number, its own players,
+//! found by source address as an engine finds them. They take in whoever has a cookie of theirs,
+//! keep honest sequences and acknowledgements, send the bunches back, and count what must not
+//! happen: a packet number that arrives twice, an acknowledgement that cannot be true. The sums are
+//! printed at the end, one name and number per line, beside what the kernel dropped at the sockets
+//! here.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -32,9 +35,12 @@ pub(super) struct UnrealArgs {
     /// Unreal: the bits in front of every packet (net.MagicHeader), like 11011101
     #[arg(long, value_name = "BITS", default_value = "", value_parser = magic, conflicts_with_all = ["socket", "udp"])]
     magic: Magic,
-    /// Unreal: handshake versions, 3, 4 or both; 0 alone for the original layout
+    /// Unreal: handshake versions: 0 alone, 1 and 2, or 3 and 4
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [3, 4], conflicts_with_all = ["socket", "udp"])]
     versions: Vec<u8>,
+    /// Unreal: no network features in handshake packets, as in some engines of versions 2 and 3
+    #[arg(long, conflicts_with_all = ["socket", "udp"])]
+    short_base: bool,
     /// Unreal: the build, as clients compare it (decimal or 0x…)
     #[arg(long, value_name = "N", default_value = "0x12345678", value_parser = network_version, conflicts_with_all = ["socket", "udp"])]
     network_version: u32,
@@ -165,9 +171,11 @@ fn profile(args: &UnrealArgs) -> Result<Profile, String> {
     let (&oldest, &newest) = oldest.zip(newest).ok_or("--versions: at least one")?;
     let layout = match (oldest, newest) {
         (0, 0) => Layout::Original,
+        (1.., ..=2) => Layout::Early,
         (3.., ..=4) => Layout::Versioned,
-        _ => return Err("--versions: 3, 4 or both; or 0 alone".into()),
+        _ => return Err("--versions: 0 alone, 1 and 2, or 3 and 4".into()),
     };
+    let layout = if args.short_base { layout.short() } else { layout };
     let base = Base {
         version_min: oldest,
         version: newest,
@@ -235,6 +243,7 @@ mod tests {
         UnrealArgs {
             magic: Magic::NONE,
             versions: versions.to_vec(),
+            short_base: false,
             network_version: 7,
             players: 2,
             idle_timeout: Duration::from_secs(30),
@@ -253,7 +262,8 @@ mod tests {
         assert_eq!(of(&[4, 3]), Ok(base(3, 4)));
         assert_eq!(of(&[3]), Ok(base(3, 3)));
         assert_eq!(of(&[0]), Ok(base(0, 0)));
-        for wrong in [&[][..], &[0, 3], &[2, 3], &[3, 5], &[1]] {
+        assert_eq!((of(&[2, 1]), of(&[1])), (Ok(base(1, 2)), Ok(base(1, 1))));
+        for wrong in [&[][..], &[0, 3], &[2, 3], &[3, 5], &[0, 1]] {
             assert!(of(wrong).is_err(), "{wrong:?}");
         }
     }

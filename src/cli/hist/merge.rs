@@ -1,7 +1,8 @@
 //! `ringgate hist merge`: one file out of many, such as those of all gateways of a fleet.
 //!
-//! What was recorded at the same time under the same tag is added up. Gateways do not start their intervals in step, so time
-//! is cut into slots as long as the usual interval, and an interval belongs to the slot that its middle lies in.
+//! What was recorded at the same time under the same tag is added up. Gateways do not start their
+//! intervals in step, so time is cut into slots as long as the usual interval, and an interval
+//! belongs to the slot that its middle lies in.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -70,7 +71,7 @@ mod tests {
     use crate::hlog::Log;
 
     fn loaded(intervals: Vec<Interval>) -> Loaded {
-        Loaded { path: "a.hlog".into(), log: Log { intervals, is_cut_off: false } }
+        Loaded { path: "a.hlog".into(), log: Log { intervals, ..Log::default() } }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `ringgate hist plot`: percentile curves as one SVG file that needs nothing else.
 //!
-//! Latency is read in orders of magnitude and percentiles in nines, so both axes are logarithmic: each step to the right has
-//! ten times fewer values beyond it, and curves that part there are told apart where it matters. The file follows the
-//! reader's light or dark theme, and its text is text.
+//! Latency is read in orders of magnitude and percentiles in nines, so both axes are logarithmic:
+//! each step to the right has ten times fewer values beyond it, and curves that part there are told
+//! apart where it matters. The file follows the reader's light or dark theme, and its text is text.
 
 mod axes;
 
@@ -139,7 +139,8 @@ fn curve(svg: &mut String, axes: &Axes, series: &Series) {
     put(svg, format_args!(" {x:.1},{y:.1}\"/>\n"));
 }
 
-/// The name and the longest value, at the right of each curve's end, pushed apart where they would overlap.
+/// The name and the longest value, at the right of each curve's end, pushed apart where they would
+/// overlap.
 fn labels(svg: &mut String, axes: &Axes, series: &[Series]) {
     let mut order: Vec<&Series> = series.iter().collect();
     order.sort_by(|one, other| axes.y(one.sum.max()).total_cmp(&axes.y(other.sum.max())));
@@ -198,7 +199,7 @@ mod tests {
         let values: Vec<u64> = (1..=5000).map(|step| step * 1000).collect();
         let mut intervals: Vec<_> = tags.iter().map(|tag| interval(tag, 0, &values)).collect();
         intervals.push(interval("silent", 0, &[]));
-        Loaded { path: name.into(), log: Log { intervals, is_cut_off: false } }
+        Loaded { path: name.into(), log: Log { intervals, ..Log::default() } }
     }
 
     /// Every element is closed by itself or by its end, in order.

@@ -50,9 +50,6 @@ fn head(text: &mut String, Loaded { path, log }: &Loaded) {
     let end = ends.max().unwrap_or_default();
     let name = path.display();
     put(text, format_args!("{name}: {}", span(begin, end)));
-    if log.is_cut_off {
-        text.push_str("; its last line has no end and is left out");
-    }
     text.push('\n');
 }
 
@@ -82,12 +79,12 @@ mod tests {
             let values: Vec<u64> = (1..=1000).map(|us| us * 1000).collect();
             let intervals =
                 vec![interval("turn", from_s, &values), interval("", from_s + 10, &[5])];
-            Loaded { path: "a.hlog".into(), log: Log { intervals, is_cut_off: from_s > 0 } }
+            Loaded { path: "a.hlog".into(), log: Log { intervals, ..Log::default() } }
         };
         assert_eq!(
             render(&[log(0), log(1_700_000_000)]),
             "a.hlog: 1970-01-01 00:00:00 UTC to 1970-01-01 00:00:20 UTC (20 s)\n\
-             a.hlog: 2023-11-14 22:13:20 UTC to 2023-11-14 22:13:40 UTC (20 s); its last line has no end and is left out\n\
+             a.hlog: 2023-11-14 22:13:20 UTC to 2023-11-14 22:13:40 UTC (20 s)\n\
              \n\
              tag       count      min     p50     p90     p99   p99.9   p99.99  p99.999      max    mean\n\
              turn      2,000  1.00 µs  500 µs  900 µs  990 µs  999 µs  1.00 ms  1.00 ms  1.00 ms  501 µs\n\

@@ -1,7 +1,9 @@
-//! What the daemon gives up on its way to serving: files before it has threads, its user and most system calls once all
-//! sockets are bound.
+//! What the daemon gives up on its way to serving: files before it has threads, its user and most
+//! system calls once all sockets are bound.
 
-use std::os::unix::fs::chown;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use super::Failure;
@@ -24,7 +26,8 @@ impl Privileges {
         Ok(Self { user, confine: config.gateway.confine })
     }
 
-    /// Gives up all files but those that are needed from here on. The folders of `config` have to be there.
+    /// Gives up all files but those that are needed from here on. The folders of `config` have to
+    /// be there.
     pub(super) fn give_up_files(&self, config: &Config, file: &Path) -> Result<(), Failure> {
         if !self.confine {
             return Ok(());
@@ -42,30 +45,49 @@ impl Privileges {
         Ok(())
     }
 
-    /// Becomes the user and gives up system calls.
-    pub(super) fn give_up_the_rest(&self, run_dir: Option<&Path>) -> Result<(), Failure> {
-        if let Some(user) = self.user {
-            // Its sockets are removed at the end, by then as that user.
-            if let Some(dir) = run_dir {
-                chown(dir, Some(user.uid), Some(user.gid)).map_err(|why| {
-                    Failure::failed(format_args!("cannot hand {} over: {why}", dir.display()))
-                })?;
-            }
-            confine::become_user(user).map_err(|why| {
-                Failure::failed(format_args!("cannot become user {}: {why}", user.uid))
+    /// Becomes the user. Its sockets are removed at the end, by then as that user, so the folder
+    /// has to be its own: one that holds links is handed over, and one that only the control socket
+    /// needs if nothing else is in it.
+    pub(super) fn become_user(&self, run_dir: &Path, has_links: bool) -> Result<(), Failure> {
+        let Some(user) = self.user else { return Ok(()) };
+        let is_empty = || std::fs::read_dir(run_dir).is_ok_and(|mut list| list.next().is_none());
+        if has_links || is_empty() {
+            hand_over(run_dir, user).map_err(|why| {
+                Failure::failed(format_args!("cannot hand {} over: {why}", run_dir.display()))
             })?;
-            // The kernel allows dumps anew, or by its own setting, whenever the user changes.
-            if let Err(why) = process::forbid_dumps() {
-                tracing::warn!("a core dump of this process would hold keys: {why}");
-            }
         }
-        if self.confine {
-            confine::system_calls().map_err(|why| {
-                Failure::failed(format_args!("cannot give up system calls (`confine`): {why}"))
-            })?;
+        confine::become_user(user).map_err(|why| {
+            Failure::failed(format_args!("cannot become user {}: {why}", user.uid))
+        })?;
+        // The kernel allows dumps anew, or by its own setting, whenever the user changes.
+        if let Err(why) = process::forbid_dumps() {
+            tracing::warn!("a core dump of this process would hold keys: {why}");
         }
         Ok(())
     }
+
+    /// Gives up the system calls that a daemon which serves does not make.
+    pub(super) fn give_up_system_calls(&self) -> Result<(), Failure> {
+        if !self.confine {
+            return Ok(());
+        }
+        confine::system_calls().map_err(|why| {
+            Failure::failed(format_args!("cannot give up system calls (`confine`): {why}"))
+        })
+    }
+}
+
+/// Gives a folder to a user. The folder itself, and none that a link in its place leads to: where
+/// others may write to what it lies in (`/tmp`), they could have us give away any folder of the
+/// host.
+fn hand_over(dir: &Path, user: User) -> io::Result<()> {
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let folder = OpenOptions::new().read(true).custom_flags(flags).open(dir)?;
+    let owner = folder.metadata()?.uid();
+    if owner != user.uid && owner != process::effective_uid() {
+        return Err(io::Error::other(format!("it belongs to user {owner}")));
+    }
+    fchown(&folder, Some(user.uid), Some(user.gid))
 }
 
 /// What may be read, and what may be written.
@@ -79,4 +101,33 @@ fn folders(config: &Config, file: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let histograms = config.histograms.iter().map(|histograms| histograms.dir.clone());
     let write = [config.gateway.run_dir.clone()].into_iter().chain(histograms).collect();
     (read, write)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_in_the_folders_place_is_not_followed() {
+        let folder = std::env::temp_dir().join(format!("ringgate-hand-{}", std::process::id()));
+        fs::create_dir(&folder).expect("temporary folders can be made");
+        let (real, link) = (folder.join("real"), folder.join("link"));
+        fs::create_dir(&real).expect("made");
+        symlink(&real, &link).expect("made");
+        let meta = fs::metadata(&real).expect("there");
+        let own = User { uid: meta.uid(), gid: meta.gid() };
+        assert!(hand_over(&link, own).is_err());
+        assert!(hand_over(&real, own).is_ok());
+        if process::effective_uid() == 0 {
+            let [one, other] = [User { uid: 65_534, ..own }, User { uid: 65_533, ..own }];
+            hand_over(&real, one).expect("root may");
+            hand_over(&real, one).expect("and again, at the next start");
+            let why = hand_over(&real, other).expect_err("it is somebody else's");
+            assert!(why.to_string().contains("65534"), "{why}");
+        }
+        fs::remove_dir_all(&folder).expect("removed");
+    }
 }

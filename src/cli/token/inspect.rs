@@ -1,7 +1,8 @@
-//! `ringgate token inspect`: every field of a connect token in words. Session keys are in every token, and are never shown.
+//! `ringgate token inspect`: every field of a connect token in words. Session keys are in every
+//! token, and are never shown.
 //!
-//! What the token says goes to stdout in any case. An expired token, or one that the key does not open, is then reported
-//! like any other wrong input.
+//! What the token says goes to stdout in any case. An expired token, or one that the key does not
+//! open, is then reported like any other wrong input.
 
 use std::fmt::{self, Write};
 use std::fs::File;
@@ -22,8 +23,9 @@ use crate::proto::netcode::token::CONNECT_TOKEN_BYTES;
 pub(super) struct Args {
     /// The token, 2048 bytes
     file: PathBuf,
-    /// The listener's key, to read the private part too: the path of a key file (64 hex digits or 32 raw bytes, mode 600),
-    /// or the 64 digits themselves, which other users of this host can then see
+    /// The listener's key, to read the private part too: the path of a key file (64 hex digits or
+    /// 32 raw bytes, mode 600), or the 64 digits themselves, which other users of this host can
+    /// then see
     #[arg(long, value_name = "K")]
     key: Option<String>,
 }

@@ -17,8 +17,8 @@ use crate::proto::netcode::address;
 /// Make a connect token for one player
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The listener's key: the path of a key file (64 hex digits or 32 raw bytes, mode 600), or the 64 digits themselves,
-    /// which other users of this host can then see
+    /// The listener's key: the path of a key file (64 hex digits or 32 raw bytes, mode 600), or the
+    /// 64 digits themselves, which other users of this host can then see
     #[arg(long, value_name = "K")]
     key: String,
     /// The listener's protocol id, decimal or 0x…
@@ -27,7 +27,8 @@ pub(super) struct Args {
     /// Who the player is, decimal or 0x…
     #[arg(long, value_name = "N", value_parser = number)]
     client_id: u64,
-    /// The IP:port pairs to try, up to 32 (IPv6 in brackets); what the listener calls public, or else bind
+    /// The IP:port pairs to try, up to 32 (IPv6 in brackets); what the listener calls public, or
+    /// else bind
     #[arg(long, value_name = "A[,A…]", value_parser = servers)]
     server: ServerAddresses,
     /// Up to 256 bytes for the game server; with route = "user-data", the backend's name

@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use super::{Surroundings, bare};
 use crate::config::distinct::Distinct;
-use crate::config::mistake::{Place, Report};
-use crate::config::section::{Node, Section, integer, kind_of, number};
-use crate::config::{Netcode, keys, values};
+use crate::config::mistake::Place;
+use crate::config::section::{Section, integer, number};
+use crate::config::{Netcode, source, values};
 use crate::secret::Key;
 
 /// `bind` is what the listener binds, where that could be read.
@@ -24,6 +24,7 @@ pub(super) fn read(
     let replay_window = section.value("replay_window", replay_window);
     let gap_limit = section.integer("gap_limit");
     let keep_alive = section.duration("keep_alive");
+    let token_reuse = section.choice("token_reuse");
     Some(Netcode {
         public: public?,
         protocol_id: protocol_id?.0,
@@ -31,6 +32,7 @@ pub(super) fn read(
         replay_window: replay_window?.0,
         gap_limit: NonZeroU64::new(gap_limit?),
         keep_alive: keep_alive?,
+        token_reuse: token_reuse?.0,
     })
 }
 
@@ -70,7 +72,9 @@ fn read_keys(section: &mut Section<'_, '_>, around: &Surroundings<'_>) -> Option
     let mut keys: Vec<(usize, Key)> = Vec::with_capacity(nodes.len());
     for (index, node) in nodes.into_iter().enumerate() {
         let place = node.place.clone();
-        let Some(key) = read_key(node, around, section.report) else { continue };
+        let Some(key) = source::read(node, around.keys, around.base, section.report) else {
+            continue;
+        };
         if let Some((same, _)) = keys.iter().find(|(_, other)| *other == key) {
             let found = format_args!("the key of keys[{same}] again");
             section.report.expected(&place, found, "each key once");
@@ -80,69 +84,5 @@ fn read_keys(section: &mut Section<'_, '_>, around: &Surroundings<'_>) -> Option
     Some(keys.into_iter().map(|(_, key)| key).collect())
 }
 
-fn read_key(node: Node<'_>, around: &Surroundings<'_>, report: &mut Report<'_>) -> Option<Key> {
-    let DeValue::Table(table) = node.value else {
-        report.expected(&node.place, kind_of(&node.value), KEY_FORMS);
-        return None;
-    };
-    let (source, value, place) = key_source(&table, &node.place, report)?;
-    let Some(text) = value.as_str() else {
-        report.expected(&place, kind_of(value), "a string");
-        return None;
-    };
-    let key = match source {
-        KeySource::File => keys::file(&around.base.join(text)),
-        KeySource::Env => around.keys.environment(text),
-        KeySource::Hex => keys::hex(text),
-        KeySource::Credential => around.keys.credential(text),
-    };
-    key.map_err(|error| report.note(&place, error.to_string())).ok()
-}
-
-/// The only entry of a key's table.
-fn key_source<'v>(
-    table: &'v DeTable<'v>,
-    place: &Place,
-    report: &mut Report<'_>,
-) -> Option<(KeySource, &'v DeValue<'v>, Place)> {
-    let mut sources = Vec::new();
-    for (key, value) in table {
-        let name = key.get_ref().as_ref();
-        let path = format!("{}.{name}", place.path);
-        if let Some(source) = values::word(name) {
-            sources.push((source, value.get_ref(), Place::new(path, value.span().start)));
-        } else {
-            let place = Place::new(path, key.span().start);
-            report.unknown(&place, name, &values::words::<KeySource>());
-        }
-    }
-    if sources.len() > 1 || table.is_empty() {
-        report.expected(place, format_args!("{} sources of one key", sources.len()), KEY_FORMS);
-        return None;
-    }
-    sources.pop()
-}
-
-/// Where one key comes from.
-#[derive(Clone, Copy)]
-enum KeySource {
-    Credential,
-    Env,
-    File,
-    Hex,
-}
-
-impl values::Word for KeySource {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("file", Self::File),
-        ("env", Self::Env),
-        ("hex", Self::Hex),
-        ("credential", Self::Credential),
-    ];
-}
-
 /// Each request is tried under every key, and a forged one fails under all of them.
 const KEYS_MAX: usize = 8;
-
-const KEY_FORMS: &str =
-    "exactly one of { file = … }, { env = … }, { hex = … } and { credential = … }";

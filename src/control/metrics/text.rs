@@ -1,4 +1,5 @@
-//! The Prometheus text format, version 0.0.4: families of samples, each family with its help and type.
+//! The Prometheus text format, version 0.0.4: families of samples, each family with its help and
+//! type.
 
 use std::fmt::Display;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::super::plan;
 use super::*;
 use crate::config::keys::KeySources;
+use crate::gate::Limits;
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const OTHER_KEY: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -58,7 +59,7 @@ impl Running {
 
     fn reload(&mut self, text: &str) -> Outcome {
         let new = config(text);
-        let Next { setup, changes } = next(&self.config, &self.setup, &new)?;
+        let Next { setup, changes } = next(&self.config, &self.setup, &new, |_| true)?;
         (self.config, self.setup) = (new, Arc::new(setup));
         Ok(changes)
     }
@@ -89,7 +90,8 @@ fn what_can_change_live_does_and_is_named() {
         .replace(&format!("{{ hex = \"{KEY}\" }}"), &format!("{{ hex = \"{OTHER_KEY}\" }}"))
         .replace(
             "max_sessions = 100",
-            "max_sessions = 50\nport_switch = \"ignore\"\ngap_limit = 9\nkeep_alive = \"1s\"",
+            "max_sessions = 50\nport_switch = \"ignore\"\ngap_limit = 9\nkeep_alive = \"1s\"\ntoken_reuse = \"allow\"\n\
+             limits = { requests_per_block = 3, sessions_per_address = 2 }",
         )
         .replace("7001\"\n        slots = 8", "7001\"\n        slots = 4");
     let changes = running.reload(&changed).expect("fine");
@@ -100,16 +102,21 @@ fn what_can_change_live_does_and_is_named() {
             "listener eu: route",
             "listener eu: max_sessions",
             "listener eu: port_switch",
+            "listener eu: limits",
             "listener eu: keys",
             "listener eu: gap_limit",
             "listener eu: keep_alive",
+            "listener eu: token_reuse",
             "backend a: slots 8 -> 4",
         ]
     );
     let listener = &running.setup.listeners[0];
     assert_eq!((listener.sessions_max, listener.follow_port_switch), (50, false));
+    let limits = Limits { requests_per_block: 3, sessions_per_address: 2, ..Limits::NETCODE };
+    assert_eq!(listener.limits, limits);
     let rules = listener.netcode().expect("as before");
     assert_eq!((rules.replay.gap_limit(), rules.keep_alive_ns), (9, 1_000_000_000));
+    assert_eq!(rules.token_reuse, crate::gate::TokenReuse::Allow);
     assert_eq!(running.setup.worker_sessions_max, 100, "what was set aside stays");
 }
 
@@ -205,4 +212,46 @@ fn the_first_backend_of_a_kind_needs_its_sockets() {
     let mut running = Running::start(&text());
     running.reload(&only_udp).expect("fine");
     running.reload(&text()).expect("the sockets are there from the start");
+}
+
+/// The text with this many bundle backends beside its own two, from a number on.
+fn with_more(from: usize, count: usize) -> String {
+    (from..from + count).fold(text(), |mut text, at| {
+        crate::text::put(
+            &mut text,
+            format_args!("[[backend]]\nname = \"x{at}\"\nlink = \"bundle\"\nslots = 1\n"),
+        );
+        text
+    })
+}
+
+#[test]
+fn numbers_of_backends_that_nothing_knows_any_more_are_given_out_again() {
+    let mut running = Running::start(&with_more(0, BACKENDS_MAX - 2));
+    running.reload(&text()).expect("all but two are retired");
+    assert_eq!(running.setup.backends.len(), BACKENDS_MAX);
+    let adds = |running: &Running, is_free: &dyn Fn(usize) -> bool| {
+        let new = config(&with_more(9_000, 2));
+        next(&running.config, &running.setup, &new, is_free).map(|next| next.setup)
+    };
+    let why = adds(&running, &|_| false).expect_err("players are everywhere");
+    assert!(why[0].starts_with("backend x9000: 4096 backends are there or"), "{why:?}");
+    // Only these two have been forgotten; backends that are there keep their numbers whatever is
+    // said of them.
+    let setup = adds(&running, &|number| [0, 1, 77, 4000].contains(&number)).expect("two are free");
+    let name = |number: usize| setup.backends[number].name.as_str();
+    assert_eq!([0, 1, 77, 4000].map(name), ["a", "b", "x9000", "x9001"]);
+    assert_eq!(setup.backends.iter().filter(|backend| !backend.retired).count(), 4);
+    assert!(setup.revision > running.setup.revision);
+    // One that comes back has its own number, though others wait for one.
+    let back = with_more(75, 1) + &with_more(9_000, 1)[text().len()..];
+    let new = config(&back);
+    let next = next(&running.config, &running.setup, &new, |number| number == 77 || number == 78);
+    let Next { setup, changes } = next.expect("78 is free");
+    assert_eq!(
+        (setup.backends[77].name.as_str(), setup.backends[78].name.as_str()),
+        ("x75", "x9000")
+    );
+    assert!(changes.contains(&"backend x75 is back".to_owned()), "{changes:?}");
+    assert!(changes.contains(&"backend x9000 added".to_owned()), "{changes:?}");
 }

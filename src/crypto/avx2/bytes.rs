@@ -1,4 +1,5 @@
-//! Between slices and 256-bit registers. The functions are safe: each reads or writes what its argument borrows, no more.
+//! Between slices and 256-bit registers. The functions are safe: each reads or writes what its
+//! argument borrows, no more.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm_maskload_epi32, _mm_setr_epi32, _mm256_castsi128_si256,

@@ -1,15 +1,16 @@
 //! `ChaCha20` in 256-bit registers.
 //!
-//! The layouts are those of [the 512-bit kernel](super::super::avx512): *wide*, with one block in each 32-bit lane and one
-//! word of it in each of sixteen registers, here in halves of eight blocks; and *rows*, with two blocks in each set of four
-//! registers.
+//! The layouts are those of [the 512-bit kernel](super::super::avx512): *wide*, with one block in
+//! each 32-bit lane and one word of it in each of sixteen registers, here in halves of eight
+//! blocks; and *rows*, with two blocks in each set of four registers.
 //!
 //! What matters, in cycles of a Granite Rapids core:
-//! - There is no rotation. By 16 and by 8 bits it is a shuffle of bytes, otherwise two shifts and an or: 1280 instructions for
-//!   eight blocks, which three ports could do in 430. They take 565, because the sixteen registers that there are hold the state
-//!   and nothing else, so that temporary values and shuffle patterns keep pushing words of it to memory and back.
-//! - The patterns are loaded through a `black_box`. When the compiler knows them it replaces the one shuffle of a rotation by
-//!   16 with two others (7 %).
+//! - There is no rotation. By 16 and by 8 bits it is a shuffle of bytes, otherwise two shifts and
+//!   an or: 1280 instructions for eight blocks, which three ports could do in 430. They take 565,
+//!   because the sixteen registers that there are hold the state and nothing else, so that
+//!   temporary values and shuffle patterns keep pushing words of it to memory and back.
+//! - The patterns are loaded through a `black_box`. When the compiler knows them it replaces the
+//!   one shuffle of a rotation by 16 with two others (7 %).
 //! - Rows cost 300 and 420 for up to 2 and 4 blocks, eight blocks wide 620. Hence `ROWS_BEST`.
 
 use std::arch::x86_64::*;
@@ -238,7 +239,8 @@ fn rows_of<const SETS: usize>(sources: &[Source<'_>], rows: &mut [[u8; BLOCK_BYT
     store_rows(stream_rows(&input, &mut ()), rows);
 }
 
-/// The key stream of one packet, from a source on: one set of two blocks, or two, or eight blocks wide.
+/// The key stream of one packet, from a source on: one set of two blocks, or two, or eight blocks
+/// wide.
 #[target_feature(enable = "avx2")]
 pub(super) fn stream<M: Meanwhile>(
     source: Source<'_>,

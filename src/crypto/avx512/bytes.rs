@@ -1,4 +1,5 @@
-//! Between slices and 512-bit registers. The functions are safe: each reads or writes what its argument borrows, no more.
+//! Between slices and 512-bit registers. The functions are safe: each reads or writes what its
+//! argument borrows, no more.
 
 use std::arch::x86_64::{
     __m128i, __m256i, __m512i, __mmask8, __mmask64, _bzhi_u64, _mm_loadu_si128,
@@ -84,14 +85,16 @@ pub(super) fn store_64(bytes: &mut [u8; 64], value: __m512i) {
     unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), value) }
 }
 
-/// The 64 bytes from `start` on, with zeros wherever `bytes` has none: before its beginning and behind its end.
+/// The 64 bytes from `start` on, with zeros wherever `bytes` has none: before its beginning and
+/// behind its end.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
 pub(super) fn load_window(bytes: &[u8], start: isize) -> __m512i {
     let before = lowest_bits((-start).max(0) as usize);
     let to_end = lowest_bits((bytes.len() as isize - start).max(0) as usize);
     let from = bytes.as_ptr().wrapping_offset(start);
-    // SAFETY: bit i of the mask is set only if `start + i` is an index of `bytes`; other bytes are not read.
+    // SAFETY: bit i of the mask is set only if `start + i` is an index of `bytes`; other bytes are
+    // not read.
     unsafe { _mm512_maskz_loadu_epi8(to_end & !before, from.cast()) }
 }
 
@@ -100,7 +103,8 @@ pub(super) fn load_window(bytes: &[u8], start: isize) -> __m512i {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
 pub(super) fn load_tail(bytes: &[u8], start: usize) -> __m512i {
     let mask = lowest_bits(bytes.len().saturating_sub(start));
-    // SAFETY: bit i of the mask is set only if `start + i` is an index of `bytes`; other bytes are not read.
+    // SAFETY: bit i of the mask is set only if `start + i` is an index of `bytes`; other bytes are
+    // not read.
     unsafe { _mm512_maskz_loadu_epi8(mask, bytes.as_ptr().wrapping_add(start).cast()) }
 }
 

@@ -1,7 +1,7 @@
 //! `ChaCha20` in 512-bit registers, in two layouts.
 //!
-//! **Wide**: register `w` holds word `w` of sixteen blocks, one per 32-bit lane, and a quarter round is the scalar one with
-//! vectors for words.
+//! **Wide**: register `w` holds word `w` of sixteen blocks, one per 32-bit lane, and a quarter
+//! round is the scalar one with vectors for words.
 //!
 //! ```text
 //! input:  16 keys, 16 nonces  --transpose-->  12 rows of 16 words in memory
@@ -10,17 +10,20 @@
 //!         or, for one-time keys, the first eight words as they are: Poly1305 wants them transposed
 //! ```
 //!
-//! **Rows**: four blocks share four registers, one 128-bit lane each; a register holds one row of the cipher's 4 by 4 matrix.
-//! Nothing is transposed before or after, but each round rotates three of the rows, and one set of four registers is a single
-//! chain of dependent instructions. Good for few blocks.
+//! **Rows**: four blocks share four registers, one 128-bit lane each; a register holds one row of
+//! the cipher's 4 by 4 matrix. Nothing is transposed before or after, but each round rotates three
+//! of the rows, and one set of four registers is a single chain of dependent instructions. Good for
+//! few blocks.
 //!
 //! What matters, in cycles of a Granite Rapids core:
-//! - The 960 instructions of the rounds need 480 cycles on two ports. A group of sixteen takes 523 without output and 570 with
-//!   it, so there is little left to gain in the rounds.
-//! - Gathering costs 75. So gathered words are kept: the next blocks of the same packets need not pay for them.
-//! - The input is added from memory. Sixteen registers of state and sixteen of input would leave none for temporary values.
-//! - The rounds are a macro. A function with a target feature cannot be forced inline, and a call would pass sixteen registers
-//!   through memory.
+//! - The 960 instructions of the rounds need 480 cycles on two ports. A group of sixteen takes 523
+//!   without output and 570 with it, so there is little left to gain in the rounds.
+//! - Gathering costs 75. So gathered words are kept: the next blocks of the same packets need not
+//!   pay for them.
+//! - The input is added from memory. Sixteen registers of state and sixteen of input would leave
+//!   none for temporary values.
+//! - The rounds are a macro. A function with a target feature cannot be forced inline, and a call
+//!   would pass sixteen registers through memory.
 //! - Rows cost 255, 415 and 585 for up to 4, 8 and 12 blocks, gathering and mixing up to sixteen 650. Hence `ROWS_BEST`.
 
 use std::arch::x86_64::*;

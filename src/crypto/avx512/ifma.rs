@@ -1,14 +1,17 @@
-//! Poly1305 with 52-bit multiplication (IFMA), for one packet in each of eight lanes or for one long packet in all of them.
+//! Poly1305 with 52-bit multiplication (IFMA), for one packet in each of eight lanes or for one
+//! long packet in all of them.
 //!
-//! Which of the two, or ordinary 64-bit arithmetic, is decided by what each would cost ([`plan`]): lengths are mixed, eight
-//! lanes take as long as the longest packet in them, and small batches leave lanes empty.
+//! Which of the two, or ordinary 64-bit arithmetic, is decided by what each would cost ([`plan`]):
+//! lengths are mixed, eight lanes take as long as the longest packet in them, and small batches
+//! leave lanes empty.
 //!
-//! The arithmetic is written once for eight lanes and compiled for two widths ([`Width`]). One register of 512 bits is a tenth faster
-//! while nothing else runs. But dense multiplications in such registers after some milliseconds without them make the core
-//! run at half its speed for up to 500 µs, and slow down whatever else it does as long as they recur. A worker that opens 32
-//! packets of 100 bytes every 50 µs paid 171 ns for each of them, 77 with ordinary integers, and 67 with registers of 256
-//! bits, whose multiplications change nothing (`benches/crypto/contest.rs` has the same pattern). Wide additions and
-//! rotations, as `ChaCha20` has them, do no harm.
+//! The arithmetic is written once for eight lanes and compiled for two widths ([`Width`]). One
+//! register of 512 bits is a tenth faster while nothing else runs. But dense multiplications in
+//! such registers after some milliseconds without them make the core run at half its speed for up
+//! to 500 µs, and slow down whatever else it does as long as they recur. A worker that opens 32
+//! packets of 100 bytes every 50 µs paid 171 ns for each of them, 77 with ordinary integers, and 67
+//! with registers of 256 bits, whose multiplications change nothing (`benches/crypto/contest.rs`
+//! has the same pattern). Wide additions and rotations, as `ChaCha20` has them, do no harm.
 
 mod plan;
 mod ymm;
@@ -21,7 +24,8 @@ use crate::crypto::wide::{
     BLOCK_BYTES, Input, LANES, Meanwhile, OneTimeKeys, Packet, Places, Rows, Source, Tags, Wide,
 };
 
-/// Proof that the CPU has IFMA, and all that [`Avx512`] proves: Intel servers since Ice Lake, AMD since Zen 4.
+/// Proof that the CPU has IFMA, and all that [`Avx512`] proves: Intel servers since Ice Lake, AMD
+/// since Zen 4.
 #[derive(Clone, Copy)]
 pub(in crate::crypto) struct Ifma {
     avx512: Avx512,

@@ -1,4 +1,5 @@
-//! A batch of one packet, without what only many packets repay: no order, no lists, no lanes to fill.
+//! A batch of one packet, without what only many packets repay: no order, no lists, no lanes to
+//! fill.
 //!
 //! ```text
 //! key stream of blocks 0 to 3         the one-time key, and all that a text of 192 bytes needs
@@ -6,9 +7,10 @@
 //!     meanwhile: Poly1305 of what is encrypted already
 //! ```
 //!
-//! Few blocks of key stream are one chain of dependent instructions in wide registers, and Poly1305 of one packet is one on
-//! ordinary integers: neither can use the whole core, and both in step take hardly longer than one of them. What it costs is
-//! that a forged packet's key stream is computed before the tag is known; the packet is not touched all the same.
+//! Few blocks of key stream are one chain of dependent instructions in wide registers, and Poly1305
+//! of one packet is one on ordinary integers: neither can use the whole core, and both in step take
+//! hardly longer than one of them. What it costs is that a forged packet's key stream is computed
+//! before the tag is known; the packet is not touched all the same.
 
 use super::Batch;
 use crate::crypto::poly::Running;

@@ -1,4 +1,5 @@
-//! The order in which a chunk's packets are worked on: by length, so that neighbours keep each other's lanes busy.
+//! The order in which a chunk's packets are worked on: by length, so that neighbours keep each
+//! other's lanes busy.
 //!
 //! Lengths are public, so sorting by them may branch on them.
 
@@ -74,7 +75,8 @@ fn ranks_by_counting(jobs: &[Job<'_>], blocks: impl Fn(&Job<'_>) -> usize) -> [u
     ranks
 }
 
-/// Longer packets than a datagram holds are taken for equally long, which costs time and nothing else.
+/// Longer packets than a datagram holds are taken for equally long, which costs time and nothing
+/// else.
 const BLOCKS_MAX: usize = 95;
 
 /// Up to this many jobs comparing all pairs is faster than counting.

@@ -1,7 +1,8 @@
-//! Every kernel against the `chacha20poly1305` crate: every length up to 1500 in batches of every size up to 130.
+//! Every kernel against the `chacha20poly1305` crate: every length up to 1500 in batches of every
+//! size up to 130.
 //!
-//! That is 195 195 packets, not as many batches: a batch of so many packets meets so many lengths at once. What the reference makes
-//! of a packet is computed once and serves all batch sizes.
+//! That is 195 195 packets, not as many batches: a batch of so many packets meets so many lengths
+//! at once. What the reference makes of a packet is computed once and serves all batch sizes.
 
 use super::{Aead, Packet, Rng, open, reference_seal, seal};
 
@@ -32,7 +33,8 @@ pub(super) fn equal_lengths_agree_with_the_reference_crate(aead: &mut Aead) {
     }
 }
 
-/// Ciphertexts that are all ones, of every length up to a few rows of eight blocks: the largest sums that Poly1305 meets.
+/// Ciphertexts that are all ones, of every length up to a few rows of eight blocks: the largest
+/// sums that Poly1305 meets.
 pub(super) fn texts_of_ones_agree_with_the_reference_crate(aead: &mut Aead) {
     let mut rng = Rng(5);
     for text_len in 0..400 {
@@ -76,7 +78,8 @@ fn samples(rng: &mut Rng) -> Vec<Sample> {
     (0..=TEXT_LEN_MAX).map(sample).collect()
 }
 
-/// Cuts the samples, in an order, into batches of each size. The last batch is filled from the beginning.
+/// Cuts the samples, in an order, into batches of each size. The last batch is filled from the
+/// beginning.
 fn every_batch_size<'s>(aead: &mut Aead, at: impl Fn(usize) -> &'s Sample) {
     for count in 1..=BATCH_MAX {
         for first in (0..=TEXT_LEN_MAX).step_by(count) {

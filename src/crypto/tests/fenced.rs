@@ -1,5 +1,5 @@
-//! Keys, associated data and buffers that begin or end exactly at a page which must not be touched: a kernel that reads or
-//! writes one byte too many dies.
+//! Keys, associated data and buffers that begin or end exactly at a page which must not be touched:
+//! a kernel that reads or writes one byte too many dies.
 #![allow(unsafe_code, reason = "maps pages without access around what the kernels may touch")]
 
 use std::ptr::NonNull;
@@ -86,7 +86,8 @@ impl Fence {
             Edge::Front => self.first.as_ptr(),
             Edge::Back => self.first.as_ptr().wrapping_add(PAGE_BYTES - len),
         };
-        // SAFETY: `start` and `len` stay within the page, which is mapped, zeroed and borrowed through `self`.
+        // SAFETY: `start` and `len` stay within the page, which is mapped, zeroed and borrowed
+        // through `self`.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 

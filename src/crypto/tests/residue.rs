@@ -1,7 +1,8 @@
 //! What a kernel leaves on the stack: nothing that a key could be told from.
 //!
-//! A thread seals and opens on a stack that the test owns; when it has ended, the test searches the whole of it. All packets of a
-//! batch are alike, so that whichever way a register was filled, two neighbouring words of it make one of the patterns below.
+//! A thread seals and opens on a stack that the test owns; when it has ended, the test searches the
+//! whole of it. All packets of a batch are alike, so that whichever way a register was filled, two
+//! neighbouring words of it make one of the patterns below.
 #![allow(unsafe_code, reason = "a stack that outlives its thread")]
 
 use std::collections::HashSet;
@@ -103,7 +104,8 @@ impl Stack {
     /// Runs `work` in a thread on this stack, to its end.
     fn run(&self, mut work: &mut dyn FnMut()) {
         extern "C" fn main(work: *mut c_void) -> *mut c_void {
-            // SAFETY: `run` passes a pointer to its own `work`, and waits for this thread before it returns.
+            // SAFETY: `run` passes a pointer to its own `work`, and waits for this thread before it
+            // returns.
             let work = unsafe { &mut *work.cast::<&mut dyn FnMut()>() };
             work();
             std::ptr::null_mut()
@@ -112,7 +114,8 @@ impl Stack {
         // SAFETY: writes to the memory of `attributes`.
         let made = unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) };
         let base = self.base.as_ptr().cast();
-        // SAFETY: `attributes` is initialised; the mapping outlives the thread, and nothing else uses it.
+        // SAFETY: `attributes` is initialised; the mapping outlives the thread, and nothing else
+        // uses it.
         let given =
             unsafe { libc::pthread_attr_setstack(attributes.as_mut_ptr(), base, STACK_BYTES) };
         let mut thread = std::mem::MaybeUninit::uninit();

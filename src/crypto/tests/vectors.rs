@@ -80,7 +80,8 @@ pub(super) fn rfc_8439_key_stream(aead: &mut Aead) {
     }
 }
 
-/// Texts that RFC 8439 encrypts: the ciphertext of a sealed packet, from the block that the counter names on.
+/// Texts that RFC 8439 encrypts: the ciphertext of a sealed packet, from the block that the counter
+/// names on.
 pub(super) fn rfc_8439_encryption(aead: &mut Aead) {
     let counting: [u8; 32] = std::array::from_fn(|i| i as u8);
     let jabberwocky_key = hex("1c9240a5eb55d38af333888604f6b5f0473917c1402b80099dca5cbc207075c0");
@@ -140,8 +141,9 @@ pub(super) fn rfc_8439_encryption(aead: &mut Aead) {
     }
 }
 
-/// One-time keys that RFC 8439 publishes (first halves of blocks of counter 0, which no ciphertext shows): the tag of an empty
-/// packet is Poly1305 of its two lengths, sixteen zeros, under that key. A single block `2^128` times `r`, plus `s`.
+/// One-time keys that RFC 8439 publishes (first halves of blocks of counter 0, which no ciphertext
+/// shows): the tag of an empty packet is Poly1305 of its two lengths, sixteen zeros, under that
+/// key. A single block `2^128` times `r`, plus `s`.
 pub(super) fn rfc_8439_one_time_keys(aead: &mut Aead) {
     let second_nonce = hex("000000000000000000000002");
     let cases: [([u8; 32], [u8; 12], [u8; 32]); 5] = [

@@ -1,8 +1,17 @@
-//! Used connect tokens, each remembered until it expires.
+//! Used connect tokens, each remembered until it cannot be used any more.
 //!
-//! A token that was used belongs to the address that used it first, so that nobody else gets in with a copy of it. And each
-//! of its sessions must start its sequence where no earlier one can have come, because they share their keys.
+//! A token that was used belongs to the address that used it first, so that nobody else gets in
+//! with a copy of it. It is in one session at a time. Each of its sessions must start its sequence
+//! where no earlier one can have come, because they share their keys; and for the same reason there
+//! is none after one that has taken anything in from its player: what was recorded then could not
+//! be told from what is new.
+//!
+//! Tokens expire by the wall clock, which can be set. So a token is forgotten only when two clocks
+//! agree: the monotonic one says that it would have expired had nobody touched the other, and that
+//! one says that it is refused now. Ahead and back again, nothing was forgotten that is good again;
+//! a clock that was set back delays forgetting until it has caught up.
 
+use super::super::Now;
 use super::super::bag::Bag;
 use super::super::wheel::Wheel;
 use crate::drops::DropReason;
@@ -11,24 +20,76 @@ use crate::proto::netcode::server::SessionSequence;
 /// The tag of a connect token's private part, which tells tokens apart.
 pub(crate) type TokenMac = [u8; 16];
 
+/// The beginning of a token's tag: enough to find it among a few million.
+pub(super) type TokenName = [u8; 7];
+
 /// Which tokens were used from where, and until when that matters.
 pub(super) struct History {
     uses: Bag<Use>,
-    /// In seconds. A place is a position in `uses`, which stays armed as long as it is taken.
+    /// In seconds of the monotonic clock. A place is a position in `uses`, which stays armed as
+    /// long as it is taken.
     expiries: Wheel<1>,
+}
+
+/// What a token has been used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenPast {
+    /// No session yet.
+    Fresh,
+    /// A session that has taken nothing in from its player, and is over.
+    HadSession,
+    /// A session that has taken nothing in from its player so far.
+    InSession,
+    /// A session that has taken something in from its player.
+    Spent,
 }
 
 /// How a token was used.
 #[derive(Clone, Copy)]
 struct Use {
     mac: TokenMac,
-    /// Hash of the address and port it was first used from.
+    /// Hash of its owner's address and port: where it was first used from, or where its session has
+    /// moved since.
     source: u64,
     /// Where the next session of this token starts its sequence, if there was one.
     next_sequence: SessionSequence,
-    /// Seconds since 1970. What expires after 2106 is remembered until then.
+    /// By the wall clock, in seconds since 1970. What expires after 2106 does so in 2106.
     expire_s: u32,
-    had_session: bool,
+    fate: Fate,
+}
+
+/// What a token was used for, and until when it is remembered whatever the wall clock says. One
+/// word, because there are millions of them: two bits and thirty, which are 34 years of seconds.
+#[derive(Clone, Copy)]
+struct Fate(u32);
+
+impl Fate {
+    const SECOND_BITS: u32 = 30;
+    const SECONDS_MAX: u32 = (1 << Self::SECOND_BITS) - 1;
+
+    fn new(past: TokenPast, keep_until_s: u64) -> Self {
+        let seconds = u32::try_from(keep_until_s).unwrap_or(u32::MAX).min(Self::SECONDS_MAX);
+        Self((past as u32) << Self::SECOND_BITS | seconds)
+    }
+
+    fn keep_until_s(self) -> u64 {
+        u64::from(self.0 & Self::SECONDS_MAX)
+    }
+
+    const fn past(self) -> TokenPast {
+        match self.0 >> Self::SECOND_BITS {
+            0 => TokenPast::Fresh,
+            1 => TokenPast::HadSession,
+            2 => TokenPast::InSession,
+            _ => TokenPast::Spent,
+        }
+    }
+}
+
+impl Use {
+    fn set_past(&mut self, past: TokenPast) {
+        self.fate = Fate::new(past, self.fate.keep_until_s());
+    }
 }
 
 impl History {
@@ -41,62 +102,103 @@ impl History {
         self.uses.len()
     }
 
-    /// Records that a token is used from `source`, or refuses it. Returns whether it has had a session.
+    /// Records that a token is used from `source`, or refuses it. Returns what it was used for
+    /// before.
     pub(super) fn use_token(
         &mut self,
         mac: &TokenMac,
         source: u64,
         expire_s: u64,
-        now_s: u64,
-    ) -> Result<bool, DropReason> {
-        self.forget_expired(now_s);
+        now: Now,
+    ) -> Result<TokenPast, DropReason> {
+        self.forget_expired(now);
         if let Some(position) = self.find(mac) {
             let used = self.uses.at(position);
             return if used.source == source {
-                Ok(used.had_session)
+                Ok(used.fate.past())
             } else {
                 Err(DropReason::TokenUsedElsewhere)
             };
         }
+        // A second more than is left, because both clocks are read in whole seconds.
+        let keep_s = expire_s.saturating_sub(now.unix_s).saturating_add(1);
+        let keep_until_s = seconds(now).saturating_add(keep_s);
         let fresh = Use {
             mac: *mac,
             source,
             next_sequence: SessionSequence::begin(None, 0),
             expire_s: u32::try_from(expire_s).unwrap_or(u32::MAX),
-            had_session: false,
+            fate: Fate::new(TokenPast::Fresh, keep_until_s),
         };
         let position = self.uses.insert(hash(mac), fresh).ok_or(DropReason::TokenHistoryFull)?;
-        self.expiries.arm(position, fresh.expire_s.into());
-        Ok(false)
+        self.expiries.arm(position, keep_until_s);
+        Ok(TokenPast::Fresh)
     }
 
-    /// A range of sequence numbers that no other session of the token has.
-    pub(super) fn take_range(&mut self, mac: &TokenMac, random: u64) -> SessionSequence {
-        // A token that expired during its handshake is forgotten already: then the random start has to do.
+    /// What a token has been used for. One that is not remembered can no longer be used.
+    pub(super) fn past(&self, mac: &TokenMac) -> TokenPast {
+        self.find(mac).map_or(TokenPast::Fresh, |position| self.uses.at(position).fate.past())
+    }
+
+    /// Records that a session of the token begins, with a range of sequence numbers that no other
+    /// one has.
+    pub(super) fn begin_session(&mut self, mac: &TokenMac, random: u64) -> SessionSequence {
+        // A token that expired during its handshake may be forgotten already: then the random start
+        // has to do.
         let Some(position) = self.find(mac) else {
             return SessionSequence::begin(None, random);
         };
         let used = self.uses.at_mut(position);
-        let next = used.had_session.then_some(used.next_sequence);
+        let past = used.fate.past();
+        let next = (past != TokenPast::Fresh).then_some(used.next_sequence);
         let sequence = SessionSequence::begin(next, random);
         used.next_sequence = sequence.after();
-        used.had_session = true;
+        if past != TokenPast::Spent {
+            used.set_past(TokenPast::InSession);
+        }
         sequence
+    }
+
+    /// Records that a session of the token has taken something in from its player.
+    pub(super) fn spend(&mut self, name: TokenName) {
+        if let Some(position) = self.find_by_name(name) {
+            self.uses.at_mut(position).set_past(TokenPast::Spent);
+        }
+    }
+
+    /// Records that a session of the token is over, whose player was last at `source`.
+    pub(super) fn end_session(&mut self, name: TokenName, source: Option<u64>) {
+        let Some(position) = self.find_by_name(name) else { return };
+        let used = self.uses.at_mut(position);
+        match (used.fate.past(), source) {
+            (TokenPast::InSession, _) => used.set_past(TokenPast::HadSession),
+            // Only who has the keys can have moved it.
+            (TokenPast::Spent, Some(source)) => used.source = source,
+            _ => {}
+        }
     }
 
     fn find(&self, mac: &TokenMac) -> Option<u32> {
         self.uses.find(hash(mac), |used| used.mac == *mac)
     }
 
+    fn find_by_name(&self, name: TokenName) -> Option<u32> {
+        self.uses.find(hash(&name), |used| used.mac.starts_with(&name))
+    }
+
     /// Forgets a few of the tokens that have expired: more than come in meanwhile.
-    fn forget_expired(&mut self, now_s: u64) {
+    fn forget_expired(&mut self, now: Now) {
+        let now_s = seconds(now);
         for _ in 0..FORGOTTEN_AT_ONCE {
             let Some(position) = self.expiries.pop_due(now_s) else { return };
             let used = self.uses.at(position);
-            // The request check refuses a token from `expire <= now` on, so nothing live is forgotten here. What is live
-            // has come to the wheel's horizon.
-            if u64::from(used.expire_s) > now_s {
-                self.expiries.arm(position, used.expire_s.into());
+            // The request check refuses a token from `expire <= now` on, so nothing is forgotten
+            // that can still be used.
+            let good_for_s = u64::from(used.expire_s).saturating_sub(now.unix_s);
+            let again_s = used.fate.keep_until_s().max(now_s + good_for_s);
+            // What is kept has come to the wheel's horizon, or the wall clock was set back.
+            if again_s > now_s {
+                self.expiries.arm(position, again_s);
             } else {
                 let hash = hash(&used.mac);
                 self.uses.remove(hash, position);
@@ -105,10 +207,16 @@ impl History {
     }
 }
 
-/// A tag is random to everybody who has not the key of tokens, and only good tokens come here.
-fn hash(mac: &TokenMac) -> u32 {
-    u32::from_le_bytes([mac[0], mac[1], mac[2], mac[3]])
+fn seconds(now: Now) -> u64 {
+    now.mono_ns / NS_PER_S
 }
+
+/// A tag is random to everybody who has not the key of tokens, and only good tokens come here.
+fn hash(tag: &[u8]) -> u32 {
+    u32::from_le_bytes([tag[0], tag[1], tag[2], tag[3]])
+}
+
+const NS_PER_S: u64 = 1_000_000_000;
 
 /// A few microseconds' work.
 const FORGOTTEN_AT_ONCE: usize = 32;
@@ -116,78 +224,4 @@ const FORGOTTEN_AT_ONCE: usize = 32;
 const _: () = assert!(size_of::<Use>() == 40);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mac(n: u32) -> TokenMac {
-        let mut mac = [7; 16];
-        mac[..4].copy_from_slice(&n.wrapping_mul(0x9e37_79b9).to_le_bytes());
-        mac
-    }
-
-    #[test]
-    fn a_token_belongs_to_its_first_address_until_it_expires() {
-        let mut history = History::new(8);
-        assert_eq!(history.use_token(&mac(7), 1, 100, 10), Ok(false));
-        assert_eq!(history.use_token(&mac(7), 1, 100, 99), Ok(false));
-        let elsewhere = history.use_token(&mac(7), 2, 100, 99);
-        assert_eq!(elsewhere, Err(DropReason::TokenUsedElsewhere));
-        assert_eq!(history.len(), 1);
-        let _ = history.use_token(&mac(8), 3, 200, 100);
-        assert_eq!(history.len(), 1, "the expired one is gone");
-    }
-
-    #[test]
-    fn a_full_history_refuses_new_tokens_and_keeps_the_old() {
-        let mut history = History::new(2);
-        for n in 0..2 {
-            assert_eq!(history.use_token(&mac(n), 1, 100, 10), Ok(false));
-        }
-        let third = history.use_token(&mac(2), 1, 100, 10);
-        assert_eq!(third, Err(DropReason::TokenHistoryFull));
-        let stolen = history.use_token(&mac(0), 2, 100, 10);
-        assert_eq!(stolen, Err(DropReason::TokenUsedElsewhere));
-        assert_eq!(history.use_token(&mac(2), 1, 200, 100), Ok(false), "room after expiry");
-    }
-
-    #[test]
-    fn every_token_is_remembered_exactly_until_it_expires() {
-        let mut history = History::new(4096);
-        // Some expire soon, some beyond the wheel's horizon, some never.
-        let expire_s = |n: u32| match n % 8 {
-            0 => u64::MAX,
-            _ => 1_700_000_000 + u64::from(n.wrapping_mul(0x9e37_79b9) % 2000),
-        };
-        for n in 0..1000 {
-            assert_eq!(history.use_token(&mac(n), n.into(), expire_s(n), 1_699_999_999), Ok(false));
-        }
-        for now_s in (1_700_000_000..1_700_002_000).step_by(7) {
-            // The busy life of a gateway: each repeated request clears a little away.
-            for _ in 0..10 {
-                let _ = history.use_token(&mac(0), 0, u64::MAX, now_s);
-            }
-            for n in 0..1000 {
-                let is_live = expire_s(n) > now_s;
-                assert!(history.find(&mac(n)).is_some() || !is_live, "{n} was forgotten too soon");
-            }
-        }
-        for _ in 0..100 {
-            let _ = history.use_token(&mac(0), 0, u64::MAX, 1_700_003_000);
-        }
-        assert_eq!(history.len(), 125, "those that never expire");
-    }
-
-    #[test]
-    fn a_jump_of_the_clock_clears_away_little_at_a_time() {
-        let mut history = History::new(1000);
-        for n in 0..900 {
-            assert_eq!(history.use_token(&mac(n), 1, 100, 10), Ok(false));
-        }
-        assert_eq!(history.use_token(&mac(2000), 1, 1_000_100, 1_000_000), Ok(false));
-        assert_eq!(history.len(), 901 - FORGOTTEN_AT_ONCE);
-        for _ in 0..900 {
-            let _ = history.use_token(&mac(2000), 1, 1_000_100, 1_000_000);
-        }
-        assert_eq!(history.len(), 1);
-    }
-}
+mod tests;

@@ -1,17 +1,18 @@
 //! Every reason for a drop that the gate can have, provoked: exactly that counter moves, by one.
 //!
-//! [`every_reason_is_provoked`] compares the cases with the list of all reasons, so a new reason without a case fails.
+//! [`every_reason_is_provoked`] compares the cases with the list of all reasons, so a new reason
+//! without a case fails.
 
 use super::clients::{Player, Scribe, forged};
 use super::games::{Game, Heard};
 use super::rig::{
-    Fleet, PROTOCOL, PUBLIC, Rig, bundle_backend, claims_for, endpoint, home, key, listener,
-    netcode_rules, plain_setup, udp_backend,
+    Fleet, OUR_USER, PROTOCOL, PUBLIC, Rig, bundle_backend, claims_for, endpoint, home, key,
+    listener, netcode_rules, plain_setup, udp_backend,
 };
-use crate::buf::{SendFailure, SocketId};
+use crate::buf::{Endpoint, IoEvent, SendFailure, SocketId};
 use crate::crypto::{Aead, Job, token};
 use crate::drops::DropReason;
-use crate::gate::{ClaimLimits, Mail, Rate, Setup};
+use crate::gate::{ClaimLimits, Limits, Mail, Setup, TokenReuse};
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::netcode::{Client, TokenSpec};
 use crate::proto::netcode::packet::PacketKind;
@@ -38,6 +39,7 @@ provocations! {
     Empty: empty;
     TooLong: too_long;
     UnknownSource: unknown_source;
+    SessionEnded: session_ended;
     RequestRateLimited: request_rate_limited;
     RequestLength: request_length;
     RequestVersion: request_version;
@@ -49,11 +51,16 @@ provocations! {
     RequestAddressConnected: request_address_connected;
     RequestClientConnected: request_client_connected;
     TokenUsedElsewhere: token_used_elsewhere;
+    TokenSpent: token_spent;
     TokenHistoryFull: token_history_full;
     RequestBackendFull: request_backend_full;
     RequestBackendDown: request_backend_down;
+    BackendStarting: backend_starting;
     RequestSessionsFull: request_sessions_full;
     TokenSuperseded: token_superseded;
+    AddressFull: address_full;
+    BlockFull: block_full;
+    BlockHandshakesFull: block_handshakes_full;
     PendingFull: pending_full;
     Draining: draining;
     PacketLength: packet_length;
@@ -72,6 +79,7 @@ provocations! {
     ResponseBackendFull: response_backend_full;
     ResponseBackendDown: response_backend_down;
     ResponseSessionsFull: response_sessions_full;
+    PlacesResting: places_resting;
     PortSwitchRateLimited: port_switch_rate_limited;
     PortSwitchForged: port_switch_forged;
     PortSwitchStale: port_switch_stale;
@@ -81,6 +89,8 @@ provocations! {
     RecordInvalid: record_invalid;
     SessionUnknown: session_unknown;
     LinkStranger: link_stranger;
+    MulticastDuplicate: multicast_duplicate;
+    LinkEnded: link_ended;
     PayloadLength: payload_length;
     SequenceExhausted: sequence_exhausted;
     SendBufferFull: send_buffer_full;
@@ -104,6 +114,7 @@ pub(super) const OF_UNREAL: &[DropReason] = &[
     DropReason::ResponseReplayed,
     DropReason::ResponseHistoryFull,
     DropReason::RestartRateLimited,
+    DropReason::GapUnconfirmed,
     DropReason::AckImplausible,
     DropReason::ServerDuplicate,
     DropReason::ServerPacketInvalid,
@@ -163,9 +174,15 @@ fn unknown_source(reason: DropReason) {
     rig.provokes(reason, |rig| rig.deliver(home(2), &scribe.payload(10, b"from elsewhere")));
 }
 
+fn session_ended(reason: DropReason) {
+    let (mut rig, _, scribe) = playing();
+    rig.deliver(home(1), &scribe.disconnect(2));
+    rig.provokes(reason, |rig| rig.deliver(home(1), &scribe.disconnect(3)));
+}
+
 fn request_rate_limited(reason: DropReason) {
     let mut setup = plain_setup();
-    setup.request_rate = Rate { per_second: 1, burst: 2 };
+    setup.listeners[0].limits.requests_per_block = 2;
     let (mut rig, _) = ready_with(setup);
     let scribe = Scribe::new(&rig.token(1));
     (0..2).for_each(|_| rig.deliver(home(1), &scribe.request()));
@@ -260,6 +277,14 @@ fn token_used_elsewhere(reason: DropReason) {
     rig.provokes(reason, |rig| rig.deliver(home(2), &scribe.request()));
 }
 
+fn token_spent(reason: DropReason) {
+    let (mut rig, _, scribe) = playing();
+    rig.deliver(home(1), &scribe.disconnect(2));
+    rig.take_for(home(1));
+    rig.provokes(reason, |rig| rig.deliver(home(1), &scribe.request()));
+    assert_eq!(scribe.kinds(&mut rig, home(1)), [PacketKind::Denied]);
+}
+
 fn token_history_full(reason: DropReason) {
     let setup = plain_setup();
     let claims = claims_for(&setup, ClaimLimits { sessions_max: 9, tokens_max: 1 });
@@ -282,9 +307,17 @@ fn request_backend_full(reason: DropReason) {
 
 fn request_backend_down(reason: DropReason) {
     let mut rig = Rig::new(plain_setup());
+    rig.pass(5000);
     let scribe = Scribe::new(&rig.token(1));
     rig.provokes(reason, |rig| rig.deliver(home(1), &scribe.request()));
     assert_eq!(scribe.kinds(&mut rig, home(1)), [PacketKind::Denied]);
+}
+
+fn backend_starting(reason: DropReason) {
+    let mut rig = Rig::new(plain_setup());
+    let scribe = Scribe::new(&rig.token(1));
+    rig.provokes(reason, |rig| rig.deliver(home(1), &scribe.request()));
+    assert!(scribe.kinds(&mut rig, home(1)).is_empty(), "it asks again");
 }
 
 fn request_sessions_full(reason: DropReason) {
@@ -297,7 +330,9 @@ fn request_sessions_full(reason: DropReason) {
 }
 
 fn token_superseded(reason: DropReason) {
-    let (mut rig, _) = ready();
+    let mut setup = plain_setup();
+    netcode_rules(&mut setup).token_reuse = TokenReuse::Allow;
+    let (mut rig, _) = ready_with(setup);
     let [first, second] = [rig.token(1), rig.token(2)].map(|token| Scribe::new(&token));
     first.connect(&mut rig, home(1));
     rig.deliver(home(1), &first.disconnect(2));
@@ -313,9 +348,61 @@ fn pending_full(reason: DropReason) {
     setup.worker_pending_max = 1;
     let (mut rig, _) = ready_with(setup);
     let [first, second] = [rig.token(1), rig.token(2)].map(|token| Scribe::new(&token));
+    let elsewhere = endpoint("198.51.100.1:9");
     rig.deliver(home(1), &first.request());
-    rig.provokes(reason, |rig| rig.deliver(home(2), &second.request()));
-    assert!(rig.take_for(home(2)).is_empty());
+    rig.provokes(reason, |rig| rig.deliver(elsewhere, &second.request()));
+    assert!(rig.take_for(elsewhere).is_empty());
+}
+
+fn address_full(reason: DropReason) {
+    full_source(reason, home(1).with_port(7), |limits| limits.sessions_per_address = 1);
+}
+
+fn block_full(reason: DropReason) {
+    full_source(reason, neighbour(), |limits| limits.sessions_per_block = 1);
+}
+
+/// A player is in; another one asks from `source`, and one who has asked before answers its
+/// challenge.
+fn full_source(reason: DropReason, source: Endpoint, change: impl FnOnce(&mut Limits)) {
+    let mut setup = plain_setup();
+    change(&mut setup.listeners[0].limits);
+    let (mut rig, _) = ready_with(setup);
+    let [first, second, third] = [1, 2, 3].map(|id| Scribe::new(&rig.token(id)));
+    let other = source.with_port(8);
+    rig.deliver(other, &third.request());
+    let challenge = third.challenge(&mut rig, other);
+    first.connect(&mut rig, home(1));
+    rig.provokes(reason, |rig| rig.deliver(source, &second.request()));
+    assert_eq!(second.kinds(&mut rig, source), [PacketKind::Denied]);
+    let response = third.packet(PacketKind::Response, 1, &challenge);
+    rig.provokes(reason, |rig| rig.deliver(other, &response));
+    assert_eq!(third.kinds(&mut rig, other), [PacketKind::Denied]);
+    rig.deliver(home(1), &first.disconnect(2));
+    rig.deliver(other, &third.request());
+    let challenge = third.challenge(&mut rig, other);
+    rig.deliver(other, &third.packet(PacketKind::Response, 2, &challenge));
+    assert_eq!(rig.sessions(), 1, "there is room again");
+}
+
+/// Another address of the block that `home(1)` is in.
+fn neighbour() -> Endpoint {
+    endpoint("10.0.1.8:9")
+}
+
+fn block_handshakes_full(reason: DropReason) {
+    let mut setup = plain_setup();
+    setup.listeners[0].limits.handshakes_per_block = 1;
+    let (mut rig, _) = ready_with(setup);
+    let [first, second, third] = [1, 2, 3].map(|id| Scribe::new(&rig.token(id)));
+    rig.deliver(home(1), &first.request());
+    rig.provokes(reason, |rig| rig.deliver(neighbour(), &second.request()));
+    assert!(rig.take_for(neighbour()).is_empty());
+    rig.deliver(home(1), &first.request());
+    assert_eq!(first.kinds(&mut rig, home(1)).len(), 2, "one that is under way goes on");
+    third.connect(&mut rig, endpoint("198.51.100.1:9"));
+    first.connect(&mut rig, home(1));
+    second.connect(&mut rig, neighbour());
 }
 
 fn draining(reason: DropReason) {
@@ -516,6 +603,26 @@ fn response_sessions_full(reason: DropReason) {
     second_response(reason, setup, [1, 2]);
 }
 
+fn places_resting(reason: DropReason) {
+    let mut setup = plain_setup();
+    (setup.worker_sessions_max, setup.worker_spare_places_min) = (1, 0);
+    let (mut rig, _) = ready_with(setup);
+    for n in 1..3 {
+        let scribe = Scribe::new(&rig.token(n));
+        scribe.connect(&mut rig, home(1));
+        rig.deliver(home(1), &scribe.disconnect(2));
+    }
+    let third = Scribe::new(&rig.token(3));
+    rig.deliver(home(1), &third.request());
+    let challenge = third.challenge(&mut rig, home(1));
+    let response = third.packet(PacketKind::Response, 1, &challenge);
+    rig.provokes(reason, |rig| rig.deliver(home(1), &response));
+    assert_eq!(third.kinds(&mut rig, home(1)), [PacketKind::Denied]);
+    rig.jump(31_000);
+    Scribe::new(&rig.token(4)).connect(&mut rig, home(1));
+    assert_eq!(rig.sessions(), 1, "rested");
+}
+
 fn response_backend_down(reason: DropReason) {
     let (mut rig, game) = ready();
     let [response, _] = two_waiting(&mut rig, [1, 2]);
@@ -525,11 +632,14 @@ fn response_backend_down(reason: DropReason) {
 
 fn port_switch_rate_limited(reason: DropReason) {
     let mut setup = plain_setup();
-    setup.port_switch_rate = Rate { per_second: 1, burst: 2 };
+    setup.listeners[0].limits.port_switches_per_block = 1;
     let (mut rig, _, scribe) = playing_with(setup);
-    let moved = home(1).with_port(6000);
-    (0..2).for_each(|_| rig.deliver(moved, &forged(scribe.payload(10, b"x"))));
-    rig.provokes(reason, |rig| rig.deliver(moved, &scribe.payload(10, b"x")));
+    for (sequence, port) in [(10, 6000), (11, 6001)] {
+        rig.deliver(home(1).with_port(port), &scribe.payload(sequence, b"x"));
+    }
+    assert_eq!(rig.counters().port_switches, 2, "what may come at once");
+    let moved = home(1).with_port(6002);
+    rig.provokes(reason, |rig| rig.deliver(moved, &scribe.payload(12, b"x")));
 }
 
 fn port_switch_forged(reason: DropReason) {
@@ -579,6 +689,25 @@ fn record_invalid(reason: DropReason) {
             rig.turn();
         });
     }
+}
+
+fn multicast_duplicate(reason: DropReason) {
+    let (mut rig, game, _) = playing();
+    let session = game.guests(&mut rig)[0].session;
+    rig.provokes(reason, |rig| game.say(rig, |w| w.multicast(&[session, session], b"x")));
+}
+
+/// More than a turn takes, and the process is replaced before the next.
+fn link_ended(reason: DropReason) {
+    let (mut rig, game, _) = playing();
+    let session = game.guests(&mut rig)[0].session;
+    let successor = Game::connect(&mut rig, OUR_USER);
+    rig.turn();
+    rig.provokes(reason, |rig| {
+        rig.host.notice(IoEvent::Closed { socket: game.link });
+        game.push(rig, |w| (0..257).all(|_| w.payload(session, b"x")));
+        successor.hello(rig, "arena");
+    });
 }
 
 fn session_unknown(reason: DropReason) {

@@ -8,12 +8,21 @@ use super::rig::{
 };
 use crate::buf::Endpoint;
 use crate::drops::DropReason;
-use crate::gate::{Mail, Setup};
+use crate::gate::{Mail, Protocol, Setup, TokenReuse};
 use crate::netcode::TokenSpec;
 use crate::proto::netcode::packet::PacketKind;
 
 fn ready() -> (Rig, Game) {
     let mut rig = Rig::new(plain_setup());
+    let game = Game::join(&mut rig, "arena");
+    (rig, game)
+}
+
+/// The same where a token may have several sessions.
+fn ready_to_reuse() -> (Rig, Game) {
+    let mut setup = plain_setup();
+    netcode_rules(&mut setup).token_reuse = TokenReuse::Allow;
+    let mut rig = Rig::new(setup);
     let game = Game::join(&mut rig, "arena");
     (rig, game)
 }
@@ -41,6 +50,27 @@ fn a_recorded_session_played_again_gets_nowhere() {
         (0, 0),
         "the game process hears nothing"
     );
+    assert_eq!(rig.drops(DropReason::TokenSpent), 2);
+}
+
+#[test]
+fn a_recorded_session_played_again_gets_nowhere_where_tokens_may_be_used_again() {
+    let (mut rig, game) = ready_to_reuse();
+    let scribe = Scribe::new(&rig.token(1));
+    rig.deliver(home(1), &scribe.request());
+    let challenge = scribe.challenge(&mut rig, home(1));
+    let recorded = [
+        scribe.packet(PacketKind::Response, 1, &challenge),
+        scribe.payload(2, b"pay 100 gold"),
+        scribe.disconnect(3),
+    ];
+    rig.deliver_all(home(1), &recorded);
+    game.hear(&mut rig);
+    for _ in 0..2 {
+        rig.deliver(home(1), &scribe.request());
+        rig.deliver_all(home(1), &recorded);
+    }
+    assert_eq!((rig.sessions(), game.hear(&mut rig).len()), (0, 0));
     assert_eq!(rig.drops(DropReason::ChallengeForeign), 2);
 
     // Who can answer the new challenge has the keys, and is the player.
@@ -50,7 +80,7 @@ fn a_recorded_session_played_again_gets_nowhere() {
 
 #[test]
 fn a_token_is_good_again_at_the_same_address_and_repeats_no_nonce() {
-    let (mut rig, game) = ready();
+    let (mut rig, game) = ready_to_reuse();
     let token = rig.token(1);
     for round in 0..5 {
         // The rig's judge sees to it that no nonce comes twice.
@@ -68,7 +98,12 @@ fn a_token_is_good_again_at_the_same_address_and_repeats_no_nonce() {
 #[test]
 fn one_token_at_two_listeners_at_once_repeats_no_nonce() {
     let listeners = vec![listener("eu", &[0]), listener("us", &[0])];
-    let mut rig = Rig::new(Setup::new(listeners, vec![bundle_backend("arena", 4)], 1));
+    let mut setup = Setup::new(listeners, vec![bundle_backend("arena", 4)], 1);
+    for listener in &mut setup.listeners {
+        let Protocol::Netcode(rules) = &mut listener.protocol else { panic!("netcode") };
+        rules.token_reuse = TokenReuse::Allow;
+    }
+    let mut rig = Rig::new(setup);
     let game = Game::join(&mut rig, "arena");
     let scribe = Scribe::new(&rig.token(1));
     for _ in 0..3 {
@@ -182,7 +217,7 @@ fn forgotten_handshakes_make_room_again() {
     let token_of = |rig: &mut Rig, n| rig.token_with(n, |spec| spec.timeout_seconds = 1);
     for n in 0..8 {
         let scribe = Scribe::new(&token_of(&mut rig, n));
-        rig.deliver(home(n as u16), &scribe.request());
+        rig.deliver(endpoint(&format!("198.51.{n}.1:9")), &scribe.request());
     }
     let ninth = Scribe::new(&token_of(&mut rig, 9));
     rig.provokes(DropReason::PendingFull, |rig| rig.deliver(home(9), &ninth.request()));
@@ -242,4 +277,44 @@ fn a_player_who_was_denied_gets_in_when_there_is_room() {
     first.leave(&mut rig);
     let mut again = Player::new(&rig, home(2), &token);
     again.connect(&mut rig);
+}
+
+/// Whoever holds very many valid tokens, and all addresses of a block, keeps only its own block
+/// waiting.
+#[test]
+fn twenty_thousand_valid_tokens_from_one_block_keep_nobody_else_out() {
+    let mut setup = plain_setup();
+    setup.listeners[0].limits.requests_per_block = 0;
+    let mut rig = Rig::new(setup);
+    let _game = Game::join(&mut rig, "arena");
+    let source = |n: u32| Endpoint::v4([198, 51, 100, n as u8], 1000 + (n >> 8) as u16);
+    for n in 0..20_000 {
+        let scribe = Scribe::new(&rig.token(1000 + u64::from(n)));
+        rig.deliver(source(n), &scribe.request());
+        rig.sent.clear();
+        rig.forget_tokens();
+    }
+    assert_eq!(rig.counters().pending, 2000);
+    assert_eq!(rig.drops(DropReason::BlockHandshakesFull), 18_000);
+    let tokens_max = rig.host.gate().setup().claim_limits().tokens_max;
+    assert!(tokens_max > 20_000, "what is refused for its block is no used token either");
+    let newcomer = Scribe::new(&rig.token(1));
+    newcomer.connect(&mut rig, home(1));
+    assert_eq!(rig.sessions(), 1);
+}
+
+/// The share of a table that one block may have at most is not the operator's to give away.
+#[test]
+fn one_block_never_fills_the_table_even_without_a_limit() {
+    let mut setup = plain_setup();
+    setup.listeners[0].limits.handshakes_per_block = 0;
+    setup.worker_pending_max = 64;
+    let mut rig = Rig::new(setup);
+    let _game = Game::join(&mut rig, "arena");
+    for n in 0..64 {
+        let scribe = Scribe::new(&rig.token(1000 + u64::from(n)));
+        rig.deliver(Endpoint::v4([198, 51, 100, n], 9), &scribe.request());
+    }
+    assert_eq!(rig.counters().pending, 16);
+    Scribe::new(&rig.token(1)).connect(&mut rig, home(1));
 }

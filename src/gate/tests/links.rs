@@ -1,11 +1,12 @@
-//! Bundle links: who may connect, what a link that breaks the format or has no room comes to, processes that restart.
+//! Bundle links: who may connect, what a link that breaks the format or has no room comes to,
+//! processes that restart.
 
 use super::clients::{Library, Player, Scribe};
 use super::games::{Game, Heard};
 use super::rig::{OUR_USER, Rig, bundle_backend, home, listener, plain_setup, udp_backend};
 use crate::buf::{IoEvent, SendFailure};
 use crate::drops::DropReason;
-use crate::gate::{Credentials, Ended, Mail, Request, Setup};
+use crate::gate::{Allowed, Credentials, Ended, LinkKind, LinkRefusal, Mail, Request, Setup};
 use crate::limits::BUNDLE_BYTES_MAX;
 use crate::link::bundle::{CloseReason, Goodbye, GoodbyeReason, Hello, RecordError, VERSION};
 use crate::proto::netcode::packet::PacketKind;
@@ -94,17 +95,93 @@ fn who_connects_and_says_nothing_is_parted_from() {
     assert_eq!(rig.host.gate().poll_timeout(), None);
 }
 
+/// A gate with a backend of one user and one of another.
+fn two_users() -> (Rig, Credentials) {
+    let other = Credentials { uid: 2000, gid: 2000 };
+    let mut backends = vec![bundle_backend("arena", 4), bundle_backend("other", 4)];
+    backends[1].link = LinkKind::Bundle { allow: Allowed { uids: vec![2000], gids: Vec::new() } };
+    (Rig::new(Setup::new(vec![listener("eu", &[0])], backends, 1)), other)
+}
+
+fn refusals(rig: &Rig, why: LinkRefusal) -> u64 {
+    rig.counters().link_refusals[why as usize]
+}
+
 #[test]
-fn the_nameless_are_bounded() {
-    let mut rig = Rig::new(plain_setup());
-    let links: Vec<_> = (0..100).map(|_| rig.accept_link(OUR_USER)).collect();
+fn whom_no_backend_allows_is_refused_at_once_and_takes_no_room() {
+    let (mut rig, other) = two_users();
+    let stranger = Credentials { uid: 3000, gid: 3000 };
+    for _ in 0..5 {
+        let links: Vec<_> = (0..100).map(|_| rig.accept_link(stranger)).collect();
+        rig.turn();
+        let closed = |link: &_| rig.requests.contains(&Request::CloseSocket(*link));
+        assert!(links.iter().all(closed), "none stays for a hello that it may not say");
+        let told = Game { link: links[7] }.hear(&mut rig);
+        assert_eq!(told, goodbye(GoodbyeReason::Unauthorised));
+    }
+    assert_eq!(refusals(&rig, LinkRefusal::Unauthorised), 500);
+    let last = rig.host.gate().last_refused()[LinkRefusal::Unauthorised as usize];
+    assert_eq!(last, Some(stranger));
+    for (user, name) in [(OUR_USER, "arena"), (other, "other")] {
+        let game = Game::connect(&mut rig, user);
+        game.hello(&mut rig, name);
+        assert!(matches!(game.hear(&mut rig)[..], [Heard::Welcome { .. }]));
+    }
+}
+
+#[test]
+fn the_nameless_of_one_user_are_bounded_and_lock_nobody_else_out() {
+    let (mut rig, other) = two_users();
+    let links: Vec<_> = (0..100).map(|_| rig.accept_link(other)).collect();
     rig.turn();
     let refused = rig.requests.clone();
-    assert_eq!(refused.len(), 36, "more than 64 wait to say who they are");
-    assert_eq!(refused[0], Request::CloseSocket(links[64]));
-    let game = Game { link: links[5] };
-    game.hello(&mut rig, "arena");
+    assert_eq!(refused.len(), 68, "more than 32 wait to say who they are");
+    assert_eq!(refused[0], Request::CloseSocket(links[32]));
+    assert_eq!(refusals(&rig, LinkRefusal::TooManyNameless), 68);
+    let game = Game::join(&mut rig, "arena");
     assert!(matches!(game.hear(&mut rig)[..], [Heard::Welcome { .. }]));
+    let game = Game { link: links[5] };
+    game.hello(&mut rig, "other");
+    assert!(matches!(game.hear(&mut rig)[..], [Heard::Welcome { .. }]));
+    rig.requests.clear();
+    rig.pass(5_100);
+    assert_eq!(rig.requests.len(), 31, "the others had their time");
+    assert_eq!(refusals(&rig, LinkRefusal::HelloExpected), 31);
+}
+
+#[test]
+fn a_reload_that_allows_less_ends_links_by_name() {
+    let (mut rig, other) = two_users();
+    let game = Game::join(&mut rig, "arena");
+    let stays = Game::connect(&mut rig, other);
+    stays.hello(&mut rig, "other");
+    let nameless = Game::connect(&mut rig, OUR_USER);
+    let mut player = Player::connected(&mut rig, home(1), 1);
+    for process in [&game, &stays] {
+        process.hear(&mut rig);
+    }
+    let mut setup = rig.host.gate().setup().clone();
+    setup.backends[0].link = LinkKind::Bundle { allow: Allowed { uids: vec![7], gids: vec![] } };
+    rig.mail(Mail::Setup(setup.into()));
+    rig.turn();
+    assert_eq!(game.hear(&mut rig), goodbye(GoodbyeReason::Unauthorised));
+    assert_eq!(nameless.hear(&mut rig), goodbye(GoodbyeReason::Unauthorised));
+    assert!(is_closed(&rig, &game) && is_closed(&rig, &nameless) && !is_closed(&rig, &stays));
+    assert_eq!(refusals(&rig, LinkRefusal::Unauthorised), 2);
+    rig.provokes(DropReason::LinkDown, |rig| player.send(rig, b"x"));
+    let again = Game::join(&mut rig, "arena");
+    assert_eq!(again.hear(&mut rig), goodbye(GoodbyeReason::Unauthorised));
+}
+
+/// A backend that the config no longer has keeps its process and its players.
+#[test]
+fn a_retired_backend_keeps_its_link() {
+    let (mut rig, game) = ready();
+    let mut setup = rig.host.gate().setup().clone();
+    setup.backends[0].retired = true;
+    rig.mail(Mail::Setup(setup.into()));
+    rig.turn();
+    assert!(!is_closed(&rig, &game));
 }
 
 #[test]
@@ -248,7 +325,7 @@ fn a_process_that_never_reads_loses_its_link_before_the_gateway_its_memory() {
     setup.backends[0].slots = 5000;
     setup.listeners[0].sessions_max = 5000;
     setup.worker_sessions_max = 5000;
-    setup.request_rate = crate::gate::Rate { per_second: 1_000_000, burst: 1_000_000 };
+    setup.listeners[0].limits = crate::gate::Limits::NONE;
     let mut rig = Rig::new(setup);
     let game = Game::join(&mut rig, "arena");
     rig.obstacles.push((game.link, SendFailure::Full));

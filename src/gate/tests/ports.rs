@@ -118,17 +118,49 @@ fn guessing_is_limited_and_guests_of_other_addresses_do_not_pay_for_it() {
     let (mut rig, game, scribe) = playing();
     let other = Scribe::new(&rig.token(2));
     other.connect(&mut rig, home(2));
-    for port in 1..=1000 {
+    for port in 1..=3000 {
         rig.deliver(home(1).with_port(port), &forged(scribe.payload(100, b"x")));
     }
-    assert_eq!(rig.drops(DropReason::PortSwitchForged), 32, "the burst");
-    assert_eq!(rig.drops(DropReason::PortSwitchRateLimited), 968);
+    assert_eq!(
+        rig.drops(DropReason::PortSwitchForged),
+        1000,
+        "what one address may cost in a second"
+    );
+    assert_eq!(rig.drops(DropReason::PortSwitchRateLimited), 2000);
     game.hear(&mut rig);
     rig.deliver(home(2).with_port(MOVED), &other.payload(6, b"moved"));
     assert_eq!(game.payloads(&mut rig), [b"moved"]);
     rig.jump(1000);
     rig.deliver(moved(), &scribe.payload(6, b"moved too"));
     assert_eq!(game.payloads(&mut rig), [b"moved too"], "the player who was attacked, later");
+}
+
+/// One port that sends much spends its own share, and no more.
+#[test]
+fn a_loud_port_does_not_keep_its_neighbours_from_being_followed() {
+    let (mut rig, game, scribe) = playing();
+    for _ in 0..3000 {
+        rig.deliver(home(1).with_port(9), &forged(scribe.payload(100, b"x")));
+    }
+    assert_eq!(rig.drops(DropReason::PortSwitchForged), 256);
+    game.hear(&mut rig);
+    rig.deliver(moved(), &scribe.payload(6, b"moved"));
+    assert_eq!(game.payloads(&mut rig), [b"moved"]);
+}
+
+/// Everything that can be read without a cipher is read first.
+#[test]
+fn what_is_numbered_like_nobodys_next_packet_costs_no_cipher() {
+    let (mut rig, game, scribe) = playing();
+    for far in [5 + 258, 1000, 1 << 40, u64::MAX] {
+        rig.provokes(DropReason::PortSwitchStale, |rig| {
+            rig.deliver(moved(), &scribe.payload(far, b"x"));
+        });
+    }
+    // A player counts on while nothing arrives: what was too far is within reach a second later.
+    rig.jump(1000);
+    rig.deliver(moved(), &scribe.payload(1000, b"after a cut"));
+    assert_eq!(game.payloads(&mut rig), [b"after a cut"]);
 }
 
 #[test]
@@ -183,7 +215,7 @@ fn a_session_stays_with_its_worker_and_the_other_one_forwards() {
     arrive(&mut fleet, 1, moved(), &scribe.disconnect(300));
     assert_eq!(fleet.rigs[0].sessions(), 0);
     // The forwarding worker has been told, and asks nobody any more.
-    fleet.rigs[1].provokes(DropReason::UnknownSource, |rig| {
+    fleet.rigs[1].provokes(DropReason::SessionEnded, |rig| {
         rig.deliver(moved(), &scribe.payload(301, b"x"));
     });
 }

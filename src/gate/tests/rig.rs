@@ -1,7 +1,8 @@
 //! A gate whose sockets are lists, with a clock that moves when a test says so.
 //!
-//! The rig judges whatever the gate does in any test: every turn has to balance, every packet that leaves for a player has to
-//! open under the key of a token that the test has minted, and no nonce may be used twice under a key.
+//! The rig judges whatever the gate does in any test: every turn has to balance, every packet that
+//! leaves for a player has to open under the key of a token that the test has minted, and no nonce
+//! may be used twice under a key.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -13,8 +14,8 @@ use crate::crypto::{Aead, Job, Key, Verdict};
 use crate::drops::{DropCounts, DropReason};
 use crate::gate::table::Address;
 use crate::gate::{
-    Allowed, Backend, ClaimLimits, Claims, Counters, Credentials, Gate, LinkKind, Listener, Mail,
-    Netcode, Now, Protocol, Request, Route, Seed, Setup, WorkerIndex,
+    Allowed, Backend, ClaimLimits, Claims, Counters, Credentials, Gate, Limits, LinkKind, Listener,
+    Mail, Netcode, Now, Protocol, Request, Route, Seed, Setup, TokenReuse, WorkerIndex,
 };
 use crate::link::bundle::SessionId;
 use crate::netcode::{ConnectToken, TokenSpec, mint};
@@ -73,12 +74,14 @@ pub(super) fn listener(name: &str, backends: &[u16]) -> Listener {
             keys: vec![key(1)],
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
+            token_reuse: TokenReuse::Deny,
         }),
         public: vec![PUBLIC.parse().expect("literal")],
         backends: backends.to_vec(),
         route: Route::Single,
         sessions_max: 100,
         follow_port_switch: true,
+        limits: Limits::NETCODE,
     }
 }
 
@@ -111,6 +114,12 @@ pub(super) struct Rig {
     pub(super) obstacles: Vec<Obstacle>,
     /// Requests of the gate that a test has not looked at yet.
     pub(super) requests: Vec<Request>,
+    /// How far the wall clock is off.
+    wall_ahead_s: i64,
+    /// Sockets that the worker can still make for sessions.
+    pub(super) descriptors: u32,
+    /// Those that it has made.
+    pub(super) session_sockets: Vec<SocketId>,
     secrets_drawn: u32,
     judge: Rc<RefCell<Judge>>,
     next_socket: u32,
@@ -156,6 +165,9 @@ impl Rig {
             sent: Vec::new(),
             obstacles: Vec::new(),
             requests: Vec::new(),
+            wall_ahead_s: 0,
+            descriptors: u32::MAX,
+            session_sockets: Vec::new(),
             secrets_drawn: 0,
             judge,
             next_socket: FIRST_LINK,
@@ -262,11 +274,26 @@ impl Rig {
         while let Some(request) = self.host.gate_mut().poll_request() {
             if request == Request::CookieSecrets {
                 self.renew_cookies();
-            } else {
-                self.requests.push(request);
+                continue;
+            }
+            self.requests.push(request);
+            if let Request::OpenSessionSocket { session, .. } = request {
+                self.open_session_socket(session);
             }
         }
         self.counters().check_conservation().expect("every turn balances");
+    }
+
+    /// What the worker does when it is asked to.
+    fn open_session_socket(&mut self, session: SessionId) {
+        if let Some(left) = self.descriptors.checked_sub(1) {
+            self.descriptors = left;
+            let socket = self.new_socket();
+            self.session_sockets.push(socket);
+            self.host.gate_mut().bind_session_socket(session, socket);
+        } else {
+            self.host.gate_mut().session_socket_failed(self.now, session);
+        }
     }
 
     /// Other secrets each time, and the same in every run.
@@ -293,7 +320,13 @@ impl Rig {
     pub(super) fn jump(&mut self, ms: u64) {
         self.now.mono_ns += ms * 1_000_000;
         let since_start_s = (self.now.mono_ns - START.mono_ns) / 1_000_000_000;
-        self.now.unix_s = START.unix_s + since_start_s;
+        self.now.unix_s = (START.unix_s + since_start_s).saturating_add_signed(self.wall_ahead_s);
+    }
+
+    /// Sets the wall clock, by which tokens expire, ahead or back.
+    pub(super) fn step_wall_clock(&mut self, seconds: i64) {
+        self.wall_ahead_s += seconds;
+        self.jump(0);
     }
 
     pub(super) fn counters(&self) -> &Counters {
@@ -330,13 +363,15 @@ impl Rig {
         self.take(|sent| sent.target.socket == link)
     }
 
-    /// What has left since the last look, toward udp backends: each with the loopback address it came from.
+    /// What has left since the last look, toward udp backends: each with the loopback address it
+    /// came from.
     pub(super) fn take_udp(&mut self) -> Vec<(LocalIp, Vec<u8>)> {
         let is_udp = |sent: &mut Sent| sent.target.socket == UDP_LINK;
         self.sent.extract_if(.., is_udp).map(|sent| (sent.target.source, sent.bytes)).collect()
     }
 
-    /// What has left since the last look, for udp backends: whom for, and the loopback address it came from.
+    /// What has left since the last look, for udp backends: whom for, and the loopback address it
+    /// came from.
     pub(super) fn take_for_servers(&mut self) -> Vec<(Endpoint, LocalIp, Vec<u8>)> {
         let is_udp = |sent: &mut Sent| sent.target.socket == UDP_LINK;
         let sent = self.sent.extract_if(.., is_udp);
@@ -381,6 +416,11 @@ impl Fleet {
             Rig::worker(setup, WorkerIndex { index, count }, claims, Rc::clone(&judge))
         };
         Self { rigs: (0..count).map(worker).collect() }
+    }
+
+    /// Does not check what is sent: for crowds whose keys nobody remembers.
+    pub(super) fn look_away(&mut self) {
+        self.rigs.iter().for_each(|rig| rig.judge.borrow_mut().sees_netcode_only = false);
     }
 
     /// Delivers all mail, and the mail that follows from it.

@@ -111,9 +111,12 @@ fn a_player_who_leaves_is_told_nothing() {
     assert_eq!(game.hear(&mut rig), [Heard::Closed(session, CloseReason::PlayerLeft)]);
     assert!(rig.take_for(home(1)).is_empty());
     assert_eq!(rig.counters().sessions_closed[Ended::ByPlayer as usize], 1);
-    // The other nine goodbyes come from nobody.
+    // The other nine goodbyes are no junk.
     (3..12).for_each(|sequence| rig.deliver(home(1), &scribe.disconnect(sequence)));
-    assert_eq!(rig.drops(DropReason::UnknownSource), 9);
+    let reasons = [DropReason::SessionEnded, DropReason::UnknownSource];
+    assert_eq!(reasons.map(|reason| rig.drops(reason)), [9, 0]);
+    rig.jump(31_000);
+    rig.provokes(DropReason::UnknownSource, |rig| rig.deliver(home(1), &scribe.disconnect(12)));
 }
 
 #[test]
@@ -232,4 +235,58 @@ fn stopping_tells_every_player_and_every_game_process() {
     assert_eq!(rig.counters().sessions_closed[Ended::Shutdown as usize], 1);
     let late = Scribe::new(&rig.token(2));
     rig.provokes(DropReason::Draining, |rig| rig.deliver(home(2), &late.request()));
+}
+
+#[test]
+fn stragglers_of_a_session_are_told_from_junk_however_it_ended() {
+    type End = fn(&mut Rig, &Game, &Scribe);
+    let ends: [End; 4] = [
+        |rig, _, scribe| {
+            // All ten goodbyes in one turn.
+            (3..12).for_each(|sequence| rig.push(home(1), &scribe.disconnect(sequence)));
+            rig.turn();
+        },
+        |rig, game, _| {
+            let session = game.guests(rig)[0].session;
+            game.say(rig, |w| w.close(session, CloseReason::Kicked));
+        },
+        |rig, _, _| rig.pass(10_000),
+        |rig, _, scribe| rig.deliver(home(1), &scribe.payload(1 << 20, b"x")),
+    ];
+    for (at, end) in ends.into_iter().enumerate() {
+        let mut setup = plain_setup();
+        netcode_rules(&mut setup).replay = Policy::new(256, 1000).expect("a power of two");
+        let (mut rig, game, scribe) = playing_in(setup, |_| {});
+        rig.deliver(home(1), &scribe.payload(2, b"x"));
+        end(&mut rig, &game, &scribe);
+        assert_eq!(rig.sessions(), 0);
+        assert_eq!(rig.drops(DropReason::SessionEnded), if at == 0 { 8 } else { 0 });
+        let next = if at == 3 { (1 << 20) + 1 } else { 30 };
+        rig.provokes(DropReason::SessionEnded, |rig| {
+            rig.deliver(home(1), &scribe.payload(next, b"x"));
+        });
+        // From elsewhere, or numbered otherwise, it is none.
+        for (from, sequence) in [(home(2), next), (home(1), 1 << 30)] {
+            rig.provokes(DropReason::UnknownSource, |rig| {
+                rig.deliver(from, &scribe.payload(sequence, b"x"));
+            });
+        }
+    }
+}
+
+#[test]
+fn who_moves_to_a_port_that_a_neighbour_has_left_is_followed() {
+    let (mut rig, game, scribe) = playing();
+    rig.deliver(home(1), &scribe.payload(2, b"x"));
+    let neighbour = Scribe::new(&rig.token(2));
+    let (before, after) = (home(1).with_port(6000), home(1));
+    neighbour.connect(&mut rig, before);
+    rig.deliver(before, &neighbour.payload(9_000, b"x"));
+    rig.deliver(home(1), &scribe.disconnect(3));
+    game.hear(&mut rig);
+    rig.deliver(after, &neighbour.payload(9_001, b"moved"));
+    assert_eq!(
+        (rig.counters().port_switches, game.payloads(&mut rig)),
+        (1, vec![b"moved".to_vec()])
+    );
 }

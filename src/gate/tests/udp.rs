@@ -1,10 +1,11 @@
-//! Backends on udp links: their loopback addresses, refusals, probes, and sockets of their own off loopback.
+//! Backends on udp links: their loopback addresses, refusals, probes, and sockets of their own off
+//! loopback.
 
 use super::clients::{Library, Player, Scribe};
 use super::rig::{Rig, endpoint, home, listener, udp_backend};
 use crate::buf::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId};
 use crate::drops::DropReason;
-use crate::gate::{Ended, Mail, Request, Setup};
+use crate::gate::{Ended, Listening, Mail, Request, Setup};
 
 const GAME: &str = "127.0.0.1:7777";
 const REMOTE: &str = "10.1.1.1:7777";
@@ -80,6 +81,45 @@ fn a_backend_that_answers_is_back_at_once() {
     assert!(has_room(&mut rig, 2));
 }
 
+fn listening(address: &str, is_there: bool) -> Mail {
+    Mail::Listening(Listening { backend: 0, address: address.parse().expect("literal"), is_there })
+}
+
+#[test]
+fn where_nobody_listens_nobody_is_sent_and_silence_is_no_sign_of_life() {
+    let mut rig = ready(GAME);
+    let mut player = Player::connected(&mut rig, home(1), 1);
+    rig.mail(listening(GAME, true));
+    rig.mail(listening("127.0.0.1:7778", false));
+    assert!(has_room(&mut rig, 2), "another address is another backend");
+    rig.mail(listening(GAME, false));
+    assert!(!has_room(&mut rig, 3));
+    player.live(&mut rig, 900);
+    assert!(!rig.take_udp().iter().any(is_probe), "it is looked at from outside");
+    assert!(!has_room(&mut rig, 4), "nothing was refused, and still nobody is there");
+    rig.mail(listening(GAME, true));
+    assert!(has_room(&mut rig, 5));
+    assert!(player.library.is_connected(), "within its grace time");
+}
+
+#[test]
+fn a_backend_that_was_never_there_is_waited_for_after_the_start_only() {
+    let mut rig = ready(GAME);
+    rig.mail(listening(GAME, false));
+    let scribe = Scribe::new(&rig.token(1));
+    rig.provokes(DropReason::BackendStarting, |rig| rig.deliver(home(1), &scribe.request()));
+    assert!(scribe.kinds(&mut rig, home(1)).is_empty());
+    rig.mail(listening(GAME, true));
+    Player::connected(&mut rig, home(1), 1);
+    rig.mail(listening(GAME, false));
+    assert!(!has_room(&mut rig, 2), "it was there, and is gone");
+
+    let mut rig = ready(GAME);
+    rig.mail(listening(GAME, false));
+    rig.pass(5000);
+    assert!(!has_room(&mut rig, 1));
+}
+
 #[test]
 fn a_probe_that_did_not_leave_proves_nothing() {
     let mut rig = ready(GAME);
@@ -151,6 +191,7 @@ fn each_backend_that_is_gone_is_probed_at_its_own_time() {
     // Nobody refuses, so both are back.
     assert_eq!(probed_within(&mut rig, 1000), []);
     assert!(rig.host.gate().backends_up().all(|is_up| is_up));
+    assert_eq!(rig.host.gate().backend_arrivals().collect::<Vec<_>>(), [2, 1, 2]);
     assert_eq!(rig.host.gate().poll_timeout(), None);
 }
 
@@ -209,11 +250,10 @@ fn the_next_player_does_not_get_the_last_ones_address() {
 fn remote() -> (Rig, Player<crate::netcode::Client>, SocketId) {
     let mut rig = ready(REMOTE);
     let player = Player::connected(&mut rig, home(1), 1);
-    let [Request::OpenSessionSocket { session, backend: 0 }] = rig.requests[..] else {
+    let [Request::OpenSessionSocket { backend: 0, .. }] = rig.requests[..] else {
         panic!("{:?}", rig.requests)
     };
-    let socket = rig.new_socket();
-    rig.host.gate_mut().bind_session_socket(session, socket);
+    let [socket] = rig.session_sockets[..] else { panic!("{:?}", rig.session_sockets) };
     (rig, player, socket)
 }
 
@@ -236,10 +276,37 @@ fn off_loopback_every_session_has_a_socket_of_its_own() {
 }
 
 #[test]
-fn without_its_socket_a_session_has_no_link() {
+fn a_player_is_welcomed_when_its_socket_is_there() {
     let mut rig = ready(REMOTE);
-    let mut player = Player::connected(&mut rig, home(1), 1);
-    rig.provokes(DropReason::LinkDown, |rig| player.send(rig, b"x"));
+    rig.descriptors = 0;
+    let token = rig.token(1);
+    let mut player = Player::new(&rig, home(1), &token);
+    player.live(&mut rig, 1000);
+    assert!(!player.library.is_connected() && !player.library.is_over());
+    let asked = rig.requests.len();
+    assert!((3..=5).contains(&asked), "asked again now and then: {asked} times");
+    rig.descriptors = 1;
+    player.live(&mut rig, 400);
+    assert!(player.library.is_connected());
+    player.send(&mut rig, b"up");
+    assert_eq!(rig.take_on(rig.session_sockets[0]), [b"up"]);
+    assert_eq!(rig.drops(DropReason::LinkDown), 0);
+    player.live(&mut rig, 5000);
+    assert!(player.library.is_connected(), "nobody lacks anything any more");
+}
+
+#[test]
+fn a_player_whose_socket_cannot_be_made_is_denied() {
+    let mut rig = ready(REMOTE);
+    rig.descriptors = 0;
+    let token = rig.token(1);
+    let mut player = Player::new(&rig, home(1), &token);
+    player.live(&mut rig, 2900);
+    assert!(!player.library.is_connected() && !player.library.is_over());
+    player.live(&mut rig, 600);
+    assert_eq!(player.library.state(), crate::netcode::State::Denied);
+    assert_eq!((rig.sessions(), rig.requests.len() < 20), (0, true));
+    assert_eq!(rig.counters().sessions_closed[Ended::BackendGone as usize], 1);
 }
 
 #[test]
@@ -248,28 +315,59 @@ fn a_session_socket_that_fails_is_replaced() {
     rig.requests.clear();
     rig.event(IoEvent::Closed { socket });
     player.live(&mut rig, 200);
-    let [Request::CloseSocket(closed), Request::OpenSessionSocket { session, .. }] =
-        rig.requests[..]
-    else {
+    let [Request::CloseSocket(closed), Request::OpenSessionSocket { .. }] = rig.requests[..] else {
         panic!("{:?}", rig.requests)
     };
     assert_eq!(closed, socket);
-    let socket = rig.new_socket();
-    rig.host.gate_mut().bind_session_socket(session, socket);
     player.send(&mut rig, b"up");
-    assert_eq!(rig.take_on(socket), [b"up"]);
+    assert_eq!(rig.take_on(rig.session_sockets[1]), [b"up"]);
+}
+
+#[test]
+fn a_player_whose_socket_is_not_replaced_is_told_goodbye() {
+    let (mut rig, mut player, socket) = remote();
+    rig.descriptors = 0;
+    rig.event(IoEvent::Closed { socket });
+    rig.provokes(DropReason::LinkDown, |rig| player.send(rig, b"x"));
+    player.live(&mut rig, 2900);
+    assert!(player.library.is_connected());
+    player.live(&mut rig, 600);
+    assert!(player.library.is_over());
+    assert_eq!(rig.counters().sessions_closed[Ended::BackendGone as usize], 1);
 }
 
 #[test]
 fn a_socket_for_a_session_that_is_over_is_closed() {
-    let mut rig = ready(REMOTE);
-    let mut player = Player::connected(&mut rig, home(1), 1);
+    let (mut rig, mut player, socket) = remote();
     let Some(Request::OpenSessionSocket { session, .. }) = rig.requests.pop() else { panic!() };
     player.leave(&mut rig);
-    let socket = rig.new_socket();
-    rig.host.gate_mut().bind_session_socket(session, socket);
-    rig.turn();
     assert_eq!(rig.requests, [Request::CloseSocket(socket)]);
+    let late = rig.new_socket();
+    rig.host.gate_mut().bind_session_socket(session, late);
+    rig.host.gate_mut().session_socket_failed(rig.now, session);
+    rig.turn();
+    assert_eq!(rig.requests[1..], [Request::CloseSocket(late)]);
+    rig.pass(5000);
+    assert_eq!(rig.requests.len(), 2);
+}
+
+#[test]
+fn payloads_for_a_backend_that_is_known_to_be_gone_are_not_handed_over() {
+    let mut rig = ready(GAME);
+    let mut player = Player::connected(&mut rig, home(1), 1);
+    player.send(&mut rig, b"x");
+    rig.event(refusal());
+    rig.provokes(DropReason::LinkDown, |rig| player.send(rig, b"y"));
+    assert_eq!(rig.counters().payloads_to_links, 1);
+    let (address, _) = rig.take_udp().remove(0);
+    rig.answer_udp(endpoint(GAME), address, b"here");
+    player.send(&mut rig, b"z");
+    assert_eq!((rig.counters().payloads_to_links, rig.drops(DropReason::LinkDown)), (2, 1));
+
+    let (mut rig, mut player, socket) = remote();
+    rig.event(IoEvent::Unreachable { socket, peer: endpoint(REMOTE) });
+    rig.provokes(DropReason::LinkDown, |rig| player.send(rig, b"y"));
+    assert_eq!(rig.take_on(socket), [b""; 0]);
 }
 
 #[test]

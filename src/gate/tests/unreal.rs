@@ -1,7 +1,12 @@
 //! Unreal players, gates and game servers in memory, on a clock that moves when a test says so.
 
 mod drops;
+mod gaps;
+mod handovers;
 mod handshakes;
+mod layouts;
+mod leaving;
 mod moves;
 mod network;
-mod rig;
+mod repeats;
+pub(super) mod rig;

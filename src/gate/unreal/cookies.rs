@@ -1,13 +1,15 @@
-//! What the workers share of cookies: the secrets they are made with, which were used, and whose sessions they name.
+//! What the workers share of cookies: the secrets they are made with, which were used, and whose
+//! sessions they name.
 //!
-//! The kernel hashes a player's address to one worker as a rule, but not when the player reaches us by another of our
-//! addresses or comes from another port, and a recorded response may be sent to any address of ours. So the secrets are
-//! everybody's, and so is the memory of used responses: neither relies on who receives what. Both are touched by handshakes
-//! only: a challenge reads one atomic number, to see whether the secrets have changed since it copied them; the lock is taken
+//! The kernel hashes a player's address to one worker as a rule, but not when the player reaches us
+//! by another of our addresses or comes from another port, and a recorded response may be sent to
+//! any address of ours. So the secrets are everybody's, and so is the memory of used responses:
+//! neither relies on who receives what. Both are touched by handshakes only: a challenge reads one
+//! atomic number, to see whether the secrets have changed since it copied them; the lock is taken
 //! for a response that has verified, and nobody can make those up.
 //!
-//! The set of used responses is bounded. When it is full, new ones are refused and counted; a live entry is never evicted,
-//! because that would let its response open a session again.
+//! The set of used responses is bounded. When it is full, new ones are refused and counted; a live
+//! entry is never evicted, because that would let its response open a session again.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,6 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::super::bag::Bag;
 use super::super::claims::{ClaimLimits, Resident};
+use super::upgrades::Upgrades;
 use crate::buf::Endpoint;
 use crate::crypto::cookie::CookieMac;
 use crate::drops::DropReason;
@@ -31,6 +34,8 @@ pub(in crate::gate) struct Cookies {
     due_ns: AtomicU64,
     /// Made by the first worker that needs it.
     inner: Mutex<Option<Inner>>,
+    /// How often refused clients may be told why.
+    pub(super) upgrades: Upgrades,
 }
 
 struct Inner {
@@ -43,12 +48,19 @@ struct Inner {
 #[derive(Clone, Copy)]
 struct Owner {
     cookie: Cookie,
+    /// The number that the connection has among those of its client.
+    client_id: u8,
     resident: Resident,
 }
 
 impl Cookies {
     pub(in crate::gate) const fn new() -> Self {
-        Self { generation: AtomicU32::new(0), due_ns: AtomicU64::new(0), inner: Mutex::new(None) }
+        Self {
+            generation: AtomicU32::new(0),
+            due_ns: AtomicU64::new(0),
+            inner: Mutex::new(None),
+            upgrades: Upgrades::new(),
+        }
     }
 
     /// Whether the older secret should be replaced, or there is none yet.
@@ -61,7 +73,8 @@ impl Cookies {
         self.due_ns.load(Ordering::Relaxed)
     }
 
-    /// Takes fresh secrets: both at the start, afterwards the first, if that is due. `draw` is a random number.
+    /// Takes fresh secrets: both at the start, afterwards the first, if that is due. `draw` is a
+    /// random number.
     pub(super) fn renew(
         &self,
         now_ns: u64,
@@ -108,9 +121,10 @@ impl Cookies {
     }
 
     /// Makes a session known by the cookie that its player and its server share.
-    pub(super) fn settle(&self, cookie: &Cookie, resident: Resident) {
+    pub(super) fn settle(&self, cookie: &Cookie, client_id: u8, resident: Resident) {
         if let Some(inner) = self.lock().as_mut() {
-            inner.owners.insert(hash(cookie), Owner { cookie: *cookie, resident });
+            let owner = Owner { cookie: *cookie, client_id, resident };
+            inner.owners.insert(hash(cookie), owner);
         }
     }
 
@@ -124,12 +138,19 @@ impl Cookies {
         }
     }
 
-    /// The session of a listener that a cookie names.
-    pub(super) fn owner(&self, cookie: &Cookie, listener: u16) -> Option<Resident> {
+    /// The session of a listener that a cookie names, for the client whose it is.
+    pub(super) fn owner(
+        &self,
+        cookie: &Cookie,
+        client_id: u8,
+        listener: u16,
+    ) -> Result<Resident, DropReason> {
         let inner = self.lock();
-        let owners = &inner.as_ref()?.owners;
+        let owners = &inner.as_ref().ok_or(DropReason::CookieUnknown)?.owners;
         let is_it = |owner: &Owner| owner.cookie == *cookie && owner.resident.listener == listener;
-        owners.find(hash(cookie), is_it).map(|position| owners.at(position).resident)
+        let position = owners.find(hash(cookie), is_it).ok_or(DropReason::CookieUnknown)?;
+        let owner = owners.at(position);
+        if owner.client_id == client_id { Ok(owner.resident) } else { Err(DropReason::UnrealIds) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Inner>> {
@@ -194,8 +215,8 @@ impl Keyring {
     }
 }
 
-/// Responses that have done their work. Each is kept for the longest that a cookie can live, so they leave in the order in
-/// which they came.
+/// Responses that have done their work. Each is kept for the longest that a cookie can live, so
+/// they leave in the order in which they came.
 struct Used {
     cookies: Bag<Cookie>,
     /// When each can be forgotten, and its position.

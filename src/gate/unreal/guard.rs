@@ -5,8 +5,9 @@ use crate::drops::DropReason;
 use crate::gate::hash::HashKey;
 use crate::gate::setup::Duplicates;
 use crate::proto::unreal::bits::BitReader;
+use crate::proto::unreal::bunch::closes_connection;
 use crate::proto::unreal::cookie::Cookie;
-use crate::proto::unreal::notify::{Filter, Header, Sender};
+use crate::proto::unreal::notify::{Filter, Gaps, Header, Sender};
 
 /// How a session's packets are filtered.
 #[expect(
@@ -22,17 +23,27 @@ pub(super) enum Guard {
     Pass,
 }
 
+/// What a packet that may pass is, as far as it can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// It closes the connection.
+    Closing,
+    /// Anything else.
+    Playing,
+}
+
 impl Guard {
     /// For a session whose sides have taken their first numbers from this cookie.
-    pub(super) fn new(duplicates: Duplicates, cookie: &Cookie) -> Self {
+    pub(super) fn new(duplicates: Duplicates, cookie: &Cookie, now_ns: u64) -> Self {
         match duplicates {
-            Duplicates::Notify => Self::Notify(Filter::starting_at(cookie)),
+            Duplicates::Notify => Self::Notify(Filter::starting_at(cookie, now_ns)),
             Duplicates::Opaque => Self::Opaque(Box::new([Recent::new(), Recent::new()])),
             Duplicates::Pass => Self::Pass,
         }
     }
 
     /// Whether a packet may pass; if so, no copy of it will. `reader` is behind its prefix.
+    /// [`DropReason::SequenceGap`] ends the session.
     #[inline]
     pub(super) fn pass(
         &mut self,
@@ -40,16 +51,21 @@ impl Guard {
         reader: BitReader<'_>,
         bytes: &[u8],
         key: HashKey,
-        now_ns: u64,
-    ) -> Result<(), DropReason> {
+        gaps: Gaps,
+    ) -> Result<Passed, DropReason> {
         match self {
-            Self::Notify(filter) => filter.commit(from, &Header::read(reader)?),
-            Self::Opaque(recent) => {
-                let is_new =
-                    recent[usize::from(from == Sender::Server)].note(key.hash_bytes(bytes), now_ns);
-                if is_new { Ok(()) } else { Err(DropReason::ReplayDuplicate) }
+            Self::Notify(filter) => {
+                let header = Header::read(reader)?;
+                filter.commit(from, &header, gaps)?;
+                let is_closing = closes_connection(header.payload());
+                Ok(if is_closing { Passed::Closing } else { Passed::Playing })
             }
-            Self::Pass => Ok(()),
+            Self::Opaque(recent) => {
+                let recent = &mut recent[usize::from(from == Sender::Server)];
+                let is_new = recent.note(key.hash_bytes(bytes), gaps.now_ns);
+                if is_new { Ok(Passed::Playing) } else { Err(DropReason::ReplayDuplicate) }
+            }
+            Self::Pass => Ok(Passed::Playing),
         }
     }
 }

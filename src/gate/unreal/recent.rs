@@ -1,14 +1,16 @@
 //! Exact copies of datagrams, told by a keyed hash: for games that encrypt their headers.
 //!
-//! A ring of the last few hashes, each with the time when it came. It remembers a second at up to [`RECENT_MAX`] datagrams a
-//! second and less beyond that, so that one player's flood is that player's loss. A copy that somebody sends later than that
-//! is for the game's own encryption to refuse.
+//! A ring of the last few hashes, each with the time when it came. It remembers a second at up to
+//! [`RECENT_MAX`] datagrams a second and less beyond that, so that one player's flood is that
+//! player's loss. A copy that somebody sends later than that is for the game's own encryption to
+//! refuse.
 
 /// What one side has sent lately.
 #[derive(Clone, Debug)]
 pub(super) struct Recent {
-    /// The upper 48 bits of the hash, and the lower 16 of the time in milliseconds. An entry that seems young because 65
-    /// seconds have gone by matters only to a datagram with the same 48 bits.
+    /// The upper 48 bits of the hash, and the lower 16 of the time in milliseconds. An entry that
+    /// seems young because 65 seconds have gone by matters only to a datagram with the same 48
+    /// bits.
     entries: [u64; RECENT_MAX],
     next: u8,
 }

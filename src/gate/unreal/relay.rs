@@ -1,14 +1,17 @@
 //! Packets of open sessions, in both directions, and what else a game server says.
 //!
-//! A packet passes if its ids are the session's and the guard lets it; then its bytes go on as they are, with the other side's
-//! ids. What comes from the game server is trusted to be from it, and is filtered all the same: a copy is a copy.
+//! A packet passes if its ids are the session's and the guard lets it; then its bytes go on as they
+//! are, with the other side's ids. What comes from the game server is trusted to be from it, and is
+//! filtered all the same: a copy is a copy.
 
+use super::guard::Passed;
 use super::session::Stage;
 use super::{Front, loopback_of};
 use crate::buf::TxTarget;
 use crate::drops::DropReason;
-use crate::gate::claims::Resident;
+use crate::gate::claims::{Claim, Resident};
 use crate::gate::counters::Ended;
+use crate::gate::handshake::block_of;
 use crate::gate::output::{Exit, Tag};
 use crate::gate::players::Origin;
 use crate::gate::strangers::forget_steering;
@@ -16,7 +19,7 @@ use crate::gate::{Gate, Now};
 use crate::proto::unreal::bits::BitReader;
 use crate::proto::unreal::front::{Classified, FromServer, classify, from_server};
 use crate::proto::unreal::handshake::Receiver;
-use crate::proto::unreal::notify::Sender;
+use crate::proto::unreal::notify::{Gaps, Sender};
 use crate::proto::unreal::prefix::{Framing, Ids};
 
 use super::UNREAL_GAME;
@@ -32,6 +35,8 @@ impl Gate {
         bytes: &[u8],
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
+        let rules = self.unreal_rules(origin.address.listener)?;
+        let (framing, limit) = (rules.framing, rules.gap_limit);
         let Front { sessions, hash, .. } = &mut self.unreal;
         let session = sessions.at_mut(index);
         let Stage::Open { guard, .. } = &mut session.stage else {
@@ -40,17 +45,27 @@ impl Gate {
         if ids != session.player_ids {
             return Err(DropReason::UnrealIds);
         }
-        guard.pass(Sender::Client, reader, bytes, *hash, now.mono_ns)?;
+        let gaps = Gaps { now_ns: now.mono_ns, limit };
+        match guard.pass(Sender::Client, reader, bytes, *hash, gaps) {
+            Ok(Passed::Closing) => session.closed_ns = now.mono_ns,
+            Ok(Passed::Playing) => {}
+            Err(why) => {
+                if why == DropReason::SequenceGap {
+                    self.end_unreal(index, Ended::SequenceGap);
+                }
+                return Err(why);
+            }
+        }
         session.heard_ns = now.mono_ns;
         let server_ids = session.server_ids;
-        let backend = self.backends[usize::from(session.claim.backend)].address;
+        let backend = &self.backends[usize::from(session.claim.backend)];
+        let (backend, is_up) = (backend.address, backend.is_up());
         self.counters.handled[UNREAL_GAME] += 1;
         self.counters.payloads_up += 1;
-        let (Some(socket), Some(source)) = (self.udp_link, loopback_of(index)) else {
+        let (Some(socket), Some(source), true) = (self.udp_link, loopback_of(index), is_up) else {
             self.counters.drops.bump(DropReason::LinkDown);
             return Ok(());
         };
-        let framing = self.framing(origin.address.listener)?;
         let target = TxTarget { socket, peer: backend, source };
         self.pass_on(now, &framing, bytes, server_ids, (target, Tag::UdpPayload), exit);
         self.counters.link_datagrams_out += 1;
@@ -82,7 +97,7 @@ impl Gate {
         bytes: &[u8],
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
-        let framing = self.framing(self.unreal.sessions.address(index).listener)?;
+        let framing = self.unreal.server_framing(index).ok_or(DropReason::SessionUnknown)?;
         match classify(bytes, &framing, Receiver::Client)? {
             Classified::Game(ids, reader) => {
                 self.relay_down(now, index, (ids, reader), bytes, exit)
@@ -116,7 +131,11 @@ impl Gate {
         if ids != session.server_ids {
             return Err(DropReason::UnrealIds);
         }
-        guard.pass(Sender::Server, reader, bytes, *hash, now.mono_ns)?;
+        // What is lost on loopback is the host's doing, and no reason to end anything.
+        let gaps = Gaps { now_ns: now.mono_ns, limit: 0 };
+        if guard.pass(Sender::Server, reader, bytes, *hash, gaps)? == Passed::Closing {
+            session.closed_ns = now.mono_ns;
+        }
         let (player_ids, target) = (session.player_ids, session.target(address.endpoint));
         let framing = self.framing(address.listener)?;
         self.pass_on(now, &framing, bytes, player_ids, (target, Tag::Player), exit);
@@ -145,22 +164,31 @@ impl Gate {
         exit.tx.commit(bytes.len(), target, tag.encode());
     }
 
-    /// Ends a session and gives back what it holds. Nobody is told: its player and its server speak only to each other.
+    /// Ends a session and gives back what it holds. Nobody is told: its player and its server speak
+    /// only to each other.
     pub(in crate::gate) fn end_unreal(&mut self, index: u32, why: Ended) {
+        let claim = self.release_unreal(index, why);
+        self.claims.leave(&claim);
+    }
+
+    /// Ends a session whose place goes to another one.
+    pub(super) fn release_unreal(&mut self, index: u32, why: Ended) -> Claim {
         let address = *self.unreal.sessions.address(index);
         let resident = self.unreal_resident(index);
         let session = self.unreal.sessions.at_mut(index);
-        self.claims.leave(&session.claim);
+        let claim = session.claim;
         if let Some(cookie) = session.cookie() {
             self.claims.cookies().unsettle(cookie, &resident);
             self.counters.sessions_closed[why as usize] += 1;
         } else {
             self.unreal.opening_count -= 1;
+            self.handshakes.leave(&block_of(&address));
         }
         if let Some(worker) = session.steered_by.take() {
             self.mail_out.push((worker, forget_steering(address, self.worker.index)));
         }
         self.unreal.sessions.remove(index);
+        claim
     }
 
     pub(super) fn unreal_resident(&self, index: u32) -> Resident {

@@ -5,7 +5,8 @@ use crate::buf::{Endpoint, LocalIp, SocketId, TxTarget};
 use crate::gate::claims::Claim;
 use crate::gate::table::Tenant;
 use crate::proto::unreal::client::Client;
-use crate::proto::unreal::cookie::Cookie;
+use crate::proto::unreal::cookie::{Cookie, Proof};
+use crate::proto::unreal::front::Standing;
 use crate::proto::unreal::handshake::Handshake;
 use crate::proto::unreal::prefix::Ids;
 
@@ -16,7 +17,8 @@ pub(in crate::gate) struct Session {
     pub(super) player_ids: Ids,
     /// What packets begin with at the server.
     pub(super) server_ids: Ids,
-    /// When a packet of the player's last passed.
+    /// When a packet of the player's last passed; while the server is asked, when the player last
+    /// asked.
     pub(super) heard_ns: u64,
     /// Our socket that the player talks to.
     pub(super) socket: SocketId,
@@ -26,8 +28,12 @@ pub(in crate::gate) struct Session {
     pub(super) claim: Claim,
     /// The cookie of the response that opened the session.
     pub(super) accepted: Cookie,
+    /// When the newest cookie was made with which the player has proven its address.
+    pub(super) proven_ns: u64,
     /// When the handshake was last acknowledged.
     pub(super) acknowledged_ns: u64,
+    /// When a packet last passed, from either side, that closes the connection; 0 while none has.
+    pub(super) closed_ns: u64,
     /// The worker that forwards this player's datagrams to us, after a port switch.
     pub(super) steered_by: Option<u16>,
 }
@@ -65,9 +71,17 @@ impl Tenant for Session {
             heard_ns: 0,
             socket: SocketId(u32::MAX),
             local: LocalIp::UNSPECIFIED,
-            claim: Claim { listener: 0, client_id: 0, backend: 0, slot: 0 },
+            claim: Claim {
+                listener: 0,
+                client_id: 0,
+                backend: 0,
+                slot: 0,
+                source: Endpoint::v4([0; 4], 0),
+            },
             accepted: Cookie::ZERO,
+            proven_ns: 0,
             acknowledged_ns: 0,
+            closed_ns: 0,
             steered_by: None,
         }
     }
@@ -82,6 +96,29 @@ impl Session {
         }
     }
 
+    /// What further handshake packets from the player's address are judged by.
+    pub(super) fn standing(&self) -> Standing {
+        Standing {
+            ids: self.player_ids,
+            accepted: self.accepted,
+            proven_ns: self.proven_ns,
+            heard_ns: self.heard_ns.max(self.acknowledged_ns),
+            over_ns: None,
+        }
+    }
+
+    /// When the connection was closed, as far as it can be told. Whoever plays on has not closed
+    /// anything: the packet was forged or misread.
+    pub(super) fn closed_ns(&self) -> Option<u64> {
+        let is_closed = self.closed_ns > 0 && self.heard_ns <= self.closed_ns + LAST_WORDS_NS;
+        is_closed.then_some(self.closed_ns)
+    }
+
+    /// The player has proven where it is.
+    pub(super) fn prove(&mut self, proof: &Proof) {
+        self.proven_ns = self.proven_ns.max(proof.timestamp.to_ns().unwrap_or(0));
+    }
+
     /// The way to the player at that address.
     pub(super) const fn target(&self, player: Endpoint) -> TxTarget {
         TxTarget { socket: self.socket, peer: Some(player), source: self.local }
@@ -91,3 +128,7 @@ impl Session {
         matches!(self.stage, Stage::Opening(_))
     }
 }
+
+/// How long packets may come behind one that closes the connection: what was on the way, and what
+/// the player said before it heard of a server's.
+const LAST_WORDS_NS: u64 = 2_000_000_000;

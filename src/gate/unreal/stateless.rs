@@ -1,7 +1,9 @@
-//! What is answered without remembering anything: challenges, and requests to restart; and who gets past them.
+//! What is answered without remembering anything: challenges, and requests to restart; and who gets
+//! past them.
 //!
-//! The order of the checks is their cost: size, magic, type, filler (in [`classify`](super::classify)), version and build, the
-//! cookie's time, the rate of the source, and only then a MAC.
+//! The order of the checks is their cost: size, magic, type, filler (in
+//! [`classify`](super::classify)), version and build, the cookie's time, the rate of the source,
+//! and only then a MAC.
 
 use super::cookies::Keyring;
 use crate::drops::DropReason;
@@ -10,11 +12,11 @@ use crate::gate::players::Origin;
 use crate::gate::setup::Duplicates;
 use crate::gate::{Gate, Now};
 use crate::proto::unreal::bits::BitReader;
-use crate::proto::unreal::cookie::{Cookie, Proof};
-use crate::proto::unreal::front::{InSession, Served, in_session};
-use crate::proto::unreal::handshake::{Body, HANDSHAKE_BYTES_MAX, Handshake, Kind};
+use crate::proto::unreal::cookie::Proof;
+use crate::proto::unreal::front::{Identity, InSession, Served, Standing, in_session};
+use crate::proto::unreal::handshake::{Body, Handshake, Kind, TAIL_BYTES_MIN};
 use crate::proto::unreal::notify::Header;
-use crate::proto::unreal::prefix::{Framing, Ids};
+use crate::proto::unreal::prefix::Ids;
 
 use super::kind_index;
 
@@ -29,11 +31,22 @@ impl Gate {
         bytes: &[u8],
         exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
-        self.check_served(origin.address.listener, packet)?;
-        let accepted = known.map(|index| self.unreal.sessions.at(index).accepted);
-        match in_session(packet, &accepted.unwrap_or(Cookie::ZERO))? {
+        if let Err(why) = self.check_served(origin.address.listener, packet) {
+            if known.is_none() {
+                self.refuse_version(now, origin, packet, bytes.len(), exit);
+            }
+            return Err(why);
+        }
+        let standing = known.map(|index| self.standing(index));
+        match in_session(packet, standing.as_ref())? {
             InSession::Acknowledge => {
                 let index = known.ok_or(DropReason::CookieForged)?;
+                self.acknowledge(now, index, packet, bytes.len(), exit)?;
+            }
+            InSession::AcknowledgeProven(proof) => {
+                let index = known.ok_or(DropReason::CookieForged)?;
+                self.check_proof(now, origin, packet, &proof)?;
+                self.note_proof(now, index, &proof);
                 self.acknowledge(now, index, packet, bytes.len(), exit)?;
             }
             InSession::Challenge => {
@@ -48,9 +61,19 @@ impl Gate {
                 let restart = (proof, original);
                 return self.restart(now, known, origin, packet, restart, bytes, exit);
             }
+            InSession::Stale(proof) => {
+                self.check_proof(now, origin, packet, &proof)?;
+                return Err(DropReason::ResponseReplayed);
+            }
         }
         self.count_unreal_handled(packet.body.kind());
         Ok(())
+    }
+
+    /// What further handshake packets from the address of a session are judged by.
+    fn standing(&self, index: u32) -> Standing {
+        let session = self.unreal.sessions.at(index);
+        Standing { over_ns: self.over_since_ns(session), ..session.standing() }
     }
 
     fn check_served(&self, listener: u16, packet: &Handshake) -> Result<(), DropReason> {
@@ -59,10 +82,36 @@ impl Gate {
             versions: rules.versions.clone(),
             network_versions: rules.network_versions.as_deref(),
         };
-        served.check(&rules.framing, &packet.base)
+        served.check(&self.framing(listener)?, &packet.base)
     }
 
-    /// Asks whoever claims to be at an address to prove it. Nothing is kept, and no byte more goes back than came.
+    /// Tells a client that asks to be let in, in a version or with a build that is not served here,
+    /// that this is why, where the server behind us would: such clients report it to their players
+    /// instead of asking in vain.
+    fn refuse_version(
+        &mut self,
+        now: Now,
+        origin: &Origin,
+        packet: &Handshake,
+        bytes: usize,
+        exit: &mut Exit<'_>,
+    ) {
+        let face = self.unreal.faces[usize::from(origin.address.listener)];
+        let speaks = |identity: &Identity| identity.base.version >= UPGRADE_VERSION_MIN;
+        let Some(identity) = face.identity.filter(speaks) else { return };
+        let is_asking = matches!(packet.body, Body::Initial { .. });
+        if is_asking
+            && self.admit_request(now, &origin.address).is_ok()
+            && self.claims.cookies().upgrades.admit(now.mono_ns)
+        {
+            let answer = identity.answer(packet, Body::VersionUpgrade);
+            // Where it would be longer than the question, it is not sent.
+            let _ = self.answer_unreal(now, origin, &answer, bytes, exit);
+        }
+    }
+
+    /// Asks whoever claims to be at an address to prove it. Nothing is kept, and no byte more goes
+    /// back than came.
     fn challenge_unreal(
         &mut self,
         now: Now,
@@ -78,9 +127,7 @@ impl Gate {
         }
         let face = self.unreal.faces[usize::from(listener)];
         let identity = face.identity.ok_or(DropReason::RequestBackendDown)?;
-        if !self.admission.admit(&endpoint, now.mono_ns) {
-            return Err(DropReason::RequestRateLimited);
-        }
+        self.admit_request(now, &origin.address)?;
         let client_id = packet.ids.client();
         let proof = self.keyring()?.challenge(now.mono_ns, endpoint, client_id, listener);
         let answer = identity.answer(packet, Body::Challenge(proof));
@@ -95,12 +142,18 @@ impl Gate {
         packet: &Handshake,
         proof: &Proof,
     ) -> Result<(), DropReason> {
+        self.admit_request(now, &origin.address)?;
         let endpoint = origin.address.endpoint;
-        if !self.admission.admit(&endpoint, now.mono_ns) {
-            return Err(DropReason::RequestRateLimited);
-        }
         let (client_id, listener) = (packet.ids.client(), origin.address.listener);
         self.keyring()?.verify(now.mono_ns, proof, endpoint, client_id, listener)
+    }
+
+    /// A proof that was not needed, because its player has a session already: it shall be good for
+    /// nothing later.
+    pub(super) fn note_proof(&mut self, now: Now, index: u32, proof: &Proof) {
+        self.unreal.sessions.at_mut(index).prove(proof);
+        // It may have been noted before. Where there is no room, no response opens anything.
+        let _ = self.claims.cookies().use_once(&proof.cookie, now.mono_ns);
     }
 
     fn keyring(&mut self) -> Result<&Keyring, DropReason> {
@@ -108,7 +161,8 @@ impl Gate {
         self.unreal.keyring.as_ref().ok_or(DropReason::RequestBackendDown)
     }
 
-    /// A game packet from nobody we know, who may be a player whose port has changed: asks for a restart of the handshake.
+    /// A game packet from nobody we know, who may be a player whose port has changed: asks for a
+    /// restart of the handshake.
     pub(super) fn ask_to_restart(
         &mut self,
         now: Now,
@@ -122,27 +176,32 @@ impl Gate {
             return Err(DropReason::UnknownSource);
         }
         let rules = self.unreal_rules(listener)?;
-        let (framing, duplicates, small) = (rules.framing, rules.duplicates, rules.restart_small);
-        if duplicates == Duplicates::Notify {
+        if rules.duplicates == Duplicates::Notify {
             Header::read(reader)?;
         }
-        let request = self.unreal.faces[usize::from(listener)].restart_request(ids)?;
-        let bytes_max = if small { HANDSHAKE_BYTES_MAX } else { bytes };
-        if !has_room(&framing, bytes_max)
-            || !self.strangers.may_ask(&origin.address.endpoint, now.mono_ns)
+        let face = &self.unreal.faces[usize::from(listener)];
+        let request = face.restart_request(ids, &rules.versions)?;
+        let bytes_min = Kind::RestartRequest
+            .packet_bytes(&face.framing, request.base.version, TAIL_BYTES_MIN)
+            .ok_or(DropReason::RestartRateLimited)?;
+        let is_small = bytes < bytes_min;
+        let endpoint = origin.address.endpoint;
+        if is_small && self.unreal.credits.earn(&endpoint, bytes) < bytes_min
+            || !self.may_restart(now, &origin.address)
         {
             return Err(DropReason::RestartRateLimited);
         }
-        self.answer_unreal(now, origin, &request, bytes_max, exit)?;
+        if is_small {
+            self.unreal.credits.spend(&endpoint, bytes_min);
+        }
+        self.answer_unreal(now, origin, &request, bytes.max(bytes_min), exit)?;
         self.counters.handled[super::UNREAL_GAME] += 1;
         Ok(())
     }
 }
 
-/// Whether a request to restart fits into that many bytes.
-fn has_room(framing: &Framing, bytes_max: usize) -> bool {
-    Kind::RestartRequest.tail_room(framing, bytes_max).is_some()
-}
+/// The first handshake version that has a packet for "your version is not served".
+const UPGRADE_VERSION_MIN: u8 = 4;
 
 // Every type of both protocols has a counter of its own.
 const _: () = assert!(kind_index(Kind::VersionUpgrade) + 1 == crate::gate::PACKET_KINDS);

@@ -1,7 +1,7 @@
 //! What happens because time passes: repeats, silence, servers that never answered, fresh secrets.
 
 use super::opening::OPENING_NS;
-use super::session::Stage;
+use super::session::{Session, Stage};
 use crate::gate::counters::Ended;
 use crate::gate::mail::Request;
 use crate::gate::output::Exit;
@@ -41,7 +41,8 @@ impl Gate {
         self.unreal.has_servers
     }
 
-    /// Whoever notices first that the secrets are old asks for fresh ones; where several do, the first that gets them wins.
+    /// Whoever notices first that the secrets are old asks for fresh ones; where several do, the
+    /// first that gets them wins.
     fn ask_for_secrets(&mut self, now: Now) {
         let asked = self.unreal.asked_for_secrets_ns;
         let has_asked = asked.is_some_and(|at_ns| now.mono_ns < at_ns + ASK_NS);
@@ -63,7 +64,11 @@ impl Gate {
         }
         let listener = self.unreal.sessions.address(index).listener;
         let Ok(rules) = self.unreal_rules(listener) else { return };
-        let deadline_ns = session.heard_ns + rules.idle_timeout_ns;
+        let silent_ns = session.heard_ns + rules.idle_timeout_ns;
+        let deadline_ns = self.over_since_ns(session).map_or(silent_ns, |since_ns| {
+            // What is over may end sooner, never later.
+            silent_ns.min(session.heard_ns.max(since_ns) + LINGER_NS)
+        });
         if now.mono_ns >= deadline_ns {
             return self.end_unreal(index, Ended::TimedOut);
         }
@@ -71,6 +76,17 @@ impl Gate {
             return self.end_unreal(index, Ended::BackendGone);
         }
         self.unreal.wheel.arm(index, deadline_ns);
+    }
+
+    /// Since when an open session is over, as it seems: its connection was closed, its server has
+    /// travelled, or that has died and another one is in its place. None of this is certain enough
+    /// to end a session whose player still speaks.
+    pub(super) fn over_since_ns(&self, session: &Session) -> Option<u64> {
+        if session.is_opening() {
+            return None;
+        }
+        let backend = usize::from(session.claim.backend);
+        session.closed_ns().or_else(|| self.unreal.outdated_since_ns(backend, session))
     }
 
     /// Ends every session.
@@ -82,6 +98,9 @@ impl Gate {
         }
     }
 }
+
+/// Silence after which a session ends that seems to be over. Engines send something every 0.2 s.
+const LINGER_NS: u64 = 3_000_000_000;
 
 /// Secrets that were asked for and have not come are asked for again.
 const ASK_NS: u64 = 1_000_000_000;

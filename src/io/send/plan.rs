@@ -1,13 +1,15 @@
 //! In which order and in which messages a batch leaves.
 //!
-//! Entries are sorted into one queue per socket, so that each socket costs one `sendmmsg` however its entries lie among the
-//! others. Within a queue, entries for the same peer and source that have the same length become one message with several
-//! segments (UDP GSO); the last segment may be shorter.
+//! Entries are sorted into one queue per socket, so that each socket costs one `sendmmsg` however
+//! its entries lie among the others. Within a queue, entries for the same peer and source that have
+//! the same length become one message with several segments (UDP GSO); the last segment may be
+//! shorter.
 //!
-//! Invariant: the entries of one target keep their order. A message takes entries only while it is the newest of its target,
-//! and messages leave in the order of their first entries.
+//! Invariant: the entries of one target keep their order. A message takes entries only while it is
+//! the newest of its target, and messages leave in the order of their first entries.
 //!
-//! Everything is indices into reused arrays; nothing is allocated once they have grown to the size of the batch.
+//! Everything is indices into reused arrays; nothing is allocated once they have grown to the size
+//! of the batch.
 
 use super::super::table::index_of;
 use crate::buf::{SocketId, TxEntry, TxTarget};
@@ -75,7 +77,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Plans the sending of `entries`. Those of unknown sockets are reported to `gone` and left out.
+    /// Plans the sending of `entries`. Those of unknown sockets are reported to `gone` and left
+    /// out.
     pub(super) fn make(
         &mut self,
         entries: &[TxEntry],
@@ -188,8 +191,9 @@ impl Plan {
     }
 }
 
-/// The newest message of each target: a hash table that is emptied by counting up a stamp. Probing is bounded, because
-/// addresses are chosen by strangers; who finds no place in `PROBES_MAX` steps is sent without company.
+/// The newest message of each target: a hash table that is emptied by counting up a stamp. Probing
+/// is bounded, because addresses are chosen by strangers; who finds no place in `PROBES_MAX` steps
+/// is sent without company.
 #[derive(Debug, Default)]
 struct Newest {
     places: Vec<(u32, u32)>,

@@ -1,5 +1,6 @@
-//! What the kernel writes in front of a datagram that a multishot receive has put into a slot: `struct io_uring_recvmsg_out`, the
-//! sender's name, control data, each with the room that we have asked for.
+//! What the kernel writes in front of a datagram that a multishot receive has put into a slot:
+//! `struct io_uring_recvmsg_out`, the sender's name, control data, each with the room that we have
+//! asked for.
 
 use std::ptr::null_mut;
 
@@ -7,7 +8,9 @@ use crate::io::receive::Arrival;
 use crate::io::slots::{RECVMSG_OUT_BYTES, SlotSize, Slots};
 use crate::os::message::{CONTROL_BYTES, NAME_BYTES};
 
-/// Tells the kernel how much room to leave in a slot for a sender's name and control data. Read when a request is submitted.
+/// Tells the kernel how much room to leave in a slot for a sender's name and control data. Read
+/// when a request is submitted. Links leave none: a descriptor that a process sends along is then
+/// closed by the kernel instead of becoming ours.
 #[derive(Debug)]
 pub(super) struct Headers {
     small: Box<libc::msghdr>,
@@ -39,7 +42,8 @@ impl Headers {
     }
 }
 
-/// Reads the header of a slot that a completion has named. `None` where the receive brought an error.
+/// Reads the header of a slot that a completion has named. `None` where the receive brought an
+/// error.
 ///
 /// # Safety
 /// The slot is not provided to the kernel again while the answer is alive.
@@ -52,8 +56,9 @@ pub(super) unsafe fn read(
     let header_bytes = size.header_bytes();
     let len = usize::try_from(result).ok()?.checked_sub(header_bytes)?;
     let (pointer, _) = slots.slot(size, slot);
-    // SAFETY: `slots` checked the bounds, the arena is initialised, and the kernel has let go of the slot for as long as the
-    // caller promises. The batch lends out only what lies behind these bytes.
+    // SAFETY: `slots` checked the bounds, the arena is initialised, and the kernel has let go of
+    // the slot for as long as the caller promises. The batch lends out only what lies behind these
+    // bytes.
     let header = unsafe { std::slice::from_raw_parts(pointer.as_ptr(), header_bytes) };
     let (out, rest) = header.split_at(RECVMSG_OUT_BYTES);
     let word = |at: usize| out[at..].first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));

@@ -8,7 +8,17 @@ use super::buf_ring::group_of;
 use crate::buf::SocketId;
 use crate::io::slots::SlotSize;
 
-/// What a completion belongs to. With the id of the socket it fills the 64 bits that the kernel hands back.
+/// All that is ever asked of a driver's ring.
+pub(super) const CODES: [u8; 2] = [opcode::RecvMsgMulti::CODE, opcode::PollAdd::CODE];
+
+/// The flags that come with it.
+pub(super) const FLAGS: squeue::Flags = squeue::Flags::FIXED_FILE
+    .union(squeue::Flags::IO_LINK)
+    .union(squeue::Flags::SKIP_SUCCESS)
+    .union(squeue::Flags::BUFFER_SELECT);
+
+/// What a completion belongs to. With the id of the socket it fills the 64 bits that the kernel
+/// hands back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     /// The bell has rung.
@@ -83,7 +93,8 @@ pub(super) fn drain(
         .user_data(Op::Receive(size).tag(id))
 }
 
-/// Waits until there is something, then takes it: one chain, so that waking up and receiving are one system call.
+/// Waits until there is something, then takes it: one chain, so that waking up and receiving are
+/// one system call.
 pub(super) fn wait_and_drain(
     handle: Handle,
     size: SlotSize,

@@ -10,6 +10,8 @@ pub(super) struct Receiving {
     pub(super) handle: Handle,
     /// Datagrams in this turn.
     pub(super) count: u32,
+    /// Nothing is asked for: see `Driver::hold`.
+    pub(super) is_held: bool,
     /// Receives in a turn. Each ends after [`RECEIVE_MAX`] datagrams even when there are more.
     pub(super) receives: u8,
     /// Turns in a row that brought nothing.
@@ -21,11 +23,14 @@ pub(super) enum State {
     Armed,
     Drained,
     Ended,
+    /// Neither drained nor armed, until it is held no longer.
+    Held,
 }
 
 impl Receiving {
     pub(super) const fn new(handle: Handle) -> Self {
-        Self { state: State::Drained, handle, count: 0, receives: 1, idle_turns: 0 }
+        let state = State::Drained;
+        Self { state, handle, count: 0, is_held: false, receives: 1, idle_turns: 0 }
     }
 
     /// Digests a turn's count. Returns whether the socket remains drained.
@@ -41,9 +46,10 @@ impl Receiving {
     }
 }
 
-/// Turns without a datagram before a socket is armed, where so many are asked turn by turn. Being asked in vain costs less
-/// than arming and being woken. A link's answers come a few turns after what it was sent, so it is worth asking for some
-/// turns too; but links may be many, and then those that carry a bundle per tick had better be armed at once.
+/// Turns without a datagram before a socket is armed, where so many are asked turn by turn. Being
+/// asked in vain costs less than arming and being woken. A link's answers come a few turns after
+/// what it was sent, so it is worth asking for some turns too; but links may be many, and then
+/// those that carry a bundle per tick had better be armed at once.
 pub(super) const fn patience(kind: SocketKind, drained: usize) -> u8 {
     match kind {
         SocketKind::Datagram => 8,
@@ -55,7 +61,8 @@ pub(super) const fn patience(kind: SocketKind, drained: usize) -> u8 {
 /// So many sockets can be asked in every turn without anybody noticing.
 const FEW: usize = 8;
 
-/// A multishot receive ends after this many datagrams, to let others have a turn (`MULTISHOT_MAX_RETRY` in `io_uring/net.c`).
+/// A multishot receive ends after this many datagrams, to let others have a turn
+/// (`MULTISHOT_MAX_RETRY` in `io_uring/net.c`).
 const RECEIVE_MAX: u32 = 32;
 
 /// With this many receives in a turn, one busy socket can fill all slots that a driver usually has.

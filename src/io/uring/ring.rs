@@ -1,22 +1,23 @@
 //! The ring itself: setup with whatever flags the kernel knows, and the one system call of a turn.
 //!
-//! The ring is made disabled and enabled by the thread that takes the first turn. From then on it is that thread's alone
-//! (`SINGLE_ISSUER`), which lets the kernel skip locks and run completions when we ask for them and never in between
-//! (`DEFER_TASKRUN`).
+//! The ring is made disabled and enabled by the thread that takes the first turn. From then on it
+//! is that thread's alone (`SINGLE_ISSUER`), which lets the kernel skip locks and run completions
+//! when we ask for them and never in between (`DEFER_TASKRUN`).
 
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
+use io_uring::register::Restriction;
 use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
 use io_uring::{Builder, EnterFlags, IoUring, cqueue, squeue};
 
 /// A ring, and how to enter it.
 pub(super) struct Ring {
     inner: IoUring,
-    /// The number to enter it by: of the descriptor, or of its registration with this thread, which saves the kernel a
-    /// look-up per call.
+    /// The number to enter it by: of the descriptor, or of its registration with this thread, which
+    /// saves the kernel a look-up per call.
     handle: i32,
     flags: EnterFlags,
     enabled: bool,
@@ -27,7 +28,8 @@ pub(super) struct Ring {
 pub(super) enum Entered {
     /// Submitted; completions may be there.
     Done,
-    /// The kernel wants completions reaped before it takes more (EBUSY), or is out of memory for requests (EAGAIN).
+    /// The kernel wants completions reaped before it takes more (EBUSY), or is out of memory for
+    /// requests (EAGAIN).
     Busy,
 }
 
@@ -58,6 +60,18 @@ impl Ring {
         Ok(Self { inner, handle, flags: EnterFlags::GETEVENTS, enabled: false })
     }
 
+    /// Has the kernel refuse every other request and registration from [`enable`](Self::enable) on
+    /// (`EACCES`). A ring does the work of many system calls, files and connections among them,
+    /// which no seccomp filter sees: so whoever takes a worker over should find one that can do
+    /// what a worker does.
+    pub(super) fn restrict(&self, codes: &[u8], flags: squeue::Flags) -> io::Result<()> {
+        let requests = codes.iter().map(|code| Restriction::sqe_op(*code));
+        let registrations = REGISTRATIONS.iter().map(|code| Restriction::register_op(*code));
+        let flags = Restriction::sqe_flags_allowed(flags.bits());
+        let mut all: Vec<_> = requests.chain(registrations).chain([flags]).collect();
+        self.submitter().register_restrictions(&mut all)
+    }
+
     /// Enables the ring for the calling thread, once.
     pub(super) fn enable(&mut self) -> io::Result<()> {
         if self.enabled {
@@ -85,21 +99,23 @@ impl Ring {
     /// Queues requests that belong together, all or none. Returns whether there was room.
     ///
     /// # Safety
-    /// Whatever the requests point to stays alive and unmoved until they are submitted, and buffers they may write to until
-    /// their last completion.
+    /// Whatever the requests point to stays alive and unmoved until they are submitted, and buffers
+    /// they may write to until their last completion.
     pub(super) unsafe fn push(&mut self, entries: &[squeue::Entry]) -> bool {
         let mut queue = self.inner.submission();
         // SAFETY: passed on to the caller.
         unsafe { queue.push_multiple(entries) }.is_ok()
     }
 
-    /// Whether an enter would do anything without waiting: submit, run completions, or fetch those that overflowed.
+    /// Whether an enter would do anything without waiting: submit, run completions, or fetch those
+    /// that overflowed.
     pub(super) fn has_work(&mut self) -> bool {
         let queue = self.inner.submission();
         !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
     }
 
-    /// Submits what is queued, runs what has completed and, if told to, waits for at least one completion.
+    /// Submits what is queued, runs what has completed and, if told to, waits for at least one
+    /// completion.
     pub(super) fn enter(&mut self, at_most: Option<Duration>) -> io::Result<Entered> {
         let submissions = self.inner.submission().len() as u32;
         let result = match at_most {
@@ -130,7 +146,8 @@ impl Ring {
         self.inner.completion().next()
     }
 
-    /// Whether completions have found no room in their queue. The kernel keeps them until there is some (Linux 5.5).
+    /// Whether completions have found no room in their queue. The kernel keeps them until there is
+    /// some (Linux 5.5).
     pub(super) fn has_overflowed(&mut self) -> bool {
         self.inner.submission().cq_overflow()
     }
@@ -177,7 +194,17 @@ fn with_linux_6_0(builder: &mut Builder) {
     builder.setup_single_issuer().setup_coop_taskrun().setup_taskrun_flag();
 }
 
-/// `io_uring_enter(2)`. The crate's own wrapper cannot keep a registered descriptor from call to call.
+/// What is registered while a ring runs: sockets that come and go, cancellations, the ring itself
+/// (`io_uring_register(2)`).
+const REGISTRATIONS: [u8; 4] = [
+    3,  // IORING_UNREGISTER_FILES
+    6,  // IORING_REGISTER_FILES_UPDATE
+    20, // IORING_REGISTER_RING_FDS
+    24, // IORING_REGISTER_SYNC_CANCEL
+];
+
+/// `io_uring_enter(2)`. The crate's own wrapper cannot keep a registered descriptor from call to
+/// call.
 fn enter(
     handle: i32,
     submissions: u32,
@@ -189,8 +216,8 @@ fn enter(
         Some(args) => (std::ptr::from_ref(args), size_of_val(args)),
         None => (std::ptr::null(), 0),
     };
-    // SAFETY: `args`, a transparent wrapper of the kernel's struct, and the time it points to outlive the call. What the
-    // submitted requests point to is vouched for where they were pushed.
+    // SAFETY: `args`, a transparent wrapper of the kernel's struct, and the time it points to
+    // outlive the call. What the submitted requests point to is vouched for where they were pushed.
     let result = unsafe {
         libc::syscall(
             libc::SYS_io_uring_enter,
@@ -205,7 +232,8 @@ fn enter(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Registers the ring with the calling thread (Linux 5.18). `None` where that is not possible; it only costs a little.
+/// Registers the ring with the calling thread (Linux 5.18). `None` where that is not possible; it
+/// only costs a little.
 fn register_ring_fd(ring: RawFd) -> Option<i32> {
     const IORING_REGISTER_RING_FDS: u32 = 20;
     const ANY_INDEX: u32 = u32::MAX;

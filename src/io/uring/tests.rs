@@ -85,7 +85,8 @@ fn a_driver_moves_to_the_thread_of_its_first_turn() {
     })
     .join()
     .expect("received there");
-    // Gone on a thread that is not its own, with a receive pending: the slots stay, for the kernel's sake.
+    // Gone on a thread that is not its own, with a receive pending: the slots stay, for the
+    // kernel's sake.
     let slots = driver.slots.clone();
     drop((driver, rx));
     UdpSocket::bind("127.0.0.1:0").expect("loopback").send_to(&[7], address).expect("sent");
@@ -151,6 +152,39 @@ fn completions_that_overflow_are_counted_and_come_late() {
     assert_eq!(seen, queued);
     assert!(!ring.has_overflowed() && !ring.has_lost_completions());
 }
+
+#[test]
+fn a_drivers_ring_takes_nothing_but_its_requests() {
+    if ring_is_missing() {
+        return;
+    }
+    let (mut driver, mut rx) = UringDriver::open(&DriverOptions::default()).expect("opens");
+    assert!(driver.why_unrestricted().is_none(), "{:?}", driver.why_unrestricted());
+    let (_, address) = player(&mut driver);
+    let client = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    client.send_to(&[1], address).expect("sent");
+    receive(&mut driver, &mut rx, 1);
+    let poll = opcode::PollAdd::new(Fd(0), libc::POLLIN as u32).build();
+    let foreign = [
+        opcode::Nop::new().build(),
+        opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build(),
+        poll.flags(io_uring::squeue::Flags::IO_DRAIN),
+    ];
+    for request in foreign {
+        // SAFETY: none of them points to anything.
+        assert!(unsafe { driver.ring.push(&[request.user_data(FOREIGN)]) });
+        let _ = driver.ring.enter(None).expect("submits");
+        let results = std::iter::from_fn(|| driver.ring.completion());
+        let results: Vec<_> = results.filter(|it| it.user_data() == FOREIGN).collect();
+        assert_eq!(results.iter().map(cqueue::Entry::result).collect::<Vec<_>>(), [-libc::EACCES]);
+    }
+    let bell = driver.bell.fd().as_raw_fd();
+    let refused = driver.ring.submitter().register_eventfd(bell).expect_err("not one of ours");
+    assert_eq!(refused.raw_os_error(), Some(libc::EACCES));
+}
+
+/// A tag that no request of a driver has.
+const FOREIGN: u64 = 77 << 32;
 
 #[test]
 fn a_busy_socket_gets_more_receives_and_an_idle_one_none() {

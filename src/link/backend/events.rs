@@ -127,6 +127,11 @@ impl Inbox {
         self.reading.is_some()
     }
 
+    /// Whether records have been received and not been taken: the kernel does not know of them.
+    pub(super) const fn has_records(&self) -> bool {
+        self.unread.start < self.unread.end
+    }
+
     fn opened(&self, at: Range<usize>) -> Opened<'_> {
         match ToGame::read(&self.buf[at]).next() {
             Some(Ok(ToGame::Opened(opened))) => opened,
@@ -152,14 +157,21 @@ impl Backend {
                 }
                 Some((worker, bundles_left)) => self.receive(worker, bundles_left),
                 None => {
-                    match self.poller.next_ready()? {
-                        READY_TIMER => self.handle_timer(),
-                        worker => self.handle_ready(worker as usize),
+                    match self.poller.next_ready() {
+                        None => {
+                            self.poller.show_unread(false);
+                            return None;
+                        }
+                        Some(READY_TIMER) => self.handle_timer(),
+                        Some(worker) => self.handle_ready(worker as usize),
                     }
                     None
                 }
             };
             if step.is_some() {
+                if self.inbox.has_records() {
+                    self.poller.show_unread(true);
+                }
                 return step;
             }
         }

@@ -55,7 +55,11 @@ impl Link {
         let mut writer = Writer::new(&mut hello);
         let written = writer.hello(&Hello { version: VERSION, pid: std::process::id(), name });
         debug_assert!(written, "the name was checked");
-        socket.send_with_flags(writer.bytes(), libc::MSG_NOSIGNAL)?;
+        match socket.send_with_flags(writer.bytes(), libc::MSG_NOSIGNAL) {
+            // A gateway that does not let us in may have said so and hung up by now: that is read.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
+            _ => {}
+        }
         poller.watch(socket.as_fd(), token)?;
         self.socket = Some(socket);
         Ok(())

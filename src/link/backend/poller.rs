@@ -2,10 +2,12 @@
 //!
 //! An epoll set can itself be watched, which is how a game puts all links into a loop of its own.
 //! The timer that reconnects is a descriptor in the set for the same reason: nobody has to know
-//! when to call.
+//! when to call. And so is a counter that is readable while records wait in our own memory, where
+//! the kernel does not see them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::limits::WORKERS_MAX;
@@ -14,22 +16,60 @@ use crate::os::notify::{self, Epoll, Ready};
 /// What [`Poller::next_ready`] calls the timer; links are called by their worker's index.
 pub(super) const READY_TIMER: u64 = u64::MAX;
 
+/// What the set calls the counter of unread records.
+const READY_UNREAD: u64 = u64::MAX - 1;
+
 /// The set, and what was ready at the last look.
 #[derive(Debug)]
 pub(super) struct Poller {
     epoll: Epoll,
     timer: OwnedFd,
+    unread: OwnedFd,
+    /// The game watches the set by itself; until it does, nobody looks at `unread`.
+    is_polled: AtomicBool,
+    /// Whether `unread` is readable.
+    is_unread_shown: AtomicBool,
     ready: Vec<Ready>,
     /// How many of `ready` have been handed out.
     seen: usize,
 }
 
 impl Poller {
-    /// A set with nothing but the timer in it.
+    /// A set with no link in it.
     pub(super) fn new() -> io::Result<Self> {
-        let (epoll, timer) = (Epoll::new()?, notify::timer()?);
+        let (epoll, timer, unread) = (Epoll::new()?, notify::timer()?, notify::event_counter()?);
         epoll.add(timer.as_fd(), READY_TIMER)?;
-        Ok(Self { epoll, timer, ready: Vec::with_capacity(WORKERS_MAX + 1), seen: 0 })
+        epoll.add(unread.as_fd(), READY_UNREAD)?;
+        Ok(Self {
+            epoll,
+            timer,
+            unread,
+            is_polled: AtomicBool::new(false),
+            is_unread_shown: AtomicBool::new(false),
+            ready: Vec::with_capacity(WORKERS_MAX + 2),
+            seen: 0,
+        })
+    }
+
+    /// The set, for somebody else to watch.
+    pub(super) fn watched(&self) -> BorrowedFd<'_> {
+        self.is_polled.store(true, Ordering::Relaxed);
+        self.epoll.as_fd()
+    }
+
+    /// Has the set be readable, or not, because of records that wait in our memory. Costs nothing
+    /// where nobody else watches it.
+    #[inline]
+    pub(super) fn show_unread(&self, is_shown: bool) {
+        if self.is_polled.load(Ordering::Relaxed)
+            && self.is_unread_shown.swap(is_shown, Ordering::Relaxed) != is_shown
+        {
+            if is_shown {
+                notify::event_add(self.unread.as_fd());
+            } else {
+                notify::event_take(self.unread.as_fd());
+            }
+        }
     }
 
     /// Watches a socket for datagrams. Closing the socket ends that.
@@ -61,12 +101,17 @@ impl Poller {
 
     /// The next of what was ready at the last look.
     pub(super) fn next_ready(&mut self) -> Option<u64> {
-        let token = self.ready.get(self.seen)?.token;
-        self.seen += 1;
-        if token == READY_TIMER {
-            notify::event_take(self.timer.as_fd());
+        loop {
+            let token = self.ready.get(self.seen)?.token;
+            self.seen += 1;
+            match token {
+                // What it stands for is not found here.
+                READY_UNREAD => continue,
+                READY_TIMER => _ = notify::event_take(self.timer.as_fd()),
+                _ => {}
+            }
+            return Some(token);
         }
-        Some(token)
     }
 
     /// Sleeps until something is ready, for at most `timeout`. Returns whether something is; a
@@ -77,12 +122,6 @@ impl Poller {
         let mut set = [notify::awaited(self.epoll.raw())];
         unless_interrupted(notify::wait(&mut set, timeout).map(drop))?;
         self.look()
-    }
-}
-
-impl AsFd for Poller {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
     }
 }
 
@@ -104,7 +143,7 @@ mod tests {
     fn a_set_is_ready_for_the_one_that_watches_it() {
         let mut inner = Poller::new().expect("descriptors are left");
         let mut outer = Poller::new().expect("descriptors are left");
-        outer.watch(inner.as_fd(), 5).expect("one set may watch another");
+        outer.watch(inner.watched(), 5).expect("one set may watch another");
         assert!(!outer.look().expect("epoll works"));
         inner.arm_timer(Duration::from_nanos(1));
         assert!(outer.sleep(None).expect("ppoll works"));

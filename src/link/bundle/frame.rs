@@ -56,7 +56,8 @@ impl<'a> Frame<'a> {
         matches!(self.kind(), kind::PAYLOAD | kind::MULTICAST | kind::PING | kind::PONG)
     }
 
-    /// The session that a payload is from or for, as far as the record goes: its other fields may be wrong.
+    /// The session that a payload is from or for, as far as the record goes: its other fields may
+    /// be wrong.
     #[inline]
     pub fn payload_session(self) -> Option<SessionId> {
         let id = self.body().first_chunk().filter(|_| self.kind() == kind::PAYLOAD)?;

@@ -1,8 +1,9 @@
 //! Server addresses as tokens carry them.
 //!
-//! The reference writes an IPv6 address as eight little-endian words, so `::1` ends in `01 00`; some other implementations
-//! write the octets in network order. What stands here is the reference's order; [`server`](super::server) compares in both.
-//! A token carries no scope id and no flow label, so an address that needs a scope cannot be put into one.
+//! The reference writes an IPv6 address as eight little-endian words, so `::1` ends in `01 00`;
+//! some other implementations write the octets in network order. What stands here is the
+//! reference's order; [`server`](super::server) compares in both. A token carries no scope id and
+//! no flow label, so an address that needs a scope cannot be put into one.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};

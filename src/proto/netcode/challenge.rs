@@ -1,15 +1,15 @@
 //! The challenge: proof that a client receives at the address it sends from.
 //!
-//! The server seals the client's id and user data under a key of its own and has them echoed, so that it need not store
-//! them. To the client all of it is opaque. Challenge and response packets have the same body:
-//! `challenge sequence | sealed challenge token`.
+//! The server seals the client's id and user data under a key of its own and has them echoed, so
+//! that it need not store them. To the client all of it is opaque. Challenge and response packets
+//! have the same body: `challenge sequence | sealed challenge token`.
 
 use super::wire::Writer;
 use super::{USER_DATA_BYTES, UserData};
 use crate::drops::DropReason;
 
-/// A sealed challenge token, tag included. Its nonce is [`packet::nonce`](super::packet::nonce) of the challenge
-/// sequence; it has no associated data.
+/// A sealed challenge token, tag included. Its nonce is [`packet::nonce`](super::packet::nonce) of
+/// the challenge sequence; it has no associated data.
 pub const CHALLENGE_TOKEN_BYTES: usize = 300;
 
 /// Body of a challenge packet and of a response packet.
@@ -41,7 +41,8 @@ impl ChallengeToken {
     }
 }
 
-/// Writes a body's sequence at the start of `out` and returns the token's place, to be filled and sealed there.
+/// Writes a body's sequence at the start of `out` and returns the token's place, to be filled and
+/// sealed there.
 ///
 /// # Panics
 /// Where `out` is shorter than [`CHALLENGE_BODY_BYTES`].

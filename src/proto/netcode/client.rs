@@ -1,16 +1,20 @@
 //! The client as a state machine: no socket, no clock, no cipher.
 //!
-//! It behaves as the reference's client does, which games ship: ten states, ten packets a second while nothing else leaves,
-//! the next server of the token when one denies, falls silent or says goodbye. The caller owns time and transport:
+//! It behaves as the reference's client does, which games ship: ten states, ten packets a second
+//! while nothing else leaves, the next server of the token when one denies, falls silent or says
+//! goodbye. The caller owns time and transport:
 //!
-//! 1. A datagram arrived: [`Client::handle_datagram`] says whether and how to open it and changes nothing. Open it with
-//!    [`Client::open_key`], then [`Client::handle_opened`] moves the state. Several datagrams may be opened in one batch.
+//! 1. A datagram arrived: [`Client::handle_datagram`] says whether and how to open it and changes
+//!    nothing. Open it with [`Client::open_key`], then [`Client::handle_opened`] moves the state.
+//!    Several datagrams may be opened in one batch.
 //! 2. Time passed: [`Client::handle_timeout`].
-//! 3. After either, [`Client::poll_transmit`] until it returns `None`; seal what it says with [`Client::seal_key`].
+//! 3. After either, [`Client::poll_transmit`] until it returns `None`; seal what it says with
+//!    [`Client::seal_key`].
 //! 4. [`Client::poll_timeout`] says when to come back.
 //!
-//! A connected client with no further server to try is 328 bytes and owns no heap memory (one that is connecting owns
-//! 1.5 KB more), so one process can hold a hundred thousand. From which address the client sends is the caller's business; it may change at any time.
+//! A connected client with no further server to try is 328 bytes and owns no heap memory (one that
+//! is connecting owns 1.5 KB more), so one process can hold a hundred thousand. From which address
+//! the client sends is the caller's business; it may change at any time.
 
 use std::ops::Range;
 
@@ -78,8 +82,8 @@ impl State {
 /// Where a client may deviate from the reference. The default does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The first sequence number. Starting at random keeps nonces apart when a token is used twice; servers take any start,
-    /// but packets grow by the bytes that the number needs.
+    /// The first sequence number. Starting at random keeps nonces apart when a token is used twice;
+    /// servers take any start, but packets grow by the bytes that the number needs.
     pub first_sequence: u64,
     /// Answers a challenge when it arrives, not at the next of the ten slots per second.
     pub answers_at_once: bool,
@@ -128,7 +132,8 @@ pub struct Transmit {
     pub to: Endpoint,
     /// How many bytes of the buffer, tag included.
     pub len: usize,
-    /// Gives the nonce and the prefix of the associated data; `None` where nothing is to be sealed (a request).
+    /// Gives the nonce and the prefix of the associated data; `None` where nothing is to be sealed
+    /// (a request).
     pub seal: Option<Header>,
 }
 
@@ -157,7 +162,8 @@ pub struct Client {
     next_sequence: u64,
     heard_ns: u64,
     send_due_ns: u64,
-    /// Invariant: there while connecting, and afterwards as long as the token names another server to turn to.
+    /// Invariant: there while connecting, and afterwards as long as the token names another server
+    /// to turn to.
     handshake: Option<Box<Handshake>>,
 }
 
@@ -188,7 +194,8 @@ impl Handshake {
 }
 
 impl Client {
-    /// A client that will ask the token's first server at its first [`poll_transmit`](Self::poll_transmit).
+    /// A client that will ask the token's first server at its first
+    /// [`poll_transmit`](Self::poll_transmit).
     pub fn new(token: &ConnectToken, now_ns: u64, options: Options) -> Self {
         let handshake = Handshake::new(token, now_ns);
         let is_valid = handshake.is_some();
@@ -240,7 +247,8 @@ impl Client {
         &self.seal_key
     }
 
-    /// Decides whether a datagram is worth opening. Changes nothing, so nobody can harm the client by forging one.
+    /// Decides whether a datagram is worth opening. Changes nothing, so nobody can harm the client
+    /// by forging one.
     #[inline]
     pub fn handle_datagram(&self, from: Endpoint, datagram: &[u8]) -> Result<OpenWork, DropReason> {
         if from != self.server || self.state.is_closed() {
@@ -292,8 +300,9 @@ impl Client {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) or [`poll_transmit`](Self::poll_transmit) will next have something to
-    /// do, if nothing arrives before. An instant that has passed means at once.
+    /// When [`handle_timeout`](Self::handle_timeout) or [`poll_transmit`](Self::poll_transmit) will
+    /// next have something to do, if nothing arrives before. An instant that has passed means at
+    /// once.
     pub fn poll_timeout(&self) -> Option<u64> {
         if self.disconnects_owed > 0 {
             return Some(0);
@@ -425,8 +434,9 @@ impl Client {
         self.timeout.session_deadline_ns(self.heard_ns)
     }
 
-    /// When the token is too old to go on connecting. Its lifetime counts from the start of each attempt, so that the
-    /// clocks of client and token service need not agree; a running connection outlives it.
+    /// When the token is too old to go on connecting. Its lifetime counts from the start of each
+    /// attempt, so that the clocks of client and token service need not agree; a running connection
+    /// outlives it.
     fn token_deadline_ns(&self) -> Option<u64> {
         if self.state == State::Connected {
             return None;

@@ -1,8 +1,9 @@
 //! Encrypted packets: prefix, sequence, sealed body, tag.
 //!
-//! `prefix = sequence bytes << 4 | type`. The sequence is written in as few bytes as hold it, but at least one; readers take
-//! any count from 1 to 8. The sequence is the nonce, and the prefix is part of the associated data, so a packet's type
-//! cannot be changed on the way. Associated data is made once per protocol id and prefix ([`AadTable`]), not per packet.
+//! `prefix = sequence bytes << 4 | type`. The sequence is written in as few bytes as hold it, but
+//! at least one; readers take any count from 1 to 8. The sequence is the nonce, and the prefix is
+//! part of the associated data, so a packet's type cannot be changed on the way. Associated data is
+//! made once per protocol id and prefix ([`AadTable`]), not per packet.
 
 use std::ops::Range;
 
@@ -57,8 +58,8 @@ impl PacketKind {
         })
     }
 
-    /// Whether the replay window applies. Packets of the handshake are not covered: repeating them is harmless, and they
-    /// come before there is a window.
+    /// Whether the replay window applies. Packets of the handshake are not covered: repeating them
+    /// is harmless, and they come before there is a window.
     #[inline]
     pub const fn is_replay_protected(self) -> bool {
         self as u8 >= Self::KeepAlive as u8
@@ -75,7 +76,8 @@ impl PacketKind {
         }
     }
 
-    /// Checks the length of an opened body. An encrypted request has no valid body, so it is never right.
+    /// Checks the length of an opened body. An encrypted request has no valid body, so it is never
+    /// right.
     #[inline]
     pub fn check_body(self, body_bytes: usize) -> Result<(), DropReason> {
         match self {
@@ -118,16 +120,18 @@ pub struct Header {
 impl Header {
     /// Reads the header of a datagram that is not a connection request.
     ///
-    /// The checks run in the reference's order: length, type, type for this receiver, sequence bytes, room for sequence and
-    /// tag. Datagrams longer than any packet are refused first, which the reference does by the size of its buffer.
+    /// The checks run in the reference's order: length, type, type for this receiver, sequence
+    /// bytes, room for sequence and tag. Datagrams longer than any packet are refused first, which
+    /// the reference does by the size of its buffer.
     #[inline]
     pub fn decode(datagram: &[u8], receiver: Receiver) -> Result<Self, DropReason> {
         Self::check(datagram, receiver)?;
         Ok(Self::read(datagram))
     }
 
-    /// What [`decode`](Self::decode) checks. Apart from [`read`](Self::read), because a header inside a `Result` inside another is
-    /// moved about byte by byte and then read as words, for which the CPU waits (ten nanoseconds of a packet).
+    /// What [`decode`](Self::decode) checks. Apart from [`read`](Self::read), because a header
+    /// inside a `Result` inside another is moved about byte by byte and then read as words, for
+    /// which the CPU waits (ten nanoseconds of a packet).
     #[inline]
     pub fn check(datagram: &[u8], receiver: Receiver) -> Result<(), DropReason> {
         if datagram.len() > DATAGRAM_BYTES_MAX {
@@ -150,12 +154,14 @@ impl Header {
         Ok(())
     }
 
-    /// The header of a datagram that has passed [`check`](Self::check). Of any other it is any header.
+    /// The header of a datagram that has passed [`check`](Self::check). Of any other it is any
+    /// header.
     #[inline]
     pub fn read(datagram: &[u8]) -> Self {
         let prefix = datagram.first().copied().unwrap_or(0);
         let kind = PacketKind::of_prefix(prefix).unwrap_or(PacketKind::Request);
-        // Eight bytes are there whatever the count, because a packet has at least 18; the surplus ones are masked off.
+        // Eight bytes are there whatever the count, because a packet has at least 18; the surplus
+        // ones are masked off.
         let wide = datagram.get(1..9).and_then(<[u8]>::first_chunk).copied();
         let surplus = 64_u32.wrapping_sub(8 * u32::from(prefix >> 4)) & 63;
         let sequence = wide.map_or(0, u64::from_le_bytes) & (u64::MAX >> surplus);
@@ -191,8 +197,8 @@ pub fn nonce(sequence: u64) -> [u8; 12] {
     nonce
 }
 
-/// Writes prefix and sequence. Bytes of `out` behind the header, up to the ninth, may be overwritten: write the body after
-/// the header.
+/// Writes prefix and sequence. Bytes of `out` behind the header, up to the ninth, may be
+/// overwritten: write the body after the header.
 ///
 /// # Panics
 /// Where `out` is shorter than 9 bytes.
@@ -204,7 +210,8 @@ pub fn encode_header(kind: PacketKind, sequence: u64, out: &mut [u8]) -> Header 
     header
 }
 
-/// Writes header and body, to be sealed in place. Returns the header and the packet's length, tag included.
+/// Writes header and body, to be sealed in place. Returns the header and the packet's length, tag
+/// included.
 ///
 /// # Panics
 /// Where `out` is too short for header, body and tag.

@@ -1,7 +1,8 @@
 //! The connection request: the one packet that is not encrypted, because it brings the keys.
 //!
-//! `00 | version | protocol id | expire | token nonce | private token`, 1078 bytes and never another length. Its bytes 1 to
-//! 29 happen to be the associated data of the private token, so a server opens a request in place without copying anything.
+//! `00 | version | protocol id | expire | token nonce | private token`, 1078 bytes and never
+//! another length. Its bytes 1 to 29 happen to be the associated data of the private token, so a
+//! server opens a request in place without copying anything.
 
 use std::ops::Range;
 
@@ -30,7 +31,8 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Whether a datagram claims to be a connection request: its first byte is 0, not merely the low half of it.
+    /// Whether a datagram claims to be a connection request: its first byte is 0, not merely the
+    /// low half of it.
     #[inline]
     pub fn is_claimed_by(datagram: &[u8]) -> bool {
         datagram.first() == Some(&0)

@@ -1,12 +1,15 @@
 //! What a netcode server decides, without the tables it decides over.
 //!
-//! The caller owns sessions, unfinished handshakes and used tokens; here are the rules in the reference's order, and where
-//! the reference can be attacked, stricter ones that its clients do not notice:
+//! The caller owns sessions, unfinished handshakes and used tokens; here are the rules in the
+//! reference's order, and where the reference can be attacked, stricter ones that its clients do
+//! not notice:
 //!
-//! - A response must answer a challenge of the handshake that its address is in, and name the same client
-//!   ([`PendingBinding`]). The reference takes any challenge since its start, so a recorded handshake can be played again.
-//! - No nonce is used twice under a key ([`SessionSequence`], [`GlobalSequence`]), also when a token is used again, and
-//!   when several workers answer the same address. The reference starts both at a constant.
+//! - A response must answer a challenge of the handshake that its address is in, and name the same
+//!   client ([`PendingBinding`]). The reference takes any challenge since its start, so a recorded
+//!   handshake can be played again.
+//! - No nonce is used twice under a key ([`SessionSequence`], [`GlobalSequence`]), also when a
+//!   token is used again, and when several workers answer the same address. The reference starts
+//!   both at a constant.
 //! - Addresses are compared as [`Endpoint`]s, in which an IPv4-mapped IPv6 address is the IPv4 one.
 //!
 //! Every refusal is a [`DropReason`].
@@ -26,8 +29,9 @@ use crate::limits::{DATAGRAM_BYTES_MAX, WORKERS_MAX};
 pub enum Classified<'a> {
     /// A connection request whose private token is to be opened under the listener's keys.
     Request(Request<'a>),
-    /// A packet to be opened under the client-to-server key of its source. For a connected source, and where
-    /// [`PacketKind::is_replay_protected`], its sequence is to be checked against the replay window first.
+    /// A packet to be opened under the client-to-server key of its source. For a connected source,
+    /// and where [`PacketKind::is_replay_protected`], its sequence is to be checked against the
+    /// replay window first.
     Packet(Header),
 }
 
@@ -67,10 +71,11 @@ pub enum SessionPacket<'a> {
     Payload(&'a [u8]),
 }
 
-/// What an opened packet of a connected player means. To be called after the replay window has taken its sequence: a body of
-/// the wrong size has consumed it.
+/// What an opened packet of a connected player means. To be called after the replay window has
+/// taken its sequence: a body of the wrong size has consumed it.
 ///
-/// A repeated response is unexpected here and must not refresh the timeout; a lost first keep-alive is made good by the next.
+/// A repeated response is unexpected here and must not refresh the timeout; a lost first keep-alive
+/// is made good by the next.
 #[inline]
 pub fn session_packet(kind: PacketKind, body: &[u8]) -> Result<SessionPacket<'_>, DropReason> {
     kind.check_body(body.len())?;
@@ -82,8 +87,8 @@ pub fn session_packet(kind: PacketKind, body: &[u8]) -> Result<SessionPacket<'_>
     }
 }
 
-/// What an opened packet of a player in the handshake means: a response, given as its challenge sequence and its sealed
-/// challenge token.
+/// What an opened packet of a player in the handshake means: a response, given as its challenge
+/// sequence and its sealed challenge token.
 pub fn pending_packet(
     kind: PacketKind,
     body: &mut [u8],
@@ -97,8 +102,9 @@ pub fn pending_packet(
 
 /// Whether a private token names one of our own addresses, port included.
 ///
-/// Some token services write IPv6 addresses in network order instead of little-endian words, so these are compared in both
-/// readings. The other reading of a foreign address can name us only if all 128 bits and the port agree.
+/// Some token services write IPv6 addresses in network order instead of little-endian words, so
+/// these are compared in both readings. The other reading of a foreign address can name us only if
+/// all 128 bits and the port agree.
 pub fn check_addressed_to(addresses: &ServerAddresses, own: &[Endpoint]) -> Result<(), DropReason> {
     let is_own =
         |ip: [u8; 16], port| own.iter().any(|own| *own.ip_bytes() == ip && own.port() == port);
@@ -118,8 +124,9 @@ fn swapped(mut ip: [u8; 16]) -> [u8; 16] {
 
 /// Ties a response to the request it follows from.
 ///
-/// Kept with an unfinished handshake. A repeated request with the same token keeps the binding, another token from the
-/// same address makes a new one; so every challenge that an honest client can still answer is accepted.
+/// Kept with an unfinished handshake. A repeated request with the same token keeps the binding,
+/// another token from the same address makes a new one; so every challenge that an honest client
+/// can still answer is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingBinding {
     /// The first challenge that was sent for this handshake.
@@ -141,7 +148,8 @@ impl PendingBinding {
     }
 }
 
-/// The sequence of what a server sends to one connected player, and so the nonces under that player's key.
+/// The sequence of what a server sends to one connected player, and so the nonces under that
+/// player's key.
 ///
 /// Invariant: below [`GLOBAL_SEQUENCE_START`], where the nonces of challenges and denials begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,9 +158,10 @@ pub struct SessionSequence(u64);
 impl SessionSequence {
     /// The sequence of a new session.
     ///
-    /// A token that was used before has already spent nonces under its key: the session begins where
-    /// [`after`](Self::after) says. A new token starts at random below 2^48, so that a server which has lost its memory of
-    /// used tokens does not repeat itself either, except with odds of about session length / 2^48.
+    /// A token that was used before has already spent nonces under its key: the session begins
+    /// where [`after`](Self::after) says. A new token starts at random below 2^48, so that a server
+    /// which has lost its memory of used tokens does not repeat itself either, except with odds of
+    /// about session length / 2^48.
     pub const fn begin(next: Option<Self>, random: u64) -> Self {
         match next {
             Some(next) => next,
@@ -160,9 +169,9 @@ impl SessionSequence {
         }
     }
 
-    /// Where the next session of the same token begins: far enough behind the start of this one that the two cannot meet,
-    /// also while both are live (a token may be good for several listeners). 2^40 packets are 35 years at a thousand a
-    /// second.
+    /// Where the next session of the same token begins: far enough behind the start of this one
+    /// that the two cannot meet, also while both are live (a token may be good for several
+    /// listeners). 2^40 packets are 35 years at a thousand a second.
     #[must_use]
     pub const fn after(self) -> Self {
         Self(if self.0 < GLOBAL_SEQUENCE_START { self.0 + SESSION_SPAN } else { self.0 })
@@ -185,10 +194,11 @@ impl SessionSequence {
 /// Where the numbers of challenges and denials begin.
 pub const GLOBAL_SEQUENCE_START: u64 = 1 << 63;
 
-/// The sequence of challenges and denials, which are sent under the keys of many tokens by every worker.
+/// The sequence of challenges and denials, which are sent under the keys of many tokens by every
+/// worker.
 ///
-/// `1 | worker (7 bits) | count (56 bits)`: disjoint from every session's sequence and from every other worker's. The count
-/// starts at random, so that a restart does not repeat it either.
+/// `1 | worker (7 bits) | count (56 bits)`: disjoint from every session's sequence and from every
+/// other worker's. The count starts at random, so that a restart does not repeat it either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GlobalSequence(u64);
 

@@ -1,4 +1,5 @@
-//! Paces and timeouts that both sides of netcode share. Instants are nanoseconds of one clock, whichever the caller uses.
+//! Paces and timeouts that both sides of netcode share. Instants are nanoseconds of one clock,
+//! whichever the caller uses.
 
 /// Requests, responses and keep-alives leave this far apart, where nothing else was sent meanwhile.
 pub const SEND_INTERVAL_NS: u64 = 100_000_000;
@@ -6,7 +7,8 @@ pub const SEND_INTERVAL_NS: u64 = 100_000_000;
 /// Disconnect packets sent in a row, because none is acknowledged.
 pub const DISCONNECT_COUNT: u8 = 10;
 
-/// The timeout that a token prescribes, with the reference's reading of zero and of negative numbers.
+/// The timeout that a token prescribes, with the reference's reading of zero and of negative
+/// numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeout {
     seconds: i32,
@@ -18,7 +20,8 @@ impl Timeout {
         Self { seconds }
     }
 
-    /// When a peer that was last heard at `heard_ns` counts as gone; `None` means never, which zero means too.
+    /// When a peer that was last heard at `heard_ns` counts as gone; `None` means never, which zero
+    /// means too.
     ///
     /// A server gives up from this instant on, a client only after it.
     #[inline]
@@ -26,9 +29,11 @@ impl Timeout {
         if self.seconds > 0 { Some(self.after(heard_ns)) } else { None }
     }
 
-    /// The last instant at which a response to a request of `requested_ns` is taken; `None` means any time.
+    /// The last instant at which a response to a request of `requested_ns` is taken; `None` means
+    /// any time.
     ///
-    /// Zero leaves no time at all: such a client gets in only where request and response fall into the same instant.
+    /// Zero leaves no time at all: such a client gets in only where request and response fall into
+    /// the same instant.
     #[inline]
     pub const fn pending_deadline_ns(self, requested_ns: u64) -> Option<u64> {
         if self.seconds >= 0 { Some(self.after(requested_ns)) } else { None }

@@ -1,10 +1,13 @@
-//! Connect tokens: what a token service gives to a client, and the private part that only servers can read.
+//! Connect tokens: what a token service gives to a client, and the private part that only servers
+//! can read.
 //!
-//! The private part is sealed as one AEAD message whose associated data is the protocol id and the expiry, so a client can
-//! neither read nor move it. Timeout, addresses and keys stand in both parts: the public ones are for the client, the
-//! private ones for the server. The two address lists may differ, where servers know themselves by an internal address.
+//! The private part is sealed as one AEAD message whose associated data is the protocol id and the
+//! expiry, so a client can neither read nor move it. Timeout, addresses and keys stand in both
+//! parts: the public ones are for the client, the private ones for the server. The two address
+//! lists may differ, where servers know themselves by an internal address.
 //!
-//! The codecs write plain text; sealing is the caller's, with the nonce and associated data given here.
+//! The codecs write plain text; sealing is the caller's, with the nonce and associated data given
+//! here.
 
 use std::fmt;
 
@@ -116,7 +119,8 @@ pub struct ConnectToken {
 }
 
 impl ConnectToken {
-    /// Writes the token, zero-padded. It holds two session keys: the buffer is the caller's to protect.
+    /// Writes the token, zero-padded. It holds two session keys: the buffer is the caller's to
+    /// protect.
     pub fn encode(&self, out: &mut [u8; CONNECT_TOKEN_BYTES]) {
         let mut out = Writer::new(out);
         out.put(VERSION_INFO);
@@ -180,8 +184,8 @@ impl ConnectToken {
     }
 }
 
-/// Why a connect token cannot be used. Tokens come from files and web services, not off the wire, so this is not a
-/// [`DropReason`].
+/// Why a connect token cannot be used. Tokens come from files and web services, not off the wire,
+/// so this is not a [`DropReason`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenError {
     /// The address list has 0 or more than 32 entries, or an address of an unknown type.

@@ -1,7 +1,7 @@
 //! Cursors over byte slices, little-endian.
 //!
-//! Reading past the end is `None`, because what is read may be hostile. Writing past the end panics, because every layout
-//! written here has a fixed size that its buffer is declared with.
+//! Reading past the end is `None`, because what is read may be hostile. Writing past the end
+//! panics, because every layout written here has a fixed size that its buffer is declared with.
 
 /// Takes fields off the front of a slice.
 pub(super) struct Reader<'a>(&'a [u8]);

@@ -1,4 +1,5 @@
-//! Windows against an oracle that remembers every sequence, at every size, and at the edges where arithmetic breaks.
+//! Windows against an oracle that remembers every sequence, at every size, and at the edges where
+//! arithmetic breaks.
 
 use std::collections::HashSet;
 
@@ -86,7 +87,8 @@ fn policies() -> impl Iterator<Item = Policy> {
     })
 }
 
-/// Moves as packets do: mostly in order, some lost, some late, some twice, now and then a long silence.
+/// Moves as packets do: mostly in order, some lost, some late, some twice, now and then a long
+/// silence.
 #[derive(Clone, Debug)]
 enum Move {
     Next,

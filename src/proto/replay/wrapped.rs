@@ -1,7 +1,9 @@
-//! Replay windows for sequences that wrap (Unreal's 14 bits, UNet's 16): a [`Window`] over the full numbers behind them.
+//! Replay windows for sequences that wrap (Unreal's 14 bits, UNet's 16): a [`Window`] over the full
+//! numbers behind them.
 //!
-//! A peer's sequence is extended to the full number closest to the latest one, and the window never learns that anything
-//! wraps. Full numbers begin one range above zero, so that there is room behind the first.
+//! A peer's sequence is extended to the full number closest to the latest one, and the window never
+//! learns that anything wraps. Full numbers begin one range above zero, so that there is room
+//! behind the first.
 
 use super::{Policy, Refusal, SIZE_BITS_MAX, Window};
 use crate::proto::seq::Seq;
@@ -14,7 +16,8 @@ pub struct WrappedWindow<const BITS: u32> {
 }
 
 impl<const BITS: u32> WrappedWindow<BITS> {
-    /// A window for a peer who has agreed to begin with `initial`: only the sequence before it counts as accepted.
+    /// A window for a peer who has agreed to begin with `initial`: only the sequence before it
+    /// counts as accepted.
     pub const fn starting_at(initial: Seq<BITS>, policy: &Policy) -> Self {
         Self { window: Window::starting_at(Self::RANGE + initial.value(), policy) }
     }
@@ -36,14 +39,16 @@ impl<const BITS: u32> WrappedWindow<BITS> {
         self.window.check(self.extend(sequence)?, policy)
     }
 
-    /// Accepts `sequence`, or says why not and changes nothing. Only for packets that have proven to be authentic.
+    /// Accepts `sequence`, or says why not and changes nothing. Only for packets that have proven
+    /// to be authentic.
     #[inline]
     pub fn commit(&mut self, sequence: Seq<BITS>, policy: &Policy) -> Result<(), Refusal> {
         let full = self.extend(sequence)?;
         self.window.commit(full, policy)
     }
 
-    /// The full number must exist as long as nobody receives 2^64 packets; should it not, the sequence leads nowhere.
+    /// The full number must exist as long as nobody receives 2^64 packets; should it not, the
+    /// sequence leads nowhere.
     #[inline]
     fn extend(&self, sequence: Seq<BITS>) -> Result<u64, Refusal> {
         sequence.extend(self.window.latest).ok_or(Refusal::TooOld)

@@ -1,12 +1,13 @@
 //! Bit streams: fields of any width at any bit, least significant bit first.
 //!
-//! Bit `k` of a stream is bit `k mod 8` of byte `k / 8`; an integer's lowest bit comes first, so a byte-aligned field is plain
-//! little-endian. A stream says itself where it ends: one `1` bit follows the last field (two in game packets, one for each
-//! layer of the engine that ends a stream), then zeros fill the byte. So the highest set bit of the last byte is the end, and
-//! a last byte of zero is no stream.
+//! Bit `k` of a stream is bit `k mod 8` of byte `k / 8`; an integer's lowest bit comes first, so a
+//! byte-aligned field is plain little-endian. A stream says itself where it ends: one `1` bit
+//! follows the last field (two in game packets, one for each layer of the engine that ends a
+//! stream), then zeros fill the byte. So the highest set bit of the last byte is the end, and a
+//! last byte of zero is no stream.
 //!
-//! Reading past the end is `None`, because what is read may be hostile. Writing past the buffer panics, because whoever writes
-//! knows how much.
+//! Reading past the end is `None`, because what is read may be hostile. Writing past the buffer
+//! panics, because whoever writes knows how much.
 
 /// Takes fields off the front of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +92,8 @@ impl<'a> BitReader<'a> {
         Some(front)
     }
 
-    /// What is left without its last bit, which has to be a termination bit; `None` where it is not.
+    /// What is left without its last bit, which has to be a termination bit; `None` where it is
+    /// not.
     pub fn without_terminator(mut self) -> Option<Self> {
         let last = self.remaining().checked_sub(1).map(|_| self.end - 1)?;
         if load(self.bytes, last, 1) == 0 {
@@ -164,7 +166,8 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Ends the stream with `terminators` one-bits and returns how many bytes of the buffer it fills.
+    /// Ends the stream with `terminators` one-bits and returns how many bytes of the buffer it
+    /// fills.
     ///
     /// # Panics
     /// As [`write`](Self::write).
@@ -175,8 +178,8 @@ impl<'a> BitWriter<'a> {
     }
 }
 
-/// Where the last termination bit of a datagram is, counted in bits from the start; `None` where the last byte is zero or
-/// there is no byte.
+/// Where the last termination bit of a datagram is, counted in bits from the start; `None` where
+/// the last byte is zero or there is no byte.
 #[inline]
 pub fn terminator(datagram: &[u8]) -> Option<usize> {
     let last = *datagram.last()?;

@@ -1,11 +1,12 @@
-//! As much of bunches as test players and test servers need: unreliable data on the control channel, and its closing.
+//! As much of bunches as test players and test servers need: unreliable data on the control
+//! channel, and its closing. That is also what a gateway looks for.
 //!
 //! ```text
 //! control 1 [open 1 | close 1 [reason, up to 4]] | paused 1 | reliable 1 | channel, packed | exports 1 | guids 1 | partial 1
 //! [sequence 10, where reliable] [name, where open or reliable] | bits of data 13 | data
 //! ```
 //!
-//! A gateway never looks at these. What is partial, exports names, or belongs to another channel is not read here either.
+//! What is partial, exports names, or belongs to another channel is not read here either.
 
 use super::bits::{BitReader, BitWriter};
 
@@ -53,7 +54,36 @@ impl<'a> Bunch<'a> {
     }
 }
 
-/// What follows the packet info, which is a clock of 10 bits and, from servers, a frame time of 8; `None` where it is cut off.
+/// Whether a packet closes the control channel, and with it the connection, as far as that can be
+/// read in a packet of a game.
+///
+/// It is the last that an engine says, so it is the packet's last bunch, and has no data: these are
+/// its bits, but for the reason, the number and whether replication pauses. Random bits look like
+/// that once in 2^45. It may also be the first bunch. Anything between would need every bunch of
+/// every packet to be read, and is not seen.
+#[inline]
+pub fn closes_connection(payload: BitReader<'_>) -> bool {
+    ends_with_close(payload) || begins_with_close(payload)
+}
+
+#[inline]
+fn ends_with_close(mut payload: BitReader<'_>) -> bool {
+    let last = payload.remaining().checked_sub(CLOSE_BITS).and_then(|before| {
+        payload.skip(before)?;
+        payload.read(CLOSE_BITS)
+    });
+    last.is_some_and(|bits| bits & CLOSE_MASK == CLOSE)
+}
+
+#[inline]
+fn begins_with_close(payload: BitReader<'_>) -> bool {
+    let Some(bunches) = behind_packet_info(payload) else { return false };
+    let mut first = bunches;
+    first.flag() == Some(true) && matches!(Bunch::read(bunches), Some(Bunch::Close))
+}
+
+/// What follows the packet info, which is a clock of 10 bits and, from servers, a frame time of 8;
+/// `None` where it is cut off.
 pub fn behind_packet_info(mut payload: BitReader<'_>) -> Option<BitReader<'_>> {
     if payload.flag()? {
         payload.skip(10)?;
@@ -80,7 +110,8 @@ pub fn write_data(data: &[u8], out: &mut BitWriter<'_>) {
     out.copy(BitReader::new(data));
 }
 
-/// Writes the bunch that closes the control channel. It is reliable, and has this number among the channel's.
+/// Writes the bunch that closes the control channel. It is reliable, and has this number among the
+/// channel's.
 ///
 /// # Panics
 /// Where the buffer is too short.
@@ -114,7 +145,8 @@ fn read_below(end: u32, reader: &mut BitReader<'_>) -> Option<u32> {
     Some(value)
 }
 
-/// A number in groups of seven bits, the lowest first; the first bit of each byte says whether another one follows.
+/// A number in groups of seven bits, the lowest first; the first bit of each byte says whether
+/// another one follows.
 fn read_packed(reader: &mut BitReader<'_>) -> Option<u32> {
     let mut value = 0;
     for shift in (0..u32::BITS).step_by(7) {
@@ -142,6 +174,16 @@ const CLOSE_REASONS: u32 = 15;
 /// Reason 0 takes as many bits as there are masks below the end.
 const CLOSE_REASON_ZERO_BITS: usize = 4;
 const SEQUENCE_BITS: usize = 10;
+
+/// A bunch that closes the control channel, as [`write_close`] writes it.
+const CLOSE_BITS: usize = 60;
+
+/// Its bits that are always the same: all but the reason at 3 to 6, the pause at 7 and the number
+/// at 20 to 29.
+const CLOSE_MASK: u64 = !(0b1_1111 << 3 | 0x3ff << 20) & ((1 << CLOSE_BITS) - 1);
+
+/// Control and close, reliable, hard-coded, and the name 255 in two groups. All others are zero.
+const CLOSE: u64 = 0b101 | 1 << 8 | 1 << 30 | 0x02ff << 31;
 const LENGTH_BITS: usize = 13;
 
 /// No exported names, no referred ones, not a part of something larger.
@@ -190,6 +232,60 @@ mod tests {
         assert!(Bunch::read(short).is_none());
     }
 
+    /// A packet's bits with these bunches, behind packet info of that many bits.
+    fn payload(info_bits: usize, bunches: &[fn(&mut BitWriter<'_>)]) -> ([u8; 256], usize) {
+        let mut buf = [0; 256];
+        let mut out = BitWriter::new(&mut buf);
+        let info = match info_bits {
+            1 => 0,
+            12 => 0x7ff,
+            _ => 0x55fff,
+        };
+        out.write(info, info_bits);
+        for bunch in bunches {
+            bunch(&mut out);
+        }
+        let bits = out.position();
+        (buf, bits)
+    }
+
+    fn is_close(info_bits: usize, bunches: &[fn(&mut BitWriter<'_>)]) -> bool {
+        let (buf, bits) = payload(info_bits, bunches);
+        closes_connection(BitReader::new(&buf).take(bits).expect("written"))
+    }
+
+    #[test]
+    fn a_close_is_found_alone_first_and_last() {
+        let close: fn(&mut BitWriter<'_>) = |out| write_close(700, out);
+        let data: fn(&mut BitWriter<'_>) = |out| write_data(&[0xff; 40], out);
+        for info_bits in [1, 12, 20] {
+            assert!(is_close(info_bits, &[close]));
+            assert!(is_close(info_bits, &[data, close]));
+            assert!(is_close(info_bits, &[close, data]));
+            assert!(is_close(info_bits, &[data, data, close]));
+            assert!(!is_close(info_bits, &[data]));
+            assert!(!is_close(info_bits, &[data, data]));
+            assert!(!is_close(info_bits, &[]));
+        }
+    }
+
+    #[test]
+    fn what_is_not_always_the_same_in_a_close_may_be_anything() {
+        let (buf, bits) = payload(1, &[|out| write_close(0, out)]);
+        for at in 1..bits {
+            let mut changed = buf;
+            crate::proto::unreal::bits::store(
+                &mut changed,
+                at,
+                1,
+                u64::from(buf[at / 8] >> (at % 8) & 1 == 0),
+            );
+            let reader = BitReader::new(&changed).take(bits).expect("written");
+            let is_free = matches!(at - 1, 3..=7 | 20..=29);
+            assert_eq!(ends_with_close(reader), is_free, "bit {at}");
+        }
+    }
+
     #[test]
     fn packet_info_is_passed_over_in_all_its_forms() {
         for (bits, len) in [(0, 1), (0x7ff, 12), (0x55fff, 20)] {
@@ -222,6 +318,7 @@ mod tests {
         #[test]
         fn no_bits_are_too_strange(bytes in vec(any::<u8>(), 0..64)) {
             let _ = Bunch::read(BitReader::new(&bytes));
+            let _ = closes_connection(BitReader::new(&bytes));
         }
 
         #[test]

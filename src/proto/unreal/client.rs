@@ -1,14 +1,18 @@
-//! The engine's client side of the handshake as a state machine: no socket, no clock, no randomness of its own.
+//! The engine's client side of the handshake as a state machine: no socket, no clock, no randomness
+//! of its own.
 //!
-//! It asks, answers the challenge, and is in when the server acknowledges; the acknowledgement's cookie is the connection's.
-//! Whatever is not answered is repeated each second, and a challenge that nobody acknowledges is replaced after 15 seconds. A
-//! server that no longer knows the client's address asks it to restart: then it does the same again and hands in the
-//! connection's cookie, and the connection goes on. To be asked is cheap to forge, so a client follows only under the
-//! conditions of [`Client::may_restart`].
+//! It asks, answers the challenge, and is in when the server acknowledges; the acknowledgement's
+//! cookie is the connection's. Until then it answers every challenge that comes, as engines do: two
+//! requests that both arrive make two answers. Whatever is not answered is repeated each second,
+//! and a challenge that nobody acknowledges is replaced after 15 seconds. A server that no longer
+//! knows the client's address asks it to restart: then it does the same again and hands in the
+//! connection's cookie, and the connection goes on. To be asked is cheap to forge, so a client
+//! follows only under the conditions of [`Client::may_restart`].
 //!
-//! The caller owns time and transport: [`Client::handle_datagram`] for what arrives, then [`Client::poll_transmit`] until it
-//! returns `None`, and again when [`Client::poll_timeout`] says so. It never gives up by itself. Game packets are recognised
-//! and counted as signs of life; their header is for [`peer`](super::peer) or for the caller.
+//! The caller owns time and transport: [`Client::handle_datagram`] for what arrives, then
+//! [`Client::poll_transmit`] until it returns `None`, and again when [`Client::poll_timeout`] says
+//! so. It never gives up by itself. Game packets are recognised and counted as signs of life; their
+//! header is for [`peer`](super::peer) or for the caller.
 
 use super::cookie::{Cookie, Proof};
 use super::handshake::{Base, Body, Handshake, Receiver, Tail};
@@ -67,7 +71,8 @@ pub struct Client {
     state: State,
     /// The challenge to answer, and when it came. Invariant: there while responding.
     challenge: Option<(Proof, u64)>,
-    /// The cookie of the connection, from its first acknowledgement on; while there is one, a handshake is a restart.
+    /// The cookie of the connection, from its first acknowledgement on; while there is one, a
+    /// handshake is a restart.
     authorised: Option<Cookie>,
     due_ns: u64,
     sent_ns: u64,
@@ -116,7 +121,7 @@ impl Client {
         let packet = Handshake::decode(&self.framing, prefix, reader, Receiver::Client)?;
         self.check_ids(&packet)?;
         match (packet.body, self.state) {
-            (Body::Challenge(proof), State::SendingInitial) => {
+            (Body::Challenge(proof), State::SendingInitial | State::SendingResponse) => {
                 self.handle_challenge(now_ns, packet.ids, proof)
             }
             (Body::Ack(cookie), State::SendingResponse) => Ok(self.handle_ack(cookie)),
@@ -131,7 +136,8 @@ impl Client {
         }
     }
 
-    /// When [`poll_transmit`](Self::poll_transmit) will next have something to send, if nothing arrives before.
+    /// When [`poll_transmit`](Self::poll_transmit) will next have something to send, if nothing
+    /// arrives before.
     pub const fn poll_timeout(&self) -> Option<u64> {
         match self.state {
             State::SendingInitial | State::SendingResponse => Some(self.due_ns),
@@ -142,7 +148,8 @@ impl Client {
     /// Writes the datagram that is due, if one is, and returns its length.
     ///
     /// # Panics
-    /// Where the buffer is shorter than [`HANDSHAKE_BYTES_MAX`](super::handshake::HANDSHAKE_BYTES_MAX).
+    /// Where the buffer is shorter than
+    /// [`HANDSHAKE_BYTES_MAX`](super::handshake::HANDSHAKE_BYTES_MAX).
     pub fn poll_transmit(&mut self, now_ns: u64, tail: &Tail, out: &mut [u8]) -> Option<usize> {
         if self.poll_timeout().is_none_or(|due_ns| now_ns < due_ns) {
             return None;
@@ -157,9 +164,10 @@ impl Client {
 
     /// Whether a request to restart would be followed now.
     ///
-    /// A client in the middle of a connection gives nothing on a single packet that anybody can forge: its last handshake
-    /// packet is more than 10 seconds old, and unless this is the first request, either the previous one is more than 1.1
-    /// seconds old or the game has been silent for more than a second.
+    /// A client in the middle of a connection gives nothing on a single packet that anybody can
+    /// forge: its last handshake packet is more than 10 seconds old, and unless this is the first
+    /// request, either the previous one is more than 1.1 seconds old or the game has been silent
+    /// for more than a second.
     pub fn may_restart(&self, now_ns: u64) -> bool {
         let since = |then_ns| now_ns.saturating_sub(then_ns);
         self.state == State::Connected
@@ -179,7 +187,8 @@ impl Client {
         Ok(Event::Game)
     }
 
-    /// A server that is met for the first time may have any session number, and says it with its challenge.
+    /// A server that is met for the first time may have any session number, and says it with its
+    /// challenge.
     fn check_ids(&self, packet: &Handshake) -> Result<(), DropReason> {
         let introduces = matches!(packet.body, Body::Challenge(_)) && self.authorised.is_none()
             || matches!(packet.body, Body::VersionUpgrade);

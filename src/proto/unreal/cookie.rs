@@ -1,11 +1,14 @@
-//! Cookies: how a server knows that somebody receives at an address, without remembering that it asked.
+//! Cookies: how a server knows that somebody receives at an address, without remembering that it
+//! asked.
 //!
-//! A challenge carries a timestamp and a MAC over it and the asker's address; the response brings both back. Here are the
-//! rules: what the MAC covers ([`MacInput`]), which of two secrets makes it and how they take turns ([`Rotation`]), and
-//! which timestamps are taken ([`Epoch`]). The MAC itself is HMAC-SHA1 and is `crypto`'s.
+//! A challenge carries a timestamp and a MAC over it and the asker's address; the response brings
+//! both back. Here are the rules: what the MAC covers ([`MacInput`]), which of two secrets makes it
+//! and how they take turns ([`Rotation`]), and which timestamps are taken ([`Epoch`]). The MAC
+//! itself is HMAC-SHA1 and is `crypto`'s.
 //!
-//! Only its issuer ever verifies a cookie, so what it covers is our own choice; to a client it is 20 opaque bytes. Their first
-//! four seed the packet sequences of the connection that comes out of it.
+//! Only its issuer ever verifies a cookie, so what it covers is our own choice; to a client it is
+//! 20 opaque bytes. Their first four seed the packet sequences of the connection that comes out of
+//! it.
 
 use super::PacketSeq;
 use super::timing::{COOKIE_LIFETIME_NS_MAX, NS_PER_S, ROTATION_NS, ROTATION_SPREAD_NS};
@@ -16,8 +19,8 @@ use crate::secret::CookieSecret;
 /// Bytes of a cookie: a whole SHA-1.
 pub const COOKIE_BYTES: usize = 20;
 
-/// What a challenge asks to be told again. After the handshake it names the connection, so it is as secret as one: whoever
-/// has it and an address of their own can take the connection over.
+/// What a challenge asks to be told again. After the handshake it names the connection, so it is as
+/// secret as one: whoever has it and an address of their own can take the connection over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cookie(pub [u8; COOKIE_BYTES]);
 
@@ -38,8 +41,9 @@ impl Cookie {
     }
 }
 
-/// The number that a side's first reliable bunch on any channel has, which follows from its first packet's. This is why
-/// packet sequences cannot be shifted at will between the two sides of a relay.
+/// The number that a side's first reliable bunch on any channel has, which follows from its first
+/// packet's. This is why packet sequences cannot be shifted at will between the two sides of a
+/// relay.
 #[inline]
 pub const fn first_reliable_bunch(first_packet: PacketSeq) -> u16 {
     (first_packet.value() as u16 & (RELIABLE_RANGE - 1)) + 1
@@ -76,8 +80,8 @@ impl SecretId {
     }
 }
 
-/// When a cookie was made: seconds as an IEEE double, kept as the bits of the wire because that is what the MAC covers. Any
-/// bits can arrive here, also those of infinities and of no number.
+/// When a cookie was made: seconds as an IEEE double, kept as the bits of the wire because that is
+/// what the MAC covers. Any bits can arrive here, also those of infinities and of no number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timestamp(u64);
 
@@ -116,8 +120,8 @@ impl Timestamp {
         f64::from_bits(self.0)
     }
 
-    /// The instant, or `None` where it is none after the clock's zero. Exact to a nanosecond for two weeks of uptime, and
-    /// to a microsecond for longer than any host runs.
+    /// The instant, or `None` where it is none after the clock's zero. Exact to a nanosecond for
+    /// two weeks of uptime, and to a microsecond for longer than any host runs.
     pub fn to_ns(self) -> Option<u64> {
         let ns = (self.seconds() * NS_PER_S as f64).round();
         (ns > 0.0 && ns < u64::MAX as f64).then_some(ns as u64)
@@ -135,14 +139,16 @@ pub struct Proof {
     pub cookie: Cookie,
 }
 
-/// The bytes that a cookie is the MAC of. Every field has a fixed place, so no two inputs have the same bytes:
+/// The bytes that a cookie is the MAC of. Every field has a fixed place, so no two inputs have the
+/// same bytes:
 ///
 /// `timestamp (8) | family, 4 or 6 (1) | ip, IPv4 mapped (16) | scope (4) | port (2) | client id (1) | listener (4)`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MacInput([u8; MAC_INPUT_BYTES]);
 
 impl MacInput {
-    /// The input for a cookie that is made at `timestamp` for the client with that id at `source`, who asks at `listener`.
+    /// The input for a cookie that is made at `timestamp` for the client with that id at `source`,
+    /// who asks at `listener`.
     pub fn new(timestamp: Timestamp, source: Endpoint, client_id: u8, listener: u32) -> Self {
         let mut bytes = [0; MAC_INPUT_BYTES];
         let mut rest = &mut bytes[..];
@@ -175,7 +181,8 @@ pub const MAC_INPUT_BYTES: usize = 8 + 1 + 16 + 4 + 2 + 1 + 4;
 // With SHA-1's padding, input and digest fit into one block each.
 const _: () = assert!(MAC_INPUT_BYTES <= 64 - 9);
 
-/// Which secret is in use since when: what it takes to judge a timestamp. Small, so that every worker has a copy.
+/// Which secret is in use since when: what it takes to judge a timestamp. Small, so that every
+/// worker has a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch {
     active: SecretId,
@@ -189,11 +196,13 @@ impl Epoch {
         self.active
     }
 
-    /// Whether a cookie that claims this origin can be one of ours; then it is worth computing the MAC.
+    /// Whether a cookie that claims this origin can be one of ours; then it is worth computing the
+    /// MAC.
     ///
-    /// The active secret makes cookies since the rotation, the other one made them before. Workers read their clock once per
-    /// turn and learn of a rotation a moment after it, so each comparison forgives [`SKEW_NS`]. That gives nothing away: the
-    /// MAC covers the timestamp, and a replaced secret verifies nothing.
+    /// The active secret makes cookies since the rotation, the other one made them before. Workers
+    /// read their clock once per turn and learn of a rotation a moment after it, so each comparison
+    /// forgives [`SKEW_NS`]. That gives nothing away: the MAC covers the timestamp, and a replaced
+    /// secret verifies nothing.
     pub fn check(
         &self,
         secret_id: SecretId,
@@ -217,7 +226,8 @@ impl Epoch {
 /// How far the clocks of two workers, as read for their turns, may be apart.
 pub const SKEW_NS: u64 = NS_PER_S / 20;
 
-/// Two secrets that take turns. One of these per process; workers get its [`Epoch`] and what they need of the secrets.
+/// Two secrets that take turns. One of these per process; workers get its [`Epoch`] and what they
+/// need of the secrets.
 #[derive(Debug)]
 pub struct Rotation {
     secrets: [CookieSecret; 2],
@@ -226,7 +236,8 @@ pub struct Rotation {
 }
 
 impl Rotation {
-    /// Begins with two fresh secrets, so that neither is ever one that could be known. `draw` is a random number.
+    /// Begins with two fresh secrets, so that neither is ever one that could be known. `draw` is a
+    /// random number.
     pub const fn new(now_ns: u64, secrets: [CookieSecret; 2], draw: u64) -> Self {
         let epoch = Epoch { active: SecretId(false), rotated_ns: now_ns };
         Self { secrets, epoch, due_ns: due_after(now_ns, draw) }
@@ -237,10 +248,11 @@ impl Rotation {
         self.due_ns
     }
 
-    /// Puts a fresh secret in the place of the older one and makes it the active one, once that is due; says whether it was.
-    /// `draw` is a random number.
+    /// Puts a fresh secret in the place of the older one and makes it the active one, once that is
+    /// due; says whether it was. `draw` is a random number.
     ///
-    /// The time to the next rotation is drawn once, here. (The engine draws at every tick, which favours short periods.)
+    /// The time to the next rotation is drawn once, here. (The engine draws at every tick, which
+    /// favours short periods.)
     pub fn handle_timeout(&mut self, now_ns: u64, fresh: CookieSecret, draw: u64) -> bool {
         if now_ns < self.due_ns {
             return false;

@@ -1,20 +1,28 @@
-//! Handshake packets: all seven types, in both layouts.
+//! Handshake packets: all seven types, in every layout.
 //!
 //! ```text
-//! versioned  prefix | restart 1 | min 8 | current 8 | type 8 | count 8 | network version 32 | features 16 | body | tail
-//! original   prefix | restart 1 | body
-//! body       none, or: secret id 1 | timestamp 64 | cookie 160, and in restart responses: original cookie 160
+//! original    prefix | restart 1 | body
+//! randomized  prefix | restart 1 | min 8 | current 8 | type 8 | count 8 | body | tail
+//! short       prefix | restart 1 | min 8 | current 8 | type 8 | count 8 | network version 32 | body | tail
+//! long        prefix | restart 1 | min 8 | current 8 | type 8 | count 8 | network version 32 | features 16 | body | tail
+//! body        none, or: secret id 1 | timestamp 64 | cookie 160, and in restart responses: original cookie 160
 //! ```
 //!
-//! [`SIZES`] says how long each type is, and encoder, decoder and tests go by it. The tail is 8 to 16 random bytes, so that
-//! packets of one type differ in length; readers pass over it. Initial connects are as long as the challenge they provoke:
-//! their body is all zero, which is checked, so nobody gets more out of a server than they put in.
+//! Version 0 is original and version 1 randomized; 2 and 3 are short or long, as the engine was
+//! built, and 4 is long. Short and long packets look alike, so a [`Layout`] says which of them a
+//! game sends; the rest follows from the current version.
 //!
-//! In the original layout nothing names the type: the length tells those with other bodies apart, and the timestamp the
-//! rest (zero: initial; above: challenge or response, depending on who reads; -1: acknowledgement).
+//! [`SIZES`] says how long each type is, and encoder, decoder and tests go by it. The tail is 8 to
+//! 16 random bytes, so that packets of one type differ in length; readers pass over it. Initial
+//! connects are as long as the challenge they provoke: their body is all zero, which is checked, so
+//! nobody gets more out of a server than they put in.
 //!
-//! No field is judged here that is a matter of policy: versions, network version and ids are for [`front`](super::front) and
-//! [`client`](super::client).
+//! In the original shape nothing names the type: the length tells those with other bodies apart,
+//! and the timestamp the rest (zero: initial; above: challenge or response, depending on who reads;
+//! -1: acknowledgement).
+//!
+//! No field is judged here that is a matter of policy: versions, network version and ids are for
+//! [`front`](super::front) and [`client`](super::client).
 
 use super::bits::{BitReader, BitWriter};
 use super::cookie::{COOKIE_BYTES, Cookie, Proof, SecretId, Timestamp};
@@ -41,32 +49,67 @@ pub enum Kind {
     VersionUpgrade = 6,
 }
 
-/// How long the packets of a type are.
+/// Which fields all packets of a version have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// None, and no tail.
+    Original,
+    /// Versions, type and counter.
+    Randomized,
+    /// And the network version.
+    Short,
+    /// And the network features.
+    Long,
+}
+
+impl Shape {
+    /// The shape of packets that say they are of that version.
+    #[inline]
+    pub const fn of(layout: Layout, version: u8) -> Self {
+        match layout {
+            Layout::Original => Self::Original,
+            Layout::EarlyShort | Layout::Early if version < BUILD_VERSION => Self::Randomized,
+            Layout::EarlyShort | Layout::VersionedShort => Self::Short,
+            Layout::Early | Layout::Versioned => Self::Long,
+        }
+    }
+
+    /// Whether packets say which build of the game sent them.
+    #[inline]
+    pub const fn has_build(self) -> bool {
+        matches!(self, Self::Short | Self::Long)
+    }
+}
+
+/// The first handshake version that says the game's build.
+const BUILD_VERSION: u8 = 2;
+
+/// How long the packets of a type are: bits from the handshake bit to the end of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// The type.
     pub kind: Kind,
-    /// Bits from the handshake bit to the end of the body in the original layout, where the type exists.
-    pub original: Option<u16>,
-    /// The same in the versioned layout.
-    pub versioned: u16,
+    /// In each [`Shape`], in their order; `None` where there is no such type.
+    pub bits: [Option<u16>; 4],
 }
 
 /// The sizes of all types, in the order of their numbers.
 pub const SIZES: [Size; 7] = [
-    Size { kind: Kind::Initial, original: Some(227), versioned: 307 },
-    Size { kind: Kind::Challenge, original: Some(227), versioned: 307 },
-    Size { kind: Kind::Response, original: Some(227), versioned: 307 },
-    Size { kind: Kind::Ack, original: Some(227), versioned: 307 },
-    Size { kind: Kind::RestartRequest, original: Some(2), versioned: 82 },
-    Size { kind: Kind::RestartResponse, original: Some(387), versioned: 467 },
-    Size { kind: Kind::VersionUpgrade, original: None, versioned: 82 },
+    Size { kind: Kind::Initial, bits: CHALLENGE_BITS },
+    Size { kind: Kind::Challenge, bits: CHALLENGE_BITS },
+    Size { kind: Kind::Response, bits: CHALLENGE_BITS },
+    Size { kind: Kind::Ack, bits: CHALLENGE_BITS },
+    Size { kind: Kind::RestartRequest, bits: [Some(2), Some(34), Some(66), Some(82)] },
+    Size { kind: Kind::RestartResponse, bits: [Some(387), Some(419), Some(451), Some(467)] },
+    Size { kind: Kind::VersionUpgrade, bits: [None, None, Some(66), Some(82)] },
 ];
 
-/// The shortest tail of the versioned layout.
+const CHALLENGE_BITS: [Option<u16>; 4] = [Some(227), Some(259), Some(291), Some(307)];
+
+/// The shortest tail. The original shape has none.
 pub const TAIL_BYTES_MIN: usize = 8;
 
-/// The longest tail of the versioned layout.
+/// The longest tail.
 pub const TAIL_BYTES_MAX: usize = 16;
 
 /// The longest handshake packet: a restart response with all 32 magic bits and the longest tail.
@@ -86,30 +129,27 @@ impl Kind {
         matches!(receiver, Receiver::Server) == is_from_client
     }
 
-    /// Bits up to the end of the body, magic and ids included; `None` where the layout has no such type.
+    /// Bits up to the end of the body, magic and ids included; `None` where that version has no
+    /// such type.
     #[inline]
-    pub fn body_end(self, framing: &Framing) -> Option<usize> {
-        let size = &SIZES[self as usize];
-        let bits = match framing.layout {
-            Layout::Original => size.original?,
-            Layout::Versioned => size.versioned,
-        };
+    pub fn body_end(self, framing: &Framing, version: u8) -> Option<usize> {
+        let shape = Shape::of(framing.layout, version);
+        let bits = SIZES[self as usize].bits[shape as usize]?;
         Some(framing.id_end() + usize::from(bits))
     }
 
-    /// Bytes of a packet with a tail of that length, which counts for nothing in the original layout.
-    pub fn packet_bytes(self, framing: &Framing, tail_bytes: usize) -> Option<usize> {
-        let tail_bits = match framing.layout {
-            Layout::Original => 0,
-            Layout::Versioned => 8 * tail_bytes,
-        };
-        Some((self.body_end(framing)? + tail_bits + 1).div_ceil(8))
+    /// Bytes of a packet with a tail of that length, which counts for nothing in the original
+    /// layout.
+    pub fn packet_bytes(self, framing: &Framing, version: u8, tail_bytes: usize) -> Option<usize> {
+        let tail_bits = if framing.layout.has_versions() { 8 * tail_bytes } else { 0 };
+        Some((self.body_end(framing, version)? + tail_bits + 1).div_ceil(8))
     }
 
-    /// The longest tail with which a packet has at most that many bytes; `None` where not even the shortest one fits.
-    pub fn tail_room(self, framing: &Framing, packet_bytes_max: usize) -> Option<usize> {
+    /// The longest tail with which a packet has at most that many bytes; `None` where not even the
+    /// shortest one fits.
+    pub fn tail_room(self, framing: &Framing, version: u8, bytes_max: usize) -> Option<usize> {
         let fits = |tail: &usize| {
-            self.packet_bytes(framing, *tail).is_some_and(|bytes| bytes <= packet_bytes_max)
+            self.packet_bytes(framing, version, *tail).is_some_and(|bytes| bytes <= bytes_max)
         };
         (TAIL_BYTES_MIN..=TAIL_BYTES_MAX).rev().find(fits)
     }
@@ -129,19 +169,34 @@ pub enum Receiver {
     Server,
 }
 
-/// The fields that versioned packets of all types have. All zero in the original layout.
+/// The fields that packets of all types have. Zero where the version does not have them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Base {
     /// The oldest handshake version that the sender speaks.
     pub version_min: u8,
     /// The version that this packet is in.
     pub version: u8,
-    /// Which handshake packet of the client's this is; a server repeats the client's number. For people who debug.
+    /// Which handshake packet of the client's this is; a server repeats the client's number. For
+    /// people who debug.
     pub sent_count: u8,
     /// A checksum of the game's build.
     pub network_version: u32,
     /// What the build was made with (bit 0 Iris, bit 1 remote object references).
     pub network_features: u16,
+}
+
+impl Base {
+    /// What is left of it on the wire: the fields that its version does not have in that layout are
+    /// zero.
+    #[must_use]
+    pub fn as_written(self, layout: Layout) -> Self {
+        match Shape::of(layout, self.version) {
+            Shape::Original => Self::default(),
+            Shape::Randomized => Self { network_version: 0, network_features: 0, ..self },
+            Shape::Short => Self { network_features: 0, ..self },
+            Shape::Long => self,
+        }
+    }
 }
 
 /// What a handshake packet says.
@@ -156,7 +211,8 @@ pub enum Body {
     Challenge(Proof),
     /// See [`Kind::Response`].
     Response(Proof),
-    /// See [`Kind::Ack`]. The cookie names the connection from now on, and both sides take their sequences from it.
+    /// See [`Kind::Ack`]. The cookie names the connection from now on, and both sides take their
+    /// sequences from it.
     Ack(Cookie),
     /// See [`Kind::RestartRequest`].
     RestartRequest,
@@ -210,20 +266,18 @@ impl Handshake {
     ) -> Result<Self, DropReason> {
         let bits = reader.position() + reader.remaining();
         let is_restart = reader.flag().ok_or(DropReason::UnrealSize)?;
-        let (base, kind) = match framing.layout {
-            Layout::Original => {
-                let kind = original_kind(framing, bits, is_restart, reader, receiver)?;
-                (Base::default(), kind)
-            }
-            Layout::Versioned => {
-                let (base, number) = read_base(&mut reader).ok_or(DropReason::UnrealSize)?;
-                (base, Kind::of_number(number).ok_or(DropReason::UnrealType)?)
-            }
+        let (base, kind) = if framing.layout.has_versions() {
+            let read = read_base(framing.layout, &mut reader);
+            let (base, number) = read.ok_or(DropReason::UnrealSize)?;
+            (base, Kind::of_number(number).ok_or(DropReason::UnrealType)?)
+        } else {
+            let kind = original_kind(framing, bits, is_restart, reader, receiver)?;
+            (Base::default(), kind)
         };
         if !kind.is_for(receiver) {
             return Err(DropReason::UnrealType);
         }
-        let body_end = kind.body_end(framing).ok_or(DropReason::UnrealType)?;
+        let body_end = kind.body_end(framing, base.version).ok_or(DropReason::UnrealType)?;
         if !bits.checked_sub(body_end).is_some_and(|tail| is_tail(framing.layout, tail)) {
             return Err(DropReason::UnrealSize);
         }
@@ -232,29 +286,31 @@ impl Handshake {
         Ok(Self { ids: prefix.ids, base, body })
     }
 
-    /// Writes the packet with a random tail (which the original layout has not) and returns its length.
+    /// Writes the packet with a random tail (which the original layout has not) and returns its
+    /// length.
     ///
     /// # Panics
-    /// Where the buffer is shorter than [`HANDSHAKE_BYTES_MAX`], or where the layout has no packet of this type.
+    /// Where the buffer is shorter than [`HANDSHAKE_BYTES_MAX`], or where the version has no packet
+    /// of this type.
     pub fn encode(&self, framing: &Framing, tail: &Tail, out: &mut [u8]) -> usize {
         let kind = self.body.kind();
-        let body_end = kind.body_end(framing).expect("nobody sends an upgrade without a version");
+        let body_end = kind
+            .body_end(framing, self.base.version)
+            .expect("an upgrade is sent by those who speak of builds");
         let mut out = BitWriter::new(&mut out[..HANDSHAKE_BYTES_MAX]);
         framing.write(Prefix { ids: self.ids, is_handshake: true }, &mut out);
         out.flag(matches!(self.body, Body::Initial { is_restart: true }) || kind.is_restart());
-        if framing.layout == Layout::Versioned {
-            write_base(&self.base, kind, &mut out);
-        }
+        write_base(&self.base, Shape::of(framing.layout, self.base.version), kind, &mut out);
         write_body(&self.body, &mut out);
         debug_assert_eq!(out.position(), body_end, "the table and the writer agree");
-        if framing.layout == Layout::Versioned {
+        if framing.layout.has_versions() {
             out.bytes(tail.bytes());
         }
         out.finish(1)
     }
 }
 
-/// The random bytes at the end of a versioned packet.
+/// The random bytes at the end of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
     bytes: [u8; TAIL_BYTES_MAX],
@@ -277,17 +333,25 @@ impl Tail {
         Self { len: self.len.min(len_max), ..self }
     }
 
+    /// The same bytes, and exactly so many of them, as far as a tail may have.
+    #[must_use]
+    pub fn with_len(self, len: usize) -> Self {
+        Self { len: len.clamp(TAIL_BYTES_MIN, TAIL_BYTES_MAX) as u8, ..self }
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
-/// Whether a packet may have that many bits behind its body. Engines take any number of bits in the range.
+/// Whether a packet may have that many bits behind its body. Engines take any number of bits in the
+/// range.
 const fn is_tail(layout: Layout, bits: usize) -> bool {
-    match layout {
-        Layout::Original => bits == 0,
-        Layout::Versioned => bits >= 8 * TAIL_BYTES_MIN && bits <= 8 * TAIL_BYTES_MAX,
+    if layout.has_versions() {
+        bits >= 8 * TAIL_BYTES_MIN && bits <= 8 * TAIL_BYTES_MAX
+    } else {
+        bits == 0
     }
 }
 
@@ -299,7 +363,7 @@ fn original_kind(
     mut reader: BitReader<'_>,
     receiver: Receiver,
 ) -> Result<Kind, DropReason> {
-    let ends_like = |kind: Kind| kind.body_end(framing) == Some(bits);
+    let ends_like = |kind: Kind| kind.body_end(framing, 0) == Some(bits);
     if ends_like(Kind::RestartRequest) && is_restart {
         return Ok(Kind::RestartRequest);
     }
@@ -319,18 +383,31 @@ fn original_kind(
 }
 
 /// The common fields, and the number of the type.
-fn read_base(reader: &mut BitReader<'_>) -> Option<(Base, u8)> {
+fn read_base(layout: Layout, reader: &mut BitReader<'_>) -> Option<(Base, u8)> {
     let (version_min, version) = (reader.byte()?, reader.byte()?);
     let (number, sent_count) = (reader.byte()?, reader.byte()?);
-    let network_version = reader.read(32)? as u32;
-    let network_features = reader.read(16)? as u16;
-    Some((Base { version_min, version, sent_count, network_version, network_features }, number))
+    let mut base = Base { version_min, version, sent_count, ..Base::default() };
+    let shape = Shape::of(layout, version);
+    if shape.has_build() {
+        base.network_version = reader.read(32)? as u32;
+    }
+    if shape == Shape::Long {
+        base.network_features = reader.read(16)? as u16;
+    }
+    Some((base, number))
 }
 
-fn write_base(base: &Base, kind: Kind, out: &mut BitWriter<'_>) {
+fn write_base(base: &Base, shape: Shape, kind: Kind, out: &mut BitWriter<'_>) {
+    if shape == Shape::Original {
+        return;
+    }
     out.bytes(&[base.version_min, base.version, kind as u8, base.sent_count]);
-    out.write(base.network_version.into(), 32);
-    out.write(base.network_features.into(), 16);
+    if shape.has_build() {
+        out.write(base.network_version.into(), 32);
+    }
+    if shape == Shape::Long {
+        out.write(base.network_features.into(), 16);
+    }
 }
 
 /// `None` where the packet ends too early.

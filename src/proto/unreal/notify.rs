@@ -1,22 +1,26 @@
-//! The header of game packets, read and rewritten where it lies: the packet's number, which packets of the other side have
-//! arrived, and nothing of what follows.
+//! The header of game packets, read and rewritten where it lies: the packet's number, which packets
+//! of the other side have arrived, and nothing of what follows.
 //!
 //! ```text
 //! prefix | words - 1 (3) | flag (1) | acked (14) | sequence (14) | words x 32 bits of history | the game's
 //! ```
 //!
-//! Bit `i` of word `w` of the history is about packet `acked - (32 w + i)`: 1 where it arrived. There are 1 to 8 words,
-//! enough for everything that the sender does not know its peer to have heard of; what is older than the history is lost.
-//! The flag is zero up to UE 5.7; it is never judged, because a later engine seems to use it.
+//! Bit `i` of word `w` of the history is about packet `acked - (32 w + i)`: 1 where it arrived.
+//! There are 1 to 8 words, enough for everything that the sender does not know its peer to have
+//! heard of; what is older than the history is lost. The flag is zero up to UE 5.7; it is never
+//! judged, because a later engine seems to use it.
 //!
-//! [`Filter`] is the part that a relay needs: it passes each packet once, and only packets whose acknowledgement can be
-//! true. Behind a relay that copies bits, both ends see their own numbers; [`Translation`] is for one that does not.
+//! [`Filter`] is the part that a relay needs: it passes each packet once, and only packets whose
+//! acknowledgement can be true. Behind a relay that copies bits, both ends see their own numbers;
+//! [`Translation`] is for one that does not.
 
 use super::PacketSeq;
 use super::bits::{BitReader, BitWriter, store};
 use super::cookie::{Cookie, RELIABLE_RANGE};
 use super::prefix::{Framing, Ids, Prefix};
+use super::timing::NS_PER_S;
 use crate::drops::DropReason;
+use crate::limits::UNREAL_GAP_MAX;
 use crate::proto::replay::{Policy, WrappedWindow};
 
 /// The longest history, in words of 32 packets.
@@ -65,15 +69,16 @@ impl<'a> Header<'a> {
         self.history.remaining()
     }
 
-    /// Whether the packet `age` numbers before [`acked`](Self::acked) has arrived, as the sender says.
+    /// Whether the packet `age` numbers before [`acked`](Self::acked) has arrived, as the sender
+    /// says.
     #[inline]
     pub fn has_arrived(&self, age: usize) -> bool {
         let mut bit = self.history;
         bit.skip(age).and_then(|()| bit.flag()).unwrap_or(false)
     }
 
-    /// What became of every packet after `known` up to [`acked`](Self::acked), oldest first. Empty where the header
-    /// acknowledges nothing new.
+    /// What became of every packet after `known` up to [`acked`](Self::acked), oldest first. Empty
+    /// where the header acknowledges nothing new.
     pub fn news_since(&self, known: PacketSeq) -> impl Iterator<Item = (PacketSeq, bool)> + '_ {
         let count = usize::try_from(self.acked.distance_from(known)).unwrap_or(0);
         let status = |age| (self.acked.wrapping_sub(age as u64), self.has_arrived(age));
@@ -133,15 +138,31 @@ pub enum Sender {
 
 /// Passes every packet of a connection once, in both directions.
 ///
-/// A packet that is newer than all before it must acknowledge at least what they did, and nothing that has not been sent to
-/// its sender; an older one must acknowledge no more than the newest does, and not much less. Both follow from what honest
-/// engines do. Somebody who can forge the source address, but sees no packet, has to guess a number within
-/// 1024 of 16384 and an acknowledgement among the packets in flight. All of it is checked before anything changes, so what
-/// is refused leaves no trace.
+/// A packet that is newer than all before it must acknowledge at least what they did, and nothing
+/// that has not been sent to its sender; an older one must acknowledge no more than the newest
+/// does, and not much less. Both follow from what honest engines do. Somebody who can forge the
+/// source address, but sees no packet, has to guess a number within 1024 of 16384 and an
+/// acknowledgement among the packets in flight. All of it is checked before anything changes.
+///
+/// An engine takes any number less than half the range ahead, so it survives that thousands of
+/// packets are lost, and the filter must too. But a forged packet that jumps so far would shut its
+/// sender out for minutes. So a jump over more than [`LEAP_MAX`] passes only if nothing has passed
+/// for [`QUIET_NS`], in which an engine that gets through sends several packets, and only when a
+/// second packet lands close behind the first. What is refused leaves no other trace than that
+/// first landing, which is void as soon as anything passes.
 #[derive(Clone, Debug)]
 pub struct Filter {
     client: Direction,
     server: Direction,
+}
+
+/// What the gaps in a direction are judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gaps {
+    /// The time of the packet.
+    pub now_ns: u64,
+    /// The furthest jump that the connection survives; 0 where only the range limits it.
+    pub limit: u16,
 }
 
 /// What one side has sent.
@@ -150,60 +171,147 @@ struct Direction {
     window: WrappedWindow<14>,
     /// The newest acknowledgement that this side has sent.
     acked: PacketSeq,
+    /// When a packet of this side last passed.
+    passed_ns: u64,
+    landing: Landing,
+}
+
+/// A packet that was refused because it jumps too far.
+#[derive(Clone, Copy, Debug)]
+struct Landing {
+    sequence: PacketSeq,
+    acked: PacketSeq,
+    /// What [`Direction::passed_ns`] was: the landing stands as long as that has not changed.
+    passed_ns: u64,
 }
 
 impl Direction {
-    const fn starting_at(own: PacketSeq, peer: PacketSeq) -> Self {
-        // Numbers before the first are nobody's: left open, they would be the easiest ones to forge.
-        let window = WrappedWindow::closed_before(own);
-        Self { window, acked: peer.wrapping_sub(1) }
+    const fn starting_at(own: PacketSeq, peer: PacketSeq, now_ns: u64) -> Self {
+        let acked = peer.wrapping_sub(1);
+        Self {
+            // Numbers before the first are nobody's: left open, they would be the easiest ones to
+            // forge.
+            window: WrappedWindow::closed_before(own),
+            acked,
+            passed_ns: now_ns,
+            landing: Landing { sequence: own, acked, passed_ns: u64::MAX },
+        }
     }
 
     #[inline]
-    fn check(&self, sequence: PacketSeq, acked: PacketSeq, peer: &Self) -> Result<(), DropReason> {
-        self.window.check(sequence, &Policy::UNREAL)?;
+    fn check(
+        &self,
+        sequence: PacketSeq,
+        acked: PacketSeq,
+        peer: &Self,
+        gaps: Gaps,
+    ) -> Result<(), DropReason> {
         let progress = acked.distance_from(self.acked);
-        let plausible = if sequence.is_newer_than(self.window.latest()) {
-            0..=peer.window.latest().distance_from(self.acked)
+        let ahead = sequence.distance_from(self.window.latest());
+        if ahead <= 0 {
+            self.window.check(sequence, &Policy::UNREAL)?;
+            let plausible = -i64::from(Policy::UNREAL.size_bits())..=0;
+            return if plausible.contains(&progress) {
+                Ok(())
+            } else {
+                Err(DropReason::AckImplausible)
+            };
+        }
+        if !(0..=peer.window.latest().distance_from(self.acked)).contains(&progress) {
+            return Err(DropReason::AckImplausible);
+        }
+        if ahead <= gaps.leap_max() {
+            Ok(())
         } else {
-            -i64::from(Policy::UNREAL.size_bits())..=0
-        };
-        if plausible.contains(&progress) { Ok(()) } else { Err(DropReason::AckImplausible) }
+            self.check_leap(sequence, acked, ahead, gaps)
+        }
+    }
+
+    #[cold]
+    fn check_leap(
+        &self,
+        sequence: PacketSeq,
+        acked: PacketSeq,
+        ahead: i64,
+        gaps: Gaps,
+    ) -> Result<(), DropReason> {
+        let behind_landing = sequence.distance_from(self.landing.sequence);
+        let is_confirmed = self.landing.passed_ns == self.passed_ns
+            && (1..=HISTORY_PACKETS_MAX as i64).contains(&behind_landing)
+            && acked.distance_from(self.landing.acked) >= 0;
+        match is_confirmed {
+            false => Err(DropReason::GapUnconfirmed),
+            true if gaps.limit > 0 && ahead > i64::from(gaps.limit) => Err(DropReason::SequenceGap),
+            true => Ok(()),
+        }
+    }
+
+    /// Remembers where a packet that jumps too far has landed, unless the side is heard all the
+    /// time.
+    #[cold]
+    const fn note_landing(&mut self, sequence: PacketSeq, acked: PacketSeq, now_ns: u64) {
+        if now_ns.saturating_sub(self.passed_ns) >= QUIET_NS {
+            self.landing = Landing { sequence, acked, passed_ns: self.passed_ns };
+        }
+    }
+}
+
+impl Gaps {
+    /// How far a packet may jump by itself.
+    #[inline]
+    const fn leap_max(self) -> i64 {
+        match self.limit {
+            1..LEAP_MAX => self.limit as i64,
+            _ => LEAP_MAX as i64,
+        }
     }
 }
 
 impl Filter {
     /// The filter of a connection whose sides have taken their first numbers from this cookie.
-    pub const fn starting_at(cookie: &Cookie) -> Self {
+    pub const fn starting_at(cookie: &Cookie, now_ns: u64) -> Self {
         let (client, server) = (cookie.client_sequence(), cookie.server_sequence());
         Self {
-            client: Direction::starting_at(client, server),
-            server: Direction::starting_at(server, client),
+            client: Direction::starting_at(client, server, now_ns),
+            server: Direction::starting_at(server, client, now_ns),
         }
     }
 
     /// Whether [`commit`](Self::commit) would pass the packet now.
     #[inline]
-    pub fn check(&self, from: Sender, header: &Header<'_>) -> Result<(), DropReason> {
+    pub fn check(&self, from: Sender, header: &Header<'_>, gaps: Gaps) -> Result<(), DropReason> {
         let (own, peer) = match from {
             Sender::Client => (&self.client, &self.server),
             Sender::Server => (&self.server, &self.client),
         };
-        own.check(header.sequence, header.acked, peer)
+        own.check(header.sequence, header.acked, peer, gaps)
     }
 
-    /// Passes a packet, or says why not and changes nothing.
+    /// Passes a packet, or says why not. [`DropReason::SequenceGap`] is the end of the connection:
+    /// more packets were lost than it may lose, and two packets say so.
     #[inline]
-    pub fn commit(&mut self, from: Sender, header: &Header<'_>) -> Result<(), DropReason> {
-        self.check(from, header)?;
+    pub fn commit(
+        &mut self,
+        from: Sender,
+        header: &Header<'_>,
+        gaps: Gaps,
+    ) -> Result<(), DropReason> {
+        let verdict = self.check(from, header, gaps);
         let own = match from {
             Sender::Client => &mut self.client,
             Sender::Server => &mut self.server,
         };
+        if let Err(why) = verdict {
+            if why == DropReason::GapUnconfirmed {
+                own.note_landing(header.sequence, header.acked, gaps.now_ns);
+            }
+            return Err(why);
+        }
         if header.sequence.is_newer_than(own.window.latest()) {
             own.acked = header.acked;
         }
         own.window.commit(header.sequence, &Policy::UNREAL)?;
+        own.passed_ns = gaps.now_ns;
         Ok(())
     }
 
@@ -217,11 +325,21 @@ impl Filter {
     }
 }
 
-/// Shifts the numbers of one direction by constants, for a relay whose two sides have different cookies.
+/// The furthest jump that one packet makes by itself. An engine keeps at most 256 packets in
+/// flight.
+pub const LEAP_MAX: u16 = 1024;
+
+/// After how much silence of a side a jump over more than [`LEAP_MAX`] is looked at. Engines send
+/// something every 0.2 s.
+pub const QUIET_NS: u64 = NS_PER_S;
+
+/// Shifts the numbers of one direction by constants, for a relay whose two sides have different
+/// cookies.
 ///
-/// Reliable bunches inside the packets are numbered from the same seed, modulo 1024, and cannot be rewritten without
-/// knowing the game. So only multiples of 1024 can be shifted by, and two random cookies are that far apart once in a
-/// million. The gateway does without: it gives the player the server's cookie.
+/// Reliable bunches inside the packets are numbered from the same seed, modulo 1024, and cannot be
+/// rewritten without knowing the game. So only multiples of 1024 can be shifted by, and two random
+/// cookies are that far apart once in a million. The gateway does without: it gives the player the
+/// server's cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation {
     sequence_steps: u64,
@@ -229,7 +347,8 @@ pub struct Translation {
 }
 
 impl Translation {
-    /// A shift of the packets' own numbers and of those they acknowledge; `None` where either is no multiple of 1024.
+    /// A shift of the packets' own numbers and of those they acknowledge; `None` where either is no
+    /// multiple of 1024.
     pub const fn new(sequence_steps: PacketSeq, acked_steps: PacketSeq) -> Option<Self> {
         let (sequence_steps, acked_steps) = (sequence_steps.value(), acked_steps.value());
         let range = RELIABLE_RANGE as u64;
@@ -239,7 +358,8 @@ impl Translation {
         Some(Self { sequence_steps, acked_steps })
     }
 
-    /// The shift from packets that are numbered after one cookie to packets that are numbered after another.
+    /// The shift from packets that are numbered after one cookie to packets that are numbered after
+    /// another.
     pub const fn between(from: Sender, old: &Cookie, new: &Cookie) -> Option<Self> {
         let client = new.client_sequence().wrapping_sub(old.client_sequence().value());
         let server = new.server_sequence().wrapping_sub(old.server_sequence().value());
@@ -251,8 +371,8 @@ impl Translation {
 
     /// Shifts both numbers of a game packet in place; length and all other bits stay.
     ///
-    /// A packet with the flag set is refused: an engine that uses it has another number in its header, which would be
-    /// left behind.
+    /// A packet with the flag set is refused: an engine that uses it has another number in its
+    /// header, which would be left behind.
     pub fn apply(&self, framing: &Framing, datagram: &mut [u8]) -> Result<(), DropReason> {
         let (prefix, mut reader) = framing.read(datagram)?;
         let fields = load_fields(prefix, &mut reader)?;
@@ -282,11 +402,12 @@ const FLAG_MASK: u64 = 8;
 const ACKED_AT: usize = 4;
 const SEQUENCE_AT: usize = ACKED_AT + SEQUENCE_BITS;
 
-/// What follows the prefix of the shortest packet: the fields, a word of history, the bit that says whether packet info
-/// follows, and the inner termination bit.
+/// What follows the prefix of the shortest packet: the fields, a word of history, the bit that says
+/// whether packet info follows, and the inner termination bit.
 const REST_BITS_MIN: usize = FIELDS_BITS + WORD_BITS + 1 + 1;
 
 const _: () = assert!(SEQUENCE_AT + SEQUENCE_BITS == FIELDS_BITS);
+const _: () = assert!(UNREAL_GAP_MAX as usize == (1 << (SEQUENCE_BITS - 1)) - 1);
 
 #[cfg(test)]
 mod tests;

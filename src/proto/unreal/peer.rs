@@ -1,8 +1,10 @@
-//! One end of a connection's packet header, as an engine keeps it: numbers what it sends, remembers what arrived, learns what
-//! the other end has received. For test players and test servers; a gateway only passes these packets on.
+//! One end of a connection's packet header, as an engine keeps it: numbers what it sends, remembers
+//! what arrived, learns what the other end has received. For test players and test servers; a
+//! gateway only passes these packets on.
 //!
-//! A packet is taken if it is newer than all before and acknowledges no less than they did, and nothing that was not sent.
-//! Everything else is dropped whole. So numbers that are skipped once never arrive: reordering is loss here.
+//! A packet is taken if it is newer than all before and acknowledges no less than they did, and
+//! nothing that was not sent. Everything else is dropped whole. So numbers that are skipped once
+//! never arrive: reordering is loss here.
 
 use super::PacketSeq;
 use super::bits::{BitReader, BitWriter};
@@ -20,11 +22,13 @@ pub struct Peer {
     acked: PacketSeq,
     /// The newest packet that arrived.
     latest: PacketSeq,
-    /// The newest packet that the other end knows us to have acknowledged: older ones need not be told again.
+    /// The newest packet that the other end knows us to have acknowledged: older ones need not be
+    /// told again.
     latest_known: PacketSeq,
     /// Which packets arrived: bit `i` of word `w` is about `latest - (32 w + i)`.
     history: [u32; HISTORY_WORDS_MAX],
-    /// What `latest` was when each of our unacknowledged packets left, by its number modulo the length.
+    /// What `latest` was when each of our unacknowledged packets left, by its number modulo the
+    /// length.
     latest_at: [PacketSeq; HISTORY_PACKETS_MAX],
 }
 
@@ -62,8 +66,8 @@ impl Peer {
         self.next.distance_from(self.acked) as usize - 1
     }
 
-    /// Writes a packet with these bits behind the header, and returns its length. `None` where as many packets are in
-    /// flight as a history can answer for.
+    /// Writes a packet with these bits behind the header, and returns its length. `None` where as
+    /// many packets are in flight as a history can answer for.
     ///
     /// # Panics
     /// Where the buffer is too short.
@@ -87,9 +91,11 @@ impl Peer {
         Some(out.finish(TERMINATORS))
     }
 
-    /// Takes a packet in and tells `on_news` what became of each of our packets that it is the first to speak of.
+    /// Takes a packet in and tells `on_news` what became of each of our packets that it is the
+    /// first to speak of.
     ///
-    /// `is_delivered` says whether its content could be used; otherwise it is reported as lost to its sender.
+    /// `is_delivered` says whether its content could be used; otherwise it is reported as lost to
+    /// its sender.
     pub fn handle_header(
         &mut self,
         header: &Header<'_>,
@@ -116,7 +122,8 @@ impl Peer {
         Ok(())
     }
 
-    /// One word at least; everything that the other end is not known to have heard, as far as there is room.
+    /// One word at least; everything that the other end is not known to have heard, as far as there
+    /// is room.
     fn history_words(&self) -> usize {
         let untold = self.latest.distance_from(self.latest_known).max(0) as usize;
         untold.div_ceil(u32::BITS as usize).clamp(1, HISTORY_WORDS_MAX)

@@ -1,8 +1,9 @@
 //! What every packet begins with: `magic (0..32) | session id (2) | client id (3) | handshake bit`.
 //!
-//! The magic bits are a game's own and are the same in all of its packets. The ids tell an old connection from the same
-//! address from a new one; they are counters, not secrets. The original layout has no ids. Which layout a game speaks cannot
-//! be read from a packet, so it is told by configuration, as the magic bits are.
+//! The magic bits are a game's own and are the same in all of its packets. The ids tell an old
+//! connection from the same address from a new one; they are counters, not secrets. Handshake
+//! versions 0 to 2 have no ids. Which layout a game speaks cannot be read from a packet, so it is
+//! told by configuration, as the magic bits are, or learned from the game's server.
 
 use super::bits::{BitReader, BitWriter, load, store};
 use crate::drops::DropReason;
@@ -54,7 +55,7 @@ impl Magic {
     }
 }
 
-/// Which connection of an address a packet belongs to. Always zero in the original layout.
+/// Which connection of an address a packet belongs to. Always zero in layouts without ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ids {
     /// Invariant: below `1 << SESSION_BITS`.
@@ -93,24 +94,53 @@ impl Ids {
     }
 }
 
-/// The two families of packets.
+/// The families of packets. A packet does not say which it is of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// The first one: no ids, no versions, no random tail.
+    /// Handshake version 0: no ids, no versions, no random tail.
     Original,
-    /// Handshake versions 3 and 4.
+    /// Versions 1 and 2, of engines without network features: no ids.
+    EarlyShort,
+    /// Versions 1 and 2, where version 2 also says the network features: no ids.
+    Early,
+    /// Version 3, of engines without network features.
+    VersionedShort,
+    /// Versions 3 and 4, with network features.
     #[default]
     Versioned,
 }
 
 impl Layout {
-    /// The ids of a connection: the original layout has none.
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Original, Self::EarlyShort, Self::Early, Self::VersionedShort, Self::Versioned];
+
+    /// Whether packets begin with ids.
+    #[inline]
+    pub const fn has_ids(self) -> bool {
+        matches!(self, Self::VersionedShort | Self::Versioned)
+    }
+
+    /// Whether handshake packets say their version.
+    #[inline]
+    pub const fn has_versions(self) -> bool {
+        !matches!(self, Self::Original)
+    }
+
+    /// The layout of the same versions without network features. The original one never had any.
+    #[must_use]
+    pub const fn short(self) -> Self {
+        match self {
+            Self::Original => Self::Original,
+            Self::EarlyShort | Self::Early => Self::EarlyShort,
+            Self::VersionedShort | Self::Versioned => Self::VersionedShort,
+        }
+    }
+
+    /// The ids of a connection; zero where there are none.
     #[inline]
     pub const fn ids(self, session: u8, client: u8) -> Ids {
-        match self {
-            Self::Original => Ids::new(0, 0),
-            Self::Versioned => Ids::new(session, client),
-        }
+        if self.has_ids() { Ids::new(session, client) } else { Ids::new(0, 0) }
     }
 }
 
@@ -136,10 +166,7 @@ impl Framing {
     /// Bits of the prefix without the handshake bit.
     #[inline]
     pub const fn id_end(&self) -> usize {
-        match self.layout {
-            Layout::Original => self.magic.len(),
-            Layout::Versioned => self.magic.len() + ID_BITS,
-        }
+        self.magic.len() + if self.layout.has_ids() { ID_BITS } else { 0 }
     }
 
     /// Bits of the prefix; what follows begins here.
@@ -148,7 +175,8 @@ impl Framing {
         self.id_end() + 1
     }
 
-    /// Reads the prefix of a datagram. The reader is left behind it and ends before the (outer) termination bit.
+    /// Reads the prefix of a datagram. The reader is left behind it and ends before the (outer)
+    /// termination bit.
     #[inline]
     pub fn read<'a>(&self, datagram: &'a [u8]) -> Result<(Prefix, BitReader<'a>), DropReason> {
         if datagram.is_empty() {
@@ -166,10 +194,8 @@ impl Framing {
     }
 
     fn read_behind_magic(&self, reader: &mut BitReader<'_>) -> Option<Prefix> {
-        let ids = match self.layout {
-            Layout::Original => Ids::default(),
-            Layout::Versioned => unpack_ids(reader.read(ID_BITS)?),
-        };
+        let has_ids = self.layout.has_ids();
+        let ids = if has_ids { unpack_ids(reader.read(ID_BITS)?) } else { Ids::default() };
         Some(Prefix { ids, is_handshake: reader.flag()? })
     }
 
@@ -179,17 +205,17 @@ impl Framing {
     /// Where the buffer is shorter than the prefix.
     pub fn write(&self, prefix: Prefix, out: &mut BitWriter<'_>) {
         out.write(self.magic.bits.into(), self.magic.len());
-        if self.layout == Layout::Versioned {
+        if self.layout.has_ids() {
             out.write(pack_ids(prefix.ids), ID_BITS);
         }
         out.flag(prefix.is_handshake);
     }
 
-    /// Gives a packet other ids, in place; no other bit changes. Nothing happens in the original layout, or where the
-    /// datagram is shorter than a prefix.
+    /// Gives a packet other ids, in place; no other bit changes. Nothing happens in layouts without
+    /// ids, or where the datagram is shorter than a prefix.
     #[inline]
     pub fn rewrite_ids(&self, datagram: &mut [u8], ids: Ids) {
-        if self.layout == Layout::Versioned && 8 * datagram.len() >= self.id_end() {
+        if self.layout.has_ids() && 8 * datagram.len() >= self.id_end() {
             store(datagram, self.magic.len(), ID_BITS, pack_ids(ids));
         }
     }
@@ -200,10 +226,10 @@ impl Framing {
     /// Where the datagram is shorter than a prefix.
     #[inline]
     pub fn read_ids(&self, datagram: &[u8]) -> Ids {
-        match self.layout {
-            Layout::Original => Ids::default(),
-            Layout::Versioned => unpack_ids(load(datagram, self.magic.len(), ID_BITS)),
+        if !self.layout.has_ids() {
+            return Ids::default();
         }
+        unpack_ids(load(datagram, self.magic.len(), ID_BITS))
     }
 }
 

@@ -1,16 +1,19 @@
-//! A stand-in for an engine's server: takes players in as the engine does, keeps honest sequences and acknowledgements, and
-//! echoes their bunches. For tests, and for `ringgate echo`.
+//! A stand-in for an engine's server: takes players in as the engine does, keeps honest sequences
+//! and acknowledgements, and echoes their bunches. For tests, and for `ringgate echo`.
 //!
-//! It judges gateways, so it shares no rule with [`front`](super::front) and none of [`cookie`](super::cookie)'s: it makes
-//! cookies over the text of the address, as the engine does, has its own secrets and its own clock of seconds, and finds
-//! duplicates with a bit for each number that there is. The MAC is the caller's, because nothing here computes one; which
-//! one it is does not matter to anybody else.
+//! It judges gateways, so it shares no rule with [`front`](super::front) and none of
+//! [`cookie`](super::cookie)'s: it makes cookies over the text of the address, as the engine does,
+//! has its own secrets and its own clock of seconds, and finds duplicates with a bit for each
+//! number that there is. The MAC is the caller's, because nothing here computes one; which one it
+//! is does not matter to anybody else.
 //!
-//! What it cannot tell is what a game would say: bunches go back as they came, which only for unreliable ones of a channel
-//! that is open on both sides, such as the control channel, is what a player expects. Whoever closes the control channel is gone, and so is
-//! whoever is silent for long enough ([`StandIn::close_idle`]).
+//! What it cannot tell is what a game would say: bunches go back as they came, which only for
+//! unreliable ones of a channel that is open on both sides, such as the control channel, is what a
+//! player expects. Whoever closes the control channel is gone, and so is whoever is silent for long
+//! enough ([`StandIn::close_idle`]).
 //!
-//! All memory is taken when it is made, except for connections: each takes about 5 KiB when it is opened.
+//! All memory is taken when it is made, except for connections: each takes about 5 KiB when it is
+//! opened.
 
 mod connections;
 
@@ -23,10 +26,10 @@ use super::bits::BitReader;
 use super::bunch::{Bunch, behind_packet_info};
 use super::client::Profile;
 use super::cookie::{Cookie, Proof, SecretId, Timestamp};
-use super::handshake::{Base, Body, Handshake, Receiver, Tail};
+use super::handshake::{Base, Body, Handshake, Kind, Receiver, Tail};
 use super::notify::{HISTORY_PACKETS_MAX, Header, Sender};
 use super::peer::Peer;
-use super::prefix::{Framing, Ids, Layout, Prefix};
+use super::prefix::{Framing, Ids, Prefix};
 use super::timing::NS_PER_S;
 use crate::buf::Endpoint;
 use crate::drops::DropReason;
@@ -79,7 +82,8 @@ pub struct StandIn {
     active: usize,
     rotated_s: f64,
     connections: Connections,
-    /// The connection to look at first for a keep-alive, so that those who come late in the list get theirs too.
+    /// The connection to look at first for a keep-alive, so that those who come late in the list
+    /// get theirs too.
     keep_alive_next: usize,
     /// What happened so far.
     pub tally: Tally,
@@ -102,8 +106,8 @@ pub struct Connection {
 }
 
 impl StandIn {
-    /// A server for that many players. The profile says how packets begin and which versions and build it has; its client id
-    /// is of no meaning.
+    /// A server for that many players. The profile says how packets begin and which versions and
+    /// build it has; its client id is of no meaning.
     pub fn new(
         profile: &Profile,
         session: u8,
@@ -131,14 +135,16 @@ impl StandIn {
         self.connections.as_slice()
     }
 
-    /// Travels to another level as an engine does: everybody is gone, and the session has the next number.
+    /// Travels to another level as an engine does: everybody is gone, and the session has the next
+    /// number.
     pub fn travel(&mut self) {
         self.connections.clear();
         self.session = self.framing.layout.ids(self.session + 1, 0).session();
     }
 
-    /// Replaces the older secret if it is time; says whether it was. To be called at every tick with random numbers, as the
-    /// engine does, which draws the length of the period anew each time.
+    /// Replaces the older secret if it is time; says whether it was. To be called at every tick
+    /// with random numbers, as the engine does, which draws the length of the period anew each
+    /// time.
     pub fn handle_timeout(&mut self, now_ns: u64, fresh: CookieSecret, draw: u8) -> bool {
         let period_s = SECRET_PERIOD_S + SECRET_VARIANCE_S * f64::from(draw) / 255.0;
         if seconds(now_ns) - self.rotated_s <= period_s {
@@ -180,6 +186,11 @@ impl StandIn {
         }
         let answer = match packet.body {
             Body::Initial { .. } if self.is_too_old(&packet.base) => {
+                let version = self.base.version.min(packet.base.version);
+                // Version 1 has no packet that says so.
+                if Kind::VersionUpgrade.body_end(&self.framing, version).is_none() {
+                    return Err(DropReason::UnrealVersion);
+                }
                 self.tally.upgrades += 1;
                 return Ok(self.answer(&packet, Body::VersionUpgrade, tail, out));
             }
@@ -200,7 +211,8 @@ impl StandIn {
         Ok(self.answer(&packet, Body::Challenge(answer), tail, out))
     }
 
-    /// Writes an empty packet for the next player who has been sent nothing for a fifth of a second, and says to whom.
+    /// Writes an empty packet for the next player who has been sent nothing for a fifth of a
+    /// second, and says to whom.
     ///
     /// # Panics
     /// As [`handle_datagram`](Self::handle_datagram).
@@ -220,7 +232,8 @@ impl StandIn {
         Some((player.address, len))
     }
 
-    /// Closes the connections of those who have not been heard for so long. To be called now and then: it looks at everyone.
+    /// Closes the connections of those who have not been heard for so long. To be called now and
+    /// then: it looks at everyone.
     pub fn close_idle(&mut self, now_ns: u64, timeout_ns: u64) {
         for index in (0..self.connections().len()).rev() {
             if now_ns.saturating_sub(self.connections()[index].heard_ns) > timeout_ns {
@@ -230,9 +243,10 @@ impl StandIn {
         }
     }
 
-    /// Whether a client speaks no version that is spoken here. Those of the original layout do not say.
+    /// Whether a client speaks no version that is spoken here. Those of the original layout do not
+    /// say.
     fn is_too_old(&self, client: &Base) -> bool {
-        self.framing.layout == Layout::Versioned && client.version < self.base.version_min
+        self.framing.layout.has_versions() && client.version < self.base.version_min
     }
 
     fn challenge(&self, now_ns: u64, from: Endpoint) -> Proof {
@@ -257,7 +271,8 @@ impl StandIn {
         if is_ours { Ok(()) } else { Err(DropReason::CookieForged) }
     }
 
-    /// The MAC over the timestamp and the address as a string of the engine's: length, characters, NUL.
+    /// The MAC over the timestamp and the address as a string of the engine's: length, characters,
+    /// NUL.
     fn cookie(&self, secret: usize, timestamp: Timestamp, from: Endpoint) -> Cookie {
         let mut message = [0; COOKIE_MESSAGE_BYTES];
         message[..8].copy_from_slice(&timestamp.to_wire().to_le_bytes());
@@ -469,7 +484,8 @@ const COOKIE_LIFETIME_S: f64 = 2.0 * (SECRET_PERIOD_S + SECRET_VARIANCE_S);
 const KEEP_ALIVE_NS: u64 = NS_PER_S / 5;
 const HALF_RANGE: u64 = 0x2000;
 
-/// Timestamp, length, and the longest address that is not a mapped one: 39 characters, a colon, a port, NUL.
+/// Timestamp, length, and the longest address that is not a mapped one: 39 characters, a colon, a
+/// port, NUL.
 const COOKIE_MESSAGE_BYTES: usize = 8 + 4 + 39 + 1 + 5 + 1;
 
 #[cfg(test)]

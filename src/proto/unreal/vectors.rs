@@ -90,6 +90,105 @@ fn handshake_packets_are_the_known_ones() {
     }
 }
 
+/// Derived bit by bit from the layout's rules: counter 2, build 0x12345678, features 1, the cookies
+/// and tail of above. In the order of [`all_bodies`]; version 1 knows no upgrade.
+#[test]
+fn handshake_packets_of_older_versions_are_the_known_ones() {
+    for (layout, version, texts) in OLDER {
+        let framing = Framing { layout: *layout, ..Framing::default() };
+        let version_min = if layout.has_ids() { 3 } else { 1 };
+        let base = Base { version_min, version: *version, ..BASE };
+        for (text, (body, receiver)) in texts.iter().zip(all_bodies()) {
+            let packet = Handshake { ids: layout.ids(1, 5), base: base.as_written(*layout), body };
+            let mut buf = [0xee; HANDSHAKE_BYTES_MAX];
+            let len = packet.encode(&framing, &tail(), &mut buf);
+            assert_eq!(buf[..len], bytes(text), "{layout:?} {version} {body:?}");
+            let (prefix, reader) = framing.read(&buf[..len]).expect("a packet");
+            assert_eq!(Handshake::decode(&framing, prefix, reader, receiver), Ok(packet));
+        }
+    }
+}
+
+/// Layout, version, packets.
+type Older = (Layout, u8, &'static [&'static str]);
+
+const OLDER: &[Older] = &[
+    (
+        Layout::Early,
+        1,
+        &[
+            "0504000800000000000000000000000000000000000000000000000000000000a8aaaaaaaaaaaaaa0a",
+            "0704000800000000000000000000000000000000000000000000000000000000a8aaaaaaaaaaaaaa0a",
+            "05040408040000000000480182889098a0a8b0b8c0c8d0d8e0e8f0f800091119a9aaaaaaaaaaaaaa0a",
+            "05040808040000000000480182889098a0a8b0b8c0c8d0d8e0e8f0f800091119a9aaaaaaaaaaaaaa0a",
+            "05040c0804000000000080ff85889098a0a8b0b8c0c8d0d8e0e8f0f800091119a9aaaaaaaaaaaaaa0a",
+            "07041008545555555555555505",
+            "07041408040000000000480182889098a0a8b0b8c0c8d0d8e0e8f0f800091119\
+             010d151d252d353d454d555d656d757d858d959dadaaaaaaaaaaaaaa0a",
+        ],
+    ),
+    (
+        Layout::EarlyShort,
+        2,
+        &[
+            "05080008e059d14800000000000000000000000000000000000000000000000000000000\
+             a8aaaaaaaaaaaaaa0a",
+            "07080008e059d14800000000000000000000000000000000000000000000000000000000\
+             a8aaaaaaaaaaaaaa0a",
+            "05080408e059d148040000000000480182889098a0a8b0b8c0c8d0d8e0e8f0f800091119\
+             a9aaaaaaaaaaaaaa0a",
+            "05080808e059d148040000000000480182889098a0a8b0b8c0c8d0d8e0e8f0f800091119\
+             a9aaaaaaaaaaaaaa0a",
+            "05080c08e059d14804000000000080ff85889098a0a8b0b8c0c8d0d8e0e8f0f800091119\
+             a9aaaaaaaaaaaaaa0a",
+            "07081008e059d148545555555555555505",
+            "07081408e059d148040000000000480182889098a0a8b0b8c0c8d0d8e0e8f0f800091119\
+             010d151d252d353d454d555d656d757d858d959dadaaaaaaaaaaaaaa0a",
+            "05081808e059d148545555555555555505",
+        ],
+    ),
+    (
+        Layout::Early,
+        2,
+        &[
+            "05080008e059d148040000000000000000000000000000000000000000000000000000000000\
+             a8aaaaaaaaaaaaaa0a",
+            "07080008e059d148040000000000000000000000000000000000000000000000000000000000\
+             a8aaaaaaaaaaaaaa0a",
+            "05080408e059d1480400040000000000480182889098a0a8b0b8c0c8d0d8e0e8f0f800091119\
+             a9aaaaaaaaaaaaaa0a",
+            "05080808e059d1480400040000000000480182889098a0a8b0b8c0c8d0d8e0e8f0f800091119\
+             a9aaaaaaaaaaaaaa0a",
+            "05080c08e059d148040004000000000080ff85889098a0a8b0b8c0c8d0d8e0e8f0f800091119\
+             a9aaaaaaaaaaaaaa0a",
+            "07081008e059d1480400545555555555555505",
+            "07081408e059d1480400040000000000480182889098a0a8b0b8c0c8d0d8e0e8f0f800091119\
+             010d151d252d353d454d555d656d757d858d959dadaaaaaaaaaaaaaa0a",
+            "05081808e059d1480400545555555555555505",
+        ],
+    ),
+    (
+        Layout::VersionedShort,
+        3,
+        &[
+            "b5810100013c2b1a0900000000000000000000000000000000000000000000000000000000\
+             555555555555555501",
+            "f5810100013c2b1a0900000000000000000000000000000000000000000000000000000000\
+             555555555555555501",
+            "b5818100013c2b1a890000000000002940101112131415161718191a1b1c1d1e1f20212223\
+             555555555555555501",
+            "b5810101013c2b1a890000000000002940101112131415161718191a1b1c1d1e1f20212223\
+             555555555555555501",
+            "b5818101013c2b1a89000000000000f0bf101112131415161718191a1b1c1d1e1f20212223\
+             555555555555555501",
+            "f5810102013c2b1a89aaaaaaaaaaaaaaaa",
+            "f5818102013c2b1a890000000000002940101112131415161718191a1b1c1d1e1f20212223\
+             a0a1a2a3a4a5a6a7a8a9aaabacadaeafb0b1b2b3555555555555555501",
+            "b5810103013c2b1a89aaaaaaaaaaaaaaaa",
+        ],
+    ),
+];
+
 #[test]
 fn cookies_seed_the_sequences() {
     let cookie = cookie(0x10);
@@ -103,7 +202,8 @@ fn cookies_seed_the_sequences() {
 #[test]
 fn game_packets_are_the_known_ones() {
     let wide: &[u32] = &[u32::MAX, 7];
-    let cases: [Case<'_>; 4] = [
+    let early = Framing { layout: Layout::EarlyShort, ..Framing::default() };
+    let cases: [Case<'_>; 5] = [
         ("153c4412130000008001", VERSIONED, 4882, 4367, &[0], &[(0, 1)]),
         (
             "550000ffffffffffff010000c0ff0d",
@@ -115,6 +215,7 @@ fn game_packets_are_the_known_ones() {
             &[(1, 1), (1023, 10), (0, 1)],
         ),
         ("e0219298020000000c", ORIGINAL, 4882, 4367, &[1], &[(0, 1)]),
+        ("e0219298020000000c", early, 4882, 4367, &[1], &[(0, 1)]),
         (
             "5dc14324310500000018",
             Framing { magic: magic("1011"), ..VERSIONED },
@@ -126,7 +227,7 @@ fn game_packets_are_the_known_ones() {
     ];
     for (text, framing, sequence, acked, history, info) in cases {
         let (sequence, acked) = (PacketSeq::new(sequence), PacketSeq::new(acked));
-        let ids = if framing.layout == Layout::Original { Ids::default() } else { IDS };
+        let ids = framing.layout.ids(1, 5);
         let mut buf = [0xee; 32];
         let mut out = BitWriter::new(&mut buf);
         Fields { sequence, acked, history }.write(&framing, ids, &mut out);

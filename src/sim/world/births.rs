@@ -7,8 +7,8 @@ use super::{Ahead, Outside, Role, S, UNIX_START_S, World, unreal};
 use crate::buf::Endpoint;
 use crate::crypto::Aead;
 use crate::gate::{
-    Allowed, Backend, Claims, Credentials, Gate, LinkKind, Listener, Netcode, Protocol, Rate, Seed,
-    Setup, WorkerIndex,
+    Allowed, Backend, Claims, Credentials, Gate, Limits, LinkKind, Listener, Netcode, Protocol,
+    Seed, Setup, WorkerIndex,
 };
 use crate::netcode::{
     ConnectToken, ServerAddresses, TokenSecrets, TokenSpec, mint_with, user_data,
@@ -40,7 +40,8 @@ impl World {
         let mut shooting = Random::new(plan.seed ^ 0x7567);
         let setup = Arc::new(setup(&plan));
         let slots = setup.backend_slots();
-        let claims = Arc::new(Claims::new(setup.listeners.len(), &slots, setup.claim_limits()));
+        let (listeners, limits) = (setup.listeners.len(), setup.claim_limits());
+        let claims = Arc::new(Claims::with_key(listeners, &slots, limits, [plan.seed, 1]));
         let mut outside = Outside::new(&plan, &setup, &mut random);
         outside.servers = unreal::servers(&plan, &mut shooting);
         let mut world = Self {
@@ -150,7 +151,8 @@ impl World {
         player.whereabouts = Whereabouts::Here(Box::new(life));
     }
 
-    /// A life is over. Who has left without a word must not come back before the gateway has noticed, in a fair world.
+    /// A life is over. Who has left without a word must not come back before the gateway has
+    /// noticed, in a fair world.
     pub(super) fn end_life(&mut self, at: usize, properly: bool) {
         let away_ns = self.random.within(self.plan.habits.away_ns.clone());
         let timeout_ns = self.plan.timeout_s as u64 * S + S;
@@ -253,12 +255,15 @@ fn setup(plan: &Plan) -> Setup {
             keys: listener_keys().to_vec(),
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
+            token_reuse: plan.token_reuse,
         }),
         public: [0, 1].map(|bind| public_address(at, bind).into()).to_vec(),
         backends: (0..plan.games.len() as u16).collect(),
         route: plan.route,
         sessions_max: plan.sessions_max,
         follow_port_switch: true,
+        // Large crowds come faster than one block may, and share their blocks.
+        limits: if plan.players > 1000 { Limits::NONE } else { Limits::NETCODE },
     });
     let listeners = listeners.chain(unreal::listener(plan));
     let backends = backends.chain(unreal::backends(plan));
@@ -267,9 +272,6 @@ fn setup(plan: &Plan) -> Setup {
     if has_udp || plan.shooters > 0 {
         // Loopback addresses rest between two players only while there are fresh ones.
         setup.worker_sessions_max = setup.worker_sessions_max.max(4096);
-    }
-    if plan.players > 1000 {
-        setup.request_rate = Rate { per_second: 100_000, burst: 100_000 };
     }
     setup
 }

@@ -1,4 +1,5 @@
-//! The gateway's half of a step: workers take their turns, what leaves them goes where it belongs, game processes live and die.
+//! The gateway's half of a step: workers take their turns, what leaves them goes where it belongs,
+//! game processes live and die.
 
 use super::births::GAME_USER;
 use super::{Arrival, Outside, Role, World};
@@ -42,6 +43,8 @@ impl World {
                     let secrets = [(); 2].map(|()| CookieSecret::from_bytes(random.bytes()));
                     self.workers[at].host.gate_mut().renew_cookies(now, secrets);
                 }
+                // Games here do not say more than a turn takes, so what they say may as well come.
+                Request::HoldLink { .. } => {}
                 Request::OpenSessionSocket { session, backend } => {
                     let socket = self.workers[at].open_socket();
                     self.outside.roles.insert((at, socket), Role::Session { game: backend });

@@ -21,7 +21,8 @@ impl World {
         self.look_at_silence(&sessions);
     }
 
-    /// One session for each client id and listener, one player in each slot, no listener or backend over its bound.
+    /// One session for each client id and listener, one player in each slot, no listener or backend
+    /// over its bound.
     fn look_at_claims(&mut self, sessions: &[SessionInfo]) {
         let Self { plan, outside: Outside { judge, .. }, claims, .. } = self;
         let (mut clients, mut slots) = (HashSet::new(), HashSet::new());
@@ -42,7 +43,8 @@ impl World {
         }
     }
 
-    /// Nobody outlives its timeout: neither by the gateway's own clock, nor by what its player has done.
+    /// Nobody outlives its timeout: neither by the gateway's own clock, nor by what its player has
+    /// done.
     fn look_at_silence(&mut self, sessions: &[SessionInfo]) {
         let now_ns = self.gate_now().mono_ns;
         let slack_ns = self.plan.step_ns + WHEEL_TICK_NS;
@@ -54,7 +56,8 @@ impl World {
                 format!("outlives its timeout: {session:?} at {now_ns}")
             });
             if self.plan.attacks > 0 && !self.plan.is_fair() {
-                // Whoever records a packet that was lost can deliver it late, as the network itself might.
+                // Whoever records a packet that was lost can deliver it late, as the network itself
+                // might.
                 continue;
             }
             let player = &self.players[(session.client_id - 1000) as usize];
@@ -101,7 +104,8 @@ impl World {
         judge.require(lost.is_empty(), || format!("only {} arrived", lost.join(", ")));
     }
 
-    /// When everybody has gone, so have their sessions, their claims and what game processes know of them.
+    /// When everybody has gone, so have their sessions, their claims and what game processes know
+    /// of them.
     pub(super) fn require_that_nothing_is_left(&mut self) {
         let Self { outside: Outside { judge, games, .. }, workers, claims, plan, .. } = self;
         for (at, worker) in workers.iter().enumerate() {

@@ -1,12 +1,14 @@
-//! The Unreal game beside the others: a listener of its own on the same workers, its servers, its players, its attackers.
+//! The Unreal game beside the others: a listener of its own on the same workers, its servers, its
+//! players, its attackers.
 //!
-//! Attackers here are on the path but make no packets of their own for addresses where somebody plays: nothing in these games'
-//! packets is authenticated, so whoever sees them can also forge them, and no gateway can tell. They send again what they saw,
-//! from where it came from and from elsewhere, and what strangers can make up.
+//! Attackers here are on the path but make no packets of their own for addresses where somebody
+//! plays: nothing in these games' packets is authenticated, so whoever sees them can also forge
+//! them, and no gateway can tell. They send again what they saw, from where it came from and from
+//! elsewhere, and what strangers can make up.
 
 use super::{Arrival, Outside, S, World};
 use crate::buf::{Endpoint, IoEvent, LocalIp, SocketId};
-use crate::gate::{Backend, Duplicates, LinkKind, Listener, Protocol, Route, Unreal};
+use crate::gate::{Backend, Duplicates, Limits, LinkKind, Listener, Protocol, Route, Unreal};
 use crate::proto::unreal::PacketSeq;
 use crate::proto::unreal::bits::BitWriter;
 use crate::proto::unreal::client::Profile;
@@ -35,17 +37,19 @@ pub(super) fn listener(plan: &Plan) -> Option<Listener> {
         name: format!("listener-{number}"),
         protocol: Protocol::Unreal(Unreal {
             framing: framing(plan),
+            learns_base: true,
             versions: 3..=4,
             network_versions: None,
             duplicates: Duplicates::Notify,
+            gap_limit: 0,
             idle_timeout_ns: plan.timeout_s as u64 * S,
-            restart_small: false,
         }),
         public: Vec::new(),
         backends: (first..first + plan.servers_started() as u16).collect(),
         route: if plan.servers > 1 { Route::LeastPlayers } else { Route::Single },
         sessions_max: SESSIONS_MAX,
         follow_port_switch: true,
+        limits: Limits::UNREAL,
     })
 }
 
@@ -84,7 +88,8 @@ pub(super) fn shooters(plan: &Plan, random: &mut Random) -> Vec<Shooter> {
     (0..plan.shooters).map(shooter).collect()
 }
 
-/// How much longer than others sessions of a server that has died can stay: until the gateway gives up asking it.
+/// How much longer than others sessions of a server that has died can stay: until the gateway gives
+/// up asking it.
 pub(super) const fn patience_ns(plan: &Plan) -> u64 {
     if plan.shooters > 0 && plan.crashes { 10 * S } else { 0 }
 }
@@ -308,7 +313,7 @@ fn made_up_packet(plan: &Plan, random: &mut Random) -> Vec<u8> {
     let ids = Ids::new(random.word() as u8, random.word() as u8);
     let (sequence, acked) = (PacketSeq::new(random.word()), PacketSeq::new(random.word()));
     Fields { sequence, acked, history: &[u32::MAX] }.write(&framing(plan), ids, &mut out);
-    (0..random.within(1..10)).for_each(|_| out.write(random.word(), 64));
+    (0..random.within(0..10)).for_each(|_| out.write(random.word(), 64));
     let len = out.finish(2);
     bytes[..len].to_vec()
 }

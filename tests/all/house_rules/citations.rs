@@ -18,7 +18,8 @@ pub(crate) fn is_there(path: &str) -> bool {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path).exists()
 }
 
-/// Words that begin with one of our folders and end like a file. A word with a `*` or a placeholder in capitals is a pattern.
+/// Words that begin with one of our folders and end like a file. A word with a `*` or a placeholder
+/// in capitals is a pattern.
 fn cited_paths(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "/._-*".contains(c);
     FOLDERS.iter().flat_map(move |folder| {

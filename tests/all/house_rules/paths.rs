@@ -1,4 +1,5 @@
-//! Which parts of the crate a source file names: the heads of all `crate::…`, `super::…` and `ringgate::…` paths in it.
+//! Which parts of the crate a source file names: the heads of all `crate::…`, `super::…` and
+//! `ringgate::…` paths in it.
 
 use super::source::Source;
 
@@ -9,12 +10,14 @@ pub(crate) struct Named {
     pub(crate) segments: Vec<String>,
 }
 
-/// Every path from the crate's root that the code of a file names, whether it says `crate` or climbs there with `super`.
+/// Every path from the crate's root that the code of a file names, whether it says `crate` or
+/// climbs there with `super`.
 pub(crate) fn paths_in_crate(source: &Source) -> Vec<Named> {
     let code = source.shipped_code();
     let depth = module_of(&source.path).len();
     let mut paths = paths_after(&code, "crate::");
-    // In an inline module the same climb ends one level lower, at an item of the part itself, which no rule knows.
+    // In an inline module the same climb ends one level lower, at an item of the part itself, which
+    // no rule knows.
     let climb = "super::".repeat(depth.max(1));
     paths.extend(paths_after(&code, &climb));
     paths
@@ -45,7 +48,8 @@ fn paths_after(code: &str, head: &str) -> Vec<Named> {
     found
 }
 
-/// Reads `a::b`, `{a, b::{c, d}}` and so on up to whatever ends it, and lists the paths it stands for.
+/// Reads `a::b`, `{a, b::{c, d}}` and so on up to whatever ends it, and lists the paths it stands
+/// for.
 fn use_tree(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Vec<Vec<String>> {
     skip_space(rest);
     if rest.next_if_eq(&'{').is_some() {

@@ -8,8 +8,8 @@ pub(crate) struct Source {
     /// Relative to the workspace, with `/` between the parts.
     pub(crate) path: String,
     pub(crate) text: String,
-    /// The text with every comment and literal blanked out, so that words in them are not taken for code. Offsets and lines
-    /// are those of the text.
+    /// The text with every comment and literal blanked out, so that words in them are not taken for
+    /// code. Offsets and lines are those of the text.
     pub(crate) code: String,
 }
 
@@ -18,7 +18,8 @@ impl Source {
         Self { path: path.to_owned(), text: text.to_owned(), code: blank_out(text) }
     }
 
-    /// All files of one kind below the folders, which are relative to `root`. Folders that do not exist have none.
+    /// All files of one kind below the folders, which are relative to `root`. Folders that do not
+    /// exist have none.
     pub(crate) fn read_all(root: &Path, folders: &[&str], kind: &str) -> Vec<Self> {
         let mut sources = Vec::new();
         for folder in folders {
@@ -77,7 +78,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Where the item that begins at `start` ends: after its `;`, or after the brace that closes its body.
+/// Where the item that begins at `start` ends: after its `;`, or after the brace that closes its
+/// body.
 fn end_of_item(code: &str, start: usize) -> usize {
     let mut depth = 0;
     for (offset, byte) in code.bytes().enumerate().skip(start) {

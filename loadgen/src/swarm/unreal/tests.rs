@@ -1,4 +1,5 @@
-//! Unreal players against a stand-in server on an injected clock: everything that a real run counts, without sockets.
+//! Unreal players against a stand-in server on an injected clock: everything that a real run
+//! counts, without sockets.
 
 use std::sync::Arc;
 
@@ -172,7 +173,8 @@ fn a_bad_network_is_counted_on_both_sides_and_nothing_is_left_over() {
     let c = |count| tally.counters.of(count);
     assert_eq!((c(Count::Connected), c(Count::SessionsLost)), (30, 0));
     assert!(c(Count::PayloadsImpairedUp) > 0 && c(Count::PayloadsImpairedDown) > 0);
-    // What overtakes another packet makes an engine's server drop that one; nothing else is lost on the way up.
+    // What overtakes another packet makes an engine's server drop that one; nothing else is lost on
+    // the way up.
     assert!(seen.late > 0);
     assert!(tally.counters.missing() <= seen.late, "{} {seen:?}", tally.counters.missing());
     assert_eq!((seen.duplicates, seen.implausible), (0, 0));
@@ -212,7 +214,8 @@ fn a_port_that_changes_is_followed_after_ten_seconds_and_costs_what_was_sent_mea
     assert_eq!((seen.duplicates, seen.implausible), (0, 0));
     assert_books_balance(&tally);
 
-    // Earlier than that, the player is asked again and again and goes on as if nothing were wrong, into the void.
+    // Earlier than that, the player is asked again and again and goes on as if nothing were wrong,
+    // into the void.
     let early = scenario.replace("= 12", "= 8").replace("seconds = 25", "seconds = 15");
     let (tally, seen) = Rig::new(&early).finish();
     assert_eq!((tally.counters.of(Count::Restarted), seen.restarts), (20, 20));
@@ -233,7 +236,8 @@ fn without_a_server_players_give_up_and_with_full_windows_they_say_so() {
     (0..15_000).for_each(|_| rig.tick());
     rig.copies = 1;
     let (tally, seen) = rig.finish();
-    // Packets in flight end at 256; what is due beyond has no number to be sent with. Keep-alives need numbers too.
+    // Packets in flight end at 256; what is due beyond has no number to be sent with. Keep-alives
+    // need numbers too.
     assert!(tally.counters.of(Count::PayloadsStifled) > 3 * (15 * 30 - 300), "{seen:?}");
     assert_eq!(tally.counters.of(Count::SessionsLost), 0);
 }

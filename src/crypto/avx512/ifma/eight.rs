@@ -7,14 +7,18 @@
 //! h = (h + last block) · r² + lengths · r          or h = (h + lengths) · r
 //! ```
 //!
-//! Lanes whose part has ended keep their `h`. Where only the first block of a pair belongs to a packet, its lane computes
-//! (h + block) · r, by putting the sum in the place of the second block and nothing in that of the first.
+//! Lanes whose part has ended keep their `h`. Where only the first block of a pair belongs to a
+//! packet, its lane computes (h + block) · r, by putting the sum in the place of the second block
+//! and nothing in that of the first.
 //!
-//! A group takes 150 cycles and 23 to 27 per block; the two ports that multiply could do with 19. What matters:
+//! A group takes 150 cycles and 23 to 27 per block; the two ports that multiply could do with 19.
+//! What matters:
 //! - Pairs instead of single blocks save a fifth of the time per block.
-//! - 64 bytes that all packets have are loaded without masks: making a mask occupies the port that transposes (3 %).
-//! - Slices are not collected in arrays on the way. Reading a vector that was just written word by word waits until all
-//!   these words have left the store buffer, that is for the group before (a quarter of the time of small packets).
+//! - 64 bytes that all packets have are loaded without masks: making a mask occupies the port that
+//!   transposes (3 %).
+//! - Slices are not collected in arrays on the way. Reading a vector that was just written word by
+//!   word waits until all these words have left the store buffer, that is for the group before (a
+//!   quarter of the time of small packets).
 //! - Two groups in lock-step, to overlap their chains, gain nothing: the ports are busy.
 
 use std::ops::Range;
@@ -57,8 +61,9 @@ pub(in super::super) fn tags(
     store_up_to_8x64(&mut tags.high[range], high);
 }
 
-/// Absorbs block `at` and the next one, as far as packets reach; or returns the first, if it is the last one of all. Not a function,
-/// because one is not inlined where a vector is a pair, and would be given its arguments through memory.
+/// Absorbs block `at` and the next one, as far as packets reach; or returns the first, if it is the
+/// last one of all. Not a function, because one is not inlined where a vector is a pair, and would
+/// be given its arguments through memory.
 macro_rules! absorb_up_to_two {
     ($sums:ident, $reach:ident, $at:expr, $first:ident, $second:ident) => {
         let at = $at;
@@ -79,8 +84,9 @@ struct EightSums {
 }
 
 impl EightSums {
-    /// Absorbs a part of every packet, padded with zeros to whole blocks; `lens` holds the lengths. Where all packets have the
-    /// same odd number of blocks, the last one is returned instead: it may find a partner.
+    /// Absorbs a part of every packet, padded with zeros to whole blocks; `lens` holds the lengths.
+    /// Where all packets have the same odd number of blocks, the last one is returned instead: it
+    /// may find a partner.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
     fn absorb_part<'a>(&mut self, lens: Vector, part: impl Fn(usize) -> &'a [u8]) -> Option<Limbs> {
@@ -118,7 +124,8 @@ impl EightSums {
         self.h = Sums::zero().plus(second, &self.r).plus(sum(self.h, first), &self.r2).reduced();
     }
 
-    /// Absorbs two blocks in the lanes of `both`, one in the other lanes of `any`, and nothing elsewhere.
+    /// Absorbs two blocks in the lanes of `both`, one in the other lanes of `any`, and nothing
+    /// elsewhere.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
     fn absorb_ragged(&mut self, first: Limbs, second: Limbs, any: u8, both: u8) {

@@ -1,7 +1,8 @@
 //! Arithmetic modulo 2^130 - 5 on eight numbers at once.
 //!
-//! A number has limbs of 44, 44 and 42 bits: n0 + n1 · 2^44 + n2 · 2^88. The instructions multiply the low 52 bits of two lanes
-//! and add the low or the high half of the product to a third, so that limbs have 8 bits to spare for sums.
+//! A number has limbs of 44, 44 and 42 bits: n0 + n1 · 2^44 + n2 · 2^88. The instructions multiply
+//! the low 52 bits of two lanes and add the low or the high half of the product to a third, so that
+//! limbs have 8 bits to spare for sums.
 //!
 //! ```text
 //! weight 1      x0·y0      + x1·20·y2   + x2·20·y1     2^132 = 4 · 2^130 comes back as 4 · 5
@@ -9,15 +10,17 @@
 //! weight 2^88   x0·y2      + x1·y1      + x2·y0
 //! ```
 //!
-//! Each line is a sum of low and a sum of high halves; the high ones weigh 2^52 more, which is 2^8 of the next line. Several
-//! products may be added before one reduction: that is how two blocks of a packet pay for one.
+//! Each line is a sum of low and a sum of high halves; the high ones weigh 2^52 more, which is 2^8
+//! of the next line. Several products may be added before one reduction: that is how two blocks of
+//! a packet pay for one.
 //!
 //! What matters:
-//! - Only one port shifts, and two multiply: where a sum needs a shifted or a fivefold value, a multiplication by 2^8, 5 or
-//!   5 · 2^10 does both (10 %).
-//! - Products are accumulated limb by limb of `x`, not line by line: six dependent instructions in a row, six times over, fill
-//!   the scheduler with what cannot run yet (4 %).
-//! - `20 · y` is written as a 52-bit multiplication. As a 64-bit one the compiler makes it a slow instruction.
+//! - Only one port shifts, and two multiply: where a sum needs a shifted or a fivefold value, a
+//!   multiplication by 2^8, 5 or 5 · 2^10 does both (10 %).
+//! - Products are accumulated limb by limb of `x`, not line by line: six dependent instructions in
+//!   a row, six times over, fill the scheduler with what cannot run yet (4 %).
+//! - `20 · y` is written as a 52-bit multiplication. As a 64-bit one the compiler makes it a slow
+//!   instruction.
 
 use super::{
     Vector, add, and, lanes_below, lanes_with, madd_high, madd_low, or, select, shl, shr, splat,
@@ -93,9 +96,10 @@ impl Sums {
 
     /// Carries once around. At most two products have been added.
     ///
-    /// `x` is below 2^45, 2^45 + 2^8 and 2^43, and 20 · y below 2^49 and 2^47. So the high halves of the six products of a
-    /// line sum to less than 2^42, 2^40 and 2^39, and no multiplication below loses a bit; 5 · 2^10 times the last is below
-    /// 2^52, which carries less than 2^8 into the second limb.
+    /// `x` is below 2^45, 2^45 + 2^8 and 2^43, and 20 · y below 2^49 and 2^47. So the high halves
+    /// of the six products of a line sum to less than 2^42, 2^40 and 2^39, and no multiplication
+    /// below loses a bit; 5 · 2^10 times the last is below 2^52, which carries less than 2^8 into
+    /// the second limb.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
     pub(super) fn reduced(self) -> Limbs {
@@ -142,7 +146,8 @@ pub(super) fn choose(lanes: u8, yes: Limbs, no: Limbs) -> Limbs {
     std::array::from_fn(|i| select(lanes, yes[i], no[i]))
 }
 
-/// Blocks of 16 bytes, from their two halves, with the bit that ends a block in the lanes of the mask.
+/// Blocks of 16 bytes, from their two halves, with the bit that ends a block in the lanes of the
+/// mask.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
 pub(super) fn blocks(low: Vector, high: Vector, ends: u8) -> Limbs {
@@ -168,7 +173,8 @@ pub(super) fn finish([h0, h1, h2]: Limbs, s_low: Vector, s_high: Vector) -> (Vec
     let h2 = add(h2, shr::<44>(h1));
     let h1 = and(h1, bits_44);
 
-    // h is below 2^130 + 2^52. h + 5 reaches 2^130 exactly if h is not below the modulus, and is then what remains of h.
+    // h is below 2^130 + 2^52. h + 5 reaches 2^130 exactly if h is not below the modulus, and is
+    // then what remains of h.
     let g0 = add(h0, splat(5));
     let g1 = add(h1, shr::<44>(g0));
     let g2 = add(h2, shr::<44>(g1));

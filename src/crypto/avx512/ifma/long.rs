@@ -1,7 +1,7 @@
 //! The tag of one long packet, eight consecutive blocks at a time.
 //!
-//! Lane `i` sums blocks `i`, `i + 8`, … and multiplies by r⁸ between them, and at the end by the power of r that its place asks
-//! for; then the lanes are added up:
+//! Lane `i` sums blocks `i`, `i + 8`, … and multiplies by r⁸ between them, and at the end by the
+//! power of r that its place asks for; then the lanes are added up:
 //!
 //! ```text
 //! row 0:   -    -    b0   b1   b2   b3   b4   b5       as many lanes are idle as makes the last row full
@@ -10,8 +10,9 @@
 //! h = (row 0) · r⁸;  h = (h + row 1) · (r⁸ r⁷ r⁶ r⁵ r⁴ r³ r² r);  sum of the lanes
 //! ```
 //!
-//! An idle lane in front holds zero without an end bit, and zero times anything adds nothing. So a packet of any length is
-//! nothing but whole rows, each of which is the union of what it sees of the associated data, of the text and of the lengths.
+//! An idle lane in front holds zero without an end bit, and zero times anything adds nothing. So a
+//! packet of any length is nothing but whole rows, each of which is the union of what it sees of
+//! the associated data, of the text and of the lengths.
 //!
 //! The powers cost 200 cycles, a block 4; ordinary arithmetic needs 17 per block.
 
@@ -63,8 +64,9 @@ impl Powers {
     fn of(r: &Factor) -> Self {
         let second = r.squared();
         let fourth = second.squared();
-        // The lanes hold blocks 0 4 1 5 2 6 3 7 (`row_of`), whose exponents are 8 4 7 3 6 2 5 1. Less one these are 7 3 6 2 5 1
-        // 4 0: each mask below selects the lanes where its bit is set.
+        // The lanes hold blocks 0 4 1 5 2 6 3 7 (`row_of`), whose exponents are 8 4 7 3 6 2 5 1.
+        // Less one these are 7 3 6 2 5 1 4 0: each mask below selects the lanes where its bit is
+        // set.
         let power = choose(0b0011_0011, second.limbs, r.limbs);
         let power = choose(0b0000_1111, product(power, &second), power);
         let power = choose(0b0101_0101, product(power, &fourth), power);
@@ -72,8 +74,8 @@ impl Powers {
     }
 }
 
-/// Blocks `first` to `first + 7` of what Poly1305 absorbs, in the order 0 4 1 5 2 6 3 7; zeros where `first` is negative. The
-/// lengths end the last row.
+/// Blocks `first` to `first + 7` of what Poly1305 absorbs, in the order 0 4 1 5 2 6 3 7; zeros
+/// where `first` is negative. The lengths end the last row.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
 fn row_of(packet: &Packet<'_>, first: isize, is_last: bool) -> Limbs {
@@ -113,7 +115,8 @@ fn blocks_of(front: Vector, back: Vector, ends: u8) -> Limbs {
 const fn joined_words([n0, n1, n2]: [u64; 3]) -> [u64; 3] {
     let low = n0 as u128 + ((n1 as u128) << 44);
     let (low, carry) = low.overflowing_add((n2 as u128) << 88);
-    // Above 2^128 are what the shift dropped and the carry; of these, what is above 2^130 comes back fivefold.
+    // Above 2^128 are what the shift dropped and the carry; of these, what is above 2^130 comes
+    // back fivefold.
     let top = (n2 >> 40) + carry as u64;
     let (low, carry) = low.overflowing_add((top >> 2) as u128 * 5);
     [low as u64, (low >> 64) as u64, (top & 3) + carry as u64]

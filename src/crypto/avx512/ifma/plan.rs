@@ -1,7 +1,7 @@
 //! Which packets share eight lanes, and which are better computed alone.
 //!
-//! Eight lanes take as long as the longest packet in them. In a batch of game traffic that is often one large packet among
-//! small ones: computing it alone halves the time of its group.
+//! Eight lanes take as long as the longest packet in them. In a batch of game traffic that is often
+//! one large packet among small ones: computing it alone halves the time of its group.
 
 use std::ops::Range;
 
@@ -118,8 +118,8 @@ const fn scalar_cycles(packets: usize, blocks_max: usize) -> usize {
     (packets / SCALAR_MAX * 31 + per_block) * blocks_max
 }
 
-/// Packets that ordinary integers compute side by side. The cycles above are those of a Granite Rapids core, on one packet
-/// size after the other; only their ratios matter.
+/// Packets that ordinary integers compute side by side. The cycles above are those of a Granite
+/// Rapids core, on one packet size after the other; only their ratios matter.
 const SCALAR_MAX: usize = 3;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Eight lanes of 64 bits in two registers of 256 bits, four in each.
 //!
-//! The two halves are independent, so that each hides the other's latency, and three ports compute where registers of 512 bits have
-//! two. What decides for it is that the CPU does not slow down; see [the kernel](super).
+//! The two halves are independent, so that each hides the other's latency, and three ports compute
+//! where registers of 512 bits have two. What decides for it is that the CPU does not slow down;
+//! see [the kernel](super).
 #![allow(clippy::duplicate_mod, reason = "one source for two widths")]
 
 #[path = "eight.rs"]
@@ -184,7 +185,8 @@ fn halves_of_two(front: Vector, back: Vector) -> [Vector; 2] {
     ]
 }
 
-/// The low and high halves of four blocks, from one row per lane: four 4 by 4 matrices of 64-bit words, transposed.
+/// The low and high halves of four blocks, from one row per lane: four 4 by 4 matrices of 64-bit
+/// words, transposed.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
 fn halves_of_eight(rows: [Vector; 8]) -> [[Vector; 2]; 4] {

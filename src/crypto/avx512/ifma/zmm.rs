@@ -1,6 +1,7 @@
 //! Eight lanes of 64 bits in one register of 512 bits.
 //!
-//! The arithmetic on lanes is written once and compiled for two widths; this file and [`ymm`](super::ymm) are what differs.
+//! The arithmetic on lanes is written once and compiled for two widths; this file and
+//! [`ymm`](super::ymm) are what differs.
 #![allow(clippy::duplicate_mod, reason = "one source for two widths")]
 
 #[path = "eight.rs"]
@@ -172,7 +173,8 @@ fn halves_of_two(front: Vector, back: Vector) -> [Vector; 2] {
     [_mm512_unpacklo_epi64(front, back), _mm512_unpackhi_epi64(front, back)]
 }
 
-/// The low and high halves of four blocks, from one row per lane: an 8 by 8 matrix of 64-bit words, transposed.
+/// The low and high halves of four blocks, from one row per lane: an 8 by 8 matrix of 64-bit words,
+/// transposed.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512ifma,bmi2")]
 fn halves_of_eight(rows: [Vector; 8]) -> [[Vector; 2]; 4] {

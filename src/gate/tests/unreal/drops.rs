@@ -99,11 +99,18 @@ const CASES: &[(DropReason, Case)] = &[
     (DropReason::RestartRateLimited, |arena, player| {
         let packet = player.game(1).expect("room");
         let stranger = |port| Endpoint::v4([192, 0, 2, 1], port);
-        (0..33).for_each(|port| drop(arena.deliver(0, stranger(port), &packet)));
+        (0..201).for_each(|port| drop(arena.deliver(0, stranger(port), &packet)));
+    }),
+    (DropReason::GapUnconfirmed, |arena, player| {
+        let mut packet = player.game(1).expect("room");
+        // The second highest bit of the number, at the end of the header's fields.
+        packet[(14 + 30) / 8] ^= 1 << ((14 + 30) % 8);
+        send(arena, player, &packet);
     }),
     (DropReason::AckImplausible, |arena, player| {
         let mut packet = player.game(1).expect("room");
-        // The acknowledgement's lowest bits, behind 8 bits of magic, 6 of prefix and 4 of the word count.
+        // The acknowledgement's lowest bits, behind 8 bits of magic, 6 of prefix and 4 of the word
+        // count.
         packet[18 / 8] ^= 0x3c;
         send(arena, player, &packet);
     }),

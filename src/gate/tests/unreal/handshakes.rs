@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::rig::home;
 use super::rig::{Arena, BASE, Player, rules_mut, unreal_setup};
 use crate::drops::DropReason;
-use crate::gate::{Ended, Mail, Route, Setup};
+use crate::gate::{Ended, Limits, Mail, Route, Setup};
 use crate::proto::unreal::client::State;
 use crate::proto::unreal::handshake::{Base, Body, Handshake, Tail};
 use crate::proto::unreal::prefix::{Framing, Ids};
@@ -324,4 +324,94 @@ impl Player {
             self.step(arena);
         }
     }
+}
+
+/// A setup whose server has room for everybody.
+fn roomy_setup() -> Setup {
+    let mut setup = unreal_setup(1);
+    setup.backends[0].slots = 64;
+    setup
+}
+
+/// Tries to get so many players in from one address; returns how many are.
+fn flood(arena: &mut Arena, count: u16) -> u64 {
+    for port in 0..count {
+        let mut player = Player::new(arena, 1);
+        player.home = player.home.with_port(7000 + port);
+        player.step(arena);
+        player.step(arena);
+    }
+    arena.counters().sessions
+}
+
+#[test]
+fn one_address_does_not_fill_a_server() {
+    let mut arena = Arena::new(roomy_setup(), 2);
+    assert_eq!(flood(&mut arena, 40), 32);
+    assert_eq!(arena.drops(DropReason::AddressFull), 8);
+    let mut other = Player::connected(&mut arena, 2);
+    assert!(other.plays(&mut arena));
+
+    let mut setup = roomy_setup();
+    setup.listeners[0].limits = Limits { sessions_per_block: 5, ..Limits::NONE };
+    let mut arena = Arena::new(setup, 1);
+    assert_eq!(flood(&mut arena, 8), 5);
+    assert_eq!(arena.drops(DropReason::BlockFull), 3);
+
+    let mut setup = roomy_setup();
+    setup.listeners[0].limits = Limits::NONE;
+    let mut arena = Arena::new(setup, 1);
+    assert_eq!(flood(&mut arena, 40), 40, "0 is no limit");
+}
+
+#[test]
+fn sessions_count_where_their_players_are_now() {
+    let mut setup = roomy_setup();
+    setup.listeners[0].limits.sessions_per_address = 1;
+    let mut arena = Arena::new(setup, 1);
+    let mut first = Player::connected(&mut arena, 1);
+    let mut second = Player::connected(&mut arena, 2);
+    let (mine, theirs) = (first.home, second.home);
+    // Nobody collects the sessions of several addresses at one of them.
+    first.change_port(&mut arena, 0);
+    first.home = theirs.with_port(9);
+    first.restart(&mut arena);
+    assert!(arena.drops(DropReason::AddressFull) > 0);
+    assert_eq!(arena.counters().port_switches, 0);
+    // To an address that has room it goes, and the place it had is free.
+    second.change_port(&mut arena, 0);
+    second.home = Player::new(&arena, 3).home;
+    second.restart(&mut arena);
+    assert!(second.plays(&mut arena));
+    let mut third = Player::new(&arena, 4);
+    third.home = mine.with_port(10);
+    third.step(&mut arena);
+    third.step(&mut arena);
+    assert!(third.peer.is_none(), "the first player's session is still there");
+    third = Player::new(&arena, 4);
+    third.home = theirs.with_port(10);
+    third.connect(&mut arena);
+    assert_eq!(arena.counters().sessions, 3);
+}
+
+/// Responses that verify, and a server that does not answer: each waits for it, and takes a place,
+/// for ten seconds.
+#[test]
+fn unfinished_handshakes_of_one_block_are_bounded() {
+    let mut setup = roomy_setup();
+    setup.listeners[0].limits = Limits { handshakes_per_block: 3, ..Limits::NONE };
+    let mut arena = Arena::new(setup, 1);
+    arena.servers[0].is_deaf = true;
+    flood(&mut arena, 8);
+    assert_eq!(arena.drops(DropReason::BlockHandshakesFull), 5);
+    assert_eq!(arena.counters().pending, 3);
+    let mut other = Player::new(&arena, 2);
+    other.step(&mut arena);
+    other.step(&mut arena);
+    assert_eq!(arena.counters().pending, 4, "another block's is taken");
+    arena.servers[0].is_deaf = false;
+    arena.pass(3000);
+    assert_eq!((arena.counters().pending, arena.counters().sessions), (0, 4));
+    flood(&mut arena, 11);
+    assert_eq!(arena.counters().sessions, 1 + 11, "what is finished does not count");
 }

@@ -1,4 +1,5 @@
-//! A whole game over a network that loses, repeats, delays and reorders, with somebody on it who sends everything again.
+//! A whole game over a network that loses, repeats, delays and reorders, with somebody on it who
+//! sends everything again.
 
 use super::rig::{Arena, Dice, Player, rules_mut, unreal_setup};
 use crate::drops::DropReason;
@@ -113,7 +114,8 @@ fn nothing_is_filtered_where_that_is_wanted() {
     assert_eq!(arena.servers[0].tally().duplicates, 2);
 }
 
-/// While nothing comes back, an engine sends up to 256 packets, and its history grows to eight words.
+/// While nothing comes back, an engine sends up to 256 packets, and its history grows to eight
+/// words.
 #[test]
 fn long_silences_of_one_side_are_survived() {
     for unheard in [33, 64, 65, 200, 255] {

@@ -4,7 +4,7 @@ use super::super::rig::{Fleet, Rig, listener, udp_backend};
 use crate::buf::{Endpoint, IoEvent, LocalIp};
 use crate::crypto::cookie::CookieMac;
 use crate::drops::DropReason;
-use crate::gate::{Counters, Duplicates, Listener, Protocol, Setup, Unreal};
+use crate::gate::{Counters, Duplicates, Limits, Listener, Protocol, Setup, Unreal};
 use crate::limits::UNREAL_BYTES_MAX;
 use crate::proto::unreal::bits::{BitReader, BitWriter};
 use crate::proto::unreal::client::{Client, Event, Profile};
@@ -27,26 +27,28 @@ pub(super) const BASE: Base = Base {
 pub(super) fn rules() -> Unreal {
     Unreal {
         framing: Framing::default(),
+        learns_base: true,
         versions: 3..=4,
         network_versions: None,
         duplicates: Duplicates::Notify,
+        gap_limit: 0,
         idle_timeout_ns: 30_000_000_000,
-        restart_small: false,
     }
 }
 
 pub(super) fn unreal_listener(backends: &[u16]) -> Listener {
-    Listener { protocol: Protocol::Unreal(rules()), ..listener("ue", backends) }
+    let protocol = Protocol::Unreal(rules());
+    Listener { protocol, limits: Limits::UNREAL, ..listener("ue", backends) }
 }
 
 /// One listener and so many servers, with four slots each.
-pub(super) fn unreal_setup(servers: u16) -> Setup {
+pub(in crate::gate::tests) fn unreal_setup(servers: u16) -> Setup {
     let backends = (0..servers).map(|n| udp_backend(&format!("game-{n}"), &server_at(n), 4));
     let numbers: Vec<_> = (0..servers).collect();
     Setup::new(vec![unreal_listener(&numbers)], backends.collect(), 77)
 }
 
-pub(super) fn rules_mut(setup: &mut Setup) -> &mut Unreal {
+pub(in crate::gate::tests) fn rules_mut(setup: &mut Setup) -> &mut Unreal {
     let Protocol::Unreal(rules) = &mut setup.listeners[0].protocol else { panic!("Unreal") };
     rules
 }
@@ -89,26 +91,31 @@ fn seen_from(worker: usize, source: LocalIp) -> Endpoint {
     Endpoint::v4(ip.octets(), 4000 + worker as u16)
 }
 
-pub(super) struct Arena {
+pub(in crate::gate::tests) struct Arena {
     pub(super) fleet: Fleet,
     pub(super) servers: Vec<Server>,
     pub(super) dice: Dice,
     /// Every loopback address that a handshake packet came from, in order.
-    pub(super) seen: Vec<Endpoint>,
+    pub(in crate::gate::tests) seen: Vec<Endpoint>,
 }
 
 impl Arena {
     /// Workers that have heard from their servers.
-    pub(super) fn new(setup: Setup, workers: u16) -> Self {
-        let servers = setup.backends.len() as u16;
+    pub(in crate::gate::tests) fn new(setup: Setup, workers: u16) -> Self {
         let framing = setup.listeners[0].unreal().expect("Unreal").framing;
-        let server = |number| Server {
-            at: super::super::rig::endpoint(&server_at(number)),
-            stand_in: stand_in(framing, 1 + number as u8),
+        let servers = vec![(framing, BASE); setup.backends.len()];
+        Self::speaking(setup, workers, &servers)
+    }
+
+    /// The same with servers that speak each in its own way.
+    pub(super) fn speaking(setup: Setup, workers: u16, servers: &[(Framing, Base)]) -> Self {
+        let server = |(number, &(framing, base)): (usize, &(Framing, Base))| Server {
+            at: super::super::rig::endpoint(&server_at(number as u16)),
+            stand_in: stand_in(framing, base, 1 + number as u8),
             is_deaf: false,
         };
         let mut arena = Self {
-            servers: (0..servers).map(server).collect(),
+            servers: servers.iter().enumerate().map(server).collect(),
             fleet: Fleet::new(setup, workers),
             dice: Dice(1),
             seen: Vec::new(),
@@ -126,7 +133,7 @@ impl Arena {
     }
 
     /// The sum over all workers.
-    pub(super) fn counters(&self) -> Counters {
+    pub(in crate::gate::tests) fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         self.fleet.rigs.iter().for_each(|rig| sum.merge(rig.counters()));
         sum
@@ -194,7 +201,7 @@ impl Arena {
     }
 
     /// Lets time pass for everybody.
-    pub(super) fn pass(&mut self, ms: u64) {
+    pub(in crate::gate::tests) fn pass(&mut self, ms: u64) {
         for _ in 0..ms.div_ceil(50) {
             self.fleet.rigs.iter_mut().for_each(|rig| rig.jump(50));
             self.settle();
@@ -203,7 +210,7 @@ impl Arena {
 
     /// A server's process ends, and another one takes its place. The kernel says so once.
     pub(super) fn restart_server(&mut self, number: usize, framing: Framing, session: u8) {
-        self.servers[number].stand_in = stand_in(framing, session);
+        self.servers[number].stand_in = stand_in(framing, BASE, session);
         let peer = self.servers[number].at;
         for rig in &mut self.fleet.rigs {
             rig.event(IoEvent::Unreachable { socket: super::super::rig::UDP_LINK, peer });
@@ -211,8 +218,8 @@ impl Arena {
     }
 }
 
-fn stand_in(framing: Framing, session: u8) -> StandIn {
-    let profile = Profile { framing, client_id: 0, base: BASE };
+fn stand_in(framing: Framing, base: Base, session: u8) -> StandIn {
+    let profile = Profile { framing, client_id: 0, base };
     let secrets = [5, 6].map(|byte| CookieSecret::from_bytes([byte; 64]));
     StandIn::new(&profile, session, 64, mac, secrets, 0)
 }
@@ -222,7 +229,7 @@ fn mac(secret: &[u8; 64], message: &[u8]) -> Cookie {
 }
 
 /// A player whose datagrams arrive at one worker.
-pub(super) struct Player {
+pub(in crate::gate::tests) struct Player {
     pub(super) client: Client,
     pub(super) peer: Option<Peer>,
     pub(super) home: Endpoint,
@@ -237,7 +244,7 @@ pub(super) struct Player {
 }
 
 impl Player {
-    pub(super) fn new(arena: &Arena, client_id: u8) -> Self {
+    pub(in crate::gate::tests) fn new(arena: &Arena, client_id: u8) -> Self {
         let setup = arena.fleet.rigs[0].host.gate().setup();
         let framing = setup.listeners[0].unreal().expect("Unreal").framing;
         Self::with_base(arena, framing, client_id, BASE)
@@ -258,7 +265,7 @@ impl Player {
     }
 
     /// A player who is in.
-    pub(super) fn connected(arena: &mut Arena, client_id: u8) -> Self {
+    pub(in crate::gate::tests) fn connected(arena: &mut Arena, client_id: u8) -> Self {
         let mut player = Self::new(arena, client_id);
         player.connect(arena);
         player
@@ -332,21 +339,23 @@ impl Player {
     }
 
     /// Sends a game packet; whether its echo has come back.
-    pub(super) fn plays(&mut self, arena: &mut Arena) -> bool {
+    pub(in crate::gate::tests) fn plays(&mut self, arena: &mut Arena) -> bool {
         let before = self.packets;
         let datagram = self.game(7).expect("few are in flight");
         self.exchange(arena, &datagram);
         self.packets > before
     }
 
-    /// Another port, whose datagrams another worker may receive. Enough time passes for a client to follow a request.
+    /// Another port, whose datagrams another worker may receive. Enough time passes for a client to
+    /// follow a request.
     pub(super) fn change_port(&mut self, arena: &mut Arena, worker: usize) {
         arena.pass(11_000);
         self.home = self.home.with_port(self.home.port() + 1);
         self.worker = worker;
     }
 
-    /// Does what an engine does whose port has changed: goes on, is asked to restart, and comes back.
+    /// Does what an engine does whose port has changed: goes on, is asked to restart, and comes
+    /// back.
     pub(super) fn restart(&mut self, arena: &mut Arena) {
         let datagram = self.game(8).expect("few are in flight");
         self.exchange(arena, &datagram);

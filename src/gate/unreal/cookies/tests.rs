@@ -133,11 +133,13 @@ fn a_cookie_names_its_session_until_that_is_over() {
     let resident =
         |index| Resident { worker: 1, listener: 2, place: Place { index, generation: 1 } };
     let cookie = Cookie([7; 20]);
-    cookies.settle(&cookie, resident(3));
-    assert_eq!(cookies.owner(&cookie, 2), Some(resident(3)));
-    assert_eq!(cookies.owner(&cookie, 0), None, "another listener's");
+    let unknown = Err(DropReason::CookieUnknown);
+    cookies.settle(&cookie, 5, resident(3));
+    assert_eq!(cookies.owner(&cookie, 5, 2), Ok(resident(3)));
+    assert_eq!(cookies.owner(&cookie, 5, 0), unknown, "another listener's");
+    assert_eq!(cookies.owner(&cookie, 4, 2), Err(DropReason::UnrealIds), "another client's");
     cookies.unsettle(&cookie, &resident(4));
-    assert_eq!(cookies.owner(&cookie, 2), Some(resident(3)), "another session's");
+    assert_eq!(cookies.owner(&cookie, 5, 2), Ok(resident(3)), "another session's");
     cookies.unsettle(&cookie, &resident(3));
-    assert_eq!(cookies.owner(&cookie, 2), None);
+    assert_eq!(cookies.owner(&cookie, 5, 2), unknown);
 }

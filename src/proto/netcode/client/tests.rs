@@ -229,7 +229,8 @@ fn the_next_server_is_tried_after_denial_silence_and_dismissal() {
     assert_eq!(receive(&mut client, 6 * S, PacketKind::Disconnect, 1, &[]), next);
     assert_eq!(client.server(), server_at(3));
 
-    // The new server counts from its own start, the client goes on with its sequence: the keys are the same.
+    // The new server counts from its own start, the client goes on with its sequence: the keys are
+    // the same.
     receive(&mut client, 6 * S, PacketKind::Challenge, 0, &[8; 308]).expect("a challenge");
     assert_eq!(sent(&mut client, 6 * S), [(server_at(3), PacketKind::Response, Some(1))]);
     receive(&mut client, 6 * S, PacketKind::KeepAlive, 0, &SLOTS.encode()).expect("connected");
@@ -386,8 +387,8 @@ fn mapped_and_plain_ipv4_servers_are_the_same_source() {
 }
 
 proptest! {
-    /// A client that is woken only when it asks for it does the same, at the same instants, as one that is asked every
-    /// millisecond.
+    /// A client that is woken only when it asks for it does the same, at the same instants, as one
+    /// that is asked every millisecond.
     #[test]
     fn sleeping_until_the_deadline_misses_nothing(
         timeout in -1_i32..3,

@@ -1,4 +1,5 @@
-//! Encrypted packets: each check of the header has its reason, and what is encoded decodes to itself.
+//! Encrypted packets: each check of the header has its reason, and what is encoded decodes to
+//! itself.
 
 use proptest::prelude::*;
 
@@ -55,7 +56,8 @@ fn each_side_takes_its_own_packets_only() {
         };
         KINDS.into_iter().filter(takes).map(|kind| kind as u8).collect::<Vec<_>>()
     };
-    // A request with a sequence decrypts at the server and is dropped afterwards, as in the reference.
+    // A request with a sequence decrypts at the server and is dropped afterwards, as in the
+    // reference.
     assert_eq!(kinds_for(Receiver::Server), [0, 3, 4, 5, 6]);
     assert_eq!(kinds_for(Receiver::Client), [1, 2, 4, 5, 6]);
 }

@@ -1,4 +1,5 @@
-//! The server's decisions: each refusal is provoked by what it is for, and challenges are bound to their handshake.
+//! The server's decisions: each refusal is provoked by what it is for, and challenges are bound to
+//! their handshake.
 
 use super::*;
 use crate::proto::netcode::request::{REQUEST_BYTES, encode_request};
@@ -31,7 +32,8 @@ fn requests_are_requests_whoever_sends_them() {
         let class = classify(&datagram, is_known, PROTOCOL, NOW);
         assert!(matches!(class, Ok(Classified::Request(_))));
     }
-    // Only a first byte of exactly 0 is a request; with a sequence it is a packet, which decrypts and is then dropped.
+    // Only a first byte of exactly 0 is a request; with a sequence it is a packet, which decrypts
+    // and is then dropped.
     let class = classify(&[0x10; 18], true, PROTOCOL, NOW);
     let Ok(Classified::Packet(header)) = class else { panic!("not a packet: {class:?}") };
     assert_eq!(session_packet(header.kind, &[]), Err(DropReason::PacketUnexpected));

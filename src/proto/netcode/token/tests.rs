@@ -1,4 +1,5 @@
-//! Connect tokens, public and private part: both round trips, every fault, and bytes that are no token.
+//! Connect tokens, public and private part: both round trips, every fault, and bytes that are no
+//! token.
 
 use proptest::prelude::*;
 

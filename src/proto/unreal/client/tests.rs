@@ -123,6 +123,28 @@ fn a_challenge_is_answered_for_15_seconds() {
 }
 
 #[test]
+fn every_challenge_is_answered_until_one_is_acknowledged() {
+    for framing in [VERSIONED, ORIGINAL] {
+        let mut play = Play::new(framing);
+        play.sent();
+        play.server(Body::Challenge(proof())).expect("a challenge");
+        assert_eq!(play.sent(), Some(Body::Response(proof())));
+        let second = Proof { cookie: cookie(9), ..proof() };
+        for challenge in [second, second, proof()] {
+            play.wait(50_000_000);
+            assert_eq!(play.server(Body::Challenge(challenge)), Ok(Event::Challenged));
+            assert_eq!(play.sent(), Some(Body::Response(challenge)));
+            assert_eq!(play.sent(), None);
+        }
+        play.wait(S);
+        assert_eq!(play.sent(), Some(Body::Response(proof())), "the last one is repeated");
+        // Whichever is acknowledged, the acknowledgement's cookie counts.
+        assert_eq!(play.server(Body::Ack(cookie(9))), Ok(Event::Connected(cookie(9))));
+        assert_eq!(play.server(Body::Challenge(second)), Err(DropReason::PacketUnexpected));
+    }
+}
+
+#[test]
 fn packets_that_make_no_sense_are_refused() {
     let unexpected = Err(DropReason::PacketUnexpected);
     let mut play = Play::new(VERSIONED);
@@ -136,8 +158,8 @@ fn packets_that_make_no_sense_are_refused() {
         assert_eq!(play.server(Body::Challenge(proof)), unexpected);
     }
     play.server(Body::Challenge(proof())).expect("a challenge");
-    assert_eq!(play.server(Body::Challenge(proof())), unexpected);
     play.server(Body::Ack(cookie(1))).expect("an acknowledgement");
+    assert_eq!(play.server(Body::Challenge(proof())), unexpected);
     assert_eq!(play.server(Body::Ack(cookie(2))), unexpected);
     assert_eq!(play.server(Body::VersionUpgrade), unexpected);
     assert_eq!(play.client.cookie(), Some(&cookie(1)));

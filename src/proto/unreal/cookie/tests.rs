@@ -74,7 +74,8 @@ fn each_secret_speaks_for_its_own_time() {
 
 #[test]
 fn the_clocks_of_two_workers_may_differ_a_little() {
-    // Made by a worker whose clock is ahead; made with either secret by one that learns late of the rotation, or early.
+    // Made by a worker whose clock is ahead; made with either secret by one that learns late of the
+    // rotation, or early.
     assert_eq!(check(1, 210 * S + SKEW_NS, 210 * S), Ok(()));
     assert_eq!(check(1, 210 * S + SKEW_NS + 1, 210 * S), Err(DropReason::CookieExpired));
     assert_eq!(check(1, 200 * S - SKEW_NS, 210 * S), Ok(()));

@@ -4,7 +4,7 @@ use super::*;
 use crate::proto::unreal::bits::BitWriter;
 use crate::proto::unreal::cookie::{Rotation, SecretId, Timestamp};
 use crate::proto::unreal::handshake::{HANDSHAKE_BYTES_MAX, TAIL_BYTES_MAX};
-use crate::proto::unreal::prefix::Prefix;
+use crate::proto::unreal::prefix::{Layout, Prefix};
 use crate::proto::unreal::vectors::{
     BASE, IDS, ORIGINAL, VERSIONED, all_bodies, cookie, proof, tail,
 };
@@ -84,6 +84,12 @@ fn a_list_of_builds_is_kept_to() {
     assert_eq!(check(&[1, 0x1234_5678]), Ok(()));
     assert_eq!(check(&[1, 2]), Err(DropReason::UnrealNetworkVersion));
     assert_eq!(check(&[]), Err(DropReason::UnrealNetworkVersion));
+    // Version 1 does not say which build it is of.
+    let early = Framing { layout: Layout::Early, ..Framing::default() };
+    let served = Served { versions: 1..=2, network_versions: Some(&[7]) };
+    let speaks = |version| Base { version_min: 1, version, ..BASE }.as_written(early.layout);
+    assert_eq!(served.check(&early, &speaks(1)), Ok(()));
+    assert_eq!(served.check(&early, &speaks(2)), Err(DropReason::UnrealNetworkVersion));
 }
 
 #[test]
@@ -104,11 +110,15 @@ fn answers_wear_the_face_of_the_server() {
 
 #[test]
 fn a_restart_is_asked_of_players_of_this_session_only() {
-    let ask = |session| SERVER.restart_request(Ids::new(session, 6));
+    let ask = |session| SERVER.restart_request(Ids::new(session, 6), &(3..=4));
     let request = ask(2).expect("ours");
     assert_eq!((request.ids, request.body), (Ids::new(2, 6), Body::RestartRequest));
     assert_eq!((request.base.version_min, request.base.version), (3, 3));
     assert_eq!(ask(1), Err(DropReason::UnrealIds));
+    // In a version that is served here, whatever the server could speak besides.
+    let game = Ids::new(2, 6);
+    let version = |served| SERVER.restart_request(game, &served).map(|it| it.base.version);
+    assert_eq!((version(4..=4), version(1..=2)), (Ok(4), Ok(2)));
 }
 
 #[test]
@@ -147,15 +157,63 @@ fn a_proof_is_judged_by_its_time_before_any_mac() {
 
 #[test]
 fn a_player_with_a_session_is_acknowledged_challenged_replaced_or_restarted() {
-    let accepted = proof().cookie;
-    let decide = |body| in_session(&packet(body), &accepted);
+    const S: u64 = 1_000_000_000;
+    let made_at = |seconds: u64, byte| {
+        let timestamp = Timestamp::from_ns(seconds * S);
+        Proof { timestamp, cookie: cookie(byte), ..proof() }
+    };
+    let standing = Standing {
+        ids: IDS,
+        accepted: cookie(1),
+        proven_ns: 100 * S,
+        heard_ns: 110 * S,
+        over_ns: None,
+    };
+    let decide = |body| in_session(&packet(body), Some(&standing));
+    let from_other = |proof| {
+        let ids = Ids::new(IDS.session(), IDS.client() ^ 1);
+        in_session(&Handshake { ids, ..packet(Body::Response(proof)) }, Some(&standing))
+    };
     assert_eq!(decide(Body::Initial { is_restart: true }), Ok(InSession::Challenge));
-    assert_eq!(decide(Body::Response(proof())), Ok(InSession::Acknowledge));
-    let other = Proof { cookie: cookie(9), ..proof() };
-    assert_eq!(decide(Body::Response(other)), Ok(InSession::Replace(other)));
+    // The response that opened the session; with another client id its MAC will not hold.
+    assert_eq!(decide(Body::Response(made_at(100, 1))), Ok(InSession::Acknowledge));
+    assert_eq!(from_other(made_at(100, 1)), Ok(InSession::Replace(made_at(100, 1))));
+    // Another response of the same connection, to a challenge from before or since.
+    for seconds in [99, 101, 110, 112] {
+        let proof = made_at(seconds, 2);
+        assert_eq!(decide(Body::Response(proof)), Ok(InSession::AcknowledgeProven(proof)));
+    }
+    // Another connection.
+    let later = made_at(113, 2);
+    assert_eq!(decide(Body::Response(later)), Ok(InSession::Replace(later)));
+    for (seconds, is_stale) in [(0, true), (99, true), (100, false), (112, false)] {
+        let proof = made_at(seconds, 2);
+        let verdict = if is_stale { InSession::Stale(proof) } else { InSession::Replace(proof) };
+        assert_eq!(from_other(proof), Ok(verdict), "{seconds}");
+    }
+    // A session that is over is not continued by what was asked for since.
+    let over = Standing { over_ns: Some(105 * S), ..standing };
+    for (seconds, is_old) in [(104, true), (105, false), (106, false)] {
+        let proof = made_at(seconds, 2);
+        let verdict = in_session(&packet(Body::Response(proof)), Some(&over));
+        let old = InSession::AcknowledgeProven(proof);
+        assert_eq!(verdict, Ok(if is_old { old } else { InSession::Replace(proof) }), "{seconds}");
+    }
+    // Nor is one by a response with the session number that another server has, or the same one
+    // since.
+    let elsewhere =
+        Handshake { ids: IDS.with_session(3), ..packet(Body::Response(made_at(101, 2))) };
+    assert_eq!(in_session(&elsewhere, Some(&standing)), Ok(InSession::Replace(made_at(101, 2))));
     let restart = Body::RestartResponse { proof: proof(), original: cookie(1) };
     assert_eq!(decide(restart), Ok(InSession::Restart(proof(), cookie(1))));
     assert_eq!(decide(Body::Ack(cookie(1))), Err(DropReason::PacketUnexpected));
+    let response = packet(Body::Response(proof()));
+    assert_eq!(in_session(&response, None), Ok(InSession::Replace(proof())));
+    // What has no time stands for nothing.
+    for seconds in [f64::NAN, f64::INFINITY, 0.0, -1.0] {
+        let timeless = Proof { timestamp: Timestamp::from_seconds(seconds), ..made_at(1, 2) };
+        assert!(standing.outdates(&timeless));
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Every type of handshake packet, in both layouts and behind every magic; sizes; and what is refused.
+//! Every type of handshake packet, in every layout and behind every magic; sizes; and what is
+//! refused.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,8 +10,6 @@ use crate::proto::unreal::vectors::{
     BASE, IDS, ORIGINAL, VERSIONED, all_bodies, cookie, magic, proof, tail,
 };
 
-const NO_ONE: Ids = Ids::new(0, 0);
-
 fn decode(framing: &Framing, datagram: &[u8], receiver: Receiver) -> Result<Handshake, DropReason> {
     let (prefix, reader) = framing.read(datagram)?;
     assert!(prefix.is_handshake);
@@ -18,8 +17,13 @@ fn decode(framing: &Framing, datagram: &[u8], receiver: Receiver) -> Result<Hand
 }
 
 fn encode(framing: &Framing, body: Body, tail: &Tail) -> Vec<u8> {
+    encode_in(BASE.version, framing, body, tail)
+}
+
+fn encode_in(version: u8, framing: &Framing, body: Body, tail: &Tail) -> Vec<u8> {
     let mut buf = [0xee; HANDSHAKE_BYTES_MAX];
-    let len = Handshake { ids: IDS, base: BASE, body }.encode(framing, tail, &mut buf);
+    let base = Base { version, ..BASE };
+    let len = Handshake { ids: IDS, base, body }.encode(framing, tail, &mut buf);
     buf[..len].to_vec()
 }
 
@@ -31,9 +35,10 @@ fn tail_of(bytes: usize) -> Tail {
 }
 
 fn framings() -> impl Strategy<Value = Framing> {
-    (vec(any::<bool>(), 0..=MAGIC_BITS_MAX), any::<bool>()).prop_map(|(bits, is_original)| {
-        let layout = if is_original { Layout::Original } else { Layout::Versioned };
-        Framing { magic: Magic::from_bits(&bits).expect("at most 32"), layout }
+    let layouts = prop::sample::select(Layout::ALL.to_vec());
+    (vec(any::<bool>(), 0..=MAGIC_BITS_MAX), layouts).prop_map(|(bits, layout)| Framing {
+        magic: Magic::from_bits(&bits).expect("at most 32"),
+        layout,
     })
 }
 
@@ -62,10 +67,16 @@ fn bodies() -> impl Strategy<Value = (Body, Receiver)> {
 }
 
 fn bases() -> impl Strategy<Value = Base> {
-    (any::<[u8; 3]>(), any::<u32>(), any::<u16>()).prop_map(|(bytes, network_version, features)| {
-        let [version_min, version, sent_count] = bytes;
-        Base { version_min, version, sent_count, network_version, network_features: features }
-    })
+    let versions = prop_oneof![0..=5_u8, any::<u8>()];
+    (versions, any::<[u8; 2]>(), any::<u32>(), any::<u16>()).prop_map(
+        |(version, [version_min, sent_count], network_version, network_features)| Base {
+            version_min,
+            version,
+            sent_count,
+            network_version,
+            network_features,
+        },
+    )
 }
 
 proptest! {
@@ -80,11 +91,10 @@ proptest! {
         (session, client) in (0..4_u8, 0..8_u8),
     ) {
         let tail = Tail::draw(&random);
-        let packet = match framing.layout {
-            Layout::Original => Handshake { ids: NO_ONE, base: Base::default(), body },
-            Layout::Versioned => Handshake { ids: Ids::new(session, client), base, body },
-        };
-        let Some(expected) = body.kind().packet_bytes(&framing, tail.bytes().len()) else {
+        let ids = framing.layout.ids(session, client);
+        let packet = Handshake { ids, base: base.as_written(framing.layout), body };
+        let tail_bytes = tail.bytes().len();
+        let Some(expected) = body.kind().packet_bytes(&framing, base.version, tail_bytes) else {
             return Ok(());
         };
         let mut buf = [0xee; HANDSHAKE_BYTES_MAX];
@@ -100,7 +110,7 @@ proptest! {
         (body, receiver) in bodies(),
         cut in any::<usize>(),
     ) {
-        if body.kind().body_end(&framing).is_none() {
+        if body.kind().body_end(&framing, BASE.version).is_none() {
             return Ok(());
         }
         let packet = encode(&framing, body, &tail_of(TAIL_BYTES_MIN));
@@ -126,42 +136,50 @@ proptest! {
 
 #[test]
 fn sizes_in_bytes_are_the_documented_ones() {
-    let range = |kind: Kind, framing: &Framing| {
-        let bytes = |tail| kind.packet_bytes(framing, tail);
+    let range = |kind: Kind, framing: &Framing, version| {
+        let bytes = |tail| kind.packet_bytes(framing, version, tail);
         bytes(TAIL_BYTES_MIN).zip(bytes(TAIL_BYTES_MAX))
     };
+    // By version and layout: initial, challenge, response, ack; restart request; restart response;
+    // version upgrade.
     let expected = [
-        (Kind::Initial, Some(29), (48, 56)),
-        (Kind::Challenge, Some(29), (48, 56)),
-        (Kind::Response, Some(29), (48, 56)),
-        (Kind::Ack, Some(29), (48, 56)),
-        (Kind::RestartRequest, Some(1), (19, 27)),
-        (Kind::RestartResponse, Some(49), (68, 76)),
-        (Kind::VersionUpgrade, None, (19, 27)),
+        (0, Layout::Original, (29, 29), (1, 1), (49, 49), None),
+        (1, Layout::EarlyShort, (41, 49), (13, 21), (61, 69), None),
+        (1, Layout::Early, (41, 49), (13, 21), (61, 69), None),
+        (2, Layout::EarlyShort, (45, 53), (17, 25), (65, 73), Some((17, 25))),
+        (2, Layout::Early, (47, 55), (19, 27), (67, 75), Some((19, 27))),
+        (3, Layout::VersionedShort, (46, 54), (17, 25), (66, 74), Some((17, 25))),
+        (3, Layout::Versioned, (48, 56), (19, 27), (68, 76), Some((19, 27))),
+        (4, Layout::Versioned, (48, 56), (19, 27), (68, 76), Some((19, 27))),
     ];
-    let longest = Framing { magic: magic(&"1".repeat(MAGIC_BITS_MAX)), ..VERSIONED };
-    for (size, (kind, original, versioned)) in SIZES.iter().zip(expected) {
-        assert_eq!((size.kind, size.kind as usize), (kind, kind as usize));
-        assert_eq!(range(kind, &ORIGINAL), original.map(|bytes| (bytes, bytes)), "{kind:?}");
-        assert_eq!(range(kind, &VERSIONED), Some(versioned), "{kind:?}");
-        assert!(range(kind, &longest).is_some_and(|(_, most)| most <= HANDSHAKE_BYTES_MAX));
+    for (version, layout, challenge, restart, response, upgrade) in expected {
+        let framing = Framing { layout, ..Framing::default() };
+        let of_kind =
+            [Some(challenge); 4].into_iter().chain([Some(restart), Some(response), upgrade]);
+        for (size, expected) in SIZES.iter().zip(of_kind) {
+            assert_eq!(range(size.kind, &framing, version), expected, "{:?} {version}", size.kind);
+        }
     }
-    assert_eq!(
-        Kind::RestartResponse.packet_bytes(&longest, TAIL_BYTES_MAX),
-        Some(HANDSHAKE_BYTES_MAX)
-    );
+    assert!(SIZES.iter().enumerate().all(|(at, size)| size.kind as usize == at));
+    for layout in Layout::ALL {
+        let framing = Framing { magic: magic(&"1".repeat(MAGIC_BITS_MAX)), layout };
+        let longest = range(Kind::RestartResponse, &framing, BASE.version);
+        assert!(longest.is_some_and(|(_, most)| most <= HANDSHAKE_BYTES_MAX));
+        if layout == Layout::Versioned {
+            assert_eq!(longest.map(|(_, most)| most), Some(HANDSHAKE_BYTES_MAX));
+        }
+    }
 }
 
 #[test]
 fn encoder_and_decoder_go_by_the_table_for_every_magic() {
     for magic_bits in 0..=MAGIC_BITS_MAX {
-        for layout in [Layout::Original, Layout::Versioned] {
+        for (layout, version) in Layout::ALL.iter().flat_map(|it| (1..=4).map(move |v| (*it, v))) {
             let framing = Framing { magic: magic(&"10".repeat(16)[..magic_bits]), layout };
             for (body, receiver) in all_bodies() {
-                let Some(body_end) = body.kind().body_end(&framing) else { continue };
-                let tails = if layout == Layout::Original { 8..=8 } else { 8..=16 };
-                for tail_bytes in tails {
-                    let packet = encode(&framing, body, &tail_of(tail_bytes));
+                let Some(body_end) = body.kind().body_end(&framing, version) else { continue };
+                for tail_bytes in TAIL_BYTES_MIN..=TAIL_BYTES_MAX {
+                    let packet = encode_in(version, &framing, body, &tail_of(tail_bytes));
                     let tail_bits = if layout == Layout::Original { 0 } else { 8 * tail_bytes };
                     let end = crate::proto::unreal::bits::terminator(&packet);
                     assert_eq!(end, Some(body_end + tail_bits), "{body:?} {framing:?}");
@@ -175,7 +193,7 @@ fn encoder_and_decoder_go_by_the_table_for_every_magic() {
 #[test]
 fn a_tail_has_64_to_128_bits_of_anything() {
     let (body, receiver) = (Body::Response(proof()), Receiver::Server);
-    let body_end = body.kind().body_end(&VERSIONED).expect("a size");
+    let body_end = body.kind().body_end(&VERSIONED, BASE.version).expect("a size");
     let longest = encode(&VERSIONED, body, &tail_of(TAIL_BYTES_MAX));
     for bits in 0..140 {
         let mut out = [0; 64];
@@ -201,13 +219,13 @@ fn tails_are_8_to_16_bytes_and_can_be_shortened() {
         assert_eq!(tail.at_most(0).bytes().len(), TAIL_BYTES_MIN);
         assert_eq!(tail.at_most(100), tail);
     }
-    let room = |bytes| Kind::Challenge.tail_room(&VERSIONED, bytes);
+    let room = |bytes| Kind::Challenge.tail_room(&VERSIONED, 4, bytes);
     assert_eq!(
         [room(47), room(48), room(50), room(56), room(1500)],
         [None, Some(8), Some(10), Some(16), Some(16)]
     );
-    assert_eq!(Kind::RestartRequest.tail_room(&VERSIONED, 18), None);
-    assert_eq!(Kind::VersionUpgrade.tail_room(&ORIGINAL, 100), None);
+    assert_eq!(Kind::RestartRequest.tail_room(&VERSIONED, 4, 18), None);
+    assert_eq!(Kind::VersionUpgrade.tail_room(&ORIGINAL, 0, 100), None);
 }
 
 #[test]
@@ -229,10 +247,12 @@ fn each_side_takes_its_own_types_only() {
 
 #[test]
 fn any_bit_in_the_filler_of_an_initial_is_refused() {
-    for framing in [VERSIONED, Framing { magic: magic("10110"), ..VERSIONED }] {
+    let layouts = Layout::ALL.into_iter().filter(|layout| layout.has_versions());
+    for (layout, version) in layouts.flat_map(|it| (1..=4).map(move |version| (it, version))) {
+        let framing = Framing { magic: magic(["", "10110"][usize::from(version % 2)]), layout };
         let body = Body::Initial { is_restart: false };
-        let packet = encode(&framing, body, &tail());
-        let end = body.kind().body_end(&framing).expect("a size");
+        let packet = encode_in(version, &framing, body, &tail());
+        let end = body.kind().body_end(&framing, version).expect("a size");
         for bit in end - 225..end {
             let mut packet = packet.clone();
             packet[bit / 8] ^= 1 << (bit % 8);
@@ -275,6 +295,27 @@ fn short_packets_are_refused_by_size() {
                 Err(DropReason::UnrealSize),
                 "{len}"
             );
+        }
+    }
+}
+
+/// What the probe of game servers rests on: a question with the longest tail is too long for a
+/// server that expects no features, and one with the shortest tail is too short for a server that
+/// does.
+#[test]
+fn a_server_of_one_base_takes_no_question_of_the_other_with_such_a_tail() {
+    let initial = Body::Initial { is_restart: false };
+    for (long, version) in [(Layout::Versioned, 3), (Layout::Early, 2)] {
+        for magic_bits in 0..=MAGIC_BITS_MAX {
+            let long = Framing { magic: magic(&"10".repeat(16)[..magic_bits]), layout: long };
+            let short = Framing { layout: long.layout.short(), ..long };
+            let refused = |from: &Framing, to: &Framing, tail_bytes| {
+                let packet = encode_in(version, from, initial, &tail_of(tail_bytes));
+                assert!(decode(from, &packet, Receiver::Server).is_ok());
+                decode(to, &packet, Receiver::Server).is_err()
+            };
+            assert!(refused(&long, &short, TAIL_BYTES_MAX), "{long:?}");
+            assert!(refused(&short, &long, TAIL_BYTES_MIN), "{long:?}");
         }
     }
 }

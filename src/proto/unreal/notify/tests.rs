@@ -7,6 +7,8 @@ use super::*;
 use crate::proto::unreal::prefix::Layout;
 use crate::proto::unreal::vectors::{IDS, ORIGINAL, VERSIONED, cookie, magic};
 
+const NOW: Gaps = Gaps { now_ns: 1000 * NS_PER_S, limit: 0 };
+
 fn seq(number: u64) -> PacketSeq {
     PacketSeq::new(number)
 }
@@ -104,10 +106,10 @@ fn nothing_passes_that_is_older_than_the_first_packet() {
     let (client, server) = (cookie.client_sequence().value(), cookie.server_sequence().value());
     let range = PacketSeq::MAX.value() + 1;
     for ahead in [0, 3] {
-        let mut filter = Filter::starting_at(&cookie);
+        let mut filter = Filter::starting_at(&cookie, 0);
         let mut pass = |sequence: u64, acked: u64| {
             let datagram = packet(&VERSIONED, seq(sequence), seq(acked), &[0]);
-            filter.commit(Sender::Client, &read(&VERSIONED, &datagram).expect("a header"))
+            filter.commit(Sender::Client, &read(&VERSIONED, &datagram).expect("a header"), NOW)
         };
         assert_eq!(pass(client + ahead, server + range - 1), Ok(()));
         for back in 1..=600 {
@@ -122,6 +124,7 @@ fn nothing_passes_that_is_older_than_the_first_packet() {
 /// A filter in the middle of a connection: 100 packets each way, all acknowledged but the last ten.
 struct Middle {
     filter: Filter,
+    gaps: Gaps,
     client: u64,
     server: u64,
 }
@@ -133,7 +136,8 @@ impl Middle {
 
     fn starting_at(cookie: Cookie) -> Self {
         let (client, server) = (cookie.client_sequence().value(), cookie.server_sequence().value());
-        let mut middle = Self { filter: Filter::starting_at(&cookie), client, server };
+        let filter = Filter::starting_at(&cookie, NOW.now_ns);
+        let mut middle = Self { filter, gaps: NOW, client, server };
         for n in 0..100 {
             let acked = n.max(10) - 10;
             assert_eq!(middle.pass(Sender::Server, server + n, client + acked - 1), Ok(()));
@@ -146,8 +150,8 @@ impl Middle {
         let datagram = packet(&VERSIONED, seq(sequence), seq(acked), &[0]);
         let header = read(&VERSIONED, &datagram).expect("a header");
         let before = (self.filter.latest(Sender::Client), self.filter.latest(Sender::Server));
-        let checked = self.filter.check(from, &header);
-        let verdict = self.filter.commit(from, &header);
+        let checked = self.filter.check(from, &header, self.gaps);
+        let verdict = self.filter.commit(from, &header, self.gaps);
         assert_eq!(checked, verdict);
         let after = (self.filter.latest(Sender::Client), self.filter.latest(Sender::Server));
         assert!(verdict.is_ok() || before == after, "a refused packet moved the window");
@@ -166,7 +170,8 @@ impl Middle {
 fn the_first_packets_acknowledge_what_was_before_them() {
     let cookie = cookie(0x10);
     let (client, server) = (cookie.client_sequence().value(), cookie.server_sequence().value());
-    let mut middle = Middle { filter: Filter::starting_at(&cookie), client, server };
+    let filter = Filter::starting_at(&cookie, 0);
+    let mut middle = Middle { filter, gaps: NOW, client, server };
     assert_eq!(middle.pass(Sender::Client, client, server), Err(DropReason::AckImplausible));
     assert_eq!(middle.pass(Sender::Client, client, server - 2), Err(DropReason::AckImplausible));
     assert_eq!(
@@ -194,14 +199,16 @@ fn every_packet_passes_once() {
 
 #[test]
 fn a_forged_packet_has_to_guess_number_and_acknowledgement() {
-    // Of all numbers and acknowledgements, how many would pass? Each is tried against the same state.
+    // Of all numbers and acknowledgements, how many would pass? Each is tried against the same
+    // state.
     let middle = Middle::new();
     let filter = &middle.filter;
     let passes = |ahead: u64, acked_ahead: i64| {
         let sequence = seq(middle.client + 99 + ahead);
         let acked = seq((middle.server + 88).wrapping_add_signed(acked_ahead));
         let datagram = packet(&VERSIONED, sequence, acked, &[0]);
-        filter.check(Sender::Client, &read(&VERSIONED, &datagram).expect("a header")).is_ok()
+        let header = read(&VERSIONED, &datagram).expect("a header");
+        filter.check(Sender::Client, &header, middle.gaps).is_ok()
     };
     // All behind the newest have been seen, or are from before the first packet.
     assert!((1..=0x3fff).filter(|&ahead| passes(ahead, 0)).eq(1..=1024));
@@ -222,14 +229,109 @@ fn an_older_packet_acknowledges_no_more_than_the_newest() {
     assert_eq!(middle.client(5, 2), Ok(()));
 }
 
+impl Middle {
+    /// Nothing comes for so long.
+    fn wait(&mut self, ns: u64) {
+        self.gaps.now_ns += ns;
+    }
+}
+
+const UNCONFIRMED: Result<(), DropReason> = Err(DropReason::GapUnconfirmed);
+
 #[test]
 fn a_jump_is_limited_and_does_not_move_the_window() {
     let mut middle = Middle::new();
-    assert_eq!(middle.client(1025, 0), Err(DropReason::SequenceGap));
-    assert_eq!(middle.client(0x1fff, 0), Err(DropReason::SequenceGap));
-    assert_eq!(middle.client(0x2000, 0), Err(DropReason::ReplayTooOld));
+    for _ in 0..3 {
+        // However often, and however much the packets agree: their sender is heard all the time.
+        assert_eq!(middle.client(1025, 0), UNCONFIRMED);
+        assert_eq!(middle.client(1026, 0), UNCONFIRMED);
+        assert_eq!(middle.client(0x1fff, 0), UNCONFIRMED);
+        assert_eq!(middle.client(0x2000, 0), Err(DropReason::ReplayTooOld));
+        middle.wait(QUIET_NS - 1);
+        assert_eq!(middle.client(1025, 0), UNCONFIRMED);
+        assert_eq!(middle.client(1026, 0), UNCONFIRMED);
+        assert_eq!(middle.client(1, 0), Ok(()));
+        middle.client += 1;
+    }
+    assert_eq!(middle.client(1024, 0), Ok(()));
+}
+
+#[test]
+fn a_long_gap_is_survived_when_two_packets_say_so() {
+    for ahead in [1025, 4000, 0x1ffe] {
+        for behind in [1, 30, 256].into_iter().filter(|behind| ahead + behind <= 0x1fff) {
+            let mut middle = Middle::new();
+            middle.wait(QUIET_NS);
+            assert_eq!(middle.client(ahead, 5), UNCONFIRMED);
+            assert_eq!(middle.client(ahead, 5), UNCONFIRMED, "the same packet confirms nothing");
+            assert_eq!(middle.client(ahead + behind, 5), Ok(()), "{ahead} {behind}");
+            assert_eq!(middle.client(ahead + behind, 5), Err(DropReason::ReplayDuplicate));
+            assert_eq!(middle.client(ahead + behind + 1, 6), Ok(()));
+            // What was refused is only late now, and passes once like all that is.
+            assert_eq!(middle.client(ahead, 5).is_ok(), behind < 512);
+            assert_eq!(middle.client(1, 0), Err(DropReason::ReplayTooOld));
+        }
+    }
+}
+
+#[test]
+fn the_server_survives_a_gap_too() {
+    let mut middle = Middle::new();
+    middle.wait(QUIET_NS);
+    let (server, client) = (middle.server + 99, middle.client + 88);
+    assert_eq!(middle.pass(Sender::Server, server + 5000, client), UNCONFIRMED);
+    assert_eq!(middle.pass(Sender::Server, server + 5001, client), Ok(()));
+}
+
+#[test]
+fn packets_that_do_not_agree_confirm_nothing() {
+    let mut middle = Middle::new();
+    middle.wait(QUIET_NS);
+    assert_eq!(middle.client(3000, 5), UNCONFIRMED);
+    for (ahead, acked_ahead) in [(2999, 5), (5000, 5), (5257, 5), (5000, 5), (5001, 4)] {
+        assert_eq!(middle.client(ahead, acked_ahead), UNCONFIRMED, "{ahead} {acked_ahead}");
+    }
+    // An acknowledgement that cannot be true is not even looked at.
+    assert_eq!(middle.client(5002, -1), Err(DropReason::AckImplausible));
+    assert_eq!(middle.client(5002, 12), Err(DropReason::AckImplausible));
+    assert_eq!(middle.client(5002, 4), Ok(()));
+}
+
+#[test]
+fn a_landing_is_void_when_anything_has_passed() {
+    let mut middle = Middle::new();
+    middle.wait(QUIET_NS);
+    assert_eq!(middle.client(3000, 0), UNCONFIRMED);
     assert_eq!(middle.client(1, 0), Ok(()));
-    assert_eq!(middle.client(1025, 0), Ok(()));
+    assert_eq!(middle.client(3001, 0), UNCONFIRMED);
+    assert_eq!(middle.client(3002, 0), UNCONFIRMED, "the sender was heard just now");
+    // A late packet is a sign of life as well.
+    assert_eq!(middle.client(5, 0), Ok(()));
+    middle.wait(QUIET_NS);
+    assert_eq!(middle.client(4000, 0), UNCONFIRMED);
+    assert_eq!(middle.client(4, 0), Ok(()));
+    assert_eq!(middle.client(4001, 0), UNCONFIRMED);
+    assert_eq!(middle.client(4002, 0), UNCONFIRMED);
+}
+
+#[test]
+fn a_gap_over_the_limit_is_the_end_when_two_packets_say_so() {
+    for (limit, gap) in [(64, 65), (64, 3000), (1024, 1025), (3000, 3001)] {
+        let mut middle = Middle::new();
+        middle.gaps.limit = limit;
+        assert_eq!(middle.client(gap, 0), UNCONFIRMED, "{limit}");
+        assert_eq!(middle.client(gap + 1, 0), UNCONFIRMED, "nobody ends what is alive");
+        middle.wait(QUIET_NS);
+        assert_eq!(middle.client(gap, 0), UNCONFIRMED);
+        assert_eq!(middle.client(gap + 1, 0), Err(DropReason::SequenceGap), "{limit}");
+    }
+    let mut middle = Middle::new();
+    middle.gaps.limit = 64;
+    assert_eq!(middle.client(64, 0), Ok(()));
+    middle.gaps.limit = 3000;
+    middle.wait(QUIET_NS);
+    assert_eq!(middle.client(64 + 2999, 0), UNCONFIRMED);
+    assert_eq!(middle.client(64 + 3000, 0), Ok(()));
 }
 
 #[test]

@@ -109,7 +109,8 @@ fn a_packet_of_no_use_is_reported_as_lost() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Every packet is spoken of once, in order, and truthfully, through several wraps and whatever is lost.
+    /// Every packet is spoken of once, in order, and truthfully, through several wraps and whatever
+    /// is lost.
     #[test]
     fn both_ends_learn_the_truth(seed in any::<[u8; 20]>(), losses in proptest::collection::vec(any::<u8>(), 1..64)) {
         let (mut a, mut b) = pair(&Cookie(seed));

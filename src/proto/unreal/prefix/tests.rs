@@ -7,9 +7,10 @@ use super::*;
 use crate::proto::unreal::vectors::{ORIGINAL, VERSIONED, magic};
 
 fn framings() -> impl Strategy<Value = Framing> {
-    (vec(any::<bool>(), 0..=MAGIC_BITS_MAX), any::<bool>()).prop_map(|(bits, is_original)| {
-        let layout = if is_original { Layout::Original } else { Layout::Versioned };
-        Framing { magic: Magic::from_bits(&bits).expect("at most 32"), layout }
+    let layouts = prop::sample::select(Layout::ALL.to_vec());
+    (vec(any::<bool>(), 0..=MAGIC_BITS_MAX), layouts).prop_map(|(bits, layout)| Framing {
+        magic: Magic::from_bits(&bits).expect("at most 32"),
+        layout,
     })
 }
 
@@ -38,14 +39,12 @@ proptest! {
         let before = datagram.clone();
         let ids = Ids::new(session, client);
         framing.rewrite_ids(&mut datagram, ids);
-        if framing.layout == Layout::Original {
-            prop_assert_eq!(datagram, before);
-        } else {
+        if framing.layout.has_ids() {
             prop_assert_eq!(framing.read_ids(&datagram), ids);
             let old = framing.read_ids(&before);
             framing.rewrite_ids(&mut datagram, old);
-            prop_assert_eq!(datagram, before);
         }
+        prop_assert_eq!(datagram, before);
     }
 
     #[test]

@@ -12,8 +12,8 @@ pub(super) struct Connections {
     list: Vec<Connection>,
     /// Invariant: where each connection's address is in the list.
     by_address: HashMap<Endpoint, usize>,
-    /// Invariant: where each connection's cookie is in the list. No two connections have the same one: it is the MAC of an
-    /// address and a time.
+    /// Invariant: where each connection's cookie is in the list. No two connections have the same
+    /// one: it is the MAC of an address and a time.
     by_cookie: HashMap<Cookie, usize>,
     capacity: usize,
 }

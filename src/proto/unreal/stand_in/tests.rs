@@ -4,6 +4,7 @@ use super::*;
 use crate::limits::UNREAL_BYTES_MAX;
 use crate::proto::unreal::client::{Client, Event};
 use crate::proto::unreal::handshake::HANDSHAKE_BYTES_MAX;
+use crate::proto::unreal::prefix::Layout;
 use crate::proto::unreal::vectors::{BASE, ORIGINAL, VERSIONED, tail};
 
 const S: u64 = NS_PER_S;
@@ -234,7 +235,8 @@ fn a_full_server_and_one_that_travelled_say_nothing() {
     play.home = home.with_port(1);
     assert_eq!(play.exchange(), Some(Ok(Event::Challenged)));
     assert_eq!(play.exchange(), Some(Err(DropReason::RequestBackendFull)));
-    // Whoever is in is sent the acknowledgement again, which a client that has just begun does not take.
+    // Whoever is in is sent the acknowledgement again, which a client that has just begun does not
+    // take.
     play.home = home;
     play.client = Client::new(&Profile { client_id: 3, ..profile }, play.now_ns);
     assert_eq!(play.exchange(), Some(Err(DropReason::UnrealIds)));
@@ -320,4 +322,20 @@ fn many_players_come_and_move_and_each_keeps_its_place() {
     server.close_idle(3 * S + 1, 2 * S);
     assert_eq!((server.connections().len(), server.tally.idle), (0, 50));
     server.connections.assert_consistent();
+}
+
+#[test]
+fn a_client_that_claims_any_version_is_answered_or_refused() {
+    for (layout, version) in Layout::ALL.into_iter().flat_map(|it| (0..7).map(move |v| (it, v))) {
+        let framing = Framing { layout, ..Framing::default() };
+        let mut play = Play::new(framing);
+        let base = Base { version_min: 0, version, ..BASE };
+        let body = Body::Initial { is_restart: false };
+        let packet = Handshake { ids: layout.ids(0, 3), base, body };
+        let mut out = [0; HANDSHAKE_BYTES_MAX];
+        let len = packet.encode(&framing, &tail(), &mut out);
+        let answer = play.deliver(&out[..len]);
+        let is_told = answer.as_ref().is_ok_and(|answer| !answer.is_empty());
+        assert!(is_told || answer == Err(DropReason::UnrealVersion), "{layout:?} {version}");
+    }
 }

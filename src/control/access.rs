@@ -1,0 +1,239 @@
+//! Who may do what: readers see the pages, and only those who are entitled change anything.
+//!
+//! Entitled is who comes through the control socket as root or as the daemon's own user, and who
+//! shows the token of `[admin] token` at the TCP address. Everybody else who reaches the TCP
+//! address reads, and no page that they can read shows a player's address.
+//!
+//! A browser can be made to send requests to addresses that only its owner reaches. So at the TCP
+//! address a request has to name an IP address, `localhost` or a name of `[admin] hosts` as its
+//! host (a name of an attacker's that resolves to this machine is none of them), and changes are
+//! refused to web pages in any case: their requests carry an `Origin`.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode, Version, header, request};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tokio::net::UnixStream;
+
+use super::http::Desk;
+use crate::config::{Admin, Token};
+use crate::os::process;
+
+/// Where a request comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Visitor {
+    Tcp(SocketAddr),
+    /// Through the control socket, and entitled.
+    Unix {
+        uid: u32,
+        pid: Option<i32>,
+    },
+}
+
+impl fmt::Display for Visitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(peer) => write!(f, "{peer} with the token"),
+            Self::Unix { uid, pid: Some(pid) } => write!(f, "user {uid}, process {pid}"),
+            Self::Unix { uid, pid: None } => write!(f, "user {uid}"),
+        }
+    }
+}
+
+/// What a request may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Right {
+    /// Nothing but read.
+    Read,
+    /// Everything.
+    Change,
+}
+
+/// Whoever is at the other end of a connection to the control socket, if entitled. The kernel noted
+/// the user when the connection was made.
+pub(super) fn of_peer(stream: &UnixStream) -> Option<Visitor> {
+    let peer = stream.peer_cred().ok()?;
+    let is_entitled = peer.uid() == ROOT || peer.uid() == process::effective_uid();
+    is_entitled.then(|| Visitor::Unix { uid: peer.uid(), pid: peer.pid() })
+}
+
+/// Decides before any page is made, and leaves the [`Right`] for the pages.
+pub(super) async fn admit(State(desk): State<Desk>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let rules = desk.rules();
+    match judge(rules.as_deref(), &parts) {
+        Ok(right) => {
+            parts.extensions.insert(right);
+            next.run(Request::from_parts(parts, body)).await
+        }
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// For what changes something: refuses who may only read, and web pages.
+pub(super) async fn may_change(request: Request, next: Next) -> Response {
+    let refusal = match request.extensions().get::<Right>() {
+        _ if request.headers().contains_key(header::ORIGIN) => Refusal::WebPage,
+        Some(Right::Change) => return next.run(request).await,
+        _ => Refusal::OnlyReads,
+    };
+    refusal.into_response()
+}
+
+fn judge(rules: Option<&Admin>, parts: &request::Parts) -> Result<Right, Refusal> {
+    let (hosts, token) = rules.map_or((&[][..], None), |it| (&it.hosts[..], it.token.as_ref()));
+    match parts.extensions.get::<Visitor>() {
+        Some(Visitor::Unix { .. }) => Ok(Right::Change),
+        Some(Visitor::Tcp(_)) => {
+            judge_host(hosts, parts)?;
+            judge_token(token, &parts.headers, parts.method.is_safe())
+        }
+        None => Err(Refusal::OnlyReads),
+    }
+}
+
+/// Every name that the request gives its host has to be one of ours.
+fn judge_host(hosts: &[String], parts: &request::Parts) -> Result<(), Refusal> {
+    let mut named = parts.headers.get_all(header::HOST).iter();
+    let host = match (named.next(), named.next()) {
+        (Some(host), None) => Some(host.to_str().map_err(|_| Refusal::HostUnclear)?),
+        (None, _) if parts.version < Version::HTTP_11 => None,
+        _ => return Err(Refusal::HostUnclear),
+    };
+    if let Some(host) = host {
+        is_ours(hosts, host)?;
+    }
+    match parts.uri.authority() {
+        Some(authority) => is_ours(hosts, authority.as_str()),
+        None => Ok(()),
+    }
+}
+
+fn is_ours(hosts: &[String], named: &str) -> Result<(), Refusal> {
+    let authority: Authority = named.parse().map_err(|_| Refusal::HostUnclear)?;
+    let host = authority.host();
+    let port = named.strip_prefix(host).ok_or(Refusal::HostUnclear)?;
+    let is_port = |text: &str| text.parse::<u16>().is_ok();
+    if !(port.is_empty() || port.strip_prefix(':').is_some_and(is_port)) {
+        return Err(Refusal::HostUnclear);
+    }
+    let bracketed = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_address = match bracketed {
+        Some(inside) => inside.parse::<Ipv6Addr>().is_ok(),
+        None => host.parse::<IpAddr>().is_ok(),
+    };
+    let is_name = |name: &String| name.eq_ignore_ascii_case(host);
+    if is_address || host.eq_ignore_ascii_case("localhost") || hosts.iter().any(is_name) {
+        return Ok(());
+    }
+    Err(Refusal::HostForeign)
+}
+
+/// A wrong token is refused whatever it was for; its owner should know.
+fn judge_token(
+    token: Option<&Token>,
+    headers: &HeaderMap,
+    only_reads: bool,
+) -> Result<Right, Refusal> {
+    let Some(token) = token else { return Ok(Right::Read) };
+    let mut shown = headers.get_all(header::AUTHORIZATION).iter();
+    match (shown.next(), shown.next()) {
+        (None, _) if only_reads => Ok(Right::Read),
+        (Some(shown), None) if bearer(shown.as_bytes()).is_some_and(|it| token.is(it)) => {
+            Ok(Right::Change)
+        }
+        _ => Err(Refusal::TokenWrong),
+    }
+}
+
+/// The word's case does not matter (RFC 9110, 11.1).
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = value.split_at_checked(BEARER.len())?;
+    scheme.eq_ignore_ascii_case(BEARER).then(|| rest.trim_ascii())
+}
+
+const BEARER: &[u8] = b"Bearer ";
+
+const ROOT: u32 = 0;
+
+/// For other users at the control socket.
+pub(super) const NOT_ENTITLED: &str =
+    "the control socket is for root and the daemon's own user only\n";
+
+/// Why a request is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    HostForeign,
+    HostUnclear,
+    OnlyReads,
+    TokenWrong,
+    WebPage,
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let (status, why) = match self {
+            Self::HostForeign => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "this gateway is not called so: use its IP address or localhost, or add the name to [admin] hosts\n",
+            ),
+            Self::HostUnclear => (
+                StatusCode::BAD_REQUEST,
+                "the request names no host, or not one host:port: send one Host header with an IP address\n",
+            ),
+            Self::OnlyReads => (
+                StatusCode::FORBIDDEN,
+                "here you may only read: change things through the control socket (`ringgate drain` and `reload` use \
+                 control.sock in run_dir), or set [admin] token and send it as a bearer token\n",
+            ),
+            Self::TokenWrong => (
+                StatusCode::UNAUTHORIZED,
+                "a change needs the token of [admin] token: send it as `Authorization: Bearer TOKEN`, or use the control \
+                 socket (control.sock in run_dir)\n",
+            ),
+            Self::WebPage => (StatusCode::FORBIDDEN, "requests from web pages are refused\n"),
+        };
+        let mut response = (status, why).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            let challenge = header::HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(host: &str) -> Result<(), Refusal> {
+        is_ours(&["gate.example".to_owned()], host)
+    }
+
+    #[test]
+    fn hosts_are_addresses_localhost_or_configured_names() {
+        for host in ["192.0.2.1", "192.0.2.1:80", "[2001:db8::1]:80", "localhost:1", "GATE.example"]
+        {
+            assert_eq!(verdict(host), Ok(()), "{host}");
+        }
+        for host in ["evil.example", "127.1", "0x7f.1", "x.gate.example", "gate.example."] {
+            assert_eq!(verdict(host), Err(Refusal::HostForeign), "{host}");
+        }
+        for host in ["", ":80", "a b", "user@localhost", "localhost:1:2", "localhost:x", "[::1"] {
+            assert!(verdict(host).is_err(), "{host}");
+        }
+    }
+
+    #[test]
+    fn the_scheme_of_a_token_is_bearer_in_any_case() {
+        assert_eq!(bearer(b"Bearer abc"), Some(&b"abc"[..]));
+        assert_eq!(bearer(b"bearer  abc "), Some(&b"abc"[..]));
+        for other in [&b""[..], b"Bearer", b"Basic abc", b"Bearerabc"] {
+            assert_eq!(bearer(other), None);
+        }
+    }
+}

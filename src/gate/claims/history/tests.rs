@@ -1,0 +1,167 @@
+//! Tokens are remembered for exactly as long as they could be used, whatever the wall clock does.
+
+use super::*;
+
+fn mac(n: u32) -> TokenMac {
+    let mut mac = [7; 16];
+    mac[..4].copy_from_slice(&n.wrapping_mul(0x9e37_79b9).to_le_bytes());
+    mac
+}
+
+fn name(n: u32) -> TokenName {
+    *mac(n).first_chunk().expect("16 bytes")
+}
+
+/// Both clocks, when the monotonic one has come so far and the wall clock shows `unix_s`.
+fn at(mono_s: u64, unix_s: u64) -> Now {
+    Now { mono_ns: mono_s * NS_PER_S, unix_s }
+}
+
+/// Two clocks that nobody sets.
+fn together(unix_s: u64) -> Now {
+    at(unix_s, unix_s)
+}
+
+const FRESH: Result<TokenPast, DropReason> = Ok(TokenPast::Fresh);
+
+/// Uses a token of no concern so often that everything is forgotten that may be.
+fn clear(history: &mut History, now: Now) {
+    for _ in 0..=history.len() / FORGOTTEN_AT_ONCE {
+        let _ = history.use_token(&mac(u32::MAX), 0, u64::MAX, now);
+    }
+}
+
+#[test]
+fn a_token_belongs_to_its_first_address_until_it_expires() {
+    let mut history = History::new(8);
+    assert_eq!(history.use_token(&mac(7), 1, 100, together(10)), FRESH);
+    assert_eq!(history.use_token(&mac(7), 1, 100, together(99)), FRESH);
+    let elsewhere = history.use_token(&mac(7), 2, 100, together(99));
+    assert_eq!(elsewhere, Err(DropReason::TokenUsedElsewhere));
+    assert_eq!(history.len(), 1);
+    let _ = history.use_token(&mac(8), 3, 200, together(101));
+    assert_eq!(history.len(), 1, "the expired one is gone");
+}
+
+#[test]
+fn a_full_history_refuses_new_tokens_and_keeps_the_old() {
+    let mut history = History::new(2);
+    for n in 0..2 {
+        assert_eq!(history.use_token(&mac(n), 1, 100, together(10)), FRESH);
+    }
+    let third = history.use_token(&mac(2), 1, 100, together(10));
+    assert_eq!(third, Err(DropReason::TokenHistoryFull));
+    let stolen = history.use_token(&mac(0), 2, 100, together(10));
+    assert_eq!(stolen, Err(DropReason::TokenUsedElsewhere));
+    assert_eq!(history.use_token(&mac(2), 1, 200, together(101)), FRESH, "room after expiry");
+}
+
+#[test]
+fn every_token_is_remembered_exactly_until_it_expires() {
+    let mut history = History::new(4096);
+    // Some expire soon, some beyond the wheel's horizon, some never.
+    let expire_s = |n: u32| match n % 8 {
+        0 => u64::MAX,
+        _ => 1_700_000_000 + u64::from(n.wrapping_mul(0x9e37_79b9) % 2000),
+    };
+    let now = |unix_s: u64| at(unix_s - 1_699_999_000, unix_s);
+    for n in 0..1000 {
+        let used = history.use_token(&mac(n), n.into(), expire_s(n), now(1_699_999_999));
+        assert_eq!(used, FRESH);
+    }
+    for unix_s in (1_700_000_000..1_700_002_000).step_by(7) {
+        // The busy life of a gateway: each repeated request clears a little away.
+        for _ in 0..10 {
+            let _ = history.use_token(&mac(0), 0, u64::MAX, now(unix_s));
+        }
+        for n in 0..1000 {
+            let is_live = expire_s(n) > unix_s;
+            assert!(history.find(&mac(n)).is_some() || !is_live, "{n} was forgotten too soon");
+        }
+    }
+    clear(&mut history, now(1_700_003_000));
+    clear(&mut history, now(1_700_003_000));
+    assert_eq!(history.len(), 126, "those that never expire");
+}
+
+#[test]
+fn a_jump_of_both_clocks_clears_away_little_at_a_time() {
+    let mut history = History::new(1000);
+    for n in 0..900 {
+        assert_eq!(history.use_token(&mac(n), 1, 100, together(10)), FRESH);
+    }
+    assert_eq!(history.use_token(&mac(2000), 1, 1_000_100, together(1_000_000)), FRESH);
+    assert_eq!(history.len(), 901 - FORGOTTEN_AT_ONCE);
+    for _ in 0..900 {
+        let _ = history.use_token(&mac(2000), 1, 1_000_100, together(1_000_000));
+    }
+    assert_eq!(history.len(), 1);
+}
+
+#[test]
+fn nothing_is_forgotten_while_only_the_wall_clock_says_so() {
+    let mut history = History::new(1000);
+    for n in 0..100 {
+        assert_eq!(history.use_token(&mac(n), 1, 5_300, at(10, 5_000)), FRESH);
+    }
+    clear(&mut history, at(20, 12_200));
+    assert_eq!(history.len(), 101);
+    // Back to where it belongs: as good as ever, for the owner only.
+    for n in 0..100 {
+        let elsewhere = history.use_token(&mac(n), 2, 5_300, at(30, 5_020));
+        assert_eq!(elsewhere, Err(DropReason::TokenUsedElsewhere));
+        assert_eq!(history.use_token(&mac(n), 1, 5_300, at(30, 5_020)), FRESH);
+    }
+    clear(&mut history, at(312, 5_302));
+    clear(&mut history, at(312, 5_302));
+    assert_eq!(history.len(), 1);
+}
+
+#[test]
+fn nothing_is_forgotten_that_the_wall_clock_still_takes() {
+    let mut history = History::new(1000);
+    for n in 0..100 {
+        assert_eq!(history.use_token(&mac(n), 1, 12_500, at(10, 12_200)), FRESH);
+    }
+    // The clock was two hours ahead and is set right: the tokens are good for two hours more.
+    for mono_s in (20..7_500).step_by(100) {
+        clear(&mut history, at(mono_s, 4_990 + mono_s));
+        assert_eq!(history.len(), 101, "at {mono_s}");
+    }
+    clear(&mut history, at(7_511, 12_501));
+    clear(&mut history, at(7_511, 12_501));
+    assert_eq!(history.len(), 1);
+}
+
+#[test]
+fn a_token_is_in_one_session_at_a_time_and_in_none_once_it_is_spent() {
+    let mut history = History::new(8);
+    let (use_it, random) = (|h: &mut History| h.use_token(&mac(1), 5, 100, together(10)), 7);
+    assert_eq!(use_it(&mut history), FRESH);
+    let mut first = history.begin_session(&mac(1), random);
+    assert_eq!(use_it(&mut history), Ok(TokenPast::InSession));
+    history.end_session(name(1), Some(6));
+    assert_eq!(use_it(&mut history), Ok(TokenPast::HadSession), "and its owner is where it was");
+    let mut second = history.begin_session(&mac(1), random);
+    history.spend(name(1));
+    assert_eq!(use_it(&mut history), Ok(TokenPast::Spent));
+    history.end_session(name(1), None);
+    assert_eq!(history.past(&mac(1)), TokenPast::Spent);
+    // Where that is allowed there are more, and none of them begins where another can be.
+    let mut third = history.begin_session(&mac(1), random);
+    let starts = [&mut first, &mut second, &mut third].map(SessionSequence::take);
+    assert_eq!(starts, [Ok(7), Ok(7 + (1 << 40)), Ok(7 + (2 << 40))]);
+    assert_eq!(history.past(&mac(1)), TokenPast::Spent);
+}
+
+#[test]
+fn the_owner_of_a_spent_token_is_where_its_session_has_gone() {
+    let mut history = History::new(8);
+    let _ = history.use_token(&mac(1), 5, 100, together(10));
+    history.begin_session(&mac(1), 0);
+    history.spend(name(1));
+    history.end_session(name(1), Some(6));
+    let old = history.use_token(&mac(1), 5, 100, together(10));
+    assert_eq!(old, Err(DropReason::TokenUsedElsewhere));
+    assert_eq!(history.use_token(&mac(1), 6, 100, together(10)), Ok(TokenPast::Spent));
+}

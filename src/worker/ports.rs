@@ -1,0 +1,202 @@
+//! The addresses of a gateway, taken before anything else is touched: whoever serves there already
+//! keeps every payload.
+//!
+//! Workers share a port (`SO_REUSEPORT`), and the kernel would let a second gateway of the same
+//! user join them and take half of the players. So the first socket of each address is bound
+//! *without* sharing: the kernel refuses that as long as any socket overlaps, wildcards and
+//! dual-stack ones included, in one step that nobody can come between. Only then is the port shared
+//! with the other workers' sockets. A second gateway's first socket is not shared either, so it is
+//! refused; no file says so that could be left behind, differ, or be made by another user.
+//!
+//! A process that was killed while it used io_uring leaves sockets behind for some tens of
+//! milliseconds, in which the kernel takes its ring apart. Those have no owner, and are waited for.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Plan, sockets};
+use crate::io::StartError;
+use crate::io::socket::{self, UdpSocket};
+use crate::os::clock::{self, Clock};
+use crate::os::diag::{SocketTable, Transport};
+use crate::os::owners::{self, Owner, Process};
+
+/// Addresses that this process alone holds.
+#[derive(Debug)]
+pub struct Ports {
+    /// The first worker's sockets for players, by listener and by the position of their address.
+    pub(super) players: Vec<Vec<UdpSocket>>,
+}
+
+/// Who is at an address that we want.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A process.
+    Process(Process),
+    /// Another socket of ours.
+    Ourselves,
+    /// A socket that no process holds which could be looked into.
+    Unknown {
+        /// Who made it, where the kernel has said.
+        uid: Option<u32>,
+        /// Every process could be looked into, so its owner has ended or is in another container.
+        all_seen: bool,
+    },
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process(Process { pid, name }) => write!(f, "process {pid} ({name}) holds it"),
+            Self::Ourselves => f.write_str("this process holds it"),
+            Self::Unknown { uid: Some(uid), .. } => {
+                write!(f, "a process of user {uid} holds it that cannot be seen from here")
+            }
+            Self::Unknown { uid: None, .. } => {
+                f.write_str("a process holds it that cannot be seen from here")
+            }
+        }
+    }
+}
+
+impl Ports {
+    /// Takes every address of a plan, and sees that `admin` is free too. The error names who holds
+    /// one of them.
+    pub fn claim(plan: &Plan, admin: Option<SocketAddr>) -> Result<Self, StartError> {
+        let clock = Clock::start();
+        let mut has_said = false;
+        loop {
+            let Taken { why, holder } = match Self::try_claim(plan, admin) {
+                Ok(ports) => return Ok(ports),
+                Err(taken) => *taken,
+            };
+            let patience = match &holder {
+                Some(Holder::Unknown { all_seen: true, .. }) => ORPHAN_PATIENCE,
+                Some(Holder::Unknown { all_seen: false, .. }) => STRANGER_PATIENCE,
+                // Gone since it was in the way.
+                None if why.is_in_use() => STRANGER_PATIENCE,
+                Some(Holder::Process(_) | Holder::Ourselves) | None => Duration::ZERO,
+            };
+            if clock.now_ns() >= patience.as_nanos() as u64 {
+                return Err(match holder {
+                    Some(holder) => why.advised(format!("{holder}: {ADVICE}")),
+                    None => why,
+                });
+            }
+            if !has_said {
+                has_said = true;
+                tracing::info!("waiting for who holds it to let go: cannot {}", why.operation());
+            }
+            clock::sleep(TRY_AGAIN_AFTER);
+        }
+    }
+
+    /// What was bound, with the ports that the kernel has chosen.
+    pub(super) fn addresses(&self) -> Vec<Vec<SocketAddr>> {
+        let locals = |sockets: &Vec<UdpSocket>| sockets.iter().map(|it| it.local).collect();
+        self.players.iter().map(locals).collect()
+    }
+
+    fn try_claim(plan: &Plan, admin: Option<SocketAddr>) -> Result<Self, Box<Taken>> {
+        let mut players = Vec::with_capacity(plan.binds.len());
+        for (at, binds) in plan.binds.iter().enumerate() {
+            let filter = sockets::filter_of(plan, at);
+            let open = |address: &SocketAddr| {
+                let options = sockets::player_options(filter.as_ref());
+                open_alone(*address, |alone| {
+                    let options = socket::UdpOptions { reuse_port: !alone, ..options };
+                    socket::player(*address, &options)
+                })
+            };
+            players.push(binds.iter().map(open).collect::<Result<Vec<_>, _>>()?);
+        }
+        admin.map(refuse_operator).transpose()?;
+        for path in plan.link_paths() {
+            refuse_neighbour(&path)?;
+        }
+        Ok(Self { players })
+    }
+}
+
+/// An address that could not be taken.
+struct Taken {
+    why: StartError,
+    holder: Option<Holder>,
+}
+
+/// Binds a socket that nobody overlaps, and then lets others of ours join it. A wildcard and one of
+/// its addresses may both be ours: then the kernel's own table says that they are all that is
+/// there.
+fn open_alone(
+    address: SocketAddr,
+    open: impl Fn(bool) -> Result<UdpSocket, StartError>,
+) -> Result<UdpSocket, Box<Taken>> {
+    let opened = match open(true) {
+        Err(why) if why.is_in_use() => match holder(Transport::Udp, address) {
+            Some(Holder::Ourselves) => open(false),
+            holder => return Err(Box::new(Taken { why, holder })),
+        },
+        opened => opened,
+    };
+    let shared = opened.and_then(|opened| {
+        socket::share_port(&opened)?;
+        Ok(opened)
+    });
+    shared.map_err(|why| Box::new(Taken { why, holder: None }))
+}
+
+/// Whether the address for operators, which is bound later, can be.
+fn refuse_operator(address: SocketAddr) -> Result<(), Box<Taken>> {
+    socket::can_listen(address).map_err(|error| {
+        let why = StartError::bind(format!("serve the admin address {address}"), error);
+        let holder = why.is_in_use().then(|| holder(Transport::TcpListening, address)).flatten();
+        Box::new(Taken { why, holder })
+    })
+}
+
+/// Whether somebody listens for game processes where we want to.
+fn refuse_neighbour(path: &Path) -> Result<(), Box<Taken>> {
+    let Some(peer) = socket::listening_at(path) else { return Ok(()) };
+    let process = u32::try_from(peer.pid).ok().filter(|pid| *pid > 0).and_then(owners::living);
+    let all_seen = peer.pid > 0;
+    let unknown = Holder::Unknown { uid: Some(peer.uid), all_seen };
+    let holder = Some(process.map_or(unknown, Holder::Process));
+    let why = StartError::neighbour(path);
+    Err(Box::new(Taken { why, holder }))
+}
+
+/// Who is at an address: a process if there is one, else whatever else is there. Only looks.
+pub fn holder(transport: Transport, address: SocketAddr) -> Option<Holder> {
+    let bound = SocketTable::open().and_then(|mut table| table.bound(transport, address.port()));
+    let Ok(bound) = bound else {
+        return Some(Holder::Unknown { uid: None, all_seen: false });
+    };
+    let mut holders: Vec<_> = bound
+        .iter()
+        .filter(|bound| bound.overlaps(address))
+        .map(|bound| match owners::owner_of(bound.inode) {
+            Owner::Process(process) => Holder::Process(process),
+            Owner::Ourselves => Holder::Ourselves,
+            Owner::Unknown { all_seen } => Holder::Unknown { uid: Some(bound.uid), all_seen },
+        })
+        .collect();
+    holders.sort_by_key(|holder| match holder {
+        Holder::Process(_) => 0,
+        Holder::Unknown { .. } => 1,
+        Holder::Ourselves => 2,
+    });
+    holders.into_iter().next()
+}
+
+const ADVICE: &str = "a second gateway would take its players; stop that one, or use other addresses and another run_dir";
+
+/// For a dead process's sockets. The kernel takes a ring apart in tens of milliseconds; a machine
+/// under load in more.
+const ORPHAN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// For sockets of which we may not know whose they are.
+const STRANGER_PATIENCE: Duration = Duration::from_secs(2);
+
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(10);

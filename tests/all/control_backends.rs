@@ -1,0 +1,177 @@
+//! Backends that are there or not, before any player finds out, and what `/readyz` says of them.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use ringgate::io::Choice;
+use socket2::{Domain, Socket, Type};
+
+use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
+use crate::gateway_rig::{Echo, on_both_drivers};
+use crate::netns::{self, Pair};
+
+on_both_drivers!(
+    nobody_is_sent_where_nobody_listens,
+    a_server_that_goes_and_comes_is_seen_without_players,
+    players_who_are_early_are_not_denied,
+    a_server_on_another_host_is_asked,
+);
+
+/// Two workers, and udp backends at these addresses.
+fn text(io: Choice, backends: &[SocketAddr]) -> Text {
+    let mut text = Text::new();
+    let io = if io == Choice::Uring { "uring" } else { "mmsg" };
+    text.gateway = format!("workers = 2\npin = false\nio = \"{io}\"\n");
+    let names: Vec<_> = (0..backends.len()).map(|at| format!("\"game-{at}\"")).collect();
+    let route = if backends.len() > 1 { "route = \"least-players\"\n" } else { "" };
+    let names = names.join(", ");
+    text.listener = format!("keys = [{{ hex = \"{KEY_HEX}\" }}]\nbackends = [{names}]\n{route}");
+    let table = |(at, address): (usize, &SocketAddr)| {
+        format!(
+            "[[backend]]\nname = \"game-{at}\"\nlink = \"udp\"\naddress = \"{address}\"\nslots = 64\n"
+        )
+    };
+    text.backends = backends.iter().enumerate().map(table).collect();
+    text
+}
+
+fn bound(address: &str) -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind(address).expect("loopback");
+    let address = socket.local_addr().expect("bound");
+    (socket, address)
+}
+
+/// An address at which nobody listens.
+fn deserted() -> SocketAddr {
+    bound("127.0.0.1:0").1
+}
+
+fn nobody_is_sent_where_nobody_listens(io: Choice) {
+    let (socket, alive) = bound("127.0.0.1:0");
+    let game = Echo::udp(socket);
+    let daemon = Daemon::start(&text(io, &[deserted(), alive]));
+    daemon.ready();
+    for id in 1..=12 {
+        Player::connected(daemon.listener, id, KEY_HEX).echo(b"somebody is there");
+    }
+    let drops = daemon.get("/metrics");
+    for worker in 0..2 {
+        let series = format!("ringgate_drops_total{{worker=\"{worker}\",reason=\"link_down\"}}");
+        assert_eq!(drops.value(&series), Some(0), "no player found out");
+    }
+    drop(game);
+}
+
+fn a_server_that_goes_and_comes_is_seen_without_players(io: Choice) {
+    let address = deserted();
+    let mut text = text(io, &[address]);
+    // What looks has given up files and system calls too.
+    text.gateway.push_str("confine = true\n");
+    let daemon = Daemon::start(&text);
+    let is_ready = |wanted: bool| {
+        let page = daemon.get("/readyz?listener=eu");
+        let names_it = page.body.contains("game-0") && page.status == 503;
+        (if wanted { page.status == 200 } else { names_it }).then_some(())
+    };
+    assert!(is_ready(false).is_some(), "known from the start");
+    let (socket, _) = bound(&address.to_string());
+    wait_for("the server to be seen", || is_ready(true));
+    drop(socket);
+    wait_for("its end to be seen", || is_ready(false));
+    let (socket, _) = bound(&format!("0.0.0.0:{}", address.port()));
+    wait_for("a wildcard to count", || is_ready(true));
+    drop(socket);
+    wait_for("its end to be seen", || is_ready(false));
+    let Some(dual) = dual_stack(address.port()) else { return };
+    wait_for("a dual-stack socket to count", || is_ready(true));
+    drop(dual);
+    wait_for("its end to be seen", || is_ready(false));
+}
+
+fn dual_stack(port: u16) -> Option<Socket> {
+    let socket = Socket::new(Domain::IPV6, Type::DGRAM, None).ok()?;
+    socket.set_only_v6(false).ok()?;
+    socket.bind(&SocketAddr::from(([0_u16; 8], port)).into()).ok()?;
+    Some(socket)
+}
+
+fn players_who_are_early_are_not_denied(io: Choice) {
+    let mut bundle = text(io, &[]);
+    bundle.listener = Text::new().listener;
+    bundle.backends = Text::new().backends;
+    let daemon = Daemon::start(&bundle);
+    let mut early = Player::new(daemon.listener, 1, KEY_HEX);
+    wait_for("requests that are not answered", || {
+        early.turn();
+        let page = daemon.get("/metrics");
+        let dropped = (0..2).filter_map(|worker| {
+            let reason = "reason=\"backend_starting\"";
+            page.value(&format!("ringgate_drops_total{{worker=\"{worker}\",{reason}}}"))
+        });
+        (dropped.sum::<u64>() > 0).then_some(())
+    });
+    let _game = Game::start(&daemon, "arena");
+    wait_for("the player to get in", || early.is_connected().then_some(()));
+
+    // Later a denial is the better answer.
+    let daemon = Daemon::start(&bundle);
+    wait_for("the end of the wait", || {
+        let mut late = Player::new(daemon.listener, 2, KEY_HEX);
+        (0..20).for_each(|_| drop(late.turn()));
+        (!late.is_connected() && late.is_denied()).then_some(())
+    });
+}
+
+/// In a network namespace of its own, as a host that is reached over a wire.
+fn a_server_on_another_host_is_asked(io: Choice) {
+    const SERVER: &str = "10.98.0.2:9000";
+    match netns::role() {
+        Some((role, _)) if role == "server" => {
+            let _socket = UdpSocket::bind(SERVER).expect("our namespace");
+            println!("{LISTENS}");
+            std::thread::park_timeout(Duration::from_mins(1));
+        }
+        Some((_, gateway)) => {
+            let daemon = Daemon::start(&text(io, &[SERVER.parse().expect("literal")]));
+            let page = |wanted| (daemon.get("/readyz").status == wanted).then_some(());
+            wait_for("the refusal", || page(503));
+            let server = Server::start(&gateway, io);
+            wait_for("the server to be seen", || page(200));
+            drop(server);
+            wait_for("the refusal", || page(503));
+        }
+        None => {
+            let Some(pair) = Pair::new() else { return };
+            let mut gateway = pair.role(&pair.gateway, &test_name(io), "gateway");
+            let ran = gateway.output().expect("runs");
+            assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+        }
+    }
+}
+
+fn test_name(io: Choice) -> String {
+    let driver = if io == Choice::Uring { "uring" } else { "mmsg" };
+    format!("control_backends::{driver}::a_server_on_another_host_is_asked")
+}
+
+const LISTENS: &str = "the server listens";
+
+/// A process in the other namespace, killed when dropped.
+struct Server(Child);
+
+impl Server {
+    fn start(gateway: &str, io: Choice) -> Self {
+        let mut command = netns::role_beside(gateway, &test_name(io), "server");
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("runs");
+        netns::wait_for_line(&mut child, LISTENS);
+        Self(child)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,114 @@
+//! Two network namespaces with wires between them, for tests of what a network can do to a gateway.
+//! A test runs itself again inside of them, one process for each role.
+//!
+//! ```text
+//!   gateway  10.98.0.1, fd98::1 ──── mtu 1500 ──── 10.98.0.2, fd98::2  player
+//!            10.98.1.1          ──── mtu 600  ──── 10.98.1.2
+//! ```
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ringgate::os::process::effective_uid;
+
+/// What a process of this test binary is to do, in its environment.
+const ROLE: &str = "RINGGATE_TEST_ROLE";
+
+/// A pair of namespaces, removed when dropped.
+pub(crate) struct Pair {
+    pub(crate) gateway: String,
+    pub(crate) player: String,
+}
+
+impl Pair {
+    /// A pair with its wires up. `None`, said aloud, where this process may not make one.
+    pub(crate) fn new() -> Option<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        if effective_uid() != 0 || Command::new("ip").arg("-V").output().is_err() {
+            eprintln!("SKIPPED: network namespaces take root and the program `ip`");
+            return None;
+        }
+        let tag = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let pair = Self { gateway: format!("rgg-{tag}"), player: format!("rgp-{tag}") };
+        for name in [&pair.gateway, &pair.player] {
+            let made = ip(&["netns", "add", name]);
+            if !made.status.success() {
+                eprintln!("SKIPPED: {}", String::from_utf8_lossy(&made.stderr));
+                return None;
+            }
+            Self::set(name, "link set lo up");
+        }
+        pair.wire("0", 1500);
+        pair.wire("1", 600);
+        Self::set(&pair.gateway, "addr add fd98::1/64 dev wire0 nodad");
+        Self::set(&pair.player, "addr add fd98::2/64 dev wire0 nodad");
+        Some(pair)
+    }
+
+    fn wire(&self, number: &str, mtu: u32) {
+        let make = format!("link add wire{number} type veth peer name wire{number}");
+        Self::set(&self.gateway, &format!("{make} netns {}", self.player));
+        for (name, host) in [(&self.gateway, 1), (&self.player, 2)] {
+            Self::set(name, &format!("addr add 10.98.{number}.{host}/24 dev wire{number}"));
+            Self::set(name, &format!("link set wire{number} mtu {mtu} up"));
+        }
+    }
+
+    fn set(name: &str, what: &str) {
+        let args: Vec<_> = ["-n", name].into_iter().chain(what.split(' ')).collect();
+        let done = ip(&args);
+        assert!(done.status.success(), "{what}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    /// The test of this name, in a namespace and in a role.
+    pub(crate) fn role(&self, namespace: &str, test: &str, role: &str) -> Command {
+        role_in(namespace, test, role, &self.gateway)
+    }
+}
+
+/// The test of this name in the player's namespace, started from the gateway's.
+pub(crate) fn role_beside(gateway: &str, test: &str, role: &str) -> Command {
+    role_in(&gateway.replacen("rgg-", "rgp-", 1), test, role, gateway)
+}
+
+fn role_in(namespace: &str, test: &str, role: &str, gateway: &str) -> Command {
+    let this = std::env::current_exe().expect("a test binary");
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace]).arg(this);
+    command.args(["--exact", test, "--nocapture"]).env(ROLE, format!("{role} {gateway}"));
+    command
+}
+
+/// Waits until a process says something.
+pub(crate) fn wait_for_line(child: &mut Child, line: &str) {
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let is_said = lines.any(|said| said.is_ok_and(|said| said.contains(line)));
+    assert!(is_said, "it ended without a word: {line}");
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for name in [&self.gateway, &self.player] {
+            let _ = ip(&["netns", "del", name]);
+        }
+    }
+}
+
+/// What this process is to do, and the name of the gateway's namespace. `None` in the process that
+/// the tests were started in.
+pub(crate) fn role() -> Option<(String, String)> {
+    let text = std::env::var(ROLE).ok()?;
+    let (role, gateway) = text.split_once(' ')?;
+    Some((role.to_owned(), gateway.to_owned()))
+}
+
+/// What a program says inside of a namespace.
+pub(crate) fn said(namespace: &str, words: &str) -> String {
+    let args: Vec<_> = ["netns", "exec", namespace].into_iter().chain(words.split(' ')).collect();
+    String::from_utf8(ip(&args).stdout).expect("text")
+}
+
+fn ip(args: &[&str]) -> Output {
+    Command::new("ip").args(args).output().expect("`ip` was there a moment ago")
+}
