@@ -11,9 +11,9 @@ mod support;
 use std::io::Read;
 use std::path::PathBuf;
 
-use ringgate::limits::BUNDLE_BYTES_MAX;
-use ringgate::link::backend::{Backend, Event};
-use ringgate::link::bundle::{
+use ringgate_core::limits::BUNDLE_BYTES_MAX;
+use ringgate_link::backend::{Backend, Event};
+use ringgate_link::bundle::{
     MULTICAST_SESSIONS_MAX, PAYLOAD_OVERHEAD_BYTES, SessionId, ToGame, ToGateway, VERSION, Welcome,
     Writer,
 };

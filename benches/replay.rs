@@ -18,7 +18,7 @@ mod support;
 
 use std::hint::black_box;
 
-use ringgate::proto::replay::{Policy, Probe, Window, check_batch};
+use ringgate_core::proto::replay::{Policy, Probe, Window, check_batch};
 use support::{Bench, Contender, Random};
 
 fn main() {

@@ -20,8 +20,8 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::path::Path;
 
-use ringgate::os::clock::{self, Clock};
-use ringgate::os::utc;
+use ringgate_os::clock::{self, Clock};
+use ringgate_os::utc;
 
 /// One way of doing the work of a group.
 pub(crate) trait Contender {

@@ -10,11 +10,11 @@
 //! subtracted. What is left is everything that a worker holds for its sessions: tables, claims,
 //! used tokens, timers, buffers.
 
-use ringgate::crypto::Aead;
-use ringgate::gate::Gate;
-use ringgate::os::clock::Clock;
-use ringgate::os::memory::prefer_huge_pages;
-use ringgate::sim::Crowd;
+use ringgate_core::crypto::Aead;
+use ringgate_gate::Gate;
+use ringgate_os::clock::Clock;
+use ringgate_os::memory::prefer_huge_pages;
+use ringgate_testkit::Crowd;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -20,12 +20,12 @@ use std::cell::RefCell;
 use std::sync::Mutex;
 
 use core_affinity::CoreId;
-use ringgate::buf::{Endpoint, RxBatch, SocketId};
-use ringgate::crypto::Aead;
-use ringgate::limits::{BUNDLE_BYTES_MAX, DATAGRAM_BYTES_MAX};
-use ringgate::os::memory::prefer_huge_pages;
-use ringgate::proto::netcode::timing::SEND_INTERVAL_NS;
-use ringgate::sim::Crowd;
+use ringgate_batch::{Endpoint, RxBatch, SocketId};
+use ringgate_core::crypto::Aead;
+use ringgate_core::limits::{BUNDLE_BYTES_MAX, DATAGRAM_BYTES_MAX};
+use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
+use ringgate_os::memory::prefer_huge_pages;
+use ringgate_testkit::Crowd;
 
 use support::{Bench, Contender, Random};
 

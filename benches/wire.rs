@@ -12,11 +12,11 @@ mod support;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
-use ringgate::buf::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
-use ringgate::io::filter::Filter;
-use ringgate::io::socket::{self, UdpOptions};
-use ringgate::io::{self, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
 use ringgate::worker::filter;
+use ringgate_batch::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
+use ringgate_io::filter::Filter;
+use ringgate_io::socket::{self, UdpOptions};
+use ringgate_io::{self as io, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
 
 use support::{Bench, Contender};
 

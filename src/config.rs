@@ -40,8 +40,8 @@ pub use mistake::{Mistake, Mistakes};
 pub use read::{parse, run_dir};
 pub use token::Token;
 
-use crate::secret::Key;
 use keys::KeySources;
+use ringgate_core::secret::Key;
 use values::Word;
 
 /// Longest name of a backend or listener. User data routes by a name padded with NUL to 32 bytes.
@@ -93,7 +93,7 @@ pub struct Gateway {
 pub enum Workers {
     /// One for each core that the daemon may use.
     Auto,
-    /// Exactly this many, at most [`crate::limits::WORKERS_MAX`].
+    /// Exactly this many, at most [`ringgate_core::limits::WORKERS_MAX`].
     Count(NonZeroUsize),
 }
 

@@ -41,15 +41,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::{Admin, Config, IoChoice, LoadError};
-use crate::gate::{Mail, Setup};
-use crate::os::clock;
-use crate::os::overflows::Overflows;
 use crate::worker::{Fleet, Published};
 use http::{Command, Draining};
 use notify::Notifier;
 use recorder::Recorder;
 use refusals::Refusals;
 use reload::{Next, Outcome};
+use ringgate_gate::{Mail, Setup};
+use ringgate_os::clock;
+use ringgate_os::overflows::Overflows;
 use runtime::Runtime;
 use view::{Drain, View};
 

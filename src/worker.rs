@@ -33,12 +33,12 @@ use body::Body;
 use mailbox::Mailbox;
 use watch::Watch;
 
-use crate::crypto::Aead;
-use crate::gate::{Claims, Gate, Mail, Now, Seed, Setup, WorkerIndex};
-use crate::io::socket::UdpSocket;
-use crate::io::{self, Choice, Driver, DriverOptions, StartError};
-use crate::os::clock::{self, Clock};
-use crate::os::memory;
+use ringgate_core::crypto::Aead;
+use ringgate_gate::{Claims, Gate, Mail, Now, Seed, Setup, WorkerIndex};
+use ringgate_io::socket::UdpSocket;
+use ringgate_io::{self as io, Choice, Driver, DriverOptions, StartError};
+use ringgate_os::clock::{self, Clock};
+use ringgate_os::memory;
 
 /// What a fleet of workers is told.
 #[derive(Clone, Debug)]

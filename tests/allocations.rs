@@ -8,23 +8,23 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-use ringgate::buf::{Endpoint, LocalIp, SocketId};
-use ringgate::crypto::Aead;
-use ringgate::drops::DropReason;
-use ringgate::gate::{
+use ringgate_batch::{Endpoint, LocalIp, SocketId};
+use ringgate_core::crypto::Aead;
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::{BUNDLE_BYTES_MAX, DATAGRAM_BYTES_MAX, UNREAL_BYTES_MAX};
+use ringgate_core::proto::netcode::VERSION_INFO;
+use ringgate_core::proto::netcode::request::REQUEST_BYTES;
+use ringgate_core::proto::unreal::client::Profile;
+use ringgate_core::proto::unreal::cookie::Cookie;
+use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Tail};
+use ringgate_core::proto::unreal::prefix::{Framing, Ids};
+use ringgate_core::proto::unreal::stand_in::StandIn;
+use ringgate_core::secret::{CookieSecret, Key};
+use ringgate_gate::{
     Backend, Claims, Duplicates, Gate, Limits, LinkKind, Listener, Now, Protocol, Route, Seed,
     Setup, Unreal, WorkerIndex,
 };
-use ringgate::limits::{BUNDLE_BYTES_MAX, DATAGRAM_BYTES_MAX, UNREAL_BYTES_MAX};
-use ringgate::proto::netcode::VERSION_INFO;
-use ringgate::proto::netcode::request::REQUEST_BYTES;
-use ringgate::proto::unreal::client::Profile;
-use ringgate::proto::unreal::cookie::Cookie;
-use ringgate::proto::unreal::handshake::{Base, Body, Handshake, Tail};
-use ringgate::proto::unreal::prefix::{Framing, Ids};
-use ringgate::proto::unreal::stand_in::StandIn;
-use ringgate::secret::{CookieSecret, Key};
-use ringgate::sim::{Crowd, Host, Random};
+use ringgate_testkit::{Crowd, Host, Random};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };

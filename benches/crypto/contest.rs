@@ -22,7 +22,7 @@ use std::cell::RefCell;
 use std::hint::black_box;
 
 use arrayvec::ArrayVec;
-use ringgate::crypto::{Aead, Job, Kernel, Key, Nonce, Verdict};
+use ringgate_core::crypto::{Aead, Job, Kernel, Key, Nonce, Verdict};
 
 use super::support::{Bench, Contender, Random};
 

@@ -8,7 +8,7 @@ mod contest;
 mod support;
 
 use contest::{AAD, Cipher, TAG_BYTES, Traffic};
-use ringgate::crypto::Nonce;
+use ringgate_core::crypto::Nonce;
 
 fn main() {
     contest::run("crypto-peers", &|traffic| {

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringgate::netcode::{ConnectToken, ServerAddresses, TokenSpec, mint, open_private};
-use ringgate::secret::Key;
+use ringgate_core::netcode::{ConnectToken, ServerAddresses, TokenSpec, mint, open_private};
+use ringgate_core::secret::Key;
 
 fuzz_target!(|text: &str| {
     let Ok(addresses) = text.parse::<ServerAddresses>() else { return };

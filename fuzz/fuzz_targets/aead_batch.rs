@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringgate::crypto::{Aead, Job, Kernel, Key, Verdict};
+use ringgate_core::crypto::{Aead, Job, Kernel, Key, Verdict};
 
 const TAG_BYTES: usize = 16;
 

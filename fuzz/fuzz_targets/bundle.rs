@@ -4,8 +4,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringgate::limits::BUNDLE_BYTES_MAX;
-use ringgate::link::bundle::{Frames, ToGame, ToGateway, Writer};
+use ringgate_core::limits::BUNDLE_BYTES_MAX;
+use ringgate_link::bundle::{Frames, ToGame, ToGateway, Writer};
 
 fuzz_target!(|datagram: &[u8]| {
     let datagram = &datagram[..datagram.len().min(BUNDLE_BYTES_MAX)];

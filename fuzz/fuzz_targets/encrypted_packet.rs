@@ -2,14 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringgate::crypto::{Aead, Job, Verdict};
-use ringgate::drops::DropReason;
-use ringgate::limits::{DATAGRAM_BYTES_MAX, TAG_BYTES};
-use ringgate::proto::netcode::packet::{AadTable, Header, PacketKind, Receiver, encode_packet};
-use ringgate::proto::netcode::server::{
+use ringgate_core::crypto::{Aead, Job, Verdict};
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::{DATAGRAM_BYTES_MAX, TAG_BYTES};
+use ringgate_core::proto::netcode::packet::{AadTable, Header, PacketKind, Receiver, encode_packet};
+use ringgate_core::proto::netcode::server::{
     Classified, SessionPacket, classify, pending_packet, session_packet,
 };
-use ringgate::secret::Key;
+use ringgate_core::secret::Key;
 
 const PROTOCOL: u64 = 8_241_984_715_966_477_413;
 

@@ -1,8 +1,8 @@
-//! Netcode gates in any sequence of events: see `ringgate::sim::turmoil` for what must hold.
+//! Netcode gates in any sequence of events: see `ringgate_testkit::turmoil` for what must hold.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    ringgate::sim::turmoil::netcode(data);
+    ringgate_testkit::turmoil::netcode(data);
 });

@@ -1,8 +1,8 @@
-//! Unreal gates in any sequence of events: see `ringgate::sim::turmoil` for what must hold.
+//! Unreal gates in any sequence of events: see `ringgate_testkit::turmoil` for what must hold.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    ringgate::sim::turmoil::unreal(data);
+    ringgate_testkit::turmoil::unreal(data);
 });

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringgate::hlog;
+use ringgate_report::hlog;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(log) = hlog::read(data) else { return };

@@ -3,12 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringgate::buf::Endpoint;
-use ringgate::drops::DropReason;
-use ringgate::limits::TAG_BYTES;
-use ringgate::netcode::PrivateToken;
-use ringgate::proto::netcode::server::check_addressed_to;
-use ringgate::proto::netcode::token::PRIVATE_TOKEN_BYTES;
+use ringgate_batch::Endpoint;
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::TAG_BYTES;
+use ringgate_core::netcode::PrivateToken;
+use ringgate_core::proto::netcode::server::check_addressed_to;
+use ringgate_core::proto::netcode::token::PRIVATE_TOKEN_BYTES;
 
 fuzz_target!(|data: &[u8]| {
     let mut plain = [0; PRIVATE_TOKEN_BYTES];

@@ -2,10 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringgate::limits::DATAGRAM_BYTES_MAX;
-use ringgate::netcode::{Client, ConnectToken, Options, State, TokenError};
-use ringgate::proto::netcode::request::Request;
-use ringgate::proto::netcode::token::CONNECT_TOKEN_BYTES;
+use ringgate_core::limits::DATAGRAM_BYTES_MAX;
+use ringgate_core::netcode::{Client, ConnectToken, Options, State, TokenError};
+use ringgate_core::proto::netcode::request::Request;
+use ringgate_core::proto::netcode::token::CONNECT_TOKEN_BYTES;
 
 fuzz_target!(|data: &[u8]| {
     if data.len() != CONNECT_TOKEN_BYTES {
@@ -46,5 +46,5 @@ fn live(token: &ConnectToken) {
 
 /// Whether two addresses are the same to a socket, which takes IPv4-mapped IPv6 for IPv4.
 fn same(a: std::net::SocketAddr, b: std::net::SocketAddr) -> bool {
-    ringgate::buf::Endpoint::from(a) == ringgate::buf::Endpoint::from(b)
+    ringgate_batch::Endpoint::from(a) == ringgate_batch::Endpoint::from(b)
 }

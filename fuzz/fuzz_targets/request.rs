@@ -3,12 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringgate::drops::DropReason;
-use ringgate::netcode::ConnectToken;
-use ringgate::proto::netcode::request::{REQUEST_BYTES, Request, RequestParts, encode_request};
-use ringgate::proto::netcode::server::{Classified, classify};
-use ringgate::proto::netcode::token::token_aad;
-use ringgate::secret::Key;
+use ringgate_core::drops::DropReason;
+use ringgate_core::netcode::ConnectToken;
+use ringgate_core::proto::netcode::request::{REQUEST_BYTES, Request, RequestParts, encode_request};
+use ringgate_core::proto::netcode::server::{Classified, classify};
+use ringgate_core::proto::netcode::token::token_aad;
+use ringgate_core::secret::Key;
 
 /// The protocol id and the expiry of the seeds.
 const PROTOCOL: u64 = 8_241_984_715_966_477_413;

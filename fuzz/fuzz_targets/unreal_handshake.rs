@@ -3,17 +3,17 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringgate::buf::Endpoint;
-use ringgate::proto::unreal::bits::terminator;
-use ringgate::proto::unreal::client::{Client, Profile};
-use ringgate::proto::unreal::cookie::Cookie;
-use ringgate::proto::unreal::front::{Classified, Identity, classify, encode_within};
-use ringgate::proto::unreal::handshake::{
+use ringgate_batch::Endpoint;
+use ringgate_core::proto::unreal::bits::terminator;
+use ringgate_core::proto::unreal::client::{Client, Profile};
+use ringgate_core::proto::unreal::cookie::Cookie;
+use ringgate_core::proto::unreal::front::{Classified, Identity, classify, encode_within};
+use ringgate_core::proto::unreal::handshake::{
     Base, Body, HANDSHAKE_BYTES_MAX, Handshake, Receiver, Tail,
 };
-use ringgate::proto::unreal::prefix::{Framing, Layout, Magic};
-use ringgate::proto::unreal::stand_in::StandIn;
-use ringgate::secret::CookieSecret;
+use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
+use ringgate_core::proto::unreal::stand_in::StandIn;
+use ringgate_core::secret::CookieSecret;
 
 const BASE: Base = Base {
     version_min: 3,

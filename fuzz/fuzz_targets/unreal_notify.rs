@@ -3,14 +3,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringgate::proto::unreal::PacketSeq;
-use ringgate::proto::unreal::bits::BitReader;
-use ringgate::proto::unreal::cookie::Cookie;
-use ringgate::proto::unreal::notify::{
+use ringgate_core::proto::unreal::PacketSeq;
+use ringgate_core::proto::unreal::bits::BitReader;
+use ringgate_core::proto::unreal::cookie::Cookie;
+use ringgate_core::proto::unreal::notify::{
     Filter, Gaps, Header, LEAP_MAX, QUIET_NS, Sender, Translation, packet_bytes_min,
 };
-use ringgate::proto::unreal::peer::Peer;
-use ringgate::proto::unreal::prefix::{Framing, Ids, Layout, Magic};
+use ringgate_core::proto::unreal::peer::Peer;
+use ringgate_core::proto::unreal::prefix::{Framing, Ids, Layout, Magic};
 
 fuzz_target!(|data: &[u8]| {
     let Some((head, rest)) = data.split_first_chunk::<21>() else { return };

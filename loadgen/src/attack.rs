@@ -18,15 +18,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ringgate::buf::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
-use ringgate::io::socket::{self, UdpOptions};
-use ringgate::io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
-use ringgate::netcode::{Client, ConnectToken};
-use ringgate::os::clock::{self, Clock};
-use ringgate::os::signals;
-use ringgate::proto::netcode::VERSION_INFO;
-use ringgate::proto::netcode::packet::PacketKind;
-use ringgate::proto::netcode::request::{REQUEST_BYTES, encode_request};
+use ringgate_batch::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
+use ringgate_core::netcode::{Client, ConnectToken};
+use ringgate_core::proto::netcode::VERSION_INFO;
+use ringgate_core::proto::netcode::packet::PacketKind;
+use ringgate_core::proto::netcode::request::{REQUEST_BYTES, encode_request};
+use ringgate_io::socket::{self, UdpOptions};
+use ringgate_io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
+use ringgate_os::clock::{self, Clock};
+use ringgate_os::signals;
 
 use self::unreal::{Arsenal, Weapon};
 use crate::books::Hostile;
@@ -197,14 +197,14 @@ impl Attacker {
     /// Opens sockets. `mask` is a copy of the players' socket.
     pub fn open(options: Options, mask: Option<OwnedFd>) -> Result<Self, StartError> {
         let small = DriverOptions::default();
-        let (mut driver, rx) = ringgate::io::open(options.io, &small)?;
+        let (mut driver, rx) = ringgate_io::open(options.io, &small)?;
         let fail = |why| StartError::other("register a socket", why);
         let opened = socket::player(SocketAddr::from(([0, 0, 0, 0], 0)), &UdpOptions::default())?;
         let own = driver.register(opened.fd, SocketKind::Datagram).map_err(fail)?;
         let mask = match mask {
             None => None,
             Some(fd) => {
-                let (mut driver, _) = ringgate::io::open(Choice::Mmsg, &small)?;
+                let (mut driver, _) = ringgate_io::open(Choice::Mmsg, &small)?;
                 let socket = driver.register(fd, SocketKind::Datagram).map_err(fail)?;
                 Some((driver, socket))
             }

@@ -8,9 +8,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use ringgate::buf::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
-use ringgate::io::socket::{self, UdpOptions};
-use ringgate::io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
+use ringgate_batch::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
+use ringgate_io::socket::{self, UdpOptions};
+use ringgate_io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
 
 /// Sends everything back, or on to a game process and from there back.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Bare {
         bind: SocketAddr,
         behind: Option<SocketAddr>,
     ) -> Result<Self, StartError> {
-        let (mut driver, rx) = ringgate::io::open(choice, &DriverOptions::default())?;
+        let (mut driver, rx) = ringgate_io::open(choice, &DriverOptions::default())?;
         let register = |driver: &mut AnyDriver, fd| {
             driver
                 .register(fd, SocketKind::Datagram)

@@ -21,7 +21,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ringgate::os::signals;
+use ringgate_os::signals;
 
 use crate::record::Record;
 

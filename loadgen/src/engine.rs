@@ -13,12 +13,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringgate::buf::{RxBatch, SocketId, TxBatch};
-use ringgate::crypto::Aead;
-use ringgate::io::socket::{self, UdpOptions};
-use ringgate::io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
-use ringgate::os::clock::{self, Clock};
-use ringgate::os::process;
+use ringgate_batch::{RxBatch, SocketId, TxBatch};
+use ringgate_core::crypto::Aead;
+use ringgate_io::socket::{self, UdpOptions};
+use ringgate_io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
+use ringgate_os::clock::{self, Clock};
+use ringgate_os::process;
 
 use crate::procfs::{self, ThreadCpu};
 use crate::scenario::Plan;
@@ -391,7 +391,7 @@ type Opened = (AnyDriver, RxBatch, Addresses, Vec<SocketId>);
 fn open(options: &Options, thread: u32, slots: usize) -> Result<Opened, StartError> {
     let driver_options =
         DriverOptions { small_slots: 512, large_slots: 1, ..DriverOptions::default() };
-    let (mut driver, rx) = ringgate::io::open(options.io, &driver_options)?;
+    let (mut driver, rx) = ringgate_io::open(options.io, &driver_options)?;
     let fail = |why| StartError::other("register a socket", why);
     let is_loopback = matches!(options.server, SocketAddr::V4(v4) if v4.ip().is_loopback());
     let mut sockets = Vec::new();

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use ringgate::hlog;
+use ringgate_report::hlog;
 
 use crate::tally::{Stage, Tally};
 

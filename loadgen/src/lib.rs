@@ -29,7 +29,7 @@ pub mod steady;
 pub mod summary;
 pub mod swarm;
 pub mod tally;
-pub use ringgate::text;
+pub use ringgate_report::text;
 pub mod tokens;
 pub mod traffic;
 pub mod watch;

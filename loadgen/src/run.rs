@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringgate::os::clock::{self, Clock};
-use ringgate::os::signals;
-use ringgate::secret::Key;
+use ringgate_core::secret::Key;
+use ringgate_os::clock::{self, Clock};
+use ringgate_os::signals;
 
 use crate::books::{Closing, Hostile};
 use crate::engine::{Handover, Options, Team};

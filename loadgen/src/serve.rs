@@ -179,7 +179,7 @@ impl<K: Copy + Eq + Hash> Game<K> {
             let key = player.key;
             return self.forget(key);
         }
-        let mut payload = [0; ringgate::limits::PAYLOAD_BYTES_MAX];
+        let mut payload = [0; ringgate_core::limits::PAYLOAD_BYTES_MAX];
         while player.next_due_ns <= now_ns {
             player.next_due_ns += interval_ns;
             for _ in 0..self.traffic.at_once {

@@ -28,9 +28,9 @@ mod wheel;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use ringgate::buf::{Endpoint, TxBatch};
-use ringgate::crypto::Aead;
-use ringgate::proto::netcode::packet::AadTable;
+use ringgate_batch::{Endpoint, TxBatch};
+use ringgate_core::crypto::Aead;
+use ringgate_core::proto::netcode::packet::AadTable;
 
 pub use self::addresses::{Addresses, FIRST_PLAYER, THREADS_MAX, loopback_address};
 pub use self::outbound::TX_SLOTS;

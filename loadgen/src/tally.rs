@@ -6,7 +6,7 @@
 //! impairment of ours, received, or missing, and only the last may need a reason.
 
 use hdrhistogram::Histogram;
-use ringgate::drops::{DropCounts, DropReason};
+use ringgate_core::drops::{DropCounts, DropReason};
 
 macro_rules! counts {
     ($( $(#[$doc:meta])* $variant:ident = $name:literal ),+ $(,)?) => {

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ringgate::netcode::{self, ConnectToken, ServerAddresses, TokenSpec, UserData};
-use ringgate::secret::Key;
+use ringgate_core::netcode::{self, ConnectToken, ServerAddresses, TokenSpec, UserData};
+use ringgate_core::secret::Key;
 
 /// A source of tokens that threads share.
 #[derive(Clone, Debug)]

@@ -74,7 +74,7 @@ pub fn server_half() -> Traffic {
 impl Traffic {
     /// What is wrong with it, in one sentence.
     pub fn check(&self) -> Result<(), String> {
-        let longest = ringgate::limits::PAYLOAD_BYTES_MAX;
+        let longest = ringgate_core::limits::PAYLOAD_BYTES_MAX;
         let (min, max) = (usize::from(self.bytes_min), usize::from(self.bytes_max));
         if !(0.0..=100_000.0).contains(&self.hz) {
             return Err(format!("a rate of {} Hz is not between 0 and 100000", self.hz));
@@ -106,7 +106,7 @@ impl Traffic {
     pub fn bytes(&self, session: u32, counter: u32) -> usize {
         let mut rng = Rng::new(mix(u64::from(session) << 32 | u64::from(counter)));
         if rng.percent(self.full_percent) {
-            return ringgate::limits::PAYLOAD_BYTES_MAX;
+            return ringgate_core::limits::PAYLOAD_BYTES_MAX;
         }
         rng.between(self.bytes_min.into(), self.bytes_max.into()) as usize
     }

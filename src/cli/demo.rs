@@ -13,17 +13,17 @@ use std::time::Duration;
 
 use super::{Failure, exit};
 use crate::config::LogFormat;
-use crate::gate::{
+use crate::worker::{Fleet, Plan, Stages};
+use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
+use ringgate_core::proto::replay::Policy;
+use ringgate_core::secret::Key;
+use ringgate_gate::{
     Allowed, Backend, Counters, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup,
     TokenReuse,
 };
-use crate::io::Choice;
-use crate::link::backend::{Event, Options};
-use crate::os::process;
-use crate::proto::netcode::timing::SEND_INTERVAL_NS;
-use crate::proto::replay::Policy;
-use crate::secret::Key;
-use crate::worker::{Fleet, Plan, Stages};
+use ringgate_io::Choice;
+use ringgate_link::backend::{Event, Options};
+use ringgate_os::process;
 
 use super::logging::{self, LogArgs};
 use players::{Outcome, Swarm};

@@ -20,9 +20,9 @@ use serde::Serialize;
 use super::Failure;
 use super::exit::print;
 use crate::config::{Config, IoChoice};
-use crate::io::{DriverOptions, UringDriver};
-use crate::text::put;
 use host::Host;
+use ringgate_io::{DriverOptions, UringDriver};
+use ringgate_report::text::put;
 
 /// Read kernel, limits, sysctls and network cards, and say what to change and why
 #[derive(Debug, clap::Args)]

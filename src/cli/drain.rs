@@ -7,8 +7,8 @@ use serde::Deserialize;
 use super::Failure;
 use super::admin::{Admin, Answer, Place};
 use super::exit::print;
-use crate::os::{clock, utc};
-use crate::text::count;
+use ringgate_os::{clock, utc};
+use ringgate_report::text::count;
 
 /// Have a running gateway take nobody in any more, and end when everybody has left
 #[derive(Debug, clap::Args)]

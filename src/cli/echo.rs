@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Failure, exit};
-use crate::io::Choice;
-use crate::limits::TX_SLOT_BYTES;
-use crate::link::backend::{Event, Options};
+use ringgate_core::limits::TX_SLOT_BYTES;
+use ringgate_io::Choice;
+use ringgate_link::backend::{Event, Options};
 use sockets::Sockets;
 
 /// Answers every player with what it sent.

@@ -12,7 +12,7 @@ use clap::Subcommand;
 use hdrhistogram::Histogram;
 
 use super::Failure;
-use crate::hlog::{self, Interval};
+use ringgate_report::hlog::{self, Interval};
 
 /// Show, plot and merge histogram files
 #[derive(Debug, clap::Args)]

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::Failure;
 use super::exit::print;
 use super::files::{Existing, write_private};
-use crate::secret::Key;
+use ringgate_core::secret::Key;
 
 /// Make a 32-byte key, as 64 hex digits
 #[derive(Debug, clap::Args)]

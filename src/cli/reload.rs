@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::Failure;
 use super::admin::{Answer, Place};
 use super::exit::print;
-use crate::text::put;
+use ringgate_report::text::put;
 
 /// Have a running gateway read its config and keys again
 #[derive(Debug, clap::Args)]

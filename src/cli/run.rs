@@ -10,13 +10,13 @@ use super::logging::{self, LogArgs};
 use super::{CONTROL_SOCKET, Failure, RUN_DIR_DEFAULT, exit};
 use crate::config::Config;
 use crate::control::{Control, Settings, plan};
-use crate::gate::Setup;
-use crate::io::socket;
-use crate::os::overflows::Overflows;
-use crate::os::process;
-use crate::text::put;
 use crate::worker::{Fleet, Ports};
 use privileges::Privileges;
+use ringgate_gate::Setup;
+use ringgate_io::socket;
+use ringgate_os::overflows::Overflows;
+use ringgate_os::process;
+use ringgate_report::text::put;
 
 /// Runs the gateway until SIGTERM, which drains it.
 #[derive(Debug, clap::Args)]

@@ -4,8 +4,8 @@ use super::Failure;
 use super::admin::Place;
 use super::admin::page::{Backend, Status};
 use super::exit::print;
-use crate::os::utc;
-use crate::text::{Side, Table, bytes, count, put, time};
+use ringgate_os::utc;
+use ringgate_report::text::{Side, Table, bytes, count, put, time};
 
 /// Show what a running gateway says of itself
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 use super::Failure;
 use crate::config::keys;
-use crate::secret::Key;
+use ringgate_core::secret::Key;
 
 /// Make and explain netcode connect tokens
 #[derive(Debug, clap::Args)]

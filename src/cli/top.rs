@@ -12,9 +12,9 @@ use super::admin::{Admin, Place};
 use super::exit::{print, show};
 use super::status::{backends, head, stages};
 use crate::config::values;
-use crate::os::clock::{self, Clock};
-use crate::os::utc;
-use crate::text::{Side, Table, bytes, count, put, time};
+use ringgate_os::clock::{self, Clock};
+use ringgate_os::utc;
+use ringgate_report::text::{Side, Table, bytes, count, put, time};
 
 /// Watch a running gateway
 #[derive(Debug, clap::Args)]

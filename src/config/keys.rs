@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use crate::secret::{KEY_BYTES, Key};
+use ringgate_core::secret::{KEY_BYTES, Key};
 
 /// Why there is no key. `Display` is "found …, expected …".
 #[derive(Debug)]

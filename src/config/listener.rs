@@ -15,7 +15,7 @@ use super::mistake::{Place, Report, nearest};
 use super::schema::{LinkWord, ProtocolWord};
 use super::section::Section;
 use super::{Listener, Protocol, Route, values};
-use crate::limits::BINDS_MAX;
+use ringgate_core::limits::BINDS_MAX;
 
 /// What a listener is checked against: the backends, the other listeners, and where keys come from.
 pub(super) struct Surroundings<'s> {

@@ -13,7 +13,7 @@ use super::mistake::{Mistakes, Place, Report};
 use super::schema::{self, TABLES, Table};
 use super::section::{Section, integer, kind_of};
 use super::{Admin, Config, Gateway, Histograms, Listener, LoadError, Workers, source, values};
-use crate::limits::{BACKENDS_MAX, LISTENERS_MAX, SESSIONS_MAX, WORKERS_MAX};
+use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX, SESSIONS_MAX, WORKERS_MAX};
 
 /// Checks a config text. `file` names it in mistakes, and its directory is where relative paths
 /// start.

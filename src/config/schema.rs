@@ -11,7 +11,7 @@ use std::fmt;
 
 use super::values::{Word, words};
 use super::{HandshakeBase, IoChoice, LogFormat, PortSwitch, Route, TokenReuse, UnrealMode};
-use crate::limits::WORKERS_MAX;
+use ringgate_core::limits::WORKERS_MAX;
 
 /// One table of the file.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use super::keys::{KeyError, KeySources};
 use super::mistake::{Place, Report};
 use super::section::{Node, kind_of};
 use super::{Token, keys, values};
-use crate::secret::Key;
+use ringgate_core::secret::Key;
 
 /// A secret that has such a source.
 pub(super) trait Secret: Sized {

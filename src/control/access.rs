@@ -21,7 +21,7 @@ use tokio::net::UnixStream;
 
 use super::http::Desk;
 use crate::config::{Admin, Token};
-use crate::os::process;
+use ringgate_os::process;
 
 /// Where a request comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]

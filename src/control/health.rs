@@ -7,8 +7,8 @@
 //! kernel decides which worker a player meets.
 
 use super::view::{Snapshot, is_up};
-use crate::gate::Listener;
 use crate::worker::Report;
+use ringgate_gate::Listener;
 
 /// `Err` says what is wrong.
 pub(super) fn is_healthy(snapshot: &Snapshot<'_>) -> Result<(), String> {
@@ -68,7 +68,7 @@ mod tests {
     use super::super::tests as sample;
     use super::super::view::Drain;
     use super::*;
-    use crate::gate::Setup;
+    use ringgate_gate::Setup;
 
     #[test]
     fn a_worker_that_leaves_no_reports_is_not_healthy() {

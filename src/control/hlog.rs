@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use super::runtime::{File, Files};
 use crate::config::Histograms;
-use crate::hlog;
-use crate::os::utc;
 use crate::worker::{Stage, Stages};
+use ringgate_os::utc;
+use ringgate_report::hlog;
 
 /// A file that grows, and its successors.
 pub(super) struct HistogramLog {

@@ -12,9 +12,9 @@ pub(super) use text::CONTENT_TYPE;
 
 use super::latency::{BOUNDS_NS, QUANTILES};
 use super::view::{Snapshot, is_up};
-use crate::drops::DropReason;
-use crate::gate::{Ended, LinkRefusal, PACKET_KINDS};
 use crate::worker::{Report, Stage};
+use ringgate_core::drops::DropReason;
+use ringgate_gate::{Ended, LinkRefusal, PACKET_KINDS};
 use text::{Family, Kind, Text};
 
 /// The page.

@@ -8,7 +8,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-use crate::os::clock;
+use ringgate_os::clock;
 
 /// Where messages go.
 pub(super) struct Notifier {

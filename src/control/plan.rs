@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::config::{self, Config};
-use crate::gate::{
+use crate::confine::User;
+use crate::worker::Plan;
+use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX, WORKERS_MAX};
+use ringgate_core::proto::replay::Policy;
+use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
+use ringgate_gate::{
     Allowed, Backend, Duplicates, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup,
     TokenReuse, Unreal,
 };
-use crate::io::Choice;
-use crate::limits::{BACKENDS_MAX, LISTENERS_MAX, WORKERS_MAX};
-use crate::os::confine::User;
-use crate::os::process;
-use crate::proto::replay::Policy;
-use crate::proto::unreal::prefix::{Framing, Layout, Magic};
-use crate::worker::Plan;
+use ringgate_io::Choice;
+use ringgate_os::process;
 
 /// What the workers of a configured gateway are told, or one sentence on why they cannot be.
 pub fn plan(config: &Config) -> Result<Plan, String> {

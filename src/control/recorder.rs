@@ -14,7 +14,7 @@ use super::latency::Collector;
 use super::runtime::Runtime;
 use super::view::View;
 use crate::config::Histograms;
-use crate::os::clock;
+use ringgate_os::clock;
 
 /// The task that does it.
 pub(super) struct Recorder {

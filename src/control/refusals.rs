@@ -2,7 +2,7 @@
 //! most, however often they try.
 
 use super::view::Snapshot;
-use crate::gate::LinkRefusal;
+use ringgate_gate::LinkRefusal;
 
 /// What the log knows.
 #[derive(Default)]

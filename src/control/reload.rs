@@ -15,9 +15,9 @@ use std::mem::discriminant;
 use std::net::SocketAddr;
 
 use crate::config::{self, Config, Netcode, Protocol};
-use crate::gate::{Backend, LinkKind, Setup};
-use crate::limits::BACKENDS_MAX;
-use crate::os::process;
+use ringgate_core::limits::BACKENDS_MAX;
+use ringgate_gate::{Backend, LinkKind, Setup};
+use ringgate_os::process;
 
 use super::plan;
 

@@ -7,9 +7,9 @@ use serde::{Serialize, Serializer};
 use super::health;
 use super::metrics::{PACKET_KIND_NAMES, incarnation};
 use super::view::Snapshot;
-use crate::gate::{Counters, Ended, LinkKind, PACKET_KINDS, Protocol};
-use crate::proto::unreal::front::Identity;
 use crate::worker::Stage;
+use ringgate_core::proto::unreal::front::Identity;
+use ringgate_gate::{Counters, Ended, LinkKind, PACKET_KINDS, Protocol};
 
 /// The page.
 pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
@@ -347,8 +347,8 @@ mod tests {
 
     use super::super::tests as sample;
     use super::*;
-    use crate::gate::ServerInfo;
-    use crate::proto::unreal::handshake::Base;
+    use ringgate_core::proto::unreal::handshake::Base;
+    use ringgate_gate::ServerInfo;
 
     fn page(change: impl FnOnce(&mut Snapshot<'_>)) -> Value {
         let facts = sample::facts();

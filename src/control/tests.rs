@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::view::{Facts, Live, Reloads, Snapshot};
-use crate::drops::DropReason;
-use crate::gate::{
+use crate::worker::Report;
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
+use ringgate_core::proto::replay::Policy;
+use ringgate_core::secret::Key;
+use ringgate_gate::{
     Allowed, Backend, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup, TokenReuse,
 };
-use crate::os::overflows::Split;
-use crate::proto::netcode::timing::SEND_INTERVAL_NS;
-use crate::proto::replay::Policy;
-use crate::secret::Key;
-use crate::worker::Report;
+use ringgate_os::overflows::Split;
 
 pub(super) fn facts() -> Facts {
     Facts {

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::latency::Latencies;
 use crate::config::Admin;
-use crate::gate::{Claims, Counters, Setup};
-use crate::os::clock::{self, Clock};
-use crate::os::overflows::{Overflows, Split};
-use crate::proto::unreal::front::Identity;
 use crate::worker::{Fleet, Published, Report};
+use ringgate_core::proto::unreal::front::Identity;
+use ringgate_gate::{Claims, Counters, Setup};
+use ringgate_os::clock::{self, Clock};
+use ringgate_os::overflows::{Overflows, Split};
 
 /// Where snapshots are taken.
 pub(super) struct View {

@@ -7,13 +7,13 @@ use std::time::Duration;
 use super::mailbox::{Mailbox, MailboxFull, Post};
 use super::report::Published;
 use super::stages::{Recorder, Stage};
-use crate::buf::{IoEvent, RxBatch, SocketId, TxBatch};
-use crate::gate::{Credentials, Exit, Gate, LinkKind, Now, Request};
-use crate::io::socket::{self, UdpOptions};
-use crate::io::{AnyDriver, Driver, SocketKind, Wait};
-use crate::link::bundle::SessionId;
-use crate::os::clock::{self, Clock};
-use crate::secret::CookieSecret;
+use ringgate_batch::{IoEvent, RxBatch, SocketId, TxBatch};
+use ringgate_core::secret::CookieSecret;
+use ringgate_gate::{Credentials, Exit, Gate, LinkKind, Now, Request};
+use ringgate_io::socket::{self, UdpOptions};
+use ringgate_io::{AnyDriver, Driver, SocketKind, Wait};
+use ringgate_link::bundle::SessionId;
+use ringgate_os::clock::{self, Clock};
 
 /// A worker that is ready to run.
 pub(super) struct Body {

@@ -5,14 +5,14 @@
 //! than a game packet, and everything begins with the game's magic bits, of which a filter sees
 //! whole bytes. Everything that passes is checked again by the gate.
 
-use crate::io::filter::{Filter, Rule};
-use crate::limits::{TAG_BYTES, UNREAL_BYTES_MAX};
-use crate::proto::netcode::VERSION_INFO;
-use crate::proto::netcode::packet::PacketKind;
-use crate::proto::netcode::request::REQUEST_BYTES;
-use crate::proto::unreal::bits::BitWriter;
-use crate::proto::unreal::notify::packet_bytes_min;
-use crate::proto::unreal::prefix::{Framing, Ids, MAGIC_BITS_MAX, Prefix};
+use ringgate_core::limits::{TAG_BYTES, UNREAL_BYTES_MAX};
+use ringgate_core::proto::netcode::VERSION_INFO;
+use ringgate_core::proto::netcode::packet::PacketKind;
+use ringgate_core::proto::netcode::request::REQUEST_BYTES;
+use ringgate_core::proto::unreal::bits::BitWriter;
+use ringgate_core::proto::unreal::notify::packet_bytes_min;
+use ringgate_core::proto::unreal::prefix::{Framing, Ids, MAGIC_BITS_MAX, Prefix};
+use ringgate_io::filter::{Filter, Rule};
 
 /// The filter of a listener with this protocol id.
 pub fn netcode(protocol_id: u64) -> Filter {
@@ -57,10 +57,10 @@ fn request(protocol_id: u64) -> Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::DATAGRAM_BYTES_MAX;
-    use crate::proto::netcode::packet::{Header, Receiver};
-    use crate::proto::netcode::request::Request;
-    use crate::proto::unreal::prefix::{Layout, Magic};
+    use ringgate_core::limits::DATAGRAM_BYTES_MAX;
+    use ringgate_core::proto::netcode::packet::{Header, Receiver};
+    use ringgate_core::proto::netcode::request::Request;
+    use ringgate_core::proto::unreal::prefix::{Layout, Magic};
 
     const PROTOCOL_ID: u64 = 0x1122_3344_5566_7788;
 

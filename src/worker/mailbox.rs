@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use crossbeam::queue::{ArrayQueue, SegQueue};
 
-use crate::gate::Mail;
-use crate::io::Bell;
+use ringgate_gate::Mail;
+use ringgate_io::Bell;
 
 /// A worker's end.
 pub(super) struct Mailbox {

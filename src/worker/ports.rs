@@ -17,11 +17,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Plan, sockets};
-use crate::io::StartError;
-use crate::io::socket::{self, UdpSocket};
-use crate::os::clock::{self, Clock};
-use crate::os::diag::{SocketTable, Transport};
-use crate::os::owners::{self, Owner, Process};
+use ringgate_io::StartError;
+use ringgate_io::socket::{self, UdpSocket};
+use ringgate_os::clock::{self, Clock};
+use ringgate_os::diag::{SocketTable, Transport};
+use ringgate_os::owners::{self, Owner, Process};
 
 /// Addresses that this process alone holds.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::stages::Recorder;
-use crate::gate::{Counters, Credentials, LinkRefusal, ServerInfo};
-use crate::io::IoStats;
+use ringgate_gate::{Counters, Credentials, LinkRefusal, ServerInfo};
+use ringgate_io::IoStats;
 
 /// A worker's counters at one moment.
 #[derive(Clone, Debug, Default)]

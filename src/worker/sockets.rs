@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::{Plan, filter};
-use crate::buf::SocketId;
-use crate::gate::{Gate, LinkKind, Protocol};
-use crate::io::filter::Filter;
-use crate::io::socket::{self, UdpOptions};
-use crate::io::{AnyDriver, Driver, SocketKind, StartError};
+use ringgate_batch::SocketId;
+use ringgate_gate::{Gate, LinkKind, Protocol};
+use ringgate_io::filter::Filter;
+use ringgate_io::socket::{self, UdpOptions};
+use ringgate_io::{AnyDriver, Driver, SocketKind, StartError};
 
 /// A worker's sockets for players, by listener and by the position of their address.
 pub(super) type PlayerSockets = Vec<Vec<SocketId>>;

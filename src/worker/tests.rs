@@ -1,8 +1,8 @@
 //! A worker's loop and the fleet around it, a turn at a time.
 
 use super::*;
-use crate::gate::Setup;
-use crate::io::Wait;
+use ringgate_gate::Setup;
+use ringgate_io::Wait;
 
 fn plan() -> Plan {
     Plan {

@@ -16,8 +16,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::mailbox::Post;
-use crate::gate::{Claims, LinkKind, Listening, Mail, Setup};
-use crate::os::diag::SocketTable;
+use ringgate_gate::{Claims, LinkKind, Listening, Mail, Setup};
+use ringgate_os::diag::SocketTable;
 
 /// The thread that looks. Dropped, it ends.
 pub(super) struct Watch {

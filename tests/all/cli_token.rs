@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use ringgate::netcode::{self, ConnectToken, ServerAddresses, TokenSpec};
-use ringgate::os::clock;
-use ringgate::secret::Key;
+use ringgate_core::netcode::{self, ConnectToken, ServerAddresses, TokenSpec};
+use ringgate_core::secret::Key;
+use ringgate_os::clock;
 
 use crate::command::{ringgate, run};
 use crate::config_mistakes::KEY;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use ringgate::config::{self, Config, Mistakes, Protocol, keys::KeySources};
-use ringgate::secret::Key;
+use ringgate_core::secret::Key;
 
 use crate::config_mistakes::KEY;
 use crate::folder::Folder;

@@ -7,8 +7,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-use ringgate::os::clock::Clock;
-use ringgate::text::put;
+use ringgate_os::clock::Clock;
+use ringgate_report::text::put;
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, PATIENCE, Player, Text, request, wait_for};
@@ -321,7 +321,7 @@ fn what_stands_in_the_sockets_place_is_not_touched() {
 
 #[test]
 fn another_user_is_refused_by_the_socket_whatever_its_mode() {
-    if ringgate::os::process::effective_uid() != 0 {
+    if ringgate_os::process::effective_uid() != 0 {
         eprintln!("SKIPPED: only root can become somebody else");
         return;
     }

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use ringgate::io::Choice;
+use ringgate_io::Choice;
 use socket2::{Domain, Socket, Type};
 
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};

@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixDatagram;
 
-use ringgate::netcode::State;
+use ringgate_core::netcode::State;
 
 use crate::control_rig::{Daemon, Game, KEY_HEX, PATIENCE, Player, Text, wait_for};
 

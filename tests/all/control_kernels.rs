@@ -1,6 +1,6 @@
 //! Which cipher kernel a daemon runs: the one that its environment asks for, and it says which.
 
-use ringgate::crypto::{KERNEL_ENV, Kernel};
+use ringgate_core::crypto::{KERNEL_ENV, Kernel};
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text};

@@ -1,6 +1,6 @@
 //! Reading the config again while players play.
 
-use ringgate::netcode::State;
+use ringgate_core::netcode::State;
 
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringgate::link::backend::{Event, Options};
-use ringgate::netcode::{self, Client, Notice, State, TokenSpec};
-use ringgate::os::clock::{self, Clock};
-use ringgate::secret::Key;
+use ringgate_core::netcode::{self, Client, Notice, State, TokenSpec};
+use ringgate_core::secret::Key;
+use ringgate_link::backend::{Event, Options};
+use ringgate_os::clock::{self, Clock};
 
 use crate::command::{ringgate, run};
 use crate::folder::Folder;

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
-use ringgate::io::Choice;
+use ringgate_io::Choice;
 use socket2::{Domain, Socket, Type};
 
 use crate::command::{ringgate, run};

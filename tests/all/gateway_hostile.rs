@@ -1,8 +1,8 @@
 //! Hostile datagrams over real sockets: nothing is answered, and the honest neighbour does not
 //! notice.
 
-use ringgate::drops::DropReason;
-use ringgate::io::Choice;
+use ringgate_core::drops::DropReason;
+use ringgate_io::Choice;
 
 use crate::gateway_rig::{Echo, Gateway, Wishes, on_both_drivers, socket_toward, until};
 

@@ -2,9 +2,9 @@
 
 use std::net::UdpSocket;
 
-use ringgate::drops::DropReason;
-use ringgate::gate::{Counters, Ended};
-use ringgate::io::Choice;
+use ringgate_core::drops::DropReason;
+use ringgate_gate::{Counters, Ended};
+use ringgate_io::Choice;
 
 use crate::gateway_rig::{Echo, Gateway, Wishes, local, on_both_drivers, socket_toward, until};
 

@@ -7,19 +7,19 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use renetcode::{ClientAuthentication, NetcodeClient};
-use ringgate::gate::{
+use ringgate::worker::{Fleet, Plan};
+use ringgate_core::netcode::{Client, Notice, TokenSpec, mint};
+use ringgate_core::proto::netcode::address::ServerAddresses;
+use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
+use ringgate_core::proto::replay::Policy;
+use ringgate_core::secret::Key;
+use ringgate_gate::{
     Allowed, Backend, Counters, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup,
     TokenReuse,
 };
-use ringgate::io::Choice;
-use ringgate::link::backend::{Event, Options};
-use ringgate::netcode::{Client, Notice, TokenSpec, mint};
-use ringgate::os::clock::{self, Clock};
-use ringgate::proto::netcode::address::ServerAddresses;
-use ringgate::proto::netcode::timing::SEND_INTERVAL_NS;
-use ringgate::proto::replay::Policy;
-use ringgate::secret::Key;
-use ringgate::worker::{Fleet, Plan};
+use ringgate_io::Choice;
+use ringgate_link::backend::{Event, Options};
+use ringgate_os::clock::{self, Clock};
 
 use crate::folder::Folder;
 
@@ -28,12 +28,12 @@ use crate::folder::Folder;
 macro_rules! on_both_drivers {
     ($($name:ident),+ $(,)?) => {
         mod mmsg {
-            $( #[test] fn $name() { super::$name(ringgate::io::Choice::Mmsg); } )+
+            $( #[test] fn $name() { super::$name(ringgate_io::Choice::Mmsg); } )+
         }
         mod uring {
             $( #[test] fn $name() {
                 if crate::io_rig::Rig::uring().is_some() {
-                    super::$name(ringgate::io::Choice::Uring);
+                    super::$name(ringgate_io::Choice::Uring);
                 }
             } )+
         }
@@ -121,7 +121,7 @@ impl Gateway {
         total
     }
 
-    pub(crate) fn token(&self, client_id: u64) -> ringgate::netcode::ConnectToken {
+    pub(crate) fn token(&self, client_id: u64) -> ringgate_core::netcode::ConnectToken {
         let servers = ServerAddresses::new(&[self.address()]).expect("one address");
         let spec =
             TokenSpec { timeout_seconds: 5, ..TokenSpec::new(PROTOCOL_ID, client_id, servers) };
@@ -224,7 +224,7 @@ pub(crate) struct Player {
 }
 
 impl Player {
-    pub(crate) fn new(token: &ringgate::netcode::ConnectToken, server: SocketAddr) -> Self {
+    pub(crate) fn new(token: &ringgate_core::netcode::ConnectToken, server: SocketAddr) -> Self {
         Self {
             client: Client::new(token, 0).expect("random bytes"),
             socket: socket_toward(server),

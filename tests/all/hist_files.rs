@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ringgate::hlog;
-use ringgate::text::put;
+use ringgate_report::hlog;
+use ringgate_report::text::put;
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
@@ -53,7 +53,7 @@ fn every_stage_is_recorded_and_intervals_follow_each_other() {
         let gap = pair[1].start.abs_diff(pair[0].start + pair[0].length);
         assert!(gap.as_millis() <= 2, "the log is written in milliseconds: {gap:?}");
     }
-    let now_s = ringgate::os::clock::unix_seconds();
+    let now_s = ringgate_os::clock::unix_seconds();
     assert!(turns[0].start.as_secs().abs_diff(now_s) < 600, "times are since 1970");
 }
 

@@ -12,55 +12,60 @@ mod source;
 use std::path::Path;
 
 use citations::{dead_citations, is_there};
-use paths::{Named, module_of, paths_in_crate, paths_into_library};
+use paths::{Named, module_of, paths_in_crate, paths_into_packages};
 use source::{Source, Violation};
 
-/// What each part of the library may name of the others. A longer path allows only what lies below
-/// it.
-///
-/// `proto` and `io` meet in `worker` alone; `gate` and below know no socket and no clock; leaves
-/// know nobody.
+/// Which packages of the workspace each package needs, tests and benches aside. What is not here
+/// cannot be named at all: the compiler holds it.
 #[rustfmt::skip]
-const MAY_USE: &[(&str, &str)] = &[
-    ("buf", "limits"),
-    ("cli", "buf config control crypto::Kernel crypto::cookie drops gate hlog io limits link netcode os proto secret text worker"),
-    ("config", "buf drops limits proto secret"),
-    ("control", "buf config drops gate hlog io::Choice limits os proto::replay proto::unreal secret text worker"),
-    ("crypto", "limits secret"),
-    ("drops", ""),
-    ("gate", "buf crypto drops limits link::bundle proto secret"),
-    ("hlog", ""),
-    ("io", "buf limits os"),
-    ("limits", ""),
-    ("link", "buf drops limits os secret"),
-    ("main", "cli"),
-    ("netcode", "buf crypto drops limits proto secret"),
-    ("os", "limits"),
-    ("proto", "buf::Endpoint buf::LocalIp drops limits secret"),
-    ("secret", ""),
-    ("sim", "buf crypto drops gate io limits link netcode proto secret"),
-    ("text", ""),
-    ("worker", "buf config crypto::Aead drops gate io limits link os proto secret"),
+const NEEDS: &[(&str, &str)] = &[
+    ("crates/batch", "core"),
+    ("crates/core", ""),
+    ("crates/gate", "batch core link"),
+    ("crates/io", "batch core os"),
+    ("crates/link", "batch core os"),
+    ("crates/os", ""),
+    ("crates/report", ""),
+    ("crates/testkit", "batch core gate link"),
+    ("loadgen", "batch core io link os report"),
 ];
 
-/// What the load generator may name of the library: it must find the gateway's faults, so it shares
-/// none of its mind.
-const LOADGEN_MAY_USE: &str = "buf crypto drops hlog io limits link netcode os proto secret text";
+/// What each part of the daemon and of the core may name of other parts and packages. A longer path
+/// allows only what lies below it.
+///
+/// Drivers and gates meet in `worker` alone; leaves know nobody.
+#[rustfmt::skip]
+const MAY_USE: &[(&str, &str)] = &[
+    ("crates/core/src/crypto", "limits secret"),
+    ("crates/core/src/drops", ""),
+    ("crates/core/src/endpoint", ""),
+    ("crates/core/src/limits", ""),
+    ("crates/core/src/netcode", "crypto drops limits proto secret"),
+    ("crates/core/src/proto", "drops endpoint limits secret"),
+    ("crates/core/src/secret", ""),
+    ("src/cli", "batch config confine control core gate io link os report worker"),
+    ("src/config", "core"),
+    ("src/confine", ""),
+    ("src/control", "batch config confine core gate io::Choice os report worker"),
+    ("src/main", "ringgate"),
+    ("src/worker", "batch config core gate io link os"),
+];
 
 /// Where `allow(unsafe_code)` may stand: the files and folders in which it cannot be avoided.
 const MAY_BE_UNSAFE: &[&str] = &[
-    "src/buf/arena.rs",
-    "src/buf/prefetch.rs",
-    "src/buf/rx.rs",
-    "src/crypto/avx2.rs",
-    "src/crypto/avx512.rs",
-    "src/crypto/tests/fenced.rs",
-    "src/crypto/tests/residue.rs",
-    "src/io/mmsg.rs",
-    "src/io/receive.rs",
-    "src/io/socket.rs",
-    "src/io/uring.rs",
-    "src/os/",
+    "crates/batch/src/arena.rs",
+    "crates/batch/src/prefetch.rs",
+    "crates/batch/src/rx.rs",
+    "crates/core/src/crypto/avx2.rs",
+    "crates/core/src/crypto/avx512.rs",
+    "crates/core/src/crypto/tests/fenced.rs",
+    "crates/core/src/crypto/tests/residue.rs",
+    "crates/io/src/mmsg.rs",
+    "crates/io/src/receive.rs",
+    "crates/io/src/socket.rs",
+    "crates/io/src/uring.rs",
+    "crates/os/src/",
+    "src/confine.rs",
     "tests/allocations.rs",
 ];
 
@@ -78,23 +83,44 @@ const COMMENT_COLUMNS: usize = 100;
 /// Files with longer ones, and how many: pictures and layouts. The list may only shrink.
 const LONG_COMMENTS: &[(&str, usize)] = &[
     ("benches/support.rs", 2),
-    ("src/crypto/avx512/chacha.rs", 1),
-    ("src/crypto/avx512/ifma/long.rs", 1),
-    ("src/crypto/batch.rs", 2),
-    ("src/gate/strangers.rs", 4),
-    ("src/io/uring.rs", 1),
-    ("src/proto/unreal/bunch.rs", 1),
-    ("src/proto/unreal/cookie.rs", 1),
-    ("src/proto/unreal/handshake.rs", 3),
-    ("src/proto/unreal/notify.rs", 1),
+    ("crates/core/src/crypto/avx512/chacha.rs", 1),
+    ("crates/core/src/crypto/avx512/ifma/long.rs", 1),
+    ("crates/core/src/crypto/batch.rs", 2),
+    ("crates/gate/src/strangers.rs", 4),
+    ("crates/io/src/uring.rs", 1),
+    ("crates/core/src/proto/unreal/bunch.rs", 1),
+    ("crates/core/src/proto/unreal/cookie.rs", 1),
+    ("crates/core/src/proto/unreal/handshake.rs", 3),
+    ("crates/core/src/proto/unreal/notify.rs", 1),
 ];
 
 /// Everything we have written in Rust.
-const FOLDERS: &[&str] = &["src", "loadgen", "tests", "benches", "examples", "fuzz/fuzz_targets"];
+const FOLDERS: &[&str] = &["src", "crates", "loadgen", "tests", "benches", "fuzz/fuzz_targets"];
 
 #[test]
 fn dependencies_point_one_way() {
     hold(dependency_violations);
+}
+
+#[test]
+fn packages_need_only_what_they_may() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (package, allowed) in NEEDS {
+        let manifest = std::fs::read_to_string(root.join(package).join("Cargo.toml"));
+        let needed = packages_needed(&manifest.expect("the package is there"));
+        assert_eq!(needed.join(" "), *allowed, "{package}");
+    }
+    let folders = std::fs::read_dir(root.join("crates")).expect("it is there");
+    assert_eq!(folders.count() + 1, NEEDS.len(), "a package has no row in NEEDS");
+}
+
+/// Packages of ours that a manifest names for more than tests.
+fn packages_needed(manifest: &str) -> Vec<String> {
+    let manifest: toml::Table = manifest.parse().expect("cargo reads it");
+    let tables =
+        ["dependencies", "build-dependencies"].into_iter().filter_map(|it| manifest.get(it));
+    let names = tables.flat_map(|table| table.as_table().expect("cargo reads it").keys());
+    names.filter_map(|name| name.strip_prefix("ringgate-")).map(str::to_owned).collect()
 }
 
 #[test]
@@ -169,32 +195,30 @@ fn hold_over(sources: &[Source], rule: fn(&Source) -> Vec<Violation>) {
 }
 
 fn dependency_violations(source: &Source) -> Vec<Violation> {
+    let is_daemon = source.path.starts_with("src/");
+    let is_ruled = is_daemon || source.path.starts_with("crates/core/src/");
+    let Some(&part) = module_of(&source.path).first().filter(|_| is_ruled) else {
+        return Vec::new();
+    };
     if source.is_unit_test() {
         return Vec::new();
     }
-    if source.path.starts_with("loadgen/") {
-        return not_allowed(source, "loadgen", LOADGEN_MAY_USE, paths_into_library(source));
-    }
-    if source.path == "src/main.rs" {
-        return not_allowed(source, "main", may_use("main"), paths_into_library(source));
-    }
-    match (source.path.starts_with("src/"), module_of(&source.path).first()) {
-        (true, Some(&part)) if MAY_USE.iter().all(|(known, _)| *known != part) => {
-            let message = format!("`{part}` has no row in MAY_USE: say what it may use");
-            vec![source.violation(0, message)]
-        }
-        (true, Some(&part)) => not_allowed(source, part, may_use(part), paths_in_crate(source)),
-        _ => Vec::new(),
-    }
-}
-
-fn may_use(part: &str) -> &'static str {
-    MAY_USE.iter().find(|(known, _)| *known == part).map_or("", |(_, allowed)| allowed)
+    let row = format!("{}{part}", if is_daemon { "src/" } else { "crates/core/src/" });
+    let Some((_, allowed)) = MAY_USE.iter().find(|(known, _)| *known == row) else {
+        let message = format!("`{row}` has no row in MAY_USE: say what it may use");
+        return vec![source.violation(0, message)];
+    };
+    let named = [paths_in_crate(source), paths_into_packages(source)].concat();
+    not_allowed(source, part, allowed, named)
 }
 
 fn not_allowed(source: &Source, part: &str, allowed: &str, named: Vec<Named>) -> Vec<Violation> {
-    let is_part = |name: &str| MAY_USE.iter().any(|(known, _)| *known == name);
-    let foreign = |named: &Named| is_part(&named.segments[0]) && named.segments[0] != part;
+    let is_package = |name: &str| NEEDS.iter().any(|(it, _)| it.rsplit('/').next() == Some(name));
+    let is_part = |name: &str| MAY_USE.iter().any(|(it, _)| it.rsplit('/').next() == Some(name));
+    let foreign = |named: &Named| {
+        let head = named.segments[0].as_str();
+        (is_package(head) || is_part(head)) && head != part
+    };
     let covered =
         |named: &Named| allowed.split_whitespace().any(|path| lies_below(&named.segments, path));
     named
@@ -286,19 +310,17 @@ mod bad_samples {
 
     #[test]
     fn a_dependency_in_the_wrong_direction_is_found_with_its_line() {
-        let found =
-            breaks(dependency_violations, "src/proto/x.rs", "//! X.\nuse crate::io::Driver;\n");
-        assert_eq!(found, ["src/proto/x.rs:2: `proto` may not use `io::Driver`"]);
+        let path = "crates/core/src/proto/x.rs";
+        let found = breaks(dependency_violations, path, "//! X.\nuse crate::crypto::Aead;\n");
+        assert_eq!(found, [format!("{path}:2: `proto` may not use `crypto::Aead`")]);
         for (path, text) in [
-            ("src/gate/x.rs", "use crate::io::Driver;"),
-            ("src/gate/x.rs", "use crate::link::backend::Backend;"),
-            ("src/gate/a/x.rs", "use super::super::super::worker::Worker;"),
-            ("src/io/uring/x.rs", "use crate::{buf::RxBatch, proto::netcode};"),
-            ("src/proto/x.rs", "use crate::buf::{Endpoint, RxBatch};"),
-            ("src/proto/x.rs", "fn x() -> crate::crypto::Job { todo() }"),
-            ("src/drops.rs", "use crate::limits;"),
-            ("src/main.rs", "use ringgate::gate::Gate;"),
-            ("loadgen/src/swarm/x.rs", "use ringgate::{proto::netcode, gate::Gate};"),
+            ("src/config/x.rs", "use crate::worker::Fleet;"),
+            ("src/config/x.rs", "use ringgate_gate::Gate;"),
+            ("src/config/a/x.rs", "use super::super::super::worker::Worker;"),
+            ("src/control/x.rs", "use crate::{worker::Fleet, cli::run};"),
+            ("src/control/x.rs", "use ringgate_io::{Choice, Driver};"),
+            ("crates/core/src/proto/x.rs", "fn x() -> crate::crypto::Job { todo() }"),
+            ("crates/core/src/drops.rs", "use crate::limits;"),
         ] {
             assert_eq!(breaks(dependency_violations, path, text).len(), 1, "{path}: {text}");
         }
@@ -307,13 +329,13 @@ mod bad_samples {
     #[test]
     fn dependencies_in_the_right_direction_are_left_alone() {
         for (path, text) in [
-            ("src/gate/x.rs", "use crate::{link::bundle, proto::replay::Window};"),
-            ("src/proto/x.rs", "use crate::buf::Endpoint;"),
-            ("src/proto/x.rs", "#[cfg(test)]\nmod tests { use crate::crypto::Aead; }"),
-            ("src/gate/tests.rs", "use crate::sim::Net;"),
-            ("src/drops.rs", "mod inner { use super::DropReason; }"),
-            ("loadgen/src/swarm.rs", "use ringgate::netcode::Client; use crate::gate::Local;"),
-            ("tests/all/x.rs", "use ringgate::gate::Gate;"),
+            ("src/worker/x.rs", "use ringgate_gate::Gate; use ringgate_io::Driver;"),
+            ("src/control/x.rs", "use crate::{worker::Fleet, config::Config};"),
+            ("crates/core/src/proto/x.rs", "#[cfg(test)]\nmod tests { use crate::crypto::Aead; }"),
+            ("crates/core/src/proto/tests.rs", "use crate::crypto::Aead;"),
+            ("crates/core/src/drops.rs", "mod inner { use super::DropReason; }"),
+            ("loadgen/src/swarm.rs", "use ringgate_core::netcode::Client; use crate::gate::Local;"),
+            ("tests/all/x.rs", "use ringgate_gate::Gate;"),
         ] {
             assert_eq!(breaks(dependency_violations, path, text).len(), 0, "{path}: {text}");
         }
@@ -322,14 +344,23 @@ mod bad_samples {
     #[test]
     fn a_part_without_a_row_is_found() {
         let found = breaks(dependency_violations, "src/novel/x.rs", "//! X.\n");
-        assert_eq!(found, ["src/novel/x.rs:1: `novel` has no row in MAY_USE: say what it may use"]);
+        let message = "`src/novel` has no row in MAY_USE: say what it may use";
+        assert_eq!(found, [format!("src/novel/x.rs:1: {message}")]);
+    }
+
+    #[test]
+    fn packages_that_a_manifest_needs_are_found() {
+        let manifest = "[dependencies]\nringgate-gate.workspace = true\nlibc = \"1\"\n\
+            ringgate-os = { workspace = true, optional = true }\n\
+            [dev-dependencies]\nringgate-io.workspace = true\n";
+        assert_eq!(packages_needed(manifest), ["gate", "os"]);
     }
 
     #[test]
     fn unsafe_code_in_the_wrong_place_is_found() {
         let lifted = "//! X.\n#![allow(\n    unsafe_code,\n    reason = \"fast\"\n)]\n";
         assert_eq!(breaks(unsafe_violations, "src/gate/x.rs", lifted).len(), 1);
-        assert_eq!(breaks(unsafe_violations, "src/io/uring.rs", lifted).len(), 0);
+        assert_eq!(breaks(unsafe_violations, "crates/io/src/uring.rs", lifted).len(), 0);
         let expected = "#[expect(unsafe_code, reason = \"fast\")] fn x() {}";
         assert_eq!(breaks(unsafe_violations, "src/proto/x.rs", expected).len(), 1);
         assert_eq!(breaks(unsafe_violations, "src/proto.rs", "#![forbid(unsafe_code)]").len(), 0);
@@ -344,7 +375,7 @@ mod bad_samples {
             ["src/x.rs:2: a comment is at most 100 columns wide"]
         );
         assert_eq!(breaks(comment_violations, "src/x.rs", &fits).len(), 0);
-        assert_eq!(breaks(comment_violations, "src/io/uring.rs", &long).len(), 0);
+        assert_eq!(breaks(comment_violations, "crates/io/src/uring.rs", &long).len(), 0);
     }
 
     #[test]

@@ -6,10 +6,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ringgate::buf::{IoEvent, LocalIp, SendFailure, SocketId, TxTarget};
-use ringgate::io::socket;
-use ringgate::io::{Driver, SocketKind, Wait};
-use ringgate::limits::BUNDLE_BYTES_MAX;
+use ringgate_batch::{IoEvent, LocalIp, SendFailure, SocketId, TxTarget};
+use ringgate_core::limits::BUNDLE_BYTES_MAX;
+use ringgate_io::socket;
+use ringgate_io::{Driver, SocketKind, Wait};
 
 use crate::folder::{Folder, mode};
 use crate::io_rig::{Rig, Seen, on_both_drivers};
@@ -165,7 +165,7 @@ fn descriptors_that_come_along_are_closed(rig: &mut Rig) {
         reader.read(&mut [0]).expect("a pipe")
     });
     let closed = (0..500).any(|_| {
-        ringgate::os::clock::sleep(Duration::from_millis(10));
+        ringgate_os::clock::sleep(Duration::from_millis(10));
         end.is_finished()
     });
     assert!(closed, "a descriptor is still open in this process");
@@ -261,7 +261,7 @@ fn a_socket_file_has_its_mode_from_its_first_moment() {
     let folder = Folder::new();
     for wanted in [0o666, 0o600] {
         let path = folder.join(&format!("{wanted:o}.sock"));
-        let _listener = ringgate::os::process::with_umask(0o077, || {
+        let _listener = ringgate_os::process::with_umask(0o077, || {
             socket::link_listener(&path, wanted).expect("listens")
         });
         assert_eq!(mode(&path), wanted);

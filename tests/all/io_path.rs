@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use ringgate::buf::{LocalIp, SocketId, TxTarget};
-use ringgate::io::socket::{self, UdpOptions};
-use ringgate::io::{Choice, Driver, SocketKind, Wait};
+use ringgate_batch::{LocalIp, SocketId, TxTarget};
+use ringgate_io::socket::{self, UdpOptions};
+use ringgate_io::{Choice, Driver, SocketKind, Wait};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::control_rig::wait_for;

@@ -6,9 +6,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ringgate::buf::{Endpoint, IoEvent, LocalIp, RxBatch, RxMeta, SocketId, TxBatch, TxTarget};
-use ringgate::io::socket::{self, UdpOptions};
-use ringgate::io::{self, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
+use ringgate_batch::{Endpoint, IoEvent, LocalIp, RxBatch, RxMeta, SocketId, TxBatch, TxTarget};
+use ringgate_io::socket::{self, UdpOptions};
+use ringgate_io::{self as io, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
 
 /// Runs each function as a test on both drivers.
 macro_rules! on_both_drivers {
@@ -80,10 +80,10 @@ impl Rig {
     }
 
     /// Sends what is queued. Returns the failures by the entry's position.
-    pub(crate) fn flush(&mut self) -> Vec<(usize, ringgate::buf::SendFailure)> {
+    pub(crate) fn flush(&mut self) -> Vec<(usize, ringgate_batch::SendFailure)> {
         self.driver.flush(&mut self.tx);
         let entries = self.tx.entries();
-        let position = |entry: &ringgate::buf::TxEntry| {
+        let position = |entry: &ringgate_batch::TxEntry| {
             entries
                 .iter()
                 .position(|e| e.offset() == entry.offset())

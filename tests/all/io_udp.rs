@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ringgate::buf::{Endpoint, IoEvent, LocalIp, SendFailure, TxTarget};
-use ringgate::io::filter::{Filter, Rule};
-use ringgate::io::socket::{self, UdpOptions};
-use ringgate::io::{Driver, DriverOptions, SocketKind, Wait};
-use ringgate::limits::RX_DATAGRAM_BYTES;
-use ringgate::os::clock;
+use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, TxTarget};
+use ringgate_core::limits::RX_DATAGRAM_BYTES;
+use ringgate_io::filter::{Filter, Rule};
+use ringgate_io::socket::{self, UdpOptions};
+use ringgate_io::{Driver, DriverOptions, SocketKind, Wait};
+use ringgate_os::clock;
 
 use crate::io_rig::{Rig, Seen, answer, hear, on_both_drivers, outsider, to};
 
@@ -278,7 +278,7 @@ fn a_bad_entry_fails_alone(rig: &mut Rig) {
     let no_such_source = TxTarget { source: LocalIp::v4([192, 0, 2, 1], 0), ..good };
     let other_family = to(id, "[::1]:9".parse().expect("literal"));
     let port_zero = to(id, "127.0.0.1:0".parse().expect("literal"));
-    let nobody = TxTarget { socket: ringgate::buf::SocketId(77), ..good };
+    let nobody = TxTarget { socket: ringgate_batch::SocketId(77), ..good };
     // The good ones, and the two without a source, leave as segments of one message each.
     let targets =
         [good, no_such_source, good, other_family, port_zero, good, nobody, good, no_such_source];

@@ -4,13 +4,13 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use ringgate::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use ringgate::link::backend::{Backend, Event, LinkLoss, Options, Outbox, SendError};
-use ringgate::link::bundle::{
+use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use ringgate_link::backend::{Backend, Event, LinkLoss, Options, Outbox, SendError};
+use ringgate_link::bundle::{
     CloseReason, Goodbye, GoodbyeReason, Hello, RecordError, SessionId, ToGateway, USER_DATA_BYTES,
     VERSION, Welcome,
 };
-use ringgate::os::notify;
+use ringgate_os::notify;
 
 use crate::folder::Folder;
 use crate::link_gateway::{Gateway, GatewayLink, opened};

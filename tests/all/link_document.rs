@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use ringgate::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
-use ringgate::link::bundle::{
+use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
+use ringgate_link::bundle::{
     CloseReason, GoodbyeReason, MULTICAST_SESSIONS_MAX, NAME_BYTES_MAX, RecordError, ToGame,
     ToGateway,
 };

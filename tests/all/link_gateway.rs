@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
-use ringgate::limits::BUNDLE_BYTES_MAX;
-use ringgate::link::bundle::{
+use ringgate_core::limits::BUNDLE_BYTES_MAX;
+use ringgate_link::bundle::{
     Hello, Opened, SessionId, ToGateway, USER_DATA_BYTES, VERSION, Welcome, Writer,
 };
 use socket2::{Domain, SockAddr, Socket, Type};

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use proptest::prelude::RngExt as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
-use ringgate::buf::Endpoint;
-use ringgate::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
-use ringgate::link::bundle::{
+use ringgate_batch::Endpoint;
+use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
+use ringgate_link::bundle::{
     self, CloseReason, GoodbyeReason, RecordError, SessionId, ToGame, ToGateway, USER_DATA_BYTES,
     Writer,
 };
@@ -60,7 +60,7 @@ fn c_name(prefix: &str, variant: &str) -> String {
 #[test]
 fn the_echo_example_returns_what_players_send() {
     let folder = Folder::new();
-    let program = compile(&folder, "examples/c/echo.c");
+    let program = compile(&folder, "crates/link/examples/c/echo.c");
     let gateway = Gateway::start(folder.path(), 2, 7);
     let mut game = Game::start(&program, folder.path(), "arena-1");
     let links: Vec<_> = (0..2).map(|worker| gateway.accept_and_welcome(worker)).collect();
@@ -116,7 +116,7 @@ fn echo_once(link: &GatewayLink) {
 #[test]
 fn the_snapshot_example_tells_everyone_about_everyone() {
     let folder = Folder::new();
-    let program = compile(&folder, "examples/c/snapshots.c");
+    let program = compile(&folder, "crates/link/examples/c/snapshots.c");
     let gateway = Gateway::start(folder.path(), 2, 7);
     let _game = Game::start(&program, folder.path(), "arena-1");
     let links: Vec<_> = (0..2).map(|worker| gateway.accept_and_welcome(worker)).collect();

@@ -27,7 +27,7 @@ fn run_compiler(source: &str, program: &Path, more: &[&str]) -> bool {
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     Command::new(compiler)
         .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g", "-I"])
-        .arg(root.join("include"))
+        .arg(root.join("crates/link/include"))
         .args(more)
         .arg(root.join(source))
         .arg("-o")

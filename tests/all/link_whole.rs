@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use ringgate::drops::DropReason;
-use ringgate::io::Choice;
-use ringgate::link::backend::{Backend, Event, LinkLoss, Options, Outbox};
-use ringgate::link::bundle::{CloseReason, Goodbye, GoodbyeReason, SessionId};
+use ringgate_core::drops::DropReason;
+use ringgate_io::Choice;
+use ringgate_link::backend::{Backend, Event, LinkLoss, Options, Outbox};
+use ringgate_link::bundle::{CloseReason, Goodbye, GoodbyeReason, SessionId};
 
 use crate::folder::Folder;
 use crate::gateway_rig::{Gateway, Player, Wishes, on_both_drivers, until};
@@ -46,7 +46,7 @@ fn wait_for_lines(game: &mut Game, count: usize, what: &str) {
 
 fn a_server_in_c_serves_players_and_gets_them_back_after_a_crash(io: Choice) {
     let folder = Folder::new();
-    let program = compile(&folder, "examples/c/echo.c");
+    let program = compile(&folder, "crates/link/examples/c/echo.c");
     let gateway = patient_gateway(io);
     let mut game = Game::start(&program, gateway.run_dir(), "game");
     wait_for_lines(&mut game, 2, "is up");

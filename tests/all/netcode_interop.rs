@@ -12,10 +12,10 @@ use renetcode::{
     ClientAuthentication, NetcodeClient, NetcodeServer, ServerAuthentication, ServerConfig,
     ServerResult,
 };
-use ringgate::drops::DropReason;
-use ringgate::netcode::{ConnectToken, TokenSpec, mint, open_private, user_data};
-use ringgate::proto::netcode::server::check_addressed_to;
-use ringgate::secret::Key;
+use ringgate_core::drops::DropReason;
+use ringgate_core::netcode::{ConnectToken, TokenSpec, mint, open_private, user_data};
+use ringgate_core::proto::netcode::server::check_addressed_to;
+use ringgate_core::secret::Key;
 
 pub(crate) const PROTOCOL: u64 = 0x1122_3344_5566_7788;
 pub(crate) const START_UNIX_S: u64 = 1_700_000_000;

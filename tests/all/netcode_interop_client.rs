@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use renetcode::{NetcodeServer, ServerResult};
-use ringgate::drops::DropReason;
-use ringgate::netcode::{Client, ConnectToken, Notice, Options, State, mint};
-use ringgate::proto::netcode::packet::KeepAlive;
-use ringgate::secret::Key;
+use ringgate_core::drops::DropReason;
+use ringgate_core::netcode::{Client, ConnectToken, Notice, Options, State, mint};
+use ringgate_core::proto::netcode::packet::KeepAlive;
+use ringgate_core::secret::Key;
 
 use crate::netcode_interop::{
     CLIENT_ID, PLAYER, SERVER, START_UNIX_S, STEP, address, key, our_token, server, spec,

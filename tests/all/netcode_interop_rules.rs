@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use renetcode::{DisconnectReason, NetcodeClient};
-use ringgate::crypto::{Aead, Job, Verdict};
-use ringgate::drops::DropReason;
-use ringgate::netcode::{PrivateToken, mint};
-use ringgate::proto::netcode::challenge::{self, ChallengeToken};
-use ringgate::proto::netcode::packet::{self, AadTable, KeepAlive, PacketKind, encode_packet};
-use ringgate::proto::netcode::request::RequestParts;
-use ringgate::proto::netcode::server::{
+use ringgate_core::crypto::{Aead, Job, Verdict};
+use ringgate_core::drops::DropReason;
+use ringgate_core::netcode::{PrivateToken, mint};
+use ringgate_core::proto::netcode::challenge::{self, ChallengeToken};
+use ringgate_core::proto::netcode::packet::{self, AadTable, KeepAlive, PacketKind, encode_packet};
+use ringgate_core::proto::netcode::request::RequestParts;
+use ringgate_core::proto::netcode::server::{
     Classified, GlobalSequence, PendingBinding, SessionPacket, SessionSequence, check_addressed_to,
     classify, pending_packet, session_packet,
 };
-use ringgate::secret::Key;
+use ringgate_core::secret::Key;
 
 use crate::netcode_interop::{
     PROTOCOL, SERVER, START_UNIX_S, STEP, address, key, our_token, spec, their_client,
@@ -73,7 +73,7 @@ impl Rules {
         let class = classify(datagram, self.token.is_some(), PROTOCOL, START_UNIX_S)?;
         assert!(matches!(class, Classified::Request(_)));
         let parts = RequestParts::split(datagram).expect("inspected");
-        let (token_key, nonce) = ringgate::crypto::token::derive(&key(), parts.nonce);
+        let (token_key, nonce) = ringgate_core::crypto::token::derive(&key(), parts.nonce);
         if !self.open(&token_key, nonce, parts.aad, parts.private) {
             return Err(DropReason::RequestForged);
         }

@@ -1,18 +1,20 @@
 //! Known answers for every token and packet of netcode 1.02, made with the reference
 //! implementation, in both directions.
 
-use ringgate::crypto::{Aead, Job, Verdict};
-use ringgate::drops::DropReason;
-use ringgate::limits::TAG_BYTES;
-use ringgate::netcode::{self, ConnectToken, PrivateToken, TokenSecrets, TokenSpec};
-use ringgate::proto::netcode::UserData;
-use ringgate::proto::netcode::challenge::{self, ChallengeToken};
-use ringgate::proto::netcode::packet::{
+use ringgate_core::crypto::{Aead, Job, Verdict};
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::TAG_BYTES;
+use ringgate_core::netcode::{self, ConnectToken, PrivateToken, TokenSecrets, TokenSpec};
+use ringgate_core::proto::netcode::UserData;
+use ringgate_core::proto::netcode::challenge::{self, ChallengeToken};
+use ringgate_core::proto::netcode::packet::{
     self, AadTable, Header, KeepAlive, PacketKind, Receiver, encode_packet,
 };
-use ringgate::proto::netcode::request::{REQUEST_BYTES, Request, RequestParts, encode_request};
-use ringgate::proto::netcode::server::{Classified, classify};
-use ringgate::secret::Key;
+use ringgate_core::proto::netcode::request::{
+    REQUEST_BYTES, Request, RequestParts, encode_request,
+};
+use ringgate_core::proto::netcode::server::{Classified, classify};
+use ringgate_core::secret::Key;
 use serde_json::Value;
 
 /// The file's values, by name.
@@ -153,7 +155,8 @@ fn the_request_is_written_and_opened_as_known() {
     assert_eq!(expired, Err(DropReason::RequestExpired));
 
     let parts = RequestParts::split(&mut known).expect("its length");
-    let (key, nonce) = ringgate::crypto::token::derive(&vectors.key("private_key"), parts.nonce);
+    let (key, nonce) =
+        ringgate_core::crypto::token::derive(&vectors.key("private_key"), parts.nonce);
     assert_eq!(open(&key, nonce, parts.aad, parts.private), Verdict::Done);
     assert_eq!(PrivateToken::decode(parts.private), Ok(vectors.private_token()));
 }

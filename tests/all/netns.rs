@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ringgate::os::process::effective_uid;
+use ringgate_os::process::effective_uid;
 
 /// What a process of this test binary is to do, in its environment.
 const ROLE: &str = "RINGGATE_TEST_ROLE";

@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use renetcode::{ClientAuthentication, ConnectToken, NetcodeClient};
-use ringgate::io::Choice;
-use ringgate::os::clock;
-use ringgate::proto::unreal::prefix::Framing;
+use ringgate_core::proto::unreal::prefix::Framing;
+use ringgate_io::Choice;
+use ringgate_os::clock;
 
 use crate::command::{ringgate, run};
 use crate::folder::Folder;

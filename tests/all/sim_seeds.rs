@@ -5,8 +5,8 @@
 //! RINGGATE_SIM_SEED=1234 cargo test --test all sim_                one of them again
 //! ```
 
-use ringgate::gate::{Ended, PACKET_KINDS};
-use ringgate::sim::{Plan, Report, World};
+use ringgate_gate::{Ended, PACKET_KINDS};
+use ringgate_testkit::{Plan, Report, World};
 
 const SEEDS: u64 = 200;
 

@@ -7,13 +7,13 @@ use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use ringgate::os::clock::Clock;
-use ringgate::proto::unreal::bits::{BitReader, BitWriter};
-use ringgate::proto::unreal::client::{Client, Event, Profile, State};
-use ringgate::proto::unreal::handshake::{Base, Tail};
-use ringgate::proto::unreal::notify::{Header, Sender};
-use ringgate::proto::unreal::peer::Peer;
-use ringgate::proto::unreal::prefix::{Framing, Layout, Magic};
+use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
+use ringgate_core::proto::unreal::client::{Client, Event, Profile, State};
+use ringgate_core::proto::unreal::handshake::{Base, Tail};
+use ringgate_core::proto::unreal::notify::{Header, Sender};
+use ringgate_core::proto::unreal::peer::Peer;
+use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
+use ringgate_os::clock::Clock;
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{PATIENCE, wait_for};

@@ -1,12 +1,12 @@
 //! Players of an Unreal game, a whole gateway and game servers, over real sockets and on both
 //! drivers.
 
-use ringgate::drops::DropReason;
-use ringgate::gate::{Duplicates, Ended, Route};
-use ringgate::io::Choice;
-use ringgate::proto::unreal::client::{Client, Profile, State};
-use ringgate::proto::unreal::handshake::Base;
-use ringgate::proto::unreal::prefix::{Framing, Layout, Magic};
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::unreal::client::{Client, Profile, State};
+use ringgate_core::proto::unreal::handshake::Base;
+use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
+use ringgate_gate::{Duplicates, Ended, Route};
+use ringgate_io::Choice;
 
 use crate::gateway_rig::{local, on_both_drivers, until};
 use crate::unreal_rig::{BASE, Gateway, Player, Server, Wishes};

@@ -5,24 +5,24 @@
 //! The relay here has no tables worth the name; it shows that the rules are enough. The server
 //! judges: it counts every packet that reaches it twice.
 
-use ringgate::buf::Endpoint;
-use ringgate::crypto::cookie::CookieMac;
-use ringgate::drops::{DropCounts, DropReason};
-use ringgate::limits::UNREAL_BYTES_MAX;
-use ringgate::proto::unreal::bits::{BitReader, BitWriter};
-use ringgate::proto::unreal::bunch::write_data;
-use ringgate::proto::unreal::client::{Client, Event, Profile};
-use ringgate::proto::unreal::cookie::{Cookie, MacInput, Proof, Rotation, Timestamp};
-use ringgate::proto::unreal::front::{
+use ringgate_batch::Endpoint;
+use ringgate_core::crypto::cookie::CookieMac;
+use ringgate_core::drops::{DropCounts, DropReason};
+use ringgate_core::limits::UNREAL_BYTES_MAX;
+use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
+use ringgate_core::proto::unreal::bunch::write_data;
+use ringgate_core::proto::unreal::client::{Client, Event, Profile};
+use ringgate_core::proto::unreal::cookie::{Cookie, MacInput, Proof, Rotation, Timestamp};
+use ringgate_core::proto::unreal::front::{
     Classified, FromServer, Identity, InSession, Served, Standing, classify, encode_within,
     from_server, in_session, proof_input,
 };
-use ringgate::proto::unreal::handshake::{Base, Body, Handshake, Receiver};
-use ringgate::proto::unreal::notify::{Filter, Gaps, Header, Sender};
-use ringgate::proto::unreal::peer::Peer;
-use ringgate::proto::unreal::prefix::{Framing, Layout, Magic};
-use ringgate::proto::unreal::stand_in::StandIn;
-use ringgate::secret::CookieSecret;
+use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Receiver};
+use ringgate_core::proto::unreal::notify::{Filter, Gaps, Header, Sender};
+use ringgate_core::proto::unreal::peer::Peer;
+use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
+use ringgate_core::proto::unreal::stand_in::StandIn;
+use ringgate_core::secret::CookieSecret;
 
 use crate::unreal_rig::Dice;
 

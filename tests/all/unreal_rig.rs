@@ -7,26 +7,26 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringgate::buf::Endpoint;
-use ringgate::crypto::cookie::CookieMac;
-use ringgate::drops::DropReason;
-use ringgate::gate::{
+use ringgate::worker::{Fleet, Plan};
+use ringgate_batch::Endpoint;
+use ringgate_core::crypto::cookie::CookieMac;
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::UNREAL_BYTES_MAX;
+use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
+use ringgate_core::proto::unreal::bunch::write_close;
+use ringgate_core::proto::unreal::client::{Client, Event, Profile};
+use ringgate_core::proto::unreal::cookie::Cookie;
+use ringgate_core::proto::unreal::handshake::{Base, Tail};
+use ringgate_core::proto::unreal::notify::{Header, Sender};
+use ringgate_core::proto::unreal::peer::Peer;
+use ringgate_core::proto::unreal::prefix::Framing;
+use ringgate_core::proto::unreal::stand_in::{StandIn, Tally};
+use ringgate_core::secret::CookieSecret;
+use ringgate_gate::{
     Backend, Counters, Duplicates, Limits, LinkKind, Listener, Protocol, Route, Setup, Unreal,
 };
-use ringgate::io::Choice;
-use ringgate::limits::UNREAL_BYTES_MAX;
-use ringgate::os::clock::Clock;
-use ringgate::proto::unreal::bits::{BitReader, BitWriter};
-use ringgate::proto::unreal::bunch::write_close;
-use ringgate::proto::unreal::client::{Client, Event, Profile};
-use ringgate::proto::unreal::cookie::Cookie;
-use ringgate::proto::unreal::handshake::{Base, Tail};
-use ringgate::proto::unreal::notify::{Header, Sender};
-use ringgate::proto::unreal::peer::Peer;
-use ringgate::proto::unreal::prefix::Framing;
-use ringgate::proto::unreal::stand_in::{StandIn, Tally};
-use ringgate::secret::CookieSecret;
-use ringgate::worker::{Fleet, Plan};
+use ringgate_io::Choice;
+use ringgate_os::clock::Clock;
 
 use crate::gateway_rig::{local, socket_toward, stop, until};
 

@@ -6,14 +6,14 @@
 
 use std::io;
 
-use ringgate::proto::unreal::PacketSeq;
-use ringgate::proto::unreal::bits::BitWriter;
-use ringgate::proto::unreal::client::{Client, Event, Profile};
-use ringgate::proto::unreal::cookie::{Cookie, Proof, SecretId};
-use ringgate::proto::unreal::front::{Classified, classify};
-use ringgate::proto::unreal::handshake::{Body, Handshake, Receiver, TAIL_BYTES_MAX, Tail};
-use ringgate::proto::unreal::notify::Fields;
-use ringgate::proto::unreal::prefix::{Framing, Prefix};
+use ringgate_core::proto::unreal::PacketSeq;
+use ringgate_core::proto::unreal::bits::BitWriter;
+use ringgate_core::proto::unreal::client::{Client, Event, Profile};
+use ringgate_core::proto::unreal::cookie::{Cookie, Proof, SecretId};
+use ringgate_core::proto::unreal::front::{Classified, classify};
+use ringgate_core::proto::unreal::handshake::{Body, Handshake, Receiver, TAIL_BYTES_MAX, Tail};
+use ringgate_core::proto::unreal::notify::Fields;
+use ringgate_core::proto::unreal::prefix::{Framing, Prefix};
 
 use super::fill;
 use crate::rng::Rng;
@@ -156,13 +156,13 @@ const CLIENT_ID: u8 = 6;
 
 #[cfg(test)]
 mod tests {
-    use ringgate::buf::Endpoint;
-    use ringgate::crypto::cookie::CookieMac;
-    use ringgate::drops::DropReason;
-    use ringgate::proto::unreal::handshake::Base;
-    use ringgate::proto::unreal::prefix::Magic;
-    use ringgate::proto::unreal::stand_in::StandIn;
-    use ringgate::secret::CookieSecret;
+    use ringgate_batch::Endpoint;
+    use ringgate_core::crypto::cookie::CookieMac;
+    use ringgate_core::drops::DropReason;
+    use ringgate_core::proto::unreal::handshake::Base;
+    use ringgate_core::proto::unreal::prefix::Magic;
+    use ringgate_core::proto::unreal::stand_in::StandIn;
+    use ringgate_core::secret::CookieSecret;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::players::{PlayerArgs, duration};
 use super::run::{ShapeArgs, write};
 use super::{Failure, Objections, print};
-use ringgate::os::signals;
+use ringgate_os::signals;
 
 use crate::attack::{Attacker, Harvest, Kind, Options, Orders, spawn};
 use crate::procfs;

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use ringgate::io::Choice;
-use ringgate::os::signals;
+use ringgate_io::Choice;
+use ringgate_os::signals;
 
 use super::{Failure, print};
 use crate::bare::Bare;

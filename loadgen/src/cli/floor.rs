@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringgate::os::clock;
+use ringgate_os::clock;
 
 use super::players::PlayerArgs;
 use super::run::{ShapeArgs, write};

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringgate::io::Choice;
-use ringgate::netcode;
-use ringgate::secret::Key;
+use ringgate_core::netcode;
+use ringgate_core::secret::Key;
+use ringgate_io::Choice;
 
 use super::Failure;
 use super::unreal::UnrealArgs;

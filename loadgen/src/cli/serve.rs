@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ringgate::buf::{Endpoint, RxBatch, TxBatch, TxTarget};
-use ringgate::io::socket::{self, UdpOptions};
-use ringgate::io::{Choice, Driver, DriverOptions, SocketKind, Wait};
-use ringgate::link::backend::{self, Backend, Event};
-use ringgate::os::clock::{self, Clock};
-use ringgate::os::signals;
+use ringgate_batch::{Endpoint, RxBatch, TxBatch, TxTarget};
+use ringgate_io::socket::{self, UdpOptions};
+use ringgate_io::{Choice, Driver, DriverOptions, SocketKind, Wait};
+use ringgate_link::backend::{self, Backend, Event};
+use ringgate_os::clock::{self, Clock};
+use ringgate_os::signals;
 
 use super::run::range;
 use super::{Failure, print};
@@ -102,7 +102,7 @@ fn over_udp(
     traffic: Traffic,
 ) -> Result<(i32, Totals), Box<dyn std::error::Error>> {
     let (mut driver, mut rx): (_, RxBatch) =
-        ringgate::io::open(Choice::Auto, &DriverOptions::default())?;
+        ringgate_io::open(Choice::Auto, &DriverOptions::default())?;
     let options = UdpOptions { kernel_time: false, ..UdpOptions::default() };
     let opened = socket::player(address, &options)?;
     let local = opened.local;
@@ -111,7 +111,7 @@ fn over_udp(
     let clock = Clock::start();
     let mut game: Game<Endpoint> = Game::new(traffic, clock.now_ns(), clock::unix_ns());
     let mut tx = TxBatch::new(2 * BATCH, 0);
-    let source = ringgate::buf::LocalIp::UNSPECIFIED;
+    let source = ringgate_batch::LocalIp::UNSPECIFIED;
     loop {
         driver.turn(&mut rx, Wait::AtMost(pause(&game, &clock)))?;
         for (meta, bytes) in rx.iter_mut() {

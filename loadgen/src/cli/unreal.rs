@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ringgate::proto::unreal::client::Profile;
-use ringgate::proto::unreal::handshake::Base;
-use ringgate::proto::unreal::prefix::{Framing, Layout, Magic};
+use ringgate_core::proto::unreal::client::Profile;
+use ringgate_core::proto::unreal::handshake::Base;
+use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 
 use super::players::number;
 use crate::swarm::Unreal;

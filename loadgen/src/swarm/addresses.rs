@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use ringgate::buf::{Endpoint, LocalIp, RxMeta, SocketId, TxTarget};
+use ringgate_batch::{Endpoint, LocalIp, RxMeta, SocketId, TxTarget};
 
 /// The addresses of one thread's players.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! What arrives: finding the player, opening everything in one batch, judging each payload.
 
-use ringgate::buf::{Endpoint, RxMeta};
-use ringgate::crypto::{Job, Verdict};
-use ringgate::drops::DropReason;
-use ringgate::proto::netcode::client::{Event, OpenWork};
+use ringgate_batch::{Endpoint, RxMeta};
+use ringgate_core::crypto::{Job, Verdict};
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::netcode::client::{Event, OpenWork};
 
 use super::outbound::{Delayed, Way};
 use super::player::{Life, Wire, fetch};

@@ -7,11 +7,11 @@
 
 use std::cmp::Ordering;
 
-use ringgate::buf::{Endpoint, TxBatch};
-use ringgate::crypto::Job;
-use ringgate::limits::TX_SLOT_BYTES;
-use ringgate::proto::netcode::client::Event;
-use ringgate::proto::netcode::packet::Header;
+use ringgate_batch::{Endpoint, TxBatch};
+use ringgate_core::crypto::Job;
+use ringgate_core::limits::TX_SLOT_BYTES;
+use ringgate_core::proto::netcode::client::Event;
+use ringgate_core::proto::netcode::packet::Header;
 
 use super::player::{Held, Life, Wire, fetch};
 use super::stamp::Stamp;

@@ -1,9 +1,9 @@
 //! One player: its end of the wire, its schedule, what it has received.
 
-use ringgate::buf::{Endpoint, LINE_BYTES, prefetch_line};
-use ringgate::os::memory;
-use ringgate::proto::netcode::client::Client;
-use ringgate::proto::netcode::packet::PacketKind;
+use ringgate_batch::{Endpoint, LINE_BYTES, prefetch_line};
+use ringgate_core::proto::netcode::client::Client;
+use ringgate_core::proto::netcode::packet::PacketKind;
+use ringgate_os::memory;
 
 use super::received::Received;
 use super::unreal::UnrealPlayer;

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use ringgate::proto::netcode::client::{Client, Options};
+use ringgate_core::proto::netcode::client::{Client, Options};
 
 use super::player::{Life, Player, Wire};
 use super::unreal::UnrealPlayer;

@@ -88,7 +88,7 @@ impl Push {
             ack: Ack { heard: word(24), intended_ns: long(28), held_ns: long(36) },
         };
         let rest = &payload[PUSH_BYTES..];
-        let is_whole = payload.len() <= ringgate::limits::PAYLOAD_BYTES_MAX
+        let is_whole = payload.len() <= ringgate_core::limits::PAYLOAD_BYTES_MAX
             && word(0) == push.checksum(payload.len())
             && *rest == *filler(push.session, push.counter, rest.len());
         is_whole.then_some(push)

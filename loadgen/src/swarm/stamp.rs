@@ -100,7 +100,7 @@ static FILLER: [u8; 2048] = {
 };
 
 /// Longest payload: without a session around it, a whole datagram.
-const PAYLOAD_BYTES_MAX: usize = ringgate::limits::DATAGRAM_BYTES_MAX;
+const PAYLOAD_BYTES_MAX: usize = ringgate_core::limits::DATAGRAM_BYTES_MAX;
 
 const _: () = assert!(FILLER.len() - OFFSET_MASK >= PAYLOAD_BYTES_MAX);
 

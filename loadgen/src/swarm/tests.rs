@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringgate::buf::{LocalIp, RxMeta, SocketId, TxTarget};
-use ringgate::proto::netcode::packet::PacketKind;
-use ringgate::secret::Key;
+use ringgate_batch::{LocalIp, RxMeta, SocketId, TxTarget};
+use ringgate_core::proto::netcode::packet::PacketKind;
+use ringgate_core::secret::Key;
 
 use super::*;
 use crate::scenario::Scenario;
@@ -266,7 +266,7 @@ fn loss_duplicates_disorder_corruption_and_misdelivery_are_told_apart() {
         rig.gateway.answer(source(players[0]), PacketKind::Payload, &body).expect("in");
     packet[30] ^= 1;
     rig.hand_to_player(players[0], &mut packet);
-    assert_eq!(rig.swarm.tally.drops.of(ringgate::drops::DropReason::PacketForged), 1);
+    assert_eq!(rig.swarm.tally.drops.of(ringgate_core::drops::DropReason::PacketForged), 1);
 }
 
 #[test]

@@ -9,16 +9,16 @@
 //! as an engine does: not within ten seconds of its last handshake packet. Payloads that are due
 //! meanwhile leave in vain, as a game's would.
 
-use ringgate::buf::Endpoint;
-use ringgate::drops::DropReason;
-use ringgate::proto::unreal::bits::{BitReader, BitWriter};
-use ringgate::proto::unreal::bunch::{self, Bunch, behind_packet_info};
-use ringgate::proto::unreal::client::{self, Client, Profile};
-use ringgate::proto::unreal::cookie::first_reliable_bunch;
-use ringgate::proto::unreal::handshake::{TAIL_BYTES_MAX, Tail};
-use ringgate::proto::unreal::notify::{Header, Sender};
-use ringgate::proto::unreal::peer::Peer;
-use ringgate::proto::unreal::prefix::Framing;
+use ringgate_batch::Endpoint;
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
+use ringgate_core::proto::unreal::bunch::{self, Bunch, behind_packet_info};
+use ringgate_core::proto::unreal::client::{self, Client, Profile};
+use ringgate_core::proto::unreal::cookie::first_reliable_bunch;
+use ringgate_core::proto::unreal::handshake::{TAIL_BYTES_MAX, Tail};
+use ringgate_core::proto::unreal::notify::{Header, Sender};
+use ringgate_core::proto::unreal::peer::Peer;
+use ringgate_core::proto::unreal::prefix::Framing;
 
 use crate::rng::Rng;
 

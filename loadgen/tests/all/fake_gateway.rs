@@ -5,15 +5,15 @@
 
 use std::collections::HashMap;
 
-use ringgate::buf::Endpoint;
-use ringgate::crypto::{Aead, Job, Verdict, token};
-use ringgate::proto::netcode::challenge::CHALLENGE_BODY_BYTES;
-use ringgate::proto::netcode::packet::{
+use ringgate_batch::Endpoint;
+use ringgate_core::crypto::{Aead, Job, Verdict, token};
+use ringgate_core::proto::netcode::challenge::CHALLENGE_BODY_BYTES;
+use ringgate_core::proto::netcode::packet::{
     AadTable, Header, KeepAlive, PacketKind, Receiver, encode_packet,
 };
-use ringgate::proto::netcode::request::{Request, RequestParts};
-use ringgate::proto::netcode::token::PrivateToken;
-use ringgate::secret::Key;
+use ringgate_core::proto::netcode::request::{Request, RequestParts};
+use ringgate_core::proto::netcode::token::PrivateToken;
+use ringgate_core::secret::Key;
 
 pub(crate) const PROTOCOL_ID: u64 = 7;
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringgate::io::socket::{self, UdpOptions};
-use ringgate::secret::Key;
+use ringgate_core::secret::Key;
+use ringgate_io::socket::{self, UdpOptions};
 use ringgate_loadgen::engine::Options;
 use ringgate_loadgen::gateway::Gateway;
 use ringgate_loadgen::record::Record;
@@ -77,7 +77,7 @@ fn play(server: SocketAddr, threads: u32, scenario: &str) -> Record {
     let mint = Mint {
         key: key(),
         protocol_id: PROTOCOL_ID,
-        servers: ringgate::netcode::ServerAddresses::new(&[server]).expect("an address"),
+        servers: ringgate_core::netcode::ServerAddresses::new(&[server]).expect("an address"),
         timeout_seconds: 20,
         user_data: [0; 256],
     };
@@ -94,7 +94,7 @@ fn play(server: SocketAddr, threads: u32, scenario: &str) -> Record {
         server,
         threads,
         options: Options {
-            io: ringgate::io::Choice::Auto,
+            io: ringgate_io::Choice::Auto,
             cores: Vec::new(),
             spin: false,
             interval: Duration::from_millis(250),

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-use ringgate::secret::Key;
+use ringgate_core::secret::Key;
 
 use super::command::folder;
 
@@ -116,7 +116,7 @@ impl Gateway {
         let (listener, admin) = (self.address.to_string(), self.admin.to_string());
         // Sockets of a process that was killed can outlive it for a moment.
         let has_started = (0..100).any(|_| {
-            ringgate::os::clock::sleep(std::time::Duration::from_millis(50));
+            ringgate_os::clock::sleep(std::time::Duration::from_millis(50));
             self.try_to_start(&[], &listener, &admin)
         });
         assert!(has_started, "the gateway did not start again");

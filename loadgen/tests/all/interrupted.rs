@@ -60,7 +60,7 @@ fn assert_all_said_goodbye(gateway: &Gateway) {
     let opened = gateway.metric("ringgate_sessions_opened_total");
     // The gateway publishes its counters twenty times a second.
     let is_over = (0..200).any(|_| {
-        ringgate::os::clock::sleep(std::time::Duration::from_millis(25));
+        ringgate_os::clock::sleep(std::time::Duration::from_millis(25));
         closed("by_player") == opened
     });
     assert!(is_over, "{} of {opened} said goodbye", closed("by_player"));
@@ -90,7 +90,7 @@ fn a_run_that_is_interrupted_while_players_play_finishes_its_books() {
         let page = std::fs::read_to_string(out.join("report.html")).expect("written");
         assert!(page.contains(&said) && page.ends_with("</html>\n"));
         let log = std::fs::read(out.join("run.hlog")).expect("written");
-        let log = ringgate::hlog::read(&log).expect("the log is whole");
+        let log = ringgate_report::hlog::read(&log).expect("the log is whole");
         assert!(log.intervals.iter().any(|interval| interval.tag == "round_trip:both"));
         assert_all_said_goodbye(&gateway);
     }
@@ -111,7 +111,7 @@ fn a_run_that_is_interrupted_while_players_connect_says_goodbye_for_those_who_ar
     let mut run = Running::start(gateway.command("run", &few).stdin(Stdio::null()));
     // With --json nothing is told meanwhile.
     while gateway.metric("ringgate_sessions") == 0 {
-        ringgate::os::clock::sleep(std::time::Duration::from_millis(20));
+        ringgate_os::clock::sleep(std::time::Duration::from_millis(20));
     }
     run.signal("TERM");
     run.seen.clear();
@@ -132,7 +132,7 @@ fn a_ladder_that_is_interrupted_shows_its_steps_and_names_no_knee() {
     let ladder = Running::start(&mut command);
     // Two steps have been opened, so one is over.
     while gateway.metric("ringgate_sessions_opened_total") < 8 {
-        ringgate::os::clock::sleep(std::time::Duration::from_millis(20));
+        ringgate_os::clock::sleep(std::time::Duration::from_millis(20));
     }
     ladder.signal("INT");
     let output = ladder.end();
@@ -153,7 +153,7 @@ fn an_attack_that_is_interrupted_holds_its_fire_and_shows_what_there_is() {
     let mut command = gateway.command("attack", &[&attack[..], &few].concat());
     let attack = Running::start(&mut command);
     while gateway.metric("ringgate_payloads_up_total") < 20 {
-        ringgate::os::clock::sleep(std::time::Duration::from_millis(20));
+        ringgate_os::clock::sleep(std::time::Duration::from_millis(20));
     }
     attack.signal("INT");
     let output = attack.end();

@@ -89,12 +89,12 @@ fn some_may_stay_outside_where_that_is_allowed_by_number_or_by_share() {
         [(None, 5), (Some("1"), 5), (Some("2"), 0), (Some("39%"), 5), (Some("40%"), 0)]
     {
         let server = Server::start();
-        let servers = ringgate::netcode::ServerAddresses::new(&[server.address]).expect("one");
+        let servers = ringgate_core::netcode::ServerAddresses::new(&[server.address]).expect("one");
         let pile: Vec<u8> = (0..3)
             .flat_map(|client| {
-                let spec = ringgate::netcode::TokenSpec::new(7, client, servers.clone());
-                let now = ringgate::os::clock::unix_seconds();
-                ringgate::netcode::mint(&spec, &key(), now).expect("random bytes").to_bytes()
+                let spec = ringgate_core::netcode::TokenSpec::new(7, client, servers.clone());
+                let now = ringgate_os::clock::unix_seconds();
+                ringgate_core::netcode::mint(&spec, &key(), now).expect("random bytes").to_bytes()
             })
             .collect();
         let file = folder.join("tokens");

@@ -20,7 +20,7 @@ fn disturbed(
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = piped.spawn().expect("the binary runs");
     while gateway.metric("ringgate_payloads_up_total") < 200 {
-        ringgate::os::clock::sleep(std::time::Duration::from_millis(20));
+        ringgate_os::clock::sleep(std::time::Duration::from_millis(20));
     }
     disturb(gateway);
     child.wait_with_output().expect("it ends")

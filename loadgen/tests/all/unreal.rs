@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringgate::crypto::cookie::CookieMac;
-use ringgate::os::clock::Clock;
-use ringgate::proto::unreal::client::Profile;
-use ringgate::proto::unreal::cookie::Cookie;
-use ringgate::proto::unreal::handshake::{Base, Tail};
-use ringgate::proto::unreal::prefix::{Framing, Magic};
-use ringgate::proto::unreal::stand_in::{StandIn, Tally};
-use ringgate::secret::CookieSecret;
+use ringgate_core::crypto::cookie::CookieMac;
+use ringgate_core::proto::unreal::client::Profile;
+use ringgate_core::proto::unreal::cookie::Cookie;
+use ringgate_core::proto::unreal::handshake::{Base, Tail};
+use ringgate_core::proto::unreal::prefix::{Framing, Magic};
+use ringgate_core::proto::unreal::stand_in::{StandIn, Tally};
+use ringgate_core::secret::CookieSecret;
+use ringgate_os::clock::Clock;
 
 use super::command::{folder, loadgen};
 

@@ -230,13 +230,13 @@ fn players_with_sockets_of_their_own_balance_too() {
 fn tokens_that_run_out_are_missed_aloud() {
     let gateway = Gateway::start("whole-tokens", Link::Bundle, Game::Echo);
     let key = std::fs::read_to_string(gateway.folder.join("key")).expect("written");
-    let key = ringgate::secret::Key::from_hex(&key).expect("hex");
-    let servers = ringgate::netcode::ServerAddresses::new(&[gateway.address]).expect("one");
+    let key = ringgate_core::secret::Key::from_hex(&key).expect("hex");
+    let servers = ringgate_core::netcode::ServerAddresses::new(&[gateway.address]).expect("one");
     let pile: Vec<u8> = (0..3)
         .flat_map(|client| {
-            let spec = ringgate::netcode::TokenSpec::new(PROTOCOL_ID, client, servers.clone());
-            let now = ringgate::os::clock::unix_seconds();
-            ringgate::netcode::mint(&spec, &key, now).expect("random bytes").to_bytes()
+            let spec = ringgate_core::netcode::TokenSpec::new(PROTOCOL_ID, client, servers.clone());
+            let now = ringgate_os::clock::unix_seconds();
+            ringgate_core::netcode::mint(&spec, &key, now).expect("random bytes").to_bytes()
         })
         .collect();
     let file = gateway.folder.join("tokens");

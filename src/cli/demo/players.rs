@@ -6,13 +6,13 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::super::Failure;
-use crate::buf::{LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
-use crate::io::socket::{self, UdpOptions};
-use crate::io::{self, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
-use crate::netcode::{Client, Notice, TokenSpec, mint};
-use crate::os::clock::{self, Clock};
-use crate::proto::netcode::address::ServerAddresses;
-use crate::secret::Key;
+use ringgate_batch::{LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
+use ringgate_core::netcode::{Client, Notice, TokenSpec, mint};
+use ringgate_core::proto::netcode::address::ServerAddresses;
+use ringgate_core::secret::Key;
+use ringgate_io::socket::{self, UdpOptions};
+use ringgate_io::{self as io, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
+use ringgate_os::clock::{self, Clock};
 
 /// All players, driven by one thread.
 pub(super) struct Swarm {

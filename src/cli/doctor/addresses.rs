@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::Finding;
 use crate::config::Config;
-use crate::os::diag::Transport;
-use crate::os::owners;
 use crate::worker::{self, Holder};
+use ringgate_os::diag::Transport;
+use ringgate_os::owners;
 
 /// Who is where the config wants to be. A gateway that runs from this very file is where it
 /// belongs.

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::host::Host;
-use crate::crypto::Kernel;
+use ringgate_core::crypto::Kernel;
 
 /// Of all time since the start, in per mille: from here on it shows in the tails.
 const STEAL_PER_MILLE_MAX: u64 = 10;

@@ -3,7 +3,7 @@
 use super::Finding;
 use super::host::Host;
 use crate::config::{Config, Workers};
-use crate::text::{bytes, count};
+use ringgate_report::text::{bytes, count};
 
 /// A session with everything that hangs on it, rounded up.
 const SESSION_BYTES: u64 = 1024;

@@ -2,9 +2,9 @@
 
 use super::Finding;
 use super::host::Host;
-use crate::io::socket::UdpOptions;
-use crate::limits::DATAGRAM_BYTES_MAX;
-use crate::text::{bytes, count};
+use ringgate_core::limits::DATAGRAM_BYTES_MAX;
+use ringgate_io::socket::UdpOptions;
+use ringgate_report::text::{bytes, count};
 
 /// IP and UDP headers of the larger family.
 const HEADERS_BYTES: usize = 40 + 8;

@@ -5,10 +5,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::buf::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
-use crate::io::socket::{self, UdpOptions, socket_drops};
-use crate::io::{AnyDriver, Bell, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
-use crate::limits::TX_SLOT_BYTES;
+use ringgate_batch::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
+use ringgate_core::limits::TX_SLOT_BYTES;
+use ringgate_io::socket::{self, UdpOptions, socket_drops};
+use ringgate_io::{AnyDriver, Bell, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
 
 /// A driver with a socket for each server that is stood in for.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ struct Server {
 
 impl Sockets {
     pub(super) fn open(io: Choice, addresses: &[SocketAddr]) -> Result<Self, StartError> {
-        let (mut driver, rx) = crate::io::open(io, &DriverOptions::default())?;
+        let (mut driver, rx) = ringgate_io::open(io, &DriverOptions::default())?;
         let mut servers = Vec::with_capacity(addresses.len());
         for address in addresses {
             let options = UdpOptions { kernel_time: false, ..UdpOptions::default() };

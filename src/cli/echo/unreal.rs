@@ -13,21 +13,21 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::sockets::Sockets;
-use crate::buf::Endpoint;
 use crate::cli::{Failure, exit, signal};
 use crate::config::values;
-use crate::crypto::cookie::CookieMac;
-use crate::drops::DropCounts;
-use crate::io::Choice;
-use crate::limits::UNREAL_BYTES_MAX;
-use crate::os::clock::Clock;
-use crate::proto::unreal::client::Profile;
-use crate::proto::unreal::cookie::Cookie;
-use crate::proto::unreal::handshake::{Base, TAIL_BYTES_MAX, Tail};
-use crate::proto::unreal::prefix::{Framing, Layout, Magic};
-use crate::proto::unreal::stand_in::{StandIn, Tally};
-use crate::secret::{COOKIE_SECRET_BYTES, CookieSecret};
-use crate::text::put;
+use ringgate_batch::Endpoint;
+use ringgate_core::crypto::cookie::CookieMac;
+use ringgate_core::drops::DropCounts;
+use ringgate_core::limits::UNREAL_BYTES_MAX;
+use ringgate_core::proto::unreal::client::Profile;
+use ringgate_core::proto::unreal::cookie::Cookie;
+use ringgate_core::proto::unreal::handshake::{Base, TAIL_BYTES_MAX, Tail};
+use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
+use ringgate_core::proto::unreal::stand_in::{StandIn, Tally};
+use ringgate_core::secret::{COOKIE_SECRET_BYTES, CookieSecret};
+use ringgate_io::Choice;
+use ringgate_os::clock::Clock;
+use ringgate_report::text::put;
 
 /// What the servers are like.
 #[derive(Clone, Debug, clap::Args)]

@@ -13,7 +13,7 @@ use hdrhistogram::Histogram;
 use super::super::Failure;
 use super::super::exit::print;
 use super::{Files, Loaded, add, empty_like};
-use crate::hlog::{self, Interval};
+use ringgate_report::hlog::{self, Interval};
 
 /// Add the intervals of several files up into one file
 #[derive(Debug, clap::Args)]
@@ -68,7 +68,7 @@ fn usual_length<'i>(intervals: impl Iterator<Item = &'i Interval>) -> Duration {
 mod tests {
     use super::super::tests::interval;
     use super::*;
-    use crate::hlog::Log;
+    use ringgate_report::hlog::Log;
 
     fn loaded(intervals: Vec<Interval>) -> Loaded {
         Loaded { path: "a.hlog".into(), log: Log { intervals, ..Log::default() } }

@@ -13,8 +13,8 @@ use hdrhistogram::Histogram;
 use super::super::Failure;
 use super::super::exit::print;
 use super::{Files, Loaded, by_tag, named};
-use crate::text::{put, time};
 use axes::Axes;
+use ringgate_report::text::{put, time};
 
 /// Draw the percentile curve of each tag, over all intervals, as an SVG
 #[derive(Debug, clap::Args)]
@@ -193,7 +193,7 @@ const DASHES: [&str; 4] = ["none", "7 4", "2 4", "10 4 2 4"];
 mod tests {
     use super::super::tests::interval;
     use super::*;
-    use crate::hlog::Log;
+    use ringgate_report::hlog::Log;
 
     fn loaded(name: &str, tags: &[&str]) -> Loaded {
         let values: Vec<u64> = (1..=5000).map(|step| step * 1000).collect();

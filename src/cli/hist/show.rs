@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::super::Failure;
 use super::super::exit::print;
 use super::{Files, Loaded, by_tag, named};
-use crate::os::utc;
-use crate::text::{Side, Table, count, put, time};
+use ringgate_os::utc;
+use ringgate_report::text::{Side, Table, count, put, time};
 
 /// Print the percentiles of each tag over all intervals of all files
 #[derive(Debug, clap::Args)]
@@ -71,7 +71,7 @@ const QUANTILES: [(&str, f64); 6] = [
 mod tests {
     use super::super::tests::interval;
     use super::*;
-    use crate::hlog::Log;
+    use ringgate_report::hlog::Log;
 
     #[test]
     fn tags_are_rows_and_files_are_lines() {

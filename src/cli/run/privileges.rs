@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::Failure;
 use crate::config::Config;
+use crate::confine::{self, Reach, User};
 use crate::control::plan;
-use crate::os::confine::{self, Reach, User};
-use crate::os::process;
+use ringgate_os::process;
 
 /// What the config wants given up.
 pub(super) struct Privileges {

@@ -14,9 +14,9 @@ use zeroize::Zeroizing;
 use super::super::Failure;
 use super::super::exit::print;
 use super::{key, timeout};
-use crate::netcode::{self, ConnectToken, PrivateToken, ServerAddresses, TokenError};
-use crate::os::{clock, utc};
-use crate::proto::netcode::token::CONNECT_TOKEN_BYTES;
+use ringgate_core::netcode::{self, ConnectToken, PrivateToken, ServerAddresses, TokenError};
+use ringgate_core::proto::netcode::token::CONNECT_TOKEN_BYTES;
+use ringgate_os::{clock, utc};
 
 /// Explain a connect token
 #[derive(Debug, clap::Args)]

@@ -10,9 +10,9 @@ use super::super::exit::print;
 use super::super::files::{Existing, write_private};
 use super::{key, timeout};
 use crate::config::values;
-use crate::netcode::{self, ServerAddresses, TokenSpec, USER_DATA_BYTES, UserData};
-use crate::os::{clock, utc};
-use crate::proto::netcode::address;
+use ringgate_core::netcode::{self, ServerAddresses, TokenSpec, USER_DATA_BYTES, UserData};
+use ringgate_core::proto::netcode::address;
+use ringgate_os::{clock, utc};
 
 /// Make a connect token for one player
 #[derive(Debug, clap::Args)]

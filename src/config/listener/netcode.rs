@@ -10,7 +10,7 @@ use crate::config::distinct::Distinct;
 use crate::config::mistake::Place;
 use crate::config::section::{Section, integer, number};
 use crate::config::{Netcode, source, values};
-use crate::secret::Key;
+use ringgate_core::secret::Key;
 
 /// `bind` is what the listener binds, where that could be read.
 pub(super) fn read(

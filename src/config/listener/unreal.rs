@@ -7,7 +7,7 @@ use toml::de::DeValue;
 use crate::config::mistake::Place;
 use crate::config::section::{Section, integer, number};
 use crate::config::{HandshakeVersions, NetworkVersions, Unreal, UnrealMode, values};
-use crate::limits::UNREAL_GAP_MAX;
+use ringgate_core::limits::UNREAL_GAP_MAX;
 
 pub(super) fn read(section: &mut Section<'_, '_>) -> Option<Unreal> {
     let magic = section.text("magic", values::magic);

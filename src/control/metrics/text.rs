@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use crate::text::put;
+use ringgate_report::text::put;
 
 /// What to send as the content's type.
 pub(in crate::control) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

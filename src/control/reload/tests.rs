@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::plan;
 use super::*;
 use crate::config::keys::KeySources;
-use crate::gate::Limits;
+use ringgate_gate::Limits;
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const OTHER_KEY: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -116,7 +116,7 @@ fn what_can_change_live_does_and_is_named() {
     assert_eq!(listener.limits, limits);
     let rules = listener.netcode().expect("as before");
     assert_eq!((rules.replay.gap_limit(), rules.keep_alive_ns), (9, 1_000_000_000));
-    assert_eq!(rules.token_reuse, crate::gate::TokenReuse::Allow);
+    assert_eq!(rules.token_reuse, ringgate_gate::TokenReuse::Allow);
     assert_eq!(running.setup.worker_sessions_max, 100, "what was set aside stays");
 }
 
@@ -217,7 +217,7 @@ fn the_first_backend_of_a_kind_needs_its_sockets() {
 /// The text with this many bundle backends beside its own two, from a number on.
 fn with_more(from: usize, count: usize) -> String {
     (from..from + count).fold(text(), |mut text, at| {
-        crate::text::put(
+        ringgate_report::text::put(
             &mut text,
             format_args!("[[backend]]\nname = \"x{at}\"\nlink = \"bundle\"\nslots = 1\n"),
         );

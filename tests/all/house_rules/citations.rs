@@ -36,6 +36,7 @@ fn cited_paths(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 const FOLDERS: &[&str] = &[
     "benches/",
+    "crates/",
     "docs/",
     "examples/",
     "fuzz/",

@@ -1,10 +1,10 @@
 //! Which parts of the crate a source file names: the heads of all `crate::…`, `super::…` and
-//! `ringgate::…` paths in it.
+//! `ringgate_…` paths in it.
 
 use super::source::Source;
 
 /// A path as far as the rules need it: `["buf", "Endpoint"]` for `crate::buf::Endpoint`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) offset: usize,
     pub(crate) segments: Vec<String>,
@@ -23,14 +23,15 @@ pub(crate) fn paths_in_crate(source: &Source) -> Vec<Named> {
     paths
 }
 
-/// Every path into the library that another crate of the workspace names.
-pub(crate) fn paths_into_library(source: &Source) -> Vec<Named> {
-    paths_after(&source.shipped_code(), "ringgate::")
+/// Every path into another package of the workspace: `["gate", "Gate"]` for `ringgate_gate::Gate`.
+pub(crate) fn paths_into_packages(source: &Source) -> Vec<Named> {
+    paths_after(&source.shipped_code(), "ringgate_")
 }
 
-/// `["proto", "replay"]` for `src/proto/replay.rs`; nothing for the crate's root.
+/// `["proto", "replay"]` for `crates/core/src/proto/replay.rs`; nothing for a crate's root.
 pub(crate) fn module_of(path: &str) -> Vec<&str> {
-    let inside = path.strip_prefix("src/").unwrap_or(path).trim_end_matches(".rs");
+    let inside = path.rsplit_once("src/").map_or(path, |(_, inside)| inside);
+    let inside = inside.trim_end_matches(".rs");
     if matches!(inside, "lib" | "main") { Vec::new() } else { inside.split('/').collect() }
 }
 

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use ringgate::buf::{LocalIp, RxMeta, SocketId, TxBatch, TxTarget};
-use ringgate::crypto::Aead;
-use ringgate::crypto::cookie::CookieMac;
-use ringgate::proto::unreal::cookie::Cookie;
-use ringgate::proto::unreal::handshake::Base;
-use ringgate::proto::unreal::prefix::Magic;
-use ringgate::proto::unreal::stand_in::{StandIn, Tally as Seen};
-use ringgate::secret::CookieSecret;
+use ringgate_batch::{LocalIp, RxMeta, SocketId, TxBatch, TxTarget};
+use ringgate_core::crypto::Aead;
+use ringgate_core::crypto::cookie::CookieMac;
+use ringgate_core::proto::unreal::cookie::Cookie;
+use ringgate_core::proto::unreal::handshake::Base;
+use ringgate_core::proto::unreal::prefix::Magic;
+use ringgate_core::proto::unreal::stand_in::{StandIn, Tally as Seen};
+use ringgate_core::secret::CookieSecret;
 
 use super::*;
 use crate::scenario::Scenario;

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 
 use super::HEIGHT;
-use crate::text::{put, time};
+use ringgate_report::text::{put, time};
 
 /// Where values stand on the paper.
 pub(super) struct Axes {

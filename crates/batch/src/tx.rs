@@ -1,0 +1,267 @@
+//! What leaves in a turn: datagrams for players, datagrams and bundles for game processes.
+//!
+//! The gate asks for a slot, writes into it and commits it with its target; the driver walks the
+//! entries in order and sends them. Slots come in two sizes: small ones for single datagrams, and a
+//! few large ones in which a bundle grows over the whole turn while small slots are being filled
+//! beside it. A payload is copied once, into its slot, and sealed there. When slots run out, the
+//! gate has the driver flush and goes on.
+
+use super::{Endpoint, LocalIp, SocketId};
+use ringgate_core::limits::{BUNDLE_BYTES_MAX, TX_SLOT_BYTES};
+
+/// Where an entry goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxTarget {
+    /// The socket to send through.
+    pub socket: SocketId,
+    /// The destination; `None` on connected sockets and links.
+    pub peer: Option<Endpoint>,
+    /// The address to send from; unspecified where the socket's own will do.
+    pub source: LocalIp,
+}
+
+/// One datagram that is ready to leave.
+#[derive(Clone, Copy, Debug)]
+pub struct TxEntry {
+    /// Where it goes.
+    pub target: TxTarget,
+    /// Whatever the one who committed it wants to recognise it by when it fails.
+    pub tag: u64,
+    offset: u32,
+    len: u32,
+}
+
+impl TxEntry {
+    /// Bytes to send.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there is nothing to send (never true for a committed entry).
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where the bytes start in [`TxBatch::memory`].
+    #[inline]
+    pub const fn offset(&self) -> usize {
+        self.offset as usize
+    }
+}
+
+/// Why an entry was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendFailure {
+    /// The socket has no room now (EAGAIN, ENOBUFS).
+    Full,
+    /// The peer is gone or the socket is not usable any more (EPIPE, ECONNRESET, ENOTCONN).
+    Gone,
+    /// The kernel will not send this datagram (EPERM, ENETUNREACH, EMSGSIZE, EINVAL, …).
+    Refused,
+}
+
+/// A large slot that its owner is still filling.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LargeSlot {
+    offset: u32,
+}
+
+/// The outgoing datagrams of one turn.
+#[derive(Debug)]
+pub struct TxBatch {
+    memory: Box<[u8]>,
+    entries: Vec<TxEntry>,
+    failures: Vec<(u32, SendFailure)>,
+    small_used: u32,
+    small_max: u32,
+    large_used: u32,
+    large_max: u32,
+}
+
+impl TxBatch {
+    /// A batch of `small` datagrams and `large` bundles.
+    pub fn new(small: usize, large: usize) -> Self {
+        let bytes = small * TX_SLOT_BYTES + large * BUNDLE_BYTES_MAX;
+        Self {
+            memory: vec![0; bytes].into_boxed_slice(),
+            entries: Vec::with_capacity(small + large),
+            failures: Vec::with_capacity(small + large),
+            small_used: 0,
+            small_max: small as u32,
+            large_used: 0,
+            large_max: large as u32,
+        }
+    }
+
+    /// How many small slots are free.
+    #[inline]
+    pub const fn small_left(&self) -> usize {
+        (self.small_max - self.small_used) as usize
+    }
+
+    /// How many small slots are committed: the position of the next one among
+    /// [`small_slots_mut`](Self::small_slots_mut).
+    #[inline]
+    pub const fn small_used(&self) -> usize {
+        self.small_used as usize
+    }
+
+    /// How many large slots are free.
+    #[inline]
+    pub const fn large_left(&self) -> usize {
+        (self.large_max - self.large_used) as usize
+    }
+
+    /// The next small slot's bytes, `None` when all are taken. Write into it, then
+    /// [`commit`](Self::commit).
+    #[inline]
+    pub fn slot(&mut self) -> Option<&mut [u8; TX_SLOT_BYTES]> {
+        if self.small_left() == 0 {
+            return None;
+        }
+        let start = self.small_used as usize * TX_SLOT_BYTES;
+        self.memory[start..].first_chunk_mut()
+    }
+
+    /// Sends the first `len` bytes of the slot that [`slot`](Self::slot) returned. Returns the
+    /// entry's index.
+    #[inline]
+    pub fn commit(&mut self, len: usize, target: TxTarget, tag: u64) -> usize {
+        assert!(
+            len <= TX_SLOT_BYTES && self.small_left() > 0,
+            "commit without a slot, or past its end"
+        );
+        let offset = self.small_used * TX_SLOT_BYTES as u32;
+        self.small_used += 1;
+        self.entries.push(TxEntry { target, tag, offset, len: len as u32 });
+        self.entries.len() - 1
+    }
+
+    /// Takes a large slot to be filled over the turn, `None` when all are taken.
+    pub fn open_large(&mut self) -> Option<LargeSlot> {
+        if self.large_left() == 0 {
+            return None;
+        }
+        let offset =
+            self.small_max * TX_SLOT_BYTES as u32 + self.large_used * BUNDLE_BYTES_MAX as u32;
+        self.large_used += 1;
+        Some(LargeSlot { offset })
+    }
+
+    /// The bytes of a large slot.
+    #[inline]
+    pub fn large_mut(&mut self, slot: &LargeSlot) -> &mut [u8; BUNDLE_BYTES_MAX] {
+        self.memory[slot.offset as usize..]
+            .first_chunk_mut()
+            .expect("a large slot lies inside the batch")
+    }
+
+    /// Sends the first `len` bytes of a large slot, which is spent by that.
+    #[expect(clippy::needless_pass_by_value, reason = "a slot can be committed once")]
+    pub fn commit_large(
+        &mut self,
+        slot: LargeSlot,
+        len: usize,
+        target: TxTarget,
+        tag: u64,
+    ) -> usize {
+        assert!(len <= BUNDLE_BYTES_MAX, "bundle past the end of its slot");
+        self.entries.push(TxEntry { target, tag, offset: slot.offset, len: len as u32 });
+        self.entries.len() - 1
+    }
+
+    /// What is to be sent, in order.
+    #[inline]
+    pub fn entries(&self) -> &[TxEntry] {
+        &self.entries
+    }
+
+    /// Whether nothing is to be sent.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The bytes of an entry.
+    #[inline]
+    pub fn bytes(&self, entry: &TxEntry) -> &[u8] {
+        &self.memory[entry.offset()..][..entry.len()]
+    }
+
+    /// All bytes of the batch, for drivers that build their own scatter lists and for sealing in
+    /// place.
+    #[inline]
+    pub fn memory(&self) -> &[u8] {
+        &self.memory
+    }
+
+    /// The small slots of committed small entries, in the order of their commits, each slice its
+    /// own, to be sealed in place. Large entries are passed over.
+    pub fn small_slots_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let used = self.small_used as usize;
+        self.memory.chunks_exact_mut(TX_SLOT_BYTES).take(used)
+    }
+
+    /// Driver's side: entry `index` was not sent.
+    #[inline]
+    pub fn fail(&mut self, index: usize, why: SendFailure) {
+        self.failures.push((index as u32, why));
+    }
+
+    /// The entries that the last flush could not send, with their bytes.
+    pub fn failures(&self) -> impl Iterator<Item = (&TxEntry, &[u8], SendFailure)> {
+        self.failures.iter().map(|&(index, why)| {
+            let entry = &self.entries[index as usize];
+            (entry, self.bytes(entry), why)
+        })
+    }
+
+    /// Whether the last flush left something behind.
+    #[inline]
+    pub fn has_failures(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
+    /// Empties the batch for the next turn. Large slots that were opened but not committed are
+    /// taken back too.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.failures.clear();
+        self.small_used = 0;
+        self.large_used = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET: TxTarget =
+        TxTarget { socket: SocketId(1), peer: None, source: LocalIp::UNSPECIFIED };
+
+    #[test]
+    fn small_and_large_slots_grow_side_by_side_and_never_overlap() {
+        let mut batch = TxBatch::new(2, 1);
+        let bundle = batch.open_large().expect("one large slot");
+        assert!(batch.open_large().is_none());
+        batch.slot().expect("first").fill(1);
+        batch.commit(10, TARGET, 7);
+        batch.large_mut(&bundle).fill(9);
+        batch.slot().expect("second").fill(2);
+        batch.commit(20, TARGET, 8);
+        assert!(batch.slot().is_none());
+        batch.commit_large(bundle, 30, TARGET, 9);
+
+        let seen: Vec<_> =
+            batch.entries().iter().map(|e| (e.tag, batch.bytes(e).to_vec())).collect();
+        assert_eq!(seen, [(7, vec![1; 10]), (8, vec![2; 20]), (9, vec![9; 30])]);
+
+        batch.fail(1, SendFailure::Full);
+        let (entry, bytes, why) = batch.failures().next().expect("one failure");
+        assert_eq!((entry.tag, bytes.len(), why), (8, 20, SendFailure::Full));
+        batch.clear();
+        assert_eq!((batch.small_left(), batch.large_left(), batch.has_failures()), (2, 1, false));
+    }
+}

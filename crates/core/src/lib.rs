@@ -1,0 +1,15 @@
+//! What is true on the wire, and the arithmetic that proves it: for gateways, game clients and
+//! token services alike.
+//!
+//! `proto` knows the formats, `crypto` seals and opens in batches, `netcode` joins both into
+//! connect tokens and a client. Nothing of an operating system is in here: no socket, no clock, no
+//! thread. Time is an argument, and so is randomness, unless the feature `random` is on.
+#![deny(unsafe_code)]
+
+pub mod crypto;
+pub mod drops;
+pub mod endpoint;
+pub mod limits;
+pub mod netcode;
+pub mod proto;
+pub mod secret;

@@ -1,0 +1,97 @@
+//! The stand-in's players, to be found by address and by cookie.
+
+use std::collections::HashMap;
+
+use super::Connection;
+use crate::endpoint::Endpoint;
+use crate::proto::unreal::cookie::Cookie;
+
+/// All players of a server.
+#[derive(Debug)]
+pub(super) struct Connections {
+    list: Vec<Connection>,
+    /// Invariant: where each connection's address is in the list.
+    by_address: HashMap<Endpoint, usize>,
+    /// Invariant: where each connection's cookie is in the list. No two connections have the same
+    /// one: it is the MAC of an address and a time.
+    by_cookie: HashMap<Cookie, usize>,
+    capacity: usize,
+}
+
+impl Connections {
+    pub(super) fn with_capacity(capacity: usize) -> Self {
+        Self {
+            list: Vec::with_capacity(capacity),
+            by_address: HashMap::with_capacity(capacity),
+            by_cookie: HashMap::with_capacity(capacity),
+            capacity,
+        }
+    }
+
+    pub(super) fn as_slice(&self) -> &[Connection] {
+        &self.list
+    }
+
+    pub(super) const fn is_full(&self) -> bool {
+        self.list.len() == self.capacity
+    }
+
+    pub(super) fn at_address(&self, address: Endpoint) -> Option<usize> {
+        self.by_address.get(&address).copied()
+    }
+
+    pub(super) fn with_cookie(&self, cookie: &Cookie) -> Option<usize> {
+        self.by_cookie.get(cookie).copied()
+    }
+
+    pub(super) fn get_mut(&mut self, index: usize) -> &mut Connection {
+        &mut self.list[index]
+    }
+
+    /// Takes somebody in whose address and cookie nobody has.
+    pub(super) fn insert(&mut self, connection: Connection) {
+        let index = self.list.len();
+        self.by_address.insert(connection.address, index);
+        self.by_cookie.insert(connection.cookie, index);
+        self.list.push(connection);
+    }
+
+    /// Forgets one; the last of the list takes its place.
+    pub(super) fn remove(&mut self, index: usize) {
+        let gone = self.list.swap_remove(index);
+        self.by_address.remove(&gone.address);
+        self.by_cookie.remove(&gone.cookie);
+        if let Some(moved) = self.list.get(index) {
+            self.by_address.insert(moved.address, index);
+            self.by_cookie.insert(moved.cookie, index);
+        }
+    }
+
+    /// Gives one another address, which nobody has.
+    pub(super) fn readdress(&mut self, index: usize, to: Endpoint) {
+        let connection = &mut self.list[index];
+        self.by_address.remove(&std::mem::replace(&mut connection.address, to));
+        self.by_address.insert(to, index);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+        self.by_address.clear();
+        self.by_cookie.clear();
+    }
+}
+
+#[cfg(test)]
+impl Connections {
+    /// Whether the invariants hold.
+    pub(super) fn assert_consistent(&self) {
+        for (index, player) in self.list.iter().enumerate() {
+            assert_eq!(self.by_address.get(&player.address), Some(&index));
+            assert_eq!(self.by_cookie.get(&player.cookie), Some(&index));
+        }
+        assert_eq!(
+            (self.by_address.len(), self.by_cookie.len()),
+            (self.list.len(), self.list.len())
+        );
+    }
+}

@@ -1,0 +1,137 @@
+//! Keys: their own type, wiped on drop, never printed.
+//!
+//! A leaf module, because `proto` carries keys (tokens contain them) and `crypto` uses them, and
+//! neither may know the other.
+
+use std::fmt;
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+/// Bytes of every symmetric key in this project.
+pub const KEY_BYTES: usize = 32;
+
+/// A 32-byte symmetric key. `Debug` shows no byte of it, comparison is constant-time, and its
+/// memory is wiped on drop.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Key([u8; KEY_BYTES]);
+
+impl Key {
+    /// Takes over bytes that are a key. The caller's own copy is the caller's to wipe.
+    pub const fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// A key from the operating system's generator.
+    #[cfg(feature = "random")]
+    pub fn generate() -> Result<Self, getrandom::Error> {
+        let mut key = Self([0; KEY_BYTES]);
+        getrandom::fill(&mut key.0)?;
+        Ok(key)
+    }
+
+    /// Reads 64 hex digits, surrounding white space allowed.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let digits = text.trim().as_bytes();
+        if digits.len() != 2 * KEY_BYTES {
+            return None;
+        }
+        let mut key = Self([0; KEY_BYTES]);
+        for (byte, pair) in key.0.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = hex_digit(pair[0])? << 4 | hex_digit(pair[1])?;
+        }
+        Some(key)
+    }
+
+    /// The key as 64 lower-case hex digits, for `keygen`. The string is the caller's to wipe.
+    pub fn to_hex(&self) -> String {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = String::with_capacity(2 * KEY_BYTES);
+        for byte in self.0 {
+            text.push(DIGITS[usize::from(byte >> 4)] as char);
+            text.push(DIGITS[usize::from(byte & 15)] as char);
+        }
+        text
+    }
+
+    /// The bytes, for ciphers and codecs.
+    #[inline]
+    pub const fn as_bytes(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        use subtle::ConstantTimeEq;
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for Key {}
+
+/// A secret of Unreal's stateless cookies: exactly one block of SHA-1, so the MAC uses all of it as
+/// it is. Unprintable, and wiped on drop.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct CookieSecret([u8; COOKIE_SECRET_BYTES]);
+
+/// Bytes of a [`CookieSecret`].
+pub const COOKIE_SECRET_BYTES: usize = 64;
+
+impl CookieSecret {
+    /// Takes over bytes that are a secret. The caller's own copy is the caller's to wipe.
+    pub const fn from_bytes(bytes: [u8; COOKIE_SECRET_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// A secret from the operating system's generator.
+    #[cfg(feature = "random")]
+    pub fn generate() -> Result<Self, getrandom::Error> {
+        let mut secret = Self([0; COOKIE_SECRET_BYTES]);
+        getrandom::fill(&mut secret.0)?;
+        Ok(secret)
+    }
+
+    /// The bytes, for the MAC.
+    #[inline]
+    pub const fn as_bytes(&self) -> &[u8; COOKIE_SECRET_BYTES] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for CookieSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CookieSecret(..)")
+    }
+}
+
+fn hex_digit(digit: u8) -> Option<u8> {
+    (digit as char).to_digit(16).map(|value| value as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_no_key_byte() {
+        let key = Key::from_bytes([0xab; KEY_BYTES]);
+        assert_eq!(format!("{key:?}"), "Key(..)");
+        let secret = CookieSecret::from_bytes([0xab; COOKIE_SECRET_BYTES]);
+        assert_eq!(format!("{secret:?}"), "CookieSecret(..)");
+    }
+
+    #[test]
+    fn hex_round_trips_and_refuses_what_is_not_a_key() {
+        let key = Key::generate().expect("the test machine has a random generator");
+        assert_eq!(Key::from_hex(&format!(" {}\n", key.to_hex())), Some(key));
+        assert_eq!(Key::from_hex("00"), None);
+        assert_eq!(Key::from_hex(&"g0".repeat(32)), None);
+        assert_eq!(Key::from_hex(&"é".repeat(32)), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! What workers and the control thread say to a gate, and what it asks of its worker.
+
+use std::sync::Arc;
+
+use super::listening::Listening;
+use super::setup::Setup;
+use super::table::Address;
+use ringgate_batch::{LocalIp, SocketId};
+use ringgate_core::limits::UNREAL_BYTES_MAX;
+use ringgate_link::bundle::SessionId;
+
+/// A message to a gate, from another worker's gate or from the control thread.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a datagram travels inline so that forwarding allocates nothing"
+)]
+pub enum Mail {
+    /// A datagram that belongs to a session of the receiver, or may.
+    Datagram(ForwardedDatagram),
+    /// Stop taking players in; those who are here stay, for at most this long.
+    Drain {
+        /// Told to the backends.
+        left_ms: u32,
+    },
+    /// Whether anybody listens where a udp backend should.
+    Listening(Listening),
+    /// New keys, routes, backends and limits. Listeners and backends keep their numbers.
+    Setup(Arc<Setup>),
+    /// Datagrams from this address belong to that worker now.
+    Steer(Steering),
+    /// End every session, telling each player.
+    Stop,
+    /// Datagrams from this address belong to nobody any more.
+    Unsteer(Steering),
+}
+
+/// Which worker an address belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Steering {
+    pub(super) address: Address,
+    pub(super) worker: u16,
+    /// The sequence that the address's session had come to, where it is over.
+    pub(super) departed_at: Option<u64>,
+}
+
+/// A datagram on its way between two workers.
+#[derive(Clone, Debug)]
+pub struct ForwardedDatagram {
+    pub(super) address: Address,
+    /// Which of the listener's sockets it came in through.
+    pub(super) bind: u16,
+    pub(super) local: LocalIp,
+    pub(super) kernel_ns: u64,
+    /// It comes from a port that nobody knows, and may belong to a session of that address.
+    pub(super) is_lost: bool,
+    /// Whom it is for.
+    pub(super) to_worker: u16,
+    /// Who received it.
+    pub(super) from_worker: u16,
+    pub(super) len: u16,
+    pub(super) bytes: [u8; UNREAL_BYTES_MAX],
+}
+
+impl ForwardedDatagram {
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// What a gate cannot do by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Draw two secrets from the operating system's generator, for
+    /// [`Gate::renew_cookies`](super::Gate::renew_cookies).
+    CookieSecrets,
+    /// Close a socket: a link whose peer broke the format or was not allowed, or a session's own.
+    CloseSocket(SocketId),
+    /// Read a link's socket no more, or again.
+    HoldLink {
+        /// The socket.
+        socket: SocketId,
+        /// What it brings stays in the kernel.
+        is_held: bool,
+    },
+    /// Make a connected UDP socket toward a backend that is not on loopback, and report it with
+    /// [`Gate::bind_session_socket`](super::Gate::bind_session_socket).
+    OpenSessionSocket {
+        /// The session.
+        session: SessionId,
+        /// The backend's number.
+        backend: u16,
+    },
+}

@@ -1,0 +1,209 @@
+//! What leaves a gate: packets for players, written into the outgoing batch and sealed in one go.
+
+use super::links::Link;
+use super::table::Address;
+use super::{Gate, Now};
+use arrayvec::ArrayVec;
+use ringgate_batch::{SendFailure, TxBatch, TxTarget};
+use ringgate_core::crypto::{Aead, Job};
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::netcode::packet::{Header, PacketKind, encode_packet};
+use ringgate_core::secret::Key;
+
+/// The way out of a turn.
+pub struct Exit<'a> {
+    /// Empty at the start of a turn and at its end.
+    pub tx: &'a mut TxBatch,
+    /// Sends all entries of the batch and notes failures in it; does not clear it.
+    pub flush: &'a mut dyn FnMut(&mut TxBatch),
+}
+
+/// A packet that waits to be sealed.
+#[derive(Clone, Copy)]
+pub(super) struct Seal {
+    /// Which small slot of the batch it lies in.
+    slot: u32,
+    session: u32,
+    header: Header,
+    len: u16,
+}
+
+/// What an entry of the outgoing batch is, to recognise it when it fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tag {
+    /// A packet for a player.
+    Player,
+    /// A packet of the handshake with an Unreal game's server.
+    Handshake,
+    /// A look at whether a udp backend is back.
+    Probe,
+    /// The bundle of a link.
+    Bundle(u16),
+    /// A payload on the udp link.
+    UdpPayload,
+}
+
+impl Tag {
+    pub(super) const fn encode(self) -> u64 {
+        match self {
+            Self::Player => 0,
+            Self::Probe => 1,
+            Self::UdpPayload => 2,
+            Self::Handshake => 3,
+            Self::Bundle(link) => 4 | (link as u64) << 8,
+        }
+    }
+
+    const fn decode(tag: u64) -> Self {
+        match tag as u8 {
+            0 => Self::Player,
+            1 => Self::Probe,
+            2 => Self::UdpPayload,
+            3 => Self::Handshake,
+            _ => Self::Bundle((tag >> 8) as u16),
+        }
+    }
+}
+
+impl Gate {
+    /// Writes a packet for the player of a session; it is sealed at the end of the turn.
+    pub(super) fn emit(
+        &mut self,
+        now: Now,
+        index: u32,
+        kind: PacketKind,
+        body: &[u8],
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        self.make_room(now, exit);
+        let endpoint = self.sessions.address(index).endpoint;
+        let session = self.sessions.at_mut(index);
+        let sequence = session.next_sequence.take()?;
+        session.last_send_ns = now.mono_ns;
+        let slot = exit.tx.small_used() as u32;
+        let buf = exit.tx.slot().expect("room was made");
+        let (header, len) = encode_packet(kind, sequence, body, buf);
+        let target =
+            TxTarget { socket: session.socket, peer: Some(endpoint), source: session.local };
+        exit.tx.commit(len, target, Tag::Player.encode());
+        self.seals.push(Seal { slot, session: index, header, len: len as u16 });
+        self.count_out(kind, len);
+        Ok(())
+    }
+
+    /// Writes and seals a packet of the handshake, for which there is no session yet.
+    pub(super) fn emit_handshake(
+        &mut self,
+        now: Now,
+        listener: u16,
+        key: &Key,
+        (kind, body): (PacketKind, &[u8]),
+        target: TxTarget,
+        exit: &mut Exit<'_>,
+    ) {
+        self.make_room(now, exit);
+        let sequence = self.global_sequence.take();
+        let buf = exit.tx.slot().expect("room was made");
+        let (header, len) = encode_packet(kind, sequence, body, buf);
+        let aad = self.listeners[usize::from(listener)].aads.of(header.prefix);
+        let sealed = &mut buf[header.body_start()..len];
+        self.aead.seal(&mut [Job::new(key, header.nonce(), aad, sealed)]);
+        exit.tx.commit(len, target, Tag::Player.encode());
+        self.count_out(kind, len);
+    }
+
+    /// Makes sure that a small slot is free.
+    #[inline]
+    pub(super) fn make_room(&mut self, now: Now, exit: &mut Exit<'_>) {
+        if exit.tx.small_left() == 0 {
+            self.submit(now, exit);
+        }
+    }
+
+    /// Seals and sends what there is, and empties the batch.
+    pub(super) fn submit(&mut self, now: Now, exit: &mut Exit<'_>) {
+        self.commit_bundles(exit.tx);
+        self.seal(exit.tx);
+        if !exit.tx.is_empty() {
+            (exit.flush)(exit.tx);
+            if exit.tx.has_failures() {
+                self.settle_failures(now, exit.tx);
+                self.links.iter_mut().flatten().for_each(Link::end_flush);
+            }
+        }
+        exit.tx.clear();
+    }
+
+    /// Ends the turn: submits, and gives up the places of what was removed.
+    pub(super) fn finish(&mut self, now: Now, exit: &mut Exit<'_>) {
+        self.submit(now, exit);
+        self.sessions.reclaim(now.mono_ns);
+        self.pending.reclaim(now.mono_ns);
+        self.unreal.sessions.reclaim(now.mono_ns);
+        let opening = self.unreal.opening_count();
+        let sessions = self.sessions.len() + self.unreal.sessions.len();
+        self.counters.sessions = sessions as u64 - opening;
+        self.counters.pending = self.pending.len() as u64 + opening;
+        self.in_turn = false;
+        self.turned_ns = now.mono_ns;
+    }
+
+    /// Seals everything that waits, in batches.
+    fn seal(&mut self, tx: &mut TxBatch) {
+        let Self { seals, sessions, listeners, aead, .. } = self;
+        let mut batch = ArrayVec::<Job<'_>, SEAL_BATCH>::new();
+        let mut waiting = seals.iter().peekable();
+        for (at, slot) in tx.small_slots_mut().enumerate() {
+            let Some(seal) = waiting.next_if(|seal| seal.slot as usize == at) else { continue };
+            let Address { listener, .. } = *sessions.address(seal.session);
+            let key = &sessions.at(seal.session).seal_key;
+            let aad = listeners[usize::from(listener)].aads.of(seal.header.prefix);
+            let buf = &mut slot[seal.header.body_start()..usize::from(seal.len)];
+            batch.push(Job::new(key, seal.header.nonce(), aad, buf));
+            if batch.is_full() {
+                seal_batch(aead, &mut batch);
+            }
+        }
+        seal_batch(aead, &mut batch);
+        debug_assert!(waiting.peek().is_none(), "every packet that waits lies in a slot");
+        drop(batch);
+        seals.clear();
+    }
+
+    fn settle_failures(&mut self, now: Now, tx: &TxBatch) {
+        for (entry, bytes, why) in tx.failures() {
+            match Tag::decode(entry.tag) {
+                Tag::Player => self.counters.drops.bump(departure_reason(why)),
+                Tag::Handshake => self.counters.link_datagrams_out -= 1,
+                Tag::Probe => self.take_back_probe(entry.target.peer),
+                Tag::UdpPayload => {
+                    self.counters.link_datagrams_out -= 1;
+                    self.undeliver(1, why);
+                }
+                Tag::Bundle(link) => self.settle_refused_bundle(now, link, bytes, why),
+            }
+        }
+    }
+
+    fn count_out(&mut self, kind: PacketKind, len: usize) {
+        self.counters.packets_out[kind as usize] += 1;
+        self.counters.bytes_out += len as u64;
+    }
+}
+
+fn seal_batch(aead: &mut Aead, batch: &mut ArrayVec<Job<'_>, SEAL_BATCH>) {
+    if !batch.is_empty() {
+        aead.seal(batch);
+        batch.clear();
+    }
+}
+
+fn departure_reason(why: SendFailure) -> DropReason {
+    match why {
+        SendFailure::Full => DropReason::SendBufferFull,
+        SendFailure::Gone | SendFailure::Refused => DropReason::SendRefused,
+    }
+}
+
+/// Packets sealed at once. The kernels gain nothing beyond 64 (docs/BENCHMARKS.md, crypto).
+const SEAL_BATCH: usize = 64;

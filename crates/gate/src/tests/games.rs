@@ -1,0 +1,121 @@
+//! A game process that speaks the bundle format by hand.
+
+use std::net::SocketAddr;
+
+use crate::Credentials;
+use ringgate_batch::{Endpoint, IoEvent, SocketId};
+use ringgate_core::limits::BUNDLE_BYTES_MAX;
+use ringgate_link::bundle::{CloseReason, Goodbye, Hello, SessionId, ToGame, VERSION, Writer};
+
+use super::rig::{OUR_USER, Rig};
+
+/// What a game process has been told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    Closed(SessionId, CloseReason),
+    Draining(u32),
+    Goodbye(Goodbye),
+    Opened(Guest),
+    Payload(SessionId, Vec<u8>),
+    Pong(u64),
+    Welcome { worker: u16, workers: u16, incarnation: u64 },
+}
+
+/// A player, as an opening record describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Guest {
+    pub(super) session: SessionId,
+    pub(super) client_id: u64,
+    pub(super) address: SocketAddr,
+    pub(super) slot: u32,
+    pub(super) slots_max: u32,
+    pub(super) user_data: Box<[u8]>,
+    pub(super) listener: String,
+}
+
+pub(super) struct Game {
+    pub(super) link: SocketId,
+}
+
+impl Game {
+    /// A process that connects and says hello.
+    pub(super) fn join(rig: &mut Rig, name: &str) -> Self {
+        let game = Self::connect(rig, OUR_USER);
+        game.hello(rig, name);
+        game
+    }
+
+    /// A process that connects.
+    pub(super) fn connect(rig: &mut Rig, credentials: Credentials) -> Self {
+        Self { link: rig.accept_link(credentials) }
+    }
+
+    pub(super) fn hello(&self, rig: &mut Rig, name: &str) {
+        self.say(rig, |w| w.hello(&Hello { version: VERSION, pid: 1, name }));
+    }
+
+    /// Sends one bundle, alone in a turn.
+    pub(super) fn say(&self, rig: &mut Rig, write: impl FnOnce(&mut Writer<'_>) -> bool) {
+        self.push(rig, write);
+        rig.turn();
+    }
+
+    pub(super) fn push(&self, rig: &mut Rig, write: impl FnOnce(&mut Writer<'_>) -> bool) {
+        let mut buf = [0; BUNDLE_BYTES_MAX];
+        let mut writer = Writer::new(&mut buf);
+        assert!(write(&mut writer), "the record fits");
+        self.push_bytes(rig, writer.bytes());
+    }
+
+    pub(super) fn push_bytes(&self, rig: &mut Rig, bytes: &[u8]) {
+        rig.push_at(self.link, Endpoint::v4([0; 4], 0), bytes);
+    }
+
+    /// Everything it was told since the last look.
+    pub(super) fn hear(&self, rig: &mut Rig) -> Vec<Heard> {
+        let datagrams = rig.take_on(self.link);
+        let records = datagrams.iter().flat_map(|datagram| ToGame::read(datagram));
+        records.map(|record| owned(record.expect("the gate writes what we read"))).collect()
+    }
+
+    /// The players that were announced since the last look; what else was said is forgotten.
+    pub(super) fn guests(&self, rig: &mut Rig) -> Vec<Guest> {
+        let opened = |heard| if let Heard::Opened(guest) = heard { Some(guest) } else { None };
+        self.hear(rig).into_iter().filter_map(opened).collect()
+    }
+
+    /// The payloads that have come since the last look; what else was said is forgotten.
+    pub(super) fn payloads(&self, rig: &mut Rig) -> Vec<Vec<u8>> {
+        let payload = |heard| if let Heard::Payload(_, bytes) = heard { Some(bytes) } else { None };
+        self.hear(rig).into_iter().filter_map(payload).collect()
+    }
+
+    /// The process dies.
+    pub(super) fn crash(self, rig: &mut Rig) {
+        rig.event(IoEvent::Closed { socket: self.link });
+    }
+}
+
+fn owned(record: ToGame<'_>) -> Heard {
+    match record {
+        ToGame::Welcome(welcome) => Heard::Welcome {
+            worker: welcome.worker,
+            workers: welcome.workers,
+            incarnation: welcome.incarnation,
+        },
+        ToGame::Opened(opened) => Heard::Opened(Guest {
+            session: opened.session,
+            client_id: opened.client_id,
+            address: opened.address,
+            slot: opened.slot,
+            slots_max: opened.slots_max,
+            user_data: Box::from(opened.user_data.as_slice()),
+            listener: opened.listener.to_owned(),
+        }),
+        ToGame::Payload { session, bytes } => Heard::Payload(session, bytes.to_vec()),
+        ToGame::Closed { session, reason } => Heard::Closed(session, reason),
+        ToGame::Pong { token } => Heard::Pong(token),
+        ToGame::Draining { left_ms } => Heard::Draining(left_ms),
+        ToGame::Goodbye(goodbye) => Heard::Goodbye(goodbye),
+    }
+}

@@ -1,0 +1,480 @@
+//! Bundle links: who may connect, what a link that breaks the format or has no room comes to,
+//! processes that restart.
+
+use super::clients::{Library, Player, Scribe};
+use super::games::{Game, Heard};
+use super::rig::{OUR_USER, Rig, bundle_backend, home, listener, plain_setup, udp_backend};
+use crate::{Allowed, Credentials, Ended, LinkKind, LinkRefusal, Mail, Request, Setup};
+use ringgate_batch::{IoEvent, SendFailure};
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::BUNDLE_BYTES_MAX;
+use ringgate_core::proto::netcode::packet::PacketKind;
+use ringgate_link::bundle::{CloseReason, Goodbye, GoodbyeReason, Hello, RecordError, VERSION};
+
+fn ready() -> (Rig, Game) {
+    let mut rig = Rig::new(plain_setup());
+    let game = Game::join(&mut rig, "arena");
+    game.hear(&mut rig);
+    (rig, game)
+}
+
+fn goodbye(reason: GoodbyeReason) -> [Heard; 1] {
+    [Heard::Goodbye(Goodbye { reason, error: None })]
+}
+
+fn is_closed(rig: &Rig, game: &Game) -> bool {
+    rig.requests.contains(&Request::CloseSocket(game.link))
+}
+
+#[test]
+fn a_process_has_to_be_allowed() {
+    let mut rig = Rig::new(plain_setup());
+    for (credentials, is_welcome) in [
+        (Credentials { uid: 0, gid: 0 }, false),
+        (Credentials { uid: 1001, gid: 1000 }, false),
+        (OUR_USER, true),
+    ] {
+        let game = Game::connect(&mut rig, credentials);
+        game.hello(&mut rig, "arena");
+        if is_welcome {
+            assert!(matches!(game.hear(&mut rig)[..], [Heard::Welcome { .. }]));
+        } else {
+            assert_eq!(game.hear(&mut rig), goodbye(GoodbyeReason::Unauthorised));
+        }
+        assert_eq!(is_closed(&rig, &game), !is_welcome);
+    }
+    assert_eq!(rig.counters().links_refused, 2);
+}
+
+#[test]
+fn a_hello_names_a_bundle_backend_that_nobody_else_is() {
+    let backends = vec![bundle_backend("arena", 4), udp_backend("box", "127.0.0.1:7777", 4)];
+    let mut rig = Rig::new(Setup::new(vec![listener("eu", &[0])], backends, 1));
+    let first = Game::join(&mut rig, "arena");
+    for (name, reason) in [
+        ("arena", GoodbyeReason::NameTaken),
+        ("box", GoodbyeReason::NameUnknown),
+        ("Arena", GoodbyeReason::NameUnknown),
+    ] {
+        let game = Game::join(&mut rig, name);
+        assert_eq!(game.hear(&mut rig), goodbye(reason));
+        assert!(is_closed(&rig, &game));
+    }
+    let game = Game::connect(&mut rig, OUR_USER);
+    game.say(&mut rig, |w| w.hello(&Hello { version: VERSION + 1, pid: 1, name: "arena" }));
+    assert_eq!(game.hear(&mut rig), goodbye(GoodbyeReason::VersionUnsupported));
+    assert!(!is_closed(&rig, &first));
+}
+
+#[test]
+fn a_hello_comes_first_and_once() {
+    let mut rig = Rig::new(plain_setup());
+    let silent = Game::connect(&mut rig, OUR_USER);
+    silent.say(&mut rig, |w| w.ping(1));
+    assert_eq!(silent.hear(&mut rig), goodbye(GoodbyeReason::HelloExpected));
+    let twice = Game::join(&mut rig, "arena");
+    twice.hello(&mut rig, "arena");
+    let heard = twice.hear(&mut rig);
+    assert_eq!(heard[1..], goodbye(GoodbyeReason::HelloExpected));
+    assert!(is_closed(&rig, &twice));
+    Game::join(&mut rig, "arena");
+}
+
+#[test]
+fn who_connects_and_says_nothing_is_parted_from() {
+    let mut rig = Rig::new(plain_setup());
+    let silent = Game::connect(&mut rig, OUR_USER);
+    rig.turn();
+    let due_ns = rig.host.gate().poll_timeout().expect("a deadline");
+    assert!(due_ns > rig.now.mono_ns, "an idle worker sleeps");
+    rig.pass(4_900);
+    assert!(!is_closed(&rig, &silent));
+    rig.pass(200);
+    assert_eq!(silent.hear(&mut rig), goodbye(GoodbyeReason::HelloExpected));
+    assert!(is_closed(&rig, &silent));
+    assert_eq!(rig.host.gate().poll_timeout(), None);
+}
+
+/// A gate with a backend of one user and one of another.
+fn two_users() -> (Rig, Credentials) {
+    let other = Credentials { uid: 2000, gid: 2000 };
+    let mut backends = vec![bundle_backend("arena", 4), bundle_backend("other", 4)];
+    backends[1].link = LinkKind::Bundle { allow: Allowed { uids: vec![2000], gids: Vec::new() } };
+    (Rig::new(Setup::new(vec![listener("eu", &[0])], backends, 1)), other)
+}
+
+fn refusals(rig: &Rig, why: LinkRefusal) -> u64 {
+    rig.counters().link_refusals[why as usize]
+}
+
+#[test]
+fn whom_no_backend_allows_is_refused_at_once_and_takes_no_room() {
+    let (mut rig, other) = two_users();
+    let stranger = Credentials { uid: 3000, gid: 3000 };
+    for _ in 0..5 {
+        let links: Vec<_> = (0..100).map(|_| rig.accept_link(stranger)).collect();
+        rig.turn();
+        let closed = |link: &_| rig.requests.contains(&Request::CloseSocket(*link));
+        assert!(links.iter().all(closed), "none stays for a hello that it may not say");
+        let told = Game { link: links[7] }.hear(&mut rig);
+        assert_eq!(told, goodbye(GoodbyeReason::Unauthorised));
+    }
+    assert_eq!(refusals(&rig, LinkRefusal::Unauthorised), 500);
+    let last = rig.host.gate().last_refused()[LinkRefusal::Unauthorised as usize];
+    assert_eq!(last, Some(stranger));
+    for (user, name) in [(OUR_USER, "arena"), (other, "other")] {
+        let game = Game::connect(&mut rig, user);
+        game.hello(&mut rig, name);
+        assert!(matches!(game.hear(&mut rig)[..], [Heard::Welcome { .. }]));
+    }
+}
+
+#[test]
+fn the_nameless_of_one_user_are_bounded_and_lock_nobody_else_out() {
+    let (mut rig, other) = two_users();
+    let links: Vec<_> = (0..100).map(|_| rig.accept_link(other)).collect();
+    rig.turn();
+    let refused = rig.requests.clone();
+    assert_eq!(refused.len(), 68, "more than 32 wait to say who they are");
+    assert_eq!(refused[0], Request::CloseSocket(links[32]));
+    assert_eq!(refusals(&rig, LinkRefusal::TooManyNameless), 68);
+    let game = Game::join(&mut rig, "arena");
+    assert!(matches!(game.hear(&mut rig)[..], [Heard::Welcome { .. }]));
+    let game = Game { link: links[5] };
+    game.hello(&mut rig, "other");
+    assert!(matches!(game.hear(&mut rig)[..], [Heard::Welcome { .. }]));
+    rig.requests.clear();
+    rig.pass(5_100);
+    assert_eq!(rig.requests.len(), 31, "the others had their time");
+    assert_eq!(refusals(&rig, LinkRefusal::HelloExpected), 31);
+}
+
+#[test]
+fn a_reload_that_allows_less_ends_links_by_name() {
+    let (mut rig, other) = two_users();
+    let game = Game::join(&mut rig, "arena");
+    let stays = Game::connect(&mut rig, other);
+    stays.hello(&mut rig, "other");
+    let nameless = Game::connect(&mut rig, OUR_USER);
+    let mut player = Player::connected(&mut rig, home(1), 1);
+    for process in [&game, &stays] {
+        process.hear(&mut rig);
+    }
+    let mut setup = rig.host.gate().setup().clone();
+    setup.backends[0].link = LinkKind::Bundle { allow: Allowed { uids: vec![7], gids: vec![] } };
+    rig.mail(Mail::Setup(setup.into()));
+    rig.turn();
+    assert_eq!(game.hear(&mut rig), goodbye(GoodbyeReason::Unauthorised));
+    assert_eq!(nameless.hear(&mut rig), goodbye(GoodbyeReason::Unauthorised));
+    assert!(is_closed(&rig, &game) && is_closed(&rig, &nameless) && !is_closed(&rig, &stays));
+    assert_eq!(refusals(&rig, LinkRefusal::Unauthorised), 2);
+    rig.provokes(DropReason::LinkDown, |rig| player.send(rig, b"x"));
+    let again = Game::join(&mut rig, "arena");
+    assert_eq!(again.hear(&mut rig), goodbye(GoodbyeReason::Unauthorised));
+}
+
+/// A backend that the config no longer has keeps its process and its players.
+#[test]
+fn a_retired_backend_keeps_its_link() {
+    let (mut rig, game) = ready();
+    let mut setup = rig.host.gate().setup().clone();
+    setup.backends[0].retired = true;
+    rig.mail(Mail::Setup(setup.into()));
+    rig.turn();
+    assert!(!is_closed(&rig, &game));
+}
+
+#[test]
+fn a_bad_record_ends_its_link_with_the_reason_and_no_other() {
+    let too_long = vec![0; BUNDLE_BYTES_MAX + 1];
+    let bad: [(&[u8], RecordError); 5] = [
+        (&[1], RecordError::HeaderTruncated),
+        (&[3, 0, 1, 0], RecordError::RecordLength),
+        (&[4, 0, 99, 0], RecordError::KindUnknown),
+        (&[4, 0, 1, 1], RecordError::FlagsUnknown),
+        (&too_long, RecordError::DatagramTooLong),
+    ];
+    for (bytes, error) in bad {
+        let backends = vec![bundle_backend("arena", 4), bundle_backend("other", 4)];
+        let mut rig = Rig::new(Setup::new(vec![listener("eu", &[1])], backends, 1));
+        let game = Game::join(&mut rig, "arena");
+        let other = Game::join(&mut rig, "other");
+        let mut player = Player::connected(&mut rig, home(1), 1);
+        game.hear(&mut rig);
+        game.push_bytes(&mut rig, bytes);
+        rig.turn();
+        let reason = Goodbye { reason: GoodbyeReason::RecordInvalid, error: Some(error) };
+        assert_eq!(game.hear(&mut rig), [Heard::Goodbye(reason)]);
+        assert!(is_closed(&rig, &game) && !is_closed(&rig, &other));
+        other.hear(&mut rig);
+        player.send(&mut rig, b"x");
+        assert_eq!(other.payloads(&mut rig), [b"x"]);
+        assert_eq!(rig.drops(DropReason::RecordInvalid), 1);
+    }
+}
+
+#[test]
+fn what_came_before_a_bad_record_counts() {
+    let (mut rig, game) = ready();
+    let mut player = Player::connected(&mut rig, home(1), 1);
+    let session = game.guests(&mut rig)[0].session;
+    let mut buf = [0; 200];
+    let mut writer = ringgate_link::bundle::Writer::new(&mut buf);
+    assert!(writer.payload(session, b"good"));
+    let good = writer.bytes().to_vec();
+    let rest = good.clone();
+    game.push_bytes(&mut rig, &[&good[..], &[4, 0, 99, 0], &rest].concat());
+    rig.turn();
+    player.receive(&mut rig);
+    assert_eq!(player.got, [b"good"], "and what comes after it does not");
+}
+
+#[test]
+fn one_payload_for_many_and_a_ping() {
+    let (mut rig, game) = ready();
+    let mut players = [1, 2, 3].map(|n| Player::connected(&mut rig, home(n), n.into()));
+    let guests = game.guests(&mut rig);
+    let sessions: Vec<_> = guests.iter().map(|guest| guest.session).collect();
+    game.say(&mut rig, |w| w.multicast(&sessions, b"snapshot") && w.ping(77));
+    for player in &mut players {
+        player.receive(&mut rig);
+        assert_eq!(player.got, [b"snapshot"]);
+    }
+    assert_eq!(game.hear(&mut rig), [Heard::Pong(77)]);
+    assert_eq!(rig.counters().payloads_down, 3);
+}
+
+#[test]
+fn a_full_link_loses_payloads_by_name_and_nothing_else() {
+    let (mut rig, game) = ready();
+    let mut before = Player::connected(&mut rig, home(1), 1);
+    let first = game.guests(&mut rig)[0].session;
+
+    rig.obstacles.push((game.link, SendFailure::Full));
+    before.send(&mut rig, b"lost");
+    let scribe = Scribe::new(&rig.token(2));
+    scribe.connect(&mut rig, home(2));
+    rig.deliver(home(2), &scribe.payload(2, b"lost too"));
+    before.leave(&mut rig);
+    rig.deliver(home(2), &scribe.disconnect(3));
+    let third = Scribe::new(&rig.token(3));
+    third.connect(&mut rig, home(3));
+    let payloads = rig.counters().payloads_up;
+    assert_eq!(rig.drops(DropReason::LinkFull), payloads);
+    assert!(rig.host.gate().poll_timeout().expect("retry") <= rig.now.mono_ns + 10_000_000);
+
+    rig.obstacles.clear();
+    rig.turn();
+    let heard = game.hear(&mut rig);
+    let opened: Vec<_> = heard
+        .iter()
+        .map(|heard| match heard {
+            Heard::Opened(guest) => format!("+{}", guest.client_id),
+            Heard::Closed(session, _) if *session == first => "-1".to_owned(),
+            Heard::Closed(..) => "-2".to_owned(),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(opened, ["+2", "-1", "-2", "+3"], "in the order in which it happened");
+}
+
+#[test]
+fn what_a_full_link_is_owed_arrives_in_order_however_long_it_takes() {
+    let mut setup = plain_setup();
+    setup.backends[0].slots = 200;
+    setup.listeners[0].sessions_max = 200;
+    let mut rig = Rig::new(setup);
+    let game = Game::join(&mut rig, "arena");
+    game.hear(&mut rig);
+    rig.obstacles.push((game.link, SendFailure::Full));
+    let mut expected = Vec::new();
+    for id in 0..150 {
+        // More than one bundle of openings, and closings between them.
+        let scribe = Scribe::new(&rig.token(id));
+        scribe.connect(&mut rig, home(id as u16));
+        expected.push(format!("+{id}"));
+        if id % 3 == 0 {
+            rig.deliver(home(id as u16), &scribe.disconnect(2));
+            expected.push(format!("-{id}"));
+        }
+    }
+    let mut ids = std::collections::HashMap::new();
+    let mut heard = Vec::new();
+    for _ in 0..20 {
+        rig.obstacles.clear();
+        rig.turn();
+        rig.obstacles.push((game.link, SendFailure::Full));
+        rig.turn();
+        for record in game.hear(&mut rig) {
+            match record {
+                Heard::Opened(guest) => {
+                    ids.insert(guest.session, guest.client_id);
+                    heard.push(format!("+{}", guest.client_id));
+                }
+                Heard::Closed(session, _) => heard.push(format!("-{}", ids[&session])),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!(heard, expected);
+}
+
+#[test]
+fn a_process_that_never_reads_loses_its_link_before_the_gateway_its_memory() {
+    let mut setup = plain_setup();
+    setup.backends[0].slots = 5000;
+    setup.listeners[0].sessions_max = 5000;
+    setup.worker_sessions_max = 5000;
+    setup.listeners[0].limits = crate::Limits::NONE;
+    let mut rig = Rig::new(setup);
+    let game = Game::join(&mut rig, "arena");
+    rig.obstacles.push((game.link, SendFailure::Full));
+    let mut joined = 0;
+    while !is_closed(&rig, &game) {
+        let scribe = Scribe::new(&rig.token(joined));
+        scribe.connect(&mut rig, home(joined as u16));
+        rig.forget_tokens();
+        rig.sent.clear();
+        joined += 1;
+        assert!(joined < 4500, "more than a megabyte is owed");
+    }
+    assert!(joined > 2000, "{joined}");
+}
+
+#[test]
+fn a_restarted_process_is_told_again_who_is_here() {
+    let (mut rig, game) = ready();
+    let mut player = Player::connected(&mut rig, home(1), 1);
+    let before = game.guests(&mut rig).remove(0);
+    game.crash(&mut rig);
+    player.send(&mut rig, b"into the void");
+    assert_eq!(rig.drops(DropReason::LinkDown), 1);
+    player.live(&mut rig, 1500);
+    assert!(player.library.is_connected());
+
+    let game = Game::join(&mut rig, "arena");
+    player.live(&mut rig, 200);
+    let after = game.guests(&mut rig).remove(0);
+    assert_eq!((after.session, after.client_id, after.slot), (before.session, 1, 0));
+    assert_eq!(after.address, before.address);
+    player.send(&mut rig, b"hello again");
+    assert_eq!(game.payloads(&mut rig), [b"hello again"]);
+}
+
+#[test]
+fn a_payload_never_overtakes_the_opening_of_its_session() {
+    let (mut rig, game) = ready();
+    let mut player = Player::connected(&mut rig, home(1), 1);
+    game.crash(&mut rig);
+    let game = Game::join(&mut rig, "arena");
+    player.send(&mut rig, b"at once");
+    let heard = game.hear(&mut rig);
+    let order = heard.iter().filter(|heard| !matches!(heard, Heard::Welcome { .. }));
+    let order: Vec<_> = order.collect();
+    assert!(matches!(order[..], [Heard::Opened(_), Heard::Payload(..)]), "{order:?}");
+}
+
+#[test]
+fn players_wait_for_their_backend_for_its_grace_time() {
+    let (mut rig, game) = ready();
+    let scribe = Scribe::new(&rig.token_with(1, |spec| spec.timeout_seconds = -1));
+    scribe.connect(&mut rig, home(1));
+    game.crash(&mut rig);
+    let new = Scribe::new(&rig.token(2));
+    rig.provokes(DropReason::RequestBackendDown, |rig| rig.deliver(home(2), &new.request()));
+    rig.pass(1_950);
+    assert_eq!(rig.sessions(), 1);
+    rig.take_for(home(1));
+    rig.pass(200);
+    assert_eq!(rig.sessions(), 0);
+    assert_eq!(rig.counters().sessions_closed[Ended::BackendGone as usize], 1);
+    let kinds = scribe.kinds(&mut rig, home(1));
+    assert!(kinds.ends_with(&[PacketKind::Disconnect; 10]), "{kinds:?}");
+}
+
+#[test]
+fn the_last_words_of_a_process_are_heard() {
+    let (mut rig, game) = ready();
+    let mut player = Player::connected(&mut rig, home(1), 1);
+    let session = game.guests(&mut rig)[0].session;
+    game.push(&mut rig, |w| {
+        w.payload(session, b"bye") && w.close(session, CloseReason::GameShutdown)
+    });
+    game.crash(&mut rig);
+    player.receive(&mut rig);
+    assert_eq!(player.got, [b"bye"]);
+    assert!(player.library.is_over());
+    assert_eq!(rig.sessions(), 0);
+}
+
+#[test]
+fn a_process_that_restarts_within_a_turn_takes_its_name_over() {
+    let (mut rig, game) = ready();
+    let mut player = Player::connected(&mut rig, home(1), 1);
+    rig.host.notice(IoEvent::Closed { socket: game.link });
+    let again = Game::join(&mut rig, "arena");
+    assert!(is_closed(&rig, &game) && !is_closed(&rig, &again));
+    player.live(&mut rig, 200);
+    let heard = again.hear(&mut rig);
+    assert!(matches!(heard[..], [Heard::Welcome { .. }, Heard::Opened(_)]), "{heard:?}");
+}
+
+#[test]
+fn a_link_that_breaks_while_it_is_written_to_costs_payloads_only() {
+    let (mut rig, game) = ready();
+    let mut player = Player::connected(&mut rig, home(1), 1);
+    rig.obstacles.push((game.link, SendFailure::Gone));
+    player.send(&mut rig, b"x");
+    assert!(is_closed(&rig, &game));
+    assert_eq!(rig.drops(DropReason::LinkDown), 1);
+    rig.obstacles.clear();
+    let game = Game::join(&mut rig, "arena");
+    player.live(&mut rig, 200);
+    assert_eq!(game.guests(&mut rig).len(), 1);
+}
+
+#[test]
+fn more_than_a_bundle_in_a_turn_goes_in_several() {
+    let (mut rig, game) = ready();
+    let scribe = Scribe::new(&rig.token(1));
+    scribe.connect(&mut rig, home(1));
+    game.hear(&mut rig);
+    for sequence in 2..52 {
+        rig.push(home(1), &scribe.payload(sequence, &[sequence as u8; 1200]));
+    }
+    rig.turn();
+    let payloads = game.payloads(&mut rig);
+    assert_eq!(payloads.len(), 50);
+    assert!(payloads.iter().zip(2..).all(|(payload, n)| *payload == [n; 1200]), "in order");
+}
+
+#[test]
+fn draining_is_told_to_who_is_here_and_to_who_comes() {
+    let backends = vec![bundle_backend("arena", 4), bundle_backend("other", 4)];
+    let mut rig = Rig::new(Setup::new(vec![listener("eu", &[0])], backends, 1));
+    let early = Game::join(&mut rig, "arena");
+    let nameless = Game::connect(&mut rig, OUR_USER);
+    let mut player = Player::connected(&mut rig, home(1), 1);
+    early.hear(&mut rig);
+    rig.mail(Mail::Drain { left_ms: 3000 });
+    rig.turn();
+    assert_eq!(early.hear(&mut rig), [Heard::Draining(3000)]);
+    assert!(nameless.hear(&mut rig).is_empty(), "nothing comes before a welcome");
+    player.live(&mut rig, 1000);
+    assert!(player.library.is_connected(), "who is here stays");
+    let late = Game::join(&mut rig, "other");
+    let heard = late.hear(&mut rig);
+    assert!(matches!(heard[..], [Heard::Welcome { .. }, Heard::Draining(2000)]), "{heard:?}");
+}
+
+#[test]
+fn draining_over_a_full_link_keeps_the_grace_of_its_players() {
+    let (mut rig, game) = ready();
+    let mut player = Player::connected(&mut rig, home(1), 1);
+    rig.obstacles.push((game.link, SendFailure::Gone));
+    rig.mail(Mail::Drain { left_ms: 3000 });
+    rig.turn();
+    rig.obstacles.clear();
+    player.live(&mut rig, 1500);
+    assert!(player.library.is_connected(), "the backend may come back for two seconds");
+}

@@ -1,0 +1,533 @@
+//! A gate whose sockets are lists, with a clock that moves when a test says so.
+//!
+//! The rig judges whatever the gate does in any test: every turn has to balance, every packet that
+//! leaves for a player has to open under the key of a token that the test has minted, and no nonce
+//! may be used twice under a key.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::host::Host;
+use crate::table::Address;
+use crate::{
+    Allowed, Backend, ClaimLimits, Claims, Counters, Credentials, Gate, Limits, LinkKind, Listener,
+    Mail, Netcode, Now, Protocol, Request, Route, Seed, Setup, TokenReuse, WorkerIndex,
+};
+use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId, TxTarget};
+use ringgate_core::crypto::{Aead, Job, Key, Verdict};
+use ringgate_core::drops::{DropCounts, DropReason};
+use ringgate_core::netcode::{ConnectToken, TokenSpec, mint};
+use ringgate_core::proto::netcode::packet::{AadTable, Header, PacketKind, Receiver};
+use ringgate_core::proto::netcode::server::SessionSequence;
+use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
+use ringgate_core::proto::replay::Policy;
+use ringgate_core::secret::CookieSecret;
+use ringgate_link::bundle::SessionId;
+
+pub(super) const PROTOCOL: u64 = 0x1122_3344_5566_7788;
+pub(super) const PUBLIC: &str = "203.0.113.9:40000";
+pub(super) const START: Now = Now { mono_ns: 1_000_000_000, unix_s: 1_700_000_000 };
+
+/// The first socket of each listener's first address; the second address has the next one.
+const PLAYER_SOCKETS: [SocketId; 2] = [SocketId(1), SocketId(3)];
+pub(super) const UDP_LINK: SocketId = SocketId(20);
+const LINK_LISTENER: SocketId = SocketId(21);
+const FIRST_LINK: u32 = 30;
+
+pub(super) const OUR_USER: Credentials = Credentials { uid: 1000, gid: 1000 };
+
+pub(super) fn key(n: u8) -> Key {
+    Key::from_bytes([n; 32])
+}
+
+pub(super) fn endpoint(text: &str) -> Endpoint {
+    text.parse::<std::net::SocketAddr>().expect("literal").into()
+}
+
+/// The address of the `n`th player, each in a network of its own.
+pub(super) fn home(n: u16) -> Endpoint {
+    Endpoint::v4([10, (n >> 8) as u8, n as u8, 7], 5000)
+}
+
+pub(super) fn bundle_backend(name: &str, slots: u32) -> Backend {
+    Backend {
+        name: name.to_owned(),
+        link: LinkKind::Bundle { allow: Allowed { uids: vec![OUR_USER.uid], gids: Vec::new() } },
+        slots,
+        grace_ns: 2_000_000_000,
+        retired: false,
+    }
+}
+
+pub(super) fn udp_backend(name: &str, address: &str, slots: u32) -> Backend {
+    let address = address.parse().expect("literal");
+    Backend { link: LinkKind::Udp { address }, ..bundle_backend(name, slots) }
+}
+
+pub(super) fn listener(name: &str, backends: &[u16]) -> Listener {
+    Listener {
+        name: name.to_owned(),
+        protocol: Protocol::Netcode(Netcode {
+            protocol_id: PROTOCOL,
+            keys: vec![key(1)],
+            replay: Policy::NETCODE,
+            keep_alive_ns: SEND_INTERVAL_NS,
+            token_reuse: TokenReuse::Deny,
+        }),
+        public: vec![PUBLIC.parse().expect("literal")],
+        backends: backends.to_vec(),
+        route: Route::Single,
+        sessions_max: 100,
+        follow_port_switch: true,
+        limits: Limits::NETCODE,
+    }
+}
+
+/// The rules of the first listener.
+pub(super) fn netcode_rules(setup: &mut Setup) -> &mut Netcode {
+    let Protocol::Netcode(rules) = &mut setup.listeners[0].protocol else { panic!("netcode") };
+    rules
+}
+
+/// One listener with one backend on a bundle link.
+pub(super) fn plain_setup() -> Setup {
+    Setup::new(vec![listener("eu", &[0])], vec![bundle_backend("arena", 4)], 77)
+}
+
+/// A datagram that has left the gate.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) target: TxTarget,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Why the next datagrams on a socket do not leave.
+pub(super) type Obstacle = (SocketId, SendFailure);
+
+pub(super) struct Rig {
+    pub(super) host: Host,
+    pub(super) now: Now,
+    /// What has left and was not taken by a test yet.
+    pub(super) sent: Vec<Sent>,
+    pub(super) obstacles: Vec<Obstacle>,
+    /// Requests of the gate that a test has not looked at yet.
+    pub(super) requests: Vec<Request>,
+    /// How far the wall clock is off.
+    wall_ahead_s: i64,
+    /// Sockets that the worker can still make for sessions.
+    pub(super) descriptors: u32,
+    /// Those that it has made.
+    pub(super) session_sockets: Vec<SocketId>,
+    secrets_drawn: u32,
+    judge: Rc<RefCell<Judge>>,
+    next_socket: u32,
+}
+
+impl Rig {
+    pub(super) fn new(setup: Setup) -> Self {
+        let claims = claims_for(&setup, setup.claim_limits());
+        Self::with_claims(setup, claims)
+    }
+
+    pub(super) fn with_claims(setup: Setup, claims: Arc<Claims>) -> Self {
+        let judge = Rc::new(RefCell::new(Judge::new(PROTOCOL)));
+        Self::worker(Arc::new(setup), WorkerIndex { index: 0, count: 1 }, claims, judge)
+    }
+
+    fn worker(
+        setup: Arc<Setup>,
+        worker: WorkerIndex,
+        claims: Arc<Claims>,
+        judge: Rc<RefCell<Judge>>,
+    ) -> Self {
+        let seed = Seed {
+            challenge_key: key(200 + worker.index as u8),
+            random: [u64::MAX, u64::from(worker.index), 1, 2],
+        };
+        let listeners = setup.listeners.clone();
+        if listeners.iter().any(|listener| listener.unreal().is_some()) {
+            judge.borrow_mut().sees_netcode_only = false;
+        }
+        let mut gate = Gate::new(setup, worker, claims, Aead::detect(), seed, START);
+        for (at, listener) in listeners.iter().enumerate() {
+            for bind in 0..listener.public.len() as u16 {
+                let socket = SocketId(PLAYER_SOCKETS[at].0 + u32::from(bind));
+                gate.bind_player_socket(socket, at as u16, bind);
+            }
+        }
+        gate.bind_udp_link(UDP_LINK);
+        gate.bind_link_listener(LINK_LISTENER);
+        Self {
+            host: Host::new(gate),
+            now: START,
+            sent: Vec::new(),
+            obstacles: Vec::new(),
+            requests: Vec::new(),
+            wall_ahead_s: 0,
+            descriptors: u32::MAX,
+            session_sockets: Vec::new(),
+            secrets_drawn: 0,
+            judge,
+            next_socket: FIRST_LINK,
+        }
+    }
+
+    /// Mints a token that the first listener takes.
+    pub(super) fn token(&mut self, client_id: u64) -> ConnectToken {
+        self.token_with(client_id, |_| {})
+    }
+
+    pub(super) fn token_with(
+        &mut self,
+        client_id: u64,
+        change: impl FnOnce(&mut TokenSpec),
+    ) -> ConnectToken {
+        let mut spec = TokenSpec::new(PROTOCOL, client_id, PUBLIC.parse().expect("literal"));
+        change(&mut spec);
+        self.token_under(&spec, &key(1))
+    }
+
+    pub(super) fn token_under(&mut self, spec: &TokenSpec, key: &Key) -> ConnectToken {
+        let token = mint(spec, key, self.now.unix_s).expect("random bytes");
+        self.judge.borrow_mut().learn(token.server_to_client.clone());
+        token
+    }
+
+    /// A datagram for the first listener, found by the next turn.
+    pub(super) fn push(&mut self, from: Endpoint, bytes: &[u8]) {
+        self.push_at(PLAYER_SOCKETS[0], from, bytes);
+    }
+
+    pub(super) fn push_at(&mut self, socket: SocketId, from: Endpoint, bytes: &[u8]) {
+        while self.host.receive(socket, from, bytes).is_none() {
+            self.turn();
+        }
+    }
+
+    /// A datagram for the first listener, alone in a turn.
+    pub(super) fn deliver(&mut self, from: Endpoint, bytes: &[u8]) {
+        self.push(from, bytes);
+        self.turn();
+    }
+
+    /// Datagrams for the first listener, each in a turn of its own.
+    pub(super) fn deliver_all(&mut self, from: Endpoint, datagrams: &[Vec<u8>]) {
+        for datagram in datagrams {
+            self.deliver(from, datagram);
+        }
+    }
+
+    /// A datagram for the `listener`th listener, alone in a turn.
+    pub(super) fn deliver_at(&mut self, listener: usize, from: Endpoint, bytes: &[u8]) {
+        self.push_at(PLAYER_SOCKETS[listener], from, bytes);
+        self.turn();
+    }
+
+    /// A datagram from a udp backend for the player who has that loopback address.
+    pub(super) fn answer_udp(&mut self, from: Endpoint, to: LocalIp, bytes: &[u8]) {
+        self.host.receive(UDP_LINK, from, bytes).expect("room").local = to;
+        self.turn();
+    }
+
+    pub(super) fn event(&mut self, event: IoEvent) {
+        self.host.notice(event);
+        self.turn();
+    }
+
+    /// A process connects to the link socket.
+    pub(super) fn accept_link(&mut self, credentials: Credentials) -> SocketId {
+        let socket = self.new_socket();
+        self.host.gate_mut().handle_link_accepted(socket, credentials);
+        socket
+    }
+
+    pub(super) fn new_socket(&mut self) -> SocketId {
+        self.next_socket += 1;
+        SocketId(self.next_socket)
+    }
+
+    pub(super) fn turn(&mut self) {
+        let Self { host, sent, obstacles, judge, now, .. } = self;
+        host.turn(*now, &mut |target, bytes| carry(target, bytes, sent, obstacles, judge));
+        self.look_around();
+    }
+
+    pub(super) fn mail(&mut self, mail: Mail) {
+        let Self { host, sent, obstacles, judge, now, .. } = self;
+        let carry =
+            &mut |target: &TxTarget, bytes: &[u8]| carry(target, bytes, sent, obstacles, judge);
+        host.handle_mail(*now, mail, carry);
+    }
+
+    /// Refuses all mail to other workers, as their mailboxes do when they are full.
+    pub(super) fn refuse_mail(&mut self) {
+        let refused: Vec<_> = self.host.gate_mut().poll_mail().collect();
+        for (_, mail) in refused {
+            self.host.gate_mut().mail_refused(&mail);
+        }
+        self.look_around();
+    }
+
+    fn look_around(&mut self) {
+        while let Some(request) = self.host.gate_mut().poll_request() {
+            if request == Request::CookieSecrets {
+                self.renew_cookies();
+                continue;
+            }
+            self.requests.push(request);
+            if let Request::OpenSessionSocket { session, .. } = request {
+                self.open_session_socket(session);
+            }
+        }
+        self.counters().check_conservation().expect("every turn balances");
+    }
+
+    /// What the worker does when it is asked to.
+    fn open_session_socket(&mut self, session: SessionId) {
+        if let Some(left) = self.descriptors.checked_sub(1) {
+            self.descriptors = left;
+            let socket = self.new_socket();
+            self.session_sockets.push(socket);
+            self.host.gate_mut().bind_session_socket(session, socket);
+        } else {
+            self.host.gate_mut().session_socket_failed(self.now, session);
+        }
+    }
+
+    /// Other secrets each time, and the same in every run.
+    fn renew_cookies(&mut self) {
+        self.secrets_drawn += 1;
+        let secret = |half: u8| {
+            let mut bytes = [half; 64];
+            bytes[..4].copy_from_slice(&self.secrets_drawn.to_le_bytes());
+            CookieSecret::from_bytes(bytes)
+        };
+        let secrets = [secret(1), secret(2)];
+        self.host.gate_mut().renew_cookies(self.now, secrets);
+    }
+
+    /// Lets time pass, in turns of 10 ms.
+    pub(super) fn pass(&mut self, ms: u64) {
+        for _ in 0..ms.div_ceil(10) {
+            self.jump(10);
+            self.turn();
+        }
+    }
+
+    /// Lets time pass without a turn.
+    pub(super) fn jump(&mut self, ms: u64) {
+        self.now.mono_ns += ms * 1_000_000;
+        let since_start_s = (self.now.mono_ns - START.mono_ns) / 1_000_000_000;
+        self.now.unix_s = (START.unix_s + since_start_s).saturating_add_signed(self.wall_ahead_s);
+    }
+
+    /// Sets the wall clock, by which tokens expire, ahead or back.
+    pub(super) fn step_wall_clock(&mut self, seconds: i64) {
+        self.wall_ahead_s += seconds;
+        self.jump(0);
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        self.host.gate().counters()
+    }
+
+    pub(super) fn drops(&self, reason: DropReason) -> u64 {
+        self.counters().drops.of(reason)
+    }
+
+    pub(super) fn sessions(&self) -> usize {
+        self.host.gate().session_count()
+    }
+
+    /// The session of the player at an address.
+    pub(super) fn session_at(&self, player: Endpoint) -> SessionId {
+        self.host.gate().session_at(player)
+    }
+
+    /// Forgets the keys of all tokens so far, where a test makes thousands.
+    pub(super) fn forget_tokens(&mut self) {
+        let mut judge = self.judge.borrow_mut();
+        judge.keys.clear();
+        judge.used.clear();
+    }
+
+    /// What has left since the last look, for a player.
+    pub(super) fn take_for(&mut self, player: Endpoint) -> Vec<Vec<u8>> {
+        self.take(|sent| sent.target.peer == Some(player) && is_player_socket(sent.target.socket))
+    }
+
+    /// What has left since the last look, on a link.
+    pub(super) fn take_on(&mut self, link: SocketId) -> Vec<Vec<u8>> {
+        self.take(|sent| sent.target.socket == link)
+    }
+
+    /// What has left since the last look, toward udp backends: each with the loopback address it
+    /// came from.
+    pub(super) fn take_udp(&mut self) -> Vec<(LocalIp, Vec<u8>)> {
+        let is_udp = |sent: &mut Sent| sent.target.socket == UDP_LINK;
+        self.sent.extract_if(.., is_udp).map(|sent| (sent.target.source, sent.bytes)).collect()
+    }
+
+    /// What has left since the last look, for udp backends: whom for, and the loopback address it
+    /// came from.
+    pub(super) fn take_for_servers(&mut self) -> Vec<(Endpoint, LocalIp, Vec<u8>)> {
+        let is_udp = |sent: &mut Sent| sent.target.socket == UDP_LINK;
+        let sent = self.sent.extract_if(.., is_udp);
+        sent.filter_map(|sent| Some((sent.target.peer?, sent.target.source, sent.bytes))).collect()
+    }
+
+    fn take(&mut self, wanted: impl Fn(&Sent) -> bool) -> Vec<Vec<u8>> {
+        self.sent.extract_if(.., |sent| wanted(sent)).map(|sent| sent.bytes).collect()
+    }
+
+    /// Asserts that `act` makes the gate count `reason` once and no other reason at all.
+    pub(super) fn provokes(&mut self, reason: DropReason, act: impl FnOnce(&mut Self)) {
+        let before = self.counters().drops.clone();
+        act(self);
+        assert_eq!(newly(&before, &self.counters().drops), [(reason, 1)]);
+    }
+}
+
+/// What has been counted since.
+pub(super) fn newly(before: &DropCounts, after: &DropCounts) -> Vec<(DropReason, u64)> {
+    let both = before.iter().zip(after.iter());
+    let grown = both.map(|((reason, before), (_, after))| (reason, after - before));
+    grown.filter(|(_, count)| *count > 0).collect()
+}
+
+pub(super) fn claims_for(setup: &Setup, limits: ClaimLimits) -> Arc<Claims> {
+    Arc::new(Claims::new(setup.listeners.len(), &setup.backend_slots(), limits))
+}
+
+/// Several workers that share their claims and write to each other.
+pub(super) struct Fleet {
+    pub(super) rigs: Vec<Rig>,
+}
+
+impl Fleet {
+    pub(super) fn new(setup: Setup, count: u16) -> Self {
+        let claims = claims_for(&setup, setup.claim_limits());
+        let judge = Rc::new(RefCell::new(Judge::new(PROTOCOL)));
+        let setup = Arc::new(setup);
+        let worker = |index| {
+            let (setup, claims) = (Arc::clone(&setup), Arc::clone(&claims));
+            Rig::worker(setup, WorkerIndex { index, count }, claims, Rc::clone(&judge))
+        };
+        Self { rigs: (0..count).map(worker).collect() }
+    }
+
+    /// Does not check what is sent: for crowds whose keys nobody remembers.
+    pub(super) fn look_away(&mut self) {
+        self.rigs.iter().for_each(|rig| rig.judge.borrow_mut().sees_netcode_only = false);
+    }
+
+    /// Delivers all mail, and the mail that follows from it.
+    pub(super) fn deliver_mail(&mut self) {
+        for from in (0..self.rigs.len()).cycle().take(3 * self.rigs.len()) {
+            self.deliver_mail_once(from);
+        }
+        let sent: u64 = self.rigs.iter().map(|rig| rig.counters().forwarded_out).sum();
+        let received: u64 = self.rigs.iter().map(|rig| rig.counters().forwarded_in).sum();
+        assert_eq!(sent, received, "no datagram is lost between workers");
+    }
+
+    /// Delivers the mail of one worker, and not what follows from it.
+    pub(super) fn deliver_mail_once(&mut self, from: usize) {
+        let mail: Vec<_> = self.rigs[from].host.gate_mut().poll_mail().collect();
+        for (to, mail) in mail {
+            self.rigs[usize::from(to)].mail(mail);
+            self.rigs[usize::from(to)].turn();
+        }
+    }
+
+    /// Lets time pass for all.
+    pub(super) fn pass(&mut self, ms: u64) {
+        for _ in 0..ms.div_ceil(10) {
+            for rig in &mut self.rigs {
+                rig.jump(10);
+                rig.turn();
+            }
+            self.deliver_mail();
+        }
+    }
+}
+
+fn is_player_socket(socket: SocketId) -> bool {
+    socket < UDP_LINK
+}
+
+fn carry(
+    target: &TxTarget,
+    bytes: &[u8],
+    sent: &mut Vec<Sent>,
+    obstacles: &[Obstacle],
+    judge: &RefCell<Judge>,
+) -> Result<(), SendFailure> {
+    if is_player_socket(target.socket) && judge.borrow().sees_netcode_only {
+        judge.borrow_mut().look_at(bytes);
+    }
+    if let Some((_, why)) = obstacles.iter().find(|(socket, _)| *socket == target.socket) {
+        return Err(*why);
+    }
+    sent.push(Sent { target: *target, bytes: bytes.to_vec() });
+    Ok(())
+}
+
+/// Knows the keys of all tokens, and every nonce that was used under them.
+struct Judge {
+    aad: Box<AadTable>,
+    keys: Vec<Key>,
+    used: HashSet<(usize, u64)>,
+    aead: Aead,
+    /// Other packets are not its business.
+    sees_netcode_only: bool,
+}
+
+impl Judge {
+    fn new(protocol_id: u64) -> Self {
+        Self {
+            aad: Box::new(AadTable::new(protocol_id)),
+            keys: Vec::new(),
+            used: HashSet::new(),
+            aead: Aead::detect(),
+            sees_netcode_only: true,
+        }
+    }
+
+    fn learn(&mut self, key: Key) {
+        if !self.keys.contains(&key) {
+            self.keys.push(key);
+        }
+    }
+
+    fn look_at(&mut self, packet: &[u8]) {
+        let header = Header::decode(packet, Receiver::Client).expect("a packet that clients take");
+        let opens = |key: &Key| {
+            let mut copy = packet[header.body_start()..].to_vec();
+            let aad = self.aad.of(header.prefix);
+            let mut jobs = [Job::new(key, header.nonce(), aad, &mut copy)];
+            self.aead.open(&mut jobs);
+            jobs[0].verdict == Verdict::Done
+        };
+        let key = self.keys.iter().position(opens).expect("sealed under a token's key");
+        assert!(self.used.insert((key, header.sequence)), "nonce {} used twice", header.sequence);
+        let is_early = matches!(header.kind, PacketKind::Challenge | PacketKind::Denied);
+        assert_eq!(is_early, header.sequence >= 1 << 63, "{header:?}");
+    }
+}
+
+impl Gate {
+    fn session_at(&self, player: Endpoint) -> SessionId {
+        let address = Address { listener: 0, endpoint: player };
+        let index = self.sessions.find(self.sessions.hash(&address), &address);
+        self.session_id(index.expect("a player lives there"))
+    }
+
+    /// Uses up a session's sequence numbers, which takes 2^63 packets otherwise.
+    pub(super) fn exhaust_sequence(&mut self, session: SessionId) {
+        let index = self.session_index(session).expect("live");
+        self.sessions.at_mut(index).next_sequence = SessionSequence::EXHAUSTED;
+    }
+}

@@ -1,0 +1,152 @@
+//! Which backend a player is sent to, and in which slot.
+
+use std::collections::HashMap;
+
+use super::clients::Scribe;
+use super::games::Game;
+use super::rig::{Rig, bundle_backend, home, listener};
+use crate::{Mail, Route, Setup};
+use ringgate_core::drops::DropReason;
+use ringgate_core::netcode::user_data;
+use ringgate_core::proto::netcode::packet::PacketKind;
+
+const NAMES: [&str; 3] = ["one", "two", "three"];
+
+fn setup(route: Route, slots: [u32; 3]) -> Setup {
+    let mut listener = listener("eu", &[0, 1, 2]);
+    listener.route = route;
+    let backends = NAMES.iter().zip(slots).map(|(name, slots)| bundle_backend(name, slots));
+    Setup::new(vec![listener], backends.collect(), 1)
+}
+
+fn ready(setup: Setup) -> (Rig, [Game; 3]) {
+    let mut rig = Rig::new(setup);
+    let games = NAMES.map(|name| Game::join(&mut rig, name));
+    (rig, games)
+}
+
+/// Lets a player in; returns the number of its backend and its slot there.
+fn enter(rig: &mut Rig, games: &[Game], id: u64) -> Option<(usize, u32)> {
+    enter_with(rig, games, id, b"")
+}
+
+fn enter_with(rig: &mut Rig, games: &[Game], id: u64, data: &[u8]) -> Option<(usize, u32)> {
+    let token = rig.token_with(id, |spec| spec.user_data = user_data(data).expect("short"));
+    let scribe = Scribe::new(&token);
+    let home = home(id as u16);
+    rig.deliver(home, &scribe.request());
+    let answers = rig.take_for(home);
+    let (kind, body) = scribe.open(&answers[0]).expect("ours");
+    if kind == PacketKind::Denied {
+        return None;
+    }
+    rig.deliver(home, &scribe.packet(PacketKind::Response, 1, &body));
+    let mut chosen = games.iter().enumerate().flat_map(|(at, game)| {
+        game.guests(rig).into_iter().map(move |guest| (at, guest.slot)).collect::<Vec<_>>()
+    });
+    let first = chosen.next();
+    assert!(chosen.next().is_none(), "one backend is told");
+    first
+}
+
+#[test]
+fn user_data_names_the_backend() {
+    let (mut rig, games) = ready(setup(Route::UserData, [4; 3]));
+    for (id, name) in (1..).zip(["two", "one", "three", "two"]) {
+        let (at, _) = enter_with(&mut rig, &games, id, name.as_bytes()).expect("room");
+        assert_eq!(NAMES[at], name);
+    }
+    let exact = [b"three".as_slice(), &[0; 27], b"what follows is the game's"].concat();
+    assert_eq!(enter_with(&mut rig, &games, 8, &exact).map(|(at, _)| at), Some(2));
+    for (id, name) in (10..).zip(["four", "", "tw", "twos", "two\0x"]) {
+        assert_eq!(enter_with(&mut rig, &games, id, name.as_bytes()), None, "{name:?}");
+    }
+    assert_eq!(rig.drops(DropReason::RequestBackendDown), 5);
+}
+
+#[test]
+fn a_hash_sends_a_player_to_the_same_backend_while_that_is_up() {
+    let (mut rig, games) = ready(setup(Route::Hash, [100; 3]));
+    let mut homes = HashMap::new();
+    let mut counts = [0; 3];
+    for id in 0..60 {
+        let (at, _) = enter(&mut rig, &games, id).expect("room");
+        homes.insert(id, at);
+        counts[at] += 1;
+    }
+    assert!(counts.iter().all(|count| *count > 5), "all are used: {counts:?}");
+    rig.pass(10_000);
+    assert_eq!(rig.sessions(), 0, "timed out");
+    rig.sent.clear();
+
+    let [one, two, three] = games;
+    two.crash(&mut rig);
+    let games = [one, three];
+    for id in 0..60 {
+        let (at, _) = enter(&mut rig, &games, id).expect("room");
+        let at = [0, 2][at];
+        let before = homes[&id];
+        assert!(at == before || before == 1, "only players of the lost backend move");
+    }
+}
+
+#[test]
+fn the_least_players_are_kept_level() {
+    let (mut rig, games) = ready(setup(Route::LeastPlayers, [100, 100, 100]));
+    let mut counts = [0; 3];
+    for id in 0..30 {
+        let (at, _) = enter(&mut rig, &games, id).expect("room");
+        counts[at] += 1;
+    }
+    assert_eq!(counts, [10; 3]);
+}
+
+#[test]
+fn a_small_backend_that_is_full_does_not_stop_players_whom_others_have_room_for() {
+    let (mut rig, games) = ready(setup(Route::LeastPlayers, [1, 2, 4]));
+    let chosen: Vec<_> = (0..8).map(|id| enter(&mut rig, &games, id)).collect();
+    assert_eq!(chosen.iter().flatten().count(), 7, "{chosen:?}");
+    assert_eq!(chosen[7], None);
+    assert_eq!(rig.drops(DropReason::RequestBackendFull), 1);
+}
+
+#[test]
+fn a_single_route_takes_the_first_that_is_up() {
+    let (mut rig, games) = ready(setup(Route::Single, [4; 3]));
+    assert_eq!(enter(&mut rig, &games, 1), Some((0, 0)));
+    let [one, two, three] = games;
+    one.crash(&mut rig);
+    assert_eq!(enter(&mut rig, &[two, three], 2), Some((0, 0)));
+}
+
+#[test]
+fn slots_are_the_lowest_free_ones_and_never_shared() {
+    let (mut rig, games) = ready(setup(Route::Single, [3; 3]));
+    for slot in 0..3 {
+        assert_eq!(enter(&mut rig, &games, slot.into()), Some((0, slot)));
+    }
+    // The player in slot 1 leaves.
+    let token = rig.token(9);
+    rig.deliver(home(9), &Scribe::new(&token).request());
+    let session = rig.session_at(home(1));
+    games[0].say(&mut rig, |w| w.close(session, ringgate_link::bundle::CloseReason::Kicked));
+    assert_eq!(enter(&mut rig, &games, 5), Some((0, 1)));
+}
+
+#[test]
+fn a_retired_backend_keeps_its_players_and_gets_no_more() {
+    let before = setup(Route::LeastPlayers, [4; 3]);
+    let (mut rig, games) = ready(before.clone());
+    assert_eq!(enter(&mut rig, &games, 1), Some((0, 0)));
+    let mut after = before;
+    after.backends[0].retired = true;
+    after.backends[1].retired = true;
+    rig.mail(Mail::Setup(after.into()));
+    for id in 2..6 {
+        assert_eq!(enter(&mut rig, &games, id).map(|(at, _)| at), Some(2));
+    }
+    assert_eq!(enter(&mut rig, &games, 6), None);
+    let session = rig.session_at(home(1));
+    games[0].say(&mut rig, |w| w.payload(session, b"still yours"));
+    assert_eq!(rig.drops(DropReason::SessionUnknown), 0);
+}

@@ -1,0 +1,221 @@
+//! Tokens that come again: after a session, beside one, and after the wall clock was set.
+
+use super::clients::Scribe;
+use super::games::Game;
+use super::rig::{Fleet, Rig, bundle_backend, home, listener, netcode_rules, plain_setup};
+use crate::{Ended, Setup};
+use ringgate_batch::Endpoint;
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::netcode::packet::PacketKind;
+use ringgate_core::proto::replay::Policy;
+
+fn ready() -> (Rig, Game) {
+    let mut rig = Rig::new(plain_setup());
+    let game = Game::join(&mut rig, "arena");
+    (rig, game)
+}
+
+#[test]
+fn packets_of_one_session_are_never_taken_in_another() {
+    let (mut rig, game) = ready();
+    let scribe = Scribe::new(&rig.token(1));
+    scribe.connect(&mut rig, home(1));
+    let recorded = [scribe.payload(200, b"pay 100 gold"), scribe.disconnect(201)];
+    rig.deliver_all(home(1), &recorded);
+    assert_eq!((rig.sessions(), game.payloads(&mut rig).len()), (0, 1));
+
+    // The player comes again with its token, and counts from the start as the reference does.
+    rig.deliver(home(1), &scribe.request());
+    let answer = rig.take_for(home(1)).pop().expect("an answer");
+    let (kind, body) = scribe.open(&answer).expect("sealed for the token's owner");
+    if kind == PacketKind::Challenge {
+        let body = scribe.packet(PacketKind::Response, 1, &body);
+        rig.deliver(home(1), &body);
+    }
+    rig.deliver(home(1), &recorded[0]);
+    assert_eq!(game.payloads(&mut rig).len(), 0, "taken twice");
+    assert_eq!(rig.sessions(), 0);
+}
+
+/// Asserts that a request from there is denied, sealed for the token's owner, and opens nothing.
+#[track_caller]
+fn is_denied(rig: &mut Rig, scribe: &Scribe, from: Endpoint) {
+    rig.take_for(from);
+    rig.provokes(DropReason::TokenSpent, |rig| rig.deliver(from, &scribe.request()));
+    assert_eq!(scribe.kinds(rig, from), [PacketKind::Denied]);
+    assert_eq!(rig.counters().pending, 0);
+}
+
+/// Asserts that a request from there is not answered at all.
+#[track_caller]
+fn is_met_with_silence(rig: &mut Rig, scribe: &Scribe, from: Endpoint) {
+    rig.take_for(from);
+    rig.provokes(DropReason::TokenUsedElsewhere, |rig| rig.deliver(from, &scribe.request()));
+    assert!(rig.take_for(from).is_empty());
+}
+
+#[test]
+fn whatever_a_session_takes_in_spends_its_token() {
+    type Act = fn(&Scribe, &mut Rig);
+    let acts: [Act; 5] = [
+        |scribe, rig| rig.deliver(home(1), &scribe.keep_alive(2)),
+        |scribe, rig| rig.deliver(home(1), &scribe.payload(2, b"x")),
+        |scribe, rig| rig.deliver(home(1), &scribe.disconnect(2)),
+        // Authentic and of no use: it has still taken a number.
+        |scribe, rig| rig.deliver(home(1), &scribe.packet(PacketKind::KeepAlive, 2, &[1])),
+        // Further ahead than is allowed, so it ends its session, as it would the next.
+        |scribe, rig| rig.deliver(home(1), &scribe.payload(1_000, b"x")),
+    ];
+    for act in acts {
+        let mut setup = plain_setup();
+        netcode_rules(&mut setup).replay = Policy::new(256, 100).expect("a power of two");
+        let mut rig = Rig::new(setup);
+        let _game = Game::join(&mut rig, "arena");
+        let scribe = Scribe::new(&rig.token(1));
+        scribe.connect(&mut rig, home(1));
+        act(&scribe, &mut rig);
+        rig.pass(10_000);
+        assert_eq!(rig.sessions(), 0);
+        is_denied(&mut rig, &scribe, home(1));
+        is_denied(&mut rig, &scribe, home(1));
+        is_met_with_silence(&mut rig, &scribe, home(1).with_port(9));
+        // A new one is what it takes.
+        Scribe::new(&rig.token(1)).connect(&mut rig, home(1));
+        assert_eq!(rig.sessions(), 1);
+    }
+}
+
+#[test]
+fn a_player_who_was_never_heard_may_try_again() {
+    let (mut rig, _game) = ready();
+    let scribe = Scribe::new(&rig.token(1));
+    for _ in 0..3 {
+        rig.deliver(home(1), &scribe.request());
+        let challenge = scribe.challenge(&mut rig, home(1));
+        // The keep-alives for it are lost, so it repeats its response until it gives up.
+        for sequence in 1..10 {
+            rig.deliver(home(1), &scribe.packet(PacketKind::Response, sequence, &challenge));
+        }
+        assert_eq!(rig.sessions(), 1);
+        rig.pass(10_000);
+        assert_eq!(rig.sessions(), 0);
+    }
+    assert_eq!(rig.counters().sessions_closed[Ended::TimedOut as usize], 3);
+    assert_eq!(rig.drops(DropReason::TokenSpent), 0);
+}
+
+fn two_listeners() -> (Rig, Game, Scribe) {
+    let listeners = vec![listener("eu", &[0]), listener("us", &[0])];
+    let mut rig = Rig::new(Setup::new(listeners, vec![bundle_backend("arena", 4)], 1));
+    let game = Game::join(&mut rig, "arena");
+    let scribe = Scribe::new(&rig.token(1));
+    (rig, game, scribe)
+}
+
+#[test]
+fn a_handshake_that_began_before_the_token_was_spent_ends_with_a_denial() {
+    let (mut rig, game, scribe) = two_listeners();
+    rig.deliver_at(1, home(1), &scribe.request());
+    let challenge = scribe.challenge(&mut rig, home(1));
+    scribe.connect(&mut rig, home(1));
+    let recorded = scribe.payload(2, b"once");
+    rig.deliver(home(1), &recorded);
+    rig.take_for(home(1));
+    let response = scribe.packet(PacketKind::Response, 1, &challenge);
+    rig.provokes(DropReason::TokenSpent, |rig| rig.deliver_at(1, home(1), &response));
+    assert_eq!(scribe.kinds(&mut rig, home(1)), [PacketKind::Denied]);
+    assert_eq!(rig.counters().pending, 0);
+    rig.deliver_at(1, home(1), &recorded);
+    assert_eq!((rig.sessions(), game.payloads(&mut rig).len()), (1, 1));
+    rig.provokes(DropReason::TokenSpent, |rig| rig.deliver_at(1, home(1), &scribe.request()));
+}
+
+#[test]
+fn a_token_is_in_one_session_at_a_time() {
+    let (mut rig, _game, scribe) = two_listeners();
+    scribe.connect(&mut rig, home(1));
+    // The player has not heard of it, gives up, and tries the next address of its token.
+    rig.deliver_at(1, home(1), &scribe.request());
+    let challenge = scribe.challenge(&mut rig, home(1));
+    let response = scribe.packet(PacketKind::Response, 1, &challenge);
+    rig.provokes(DropReason::ResponseClientConnected, |rig| {
+        rig.deliver_at(1, home(1), &response);
+    });
+    assert!(scribe.kinds(&mut rig, home(1)).is_empty(), "no denial: it may go on trying");
+    for _ in 0..100 {
+        rig.pass(100);
+        rig.deliver_at(1, home(1), &scribe.request());
+        let challenge = scribe.challenge(&mut rig, home(1));
+        rig.deliver_at(1, home(1), &scribe.packet(PacketKind::Response, 1, &challenge));
+        if rig.counters().sessions_opened == 2 {
+            return assert_eq!(rig.sessions(), 1);
+        }
+    }
+    panic!("the first session is over, and the second did not begin");
+}
+
+#[test]
+fn a_spent_token_is_denied_where_its_session_has_moved() {
+    let (mut rig, _game) = ready();
+    let scribe = Scribe::new(&rig.token(1));
+    scribe.connect(&mut rig, home(1));
+    let moved = home(1).with_port(6000);
+    rig.deliver(moved, &scribe.payload(2, b"x"));
+    rig.deliver(moved, &scribe.disconnect(3));
+    assert_eq!(rig.sessions(), 0);
+    is_denied(&mut rig, &scribe, moved);
+    is_met_with_silence(&mut rig, &scribe, home(1));
+}
+
+#[test]
+fn a_spent_token_is_denied_by_every_worker_and_no_nonce_comes_twice() {
+    let mut fleet = Fleet::new(plain_setup(), 3);
+    let _games: Vec<Game> = fleet.rigs.iter_mut().map(|rig| Game::join(rig, "arena")).collect();
+    let scribe = Scribe::new(&fleet.rigs[0].token(1));
+    scribe.connect(&mut fleet.rigs[0], home(1));
+    fleet.rigs[0].deliver(home(1), &scribe.disconnect(2));
+    // The judge that all workers share knows every number that was sealed under the token's key.
+    for _ in 0..3 {
+        fleet.rigs.iter_mut().for_each(|rig| is_denied(rig, &scribe, home(1)));
+    }
+}
+
+#[test]
+fn a_used_token_is_not_challenged_from_elsewhere_after_the_clock_went_ahead_and_back() {
+    let (mut rig, _game) = ready();
+    let scribe = Scribe::new(&rig.token(1));
+    scribe.connect(&mut rig, home(1));
+    rig.deliver(home(1), &scribe.disconnect(2));
+    rig.step_wall_clock(7200);
+    // Others log in meanwhile, with tokens of the same clock.
+    for n in 2..6 {
+        Scribe::new(&rig.token(n)).connect(&mut rig, home(n as u16));
+        rig.pass(1000);
+    }
+    rig.step_wall_clock(-7200);
+    rig.provokes(DropReason::TokenUsedElsewhere, |rig| rig.deliver(home(9), &scribe.request()));
+    assert!(rig.take_for(home(9)).is_empty());
+}
+
+#[test]
+fn used_tokens_are_forgotten_again_after_the_clock_went_ahead_and_back() {
+    let (mut rig, _game) = ready();
+    let log_in = |rig: &mut Rig, n: u64| {
+        let scribe = Scribe::new(&rig.token(n));
+        scribe.connect(rig, home(n as u16));
+        rig.deliver(home(n as u16), &scribe.disconnect(2));
+    };
+    rig.step_wall_clock(7200);
+    rig.turn();
+    log_in(&mut rig, 1);
+    rig.step_wall_clock(-7200);
+    (2..50).for_each(|n| log_in(&mut rig, n));
+    assert_eq!(rig.host.gate().claims.tokens_remembered(), 49);
+    // Longer than these tokens are good for, and less than the clock had gone ahead.
+    rig.jump(400_000);
+    (50..60).for_each(|n| log_in(&mut rig, n));
+    assert_eq!(rig.host.gate().claims.tokens_remembered(), 11, "the first is still good");
+    rig.jump(7_500_000);
+    (60..70).for_each(|n| log_in(&mut rig, n));
+    assert_eq!(rig.host.gate().claims.tokens_remembered(), 10);
+}

@@ -1,0 +1,273 @@
+//! The game server's end of the bundle link.
+//!
+//! A [`Backend`] holds one link to every worker of the gateway and puts them together again when
+//! the gateway restarts. It owns all buffers: an event borrows its payload from the datagram it
+//! came in, and what is sent is copied once, into the bundle that leaves.
+//!
+//! The game's loop is a turn, like a worker's: take every event, answer, flush once. That makes one
+//! datagram and at most one wake-up for each link and turn, however many players there are.
+//!
+//! ```no_run
+//! use ringgate_link::backend::{Backend, Event};
+//!
+//! let mut backend = Backend::connect("/run/ringgate", "arena-1")?;
+//! loop {
+//!     backend.wait(None)?;
+//!     let mut events = backend.poll()?;
+//!     while let Some((event, outbox)) = events.next() {
+//!         if let Event::Payload { session, bytes } = event {
+//!             let _ = outbox.send(session, bytes);
+//!         }
+//!     }
+//!     backend.flush();
+//! }
+//! # #[allow(unreachable_code)]
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Nothing blocks except [`Backend::wait`]. A game with a loop of its own watches the descriptor of
+//! [`Backend::as_fd`](std::os::fd::AsFd), which is readable whenever [`Backend::poll`] has
+//! something to do, and calls the same three functions.
+//!
+//! Left out on purpose: threads, and any memory of who is connected. The game has its own player
+//! table, and a session id alone tells which link to answer on.
+
+mod events;
+mod link;
+mod outbox;
+mod poller;
+mod queue;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use events::{Event, Events, LinkLoss};
+pub use outbox::{Outbox, SendError, SendStats};
+
+use self::link::Link;
+use self::poller::Poller;
+use super::bundle::is_name;
+use ringgate_os::clock::Clock;
+
+/// How to connect. What [`Backend::connect`] does with the defaults.
+#[derive(Clone, Debug)]
+pub struct Options {
+    run_dir: PathBuf,
+    name: String,
+    spin: Duration,
+    queue_bundles: usize,
+}
+
+impl Options {
+    /// The gateway's `run_dir`, and the name under which its configuration lists this backend.
+    pub fn new(run_dir: impl Into<PathBuf>, name: impl Into<String>) -> Self {
+        let (run_dir, name) = (run_dir.into(), name.into());
+        Self { run_dir, name, spin: SPIN, queue_bundles: QUEUE_BUNDLES }
+    }
+
+    /// How long [`Backend::wait`] looks again and again before it sleeps. To be woken costs the
+    /// gateway's worker about 12 µs, to look costs the game's core: a process with a core of its
+    /// own spins for longer than its usual gap between bundles, one that shares its core not at
+    /// all.
+    #[must_use]
+    pub const fn spin(mut self, spin: Duration) -> Self {
+        self.spin = spin;
+        self
+    }
+
+    /// How many bundles of 16 KiB may wait for each worker before payloads are refused.
+    ///
+    /// # Panics
+    /// With 0.
+    #[must_use]
+    pub const fn queue_bundles(mut self, bundles: usize) -> Self {
+        assert!(bundles > 0, "without a bundle nothing can be sent");
+        self.queue_bundles = bundles;
+        self
+    }
+
+    /// Connects to a gateway that is running: fails where nobody listens on the first worker's
+    /// socket.
+    ///
+    /// The links are not up yet: each becomes an [`Event::LinkUp`], or an [`Event::LinkLost`] that
+    /// says why the gateway refuses it.
+    pub fn connect(self) -> io::Result<Backend> {
+        let mut backend = Backend::new(self)?;
+        backend.open_link(0)?;
+        Ok(backend)
+    }
+
+    /// Like [`Options::connect`], but a gateway that is not there yet is waited for like one that
+    /// restarts. Fails only where the process lacks descriptors or the name cannot be one.
+    pub fn start(self) -> io::Result<Backend> {
+        let mut backend = Backend::new(self)?;
+        backend.open_links();
+        Ok(backend)
+    }
+}
+
+/// A game process's connection to every worker of a gateway.
+#[derive(Debug)]
+pub struct Backend {
+    options: Options,
+    outbox: Outbox,
+    poller: Poller,
+    inbox: events::Inbox,
+    clock: Clock,
+    /// How many workers the gateway has, as the latest welcome says; 1 before the first one.
+    workers: usize,
+    /// How long the next lost link waits before it is tried again.
+    backoff: Duration,
+    is_retry_armed: bool,
+}
+
+impl Backend {
+    /// Connects to the gateway whose sockets are in `run_dir`, as the backend `name`.
+    pub fn connect(run_dir: impl Into<PathBuf>, name: impl Into<String>) -> io::Result<Self> {
+        Options::new(run_dir, name).connect()
+    }
+
+    fn new(options: Options) -> io::Result<Self> {
+        if !is_name(&options.name) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "{:?} cannot name a backend: 1 to 32 printable ASCII characters",
+                    options.name
+                ),
+            ));
+        }
+        let mut outbox = Outbox::default();
+        outbox.links.push(Link::new(options.queue_bundles));
+        Ok(Self {
+            options,
+            outbox,
+            poller: Poller::new()?,
+            inbox: events::Inbox::new(),
+            clock: Clock::start(),
+            workers: 1,
+            backoff: BACKOFF_MIN,
+            is_retry_armed: false,
+        })
+    }
+
+    /// What has arrived, without waiting. Take every event, then [`flush`](Self::flush).
+    pub fn poll(&mut self) -> io::Result<Events<'_>> {
+        self.poller.look()?;
+        Ok(Events { backend: self })
+    }
+
+    /// Where answers go. The same that [`Events::next`] lends beside each event.
+    pub const fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+
+    /// Sends what the outbox holds: one datagram for each link, more only where one is too small.
+    /// What a full link does not take stays in the queue for the next flush.
+    pub fn flush(&mut self) {
+        for (worker, link) in self.outbox.links.iter_mut().enumerate() {
+            link.flush(&mut self.outbox.stats);
+            link.watch_for_room(&self.poller, worker as u64);
+        }
+    }
+
+    /// Flushes, then waits until [`poll`](Self::poll) has something to do, or for as long as
+    /// `timeout` says. Returns whether there is something; a signal ends the wait early.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
+        self.flush();
+        if self.inbox.has_unread() {
+            return Ok(true);
+        }
+        let spin = timeout.map_or(self.options.spin, |timeout| timeout.min(self.options.spin));
+        let start_ns = self.clock.now_ns();
+        loop {
+            if self.poller.look()? {
+                return Ok(true);
+            }
+            let waited = Duration::from_nanos(self.clock.now_ns() - start_ns);
+            if waited >= spin {
+                return self.poller.sleep(timeout.map(|timeout| timeout.saturating_sub(waited)));
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Asks every worker for an answer, which comes back as [`Event::Pong`] with the round trip.
+    /// Leaves with the next flush. Returns how many workers were asked.
+    pub fn ping(&mut self) -> usize {
+        let token = self.clock.now_ns();
+        self.outbox.links.iter_mut().filter_map(|link| link.ping(token).then_some(())).count()
+    }
+
+    /// How many workers the gateway has: 1 until the first link is up.
+    pub const fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Whether the links to all workers are up.
+    pub fn is_up(&self) -> bool {
+        self.outbox.links.len() >= self.workers
+            && self.outbox.links[..self.workers].iter().all(Link::is_up)
+    }
+
+    /// Opens every link that should be there and is not.
+    fn open_links(&mut self) {
+        while self.outbox.links.len() < self.workers {
+            self.outbox.links.push(Link::new(self.options.queue_bundles));
+        }
+        for worker in 0..self.workers {
+            if self.outbox.links[worker].is_down() && self.open_link(worker).is_err() {
+                self.retry_later();
+            }
+        }
+    }
+
+    fn open_link(&mut self, worker: usize) -> io::Result<()> {
+        let path = self.options.run_dir.join(format!("worker-{worker}.sock"));
+        let link = &mut self.outbox.links[worker];
+        link.open(&path, &self.options.name, &self.poller, worker as u64)
+    }
+
+    /// Has the timer open what is down. Each time without a welcome in between takes twice as long.
+    fn retry_later(&mut self) {
+        if !self.is_retry_armed {
+            self.poller.arm_timer(self.backoff);
+            self.is_retry_armed = true;
+            self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
+        }
+    }
+}
+
+impl AsFd for Backend {
+    /// Readable whenever [`Backend::poll`] has something to do: reconnecting, and the rest of a
+    /// turn whose events were not all taken, included.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let set = self.poller.watched();
+        if self.inbox.has_records() {
+            self.poller.show_unread(true);
+        }
+        set
+    }
+}
+
+impl AsRawFd for Backend {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+/// Twice the wake-up of a sleeping process (12 µs), with room for the turn in between: where
+/// bundles follow each other that closely, neither side sleeps.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// 256 KiB for each worker: more than the kernel's default send buffer, so a burst that the gateway
+/// reads within its next turns is not refused.
+const QUEUE_BUNDLES: usize = 16;
+
+/// A gateway that restarts is back within a few of these.
+const BACKOFF_MIN: Duration = Duration::from_millis(50);
+
+/// An operator who fixes the configuration does not wait longer than this.
+const BACKOFF_MAX: Duration = Duration::from_secs(2);

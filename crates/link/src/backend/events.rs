@@ -1,0 +1,290 @@
+//! The receiving half: from what the poller found to one event after the other.
+
+use std::io;
+use std::ops::Range;
+use std::time::Duration;
+
+use super::super::bundle::{
+    CloseReason, Frames, Goodbye, Opened, RecordError, SessionId, ToGame, VERSION, Welcome,
+};
+use super::link::Received;
+use super::poller::READY_TIMER;
+use super::{BACKOFF_MIN, Backend, Outbox};
+use ringgate_core::limits::BUNDLE_BYTES_MAX;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A link is up: from now on it can be sent to.
+    LinkUp {
+        /// The worker at its other end.
+        worker: usize,
+        /// How many workers there are.
+        workers: usize,
+        /// Differs from one start of the gateway to the next.
+        incarnation: u64,
+    },
+    /// A player is connected.
+    Opened(Opened<'a>),
+    /// A player's payload.
+    Payload {
+        /// Whose.
+        session: SessionId,
+        /// 1 to 1200 bytes.
+        bytes: &'a [u8],
+    },
+    /// A session is over. The last event about it.
+    Closed {
+        /// Which.
+        session: SessionId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// The answer to [`Backend::ping`].
+    Pong {
+        /// The worker that answered.
+        worker: usize,
+        /// From the call of `ping` to this event.
+        round_trip: Duration,
+    },
+    /// The gateway takes no new players and will shut down.
+    Draining {
+        /// The worker that says so; every one does.
+        worker: usize,
+        /// How long the players who are here may go on.
+        left: Duration,
+    },
+    /// A link is down: forget every session of its worker. It is tried again until it is up, and
+    /// players who are still there then are opened again.
+    LinkLost {
+        /// The worker at its other end.
+        worker: usize,
+        /// Why.
+        loss: LinkLoss,
+        /// Payloads that had been taken and were not sent.
+        payloads_unsent: u64,
+    },
+}
+
+/// Why a link is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkLoss {
+    /// The gateway ended it.
+    Goodbye(Goodbye),
+    /// The gateway hung up without a word: it crashed or was stopped.
+    HungUp,
+    /// The gateway broke the format.
+    RecordInvalid(RecordError),
+    /// The gateway's first record was not a welcome, or a later one was.
+    WelcomeExpected,
+    /// The gateway speaks another version.
+    VersionUnsupported(u16),
+    /// The kernel failed to read from the socket.
+    Failed(io::ErrorKind),
+}
+
+/// The events of one turn. Dropping it early loses nothing: the next poll goes on where it stopped.
+#[derive(Debug)]
+pub struct Events<'a> {
+    pub(super) backend: &'a mut Backend,
+}
+
+impl Events<'_> {
+    /// The next event, and where to send the answer.
+    #[expect(clippy::should_implement_trait, reason = "an event borrows from its `Events`")]
+    #[inline]
+    pub fn next(&mut self) -> Option<(Event<'_>, &mut Outbox)> {
+        let step = self.backend.next_step()?;
+        let Backend { inbox, outbox, .. } = &mut *self.backend;
+        let event = match step {
+            Step::Payload { session, at } => Event::Payload { session, bytes: &inbox.buf[at] },
+            Step::Opened { at } => Event::Opened(inbox.opened(at)),
+            Step::Plain(event) => event,
+        };
+        Some((event, outbox))
+    }
+}
+
+/// The datagram that is being read, and how far.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    /// One byte longer than a bundle may be, so that one that is too long shows.
+    buf: Box<[u8]>,
+    /// What is left of the datagram.
+    unread: Range<usize>,
+    /// The link that is read until it has nothing more, and how many bundles it may still yield.
+    reading: Option<(usize, usize)>,
+}
+
+impl Inbox {
+    pub(super) fn new() -> Self {
+        let buf = vec![0; BUNDLE_BYTES_MAX + 1].into_boxed_slice();
+        Self { buf, unread: 0..0, reading: None }
+    }
+
+    /// Whether a turn was left before its events were taken.
+    pub(super) const fn has_unread(&self) -> bool {
+        self.reading.is_some()
+    }
+
+    /// Whether records have been received and not been taken: the kernel does not know of them.
+    pub(super) const fn has_records(&self) -> bool {
+        self.unread.start < self.unread.end
+    }
+
+    fn opened(&self, at: Range<usize>) -> Opened<'_> {
+        match ToGame::read(&self.buf[at]).next() {
+            Some(Ok(ToGame::Opened(opened))) => opened,
+            _ => unreachable!("the step was made from this very record"),
+        }
+    }
+}
+
+/// An event that does not borrow yet: ranges in place of slices.
+enum Step {
+    Payload { session: SessionId, at: Range<usize> },
+    Opened { at: Range<usize> },
+    Plain(Event<'static>),
+}
+
+impl Backend {
+    #[inline]
+    fn next_step(&mut self) -> Option<Step> {
+        loop {
+            let step = match self.inbox.reading {
+                Some((worker, _)) if !self.inbox.unread.is_empty() => {
+                    Some(self.take_record(worker))
+                }
+                Some((worker, bundles_left)) => self.receive(worker, bundles_left),
+                None => {
+                    match self.poller.next_ready() {
+                        None => {
+                            self.poller.show_unread(false);
+                            return None;
+                        }
+                        Some(READY_TIMER) => self.handle_timer(),
+                        Some(worker) => self.handle_ready(worker as usize),
+                    }
+                    None
+                }
+            };
+            if step.is_some() {
+                if self.inbox.has_records() {
+                    self.poller.show_unread(true);
+                }
+                return step;
+            }
+        }
+    }
+
+    fn handle_timer(&mut self) {
+        self.is_retry_armed = false;
+        self.open_links();
+    }
+
+    fn handle_ready(&mut self, worker: usize) {
+        let link = &mut self.outbox.links[worker];
+        // Not otherwise: the answers to this turn leave together.
+        if link.is_watched_for_room() {
+            link.flush(&mut self.outbox.stats);
+            link.watch_for_room(&self.poller, worker as u64);
+        }
+        self.inbox.reading = Some((worker, TURN_BUNDLES_MAX));
+    }
+
+    fn receive(&mut self, worker: usize, bundles_left: usize) -> Option<Step> {
+        if bundles_left == 0 {
+            self.inbox.reading = None;
+            return None;
+        }
+        match self.outbox.links[worker].receive(&mut self.inbox.buf) {
+            Ok(Received::Bundle { bytes }) if bytes > BUNDLE_BYTES_MAX => {
+                Some(self.lose(worker, LinkLoss::RecordInvalid(RecordError::DatagramTooLong)))
+            }
+            Ok(Received::Bundle { bytes }) => {
+                self.inbox.unread = 0..bytes;
+                self.inbox.reading = Some((worker, bundles_left - 1));
+                None
+            }
+            Ok(Received::Nothing) => {
+                self.inbox.reading = None;
+                None
+            }
+            Ok(Received::HungUp) => Some(self.lose(worker, LinkLoss::HungUp)),
+            Err(error) => Some(self.lose(worker, LinkLoss::Failed(error.kind()))),
+        }
+    }
+
+    /// Takes one record off the datagram.
+    #[inline]
+    fn take_record(&mut self, worker: usize) -> Step {
+        let start = self.inbox.unread.start;
+        let unread = &self.inbox.buf[self.inbox.unread.clone()];
+        let frame = Frames::new(unread).next().expect("called with something unread");
+        let decoded = frame.and_then(|frame| {
+            let end = start + frame.bytes().len();
+            ToGame::decode(frame).map(|record| (record, end))
+        });
+        let (record, end) = match decoded {
+            Ok(decoded) => decoded,
+            Err(error) => return self.lose(worker, LinkLoss::RecordInvalid(error)),
+        };
+        let is_welcomed = self.outbox.links[worker].is_welcomed();
+        let event = match record {
+            ToGame::Welcome(welcome) => return self.handle_welcome(worker, welcome, end),
+            ToGame::Goodbye(goodbye) => return self.lose(worker, LinkLoss::Goodbye(goodbye)),
+            _ if !is_welcomed => return self.lose(worker, LinkLoss::WelcomeExpected),
+            ToGame::Payload { session, bytes } => {
+                self.inbox.unread.start = end;
+                return Step::Payload { session, at: end - bytes.len()..end };
+            }
+            ToGame::Opened(_) => {
+                self.inbox.unread.start = end;
+                return Step::Opened { at: start..end };
+            }
+            ToGame::Closed { session, reason } => Event::Closed { session, reason },
+            ToGame::Pong { token } => {
+                let waited_ns = self.clock.now_ns().saturating_sub(token);
+                Event::Pong { worker, round_trip: Duration::from_nanos(waited_ns) }
+            }
+            ToGame::Draining { left_ms } => {
+                Event::Draining { worker, left: Duration::from_millis(left_ms.into()) }
+            }
+        };
+        self.inbox.unread.start = end;
+        Step::Plain(event)
+    }
+
+    fn handle_welcome(&mut self, worker: usize, welcome: Welcome, end: usize) -> Step {
+        if welcome.version != VERSION {
+            return self.lose(worker, LinkLoss::VersionUnsupported(welcome.version));
+        }
+        if usize::from(welcome.worker) != worker {
+            return self.lose(worker, LinkLoss::RecordInvalid(RecordError::WorkerInvalid));
+        }
+        if self.outbox.links[worker].is_welcomed() {
+            return self.lose(worker, LinkLoss::WelcomeExpected);
+        }
+        self.inbox.unread.start = end;
+        self.outbox.links[worker].welcome();
+        self.workers = welcome.workers.into();
+        self.backoff = BACKOFF_MIN;
+        self.open_links();
+        let workers = self.workers;
+        let incarnation = welcome.incarnation;
+        Step::Plain(Event::LinkUp { worker, workers, incarnation })
+    }
+
+    fn lose(&mut self, worker: usize, loss: LinkLoss) -> Step {
+        let payloads_unsent = self.outbox.links[worker].close();
+        self.outbox.stats.payloads_lost += payloads_unsent;
+        self.inbox.unread = 0..0;
+        self.inbox.reading = None;
+        self.retry_later();
+        Step::Plain(Event::LinkLost { worker, loss, payloads_unsent })
+    }
+}
+
+/// One link cannot keep the others, and the flush, waiting for longer than this. A megabyte is more
+/// than a socket holds, so only a gateway that sends faster than we read comes this far.
+const TURN_BUNDLES_MAX: usize = 64;

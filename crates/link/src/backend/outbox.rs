@@ -1,0 +1,144 @@
+//! The sending half: where a record goes, and an account of what became of every payload.
+
+use std::fmt;
+
+use super::super::bundle::{CloseReason, MULTICAST_SESSIONS_MAX, SessionId};
+use super::link::Link;
+use ringgate_core::limits::PAYLOAD_BYTES_MAX;
+
+/// Takes payloads for players. They leave with the next [`flush`](super::Backend::flush).
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pub(super) links: Vec<Link>,
+    pub(super) stats: SendStats,
+    /// The sessions of a multicast by worker. Empty between calls; kept for its memory.
+    by_worker: Vec<Vec<SessionId>>,
+}
+
+/// Why something was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// The link to the session's worker is down, or there is no such worker.
+    LinkDown,
+    /// The gateway does not read its end fast enough; the queue is full.
+    LinkFull,
+    /// A payload of 0 or of more than 1200 bytes.
+    PayloadLength,
+    /// A reason that is not [a game's choice](CloseReason::is_games_choice).
+    NotAChoice,
+}
+
+/// What became of payloads, one for each player that a multicast names. All counters only grow.
+///
+/// Every payload that was taken is sent, lost, or still waits for a flush.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendStats {
+    /// Payloads that were taken.
+    pub payloads_taken: u64,
+    /// Payloads that were handed to the kernel.
+    pub payloads_sent: u64,
+    /// Payloads that were taken and went down with their link.
+    pub payloads_lost: u64,
+    /// Payloads that were refused with [`SendError::LinkDown`].
+    pub payloads_link_down: u64,
+    /// Payloads that were refused with [`SendError::LinkFull`].
+    pub payloads_link_full: u64,
+    /// Datagrams sent.
+    pub bundles_sent: u64,
+}
+
+impl Outbox {
+    /// Sends 1 to 1200 bytes to one player.
+    #[inline]
+    pub fn send(&mut self, session: SessionId, payload: &[u8]) -> Result<(), SendError> {
+        check_payload(payload)?;
+        let stats = &mut self.stats;
+        let Some(link) = up(&mut self.links, session.worker()) else {
+            stats.payloads_link_down += 1;
+            return Err(SendError::LinkDown);
+        };
+        if !link.push(1, stats, |writer| writer.payload(session, payload)) {
+            stats.payloads_link_full += 1;
+            return Err(SendError::LinkFull);
+        }
+        Ok(())
+    }
+
+    /// Sends the same 1 to 1200 bytes to several players; the payload crosses each link once.
+    ///
+    /// Returns for how many players it was taken. [`stats`](Self::stats) says what stopped the
+    /// rest.
+    pub fn multicast(
+        &mut self,
+        sessions: &[SessionId],
+        payload: &[u8],
+    ) -> Result<usize, SendError> {
+        check_payload(payload)?;
+        self.by_worker.resize_with(self.links.len(), Vec::new);
+        for &session in sessions {
+            match self.by_worker.get_mut(session.worker()) {
+                Some(list) => list.push(session),
+                None => self.stats.payloads_link_down += 1,
+            }
+        }
+        let stats = &mut self.stats;
+        let mut taken = 0;
+        for (worker, list) in self.by_worker.iter_mut().enumerate() {
+            for part in list.chunks(MULTICAST_SESSIONS_MAX) {
+                let players = part.len() as u64;
+                match up(&mut self.links, worker) {
+                    None => stats.payloads_link_down += players,
+                    Some(link) => {
+                        if link.push(players, stats, |writer| writer.multicast(part, payload)) {
+                            taken += part.len();
+                        } else {
+                            stats.payloads_link_full += players;
+                        }
+                    }
+                }
+            }
+            list.clear();
+        }
+        Ok(taken)
+    }
+
+    /// Ends a session. Is not lost while the link lives, however full it is; the gateway answers
+    /// with [`Event::Closed`](super::Event::Closed) and the same reason.
+    pub fn close(&mut self, session: SessionId, reason: CloseReason) -> Result<(), SendError> {
+        if !reason.is_games_choice() {
+            return Err(SendError::NotAChoice);
+        }
+        let link = up(&mut self.links, session.worker()).ok_or(SendError::LinkDown)?;
+        link.push_late(|writer| writer.close(session, reason));
+        Ok(())
+    }
+
+    /// What became of all payloads so far.
+    pub const fn stats(&self) -> SendStats {
+        self.stats
+    }
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LinkDown => "the link to the session's worker is down",
+            Self::LinkFull => "the link to the session's worker is full",
+            Self::PayloadLength => "a payload has 1 to 1200 bytes",
+            Self::NotAChoice => "only the gateway closes for this reason",
+        })
+    }
+}
+
+impl std::error::Error for SendError {}
+
+#[inline]
+fn check_payload(payload: &[u8]) -> Result<(), SendError> {
+    let fits = !payload.is_empty() && payload.len() <= PAYLOAD_BYTES_MAX;
+    if fits { Ok(()) } else { Err(SendError::PayloadLength) }
+}
+
+#[inline]
+fn up(links: &mut [Link], worker: usize) -> Option<&mut Link> {
+    links.get_mut(worker).filter(|link| link.is_up())
+}

@@ -1,0 +1,226 @@
+//! From bytes to records.
+//!
+//! Every field is read through [`Body`], which refuses to read past the record and, at the end,
+//! refuses a body with bytes left over: a record that is longer than its fields was written by
+//! somebody who means something else by it.
+
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+
+use super::record::is_name_bytes;
+use super::{
+    CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello, MULTICAST_SESSIONS_MAX, Opened,
+    RecordError, SessionId, Sessions, ToGame, ToGateway, Welcome, kind,
+};
+use ringgate_batch::Endpoint;
+use ringgate_core::limits::{PAYLOAD_BYTES_MAX, WORKERS_MAX};
+
+/// The records of one datagram, decoded. An error is the last item.
+#[derive(Clone, Debug)]
+pub struct Reader<'a, R> {
+    frames: Frames<'a>,
+    records: PhantomData<R>,
+}
+
+impl<'a> ToGame<'a> {
+    /// Reads a datagram from the gateway.
+    #[inline]
+    pub const fn read(datagram: &'a [u8]) -> Reader<'a, Self> {
+        Reader { frames: Frames::new(datagram), records: PhantomData }
+    }
+
+    /// Decodes one record.
+    #[inline]
+    pub fn decode(frame: Frame<'a>) -> Result<Self, RecordError> {
+        let mut body = Body(frame.body());
+        let record = match frame.kind() {
+            kind::PAYLOAD => {
+                Self::Payload { session: body.session()?, bytes: body.take_payload()? }
+            }
+            kind::WELCOME => Self::Welcome(body.welcome()?),
+            kind::OPENED => Self::Opened(body.opened()?),
+            kind::CLOSED => Self::Closed {
+                session: body.session()?,
+                reason: CloseReason::from_u8(body.u8()?).unwrap_or(CloseReason::Other),
+            },
+            kind::PONG => Self::Pong { token: body.u64()? },
+            kind::DRAINING => Self::Draining { left_ms: body.u32()? },
+            kind::GOODBYE => Self::Goodbye(Goodbye {
+                reason: GoodbyeReason::from_u8(body.u8()?).unwrap_or(GoodbyeReason::Other),
+                error: RecordError::from_u8(body.u8()?),
+            }),
+            _ => return Err(RecordError::KindUnknown),
+        };
+        body.end(record)
+    }
+}
+
+impl<'a> ToGateway<'a> {
+    /// Reads a datagram from a game process.
+    #[inline]
+    pub const fn read(datagram: &'a [u8]) -> Reader<'a, Self> {
+        Reader { frames: Frames::new(datagram), records: PhantomData }
+    }
+
+    /// Decodes one record.
+    #[inline]
+    pub fn decode(frame: Frame<'a>) -> Result<Self, RecordError> {
+        let mut body = Body(frame.body());
+        let record = match frame.kind() {
+            kind::PAYLOAD => {
+                Self::Payload { session: body.session()?, bytes: body.take_payload()? }
+            }
+            kind::MULTICAST => {
+                Self::Multicast { sessions: body.sessions()?, bytes: body.take_payload()? }
+            }
+            kind::HELLO => Self::Hello(body.hello()?),
+            kind::CLOSE => Self::Close { session: body.session()?, reason: body.games_reason()? },
+            kind::PING => Self::Ping { token: body.u64()? },
+            _ => return Err(RecordError::KindUnknown),
+        };
+        body.end(record)
+    }
+}
+
+impl<'a> Iterator for Reader<'a, ToGame<'a>> {
+    type Item = Result<ToGame<'a>, RecordError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        next_record(&mut self.frames, ToGame::decode)
+    }
+}
+
+impl<'a> Iterator for Reader<'a, ToGateway<'a>> {
+    type Item = Result<ToGateway<'a>, RecordError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        next_record(&mut self.frames, ToGateway::decode)
+    }
+}
+
+#[inline]
+fn next_record<'a, R>(
+    frames: &mut Frames<'a>,
+    decode: impl FnOnce(Frame<'a>) -> Result<R, RecordError>,
+) -> Option<Result<R, RecordError>> {
+    let record = frames.next()?.and_then(decode);
+    if record.is_err() {
+        frames.stop();
+    }
+    Some(record)
+}
+
+/// What is left of a record's body.
+struct Body<'a>(&'a [u8]);
+
+impl<'a> Body<'a> {
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], RecordError> {
+        let (field, rest) = self.0.split_first_chunk().ok_or(RecordError::BodyLength)?;
+        self.0 = rest;
+        Ok(field)
+    }
+
+    #[inline]
+    fn u8(&mut self) -> Result<u8, RecordError> {
+        self.array().map(|&[byte]| byte)
+    }
+
+    #[inline]
+    fn u16(&mut self) -> Result<u16, RecordError> {
+        self.array().map(|bytes| u16::from_le_bytes(*bytes))
+    }
+
+    #[inline]
+    fn u32(&mut self) -> Result<u32, RecordError> {
+        self.array().map(|bytes| u32::from_le_bytes(*bytes))
+    }
+
+    #[inline]
+    fn u64(&mut self) -> Result<u64, RecordError> {
+        self.array().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
+    #[inline]
+    fn session(&mut self) -> Result<SessionId, RecordError> {
+        SessionId::from_u64(self.u64()?).ok_or(RecordError::SessionZero)
+    }
+
+    /// A payload has no length of its own: it is the rest of its record.
+    #[inline]
+    fn take_payload(&mut self) -> Result<&'a [u8], RecordError> {
+        let payload = std::mem::take(&mut self.0);
+        if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX {
+            return Err(RecordError::PayloadLength);
+        }
+        Ok(payload)
+    }
+
+    fn sessions(&mut self) -> Result<Sessions<'a>, RecordError> {
+        let count = usize::from(self.u16()?);
+        if count == 0 || count > MULTICAST_SESSIONS_MAX {
+            return Err(RecordError::SessionCount);
+        }
+        let (ids, rest) =
+            self.0.split_at_checked(count * size_of::<u64>()).ok_or(RecordError::BodyLength)?;
+        self.0 = rest;
+        Sessions::decode(ids.as_chunks().0)
+    }
+
+    fn welcome(&mut self) -> Result<Welcome, RecordError> {
+        let welcome = Welcome {
+            version: self.u16()?,
+            worker: self.u16()?,
+            workers: self.u16()?,
+            incarnation: self.u64()?,
+        };
+        if welcome.worker >= welcome.workers || usize::from(welcome.workers) > WORKERS_MAX {
+            return Err(RecordError::WorkerInvalid);
+        }
+        Ok(welcome)
+    }
+
+    fn hello(&mut self) -> Result<Hello<'a>, RecordError> {
+        Ok(Hello { version: self.u16()?, pid: self.u32()?, name: self.take_name()? })
+    }
+
+    fn opened(&mut self) -> Result<Opened<'a>, RecordError> {
+        Ok(Opened {
+            session: self.session()?,
+            client_id: self.u64()?,
+            slot: self.u32()?,
+            slots_max: self.u32()?,
+            address: self.address()?,
+            user_data: self.array()?,
+            listener: self.take_name()?,
+        })
+    }
+
+    fn address(&mut self) -> Result<SocketAddr, RecordError> {
+        let ip = *self.array()?;
+        let scope = self.u32()?;
+        Ok(Endpoint::v6(ip, scope, self.u16()?).into())
+    }
+
+    fn games_reason(&mut self) -> Result<CloseReason, RecordError> {
+        CloseReason::from_u8(self.u8()?)
+            .filter(|reason| reason.is_games_choice())
+            .ok_or(RecordError::ReasonUnknown)
+    }
+
+    /// A name, like a payload, is the rest of its record.
+    fn take_name(&mut self) -> Result<&'a str, RecordError> {
+        let name = std::mem::take(&mut self.0);
+        if !is_name_bytes(name) {
+            return Err(RecordError::NameInvalid);
+        }
+        std::str::from_utf8(name).map_err(|_| RecordError::NameInvalid)
+    }
+
+    #[inline]
+    fn end<R>(self, record: R) -> Result<R, RecordError> {
+        if self.0.is_empty() { Ok(record) } else { Err(RecordError::BodyLength) }
+    }
+}

@@ -1,0 +1,392 @@
+//! Round trips, and what happens to records that are cut, stretched or changed.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const USER_DATA: [u8; USER_DATA_BYTES] = [0x5a; USER_DATA_BYTES];
+
+fn session(worker: usize, serial: u64) -> SessionId {
+    SessionId::new(worker, serial)
+}
+
+fn opened(listener: &str) -> Opened<'_> {
+    Opened {
+        session: session(3, 9),
+        client_id: u64::MAX,
+        address: "192.0.2.7:4711".parse().expect("literal"),
+        slot: 5,
+        slots_max: 64,
+        user_data: &USER_DATA,
+        listener,
+    }
+}
+
+/// Every kind of record from the gateway.
+fn records_to_game() -> Vec<ToGame<'static>> {
+    vec![
+        ToGame::Welcome(Welcome { version: VERSION, worker: 3, workers: 4, incarnation: 77 }),
+        ToGame::Opened(opened("eu-west")),
+        ToGame::Payload { session: session(3, 9), bytes: b"input" },
+        ToGame::Closed { session: session(3, 9), reason: CloseReason::TimedOut },
+        ToGame::Pong { token: 0x0123_4567_89ab_cdef },
+        ToGame::Draining { left_ms: 30_000 },
+        ToGame::Goodbye(Goodbye {
+            reason: GoodbyeReason::RecordInvalid,
+            error: Some(RecordError::SessionZero),
+        }),
+    ]
+}
+
+fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> bool {
+    match record {
+        ToGame::Welcome(welcome) => writer.welcome(welcome),
+        ToGame::Opened(opened) => writer.opened(opened),
+        ToGame::Payload { session, bytes } => writer.payload(*session, bytes),
+        ToGame::Closed { session, reason } => writer.closed(*session, *reason),
+        ToGame::Pong { token } => writer.pong(*token),
+        ToGame::Draining { left_ms } => writer.draining(*left_ms),
+        ToGame::Goodbye(goodbye) => writer.goodbye(*goodbye),
+    }
+}
+
+fn write_to_gateway(writer: &mut Writer<'_>, record: &ToGateway<'_>) -> bool {
+    match record {
+        ToGateway::Hello(hello) => writer.hello(hello),
+        ToGateway::Payload { session, bytes } => writer.payload(*session, bytes),
+        ToGateway::Multicast { sessions, bytes } => {
+            writer.multicast(&sessions.iter().collect::<Vec<_>>(), bytes)
+        }
+        ToGateway::Close { session, reason } => writer.close(*session, *reason),
+        ToGateway::Ping { token } => writer.ping(*token),
+    }
+}
+
+/// A bundle with every kind of record from the game process.
+fn bundle_to_gateway() -> Vec<u8> {
+    let mut buf = [0; 1024];
+    let mut writer = Writer::new(&mut buf);
+    assert!(writer.hello(&Hello { version: VERSION, pid: 4321, name: "arena-1" }));
+    assert!(writer.payload(session(0, 1), b"state"));
+    assert!(writer.multicast(&[session(0, 1), session(0, 2)], b"snapshot"));
+    assert!(writer.close(session(0, 2), CloseReason::Kicked));
+    assert!(writer.ping(42));
+    writer.bytes().to_vec()
+}
+
+fn bundle_to_game() -> Vec<u8> {
+    let mut buf = [0; 1024];
+    let mut writer = Writer::new(&mut buf);
+    assert!(records_to_game().iter().all(|record| write_to_game(&mut writer, record)));
+    writer.bytes().to_vec()
+}
+
+#[test]
+fn every_record_to_the_game_comes_back() {
+    let bundle = bundle_to_game();
+    let read: Vec<_> = ToGame::read(&bundle).map(|record| record.expect("valid")).collect();
+    assert_eq!(read, records_to_game());
+}
+
+#[test]
+fn every_record_to_the_gateway_comes_back() {
+    let bundle = bundle_to_gateway();
+    let read: Vec<_> = ToGateway::read(&bundle).map(|record| record.expect("valid")).collect();
+    assert_eq!(read[0], ToGateway::Hello(Hello { version: VERSION, pid: 4321, name: "arena-1" }));
+    assert_eq!(read[1], ToGateway::Payload { session: session(0, 1), bytes: b"state" });
+    let ToGateway::Multicast { sessions, bytes } = read[2] else { panic!("{:?}", read[2]) };
+    assert!(sessions.iter().eq([session(0, 1), session(0, 2)]));
+    assert_eq!((sessions.len(), bytes), (2, &b"snapshot"[..]));
+    let close = ToGateway::Close { session: session(0, 2), reason: CloseReason::Kicked };
+    assert_eq!(read[3..], [close, ToGateway::Ping { token: 42 }]);
+}
+
+#[test]
+fn a_session_names_its_worker() {
+    let id = session(127, (1 << 56) - 1);
+    assert_eq!((id.worker(), id.as_u64()), (127, 0x7fff_ffff_ffff_ffff));
+    assert_eq!(SessionId::from_u64(id.as_u64()), Some(id));
+    assert_eq!(SessionId::from_u64(0), None);
+    assert_eq!(format!("{}", session(2, 70)), "2/70");
+}
+
+#[test]
+fn a_record_that_does_not_fit_changes_nothing() {
+    let mut buf = [0xee; 2 * PAYLOAD_OVERHEAD_BYTES + 9];
+    let mut writer = Writer::new(&mut buf);
+    assert!(writer.payload(session(0, 1), &[1; 5]));
+    let before = writer.bytes().to_vec();
+    assert!(!writer.payload(session(0, 1), &[2; 5]));
+    assert!(!writer.opened(&opened("eu-west")));
+    assert_eq!(writer.bytes(), before);
+    assert!(writer.payload(session(0, 1), &[3; 4]), "one byte less fills the buffer exactly");
+    assert_eq!(writer.len(), buf.len());
+}
+
+#[test]
+fn a_writer_goes_on_where_another_stopped() {
+    let mut buf = [0; 64];
+    let mut writer = Writer::new(&mut buf);
+    assert!(writer.ping(1));
+    let len = writer.len();
+    let mut writer = Writer::resume(&mut buf, len);
+    assert!(writer.ping(2));
+    let tokens: Vec<_> = ToGateway::read(writer.bytes()).collect();
+    let expected = [Ok(ToGateway::Ping { token: 1 }), Ok(ToGateway::Ping { token: 2 })];
+    assert_eq!(tokens, expected);
+}
+
+#[test]
+fn a_bundle_is_never_longer_than_the_limit() {
+    let mut buf = vec![0; BUNDLE_BYTES_MAX + 100];
+    let mut writer = Writer::new(&mut buf);
+    while writer.ping(0) {}
+    assert!(writer.len() <= BUNDLE_BYTES_MAX && writer.len() > BUNDLE_BYTES_MAX - 12);
+}
+
+#[test]
+fn the_largest_records_fit_and_come_back() {
+    let mut buf = [0; BUNDLE_BYTES_MAX];
+    let mut writer = Writer::new(&mut buf);
+    let sessions: Vec<_> = (1..=MULTICAST_SESSIONS_MAX as u64).map(|n| session(0, n)).collect();
+    assert!(writer.multicast(&sessions, &[7; PAYLOAD_BYTES_MAX]));
+    let record = ToGateway::read(writer.bytes()).next().expect("one").expect("valid");
+    let ToGateway::Multicast { sessions: read, bytes } = record else { panic!("{record:?}") };
+    assert!(read.iter().eq(sessions.iter().copied()));
+    assert_eq!(bytes, [7; PAYLOAD_BYTES_MAX]);
+
+    let mut writer = Writer::new(&mut buf);
+    assert!(writer.opened(&opened(&"n".repeat(NAME_BYTES_MAX))));
+    assert!(ToGame::read(writer.bytes()).all(|record| record.is_ok()));
+}
+
+#[test]
+fn what_must_not_be_lost_can_be_saved_from_a_refused_bundle() {
+    let bundle = bundle_to_game();
+    let mut buf = [0; 1024];
+    let mut saved = Writer::new(&mut buf);
+    let mut payloads = 0;
+    for frame in Frames::new(&bundle).map(|frame| frame.expect("own bundle")) {
+        payloads += frame.payloads();
+        assert!(frame.may_be_lost() || saved.frame(frame));
+    }
+    let kept: Vec<_> = ToGame::read(saved.bytes()).map(|record| record.expect("valid")).collect();
+    let may_be_lost = |r: &ToGame<'_>| matches!(r, ToGame::Payload { .. } | ToGame::Pong { .. });
+    let expected: Vec<_> = records_to_game().into_iter().filter(|r| !may_be_lost(r)).collect();
+    assert_eq!((kept, payloads), (expected, 1));
+
+    let payloads = |bundle: &[u8]| Frames::new(bundle).flatten().map(Frame::payloads).sum::<u64>();
+    assert_eq!(payloads(&bundle_to_gateway()), 3, "a multicast counts once for each session");
+}
+
+/// The error that reading `bytes` as the gateway ends with.
+fn gateway_error(bytes: &[u8]) -> Option<RecordError> {
+    let mut reader = ToGateway::read(bytes);
+    let error = reader.find_map(Result::err);
+    assert!(error.is_none() || reader.next().is_none(), "nothing follows an error");
+    error
+}
+
+fn game_error(bytes: &[u8]) -> Option<RecordError> {
+    ToGame::read(bytes).find_map(Result::err)
+}
+
+/// A record with a right length and the body given in parts.
+fn raw(kind: u8, body: &[&[u8]]) -> Vec<u8> {
+    let body = body.concat();
+    let mut record = ((HEADER_BYTES + body.len()) as u16).to_le_bytes().to_vec();
+    record.extend([kind, 0]);
+    record.extend(body);
+    record
+}
+
+#[test]
+fn each_error_has_a_record_that_provokes_it() {
+    let one = 1u64.to_le_bytes();
+    let zero = 0u64.to_le_bytes();
+    assert_eq!(gateway_error(&[]), None);
+    assert_eq!(gateway_error(&[4, 0, 19]), Some(RecordError::HeaderTruncated));
+    assert_eq!(gateway_error(&[3, 0, 19, 0]), Some(RecordError::RecordLength));
+    assert_eq!(gateway_error(&[5, 0, 19, 0]), Some(RecordError::RecordLength));
+    assert_eq!(gateway_error(&raw(0, &[])), Some(RecordError::KindUnknown));
+    assert_eq!(gateway_error(&raw(kind::OPENED, &[])), Some(RecordError::KindUnknown));
+    assert_eq!(game_error(&raw(kind::HELLO, &[])), Some(RecordError::KindUnknown));
+    assert_eq!(gateway_error(&[4, 0, 19, 1]), Some(RecordError::FlagsUnknown));
+    assert_eq!(gateway_error(&raw(kind::PING, &[&[0; 7]])), Some(RecordError::BodyLength));
+    assert_eq!(gateway_error(&raw(kind::PING, &[&[0; 9]])), Some(RecordError::BodyLength));
+    assert_eq!(gateway_error(&raw(kind::PAYLOAD, &[&zero, b"x"])), Some(RecordError::SessionZero));
+    assert_eq!(gateway_error(&raw(kind::PAYLOAD, &[&one])), Some(RecordError::PayloadLength));
+    let too_long = [0; PAYLOAD_BYTES_MAX + 1];
+    let payload = raw(kind::PAYLOAD, &[&one, &too_long]);
+    assert_eq!(gateway_error(&payload), Some(RecordError::PayloadLength));
+    assert_eq!(game_error(&payload), Some(RecordError::PayloadLength));
+    let hello = |name: &[u8]| gateway_error(&raw(kind::HELLO, &[&[1, 0, 0, 0, 0, 0], name]));
+    assert_eq!(hello(b"arena-1"), None);
+    for name in [&b""[..], b"a b", b"a\0", "ä".as_bytes(), &[b'a'; NAME_BYTES_MAX + 1]] {
+        assert_eq!(hello(name), Some(RecordError::NameInvalid), "{name:?}");
+    }
+    let multicast = |count: u16, ids: &[&[u8]]| {
+        let mut body = vec![count.to_le_bytes().to_vec()];
+        body.extend(ids.iter().map(|id| id.to_vec()));
+        let parts: Vec<_> = body.iter().map(Vec::as_slice).collect();
+        gateway_error(&raw(kind::MULTICAST, &parts))
+    };
+    assert_eq!(multicast(1, &[&one, b"x"]), None);
+    assert_eq!(multicast(0, &[b"x"]), Some(RecordError::SessionCount));
+    assert_eq!(multicast(1025, &[&[1; 1025 * 8], b"x"]), Some(RecordError::SessionCount));
+    assert_eq!(multicast(2, &[&one, b"x"]), Some(RecordError::BodyLength));
+    assert_eq!(multicast(2, &[&one, &one]), Some(RecordError::PayloadLength));
+    assert_eq!(multicast(2, &[&one, &zero, b"x"]), Some(RecordError::SessionZero));
+    let welcome = |worker: u8, workers: u8| {
+        game_error(&raw(kind::WELCOME, &[&[1, 0, worker, 0, workers, 0], &one]))
+    };
+    assert_eq!(welcome(127, 128), None);
+    assert_eq!(welcome(4, 4), Some(RecordError::WorkerInvalid));
+    assert_eq!(welcome(0, 129), Some(RecordError::WorkerInvalid));
+    let close = |reason: u8| gateway_error(&raw(kind::CLOSE, &[&one, &[reason]]));
+    assert_eq!(close(CloseReason::Kicked.as_u8()), None);
+    assert_eq!(close(CloseReason::TimedOut.as_u8()), Some(RecordError::ReasonUnknown));
+    assert_eq!(close(255), Some(RecordError::ReasonUnknown));
+}
+
+#[test]
+fn a_game_process_takes_an_unknown_reason_for_another() {
+    let closed = raw(kind::CLOSED, &[&1u64.to_le_bytes(), &[99]]);
+    let expected = ToGame::Closed { session: session(0, 1), reason: CloseReason::Other };
+    assert!(ToGame::read(&closed).eq([Ok(expected)]));
+    let goodbye = raw(kind::GOODBYE, &[&[99, 99]]);
+    let expected = ToGame::Goodbye(Goodbye { reason: GoodbyeReason::Other, error: None });
+    assert!(ToGame::read(&goodbye).eq([Ok(expected)]));
+}
+
+#[test]
+fn reasons_keep_their_numbers_and_have_a_text() {
+    for &reason in CloseReason::ALL {
+        assert_eq!(CloseReason::from_u8(reason.as_u8()), Some(reason));
+    }
+    for &reason in GoodbyeReason::ALL {
+        assert_eq!(GoodbyeReason::from_u8(reason.as_u8()), Some(reason));
+    }
+    for &error in RecordError::ALL {
+        assert_eq!(RecordError::from_u8(error.as_u8()), Some(error));
+        assert!(error.as_u8() != 0, "0 says that a goodbye has no error");
+    }
+}
+
+#[test]
+fn a_cut_bundle_yields_whole_records_and_then_an_error() {
+    let bundle = bundle_to_game();
+    let ends: Vec<_> = Frames::new(&bundle)
+        .scan(0, |end, frame| {
+            *end += frame.expect("own bundle").bytes().len();
+            Some(*end)
+        })
+        .collect();
+    for len in 0..bundle.len() {
+        let whole = ends.iter().filter(|&&end| end <= len).count();
+        let at_record_end = len == 0 || ends.contains(&len);
+        let read: Vec<_> = ToGame::read(&bundle[..len]).collect();
+        assert_eq!(read.iter().filter(|record| record.is_ok()).count(), whole, "cut at {len}");
+        assert_eq!(read.len(), whole + usize::from(!at_record_end), "cut at {len}");
+    }
+}
+
+/// A game process may send anything; whatever the reader accepts, the writer writes the same way,
+/// so no two encodings mean the same and nothing in a record is skipped over.
+fn every_accepted_bundle_is_canonical(bundle: &[u8]) {
+    let mut buf = [0; BUNDLE_BYTES_MAX];
+    let mut writer = Writer::new(&mut buf);
+    let mut errors = 0;
+    for record in ToGateway::read(bundle) {
+        match record {
+            Ok(record) => assert!(write_to_gateway(&mut writer, &record)),
+            Err(_) => errors += 1,
+        }
+    }
+    assert!(errors <= 1 && bundle.starts_with(writer.bytes()));
+    assert!(errors == 1 || bundle == writer.bytes());
+}
+
+#[test]
+fn changing_any_one_byte_is_noticed_or_means_another_record() {
+    let bundle = bundle_to_gateway();
+    for at in 0..bundle.len() {
+        for flip in [1, 0x80, 0xff] {
+            let mut changed = bundle.clone();
+            changed[at] ^= flip;
+            every_accepted_bundle_is_canonical(&changed);
+        }
+    }
+}
+
+fn any_session() -> impl Strategy<Value = SessionId> {
+    (0..WORKERS_MAX, 1u64..1 << 56).prop_map(|(worker, serial)| SessionId::new(worker, serial))
+}
+
+fn any_payload() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 1..=PAYLOAD_BYTES_MAX)
+}
+
+proptest! {
+    #[test]
+    fn payloads_and_multicasts_come_back(
+        one in any_session(),
+        many in prop::collection::vec(any_session(), 1..40),
+        first in any_payload(),
+        second in any_payload(),
+    ) {
+        let mut buf = [0; BUNDLE_BYTES_MAX];
+        let mut writer = Writer::new(&mut buf);
+        prop_assert!(writer.payload(one, &first) && writer.multicast(&many, &second));
+        let mut reader = ToGateway::read(writer.bytes());
+        let payload = ToGateway::Payload { session: one, bytes: &first };
+        prop_assert_eq!(reader.next(), Some(Ok(payload)));
+        let Some(Ok(ToGateway::Multicast { sessions, bytes })) = reader.next() else {
+            return Err(TestCaseError::fail("not a multicast"));
+        };
+        prop_assert!(sessions.iter().eq(many) && bytes == second && reader.next().is_none());
+    }
+
+    #[test]
+    fn opened_comes_back(
+        session in any_session(),
+        client_id: u64,
+        ip: [u8; 16],
+        mapped: bool,
+        scope: u32,
+        ports_and_slots: (u16, u32, u32),
+        user_data: [u8; 32],
+        listener in "[!-~]{1,32}",
+    ) {
+        let (port, slot, slots_max) = ports_and_slots;
+        let endpoint = match (mapped, ip) {
+            (true, [a, b, c, d, ..]) => ringgate_batch::Endpoint::v4([a, b, c, d], port),
+            (false, ip) => ringgate_batch::Endpoint::v6(ip, scope, port),
+        };
+        let user_data: [u8; USER_DATA_BYTES] = std::array::from_fn(|at| user_data[at % 32]);
+        let opened = Opened {
+            session, client_id, address: endpoint.into(), slot, slots_max,
+            user_data: &user_data, listener: &listener,
+        };
+        let mut buf = [0; 1024];
+        let mut writer = Writer::new(&mut buf);
+        prop_assert!(writer.opened(&opened));
+        prop_assert!(ToGame::read(writer.bytes()).eq([Ok(ToGame::Opened(opened))]));
+    }
+
+    #[test]
+    fn no_bytes_make_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        every_accepted_bundle_is_canonical(&bytes);
+        let _ = ToGame::read(&bytes).count();
+    }
+
+    #[test]
+    fn no_record_body_makes_a_reader_panic(
+        kind in prop::sample::select(&[1u8, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19][..]),
+        body in prop::collection::vec(any::<u8>(), 0..400),
+    ) {
+        let record = raw(kind, &[&body]);
+        every_accepted_bundle_is_canonical(&record);
+        let _ = ToGame::read(&record).count();
+    }
+}

@@ -1,0 +1,253 @@
+//! From records to bytes.
+//!
+//! A writer borrows its buffer, so that a payload is copied once: from the packet it was opened in
+//! to the bundle that is sent. Whoever holds the buffer elsewhere between two records keeps the
+//! length and [continues](Writer::resume).
+
+use super::record::is_name_bytes;
+use super::{
+    COUNT_BYTES, CloseReason, Frame, Goodbye, HEADER_BYTES, Hello, MULTICAST_SESSIONS_MAX, Opened,
+    RecordError, SESSION_BYTES, SessionId, USER_DATA_BYTES, Welcome, kind,
+};
+use ringgate_batch::Endpoint;
+use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
+
+/// Appends records to a buffer.
+///
+/// Every method returns whether the record was written. One that does not fit changes nothing, and
+/// the next bundle has room for it. One that no reader would accept (a payload of 0 or of more than
+/// 1200 bytes, for example) is a mistake of the caller: it is not written either, and stops a debug
+/// build.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    buf: &'a mut [u8],
+    /// Invariant: not more than `buf.len()`.
+    len: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// Begins a bundle. Of a buffer longer than a bundle may be, only that much is used.
+    #[inline]
+    pub fn new(buf: &'a mut [u8]) -> Self {
+        Self::resume(buf, 0)
+    }
+
+    /// Continues a bundle whose first `len` bytes are written.
+    ///
+    /// # Panics
+    /// Where the buffer, or the longest bundle, is shorter than that.
+    #[inline]
+    pub fn resume(buf: &'a mut [u8], len: usize) -> Self {
+        let bytes_max = buf.len().min(BUNDLE_BYTES_MAX);
+        let buf = &mut buf[..bytes_max];
+        assert!(len <= buf.len(), "a bundle is not longer than its buffer");
+        Self { buf, len }
+    }
+
+    /// How many bytes are written.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is written: an empty bundle must not be sent, it would look like the link's
+    /// end.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What is written.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buf[..self.len]
+    }
+
+    /// Appends a record that is encoded already, such as one that a full link refused.
+    #[inline]
+    #[must_use]
+    pub fn frame(&mut self, frame: Frame<'_>) -> bool {
+        let bytes = frame.bytes();
+        let Some(place) = self.buf[self.len..].get_mut(..bytes.len()) else { return false };
+        place.copy_from_slice(bytes);
+        self.len += bytes.len();
+        true
+    }
+
+    /// Both ways: a payload of 1 to 1200 bytes from or for one player.
+    #[inline]
+    #[must_use]
+    pub fn payload(&mut self, session: SessionId, bytes: &[u8]) -> bool {
+        if !is_sendable(!bytes.is_empty() && bytes.len() <= PAYLOAD_BYTES_MAX) {
+            return false;
+        }
+        self.record(kind::PAYLOAD, SESSION_BYTES + bytes.len(), |body| {
+            body.u64(session.as_u64());
+            body.bytes(bytes);
+        })
+    }
+
+    /// From the gateway: the answer to `hello`.
+    #[must_use]
+    pub fn welcome(&mut self, welcome: &Welcome) -> bool {
+        if !is_sendable(welcome.worker < welcome.workers) {
+            return false;
+        }
+        self.record(kind::WELCOME, 14, |body| {
+            body.u16(welcome.version);
+            body.u16(welcome.worker);
+            body.u16(welcome.workers);
+            body.u64(welcome.incarnation);
+        })
+    }
+
+    /// From the gateway: a player is connected.
+    #[must_use]
+    pub fn opened(&mut self, opened: &Opened<'_>) -> bool {
+        let listener = opened.listener.as_bytes();
+        if !is_sendable(is_name_bytes(listener)) {
+            return false;
+        }
+        let address = Endpoint::from(opened.address);
+        let fixed_bytes = 8 + 8 + 4 + 4 + 16 + 4 + 2 + USER_DATA_BYTES;
+        self.record(kind::OPENED, fixed_bytes + listener.len(), |body| {
+            body.u64(opened.session.as_u64());
+            body.u64(opened.client_id);
+            body.u32(opened.slot);
+            body.u32(opened.slots_max);
+            body.bytes(address.ip_bytes());
+            body.u32(address.scope());
+            body.u16(address.port());
+            body.bytes(opened.user_data);
+            body.bytes(listener);
+        })
+    }
+
+    /// From the gateway: a session is over.
+    #[must_use]
+    pub fn closed(&mut self, session: SessionId, reason: CloseReason) -> bool {
+        self.session_and_reason(kind::CLOSED, session, reason)
+    }
+
+    /// From the gateway: the answer to a ping.
+    #[must_use]
+    pub fn pong(&mut self, token: u64) -> bool {
+        self.record(kind::PONG, 8, |body| body.u64(token))
+    }
+
+    /// From the gateway: no new players, and an end in `left_ms`.
+    #[must_use]
+    pub fn draining(&mut self, left_ms: u32) -> bool {
+        self.record(kind::DRAINING, 4, |body| body.u32(left_ms))
+    }
+
+    /// From the gateway: the link ends here.
+    #[must_use]
+    pub fn goodbye(&mut self, goodbye: Goodbye) -> bool {
+        self.record(kind::GOODBYE, 2, |body| {
+            body.bytes(&[goodbye.reason.as_u8()]);
+            body.bytes(&[goodbye.error.map_or(0, RecordError::as_u8)]);
+        })
+    }
+
+    /// From the game process: the first record.
+    #[must_use]
+    pub fn hello(&mut self, hello: &Hello<'_>) -> bool {
+        let name = hello.name.as_bytes();
+        if !is_sendable(is_name_bytes(name)) {
+            return false;
+        }
+        self.record(kind::HELLO, 6 + name.len(), |body| {
+            body.u16(hello.version);
+            body.u32(hello.pid);
+            body.bytes(name);
+        })
+    }
+
+    /// From the game process: a payload of 1 to 1200 bytes for 1 to 1024 players.
+    #[must_use]
+    pub fn multicast(&mut self, sessions: &[SessionId], bytes: &[u8]) -> bool {
+        let sessions_fit = !sessions.is_empty() && sessions.len() <= MULTICAST_SESSIONS_MAX;
+        let payload_fits = !bytes.is_empty() && bytes.len() <= PAYLOAD_BYTES_MAX;
+        if !is_sendable(sessions_fit && payload_fits) {
+            return false;
+        }
+        let ids_bytes = sessions.len() * SESSION_BYTES;
+        self.record(kind::MULTICAST, COUNT_BYTES + ids_bytes + bytes.len(), |body| {
+            body.u16(sessions.len() as u16);
+            for session in sessions {
+                body.u64(session.as_u64());
+            }
+            body.bytes(bytes);
+        })
+    }
+
+    /// From the game process: end this session, for a reason that is [its
+    /// choice](CloseReason::is_games_choice).
+    #[must_use]
+    pub fn close(&mut self, session: SessionId, reason: CloseReason) -> bool {
+        is_sendable(reason.is_games_choice())
+            && self.session_and_reason(kind::CLOSE, session, reason)
+    }
+
+    /// From the game process: send this back.
+    #[must_use]
+    pub fn ping(&mut self, token: u64) -> bool {
+        self.record(kind::PING, 8, |body| body.u64(token))
+    }
+
+    fn session_and_reason(&mut self, kind: u8, session: SessionId, reason: CloseReason) -> bool {
+        self.record(kind, SESSION_BYTES + 1, |body| {
+            body.u64(session.as_u64());
+            body.bytes(&[reason.as_u8()]);
+        })
+    }
+
+    /// Appends a record whose body `fill` writes to its last byte.
+    #[inline]
+    fn record(&mut self, kind: u8, body_bytes: usize, fill: impl FnOnce(&mut Fields<'_>)) -> bool {
+        let record_bytes = HEADER_BYTES + body_bytes;
+        let Some(place) = self.buf[self.len..].get_mut(..record_bytes) else { return false };
+        let mut fields = Fields(place);
+        fields.u16(record_bytes as u16);
+        fields.bytes(&[kind, 0]);
+        fill(&mut fields);
+        debug_assert!(fields.0.is_empty(), "the fields fill the record");
+        self.len += record_bytes;
+        true
+    }
+}
+
+/// Whether a record may be written, which in a debug build it has to be.
+#[inline]
+fn is_sendable(condition: bool) -> bool {
+    debug_assert!(condition, "no reader accepts this record");
+    condition
+}
+
+/// The part of a record that is still to be written.
+struct Fields<'a>(&'a mut [u8]);
+
+impl Fields<'_> {
+    #[inline]
+    fn bytes(&mut self, bytes: &[u8]) {
+        let (place, rest) = std::mem::take(&mut self.0).split_at_mut(bytes.len());
+        place.copy_from_slice(bytes);
+        self.0 = rest;
+    }
+
+    #[inline]
+    fn u16(&mut self, value: u16) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    #[inline]
+    fn u32(&mut self, value: u32) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    #[inline]
+    fn u64(&mut self, value: u64) {
+        self.bytes(&value.to_le_bytes());
+    }
+}

@@ -1,0 +1,13 @@
+//! What gateway and game process say to each other.
+//!
+//! [`bundle`] is the format of the bundle link: pure bytes, used by the gate on one side and by
+//! game processes on the other. [`backend`] is the library that game servers link.
+//! `docs/PROTOCOLS.md` describes both well enough to do without either.
+#![deny(unsafe_code)]
+
+#[cfg(feature = "backend")]
+pub mod backend;
+pub mod bundle;
+
+#[cfg(feature = "backend")]
+pub use backend::Backend;

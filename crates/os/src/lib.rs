@@ -1,0 +1,14 @@
+//! The operating system, where nothing else may touch it: clocks, limits, signals, privileges, and
+//! the system calls that the drivers need and no crate wraps.
+#![deny(unsafe_code)]
+
+pub mod clock;
+pub mod diag;
+pub mod memory;
+pub mod message;
+pub mod notify;
+pub mod overflows;
+pub mod owners;
+pub mod process;
+pub mod signals;
+pub mod utc;

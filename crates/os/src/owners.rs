@@ -1,0 +1,131 @@
+//! Which process holds a socket, as `/proc` tells: exactly for root, and for others as far as they
+//! may look.
+
+use std::fs;
+use std::path::Path;
+
+/// A process that lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// The name of its program, as the kernel keeps it.
+    pub name: String,
+}
+
+/// Who holds a socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// This very process.
+    Ourselves,
+    /// Another one.
+    Process(Process),
+    /// None that can be looked into: it has ended and the kernel has not let go of its sockets yet,
+    /// or it belongs to another user or another container.
+    Unknown {
+        /// Every process that is to be seen could be looked into.
+        all_seen: bool,
+    },
+}
+
+/// Finds the owner of a socket by its inode.
+pub fn owner_of(inode: u32) -> Owner {
+    let wanted = format!("socket:[{inode}]");
+    let mut all_seen = true;
+    for pid in pids() {
+        match holds(pid, &wanted) {
+            Some(true) if pid == std::process::id() => return Owner::Ourselves,
+            Some(true) => {
+                let name = name_of(pid).unwrap_or_default();
+                return Owner::Process(Process { pid, name });
+            }
+            Some(false) => {}
+            None => all_seen &= !is_alive(pid),
+        }
+    }
+    Owner::Unknown { all_seen }
+}
+
+/// A process by its id, if it lives: a zombie holds nothing.
+pub fn living(pid: u32) -> Option<Process> {
+    is_alive(pid).then(|| Process { pid, name: name_of(pid).unwrap_or_default() })
+}
+
+/// The words that a process was started with.
+pub fn command_line(pid: u32) -> Vec<String> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Whether a process holds what a descriptor's link calls `wanted`; `None` where we may not look.
+fn holds(pid: u32, wanted: &str) -> Option<bool> {
+    let folder = format!("/proc/{pid}/fd");
+    let mut entries = fs::read_dir(&folder).ok()?;
+    let is_wanted = |path: &Path| fs::read_link(path).is_ok_and(|link| link.as_os_str() == wanted);
+    Some(entries.any(|entry| entry.is_ok_and(|entry| is_wanted(&entry.path()))))
+}
+
+fn name_of(pid: u32) -> Option<String> {
+    Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned())
+}
+
+/// In `/proc/PID/stat` the state stands behind the name, which is in parentheses and may contain
+/// any.
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::process::Command;
+
+    use super::*;
+    use crate::diag::{Bound, SocketTable, Transport};
+
+    #[test]
+    fn our_own_sockets_are_ours_and_closed_ones_nobodys() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let port = socket.local_addr().expect("bound").port();
+        let mut table = SocketTable::open().expect("this kernel has it");
+        let bound = table.bound(Transport::Udp, port).expect("an answer");
+        let is_ours = |bound: &&Bound| Some(bound.address) == socket.local_addr().ok();
+        let inode = bound.iter().find(is_ours).expect("it is there").inode;
+        // Programs that other tests start have copies of our descriptors until they run.
+        let wait_for = |is_wanted: fn(&Owner) -> bool| {
+            while !is_wanted(&owner_of(inode)) {
+                crate::clock::sleep(std::time::Duration::from_millis(1));
+            }
+        };
+        wait_for(|owner| *owner == Owner::Ourselves);
+        drop(socket);
+        wait_for(|owner| matches!(owner, Owner::Unknown { .. }));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_does_not_live() {
+        let mut child = Command::new("sleep").arg("100").spawn().expect("a program");
+        let pid = child.id();
+        // A program has its name a moment before its arguments.
+        while command_line(pid).is_empty() {
+            crate::clock::sleep(std::time::Duration::from_millis(1));
+        }
+        assert_eq!(command_line(pid), ["sleep", "100"]);
+        assert!(living(pid).is_some_and(|process| process.name == "sleep"));
+        child.kill().expect("ours");
+        // Not waited for yet, so a zombie once it is dead.
+        while living(pid).is_some() {
+            crate::clock::sleep(std::time::Duration::from_millis(1));
+        }
+        child.wait().expect("ours");
+        assert_eq!(living(pid), None);
+    }
+}

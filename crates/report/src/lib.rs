@@ -1,0 +1,6 @@
+//! What results are written as: latency logs that the tools of `HdrHistogram` read, and text for
+//! terminals. The daemon and the load generator share it.
+#![deny(unsafe_code)]
+
+pub mod hlog;
+pub mod text;

@@ -1,0 +1,273 @@
+//! A simulated game process: it remembers its players, answers what they say, and now and then dies
+//! or stops reading.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::judge::Judge;
+use super::note::Note;
+use super::random::Random;
+use ringgate_batch::{LocalIp, SocketId};
+use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use ringgate_link::bundle::{CloseReason, Hello, SessionId, ToGame, VERSION, Writer};
+
+/// By what a game process tells its players apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Guest {
+    /// On a udp link: a loopback address, as seen by a worker's socket.
+    Loopback(usize, LocalIp),
+    /// On a bundle link.
+    Session(SessionId),
+    /// On a udp link off loopback: a socket of a worker.
+    Socket(usize, SocketId),
+}
+
+/// What a game process sends.
+#[derive(Debug)]
+pub enum Answer {
+    /// A datagram on the bundle link to a worker.
+    Bundle(usize, Vec<u8>),
+    /// A payload for one player.
+    Payload(Guest, Vec<u8>),
+}
+
+/// A game process, alive or not.
+pub struct Game {
+    /// Its number among the backends.
+    pub number: u16,
+    /// Its name in the configuration.
+    pub name: String,
+    /// The links of a bundle backend, by worker.
+    pub links: Vec<Option<Link>>,
+    /// Until when it is dead.
+    pub dead_until_ns: u64,
+    /// Until when it reads nothing.
+    pub stalled_until_ns: u64,
+    /// What has come on udp links.
+    pub mail: VecDeque<(Guest, Vec<u8>)>,
+    guests: HashMap<Guest, Known>,
+    announcements: u64,
+}
+
+/// A link as its process sees it.
+pub struct Link {
+    /// The worker's socket.
+    pub socket: SocketId,
+    /// Datagrams that were not read yet.
+    pub unread: VecDeque<Vec<u8>>,
+    is_welcome: bool,
+}
+
+/// What a process knows about a player.
+struct Known {
+    client_id: Option<u64>,
+    /// From its last note.
+    life: Option<u64>,
+}
+
+impl Game {
+    /// A process that has not been started yet.
+    pub fn new(number: u16, name: String, workers: usize) -> Self {
+        Self {
+            number,
+            name,
+            links: (0..workers).map(|_| None).collect(),
+            dead_until_ns: 0,
+            stalled_until_ns: 0,
+            mail: VecDeque::new(),
+            guests: HashMap::new(),
+            announcements: 0,
+        }
+    }
+
+    /// How many players it knows.
+    pub fn guest_count(&self) -> usize {
+        self.guests.len()
+    }
+
+    /// Whether it runs.
+    pub fn is_alive(&self, now_ns: u64) -> bool {
+        now_ns >= self.dead_until_ns
+    }
+
+    /// Connects to a worker; returns what it says first.
+    pub fn connect(&mut self, worker: usize, socket: SocketId) -> Vec<u8> {
+        self.links[worker] = Some(Link { socket, unread: VecDeque::new(), is_welcome: false });
+        let hello = Hello { version: VERSION, pid: 1, name: &self.name };
+        bundle(|writer| writer.hello(&hello))
+    }
+
+    /// Dies: everything it knew is lost. Returns the sockets that were connected to it, with their
+    /// workers.
+    pub fn die(&mut self, until_ns: u64) -> Vec<(usize, SocketId)> {
+        self.dead_until_ns = until_ns;
+        self.guests.clear();
+        self.mail.clear();
+        let links = self.links.iter_mut().enumerate();
+        links.filter_map(|(worker, link)| Some((worker, link.take()?.socket))).collect()
+    }
+
+    /// The gateway has closed a link: whoever came over it is gone.
+    pub fn lose_link(&mut self, worker: usize, socket: SocketId) {
+        if self.links[worker].as_ref().is_some_and(|link| link.socket == socket) {
+            self.links[worker] = None;
+            let is_there =
+                |guest: &Guest| matches!(guest, Guest::Session(id) if id.worker() == worker);
+            self.guests.retain(|guest, _| !is_there(guest));
+        }
+    }
+
+    /// Reads everything that has come, and answers.
+    pub fn read(&mut self, judge: &mut Judge, random: &mut Random) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        for worker in 0..self.links.len() {
+            while let Some(datagram) =
+                self.links[worker].as_mut().and_then(|link| link.unread.pop_front())
+            {
+                self.read_bundle(worker, &datagram, judge, random, &mut answers);
+            }
+        }
+        while let Some((guest, payload)) = self.mail.pop_front() {
+            self.guests.entry(guest).or_insert(Known { client_id: None, life: None });
+            if let Some(answer) = self.hear(guest, &payload, judge, random) {
+                answers.push(Answer::Payload(guest, answer));
+            }
+        }
+        answers
+    }
+
+    /// Says the same to all players of one worker; or throws one out, if it may.
+    pub fn act(&mut self, may_kick: bool, random: &mut Random) -> Option<Answer> {
+        let sessions: Vec<SessionId> = self.sessions();
+        let chosen = *random.pick(&sessions)?;
+        let worker = chosen.worker();
+        if may_kick && random.chance(20) {
+            return Some(Answer::Bundle(
+                worker,
+                bundle(|writer| writer.close(chosen, CloseReason::Kicked)),
+            ));
+        }
+        let neighbours: Vec<_> =
+            sessions.into_iter().filter(|session| session.worker() == worker).take(100).collect();
+        self.announcements += 1;
+        let client_id = u64::from(self.number);
+        let note = Note { life: 0, number: self.announcements, client_id };
+        let mut buf = [0; PAYLOAD_BYTES_MAX];
+        let payload = note.write(&mut buf, 0);
+        Some(Answer::Bundle(worker, bundle(|writer| writer.multicast(&neighbours, payload))))
+    }
+
+    fn sessions(&self) -> Vec<SessionId> {
+        let mut sessions: Vec<_> = self
+            .guests
+            .keys()
+            .filter_map(|guest| if let Guest::Session(id) = guest { Some(*id) } else { None })
+            .collect();
+        // The map's order is another in every run.
+        sessions.sort_unstable();
+        sessions
+    }
+
+    fn read_bundle(
+        &mut self,
+        worker: usize,
+        datagram: &[u8],
+        judge: &mut Judge,
+        random: &mut Random,
+        answers: &mut Vec<Answer>,
+    ) {
+        let mut out = Bundles::default();
+        for record in ToGame::read(datagram) {
+            let Ok(record) = record else {
+                return judge.require(false, || "the gateway broke the bundle format".to_owned());
+            };
+            self.read_record(worker, &record, judge);
+            let ToGame::Payload { session, bytes } = record else { continue };
+            if let Some(answer) = self.hear(Guest::Session(session), bytes, judge, random) {
+                out.add(|writer| writer.payload(session, &answer));
+            }
+        }
+        answers.extend(out.finish().into_iter().map(|bundle| Answer::Bundle(worker, bundle)));
+    }
+
+    fn read_record(&mut self, worker: usize, record: &ToGame<'_>, judge: &mut Judge) {
+        let Some(link) = self.links[worker].as_mut() else { return };
+        let is_welcome = matches!(record, ToGame::Welcome(_));
+        let is_first = !link.is_welcome;
+        link.is_welcome = true;
+        let may_refuse = matches!(record, ToGame::Goodbye(_));
+        judge.require(may_refuse || is_welcome == is_first, || format!("{record:?} out of place"));
+        match record {
+            ToGame::Opened(opened) => {
+                let known = Known { client_id: Some(opened.client_id), life: None };
+                let before = self.guests.insert(Guest::Session(opened.session), known);
+                judge.require(before.is_none(), || format!("{opened:?} was announced twice"));
+            }
+            ToGame::Closed { session, .. } => {
+                let was_known = self.guests.remove(&Guest::Session(*session)).is_some();
+                judge.require(was_known, || format!("{session} was closed and never opened"));
+            }
+            ToGame::Welcome(welcome) => {
+                judge.require(usize::from(welcome.worker) == worker, || format!("{welcome:?}"));
+            }
+            ToGame::Payload { .. }
+            | ToGame::Pong { .. }
+            | ToGame::Draining { .. }
+            | ToGame::Goodbye(_) => {}
+        }
+    }
+
+    /// Takes a payload; returns an answer to it, as a rule.
+    fn hear(
+        &mut self,
+        guest: Guest,
+        payload: &[u8],
+        judge: &mut Judge,
+        random: &mut Random,
+    ) -> Option<Vec<u8>> {
+        let Some(known) = self.guests.get_mut(&guest) else {
+            judge
+                .require(false, || format!("a payload of {guest:?}, whom {} never met", self.name));
+            return None;
+        };
+        let note = judge.hear_up(known.client_id, payload)?;
+        known.life = Some(note.life);
+        if random.chance(100) {
+            return None;
+        }
+        let mut buf = [0; PAYLOAD_BYTES_MAX];
+        let answer = judge.say_down(note.life);
+        Some(answer.write(&mut buf, random.within(0..300) as usize).to_vec())
+    }
+}
+
+/// Bundles under construction.
+#[derive(Default)]
+struct Bundles {
+    full: Vec<Vec<u8>>,
+    open: Vec<u8>,
+}
+
+impl Bundles {
+    fn add(&mut self, write: impl Fn(&mut Writer<'_>) -> bool) {
+        let record = bundle(write);
+        if self.open.len() + record.len() > BUNDLE_BYTES_MAX {
+            self.full.push(std::mem::take(&mut self.open));
+        }
+        self.open.extend(record);
+    }
+
+    fn finish(mut self) -> Vec<Vec<u8>> {
+        if !self.open.is_empty() {
+            self.full.push(self.open);
+        }
+        self.full
+    }
+}
+
+fn bundle(write: impl FnOnce(&mut Writer<'_>) -> bool) -> Vec<u8> {
+    let mut buf = [0; BUNDLE_BYTES_MAX];
+    let mut writer = Writer::new(&mut buf);
+    let written = write(&mut writer);
+    debug_assert!(written, "one record fits a bundle");
+    writer.bytes().to_vec()
+}

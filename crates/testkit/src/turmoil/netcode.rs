@@ -1,0 +1,485 @@
+//! Netcode in turmoil: a handful of tokens, everything that their owners and others can send, two
+//! workers.
+
+use std::collections::HashSet;
+
+use super::stage::{HOMES, Input, Sent, Stage, UDP_LINK, US, home, is_player_socket};
+use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId};
+use ringgate_core::crypto::{Aead, Job, Verdict};
+use ringgate_core::limits::BUNDLE_BYTES_MAX;
+use ringgate_core::netcode::{ConnectToken, TokenSecrets, TokenSpec, mint_with};
+use ringgate_core::proto::netcode::challenge::CHALLENGE_BODY_BYTES;
+use ringgate_core::proto::netcode::packet::{
+    AadTable, Header, KeepAlive, PacketKind, Receiver, encode_packet,
+};
+use ringgate_core::proto::netcode::request::{REQUEST_BYTES, encode_request};
+use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
+use ringgate_core::proto::replay::Policy;
+use ringgate_core::secret::Key;
+use ringgate_gate::{
+    Allowed, Backend, Limits, LinkKind, Listener, Mail, Netcode, Now, Protocol, Route, Setup,
+    TokenReuse,
+};
+use ringgate_link::bundle::{CloseReason, Hello, SessionId, ToGame, VERSION, Writer};
+
+/// Runs one sequence of events to its end; what does not hold panics. Returns how many sessions
+/// were opened.
+pub fn netcode(input: &[u8]) -> u64 {
+    let mut input = Input::new(input);
+    let mut cast = Cast::new(&mut input);
+    while !input.is_over() {
+        cast.act(&mut input);
+        cast.watch();
+    }
+    cast.opened()
+}
+
+struct Cast {
+    stage: Stage,
+    seals: Seals,
+    tickets: Vec<Ticket>,
+    /// Datagrams that went to the gateway.
+    tape: Vec<Vec<u8>>,
+    /// Links of the bundle backend: worker and socket.
+    links: Vec<(usize, SocketId)>,
+    /// Sessions that a game process was told of.
+    guests: Vec<SessionId>,
+    /// Loopback addresses that a udp backend has seen.
+    loopbacks: Vec<(usize, LocalIp)>,
+    minted: u64,
+    payloads: u64,
+    heard: HashSet<u64>,
+    keys: u8,
+    /// Whether a token may have several sessions, or ever could.
+    allows_reuse: bool,
+}
+
+/// A token, and what must hold about it.
+struct Ticket {
+    token: ConnectToken,
+    challenge: Option<[u8; CHALLENGE_BODY_BYTES]>,
+    /// The number of its owner's next packet.
+    sequence: u64,
+    /// Where its first challenge went.
+    owner: Option<Endpoint>,
+    /// When it can be forgotten at the earliest, by the monotonic clock; `None` before it was
+    /// shown.
+    keep_until_ns: Option<u64>,
+    /// It may have been forgotten: both clocks have passed its end at once.
+    is_forgotten: bool,
+    used: HashSet<u64>,
+}
+
+impl Ticket {
+    /// Until when it would be remembered if it were first used now.
+    fn until_ns(&self, now: Now) -> u64 {
+        let left_s = self.token.expire_unix_s.saturating_sub(now.unix_s);
+        now.mono_ns.saturating_add(left_s.saturating_mul(1_000_000_000))
+    }
+}
+
+struct Seals {
+    aead: Aead,
+    aad: Box<AadTable>,
+}
+
+impl Seals {
+    fn packet(&mut self, key: &Key, kind: PacketKind, sequence: u64, body: &[u8]) -> Vec<u8> {
+        let mut packet = [0; 2048];
+        let (header, len) = encode_packet(kind, sequence, body, &mut packet);
+        let aad = self.aad.of(header.prefix);
+        let sealed = &mut packet[header.body_start()..len];
+        self.aead.seal(&mut [Job::new(key, header.nonce(), aad, sealed)]);
+        packet[..len].to_vec()
+    }
+
+    fn open(&mut self, key: &Key, packet: &[u8]) -> Option<(Header, Vec<u8>)> {
+        let header = Header::decode(packet, Receiver::Client).ok()?;
+        let mut body = packet[header.body_start()..].to_vec();
+        let aad = self.aad.of(header.prefix);
+        let mut jobs = [Job::new(key, header.nonce(), aad, &mut body)];
+        self.aead.open(&mut jobs);
+        let is_open = jobs[0].verdict == Verdict::Done;
+        body.truncate(body.len().saturating_sub(16));
+        is_open.then_some((header, body))
+    }
+}
+
+impl Cast {
+    fn new(input: &mut Input<'_>) -> Self {
+        let allows_reuse = input.byte().is_multiple_of(4);
+        let setup = setup(input, allows_reuse);
+        let mut cast = Self {
+            stage: Stage::new(setup, WORKERS),
+            seals: Seals { aead: Aead::detect(), aad: Box::new(AadTable::new(PROTOCOL)) },
+            tickets: Vec::new(),
+            tape: Vec::new(),
+            links: Vec::new(),
+            guests: Vec::new(),
+            loopbacks: Vec::new(),
+            minted: 0,
+            payloads: 0,
+            heard: HashSet::new(),
+            keys: 1,
+            allows_reuse,
+        };
+        for worker in 0..usize::from(WORKERS) {
+            cast.join(worker);
+        }
+        cast
+    }
+
+    fn opened(&self) -> u64 {
+        self.stage.hosts.iter().map(|host| host.gate().counters().sessions_opened).sum()
+    }
+
+    fn act(&mut self, input: &mut Input<'_>) {
+        let worker = input.below(WORKERS.into());
+        match input.byte() {
+            0..=19 => self.mint(input),
+            20..=89 => self.play(worker, input),
+            90..=119 => self.speak(worker, input),
+            120..=139 => self.replay(worker, input),
+            140..=149 => self.throw_junk(worker, input),
+            150..=174 => self.stage.deliver_mail(input.byte() < 16),
+            175..=199 => self.stage.pass(PAUSES_MS[input.below(PAUSES_MS.len())]),
+            200..=206 => self.stage.step_wall_clock(STEPS_S[input.below(STEPS_S.len())]),
+            207..=214 => self.reload(input),
+            215..=234 => self.trouble_links(worker, input),
+            235 => self.stage.tell(worker, Mail::Drain { left_ms: 1000 }),
+            236 if input.byte() < 8 => self.stage.tell(worker, Mail::Stop),
+            _ => {}
+        }
+        self.stage.turn(worker);
+    }
+
+    fn mint(&mut self, input: &mut Input<'_>) {
+        self.minted += 1;
+        let key = |half: u8| {
+            let mut bytes = [half; 32];
+            bytes[..8].copy_from_slice(&self.minted.to_le_bytes());
+            Key::from_bytes(bytes)
+        };
+        let mut nonce = [0; 24];
+        nonce[..8].copy_from_slice(&self.minted.to_le_bytes());
+        let secrets = TokenSecrets { nonce, client_to_server: key(1), server_to_client: key(2) };
+        let servers = SERVERS.parse().expect("literal");
+        let lifetime_s = [10, 30, 300][input.below(3)];
+        let spec = TokenSpec {
+            lifetime_seconds: Some(lifetime_s),
+            timeout_seconds: [-1, 1, 2, 5][input.below(4)],
+            ..TokenSpec::new(PROTOCOL, input.below(CLIENTS) as u64, servers)
+        };
+        let issuer = Key::from_bytes([self.keys.saturating_sub(input.byte() / 200).max(1); 32]);
+        let token = mint_with(&spec, &issuer, self.stage.now.unix_s, secrets);
+        let ticket = Ticket {
+            token,
+            challenge: None,
+            sequence: 0,
+            owner: None,
+            keep_until_ns: None,
+            is_forgotten: false,
+            used: HashSet::new(),
+        };
+        if self.tickets.len() >= TICKETS_MAX {
+            let at = input.below(TICKETS_MAX);
+            self.tickets[at] = ticket;
+        } else {
+            self.tickets.push(ticket);
+        }
+    }
+
+    /// The owner of a token, or somebody with a copy of it, goes on with the handshake or with the
+    /// game.
+    fn play(&mut self, worker: usize, input: &mut Input<'_>) {
+        if self.tickets.is_empty() {
+            return self.mint(input);
+        }
+        let at = input.below(self.tickets.len());
+        // Nearly always from its own address.
+        let from = if input.byte() < 200 { home(at) } else { home(input.below(HOMES)) };
+        let listener = u16::from(input.byte() > 220);
+        // The kernel hashes an address to one worker as a rule.
+        let worker = if input.byte() < 230 { at % usize::from(WORKERS) } else { worker };
+        let ticket = &mut self.tickets[at];
+        ticket.sequence = match input.byte() {
+            0..=239 => ticket.sequence.saturating_add(1),
+            240..=244 => ticket.sequence.saturating_sub(300),
+            245..=249 => 0,
+            250..=254 => ticket.sequence.saturating_add(1 << input.below(40)),
+            255 => u64::MAX - input.below(4) as u64,
+        };
+        let (key, sequence) = (&ticket.token.client_to_server, ticket.sequence);
+        let mut datagram = match (input.byte(), ticket.challenge) {
+            (0..=99, _) | (_, None) => {
+                let until_ns = ticket.until_ns(self.stage.now);
+                ticket.keep_until_ns.get_or_insert(until_ns);
+                let mut request = [0; REQUEST_BYTES];
+                encode_request(&ticket.token, &mut request);
+                request.to_vec()
+            }
+            (100..=169, Some(challenge)) => {
+                self.seals.packet(key, PacketKind::Response, sequence, &challenge)
+            }
+            (170..=219, _) => {
+                self.payloads += 1;
+                let body = self.payloads.to_le_bytes();
+                self.seals.packet(key, PacketKind::Payload, sequence, &body)
+            }
+            (220..=239, _) => {
+                let body = KeepAlive::default().encode();
+                self.seals.packet(key, PacketKind::KeepAlive, sequence, &body)
+            }
+            (240..=249, _) => self.seals.packet(key, PacketKind::Disconnect, sequence, &[]),
+            (kind, _) => {
+                let kind = [PacketKind::KeepAlive, PacketKind::Response, PacketKind::Payload]
+                    [usize::from(kind) % 3];
+                self.seals.packet(key, kind, sequence, &[0; 3])
+            }
+        };
+        input.damage(&mut datagram);
+        self.stage.push(worker, listener, from, &datagram);
+        self.tape.push(datagram);
+    }
+
+    /// What went by is sent again, perhaps from elsewhere or to another listener.
+    fn replay(&mut self, worker: usize, input: &mut Input<'_>) {
+        let back = input.below(64) + 1;
+        let Some(datagram) = self.tape.len().checked_sub(back).map(|at| &self.tape[at]) else {
+            return;
+        };
+        let mut datagram = datagram.clone();
+        input.damage(&mut datagram);
+        self.stage.push(worker, u16::from(input.byte() > 200), home(input.below(HOMES)), &datagram);
+    }
+
+    fn throw_junk(&mut self, worker: usize, input: &mut Input<'_>) {
+        let len = input.below(60);
+        let junk = input.bytes(len);
+        self.stage.push(worker, 0, home(input.below(HOMES)), &junk);
+    }
+
+    fn join(&mut self, worker: usize) {
+        let link = self.stage.accept_link(worker);
+        self.links.push((worker, link));
+        self.say(worker, link, |w| w.hello(&Hello { version: VERSION, pid: 1, name: "arena" }));
+    }
+
+    fn say(&mut self, worker: usize, link: SocketId, write: impl FnOnce(&mut Writer<'_>) -> bool) {
+        let mut buf = [0; BUNDLE_BYTES_MAX];
+        let mut writer = Writer::new(&mut buf);
+        if write(&mut writer) {
+            let nobody = Endpoint::v4([0; 4], 0);
+            let local = LocalIp::UNSPECIFIED;
+            self.stage.push_on(worker, link, nobody, local, writer.bytes());
+        }
+    }
+
+    /// Game processes answer, to those they know and to those who are gone.
+    fn speak(&mut self, worker: usize, input: &mut Input<'_>) {
+        if input.byte() < 100
+            && let Some(&(at, local)) = input.pick(&self.loopbacks)
+        {
+            let from = if input.byte() < 240 { game_address() } else { home(0) };
+            let len = input.below(40);
+            return self.stage.push_on(at, UDP_LINK, from, local, &input.bytes(len));
+        }
+        let Some(&(at, link)) = input.pick(&self.links) else { return self.join(worker) };
+        let Some(&guest) = input.pick(&self.guests) else { return };
+        match input.byte() {
+            0..=149 => self.say(at, link, |w| w.payload(guest, b"down")),
+            150..=199 => {
+                let guests: Vec<_> = self.guests.iter().copied().take(30).collect();
+                self.say(at, link, |w| w.multicast(&guests, b"to all"));
+            }
+            200..=219 => self.say(at, link, |w| w.close(guest, CloseReason::Kicked)),
+            220..=239 => self.say(at, link, |w| w.ping(7)),
+            _ => {
+                let len = input.below(30);
+                let junk = input.bytes(len);
+                let nobody = Endpoint::v4([0; 4], 0);
+                self.stage.push_on(at, link, nobody, LocalIp::UNSPECIFIED, &junk);
+            }
+        }
+    }
+
+    fn trouble_links(&mut self, worker: usize, input: &mut Input<'_>) {
+        let why = [SendFailure::Full, SendFailure::Gone, SendFailure::Refused][input.below(3)];
+        match input.byte() {
+            0..=79 => self.stage.obstacles.clear(),
+            80..=119 => {
+                if let Some(&(at, link)) = input.pick(&self.links) {
+                    self.stage.obstacles.push((at, link, why));
+                }
+            }
+            120..=139 => self.stage.obstacles.push((worker, UDP_LINK, why)),
+            140..=159 => self.stage.obstacles.push((worker, super::stage::player_socket(0), why)),
+            160..=199 => {
+                if !self.links.is_empty() {
+                    let at = input.below(self.links.len());
+                    let (worker, socket) = self.links.swap_remove(at);
+                    self.stage.notice(worker, IoEvent::Closed { socket });
+                    self.stage.turn(worker);
+                }
+            }
+            200..=229 => self.join(worker),
+            _ => {
+                let event = IoEvent::Unreachable { socket: UDP_LINK, peer: game_address() };
+                self.stage.notice(worker, event);
+            }
+        }
+    }
+
+    fn reload(&mut self, input: &mut Input<'_>) {
+        let (what, value) = (input.byte(), input.byte());
+        if what < 64 {
+            self.keys = self.keys.saturating_add(1);
+        }
+        let keys = self.keys;
+        self.stage.reload(|setup| {
+            let listener = &mut setup.listeners[0];
+            match what {
+                64..=95 => listener.follow_port_switch = value < 200,
+                96..=127 => listener.sessions_max = u32::from(value % 8),
+                128..=159 => listener.backends = vec![u16::from(value % 2)],
+                160..=191 => setup.backends[0].slots = u32::from(value % 8),
+                192..=223 => setup.backends[1].retired = value < 100,
+                _ => {}
+            }
+            for listener in &mut setup.listeners {
+                let Protocol::Netcode(rules) = &mut listener.protocol else { continue };
+                let newest = (keys.saturating_sub(1).max(1)..=keys).rev();
+                rules.keys = newest.map(|key| Key::from_bytes([key; 32])).collect();
+            }
+        });
+    }
+
+    /// Looks at everything that has left, and at what the clocks allow to be forgotten.
+    fn watch(&mut self) {
+        let now = self.stage.now;
+        for sent in self.stage.take_sent() {
+            if is_player_socket(sent.target.socket) {
+                self.watch_player(&sent);
+            } else if sent.target.socket == UDP_LINK {
+                if !sent.bytes.is_empty() {
+                    self.loopbacks.push((sent.worker, sent.target.source));
+                    self.hear(&sent.bytes);
+                }
+            } else {
+                self.watch_bundle(&sent.bytes);
+            }
+        }
+        let excess = self.loopbacks.len().saturating_sub(16);
+        self.loopbacks.drain(..excess);
+        for ticket in &mut self.tickets {
+            let until_ns = ticket.until_ns(now);
+            let Some(keep_until_ns) = &mut ticket.keep_until_ns else { continue };
+            if ticket.owner.is_none() {
+                // Any request so far may have been the first that counts.
+                *keep_until_ns = until_ns.min(*keep_until_ns);
+            }
+            let is_refused = now.unix_s >= ticket.token.expire_unix_s;
+            ticket.is_forgotten |= is_refused && now.mono_ns >= *keep_until_ns;
+        }
+    }
+
+    fn watch_player(&mut self, sent: &Sent) {
+        let to = sent.target.peer.expect("a player's packet is for a player");
+        let Self { tickets, seals, allows_reuse, .. } = self;
+        let opened = tickets.iter_mut().find_map(|ticket| {
+            let opened = seals.open(&ticket.token.server_to_client, &sent.bytes)?;
+            Some((ticket, opened))
+        });
+        // A token whose ticket was thrown away may still have its session.
+        let Some((ticket, (header, body))) = opened else { return };
+        assert!(ticket.used.insert(header.sequence), "number {} twice", header.sequence);
+        if header.kind == PacketKind::Challenge {
+            let owner = *ticket.owner.get_or_insert(to);
+            let may_move = ticket.is_forgotten || *allows_reuse;
+            assert!(owner == to || may_move, "challenged at {to:?}, used from {owner:?}");
+            ticket.challenge = body.try_into().ok();
+        }
+    }
+
+    fn watch_bundle(&mut self, bytes: &[u8]) {
+        for record in ToGame::read(bytes) {
+            match record.expect("the gate writes what we read") {
+                ToGame::Opened(opened) => {
+                    self.guests.push(opened.session);
+                    let excess = self.guests.len().saturating_sub(12);
+                    self.guests.drain(..excess);
+                }
+                ToGame::Payload { bytes, .. } => self.hear(bytes),
+                _ => {}
+            }
+        }
+    }
+
+    /// A game process hears a payload of a player's, for the first time.
+    fn hear(&mut self, payload: &[u8]) {
+        let Ok(number) = payload.try_into().map(u64::from_le_bytes) else { return };
+        let is_first = self.heard.insert(number);
+        let may_repeat = self.allows_reuse || self.tickets.iter().any(|ticket| ticket.is_forgotten);
+        assert!(is_first || may_repeat, "payload {number} was delivered twice");
+    }
+}
+
+fn setup(input: &mut Input<'_>, allows_reuse: bool) -> Setup {
+    let backend = |name: &str, link| Backend {
+        name: name.to_owned(),
+        link,
+        slots: 1 + input.below(8) as u32,
+        grace_ns: 2_000_000_000,
+        retired: false,
+    };
+    let allow = Allowed { uids: vec![US.uid], gids: Vec::new() };
+    let address = GAME.parse().expect("literal");
+    let backends: Vec<Backend> =
+        [("arena", LinkKind::Bundle { allow }), ("box", LinkKind::Udp { address })]
+            .map(backend_with(backend))
+            .into();
+    let route = [Route::Hash, Route::LeastPlayers, Route::Single][input.below(3)];
+    let reuse = if allows_reuse { TokenReuse::Allow } else { TokenReuse::Deny };
+    let listener = |(name, public): (&str, &str)| Listener {
+        name: name.to_owned(),
+        protocol: Protocol::Netcode(Netcode {
+            protocol_id: PROTOCOL,
+            keys: vec![Key::from_bytes([1; 32])],
+            replay: Policy::new(64, 1000).expect("a power of two"),
+            keep_alive_ns: SEND_INTERVAL_NS,
+            token_reuse: reuse,
+        }),
+        public: vec![public.parse().expect("literal")],
+        backends: vec![0, 1],
+        route,
+        sessions_max: 6,
+        follow_port_switch: true,
+        limits: Limits::NONE,
+    };
+    let listeners = [("eu", "203.0.113.9:40000"), ("us", "203.0.113.9:40001")].map(listener);
+    let mut setup = Setup::new(listeners.into(), backends, 1);
+    setup.worker_sessions_max = 1 + input.below(8);
+    setup.worker_spare_places_min = 0;
+    setup.worker_pending_max = 16;
+    setup
+}
+
+fn backend_with<'n>(
+    mut make: impl FnMut(&'n str, LinkKind) -> Backend,
+) -> impl FnMut((&'n str, LinkKind)) -> Backend {
+    move |(name, link)| make(name, link)
+}
+
+fn game_address() -> Endpoint {
+    GAME.parse::<std::net::SocketAddr>().expect("literal").into()
+}
+
+const WORKERS: u16 = 2;
+const PROTOCOL: u64 = 0x7475_726d_6f69_6c21;
+const SERVERS: &str = "203.0.113.9:40000,203.0.113.9:40001";
+const GAME: &str = "127.0.0.1:7777";
+const CLIENTS: usize = 5;
+const TICKETS_MAX: usize = 8;
+const PAUSES_MS: [u64; 16] =
+    [1, 1, 1, 10, 10, 10, 50, 50, 100, 100, 100, 500, 500, 3_000, 40_000, 4_000_000];
+const STEPS_S: [i64; 6] = [-7_200, -60, -1, 1, 60, 7_200];

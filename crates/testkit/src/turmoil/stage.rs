@@ -1,0 +1,330 @@
+//! What both protocols' turmoil happens on: workers that share their claims, two clocks, and the
+//! rules that hold for everybody.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use crate::Host;
+use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId, TxTarget};
+use ringgate_core::crypto::Aead;
+use ringgate_core::secret::{CookieSecret, Key};
+use ringgate_gate::{Claims, Credentials, Gate, Mail, Now, Request, Seed, Setup, WorkerIndex};
+
+/// Decisions, one byte each. When there are none left, the run is over.
+pub(super) struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    pub(super) fn below(&mut self, count: usize) -> usize {
+        usize::from(self.byte()) % count.max(1)
+    }
+
+    pub(super) fn pick<'t, T>(&mut self, things: &'t [T]) -> Option<&'t T> {
+        let at = self.below(things.len());
+        things.get(at)
+    }
+
+    pub(super) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.byte()).collect()
+    }
+
+    /// Changes a byte, cuts the end off, or leaves everything as it is.
+    pub(super) fn damage(&mut self, datagram: &mut Vec<u8>) {
+        match self.byte() {
+            0..=15 if !datagram.is_empty() => {
+                let at = (self.below(256) << 8 | self.below(256)) % datagram.len();
+                datagram[at] ^= 1 << self.below(8);
+            }
+            16..=23 => datagram.truncate(self.below(datagram.len() + 1)),
+            24..=27 => datagram.push(self.byte()),
+            _ => {}
+        }
+    }
+}
+
+/// A datagram that has left a worker.
+pub(super) struct Sent {
+    pub(super) worker: usize,
+    pub(super) target: TxTarget,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Bytes between the gateway and an address while nobody plays there.
+#[derive(Clone, Copy, Default)]
+struct Exchange {
+    from: u64,
+    to: u64,
+}
+
+pub(super) struct Stage {
+    pub(super) hosts: Vec<Host>,
+    pub(super) claims: Arc<Claims>,
+    pub(super) setup: Arc<Setup>,
+    pub(super) now: Now,
+    /// What has left in the turn at hand.
+    sent: Vec<Sent>,
+    /// What has left and was looked at here.
+    seen: Vec<Sent>,
+    /// By worker: where somebody played when what leaves in its turn at hand was decided.
+    homes_before: Vec<HashSet<Endpoint>>,
+    /// Sockets that take nothing for now.
+    pub(super) obstacles: Vec<(usize, SocketId, SendFailure)>,
+    /// Mail on its way.
+    mail: VecDeque<(usize, u16, Mail)>,
+    /// By worker: port switches so far.
+    switches: Vec<u64>,
+    strangers: HashMap<Endpoint, Exchange>,
+    next_socket: u32,
+    secrets_drawn: u8,
+}
+
+impl Stage {
+    pub(super) fn new(setup: Setup, workers: u16) -> Self {
+        let setup = Arc::new(setup);
+        let slots = setup.backend_slots();
+        let (listeners, limits) = (setup.listeners.len(), setup.claim_limits());
+        let claims = Arc::new(Claims::with_key(listeners, &slots, limits, [1, 2]));
+        let host = |index| {
+            let seed = Seed {
+                challenge_key: Key::from_bytes([200 + index as u8; 32]),
+                random: [u64::MAX - 3, u64::from(index) << 40 | 5, 1, 2],
+            };
+            let worker = WorkerIndex { index, count: workers };
+            let (setup, claims) = (Arc::clone(&setup), Arc::clone(&claims));
+            let listeners = setup.listeners.len() as u16;
+            let mut gate = Gate::new(setup, worker, claims, Aead::detect(), seed, START);
+            for listener in 0..listeners {
+                gate.bind_player_socket(player_socket(listener), listener, 0);
+            }
+            gate.bind_udp_link(UDP_LINK);
+            gate.bind_link_listener(LINK_LISTENER);
+            Host::new(gate)
+        };
+        Self {
+            hosts: (0..workers).map(host).collect(),
+            claims,
+            setup,
+            now: START,
+            sent: Vec::new(),
+            seen: Vec::new(),
+            homes_before: vec![HashSet::new(); usize::from(workers)],
+            obstacles: Vec::new(),
+            mail: VecDeque::new(),
+            switches: vec![0; usize::from(workers)],
+            strangers: HashMap::new(),
+            next_socket: FIRST_SOCKET,
+            secrets_drawn: 0,
+        }
+    }
+
+    pub(super) fn open_socket(&mut self) -> SocketId {
+        self.next_socket += 1;
+        SocketId(self.next_socket)
+    }
+
+    pub(super) fn accept_link(&mut self, worker: usize) -> SocketId {
+        let socket = self.open_socket();
+        self.hosts[worker].gate_mut().handle_link_accepted(socket, US);
+        socket
+    }
+
+    /// A player's datagram, found by the worker's next turn.
+    pub(super) fn push(&mut self, worker: usize, listener: u16, from: Endpoint, bytes: &[u8]) {
+        self.strangers.entry(from).or_default().from += bytes.len() as u64;
+        self.push_on(worker, player_socket(listener), from, LocalIp::UNSPECIFIED, bytes);
+    }
+
+    pub(super) fn push_on(
+        &mut self,
+        worker: usize,
+        socket: SocketId,
+        from: Endpoint,
+        local: LocalIp,
+        bytes: &[u8],
+    ) {
+        if let Some(meta) = self.hosts[worker].receive(socket, from, bytes) {
+            meta.local = local;
+        }
+    }
+
+    pub(super) fn notice(&mut self, worker: usize, event: IoEvent) {
+        self.hosts[worker].notice(event);
+    }
+
+    /// A turn of one worker, after which everything that must hold does.
+    pub(super) fn turn(&mut self, worker: usize) {
+        self.note_homes(worker);
+        let Self { hosts, sent, obstacles, now, .. } = self;
+        hosts[worker]
+            .turn(*now, &mut |target, bytes| carry(worker, target, bytes, sent, obstacles));
+        self.answer_requests(worker);
+        let gate = self.hosts[worker].gate_mut();
+        self.mail.extend(gate.poll_mail().map(|(to, mail)| (worker, to, mail)));
+        self.inspect(worker);
+    }
+
+    /// Delivers, or refuses, the message that has waited longest.
+    pub(super) fn deliver_mail(&mut self, is_refused: bool) {
+        let Some((from, to, mail)) = self.mail.pop_front() else { return };
+        if is_refused {
+            self.hosts[from].gate_mut().mail_refused(&mail);
+            return self.balance(from);
+        }
+        self.tell(usize::from(to), mail);
+        self.turn(usize::from(to));
+    }
+
+    /// Mail for a worker, from another or from the control thread.
+    pub(super) fn tell(&mut self, worker: usize, mail: Mail) {
+        self.note_homes(worker);
+        let Self { hosts, sent, obstacles, now, .. } = self;
+        hosts[worker].handle_mail(*now, mail, &mut |target, bytes| {
+            carry(worker, target, bytes, sent, obstacles)
+        });
+    }
+
+    pub(super) fn reload(&mut self, change: impl FnOnce(&mut Setup)) {
+        let mut setup = Setup::clone(&self.setup);
+        change(&mut setup);
+        self.setup = Arc::new(setup);
+        for worker in 0..self.hosts.len() {
+            self.tell(worker, Mail::Setup(Arc::clone(&self.setup)));
+            self.turn(worker);
+        }
+    }
+
+    pub(super) fn pass(&mut self, ms: u64) {
+        self.now.mono_ns += ms * 1_000_000;
+        self.now.unix_s += ms / 1000;
+    }
+
+    /// Sets the wall clock.
+    pub(super) fn step_wall_clock(&mut self, seconds: i64) {
+        self.now.unix_s = self.now.unix_s.saturating_add_signed(seconds);
+    }
+
+    /// What has left since the last look.
+    pub(super) fn take_sent(&mut self) -> Vec<Sent> {
+        std::mem::take(&mut self.seen)
+    }
+
+    fn note_homes(&mut self, worker: usize) {
+        let homes = self.homes();
+        self.homes_before[worker].extend(homes);
+    }
+
+    fn answer_requests(&mut self, worker: usize) {
+        while let Some(request) = self.hosts[worker].gate_mut().poll_request() {
+            match request {
+                Request::CookieSecrets => {
+                    self.secrets_drawn = self.secrets_drawn.wrapping_add(1);
+                    let drawn = self.secrets_drawn;
+                    let secrets = [1, 2].map(|half| {
+                        let mut bytes = [half; 64];
+                        bytes[0] = drawn;
+                        CookieSecret::from_bytes(bytes)
+                    });
+                    self.hosts[worker].gate_mut().renew_cookies(self.now, secrets);
+                }
+                Request::OpenSessionSocket { session, .. } => {
+                    let socket = self.open_socket();
+                    self.hosts[worker].gate_mut().bind_session_socket(session, socket);
+                }
+                Request::CloseSocket(_) | Request::HoldLink { .. } => {}
+            }
+        }
+    }
+
+    /// Where somebody plays.
+    fn homes(&self) -> HashSet<Endpoint> {
+        let gates = self.hosts.iter().map(Host::gate);
+        gates
+            .flat_map(|gate| gate.sessions().chain(gate.unreal_sessions()))
+            .map(|session| session.address)
+            .collect()
+    }
+
+    fn balance(&self, worker: usize) {
+        let balance = self.hosts[worker].gate().counters().check_conservation();
+        assert_eq!(balance, Ok(()), "worker {worker} loses something");
+    }
+
+    fn inspect(&mut self, worker: usize) {
+        self.balance(worker);
+        let sessions: usize = self.hosts.iter().map(|host| host.gate().session_count()).sum();
+        let listeners = 0..self.setup.listeners.len();
+        let claimed: u32 = listeners.map(|listener| self.claims.sessions(listener)).sum();
+        assert_eq!(claimed as usize, sessions, "claims and sessions");
+        let backends = 0..self.setup.backends.len();
+        let players: u32 = backends.map(|backend| self.claims.players(backend)).sum();
+        assert_eq!(players as usize, sessions, "players and sessions");
+        assert!(self.claims.tokens_remembered() <= self.setup.claim_limits().tokens_max);
+        let (before, after) = (std::mem::take(&mut self.homes_before[worker]), self.homes());
+        // A session may have come to an address and left it again in this turn.
+        let switches = self.hosts[worker].gate().counters().port_switches;
+        let has_moved = std::mem::replace(&mut self.switches[worker], switches) != switches;
+        let sent = std::mem::take(&mut self.sent);
+        for sent in sent.iter().filter(|sent| is_player_socket(sent.target.socket)) {
+            let to = sent.target.peer.expect("a player's packet is for a player");
+            if before.contains(&to) || after.contains(&to) || has_moved {
+                continue;
+            }
+            let stranger = self.strangers.entry(to).or_default();
+            stranger.to += sent.bytes.len() as u64;
+            let Exchange { from, to: back } = *stranger;
+            assert!(back <= from, "{to:?} was sent {back} bytes for {from}");
+        }
+        self.seen.extend(sent);
+    }
+}
+
+fn carry(
+    worker: usize,
+    target: &TxTarget,
+    bytes: &[u8],
+    sent: &mut Vec<Sent>,
+    obstacles: &[(usize, SocketId, SendFailure)],
+) -> Result<(), SendFailure> {
+    let stands = |(at, socket, _): &&(usize, SocketId, SendFailure)| {
+        *at == worker && *socket == target.socket
+    };
+    if let Some((.., why)) = obstacles.iter().find(stands) {
+        return Err(*why);
+    }
+    sent.push(Sent { worker, target: *target, bytes: bytes.to_vec() });
+    Ok(())
+}
+
+pub(super) const fn player_socket(listener: u16) -> SocketId {
+    SocketId(1 + listener as u32)
+}
+
+pub(super) fn is_player_socket(socket: SocketId) -> bool {
+    socket < UDP_LINK
+}
+
+/// An address of a player, of which there are a few, some behind one IP address.
+pub(super) fn home(n: usize) -> Endpoint {
+    Endpoint::v4([10, 0, 0, 1 + (n / 4) as u8], 5000 + (n % 4) as u16)
+}
+
+pub(super) const HOMES: usize = 16;
+
+pub(super) const START: Now = Now { mono_ns: 1_000_000_000_000, unix_s: 1_700_000_000 };
+pub(super) const UDP_LINK: SocketId = SocketId(20);
+const LINK_LISTENER: SocketId = SocketId(21);
+const FIRST_SOCKET: u32 = 30;
+pub(super) const US: Credentials = Credentials { uid: 7, gid: 7 };

@@ -1,0 +1,253 @@
+//! The gateway's half of a step: workers take their turns, what leaves them goes where it belongs,
+//! game processes live and die.
+
+use super::births::GAME_USER;
+use super::{Arrival, Outside, Role, World};
+use crate::game::Guest;
+use crate::network::{Datagram, Faults};
+use crate::plan::{GameLink, Plan};
+use ringgate_batch::{Endpoint, IoEvent, SendFailure, SocketId, TxTarget};
+use ringgate_core::secret::CookieSecret;
+use ringgate_gate::Request;
+
+impl World {
+    /// Turns of one worker, until it has seen everything that has arrived for it.
+    pub(super) fn run_worker(&mut self, at: usize) {
+        let now = self.gate_now();
+        self.take_refusals(at);
+        loop {
+            let Self { workers, outside, .. } = self;
+            let worker = &mut workers[at];
+            let has_more = worker.turn(now, &mut |target, bytes| outside.carry(at, target, bytes));
+            let balance = worker.host.gate().counters().check_conservation();
+            outside.judge.require(balance.is_ok(), || format!("worker {at}: {balance:?}"));
+            self.answer_requests(at);
+            self.carry_mail(at);
+            if !has_more {
+                return;
+            }
+        }
+    }
+
+    fn take_refusals(&mut self, at: usize) {
+        let mine = self.outside.refusals.extract_if(.., |(worker, _)| *worker == at);
+        self.workers[at].events.extend(mine.map(|(_, event)| event));
+    }
+
+    fn answer_requests(&mut self, at: usize) {
+        while let Some(request) = self.workers[at].host.gate_mut().poll_request() {
+            match request {
+                Request::CloseSocket(socket) => self.close_socket(at, socket),
+                Request::CookieSecrets => {
+                    let (now, random) = (self.gate_now(), &mut self.shooting);
+                    let secrets = [(); 2].map(|()| CookieSecret::from_bytes(random.bytes()));
+                    self.workers[at].host.gate_mut().renew_cookies(now, secrets);
+                }
+                // Games here do not say more than a turn takes, so what they say may as well come.
+                Request::HoldLink { .. } => {}
+                Request::OpenSessionSocket { session, backend } => {
+                    let socket = self.workers[at].open_socket();
+                    self.outside.roles.insert((at, socket), Role::Session { game: backend });
+                    self.workers[at].host.gate_mut().bind_session_socket(session, socket);
+                }
+            }
+        }
+    }
+
+    fn close_socket(&mut self, at: usize, socket: SocketId) {
+        let role = self.outside.roles.remove(&(at, socket));
+        self.workers[at].close_socket(socket);
+        if let Some(Role::Link { game }) = role {
+            self.outside.games[usize::from(game)].lose_link(at, socket);
+        }
+    }
+
+    fn carry_mail(&mut self, at: usize) {
+        let mail: Vec<_> = self.workers[at].host.gate_mut().poll_mail().collect();
+        for (to, mail) in mail {
+            if let Err(refused) = self.workers[usize::from(to)].post(mail) {
+                self.workers[at].host.gate_mut().mail_refused(&refused);
+            }
+        }
+    }
+
+    /// Game processes read and answer; some die, some stop reading, some come back.
+    pub(super) fn run_games(&mut self) {
+        // What is under way from a player who is thrown out is lost, which would be unfair.
+        let may_kick = !self.plan.is_fair();
+        for at in 0..self.outside.games.len() {
+            self.tempt_fate(at);
+            let game = &mut self.outside.games[at];
+            if !game.is_alive(self.now_ns) {
+                continue;
+            }
+            if self.outside.links[at] == GameLink::Bundle {
+                self.connect_links(at);
+            }
+            let Self { outside, workers, random, now_ns, .. } = self;
+            let game = &mut outside.games[at];
+            if *now_ns < game.stalled_until_ns {
+                continue;
+            }
+            let mut answers = game.read(&mut outside.judge, random);
+            if random.chance(30) {
+                answers.extend(game.act(may_kick, random));
+            }
+            for answer in answers {
+                outside.answer(at as u16, answer, workers);
+            }
+        }
+    }
+
+    fn tempt_fate(&mut self, at: usize) {
+        let is_over = self.now_ns >= self.plan.lasts_ns;
+        let game = &mut self.outside.games[at];
+        if is_over || !game.is_alive(self.now_ns) {
+            return;
+        }
+        if self.plan.stalls && self.random.chance(5) {
+            game.stalled_until_ns = self.now_ns + self.random.within(10..800) * MS;
+        }
+        if self.plan.crashes && self.random.chance(2) {
+            let until_ns = self.now_ns + self.random.within(5..2500) * MS;
+            for (worker, socket) in game.die(until_ns) {
+                self.workers[worker].events.push(IoEvent::Closed { socket });
+            }
+        }
+    }
+
+    /// A process on bundle links connects to every worker that it has no link to.
+    fn connect_links(&mut self, at: usize) {
+        for worker in 0..self.workers.len() {
+            if self.outside.games[at].links[worker].is_some() {
+                continue;
+            }
+            let socket = self.workers[worker].open_socket();
+            self.outside.roles.insert((worker, socket), Role::Link { game: at as u16 });
+            self.workers[worker].host.gate_mut().handle_link_accepted(socket, GAME_USER);
+            let bytes = self.outside.games[at].connect(worker, socket);
+            let (peer, local) = (NOBODY, ringgate_batch::LocalIp::UNSPECIFIED);
+            self.workers[worker].inbox.push_back(Arrival { socket, peer, local, bytes });
+        }
+    }
+
+    /// The gateway's host was suspended, or its clock was set.
+    pub(super) fn jump(&mut self) {
+        if !self.plan.jumps || self.now_ns >= self.plan.lasts_ns || !self.random.chance(2) {
+            return;
+        }
+        if self.random.chance(500) {
+            self.gateway_ahead.mono_ns += self.random.within(1..20_000) * MS;
+        } else {
+            self.gateway_ahead.unix_s = self.random.within(0..40) as i64 - 20;
+        }
+    }
+}
+
+impl Outside {
+    /// A datagram leaves a worker through one of its sockets.
+    fn carry(&mut self, worker: usize, target: &TxTarget, bytes: &[u8]) -> Result<(), SendFailure> {
+        let Some(&role) = self.roles.get(&(worker, target.socket)) else {
+            return Err(SendFailure::Gone);
+        };
+        match (role, target.peer) {
+            (Role::Player { listener, bind }, Some(to)) => {
+                self.send_down((listener, bind), to, bytes);
+                Ok(())
+            }
+            (Role::Link { game }, None) => self.fill_link(worker, game, target.socket, bytes),
+            (Role::Session { game }, None) => {
+                let (address, guest) =
+                    (game_address(game, GameLink::UdpRemote), Guest::Socket(worker, target.socket));
+                self.reach_game(worker, game, address, target.socket, guest, bytes);
+                Ok(())
+            }
+            (Role::UdpLink, Some(to)) => {
+                let game = to.port() - FIRST_GAME_PORT;
+                if let Some(server) = usize::from(game).checked_sub(self.games.len()) {
+                    self.reach_server(worker, server, to, target.socket, target.source, bytes);
+                    return Ok(());
+                }
+                let guest = Guest::Loopback(worker, target.source);
+                self.reach_game(worker, game, to, target.socket, guest, bytes);
+                Ok(())
+            }
+            _ => {
+                self.judge.require(false, || format!("{role:?} cannot send to {target:?}"));
+                Err(SendFailure::Refused)
+            }
+        }
+    }
+
+    fn send_down(&mut self, via: (u16, u16), to: Endpoint, bytes: &[u8]) {
+        let public = self.public.iter().find(|(_, binding)| **binding == via);
+        let Some((&from, _)) = public else { return };
+        if self.unreal_listener == Some(via.0) {
+            return self.send_to_shooter(from, to, bytes);
+        }
+        self.judge.watch(to, bytes);
+        self.tap(from, to, bytes);
+        let path = self.homes.get(&to).map_or(&Faults::NONE, |home| &home.path);
+        let datagram = Datagram { from, to, bytes: bytes.to_vec() };
+        self.network.send(self.now_ns, datagram, path, &mut self.random);
+    }
+
+    fn fill_link(
+        &mut self,
+        worker: usize,
+        game: u16,
+        socket: SocketId,
+        bytes: &[u8],
+    ) -> Result<(), SendFailure> {
+        let link = self.games[usize::from(game)].links[worker].as_mut();
+        let Some(link) = link.filter(|link| link.socket == socket) else {
+            return Err(SendFailure::Gone);
+        };
+        if link.unread.len() >= self.link_max {
+            return Err(SendFailure::Full);
+        }
+        link.unread.push_back(bytes.to_vec());
+        Ok(())
+    }
+
+    /// On a udp link everything can be sent; when nobody listens, the kernel says so afterwards.
+    fn reach_game(
+        &mut self,
+        worker: usize,
+        game: u16,
+        address: Endpoint,
+        socket: SocketId,
+        guest: Guest,
+        bytes: &[u8],
+    ) {
+        let now_ns = self.now_ns;
+        let game = &mut self.games[usize::from(game)];
+        if !game.is_alive(now_ns) {
+            let event = IoEvent::Unreachable { socket, peer: address };
+            if !self.refusals.contains(&(worker, event)) {
+                self.refusals.push((worker, event));
+            }
+        } else if !bytes.is_empty() {
+            game.mail.push_back((guest, bytes.to_vec()));
+        }
+    }
+}
+
+/// Listener and bind of every socket for players.
+pub(super) fn player_sockets(plan: &Plan) -> impl Iterator<Item = (u16, u16)> + use<> {
+    let listeners = plan.listeners as u16 + u16::from(plan.shooters > 0);
+    (0..listeners).flat_map(|listener| [(listener, 0), (listener, 1)])
+}
+
+/// Where a game process on a udp link listens.
+pub(super) fn game_address(number: u16, link: GameLink) -> Endpoint {
+    let ip = if link == GameLink::Udp { [127, 0, 0, 1] } else { [10, 200, 0, 1] };
+    Endpoint::v4(ip, FIRST_GAME_PORT + number)
+}
+
+/// The peer of a datagram on a link, which has only one.
+const NOBODY: Endpoint = Endpoint::v4([0; 4], 0);
+
+const FIRST_GAME_PORT: u16 = 7000;
+
+const MS: u64 = 1_000_000;
