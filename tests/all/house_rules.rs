@@ -77,6 +77,18 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("unimplemented!(", "unfinished code does not land"),
 ];
 
+/// What the core may not contain, tests aside: it builds for platforms that have none of it.
+const NOT_IN_CORE: &[&str] = &[
+    "libc::",
+    "cfg(unix",
+    "cfg(windows",
+    "target_os",
+    "std::os::",
+    "std::thread",
+    "std::fs",
+    "UdpSocket",
+];
+
 /// How long a line of a comment may be: code and documents are read side by side.
 const COMMENT_COLUMNS: usize = 100;
 
@@ -158,6 +170,11 @@ fn modules_lie_beside_their_folders() {
 #[test]
 fn nothing_unfinished_is_left() {
     hold(forbidden_violations);
+}
+
+#[test]
+fn the_core_needs_no_operating_system() {
+    hold(portability_violations);
 }
 
 #[test]
@@ -254,6 +271,19 @@ fn lifts_of_unsafe_code(source: &Source) -> Vec<usize> {
         attribute.contains("allow(") || attribute.contains("expect(")
     };
     places.filter(lifts).collect()
+}
+
+fn portability_violations(source: &Source) -> Vec<Violation> {
+    if !source.path.starts_with("crates/core/src/") || source.is_unit_test() {
+        return Vec::new();
+    }
+    let code = source.shipped_code();
+    let one = |word: &&str| {
+        let places = code.match_indices(word).map(|(offset, _)| offset);
+        let message = format!("the core knows no operating system, so it has no `{word}`");
+        places.map(|offset| source.violation(offset, message.clone())).collect()
+    };
+    NOT_IN_CORE.iter().flat_map::<Vec<_>, _>(one).collect()
 }
 
 fn comment_violations(source: &Source) -> Vec<Violation> {
@@ -364,6 +394,15 @@ mod bad_samples {
         let expected = "#[expect(unsafe_code, reason = \"fast\")] fn x() {}";
         assert_eq!(breaks(unsafe_violations, "src/proto/x.rs", expected).len(), 1);
         assert_eq!(breaks(unsafe_violations, "src/proto.rs", "#![forbid(unsafe_code)]").len(), 0);
+    }
+
+    #[test]
+    fn an_operating_system_in_the_core_is_found() {
+        let path = "crates/core/src/x.rs";
+        let text = "#[cfg(unix)]\nuse std::os::fd::AsFd;\n#[cfg(test)]\nmod tests { use std::fs; }";
+        let found = breaks(portability_violations, path, text);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(breaks(portability_violations, "crates/io/src/x.rs", text).len(), 0);
     }
 
     #[test]

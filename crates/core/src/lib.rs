@@ -13,3 +13,7 @@ pub mod limits;
 pub mod netcode;
 pub mod proto;
 pub mod secret;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
