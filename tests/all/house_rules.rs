@@ -98,7 +98,7 @@ const LONG_COMMENTS: &[(&str, usize)] = &[
     ("crates/core/src/crypto/avx512/chacha.rs", 1),
     ("crates/core/src/crypto/avx512/ifma/long.rs", 1),
     ("crates/core/src/crypto/batch.rs", 2),
-    ("crates/gate/src/strangers.rs", 4),
+    ("crates/gate/src/front/netcode/port_switch.rs", 4),
     ("crates/io/src/uring.rs", 1),
     ("crates/core/src/proto/unreal/bunch.rs", 1),
     ("crates/core/src/proto/unreal/cookie.rs", 1),

@@ -62,7 +62,7 @@ pub struct Counters {
 pub const PACKET_KINDS: usize = UNREAL_GAME + 1 + 7;
 
 /// Unreal's game packets among the packet types.
-pub(super) const UNREAL_GAME: usize = 7;
+pub(crate) const UNREAL_GAME: usize = 7;
 
 /// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -162,7 +162,7 @@ impl LinkRefusal {
     }
 
     /// What a goodbye with this reason counts as.
-    pub(super) const fn of(goodbye: GoodbyeReason) -> Self {
+    pub(crate) const fn of(goodbye: GoodbyeReason) -> Self {
         match goodbye {
             GoodbyeReason::NameTaken => Self::NameTaken,
             GoodbyeReason::NameUnknown => Self::NameUnknown,

@@ -14,77 +14,52 @@
 //! session's user data, a mailed setup) are allocated where they are rare.
 #![deny(unsafe_code)]
 
-mod admission;
-mod area;
-mod backlog;
-mod bag;
-mod census;
-mod claims;
 mod counters;
-mod departed;
-mod downlink;
-mod fetch;
-mod handshake;
-mod hash;
-mod homes;
+mod front;
 pub mod host;
-mod index;
-mod lineup;
 mod links;
-mod listening;
 mod mail;
 mod output;
-mod players;
-mod presence;
-mod residents;
 mod roles;
-mod session;
-mod session_sockets;
 mod setup;
-mod sources;
-mod strangers;
-mod table;
+mod shared;
+mod store;
 #[cfg(test)]
 mod tests;
-mod timers;
-mod trials;
-mod unreal;
-mod uplink;
-mod wheel;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use claims::{ClaimLimits, Claims};
 pub use counters::{Counters, Ended, Imbalance, Ledger, LinkRefusal, PACKET_KINDS};
-pub use links::is_shared_socket_backend;
-pub use listening::Listening;
+pub use front::netcode::session::SessionInfo;
+pub use front::unreal::ServerInfo;
+pub use links::listening::Listening;
+pub use links::state::is_shared_socket_backend;
 pub use mail::{ForwardedDatagram, Mail, Request, Steering};
 pub use output::Exit;
-pub use session::SessionInfo;
 pub use setup::{
     Allowed, Backend, Credentials, Duplicates, Limits, LinkKind, Listener, Netcode, Protocol,
     Route, Setup, TokenReuse, Unreal,
 };
-pub use unreal::ServerInfo;
+pub use shared::claims::{ClaimLimits, Claims};
 
-use admission::Admission;
-use census::Census;
-use departed::Departed;
-use fetch::Source;
-use hash::HashKey;
-use links::{BackendState, Link};
+use front::netcode::departed::Departed;
+use front::netcode::fetch::Source;
+use front::netcode::players::Arrival;
+use front::netcode::port_switch::PortSwitches;
+use front::netcode::session::{Pending, Session};
+use front::netcode::timers::Sweep;
+use front::unreal::Front;
+use links::session_sockets::SocketQueue;
+use links::state::{BackendState, Link};
 use output::Seal;
-use players::Arrival;
 use roles::{Role, Roles};
-use session::{Pending, Session};
-use session_sockets::SocketQueue;
-use strangers::Strangers;
-use table::{Resting, Table};
-use timers::Sweep;
-use unreal::Front;
-use wheel::{TICK_NS, Wheel};
+use store::admission::Admission;
+use store::census::Census;
+use store::hash::HashKey;
+use store::table::{Resting, Table};
+use store::wheel::{TICK_NS, Wheel};
 
 use ringgate_batch::{Endpoint, IoEvent, RxBatch, SocketId};
 use ringgate_core::crypto::{Aead, Verdict};
@@ -157,7 +132,7 @@ pub struct Gate {
     links: Vec<Option<Link>>,
     /// Links that a bundle was opened for since the last submit; some may have closed it again.
     open_links: Vec<u16>,
-    /// Some link may owe a name, or be owed records.
+    /// Some link may not have said who it is, or has deferred records.
     has_unsettled_links: bool,
     /// Links whose sockets are not read because the gate is behind with what they say.
     links_held: u32,
@@ -187,7 +162,7 @@ pub struct Gate {
     admission: Admission,
     /// Unfinished handshakes of each block.
     handshakes: Census,
-    strangers: Strangers,
+    port_switches: PortSwitches,
     departed: Departed,
     unreal: Front,
     /// Addresses whose datagrams we forward, and the worker that owns their session.
@@ -288,7 +263,7 @@ impl Gate {
             pending: Table::new(setup.worker_pending_max, Resting::NONE, 0, hash_key),
             sweep: Sweep::new(now_ns),
             wheel: Wheel::new(setup.worker_sessions_max + resting.spare, now_ns),
-            strangers: Strangers::new(
+            port_switches: PortSwitches::new(
                 (worker.index, setup.worker_sessions_max + resting.spare),
                 &claims,
                 hash_key,
@@ -372,11 +347,11 @@ impl Gate {
         match mail {
             Mail::Datagram(datagram) => self.handle_forwarded(now, datagram, exit),
             Mail::Drain { left_ms } => self.drain(now, left_ms, exit),
-            Mail::Listening(news) => self.hear_listening(now, news),
+            Mail::Listening(news) => self.note_listening(now, news),
             Mail::Setup(setup) => {
                 self.forget_replaced(now, &setup);
                 self.adopt(setup, now.mono_ns);
-                self.part_from_the_disallowed(now, exit);
+                self.close_disallowed_links(now, exit);
             }
             Mail::Steer(steering) => self.steer(steering),
             Mail::Stop => self.stop(now, exit),
@@ -502,7 +477,7 @@ impl Gate {
         if !std::mem::replace(&mut self.in_turn, true) {
             self.stamps.clear();
             self.renew_allowances();
-            self.pay_debts(exit);
+            self.flush_deferred(exit);
         }
     }
 

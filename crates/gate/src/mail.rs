@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::listening::Listening;
-use super::setup::Setup;
-use super::table::Address;
+use crate::links::listening::Listening;
+use crate::setup::Setup;
+use crate::store::table::Address;
 use ringgate_batch::{LocalIp, SocketId};
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_link::bundle::SessionId;
@@ -38,32 +38,32 @@ pub enum Mail {
 /// Which worker an address belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct Steering {
-    pub(super) address: Address,
-    pub(super) worker: u16,
+    pub(crate) address: Address,
+    pub(crate) worker: u16,
     /// The sequence that the address's session had come to, where it is over.
-    pub(super) departed_at: Option<u64>,
+    pub(crate) departed_at: Option<u64>,
 }
 
 /// A datagram on its way between two workers.
 #[derive(Clone, Debug)]
 pub struct ForwardedDatagram {
-    pub(super) address: Address,
+    pub(crate) address: Address,
     /// Which of the listener's sockets it came in through.
-    pub(super) bind: u16,
-    pub(super) local: LocalIp,
-    pub(super) kernel_ns: u64,
+    pub(crate) bind: u16,
+    pub(crate) local: LocalIp,
+    pub(crate) kernel_ns: u64,
     /// It comes from a port that nobody knows, and may belong to a session of that address.
-    pub(super) is_lost: bool,
+    pub(crate) is_lost: bool,
     /// Whom it is for.
-    pub(super) to_worker: u16,
+    pub(crate) to_worker: u16,
     /// Who received it.
-    pub(super) from_worker: u16,
-    pub(super) len: u16,
-    pub(super) bytes: [u8; UNREAL_BYTES_MAX],
+    pub(crate) from_worker: u16,
+    pub(crate) len: u16,
+    pub(crate) bytes: [u8; UNREAL_BYTES_MAX],
 }
 
 impl ForwardedDatagram {
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..usize::from(self.len)]
     }
 }
@@ -72,7 +72,7 @@ impl ForwardedDatagram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Draw two secrets from the operating system's generator, for
-    /// [`Gate::renew_cookies`](super::Gate::renew_cookies).
+    /// [`Gate::renew_cookies`](crate::Gate::renew_cookies).
     CookieSecrets,
     /// Close a socket: a link whose peer broke the format or was not allowed, or a session's own.
     CloseSocket(SocketId),
@@ -84,7 +84,7 @@ pub enum Request {
         is_held: bool,
     },
     /// Make a connected UDP socket toward a backend that is not on loopback, and report it with
-    /// [`Gate::bind_session_socket`](super::Gate::bind_session_socket).
+    /// [`Gate::bind_session_socket`](crate::Gate::bind_session_socket).
     OpenSessionSocket {
         /// The session.
         session: SessionId,

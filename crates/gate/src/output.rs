@@ -1,8 +1,8 @@
 //! What leaves a gate: packets for players, written into the outgoing batch and sealed in one go.
 
-use super::links::Link;
-use super::table::Address;
-use super::{Gate, Now};
+use crate::links::state::Link;
+use crate::store::table::Address;
+use crate::{Gate, Now};
 use arrayvec::ArrayVec;
 use ringgate_batch::{SendFailure, TxBatch, TxTarget};
 use ringgate_core::crypto::{Aead, Job};
@@ -20,7 +20,7 @@ pub struct Exit<'a> {
 
 /// A packet that waits to be sealed.
 #[derive(Clone, Copy)]
-pub(super) struct Seal {
+pub(crate) struct Seal {
     /// Which small slot of the batch it lies in.
     slot: u32,
     session: u32,
@@ -30,7 +30,7 @@ pub(super) struct Seal {
 
 /// What an entry of the outgoing batch is, to recognise it when it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tag {
+pub(crate) enum Tag {
     /// A packet for a player.
     Player,
     /// A packet of the handshake with an Unreal game's server.
@@ -44,7 +44,7 @@ pub(super) enum Tag {
 }
 
 impl Tag {
-    pub(super) const fn encode(self) -> u64 {
+    pub(crate) const fn encode(self) -> u64 {
         match self {
             Self::Player => 0,
             Self::Probe => 1,
@@ -67,7 +67,7 @@ impl Tag {
 
 impl Gate {
     /// Writes a packet for the player of a session; it is sealed at the end of the turn.
-    pub(super) fn emit(
+    pub(crate) fn emit(
         &mut self,
         now: Now,
         index: u32,
@@ -92,7 +92,7 @@ impl Gate {
     }
 
     /// Writes and seals a packet of the handshake, for which there is no session yet.
-    pub(super) fn emit_handshake(
+    pub(crate) fn emit_handshake(
         &mut self,
         now: Now,
         listener: u16,
@@ -114,14 +114,14 @@ impl Gate {
 
     /// Makes sure that a small slot is free.
     #[inline]
-    pub(super) fn make_room(&mut self, now: Now, exit: &mut Exit<'_>) {
+    pub(crate) fn make_room(&mut self, now: Now, exit: &mut Exit<'_>) {
         if exit.tx.small_left() == 0 {
             self.submit(now, exit);
         }
     }
 
     /// Seals and sends what there is, and empties the batch.
-    pub(super) fn submit(&mut self, now: Now, exit: &mut Exit<'_>) {
+    pub(crate) fn submit(&mut self, now: Now, exit: &mut Exit<'_>) {
         self.commit_bundles(exit.tx);
         self.seal(exit.tx);
         if !exit.tx.is_empty() {
@@ -135,7 +135,7 @@ impl Gate {
     }
 
     /// Ends the turn: submits, and gives up the places of what was removed.
-    pub(super) fn finish(&mut self, now: Now, exit: &mut Exit<'_>) {
+    pub(crate) fn finish(&mut self, now: Now, exit: &mut Exit<'_>) {
         self.submit(now, exit);
         self.sessions.reclaim(now.mono_ns);
         self.pending.reclaim(now.mono_ns);

@@ -4,12 +4,12 @@
 //! remembers the other, so a datagram or an event of a socket that was closed finds nothing instead
 //! of its successor.
 
-use super::table::Place;
+use crate::store::table::Place;
 use ringgate_batch::SocketId;
 
 /// What a socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     Link(u16),
     LinkListener,
     Player { listener: u16, bind: u16 },
@@ -19,15 +19,15 @@ pub(super) enum Role {
 }
 
 /// All sockets of a gate.
-pub(super) struct Roles(Vec<(SocketId, Role)>);
+pub(crate) struct Roles(Vec<(SocketId, Role)>);
 
 impl Roles {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(Vec::new())
     }
 
     /// Gives a socket its role; [`Role::Vacant`] takes it away.
-    pub(super) fn assign(&mut self, socket: SocketId, role: Role) {
+    pub(crate) fn assign(&mut self, socket: SocketId, role: Role) {
         let at = socket.index();
         if self.0.len() <= at {
             self.0.resize(at + 1, (socket, Role::Vacant));
@@ -37,7 +37,7 @@ impl Roles {
 
     /// The role of a socket.
     #[inline]
-    pub(super) fn of(&self, socket: SocketId) -> Role {
+    pub(crate) fn of(&self, socket: SocketId) -> Role {
         match self.0.get(socket.index()) {
             Some((known, role)) if *known == socket => *role,
             _ => Role::Vacant,

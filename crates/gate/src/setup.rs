@@ -7,8 +7,8 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
-use super::claims::ClaimLimits;
-use super::links::LOOPBACK_PLACES;
+use crate::links::state::LOOPBACK_PLACES;
+use crate::shared::claims::ClaimLimits;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_core::secret::Key;
@@ -246,7 +246,7 @@ pub struct Allowed {
 
 impl Allowed {
     /// Whoever one of them allows.
-    pub(super) fn union<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
+    pub(crate) fn union<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
         let mut union = Self::default();
         for allowed in all {
             union.uids.extend(&allowed.uids);
@@ -296,7 +296,7 @@ impl Setup {
 
     /// Places beyond so many sessions: enough for all of them to leave and for as many to come, as
     /// far as there are loopback addresses.
-    pub(super) fn spare_places(&self, sessions_max: usize) -> usize {
+    pub(crate) fn spare_places(&self, sessions_max: usize) -> usize {
         let wanted = if sessions_max == 0 { 0 } else { self.worker_spare_places_min };
         wanted.max(sessions_max).min(LOOPBACK_PLACES.saturating_sub(sessions_max))
     }
@@ -309,7 +309,7 @@ impl Setup {
         ClaimLimits { sessions_max, tokens_max: (sessions_max * 2).max(TOKENS_MIN) }
     }
 
-    /// Slots of each backend, for [`Claims`](super::Claims).
+    /// Slots of each backend, for [`Claims`](crate::Claims).
     pub fn backend_slots(&self) -> Vec<u32> {
         self.backends.iter().map(|backend| backend.slots).collect()
     }

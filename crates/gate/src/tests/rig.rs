@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::host::Host;
-use crate::table::Address;
+use crate::store::table::Address;
 use crate::{
     Allowed, Backend, ClaimLimits, Claims, Counters, Credentials, Gate, Limits, LinkKind, Listener,
     Mail, Netcode, Now, Protocol, Request, Route, Seed, Setup, TokenReuse, WorkerIndex,

@@ -1,0 +1,148 @@
+//! Who has just left: so that what still arrives from them is known for what it is.
+//!
+//! A netcode client says goodbye ten times, and one who was sent away goes on until it hears of it.
+//! Those packets come from an address that nobody has any more, as junk does, but they are no
+//! reason to worry, and must not be tried against the sessions of their neighbours. So each worker
+//! remembers a few thousand addresses for half a minute, with the sequence that their session had
+//! come to: a straggler is numbered close to it. Another player whom a NAT moves to that very port
+//! is not, but for an odd chance.
+//!
+//! Fixed memory, four entries to a cache line: who leaves takes the place of the one of four who
+//! left first. Nothing is looked up where nobody has left lately.
+
+/// Addresses that sessions have left.
+pub(crate) struct Departed {
+    sets: Vec<Set>,
+    /// When somebody last left.
+    latest_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Set([Departure; 4]);
+
+#[derive(Clone, Copy)]
+struct Departure {
+    /// Of the address.
+    hash: u32,
+    /// When its session ended, in milliseconds that wrap.
+    left_ms: u32,
+    /// What the session had come to.
+    sequence: u64,
+}
+
+impl Departed {
+    /// A memory for a worker of so many sessions.
+    pub(crate) fn new(sessions_max: usize) -> Self {
+        let sets = (sessions_max / 4).next_power_of_two().clamp(SETS_MIN, SETS_MAX);
+        let nobody = Departure { hash: 0, left_ms: 0, sequence: 0 };
+        Self { sets: vec![Set([nobody; 4]); sets], latest_ns: None }
+    }
+
+    /// Notes that the session of an address is over, which had taken in everything up to
+    /// `sequence`.
+    pub(crate) fn leave(&mut self, hash: u32, sequence: u64, now_ns: u64) {
+        let now_ms = ms(now_ns);
+        let at = self.set_of(hash);
+        let set = &mut self.sets[at].0;
+        let known = set.iter().position(|entry| entry.hash == hash);
+        let oldest = || (0..set.len()).max_by_key(|at| now_ms.wrapping_sub(set[*at].left_ms));
+        let at = known.or_else(oldest).unwrap_or(0);
+        set[at] = Departure { hash, left_ms: now_ms, sequence };
+        self.latest_ns = Some(now_ns);
+    }
+
+    /// Whether anything is remembered. A flood of junk at a gateway that no player leaves touches
+    /// no memory here.
+    #[inline]
+    pub(crate) fn is_asked(&self, now_ns: u64) -> bool {
+        self.latest_ns.is_some_and(|latest_ns| now_ns <= latest_ns + REMEMBERED_NS)
+    }
+
+    /// Whether a packet with that sequence is late from a session that its address has had.
+    pub(crate) fn has_left(&self, hash: u32, sequence: u64, now_ns: u64) -> bool {
+        if !self.is_asked(now_ns) {
+            return false;
+        }
+        let now_ms = ms(now_ns);
+        self.sets[self.set_of(hash)].0.iter().any(|entry| {
+            entry.hash == hash
+                && now_ms.wrapping_sub(entry.left_ms) <= REMEMBERED_MS
+                && entry.sequence.abs_diff(sequence) <= REACH
+        })
+    }
+
+    const fn set_of(&self, hash: u32) -> usize {
+        hash as usize & (self.sets.len() - 1)
+    }
+}
+
+fn ms(now_ns: u64) -> u32 {
+    (now_ns / NS_PER_MS) as u32
+}
+
+/// Twice as long as most tokens let a client wait for its server.
+const REMEMBERED_NS: u64 = 30_000_000_000;
+const REMEMBERED_MS: u32 = (REMEMBERED_NS / NS_PER_MS) as u32;
+
+/// Packets that may be under way, or that were sent while nothing arrived: half a minute of 128 a
+/// second.
+const REACH: u64 = 4096;
+
+/// 16 KiB, and a mebibyte.
+const SETS_MIN: usize = 256;
+const SETS_MAX: usize = 1 << 14;
+
+const NS_PER_MS: u64 = 1_000_000;
+
+const _: () = assert!(size_of::<Set>() == 64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn stragglers_are_known_by_address_and_number_for_half_a_minute() {
+        let mut departed = Departed::new(100);
+        assert!(!departed.has_left(7, 50, S));
+        departed.leave(7, 5_000, S);
+        for sequence in [904, 5_000, 9_096] {
+            assert!(departed.has_left(7, sequence, 31 * S), "{sequence}");
+        }
+        assert!(!departed.has_left(7, 903, S) && !departed.has_left(7, 9_097, S));
+        assert!(!departed.has_left(8, 5_000, S), "another address");
+        assert!(!departed.has_left(7, 5_000, 31 * S + 1_000_000));
+        departed.leave(9, 0, 100 * S);
+        assert!(!departed.has_left(7, 5_000, 100 * S), "somebody else's leaving revives nobody");
+    }
+
+    #[test]
+    fn the_last_session_of_an_address_is_what_counts() {
+        let mut departed = Departed::new(100);
+        departed.leave(7, 1 << 40, S);
+        departed.leave(7, 3, 2 * S);
+        assert!(departed.has_left(7, 3, 2 * S) && !departed.has_left(7, 1 << 40, 2 * S));
+    }
+
+    #[test]
+    fn of_five_who_share_a_line_the_first_is_forgotten() {
+        let mut departed = Departed::new(100);
+        let hashes: [u32; 5] = std::array::from_fn(|n| 7 + ((n as u32) << 20));
+        for (n, hash) in (0..).zip(hashes) {
+            departed.leave(hash, 3, S + n * 1_000_000);
+        }
+        let known = hashes.map(|hash| departed.has_left(hash, 3, 2 * S));
+        assert_eq!(known, [false, true, true, true, true]);
+    }
+
+    #[test]
+    fn a_whole_table_that_leaves_at_once_is_remembered() {
+        let mut departed = Departed::new(40_000);
+        let hash = |n: u32| n.wrapping_mul(0x9e37_79b9) ^ n >> 7;
+        (0..40_000).for_each(|n| departed.leave(hash(n), 3, S));
+        let known = (0..40_000).filter(|n| departed.has_left(hash(*n), 3, S)).count();
+        assert!(known > 30_000, "{known}");
+    }
+}

@@ -1,0 +1,574 @@
+//! How a player comes in: request, challenge, response; where it is sent; how it leaves.
+//!
+//! The order of the checks is the reference's (a real client must see no difference); what is
+//! stricter is stated where it is checked. Nothing is kept for a request before its token has
+//! verified, and nothing is answered before that either.
+
+use crate::counters::Ended;
+use crate::front::netcode::players::Origin;
+use crate::front::netcode::port_switch::forget_departed;
+use crate::front::netcode::session::{Heard, Pending, Session};
+use crate::output::Exit;
+use crate::setup::{LinkKind, Route, TokenReuse};
+use crate::shared::claims::{Claim, TokenMac, TokenPast, Wanted};
+use crate::store::area::Area;
+use crate::store::table::Address;
+use crate::{Gate, Now};
+use ringgate_batch::TxTarget;
+use ringgate_core::crypto::{Job, Verdict, token};
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::TAG_BYTES;
+use ringgate_core::proto::netcode::UserData;
+use ringgate_core::proto::netcode::challenge::{
+    CHALLENGE_BODY_BYTES, CHALLENGE_TOKEN_BYTES, ChallengeToken,
+};
+use ringgate_core::proto::netcode::packet::{Header, KeepAlive, PacketKind, nonce};
+use ringgate_core::proto::netcode::request::{Request, RequestParts};
+use ringgate_core::proto::netcode::server::{
+    PendingBinding, SessionSequence, check_addressed_to, pending_packet,
+};
+use ringgate_core::proto::netcode::timing::{DISCONNECT_COUNT, Timeout};
+use ringgate_core::proto::netcode::token::PrivateToken;
+use ringgate_core::proto::replay::Window;
+use ringgate_core::secret::Key;
+use ringgate_link::bundle::CloseReason;
+use zeroize::Zeroize;
+
+impl Gate {
+    /// A connection request whose private token has been opened under the current key, or not.
+    pub(crate) fn step_request(
+        &mut self,
+        now: Now,
+        origin: &Origin,
+        verdict: Verdict,
+        bytes: &mut [u8],
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let listener = usize::from(origin.address.listener);
+        let rules = self.setup.listeners[listener].netcode().ok_or(DropReason::UnknownSource)?;
+        let expire_s = Request::inspect(bytes, rules.protocol_id, now.unix_s)?.expire_unix_s();
+        let mut parts = RequestParts::split(bytes).ok_or(DropReason::RequestLength)?;
+        let mac: TokenMac = *parts.private.last_chunk().expect("a private token ends with its tag");
+        if verdict != Verdict::Done && !self.open_with_older_keys(listener, &mut parts) {
+            return Err(DropReason::RequestForged);
+        }
+        let private = RequestParts::split(bytes).ok_or(DropReason::RequestLength)?.private;
+        let token = PrivateToken::decode(private);
+        // The slot goes back to the kernel, and must not hold a session's keys until the next
+        // datagram overwrites it.
+        private.zeroize();
+        let token = token?;
+        check_addressed_to(&token.addresses, &self.listeners[listener].own)?;
+        if self.sessions.find(origin.hash, &origin.address).is_some() {
+            // It was connected earlier in this turn.
+            return Err(DropReason::RequestAddressConnected);
+        }
+        if self.claims.is_connected(origin.address.listener, token.client_id) {
+            return Err(DropReason::RequestClientConnected);
+        }
+        self.check_handshakes(origin)?;
+        let past = self.claims.use_token(&mac, &origin.address.endpoint, expire_s, now)?;
+        if past == TokenPast::Spent && !self.allows_token_reuse(listener) {
+            // So that its owner asks for a new one at once, instead of waiting in vain.
+            self.deny(now, origin, &token.server_to_client, exit);
+            return Err(DropReason::TokenSpent);
+        }
+        if let Err(why) = self.find_room(listener, token.client_id, &token.user_data) {
+            if why != NoRoom::BackendStarting {
+                self.deny(now, origin, &token.server_to_client, exit);
+            }
+            return Err(why.at_request());
+        }
+        let source = &origin.address;
+        let limits = self.limits(source.listener);
+        if let Err(why) = self.claims.has_room_for(source.listener, &source.endpoint, limits) {
+            self.deny(now, origin, &token.server_to_client, exit);
+            return Err(why);
+        }
+        if past != TokenPast::Fresh && self.is_in_other_handshake(now, origin, &mac) {
+            return Err(DropReason::TokenSuperseded);
+        }
+        self.challenge(now, origin, &token, (mac, expire_s), exit)?;
+        self.counters.handled[PacketKind::Request as usize] += 1;
+        Ok(())
+    }
+
+    fn allows_token_reuse(&self, listener: usize) -> bool {
+        let rules = self.setup.listeners[listener].netcode();
+        rules.is_some_and(|rules| rules.token_reuse == TokenReuse::Allow)
+    }
+
+    /// Whether a block of addresses may have one more unfinished handshake. Asked before the token
+    /// is remembered, so that what is refused here takes no room there either.
+    pub(crate) fn check_handshakes(&self, origin: &Origin) -> Result<(), DropReason> {
+        if self.pending.find(origin.hash, &origin.address).is_some() {
+            return Ok(());
+        }
+        let limit = match self.limits(origin.address.listener).handshakes_per_block {
+            0 => usize::MAX,
+            limit => limit as usize,
+        };
+        // Whatever the limit is, the table keeps room for others.
+        let share = (self.setup.worker_pending_max / BLOCKS_PER_TABLE).max(1);
+        if self.handshakes.of(&block_of(&origin.address)) as usize >= limit.min(share) {
+            return Err(DropReason::BlockHandshakesFull);
+        }
+        Ok(())
+    }
+
+    /// Takes an unfinished handshake out of its table, once.
+    pub(crate) fn forget_pending(&mut self, index: u32) {
+        if self.pending.is_live(index) {
+            self.handshakes.leave(&block_of(self.pending.address(index)));
+            self.pending.remove(index);
+        }
+    }
+
+    /// Whether an address is in a handshake with another token. The reference lets every request
+    /// take the handshake over, so the recorded request of a player's last session, sent again at
+    /// the right moment, keeps it out of its next one.
+    fn is_in_other_handshake(&self, now: Now, origin: &Origin, mac: &TokenMac) -> bool {
+        let found = self.pending.find(origin.hash, &origin.address);
+        found
+            .map(|index| self.pending.at(index))
+            .is_some_and(|pending| pending.token_mac != *mac && pending.expire_ns >= now.mono_ns)
+    }
+
+    /// Tries a token under the keys that are being rotated out.
+    fn open_with_older_keys(&mut self, listener: usize, parts: &mut RequestParts<'_>) -> bool {
+        let rules = self.setup.listeners[listener].netcode();
+        for key in rules.iter().flat_map(|rules| &rules.keys).skip(1) {
+            let (subkey, token_nonce) = token::derive(key, parts.nonce);
+            let mut jobs = [Job::new(&subkey, token_nonce, parts.aad, &mut parts.private[..])];
+            self.aead.open(&mut jobs);
+            if jobs[0].verdict == Verdict::Done {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Remembers the handshake and asks the player to prove its address. A repeated request is
+    /// answered again; the client paces itself, and admission bounds those who do not.
+    fn challenge(
+        &mut self,
+        now: Now,
+        origin: &Origin,
+        token: &PrivateToken,
+        (mac, token_expire_s): (TokenMac, u64),
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let sequence = self.challenge_sequence;
+        // A token without a timeout would wait for its response for ever; it is of no use once it
+        // has expired.
+        let token_left_ns = token_expire_s.saturating_sub(now.unix_s).saturating_mul(NS_PER_S);
+        let token_expire_ns = now.mono_ns.saturating_add(token_left_ns);
+        let expire_ns = Timeout::from_seconds(token.timeout_seconds)
+            .pending_deadline_ns(now.mono_ns)
+            .map_or(token_expire_ns, |deadline_ns| deadline_ns.min(token_expire_ns));
+        let fresh = Pending {
+            open_key: token.client_to_server.clone(),
+            seal_key: token.server_to_client.clone(),
+            binding: PendingBinding {
+                first_challenge_sequence: sequence,
+                client_id: token.client_id,
+            },
+            timeout_seconds: token.timeout_seconds,
+            expire_ns,
+            since_ns: now.mono_ns,
+            token_mac: mac,
+        };
+        match self.pending.find(origin.hash, &origin.address) {
+            Some(index) => {
+                let known = self.pending.at_mut(index);
+                if known.token_mac == mac && known.expire_ns >= now.mono_ns {
+                    known.expire_ns = expire_ns;
+                } else {
+                    *known = fresh;
+                }
+            }
+            None => {
+                let inserted = self.pending.insert(origin.address, fresh, now.mono_ns);
+                inserted.map_err(|_| DropReason::PendingFull)?;
+                self.handshakes.enter(&block_of(&origin.address));
+            }
+        }
+        self.challenge_sequence += 1;
+        let body = self.challenge_body(sequence, token);
+        let packet = (PacketKind::Challenge, &body[..]);
+        let listener = origin.address.listener;
+        self.emit_handshake(now, listener, &token.server_to_client, packet, reply_to(origin), exit);
+        Ok(())
+    }
+
+    fn challenge_body(
+        &mut self,
+        sequence: u64,
+        token: &PrivateToken,
+    ) -> [u8; CHALLENGE_BODY_BYTES] {
+        let mut body = [0; CHALLENGE_BODY_BYTES];
+        let (head, sealed) = body.split_at_mut(8);
+        head.copy_from_slice(&sequence.to_le_bytes());
+        let sealed: &mut [u8; CHALLENGE_TOKEN_BYTES] = sealed.try_into().expect("308 - 8 bytes");
+        ChallengeToken { client_id: token.client_id, user_data: token.user_data }.encode(sealed);
+        self.aead.seal(&mut [Job::new(&self.challenge_key, nonce(sequence), &[], sealed)]);
+        body
+    }
+
+    /// A packet from a player in the handshake.
+    #[expect(clippy::too_many_arguments, reason = "one datagram's facts, each used once")]
+    pub(crate) fn step_pending(
+        &mut self,
+        now: Now,
+        index: u32,
+        origin: &Origin,
+        header: Header,
+        verdict: Verdict,
+        bytes: &mut [u8],
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        if verdict != Verdict::Done {
+            return Err(DropReason::PacketForged);
+        }
+        if !self.pending.is_live(index) {
+            // A response earlier in this turn has completed the handshake.
+            return Err(DropReason::PacketUnexpected);
+        }
+        if self.pending.at(index).expire_ns < now.mono_ns {
+            self.forget_pending(index);
+            return Err(DropReason::UnknownSource);
+        }
+        let body_end = bytes.len() - TAG_BYTES;
+        let (sequence, sealed) =
+            pending_packet(header.kind, &mut bytes[header.body_start()..body_end])?;
+        let mut jobs = [Job::new(&self.challenge_key, nonce(sequence), &[], &mut sealed[..])];
+        self.aead.open(&mut jobs);
+        if jobs[0].verdict != Verdict::Done {
+            return Err(DropReason::ChallengeForged);
+        }
+        let challenge = ChallengeToken::decode(sealed);
+        self.pending.at(index).binding.check(sequence, challenge.client_id)?;
+        self.connect(now, index, origin, header.sequence, &challenge, exit)?;
+        self.counters.handled[PacketKind::Response as usize] += 1;
+        Ok(())
+    }
+
+    /// The player has proved its address: claim what it needs, or deny it.
+    fn connect(
+        &mut self,
+        now: Now,
+        pending: u32,
+        origin: &Origin,
+        response_sequence: u64,
+        challenge: &ChallengeToken,
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let listener = usize::from(origin.address.listener);
+        if self.claims.is_connected(origin.address.listener, challenge.client_id) {
+            return Err(DropReason::ResponseClientConnected);
+        }
+        if !self.sessions.has_rested_place(now.mono_ns) {
+            // Before the claim, which would use up a session of the token.
+            let key = self.pending.at(pending).seal_key.clone();
+            self.deny(now, origin, &key, exit);
+            return Err(DropReason::PlacesResting);
+        }
+        let random = self.random.next();
+        let claimed = self
+            .find_room(listener, challenge.client_id, &challenge.user_data)
+            .map_err(NoRoom::at_response)
+            .and_then(|backend| {
+                self.claims.connect(&Wanted {
+                    listener: origin.address.listener,
+                    client_id: challenge.client_id,
+                    backend,
+                    sessions_max: self.setup.listeners[listener].sessions_max,
+                    source: origin.address.endpoint,
+                    limits: self.limits(origin.address.listener),
+                    token_mac: &self.pending.at(pending).token_mac,
+                    allows_reuse: self.allows_token_reuse(listener),
+                    random,
+                })
+            });
+        let (claim, next_sequence) = match claimed {
+            Ok(claimed) => claimed,
+            Err(why @ (DropReason::ResponseClientConnected | DropReason::BackendStarting)) => {
+                return Err(why);
+            }
+            Err(why) => {
+                let key = self.pending.at(pending).seal_key.clone();
+                if why == DropReason::TokenSpent {
+                    self.forget_pending(pending);
+                }
+                self.deny(now, origin, &key, exit);
+                return Err(why);
+            }
+        };
+        let mut session = self.new_session(now, pending, origin, claim, next_sequence);
+        // A client numbers all its packets in one row. So whatever comes before the response
+        // belongs to an earlier session of the same token: late, or recorded and sent again.
+        let first_sequence = response_sequence.saturating_add(1);
+        session.window = Window::starting_at(first_sequence, &self.listeners[listener].replay);
+        session.user_data = self.user_data_for(claim.backend, &challenge.user_data);
+        let since_ns = self.pending.at(pending).since_ns;
+        let Ok(index) = self.sessions.insert(origin.address, session, now.mono_ns) else {
+            self.claims.leave(&claim);
+            let key = self.pending.at(pending).seal_key.clone();
+            self.deny(now, origin, &key, exit);
+            return Err(DropReason::ResponseSessionsFull);
+        };
+        self.forget_pending(pending);
+        self.counters.sessions_opened += 1;
+        self.stamps.handshakes_ns.push(now.mono_ns - since_ns);
+        self.welcome(now, index, exit);
+        Ok(())
+    }
+
+    fn new_session(
+        &self,
+        now: Now,
+        pending: u32,
+        origin: &Origin,
+        claim: Claim,
+        next_sequence: SessionSequence,
+    ) -> Session {
+        let pending = self.pending.at(pending);
+        let timeout_s = u64::try_from(pending.timeout_seconds).unwrap_or(0);
+        Session {
+            window: Window::new(),
+            open_key: pending.open_key.clone(),
+            last_receive_ns: now.mono_ns,
+            seal_key: pending.seal_key.clone(),
+            next_sequence,
+            last_send_ns: now.mono_ns,
+            socket: origin.socket,
+            local: origin.local,
+            heard: Heard::Nothing,
+            announced: 0,
+            uplink: None,
+            backend: claim.backend,
+            slot: claim.slot,
+            client_id: claim.client_id,
+            timeout_ms: u32::try_from(timeout_s * MS_PER_S).unwrap_or(u32::MAX),
+            steered_by: None,
+            user_data: None,
+        }
+    }
+
+    /// What a backend will be told of a player; one on a udp link is told nothing.
+    fn user_data_for(&self, backend: u16, user_data: &UserData) -> Option<Box<UserData>> {
+        match self.setup.backends[usize::from(backend)].link {
+            LinkKind::Bundle { .. } => Some(Box::new(*user_data)),
+            LinkKind::Udp { .. } => None,
+        }
+    }
+
+    /// Tells the player, its backend and its neighbours' claims about a new session.
+    fn welcome(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+        let address = *self.sessions.address(index);
+        if self.setup.listeners[usize::from(address.listener)].follow_port_switch {
+            self.make_resident(index);
+        }
+        if !self.lacks_socket(index) {
+            self.emit_keep_alive(now, index, exit);
+        }
+        self.announce(now, index, exit);
+        self.arm(index);
+    }
+
+    /// A keep-alive: what tells the player that it is connected, and as whom.
+    pub(crate) fn emit_keep_alive(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+        let session = self.sessions.at(index);
+        let slots = self.setup.backends[usize::from(session.backend)].slots;
+        let body = KeepAlive { slot: session.slot, slots }.encode();
+        // It fails where the session has used up its sequence, after 2^63 packets. Then it falls
+        // silent, and its player gives up; no payload was lost here, so none is counted.
+        let _ = self.emit(now, index, PacketKind::KeepAlive, &body, exit);
+    }
+
+    /// Ends a session: tells the player where that makes sense, tells the backend, gives everything
+    /// back.
+    pub(crate) fn end_session(&mut self, now: Now, index: u32, why: Ended, exit: &mut Exit<'_>) {
+        self.end_session_because(now, index, why, close_reason(why), exit);
+    }
+
+    /// [`end_session`](Self::end_session) with a reason of the game process's choice.
+    pub(crate) fn end_session_because(
+        &mut self,
+        now: Now,
+        index: u32,
+        why: Ended,
+        reason: CloseReason,
+        exit: &mut Exit<'_>,
+    ) {
+        // The player who leaves knows, and one who has fallen silent is not told either, as in the
+        // reference.
+        if !matches!(why, Ended::ByPlayer | Ended::TimedOut) {
+            for _ in 0..DISCONNECT_COUNT {
+                let _ = self.emit(now, index, PacketKind::Disconnect, &[], exit);
+            }
+        }
+        self.report_closed(now, index, reason, exit);
+        self.drop_session(now, index, why);
+    }
+
+    /// Gives back what a session holds and takes it out of the table.
+    fn drop_session(&mut self, now: Now, index: u32, why: Ended) {
+        let address = *self.sessions.address(index);
+        let policy = &self.listeners[usize::from(address.listener)].replay;
+        let sequence = self.sessions.at(index).window.latest(policy).unwrap_or(0);
+        self.departed.leave(self.sessions.hash(&address), sequence, now.mono_ns);
+        let session = self.sessions.at_mut(index);
+        self.claims.leave_from(&session.claim(&address), &address.endpoint);
+        let (uplink, steered_by) = (session.uplink.take(), session.steered_by.take());
+        if let Some(socket) = uplink {
+            self.close_socket(socket);
+        }
+        if let Some(worker) = steered_by {
+            let forget = forget_departed(address, self.worker.index, sequence);
+            self.mail_out.push((worker.worker(), forget));
+        }
+        self.port_switches.residents.leave(self.claims.homes(), index);
+        self.sessions.remove(index);
+        self.counters.sessions_closed[why as usize] += 1;
+    }
+
+    fn deny(&mut self, now: Now, origin: &Origin, key: &Key, exit: &mut Exit<'_>) {
+        let packet = (PacketKind::Denied, &[][..]);
+        self.emit_handshake(now, origin.address.listener, key, packet, reply_to(origin), exit);
+    }
+
+    /// The backend that a player would be sent to now.
+    pub(crate) fn find_room(
+        &self,
+        listener: usize,
+        client_id: u64,
+        user_data: &UserData,
+    ) -> Result<u16, NoRoom> {
+        if self.draining_until_ns.is_some() {
+            return Err(NoRoom::Draining);
+        }
+        let rules = &self.setup.listeners[listener];
+        if self.claims.sessions(listener) >= rules.sessions_max {
+            return Err(NoRoom::SessionsFull);
+        }
+        let routed = self.route(listener, client_id, user_data);
+        let backend = routed.ok_or_else(|| self.why_no_backend(listener, user_data))?;
+        if self.claims.has_free_slot(backend) { Ok(backend) } else { Err(NoRoom::BackendFull) }
+    }
+
+    /// Why there is no backend for a player.
+    fn why_no_backend(&self, listener: usize, user_data: &UserData) -> NoRoom {
+        let rules = &self.setup.listeners[listener];
+        let wanted = if rules.route == Route::UserData { named_backend(user_data) } else { None };
+        let is_wanted = |&backend: &u16| {
+            let name = self.setup.backends[usize::from(backend)].name.as_bytes();
+            rules.route != Route::UserData || wanted == Some(name)
+        };
+        let could_be = rules.backends.iter().copied().filter(is_wanted);
+        if self.is_still_starting(could_be) { NoRoom::BackendStarting } else { NoRoom::BackendDown }
+    }
+
+    /// Whether a backend is there for new players of a listener.
+    pub(crate) fn takes_players(&self, listener: usize, backend: u16) -> bool {
+        let at = usize::from(backend);
+        let is_there = self.backends[at].is_up() && self.unreal.is_open_to(listener, at);
+        is_there && !self.setup.backends[at].retired
+    }
+
+    /// Chooses among the listener's backends that are up.
+    fn route(&self, listener: usize, client_id: u64, user_data: &UserData) -> Option<u16> {
+        let rules = &self.setup.listeners[listener];
+        let backends = rules.backends.iter().copied();
+        let mut candidates = backends.filter(|&backend| self.takes_players(listener, backend));
+        match rules.route {
+            Route::Single => candidates.next(),
+            // Rendezvous hashing: when a backend goes, only its own players move.
+            Route::Hash => candidates.max_by_key(|&backend| mix(client_id, backend)),
+            // One with a free slot, whatever it has; where all are full, the answer is that one is.
+            Route::LeastPlayers => candidates.min_by_key(|&backend| {
+                let players = self.claims.players(usize::from(backend));
+                (!self.claims.has_free_slot(backend), players)
+            }),
+            Route::UserData => {
+                let name = named_backend(user_data)?;
+                candidates.find(|&b| self.setup.backends[usize::from(b)].name.as_bytes() == name)
+            }
+        }
+    }
+}
+
+/// Why nobody can be let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    BackendDown,
+    BackendFull,
+    /// It may be there in a moment: asking again helps.
+    BackendStarting,
+    Draining,
+    SessionsFull,
+}
+
+impl NoRoom {
+    fn at_request(self) -> DropReason {
+        match self {
+            Self::BackendDown => DropReason::RequestBackendDown,
+            Self::BackendFull => DropReason::RequestBackendFull,
+            Self::BackendStarting => DropReason::BackendStarting,
+            Self::Draining => DropReason::Draining,
+            Self::SessionsFull => DropReason::RequestSessionsFull,
+        }
+    }
+
+    pub(crate) fn at_response(self) -> DropReason {
+        match self {
+            Self::BackendDown => DropReason::ResponseBackendDown,
+            Self::BackendStarting => DropReason::BackendStarting,
+            Self::BackendFull => DropReason::ResponseBackendFull,
+            Self::Draining => DropReason::Draining,
+            Self::SessionsFull => DropReason::ResponseSessionsFull,
+        }
+    }
+}
+
+/// The block that an address is in.
+pub(crate) fn block_of(address: &Address) -> Area {
+    Area::block(address.listener, &address.endpoint)
+}
+
+fn reply_to(origin: &Origin) -> TxTarget {
+    TxTarget { socket: origin.socket, peer: Some(origin.address.endpoint), source: origin.local }
+}
+
+/// The first 32 bytes of the user data, without their padding.
+fn named_backend(user_data: &UserData) -> Option<&[u8]> {
+    let field = &user_data[..32];
+    let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
+    let (name, padding) = field.split_at(end);
+    (!name.is_empty() && padding.iter().all(|byte| *byte == 0)).then_some(name)
+}
+
+fn mix(client_id: u64, backend: u16) -> u64 {
+    let mut mixed = client_id ^ (u64::from(backend) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ (mixed >> 32)
+}
+
+fn close_reason(why: Ended) -> CloseReason {
+    match why {
+        Ended::BackendGone => CloseReason::Unconfigured,
+        Ended::ByBackend => CloseReason::Finished,
+        // Sessions on bundle links are not replaced.
+        Ended::ByPlayer | Ended::Replaced => CloseReason::PlayerLeft,
+        Ended::SequenceGap => CloseReason::SequenceGap,
+        Ended::Shutdown => CloseReason::Shutdown,
+        Ended::TimedOut => CloseReason::TimedOut,
+    }
+}
+
+/// So many blocks of addresses fill a table of unfinished handshakes, at the least.
+const BLOCKS_PER_TABLE: usize = 4;
+
+const NS_PER_S: u64 = 1_000_000_000;
+const MS_PER_S: u64 = 1000;

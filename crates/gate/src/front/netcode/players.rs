@@ -1,0 +1,472 @@
+//! Datagrams from players: classify, open, step.
+//!
+//! Everything is looked at three times, each time over the whole batch: first by what costs no
+//! decryption, then by the cipher, then by the state machines. A duplicate inside one batch passes
+//! the first look and is caught by the commit of the third.
+
+use arrayvec::ArrayVec;
+
+use crate::front::netcode::fetch::Source;
+use crate::front::netcode::session::Heard;
+use crate::roles::Role;
+use crate::setup::Limits;
+use crate::store::admission::Rate;
+use crate::store::area::Area;
+use crate::store::table::Address;
+use crate::{Gate, ListenerState, Now};
+use ringgate_batch::{LocalIp, RxBatch, RxMeta, SocketId};
+use ringgate_core::crypto::{Aead, Job, Nonce, Verdict};
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::{DATAGRAM_BYTES_MAX, TAG_BYTES};
+use ringgate_core::proto::netcode::packet::{Header, Receiver};
+use ringgate_core::proto::netcode::request::{Request, RequestParts};
+use ringgate_core::proto::netcode::server::{SessionPacket, session_packet};
+use ringgate_core::proto::replay::Refusal;
+use ringgate_core::secret::Key;
+
+use crate::counters::Ended;
+use crate::output::Exit;
+
+/// What `classify` found out about a datagram.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrival {
+    pub(crate) target: Target,
+    pub(crate) header: Header,
+}
+
+/// Whom a datagram concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A link's datagram.
+    Link,
+    /// Nobody we know at this port, but perhaps a player who had another: the number of its trial.
+    Mover(u32),
+    /// A player in the handshake.
+    Pending(u32),
+    /// Somebody with a token.
+    Request,
+    /// A player.
+    Session(u32),
+    /// Dropped and counted.
+    Settled,
+    /// Another worker's player.
+    Steered,
+    /// Somebody at an Unreal listener.
+    Unreal,
+}
+
+/// Where a datagram came from and in through.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub(crate) address: Address,
+    /// Of the address.
+    pub(crate) hash: u32,
+    pub(crate) bind: u16,
+    pub(crate) socket: SocketId,
+    pub(crate) local: LocalIp,
+    pub(crate) kernel_ns: u64,
+    /// The worker that received it, where that is not this one.
+    pub(crate) forwarded_by: Option<u16>,
+}
+
+impl Gate {
+    /// First look: whom each datagram concerns, as far as it can be known without decrypting.
+    pub(crate) fn classify(&mut self, now: Now, rx: &RxBatch) {
+        self.fetch_sources(rx);
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        arrivals.clear();
+        for (at, meta) in rx.metas().iter().enumerate() {
+            arrivals.push(self.classify_one(now, meta, self.sources[at], rx.bytes(at)));
+        }
+        self.arrivals = arrivals;
+    }
+
+    #[inline]
+    fn classify_one(&mut self, now: Now, meta: &RxMeta, source: Source, bytes: &[u8]) -> Arrival {
+        let Role::Player { listener, .. } = source.role else {
+            return Arrival { target: Target::Link, header: NO_HEADER };
+        };
+        self.counters.datagrams_in += 1;
+        self.counters.bytes_in += bytes.len() as u64;
+        let address = Address { listener, endpoint: meta.peer };
+        let found = if meta.truncated {
+            Err(DropReason::TooLong)
+        } else if self.is_unreal(listener) {
+            Ok(Target::Unreal)
+        } else {
+            self.look(now, &address, source, bytes)
+        };
+        match found {
+            Ok(target) => Arrival { target, header: Header::read(bytes) },
+            Err(why) => {
+                self.counters.drops.bump(why);
+                Arrival { target: Target::Settled, header: NO_HEADER }
+            }
+        }
+    }
+
+    #[inline]
+    fn look(
+        &mut self,
+        now: Now,
+        address: &Address,
+        source: Source,
+        bytes: &[u8],
+    ) -> Result<Target, DropReason> {
+        check_length(bytes)?;
+        let session = self.sessions.find_guessed(source.guess, source.hash, address);
+        if Request::is_claimed_by(bytes) {
+            self.look_at_request(now, address, session.is_some(), bytes)?;
+            return Ok(Target::Request);
+        }
+        if let Some(index) = session {
+            Header::check(bytes, Receiver::Server)?;
+            self.check_window(index, address.listener, Header::read(bytes))?;
+            return Ok(Target::Session(index));
+        }
+        if let Some(index) = self.pending.find(source.hash, address) {
+            Header::check(bytes, Receiver::Server)?;
+            return Ok(Target::Pending(index));
+        }
+        if self.is_straggler(now, address, source.hash, bytes) {
+            return Err(DropReason::SessionEnded);
+        }
+        self.look_at_unknown(now, address, source.hash, bytes)
+    }
+
+    fn look_at_request(
+        &mut self,
+        now: Now,
+        address: &Address,
+        is_connected: bool,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        let listener = &self.setup.listeners[usize::from(address.listener)];
+        let rules = listener.netcode().ok_or(DropReason::UnknownSource)?;
+        Request::inspect(bytes, rules.protocol_id, now.unix_s)?;
+        if is_connected {
+            return Err(DropReason::RequestAddressConnected);
+        }
+        self.admit_request(now, address)
+    }
+
+    /// Whether a block of addresses may ask for one thing more that costs a cipher or a MAC.
+    pub(crate) fn admit_request(&mut self, now: Now, address: &Address) -> Result<(), DropReason> {
+        let block = Area::block(address.listener, &address.endpoint);
+        let rate = Rate::new(self.limits(address.listener).requests_per_block, 1);
+        if self.admission.admit(&block, rate, now.mono_ns) {
+            Ok(())
+        } else {
+            Err(DropReason::RequestRateLimited)
+        }
+    }
+
+    /// What one source may take of a listener.
+    #[inline]
+    pub(crate) fn limits(&self, listener: u16) -> &Limits {
+        &self.setup.listeners[usize::from(listener)].limits
+    }
+
+    /// The replay pre-check. A gap that the listener forbids passes here, because a forged packet
+    /// must not end a session: the commit after opening decides.
+    #[inline]
+    fn check_window(&self, index: u32, listener: u16, header: Header) -> Result<(), DropReason> {
+        if !header.kind.is_replay_protected() {
+            return Ok(());
+        }
+        let policy = &self.listeners[usize::from(listener)].replay;
+        match self.sessions.at(index).window.check(header.sequence, policy) {
+            Err(Refusal::Gap) | Ok(()) => Ok(()),
+            Err(why) => Err(why.into()),
+        }
+    }
+
+    /// Second look: the cipher, over everything that deserves it.
+    pub(crate) fn open(&mut self, rx: &mut RxBatch) {
+        self.verdicts.clear();
+        let copies = self.port_switches.trials.candidate_count();
+        self.verdicts.resize(self.arrivals.len() + copies, Verdict::Pending);
+        let wants = |target: Target| self.arrivals.iter().any(|arrival| arrival.target == target);
+        let has_requests = wants(Target::Request);
+        self.open_packets(rx);
+        if has_requests {
+            self.open_requests(rx);
+        }
+    }
+
+    fn open_packets(&mut self, rx: &mut RxBatch) {
+        let Self { arrivals, verdicts, sessions, pending, listeners, aead, port_switches, .. } =
+            self;
+        let mut batch = Batch::new();
+        for (at, (arrival, (_, bytes))) in arrivals.iter().zip(rx.iter_mut()).enumerate() {
+            let (key, Address { listener, .. }) = match arrival.target {
+                Target::Session(index) => (&sessions.at(index).open_key, sessions.address(index)),
+                Target::Pending(index) => (&pending.at(index).open_key, pending.address(index)),
+                _ => continue,
+            };
+            let job = packet_job(key, &listeners[usize::from(*listener)], arrival.header, bytes);
+            batch.push(at, job, aead, verdicts);
+        }
+        // Behind the arrivals' verdicts come those of the copies that are tried.
+        for (number, index, header, copy) in port_switches.trials.copies() {
+            let listener = &listeners[usize::from(sessions.address(index).listener)];
+            let job = packet_job(&sessions.at(index).open_key, listener, header, copy);
+            batch.push(arrivals.len() + number, job, aead, verdicts);
+        }
+        batch.open(aead, verdicts);
+    }
+
+    /// Private tokens, under each listener's current key. Older keys are tried when the token is
+    /// looked at.
+    fn open_requests(&mut self, rx: &mut RxBatch) {
+        let Self { arrivals, sources, verdicts, setup, aead, .. } = self;
+        let mut waiting = ArrayVec::<_, TOKEN_BATCH>::new();
+        for (at, (arrival, (_, bytes))) in arrivals.iter().zip(rx.iter_mut()).enumerate() {
+            let (Target::Request, Role::Player { listener, .. }) =
+                (arrival.target, sources[at].role)
+            else {
+                continue;
+            };
+            let rules = setup.listeners[usize::from(listener)].netcode();
+            let key = rules.and_then(|rules| rules.keys.first());
+            let (Some(parts), Some(key)) = (RequestParts::split(bytes), key) else {
+                continue;
+            };
+            waiting.push((at, key, parts));
+            if waiting.is_full() {
+                open_tokens(&mut waiting, aead, verdicts);
+            }
+        }
+        open_tokens(&mut waiting, aead, verdicts);
+    }
+
+    /// Third look: state machines and payloads, in the order of arrival.
+    pub(crate) fn step(&mut self, now: Now, rx: &mut RxBatch, exit: &mut Exit<'_>) {
+        self.step_mailed_movers(now, exit);
+        for at in 0..self.arrivals.len() {
+            let Arrival { target, header } = self.arrivals[at];
+            let verdict = self.verdicts[at];
+            let outcome = match target {
+                Target::Settled => continue,
+                Target::Session(index) => {
+                    let kernel_ns = rx.metas()[at].kernel_ns;
+                    self.step_session(now, index, header, verdict, rx.bytes(at), kernel_ns, exit)
+                }
+                Target::Link => {
+                    let meta = rx.metas()[at];
+                    self.handle_link_datagram(now, &meta, rx.bytes(at), exit);
+                    continue;
+                }
+                _ => self.step_other(now, at, rx, exit),
+            };
+            if let Err(why) = outcome {
+                self.counters.drops.bump(why);
+            }
+        }
+        self.port_switches.trials.clear();
+    }
+
+    /// A datagram of somebody who is no player of netcode, or not yet.
+    fn step_other(
+        &mut self,
+        now: Now,
+        at: usize,
+        rx: &mut RxBatch,
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let Arrival { target, header } = self.arrivals[at];
+        let verdict = self.verdicts[at];
+        let origin = self.sources[at].origin(&rx.metas()[at]).ok_or(DropReason::UnknownSource)?;
+        let bytes = rx.bytes_mut(at);
+        match target {
+            Target::Pending(index) => {
+                self.step_pending(now, index, &origin, header, verdict, bytes, exit)
+            }
+            Target::Request => self.step_request(now, &origin, verdict, bytes, exit),
+            Target::Unreal => self.step_unreal(now, &origin, bytes, exit),
+            Target::Mover(number) => self.step_own_mover(now, number, &origin, bytes, exit),
+            _ => self.step_steered(&origin, bytes),
+        }
+    }
+
+    /// An opened packet of a session.
+    #[expect(clippy::too_many_arguments, reason = "one datagram's facts, each used once")]
+    #[inline]
+    pub(crate) fn step_session(
+        &mut self,
+        now: Now,
+        index: u32,
+        header: Header,
+        verdict: Verdict,
+        bytes: &[u8],
+        kernel_ns: u64,
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        if verdict != Verdict::Done {
+            return Err(DropReason::PacketForged);
+        }
+        if !self.sessions.is_live(index) {
+            // Earlier in this turn.
+            return Err(DropReason::SessionEnded);
+        }
+        if header.kind.is_replay_protected() {
+            if self.sessions.at(index).heard == Heard::Nothing {
+                self.spend_token(index);
+            }
+            self.commit_window(now, index, header.sequence, exit)?;
+        }
+        let body = &bytes[header.body_start()..bytes.len() - TAG_BYTES];
+        match session_packet(header.kind, body)? {
+            SessionPacket::Disconnect => self.end_session(now, index, Ended::ByPlayer, exit),
+            SessionPacket::KeepAlive => self.hear(now, index),
+            SessionPacket::Payload(payload) => {
+                self.hear(now, index);
+                self.deliver(now, index, payload, kernel_ns, exit);
+            }
+        }
+        self.counters.handled[header.kind as usize] += 1;
+        Ok(())
+    }
+
+    /// The first packet of a session that could be played again in another one of its token. Once
+    /// in its life.
+    #[cold]
+    fn spend_token(&mut self, index: u32) {
+        let listener = self.sessions.address(index).listener;
+        let session = self.sessions.at_mut(index);
+        session.heard = Heard::Something;
+        self.claims.spend_token(listener, session.client_id);
+    }
+
+    #[inline]
+    fn hear(&mut self, now: Now, index: u32) {
+        let session = self.sessions.at_mut(index);
+        session.last_receive_ns = now.mono_ns;
+        session.heard = Heard::Confirmed;
+    }
+
+    fn commit_window(
+        &mut self,
+        now: Now,
+        index: u32,
+        sequence: u64,
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let listener = self.sessions.address(index).listener;
+        let policy = &self.listeners[usize::from(listener)].replay;
+        let committed = self.sessions.at_mut(index).window.commit(sequence, policy);
+        let refused = committed.map_err(DropReason::from);
+        if refused == Err(DropReason::SequenceGap) {
+            let hash = self.sessions.hash(self.sessions.address(index));
+            self.end_session(now, index, Ended::SequenceGap, exit);
+            // What follows is numbered like this packet, and not like those before it.
+            self.departed.leave(hash, sequence, now.mono_ns);
+        }
+        refused
+    }
+
+    /// Opens one packet by itself, off the batch: for the few that come by mail or from a new port.
+    pub(crate) fn open_single(&mut self, index: u32, header: Header, bytes: &mut [u8]) -> Verdict {
+        let Self { sessions, listeners, aead, .. } = self;
+        let (key, Address { listener, .. }) =
+            (&sessions.at(index).open_key, *sessions.address(index));
+        let mut jobs = [packet_job(key, &listeners[usize::from(listener)], header, bytes)];
+        aead.open(&mut jobs);
+        jobs[0].verdict
+    }
+
+    /// Checks a datagram that came by mail, as [`look`](Self::look) checks one that came by socket.
+    pub(crate) fn look_at_mailed(
+        &self,
+        origin: &Origin,
+        bytes: &[u8],
+    ) -> Result<(u32, Header), DropReason> {
+        check_length(bytes)?;
+        let found = self.sessions.find(origin.hash, &origin.address);
+        let index = found.ok_or(DropReason::UnknownSource)?;
+        let header = Header::decode(bytes, Receiver::Server)?;
+        self.check_window(index, origin.address.listener, header)?;
+        Ok((index, header))
+    }
+}
+
+/// Jobs that are opened together, and whose verdicts go back to the arrivals they came from.
+struct Batch<'a> {
+    jobs: ArrayVec<Job<'a>, OPEN_BATCH>,
+    arrivals: ArrayVec<usize, OPEN_BATCH>,
+}
+
+impl<'a> Batch<'a> {
+    const fn new() -> Self {
+        Self { jobs: ArrayVec::new_const(), arrivals: ArrayVec::new_const() }
+    }
+
+    #[inline]
+    fn push(&mut self, arrival: usize, job: Job<'a>, aead: &mut Aead, verdicts: &mut [Verdict]) {
+        self.jobs.push(job);
+        self.arrivals.push(arrival);
+        if self.jobs.is_full() {
+            self.open(aead, verdicts);
+        }
+    }
+
+    fn open(&mut self, aead: &mut Aead, verdicts: &mut [Verdict]) {
+        aead.open(&mut self.jobs);
+        for (job, arrival) in self.jobs.drain(..).zip(self.arrivals.drain(..)) {
+            verdicts[arrival] = job.verdict;
+        }
+    }
+}
+
+type WaitingToken<'a> = (usize, &'a Key, RequestParts<'a>);
+
+fn open_tokens(
+    waiting: &mut ArrayVec<WaitingToken<'_>, TOKEN_BATCH>,
+    aead: &mut Aead,
+    verdicts: &mut [Verdict],
+) {
+    let mut subkeys = ArrayVec::<(Key, Nonce), TOKEN_BATCH>::new();
+    let tokens: ArrayVec<_, TOKEN_BATCH> =
+        waiting.iter().map(|(_, key, parts)| (*key, parts.nonce)).collect();
+    aead.derive(&tokens, |key, nonce| subkeys.push((key, nonce)));
+    let mut jobs: ArrayVec<Job<'_>, TOKEN_BATCH> = waiting
+        .iter_mut()
+        .zip(&subkeys)
+        .map(|((.., parts), (key, nonce))| Job::new(key, *nonce, parts.aad, parts.private))
+        .collect();
+    aead.open(&mut jobs);
+    let opened: ArrayVec<Verdict, TOKEN_BATCH> = jobs.iter().map(|job| job.verdict).collect();
+    drop(jobs);
+    for ((arrival, ..), verdict) in waiting.drain(..).zip(opened) {
+        verdicts[arrival] = verdict;
+    }
+}
+
+fn packet_job<'a>(
+    key: &'a Key,
+    listener: &'a ListenerState,
+    header: Header,
+    bytes: &'a mut [u8],
+) -> Job<'a> {
+    let aad = listener.aads.of(header.prefix);
+    Job::new(key, header.nonce(), aad, &mut bytes[header.body_start()..])
+}
+
+fn check_length(bytes: &[u8]) -> Result<(), DropReason> {
+    match bytes.len() {
+        0 | 1 => Err(DropReason::Empty),
+        2..=DATAGRAM_BYTES_MAX => Ok(()),
+        _ => Err(DropReason::TooLong),
+    }
+}
+
+/// Stands where no header was read.
+const NO_HEADER: Header =
+    Header::new(ringgate_core::proto::netcode::packet::PacketKind::Request, 0);
+
+/// Packets opened at once. The kernels gain nothing beyond 64 (docs/BENCHMARKS.md, crypto).
+const OPEN_BATCH: usize = 64;
+
+/// Private tokens opened at once: a kilobyte each, so sixteen fill the lanes and stay in the
+/// first-level cache.
+const TOKEN_BATCH: usize = 16;

@@ -1,0 +1,627 @@
+//! Players who come from a new port: a NAT has moved them in mid-game, alone or by the thousand.
+//!
+//! Nothing in netcode helps there. A packet from an unknown port whose address has live sessions
+//! may be one of theirs; it is if it opens *and is newer than everything the session has received*,
+//! and then the session follows. A captured packet that is sent from elsewhere is not newer, so it
+//! moves nothing; neither does a late one from the old port.
+//!
+//! ```text
+//! classify   has the address sessions, and which workers have them?      one load, no lock
+//!            is the packet numbered as the next ones of some session are?    all of them where they are few; where they are
+//!                                                                            many, those that have fallen silent (lineup)
+//!            is there anything left of what may be spent?                    by port, address or block, and altogether
+//! open       a copy for each candidate, in the turn's batch
+//! step       the session moves; or nobody's: then it goes to the other workers that have sessions of the address
+//! ```
+//!
+//! Junk and movers come from the same address and look alike until something opens. So what junk
+//! can spend is bounded several times: a port has a small share, few sessions (a household) and
+//! many (a carrier) draw on different budgets, and a packet that is not numbered like anybody's
+//! next one costs no cipher.
+//!
+//! A session never changes its worker. When the kernel hashes the new port to another worker, that
+//! one forwards the player's datagrams from then on: the game process, the link and the slot notice
+//! nothing.
+
+use arrayvec::ArrayVec;
+
+use crate::front::netcode::handshake::block_of;
+use crate::front::netcode::lineup::{Lineups, Lost, could_be};
+use crate::front::netcode::players::{Origin, Target};
+use crate::front::netcode::residents::Residents;
+use crate::front::netcode::session::Neighbour;
+use crate::front::netcode::sources::Sources;
+use crate::front::netcode::trials::{Mover, Trials};
+use crate::mail::{ForwardedDatagram, Mail, Steering};
+use crate::output::Exit;
+use crate::shared::claims::Claims;
+use crate::shared::homes::Workers;
+use crate::store::admission::{Admission, Bucket, Rate};
+use crate::store::area::Area;
+use crate::store::hash::HashKey;
+use crate::store::table::Address;
+use crate::{Gate, Now};
+use ringgate_core::crypto::Verdict;
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::UNREAL_BYTES_MAX;
+use ringgate_core::proto::netcode::packet::{Header, Receiver};
+
+/// What a worker knows of its sessions by address, and how much may be spent on packets from
+/// unknown ports.
+pub(crate) struct PortSwitches {
+    pub(crate) residents: Residents,
+    pub(crate) trials: Trials,
+    lineups: Lineups,
+    sources: Sources,
+    /// Sessions that follow their player, for each block.
+    switches: Admission,
+    /// Requests to restart a handshake, for each block.
+    restarts: Admission,
+    /// Trials among the few sessions of an address.
+    few: Spending,
+    /// Trials among the many sessions of an address.
+    many: Spending,
+    /// Datagrams to other workers.
+    forwards: Spending,
+}
+
+/// What may be spent: by one area, and by all.
+struct Spending {
+    each_rate: Rate,
+    total_rate: Rate,
+    each: Admission,
+    total: Bucket,
+}
+
+impl Spending {
+    fn new((each, total): (u32, u32), key: HashKey, now_ns: u64) -> Self {
+        Self {
+            each_rate: Rate::new(each, 1),
+            total_rate: Rate::new(total, 1),
+            each: Admission::new(BUCKETS, key, now_ns),
+            total: Bucket::full(now_ns),
+        }
+    }
+
+    /// What an area can spend now.
+    fn left(&mut self, area: &Area, now_ns: u64) -> u32 {
+        let each = self.each.bucket(area).level(self.each_rate, now_ns);
+        each.min(self.total.level(self.total_rate, now_ns))
+    }
+
+    fn spend(&mut self, area: &Area, count: u32) {
+        self.each.bucket(area).spend(count);
+        self.total.spend(count);
+    }
+
+    /// Spends all of it, or nothing.
+    fn take(&mut self, area: &Area, count: u32, now_ns: u64) -> bool {
+        let is_there = self.left(area, now_ns) >= count;
+        if is_there {
+            self.spend(area, count);
+        }
+        is_there
+    }
+}
+
+/// The sessions that a packet is tried against.
+type Candidates = ArrayVec<u32, CANDIDATES_MAX>;
+
+impl PortSwitches {
+    pub(crate) fn new(
+        (worker, sessions_max): (u16, usize),
+        claims: &Claims,
+        key: HashKey,
+        now_ns: u64,
+    ) -> Self {
+        Self {
+            residents: Residents::new(worker, claims.homes(), sessions_max),
+            trials: Trials::new(),
+            lineups: Lineups::new(now_ns),
+            sources: Sources::new(),
+            switches: Admission::new(BUCKETS, key, now_ns),
+            restarts: Admission::new(BUCKETS, key, now_ns),
+            few: Spending::new(FEW_TRIALS, key, now_ns),
+            many: Spending::new(MANY_TRIALS, key, now_ns),
+            forwards: Spending::new(FORWARDS, key, now_ns),
+        }
+    }
+}
+
+impl Gate {
+    /// Whether the player of an Unreal game who may be at a new port is asked to restart its
+    /// handshake now.
+    pub(crate) fn may_restart(&mut self, now: Now, source: &Address) -> bool {
+        let rate = Rate::new(self.limits(source.listener).restarts_per_block, 1);
+        self.port_switches.restarts.admit(&block_of(source), rate, now.mono_ns)
+    }
+
+    /// A session that packets from new ports of its address may belong to.
+    pub(crate) fn make_resident(&mut self, index: u32) {
+        let Address { listener, endpoint } = *self.sessions.address(index);
+        let homes = self.claims.homes();
+        let bucket = homes.bucket(&Area::address(listener, &endpoint));
+        self.port_switches.residents.enter(homes, bucket, index);
+    }
+
+    /// Whether a packet from nobody we know may be from a player who had another port.
+    pub(crate) fn look_at_unknown(
+        &mut self,
+        now: Now,
+        address: &Address,
+        hash: u32,
+        bytes: &[u8],
+    ) -> Result<Target, DropReason> {
+        // Nearly always empty, and its own hash costs as much as ours.
+        let is_steered = !self.steered.is_empty()
+            && self.steered.contains_key(&(address.listener, address.endpoint));
+        if !is_steered && !self.setup.listeners[usize::from(address.listener)].follow_port_switch {
+            return Err(DropReason::UnknownSource);
+        }
+        let header =
+            Header::decode(bytes, Receiver::Server).map_err(|_| DropReason::UnknownSource)?;
+        if is_steered {
+            return Ok(Target::Steered);
+        }
+        if !header.kind.is_replay_protected() {
+            return Err(DropReason::UnknownSource);
+        }
+        let area = Area::address(address.listener, &address.endpoint);
+        let bucket = self.claims.homes().bucket(&area);
+        let workers = self.claims.homes().workers(bucket);
+        if workers.is_empty() {
+            return Err(DropReason::UnknownSource);
+        }
+        let others = workers.without(self.worker.index);
+        let candidates = match self.candidates(now, address, hash, header, bytes.len()) {
+            // Nobody of ours, as far as we can look now; perhaps somebody of theirs.
+            Err(_) if !others.is_empty() => {
+                self.pay_forward(now, address, (hash, header), others)?;
+                Candidates::new()
+            }
+            candidates => candidates?,
+        };
+        let trials = &mut self.port_switches.trials;
+        if trials.room_for(bytes.len()) < candidates.len().max(1) {
+            return Err(DropReason::PortSwitchRateLimited);
+        }
+        let is_others = !others.is_empty();
+        Ok(Target::Mover(trials.push(header, None, bytes, &candidates, is_others)))
+    }
+
+    /// The sessions of ours that a packet may belong to, by everything that can be read without a
+    /// cipher, and within what may be spent. Never none: then there is a reason.
+    fn candidates(
+        &mut self,
+        now: Now,
+        address: &Address,
+        hash: u32,
+        header: Header,
+        len: usize,
+    ) -> Result<Candidates, DropReason> {
+        let now_ns = now.mono_ns;
+        let block = block_of(address);
+        let switches = Rate::new(self.limits(address.listener).port_switches_per_block, 2);
+        if !self.port_switches.switches.would_admit(&block, switches, now_ns) {
+            return Err(DropReason::PortSwitchRateLimited);
+        }
+        let area = Area::address(address.listener, &address.endpoint);
+        let bucket = self.claims.homes().bucket(&area);
+        let Self { sessions, port_switches, listeners, .. } = self;
+        let PortSwitches { residents, lineups, sources, few, many, trials, .. } = port_switches;
+        let policy = &listeners[usize::from(address.listener)].replay;
+        let source = sources.of(hash, header.sequence, now_ns);
+        let lost = Lost {
+            area,
+            bucket,
+            sequence: header.sequence,
+            first_sequence: source.first_sequence,
+            now_ns,
+        };
+        let is_few = residents.of(bucket).nth(FEW).is_none();
+        // Longer packets take longer to verify.
+        let cost = 1 + len as u32 / BYTES_PER_COST;
+        let (spending, spender) = if is_few { (few, &area) } else { (many, &block) };
+        let affordable = (spending.left(spender, now_ns) / cost).min(source.trials_left());
+        // The right one is nearly always among the first.
+        let at_once = if source.tried == 0 { FIRST_TRIALS } else { CANDIDATES_MAX as u32 };
+        let limit = affordable.min(trials.room_for(len) as u32).min(at_once);
+        let mut candidates = Candidates::new();
+        let mut is_at_home = false;
+        let mut looked_at = 0;
+        if is_few {
+            for index in residents.of(bucket) {
+                let home = sessions.address(index);
+                if Area::address(home.listener, &home.endpoint) == area {
+                    is_at_home = true;
+                    if could_be(sessions.at(index), policy, &lost) {
+                        candidates.push(index);
+                    }
+                }
+            }
+            // Who has fallen silent is missed most.
+            candidates.sort_unstable_by_key(|index| sessions.at(*index).last_receive_ns);
+            looked_at = candidates.len() as u32;
+            candidates.truncate(limit as usize);
+        } else {
+            is_at_home = true;
+            let range = (source.tried, limit);
+            looked_at += lineups.search(&lost, range, residents, sessions, policy, |index| {
+                candidates.push(index);
+            });
+            // Where all were tried, the search begins anew: somebody may have fallen silent only
+            // now.
+            source.tried = if looked_at < limit { 0 } else { source.tried + looked_at };
+        }
+        if limit == 0 && (looked_at > 0 || !is_few) {
+            return Err(DropReason::PortSwitchRateLimited);
+        }
+        let spent = looked_at.min(limit);
+        source.spend_trials(spent);
+        spending.spend(spender, spent * cost);
+        if candidates.is_empty() {
+            let why =
+                if is_at_home { DropReason::PortSwitchStale } else { DropReason::UnknownSource };
+            return Err(why);
+        }
+        Ok(candidates)
+    }
+
+    /// Whether a packet may go to other workers that have sessions of its address.
+    fn pay_forward(
+        &mut self,
+        now: Now,
+        address: &Address,
+        (hash, header): (u32, Header),
+        others: Workers,
+    ) -> Result<(), DropReason> {
+        let PortSwitches { sources, forwards, .. } = &mut self.port_switches;
+        let source = sources.of(hash, header.sequence, now.mono_ns);
+        if source.take_forward() && forwards.take(&block_of(address), others.count(), now.mono_ns) {
+            Ok(())
+        } else {
+            Err(DropReason::PortSwitchRateLimited)
+        }
+    }
+
+    /// A datagram that another worker's player has sent.
+    pub(crate) fn step_steered(&mut self, origin: &Origin, bytes: &[u8]) -> Result<(), DropReason> {
+        let steered = self.steered.get(&(origin.address.listener, origin.address.endpoint));
+        let &worker = steered.ok_or(DropReason::UnknownSource)?;
+        self.forward(origin, worker, false, bytes);
+        Ok(())
+    }
+
+    /// Packets from new ports that came by mail: before everything that has arrived, as they came.
+    pub(crate) fn step_mailed_movers(&mut self, now: Now, exit: &mut Exit<'_>) {
+        for number in 0..self.port_switches.trials.len() as u32 {
+            let mover = self.port_switches.trials.mover(number);
+            let Some(origin) = mover.origin else { continue };
+            let mut copies = self.port_switches.trials.lend();
+            let mut packet = [0; UNREAL_BYTES_MAX];
+            let packet = &mut packet[..mover.packet().len()];
+            packet.copy_from_slice(&copies[mover.packet()]);
+            let outcome = self.step_mover(now, &mover, &origin, packet, &mut copies, exit);
+            self.port_switches.trials.give_back(copies);
+            if let Err(why) = outcome {
+                self.counters.drops.bump(why);
+            }
+        }
+    }
+
+    /// A packet from a new port that this worker has received itself.
+    pub(crate) fn step_own_mover(
+        &mut self,
+        now: Now,
+        number: u32,
+        origin: &Origin,
+        packet: &mut [u8],
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let mover = self.port_switches.trials.mover(number);
+        let mut copies = self.port_switches.trials.lend();
+        let outcome = self.step_mover(now, &mover, origin, packet, &mut copies, exit);
+        self.port_switches.trials.give_back(copies);
+        outcome
+    }
+
+    /// A packet from a new port, and what has become of its copies: moves the session that it opens
+    /// for.
+    fn step_mover(
+        &mut self,
+        now: Now,
+        mover: &Mover,
+        origin: &Origin,
+        packet: &mut [u8],
+        copies: &mut [u8],
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let (header, kernel_ns) = (mover.header, origin.kernel_ns);
+        if let Some(index) = self.sessions.find(origin.hash, &origin.address) {
+            // An earlier packet of this batch has moved the session here already.
+            let verdict = self.open_single(index, header, packet);
+            return self.step_session(now, index, header, verdict, packet, kernel_ns, exit);
+        }
+        let verdicts = &self.verdicts[self.arrivals.len()..];
+        let mut candidates = self.port_switches.trials.candidates_of(mover);
+        let Some((copy, index)) = candidates.find(|(copy, _)| verdicts[*copy] == Verdict::Done)
+        else {
+            drop(candidates);
+            return self.pass_mover_on(now, mover, origin, packet);
+        };
+        drop(candidates);
+        // Much may have happened since it was looked at first, in this very turn.
+        if !self.sessions.is_live(index) {
+            return Err(DropReason::SessionEnded);
+        }
+        let policy = &self.listeners[usize::from(origin.address.listener)].replay;
+        let latest = self.sessions.at(index).window.latest(policy);
+        if latest.is_some_and(|latest| header.sequence <= latest) {
+            return Err(DropReason::PortSwitchStale);
+        }
+        let rate = Rate::new(self.limits(origin.address.listener).port_switches_per_block, 2);
+        if !self.port_switches.switches.admit(&block_of(&origin.address), rate, now.mono_ns) {
+            // The next packet is to find the same session again.
+            self.port_switches.sources.of(origin.hash, header.sequence, now.mono_ns).tried = 0;
+            return Err(DropReason::PortSwitchRateLimited);
+        }
+        self.move_session(index, origin);
+        let opened = &copies[mover.copy(copy)];
+        self.step_session(now, index, header, Verdict::Done, opened, kernel_ns, exit)
+    }
+
+    /// Nobody of ours: has the other workers try theirs.
+    fn pass_mover_on(
+        &mut self,
+        now: Now,
+        mover: &Mover,
+        origin: &Origin,
+        packet: &[u8],
+    ) -> Result<(), DropReason> {
+        if !mover.is_others {
+            return Err(DropReason::PortSwitchForged);
+        }
+        let Address { listener, endpoint } = origin.address;
+        let homes = self.claims.homes();
+        let workers = homes.workers(homes.bucket(&Area::address(listener, &endpoint)));
+        let others = workers.without(self.worker.index);
+        if others.is_empty() {
+            return Err(DropReason::PortSwitchForged);
+        }
+        if mover.has_candidates() {
+            self.pay_forward(now, &origin.address, (origin.hash, mover.header), others)?;
+        }
+        for worker in others.iter() {
+            self.forward(origin, worker, true, packet);
+        }
+        self.counters.forwarded_copies += u64::from(others.count()) - 1;
+        Ok(())
+    }
+
+    /// A datagram that another worker received.
+    pub(crate) fn handle_forwarded(
+        &mut self,
+        now: Now,
+        mut datagram: ForwardedDatagram,
+        exit: &mut Exit<'_>,
+    ) {
+        self.counters.forwarded_in += 1;
+        if let Err(why) = self.step_forwarded(now, &mut datagram, exit) {
+            self.counters.drops.bump(why);
+        }
+    }
+
+    fn step_forwarded(
+        &mut self,
+        now: Now,
+        datagram: &mut ForwardedDatagram,
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let listener = usize::from(datagram.address.listener);
+        let sockets = self.listeners.get(listener).map_or(&[][..], |listener| &listener.sockets);
+        let socket = *sockets.get(usize::from(datagram.bind)).ok_or(DropReason::UnknownSource)?;
+        let origin = Origin {
+            address: datagram.address,
+            hash: self.sessions.hash(&datagram.address),
+            bind: datagram.bind,
+            socket,
+            local: datagram.local,
+            kernel_ns: datagram.kernel_ns,
+            forwarded_by: Some(datagram.from_worker),
+        };
+        let is_lost = datagram.is_lost;
+        let from_worker = datagram.from_worker;
+        let bytes = datagram.bytes_mut();
+        if self.is_unreal(origin.address.listener) {
+            return self.step_unreal_forwarded(now, &origin, from_worker, is_lost, bytes, exit);
+        }
+        match self.look_at_mailed(&origin, bytes) {
+            Ok((index, header)) => {
+                let verdict = self.open_single(index, header, bytes);
+                self.step_session(now, index, header, verdict, bytes, origin.kernel_ns, exit)?;
+                if is_lost {
+                    self.remind_of_steering(index, from_worker);
+                }
+                Ok(())
+            }
+            Err(DropReason::UnknownSource) if is_lost => self.take_mover_in(now, &origin, bytes),
+            Err(DropReason::UnknownSource) => {
+                let header = Header::decode(bytes, Receiver::Server)?;
+                // The session is over and the other worker has not heard yet.
+                if !self.is_straggler(now, &origin.address, origin.hash, bytes) {
+                    let forget = forget_steering(origin.address, self.worker.index);
+                    self.mail_out.push((from_worker, forget));
+                    return Err(DropReason::UnknownSource);
+                }
+                let (address, owner) = (origin.address, self.worker.index);
+                let forget = forget_departed(address, owner, header.sequence);
+                self.mail_out.push((from_worker, forget));
+                Err(DropReason::SessionEnded)
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    /// A packet from a new port that another worker has received: tried with those that arrive in
+    /// this turn.
+    fn take_mover_in(&mut self, now: Now, origin: &Origin, bytes: &[u8]) -> Result<(), DropReason> {
+        let header = Header::decode(bytes, Receiver::Server)?;
+        let candidates = self.candidates(now, &origin.address, origin.hash, header, bytes.len())?;
+        if self.port_switches.trials.room_for(bytes.len()) < candidates.len() {
+            return Err(DropReason::PortSwitchRateLimited);
+        }
+        self.port_switches.trials.push(header, Some(*origin), bytes, &candidates, false);
+        Ok(())
+    }
+
+    fn move_session(&mut self, index: u32, origin: &Origin) {
+        let old = *self.sessions.address(index);
+        let session = self.sessions.at_mut(index);
+        session.socket = origin.socket;
+        session.local = origin.local;
+        let steered_by =
+            std::mem::replace(&mut session.steered_by, origin.forwarded_by.map(Neighbour::new));
+        self.sessions.readdress(index, origin.address);
+        // A handshake that the new address may have begun is void: it is a player already.
+        if let Some(pending) = self.pending.find(origin.hash, &origin.address) {
+            self.forget_pending(pending);
+        }
+        if let Some(worker) = steered_by {
+            self.mail_out.push((worker.worker(), forget_steering(old, self.worker.index)));
+        }
+        if let Some(worker) = origin.forwarded_by {
+            self.mail_out.push((worker, steer_to(origin.address, self.worker.index)));
+        }
+        self.counters.port_switches += 1;
+    }
+
+    /// The worker that receives a player's datagrams does not know that they are ours: its mailbox
+    /// was full when it was told.
+    fn remind_of_steering(&mut self, index: u32, from_worker: u16) {
+        if self.sessions.is_live(index) {
+            let address = *self.sessions.address(index);
+            self.sessions.at_mut(index).steered_by = Some(Neighbour::new(from_worker));
+            self.mail_out.push((from_worker, steer_to(address, self.worker.index)));
+        }
+    }
+
+    /// Hands a datagram to another worker: one of a session that it has, or one that may belong to
+    /// a session of the same address (`is_lost`).
+    pub(crate) fn forward(&mut self, origin: &Origin, worker: u16, is_lost: bool, bytes: &[u8]) {
+        let mut datagram = ForwardedDatagram {
+            address: origin.address,
+            bind: origin.bind,
+            local: origin.local,
+            kernel_ns: origin.kernel_ns,
+            is_lost,
+            to_worker: worker,
+            from_worker: self.worker.index,
+            len: bytes.len() as u16,
+            bytes: [0; UNREAL_BYTES_MAX],
+        };
+        datagram.bytes_mut().copy_from_slice(bytes);
+        self.mail_out.push((worker, Mail::Datagram(datagram)));
+        self.counters.forwarded_out += 1;
+    }
+
+    pub(crate) fn steer(&mut self, steering: Steering) {
+        if self.steered.len() >= STEERED_MAX {
+            // Any of them: whoever is wrongly forgotten is steered again by its next packet.
+            let forgotten = self.steered.keys().next().copied();
+            forgotten.map(|key| self.steered.remove(&key));
+        }
+        let key = (steering.address.listener, steering.address.endpoint);
+        self.steered.insert(key, steering.worker);
+    }
+
+    /// A datagram could not be handed over, so its address is not the other worker's either, unless
+    /// it was before.
+    pub(crate) fn take_back(&mut self, datagram: &ForwardedDatagram) {
+        if datagram.is_lost {
+            self.forget_owner(&datagram.address, datagram.to_worker);
+        }
+    }
+
+    pub(crate) fn unsteer(&mut self, now: Now, steering: &Steering) {
+        self.forget_owner(&steering.address, steering.worker);
+        if let Some(sequence) = steering.departed_at {
+            let hash = self.sessions.hash(&steering.address);
+            self.departed.leave(hash, sequence, now.mono_ns);
+        }
+    }
+
+    fn forget_owner(&mut self, address: &Address, worker: u16) {
+        let key = (address.listener, address.endpoint);
+        if self.steered.get(&key) == Some(&worker) {
+            self.steered.remove(&key);
+        }
+    }
+
+    /// Whether a packet comes late from a session that its address has had. Not where the address
+    /// is a player's again whose session another worker has.
+    pub(crate) fn is_straggler(
+        &self,
+        now: Now,
+        address: &Address,
+        hash: u32,
+        bytes: &[u8],
+    ) -> bool {
+        // Nothing is read of a flood of junk at a gateway that no player has left lately.
+        if !self.departed.is_asked(now.mono_ns) {
+            return false;
+        }
+        Header::decode(bytes, Receiver::Server).is_ok_and(|header| {
+            self.departed.has_left(hash, header.sequence, now.mono_ns)
+                && !self.steered.contains_key(&(address.listener, address.endpoint))
+        })
+    }
+}
+
+/// Tells a worker that datagrams from `address` are `owner`'s.
+pub(crate) fn steer_to(address: Address, owner: u16) -> Mail {
+    Mail::Steer(Steering { address, worker: owner, departed_at: None })
+}
+
+/// Tells a worker that datagrams from `address` are no longer `owner`'s.
+pub(crate) fn forget_steering(address: Address, owner: u16) -> Mail {
+    Mail::Unsteer(Steering { address, worker: owner, departed_at: None })
+}
+
+/// The same because the session is over, which had come to `sequence`.
+pub(crate) fn forget_departed(address: Address, owner: u16, sequence: u64) -> Mail {
+    Mail::Unsteer(Steering { address, worker: owner, departed_at: Some(sequence) })
+}
+
+/// An address with so many sessions on this worker is a household: all of them are looked at. One
+/// with more is a carrier's.
+const FEW: usize = 8;
+
+/// Sessions that one packet is tried against at a time; the next packet of its source goes on from
+/// there. One batch of the cipher.
+const CANDIDATES_MAX: usize = 64;
+
+/// Of many sessions, how many a source's first packet is tried against: one set of the cipher's
+/// lanes.
+const FIRST_TRIALS: u32 = 16;
+
+/// A trial of a packet up to this long costs 1, one of twice the length 2.
+const BYTES_PER_COST: u32 = 256;
+
+/// What one address may spend a second, and all together, where addresses have few sessions each.
+const FEW_TRIALS: (u32, u32) = (1_000, 100_000);
+
+/// What one block may spend a second, and all together, where addresses have many sessions. A trial
+/// costs what a forged packet of a player costs, 76 to 112 ns (docs/BENCHMARKS.md, The turn), so
+/// these and those of households stay below six percent of a core. Two thousand players are found
+/// with it whose packets nothing but their order tells apart.
+const MANY_TRIALS: (u32, u32) = (300_000, 400_000);
+
+/// Datagrams that one block may have handed to other workers a second, and all together: a copy of
+/// two kilobytes each.
+const FORWARDS: (u32, u32) = (10_000, 15_000);
+
+/// 8 bytes each.
+const BUCKETS: usize = 1 << 12;
+
+/// Players whose datagrams one worker forwards.
+const STEERED_MAX: usize = 65_536;

@@ -1,0 +1,247 @@
+//! One player: what a session and an unfinished handshake hold.
+
+use std::mem::offset_of;
+use std::num::NonZeroU8;
+use std::ops::Range;
+
+use crate::shared::claims::{Claim, TokenMac};
+use crate::store::table::{Address, TENANT_OFFSET, Tenant};
+use ringgate_batch::{Endpoint, LINE_BYTES, LocalIp, SocketId};
+use ringgate_core::limits::WORKERS_MAX;
+use ringgate_core::proto::netcode::UserData;
+use ringgate_core::proto::netcode::server::{PendingBinding, SessionSequence};
+use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
+use ringgate_core::proto::replay::Window;
+use ringgate_core::secret::{KEY_BYTES, Key};
+
+/// An authenticated player, laid out by who touches what. In a table's slot the lines are:
+///
+/// ```text
+/// 0      address, generation │ open_key             a packet from the player: these two lines,
+/// 1      hot facts │ window, up to 256 bits         side by side
+/// 2, 3   the rest of a larger window │ seal_key
+/// 4      what sealing changes │ what only endings need
+/// ```
+#[repr(C)]
+pub(crate) struct Session {
+    /// Opens what the player sends.
+    pub(crate) open_key: Key,
+
+    /// When the last authentic keep-alive or payload arrived.
+    pub(crate) last_receive_ns: u64,
+    /// The link epoch in which the backend was told of this session; 0 before it was.
+    pub(crate) announced: u32,
+    /// The player's index in its backend.
+    pub(crate) slot: u32,
+    /// Silence after which the player is given up, in milliseconds: more than 49 days are 49 days.
+    /// 0 for never.
+    pub(crate) timeout_ms: u32,
+    /// The number of the backend.
+    pub(crate) backend: u16,
+    /// What the player has been heard to say.
+    pub(crate) heard: Heard,
+    /// The worker that forwards this player's datagrams to us, after a port switch.
+    pub(crate) steered_by: Option<Neighbour>,
+    /// The sequences the player has used.
+    pub(crate) window: Window,
+
+    /// Seals what the player gets.
+    pub(crate) seal_key: Key,
+    /// The sequence of the next packet for the player. Invariant: only grows, in a range that no
+    /// other session of the same token has, so that no nonce is used twice under `seal_key`.
+    pub(crate) next_sequence: SessionSequence,
+    /// When the last packet was sent.
+    pub(crate) last_send_ns: u64,
+    /// Our socket that the player talks to.
+    pub(crate) socket: SocketId,
+    /// The address the player talks to, where the socket has several.
+    pub(crate) local: LocalIp,
+    /// The session's own socket toward a backend that is not on this host's loopback.
+    pub(crate) uplink: Option<SocketId>,
+    /// Who the player is.
+    pub(crate) client_id: u64,
+    /// For the backend, until it has been told. One on a udp link never is.
+    pub(crate) user_data: Option<Box<UserData>>,
+}
+
+/// What a session has heard of its player since the response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Heard {
+    /// Nothing: the player may not know that it is connected.
+    Nothing,
+    /// An authentic packet, of whatever use: its token is spent.
+    Something,
+    /// A keep-alive or a payload, so the player knows that it is connected.
+    Confirmed,
+}
+
+/// What opening a packet touches.
+pub(crate) const OPENING_LINES: Range<usize> = 0..2;
+
+/// What answering a player touches.
+pub(crate) const SEALING_LINES: Range<usize> = 3..5;
+
+const _: () = {
+    const fn line(offset: usize) -> usize {
+        (TENANT_OFFSET + offset) / LINE_BYTES
+    }
+    assert!(
+        line(offset_of!(Session, open_key)) == 0 && line(offset_of!(Session, last_receive_ns)) == 1
+    );
+    assert!(line(offset_of!(Session, window) + DEFAULT_WINDOW_BYTES - 1) == 1);
+    assert!(
+        line(offset_of!(Session, seal_key)) == 3 && line(offset_of!(Session, next_sequence)) == 4
+    );
+    assert!(TENANT_OFFSET + size_of::<Session>() == SEALING_LINES.end * LINE_BYTES);
+};
+
+/// The part of a window that 256 bits use.
+const DEFAULT_WINDOW_BYTES: usize = 8 + 256 / 8;
+
+/// Another worker, in a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Neighbour(NonZeroU8);
+
+impl Neighbour {
+    pub(crate) const fn new(worker: u16) -> Self {
+        Self(NonZeroU8::MIN.saturating_add(worker as u8))
+    }
+
+    pub(crate) fn worker(self) -> u16 {
+        u16::from(self.0.get()) - 1
+    }
+}
+
+const _: () = assert!(WORKERS_MAX < u8::MAX as usize);
+
+impl Tenant for Session {
+    fn nobody() -> Self {
+        Self {
+            open_key: Key::from_bytes([0; KEY_BYTES]),
+            last_receive_ns: 0,
+            announced: 0,
+            slot: 0,
+            timeout_ms: 0,
+            backend: 0,
+            heard: Heard::Nothing,
+            steered_by: None,
+            window: Window::new(),
+            seal_key: Key::from_bytes([0; KEY_BYTES]),
+            next_sequence: SessionSequence::EXHAUSTED,
+            last_send_ns: 0,
+            socket: SocketId(u32::MAX),
+            local: LocalIp::UNSPECIFIED,
+            uplink: None,
+            client_id: 0,
+            user_data: None,
+        }
+    }
+}
+
+impl Session {
+    /// What is to be given back when it ends.
+    pub(crate) const fn claim(&self, address: &Address) -> Claim {
+        Claim {
+            listener: address.listener,
+            client_id: self.client_id,
+            backend: self.backend,
+            slot: self.slot,
+            source: address.endpoint,
+        }
+    }
+
+    /// Silence after which the player is given up; 0 for never.
+    pub(crate) fn timeout_ns(&self) -> u64 {
+        u64::from(self.timeout_ms) * NS_PER_MS
+    }
+
+    /// Whether the player knows that it is connected.
+    pub(crate) const fn is_confirmed(&self) -> bool {
+        matches!(self.heard, Heard::Confirmed)
+    }
+
+    /// Whether nothing was heard for longer than the token allows.
+    pub(crate) fn is_timed_out(&self, now_ns: u64) -> bool {
+        self.timeout_ms > 0 && self.last_receive_ns + self.timeout_ns() <= now_ns
+    }
+
+    /// When the player is due a keep-alive, on a listener that sends them every `every_ns`.
+    ///
+    /// Players who do not know yet that they are connected wait for nothing else, so they get
+    /// theirs at netcode's own pace. And however slow the pace, three in a row can be lost before
+    /// the player gives up.
+    pub(crate) fn keep_alive_at_ns(&self, every_ns: u64) -> u64 {
+        let pace_ns = match (self.is_confirmed(), self.timeout_ns()) {
+            (false, _) => every_ns.min(SEND_INTERVAL_NS),
+            (true, 0) => every_ns,
+            (true, timeout_ns) => every_ns.min(timeout_ns / KEEP_ALIVES_PER_TIMEOUT),
+        };
+        self.last_send_ns + pace_ns
+    }
+
+    /// When this session wants to be looked at again.
+    pub(crate) fn deadline_ns(&self, keep_alive_every_ns: u64) -> u64 {
+        let keep_alive = self.keep_alive_at_ns(keep_alive_every_ns);
+        match self.timeout_ns() {
+            0 => keep_alive,
+            timeout_ns => keep_alive.min(self.last_receive_ns + timeout_ns),
+        }
+    }
+}
+
+/// What is worth knowing about a session from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Who the player is.
+    pub client_id: u64,
+    /// Which listener it came in by.
+    pub listener: u16,
+    /// Where it is.
+    pub address: Endpoint,
+    /// The number of its backend.
+    pub backend: u16,
+    /// Its index there.
+    pub slot: u32,
+    /// When it was last heard.
+    pub heard_ns: u64,
+    /// Silence after which it is given up; 0 for never.
+    pub timeout_ns: u64,
+}
+
+/// A player whose token was good and whose response is awaited.
+pub(crate) struct Pending {
+    /// Opens the response.
+    pub(crate) open_key: Key,
+    /// Seals the challenge, and then the session's packets.
+    pub(crate) seal_key: Key,
+    /// Which challenges may be answered, and by whom.
+    pub(crate) binding: PendingBinding,
+    /// The token's timeout in seconds; negative for never.
+    pub(crate) timeout_seconds: i32,
+    /// When the entry dies; `u64::MAX` for never.
+    pub(crate) expire_ns: u64,
+    /// When the first request was taken, for the handshake's duration.
+    pub(crate) since_ns: u64,
+    /// Which token it is.
+    pub(crate) token_mac: TokenMac,
+}
+
+impl Tenant for Pending {
+    fn nobody() -> Self {
+        Self {
+            open_key: Key::from_bytes([0; KEY_BYTES]),
+            seal_key: Key::from_bytes([0; KEY_BYTES]),
+            binding: PendingBinding { first_challenge_sequence: u64::MAX, client_id: 0 },
+            timeout_seconds: 0,
+            expire_ns: 0,
+            since_ns: 0,
+            token_mac: [0; 16],
+        }
+    }
+}
+
+/// Keep-alives that a player is sent within the silence its token allows, at the least.
+const KEEP_ALIVES_PER_TIMEOUT: u64 = 4;
+
+const NS_PER_MS: u64 = 1_000_000;

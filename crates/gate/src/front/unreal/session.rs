@@ -1,0 +1,134 @@
+//! One player of an Unreal game.
+
+use crate::front::unreal::guard::Guard;
+use crate::shared::claims::Claim;
+use crate::store::table::Tenant;
+use ringgate_batch::{Endpoint, LocalIp, SocketId, TxTarget};
+use ringgate_core::proto::unreal::client::Client;
+use ringgate_core::proto::unreal::cookie::{Cookie, Proof};
+use ringgate_core::proto::unreal::front::Standing;
+use ringgate_core::proto::unreal::handshake::Handshake;
+use ringgate_core::proto::unreal::prefix::Ids;
+
+/// A player who has answered a challenge.
+pub(crate) struct Session {
+    pub(super) stage: Stage,
+    /// What the player's packets begin with, in both directions.
+    pub(super) player_ids: Ids,
+    /// What packets begin with at the server.
+    pub(super) server_ids: Ids,
+    /// When a packet of the player's last passed; while the server is asked, when the player last
+    /// asked.
+    pub(super) heard_ns: u64,
+    /// Our socket that the player talks to.
+    pub(super) socket: SocketId,
+    /// The address the player talks to, where the socket has several.
+    pub(super) local: LocalIp,
+    /// Number, backend and slot, to be given back.
+    pub(super) claim: Claim,
+    /// The cookie of the response that opened the session.
+    pub(super) accepted: Cookie,
+    /// When the newest cookie was made with which the player has proven its address.
+    pub(super) proven_ns: u64,
+    /// When the handshake was last acknowledged.
+    pub(super) acknowledged_ns: u64,
+    /// When a packet last passed, from either side, that closes the connection; 0 while none has.
+    pub(super) closed_ns: u64,
+    /// The worker that forwards this player's datagrams to us, after a port switch.
+    pub(super) steered_by: Option<u16>,
+}
+
+/// How far a session is.
+#[expect(clippy::large_enum_variant, reason = "sessions are open nearly all their life")]
+pub(super) enum Stage {
+    /// The server is being asked.
+    Opening(Box<Opening>),
+    /// Packets pass.
+    Open {
+        /// The cookie that player and server share.
+        cookie: Cookie,
+        guard: Guard,
+    },
+}
+
+/// A session that its server does not know yet.
+pub(super) struct Opening {
+    /// Speaks to the server in the player's place.
+    pub(super) client: Client,
+    /// The response that waits for its acknowledgement.
+    pub(super) response: Handshake,
+    /// How long it was.
+    pub(super) response_bytes: usize,
+    pub(super) since_ns: u64,
+}
+
+impl Tenant for Session {
+    fn nobody() -> Self {
+        Self {
+            stage: Stage::Open { cookie: Cookie::ZERO, guard: Guard::Pass },
+            player_ids: Ids::default(),
+            server_ids: Ids::default(),
+            heard_ns: 0,
+            socket: SocketId(u32::MAX),
+            local: LocalIp::UNSPECIFIED,
+            claim: Claim {
+                listener: 0,
+                client_id: 0,
+                backend: 0,
+                slot: 0,
+                source: Endpoint::v4([0; 4], 0),
+            },
+            accepted: Cookie::ZERO,
+            proven_ns: 0,
+            acknowledged_ns: 0,
+            closed_ns: 0,
+            steered_by: None,
+        }
+    }
+}
+
+impl Session {
+    /// The cookie that player and server share, once they do.
+    pub(super) const fn cookie(&self) -> Option<&Cookie> {
+        match &self.stage {
+            Stage::Open { cookie, .. } => Some(cookie),
+            Stage::Opening(_) => None,
+        }
+    }
+
+    /// What further handshake packets from the player's address are judged by.
+    pub(super) fn standing(&self) -> Standing {
+        Standing {
+            ids: self.player_ids,
+            accepted: self.accepted,
+            proven_ns: self.proven_ns,
+            heard_ns: self.heard_ns.max(self.acknowledged_ns),
+            over_ns: None,
+        }
+    }
+
+    /// When the connection was closed, as far as it can be told. Whoever plays on has not closed
+    /// anything: the packet was forged or misread.
+    pub(super) fn closed_ns(&self) -> Option<u64> {
+        let is_closed = self.closed_ns > 0 && self.heard_ns <= self.closed_ns + LAST_WORDS_NS;
+        is_closed.then_some(self.closed_ns)
+    }
+
+    /// The player has proven where it is.
+    pub(super) fn prove(&mut self, proof: &Proof) {
+        self.proven_ns = self.proven_ns.max(proof.timestamp.to_ns().unwrap_or(0));
+    }
+
+    /// The way to the player at that address.
+    pub(super) const fn target(&self, player: Endpoint) -> TxTarget {
+        TxTarget { socket: self.socket, peer: Some(player), source: self.local }
+    }
+
+    pub(super) const fn is_opening(&self) -> bool {
+        matches!(self.stage, Stage::Opening(_))
+    }
+}
+
+/// How long packets may come behind one that closes the connection: what was on the way, and what
+/// the player said before it heard of a server's.
+const LAST_WORDS_NS: u64 = 2_000_000_000;

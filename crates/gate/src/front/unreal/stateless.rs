@@ -1,0 +1,207 @@
+//! What is answered without remembering anything: challenges, and requests to restart; and who gets
+//! past them.
+//!
+//! The order of the checks is their cost: size, magic, type, filler (in
+//! `classify`), version and build, the cookie's time, the rate of the source,
+//! and only then a MAC.
+
+use crate::front::netcode::players::Origin;
+use crate::output::Exit;
+use crate::setup::Duplicates;
+use crate::shared::cookies::Keyring;
+use crate::{Gate, Now};
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::unreal::bits::BitReader;
+use ringgate_core::proto::unreal::cookie::Proof;
+use ringgate_core::proto::unreal::front::{Identity, InSession, Served, Standing, in_session};
+use ringgate_core::proto::unreal::handshake::{Body, Handshake, Kind, TAIL_BYTES_MIN};
+use ringgate_core::proto::unreal::notify::Header;
+use ringgate_core::proto::unreal::prefix::Ids;
+
+use crate::front::unreal::kind_index;
+
+impl Gate {
+    /// A handshake packet from an address with a session or without one.
+    pub(super) fn step_unreal_handshake(
+        &mut self,
+        now: Now,
+        known: Option<u32>,
+        origin: &Origin,
+        packet: &Handshake,
+        bytes: &[u8],
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        if let Err(why) = self.check_served(origin.address.listener, packet) {
+            if known.is_none() {
+                self.refuse_version(now, origin, packet, bytes.len(), exit);
+            }
+            return Err(why);
+        }
+        let standing = known.map(|index| self.standing(index));
+        match in_session(packet, standing.as_ref())? {
+            InSession::Acknowledge => {
+                let index = known.ok_or(DropReason::CookieForged)?;
+                self.acknowledge(now, index, packet, bytes.len(), exit)?;
+            }
+            InSession::AcknowledgeProven(proof) => {
+                let index = known.ok_or(DropReason::CookieForged)?;
+                self.check_proof(now, origin, packet, &proof)?;
+                self.note_proof(now, index, &proof);
+                self.acknowledge(now, index, packet, bytes.len(), exit)?;
+            }
+            InSession::Challenge => {
+                self.challenge_unreal(now, origin, packet, bytes.len(), exit)?;
+            }
+            InSession::Replace(proof) => {
+                self.check_proof(now, origin, packet, &proof)?;
+                self.admit_unreal(now, known, origin, packet, &proof, bytes.len(), exit)?;
+            }
+            InSession::Restart(proof, original) => {
+                self.check_proof(now, origin, packet, &proof)?;
+                let restart = (proof, original);
+                return self.restart(now, known, origin, packet, restart, bytes, exit);
+            }
+            InSession::Stale(proof) => {
+                self.check_proof(now, origin, packet, &proof)?;
+                return Err(DropReason::ResponseReplayed);
+            }
+        }
+        self.count_unreal_handled(packet.body.kind());
+        Ok(())
+    }
+
+    /// What further handshake packets from the address of a session are judged by.
+    fn standing(&self, index: u32) -> Standing {
+        let session = self.unreal.sessions.at(index);
+        Standing { over_ns: self.over_since_ns(session), ..session.standing() }
+    }
+
+    fn check_served(&self, listener: u16, packet: &Handshake) -> Result<(), DropReason> {
+        let rules = self.unreal_rules(listener)?;
+        let served = Served {
+            versions: rules.versions.clone(),
+            network_versions: rules.network_versions.as_deref(),
+        };
+        served.check(&self.framing(listener)?, &packet.base)
+    }
+
+    /// Tells a client that asks to be let in, in a version or with a build that is not served here,
+    /// that this is why, where the server behind us would: such clients report it to their players
+    /// instead of asking in vain.
+    fn refuse_version(
+        &mut self,
+        now: Now,
+        origin: &Origin,
+        packet: &Handshake,
+        bytes: usize,
+        exit: &mut Exit<'_>,
+    ) {
+        let face = self.unreal.faces[usize::from(origin.address.listener)];
+        let speaks = |identity: &Identity| identity.base.version >= UPGRADE_VERSION_MIN;
+        let Some(identity) = face.identity.filter(speaks) else { return };
+        let is_asking = matches!(packet.body, Body::Initial { .. });
+        if is_asking
+            && self.admit_request(now, &origin.address).is_ok()
+            && self.claims.cookies().upgrades.admit(now.mono_ns)
+        {
+            let answer = identity.answer(packet, Body::VersionUpgrade);
+            // Where it would be longer than the question, it is not sent.
+            let _ = self.answer_unreal(now, origin, &answer, bytes, exit);
+        }
+    }
+
+    /// Asks whoever claims to be at an address to prove it. Nothing is kept, and no byte more goes
+    /// back than came.
+    fn challenge_unreal(
+        &mut self,
+        now: Now,
+        origin: &Origin,
+        packet: &Handshake,
+        bytes: usize,
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let listener = origin.address.listener;
+        let endpoint = origin.address.endpoint;
+        if self.draining_until_ns.is_some() {
+            return Err(DropReason::Draining);
+        }
+        let face = self.unreal.faces[usize::from(listener)];
+        let identity = face.identity.ok_or(DropReason::RequestBackendDown)?;
+        self.admit_request(now, &origin.address)?;
+        let client_id = packet.ids.client();
+        let proof = self.keyring()?.challenge(now.mono_ns, endpoint, client_id, listener);
+        let answer = identity.answer(packet, Body::Challenge(proof));
+        self.answer_unreal(now, origin, &answer, bytes, exit)
+    }
+
+    /// Whether a response answers one of our challenges.
+    pub(super) fn check_proof(
+        &mut self,
+        now: Now,
+        origin: &Origin,
+        packet: &Handshake,
+        proof: &Proof,
+    ) -> Result<(), DropReason> {
+        self.admit_request(now, &origin.address)?;
+        let endpoint = origin.address.endpoint;
+        let (client_id, listener) = (packet.ids.client(), origin.address.listener);
+        self.keyring()?.verify(now.mono_ns, proof, endpoint, client_id, listener)
+    }
+
+    /// A proof that was not needed, because its player has a session already: it shall be good for
+    /// nothing later.
+    pub(super) fn note_proof(&mut self, now: Now, index: u32, proof: &Proof) {
+        self.unreal.sessions.at_mut(index).prove(proof);
+        // It may have been noted before. Where there is no room, no response opens anything.
+        let _ = self.claims.cookies().use_once(&proof.cookie, now.mono_ns);
+    }
+
+    fn keyring(&mut self) -> Result<&Keyring, DropReason> {
+        Keyring::refresh(&mut self.unreal.keyring, self.claims.cookies());
+        self.unreal.keyring.as_ref().ok_or(DropReason::RequestBackendDown)
+    }
+
+    /// A game packet from nobody we know, who may be a player whose port has changed: asks for a
+    /// restart of the handshake.
+    pub(super) fn ask_to_restart(
+        &mut self,
+        now: Now,
+        origin: &Origin,
+        (ids, reader): (Ids, BitReader<'_>),
+        bytes: usize,
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let listener = origin.address.listener;
+        if !self.setup.listeners[usize::from(listener)].follow_port_switch {
+            return Err(DropReason::UnknownSource);
+        }
+        let rules = self.unreal_rules(listener)?;
+        if rules.duplicates == Duplicates::Notify {
+            Header::read(reader)?;
+        }
+        let face = &self.unreal.faces[usize::from(listener)];
+        let request = face.restart_request(ids, &rules.versions)?;
+        let bytes_min = Kind::RestartRequest
+            .packet_bytes(&face.framing, request.base.version, TAIL_BYTES_MIN)
+            .ok_or(DropReason::RestartRateLimited)?;
+        let is_small = bytes < bytes_min;
+        let endpoint = origin.address.endpoint;
+        if is_small && self.unreal.credits.earn(&endpoint, bytes) < bytes_min
+            || !self.may_restart(now, &origin.address)
+        {
+            return Err(DropReason::RestartRateLimited);
+        }
+        if is_small {
+            self.unreal.credits.spend(&endpoint, bytes_min);
+        }
+        self.answer_unreal(now, origin, &request, bytes.max(bytes_min), exit)?;
+        self.counters.handled[crate::front::unreal::UNREAL_GAME] += 1;
+        Ok(())
+    }
+}
+
+/// The first handshake version that has a packet for "your version is not served".
+const UPGRADE_VERSION_MIN: u8 = 4;
+
+// Every type of both protocols has a counter of its own.
+const _: () = assert!(kind_index(Kind::VersionUpgrade) + 1 == crate::PACKET_KINDS);

@@ -1,0 +1,106 @@
+//! What happens because time passes: repeats, silence, servers that never answered, fresh secrets.
+
+use crate::counters::Ended;
+use crate::front::unreal::opening::OPENING_NS;
+use crate::front::unreal::session::{Session, Stage};
+use crate::mail::Request;
+use crate::output::Exit;
+use crate::{Gate, Now};
+use ringgate_core::secret::CookieSecret;
+
+impl Gate {
+    /// Takes fresh secrets for cookies, as asked for by [`Request::CookieSecrets`].
+    pub fn renew_cookies(&mut self, now: Now, secrets: [CookieSecret; 2]) {
+        let draw = self.unreal.random.next();
+        self.claims.cookies().renew(now.mono_ns, secrets, draw, self.setup.claim_limits());
+    }
+
+    pub(crate) fn handle_unreal_timers(&mut self, now: Now, exit: &mut Exit<'_>) {
+        if !self.serves_unreal() {
+            return;
+        }
+        self.ask_for_secrets(now);
+        while let Some(index) = self.unreal.wheel.pop_due(now.mono_ns) {
+            self.wake_unreal(now, index, exit);
+        }
+        self.probe_servers(now, exit);
+    }
+
+    /// When the Unreal side wants to be called again.
+    pub(crate) fn unreal_due_ns(&self) -> Option<u64> {
+        if !self.serves_unreal() {
+            return None;
+        }
+        let asked_again_ns = self.unreal.asked_for_secrets_ns.map_or(0, |at_ns| at_ns + ASK_NS);
+        let secrets_ns = self.claims.cookies().due_ns().max(asked_again_ns);
+        let rest_ns = self.unreal.next_probe_ns.min(secrets_ns);
+        Some(self.unreal.wheel.next_due().map_or(rest_ns, |wake_ns| wake_ns.min(rest_ns)))
+    }
+
+    const fn serves_unreal(&self) -> bool {
+        self.unreal.has_servers
+    }
+
+    /// Whoever notices first that the secrets are old asks for fresh ones; where several do, the
+    /// first that gets them wins.
+    fn ask_for_secrets(&mut self, now: Now) {
+        let asked = self.unreal.asked_for_secrets_ns;
+        let has_asked = asked.is_some_and(|at_ns| now.mono_ns < at_ns + ASK_NS);
+        if self.claims.cookies().is_due(now.mono_ns) && !has_asked {
+            self.unreal.asked_for_secrets_ns = Some(now.mono_ns);
+            self.requests.push_back(Request::CookieSecrets);
+        }
+    }
+
+    /// Looks after one session and arms it again.
+    fn wake_unreal(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+        let Some(session) = self.unreal.sessions.get(index) else { return };
+        let backend = usize::from(session.claim.backend);
+        if let Stage::Opening(opening) = &session.stage {
+            if now.mono_ns >= opening.since_ns + OPENING_NS {
+                return self.end_unreal(index, Ended::BackendGone);
+            }
+            return self.ask_server(now, index, exit);
+        }
+        let listener = self.unreal.sessions.address(index).listener;
+        let Ok(rules) = self.unreal_rules(listener) else { return };
+        let silent_ns = session.heard_ns + rules.idle_timeout_ns;
+        let deadline_ns = self.over_since_ns(session).map_or(silent_ns, |since_ns| {
+            // What is over may end sooner, never later.
+            silent_ns.min(session.heard_ns.max(since_ns) + LINGER_NS)
+        });
+        if now.mono_ns >= deadline_ns {
+            return self.end_unreal(index, Ended::TimedOut);
+        }
+        if self.backends[backend].is_lost(&self.setup.backends[backend], now.mono_ns) {
+            return self.end_unreal(index, Ended::BackendGone);
+        }
+        self.unreal.wheel.arm(index, deadline_ns);
+    }
+
+    /// Since when an open session is over, as it seems: its connection was closed, its server has
+    /// travelled, or that has died and another one is in its place. None of this is certain enough
+    /// to end a session whose player still speaks.
+    pub(super) fn over_since_ns(&self, session: &Session) -> Option<u64> {
+        if session.is_opening() {
+            return None;
+        }
+        let backend = usize::from(session.claim.backend);
+        session.closed_ns().or_else(|| self.unreal.outdated_since_ns(backend, session))
+    }
+
+    /// Ends every session.
+    pub(crate) fn stop_unreal(&mut self) {
+        for index in 0..self.unreal.sessions.places() {
+            if self.unreal.sessions.is_live(index) {
+                self.end_unreal(index, Ended::Shutdown);
+            }
+        }
+    }
+}
+
+/// Silence after which a session ends that seems to be over. Engines send something every 0.2 s.
+const LINGER_NS: u64 = 3_000_000_000;
+
+/// Secrets that were asked for and have not come are asked for again.
+const ASK_NS: u64 = 1_000_000_000;

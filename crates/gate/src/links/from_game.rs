@@ -1,0 +1,268 @@
+//! From game processes: answers for players, and what a process on a bundle link may ask for.
+//!
+//! A process can name its own players only, and a record that breaks the format ends its link and
+//! nothing else.
+
+use crate::counters::{Ended, LinkRefusal};
+use crate::front::unreal::is_own_address;
+use crate::links::backlog::Progress;
+use crate::links::state::index_of_loopback;
+use crate::output::Exit;
+use crate::roles::Role;
+use crate::setup::{Credentials, LinkKind};
+use crate::{Gate, Now};
+use ringgate_batch::RxMeta;
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::PAYLOAD_BYTES_MAX;
+use ringgate_core::proto::netcode::packet::PacketKind;
+use ringgate_link::bundle::{
+    Goodbye, GoodbyeReason, Hello, RecordError, SessionId, ToGateway, VERSION, Welcome,
+};
+
+impl Gate {
+    /// A datagram from a game process.
+    pub(crate) fn handle_link_datagram(
+        &mut self,
+        now: Now,
+        meta: &RxMeta,
+        bytes: &[u8],
+        exit: &mut Exit<'_>,
+    ) {
+        self.counters.link_datagrams_in += 1;
+        match self.roles.of(meta.socket) {
+            Role::Link(link) => self.handle_bundle(now, link, meta.truncated, bytes, exit),
+            Role::UdpLink => self.handle_udp_answer(now, meta, bytes, exit),
+            Role::SessionLink(place) => match self.sessions.live(place) {
+                Some(index) => {
+                    let backend = self.sessions.at(index).backend;
+                    self.backends[usize::from(backend)].come_back();
+                    self.send_to_player(now, index, bytes, exit);
+                }
+                None => self.count_from_link(DropReason::SessionUnknown),
+            },
+            Role::LinkListener | Role::Player { .. } | Role::Vacant => {
+                self.counters.drops.bump(DropReason::LinkStranger);
+            }
+        }
+    }
+
+    fn handle_udp_answer(&mut self, now: Now, meta: &RxMeta, bytes: &[u8], exit: &mut Exit<'_>) {
+        let Some(from) = self.backend_behind(meta) else {
+            return self.counters.drops.bump(DropReason::LinkStranger);
+        };
+        self.backends[from].come_back();
+        if self.unreal.is_server(from) {
+            return self.handle_server(now, from, meta, bytes, exit);
+        }
+        let index = index_of_loopback(&meta.local).filter(|index| {
+            let session = self.sessions.get(*index);
+            session.is_some_and(|session| usize::from(session.backend) == from)
+        });
+        match index {
+            Some(index) => self.send_to_player(now, index, bytes, exit),
+            None => self.count_from_link(DropReason::SessionUnknown),
+        }
+    }
+
+    /// The backend that a datagram on the udp link comes from: nearly always that of the player
+    /// whom it is for, so on a host with hundreds of them not all are asked.
+    fn backend_behind(&self, meta: &RxMeta) -> Option<usize> {
+        let is_from = |backend: &usize| self.backends[*backend].address == Some(meta.peer);
+        let index = index_of_loopback(&meta.local);
+        let player = index.and_then(|index| self.sessions.get(index)).map(|player| player.backend);
+        let known = player.map(usize::from).filter(is_from);
+        known
+            .or_else(|| self.unreal.backend_of_loopback(&meta.local).filter(is_from))
+            .or_else(|| (0..self.backends.len()).find(is_from))
+    }
+
+    /// A datagram from the server of an Unreal game.
+    fn handle_server(
+        &mut self,
+        now: Now,
+        from: usize,
+        meta: &RxMeta,
+        bytes: &[u8],
+        exit: &mut Exit<'_>,
+    ) {
+        if is_own_address(&meta.local) {
+            return self.handle_probe_answer(now, from, bytes);
+        }
+        match self.unreal.session_of_loopback(&meta.local, from) {
+            Some(index) => self.handle_unreal_answer(now, index, bytes, exit),
+            None => self.count_from_link(DropReason::SessionUnknown),
+        }
+    }
+
+    pub(crate) fn count_from_link(&mut self, why: DropReason) {
+        self.counters.payloads_from_links += 1;
+        self.counters.drops.bump(why);
+    }
+
+    /// Seals a game process's payload for one player.
+    #[inline]
+    fn send_to_player(&mut self, now: Now, index: u32, payload: &[u8], exit: &mut Exit<'_>) {
+        self.counters.payloads_from_links += 1;
+        if let Err(why) = self.try_send_to_player(now, index, payload, exit) {
+            self.counters.drops.bump(why);
+        } else {
+            self.counters.payloads_down += 1;
+            self.stamps.downlink_count += 1;
+        }
+    }
+
+    fn try_send_to_player(
+        &mut self,
+        now: Now,
+        index: u32,
+        payload: &[u8],
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX {
+            return Err(DropReason::PayloadLength);
+        }
+        if !self.sessions.at(index).is_confirmed() {
+            // The player drops payloads until a keep-alive has told it that it is connected, and
+            // that one may be lost.
+            self.emit_keep_alive(now, index, exit);
+        }
+        self.emit(now, index, PacketKind::Payload, payload, exit)
+    }
+
+    /// Deals with one record, a multicast as far as its link's allowance goes. Returns whether it
+    /// is done.
+    pub(crate) fn handle_record(
+        &mut self,
+        now: Now,
+        link: u16,
+        record: ToGateway<'_>,
+        progress: &mut Progress,
+        exit: &mut Exit<'_>,
+    ) -> bool {
+        let backend = self.link_mut(link).and_then(|link| link.backend);
+        match (record, backend) {
+            (ToGateway::Hello(hello), None) => self.greet(now, link, &hello, exit),
+            (ToGateway::Hello(_), Some(_)) | (_, None) => {
+                self.refuse_link(now, link, GoodbyeReason::HelloExpected, None, exit);
+            }
+            (ToGateway::Payload { session, bytes }, Some(backend)) => {
+                self.send_for_backend(now, backend, session, bytes, exit);
+            }
+            (ToGateway::Multicast { sessions, bytes }, Some(backend)) => {
+                return self.take_multicast(now, backend, (sessions, bytes), progress, exit);
+            }
+            (ToGateway::Close { session, reason }, Some(backend)) => {
+                if let Some(index) = self.session_for_backend(backend, session) {
+                    self.end_session_because(now, index, Ended::ByBackend, reason, exit);
+                }
+            }
+            (ToGateway::Ping { token }, Some(_)) => {
+                // A pong is of no use when it comes late: a full link loses it.
+                self.append(now, link, 0, exit, |writer| writer.pong(token));
+            }
+        }
+        true
+    }
+
+    pub(crate) fn send_for_backend(
+        &mut self,
+        now: Now,
+        backend: u16,
+        session: SessionId,
+        payload: &[u8],
+        exit: &mut Exit<'_>,
+    ) {
+        match self.session_for_backend(backend, session) {
+            Some(index) => self.send_to_player(now, index, payload, exit),
+            None => self.count_from_link(DropReason::SessionUnknown),
+        }
+    }
+
+    /// A session that a backend names, if it is one of its own.
+    #[inline]
+    pub(crate) fn session_for_backend(&self, backend: u16, session: SessionId) -> Option<u32> {
+        self.session_index(session).filter(|index| self.sessions.at(*index).backend == backend)
+    }
+
+    /// The first record of a link: who it is, and whether it may be.
+    fn greet(&mut self, now: Now, link: u16, hello: &Hello<'_>, exit: &mut Exit<'_>) {
+        match self.identify(link, hello) {
+            Ok(backend) => {
+                self.forget_predecessor(now, backend);
+                let state = &mut self.backends[usize::from(backend)];
+                state.link = Some(link);
+                state.epoch += 1;
+                state.come_back();
+                if let Some(link) = self.link_mut(link) {
+                    link.backend = Some(backend);
+                }
+                let welcome = Welcome {
+                    version: VERSION,
+                    worker: self.worker.index,
+                    workers: self.worker.count,
+                    incarnation: self.setup.incarnation,
+                };
+                self.tell_link(now, link, exit, |writer| writer.welcome(&welcome));
+                self.tell_draining(now, link, exit);
+            }
+            Err(why) => self.refuse_link(now, link, why, None, exit),
+        }
+    }
+
+    fn identify(&self, link: u16, hello: &Hello<'_>) -> Result<u16, GoodbyeReason> {
+        if hello.version != VERSION {
+            return Err(GoodbyeReason::VersionUnsupported);
+        }
+        let named = |backend: &&crate::Backend| backend.name == hello.name && !backend.retired;
+        let (at, allow) = self
+            .setup
+            .backends
+            .iter()
+            .enumerate()
+            .filter(|(_, backend)| named(backend))
+            .find_map(|(at, backend)| match &backend.link {
+                LinkKind::Bundle { allow } => Some((at, allow)),
+                LinkKind::Udp { .. } => None,
+            })
+            .ok_or(GoodbyeReason::NameUnknown)?;
+        let credentials = self.links[usize::from(link)].as_ref().map(|link| link.credentials);
+        if !credentials.is_some_and(|credentials| allow.admits(credentials)) {
+            return Err(GoodbyeReason::Unauthorised);
+        }
+        if self.live_link(at).is_some() { Err(GoodbyeReason::NameTaken) } else { Ok(at as u16) }
+    }
+
+    pub(crate) fn refuse_record(
+        &mut self,
+        now: Now,
+        link: u16,
+        error: RecordError,
+        exit: &mut Exit<'_>,
+    ) {
+        self.counters.drops.bump(DropReason::RecordInvalid);
+        self.refuse_link(now, link, GoodbyeReason::RecordInvalid, Some(error), exit);
+    }
+
+    /// Says why, and closes the link. Only that link: the worker and its other backends do not
+    /// notice.
+    pub(crate) fn refuse_link(
+        &mut self,
+        now: Now,
+        link: u16,
+        reason: GoodbyeReason,
+        error: Option<RecordError>,
+        exit: &mut Exit<'_>,
+    ) {
+        let credentials = self.link_mut(link).map(|link| link.credentials);
+        self.count_refusal(LinkRefusal::of(reason), credentials);
+        self.append(now, link, 0, exit, |writer| writer.goodbye(Goodbye { reason, error }));
+        self.submit(now, exit);
+        self.lose_link(now, link);
+    }
+
+    pub(crate) fn count_refusal(&mut self, why: LinkRefusal, whose: Option<Credentials>) {
+        self.counters.links_refused += 1;
+        self.counters.link_refusals[why as usize] += 1;
+        self.last_refused[why as usize] = whose;
+    }
+}

@@ -1,0 +1,217 @@
+//! Game processes that come and go, on either kind of link.
+//!
+//! A backend that is gone keeps its players for its grace time: one that restarts finds them again.
+//! On a bundle link the socket tells when a process is gone; on a udp link the kernel does, when it
+//! refuses a datagram or is asked (`listening`), and whether the backend is back is found out by
+//! sending it an empty one now and then.
+
+use crate::links::state::{Link, PROBE_EVERY_NS, Probe, is_shared_socket_backend};
+use crate::output::{Exit, Tag};
+use crate::roles::Role;
+use crate::setup::{Credentials, LinkKind};
+use crate::{Gate, LinkRefusal, Now, Request};
+use ringgate_batch::{Endpoint, LocalIp, SendFailure, SocketId, TxTarget};
+use ringgate_link::bundle::{Goodbye, GoodbyeReason};
+
+impl Gate {
+    /// A process has connected to the link socket; it has to say hello before anything else, and
+    /// soon. One that no backend allows is told so in the turn that follows.
+    pub fn handle_link_accepted(&mut self, socket: SocketId, credentials: Credentials) {
+        let is_barred = !self.may_connect.admits(credentials);
+        let unidentified = self.links.iter().flatten().filter(|link| link.is_waiting_for_hello());
+        let users = unidentified.map(|link| link.credentials.uid);
+        let (mut all, mut same) = (0, 0);
+        users.for_each(|uid| (all, same) = (all + 1, same + usize::from(uid == credentials.uid)));
+        if !is_barred && (all >= UNIDENTIFIED_LINKS_MAX || same >= UNIDENTIFIED_LINKS_PER_USER_MAX)
+        {
+            self.count_refusal(LinkRefusal::TooManyNameless, Some(credentials));
+            return self.requests.push_back(Request::CloseSocket(socket));
+        }
+        let free = self.links.iter().position(Option::is_none);
+        let at = free.unwrap_or_else(|| {
+            self.links.push(None);
+            self.links.len() - 1
+        });
+        let mut link = Link::new(socket, credentials);
+        link.is_barred = is_barred;
+        self.links[at] = Some(link);
+        self.has_unsettled_links = true;
+        self.roles.assign(socket, Role::Link(at as u16));
+    }
+
+    /// A process that has restarted may say hello in the very turn in which its last link ends.
+    pub(crate) fn forget_predecessor(&mut self, now: Now, backend: u16) {
+        if let Some(old) = self.backends[usize::from(backend)].link {
+            self.lose_link(now, old);
+        }
+    }
+
+    pub(crate) fn mark_hung_up(&mut self, link: u16) {
+        if let Some(link) = self.link_mut(link) {
+            link.hung_up = true;
+        }
+    }
+
+    /// Ends a link and has its socket closed. Its backend may come back within its grace time; the
+    /// players wait.
+    pub(crate) fn lose_link(&mut self, now: Now, link: u16) {
+        let Some(lost) = self.links[usize::from(link)].take() else { return };
+        self.close_socket(lost.socket);
+        let unsent = lost.unsent_payloads();
+        self.undeliver(unsent, SendFailure::Gone);
+        self.release_backlog(&lost);
+        if let Some(backend) = lost.backend {
+            let state = &mut self.backends[usize::from(backend)];
+            state.link = None;
+            state.gone_since_ns = Some(now.mono_ns);
+        }
+    }
+
+    /// Parts from processes that have connected and may not, or do not say who they are.
+    pub(crate) fn close_unidentified_links(&mut self, now: Now, exit: &mut Exit<'_>) {
+        if !self.has_unsettled_links {
+            return;
+        }
+        for at in 0..self.links.len() as u16 {
+            let Some(link) = self.link_mut(at) else { continue };
+            if link.is_barred {
+                self.refuse_link(now, at, GoodbyeReason::Unauthorised, None, exit);
+            } else if link.is_overdue(now.mono_ns) {
+                self.refuse_link(now, at, GoodbyeReason::HelloExpected, None, exit);
+            }
+        }
+        self.has_unsettled_links =
+            self.links.iter().flatten().any(|link| link.backend.is_none() || link.has_deferred());
+    }
+
+    /// Parts from processes that a new setup does not allow any more. Those of a retired backend
+    /// stay with their players.
+    pub(crate) fn close_disallowed_links(&mut self, now: Now, exit: &mut Exit<'_>) {
+        for at in 0..self.links.len() as u16 {
+            let Some(link) = &self.links[usize::from(at)] else { continue };
+            let allow = match link.backend.map(|backend| &self.setup.backends[usize::from(backend)])
+            {
+                Some(crate::Backend { link: LinkKind::Bundle { allow }, .. }) => allow,
+                _ => &self.may_connect,
+            };
+            if !allow.admits(link.credentials) {
+                self.refuse_link(now, at, GoodbyeReason::Unauthorised, None, exit);
+            }
+        }
+    }
+
+    /// Says that the gateway drains, if it does, to a process that is a backend.
+    pub(crate) fn tell_draining(&mut self, now: Now, link: u16, exit: &mut Exit<'_>) {
+        let is_backend = self.link_mut(link).is_some_and(|link| link.backend.is_some());
+        if let (Some(until_ns), true) = (self.draining_until_ns, is_backend) {
+            let left_ms = until_ns.saturating_sub(now.mono_ns).div_ceil(NS_PER_MS) as u32;
+            self.tell_link(now, link, exit, |writer| writer.draining(left_ms));
+        }
+    }
+
+    /// Says goodbye to every link: the gateway is about to go.
+    pub(crate) fn say_goodbye(&mut self, now: Now, exit: &mut Exit<'_>) {
+        let goodbye = Goodbye { reason: GoodbyeReason::Shutdown, error: None };
+        for link in 0..self.links.len() as u16 {
+            self.append(now, link, 0, exit, |writer| writer.goodbye(goodbye));
+        }
+    }
+
+    /// The kernel says that nobody listens where a udp backend should.
+    pub(crate) fn lose_udp_backend(&mut self, now: Now, socket: SocketId, peer: &Endpoint) {
+        let at = match self.roles.of(socket) {
+            Role::SessionLink(place) => {
+                let session = self.sessions.live(place).map(|index| self.sessions.at(index));
+                session.map(|session| usize::from(session.backend))
+            }
+            Role::UdpLink => self.backends.iter().position(|state| state.address == Some(*peer)),
+            // Anybody could make us send to an address at which nobody listens.
+            Role::Link(_) | Role::LinkListener | Role::Player { .. } | Role::Vacant => None,
+        };
+        if let Some(at) = at {
+            self.mark_gone(now, at);
+        }
+    }
+
+    /// A udp backend is not there, and has to be looked for.
+    pub(crate) fn mark_gone(&mut self, now: Now, at: usize) {
+        let state = &mut self.backends[at];
+        state.gone_since_ns.get_or_insert(now.mono_ns);
+        state.probe_open = false;
+        state.probed_ns = now.mono_ns;
+        let due_ns = state.probe_due_ns().unwrap_or(u64::MAX);
+        self.next_probe_ns = self.next_probe_ns.min(due_ns);
+        self.lose_server(now, at);
+    }
+
+    /// Looks whether udp backends that were gone are back: an empty datagram that the kernel does
+    /// not refuse for a while means that somebody listens again.
+    pub(crate) fn probe_backends(&mut self, now: Now, exit: &mut Exit<'_>) {
+        if now.mono_ns < self.next_probe_ns {
+            return;
+        }
+        self.next_probe_ns = u64::MAX;
+        for at in 0..self.backends.len() {
+            self.probe_backend(now, at, exit);
+            let due_ns = match self.backends[at].probe_due_ns() {
+                None => continue,
+                // It is not probed here, and only looked at in case it is retired.
+                Some(_) if self.unreal.is_server(at) => now.mono_ns + PROBE_EVERY_NS,
+                Some(due_ns) => due_ns,
+            };
+            self.next_probe_ns = self.next_probe_ns.min(due_ns);
+        }
+    }
+
+    fn probe_backend(&mut self, now: Now, at: usize, exit: &mut Exit<'_>) {
+        let state = &self.backends[at];
+        let (false, Some(address)) = (state.is_up(), state.address) else { return };
+        if self.setup.backends[at].retired && self.claims.players(at) == 0 {
+            // Nobody waits for it, and what listens there one day may be another program.
+            return self.backends[at].come_back();
+        }
+        if self.unreal.is_server(at) {
+            // Asked in its own language.
+            return;
+        }
+        let can_probe = is_shared_socket_backend(&address.into());
+        match Probe::next(state, can_probe, now.mono_ns) {
+            Probe::Answered => self.backends[at].come_back(),
+            Probe::Due => {
+                self.backends[at].probe_open = true;
+                self.backends[at].probed_ns = now.mono_ns;
+                self.send_probe(now, address, exit);
+            }
+            Probe::Wait => {}
+        }
+    }
+
+    fn send_probe(&mut self, now: Now, address: Endpoint, exit: &mut Exit<'_>) {
+        let Some(socket) = self.udp_link else { return };
+        let target = TxTarget { socket, peer: Some(address), source: LocalIp::UNSPECIFIED };
+        self.send_raw(now, &[], target, Tag::Probe, exit);
+    }
+
+    /// A probe did not leave, so that nobody refused it proves nothing.
+    pub(crate) fn take_back_probe(&mut self, address: Option<Endpoint>) {
+        self.counters.link_datagrams_out -= 1;
+        if let Some(state) = self.backends.iter_mut().find(|state| state.address == address) {
+            state.probe_open = false;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn link_mut(&mut self, link: u16) -> Option<&mut Link> {
+        self.links.get_mut(usize::from(link))?.as_mut()
+    }
+}
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// Processes of one user that may be connected to the link socket without having said who they are.
+/// Those of a host that all come back to a restarted gateway are accepted a few at a time, and have
+/// said it by the next turn.
+const UNIDENTIFIED_LINKS_PER_USER_MAX: usize = 32;
+
+/// Such processes of all users that may connect.
+const UNIDENTIFIED_LINKS_MAX: usize = 1024;

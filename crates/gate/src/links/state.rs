@@ -1,0 +1,402 @@
+//! The gate's side of the links: which backend is reachable, and the bundles that grow over a turn.
+//!
+//! Payloads go into a large slot of the outgoing batch, one bundle per link and turn; when it is
+//! full another is opened. A link that has no room loses payloads, by name, but never the records
+//! that a game process must not miss: those are kept aside and go first as soon as there is room,
+//! and until then payloads are dropped so that nothing overtakes them.
+
+use std::net::SocketAddr;
+
+use crate::links::backlog::Backlog;
+use crate::setup::{Backend, Credentials, LinkKind};
+use ringgate_batch::{Endpoint, LargeSlot, LocalIp, SocketId, TxBatch, TxTarget};
+use ringgate_core::limits::BUNDLE_BYTES_MAX;
+use ringgate_link::bundle::{Frame, Frames, Writer};
+
+/// A connection on the worker's link socket.
+pub(crate) struct Link {
+    pub(crate) socket: SocketId,
+    pub(crate) credentials: Credentials,
+    /// No backend allows the process: it is told so in the turn in which it has connected.
+    pub(crate) is_barred: bool,
+    /// The backend it is, once it has said hello and was let in.
+    pub(crate) backend: Option<u16>,
+    /// The process is gone; what it has said in its last moments is still being read.
+    pub(crate) hung_up: bool,
+    /// What it has said and was not looked at yet.
+    pub(crate) backlog: Backlog,
+    /// Its socket is not read.
+    pub(crate) is_held: bool,
+    /// What it may still ask for in the turn with this number.
+    pub(crate) allowance: u32,
+    pub(crate) allowed_in: u64,
+    /// When it was first looked at without a name.
+    unidentified_since_ns: Option<u64>,
+    /// The bundle of this turn.
+    bundle: Option<Bundle>,
+    /// Records that must not be lost and that the socket had no room for, in the order in which
+    /// they were written.
+    deferred: Vec<u8>,
+    /// How many bytes at the start of `deferred` have come back in the flush at hand.
+    came_back_bytes: usize,
+}
+
+struct Bundle {
+    slot: LargeSlot,
+    len: usize,
+    payloads: u64,
+}
+
+impl Link {
+    pub(crate) fn new(socket: SocketId, credentials: Credentials) -> Self {
+        Self {
+            socket,
+            credentials,
+            is_barred: false,
+            backend: None,
+            hung_up: false,
+            backlog: Backlog::default(),
+            is_held: false,
+            allowance: 0,
+            allowed_in: 0,
+            unidentified_since_ns: None,
+            bundle: None,
+            deferred: Vec::new(),
+            came_back_bytes: 0,
+        }
+    }
+
+    /// Whether the process may be a backend and has not said which.
+    pub(crate) const fn is_waiting_for_hello(&self) -> bool {
+        self.backend.is_none() && !self.is_barred
+    }
+
+    /// Whether the process has had enough time to say who it is.
+    pub(crate) fn is_overdue(&mut self, now_ns: u64) -> bool {
+        let since_ns = *self.unidentified_since_ns.get_or_insert(now_ns);
+        self.backend.is_none() && now_ns >= since_ns + HELLO_NS
+    }
+
+    /// When to look at this link again, after a turn at `turned_ns`.
+    pub(crate) fn due_ns(&self, turned_ns: u64) -> Option<u64> {
+        let hello = self.unidentified_since_ns.filter(|_| self.backend.is_none());
+        let retry = self.has_deferred().then_some(turned_ns + RETRY_NS);
+        hello.map(|since_ns| since_ns + HELLO_NS).into_iter().chain(retry).min()
+    }
+
+    /// Keeps a record for later that must not be lost and for which there is no room now.
+    pub(crate) fn defer(&mut self, record: impl FnOnce(&mut Writer<'_>) -> bool) {
+        let mut buf = [0; CONTROL_BYTES_MAX];
+        let mut writer = Writer::new(&mut buf);
+        let written = record(&mut writer);
+        debug_assert!(written, "only payloads are longer than the control records' buffer");
+        self.deferred.extend_from_slice(writer.bytes());
+    }
+
+    /// Whether so much is deferred that the process cannot be reading its link.
+    pub(crate) fn is_unresponsive(&self) -> bool {
+        self.deferred.len() > DEFERRED_BYTES_MAX
+    }
+
+    /// Payloads in a bundle that will never be sent.
+    pub(crate) fn unsent_payloads(&self) -> u64 {
+        self.bundle.as_ref().map_or(0, |bundle| bundle.payloads)
+    }
+
+    /// Whether records are waiting for room.
+    pub(crate) fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
+    }
+
+    /// Whether a bundle is being written.
+    pub(crate) fn is_open(&self) -> bool {
+        self.bundle.is_some()
+    }
+
+    /// Appends a record to this turn's bundle. False when there is no room in it (commit it and try
+    /// again) or no large slot is left (flush and try again).
+    pub(crate) fn append(
+        &mut self,
+        tx: &mut TxBatch,
+        payloads: u64,
+        record: impl FnOnce(&mut Writer<'_>) -> bool,
+    ) -> bool {
+        if self.bundle.is_none() {
+            let Some(slot) = tx.open_large() else { return false };
+            self.bundle = Some(Bundle { slot, len: 0, payloads: 0 });
+        }
+        let bundle = self.bundle.as_mut().expect("opened above");
+        let mut writer = Writer::resume(tx.large_mut(&bundle.slot), bundle.len);
+        let written = record(&mut writer);
+        bundle.len = writer.len();
+        if written {
+            bundle.payloads += payloads;
+        }
+        written
+    }
+
+    /// Hands this turn's bundle over to be sent. Returns how many payloads are in it.
+    pub(crate) fn commit(&mut self, tx: &mut TxBatch, tag: u64) -> Option<u64> {
+        let Bundle { slot, len, payloads } = self.bundle.take()?;
+        let target = TxTarget { socket: self.socket, peer: None, source: LocalIp::UNSPECIFIED };
+        tx.commit_large(slot, len, target, tag);
+        Some(payloads)
+    }
+
+    /// Begins this turn's bundle with what is deferred, as far as it fits.
+    pub(crate) fn write_deferred(&mut self, tx: &mut TxBatch) {
+        if self.deferred.is_empty() || self.bundle.is_some() {
+            return;
+        }
+        let deferred = std::mem::take(&mut self.deferred);
+        let mut written = 0;
+        for frame in Frames::new(&deferred).map_while(Result::ok) {
+            if !self.append(tx, 0, |writer| writer.frame(frame)) {
+                break;
+            }
+            written += frame.bytes().len();
+        }
+        self.deferred = deferred;
+        self.deferred.drain(..written);
+    }
+
+    /// Keeps the records of a refused bundle that must not be lost; returns how many payloads are.
+    ///
+    /// They go before everything that is deferred already, because that was written later (it did
+    /// not fit, or had to wait), and behind what the bundles before this one have brought back. A
+    /// socket that has refused a bundle takes no later one of the same flush (`Driver::flush`), so
+    /// nothing has overtaken them.
+    pub(crate) fn take_back(&mut self, bundle: &[u8]) -> u64 {
+        let waiting = self.deferred.len();
+        for frame in Frames::new(bundle).map_while(Result::ok) {
+            if !frame.may_be_lost() {
+                self.deferred.extend_from_slice(frame.bytes());
+            }
+        }
+        let kept = self.deferred.len() - waiting;
+        self.deferred[self.came_back_bytes..].rotate_right(kept);
+        self.came_back_bytes += kept;
+        payloads_in(bundle)
+    }
+
+    /// What comes back from now on was written after everything that is deferred.
+    pub(crate) fn end_flush(&mut self) {
+        self.came_back_bytes = 0;
+    }
+}
+
+/// Payloads in a bundle.
+pub(crate) fn payloads_in(bundle: &[u8]) -> u64 {
+    Frames::new(bundle).map_while(Result::ok).map(Frame::payloads).sum()
+}
+
+/// Whether anybody listens where a udp backend should, as was found out from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// Not looked at.
+    Never,
+    Deserted,
+    There,
+}
+
+/// What this worker knows about a backend.
+pub(crate) struct BackendState {
+    /// The link that has said hello as this backend.
+    pub(crate) link: Option<u16>,
+    /// Counts the links there have been: a session that was announced on an earlier one has to be
+    /// announced again.
+    pub(crate) epoch: u32,
+    /// How often it has become reachable; a udp backend is from the start.
+    pub(crate) arrivals: u64,
+    /// Since when it is gone; `None` while it is reachable.
+    pub(crate) gone_since_ns: Option<u64>,
+    /// When a udp backend that is gone was last probed, or last refused something.
+    pub(crate) probed_ns: u64,
+    /// A probe is out and has not been refused yet.
+    pub(crate) probe_open: bool,
+    /// What was found out about a udp backend from outside.
+    pub(crate) seen: Seen,
+    /// It was there at some time since the gateway started, as far as is known.
+    pub(crate) has_been_up: bool,
+    /// Where a udp backend listens.
+    pub(crate) address: Option<Endpoint>,
+}
+
+impl BackendState {
+    pub(crate) fn new(setup: &Backend, now_ns: u64) -> Self {
+        match &setup.link {
+            // Nobody has said hello yet.
+            LinkKind::Bundle { .. } => Self {
+                link: None,
+                epoch: 0,
+                arrivals: 0,
+                gone_since_ns: Some(now_ns),
+                probed_ns: 0,
+                probe_open: false,
+                seen: Seen::Never,
+                has_been_up: false,
+                address: None,
+            },
+            // Taken to be there until the kernel says that it is not.
+            LinkKind::Udp { address } => Self {
+                link: None,
+                epoch: 1,
+                arrivals: 1,
+                gone_since_ns: None,
+                probed_ns: 0,
+                probe_open: false,
+                seen: Seen::Never,
+                has_been_up: true,
+                address: Some(Endpoint::from(*address)),
+            },
+        }
+    }
+
+    /// It has answered, or what looked for it was not refused.
+    pub(crate) fn come_back(&mut self) {
+        self.arrivals += u64::from(self.gone_since_ns.take().is_some());
+        self.probe_open = false;
+        self.has_been_up = true;
+        if self.seen == Seen::Deserted {
+            self.seen = Seen::There;
+        }
+    }
+
+    /// When to look whether a udp backend that is gone is back: not while it is known from outside
+    /// that nobody listens.
+    pub(crate) fn probe_due_ns(&self) -> Option<u64> {
+        let wait_ns = if self.probe_open { PROBE_ANSWER_NS } else { PROBE_EVERY_NS };
+        let can_be_back = !self.is_up() && self.seen != Seen::Deserted && self.address.is_some();
+        can_be_back.then_some(self.probed_ns + wait_ns)
+    }
+
+    /// Whether players can be sent there.
+    pub(crate) fn is_up(&self) -> bool {
+        self.gone_since_ns.is_none()
+    }
+
+    /// Whether it has been gone for longer than its players wait.
+    pub(crate) fn is_lost(&self, setup: &Backend, now_ns: u64) -> bool {
+        self.gone_since_ns.is_some_and(|since| now_ns >= since.saturating_add(setup.grace_ns))
+    }
+}
+
+/// What to do about a udp backend that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// It can be taken to be back.
+    Answered,
+    /// Send an empty datagram and see whether the kernel refuses it.
+    Due,
+    /// Nothing yet.
+    Wait,
+}
+
+impl Probe {
+    /// `can_probe` is false for a backend off loopback, whose refusals come back to sessions'
+    /// sockets only: there the next player's packets are the probe.
+    pub(crate) fn next(state: &BackendState, can_probe: bool, now_ns: u64) -> Self {
+        if state.probe_due_ns().is_none_or(|due_ns| now_ns < due_ns) {
+            Self::Wait
+        } else if state.probe_open || !can_probe {
+            Self::Answered
+        } else {
+            Self::Due
+        }
+    }
+}
+
+/// Whether players of a backend at this address get loopback addresses of their own on one shared
+/// socket.
+pub fn is_shared_socket_backend(address: &SocketAddr) -> bool {
+    matches!(address, SocketAddr::V4(v4) if v4.ip().is_loopback())
+}
+
+/// The loopback address that a player at `index` has on the udp link: 127.1.0.0 and up, so that it
+/// is never one that people use by hand.
+pub(crate) fn loopback_of(index: u32) -> Option<LocalIp> {
+    let host = index.checked_add(LOOPBACK_FIRST).filter(|host| *host <= LOOPBACK_LAST)?;
+    let [_, x, y, z] = host.to_be_bytes();
+    Some(LocalIp::v4([127, x, y, z], 0))
+}
+
+/// The index of the player who has this loopback address.
+pub(crate) fn index_of_loopback(local: &LocalIp) -> Option<u32> {
+    let std::net::IpAddr::V4(v4) = local.ip() else { return None };
+    let [127, x, y, z] = v4.octets() else { return None };
+    u32::from_be_bytes([0, x, y, z]).checked_sub(LOOPBACK_FIRST)
+}
+
+/// Often enough that a restarted game server has its players back at once, rare enough that its log
+/// does not fill.
+pub(crate) const PROBE_EVERY_NS: u64 = 500_000_000;
+
+/// On loopback the kernel refuses within microseconds; a busy worker reads it a few turns later.
+const PROBE_ANSWER_NS: u64 = 250_000_000;
+
+/// How many players of one worker can have a loopback address each.
+pub(crate) const LOOPBACK_PLACES: usize = (LOOPBACK_LAST - LOOPBACK_FIRST + 1) as usize;
+
+const LOOPBACK_FIRST: u32 = 1 << 16;
+/// 127.255.255.255 is the loopback network's broadcast address.
+const LOOPBACK_LAST: u32 = 0x00ff_fffe;
+
+/// A process that has connected says hello within this time.
+const HELLO_NS: u64 = 5_000_000_000;
+
+/// How soon a link that had no room is tried again, where nothing else happens.
+const RETRY_NS: u64 = 10_000_000;
+
+/// Openings and closings that may pile up for a process that does not read: about 3,000 players'
+/// worth.
+const DEFERRED_BYTES_MAX: usize = 1 << 20;
+
+/// The longest record that is not a payload: an opening with its user data and names.
+const CONTROL_BYTES_MAX: usize = 512;
+
+const _: () = assert!(DEFERRED_BYTES_MAX > BUNDLE_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringgate_link::bundle::{CloseReason, SessionId};
+
+    const CREDENTIALS: Credentials = Credentials { uid: 0, gid: 0 };
+
+    #[test]
+    fn loopback_addresses_map_both_ways_and_end_before_the_broadcast() {
+        for index in [0, 1, 255, 65_536, 0x00fe_fffe] {
+            let local = loopback_of(index).expect("in range");
+            assert!(local.ip().is_loopback());
+            assert_eq!(index_of_loopback(&local), Some(index));
+        }
+        assert_eq!(loopback_of(0x00fe_ffff), None);
+        assert_eq!(index_of_loopback(&LocalIp::v4([127, 0, 0, 1], 0)), None);
+        assert_eq!(index_of_loopback(&LocalIp::v4([10, 1, 0, 1], 0)), None);
+    }
+
+    #[test]
+    fn a_refused_bundle_loses_payloads_and_keeps_endings_in_order() {
+        let mut tx = TxBatch::new(1, 2);
+        let mut link = Link::new(SocketId(3), CREDENTIALS);
+        let session = |serial| SessionId::new(0, serial);
+        assert!(link.append(&mut tx, 1, |w| w.payload(session(1), b"lost")));
+        assert!(link.append(&mut tx, 0, |w| w.closed(session(1), CloseReason::PlayerLeft)));
+        assert!(link.append(&mut tx, 1, |w| w.payload(session(2), b"lost too")));
+        assert_eq!(link.commit(&mut tx, 9), Some(2));
+
+        let entry = tx.entries()[0];
+        let bytes = tx.bytes(&entry).to_vec();
+        assert_eq!(link.take_back(&bytes), 2);
+        assert!(link.has_deferred() && !link.is_unresponsive());
+
+        tx.clear();
+        link.write_deferred(&mut tx);
+        assert!(!link.has_deferred() && link.is_open());
+        link.commit(&mut tx, 9);
+        let entry = tx.entries()[0];
+        let kept: Vec<_> = Frames::new(tx.bytes(&entry)).map_while(Result::ok).collect();
+        assert_eq!(kept.len(), 1);
+        assert!(!kept[0].may_be_lost());
+    }
+}

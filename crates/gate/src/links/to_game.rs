@@ -1,0 +1,297 @@
+//! Toward game processes: players' payloads, and what a process on a bundle link is told of its
+//! players.
+
+use crate::links::state::{is_shared_socket_backend, loopback_of, payloads_in};
+use crate::output::{Exit, Tag};
+use crate::setup::LinkKind;
+use crate::{Gate, Now};
+use ringgate_batch::{Endpoint, LocalIp, SendFailure, TxBatch, TxTarget};
+use ringgate_core::drops::DropReason;
+use ringgate_link::bundle::{CloseReason, Opened, USER_DATA_BYTES, Writer};
+
+impl Gate {
+    /// Hands a player's payload to its backend.
+    #[inline]
+    pub(crate) fn deliver(
+        &mut self,
+        now: Now,
+        index: u32,
+        payload: &[u8],
+        kernel_ns: u64,
+        exit: &mut Exit<'_>,
+    ) {
+        self.counters.payloads_up += 1;
+        let backend = usize::from(self.sessions.at(index).backend);
+        let delivered = match &self.setup.backends[backend].link {
+            LinkKind::Bundle { .. } => self.deliver_bundled(now, index, payload, exit),
+            LinkKind::Udp { address } if is_shared_socket_backend(address) => {
+                let address = Endpoint::from(*address);
+                self.deliver_shared(now, index, payload, address, exit)
+            }
+            LinkKind::Udp { .. } => self.deliver_connected(now, index, payload, exit),
+        };
+        match delivered {
+            Ok(()) => {
+                self.counters.payloads_to_links += 1;
+                self.stamps.uplink_kernel_ns.push(kernel_ns);
+            }
+            Err(why) => self.counters.drops.bump(why),
+        }
+    }
+
+    fn deliver_bundled(
+        &mut self,
+        now: Now,
+        index: u32,
+        payload: &[u8],
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        let backend = usize::from(self.sessions.at(index).backend);
+        let link = self.live_link(backend).ok_or(DropReason::LinkDown)?;
+        self.announce(now, index, exit);
+        let session = self.session_id(index);
+        if self.append(now, link, 1, exit, |writer| writer.payload(session, payload)) {
+            Ok(())
+        } else {
+            Err(DropReason::LinkFull)
+        }
+    }
+
+    /// Through the worker's one socket, from the player's own loopback address.
+    fn deliver_shared(
+        &mut self,
+        now: Now,
+        index: u32,
+        payload: &[u8],
+        backend: Endpoint,
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        self.check_udp_backend(index)?;
+        let socket = self.udp_link.ok_or(DropReason::LinkDown)?;
+        let source = loopback_of(index).ok_or(DropReason::LinkDown)?;
+        let target = TxTarget { socket, peer: Some(backend), source };
+        self.send_raw(now, payload, target, Tag::UdpPayload, exit);
+        Ok(())
+    }
+
+    /// Through the session's own socket.
+    fn deliver_connected(
+        &mut self,
+        now: Now,
+        index: u32,
+        payload: &[u8],
+        exit: &mut Exit<'_>,
+    ) -> Result<(), DropReason> {
+        self.check_udp_backend(index)?;
+        let socket = self.sessions.at(index).uplink.ok_or(DropReason::LinkDown)?;
+        let target = TxTarget { socket, peer: None, source: LocalIp::UNSPECIFIED };
+        self.send_raw(now, payload, target, Tag::UdpPayload, exit);
+        Ok(())
+    }
+
+    /// What the kernel would take and the host then refuse does not count as handed over.
+    #[inline]
+    fn check_udp_backend(&self, index: u32) -> Result<(), DropReason> {
+        let backend = usize::from(self.sessions.at(index).backend);
+        if self.backends[backend].is_up() { Ok(()) } else { Err(DropReason::LinkDown) }
+    }
+
+    pub(crate) fn send_raw(
+        &mut self,
+        now: Now,
+        bytes: &[u8],
+        target: TxTarget,
+        tag: Tag,
+        exit: &mut Exit<'_>,
+    ) {
+        self.make_room(now, exit);
+        let slot = exit.tx.slot().expect("room was made");
+        slot[..bytes.len()].copy_from_slice(bytes);
+        exit.tx.commit(bytes.len(), target, tag.encode());
+        self.counters.link_datagrams_out += 1;
+    }
+
+    /// The link of a backend, if somebody is still at its other end.
+    #[inline]
+    pub(crate) fn live_link(&self, backend: usize) -> Option<u16> {
+        self.backends[backend].link.filter(|link| {
+            self.links[usize::from(*link)].as_ref().is_some_and(|link| !link.hung_up)
+        })
+    }
+
+    /// Tells the backend of a session, if it has not been told on its present link.
+    #[inline]
+    pub(crate) fn announce(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+        let session = self.sessions.at(index);
+        let state = &self.backends[usize::from(session.backend)];
+        if session.announced != state.epoch && state.is_up() {
+            self.announce_now(now, index, exit);
+        }
+    }
+
+    #[cold]
+    fn announce_now(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+        let backend = usize::from(self.sessions.at(index).backend);
+        let epoch = self.backends[backend].epoch;
+        match &self.setup.backends[backend].link {
+            LinkKind::Bundle { .. } => {
+                let Some(link) = self.live_link(backend) else { return };
+                self.announce_on(now, index, link, exit);
+            }
+            LinkKind::Udp { address } if is_shared_socket_backend(address) => {}
+            LinkKind::Udp { .. } => self.ask_for_socket(index),
+        }
+        self.sessions.at_mut(index).announced = epoch;
+    }
+
+    /// Writes the opening record. The user data goes along the first time only; a backend that
+    /// comes back gets zeros.
+    fn announce_on(&mut self, now: Now, index: u32, link: u16, exit: &mut Exit<'_>) {
+        let user_data = self.sessions.at_mut(index).user_data.take();
+        let user_data = user_data.as_deref().unwrap_or(&[0; USER_DATA_BYTES]);
+        let setup = std::sync::Arc::clone(&self.setup);
+        let address = *self.sessions.address(index);
+        let claim = self.sessions.at(index).claim(&address);
+        let opened = Opened {
+            session: self.session_id(index),
+            client_id: claim.client_id,
+            address: address.endpoint.into(),
+            slot: claim.slot,
+            slots_max: setup.backends[usize::from(claim.backend)].slots,
+            user_data,
+            listener: &setup.listeners[usize::from(address.listener)].name,
+        };
+        self.tell_link(now, link, exit, |writer| writer.opened(&opened));
+    }
+
+    /// Tells the backend that a session is over, if it knows of it.
+    pub(crate) fn report_closed(
+        &mut self,
+        now: Now,
+        index: u32,
+        reason: CloseReason,
+        exit: &mut Exit<'_>,
+    ) {
+        let session = self.sessions.at(index);
+        let backend = &self.backends[usize::from(session.backend)];
+        let (Some(link), true) = (backend.link, session.announced == backend.epoch) else { return };
+        let session = self.session_id(index);
+        self.tell_link(now, link, exit, |writer| writer.closed(session, reason));
+    }
+
+    /// Writes a record that must not be lost.
+    pub(crate) fn tell_link(
+        &mut self,
+        now: Now,
+        link: u16,
+        exit: &mut Exit<'_>,
+        record: impl Fn(&mut Writer<'_>) -> bool,
+    ) {
+        if self.append(now, link, 0, exit, &record) {
+            return;
+        }
+        self.has_unsettled_links = true;
+        let Some(full) = self.link_mut(link) else { return };
+        full.defer(record);
+        if full.is_unresponsive() {
+            self.lose_link(now, link);
+        }
+    }
+
+    /// Appends a record to a link's bundle, making room where there is none. False when the link
+    /// has no room at all: then nothing may overtake what is deferred.
+    #[inline]
+    pub(crate) fn append(
+        &mut self,
+        now: Now,
+        link: u16,
+        payloads: u64,
+        exit: &mut Exit<'_>,
+        record: impl Fn(&mut Writer<'_>) -> bool,
+    ) -> bool {
+        // Twice: into the bundle that is open, and into a fresh one after that one was sent or
+        // slots were freed.
+        for _ in 0..3 {
+            let Some(open) = self.link_mut(link).filter(|link| !link.has_deferred()) else {
+                return false;
+            };
+            let was_open = open.is_open();
+            let is_written = open.append(exit.tx, payloads, &record);
+            let is_full = open.is_open();
+            if is_full && !was_open {
+                self.open_links.push(link);
+            }
+            if is_written {
+                return true;
+            }
+            if is_full {
+                self.commit_bundle(link, exit.tx);
+            } else {
+                self.submit(now, exit);
+            }
+        }
+        false
+    }
+
+    fn commit_bundle(&mut self, link: u16, tx: &mut TxBatch) {
+        let tag = Tag::Bundle(link).encode();
+        let Some(open) = self.link_mut(link) else { return };
+        if open.commit(tx, tag).is_some() {
+            self.counters.link_datagrams_out += 1;
+        }
+    }
+
+    /// Hands over all bundles. Nobody is asked who has none: a host may have hundreds of game
+    /// processes.
+    pub(crate) fn commit_bundles(&mut self, tx: &mut TxBatch) {
+        let mut open_links = std::mem::take(&mut self.open_links);
+        for link in open_links.drain(..) {
+            self.commit_bundle(link, tx);
+        }
+        self.open_links = open_links;
+    }
+
+    /// Begins the turn's bundles with what was deferred.
+    pub(crate) fn flush_deferred(&mut self, exit: &mut Exit<'_>) {
+        if !self.has_unsettled_links {
+            return;
+        }
+        for (at, link) in self.links.iter_mut().enumerate() {
+            let Some(link) = link.as_mut().filter(|link| link.has_deferred()) else { continue };
+            link.write_deferred(exit.tx);
+            self.open_links.push(at as u16);
+        }
+    }
+
+    /// A bundle that the socket did not take.
+    pub(crate) fn settle_refused_bundle(
+        &mut self,
+        now: Now,
+        link: u16,
+        bytes: &[u8],
+        why: SendFailure,
+    ) {
+        self.counters.link_datagrams_out -= 1;
+        self.has_unsettled_links = true;
+        let Some(refused_by) = self.link_mut(link) else {
+            // Its link has ended meanwhile.
+            return self.undeliver(payloads_in(bytes), why);
+        };
+        let payloads_lost = refused_by.take_back(bytes);
+        let must_close = why != SendFailure::Full || refused_by.is_unresponsive();
+        self.undeliver(payloads_lost, why);
+        if must_close {
+            self.lose_link(now, link);
+        }
+    }
+
+    /// Takes payloads back out of the balance that were counted as handed over.
+    pub(crate) fn undeliver(&mut self, payloads: u64, why: SendFailure) {
+        self.counters.payloads_to_links -= payloads;
+        let reason = match why {
+            SendFailure::Full => DropReason::LinkFull,
+            SendFailure::Gone | SendFailure::Refused => DropReason::LinkDown,
+        };
+        self.counters.drops.add(reason, payloads);
+    }
+}

@@ -1,0 +1,574 @@
+//! What the workers must agree on: who is connected, which tokens were used, which backend slots
+//! are taken.
+//!
+//! Touched only while a player connects or leaves; never for a packet of a session. One mutex
+//! guards it all but what is asked for datagrams of unknown sources ([`Homes`]), so that a claim is
+//! all or nothing. Memory is bounded: when the token history is full of live entries, new tokens
+//! are refused and counted; a live entry is never evicted, because that would let its token be used
+//! from elsewhere.
+//!
+//! The lock is never held for long: the tables are reserved at the start and never grow, and each
+//! new token clears a few expired ones away, however many have expired at once. What is reserved
+//! takes memory only when it is first used.
+
+mod history;
+
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::Now;
+use crate::setup::Limits;
+use crate::shared::cookies::Cookies;
+use crate::shared::homes::Homes;
+use crate::store::area::Area;
+use crate::store::census::Census;
+use crate::store::hash::HashKey;
+use crate::store::multimap::Multimap;
+use crate::store::table::Place;
+use ringgate_batch::Endpoint;
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX};
+use ringgate_core::proto::netcode::server::SessionSequence;
+
+use history::{History, TokenName};
+pub(crate) use history::{TokenMac, TokenPast};
+
+/// A session that other workers know of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resident {
+    pub(crate) worker: u16,
+    pub(crate) listener: u16,
+    pub(crate) place: Place,
+}
+
+/// What a session holds while it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) listener: u16,
+    pub(crate) client_id: u64,
+    pub(crate) backend: u16,
+    pub(crate) slot: u32,
+    /// Where the player is, for the limits on sources.
+    pub(crate) source: Endpoint,
+}
+
+/// What a player needs who has proved its address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) listener: u16,
+    pub(crate) client_id: u64,
+    pub(crate) backend: u16,
+    /// Sessions that the listener may have, over all workers.
+    pub(crate) sessions_max: u32,
+    /// Where the player is.
+    pub(crate) source: Endpoint,
+    /// What one source may take of the listener.
+    pub(crate) limits: &'a Limits,
+    pub(crate) token_mac: &'a TokenMac,
+    /// Whether a token may have another session beside one or after one.
+    pub(crate) allows_reuse: bool,
+    /// Where the sequence starts of a token that was not used before.
+    pub(crate) random: u64,
+}
+
+/// How much may be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimLimits {
+    /// Sessions over all workers and listeners.
+    pub sessions_max: usize,
+    /// Used tokens that are remembered.
+    pub tokens_max: usize,
+}
+
+/// Shared by all workers of a gateway.
+pub struct Claims {
+    inner: Mutex<Inner>,
+    /// Keys the hashes of client ids and addresses.
+    hashes: RandomState,
+    /// Players of each backend: read without the lock to route.
+    players: Box<[AtomicU32]>,
+    /// Sessions of each listener.
+    sessions: Box<[AtomicU32]>,
+    cookies: Cookies,
+    homes: Homes,
+}
+
+struct Inner {
+    clients: Multimap<Client>,
+    tokens: History,
+    slots: Vec<Slots>,
+    /// Sessions of each address and of each block.
+    sources: Census,
+}
+
+/// A client id, and the listener where it has a session.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct ClientKey {
+    client_id: u64,
+    listener: u16,
+}
+
+/// Who is connected, and with which token. In bytes, because there are as many as sessions.
+#[derive(Clone, Copy)]
+struct Client {
+    id: [u8; 8],
+    listener: u8,
+    token: TokenName,
+}
+
+const _: () = assert!(size_of::<Client>() == 16 && LISTENERS_MAX <= 1 << 8);
+
+/// The slots of a backend: a bitmap, lowest free first.
+struct Slots {
+    taken: Vec<u64>,
+    /// Invariant: all slots of the words before this one are taken.
+    first_open: usize,
+    count: u32,
+    max: u32,
+}
+
+impl Claims {
+    /// Claims for backends with these many slots each.
+    ///
+    /// # Panics
+    /// Where there are more listeners or backends than a gateway can have.
+    pub fn new(listeners: usize, backend_slots: &[u32], limits: ClaimLimits) -> Self {
+        let hashes = RandomState::new();
+        Self::with_key(listeners, backend_slots, limits, [hashes.hash_one(0), hashes.hash_one(1)])
+    }
+
+    /// [`new`](Self::new) with a given key for the addresses that share a bucket: which these are
+    /// decides who is asked about a player's new port, so a simulated world needs the same ones
+    /// each time.
+    ///
+    /// # Panics
+    /// As for [`new`](Self::new).
+    pub fn with_key(
+        listeners: usize,
+        backend_slots: &[u32],
+        limits: ClaimLimits,
+        key: [u64; 2],
+    ) -> Self {
+        assert!(listeners <= LISTENERS_MAX && backend_slots.len() <= BACKENDS_MAX);
+        let hashes = RandomState::new();
+        let key = HashKey::new(key);
+        let inner = Inner {
+            clients: Multimap::new(limits.sessions_max),
+            tokens: History::new(limits.tokens_max),
+            slots: backend_slots.iter().map(|&max| Slots::new(max)).collect(),
+            sources: Census::new(2 * limits.sessions_max, key),
+        };
+        Self {
+            inner: Mutex::new(inner),
+            hashes,
+            players: (0..BACKENDS_MAX).map(|_| AtomicU32::new(0)).collect(),
+            sessions: (0..LISTENERS_MAX).map(|_| AtomicU32::new(0)).collect(),
+            cookies: Cookies::new(),
+            homes: Homes::new(limits.sessions_max, key),
+        }
+    }
+
+    /// Records that a token is used from `source`, at request time. A token that was used from
+    /// there before may be used again; from elsewhere it may not. Returns what it was used for
+    /// before.
+    pub(crate) fn use_token(
+        &self,
+        mac: &TokenMac,
+        source: &Endpoint,
+        expire_s: u64,
+        now: Now,
+    ) -> Result<TokenPast, DropReason> {
+        let source = self.hashes.hash_one(source);
+        self.lock().tokens.use_token(mac, source, expire_s, now)
+    }
+
+    /// Records that a session has taken something in from its player, which spends its token.
+    pub(crate) fn spend_token(&self, listener: u16, client_id: u64) {
+        let key = ClientKey { client_id, listener };
+        let hash = self.hash(&key);
+        let mut inner = self.lock();
+        if let Some(position) = inner.find_client(hash, &key) {
+            let token = inner.clients.at(position).token;
+            inner.tokens.spend(token);
+        }
+    }
+
+    /// Whether a client id has a session at a listener.
+    pub(crate) fn is_connected(&self, listener: u16, client_id: u64) -> bool {
+        let key = ClientKey { client_id, listener };
+        let hash = self.hash(&key);
+        self.lock().find_client(hash, &key).is_some()
+    }
+
+    /// Claims the client id and the lowest free slot of a backend, and a range of sequence numbers
+    /// that no other session of the same token has.
+    pub(crate) fn connect(
+        &self,
+        wanted: &Wanted<'_>,
+    ) -> Result<(Claim, SessionSequence), DropReason> {
+        let &Wanted { listener, client_id, backend, .. } = wanted;
+        let key = ClientKey { client_id, listener };
+        let hash = self.hash(&key);
+        let mut inner = self.lock();
+        if inner.find_client(hash, &key).is_some() {
+            return Err(DropReason::ResponseClientConnected);
+        }
+        if !wanted.allows_reuse {
+            inner.check_token(wanted.token_mac)?;
+        }
+        let sessions = &self.sessions[usize::from(listener)];
+        if sessions.load(Ordering::Relaxed) >= wanted.sessions_max || inner.clients.is_full() {
+            return Err(DropReason::ResponseSessionsFull);
+        }
+        inner.check_source(listener, &wanted.source, wanted.limits)?;
+        let slots =
+            inner.slots.get_mut(usize::from(backend)).ok_or(DropReason::ResponseBackendDown)?;
+        let slot = slots.take().ok_or(DropReason::ResponseBackendFull)?;
+        let token = *wanted.token_mac.first_chunk().expect("a tag is longer");
+        inner.clients.insert(hash, Client::new(&key, token));
+        self.players[usize::from(backend)].fetch_add(1, Ordering::Relaxed);
+        sessions.fetch_add(1, Ordering::Relaxed);
+        let source = wanted.source;
+        inner.sources.enter(&Area::address(listener, &source));
+        inner.sources.enter(&Area::block(listener, &source));
+        let sequence = inner.tokens.begin_session(wanted.token_mac, wanted.random);
+        Ok((Claim { listener, client_id, backend, slot, source }, sequence))
+    }
+
+    /// Gives everything back that [`connect`](Self::connect) gave.
+    pub(crate) fn leave(&self, claim: &Claim) {
+        self.give_back(claim, None);
+    }
+
+    /// The same for a player who was last at `source`, where its token is known by from now on.
+    pub(crate) fn leave_from(&self, claim: &Claim, source: &Endpoint) {
+        self.give_back(claim, Some(self.hashes.hash_one(source)));
+    }
+
+    fn give_back(&self, claim: &Claim, source: Option<u64>) {
+        let key = ClientKey { client_id: claim.client_id, listener: claim.listener };
+        let hash = self.hash(&key);
+        let mut inner = self.lock();
+        let Some(position) = inner.find_client(hash, &key) else {
+            debug_assert!(false, "a claim is given back once");
+            return;
+        };
+        let client = inner.clients.remove(hash, position);
+        inner.tokens.end_session(client.token, source);
+        inner.slots[usize::from(claim.backend)].give(claim.slot);
+        inner.sources.leave(&Area::address(claim.listener, &claim.source));
+        inner.sources.leave(&Area::block(claim.listener, &claim.source));
+        self.players[usize::from(claim.backend)].fetch_sub(1, Ordering::Relaxed);
+        self.sessions[usize::from(claim.listener)].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a source may have another session. Only a hint: the claim itself decides.
+    pub(crate) fn has_room_for(
+        &self,
+        listener: u16,
+        source: &Endpoint,
+        limits: &Limits,
+    ) -> Result<(), DropReason> {
+        if limits.sessions_per_address == 0 && limits.sessions_per_block == 0 {
+            return Ok(());
+        }
+        self.lock().check_source(listener, source, limits)
+    }
+
+    /// Takes a session along to where its player has moved, if that address and that block may have
+    /// another one: so that nobody collects the sessions of many addresses at one of them.
+    pub(crate) fn relocate(
+        &self,
+        claim: &mut Claim,
+        source: Endpoint,
+        limits: &Limits,
+    ) -> Result<(), DropReason> {
+        let areas = |at| [Area::address(claim.listener, at), Area::block(claim.listener, at)];
+        let (from, to) = (areas(&claim.source), areas(&source));
+        if from[0] != to[0] {
+            let mut inner = self.lock();
+            for area in &from {
+                inner.sources.leave(area);
+            }
+            let allowed = inner.check_source(claim.listener, &source, limits);
+            let taken = if allowed.is_ok() { to } else { from };
+            for area in &taken {
+                inner.sources.enter(area);
+            }
+            allowed?;
+        }
+        claim.source = source;
+        Ok(())
+    }
+
+    /// Which workers have sessions of an address: read without the lock.
+    pub(crate) const fn homes(&self) -> &Homes {
+        &self.homes
+    }
+
+    /// Players at a backend, over all workers and listeners.
+    pub fn players(&self, backend: usize) -> u32 {
+        self.players[backend].load(Ordering::Relaxed)
+    }
+
+    /// Sessions of a listener, over all workers.
+    pub fn sessions(&self, listener: usize) -> u32 {
+        self.sessions[listener].load(Ordering::Relaxed)
+    }
+
+    /// Whether a backend has a free slot. Only a hint: the claim itself decides.
+    pub(crate) fn has_free_slot(&self, backend: u16) -> bool {
+        self.lock().slots.get(usize::from(backend)).is_some_and(|slots| slots.count < slots.max)
+    }
+
+    /// Sets how many slots each backend has; new ones are at the end. Players beyond a smaller
+    /// number stay until they leave.
+    pub(crate) fn resize_backends(&self, backend_slots: &[u32]) {
+        assert!(backend_slots.len() <= BACKENDS_MAX);
+        let mut inner = self.lock();
+        for (at, &slots_max) in backend_slots.iter().enumerate() {
+            match inner.slots.get_mut(at) {
+                Some(slots) => slots.resize(slots_max),
+                None => inner.slots.push(Slots::new(slots_max)),
+            }
+        }
+    }
+
+    /// Used tokens that are remembered.
+    pub fn tokens_remembered(&self) -> usize {
+        self.lock().tokens.len()
+    }
+
+    /// What there is to agree on about Unreal's cookies, under a lock of its own.
+    pub(crate) const fn cookies(&self) -> &Cookies {
+        &self.cookies
+    }
+
+    fn hash(&self, key: &impl Hash) -> u32 {
+        self.hashes.hash_one(key) as u32
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A worker that panics ends the process; tests that panic on purpose must not take others
+        // along.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn check_source(
+        &self,
+        listener: u16,
+        source: &Endpoint,
+        limits: &Limits,
+    ) -> Result<(), DropReason> {
+        let is_full = |area, limit| limit > 0 && self.sources.of(&area) >= limit;
+        if is_full(Area::address(listener, source), limits.sessions_per_address) {
+            return Err(DropReason::AddressFull);
+        }
+        if is_full(Area::block(listener, source), limits.sessions_per_block) {
+            return Err(DropReason::BlockFull);
+        }
+        Ok(())
+    }
+
+    fn find_client(&self, hash: u32, key: &ClientKey) -> Option<u32> {
+        let id = key.client_id.to_le_bytes();
+        let is_it = |known: &Client| known.id == id && u16::from(known.listener) == key.listener;
+        self.clients.find(hash, is_it)
+    }
+
+    /// Whether a token may open a session where none may be opened twice.
+    fn check_token(&self, mac: &TokenMac) -> Result<(), DropReason> {
+        match self.tokens.past(mac) {
+            TokenPast::Fresh | TokenPast::HadSession => Ok(()),
+            // At another listener, and perhaps its player does not know: there it ends soon, and
+            // this one can begin.
+            TokenPast::InSession => Err(DropReason::ResponseClientConnected),
+            TokenPast::Spent => Err(DropReason::TokenSpent),
+        }
+    }
+}
+
+impl Client {
+    const fn new(key: &ClientKey, token: TokenName) -> Self {
+        Self { id: key.client_id.to_le_bytes(), listener: key.listener as u8, token }
+    }
+}
+
+impl Slots {
+    fn new(max: u32) -> Self {
+        Self { taken: vec![0; max.div_ceil(64) as usize], first_open: 0, count: 0, max }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let words = self.taken.iter().enumerate().skip(self.first_open);
+        let (word, bits) = words.into_iter().find(|(_, bits)| **bits != u64::MAX)?;
+        let slot = word as u32 * 64 + bits.trailing_ones();
+        self.first_open = word;
+        if slot >= self.max {
+            return None;
+        }
+        self.taken[word] |= 1 << (slot % 64);
+        self.count += 1;
+        Some(slot)
+    }
+
+    fn give(&mut self, slot: u32) {
+        let word = &mut self.taken[slot as usize / 64];
+        debug_assert!(*word & 1 << (slot % 64) != 0, "a slot is given back once");
+        *word &= !(1 << (slot % 64));
+        self.first_open = self.first_open.min(slot as usize / 64);
+        self.count -= 1;
+    }
+
+    fn resize(&mut self, max: u32) {
+        let words = max.div_ceil(64) as usize;
+        // Never shorter: players in the upper slots still give them back.
+        self.taken.resize(words.max(self.taken.len()), 0);
+        self.max = max;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(port: u16) -> Endpoint {
+        Endpoint::v4([192, 0, 2, 1], port)
+    }
+
+    fn claims(listeners: usize, backend_slots: &[u32]) -> Claims {
+        let limits = ClaimLimits { sessions_max: 1000, tokens_max: 8 };
+        Claims::new(listeners, backend_slots, limits)
+    }
+
+    fn connect(
+        claims: &Claims,
+        listener: u16,
+        client_id: u64,
+        backend: u16,
+    ) -> Result<Claim, DropReason> {
+        connect_from(claims, (listener, client_id, backend), source(1), &Limits::NONE)
+    }
+
+    fn connect_from(
+        claims: &Claims,
+        (listener, client_id, backend): (u16, u64, u16),
+        source: Endpoint,
+        limits: &Limits,
+    ) -> Result<Claim, DropReason> {
+        let (token_mac, sessions_max, random) = (&[0; 16], 100, 0);
+        let wanted = Wanted {
+            listener,
+            client_id,
+            backend,
+            sessions_max,
+            source,
+            limits,
+            token_mac,
+            allows_reuse: false,
+            random,
+        };
+        claims.connect(&wanted).map(|(claim, _)| claim)
+    }
+
+    #[test]
+    fn one_session_per_client_id_and_the_lowest_free_slot() {
+        let claims = claims(2, &[2, 70]);
+        let first = connect(&claims, 0, 1, 0).expect("free");
+        let second = connect(&claims, 0, 2, 0).expect("free");
+        assert_eq!((first.slot, second.slot), (0, 1));
+        assert_eq!(connect(&claims, 0, 1, 1), Err(DropReason::ResponseClientConnected));
+        assert_eq!(connect(&claims, 0, 3, 0), Err(DropReason::ResponseBackendFull));
+        assert!(connect(&claims, 1, 1, 1).is_ok(), "another listener has its own clients");
+        assert_eq!((claims.players(0), claims.sessions(0), claims.players(1)), (2, 2, 1));
+        claims.leave(&first);
+        assert_eq!(connect(&claims, 0, 9, 0).map(|claim| claim.slot), Ok(0));
+    }
+
+    #[test]
+    fn a_listener_never_has_more_sessions_than_it_may() {
+        let claims = claims(1, &[70]);
+        (0..100).for_each(|id| assert_eq!(connect(&claims, 0, id, 0).is_ok(), id < 70));
+        assert_eq!(claims.sessions(0), 70);
+        claims.resize_backends(&[200]);
+        (100..200).for_each(|id| assert_eq!(connect(&claims, 0, id, 0).is_ok(), id < 130));
+        assert_eq!(claims.sessions(0), 100);
+        assert_eq!(connect(&claims, 0, 999, 0), Err(DropReason::ResponseSessionsFull));
+    }
+
+    #[test]
+    fn an_address_and_a_block_never_have_more_sessions_than_they_may() {
+        let claims = claims(2, &[70]);
+        let limits = Limits { sessions_per_address: 3, sessions_per_block: 5, ..Limits::NONE };
+        let at = |last, port| Endpoint::v4([192, 0, 2, last], port);
+        let enter = |id: u64, source| connect_from(&claims, (0, id, 0), source, &limits);
+        let mut first: Vec<Claim> = (0..3).map(|id| enter(id, at(1, 9)).expect("room")).collect();
+        assert_eq!(enter(9, at(1, 8)), Err(DropReason::AddressFull));
+        assert_eq!(claims.has_room_for(0, &at(1, 8), &limits), Err(DropReason::AddressFull));
+        let mut other = enter(3, at(2, 9)).expect("room");
+        assert!(enter(4, at(3, 9)).is_ok());
+        assert_eq!(enter(5, at(4, 9)), Err(DropReason::BlockFull));
+        assert!(enter(6, Endpoint::v4([192, 0, 3, 1], 9)).is_ok(), "another block");
+        assert!(connect_from(&claims, (1, 7, 0), at(1, 9), &limits).is_ok(), "another listener");
+
+        // Who moves takes its session along, within the same limits.
+        assert_eq!(claims.relocate(&mut other, at(1, 7), &limits), Err(DropReason::AddressFull));
+        assert_eq!(other.source, at(2, 9));
+        assert_eq!(
+            claims.relocate(&mut first[0], at(2, 7), &limits),
+            Ok(()),
+            "the block is its own"
+        );
+        assert_eq!(claims.relocate(&mut other, at(1, 7), &limits), Ok(()));
+        assert_eq!(enter(9, at(1, 8)), Err(DropReason::AddressFull));
+        claims.leave(&other);
+        assert!(enter(9, at(1, 8)).is_ok());
+        // A lower limit takes nothing away, and 0 is none.
+        assert!(connect_from(&claims, (0, 99, 0), at(1, 9), &Limits::NONE).is_ok());
+    }
+
+    #[test]
+    fn sessions_of_one_token_never_share_a_sequence() {
+        let claims = claims(2, &[4]);
+        let token_mac = &[1; 16];
+        let now = Now { mono_ns: 0, unix_s: 10 };
+        assert_eq!(claims.use_token(token_mac, &source(1), 100, now), Ok(TokenPast::Fresh));
+        let start = |listener| {
+            let base = Wanted {
+                listener,
+                client_id: 1,
+                backend: 0,
+                sessions_max: 9,
+                source: source(1),
+                limits: &Limits::NONE,
+                token_mac,
+                allows_reuse: true,
+                random: 7,
+            };
+            let (claim, mut sequence) = claims.connect(&base).expect("free");
+            (claim, sequence.take().expect("fresh"))
+        };
+        let (first, first_start) = start(0);
+        let (_, beside) = start(1);
+        claims.leave(&first);
+        let (_, again) = start(0);
+        assert_eq!([first_start, beside, again], [7, 7 + (1 << 40), 7 + (2 << 40)]);
+        claims.spend_token(0, 1);
+        assert_eq!(claims.use_token(token_mac, &source(1), 100, now), Ok(TokenPast::Spent));
+    }
+
+    #[test]
+    fn every_slot_is_given_out_once() {
+        let claims = claims(1, &[70]);
+        let taken: Vec<u32> =
+            (0..70).map(|id| connect(&claims, 0, id, 0).expect("70 slots").slot).collect();
+        assert_eq!(taken, (0..70).collect::<Vec<_>>());
+        assert!(!claims.has_free_slot(0));
+        claims.resize_backends(&[71, 5]);
+        assert_eq!(connect(&claims, 0, 99, 0).map(|claim| claim.slot), Ok(70));
+        assert!(connect(&claims, 0, 98, 1).is_ok(), "a backend that a reload has added");
+    }
+}

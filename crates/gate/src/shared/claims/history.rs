@@ -1,0 +1,227 @@
+//! Used connect tokens, each remembered until it cannot be used any more.
+//!
+//! A token that was used belongs to the address that used it first, so that nobody else gets in
+//! with a copy of it. It is in one session at a time. Each of its sessions must start its sequence
+//! where no earlier one can have come, because they share their keys; and for the same reason there
+//! is none after one that has taken anything in from its player: what was recorded then could not
+//! be told from what is new.
+//!
+//! Tokens expire by the wall clock, which can be set. So a token is forgotten only when two clocks
+//! agree: the monotonic one says that it would have expired had nobody touched the other, and that
+//! one says that it is refused now. Ahead and back again, nothing was forgotten that is good again;
+//! a clock that was set back delays forgetting until it has caught up.
+
+use crate::Now;
+use crate::store::multimap::Multimap;
+use crate::store::wheel::Wheel;
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::netcode::server::SessionSequence;
+
+/// The tag of a connect token's private part, which tells tokens apart.
+pub(crate) type TokenMac = [u8; 16];
+
+/// The beginning of a token's tag: enough to find it among a few million.
+pub(crate) type TokenName = [u8; 7];
+
+/// Which tokens were used from where, and until when that matters.
+pub(crate) struct History {
+    uses: Multimap<Use>,
+    /// In seconds of the monotonic clock. A place is a position in `uses`, which stays armed as
+    /// long as it is taken.
+    expiries: Wheel<1>,
+}
+
+/// What a token has been used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenPast {
+    /// No session yet.
+    Fresh,
+    /// A session that has taken nothing in from its player, and is over.
+    HadSession,
+    /// A session that has taken nothing in from its player so far.
+    InSession,
+    /// A session that has taken something in from its player.
+    Spent,
+}
+
+/// How a token was used.
+#[derive(Clone, Copy)]
+struct Use {
+    mac: TokenMac,
+    /// Hash of its owner's address and port: where it was first used from, or where its session has
+    /// moved since.
+    source: u64,
+    /// Where the next session of this token starts its sequence, if there was one.
+    next_sequence: SessionSequence,
+    /// By the wall clock, in seconds since 1970. What expires after 2106 does so in 2106.
+    expire_s: u32,
+    fate: Fate,
+}
+
+/// What a token was used for, and until when it is remembered whatever the wall clock says. One
+/// word, because there are millions of them: two bits and thirty, which are 34 years of seconds.
+#[derive(Clone, Copy)]
+struct Fate(u32);
+
+impl Fate {
+    const SECOND_BITS: u32 = 30;
+    const SECONDS_MAX: u32 = (1 << Self::SECOND_BITS) - 1;
+
+    fn new(past: TokenPast, keep_until_s: u64) -> Self {
+        let seconds = u32::try_from(keep_until_s).unwrap_or(u32::MAX).min(Self::SECONDS_MAX);
+        Self((past as u32) << Self::SECOND_BITS | seconds)
+    }
+
+    fn keep_until_s(self) -> u64 {
+        u64::from(self.0 & Self::SECONDS_MAX)
+    }
+
+    const fn past(self) -> TokenPast {
+        match self.0 >> Self::SECOND_BITS {
+            0 => TokenPast::Fresh,
+            1 => TokenPast::HadSession,
+            2 => TokenPast::InSession,
+            _ => TokenPast::Spent,
+        }
+    }
+}
+
+impl Use {
+    fn set_past(&mut self, past: TokenPast) {
+        self.fate = Fate::new(past, self.fate.keep_until_s());
+    }
+}
+
+impl History {
+    pub(crate) fn new(tokens_max: usize) -> Self {
+        Self { uses: Multimap::new(tokens_max), expiries: Wheel::new(tokens_max, 0) }
+    }
+
+    /// How many tokens are remembered.
+    pub(crate) fn len(&self) -> usize {
+        self.uses.len()
+    }
+
+    /// Records that a token is used from `source`, or refuses it. Returns what it was used for
+    /// before.
+    pub(crate) fn use_token(
+        &mut self,
+        mac: &TokenMac,
+        source: u64,
+        expire_s: u64,
+        now: Now,
+    ) -> Result<TokenPast, DropReason> {
+        self.forget_expired(now);
+        if let Some(position) = self.find(mac) {
+            let used = self.uses.at(position);
+            return if used.source == source {
+                Ok(used.fate.past())
+            } else {
+                Err(DropReason::TokenUsedElsewhere)
+            };
+        }
+        // A second more than is left, because both clocks are read in whole seconds.
+        let keep_s = expire_s.saturating_sub(now.unix_s).saturating_add(1);
+        let keep_until_s = seconds(now).saturating_add(keep_s);
+        let fresh = Use {
+            mac: *mac,
+            source,
+            next_sequence: SessionSequence::begin(None, 0),
+            expire_s: u32::try_from(expire_s).unwrap_or(u32::MAX),
+            fate: Fate::new(TokenPast::Fresh, keep_until_s),
+        };
+        let position = self.uses.insert(hash(mac), fresh).ok_or(DropReason::TokenHistoryFull)?;
+        self.expiries.arm(position, keep_until_s);
+        Ok(TokenPast::Fresh)
+    }
+
+    /// What a token has been used for. One that is not remembered can no longer be used.
+    pub(crate) fn past(&self, mac: &TokenMac) -> TokenPast {
+        self.find(mac).map_or(TokenPast::Fresh, |position| self.uses.at(position).fate.past())
+    }
+
+    /// Records that a session of the token begins, with a range of sequence numbers that no other
+    /// one has.
+    pub(crate) fn begin_session(&mut self, mac: &TokenMac, random: u64) -> SessionSequence {
+        // A token that expired during its handshake may be forgotten already: then the random start
+        // has to do.
+        let Some(position) = self.find(mac) else {
+            return SessionSequence::begin(None, random);
+        };
+        let used = self.uses.at_mut(position);
+        let past = used.fate.past();
+        let next = (past != TokenPast::Fresh).then_some(used.next_sequence);
+        let sequence = SessionSequence::begin(next, random);
+        used.next_sequence = sequence.after();
+        if past != TokenPast::Spent {
+            used.set_past(TokenPast::InSession);
+        }
+        sequence
+    }
+
+    /// Records that a session of the token has taken something in from its player.
+    pub(crate) fn spend(&mut self, name: TokenName) {
+        if let Some(position) = self.find_by_name(name) {
+            self.uses.at_mut(position).set_past(TokenPast::Spent);
+        }
+    }
+
+    /// Records that a session of the token is over, whose player was last at `source`.
+    pub(crate) fn end_session(&mut self, name: TokenName, source: Option<u64>) {
+        let Some(position) = self.find_by_name(name) else { return };
+        let used = self.uses.at_mut(position);
+        match (used.fate.past(), source) {
+            (TokenPast::InSession, _) => used.set_past(TokenPast::HadSession),
+            // Only who has the keys can have moved it.
+            (TokenPast::Spent, Some(source)) => used.source = source,
+            _ => {}
+        }
+    }
+
+    fn find(&self, mac: &TokenMac) -> Option<u32> {
+        self.uses.find(hash(mac), |used| used.mac == *mac)
+    }
+
+    fn find_by_name(&self, name: TokenName) -> Option<u32> {
+        self.uses.find(hash(&name), |used| used.mac.starts_with(&name))
+    }
+
+    /// Forgets a few of the tokens that have expired: more than come in meanwhile.
+    fn forget_expired(&mut self, now: Now) {
+        let now_s = seconds(now);
+        for _ in 0..FORGOTTEN_AT_ONCE {
+            let Some(position) = self.expiries.pop_due(now_s) else { return };
+            let used = self.uses.at(position);
+            // The request check refuses a token from `expire <= now` on, so nothing is forgotten
+            // that can still be used.
+            let good_for_s = u64::from(used.expire_s).saturating_sub(now.unix_s);
+            let again_s = used.fate.keep_until_s().max(now_s + good_for_s);
+            // What is kept has come to the wheel's horizon, or the wall clock was set back.
+            if again_s > now_s {
+                self.expiries.arm(position, again_s);
+            } else {
+                let hash = hash(&used.mac);
+                self.uses.remove(hash, position);
+            }
+        }
+    }
+}
+
+fn seconds(now: Now) -> u64 {
+    now.mono_ns / NS_PER_S
+}
+
+/// A tag is random to everybody who has not the key of tokens, and only good tokens come here.
+fn hash(tag: &[u8]) -> u32 {
+    u32::from_le_bytes([tag[0], tag[1], tag[2], tag[3]])
+}
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// A few microseconds' work.
+const FORGOTTEN_AT_ONCE: usize = 32;
+
+const _: () = assert!(size_of::<Use>() == 40);
+
+#[cfg(test)]
+mod tests;

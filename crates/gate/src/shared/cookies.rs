@@ -1,0 +1,269 @@
+//! What the workers share of cookies: the secrets they are made with, which were used, and whose
+//! sessions they name.
+//!
+//! The kernel hashes a player's address to one worker as a rule, but not when the player reaches us
+//! by another of our addresses or comes from another port, and a recorded response may be sent to
+//! any address of ours. So the secrets are everybody's, and so is the memory of used responses:
+//! neither relies on who receives what. Both are touched by handshakes only: a challenge reads one
+//! atomic number, to see whether the secrets have changed since it copied them; the lock is taken
+//! for a response that has verified, and nobody can make those up.
+//!
+//! The set of used responses is bounded. When it is full, new ones are refused and counted; a live
+//! entry is never evicted, because that would let its response open a session again.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::shared::claims::{ClaimLimits, Resident};
+use crate::shared::upgrades::Upgrades;
+use crate::store::multimap::Multimap;
+use ringgate_batch::Endpoint;
+use ringgate_core::crypto::cookie::CookieMac;
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::unreal::cookie::{Cookie, Epoch, MacInput, Proof, Rotation, Timestamp};
+use ringgate_core::proto::unreal::front::proof_input;
+use ringgate_core::proto::unreal::timing::COOKIE_LIFETIME_NS_MAX;
+use ringgate_core::secret::CookieSecret;
+
+/// Shared by all workers.
+pub(crate) struct Cookies {
+    /// Counts the changes of the secrets; 0 before there are any.
+    generation: AtomicU32,
+    /// When the next change is due.
+    due_ns: AtomicU64,
+    /// Made by the first worker that needs it.
+    inner: Mutex<Option<Inner>>,
+    /// How often refused clients may be told why.
+    pub(crate) upgrades: Upgrades,
+}
+
+struct Inner {
+    rotation: Rotation,
+    used: Used,
+    owners: Multimap<Owner>,
+}
+
+/// Which session a cookie names.
+#[derive(Clone, Copy)]
+struct Owner {
+    cookie: Cookie,
+    /// The number that the connection has among those of its client.
+    client_id: u8,
+    resident: Resident,
+}
+
+impl Cookies {
+    pub(crate) const fn new() -> Self {
+        Self {
+            generation: AtomicU32::new(0),
+            due_ns: AtomicU64::new(0),
+            inner: Mutex::new(None),
+            upgrades: Upgrades::new(),
+        }
+    }
+
+    /// Whether the older secret should be replaced, or there is none yet.
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.due_ns.load(Ordering::Relaxed)
+    }
+
+    /// When the secrets change next.
+    pub(crate) fn due_ns(&self) -> u64 {
+        self.due_ns.load(Ordering::Relaxed)
+    }
+
+    /// Takes fresh secrets: both at the start, afterwards the first, if that is due. `draw` is a
+    /// random number.
+    pub(crate) fn renew(
+        &self,
+        now_ns: u64,
+        secrets: [CookieSecret; 2],
+        draw: u64,
+        limits: ClaimLimits,
+    ) {
+        let mut inner = self.lock();
+        let rotation = match inner.as_mut() {
+            None => {
+                let rotation = Rotation::new(now_ns, secrets, draw);
+                let due_ns = rotation.poll_timeout();
+                let used = Used::new(limits.tokens_max);
+                *inner = Some(Inner { rotation, used, owners: Multimap::new(limits.sessions_max) });
+                due_ns
+            }
+            Some(inner) => {
+                let [fresh, _] = secrets;
+                if !inner.rotation.handle_timeout(now_ns, fresh, draw) {
+                    return;
+                }
+                inner.rotation.poll_timeout()
+            }
+        };
+        self.due_ns.store(rotation, Ordering::Relaxed);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether a response that has verified could still be used.
+    pub(crate) fn check_unused(&self, cookie: &Cookie) -> Result<(), DropReason> {
+        match self.lock().as_ref() {
+            Some(inner) if inner.used.contains(cookie) => Err(DropReason::ResponseReplayed),
+            Some(_) => Ok(()),
+            None => Err(DropReason::CookieForged),
+        }
+    }
+
+    /// Marks a response that has verified as used, for as long as it can verify.
+    pub(crate) fn use_once(&self, cookie: &Cookie, now_ns: u64) -> Result<(), DropReason> {
+        match self.lock().as_mut() {
+            Some(inner) => inner.used.insert(cookie, now_ns),
+            None => Err(DropReason::CookieForged),
+        }
+    }
+
+    /// Makes a session known by the cookie that its player and its server share.
+    pub(crate) fn settle(&self, cookie: &Cookie, client_id: u8, resident: Resident) {
+        if let Some(inner) = self.lock().as_mut() {
+            let owner = Owner { cookie: *cookie, client_id, resident };
+            inner.owners.insert(hash(cookie), owner);
+        }
+    }
+
+    /// Takes back [`settle`](Self::settle).
+    pub(crate) fn unsettle(&self, cookie: &Cookie, resident: &Resident) {
+        if let Some(inner) = self.lock().as_mut() {
+            let is_it = |owner: &Owner| owner.cookie == *cookie && owner.resident == *resident;
+            if let Some(position) = inner.owners.find(hash(cookie), is_it) {
+                inner.owners.remove(hash(cookie), position);
+            }
+        }
+    }
+
+    /// The session of a listener that a cookie names, for the client whose it is.
+    pub(crate) fn owner(
+        &self,
+        cookie: &Cookie,
+        client_id: u8,
+        listener: u16,
+    ) -> Result<Resident, DropReason> {
+        let inner = self.lock();
+        let owners = &inner.as_ref().ok_or(DropReason::CookieUnknown)?.owners;
+        let is_it = |owner: &Owner| owner.cookie == *cookie && owner.resident.listener == listener;
+        let position = owners.find(hash(cookie), is_it).ok_or(DropReason::CookieUnknown)?;
+        let owner = owners.at(position);
+        if owner.client_id == client_id { Ok(owner.resident) } else { Err(DropReason::UnrealIds) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Inner>> {
+        // As with the claims: a worker that panics ends the process.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One worker's copy of the secrets, ready to make and to verify cookies.
+pub(crate) struct Keyring {
+    generation: u32,
+    epoch: Epoch,
+    macs: [CookieMac; 2],
+}
+
+impl Keyring {
+    /// Copies the secrets, where they have changed since the last copy.
+    #[inline]
+    pub(crate) fn refresh(known: &mut Option<Self>, shared: &Cookies) {
+        let generation = shared.generation.load(Ordering::Acquire);
+        if known.as_ref().is_some_and(|known| known.generation == generation) {
+            return;
+        }
+        if let Some(inner) = shared.lock().as_ref() {
+            let macs = inner.rotation.secrets().each_ref().map(CookieMac::new);
+            *known = Some(Self { generation, epoch: inner.rotation.epoch(), macs });
+        }
+    }
+
+    /// What somebody at `source` has to answer, to show that they receive there.
+    pub(crate) fn challenge(
+        &self,
+        now_ns: u64,
+        source: Endpoint,
+        client_id: u8,
+        listener: u16,
+    ) -> Proof {
+        let secret_id = self.epoch.active();
+        let timestamp = Timestamp::from_ns(now_ns);
+        let input = MacInput::new(timestamp, source, client_id, listener.into());
+        let cookie = Cookie(self.macs[secret_id.index()].tag(input.as_bytes()));
+        Proof { secret_id, timestamp, cookie }
+    }
+
+    /// Whether an answer is to one of our challenges, for the same address, client and listener.
+    pub(crate) fn verify(
+        &self,
+        now_ns: u64,
+        proof: &Proof,
+        source: Endpoint,
+        client_id: u8,
+        listener: u16,
+    ) -> Result<(), DropReason> {
+        let listener = listener.into();
+        let input = proof_input(&self.epoch, proof, now_ns, source, client_id, listener)?;
+        let mac = &self.macs[proof.secret_id.index()];
+        if mac.verify(input.as_bytes(), &proof.cookie.0) {
+            Ok(())
+        } else {
+            Err(DropReason::CookieForged)
+        }
+    }
+}
+
+/// Responses that have done their work. Each is kept for the longest that a cookie can live, so
+/// they leave in the order in which they came.
+struct Used {
+    cookies: Multimap<Cookie>,
+    /// When each can be forgotten, and its position.
+    expiries: VecDeque<(u64, u32)>,
+}
+
+impl Used {
+    fn new(used_max: usize) -> Self {
+        Self { cookies: Multimap::new(used_max), expiries: VecDeque::with_capacity(used_max) }
+    }
+
+    fn contains(&self, cookie: &Cookie) -> bool {
+        self.cookies.find(hash(cookie), |used| used == cookie).is_some()
+    }
+
+    fn insert(&mut self, cookie: &Cookie, now_ns: u64) -> Result<(), DropReason> {
+        self.forget_expired(now_ns);
+        if self.contains(cookie) {
+            return Err(DropReason::ResponseReplayed);
+        }
+        let position =
+            self.cookies.insert(hash(cookie), *cookie).ok_or(DropReason::ResponseHistoryFull)?;
+        self.expiries.push_back((now_ns + COOKIE_LIFETIME_NS_MAX, position));
+        Ok(())
+    }
+
+    /// Forgets a few: more than come in meanwhile, and not so many that the lock is held for long.
+    fn forget_expired(&mut self, now_ns: u64) {
+        for _ in 0..FORGOTTEN_AT_ONCE {
+            let Some(&(_, position)) = self.expiries.front().filter(|(at, _)| *at <= now_ns) else {
+                return;
+            };
+            self.expiries.pop_front();
+            let hash = hash(self.cookies.at(position));
+            self.cookies.remove(hash, position);
+        }
+    }
+}
+
+/// A cookie is the output of a MAC, ours or a server's, and only good ones are kept.
+fn hash(cookie: &Cookie) -> u32 {
+    let [a, b, c, d, ..] = cookie.0;
+    u32::from_le_bytes([a, b, c, d])
+}
+
+/// A few microseconds' work.
+const FORGOTTEN_AT_ONCE: usize = 32;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! Rotation and the memory of used responses, on a clock that moves when a test says so.
+
+use super::*;
+use crate::store::table::Place;
+use ringgate_core::proto::unreal::cookie::SecretId;
+use ringgate_core::proto::unreal::timing::{ROTATION_NS, ROTATION_SPREAD_NS};
+
+const S: u64 = 1_000_000_000;
+const START: u64 = 100 * S;
+const HOME: Endpoint = Endpoint::v4([192, 0, 2, 1], 5000);
+const LIMITS: ClaimLimits = ClaimLimits { sessions_max: 4, tokens_max: 3 };
+
+fn secrets(n: u8) -> [CookieSecret; 2] {
+    [n, n + 100].map(|byte| CookieSecret::from_bytes([byte; 64]))
+}
+
+fn started() -> Cookies {
+    let cookies = Cookies::new();
+    assert!(cookies.is_due(0), "there are no secrets");
+    cookies.renew(START, secrets(1), 0, LIMITS);
+    assert_eq!(cookies.due_ns(), START + ROTATION_NS);
+    cookies
+}
+
+fn keyring(cookies: &Cookies) -> Keyring {
+    let mut keyring = None;
+    Keyring::refresh(&mut keyring, cookies);
+    keyring.expect("there are secrets")
+}
+
+#[test]
+fn a_worker_copies_the_secrets_when_they_have_changed() {
+    let mut keyring = None;
+    let cookies = Cookies::new();
+    Keyring::refresh(&mut keyring, &cookies);
+    assert!(keyring.is_none());
+    cookies.renew(START, secrets(1), 0, LIMITS);
+    Keyring::refresh(&mut keyring, &cookies);
+    let first = keyring.as_ref().map(|keyring| keyring.generation);
+    cookies.renew(START + ROTATION_NS - 1, secrets(2), 0, LIMITS);
+    Keyring::refresh(&mut keyring, &cookies);
+    assert_eq!(keyring.as_ref().map(|keyring| keyring.generation), first, "not due yet");
+    cookies.renew(START + ROTATION_NS, secrets(2), u64::MAX, LIMITS);
+    Keyring::refresh(&mut keyring, &cookies);
+    assert_ne!(keyring.as_ref().map(|keyring| keyring.generation), first);
+    assert!(cookies.due_ns() <= START + 2 * ROTATION_NS + ROTATION_SPREAD_NS);
+}
+
+#[test]
+fn one_workers_challenge_is_anothers_proof_until_its_secret_has_been_replaced() {
+    let cookies = started();
+    let proof = keyring(&cookies).challenge(START, HOME, 5, 2);
+    let verify = |cookies: &Cookies, now_ns| keyring(cookies).verify(now_ns, &proof, HOME, 5, 2);
+    assert_eq!(verify(&cookies, START), Ok(()));
+    assert_eq!(verify(&cookies, START + 40 * S), Err(DropReason::CookieExpired));
+    assert_eq!(verify(&cookies, START + 40 * S - 1), Ok(()), "as long as nothing rotates");
+    cookies.renew(START + 15 * S, secrets(2), 0, LIMITS);
+    assert_eq!(verify(&cookies, START + 15 * S), Ok(()), "the other secret is still there");
+    cookies.renew(START + 30 * S, secrets(3), 0, LIMITS);
+    assert_eq!(verify(&cookies, START + 30 * S), Err(DropReason::CookieSecret));
+}
+
+#[test]
+fn both_secrets_are_there_from_the_start() {
+    let keyring = keyring(&started());
+    let other = SecretId::from_bit(!keyring.epoch.active().bit());
+    let timestamp = Timestamp::from_ns(START - S);
+    let input = MacInput::new(timestamp, HOME, 5, 2);
+    let cookie = Cookie(keyring.macs[other.index()].tag(input.as_bytes()));
+    let proof = Proof { secret_id: other, timestamp, cookie };
+    assert_eq!(keyring.verify(START, &proof, HOME, 5, 2), Ok(()));
+}
+
+#[test]
+fn every_bit_of_a_proof_and_of_its_address_matters() {
+    let keyring = keyring(&started());
+    let proof = keyring.challenge(START, HOME, 5, 2);
+    let is_refused = |proof: &Proof, source, client_id, listener| {
+        keyring.verify(START, proof, source, client_id, listener).is_err()
+    };
+    assert!(!is_refused(&proof, HOME, 5, 2));
+    for bit in 0..160 {
+        let mut cookie = proof.cookie;
+        cookie.0[bit / 8] ^= 1 << (bit % 8);
+        assert!(is_refused(&Proof { cookie, ..proof }, HOME, 5, 2), "cookie bit {bit}");
+    }
+    for bit in 0..64 {
+        let timestamp = Timestamp::from_wire(proof.timestamp.to_wire() ^ 1 << bit);
+        assert!(is_refused(&Proof { timestamp, ..proof }, HOME, 5, 2), "time bit {bit}");
+    }
+    let secret_id = SecretId::from_bit(!proof.secret_id.bit());
+    assert!(is_refused(&Proof { secret_id, ..proof }, HOME, 5, 2));
+    for bit in 0..16 {
+        assert!(is_refused(&proof, HOME.with_port(HOME.port() ^ 1 << bit), 5, 2), "port bit {bit}");
+        assert!(is_refused(&proof, HOME, 5, 2 ^ 1 << bit), "listener bit {bit}");
+    }
+    for bit in 0..32 {
+        let ip = u32::from_be_bytes([192, 0, 2, 1]) ^ 1 << bit;
+        assert!(
+            is_refused(&proof, Endpoint::v4(ip.to_be_bytes(), HOME.port()), 5, 2),
+            "ip bit {bit}"
+        );
+    }
+    (0..3).for_each(|bit| assert!(is_refused(&proof, HOME, 5 ^ 1 << bit, 2), "client bit {bit}"));
+}
+
+#[test]
+fn a_response_is_used_once_for_as_long_as_it_can_verify() {
+    let cookies = started();
+    let cookie = |n| Cookie([n; 20]);
+    assert_eq!(cookies.use_once(&cookie(1), START), Ok(()));
+    assert_eq!(cookies.use_once(&cookie(1), START), Err(DropReason::ResponseReplayed));
+    let last = START + COOKIE_LIFETIME_NS_MAX - 1;
+    assert_eq!(cookies.use_once(&cookie(1), last), Err(DropReason::ResponseReplayed));
+    assert_eq!(cookies.use_once(&cookie(1), last + 1), Ok(()), "by now it is too old anyway");
+}
+
+#[test]
+fn a_full_memory_refuses_new_responses_and_keeps_the_old() {
+    let cookies = started();
+    let cookie = |n| Cookie([n; 20]);
+    (0..3).for_each(|n| assert_eq!(cookies.use_once(&cookie(n), START + u64::from(n)), Ok(())));
+    assert_eq!(cookies.use_once(&cookie(9), START + S), Err(DropReason::ResponseHistoryFull));
+    assert_eq!(cookies.use_once(&cookie(0), START + S), Err(DropReason::ResponseReplayed));
+    assert_eq!(cookies.use_once(&cookie(9), START + COOKIE_LIFETIME_NS_MAX), Ok(()));
+    let second = cookies.use_once(&cookie(1), START + COOKIE_LIFETIME_NS_MAX);
+    assert_eq!(second, Err(DropReason::ResponseReplayed), "only the oldest has gone");
+}
+
+#[test]
+fn a_cookie_names_its_session_until_that_is_over() {
+    let cookies = started();
+    let resident =
+        |index| Resident { worker: 1, listener: 2, place: Place { index, generation: 1 } };
+    let cookie = Cookie([7; 20]);
+    let unknown = Err(DropReason::CookieUnknown);
+    cookies.settle(&cookie, 5, resident(3));
+    assert_eq!(cookies.owner(&cookie, 5, 2), Ok(resident(3)));
+    assert_eq!(cookies.owner(&cookie, 5, 0), unknown, "another listener's");
+    assert_eq!(cookies.owner(&cookie, 4, 2), Err(DropReason::UnrealIds), "another client's");
+    cookies.unsettle(&cookie, &resident(4));
+    assert_eq!(cookies.owner(&cookie, 5, 2), Ok(resident(3)), "another session's");
+    cookies.unsettle(&cookie, &resident(3));
+    assert_eq!(cookies.owner(&cookie, 5, 2), unknown);
+}

@@ -1,0 +1,488 @@
+//! Who lives at an address: a slab of entries, found by listener and endpoint.
+//!
+//! The [`Index`] is at most half full, so a lookup touches one line of it and one of the entry; a
+//! batch of lookups has them fetched first, all at once. The hash key is random per process: an
+//! attacker who chooses source ports cannot aim at one cell. Everything is sized once: the slab
+//! reserves its capacity (untouched pages cost nothing), so no insertion ever moves an entry or
+//! rehashes.
+//!
+//! An entry that is removed keeps its place until [`Table::reclaim`], so that positions noted
+//! earlier in a turn stay valid to its end. Freed places are reused oldest first and not before
+//! they have rested, because a place is also an address (the player's loopback address on the udp
+//! link) and a session id: a game process must not mistake a new player for the last. So there are
+//! more places than entries: at least a whole table may leave and be full again. Those that were
+//! never used cost nothing, and when all others rest, there is no place.
+
+use std::collections::VecDeque;
+
+use crate::store::hash::HashKey;
+use crate::store::index::Index;
+use ringgate_batch::{Endpoint, prefetch_line};
+use ringgate_core::limits::LISTENERS_MAX;
+
+/// What an entry is found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// Which listener the datagrams come in through.
+    pub(crate) listener: u16,
+    /// Where they come from.
+    pub(crate) endpoint: Endpoint,
+}
+
+/// A position in the slab, and the generation that tells its tenants apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// What lives in a table.
+pub(crate) trait Tenant {
+    /// Stands in a place that nobody has, without a secret of whoever had it.
+    ///
+    /// Not an `Option`: the compiler would mark its absence in whichever field has bits to spare,
+    /// and every packet would wait for the line of that field (with a million sessions, a third of
+    /// what it cost).
+    fn nobody() -> Self;
+}
+
+/// A bounded map from [`Address`] to `T`.
+pub(crate) struct Table<T> {
+    key: HashKey,
+    index: Index,
+    slots: Vec<Slot<T>>,
+    free: VecDeque<Rest>,
+    removed: Vec<u32>,
+    live_count: usize,
+    capacity: usize,
+    /// Invariant: not fewer than `capacity`.
+    places_max: usize,
+    rest_ns: u64,
+    first_generation: u32,
+}
+
+/// How places rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resting {
+    /// For how long nobody is given a place that somebody has left.
+    pub(crate) ns: u64,
+    /// How many places there are beyond the capacity.
+    pub(crate) spare: usize,
+}
+
+impl Resting {
+    /// Places that mean nothing to anybody else.
+    pub(crate) const NONE: Self = Self { ns: 0, spare: 0 };
+}
+
+/// Why there is no place for another entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPlace {
+    /// There are as many entries as there may be.
+    Full,
+    /// All places that nobody has were left a moment ago.
+    Resting,
+}
+
+/// An entry. What a lookup compares fills the first half of a cache line, and the tenant begins
+/// behind it.
+#[repr(C, align(64))]
+struct Slot<T> {
+    address: Address,
+    generation: Generation,
+    /// Invariant: somebody while the entry is indexed, and after its removal until `reclaim`.
+    tenant: T,
+}
+
+/// Where a slot's tenant begins, for tenants who care about cache lines.
+pub(crate) const TENANT_OFFSET: usize = size_of::<Address>() + size_of::<Generation>();
+
+/// Which tenant of its place an entry is, and whether it is indexed.
+#[derive(Clone, Copy)]
+struct Generation(u32);
+
+impl Generation {
+    const INDEXED: u32 = 1 << 31;
+
+    const fn indexed(number: u32) -> Self {
+        Self(number | Self::INDEXED)
+    }
+
+    const fn number(self) -> u32 {
+        self.0 & !Self::INDEXED
+    }
+
+    const fn is_indexed(self) -> bool {
+        self.0 & Self::INDEXED != 0
+    }
+
+    const fn unindexed(self) -> Self {
+        Self(self.number())
+    }
+}
+
+/// A free place, and since when.
+struct Rest {
+    index: u32,
+    since_ns: u64,
+}
+
+impl<T: Tenant> Table<T> {
+    /// A table of at most `capacity` entries. The first tenants are of `first_generation`: a random
+    /// one keeps the ids of two runs of the gateway apart.
+    pub(crate) fn new(
+        capacity: usize,
+        resting: Resting,
+        first_generation: u32,
+        key: HashKey,
+    ) -> Self {
+        let places_max = capacity + resting.spare;
+        Self {
+            key,
+            index: Index::new(capacity * INDEX_CELLS),
+            slots: Vec::with_capacity(places_max),
+            free: VecDeque::with_capacity(places_max),
+            removed: Vec::with_capacity(capacity),
+            live_count: 0,
+            capacity,
+            places_max,
+            rest_ns: resting.ns,
+            first_generation: next_generation(first_generation),
+        }
+    }
+
+    /// Bytes that one entry takes at most: its slot, its cells of the index, and its place in the
+    /// lists of free ones.
+    pub(crate) const fn entry_bytes() -> usize {
+        size_of::<Slot<T>>()
+            + INDEX_CELLS * Index::CELL_BYTES
+            + size_of::<Rest>()
+            + size_of::<u32>()
+    }
+
+    /// How many entries are indexed.
+    pub(crate) fn len(&self) -> usize {
+        self.live_count
+    }
+
+    /// How many places have ever been used: the bound of all indexes.
+    pub(crate) fn places(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// The keyed hash of an address, to be computed once per datagram.
+    #[inline]
+    pub(crate) fn hash(&self, address: &Address) -> u32 {
+        let (high, low) = address.endpoint.ip_words();
+        if address.endpoint.is_v4() {
+            let from = u64::from(address.listener) << 48 | u64::from(address.endpoint.port()) << 32;
+            return self.key.hash_seven(from | low & 0xffff_ffff) as u32;
+        }
+        let rest = u64::from(address.endpoint.port()) << 48
+            | u64::from(address.listener) << 32
+            | u64::from(address.endpoint.scope());
+        self.key.hash([high, low, rest]) as u32
+    }
+
+    /// Where the entry of `address` lives.
+    #[inline]
+    pub(crate) fn find(&self, hash: u32, address: &Address) -> Option<u32> {
+        self.index.find(hash, |index| self.slots[index as usize].address == *address)
+    }
+
+    /// Where the entry of `address` lives, which is probably where [`guess`](Self::guess) has said.
+    /// Nothing may have been inserted or removed in between: where there was no guess there is
+    /// nobody.
+    #[inline]
+    pub(crate) fn find_guessed(&self, guess: u32, hash: u32, address: &Address) -> Option<u32> {
+        let slot = self.slots.get(guess as usize)?;
+        if slot.address == *address { Some(guess) } else { self.find(hash, address) }
+    }
+
+    /// Has the memory fetched where a lookup of that hash begins.
+    #[inline]
+    pub(crate) fn prefetch_index(&self, hash: u32) {
+        self.index.prefetch(hash);
+    }
+
+    /// The entry that a lookup of that hash will probably find.
+    #[inline]
+    pub(crate) fn guess(&self, hash: u32) -> Option<u32> {
+        self.index.find(hash, |_| true)
+    }
+
+    /// Has some lines of an entry fetched. Any index will do.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: u32, lines: std::ops::Range<usize>) {
+        if let Some(slot) = self.slots.get(index as usize) {
+            lines.for_each(|line| prefetch_line(slot, line));
+        }
+    }
+
+    /// The address ranges of everything that is large, for advice to the operating system. Most is
+    /// not in use yet.
+    pub(crate) fn memory(&self) -> [std::ops::Range<*const u8>; 2] {
+        let slots = self.slots.as_ptr();
+        let end = slots.wrapping_add(self.slots.capacity());
+        [slots.cast()..end.cast(), self.index.memory()]
+    }
+
+    /// Inserts an entry for an address that has none, if there is a place for it.
+    pub(crate) fn insert(
+        &mut self,
+        address: Address,
+        tenant: T,
+        now_ns: u64,
+    ) -> Result<u32, NoPlace> {
+        let hash = self.hash(&address);
+        debug_assert!(self.find(hash, &address).is_none(), "one entry per address");
+        let index = self.take_place(now_ns)?;
+        let old =
+            self.slots.get(index as usize).map(|old| next_generation(old.generation.number()));
+        let generation = Generation::indexed(old.unwrap_or(self.first_generation));
+        let slot = Slot { address, generation, tenant };
+        match self.slots.get_mut(index as usize) {
+            Some(old) => *old = slot,
+            None => self.slots.push(slot),
+        }
+        self.index.insert(hash, index);
+        self.live_count += 1;
+        Ok(index)
+    }
+
+    /// Whether somebody could be given a place that nobody had a moment ago, were the table not
+    /// full.
+    pub(crate) fn has_rested_place(&self, now_ns: u64) -> bool {
+        self.slots.len() < self.places_max || self.is_rested(now_ns)
+    }
+
+    /// Takes an entry out of the index. It can still be reached by its index until
+    /// [`reclaim`](Self::reclaim).
+    pub(crate) fn remove(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        if slot.generation.is_indexed() {
+            slot.generation = slot.generation.unindexed();
+            let address = slot.address;
+            self.index.remove(self.hash(&address), index);
+            self.removed.push(index);
+            self.live_count -= 1;
+        }
+    }
+
+    /// Moves an entry to another address, which must have none.
+    pub(crate) fn readdress(&mut self, index: u32, address: Address) {
+        debug_assert!(self.is_live(index), "only live entries move");
+        let old = std::mem::replace(&mut self.slots[index as usize].address, address);
+        self.index.remove(self.hash(&old), index);
+        self.index.insert(self.hash(&address), index);
+    }
+
+    /// Ends the tenancy of removed entries: call it when no index noted in this turn is used any
+    /// more.
+    pub(crate) fn reclaim(&mut self, now_ns: u64) {
+        for index in self.removed.drain(..) {
+            self.slots[index as usize].tenant = T::nobody();
+            self.free.push_back(Rest { index, since_ns: now_ns });
+        }
+    }
+
+    /// The address of an entry.
+    #[inline]
+    pub(crate) fn address(&self, index: u32) -> &Address {
+        &self.slots[index as usize].address
+    }
+
+    /// Whether the entry is indexed (not removed).
+    #[inline]
+    pub(crate) fn is_live(&self, index: u32) -> bool {
+        self.slots.get(index as usize).is_some_and(|slot| slot.generation.is_indexed())
+    }
+
+    /// The place of an entry, to recognise its tenant later.
+    #[inline]
+    pub(crate) fn place(&self, index: u32) -> Place {
+        Place { index, generation: self.slots[index as usize].generation.number() }
+    }
+
+    /// The index of a place whose tenant is still the same and live.
+    #[inline]
+    pub(crate) fn live(&self, place: Place) -> Option<u32> {
+        let slot = self.slots.get(place.index as usize)?;
+        (slot.generation.0 == Generation::indexed(place.generation).0).then_some(place.index)
+    }
+
+    /// The live tenant at an index, if there is one.
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        let slot = self.slots.get(index as usize)?;
+        slot.generation.is_indexed().then_some(&slot.tenant)
+    }
+
+    /// The tenant at an index that was noted in this turn.
+    #[inline]
+    pub(crate) fn at(&self, index: u32) -> &T {
+        &self.slots[index as usize].tenant
+    }
+
+    /// The tenant at an index that was noted in this turn.
+    #[inline]
+    pub(crate) fn at_mut(&mut self, index: u32) -> &mut T {
+        &mut self.slots[index as usize].tenant
+    }
+
+    /// The place that was left first, if that was long enough ago, or a fresh one.
+    fn take_place(&mut self, now_ns: u64) -> Result<u32, NoPlace> {
+        if self.live_count >= self.capacity {
+            return Err(NoPlace::Full);
+        }
+        if self.is_rested(now_ns)
+            && let Some(rest) = self.free.pop_front()
+        {
+            return Ok(rest.index);
+        }
+        if self.slots.len() < self.places_max {
+            return Ok(self.slots.len() as u32);
+        }
+        Err(if self.rest_ns == 0 { NoPlace::Full } else { NoPlace::Resting })
+    }
+
+    /// Whether the place that was left first has rested.
+    fn is_rested(&self, now_ns: u64) -> bool {
+        self.free.front().is_some_and(|rest| now_ns >= rest.since_ns + self.rest_ns)
+    }
+}
+
+/// An IPv4 address, its port and the listener fit seven bytes.
+const _: () = assert!(LISTENERS_MAX <= 1 << 8);
+
+/// Generations fit 24 bits and are never 0, because they are a part of session ids.
+const fn next_generation(generation: u32) -> u32 {
+    generation % GENERATION_MAX + 1
+}
+
+const GENERATION_MAX: u32 = (1 << 24) - 1;
+
+/// Cells of the index for each entry: a packet looks one and a half of them up, or two and a half
+/// to find nobody.
+const INDEX_CELLS: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    const KEY: HashKey = HashKey::new([1, 2]);
+
+    impl Tenant for u16 {
+        fn nobody() -> Self {
+            Self::MAX
+        }
+    }
+
+    fn address(n: u16) -> Address {
+        Address { listener: n % 3, endpoint: Endpoint::v4([10, 0, 0, (n / 7) as u8], n) }
+    }
+
+    fn lookup(table: &Table<u16>, n: u16) -> Option<u32> {
+        let address = address(n);
+        table.find(table.hash(&address), &address)
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_hash_map(steps in prop::collection::vec((0u16..40, 0u8..3), 1..400)) {
+            let mut table = Table::new(24, Resting::NONE, 0, KEY);
+            let mut model: HashMap<u16, u32> = HashMap::new();
+            for (n, action) in steps {
+                match (action, model.get(&n).copied()) {
+                    (0, None) => match table.insert(address(n), n, 0) {
+                        Ok(index) => { model.insert(n, index); }
+                        Err(why) => prop_assert_eq!((why, model.len()), (NoPlace::Full, 24)),
+                    },
+                    (1, Some(index)) => { table.remove(index); table.reclaim(0); model.remove(&n); }
+                    _ => {}
+                }
+                prop_assert_eq!(table.len(), model.len());
+                for k in 0..40 {
+                    prop_assert_eq!(lookup(&table, k), model.get(&k).copied());
+                }
+                for (k, index) in &model {
+                    prop_assert_eq!(table.at(*index), k);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_removed_entry_stays_readable_until_reclaimed_and_its_place_rests() {
+        let mut table = Table::new(2, Resting { ns: 100, spare: 1 }, 0, KEY);
+        let index = table.insert(address(1), 1, 0).expect("room");
+        let place = table.place(index);
+        table.remove(index);
+        assert_eq!((table.get(index), *table.at(index), table.live(place)), (None, 1, None));
+        table.reclaim(0);
+        assert_eq!(*table.at(index), u16::nobody(), "nothing of a tenant is left");
+        let other = table.insert(address(2), 2, 50).expect("a fresh place");
+        assert_ne!(other, index, "the place has not rested");
+        let third = table.insert(address(3), 3, 60).expect("another");
+        assert_eq!(table.insert(address(4), 4, 70), Err(NoPlace::Full));
+        table.remove(third);
+        table.reclaim(70);
+        assert!(!table.has_rested_place(99));
+        assert_eq!(table.insert(address(4), 4, 99), Err(NoPlace::Resting));
+        assert!(table.has_rested_place(100));
+        let again = table.insert(address(4), 4, 100).expect("it has rested");
+        assert_eq!(again, index);
+        assert_ne!(table.place(again), place);
+        assert_eq!(table.insert(address(5), 5, 1000), Err(NoPlace::Full));
+    }
+
+    /// Whoever comes and goes, a place is nobody's for as long as it has to be, and the newcomer
+    /// who gets none finds all at rest.
+    #[test]
+    fn no_place_is_given_out_before_it_has_rested() {
+        let mut table = Table::new(8, Resting { ns: 50, spare: 8 }, 0, KEY);
+        let (mut left_ns, mut here) = (HashMap::new(), VecDeque::new());
+        let (mut refused, mut served) = (0, 0);
+        for now_ns in 0..2000_u64 {
+            let who = (now_ns % 1000) as u16;
+            match table.insert(address(who), who, now_ns) {
+                Ok(index) => {
+                    let since_ns = left_ns.remove(&index);
+                    let has_rested = since_ns.is_none_or(|since_ns| now_ns - since_ns >= 50);
+                    assert!(has_rested, "{index} at {now_ns}");
+                    here.push_back(index);
+                    served += 1;
+                }
+                Err(NoPlace::Resting) => {
+                    assert!(left_ns.values().all(|since_ns| now_ns - since_ns < 50));
+                    refused += 1;
+                }
+                Err(NoPlace::Full) => assert_eq!(table.len(), 8),
+            }
+            if now_ns % 3 == 0
+                && let Some(index) = here.pop_front()
+            {
+                table.remove(index);
+                left_ns.insert(index, now_ns);
+            }
+            table.reclaim(now_ns);
+        }
+        assert!(refused > 100 && served > 100, "{refused} {served}");
+    }
+
+    #[test]
+    fn generations_wrap_past_zero() {
+        assert_eq!(next_generation(1), 2);
+        assert_eq!(next_generation(GENERATION_MAX), 1);
+    }
+
+    #[test]
+    fn readdressed_entries_are_found_at_their_new_address_only() {
+        let mut table = Table::new(4, Resting::NONE, 0, KEY);
+        let index = table.insert(address(1), 1, 0).expect("room");
+        table.readdress(index, address(9));
+        assert_eq!((lookup(&table, 1), lookup(&table, 9)), (None, Some(index)));
+    }
+}

@@ -1,0 +1,215 @@
+//! Timers for every session, at a cost that does not depend on how many sleep.
+//!
+//! One ring of buckets, each a list of places due in the same tick (4 ms for sessions, a second for
+//! used tokens). There is no cancelling and no moving: a session has one entry, which fires at its
+//! deadline or earlier; whoever is woken looks at its own clocks and arms itself again. A deadline
+//! beyond the ring's horizon fires at the horizon and is armed again from there.
+//!
+//! A place has one entry at most, so the lists are links between places: four bytes each, reserved
+//! once, and nothing is allocated or moved afterwards. An entry that a player has left behind wakes
+//! the next player in its place, too early, which harms nobody.
+
+/// Due times of many places, in whatever unit `TICK` is in.
+pub(crate) struct Wheel<const TICK: u64> {
+    /// The first place of each bucket's list.
+    heads: [u32; BUCKETS],
+    /// A bit for each bucket. Invariant: set where the list is not empty.
+    taken: [u64; BUCKETS / WORD_BITS],
+    /// For each place, the one behind it in its list, or [`IDLE`].
+    next: Vec<u32>,
+    /// What is left of the bucket that fires.
+    firing: u32,
+    /// The first tick that has not been fired.
+    next_tick: u64,
+    armed: usize,
+}
+
+impl<const TICK: u64> Wheel<TICK> {
+    /// Bytes that one place takes.
+    pub(crate) const ENTRY_BYTES: usize = size_of::<u32>();
+
+    /// A wheel for `places` places, that starts at `now`.
+    pub(crate) fn new(places: usize, now: u64) -> Self {
+        Self {
+            heads: [END; BUCKETS],
+            taken: [0; BUCKETS / WORD_BITS],
+            next: Vec::with_capacity(places),
+            firing: END,
+            next_tick: now / TICK,
+            armed: 0,
+        }
+    }
+
+    /// Wakes `place` at `deadline`, or at the horizon if that is sooner. Never in the tick being
+    /// fired. A place that is armed already stays as it is.
+    #[inline]
+    pub(crate) fn arm(&mut self, place: u32, deadline: u64) {
+        let at = place as usize;
+        if at >= self.next.len() {
+            self.next.resize(at + 1, IDLE);
+        }
+        if self.next[at] != IDLE {
+            return;
+        }
+        let last = self.next_tick + BUCKETS as u64 - 2;
+        let tick = deadline.div_ceil(TICK).clamp(self.next_tick, last);
+        let bucket = tick as usize % BUCKETS;
+        self.next[at] = std::mem::replace(&mut self.heads[bucket], place);
+        self.taken[bucket / WORD_BITS] |= 1 << (bucket % WORD_BITS);
+        self.armed += 1;
+    }
+
+    /// The next place that is due at `now`. Its entry is spent; it may be armed again at once.
+    ///
+    /// Empty buckets are passed over, and after a jump of the clock each bucket is visited once at
+    /// most.
+    #[inline]
+    pub(crate) fn pop_due(&mut self, now: u64) -> Option<u32> {
+        if self.firing == END && !self.begin_bucket(now / TICK) {
+            return None;
+        }
+        let place = self.firing;
+        self.firing = std::mem::replace(&mut self.next[place as usize], IDLE);
+        self.armed -= 1;
+        Some(place)
+    }
+
+    /// Takes the next bucket that is due and not empty.
+    fn begin_bucket(&mut self, now_tick: u64) -> bool {
+        if now_tick > self.next_tick + BUCKETS as u64 {
+            self.next_tick = now_tick - BUCKETS as u64 + 1;
+        }
+        while self.next_tick <= now_tick && self.firing == END {
+            let bucket = self.next_tick as usize % BUCKETS;
+            self.firing = std::mem::replace(&mut self.heads[bucket], END);
+            self.taken[bucket / WORD_BITS] &= !(1 << (bucket % WORD_BITS));
+            self.next_tick += 1;
+        }
+        self.firing != END
+    }
+
+    /// When the next non-empty bucket is due, to know how long a worker may sleep. Asked in every
+    /// turn, so it is found among bits.
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        if self.armed == 0 {
+            return None;
+        }
+        let at = self.next_tick as usize % BUCKETS;
+        let (first, below) = (at / WORD_BITS, (1 << (at % WORD_BITS)) - 1);
+        // Once round, and the first word's lower bits at the end.
+        let words = (0..=self.taken.len()).map(|step| {
+            let word = (first + step) % self.taken.len();
+            let bits = match step {
+                0 => self.taken[word] & !below,
+                _ if word == first => self.taken[word] & below,
+                _ => self.taken[word],
+            };
+            (word, bits)
+        });
+        let (word, bits) = words.into_iter().find(|(_, bits)| *bits != 0)?;
+        let bucket = word * WORD_BITS + bits.trailing_zeros() as usize;
+        let ticks = (bucket + BUCKETS - at) % BUCKETS;
+        Some((self.next_tick + ticks as u64) * TICK)
+    }
+}
+
+/// Behind the last place of a list.
+const END: u32 = u32::MAX;
+
+/// In no list.
+const IDLE: u32 = u32::MAX - 1;
+
+/// The tick of sessions. Keep-alives are due every 100 ms; 4 ms of slack is what players cannot
+/// tell.
+pub(crate) const TICK_NS: u64 = 4_000_000;
+
+/// About four seconds of a session's ticks, which is how often one is looked at that has nothing
+/// due; a power of two for the modulo.
+const BUCKETS: usize = 1024;
+
+const WORD_BITS: usize = u64::BITS as usize;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Wheel = crate::store::wheel::Wheel<TICK_NS>;
+
+    fn fire(wheel: &mut Wheel, now_ns: u64) -> Vec<u32> {
+        std::iter::from_fn(|| wheel.pop_due(now_ns)).collect()
+    }
+
+    #[test]
+    fn fires_in_order_not_before_the_deadline_and_within_a_tick_after() {
+        let mut wheel = Wheel::new(0, 0);
+        for ms in [500, 3, 100, 101, 7] {
+            wheel.arm(ms, u64::from(ms) * 1_000_000);
+        }
+        let mut fired = Vec::new();
+        for now_ms in 0..600u64 {
+            for place in fire(&mut wheel, now_ms * 1_000_000) {
+                assert!(now_ms >= u64::from(place), "{place} fired at {now_ms}");
+                assert!(now_ms - u64::from(place) <= 4, "{place} fired at {now_ms}");
+                fired.push(place);
+            }
+        }
+        assert_eq!(fired.len(), 5);
+        assert_eq!(wheel.next_due(), None);
+    }
+
+    #[test]
+    fn a_far_deadline_fires_at_the_horizon() {
+        let mut wheel = Wheel::new(0, 0);
+        wheel.arm(1, u64::MAX / 2);
+        let due = wheel.next_due().expect("armed");
+        assert!(due <= BUCKETS as u64 * TICK_NS);
+        assert_eq!(fire(&mut wheel, due), [1]);
+    }
+
+    #[test]
+    fn a_jump_of_the_clock_fires_everything_once() {
+        let mut wheel = Wheel::new(0, 0);
+        (0..500).for_each(|place| wheel.arm(place, u64::from(place) * 2_000_000));
+        let mut fired = fire(&mut wheel, 86_400_000_000_000);
+        fired.sort_unstable();
+        assert_eq!(fired, (0..500).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_armed_while_firing_waits_for_the_next_tick() {
+        let mut wheel = Wheel::new(0, 0);
+        (1..4).for_each(|place| wheel.arm(place, 0));
+        let mut fired = 0;
+        while let Some(place) = wheel.pop_due(0) {
+            wheel.arm(place, 0);
+            fired += 1;
+        }
+        assert_eq!(fired, 3);
+        assert_eq!(fire(&mut wheel, TICK_NS).len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn knows_what_is_due_next(
+            start in 0u64..10_000,
+            ahead in prop::collection::vec(0u64..2 * BUCKETS as u64, 0..5),
+        ) {
+            let mut wheel = Wheel::new(0, start * TICK_NS);
+            for (place, ticks) in (0..).zip(&ahead) {
+                wheel.arm(place, (start + ticks) * TICK_NS);
+            }
+            let soonest = ahead.iter().min().map(|ticks| start + ticks.min(&(BUCKETS as u64 - 2)));
+            prop_assert_eq!(wheel.next_due(), soonest.map(|tick| tick * TICK_NS));
+        }
+    }
+
+    #[test]
+    fn a_place_is_armed_once() {
+        let mut wheel = Wheel::new(0, 0);
+        wheel.arm(7, 8_000_000);
+        wheel.arm(7, 100_000_000);
+        assert_eq!(fire(&mut wheel, 8_000_000), [7]);
+        assert!(fire(&mut wheel, 1_000_000_000).is_empty());
+    }
+}
