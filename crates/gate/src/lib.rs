@@ -26,6 +26,7 @@ mod shared;
 mod store;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -37,12 +38,12 @@ pub use front::unreal::ServerInfo;
 pub use links::listening::Listening;
 pub use links::state::is_shared_socket_backend;
 pub use mail::{ForwardedDatagram, Mail, Request, Steering};
-pub use output::Exit;
 pub use setup::{
     Allowed, Backend, Credentials, Duplicates, Limits, LinkKind, Listener, Netcode, Protocol,
     Route, Setup, TokenReuse, Unreal,
 };
 pub use shared::claims::{ClaimLimits, Claims};
+pub use turn::{Exit, Now};
 
 use front::netcode::departed::Departed;
 use front::netcode::fetch::Source;
@@ -60,6 +61,7 @@ use store::census::Census;
 use store::hash::HashKey;
 use store::table::{Resting, Table};
 use store::wheel::{TICK_NS, Wheel};
+use turn::Turn;
 
 use ringgate_batch::{Endpoint, IoEvent, RxBatch, SocketId};
 use ringgate_core::crypto::{Aead, Verdict};
@@ -69,15 +71,6 @@ use ringgate_core::proto::netcode::server::GlobalSequence;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_link::bundle::SessionId;
-
-/// The time of a turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
-    /// Nanoseconds of a clock that only goes forward.
-    pub mono_ns: u64,
-    /// Seconds since 1970, by which tokens expire.
-    pub unix_s: u64,
-}
 
 /// Randomness that a gate starts from.
 #[derive(Debug)]
@@ -325,36 +318,38 @@ impl Gate {
     /// One turn over everything that has arrived. What leaves has been handed to `exit.flush` when
     /// this returns.
     pub fn turn(&mut self, now: Now, rx: &mut RxBatch, exit: &mut Exit<'_>) {
-        self.begin(exit);
+        let turn = &mut Turn::new(now, exit);
+        self.begin(turn);
         for &event in &rx.events {
             self.handle_event(now, event);
         }
         self.classify(now, rx);
         self.open(rx);
-        self.step(now, rx, exit);
-        self.serve_backlogs(now, exit);
+        self.step(turn, rx);
+        self.serve_backlogs(turn);
         for &event in &rx.events {
             self.handle_closed(now, event);
         }
-        self.handle_timers(now, exit);
-        self.finish(now, exit);
+        self.handle_timers(turn);
+        self.finish(turn);
     }
 
     /// Takes a message in. To be called before [`turn`](Self::turn), which sends what follows from
     /// it.
     pub fn handle_mail(&mut self, now: Now, mail: Mail, exit: &mut Exit<'_>) {
-        self.begin(exit);
+        let turn = &mut Turn::new(now, exit);
+        self.begin(turn);
         match mail {
-            Mail::Datagram(datagram) => self.handle_forwarded(now, datagram, exit),
-            Mail::Drain { left_ms } => self.drain(now, left_ms, exit),
+            Mail::Datagram(datagram) => self.handle_forwarded(turn, datagram),
+            Mail::Drain { left_ms } => self.drain(turn, left_ms),
             Mail::Listening(news) => self.note_listening(now, news),
             Mail::Setup(setup) => {
                 self.forget_replaced(now, &setup);
                 self.adopt(setup, now.mono_ns);
-                self.close_disallowed_links(now, exit);
+                self.close_disallowed_links(turn);
             }
             Mail::Steer(steering) => self.steer(steering),
-            Mail::Stop => self.stop(now, exit),
+            Mail::Stop => self.stop(turn),
             Mail::Unsteer(steering) => self.unsteer(now, &steering),
         }
     }
@@ -473,11 +468,11 @@ impl Gate {
     }
 
     /// Starts a turn, if the turn's mail has not done so.
-    fn begin(&mut self, exit: &mut Exit<'_>) {
+    fn begin(&mut self, turn: &mut Turn<'_>) {
         if !std::mem::replace(&mut self.in_turn, true) {
             self.stamps.clear();
             self.renew_allowances();
-            self.flush_deferred(exit);
+            self.flush_deferred(turn);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::links::state::Link;
 use crate::store::table::Address;
+use crate::turn::Turn;
 use crate::{Gate, Now};
 use arrayvec::ArrayVec;
 use ringgate_batch::{SendFailure, TxBatch, TxTarget};
@@ -9,14 +10,6 @@ use ringgate_core::crypto::{Aead, Job};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::{Header, PacketKind, encode_packet};
 use ringgate_core::secret::Key;
-
-/// The way out of a turn.
-pub struct Exit<'a> {
-    /// Empty at the start of a turn and at its end.
-    pub tx: &'a mut TxBatch,
-    /// Sends all entries of the batch and notes failures in it; does not clear it.
-    pub flush: &'a mut dyn FnMut(&mut TxBatch),
-}
 
 /// A packet that waits to be sealed.
 #[derive(Clone, Copy)]
@@ -69,23 +62,22 @@ impl Gate {
     /// Writes a packet for the player of a session; it is sealed at the end of the turn.
     pub(crate) fn emit(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         kind: PacketKind,
         body: &[u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
-        self.make_room(now, exit);
+        self.make_room(turn);
         let endpoint = self.sessions.address(index).endpoint;
         let session = self.sessions.at_mut(index);
         let sequence = session.next_sequence.take()?;
-        session.last_send_ns = now.mono_ns;
-        let slot = exit.tx.small_used() as u32;
-        let buf = exit.tx.slot().expect("room was made");
+        session.last_send_ns = turn.now.mono_ns;
+        let slot = turn.tx.small_used() as u32;
+        let buf = turn.tx.slot().expect("room was made");
         let (header, len) = encode_packet(kind, sequence, body, buf);
         let target =
             TxTarget { socket: session.socket, peer: Some(endpoint), source: session.local };
-        exit.tx.commit(len, target, Tag::Player.encode());
+        turn.tx.commit(len, target, Tag::Player.encode());
         self.seals.push(Seal { slot, session: index, header, len: len as u16 });
         self.count_out(kind, len);
         Ok(())
@@ -94,58 +86,57 @@ impl Gate {
     /// Writes and seals a packet of the handshake, for which there is no session yet.
     pub(crate) fn emit_handshake(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         listener: u16,
         key: &Key,
         (kind, body): (PacketKind, &[u8]),
         target: TxTarget,
-        exit: &mut Exit<'_>,
     ) {
-        self.make_room(now, exit);
+        self.make_room(turn);
         let sequence = self.global_sequence.take();
-        let buf = exit.tx.slot().expect("room was made");
+        let buf = turn.tx.slot().expect("room was made");
         let (header, len) = encode_packet(kind, sequence, body, buf);
         let aad = self.listeners[usize::from(listener)].aads.of(header.prefix);
         let sealed = &mut buf[header.body_start()..len];
         self.aead.seal(&mut [Job::new(key, header.nonce(), aad, sealed)]);
-        exit.tx.commit(len, target, Tag::Player.encode());
+        turn.tx.commit(len, target, Tag::Player.encode());
         self.count_out(kind, len);
     }
 
     /// Makes sure that a small slot is free.
     #[inline]
-    pub(crate) fn make_room(&mut self, now: Now, exit: &mut Exit<'_>) {
-        if exit.tx.small_left() == 0 {
-            self.submit(now, exit);
+    pub(crate) fn make_room(&mut self, turn: &mut Turn<'_>) {
+        if turn.tx.small_left() == 0 {
+            self.submit(turn);
         }
     }
 
     /// Seals and sends what there is, and empties the batch.
-    pub(crate) fn submit(&mut self, now: Now, exit: &mut Exit<'_>) {
-        self.commit_bundles(exit.tx);
-        self.seal(exit.tx);
-        if !exit.tx.is_empty() {
-            (exit.flush)(exit.tx);
-            if exit.tx.has_failures() {
-                self.settle_failures(now, exit.tx);
+    pub(crate) fn submit(&mut self, turn: &mut Turn<'_>) {
+        self.commit_bundles(turn.tx);
+        self.seal(turn.tx);
+        if !turn.tx.is_empty() {
+            (turn.flush)(turn.tx);
+            if turn.tx.has_failures() {
+                self.settle_failures(turn.now, turn.tx);
                 self.links.iter_mut().flatten().for_each(Link::end_flush);
             }
         }
-        exit.tx.clear();
+        turn.tx.clear();
     }
 
     /// Ends the turn: submits, and gives up the places of what was removed.
-    pub(crate) fn finish(&mut self, now: Now, exit: &mut Exit<'_>) {
-        self.submit(now, exit);
-        self.sessions.reclaim(now.mono_ns);
-        self.pending.reclaim(now.mono_ns);
-        self.unreal.sessions.reclaim(now.mono_ns);
+    pub(crate) fn finish(&mut self, turn: &mut Turn<'_>) {
+        self.submit(turn);
+        self.sessions.reclaim(turn.now.mono_ns);
+        self.pending.reclaim(turn.now.mono_ns);
+        self.unreal.sessions.reclaim(turn.now.mono_ns);
         let opening = self.unreal.opening_count();
         let sessions = self.sessions.len() + self.unreal.sessions.len();
         self.counters.sessions = sessions as u64 - opening;
         self.counters.pending = self.pending.len() as u64 + opening;
         self.in_turn = false;
-        self.turned_ns = now.mono_ns;
+        self.turned_ns = turn.now.mono_ns;
     }
 
     /// Seals everything that waits, in batches.

@@ -33,12 +33,13 @@ pub(crate) use probe::is_own_address;
 pub(crate) use session::Session;
 
 use crate::front::netcode::players::Origin;
-use crate::output::{Exit, Tag};
+use crate::output::Tag;
 use crate::setup::{Setup, Unreal};
 use crate::store::hash::HashKey;
 use crate::store::table::{Resting, Table};
 use crate::store::wheel::{TICK_NS, Wheel};
-use crate::{Gate, Now, Random, SessionInfo};
+use crate::turn::Turn;
+use crate::{Gate, Random, SessionInfo};
 use ringgate_batch::{LINE_BYTES, LocalIp, TxTarget};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::front::{Classified, classify, encode_within};
@@ -168,10 +169,9 @@ impl Gate {
     /// A datagram that a listener has received itself.
     pub(crate) fn step_unreal(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         origin: &Origin,
         bytes: &[u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let framing = self.framing(origin.address.listener)?;
         let classified = classify(bytes, &framing, Receiver::Server)?;
@@ -185,11 +185,11 @@ impl Gate {
         }
         match classified {
             Classified::Game(ids, reader) => match known {
-                Some(index) => self.relay_up(now, index, origin, (ids, reader), bytes, exit),
-                None => self.ask_to_restart(now, origin, (ids, reader), bytes.len(), exit),
+                Some(index) => self.relay_up(turn, index, origin, (ids, reader), bytes),
+                None => self.ask_to_restart(turn, origin, (ids, reader), bytes.len()),
             },
             Classified::Handshake(packet) => {
-                self.step_unreal_handshake(now, known, origin, &packet, bytes, exit)
+                self.step_unreal_handshake(turn, known, origin, &packet, bytes)
             }
         }
     }
@@ -212,11 +212,10 @@ impl Gate {
     /// Answers a handshake packet with at most `bytes_max` bytes.
     fn answer_unreal(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         origin: &Origin,
         answer: &Handshake,
         bytes_max: usize,
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let framing = self.framing(origin.address.listener)?;
         let target = TxTarget {
@@ -224,26 +223,25 @@ impl Gate {
             peer: Some(origin.address.endpoint),
             source: origin.local,
         };
-        self.send_handshake(now, &framing, answer, bytes_max, (target, Tag::Player), exit)?;
+        self.send_handshake(turn, &framing, answer, bytes_max, (target, Tag::Player))?;
         Ok(())
     }
 
     /// Writes a handshake packet for whomever; returns its length.
     fn send_handshake(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         framing: &Framing,
         packet: &Handshake,
         bytes_max: usize,
         (target, tag): (TxTarget, Tag),
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
-        self.make_room(now, exit);
+        self.make_room(turn);
         let tail = self.unreal.tail();
-        let slot = exit.tx.slot().expect("room was made");
+        let slot = turn.tx.slot().expect("room was made");
         let len = encode_within(packet, framing, tail, bytes_max, slot)
             .ok_or(DropReason::RestartRateLimited)?;
-        exit.tx.commit(len, target, tag.encode());
+        turn.tx.commit(len, target, tag.encode());
         if tag == Tag::Player {
             self.count_unreal_out(kind_index(packet.body.kind()), len);
         } else {

@@ -11,8 +11,8 @@
 use std::collections::VecDeque;
 
 use crate::links::state::Link;
-use crate::output::Exit;
-use crate::{Gate, Now, Request};
+use crate::turn::Turn;
+use crate::{Gate, Request};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{Frame, Frames, RecordError, SessionId, Sessions, ToGateway};
@@ -80,20 +80,19 @@ impl Gate {
     /// A bundle of a link: dealt with as far as the link's allowance goes, and kept from there on.
     pub(crate) fn handle_bundle(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         link: u16,
         truncated: bool,
         bytes: &[u8],
-        exit: &mut Exit<'_>,
     ) {
         if truncated {
-            return self.refuse_record(now, link, RecordError::DatagramTooLong, exit);
+            return self.refuse_record(turn, link, RecordError::DatagramTooLong);
         }
         let Some(known) = self.link_mut(link) else { return };
         let is_next = known.backlog.is_empty();
         let mut reached = Reached::default();
         if is_next {
-            reached = self.take_records(now, link, bytes, reached, exit);
+            reached = self.take_records(turn, link, bytes, reached);
         }
         if reached.at < bytes.len()
             && let Some(link) = self.link_mut(link)
@@ -104,7 +103,7 @@ impl Gate {
     }
 
     /// Goes on with what waits, a part of each link's.
-    pub(crate) fn serve_backlogs(&mut self, now: Now, exit: &mut Exit<'_>) {
+    pub(crate) fn serve_backlogs(&mut self, turn: &mut Turn<'_>) {
         if self.links_held == 0 {
             return;
         }
@@ -113,22 +112,22 @@ impl Gate {
         for step in 0..count {
             let at = ((self.first_backlog + step) % count) as u16;
             if self.link_mut(at).is_some_and(|link| !link.backlog.is_empty()) {
-                self.serve_backlog(now, at, exit);
+                self.serve_backlog(turn, at);
                 self.settle_hold(at);
             }
             if self.link_mut(at).is_some_and(|link| link.hung_up && link.backlog.is_empty()) {
-                self.lose_link(now, at);
+                self.lose_link(turn.now, at);
             }
         }
     }
 
-    fn serve_backlog(&mut self, now: Now, at: u16, exit: &mut Exit<'_>) {
+    fn serve_backlog(&mut self, turn: &mut Turn<'_>, at: u16) {
         let Some(link) = self.link_mut(at) else { return };
         let mut backlog = std::mem::take(&mut link.backlog);
         let mut start = 0;
         while let Some(&end) = backlog.ends.front() {
             let bundle = &backlog.bytes[start..end];
-            backlog.reached = self.take_records(now, at, bundle, backlog.reached, exit);
+            backlog.reached = self.take_records(turn, at, bundle, backlog.reached);
             if backlog.reached.at < bundle.len() {
                 break;
             }
@@ -152,11 +151,10 @@ impl Gate {
     /// Returns how far it came.
     fn take_records(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         link: u16,
         bytes: &[u8],
         from: Reached,
-        exit: &mut Exit<'_>,
     ) -> Reached {
         self.fetch_named(&bytes[from.at..]);
         let mut progress = Progress { reached: from, left: self.allowance(link) };
@@ -168,12 +166,12 @@ impl Gate {
             let record = frame.and_then(|frame| ToGateway::decode(frame).map(|it| (frame, it)));
             match record {
                 Ok((frame, record)) => {
-                    if self.handle_record(now, link, record, &mut progress, exit) {
+                    if self.handle_record(turn, link, record, &mut progress) {
                         let at = progress.reached.at + frame.bytes().len();
                         progress.reached = Reached { at, ..Reached::default() };
                     }
                 }
-                Err(error) => self.refuse_record(now, link, error, exit),
+                Err(error) => self.refuse_record(turn, link, error),
             }
             if self.link_mut(link).is_none() {
                 return Reached { at: bytes.len(), ..Reached::default() };
@@ -205,11 +203,10 @@ impl Gate {
     /// Sends a multicast's payload to one player after the other. Returns whether all are done.
     pub(crate) fn take_multicast(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         backend: u16,
         (sessions, payload): (Sessions<'_>, &[u8]),
         progress: &mut Progress,
-        exit: &mut Exit<'_>,
     ) -> bool {
         if progress.reached.sessions == 0 {
             progress.reached.serial = self.next_multicast();
@@ -223,7 +220,7 @@ impl Gate {
             if self.is_repeated(backend, session, progress.reached.serial) {
                 self.count_from_link(DropReason::MulticastDuplicate);
             } else {
-                self.send_for_backend(now, backend, session, payload, exit);
+                self.send_for_backend(turn, backend, session, payload);
             }
         }
         true

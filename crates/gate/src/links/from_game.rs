@@ -3,14 +3,14 @@
 //! A process can name its own players only, and a record that breaks the format ends its link and
 //! nothing else.
 
+use crate::Gate;
 use crate::counters::{Ended, LinkRefusal};
 use crate::front::unreal::is_own_address;
 use crate::links::backlog::Progress;
 use crate::links::state::index_of_loopback;
-use crate::output::Exit;
 use crate::roles::Role;
 use crate::setup::{Credentials, LinkKind};
-use crate::{Gate, Now};
+use crate::turn::Turn;
 use ringgate_batch::RxMeta;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::PAYLOAD_BYTES_MAX;
@@ -23,20 +23,19 @@ impl Gate {
     /// A datagram from a game process.
     pub(crate) fn handle_link_datagram(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         meta: &RxMeta,
         bytes: &[u8],
-        exit: &mut Exit<'_>,
     ) {
         self.counters.link_datagrams_in += 1;
         match self.roles.of(meta.socket) {
-            Role::Link(link) => self.handle_bundle(now, link, meta.truncated, bytes, exit),
-            Role::UdpLink => self.handle_udp_answer(now, meta, bytes, exit),
+            Role::Link(link) => self.handle_bundle(turn, link, meta.truncated, bytes),
+            Role::UdpLink => self.handle_udp_answer(turn, meta, bytes),
             Role::SessionLink(place) => match self.sessions.live(place) {
                 Some(index) => {
                     let backend = self.sessions.at(index).backend;
                     self.backends[usize::from(backend)].come_back();
-                    self.send_to_player(now, index, bytes, exit);
+                    self.send_to_player(turn, index, bytes);
                 }
                 None => self.count_from_link(DropReason::SessionUnknown),
             },
@@ -46,20 +45,20 @@ impl Gate {
         }
     }
 
-    fn handle_udp_answer(&mut self, now: Now, meta: &RxMeta, bytes: &[u8], exit: &mut Exit<'_>) {
+    fn handle_udp_answer(&mut self, turn: &mut Turn<'_>, meta: &RxMeta, bytes: &[u8]) {
         let Some(from) = self.backend_behind(meta) else {
             return self.counters.drops.bump(DropReason::LinkStranger);
         };
         self.backends[from].come_back();
         if self.unreal.is_server(from) {
-            return self.handle_server(now, from, meta, bytes, exit);
+            return self.handle_server(turn, from, meta, bytes);
         }
         let index = index_of_loopback(&meta.local).filter(|index| {
             let session = self.sessions.get(*index);
             session.is_some_and(|session| usize::from(session.backend) == from)
         });
         match index {
-            Some(index) => self.send_to_player(now, index, bytes, exit),
+            Some(index) => self.send_to_player(turn, index, bytes),
             None => self.count_from_link(DropReason::SessionUnknown),
         }
     }
@@ -77,19 +76,12 @@ impl Gate {
     }
 
     /// A datagram from the server of an Unreal game.
-    fn handle_server(
-        &mut self,
-        now: Now,
-        from: usize,
-        meta: &RxMeta,
-        bytes: &[u8],
-        exit: &mut Exit<'_>,
-    ) {
+    fn handle_server(&mut self, turn: &mut Turn<'_>, from: usize, meta: &RxMeta, bytes: &[u8]) {
         if is_own_address(&meta.local) {
-            return self.handle_probe_answer(now, from, bytes);
+            return self.handle_probe_answer(turn.now, from, bytes);
         }
         match self.unreal.session_of_loopback(&meta.local, from) {
-            Some(index) => self.handle_unreal_answer(now, index, bytes, exit),
+            Some(index) => self.handle_unreal_answer(turn, index, bytes),
             None => self.count_from_link(DropReason::SessionUnknown),
         }
     }
@@ -101,9 +93,9 @@ impl Gate {
 
     /// Seals a game process's payload for one player.
     #[inline]
-    fn send_to_player(&mut self, now: Now, index: u32, payload: &[u8], exit: &mut Exit<'_>) {
+    fn send_to_player(&mut self, turn: &mut Turn<'_>, index: u32, payload: &[u8]) {
         self.counters.payloads_from_links += 1;
-        if let Err(why) = self.try_send_to_player(now, index, payload, exit) {
+        if let Err(why) = self.try_send_to_player(turn, index, payload) {
             self.counters.drops.bump(why);
         } else {
             self.counters.payloads_down += 1;
@@ -113,10 +105,9 @@ impl Gate {
 
     fn try_send_to_player(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         payload: &[u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX {
             return Err(DropReason::PayloadLength);
@@ -124,41 +115,40 @@ impl Gate {
         if !self.sessions.at(index).is_confirmed() {
             // The player drops payloads until a keep-alive has told it that it is connected, and
             // that one may be lost.
-            self.emit_keep_alive(now, index, exit);
+            self.emit_keep_alive(turn, index);
         }
-        self.emit(now, index, PacketKind::Payload, payload, exit)
+        self.emit(turn, index, PacketKind::Payload, payload)
     }
 
     /// Deals with one record, a multicast as far as its link's allowance goes. Returns whether it
     /// is done.
     pub(crate) fn handle_record(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         link: u16,
         record: ToGateway<'_>,
         progress: &mut Progress,
-        exit: &mut Exit<'_>,
     ) -> bool {
         let backend = self.link_mut(link).and_then(|link| link.backend);
         match (record, backend) {
-            (ToGateway::Hello(hello), None) => self.greet(now, link, &hello, exit),
+            (ToGateway::Hello(hello), None) => self.greet(turn, link, &hello),
             (ToGateway::Hello(_), Some(_)) | (_, None) => {
-                self.refuse_link(now, link, GoodbyeReason::HelloExpected, None, exit);
+                self.refuse_link(turn, link, GoodbyeReason::HelloExpected, None);
             }
             (ToGateway::Payload { session, bytes }, Some(backend)) => {
-                self.send_for_backend(now, backend, session, bytes, exit);
+                self.send_for_backend(turn, backend, session, bytes);
             }
             (ToGateway::Multicast { sessions, bytes }, Some(backend)) => {
-                return self.take_multicast(now, backend, (sessions, bytes), progress, exit);
+                return self.take_multicast(turn, backend, (sessions, bytes), progress);
             }
             (ToGateway::Close { session, reason }, Some(backend)) => {
                 if let Some(index) = self.session_for_backend(backend, session) {
-                    self.end_session_because(now, index, Ended::ByBackend, reason, exit);
+                    self.end_session_because(turn, index, Ended::ByBackend, reason);
                 }
             }
             (ToGateway::Ping { token }, Some(_)) => {
                 // A pong is of no use when it comes late: a full link loses it.
-                self.append(now, link, 0, exit, |writer| writer.pong(token));
+                self.append(turn, link, 0, |writer| writer.pong(token));
             }
         }
         true
@@ -166,14 +156,13 @@ impl Gate {
 
     pub(crate) fn send_for_backend(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         backend: u16,
         session: SessionId,
         payload: &[u8],
-        exit: &mut Exit<'_>,
     ) {
         match self.session_for_backend(backend, session) {
-            Some(index) => self.send_to_player(now, index, payload, exit),
+            Some(index) => self.send_to_player(turn, index, payload),
             None => self.count_from_link(DropReason::SessionUnknown),
         }
     }
@@ -185,10 +174,10 @@ impl Gate {
     }
 
     /// The first record of a link: who it is, and whether it may be.
-    fn greet(&mut self, now: Now, link: u16, hello: &Hello<'_>, exit: &mut Exit<'_>) {
+    fn greet(&mut self, turn: &mut Turn<'_>, link: u16, hello: &Hello<'_>) {
         match self.identify(link, hello) {
             Ok(backend) => {
-                self.forget_predecessor(now, backend);
+                self.forget_predecessor(turn.now, backend);
                 let state = &mut self.backends[usize::from(backend)];
                 state.link = Some(link);
                 state.epoch += 1;
@@ -202,10 +191,10 @@ impl Gate {
                     workers: self.worker.count,
                     incarnation: self.setup.incarnation,
                 };
-                self.tell_link(now, link, exit, |writer| writer.welcome(&welcome));
-                self.tell_draining(now, link, exit);
+                self.tell_link(turn, link, |writer| writer.welcome(&welcome));
+                self.tell_draining(turn, link);
             }
-            Err(why) => self.refuse_link(now, link, why, None, exit),
+            Err(why) => self.refuse_link(turn, link, why, None),
         }
     }
 
@@ -232,32 +221,25 @@ impl Gate {
         if self.live_link(at).is_some() { Err(GoodbyeReason::NameTaken) } else { Ok(at as u16) }
     }
 
-    pub(crate) fn refuse_record(
-        &mut self,
-        now: Now,
-        link: u16,
-        error: RecordError,
-        exit: &mut Exit<'_>,
-    ) {
+    pub(crate) fn refuse_record(&mut self, turn: &mut Turn<'_>, link: u16, error: RecordError) {
         self.counters.drops.bump(DropReason::RecordInvalid);
-        self.refuse_link(now, link, GoodbyeReason::RecordInvalid, Some(error), exit);
+        self.refuse_link(turn, link, GoodbyeReason::RecordInvalid, Some(error));
     }
 
     /// Says why, and closes the link. Only that link: the worker and its other backends do not
     /// notice.
     pub(crate) fn refuse_link(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         link: u16,
         reason: GoodbyeReason,
         error: Option<RecordError>,
-        exit: &mut Exit<'_>,
     ) {
         let credentials = self.link_mut(link).map(|link| link.credentials);
         self.count_refusal(LinkRefusal::of(reason), credentials);
-        self.append(now, link, 0, exit, |writer| writer.goodbye(Goodbye { reason, error }));
-        self.submit(now, exit);
-        self.lose_link(now, link);
+        self.append(turn, link, 0, |writer| writer.goodbye(Goodbye { reason, error }));
+        self.submit(turn);
+        self.lose_link(turn.now, link);
     }
 
     pub(crate) fn count_refusal(&mut self, why: LinkRefusal, whose: Option<Credentials>) {

@@ -6,9 +6,10 @@
 //! sending it an empty one now and then.
 
 use crate::links::state::{Link, PROBE_EVERY_NS, Probe, is_shared_socket_backend};
-use crate::output::{Exit, Tag};
+use crate::output::Tag;
 use crate::roles::Role;
 use crate::setup::{Credentials, LinkKind};
+use crate::turn::Turn;
 use crate::{Gate, LinkRefusal, Now, Request};
 use ringgate_batch::{Endpoint, LocalIp, SendFailure, SocketId, TxTarget};
 use ringgate_link::bundle::{Goodbye, GoodbyeReason};
@@ -68,16 +69,16 @@ impl Gate {
     }
 
     /// Parts from processes that have connected and may not, or do not say who they are.
-    pub(crate) fn close_unidentified_links(&mut self, now: Now, exit: &mut Exit<'_>) {
+    pub(crate) fn close_unidentified_links(&mut self, turn: &mut Turn<'_>) {
         if !self.has_unsettled_links {
             return;
         }
         for at in 0..self.links.len() as u16 {
             let Some(link) = self.link_mut(at) else { continue };
             if link.is_barred {
-                self.refuse_link(now, at, GoodbyeReason::Unauthorised, None, exit);
-            } else if link.is_overdue(now.mono_ns) {
-                self.refuse_link(now, at, GoodbyeReason::HelloExpected, None, exit);
+                self.refuse_link(turn, at, GoodbyeReason::Unauthorised, None);
+            } else if link.is_overdue(turn.now.mono_ns) {
+                self.refuse_link(turn, at, GoodbyeReason::HelloExpected, None);
             }
         }
         self.has_unsettled_links =
@@ -86,7 +87,7 @@ impl Gate {
 
     /// Parts from processes that a new setup does not allow any more. Those of a retired backend
     /// stay with their players.
-    pub(crate) fn close_disallowed_links(&mut self, now: Now, exit: &mut Exit<'_>) {
+    pub(crate) fn close_disallowed_links(&mut self, turn: &mut Turn<'_>) {
         for at in 0..self.links.len() as u16 {
             let Some(link) = &self.links[usize::from(at)] else { continue };
             let allow = match link.backend.map(|backend| &self.setup.backends[usize::from(backend)])
@@ -95,25 +96,25 @@ impl Gate {
                 _ => &self.may_connect,
             };
             if !allow.admits(link.credentials) {
-                self.refuse_link(now, at, GoodbyeReason::Unauthorised, None, exit);
+                self.refuse_link(turn, at, GoodbyeReason::Unauthorised, None);
             }
         }
     }
 
     /// Says that the gateway drains, if it does, to a process that is a backend.
-    pub(crate) fn tell_draining(&mut self, now: Now, link: u16, exit: &mut Exit<'_>) {
+    pub(crate) fn tell_draining(&mut self, turn: &mut Turn<'_>, link: u16) {
         let is_backend = self.link_mut(link).is_some_and(|link| link.backend.is_some());
         if let (Some(until_ns), true) = (self.draining_until_ns, is_backend) {
-            let left_ms = until_ns.saturating_sub(now.mono_ns).div_ceil(NS_PER_MS) as u32;
-            self.tell_link(now, link, exit, |writer| writer.draining(left_ms));
+            let left_ms = until_ns.saturating_sub(turn.now.mono_ns).div_ceil(NS_PER_MS) as u32;
+            self.tell_link(turn, link, |writer| writer.draining(left_ms));
         }
     }
 
     /// Says goodbye to every link: the gateway is about to go.
-    pub(crate) fn say_goodbye(&mut self, now: Now, exit: &mut Exit<'_>) {
+    pub(crate) fn say_goodbye(&mut self, turn: &mut Turn<'_>) {
         let goodbye = Goodbye { reason: GoodbyeReason::Shutdown, error: None };
         for link in 0..self.links.len() as u16 {
-            self.append(now, link, 0, exit, |writer| writer.goodbye(goodbye));
+            self.append(turn, link, 0, |writer| writer.goodbye(goodbye));
         }
     }
 
@@ -146,24 +147,24 @@ impl Gate {
 
     /// Looks whether udp backends that were gone are back: an empty datagram that the kernel does
     /// not refuse for a while means that somebody listens again.
-    pub(crate) fn probe_backends(&mut self, now: Now, exit: &mut Exit<'_>) {
-        if now.mono_ns < self.next_probe_ns {
+    pub(crate) fn probe_backends(&mut self, turn: &mut Turn<'_>) {
+        if turn.now.mono_ns < self.next_probe_ns {
             return;
         }
         self.next_probe_ns = u64::MAX;
         for at in 0..self.backends.len() {
-            self.probe_backend(now, at, exit);
+            self.probe_backend(turn, at);
             let due_ns = match self.backends[at].probe_due_ns() {
                 None => continue,
                 // It is not probed here, and only looked at in case it is retired.
-                Some(_) if self.unreal.is_server(at) => now.mono_ns + PROBE_EVERY_NS,
+                Some(_) if self.unreal.is_server(at) => turn.now.mono_ns + PROBE_EVERY_NS,
                 Some(due_ns) => due_ns,
             };
             self.next_probe_ns = self.next_probe_ns.min(due_ns);
         }
     }
 
-    fn probe_backend(&mut self, now: Now, at: usize, exit: &mut Exit<'_>) {
+    fn probe_backend(&mut self, turn: &mut Turn<'_>, at: usize) {
         let state = &self.backends[at];
         let (false, Some(address)) = (state.is_up(), state.address) else { return };
         if self.setup.backends[at].retired && self.claims.players(at) == 0 {
@@ -175,21 +176,21 @@ impl Gate {
             return;
         }
         let can_probe = is_shared_socket_backend(&address.into());
-        match Probe::next(state, can_probe, now.mono_ns) {
+        match Probe::next(state, can_probe, turn.now.mono_ns) {
             Probe::Answered => self.backends[at].come_back(),
             Probe::Due => {
                 self.backends[at].probe_open = true;
-                self.backends[at].probed_ns = now.mono_ns;
-                self.send_probe(now, address, exit);
+                self.backends[at].probed_ns = turn.now.mono_ns;
+                self.send_probe(turn, address);
             }
             Probe::Wait => {}
         }
     }
 
-    fn send_probe(&mut self, now: Now, address: Endpoint, exit: &mut Exit<'_>) {
+    fn send_probe(&mut self, turn: &mut Turn<'_>, address: Endpoint) {
         let Some(socket) = self.udp_link else { return };
         let target = TxTarget { socket, peer: Some(address), source: LocalIp::UNSPECIFIED };
-        self.send_raw(now, &[], target, Tag::Probe, exit);
+        self.send_raw(turn, &[], target, Tag::Probe);
     }
 
     /// A probe did not leave, so that nobody refused it proves nothing.

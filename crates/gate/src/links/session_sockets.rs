@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 
 use crate::counters::Ended;
-use crate::output::Exit;
 use crate::setup::LinkKind;
 use crate::store::table::Place;
+use crate::turn::Turn;
 use crate::{Gate, Now, Request, Role, is_shared_socket_backend};
 use ringgate_batch::{SocketId, TxTarget};
 use ringgate_core::proto::netcode::packet::PacketKind;
@@ -79,21 +79,21 @@ impl Gate {
     }
 
     /// Welcomes those whose socket is there, and asks again for those that could not be made.
-    pub(crate) fn handle_session_sockets(&mut self, now: Now, exit: &mut Exit<'_>) {
+    pub(crate) fn handle_session_sockets(&mut self, turn: &mut Turn<'_>) {
         while let Some(place) = self.session_sockets.unwelcomed.pop() {
             if let Some(index) = self.sessions.live(place) {
-                self.emit_keep_alive(now, index, exit);
+                self.emit_keep_alive(turn, index);
             }
         }
-        if now.mono_ns < self.session_sockets.due_ns {
+        if turn.now.mono_ns < self.session_sockets.due_ns {
             return;
         }
         self.session_sockets.due_ns = u64::MAX;
         let mut lacking = std::mem::take(&mut self.session_sockets.lacking);
         lacking.retain(|index, (place, since_ns)| {
             let is_lacking = self.sessions.live(*place).is_some() && self.lacks_socket(*index);
-            if is_lacking && now.mono_ns >= *since_ns + WAIT_NS {
-                self.give_up_socketless(now, *index, exit);
+            if is_lacking && turn.now.mono_ns >= *since_ns + WAIT_NS {
+                self.give_up_socketless(turn, *index);
                 return false;
             }
             if is_lacking {
@@ -102,7 +102,7 @@ impl Gate {
             is_lacking
         });
         if !lacking.is_empty() {
-            self.session_sockets.due_ns = now.mono_ns + RETRY_NS;
+            self.session_sockets.due_ns = turn.now.mono_ns + RETRY_NS;
         }
         self.session_sockets.lacking = lacking;
     }
@@ -114,7 +114,7 @@ impl Gate {
 
     /// A player who does not know yet that it is connected is denied; one who plays is told
     /// goodbye.
-    fn give_up_socketless(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+    fn give_up_socketless(&mut self, turn: &mut Turn<'_>, index: u32) {
         let address = *self.sessions.address(index);
         let session = self.sessions.at(index);
         if !session.is_confirmed() {
@@ -122,9 +122,9 @@ impl Gate {
             let target = TxTarget { socket, peer: Some(address.endpoint), source };
             let key = session.seal_key.clone();
             let packet = (PacketKind::Denied, &[][..]);
-            self.emit_handshake(now, address.listener, &key, packet, target, exit);
+            self.emit_handshake(turn, address.listener, &key, packet, target);
         }
-        self.end_session(now, index, Ended::BackendGone, exit);
+        self.end_session(turn, index, Ended::BackendGone);
     }
 }
 

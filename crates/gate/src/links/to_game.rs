@@ -2,8 +2,9 @@
 //! players.
 
 use crate::links::state::{is_shared_socket_backend, loopback_of, payloads_in};
-use crate::output::{Exit, Tag};
+use crate::output::Tag;
 use crate::setup::LinkKind;
+use crate::turn::Turn;
 use crate::{Gate, Now};
 use ringgate_batch::{Endpoint, LocalIp, SendFailure, TxBatch, TxTarget};
 use ringgate_core::drops::DropReason;
@@ -14,21 +15,20 @@ impl Gate {
     #[inline]
     pub(crate) fn deliver(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         payload: &[u8],
         kernel_ns: u64,
-        exit: &mut Exit<'_>,
     ) {
         self.counters.payloads_up += 1;
         let backend = usize::from(self.sessions.at(index).backend);
         let delivered = match &self.setup.backends[backend].link {
-            LinkKind::Bundle { .. } => self.deliver_bundled(now, index, payload, exit),
+            LinkKind::Bundle { .. } => self.deliver_bundled(turn, index, payload),
             LinkKind::Udp { address } if is_shared_socket_backend(address) => {
                 let address = Endpoint::from(*address);
-                self.deliver_shared(now, index, payload, address, exit)
+                self.deliver_shared(turn, index, payload, address)
             }
-            LinkKind::Udp { .. } => self.deliver_connected(now, index, payload, exit),
+            LinkKind::Udp { .. } => self.deliver_connected(turn, index, payload),
         };
         match delivered {
             Ok(()) => {
@@ -41,16 +41,15 @@ impl Gate {
 
     fn deliver_bundled(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         payload: &[u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let backend = usize::from(self.sessions.at(index).backend);
         let link = self.live_link(backend).ok_or(DropReason::LinkDown)?;
-        self.announce(now, index, exit);
+        self.announce(turn, index);
         let session = self.session_id(index);
-        if self.append(now, link, 1, exit, |writer| writer.payload(session, payload)) {
+        if self.append(turn, link, 1, |writer| writer.payload(session, payload)) {
             Ok(())
         } else {
             Err(DropReason::LinkFull)
@@ -60,32 +59,30 @@ impl Gate {
     /// Through the worker's one socket, from the player's own loopback address.
     fn deliver_shared(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         payload: &[u8],
         backend: Endpoint,
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         self.check_udp_backend(index)?;
         let socket = self.udp_link.ok_or(DropReason::LinkDown)?;
         let source = loopback_of(index).ok_or(DropReason::LinkDown)?;
         let target = TxTarget { socket, peer: Some(backend), source };
-        self.send_raw(now, payload, target, Tag::UdpPayload, exit);
+        self.send_raw(turn, payload, target, Tag::UdpPayload);
         Ok(())
     }
 
     /// Through the session's own socket.
     fn deliver_connected(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         payload: &[u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         self.check_udp_backend(index)?;
         let socket = self.sessions.at(index).uplink.ok_or(DropReason::LinkDown)?;
         let target = TxTarget { socket, peer: None, source: LocalIp::UNSPECIFIED };
-        self.send_raw(now, payload, target, Tag::UdpPayload, exit);
+        self.send_raw(turn, payload, target, Tag::UdpPayload);
         Ok(())
     }
 
@@ -98,16 +95,15 @@ impl Gate {
 
     pub(crate) fn send_raw(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         bytes: &[u8],
         target: TxTarget,
         tag: Tag,
-        exit: &mut Exit<'_>,
     ) {
-        self.make_room(now, exit);
-        let slot = exit.tx.slot().expect("room was made");
+        self.make_room(turn);
+        let slot = turn.tx.slot().expect("room was made");
         slot[..bytes.len()].copy_from_slice(bytes);
-        exit.tx.commit(bytes.len(), target, tag.encode());
+        turn.tx.commit(bytes.len(), target, tag.encode());
         self.counters.link_datagrams_out += 1;
     }
 
@@ -121,22 +117,22 @@ impl Gate {
 
     /// Tells the backend of a session, if it has not been told on its present link.
     #[inline]
-    pub(crate) fn announce(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+    pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, index: u32) {
         let session = self.sessions.at(index);
         let state = &self.backends[usize::from(session.backend)];
         if session.announced != state.epoch && state.is_up() {
-            self.announce_now(now, index, exit);
+            self.announce_now(turn, index);
         }
     }
 
     #[cold]
-    fn announce_now(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+    fn announce_now(&mut self, turn: &mut Turn<'_>, index: u32) {
         let backend = usize::from(self.sessions.at(index).backend);
         let epoch = self.backends[backend].epoch;
         match &self.setup.backends[backend].link {
             LinkKind::Bundle { .. } => {
                 let Some(link) = self.live_link(backend) else { return };
-                self.announce_on(now, index, link, exit);
+                self.announce_on(turn, index, link);
             }
             LinkKind::Udp { address } if is_shared_socket_backend(address) => {}
             LinkKind::Udp { .. } => self.ask_for_socket(index),
@@ -146,7 +142,7 @@ impl Gate {
 
     /// Writes the opening record. The user data goes along the first time only; a backend that
     /// comes back gets zeros.
-    fn announce_on(&mut self, now: Now, index: u32, link: u16, exit: &mut Exit<'_>) {
+    fn announce_on(&mut self, turn: &mut Turn<'_>, index: u32, link: u16) {
         let user_data = self.sessions.at_mut(index).user_data.take();
         let user_data = user_data.as_deref().unwrap_or(&[0; USER_DATA_BYTES]);
         let setup = std::sync::Arc::clone(&self.setup);
@@ -161,40 +157,33 @@ impl Gate {
             user_data,
             listener: &setup.listeners[usize::from(address.listener)].name,
         };
-        self.tell_link(now, link, exit, |writer| writer.opened(&opened));
+        self.tell_link(turn, link, |writer| writer.opened(&opened));
     }
 
     /// Tells the backend that a session is over, if it knows of it.
-    pub(crate) fn report_closed(
-        &mut self,
-        now: Now,
-        index: u32,
-        reason: CloseReason,
-        exit: &mut Exit<'_>,
-    ) {
+    pub(crate) fn report_closed(&mut self, turn: &mut Turn<'_>, index: u32, reason: CloseReason) {
         let session = self.sessions.at(index);
         let backend = &self.backends[usize::from(session.backend)];
         let (Some(link), true) = (backend.link, session.announced == backend.epoch) else { return };
         let session = self.session_id(index);
-        self.tell_link(now, link, exit, |writer| writer.closed(session, reason));
+        self.tell_link(turn, link, |writer| writer.closed(session, reason));
     }
 
     /// Writes a record that must not be lost.
     pub(crate) fn tell_link(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         link: u16,
-        exit: &mut Exit<'_>,
         record: impl Fn(&mut Writer<'_>) -> bool,
     ) {
-        if self.append(now, link, 0, exit, &record) {
+        if self.append(turn, link, 0, &record) {
             return;
         }
         self.has_unsettled_links = true;
         let Some(full) = self.link_mut(link) else { return };
         full.defer(record);
         if full.is_unresponsive() {
-            self.lose_link(now, link);
+            self.lose_link(turn.now, link);
         }
     }
 
@@ -203,10 +192,9 @@ impl Gate {
     #[inline]
     pub(crate) fn append(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         link: u16,
         payloads: u64,
-        exit: &mut Exit<'_>,
         record: impl Fn(&mut Writer<'_>) -> bool,
     ) -> bool {
         // Twice: into the bundle that is open, and into a fresh one after that one was sent or
@@ -216,7 +204,7 @@ impl Gate {
                 return false;
             };
             let was_open = open.is_open();
-            let is_written = open.append(exit.tx, payloads, &record);
+            let is_written = open.append(turn.tx, payloads, &record);
             let is_full = open.is_open();
             if is_full && !was_open {
                 self.open_links.push(link);
@@ -225,9 +213,9 @@ impl Gate {
                 return true;
             }
             if is_full {
-                self.commit_bundle(link, exit.tx);
+                self.commit_bundle(link, turn.tx);
             } else {
-                self.submit(now, exit);
+                self.submit(turn);
             }
         }
         false
@@ -252,13 +240,13 @@ impl Gate {
     }
 
     /// Begins the turn's bundles with what was deferred.
-    pub(crate) fn flush_deferred(&mut self, exit: &mut Exit<'_>) {
+    pub(crate) fn flush_deferred(&mut self, turn: &mut Turn<'_>) {
         if !self.has_unsettled_links {
             return;
         }
         for (at, link) in self.links.iter_mut().enumerate() {
             let Some(link) = link.as_mut().filter(|link| link.has_deferred()) else { continue };
-            link.write_deferred(exit.tx);
+            link.write_deferred(turn.tx);
             self.open_links.push(at as u16);
         }
     }

@@ -8,11 +8,11 @@ use crate::counters::Ended;
 use crate::front::netcode::players::Origin;
 use crate::front::netcode::port_switch::forget_departed;
 use crate::front::netcode::session::{Heard, Pending, Session};
-use crate::output::Exit;
 use crate::setup::{LinkKind, Route, TokenReuse};
 use crate::shared::claims::{Claim, TokenMac, TokenPast, Wanted};
 use crate::store::area::Area;
 use crate::store::table::Address;
+use crate::turn::Turn;
 use crate::{Gate, Now};
 use ringgate_batch::TxTarget;
 use ringgate_core::crypto::{Job, Verdict, token};
@@ -38,15 +38,14 @@ impl Gate {
     /// A connection request whose private token has been opened under the current key, or not.
     pub(crate) fn step_request(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         origin: &Origin,
         verdict: Verdict,
         bytes: &mut [u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let listener = usize::from(origin.address.listener);
         let rules = self.setup.listeners[listener].netcode().ok_or(DropReason::UnknownSource)?;
-        let expire_s = Request::inspect(bytes, rules.protocol_id, now.unix_s)?.expire_unix_s();
+        let expire_s = Request::inspect(bytes, rules.protocol_id, turn.now.unix_s)?.expire_unix_s();
         let mut parts = RequestParts::split(bytes).ok_or(DropReason::RequestLength)?;
         let mac: TokenMac = *parts.private.last_chunk().expect("a private token ends with its tag");
         if verdict != Verdict::Done && !self.open_with_older_keys(listener, &mut parts) {
@@ -67,28 +66,28 @@ impl Gate {
             return Err(DropReason::RequestClientConnected);
         }
         self.check_handshakes(origin)?;
-        let past = self.claims.use_token(&mac, &origin.address.endpoint, expire_s, now)?;
+        let past = self.claims.use_token(&mac, &origin.address.endpoint, expire_s, turn.now)?;
         if past == TokenPast::Spent && !self.allows_token_reuse(listener) {
             // So that its owner asks for a new one at once, instead of waiting in vain.
-            self.deny(now, origin, &token.server_to_client, exit);
+            self.deny(turn, origin, &token.server_to_client);
             return Err(DropReason::TokenSpent);
         }
         if let Err(why) = self.find_room(listener, token.client_id, &token.user_data) {
             if why != NoRoom::BackendStarting {
-                self.deny(now, origin, &token.server_to_client, exit);
+                self.deny(turn, origin, &token.server_to_client);
             }
             return Err(why.at_request());
         }
         let source = &origin.address;
         let limits = self.limits(source.listener);
         if let Err(why) = self.claims.has_room_for(source.listener, &source.endpoint, limits) {
-            self.deny(now, origin, &token.server_to_client, exit);
+            self.deny(turn, origin, &token.server_to_client);
             return Err(why);
         }
-        if past != TokenPast::Fresh && self.is_in_other_handshake(now, origin, &mac) {
+        if past != TokenPast::Fresh && self.is_in_other_handshake(turn.now, origin, &mac) {
             return Err(DropReason::TokenSuperseded);
         }
-        self.challenge(now, origin, &token, (mac, expire_s), exit)?;
+        self.challenge(turn, origin, &token, (mac, expire_s))?;
         self.counters.handled[PacketKind::Request as usize] += 1;
         Ok(())
     }
@@ -152,19 +151,18 @@ impl Gate {
     /// answered again; the client paces itself, and admission bounds those who do not.
     fn challenge(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         origin: &Origin,
         token: &PrivateToken,
         (mac, token_expire_s): (TokenMac, u64),
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let sequence = self.challenge_sequence;
         // A token without a timeout would wait for its response for ever; it is of no use once it
         // has expired.
-        let token_left_ns = token_expire_s.saturating_sub(now.unix_s).saturating_mul(NS_PER_S);
-        let token_expire_ns = now.mono_ns.saturating_add(token_left_ns);
+        let token_left_ns = token_expire_s.saturating_sub(turn.now.unix_s).saturating_mul(NS_PER_S);
+        let token_expire_ns = turn.now.mono_ns.saturating_add(token_left_ns);
         let expire_ns = Timeout::from_seconds(token.timeout_seconds)
-            .pending_deadline_ns(now.mono_ns)
+            .pending_deadline_ns(turn.now.mono_ns)
             .map_or(token_expire_ns, |deadline_ns| deadline_ns.min(token_expire_ns));
         let fresh = Pending {
             open_key: token.client_to_server.clone(),
@@ -175,20 +173,20 @@ impl Gate {
             },
             timeout_seconds: token.timeout_seconds,
             expire_ns,
-            since_ns: now.mono_ns,
+            since_ns: turn.now.mono_ns,
             token_mac: mac,
         };
         match self.pending.find(origin.hash, &origin.address) {
             Some(index) => {
                 let known = self.pending.at_mut(index);
-                if known.token_mac == mac && known.expire_ns >= now.mono_ns {
+                if known.token_mac == mac && known.expire_ns >= turn.now.mono_ns {
                     known.expire_ns = expire_ns;
                 } else {
                     *known = fresh;
                 }
             }
             None => {
-                let inserted = self.pending.insert(origin.address, fresh, now.mono_ns);
+                let inserted = self.pending.insert(origin.address, fresh, turn.now.mono_ns);
                 inserted.map_err(|_| DropReason::PendingFull)?;
                 self.handshakes.enter(&block_of(&origin.address));
             }
@@ -197,7 +195,7 @@ impl Gate {
         let body = self.challenge_body(sequence, token);
         let packet = (PacketKind::Challenge, &body[..]);
         let listener = origin.address.listener;
-        self.emit_handshake(now, listener, &token.server_to_client, packet, reply_to(origin), exit);
+        self.emit_handshake(turn, listener, &token.server_to_client, packet, reply_to(origin));
         Ok(())
     }
 
@@ -216,16 +214,14 @@ impl Gate {
     }
 
     /// A packet from a player in the handshake.
-    #[expect(clippy::too_many_arguments, reason = "one datagram's facts, each used once")]
     pub(crate) fn step_pending(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         origin: &Origin,
         header: Header,
         verdict: Verdict,
         bytes: &mut [u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         if verdict != Verdict::Done {
             return Err(DropReason::PacketForged);
@@ -234,7 +230,7 @@ impl Gate {
             // A response earlier in this turn has completed the handshake.
             return Err(DropReason::PacketUnexpected);
         }
-        if self.pending.at(index).expire_ns < now.mono_ns {
+        if self.pending.at(index).expire_ns < turn.now.mono_ns {
             self.forget_pending(index);
             return Err(DropReason::UnknownSource);
         }
@@ -248,7 +244,7 @@ impl Gate {
         }
         let challenge = ChallengeToken::decode(sealed);
         self.pending.at(index).binding.check(sequence, challenge.client_id)?;
-        self.connect(now, index, origin, header.sequence, &challenge, exit)?;
+        self.connect(turn, index, origin, header.sequence, &challenge)?;
         self.counters.handled[PacketKind::Response as usize] += 1;
         Ok(())
     }
@@ -256,21 +252,20 @@ impl Gate {
     /// The player has proved its address: claim what it needs, or deny it.
     fn connect(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         pending: u32,
         origin: &Origin,
         response_sequence: u64,
         challenge: &ChallengeToken,
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let listener = usize::from(origin.address.listener);
         if self.claims.is_connected(origin.address.listener, challenge.client_id) {
             return Err(DropReason::ResponseClientConnected);
         }
-        if !self.sessions.has_rested_place(now.mono_ns) {
+        if !self.sessions.has_rested_place(turn.now.mono_ns) {
             // Before the claim, which would use up a session of the token.
             let key = self.pending.at(pending).seal_key.clone();
-            self.deny(now, origin, &key, exit);
+            self.deny(turn, origin, &key);
             return Err(DropReason::PlacesResting);
         }
         let random = self.random.next();
@@ -300,27 +295,27 @@ impl Gate {
                 if why == DropReason::TokenSpent {
                     self.forget_pending(pending);
                 }
-                self.deny(now, origin, &key, exit);
+                self.deny(turn, origin, &key);
                 return Err(why);
             }
         };
-        let mut session = self.new_session(now, pending, origin, claim, next_sequence);
+        let mut session = self.new_session(turn.now, pending, origin, claim, next_sequence);
         // A client numbers all its packets in one row. So whatever comes before the response
         // belongs to an earlier session of the same token: late, or recorded and sent again.
         let first_sequence = response_sequence.saturating_add(1);
         session.window = Window::starting_at(first_sequence, &self.listeners[listener].replay);
         session.user_data = self.user_data_for(claim.backend, &challenge.user_data);
         let since_ns = self.pending.at(pending).since_ns;
-        let Ok(index) = self.sessions.insert(origin.address, session, now.mono_ns) else {
+        let Ok(index) = self.sessions.insert(origin.address, session, turn.now.mono_ns) else {
             self.claims.leave(&claim);
             let key = self.pending.at(pending).seal_key.clone();
-            self.deny(now, origin, &key, exit);
+            self.deny(turn, origin, &key);
             return Err(DropReason::ResponseSessionsFull);
         };
         self.forget_pending(pending);
         self.counters.sessions_opened += 1;
-        self.stamps.handshakes_ns.push(now.mono_ns - since_ns);
-        self.welcome(now, index, exit);
+        self.stamps.handshakes_ns.push(turn.now.mono_ns - since_ns);
+        self.welcome(turn, index);
         Ok(())
     }
 
@@ -364,52 +359,51 @@ impl Gate {
     }
 
     /// Tells the player, its backend and its neighbours' claims about a new session.
-    fn welcome(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+    fn welcome(&mut self, turn: &mut Turn<'_>, index: u32) {
         let address = *self.sessions.address(index);
         if self.setup.listeners[usize::from(address.listener)].follow_port_switch {
             self.make_resident(index);
         }
         if !self.lacks_socket(index) {
-            self.emit_keep_alive(now, index, exit);
+            self.emit_keep_alive(turn, index);
         }
-        self.announce(now, index, exit);
+        self.announce(turn, index);
         self.arm(index);
     }
 
     /// A keep-alive: what tells the player that it is connected, and as whom.
-    pub(crate) fn emit_keep_alive(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+    pub(crate) fn emit_keep_alive(&mut self, turn: &mut Turn<'_>, index: u32) {
         let session = self.sessions.at(index);
         let slots = self.setup.backends[usize::from(session.backend)].slots;
         let body = KeepAlive { slot: session.slot, slots }.encode();
         // It fails where the session has used up its sequence, after 2^63 packets. Then it falls
         // silent, and its player gives up; no payload was lost here, so none is counted.
-        let _ = self.emit(now, index, PacketKind::KeepAlive, &body, exit);
+        let _ = self.emit(turn, index, PacketKind::KeepAlive, &body);
     }
 
     /// Ends a session: tells the player where that makes sense, tells the backend, gives everything
     /// back.
-    pub(crate) fn end_session(&mut self, now: Now, index: u32, why: Ended, exit: &mut Exit<'_>) {
-        self.end_session_because(now, index, why, close_reason(why), exit);
+    pub(crate) fn end_session(&mut self, turn: &mut Turn<'_>, index: u32, why: Ended) {
+        self.end_session_because(turn, index, why, close_reason(why));
     }
 
     /// [`end_session`](Self::end_session) with a reason of the game process's choice.
     pub(crate) fn end_session_because(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         why: Ended,
         reason: CloseReason,
-        exit: &mut Exit<'_>,
     ) {
         // The player who leaves knows, and one who has fallen silent is not told either, as in the
         // reference.
         if !matches!(why, Ended::ByPlayer | Ended::TimedOut) {
             for _ in 0..DISCONNECT_COUNT {
-                let _ = self.emit(now, index, PacketKind::Disconnect, &[], exit);
+                let _ = self.emit(turn, index, PacketKind::Disconnect, &[]);
             }
         }
-        self.report_closed(now, index, reason, exit);
-        self.drop_session(now, index, why);
+        self.report_closed(turn, index, reason);
+        self.drop_session(turn.now, index, why);
     }
 
     /// Gives back what a session holds and takes it out of the table.
@@ -433,9 +427,9 @@ impl Gate {
         self.counters.sessions_closed[why as usize] += 1;
     }
 
-    fn deny(&mut self, now: Now, origin: &Origin, key: &Key, exit: &mut Exit<'_>) {
+    fn deny(&mut self, turn: &mut Turn<'_>, origin: &Origin, key: &Key) {
         let packet = (PacketKind::Denied, &[][..]);
-        self.emit_handshake(now, origin.address.listener, key, packet, reply_to(origin), exit);
+        self.emit_handshake(turn, origin.address.listener, key, packet, reply_to(origin));
     }
 
     /// The backend that a player would be sent to now.

@@ -25,7 +25,7 @@ use ringgate_core::proto::replay::Refusal;
 use ringgate_core::secret::Key;
 
 use crate::counters::Ended;
-use crate::output::Exit;
+use crate::turn::Turn;
 
 /// What `classify` found out about a datagram.
 #[derive(Clone, Copy)]
@@ -241,8 +241,8 @@ impl Gate {
     }
 
     /// Third look: state machines and payloads, in the order of arrival.
-    pub(crate) fn step(&mut self, now: Now, rx: &mut RxBatch, exit: &mut Exit<'_>) {
-        self.step_mailed_movers(now, exit);
+    pub(crate) fn step(&mut self, turn: &mut Turn<'_>, rx: &mut RxBatch) {
+        self.step_mailed_movers(turn);
         for at in 0..self.arrivals.len() {
             let Arrival { target, header } = self.arrivals[at];
             let verdict = self.verdicts[at];
@@ -250,14 +250,14 @@ impl Gate {
                 Target::Settled => continue,
                 Target::Session(index) => {
                     let kernel_ns = rx.metas()[at].kernel_ns;
-                    self.step_session(now, index, header, verdict, rx.bytes(at), kernel_ns, exit)
+                    self.step_session(turn, index, header, verdict, rx.bytes(at), kernel_ns)
                 }
                 Target::Link => {
                     let meta = rx.metas()[at];
-                    self.handle_link_datagram(now, &meta, rx.bytes(at), exit);
+                    self.handle_link_datagram(turn, &meta, rx.bytes(at));
                     continue;
                 }
-                _ => self.step_other(now, at, rx, exit),
+                _ => self.step_other(turn, at, rx),
             };
             if let Err(why) = outcome {
                 self.counters.drops.bump(why);
@@ -269,10 +269,9 @@ impl Gate {
     /// A datagram of somebody who is no player of netcode, or not yet.
     fn step_other(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         at: usize,
         rx: &mut RxBatch,
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let Arrival { target, header } = self.arrivals[at];
         let verdict = self.verdicts[at];
@@ -280,27 +279,25 @@ impl Gate {
         let bytes = rx.bytes_mut(at);
         match target {
             Target::Pending(index) => {
-                self.step_pending(now, index, &origin, header, verdict, bytes, exit)
+                self.step_pending(turn, index, &origin, header, verdict, bytes)
             }
-            Target::Request => self.step_request(now, &origin, verdict, bytes, exit),
-            Target::Unreal => self.step_unreal(now, &origin, bytes, exit),
-            Target::Mover(number) => self.step_own_mover(now, number, &origin, bytes, exit),
+            Target::Request => self.step_request(turn, &origin, verdict, bytes),
+            Target::Unreal => self.step_unreal(turn, &origin, bytes),
+            Target::Mover(number) => self.step_own_mover(turn, number, &origin, bytes),
             _ => self.step_steered(&origin, bytes),
         }
     }
 
     /// An opened packet of a session.
-    #[expect(clippy::too_many_arguments, reason = "one datagram's facts, each used once")]
     #[inline]
     pub(crate) fn step_session(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         header: Header,
         verdict: Verdict,
         bytes: &[u8],
         kernel_ns: u64,
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         if verdict != Verdict::Done {
             return Err(DropReason::PacketForged);
@@ -313,15 +310,15 @@ impl Gate {
             if self.sessions.at(index).heard == Heard::Nothing {
                 self.spend_token(index);
             }
-            self.commit_window(now, index, header.sequence, exit)?;
+            self.commit_window(turn, index, header.sequence)?;
         }
         let body = &bytes[header.body_start()..bytes.len() - TAG_BYTES];
         match session_packet(header.kind, body)? {
-            SessionPacket::Disconnect => self.end_session(now, index, Ended::ByPlayer, exit),
-            SessionPacket::KeepAlive => self.hear(now, index),
+            SessionPacket::Disconnect => self.end_session(turn, index, Ended::ByPlayer),
+            SessionPacket::KeepAlive => self.hear(turn.now, index),
             SessionPacket::Payload(payload) => {
-                self.hear(now, index);
-                self.deliver(now, index, payload, kernel_ns, exit);
+                self.hear(turn.now, index);
+                self.deliver(turn, index, payload, kernel_ns);
             }
         }
         self.counters.handled[header.kind as usize] += 1;
@@ -347,10 +344,9 @@ impl Gate {
 
     fn commit_window(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         sequence: u64,
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let listener = self.sessions.address(index).listener;
         let policy = &self.listeners[usize::from(listener)].replay;
@@ -358,9 +354,9 @@ impl Gate {
         let refused = committed.map_err(DropReason::from);
         if refused == Err(DropReason::SequenceGap) {
             let hash = self.sessions.hash(self.sessions.address(index));
-            self.end_session(now, index, Ended::SequenceGap, exit);
+            self.end_session(turn, index, Ended::SequenceGap);
             // What follows is numbered like this packet, and not like those before it.
-            self.departed.leave(hash, sequence, now.mono_ns);
+            self.departed.leave(hash, sequence, turn.now.mono_ns);
         }
         refused
     }

@@ -33,13 +33,13 @@ use crate::front::netcode::session::Neighbour;
 use crate::front::netcode::sources::Sources;
 use crate::front::netcode::trials::{Mover, Trials};
 use crate::mail::{ForwardedDatagram, Mail, Steering};
-use crate::output::Exit;
 use crate::shared::claims::Claims;
 use crate::shared::homes::Workers;
 use crate::store::admission::{Admission, Bucket, Rate};
 use crate::store::area::Area;
 use crate::store::hash::HashKey;
 use crate::store::table::Address;
+use crate::turn::Turn;
 use crate::{Gate, Now};
 use ringgate_core::crypto::Verdict;
 use ringgate_core::drops::DropReason;
@@ -293,7 +293,7 @@ impl Gate {
     }
 
     /// Packets from new ports that came by mail: before everything that has arrived, as they came.
-    pub(crate) fn step_mailed_movers(&mut self, now: Now, exit: &mut Exit<'_>) {
+    pub(crate) fn step_mailed_movers(&mut self, turn: &mut Turn<'_>) {
         for number in 0..self.port_switches.trials.len() as u32 {
             let mover = self.port_switches.trials.mover(number);
             let Some(origin) = mover.origin else { continue };
@@ -301,7 +301,7 @@ impl Gate {
             let mut packet = [0; UNREAL_BYTES_MAX];
             let packet = &mut packet[..mover.packet().len()];
             packet.copy_from_slice(&copies[mover.packet()]);
-            let outcome = self.step_mover(now, &mover, &origin, packet, &mut copies, exit);
+            let outcome = self.step_mover(turn, &mover, &origin, packet, &mut copies);
             self.port_switches.trials.give_back(copies);
             if let Err(why) = outcome {
                 self.counters.drops.bump(why);
@@ -312,15 +312,14 @@ impl Gate {
     /// A packet from a new port that this worker has received itself.
     pub(crate) fn step_own_mover(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         number: u32,
         origin: &Origin,
         packet: &mut [u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let mover = self.port_switches.trials.mover(number);
         let mut copies = self.port_switches.trials.lend();
-        let outcome = self.step_mover(now, &mover, origin, packet, &mut copies, exit);
+        let outcome = self.step_mover(turn, &mover, origin, packet, &mut copies);
         self.port_switches.trials.give_back(copies);
         outcome
     }
@@ -329,25 +328,24 @@ impl Gate {
     /// for.
     fn step_mover(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         mover: &Mover,
         origin: &Origin,
         packet: &mut [u8],
         copies: &mut [u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let (header, kernel_ns) = (mover.header, origin.kernel_ns);
         if let Some(index) = self.sessions.find(origin.hash, &origin.address) {
             // An earlier packet of this batch has moved the session here already.
             let verdict = self.open_single(index, header, packet);
-            return self.step_session(now, index, header, verdict, packet, kernel_ns, exit);
+            return self.step_session(turn, index, header, verdict, packet, kernel_ns);
         }
         let verdicts = &self.verdicts[self.arrivals.len()..];
         let mut candidates = self.port_switches.trials.candidates_of(mover);
         let Some((copy, index)) = candidates.find(|(copy, _)| verdicts[*copy] == Verdict::Done)
         else {
             drop(candidates);
-            return self.pass_mover_on(now, mover, origin, packet);
+            return self.pass_mover_on(turn.now, mover, origin, packet);
         };
         drop(candidates);
         // Much may have happened since it was looked at first, in this very turn.
@@ -360,14 +358,14 @@ impl Gate {
             return Err(DropReason::PortSwitchStale);
         }
         let rate = Rate::new(self.limits(origin.address.listener).port_switches_per_block, 2);
-        if !self.port_switches.switches.admit(&block_of(&origin.address), rate, now.mono_ns) {
+        if !self.port_switches.switches.admit(&block_of(&origin.address), rate, turn.now.mono_ns) {
             // The next packet is to find the same session again.
-            self.port_switches.sources.of(origin.hash, header.sequence, now.mono_ns).tried = 0;
+            self.port_switches.sources.of(origin.hash, header.sequence, turn.now.mono_ns).tried = 0;
             return Err(DropReason::PortSwitchRateLimited);
         }
         self.move_session(index, origin);
         let opened = &copies[mover.copy(copy)];
-        self.step_session(now, index, header, Verdict::Done, opened, kernel_ns, exit)
+        self.step_session(turn, index, header, Verdict::Done, opened, kernel_ns)
     }
 
     /// Nobody of ours: has the other workers try theirs.
@@ -401,21 +399,19 @@ impl Gate {
     /// A datagram that another worker received.
     pub(crate) fn handle_forwarded(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         mut datagram: ForwardedDatagram,
-        exit: &mut Exit<'_>,
     ) {
         self.counters.forwarded_in += 1;
-        if let Err(why) = self.step_forwarded(now, &mut datagram, exit) {
+        if let Err(why) = self.step_forwarded(turn, &mut datagram) {
             self.counters.drops.bump(why);
         }
     }
 
     fn step_forwarded(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         datagram: &mut ForwardedDatagram,
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let listener = usize::from(datagram.address.listener);
         let sockets = self.listeners.get(listener).map_or(&[][..], |listener| &listener.sockets);
@@ -433,22 +429,24 @@ impl Gate {
         let from_worker = datagram.from_worker;
         let bytes = datagram.bytes_mut();
         if self.is_unreal(origin.address.listener) {
-            return self.step_unreal_forwarded(now, &origin, from_worker, is_lost, bytes, exit);
+            return self.step_unreal_forwarded(turn, &origin, from_worker, is_lost, bytes);
         }
         match self.look_at_mailed(&origin, bytes) {
             Ok((index, header)) => {
                 let verdict = self.open_single(index, header, bytes);
-                self.step_session(now, index, header, verdict, bytes, origin.kernel_ns, exit)?;
+                self.step_session(turn, index, header, verdict, bytes, origin.kernel_ns)?;
                 if is_lost {
                     self.remind_of_steering(index, from_worker);
                 }
                 Ok(())
             }
-            Err(DropReason::UnknownSource) if is_lost => self.take_mover_in(now, &origin, bytes),
+            Err(DropReason::UnknownSource) if is_lost => {
+                self.take_mover_in(turn.now, &origin, bytes)
+            }
             Err(DropReason::UnknownSource) => {
                 let header = Header::decode(bytes, Receiver::Server)?;
                 // The session is over and the other worker has not heard yet.
-                if !self.is_straggler(now, &origin.address, origin.hash, bytes) {
+                if !self.is_straggler(turn.now, &origin.address, origin.hash, bytes) {
                     let forget = forget_steering(origin.address, self.worker.index);
                     self.mail_out.push((from_worker, forget));
                     return Err(DropReason::UnknownSource);

@@ -4,7 +4,7 @@
 use arrayvec::ArrayVec;
 
 use crate::counters::Ended;
-use crate::output::Exit;
+use crate::turn::Turn;
 use crate::{Gate, Now};
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 
@@ -36,46 +36,48 @@ impl Sweep {
 }
 
 impl Gate {
-    pub(crate) fn handle_timers(&mut self, now: Now, exit: &mut Exit<'_>) {
+    pub(crate) fn handle_timers(&mut self, turn: &mut Turn<'_>) {
         loop {
             let due: ArrayVec<u32, WAKE_BATCH> =
-                std::iter::from_fn(|| self.wheel.pop_due(now.mono_ns)).take(WAKE_BATCH).collect();
+                std::iter::from_fn(|| self.wheel.pop_due(turn.now.mono_ns))
+                    .take(WAKE_BATCH)
+                    .collect();
             due.iter().for_each(|index| self.fetch_player(*index));
-            due.iter().for_each(|index| self.wake(now, *index, exit));
+            due.iter().for_each(|index| self.wake(turn, *index));
             if !due.is_full() {
                 break;
             }
         }
-        self.handle_unreal_timers(now, exit);
-        self.sweep_pending(now);
-        self.handle_session_sockets(now, exit);
-        self.probe_backends(now, exit);
-        self.close_unidentified_links(now, exit);
+        self.handle_unreal_timers(turn);
+        self.sweep_pending(turn.now);
+        self.handle_session_sockets(turn);
+        self.probe_backends(turn);
+        self.close_unidentified_links(turn);
     }
 
     /// Looks after one session and arms it again.
-    fn wake(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+    fn wake(&mut self, turn: &mut Turn<'_>, index: u32) {
         let Some(session) = self.sessions.get(index) else { return };
         let backend = usize::from(session.backend);
-        if session.is_timed_out(now.mono_ns) {
-            return self.end_session(now, index, Ended::TimedOut, exit);
+        if session.is_timed_out(turn.now.mono_ns) {
+            return self.end_session(turn, index, Ended::TimedOut);
         }
-        if self.backends[backend].is_lost(&self.setup.backends[backend], now.mono_ns) {
-            return self.end_session(now, index, Ended::BackendGone, exit);
+        if self.backends[backend].is_lost(&self.setup.backends[backend], turn.now.mono_ns) {
+            return self.end_session(turn, index, Ended::BackendGone);
         }
-        if session.keep_alive_at_ns(self.keep_alive_ns(index)) <= now.mono_ns {
-            self.keep_alive(now, index, exit);
+        if session.keep_alive_at_ns(self.keep_alive_ns(index)) <= turn.now.mono_ns {
+            self.keep_alive(turn, index);
         }
-        self.announce(now, index, exit);
+        self.announce(turn, index);
         self.arm(index);
     }
 
     /// A player who does not know yet that it is connected hears it when its socket is there.
-    fn keep_alive(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+    fn keep_alive(&mut self, turn: &mut Turn<'_>, index: u32) {
         if !self.sessions.at(index).is_confirmed() && self.lacks_socket(index) {
-            self.sessions.at_mut(index).last_send_ns = now.mono_ns;
+            self.sessions.at_mut(index).last_send_ns = turn.now.mono_ns;
         } else {
-            self.emit_keep_alive(now, index, exit);
+            self.emit_keep_alive(turn, index);
         }
     }
 
@@ -105,24 +107,24 @@ impl Gate {
     }
 
     /// Takes no new players in and tells the backends.
-    pub(crate) fn drain(&mut self, now: Now, left_ms: u32, exit: &mut Exit<'_>) {
-        self.draining_until_ns = Some(now.mono_ns + u64::from(left_ms) * NS_PER_MS);
+    pub(crate) fn drain(&mut self, turn: &mut Turn<'_>, left_ms: u32) {
+        self.draining_until_ns = Some(turn.now.mono_ns + u64::from(left_ms) * NS_PER_MS);
         for link in 0..self.links.len() as u16 {
-            self.tell_draining(now, link, exit);
+            self.tell_draining(turn, link);
         }
     }
 
     /// Ends every session.
-    pub(crate) fn stop(&mut self, now: Now, exit: &mut Exit<'_>) {
-        self.draining_until_ns.get_or_insert(now.mono_ns);
+    pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
+        self.draining_until_ns.get_or_insert(turn.now.mono_ns);
         for index in 0..self.sessions.places() {
             if self.sessions.is_live(index) {
-                self.end_session(now, index, Ended::Shutdown, exit);
+                self.end_session(turn, index, Ended::Shutdown);
             }
         }
         self.stop_unreal();
         self.drop_backlogs();
-        self.say_goodbye(now, exit);
+        self.say_goodbye(turn);
         self.stopped = true;
     }
 }

@@ -16,8 +16,8 @@ use crate::counters::Ended;
 use crate::front::netcode::players::Origin;
 use crate::front::netcode::port_switch::{forget_steering, steer_to};
 use crate::mail::Steering;
-use crate::output::Exit;
 use crate::shared::claims::Resident;
+use crate::turn::Turn;
 use crate::{Gate, Now};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::cookie::{Cookie, Proof};
@@ -26,16 +26,14 @@ use ringgate_core::proto::unreal::handshake::{Body, Handshake, Kind, Receiver};
 
 impl Gate {
     /// A restart response whose proof holds, from an address with a session or without one.
-    #[expect(clippy::too_many_arguments, reason = "one datagram's facts, each used once")]
     pub(super) fn restart(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         known: Option<u32>,
         origin: &Origin,
         packet: &Handshake,
         (proof, original): (Proof, Cookie),
         bytes: &[u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let listener = origin.address.listener;
         if !self.setup.listeners[usize::from(listener)].follow_port_switch {
@@ -46,8 +44,8 @@ impl Gate {
             if self.unreal.sessions.at(index).player_ids.client() != packet.ids.client() {
                 return Err(DropReason::UnrealIds);
             }
-            self.note_proof(now, index, &proof);
-            self.acknowledge(now, index, packet, bytes.len(), exit)?;
+            self.note_proof(turn.now, index, &proof);
+            self.acknowledge(turn, index, packet, bytes.len())?;
             self.count_unreal_handled(Kind::RestartResponse);
             return Ok(());
         }
@@ -66,10 +64,10 @@ impl Gate {
         let limits = &self.setup.listeners[usize::from(listener)].limits;
         let claim = &mut self.unreal.sessions.at_mut(index).claim;
         self.claims.relocate(claim, origin.address.endpoint, limits)?;
-        self.claims.cookies().use_once(&proof.cookie, now.mono_ns)?;
+        self.claims.cookies().use_once(&proof.cookie, turn.now.mono_ns)?;
         self.unreal.sessions.at_mut(index).prove(&proof);
-        self.move_unreal(now, index, origin);
-        self.send_ack(now, index, packet, bytes.len(), exit)?;
+        self.move_unreal(turn.now, index, origin);
+        self.send_ack(turn, index, packet, bytes.len())?;
         self.count_unreal_handled(Kind::RestartResponse);
         Ok(())
     }
@@ -127,18 +125,17 @@ impl Gate {
     /// A datagram that another worker has received, for a session of ours or one that may be.
     pub(crate) fn step_unreal_forwarded(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         origin: &Origin,
         from_worker: u16,
         is_lost: bool,
         bytes: &[u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let framing = self.framing(origin.address.listener)?;
         let known = self.unreal_session(origin);
         match (classify(bytes, &framing, Receiver::Server)?, known) {
             (Classified::Game(ids, reader), Some(index)) => {
-                self.relay_up(now, index, origin, (ids, reader), bytes, exit)
+                self.relay_up(turn, index, origin, (ids, reader), bytes)
             }
             (Classified::Handshake(packet), _) if known.is_some() || is_lost => {
                 let is_restart = matches!(packet.body, Body::RestartResponse { .. });
@@ -150,7 +147,7 @@ impl Gate {
                     self.unreal.sessions.at_mut(index).steered_by = Some(from_worker);
                     self.mail_out.push((from_worker, steer_to(origin.address, self.worker.index)));
                 }
-                let outcome = self.step_unreal_handshake(now, known, origin, &packet, bytes, exit);
+                let outcome = self.step_unreal_handshake(turn, known, origin, &packet, bytes);
                 if self.unreal_session(origin).is_none() {
                     // It was steered here when it was handed over, and has not moved.
                     self.forget_at(from_worker, origin);

@@ -11,8 +11,9 @@ use crate::front::netcode::port_switch::steer_to;
 use crate::front::unreal::guard::Guard;
 use crate::front::unreal::session::{Opening, Session, Stage};
 use crate::front::unreal::{Front, kind_index, loopback_of};
-use crate::output::{Exit, Tag};
+use crate::output::Tag;
 use crate::shared::claims::{Claim, Wanted};
+use crate::turn::Turn;
 use crate::{Gate, Now};
 use ringgate_batch::TxTarget;
 use ringgate_core::drops::DropReason;
@@ -25,40 +26,42 @@ use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Kind};
 impl Gate {
     /// A response has verified: its player gets a session, in place of the one that the address
     /// had.
-    #[expect(clippy::too_many_arguments, reason = "one datagram's facts, each used once")]
     pub(super) fn admit_unreal(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         known: Option<u32>,
         origin: &Origin,
         packet: &Handshake,
         proof: &Proof,
         bytes: usize,
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         if self.draining_until_ns.is_some() {
             return Err(DropReason::Draining);
         }
         self.claims.cookies().check_unused(&proof.cookie)?;
         self.check_handshakes(origin)?;
-        if !self.unreal.sessions.has_rested_place(now.mono_ns) {
+        if !self.unreal.sessions.has_rested_place(turn.now.mono_ns) {
             return Err(DropReason::PlacesResting);
         }
-        let claim = self.claim_unreal(now, known, origin, proof)?;
+        let claim = self.claim_unreal(turn.now, known, origin, proof)?;
         let listener = origin.address.listener;
         let profile = Profile {
             framing: self.framing(listener)?,
             client_id: packet.ids.client(),
             base: Base { sent_count: 0, ..packet.base },
         };
-        let client = Client::new(&profile, now.mono_ns);
-        let opening =
-            Opening { client, response: *packet, response_bytes: bytes, since_ns: now.mono_ns };
+        let client = Client::new(&profile, turn.now.mono_ns);
+        let opening = Opening {
+            client,
+            response: *packet,
+            response_bytes: bytes,
+            since_ns: turn.now.mono_ns,
+        };
         let session = Session {
             stage: Stage::Opening(Box::new(opening)),
             player_ids: packet.ids,
             server_ids: packet.ids,
-            heard_ns: now.mono_ns,
+            heard_ns: turn.now.mono_ns,
             socket: origin.socket,
             local: origin.local,
             claim,
@@ -68,7 +71,8 @@ impl Gate {
             closed_ns: 0,
             steered_by: origin.forwarded_by,
         };
-        let Ok(index) = self.unreal.sessions.insert(origin.address, session, now.mono_ns) else {
+        let Ok(index) = self.unreal.sessions.insert(origin.address, session, turn.now.mono_ns)
+        else {
             self.claims.leave(&claim);
             return Err(DropReason::ResponseSessionsFull);
         };
@@ -77,7 +81,7 @@ impl Gate {
         if let Some(worker) = origin.forwarded_by {
             self.mail_out.push((worker, steer_to(origin.address, self.worker.index)));
         }
-        self.ask_server(now, index, exit);
+        self.ask_server(turn, index);
         Ok(())
     }
 
@@ -130,110 +134,109 @@ impl Gate {
     }
 
     /// Sends the server what the handshake has to say now, and notes when to look again.
-    pub(super) fn ask_server(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+    pub(super) fn ask_server(&mut self, turn: &mut Turn<'_>, index: u32) {
         let Front { sessions, wheel, .. } = &mut self.unreal;
         let session = sessions.at_mut(index);
         let Stage::Opening(opening) = &mut session.stage else { return };
         let address = self.backends[usize::from(session.claim.backend)].address;
         let due_ns = opening.client.poll_timeout();
-        if due_ns.is_none_or(|due_ns| now.mono_ns < due_ns) {
-            return wheel.arm(index, due_ns.unwrap_or(now.mono_ns));
+        if due_ns.is_none_or(|due_ns| turn.now.mono_ns < due_ns) {
+            return wheel.arm(index, due_ns.unwrap_or(turn.now.mono_ns));
         }
         let (Some(socket), Some(source)) = (self.udp_link, loopback_of(index)) else {
-            return wheel.arm(index, now.mono_ns);
+            return wheel.arm(index, turn.now.mono_ns);
         };
-        self.make_room(now, exit);
+        self.make_room(turn);
         let tail = self.unreal.tail();
-        let slot = exit.tx.slot().expect("room was made");
+        let slot = turn.tx.slot().expect("room was made");
         let Front { sessions, wheel, .. } = &mut self.unreal;
         let Stage::Opening(opening) = &mut sessions.at_mut(index).stage else { return };
-        if let Some(len) = opening.client.poll_transmit(now.mono_ns, &tail, slot) {
+        if let Some(len) = opening.client.poll_transmit(turn.now.mono_ns, &tail, slot) {
             let target = TxTarget { socket, peer: address, source };
-            exit.tx.commit(len, target, Tag::Handshake.encode());
+            turn.tx.commit(len, target, Tag::Handshake.encode());
             self.counters.link_datagrams_out += 1;
         }
         let due_ns = opening.client.poll_timeout();
-        wheel.arm(index, due_ns.unwrap_or(now.mono_ns));
+        wheel.arm(index, due_ns.unwrap_or(turn.now.mono_ns));
     }
 
     /// A handshake packet from the server of a session that waits for it.
     pub(super) fn step_opening(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         bytes: &[u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let Stage::Opening(opening) = &mut self.unreal.sessions.at_mut(index).stage else {
             return Err(DropReason::PacketUnexpected);
         };
-        match opening.client.handle_datagram(now.mono_ns, bytes)? {
-            Event::Challenged => self.ask_server(now, index, exit),
-            Event::Connected(cookie) => self.open_unreal(now, index, cookie, exit),
-            Event::WrongVersion => self.pass_upgrade_on(now, index, bytes, exit),
+        match opening.client.handle_datagram(turn.now.mono_ns, bytes)? {
+            Event::Challenged => self.ask_server(turn, index),
+            Event::Connected(cookie) => self.open_unreal(turn, index, cookie),
+            Event::WrongVersion => self.pass_upgrade_on(turn, index, bytes),
             Event::Game | Event::Reconnected | Event::Restarting => {}
         }
         Ok(())
     }
 
     /// The server has let the player in: the player is told, with the server's cookie.
-    fn open_unreal(&mut self, now: Now, index: u32, cookie: Cookie, exit: &mut Exit<'_>) {
+    fn open_unreal(&mut self, turn: &mut Turn<'_>, index: u32, cookie: Cookie) {
         let address = *self.unreal.sessions.address(index);
         let listener = address.listener;
         let Ok(rules) = self.unreal_rules(listener) else { return };
-        let guard = Guard::new(rules.duplicates, &cookie, now.mono_ns);
+        let guard = Guard::new(rules.duplicates, &cookie, turn.now.mono_ns);
         let session = self.unreal.sessions.at_mut(index);
         let stage = std::mem::replace(&mut session.stage, Stage::Open { cookie, guard });
         let Stage::Opening(opening) = stage else { return };
         session.server_ids = opening.client.ids();
-        session.heard_ns = now.mono_ns;
+        session.heard_ns = turn.now.mono_ns;
         self.unreal.opening_count -= 1;
         self.handshakes.leave(&block_of(&address));
         self.counters.sessions_opened += 1;
-        self.stamps.handshakes_ns.push(now.mono_ns - opening.since_ns);
+        self.stamps.handshakes_ns.push(turn.now.mono_ns - opening.since_ns);
         if self.setup.listeners[usize::from(listener)].follow_port_switch {
             let client_id = opening.response.ids.client();
             self.claims.cookies().settle(&cookie, client_id, self.unreal_resident(index));
         }
-        let _ = self.send_ack(now, index, &opening.response, opening.response_bytes, exit);
+        let _ = self.send_ack(turn, index, &opening.response, opening.response_bytes);
     }
 
     /// The player's response has come again, or another one: the acknowledgement must have been
     /// lost, unless it is still to come.
     pub(super) fn acknowledge(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         packet: &Handshake,
         bytes: usize,
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let session = self.unreal.sessions.at_mut(index);
         match &mut session.stage {
             Stage::Opening(opening) => {
                 opening.response = *packet;
                 opening.response_bytes = bytes;
-                session.heard_ns = now.mono_ns;
+                session.heard_ns = turn.now.mono_ns;
                 Ok(())
             }
-            Stage::Open { .. } if now.mono_ns < session.acknowledged_ns + ACK_PAUSE_NS => Ok(()),
-            Stage::Open { .. } => self.send_ack(now, index, packet, bytes, exit),
+            Stage::Open { .. } if turn.now.mono_ns < session.acknowledged_ns + ACK_PAUSE_NS => {
+                Ok(())
+            }
+            Stage::Open { .. } => self.send_ack(turn, index, packet, bytes),
         }
     }
 
     /// Acknowledges a response with the cookie that player and server share.
     pub(super) fn send_ack(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         packet: &Handshake,
         bytes_max: usize,
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let address = *self.unreal.sessions.address(index);
         let session = self.unreal.sessions.at_mut(index);
         let cookie = *session.cookie().ok_or(DropReason::PacketUnexpected)?;
-        session.acknowledged_ns = now.mono_ns;
+        session.acknowledged_ns = turn.now.mono_ns;
         let target = session.target(address.endpoint);
         let backend = usize::from(session.claim.backend);
         let known = self.unreal.probed[backend].as_ref().and_then(|probed| probed.identity);
@@ -241,12 +244,12 @@ impl Gate {
         let identity = Identity { session: packet.ids.session(), ..known.unwrap_or(unknown) };
         let ack = identity.answer(packet, Body::Ack(cookie));
         let framing = self.framing(address.listener)?;
-        self.send_handshake(now, &framing, &ack, bytes_max, (target, Tag::Player), exit)
+        self.send_handshake(turn, &framing, &ack, bytes_max, (target, Tag::Player))
     }
 
     /// The server does not speak the player's version, and says so: the player is told, and there
     /// is no session.
-    fn pass_upgrade_on(&mut self, now: Now, index: u32, bytes: &[u8], exit: &mut Exit<'_>) {
+    fn pass_upgrade_on(&mut self, turn: &mut Turn<'_>, index: u32, bytes: &[u8]) {
         let address = *self.unreal.sessions.address(index);
         let session = self.unreal.sessions.at(index);
         let Stage::Opening(opening) = &session.stage else { return };
@@ -254,7 +257,7 @@ impl Gate {
         // As with every answer: never longer than what it answers.
         let is_short = bytes.len() <= opening.response_bytes;
         if let (Ok(framing), true) = (self.framing(address.listener), is_short) {
-            self.pass_on(now, &framing, bytes, ids, (target, Tag::Player), exit);
+            self.pass_on(turn, &framing, bytes, ids, (target, Tag::Player));
             self.count_unreal_out(kind_index(Kind::VersionUpgrade), bytes.len());
         }
         self.end_unreal(index, Ended::ByBackend);

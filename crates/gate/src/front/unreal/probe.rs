@@ -16,8 +16,9 @@
 use std::ops::{Range, RangeInclusive};
 
 use crate::front::unreal::session::Session;
-use crate::output::{Exit, Tag};
+use crate::output::Tag;
 use crate::setup::{Setup, Unreal};
+use crate::turn::Turn;
 use crate::{Gate, Now};
 use ringgate_batch::{LocalIp, TxTarget};
 use ringgate_core::drops::DropReason;
@@ -301,8 +302,8 @@ impl crate::front::unreal::Front {
 
 impl Gate {
     /// Asks the servers whose turn it is, and gives up on those that have been silent for long.
-    pub(super) fn probe_servers(&mut self, now: Now, exit: &mut Exit<'_>) {
-        if now.mono_ns < self.unreal.next_probe_ns {
+    pub(super) fn probe_servers(&mut self, turn: &mut Turn<'_>) {
+        if turn.now.mono_ns < self.unreal.next_probe_ns {
             return;
         }
         let mut next_ns = u64::MAX;
@@ -312,15 +313,15 @@ impl Gate {
             let Some(probed) = self.unreal.probed[at].as_mut().filter(|_| !is_retired) else {
                 continue;
             };
-            if probed.is_answering && now.mono_ns >= probed.answered_ns + ANSWER_NS_MAX {
+            if probed.is_answering && turn.now.mono_ns >= probed.answered_ns + ANSWER_NS_MAX {
                 probed.is_answering = false;
                 has_changed = true;
             }
-            if now.mono_ns >= probed.due_ns {
+            if turn.now.mono_ns >= probed.due_ns {
                 // Unless it answers.
-                probed.due_ns = now.mono_ns + REPEAT_NS;
+                probed.due_ns = turn.now.mono_ns + REPEAT_NS;
                 for way in probed.next_ways() {
-                    self.send_question(now, at, way, exit);
+                    self.send_question(turn, at, way);
                 }
             }
             let look_ns = self.unreal.probed[at].as_ref().map(Probed::look_ns);
@@ -333,16 +334,16 @@ impl Gate {
         }
     }
 
-    fn send_question(&mut self, now: Now, backend: usize, way: usize, exit: &mut Exit<'_>) {
+    fn send_question(&mut self, turn: &mut Turn<'_>, backend: usize, way: usize) {
         let (Some(socket), peer) = (self.udp_link, self.backends[backend].address) else { return };
-        self.make_room(now, exit);
+        self.make_room(turn);
         let tail = self.unreal.tail();
         let Some(probed) = self.unreal.probed[backend].as_ref() else { return };
         let Way { framing, tail_bytes, .. } = probed.ways[way];
         let tail = tail_bytes.map_or(tail, |len| tail.with_len(len));
-        let slot = exit.tx.slot().expect("room was made");
+        let slot = turn.tx.slot().expect("room was made");
         let len = probed.question(way).encode(&framing, &tail, slot);
-        exit.tx.commit(
+        turn.tx.commit(
             len,
             TxTarget { socket, peer, source: OWN_ADDRESS },
             Tag::Handshake.encode(),

@@ -4,6 +4,7 @@
 //! are, with the other side's ids. What comes from the game server is trusted to be from it, and is
 //! filtered all the same: a copy is a copy.
 
+use crate::Gate;
 use crate::counters::Ended;
 use crate::front::netcode::handshake::block_of;
 use crate::front::netcode::players::Origin;
@@ -11,9 +12,9 @@ use crate::front::netcode::port_switch::forget_steering;
 use crate::front::unreal::guard::Passed;
 use crate::front::unreal::session::Stage;
 use crate::front::unreal::{Front, loopback_of};
-use crate::output::{Exit, Tag};
+use crate::output::Tag;
 use crate::shared::claims::{Claim, Resident};
-use crate::{Gate, Now};
+use crate::turn::Turn;
 use ringgate_batch::TxTarget;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::BitReader;
@@ -28,12 +29,11 @@ impl Gate {
     /// A game packet from the address of a session.
     pub(super) fn relay_up(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         origin: &Origin,
         (ids, reader): (Ids, BitReader<'_>),
         bytes: &[u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let rules = self.unreal_rules(origin.address.listener)?;
         let (framing, limit) = (rules.framing, rules.gap_limit);
@@ -45,9 +45,9 @@ impl Gate {
         if ids != session.player_ids {
             return Err(DropReason::UnrealIds);
         }
-        let gaps = Gaps { now_ns: now.mono_ns, limit };
+        let gaps = Gaps { now_ns: turn.now.mono_ns, limit };
         match guard.pass(Sender::Client, reader, bytes, *hash, gaps) {
-            Ok(Passed::Closing) => session.closed_ns = now.mono_ns,
+            Ok(Passed::Closing) => session.closed_ns = turn.now.mono_ns,
             Ok(Passed::Playing) => {}
             Err(why) => {
                 if why == DropReason::SequenceGap {
@@ -56,7 +56,7 @@ impl Gate {
                 return Err(why);
             }
         }
-        session.heard_ns = now.mono_ns;
+        session.heard_ns = turn.now.mono_ns;
         let server_ids = session.server_ids;
         let backend = &self.backends[usize::from(session.claim.backend)];
         let (backend, is_up) = (backend.address, backend.is_up());
@@ -67,7 +67,7 @@ impl Gate {
             return Ok(());
         };
         let target = TxTarget { socket, peer: backend, source };
-        self.pass_on(now, &framing, bytes, server_ids, (target, Tag::UdpPayload), exit);
+        self.pass_on(turn, &framing, bytes, server_ids, (target, Tag::UdpPayload));
         self.counters.link_datagrams_out += 1;
         self.counters.payloads_to_links += 1;
         self.stamps.uplink_kernel_ns.push(origin.kernel_ns);
@@ -75,14 +75,8 @@ impl Gate {
     }
 
     /// A datagram that a game server has sent to a player's loopback address.
-    pub(crate) fn handle_unreal_answer(
-        &mut self,
-        now: Now,
-        index: u32,
-        bytes: &[u8],
-        exit: &mut Exit<'_>,
-    ) {
-        if let Err(why) = self.step_unreal_answer(now, index, bytes, exit) {
+    pub(crate) fn handle_unreal_answer(&mut self, turn: &mut Turn<'_>, index: u32, bytes: &[u8]) {
+        if let Err(why) = self.step_unreal_answer(turn, index, bytes) {
             self.count_from_link(match why {
                 DropReason::ReplayDuplicate => DropReason::ServerDuplicate,
                 _ => DropReason::ServerPacketInvalid,
@@ -92,18 +86,15 @@ impl Gate {
 
     fn step_unreal_answer(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         bytes: &[u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let framing = self.unreal.server_framing(index).ok_or(DropReason::SessionUnknown)?;
         match classify(bytes, &framing, Receiver::Client)? {
-            Classified::Game(ids, reader) => {
-                self.relay_down(now, index, (ids, reader), bytes, exit)
-            }
+            Classified::Game(ids, reader) => self.relay_down(turn, index, (ids, reader), bytes),
             Classified::Handshake(_) if self.unreal.sessions.at(index).is_opening() => {
-                self.step_opening(now, index, bytes, exit)
+                self.step_opening(turn, index, bytes)
             }
             Classified::Handshake(packet) => {
                 if from_server(&packet)? == FromServer::Lost {
@@ -116,11 +107,10 @@ impl Gate {
 
     fn relay_down(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         index: u32,
         (ids, reader): (Ids, BitReader<'_>),
         bytes: &[u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let Front { sessions, hash, .. } = &mut self.unreal;
         let address = *sessions.address(index);
@@ -132,13 +122,13 @@ impl Gate {
             return Err(DropReason::UnrealIds);
         }
         // What is lost on loopback is the host's doing, and no reason to end anything.
-        let gaps = Gaps { now_ns: now.mono_ns, limit: 0 };
+        let gaps = Gaps { now_ns: turn.now.mono_ns, limit: 0 };
         if guard.pass(Sender::Server, reader, bytes, *hash, gaps)? == Passed::Closing {
-            session.closed_ns = now.mono_ns;
+            session.closed_ns = turn.now.mono_ns;
         }
         let (player_ids, target) = (session.player_ids, session.target(address.endpoint));
         let framing = self.framing(address.listener)?;
-        self.pass_on(now, &framing, bytes, player_ids, (target, Tag::Player), exit);
+        self.pass_on(turn, &framing, bytes, player_ids, (target, Tag::Player));
         self.count_unreal_out(UNREAL_GAME, bytes.len());
         self.counters.payloads_from_links += 1;
         self.counters.payloads_down += 1;
@@ -149,19 +139,18 @@ impl Gate {
     /// Copies a packet out as it is, but for the ids.
     pub(super) fn pass_on(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         framing: &Framing,
         bytes: &[u8],
         ids: Ids,
         (target, tag): (TxTarget, Tag),
-        exit: &mut Exit<'_>,
     ) {
-        self.make_room(now, exit);
-        let slot = exit.tx.slot().expect("room was made");
+        self.make_room(turn);
+        let slot = turn.tx.slot().expect("room was made");
         let copy = &mut slot[..bytes.len()];
         copy.copy_from_slice(bytes);
         framing.rewrite_ids(copy, ids);
-        exit.tx.commit(bytes.len(), target, tag.encode());
+        turn.tx.commit(bytes.len(), target, tag.encode());
     }
 
     /// Ends a session and gives back what it holds. Nobody is told: its player and its server speak

@@ -6,9 +6,9 @@
 //! and only then a MAC.
 
 use crate::front::netcode::players::Origin;
-use crate::output::Exit;
 use crate::setup::Duplicates;
 use crate::shared::cookies::Keyring;
+use crate::turn::Turn;
 use crate::{Gate, Now};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::BitReader;
@@ -24,16 +24,15 @@ impl Gate {
     /// A handshake packet from an address with a session or without one.
     pub(super) fn step_unreal_handshake(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         known: Option<u32>,
         origin: &Origin,
         packet: &Handshake,
         bytes: &[u8],
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         if let Err(why) = self.check_served(origin.address.listener, packet) {
             if known.is_none() {
-                self.refuse_version(now, origin, packet, bytes.len(), exit);
+                self.refuse_version(turn, origin, packet, bytes.len());
             }
             return Err(why);
         }
@@ -41,28 +40,28 @@ impl Gate {
         match in_session(packet, standing.as_ref())? {
             InSession::Acknowledge => {
                 let index = known.ok_or(DropReason::CookieForged)?;
-                self.acknowledge(now, index, packet, bytes.len(), exit)?;
+                self.acknowledge(turn, index, packet, bytes.len())?;
             }
             InSession::AcknowledgeProven(proof) => {
                 let index = known.ok_or(DropReason::CookieForged)?;
-                self.check_proof(now, origin, packet, &proof)?;
-                self.note_proof(now, index, &proof);
-                self.acknowledge(now, index, packet, bytes.len(), exit)?;
+                self.check_proof(turn.now, origin, packet, &proof)?;
+                self.note_proof(turn.now, index, &proof);
+                self.acknowledge(turn, index, packet, bytes.len())?;
             }
             InSession::Challenge => {
-                self.challenge_unreal(now, origin, packet, bytes.len(), exit)?;
+                self.challenge_unreal(turn, origin, packet, bytes.len())?;
             }
             InSession::Replace(proof) => {
-                self.check_proof(now, origin, packet, &proof)?;
-                self.admit_unreal(now, known, origin, packet, &proof, bytes.len(), exit)?;
+                self.check_proof(turn.now, origin, packet, &proof)?;
+                self.admit_unreal(turn, known, origin, packet, &proof, bytes.len())?;
             }
             InSession::Restart(proof, original) => {
-                self.check_proof(now, origin, packet, &proof)?;
+                self.check_proof(turn.now, origin, packet, &proof)?;
                 let restart = (proof, original);
-                return self.restart(now, known, origin, packet, restart, bytes, exit);
+                return self.restart(turn, known, origin, packet, restart, bytes);
             }
             InSession::Stale(proof) => {
-                self.check_proof(now, origin, packet, &proof)?;
+                self.check_proof(turn.now, origin, packet, &proof)?;
                 return Err(DropReason::ResponseReplayed);
             }
         }
@@ -90,23 +89,22 @@ impl Gate {
     /// instead of asking in vain.
     fn refuse_version(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         origin: &Origin,
         packet: &Handshake,
         bytes: usize,
-        exit: &mut Exit<'_>,
     ) {
         let face = self.unreal.faces[usize::from(origin.address.listener)];
         let speaks = |identity: &Identity| identity.base.version >= UPGRADE_VERSION_MIN;
         let Some(identity) = face.identity.filter(speaks) else { return };
         let is_asking = matches!(packet.body, Body::Initial { .. });
         if is_asking
-            && self.admit_request(now, &origin.address).is_ok()
-            && self.claims.cookies().upgrades.admit(now.mono_ns)
+            && self.admit_request(turn.now, &origin.address).is_ok()
+            && self.claims.cookies().upgrades.admit(turn.now.mono_ns)
         {
             let answer = identity.answer(packet, Body::VersionUpgrade);
             // Where it would be longer than the question, it is not sent.
-            let _ = self.answer_unreal(now, origin, &answer, bytes, exit);
+            let _ = self.answer_unreal(turn, origin, &answer, bytes);
         }
     }
 
@@ -114,11 +112,10 @@ impl Gate {
     /// back than came.
     fn challenge_unreal(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         origin: &Origin,
         packet: &Handshake,
         bytes: usize,
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let listener = origin.address.listener;
         let endpoint = origin.address.endpoint;
@@ -127,11 +124,11 @@ impl Gate {
         }
         let face = self.unreal.faces[usize::from(listener)];
         let identity = face.identity.ok_or(DropReason::RequestBackendDown)?;
-        self.admit_request(now, &origin.address)?;
+        self.admit_request(turn.now, &origin.address)?;
         let client_id = packet.ids.client();
-        let proof = self.keyring()?.challenge(now.mono_ns, endpoint, client_id, listener);
+        let proof = self.keyring()?.challenge(turn.now.mono_ns, endpoint, client_id, listener);
         let answer = identity.answer(packet, Body::Challenge(proof));
-        self.answer_unreal(now, origin, &answer, bytes, exit)
+        self.answer_unreal(turn, origin, &answer, bytes)
     }
 
     /// Whether a response answers one of our challenges.
@@ -165,11 +162,10 @@ impl Gate {
     /// restart of the handshake.
     pub(super) fn ask_to_restart(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         origin: &Origin,
         (ids, reader): (Ids, BitReader<'_>),
         bytes: usize,
-        exit: &mut Exit<'_>,
     ) -> Result<(), DropReason> {
         let listener = origin.address.listener;
         if !self.setup.listeners[usize::from(listener)].follow_port_switch {
@@ -187,14 +183,14 @@ impl Gate {
         let is_small = bytes < bytes_min;
         let endpoint = origin.address.endpoint;
         if is_small && self.unreal.credits.earn(&endpoint, bytes) < bytes_min
-            || !self.may_restart(now, &origin.address)
+            || !self.may_restart(turn.now, &origin.address)
         {
             return Err(DropReason::RestartRateLimited);
         }
         if is_small {
             self.unreal.credits.spend(&endpoint, bytes_min);
         }
-        self.answer_unreal(now, origin, &request, bytes.max(bytes_min), exit)?;
+        self.answer_unreal(turn, origin, &request, bytes.max(bytes_min))?;
         self.counters.handled[crate::front::unreal::UNREAL_GAME] += 1;
         Ok(())
     }

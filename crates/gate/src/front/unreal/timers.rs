@@ -4,7 +4,7 @@ use crate::counters::Ended;
 use crate::front::unreal::opening::OPENING_NS;
 use crate::front::unreal::session::{Session, Stage};
 use crate::mail::Request;
-use crate::output::Exit;
+use crate::turn::Turn;
 use crate::{Gate, Now};
 use ringgate_core::secret::CookieSecret;
 
@@ -15,15 +15,15 @@ impl Gate {
         self.claims.cookies().renew(now.mono_ns, secrets, draw, self.setup.claim_limits());
     }
 
-    pub(crate) fn handle_unreal_timers(&mut self, now: Now, exit: &mut Exit<'_>) {
+    pub(crate) fn handle_unreal_timers(&mut self, turn: &mut Turn<'_>) {
         if !self.serves_unreal() {
             return;
         }
-        self.ask_for_secrets(now);
-        while let Some(index) = self.unreal.wheel.pop_due(now.mono_ns) {
-            self.wake_unreal(now, index, exit);
+        self.ask_for_secrets(turn.now);
+        while let Some(index) = self.unreal.wheel.pop_due(turn.now.mono_ns) {
+            self.wake_unreal(turn, index);
         }
-        self.probe_servers(now, exit);
+        self.probe_servers(turn);
     }
 
     /// When the Unreal side wants to be called again.
@@ -53,14 +53,14 @@ impl Gate {
     }
 
     /// Looks after one session and arms it again.
-    fn wake_unreal(&mut self, now: Now, index: u32, exit: &mut Exit<'_>) {
+    fn wake_unreal(&mut self, turn: &mut Turn<'_>, index: u32) {
         let Some(session) = self.unreal.sessions.get(index) else { return };
         let backend = usize::from(session.claim.backend);
         if let Stage::Opening(opening) = &session.stage {
-            if now.mono_ns >= opening.since_ns + OPENING_NS {
+            if turn.now.mono_ns >= opening.since_ns + OPENING_NS {
                 return self.end_unreal(index, Ended::BackendGone);
             }
-            return self.ask_server(now, index, exit);
+            return self.ask_server(turn, index);
         }
         let listener = self.unreal.sessions.address(index).listener;
         let Ok(rules) = self.unreal_rules(listener) else { return };
@@ -69,10 +69,10 @@ impl Gate {
             // What is over may end sooner, never later.
             silent_ns.min(session.heard_ns.max(since_ns) + LINGER_NS)
         });
-        if now.mono_ns >= deadline_ns {
+        if turn.now.mono_ns >= deadline_ns {
             return self.end_unreal(index, Ended::TimedOut);
         }
-        if self.backends[backend].is_lost(&self.setup.backends[backend], now.mono_ns) {
+        if self.backends[backend].is_lost(&self.setup.backends[backend], turn.now.mono_ns) {
             return self.end_unreal(index, Ended::BackendGone);
         }
         self.unreal.wheel.arm(index, deadline_ns);

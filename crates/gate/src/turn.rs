@@ -1,0 +1,34 @@
+//! What goes along with every step of a turn: its time, and the batch in which everything leaves.
+
+use ringgate_batch::TxBatch;
+
+/// The time of a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Nanoseconds of a clock that only goes forward.
+    pub mono_ns: u64,
+    /// Seconds since 1970, by which tokens expire.
+    pub unix_s: u64,
+}
+
+/// The way out of a turn.
+pub struct Exit<'a> {
+    /// Empty at the start of a turn and at its end.
+    pub tx: &'a mut TxBatch,
+    /// Sends all entries of the batch and notes failures in it; does not clear it.
+    pub flush: &'a mut dyn FnMut(&mut TxBatch),
+}
+
+/// A turn at hand.
+pub(crate) struct Turn<'a> {
+    pub(crate) now: Now,
+    pub(crate) tx: &'a mut TxBatch,
+    pub(crate) flush: &'a mut dyn FnMut(&mut TxBatch),
+}
+
+impl<'a> Turn<'a> {
+    pub(crate) fn new(now: Now, exit: &'a mut Exit<'_>) -> Self {
+        let Exit { tx, flush } = exit;
+        Self { now, tx, flush }
+    }
+}
