@@ -374,14 +374,21 @@ impl Gate {
 
     /// When the gate wants to be called again at the latest. `None` while nothing is timed.
     pub fn poll_timeout(&self) -> Option<u64> {
-        let sweep = (self.pending.len() > 0).then(|| self.sweep.due_ns());
-        let probe = Some(self.next_probe_ns).filter(|due_ns| *due_ns < u64::MAX);
-        let link = if self.has_unsettled_links { self.links_due_ns() } else { None };
-        let unreal = self.unreal_due_ns();
-        let sockets = self.session_sockets.due_ns();
-        let held = (self.links_held > 0).then_some(self.turned_ns);
-        let all = [self.wheel.next_due(), sweep, probe, link, unreal, sockets, held];
-        all.into_iter().flatten().min()
+        let mut due_ns = self.next_probe_ns;
+        let mut also = |at_ns: Option<u64>| due_ns = due_ns.min(at_ns.unwrap_or(u64::MAX));
+        also(self.wheel.next_due());
+        also(self.session_sockets.due_ns());
+        if self.pending.len() > 0 {
+            also(Some(self.sweep.due_ns()));
+        }
+        if self.has_unsettled_links {
+            also(self.links_due_ns());
+        }
+        also(self.unreal_due_ns());
+        if self.links_held > 0 {
+            also(Some(self.turned_ns));
+        }
+        (due_ns < u64::MAX).then_some(due_ns)
     }
 
     fn links_due_ns(&self) -> Option<u64> {

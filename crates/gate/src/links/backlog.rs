@@ -197,7 +197,10 @@ impl Gate {
     /// so that the turn stays short.
     pub(crate) fn renew_allowances(&mut self) {
         self.turn_number += 1;
-        self.share = (ANSWERS_PER_TURN / self.links_held.max(1)).clamp(SHARE_MIN, SHARE_MAX);
+        self.share = match self.links_held {
+            0 | 1 => SHARE_MAX,
+            held => (ANSWERS_PER_TURN / held).clamp(SHARE_MIN, SHARE_MAX),
+        };
     }
 
     /// Sends a multicast's payload to one player after the other. Returns whether all are done.

@@ -185,6 +185,9 @@ impl Gate {
     pub(crate) fn open(&mut self, rx: &mut RxBatch) {
         self.verdicts.clear();
         let copies = self.port_switches.trials.candidate_count();
+        if self.arrivals.is_empty() && copies == 0 {
+            return;
+        }
         self.verdicts.resize(self.arrivals.len() + copies, Verdict::Pending);
         let wants = |target: Target| self.arrivals.iter().any(|arrival| arrival.target == target);
         let has_requests = wants(Target::Request);
