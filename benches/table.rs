@@ -14,7 +14,7 @@ use ringgate_core::crypto::Aead;
 use ringgate_gate::Gate;
 use ringgate_os::clock::Clock;
 use ringgate_os::memory::prefer_huge_pages;
-use ringgate_testkit::Crowd;
+use ringgate_testkit::ConnectedPlayers;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -23,31 +23,31 @@ fn main() {
     let sessions: usize = asked.unwrap_or(if is_bench { 1_000_000 } else { 1_000 });
 
     // Whatever the process needs once, it has had once.
-    drop(Crowd::new(100, Aead::detect()));
+    drop(ConnectedPlayers::new(100, Aead::detect()));
     let empty = resident_bytes();
     let clock = Clock::start();
     let start_ns = clock.now_ns();
-    let mut crowd = Crowd::prepared(sessions, Aead::detect(), |gate| {
+    let mut connected = ConnectedPlayers::prepared(sessions, Aead::detect(), |gate| {
         // As a worker does.
         gate.large_tables().for_each(|table| drop(prefer_huge_pages(&table)));
     });
     let connecting_ns = clock.now_ns() - start_ns;
-    let players = sessions * Crowd::MEMBER_BYTES;
-    let connected = resident_bytes().saturating_sub(empty + players);
+    let players = sessions * ConnectedPlayers::MEMBER_BYTES;
+    let connected_bytes = resident_bytes().saturating_sub(empty + players);
 
     // A second of keep-alives: what is only touched by timers is touched now.
     let mut sent = 0;
     for _ in 0..250 {
-        crowd.pass(4_000_000);
-        sent += crowd.turn();
+        connected.pass(4_000_000);
+        sent += connected.turn();
     }
     let idle = resident_bytes().saturating_sub(empty + players);
 
-    assert_eq!(crowd.gate().session_count(), sessions);
-    assert_eq!(crowd.gate().counters().check_conservation(), Ok(()));
+    assert_eq!(connected.gate().session_count(), sessions);
+    assert_eq!(connected.gate().counters().check_conservation(), Ok(()));
     println!("{sessions} sessions, {} bytes each in their tables", Gate::session_bytes());
     println!("  connected in {} ms, both ends in this thread", connecting_ns / 1_000_000);
-    println!("  resident when connected  {}", Memory { bytes: connected, sessions });
+    println!("  resident when connected  {}", Memory { bytes: connected_bytes, sessions });
     println!("  after {sent} keep-alives  {}", Memory { bytes: idle, sessions });
 }
 

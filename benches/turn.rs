@@ -25,7 +25,7 @@ use ringgate_core::crypto::Aead;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, DATAGRAM_BYTES_MAX};
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_os::memory::prefer_huge_pages;
-use ringgate_testkit::Crowd;
+use ringgate_testkit::ConnectedPlayers;
 
 use support::{Bench, Contender, Random};
 
@@ -46,13 +46,13 @@ fn main() {
     };
     let wants = |bench: &Bench| TITLES.iter().any(|title| bench.wants(title));
     if wants(&bench) {
-        let crowds: Vec<_> =
-            sizes.into_iter().map(|players| RefCell::new(crowd(players))).collect();
-        compare_sizes(&mut bench, &crowds);
-        for crowd in &crowds {
-            keep_alive(&mut bench, crowd);
-            idle(&mut bench, crowd);
-            let books = crowd.borrow().gate().counters().check_conservation();
+        let groups: Vec<_> =
+            sizes.into_iter().map(|players| RefCell::new(connected(players))).collect();
+        compare_sizes(&mut bench, &groups);
+        for connected in &groups {
+            keep_alive(&mut bench, connected);
+            idle(&mut bench, connected);
+            let books = connected.borrow().gate().counters().check_conservation();
             assert_eq!(books, Ok(()));
         }
     }
@@ -81,13 +81,13 @@ const EMPTY: &str = "a turn in which nothing has arrived";
 const TITLES: [&str; 7] = [UPLINK, DOWNLINK, FORGED, REPLAYED, STRANGERS, KEEP_ALIVE, IDLE];
 
 /// As a worker has it: its large tables on huge pages, if there are any.
-fn crowd(players: usize) -> Crowd {
-    Crowd::prepared(players, Aead::detect(), |gate| {
+fn connected(players: usize) -> ConnectedPlayers {
+    ConnectedPlayers::prepared(players, Aead::detect(), |gate| {
         gate.large_tables().for_each(|table| drop(prefer_huge_pages(&table)));
     })
 }
 
-fn compare_sizes(bench: &mut Bench, crowds: &[RefCell<Crowd>]) {
+fn compare_sizes(bench: &mut Bench, groups: &[RefCell<ConnectedPlayers>]) {
     let turns = bench.size(TURNS, 2);
     for (title, load) in [
         (UPLINK, Load::Payloads),
@@ -97,36 +97,36 @@ fn compare_sizes(bench: &mut Bench, crowds: &[RefCell<Crowd>]) {
     ] {
         let mut group = bench.group(title, turns * BATCH);
         group.rounds(ROUNDS);
-        for crowd in crowds {
-            let name = format!("{} sessions", crowd.borrow().len());
+        for connected in groups {
+            let name = format!("{} sessions", connected.borrow().len());
             if load == Load::Payloads {
-                group.add(format!("{name}, copying in alone"), Copying::new(crowd, turns));
+                group.add(format!("{name}, copying in alone"), Copying::new(connected, turns));
             }
-            group.add(name, Uplink { crowd, load, datagrams: Datagrams::new(turns) });
+            group.add(name, Uplink { connected, load, datagrams: Datagrams::new(turns) });
         }
         group.run_agreeing();
     }
     let mut group = bench.group(DOWNLINK, turns * BATCH);
     group.rounds(ROUNDS);
-    for crowd in crowds {
-        let name = format!("{} sessions", crowd.borrow().len());
-        group.add(name, Downlink { crowd, random: Random::new(), bundles: Vec::new(), turns });
+    for connected in groups {
+        let name = format!("{} sessions", connected.borrow().len());
+        group.add(name, Downlink { connected, random: Random::new(), bundles: Vec::new(), turns });
     }
     group.run_agreeing();
 }
 
 /// Time passes, nobody plays: every session is due once in a tenth of a second.
-fn keep_alive(bench: &mut Bench, crowd: &RefCell<Crowd>) {
-    let sessions = crowd.borrow().len();
+fn keep_alive(bench: &mut Bench, connected: &RefCell<ConnectedPlayers>) {
+    let sessions = connected.borrow().len();
     // A round long enough to be measured.
     let periods = bench.size((100_000 / sessions).max(1), 1);
     let mut group = bench.group(KEEP_ALIVE, sessions * periods);
     group.add(format!("{sessions} sessions"), || {
-        let mut crowd = crowd.borrow_mut();
+        let mut connected = connected.borrow_mut();
         let mut sent = 0;
         for _ in 0..periods * STEPS_PER_PERIOD {
-            crowd.pass(SEND_INTERVAL_NS / STEPS_PER_PERIOD as u64);
-            sent += crowd.turn();
+            connected.pass(SEND_INTERVAL_NS / STEPS_PER_PERIOD as u64);
+            sent += connected.turn();
         }
         sent
     });
@@ -135,31 +135,31 @@ fn keep_alive(bench: &mut Bench, crowd: &RefCell<Crowd>) {
 
 /// Time passes and nothing is due, for hours: what timers cost by themselves. Asked when they are
 /// due next in every turn, as a worker does.
-fn idle(bench: &mut Bench, crowd: &RefCell<Crowd>) {
-    let sessions = crowd.borrow().len();
+fn idle(bench: &mut Bench, connected: &RefCell<ConnectedPlayers>) {
+    let sessions = connected.borrow().len();
     let seconds = bench.size((100_000 / sessions).clamp(4, 100), 1);
     if bench.wants(IDLE) {
-        let mut crowd = crowd.borrow_mut();
-        crowd.keep_alive_every(u64::MAX / 2);
+        let mut connected = connected.borrow_mut();
+        connected.keep_alive_every(u64::MAX / 2);
         // Everybody's next look lies behind the wheel's horizon now.
         for _ in 0..60 * STEPS_PER_PERIOD {
-            pass_idle(&mut crowd);
+            pass_idle(&mut connected);
         }
     }
     let mut group = bench.group(IDLE, sessions * seconds);
     group.add(format!("{sessions} sessions"), || {
-        let mut crowd = crowd.borrow_mut();
+        let mut connected = connected.borrow_mut();
         let turns = seconds * (NS_PER_S / SEND_INTERVAL_NS) as usize * STEPS_PER_PERIOD;
-        (0..turns).map(|_| pass_idle(&mut crowd)).sum()
+        (0..turns).map(|_| pass_idle(&mut connected)).sum()
     });
     group.run();
 }
 
-fn pass_idle(crowd: &mut Crowd) -> u64 {
-    crowd.pass(SEND_INTERVAL_NS / STEPS_PER_PERIOD as u64);
-    let sent = crowd.turn();
+fn pass_idle(connected: &mut ConnectedPlayers) -> u64 {
+    connected.pass(SEND_INTERVAL_NS / STEPS_PER_PERIOD as u64);
+    let sent = connected.turn();
     assert_eq!(sent, 0, "nothing is due");
-    crowd.gate().poll_timeout().unwrap_or(0)
+    connected.gate().poll_timeout().unwrap_or(0)
 }
 
 /// What a turn costs however little there is to do, and whether that grows with what runs on the
@@ -168,9 +168,12 @@ fn compare_hosts(bench: &mut Bench) {
     let turns = bench.size(10_000, 2);
     let mut group = bench.group(EMPTY, turns);
     for games in [1, 500] {
-        let mut crowd = Crowd::with_idle_games(FEW, games - 1, Aead::detect(), |_| ());
+        let mut connected =
+            ConnectedPlayers::with_idle_games(FEW, games - 1, Aead::detect(), |_| ());
         group.add(format!("{games} game processes"), move || {
-            (0..turns).map(|_| crowd.turn() + crowd.gate().poll_timeout().unwrap_or(0)).sum()
+            (0..turns)
+                .map(|_| connected.turn() + connected.gate().poll_timeout().unwrap_or(0))
+                .sum()
         });
     }
     group.run_agreeing();
@@ -178,20 +181,20 @@ fn compare_hosts(bench: &mut Bench) {
 
 /// Two gates that share what workers share: if they wrote to a line of memory in common, they would
 /// disturb each other more than two gates do that share nothing. What junk costs that comes from
-/// the address of a crowd whose ports have just changed, next to junk from anywhere: at its worst,
-/// when it is numbered as the next packets of the crowd are, and when it is not. Time passes as it
-/// does at that rate.
+/// one address of many players whose ports have just changed, next to junk from anywhere: at its
+/// worst, when it is numbered as the next packets of these players are, and when it is not. Time
+/// passes as it does at that rate.
 fn compare_junk(bench: &mut Bench) {
     let players = bench.size(2_000, 100);
     let turns = bench.size(TURNS, 2);
-    let mut crowd = Crowd::behind_one_address(players, Aead::detect());
-    crowd.keep_alive_every(u64::MAX / 2);
-    crowd.pass(NS_PER_S / 2);
-    crowd.turn();
-    let crowd = RefCell::new(crowd);
+    let mut connected = ConnectedPlayers::behind_one_address(players, Aead::detect());
+    connected.keep_alive_every(u64::MAX / 2);
+    connected.pass(NS_PER_S / 2);
+    connected.turn();
+    let connected = RefCell::new(connected);
     // What may be spent at once is spent before: what follows is what lasts.
     let mut likely =
-        Junk { crowd: &crowd, source: Junks::Likely, datagrams: Datagrams::new(turns) };
+        Junk { connected: &connected, source: Junks::Likely, datagrams: Datagrams::new(turns) };
     for _ in 0..bench.size(20, 1) {
         likely.prepare();
         likely.run();
@@ -203,7 +206,7 @@ fn compare_junk(bench: &mut Bench) {
         ("from the address, with any number", Junks::Unlikely),
         ("from the address, with likely numbers", Junks::Likely),
     ] {
-        group.add(name, Junk { crowd: &crowd, source, datagrams: Datagrams::new(turns) });
+        group.add(name, Junk { connected: &connected, source, datagrams: Datagrams::new(turns) });
     }
     group.run_agreeing();
 }
@@ -217,50 +220,50 @@ enum Junks {
 }
 
 struct Junk<'c> {
-    crowd: &'c RefCell<Crowd>,
+    connected: &'c RefCell<ConnectedPlayers>,
     source: Junks,
     datagrams: Datagrams,
 }
 
 impl Contender for Junk<'_> {
     fn prepare(&mut self) {
-        let mut crowd = self.crowd.borrow_mut();
+        let mut connected = self.connected.borrow_mut();
         let Self { source, datagrams, .. } = self;
         datagrams.bytes.clear();
         datagrams.heads.clear();
         let mut packet = [0; DATAGRAM_BYTES_MAX];
         for _ in 0..datagrams.count {
-            let player = datagrams.random.below(crowd.len() as u64) as usize;
+            let player = datagrams.random.below(connected.len() as u64) as usize;
             let far = if *source == Junks::Unlikely { 1 << 40 } else { 0 };
             let ahead = far + datagrams.random.below(8);
-            let len = crowd.write_junk(player, ahead, &[7; 100], &mut packet);
+            let len = connected.write_junk(player, ahead, &[7; 100], &mut packet);
             let port = 10_000 + datagrams.random.below(50_000) as u16;
             let from = match source {
                 Junks::Anywhere => {
                     Endpoint::v4((datagrams.random.next() as u32).to_be_bytes(), port)
                 }
-                Junks::Likely | Junks::Unlikely => crowd.home_of(player).with_port(port),
+                Junks::Likely | Junks::Unlikely => connected.home_of(player).with_port(port),
             };
             datagrams.bytes.extend_from_slice(&packet[..len]);
             datagrams.heads.push((from, len));
         }
-        crowd.turn();
+        connected.turn();
     }
 
     fn run(&mut self) -> u64 {
-        let mut crowd = self.crowd.borrow_mut();
-        let before = crowd.gate().counters().drops.total();
+        let mut connected = self.connected.borrow_mut();
+        let before = connected.gate().counters().drops.total();
         let mut rest = &self.datagrams.bytes[..];
         for batch in self.datagrams.heads.chunks(BATCH) {
             for &(from, len) in batch {
                 let (datagram, behind) = rest.split_at(len);
                 rest = behind;
-                assert!(crowd.receive(from, datagram), "a batch fits a turn");
+                assert!(connected.receive(from, datagram), "a batch fits a turn");
             }
-            crowd.pass(BATCH as u64 * NS_PER_S / JUNK_PER_S);
-            crowd.turn();
+            connected.pass(BATCH as u64 * NS_PER_S / JUNK_PER_S);
+            connected.turn();
         }
-        crowd.gate().counters().drops.total() - before
+        connected.gate().counters().drops.total() - before
     }
 }
 
@@ -269,22 +272,22 @@ const JUNK_PER_S: u64 = 300_000;
 fn compare_workers(bench: &mut Bench, cores: &[CoreId]) {
     let turns = bench.size(8 * TURNS, 2);
     let players = bench.size(1_000, 100);
-    let with_load = |crowd| Mutex::new((crowd, Datagrams::new(turns)));
+    let with_load = |connected| Mutex::new((connected, Datagrams::new(turns)));
     let fellows: Vec<_> =
-        Crowd::workers(2, players, Aead::detect).into_iter().map(with_load).collect();
-    let strangers: Vec<_> = (0..2).map(|_| with_load(crowd(players))).collect();
+        ConnectedPlayers::workers(2, players, Aead::detect).into_iter().map(with_load).collect();
+    let strangers: Vec<_> = (0..2).map(|_| with_load(connected(players))).collect();
     let mut group = bench.group(TWO_WORKERS, turns * BATCH);
     group.rounds(ROUNDS);
-    group.add("one gate, one thread", Threads { cores, crowds: &fellows[..1] });
-    group.add("two gates that share claims, each", Threads { cores, crowds: &fellows });
-    group.add("two gates that share nothing, each", Threads { cores, crowds: &strangers });
+    group.add("one gate, one thread", Threads { cores, groups: &fellows[..1] });
+    group.add("two gates that share claims, each", Threads { cores, groups: &fellows });
+    group.add("two gates that share nothing, each", Threads { cores, groups: &strangers });
     group.run();
 }
 
 /// Runs every kind of work once, so that callgrind can count it: one dump for each line that is
 /// printed.
 fn count() {
-    let crowd = RefCell::new(crowd(FEW));
+    let connected = RefCell::new(connected(FEW));
     let turns = 4;
     println!("work,packets");
     for (name, load) in [
@@ -293,10 +296,10 @@ fn count() {
         ("replayed", Load::Replayed),
         ("strangers", Load::Strangers),
     ] {
-        count_one(name, Uplink { crowd: &crowd, load, datagrams: Datagrams::new(turns) });
+        count_one(name, Uplink { connected: &connected, load, datagrams: Datagrams::new(turns) });
     }
     let (random, bundles) = (Random::new(), Vec::new());
-    count_one("downlink", Downlink { crowd: &crowd, random, bundles, turns });
+    count_one("downlink", Downlink { connected: &connected, random, bundles, turns });
 }
 
 fn count_one(name: &str, mut contender: impl Contender) {
@@ -338,21 +341,21 @@ impl Datagrams {
         Self { random: Random::new(), bytes, heads, count: turns * BATCH }
     }
 
-    fn fill(&mut self, crowd: &mut Crowd, load: Load) {
+    fn fill(&mut self, connected: &mut ConnectedPlayers, load: Load) {
         self.bytes.clear();
         self.heads.clear();
         let mut packet = [0; DATAGRAM_BYTES_MAX];
         for _ in 0..self.count {
-            let player = self.random.below(crowd.len() as u64) as usize;
-            let len = crowd.write_payload(player, &[7; 100], &mut packet);
-            let mut from = Crowd::home(player);
+            let player = self.random.below(connected.len() as u64) as usize;
+            let len = connected.write_payload(player, &[7; 100], &mut packet);
+            let mut from = ConnectedPlayers::home(player);
             match load {
                 Load::Forged => packet[len - 1] ^= 1,
                 Load::Payloads => {}
                 // Delivered here, untimed; what is timed is the copy.
                 Load::Replayed => {
-                    while !crowd.receive(from, &packet[..len]) {
-                        crowd.turn();
+                    while !connected.receive(from, &packet[..len]) {
+                        connected.turn();
                     }
                 }
                 Load::Strangers => {
@@ -362,45 +365,45 @@ impl Datagrams {
             self.bytes.extend_from_slice(&packet[..len]);
             self.heads.push((from, len));
         }
-        crowd.turn();
+        connected.turn();
     }
 
-    fn play(&self, crowd: &mut Crowd) -> u64 {
+    fn play(&self, connected: &mut ConnectedPlayers) -> u64 {
         let mut rest = &self.bytes[..];
         for batch in self.heads.chunks(BATCH) {
             for &(from, len) in batch {
                 let (datagram, behind) = rest.split_at(len);
                 rest = behind;
-                assert!(crowd.receive(from, datagram), "a batch fits a turn");
+                assert!(connected.receive(from, datagram), "a batch fits a turn");
             }
-            crowd.turn();
+            connected.turn();
         }
         self.heads.len() as u64
     }
 }
 
 struct Uplink<'c> {
-    crowd: &'c RefCell<Crowd>,
+    connected: &'c RefCell<ConnectedPlayers>,
     load: Load,
     datagrams: Datagrams,
 }
 
 impl Contender for Uplink<'_> {
     fn prepare(&mut self) {
-        self.datagrams.fill(&mut self.crowd.borrow_mut(), self.load);
+        self.datagrams.fill(&mut self.connected.borrow_mut(), self.load);
     }
 
     fn run(&mut self) -> u64 {
-        let mut crowd = self.crowd.borrow_mut();
-        let before = settled(&crowd, self.load);
-        self.datagrams.play(&mut crowd);
-        settled(&crowd, self.load) - before
+        let mut connected = self.connected.borrow_mut();
+        let before = settled(&connected, self.load);
+        self.datagrams.play(&mut connected);
+        settled(&connected, self.load) - before
     }
 }
 
 /// What must have grown by one for each datagram.
-fn settled(crowd: &Crowd, load: Load) -> u64 {
-    let counters = crowd.gate().counters();
+fn settled(connected: &ConnectedPlayers, load: Load) -> u64 {
+    let counters = connected.gate().counters();
     match load {
         Load::Payloads => counters.payloads_to_links,
         Load::Forged | Load::Replayed | Load::Strangers => counters.drops.total(),
@@ -409,21 +412,21 @@ fn settled(crowd: &Crowd, load: Load) -> u64 {
 
 /// What a round costs that is not the gate: the same datagrams, copied in and forgotten.
 struct Copying<'c> {
-    crowd: &'c RefCell<Crowd>,
+    connected: &'c RefCell<ConnectedPlayers>,
     datagrams: Datagrams,
     batch: RxBatch,
 }
 
 impl<'c> Copying<'c> {
-    fn new(crowd: &'c RefCell<Crowd>, turns: usize) -> Self {
+    fn new(connected: &'c RefCell<ConnectedPlayers>, turns: usize) -> Self {
         let batch = RxBatch::in_memory(BATCH * DATAGRAM_BYTES_MAX, BATCH);
-        Self { crowd, datagrams: Datagrams::new(turns), batch }
+        Self { connected, datagrams: Datagrams::new(turns), batch }
     }
 }
 
 impl Contender for Copying<'_> {
     fn prepare(&mut self) {
-        self.datagrams.fill(&mut self.crowd.borrow_mut(), Load::Payloads);
+        self.datagrams.fill(&mut self.connected.borrow_mut(), Load::Payloads);
     }
 
     fn run(&mut self) -> u64 {
@@ -442,7 +445,7 @@ impl Contender for Copying<'_> {
 }
 
 struct Downlink<'c> {
-    crowd: &'c RefCell<Crowd>,
+    connected: &'c RefCell<ConnectedPlayers>,
     random: Random,
     bundles: Vec<Vec<u8>>,
     turns: usize,
@@ -450,24 +453,24 @@ struct Downlink<'c> {
 
 impl Contender for Downlink<'_> {
     fn prepare(&mut self) {
-        let crowd = self.crowd.borrow();
+        let connected = self.connected.borrow();
         self.bundles.clear();
         for _ in 0..self.turns {
             let mut bundle = vec![0; BUNDLE_BYTES_MAX];
             let players: Vec<_> =
-                (0..BATCH).map(|_| self.random.below(crowd.len() as u64) as usize).collect();
-            let len = crowd.write_bundle(players.into_iter(), &[9; 100], &mut bundle);
+                (0..BATCH).map(|_| self.random.below(connected.len() as u64) as usize).collect();
+            let len = connected.write_bundle(players.into_iter(), &[9; 100], &mut bundle);
             bundle.truncate(len);
             self.bundles.push(bundle);
         }
     }
 
     fn run(&mut self) -> u64 {
-        let mut crowd = self.crowd.borrow_mut();
+        let mut connected = self.connected.borrow_mut();
         let mut sent = 0;
         for bundle in &self.bundles {
-            assert!(crowd.receive_bundle(bundle), "a bundle fits a turn");
-            sent += crowd.turn();
+            assert!(connected.receive_bundle(bundle), "a bundle fits a turn");
+            sent += connected.turn();
         }
         sent
     }
@@ -475,24 +478,24 @@ impl Contender for Downlink<'_> {
 
 struct Threads<'c> {
     cores: &'c [CoreId],
-    crowds: &'c [Mutex<(Crowd, Datagrams)>],
+    groups: &'c [Mutex<(ConnectedPlayers, Datagrams)>],
 }
 
 impl Contender for Threads<'_> {
     fn prepare(&mut self) {
-        for crowd in self.crowds {
-            let (crowd, datagrams) = &mut *crowd.lock().expect("nobody panics");
-            datagrams.fill(crowd, Load::Payloads);
+        for connected in self.groups {
+            let (connected, datagrams) = &mut *connected.lock().expect("nobody panics");
+            datagrams.fill(connected, Load::Payloads);
         }
     }
 
     fn run(&mut self) -> u64 {
         std::thread::scope(|scope| {
-            for (crowd, core) in self.crowds.iter().zip(self.cores.iter().cycle()) {
+            for (connected, core) in self.groups.iter().zip(self.cores.iter().cycle()) {
                 scope.spawn(move || {
                     core_affinity::set_for_current(*core);
-                    let (crowd, datagrams) = &mut *crowd.lock().expect("nobody panics");
-                    datagrams.play(crowd)
+                    let (connected, datagrams) = &mut *connected.lock().expect("nobody panics");
+                    datagrams.play(connected)
                 });
             }
         });

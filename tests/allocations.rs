@@ -24,7 +24,7 @@ use ringgate_gate::{
     Backend, Claims, Duplicates, Gate, Limits, LinkKind, Listener, Now, Protocol, Route, Seed,
     Setup, Unreal, WorkerIndex,
 };
-use ringgate_testkit::{Crowd, Host, Random};
+use ringgate_testkit::{ConnectedPlayers, Host, Random};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -87,58 +87,62 @@ fn the_counter_counts() {
 const PLAYERS: usize = 300;
 
 /// A turn in which a bit of everything happens.
-fn busy_turn(crowd: &mut Crowd, random: &mut Random, packet: &mut [u8; DATAGRAM_BYTES_MAX]) {
+fn busy_turn(
+    connected: &mut ConnectedPlayers,
+    random: &mut Random,
+    packet: &mut [u8; DATAGRAM_BYTES_MAX],
+) {
     let mut recorded = [0; DATAGRAM_BYTES_MAX];
     let mut recorded_len = 0;
     let first = random.within(0..PLAYERS as u64) as usize;
-    let send = |crowd: &mut Crowd, from: Endpoint, bytes: &[u8]| {
-        while !crowd.receive(from, bytes) {
-            crowd.turn();
+    let send = |connected: &mut ConnectedPlayers, from: Endpoint, bytes: &[u8]| {
+        while !connected.receive(from, bytes) {
+            connected.turn();
         }
     };
     for player in (first..first + 30).map(|player| player % PLAYERS) {
-        let len = crowd.write_payload(player, &[7; 100], packet);
-        send(crowd, Crowd::home(player), &packet[..len]);
+        let len = connected.write_payload(player, &[7; 100], packet);
+        send(connected, ConnectedPlayers::home(player), &packet[..len]);
         if player % 7 == 0 {
             recorded[..len].copy_from_slice(&packet[..len]);
             recorded_len = len;
         }
     }
     let player = (first + 3) % PLAYERS;
-    let home = Crowd::home(player);
+    let home = ConnectedPlayers::home(player);
     // Replayed, forged, from another port of a player, from another port and forged, junk from a
     // player, junk from nobody.
-    send(crowd, home, &recorded[..recorded_len]);
-    let len = crowd.write_payload(player, &[8; 50], packet);
+    send(connected, home, &recorded[..recorded_len]);
+    let len = connected.write_payload(player, &[8; 50], packet);
     packet[len - 1] ^= 1;
-    send(crowd, home, &packet[..len]);
-    send(crowd, home.with_port(9), &packet[..len]);
-    send(crowd, home.with_port(9), &recorded[..recorded_len]);
+    send(connected, home, &packet[..len]);
+    send(connected, home.with_port(9), &packet[..len]);
+    send(connected, home.with_port(9), &recorded[..recorded_len]);
     for from in [home, Endpoint::v4(random.bytes(), 1), Endpoint::v4([192, 0, 2, 1], 0)] {
         let mut junk = [0; 200];
         random.fill(&mut junk);
-        send(crowd, from, &junk[..random.within(0..200) as usize]);
+        send(connected, from, &junk[..random.within(0..200) as usize]);
     }
     let mut bundle = [0; BUNDLE_BYTES_MAX];
     let players = (first..first + 50).map(|player| player % PLAYERS);
-    let len = crowd.write_bundle(players, &[9; 100], &mut bundle);
-    while !crowd.receive_bundle(&bundle[..len]) {
-        crowd.turn();
+    let len = connected.write_bundle(players, &[9; 100], &mut bundle);
+    while !connected.receive_bundle(&bundle[..len]) {
+        connected.turn();
     }
-    crowd.pass(random.within(0..20_000_000));
-    crowd.turn();
+    connected.pass(random.within(0..20_000_000));
+    connected.turn();
 }
 
 #[test]
 fn a_gate_at_work_allocates_nothing() {
-    let mut crowd = Crowd::new(PLAYERS, Aead::detect());
+    let mut connected = ConnectedPlayers::new(PLAYERS, Aead::detect());
     let (mut random, mut packet) = (Random::new(1), [0; DATAGRAM_BYTES_MAX]);
-    (0..200).for_each(|_| busy_turn(&mut crowd, &mut random, &mut packet));
-    let before = crowd.gate().counters().clone();
+    (0..200).for_each(|_| busy_turn(&mut connected, &mut random, &mut packet));
+    let before = connected.gate().counters().clone();
     let allocations = allocations_in(|| {
-        (0..2000).for_each(|_| busy_turn(&mut crowd, &mut random, &mut packet));
+        (0..2000).for_each(|_| busy_turn(&mut connected, &mut random, &mut packet));
     });
-    let after = crowd.gate().counters();
+    let after = connected.gate().counters();
     assert_eq!(allocations, 0);
 
     // All of it has happened.
@@ -160,30 +164,30 @@ fn a_gate_at_work_allocates_nothing() {
 #[test]
 fn a_million_spoofed_requests_allocate_nothing_and_are_answered_with_nothing() {
     const REQUESTS: u64 = 1_000_000;
-    let mut crowd = Crowd::new(10, Aead::detect());
+    let mut connected = ConnectedPlayers::new(10, Aead::detect());
     let mut random = Random::new(2);
     let mut request = [0; REQUEST_BYTES];
     random.fill(&mut request[1..]);
     request[1..14].copy_from_slice(VERSION_INFO);
-    request[14..22].copy_from_slice(&Crowd::PROTOCOL.to_le_bytes());
+    request[14..22].copy_from_slice(&ConnectedPlayers::PROTOCOL.to_le_bytes());
     request[22..30].copy_from_slice(&u64::MAX.to_le_bytes());
-    let mut flood = |crowd: &mut Crowd, count: u64| {
+    let mut flood = |connected: &mut ConnectedPlayers, count: u64| {
         let mut answers = 0;
         for _ in 0..count {
             let from = Endpoint::v4(random.bytes(), random.word() as u16);
             random.fill(&mut request[30..54]);
-            while !crowd.receive(from, &request) {
-                answers += crowd.turn();
+            while !connected.receive(from, &request) {
+                answers += connected.turn();
             }
         }
-        answers + crowd.turn()
+        answers + connected.turn()
     };
-    flood(&mut crowd, 1000);
-    let before = crowd.gate().counters().clone();
+    flood(&mut connected, 1000);
+    let before = connected.gate().counters().clone();
     let mut answers = 0;
-    let allocations = allocations_in(|| answers = flood(&mut crowd, REQUESTS));
+    let allocations = allocations_in(|| answers = flood(&mut connected, REQUESTS));
     assert_eq!((allocations, answers), (0, 0));
-    let after = crowd.gate().counters();
+    let after = connected.gate().counters();
     assert_eq!(after.datagrams_in - before.datagrams_in, REQUESTS);
     let forged =
         after.drops.of(DropReason::RequestForged) - before.drops.of(DropReason::RequestForged);
@@ -320,9 +324,9 @@ const PER_TURN: u64 = 64;
 fn a_million_sessions_fit_with_all_that_hangs_on_them() {
     const SESSIONS: usize = 100_000;
     let before = LIVE_BYTES.get();
-    let crowd = Crowd::new(SESSIONS, Aead::detect());
+    let connected = ConnectedPlayers::new(SESSIONS, Aead::detect());
     let all = (LIVE_BYTES.get() - before) as usize;
-    let clients = SESSIONS * Crowd::MEMBER_BYTES;
+    let clients = SESSIONS * ConnectedPlayers::MEMBER_BYTES;
     let each = (all - clients) / SESSIONS;
     let table = Gate::session_bytes();
     println!(
@@ -332,5 +336,5 @@ fn a_million_sessions_fit_with_all_that_hangs_on_them() {
     // A third of it is reserved for places that rest while all sessions change once, and untouched
     // until then.
     assert!(each * 1_000_000 <= 1088 << 20, "{each} bytes each");
-    assert_eq!(crowd.gate().session_count(), SESSIONS);
+    assert_eq!(connected.gate().session_count(), SESSIONS);
 }

@@ -35,7 +35,7 @@ fn worlds_of_the_fourth_hand() {
 
 #[test]
 fn a_crowd_of_thousands_comes_at_once() {
-    let report = run(Plan::crowd(1, 3000));
+    let report = run(Plan::many_players(1, 3000));
     assert!(report.sessions_peak > 2900, "{}", report.sessions_peak);
     assert_eq!(report.said, report.heard);
 }
@@ -45,19 +45,19 @@ fn the_same_seed_is_the_same_world() {
     let [first, second] = [7, 7].map(|seed| run(Plan::from_seed(seed)));
     assert_eq!(first.counters, second.counters);
     assert_eq!((first.lives, first.said, first.heard), (second.lives, second.said, second.heard));
-    assert_eq!(first.shots_heard, second.shots_heard);
+    assert_eq!(first.unreal_heard, second.unreal_heard);
 }
 
 #[test]
 fn an_unreal_game_is_played_beside_another_and_ports_change() {
     let mut plan = Plan::from_seed(19);
-    (plan.shooters, plan.servers) = (20, 2);
+    (plan.unreal_players, plan.servers) = (20, 2);
     plan.habits.move_per_mille = 900;
     plan.habits.stay_ns = 4_000_000_000..8_000_000_000;
     let report = run(plan);
     // The last but one of the kinds: answers to requests to restart.
     let restarts = report.counters.handled[PACKET_KINDS - 2];
-    assert!(report.heard > 200 && report.shots_heard > 500, "{report:?}");
+    assert!(report.heard > 200 && report.unreal_heard > 500, "{report:?}");
     assert!(restarts > 10, "{report:?}");
 }
 
@@ -66,12 +66,12 @@ fn an_unreal_game_is_played_beside_another_and_ports_change() {
 #[test]
 fn players_of_an_unreal_game_answer_every_challenge_and_have_one_session() {
     let mut plan = Plan::calm(11);
-    (plan.shooters, plan.servers) = (20, 2);
+    (plan.unreal_players, plan.servers) = (20, 2);
     plan.path.delay_ns = 100_000_000..100_000_001;
     plan.habits.same_port_per_mille = 0;
     assert!(plan.is_fair(), "all that is said must arrive");
     let report = run(plan);
-    assert!(report.shots_heard > 500, "{report:?}");
+    assert!(report.unreal_heard > 500, "{report:?}");
     assert_eq!(report.counters.sessions_closed[Ended::Replaced as usize], 0, "{report:?}");
 }
 
@@ -84,14 +84,14 @@ fn run_hand(hand: u64) {
         return;
     }
     let seeds = number("RINGGATE_SIM_SEEDS").unwrap_or(SEEDS);
-    let (mut payloads, mut shots) = (0, 0);
+    let (mut payloads, mut unreal) = (0, 0);
     // Seeds that follow each other in pairs, so that each hand has easy and hard ones.
     for seed in (0..seeds).filter(|seed| seed / 2 % HANDS == hand) {
         let report = run(Plan::from_seed(seed));
         payloads += report.heard;
-        shots += report.shots_heard;
+        unreal += report.unreal_heard;
     }
-    assert!(payloads > 0 && shots > 0, "nobody has said anything: {payloads}, {shots}");
+    assert!(payloads > 0 && unreal > 0, "nobody has said anything: {payloads}, {unreal}");
 }
 
 /// Runs a world, and says how to run it again if it ends badly, be it by a panic.

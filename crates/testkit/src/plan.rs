@@ -18,7 +18,7 @@ pub struct Plan {
     /// Public addresses.
     pub listeners: usize,
     /// Players of an Unreal game, which has a listener of its own where there are any.
-    pub shooters: usize,
+    pub unreal_players: usize,
     /// Servers of that game.
     pub servers: usize,
     /// Game processes behind each of them.
@@ -109,7 +109,7 @@ impl Plan {
             workers: 2,
             players: 20,
             listeners: 1,
-            shooters: 0,
+            unreal_players: 0,
             servers: 0,
             games,
             route: Route::Single,
@@ -153,7 +153,7 @@ impl Plan {
         plan.games = (0..random.within(1..4)).map(|_| GamePlan::random(random)).collect();
         plan.route = *random.pick(&ROUTES).unwrap_or(&Route::Single);
         plan.timeout_s = random.within(1..4) as i32;
-        plan.shooters = random.within(0..20) as usize;
+        plan.unreal_players = random.within(0..20) as usize;
         plan.servers = random.within(1..4) as usize;
         if seed / 8 % 2 == 1 {
             plan.token_reuse = TokenReuse::Allow;
@@ -182,7 +182,7 @@ impl Plan {
     }
 
     /// Thousands of players who stay for a short while.
-    pub fn crowd(seed: u64, players: usize) -> Self {
+    pub fn many_players(seed: u64, players: usize) -> Self {
         let mut plan = Self::calm(seed);
         plan.workers = 4;
         plan.players = players;
@@ -207,7 +207,7 @@ impl Plan {
 
     /// Servers of the Unreal game, if it is played.
     pub const fn servers_started(&self) -> usize {
-        if self.shooters > 0 { self.servers } else { 0 }
+        if self.unreal_players > 0 { self.servers } else { 0 }
     }
 
     /// How fast attackers are. One who is faster than the players can use a token before its owner

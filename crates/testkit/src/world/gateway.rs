@@ -1,11 +1,12 @@
 //! The gateway's half of a step: workers take their turns, what leaves them goes where it belongs,
 //! game processes live and die.
 
-use super::births::GAME_USER;
-use super::{Arrival, Outside, Role, World};
+use super::addresses::{FIRST_GAME_PORT, GAME_USER, NOBODY, game_address};
+use super::state::{Outside, Role, World};
 use crate::game::Guest;
 use crate::network::{Datagram, Faults};
-use crate::plan::{GameLink, Plan};
+use crate::plan::GameLink;
+use crate::worker::Arrival;
 use ringgate_batch::{Endpoint, IoEvent, SendFailure, SocketId, TxTarget};
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::Request;
@@ -39,7 +40,7 @@ impl World {
             match request {
                 Request::CloseSocket(socket) => self.close_socket(at, socket),
                 Request::CookieSecrets => {
-                    let (now, random) = (self.gate_now(), &mut self.shooting);
+                    let (now, random) = (self.gate_now(), &mut self.unreal_random);
                     let secrets = [(); 2].map(|()| CookieSecret::from_bytes(random.bytes()));
                     self.workers[at].host.gate_mut().renew_cookies(now, secrets);
                 }
@@ -76,7 +77,7 @@ impl World {
         // What is under way from a player who is thrown out is lost, which would be unfair.
         let may_kick = !self.plan.is_fair();
         for at in 0..self.outside.games.len() {
-            self.tempt_fate(at);
+            self.disturb_game(at);
             let game = &mut self.outside.games[at];
             if !game.is_alive(self.now_ns) {
                 continue;
@@ -99,7 +100,7 @@ impl World {
         }
     }
 
-    fn tempt_fate(&mut self, at: usize) {
+    fn disturb_game(&mut self, at: usize) {
         let is_over = self.now_ns >= self.plan.lasts_ns;
         let game = &mut self.outside.games[at];
         if is_over || !game.is_alive(self.now_ns) {
@@ -183,7 +184,7 @@ impl Outside {
         let public = self.public.iter().find(|(_, binding)| **binding == via);
         let Some((&from, _)) = public else { return };
         if self.unreal_listener == Some(via.0) {
-            return self.send_to_shooter(from, to, bytes);
+            return self.send_to_unreal_player(from, to, bytes);
         }
         self.judge.watch(to, bytes);
         self.tap(from, to, bytes);
@@ -232,22 +233,5 @@ impl Outside {
         }
     }
 }
-
-/// Listener and bind of every socket for players.
-pub(super) fn player_sockets(plan: &Plan) -> impl Iterator<Item = (u16, u16)> + use<> {
-    let listeners = plan.listeners as u16 + u16::from(plan.shooters > 0);
-    (0..listeners).flat_map(|listener| [(listener, 0), (listener, 1)])
-}
-
-/// Where a game process on a udp link listens.
-pub(super) fn game_address(number: u16, link: GameLink) -> Endpoint {
-    let ip = if link == GameLink::Udp { [127, 0, 0, 1] } else { [10, 200, 0, 1] };
-    Endpoint::v4(ip, FIRST_GAME_PORT + number)
-}
-
-/// The peer of a datagram on a link, which has only one.
-const NOBODY: Endpoint = Endpoint::v4([0; 4], 0);
-
-const FIRST_GAME_PORT: u16 = 7000;
 
 const MS: u64 = 1_000_000;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Outside, S, World};
+use super::state::{Outside, S, World};
 use crate::plan::GameLink;
 use crate::player::Whereabouts;
 use ringgate_gate::{Gate, SessionInfo};

@@ -1,9 +1,9 @@
 //! Any number of players who are connected to one worker with one game process: what a bench or a
 //! measurement starts from.
 //!
-//! After [`Crowd::new`] nothing here allocates, and what a player's own end remembers is a few
-//! bytes (its keys follow from its number), so that what is measured is the gate: a million clients
-//! would have its sessions out of the caches.
+//! After [`ConnectedPlayers::new`] nothing here allocates, and what a player's own end remembers is
+//! a few bytes (its keys follow from its number). So it is the gate that is measured: a million
+//! clients would push its sessions out of the caches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use ringgate_gate::{
 use ringgate_link::bundle::{Hello, SessionId, ToGame, VERSION, Writer};
 
 /// A worker's gate, and everybody who is connected to it.
-pub struct Crowd {
+pub struct ConnectedPlayers {
     host: Host,
     worker: u16,
     now: Now,
@@ -49,7 +49,7 @@ struct Newcomer {
     session: Option<SessionId>,
 }
 
-impl Crowd {
+impl ConnectedPlayers {
     /// What tokens and packets are bound to.
     pub const PROTOCOL: u64 = PROTOCOL;
 
@@ -88,7 +88,8 @@ impl Crowd {
         Self::worker(place, players, &setup, &claims, aead, (false, prepare))
     }
 
-    /// Crowds of so many players on workers of one gateway, which share what workers share.
+    /// So many connected players on each worker of one gateway; the workers share what they do in
+    /// production.
     pub fn workers(count: u16, players: usize, aead: impl Fn() -> Aead) -> Vec<Self> {
         let setup = Arc::new(setup(usize::from(count) * players, 0));
         let claims = claims(&setup);
@@ -116,7 +117,7 @@ impl Crowd {
         }
         let cipher = Cipher::new(PROTOCOL);
         let members = Vec::with_capacity(players);
-        let mut crowd = Self {
+        let mut connected = Self {
             host: Host::new(gate),
             worker: place.index,
             now: START,
@@ -125,12 +126,12 @@ impl Crowd {
             is_one_address,
         };
         for (game, backend) in (0..).zip(&setup.backends) {
-            crowd.say_hello(game, &backend.name);
+            connected.say_hello(game, &backend.name);
         }
         for first in (0..players).step_by(WAVE) {
-            crowd.connect(first..players.min(first + WAVE));
+            connected.connect(first..players.min(first + WAVE));
         }
-        crowd
+        connected
     }
 
     /// The gate, to ask it.
@@ -237,7 +238,7 @@ impl Crowd {
         Endpoint::v4([10, a, b, c], 5000)
     }
 
-    /// The same, for whichever crowd this is.
+    /// The same, for this group of players.
     pub fn home_of(&self, player: usize) -> Endpoint {
         home_of(self.is_one_address, player)
     }
@@ -342,7 +343,7 @@ fn secret_key(client_id: u64, direction: u8) -> Key {
 
 fn home_of(is_one_address: bool, player: usize) -> Endpoint {
     if !is_one_address {
-        return Crowd::home(player);
+        return ConnectedPlayers::home(player);
     }
     let mut ip = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     ip[12..].copy_from_slice(&(player as u32).to_be_bytes());

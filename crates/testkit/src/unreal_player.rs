@@ -24,13 +24,13 @@ use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::Framing;
 
 /// A player of an Unreal game.
-pub struct Shooter {
+pub struct UnrealPlayer {
     /// Its address; ports come and go.
     pub ip: Endpoint,
     /// The way between it and the gateway.
     pub path: Faults,
     /// The match it plays, or when the next one begins.
-    pub game: Result<Box<Match>, u64>,
+    pub game: Result<Box<UnrealMatch>, u64>,
     /// How many it has played.
     pub matches: u8,
     /// Where it was last.
@@ -38,8 +38,8 @@ pub struct Shooter {
 }
 
 /// One connection of a player, from the first request to the end.
-pub struct Match {
-    /// Its number with the referee.
+pub struct UnrealMatch {
+    /// Its number at the judge.
     pub number: u64,
     /// Where the player is.
     pub home: Endpoint,
@@ -68,7 +68,7 @@ pub struct Match {
 
 /// What a player does next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Move {
+pub enum UnrealMove {
     /// It is over.
     End,
     /// A NAT gives it another port.
@@ -77,7 +77,7 @@ pub enum Move {
     Send(Vec<u8>),
 }
 
-impl Match {
+impl UnrealMatch {
     /// A match that begins now.
     pub fn begin(
         number: u64,
@@ -112,10 +112,15 @@ impl Match {
     }
 
     /// What is due now, if anything is. To be asked until it is not.
-    pub fn next_move(&mut self, now_ns: u64, habits: &Habits, random: &mut Random) -> Option<Move> {
+    pub fn next_move(
+        &mut self,
+        now_ns: u64,
+        habits: &Habits,
+        random: &mut Random,
+    ) -> Option<UnrealMove> {
         let is_lost = now_ns >= self.heard_ns + self.patience_ns;
         if is_lost || self.client.state() == State::WrongVersion {
-            return Some(Move::End);
+            return Some(UnrealMove::End);
         }
         if now_ns >= self.leaves_ns {
             return Some(self.leave());
@@ -123,12 +128,12 @@ impl Match {
         if now_ns >= self.moves_ns {
             self.moves_ns = now_ns + random.within(habits.stay_ns.clone());
             self.moved = true;
-            return Some(Move::Port);
+            return Some(UnrealMove::Port);
         }
         let mut packet = [0; UNREAL_BYTES_MAX];
         let tail = Tail::draw(&random.bytes::<{ TAIL_BYTES_MAX + 1 }>());
         if let Some(len) = self.client.poll_transmit(HASTE * now_ns, &tail, &mut packet) {
-            return Some(Move::Send(packet[..len].to_vec()));
+            return Some(UnrealMove::Send(packet[..len].to_vec()));
         }
         if self.was_in && now_ns >= self.talks_ns {
             self.talks_ns = now_ns + random.within(habits.talk_ns.clone());
@@ -136,7 +141,7 @@ impl Match {
         }
         if self.was_in && now_ns >= self.keeps_alive_ns {
             self.keeps_alive_ns = now_ns + KEEP_ALIVE_NS;
-            return self.write(|_| ()).map(Move::Send);
+            return self.write(|_| ()).map(UnrealMove::Send);
         }
         None
     }
@@ -169,7 +174,7 @@ impl Match {
         }
     }
 
-    fn talk(&mut self, now_ns: u64, len: usize) -> Option<Move> {
+    fn talk(&mut self, now_ns: u64, len: usize) -> Option<UnrealMove> {
         self.said += 1;
         let note = Note { life: self.number, number: self.said, client_id: self.number };
         let mut payload = [0; PAYLOAD_BYTES_MAX];
@@ -180,17 +185,17 @@ impl Match {
             // Too many are in flight to give this one a number.
             self.said -= 1;
         }
-        packet.map(Move::Send)
+        packet.map(UnrealMove::Send)
     }
 
     /// Closes the control channel, or is just not there any more.
-    fn leave(&mut self) -> Move {
+    fn leave(&mut self) -> UnrealMove {
         let cookie = self.client.cookie().filter(|_| !self.leaves_silently).copied();
         self.leaves_silently = true;
         let sequence = cookie.map(|cookie| first_reliable_bunch(cookie.client_sequence()));
         let goodbye =
             sequence.and_then(|sequence| self.write(|out| bunch::write_close(sequence, out)));
-        goodbye.map_or(Move::End, Move::Send)
+        goodbye.map_or(UnrealMove::End, UnrealMove::Send)
     }
 
     fn write(&mut self, bunches: impl FnOnce(&mut BitWriter<'_>)) -> Option<Vec<u8>> {

@@ -1,49 +1,43 @@
-//! How a world is made, and how a player begins and ends a life in it.
+//! How a world is made, as its plan says.
 
 use std::sync::Arc;
 
-use super::gateway::{game_address, player_sockets};
-use super::{Ahead, Outside, Role, S, UNIX_START_S, World, unreal};
-use crate::arena::Referee;
+use super::addresses::{
+    GAME_USER, PROTOCOL, game_address, game_name, listener_keys, player_sockets, public_address,
+};
+use super::state::{Ahead, Outside, Role, S, World};
+use super::unreal_setup;
 use crate::attacker::Attacker;
 use crate::game::Game;
 use crate::judge::Judge;
 use crate::netcode::Cipher;
 use crate::network::{Faults, Network};
 use crate::plan::{GameLink, Plan};
-use crate::player::{Last, Life, Player, Whereabouts};
+use crate::player::{Player, Whereabouts};
 use crate::random::Random;
+use crate::unreal_server::UnrealJudge;
 use crate::worker::Worker;
 use ringgate_batch::Endpoint;
 use ringgate_core::crypto::Aead;
-use ringgate_core::netcode::{
-    ConnectToken, ServerAddresses, TokenSecrets, TokenSpec, mint_with, user_data,
-};
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_gate::{
-    Allowed, Backend, Claims, Credentials, Gate, Limits, LinkKind, Listener, Netcode, Protocol,
-    Seed, Setup, WorkerIndex,
+    Allowed, Backend, Claims, Gate, Limits, LinkKind, Listener, Netcode, Protocol, Seed, Setup,
+    WorkerIndex,
 };
-
-/// What all tokens and packets of a simulated world are bound to.
-pub(super) const PROTOCOL: u64 = 0x7369_6d75_6c61_7465;
-
-/// Who game processes run as.
-pub(super) const GAME_USER: Credentials = Credentials { uid: 7, gid: 7 };
 
 impl World {
     /// A world at its beginning.
     pub fn new(plan: Plan) -> Self {
         let mut random = Random::new(plan.seed);
-        let mut shooting = Random::new(plan.seed ^ 0x7567);
+        let mut unreal_random = Random::new(plan.seed ^ 0x7567);
         let setup = Arc::new(setup(&plan));
         let slots = setup.backend_slots();
         let (listeners, limits) = (setup.listeners.len(), setup.claim_limits());
         let claims = Arc::new(Claims::with_key(listeners, &slots, limits, [plan.seed, 1]));
         let mut outside = Outside::new(&plan, &setup, &mut random);
-        outside.servers = unreal::servers(&plan, &mut shooting);
+        outside.servers = unreal_setup::servers(&plan, &mut unreal_random);
         let mut world = Self {
             now_ns: 0,
             gateway_ahead: Ahead::default(),
@@ -52,9 +46,9 @@ impl World {
             cipher: Cipher::new(PROTOCOL),
             attacker: Attacker::new(PROTOCOL),
             looked_ns: 0,
-            shooters: unreal::shooters(&plan, &mut shooting),
-            shooting,
-            shot_tape: Vec::new(),
+            unreal_players: unreal_setup::unreal_players(&plan, &mut unreal_random),
+            unreal_random,
+            unreal_tape: Vec::new(),
             claims,
             outside,
             random,
@@ -128,80 +122,6 @@ impl World {
             last: None,
         });
     }
-
-    /// A player comes, with a new token or with the one it had.
-    pub(super) fn be_born(&mut self, at: usize) {
-        let habits = self.plan.habits.clone();
-        let player = &self.players[at];
-        let reused = player.last.clone().filter(|_| self.random.chance(habits.reuse_per_mille));
-        let listener = self.random.within(0..self.plan.listeners as u64) as u16;
-        let last = match reused {
-            Some(last) => Last { uses: last.uses + 1, ..last },
-            None => {
-                let connect_token = self.mint(self.players[at].client_id, at, listener);
-                let token = self.outside.judge.add_token(connect_token.server_to_client.clone());
-                Last { token, connect_token, home: self.new_home(at, &habits), uses: 1 }
-            }
-        };
-        let server = last.connect_token.addresses[0].into();
-        let player = &mut self.players[at];
-        let number = self.outside.judge.add_life(player.client_id, last.token, last.home);
-        self.outside.move_in(at, last.home, &player.path);
-        let life = Life::begin(number, last, server, self.now_ns, &habits, &mut self.random);
-        player.whereabouts = Whereabouts::Here(Box::new(life));
-    }
-
-    /// A life is over. Who has left without a word must not come back before the gateway has
-    /// noticed, in a fair world.
-    pub(super) fn end_life(&mut self, at: usize, properly: bool) {
-        let away_ns = self.random.within(self.plan.habits.away_ns.clone());
-        let timeout_ns = self.plan.timeout_s as u64 * S + S;
-        let player = &mut self.players[at];
-        let away = Whereabouts::Away(0);
-        let Whereabouts::Here(life) = std::mem::replace(&mut player.whereabouts, away) else {
-            return;
-        };
-        let was_let_in = life.connected_ns.is_some();
-        let waited_ns = self.now_ns - life.since_ns;
-        let must_get_in = self.plan.is_fair() && waited_ns > GET_IN_NS;
-        self.outside.judge.require(was_let_in || !must_get_in, || {
-            let state = life.client.state().name();
-            format!("life {} ({state}) did not get in within {waited_ns} ns", life.number)
-        });
-        let patience_ns = if properly || !self.plan.is_fair() { 0 } else { timeout_ns };
-        let moved = life.home != life.last.home;
-        player.last = (properly && !moved).then_some(life.last);
-        player.whereabouts = Whereabouts::Away(self.now_ns + away_ns + patience_ns);
-    }
-
-    fn new_home(&mut self, at: usize, habits: &crate::plan::Habits) -> Endpoint {
-        let player = &self.players[at];
-        match &player.last {
-            Some(last) if self.random.chance(habits.same_port_per_mille) => last.home,
-            _ => player.ip.with_port(self.random.within(1024..65536) as u16),
-        }
-    }
-
-    fn mint(&mut self, client_id: u64, at: usize, listener: u16) -> ConnectToken {
-        let bind = u16::from(!self.players[at].ip.is_v4());
-        let server = public_address(listener, bind).into();
-        let servers = ServerAddresses::new(&[server]).expect("a plain address");
-        let mut spec = TokenSpec::new(PROTOCOL, client_id, servers);
-        spec.timeout_seconds = self.plan.timeout_s;
-        spec.lifetime_seconds = Some(10);
-        let game = self.random.within(0..self.plan.games.len() as u64) as u16;
-        spec.user_data = user_data(game_name(game).as_bytes()).expect("short");
-        let random = &mut self.random;
-        let secrets = TokenSecrets {
-            nonce: random.bytes(),
-            client_to_server: Key::from_bytes(random.bytes()),
-            server_to_client: Key::from_bytes(random.bytes()),
-        };
-        let now_s = UNIX_START_S + self.now_ns / S;
-        // One service in four still has the key that is being rotated out.
-        let key = listener_keys()[usize::from(random.chance(250))].clone();
-        mint_with(&spec, &key, now_s, secrets)
-    }
 }
 
 impl Outside {
@@ -226,11 +146,11 @@ impl Outside {
             roles: std::collections::HashMap::new(),
             refusals: Vec::new(),
             tape: Vec::new(),
-            unreal_listener: unreal::unreal_listener(plan),
+            unreal_listener: unreal_setup::unreal_listener(plan),
             servers: Vec::new(),
-            referee: Referee::default(),
-            shooter_homes: std::collections::HashMap::new(),
-            shot_tape: Vec::new(),
+            unreal_judge: UnrealJudge::default(),
+            unreal_homes: std::collections::HashMap::new(),
+            unreal_tape: Vec::new(),
         }
     }
 }
@@ -265,33 +185,13 @@ fn setup(plan: &Plan) -> Setup {
         // Large crowds come faster than one block may, and share their blocks.
         limits: if plan.players > 1000 { Limits::NONE } else { Limits::NETCODE },
     });
-    let listeners = listeners.chain(unreal::listener(plan));
-    let backends = backends.chain(unreal::backends(plan));
+    let listeners = listeners.chain(unreal_setup::listener(plan));
+    let backends = backends.chain(unreal_setup::backends(plan));
     let mut setup = Setup::new(listeners.collect(), backends.collect(), plan.seed);
     let has_udp = plan.games.iter().any(|game| game.link != GameLink::Bundle);
-    if has_udp || plan.shooters > 0 {
+    if has_udp || plan.unreal_players > 0 {
         // Loopback addresses rest between two players only while there are fresh ones.
         setup.worker_sessions_max = setup.worker_sessions_max.max(4096);
     }
     setup
 }
-
-fn listener_keys() -> [Key; 2] {
-    [Key::from_bytes([1; 32]), Key::from_bytes([2; 32])]
-}
-
-fn game_name(number: u16) -> String {
-    format!("game-{number}")
-}
-
-/// A listener has an IPv4 address and an IPv6 one.
-pub(super) fn public_address(listener: u16, bind: u16) -> Endpoint {
-    let port = 40_000 + listener;
-    if bind == 0 {
-        return Endpoint::v4([203, 0, 113, 9], port);
-    }
-    Endpoint::v6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9], 0, port)
-}
-
-/// A request, a challenge and a response, each sent again where a slot of 100 ms was missed.
-const GET_IN_NS: u64 = S;

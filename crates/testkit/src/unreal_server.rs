@@ -1,15 +1,15 @@
-//! Simulated servers of an Unreal game, and the referee who sees what is said and heard there.
+//! Simulated servers of an Unreal game, and the judge of what is said and heard there.
 //!
 //! The servers are the stand-ins that know nothing of the gateway; what they count as a duplicate
-//! or as impossible is a violation. The referee looks at what their players say: each note is heard
-//! at most once, on one connection, and is its player's own.
+//! or as impossible is a violation. [`UnrealJudge`] checks what the players say: each note is heard
+//! at most once, on one connection, and comes from the player who sent it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::judge::Judge;
 use super::note::Note;
 use super::random::Random;
-use super::shooter::said_in;
+use super::unreal_player::said_in;
 use ringgate_batch::{Endpoint, LocalIp};
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
@@ -21,7 +21,7 @@ use ringgate_core::proto::unreal::stand_in::StandIn;
 use ringgate_core::secret::{COOKIE_SECRET_BYTES, CookieSecret};
 
 /// A game server.
-pub struct Server {
+pub struct UnrealServer {
     profile: Profile,
     stand_in: StandIn,
     /// Until when it is dead.
@@ -32,9 +32,9 @@ pub struct Server {
 }
 
 /// Something that a server sends to a worker's loopback address.
-pub type ServerAnswer = (usize, LocalIp, Vec<u8>);
+pub type UnrealAnswer = (usize, LocalIp, Vec<u8>);
 
-impl Server {
+impl UnrealServer {
     /// A server that has just been started.
     pub fn new(profile: Profile, timeout_ns: u64, now_ns: u64, random: &mut Random) -> Self {
         let stand_in = start(&profile, now_ns, random);
@@ -57,10 +57,10 @@ impl Server {
     pub fn read(
         &mut self,
         now_ns: u64,
-        referee: &mut Referee,
+        unreal_judge: &mut UnrealJudge,
         judge: &mut Judge,
         random: &mut Random,
-    ) -> Vec<ServerAnswer> {
+    ) -> Vec<UnrealAnswer> {
         let mut answers = Vec::new();
         let mut out = [0; UNREAL_BYTES_MAX];
         while let Some((worker, source, datagram)) = self.mail.pop_front() {
@@ -73,7 +73,7 @@ impl Server {
                 && let Some(bytes) = self.said(&datagram)
             {
                 let cookie = self.cookie_at(from);
-                referee.hear_up(cookie, &bytes, judge);
+                unreal_judge.hear_up(cookie, &bytes, judge);
             }
             if let Ok(len @ 1..) = answer {
                 answers.push((worker, source, out[..len].to_vec()));
@@ -106,7 +106,7 @@ impl Server {
 
 /// Sees what is said in the Unreal game.
 #[derive(Default)]
-pub struct Referee {
+pub struct UnrealJudge {
     /// Matches begin at 1.
     heard: Vec<HashSet<u64>>,
     matches: HashMap<Cookie, u64>,
@@ -116,7 +116,7 @@ pub struct Referee {
     homes: HashSet<Endpoint>,
 }
 
-impl Referee {
+impl UnrealJudge {
     /// A match begins; returns its number.
     pub fn add_match(&mut self) -> u64 {
         self.heard.push(HashSet::new());

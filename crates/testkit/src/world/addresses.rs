@@ -1,0 +1,47 @@
+//! What a simulated world's listeners, game processes and tokens are called, and where they are.
+
+use crate::plan::{GameLink, Plan};
+use ringgate_batch::Endpoint;
+use ringgate_core::secret::Key;
+use ringgate_gate::Credentials;
+
+/// What all tokens and packets of a simulated world are bound to.
+pub(super) const PROTOCOL: u64 = 0x7369_6d75_6c61_7465;
+
+/// Who game processes run as.
+pub(super) const GAME_USER: Credentials = Credentials { uid: 7, gid: 7 };
+
+pub(super) fn listener_keys() -> [Key; 2] {
+    [Key::from_bytes([1; 32]), Key::from_bytes([2; 32])]
+}
+
+pub(super) fn game_name(number: u16) -> String {
+    format!("game-{number}")
+}
+
+/// A listener has an IPv4 address and an IPv6 one.
+pub(super) fn public_address(listener: u16, bind: u16) -> Endpoint {
+    let port = 40_000 + listener;
+    if bind == 0 {
+        return Endpoint::v4([203, 0, 113, 9], port);
+    }
+    Endpoint::v6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9], 0, port)
+}
+
+/// Listener and bind of every socket for players.
+pub(super) fn player_sockets(plan: &Plan) -> impl Iterator<Item = (u16, u16)> + use<> {
+    let listeners = plan.listeners as u16 + u16::from(plan.unreal_players > 0);
+    (0..listeners).flat_map(|listener| [(listener, 0), (listener, 1)])
+}
+
+/// Where a game process on a udp link listens.
+pub(super) fn game_address(number: u16, link: GameLink) -> Endpoint {
+    let ip = if link == GameLink::Udp { [127, 0, 0, 1] } else { [10, 200, 0, 1] };
+    Endpoint::v4(ip, FIRST_GAME_PORT + number)
+}
+
+/// Where the first game process on a udp link listens.
+pub(super) const FIRST_GAME_PORT: u16 = 7000;
+
+/// The peer of a datagram on a link, which has only one.
+pub(super) const NOBODY: Endpoint = Endpoint::v4([0; 4], 0);
