@@ -2,6 +2,8 @@
 //! unsafe code may stand, and what no file may contain. Every rule is also shown a bad sample,
 //! because a rule that cannot fail holds nothing.
 
+#[path = "house_rules/circles.rs"]
+mod circles;
 #[path = "house_rules/citations.rs"]
 mod citations;
 #[path = "house_rules/paths.rs"]
@@ -11,6 +13,7 @@ mod source;
 
 use std::path::Path;
 
+use circles::circles;
 use citations::{dead_citations, is_there};
 use paths::{Named, module_of, paths_in_crate, paths_into_packages};
 use source::{Source, Violation};
@@ -50,6 +53,9 @@ const MAY_USE: &[(&str, &str)] = &[
     ("src/main", "ringgate"),
     ("src/worker", "batch config core gate io link os"),
 ];
+
+/// Crates whose files may not import each other in a circle.
+const WITHOUT_CIRCLES: &[&str] = &["crates/testkit/src"];
 
 /// Where `allow(unsafe_code)` may stand: the files and folders in which it cannot be avoided.
 const MAY_BE_UNSAFE: &[&str] = &[
@@ -112,6 +118,17 @@ const FOLDERS: &[&str] = &["src", "crates", "loadgen", "tests", "benches", "fuzz
 #[test]
 fn dependencies_point_one_way() {
     hold(dependency_violations);
+}
+
+#[test]
+fn files_import_each_other_one_way() {
+    let mut found = Vec::new();
+    for folder in WITHOUT_CIRCLES {
+        let sources = Source::read_all(Path::new(env!("CARGO_MANIFEST_DIR")), &[folder], "rs");
+        assert!(!sources.is_empty(), "{folder} is not there");
+        found.extend(circles(&sources).iter().map(ToString::to_string));
+    }
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
 
 #[test]

@@ -35,7 +35,8 @@ pub(crate) fn module_of(path: &str) -> Vec<&str> {
     if matches!(inside, "lib" | "main") { Vec::new() } else { inside.split('/').collect() }
 }
 
-fn paths_after(code: &str, head: &str) -> Vec<Named> {
+/// Every path that begins with `head`, without it.
+pub(crate) fn paths_after(code: &str, head: &str) -> Vec<Named> {
     let mut found = Vec::new();
     for (start, _) in code.match_indices(head) {
         let before = &code[..start];
