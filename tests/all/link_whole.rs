@@ -15,6 +15,7 @@ use crate::link_program::{Game, compile};
 
 on_both_drivers!(
     a_server_in_c_serves_players_and_gets_them_back_after_a_crash,
+    a_server_of_the_first_release_does_so_too,
     a_game_multicasts_kicks_and_sees_who_leaves,
     a_name_is_held_by_one_process_and_unknown_names_by_none,
     a_game_that_floods_waits_and_loses_nothing,
@@ -45,8 +46,17 @@ fn wait_for_lines(game: &mut Game, count: usize, what: &str) {
 }
 
 fn a_server_in_c_serves_players_and_gets_them_back_after_a_crash(io: Choice) {
+    serve_and_crash_and_return(io, "crates/link/examples/c/echo.c");
+}
+
+/// The header and the example of the first release, which know one version and no range.
+fn a_server_of_the_first_release_does_so_too(io: Choice) {
+    serve_and_crash_and_return(io, "tests/fixtures/first_release/echo.c");
+}
+
+fn serve_and_crash_and_return(io: Choice, source: &str) {
     let folder = Folder::new();
-    let program = compile(&folder, "crates/link/examples/c/echo.c");
+    let program = compile(&folder, source);
     let gateway = patient_gateway(io);
     let mut game = Game::start(&program, gateway.run_dir(), "game");
     wait_for_lines(&mut game, 2, "is up");
