@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::backend::{Backend, Event};
 use ringgate_link::bundle::{
-    MULTICAST_SESSIONS_MAX, PAYLOAD_OVERHEAD_BYTES, SessionId, ToGame, ToGateway, VERSION, Welcome,
-    Writer,
+    MULTICAST_SESSIONS_MAX, PAYLOAD_OVERHEAD_BYTES, SessionId, ToGame, ToGateway, VERSION_MAX,
+    Welcome, Writer,
 };
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -253,7 +253,7 @@ fn connected(folder: &Folder) -> (Backend, Socket) {
     let mut buf = [0; 64];
     let _ = (&gateway).read(&mut buf).expect("hello");
     let mut writer = Writer::new(&mut buf);
-    let welcome = Welcome { version: VERSION, worker: 0, workers: 1, incarnation: 1 };
+    let welcome = Welcome { version: VERSION_MAX, worker: 0, workers: 1, incarnation: 1 };
     assert!(writer.welcome(&welcome));
     gateway.send(writer.bytes()).expect("there is room");
     while game.poll().expect("links work").next().is_some() {}

@@ -68,6 +68,8 @@ mod link_gateway;
 mod link_header;
 #[path = "all/link_program.rs"]
 mod link_program;
+#[path = "all/link_versions.rs"]
+mod link_versions;
 #[path = "all/link_whole.rs"]
 mod link_whole;
 #[path = "all/netcode_interop.rs"]

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
-use ringgate_link::bundle::{Frames, ToGame, ToGateway, Writer};
+use ringgate_link::bundle::{Frames, ToGame, ToGateway, VERSION_MAX, VERSION_MIN, Writer};
 
 fuzz_target!(|datagram: &[u8]| {
     let datagram = &datagram[..datagram.len().min(BUNDLE_BYTES_MAX)];
@@ -16,6 +16,7 @@ fuzz_target!(|datagram: &[u8]| {
     let failed = reader.by_ref().any(|record| match record {
         Ok(record) => {
             assert!(write_to_gateway(&mut writer, &record));
+            check_offer(&record);
             false
         }
         Err(_) => true,
@@ -36,6 +37,16 @@ fuzz_target!(|datagram: &[u8]| {
     assert!(datagram.starts_with(writer.bytes()));
 });
 
+/// Whatever is chosen was offered, and is spoken here.
+fn check_offer(record: &ToGateway<'_>) {
+    if let ToGateway::Hello(hello) = record
+        && let Some(version) = hello.common_version()
+    {
+        let offered = hello.version_min..=hello.version_min.max(hello.version_max.into());
+        assert!(offered.contains(&version) && (VERSION_MIN..=VERSION_MAX).contains(&version));
+    }
+}
+
 fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> bool {
     match record {
         ToGame::Welcome(welcome) => writer.welcome(welcome),
@@ -45,6 +56,7 @@ fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> bool {
         ToGame::Pong { token } => writer.pong(*token),
         ToGame::Draining { left_ms } => writer.draining(*left_ms),
         ToGame::Goodbye(goodbye) => writer.goodbye(*goodbye),
+        ToGame::Unknown(frame) => writer.frame(*frame),
     }
 }
 
@@ -57,5 +69,6 @@ fn write_to_gateway(writer: &mut Writer<'_>, record: &ToGateway<'_>) -> bool {
         }
         ToGateway::Close { session, reason } => writer.close(*session, *reason),
         ToGateway::Ping { token } => writer.ping(*token),
+        ToGateway::Unknown(frame) => writer.frame(*frame),
     }
 }

@@ -8,7 +8,7 @@ use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use ringgate_link::backend::{Backend, Event, LinkLoss, Options, Outbox, SendError};
 use ringgate_link::bundle::{
     CloseReason, Goodbye, GoodbyeReason, Hello, RecordError, SessionId, ToGateway, USER_DATA_BYTES,
-    VERSION, Welcome,
+    VERSION_MAX, Welcome,
 };
 use ringgate_os::notify;
 
@@ -72,11 +72,14 @@ fn it_says_hello_to_every_worker() {
     for worker in 0..3 {
         let link = gateway.accept(worker);
         let hello = link.receive().expect("hello");
-        let expected = Hello { version: 1, pid: std::process::id(), name: "arena-1" };
+        let expected = Hello::new(std::process::id(), "arena-1");
         assert!(ToGateway::read(&hello).eq([Ok(ToGateway::Hello(expected))]));
         link.send(|writer| assert!(writer.welcome(&gateway.welcome(worker))));
         run_until(&mut backend, |event, _| {
-            assert_eq!(event, Event::LinkUp { worker, workers: 3, incarnation: 99 });
+            assert_eq!(
+                event,
+                Event::LinkUp { worker, workers: 3, incarnation: 99, version: VERSION_MAX }
+            );
             true
         });
         // The first welcome says how many there are; the others are connected by then.
@@ -272,7 +275,7 @@ fn a_restarted_gateway_is_found_again_with_other_workers() {
     });
     let mut up = Vec::new();
     run_until(&mut backend, |event, _| {
-        let Event::LinkUp { worker, workers, incarnation } = event else { panic!("{event:?}") };
+        let Event::LinkUp { worker, workers, incarnation, .. } = event else { panic!("{event:?}") };
         up.push((worker, workers, incarnation));
         up.len() == 3
     });
@@ -349,11 +352,11 @@ fn a_gateway_that_breaks_the_format_loses_the_link() {
 
 #[test]
 fn nothing_counts_before_the_welcome_and_no_second_one_is_taken() {
-    let right = Welcome { version: VERSION, worker: 0, workers: 1, incarnation: 7 };
+    let right = Welcome { version: VERSION_MAX, worker: 0, workers: 1, incarnation: 7 };
     let cases: [(&[Welcome], LinkLoss); 4] = [
         (&[], LinkLoss::WelcomeExpected),
         (&[right, right], LinkLoss::WelcomeExpected),
-        (&[Welcome { version: 2, ..right }], LinkLoss::VersionUnsupported(2)),
+        (&[Welcome { version: 3, ..right }], LinkLoss::VersionUnsupported(3)),
         (
             &[Welcome { worker: 1, workers: 2, ..right }],
             LinkLoss::RecordInvalid(RecordError::WorkerInvalid),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
 use ringgate_link::bundle::{
     CloseReason, GoodbyeReason, MULTICAST_SESSIONS_MAX, NAME_BYTES_MAX, RecordError, ToGame,
-    ToGateway,
+    ToGateway, VERSION_MAX, VERSION_MIN,
 };
 
 fn document() -> String {
@@ -71,14 +71,16 @@ fn describe_to_game(record: &ToGame<'_>) -> String {
             Some(error) => format!("goodbye: {} ({error})", goodbye.reason),
             None => format!("goodbye: {}", goodbye.reason),
         },
+        ToGame::Unknown(frame) => panic!("no example is of a later version: {frame:?}"),
     }
 }
 
 fn describe_to_gateway(record: &ToGateway<'_>) -> String {
     match record {
-        ToGateway::Hello(hello) => {
-            format!("hello: version {}, pid {}, name {}", hello.version, hello.pid, hello.name)
-        }
+        ToGateway::Hello(hello) => format!(
+            "hello: versions {} to {}, pid {}, name {}",
+            hello.version_min, hello.version_max, hello.pid, hello.name
+        ),
         ToGateway::Payload { session, bytes } => {
             format!("payload: session {session}, {:?}", text(bytes))
         }
@@ -88,6 +90,7 @@ fn describe_to_gateway(record: &ToGateway<'_>) -> String {
         }
         ToGateway::Close { session, reason } => format!("close: session {session}, {reason}"),
         ToGateway::Ping { token } => format!("ping: token {token}"),
+        ToGateway::Unknown(frame) => panic!("no example is of a later version: {frame:?}"),
     }
 }
 
@@ -149,6 +152,14 @@ fn the_limits_are_those_of_the_code() {
         ("workers", format!("1 to {WORKERS_MAX}")),
     ];
     assert_eq!(listed, expected.map(|(limit, value)| (limit.to_owned(), value)));
+}
+
+#[test]
+fn the_versions_are_those_of_the_code() {
+    let listed: Vec<_> =
+        rows(&document(), "| version | step | brings |").map(|row| number(&row[0])).collect();
+    let spoken: Vec<_> = (VERSION_MIN..=VERSION_MAX).map(usize::from).collect();
+    assert_eq!(listed, spoken);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{
-    Hello, Opened, SessionId, ToGateway, USER_DATA_BYTES, VERSION, Welcome, Writer,
+    Opened, SessionId, ToGateway, USER_DATA_BYTES, VERSION_MAX, Welcome, Writer,
 };
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -43,19 +43,21 @@ impl Gateway {
         GatewayLink { socket, worker: worker as u16 }
     }
 
-    /// Accepts, takes the hello and welcomes.
+    /// Accepts, takes the hello and welcomes in the highest version that is offered.
     pub(crate) fn accept_and_welcome(&self, worker: usize) -> GatewayLink {
         let link = self.accept(worker);
         let hello = link.receive().expect("hello");
-        let record = ToGateway::read(&hello).next();
-        assert!(matches!(record, Some(Ok(ToGateway::Hello(Hello { version: VERSION, .. })))));
-        link.send(|writer| assert!(writer.welcome(&self.welcome(worker))));
+        let Some(Ok(ToGateway::Hello(hello))) = ToGateway::read(&hello).next() else {
+            panic!("no hello: {hello:?}")
+        };
+        let version = hello.common_version().expect("a version that we speak");
+        link.send(|writer| assert!(writer.welcome(&Welcome { version, ..self.welcome(worker) })));
         link
     }
 
     pub(crate) fn welcome(&self, worker: usize) -> Welcome {
         Welcome {
-            version: VERSION,
+            version: VERSION_MAX,
             worker: worker as u16,
             workers: self.listeners.len() as u16,
             incarnation: self.incarnation,

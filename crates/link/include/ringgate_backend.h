@@ -40,8 +40,11 @@
 extern "C" {
 #endif
 
-/* Limits of the format, version 1. */
-#define RG_VERSION 1
+/* The versions of the format that this header speaks: all from the first to the second. */
+#define RG_VERSION_MIN 1
+#define RG_VERSION_MAX 2
+
+/* Limits of the format. */
 #define RG_BUNDLE_BYTES_MAX 16384
 #define RG_PAYLOAD_BYTES_MAX 1200
 #define RG_USER_DATA_BYTES 256
@@ -78,7 +81,7 @@ enum rg_link_loss {
     RG_LOSS_HUNG_UP = 256,             /* without a word: it crashed or was stopped */
     RG_LOSS_RECORD_INVALID = 257,      /* the gateway broke the format; `error` says how */
     RG_LOSS_WELCOME_EXPECTED = 258,    /* once, first */
-    RG_LOSS_VERSION_UNSUPPORTED = 259, /* the gateway speaks another version */
+    RG_LOSS_VERSION_UNSUPPORTED = 259, /* the gateway has chosen one that was not offered */
     RG_LOSS_FAILED = 260               /* reading failed; `error` is the errno */
 };
 
@@ -101,7 +104,7 @@ enum rg_record_error {
 
 /* What rg_next reports, and which fields of rg_event it sets besides `kind` and `worker`. */
 enum rg_event_kind {
-    RG_LINK_UP = 1, /* workers, incarnation */
+    RG_LINK_UP = 1, /* workers, incarnation, version */
     RG_OPENED,      /* session, client_id, ip, scope, port, slot, slots_max, user_data, listener */
     RG_PAYLOAD,     /* session, bytes, bytes_len */
     RG_CLOSED,      /* session, reason */
@@ -133,6 +136,7 @@ struct rg_event {
     uint64_t round_trip_ns;
     uint32_t left_ms;
     uint64_t payloads_unsent; /* taken by rg_send, and gone down with the link */
+    unsigned version;         /* of the format, as both sides speak it on this link */
 };
 
 /* What became of payloads, one for each player that a multicast names. All only grow.
@@ -245,7 +249,8 @@ enum {
     RG__HELLO = 16,
     RG__MULTICAST = 17,
     RG__CLOSE = 18,
-    RG__PING = 19
+    RG__PING = 19,
+    RG__FIRST_SKIPPABLE = 128 /* from here on, what is not known is passed over */
 };
 
 enum {
@@ -514,8 +519,9 @@ static int rg__open_link(rg_backend *backend, unsigned worker) {
         return -1;
     }
     rg__put_header(hello, hello_len, RG__HELLO);
-    rg__put(hello + 4, RG_VERSION, 2);
-    rg__put(hello + 6, (uint64_t)getpid(), 4);
+    rg__put(hello + 4, RG_VERSION_MIN, 2);
+    rg__put(hello + 6, (uint64_t)getpid(), 3);
+    hello[9] = RG_VERSION_MAX;
     memcpy(hello + 10, backend->name, name_len);
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
@@ -747,7 +753,7 @@ static unsigned rg__read_welcome(rg_backend *backend, unsigned worker, const uin
     unsigned workers = (unsigned)rg__get(body + 4, 2);
     if (named >= workers || workers > RG_WORKERS_MAX)
         return RG_ERROR_WORKER_INVALID;
-    if (version != RG_VERSION) {
+    if (version < RG_VERSION_MIN || version > RG_VERSION_MAX) {
         rg__lose(backend, worker, RG_LOSS_VERSION_UNSUPPORTED, version, event);
         return RG_ERROR_NONE;
     }
@@ -763,6 +769,7 @@ static unsigned rg__read_welcome(rg_backend *backend, unsigned worker, const uin
     rg__open_links(backend);
     event->kind = RG_LINK_UP;
     event->workers = workers;
+    event->version = version;
     event->incarnation = rg__get(body + 6, 8);
     return RG_ERROR_NONE;
 }
@@ -863,7 +870,7 @@ static unsigned rg__read_body(rg_backend *backend, unsigned worker, unsigned kin
     return RG_ERROR_NONE;
 }
 
-/* Takes one record off the datagram. */
+/* Takes one record off the datagram. 0: it is of a later version, and no event. */
 static int rg__take_record(rg_backend *backend, unsigned worker, struct rg_event *event) {
     const uint8_t *record = backend->inbox + backend->inbox_at;
     size_t left = backend->inbox_len - backend->inbox_at;
@@ -873,6 +880,11 @@ static int rg__take_record(rg_backend *backend, unsigned worker, struct rg_event
         error = RG_ERROR_HEADER_TRUNCATED;
     else if (record_bytes < RG__HEADER_BYTES || record_bytes > left)
         error = RG_ERROR_RECORD_LENGTH;
+    else if (record[2] >= RG__FIRST_SKIPPABLE && backend->links[worker].is_welcomed) {
+        backend->inbox_at += record_bytes;
+        return 0;
+    } else if (record[2] >= RG__FIRST_SKIPPABLE)
+        return rg__lose(backend, worker, RG_LOSS_WELCOME_EXPECTED, 0, event);
     else if (record[3] != 0)
         error = RG_ERROR_FLAGS_UNKNOWN;
     else {
@@ -939,12 +951,14 @@ static void rg__handle_ready(rg_backend *backend, unsigned token) {
 
 /* 1: `*event` is set, 0: the turn is over. */
 static int rg__step(rg_backend *backend, struct rg_event *event) {
+    int is_set;
     for (;;) {
         if (backend->reading >= 0) {
             event->worker = (unsigned)backend->reading;
-            if (backend->inbox_at < backend->inbox_len)
-                return rg__take_record(backend, event->worker, event);
-            if (rg__receive(backend, event->worker, event))
+            is_set = backend->inbox_at < backend->inbox_len
+                         ? rg__take_record(backend, event->worker, event)
+                         : rg__receive(backend, event->worker, event);
+            if (is_set)
                 return 1;
         } else if (backend->ready_seen < backend->ready_len) {
             rg__handle_ready(backend, (unsigned)backend->ready[backend->ready_seen++].data.u64);

@@ -13,6 +13,10 @@
 //! The two directions are two enums, [`ToGame`] and [`ToGateway`]: a record that travels the wrong
 //! way is not decodable, so nobody has to handle it. A payload looks the same in both.
 //!
+//! Both sides name the versions that they speak before anything else ([`Hello`], [`Welcome`]); a
+//! record that only a later version has may be passed over if its kind says so
+//! ([`Frame::may_be_skipped`]).
+//!
 //! Left out on purpose: who may send what when (hello first, authorisation, flow control). That is
 //! the gate's and the backend library's business.
 
@@ -34,8 +38,11 @@ pub use write::Writer;
 
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
 
-/// The version of the format that this code speaks, named in `hello` and `welcome`.
-pub const VERSION: u16 = 1;
+/// The lowest version of the format that this code speaks: that of the first release, for ever.
+pub const VERSION_MIN: u16 = 1;
+
+/// The highest version of the format that this code speaks.
+pub const VERSION_MAX: u16 = 2;
 
 /// Bytes before every record's body.
 pub const HEADER_BYTES: usize = 4;
@@ -65,9 +72,14 @@ const _: () = assert!(
     "the largest multicast fits a bundle"
 );
 
-/// What the header calls each record. Kinds below 16 come from the gateway, the others from the
-/// game process; a payload is the one record that goes both ways.
+const _: () = assert!(VERSION_MAX <= u8::MAX as u16, "a hello names it in eight bits");
+
+/// What the header calls each record. Kinds below 16 come from the gateway, those below 128 from
+/// the game process; a payload is the one record that goes both ways.
 mod kind {
+    /// Kinds from here on may be skipped by those who do not know them. None is in use yet.
+    pub(super) const FIRST_SKIPPABLE: u8 = 128;
+
     pub(super) const PAYLOAD: u8 = 1;
     pub(super) const WELCOME: u8 = 2;
     pub(super) const OPENED: u8 = 3;

@@ -22,7 +22,7 @@ use ringgate_gate::{
     Allowed, Backend, Claims, Credentials, Gate, Limits, LinkKind, Listener, Mail, Netcode, Now,
     Protocol, Route, Seed, Setup, TokenReuse, WorkerIndex,
 };
-use ringgate_link::bundle::{Hello, SessionId, ToGame, VERSION, Writer};
+use ringgate_link::bundle::{Hello, SessionId, ToGame, Writer};
 
 /// A worker's gate, and everybody who is connected to it.
 pub struct ConnectedPlayers {
@@ -246,7 +246,7 @@ impl ConnectedPlayers {
     fn say_hello(&mut self, game: u32, name: &str) {
         let mut hello = [0; 64];
         let mut writer = Writer::new(&mut hello);
-        let written = writer.hello(&Hello { version: VERSION, pid: 1, name });
+        let written = writer.hello(&Hello::new(1, name));
         debug_assert!(written, "a hello is short");
         let len = writer.len();
         self.host.receive(link_of(game), NOBODY, &hello[..len]);

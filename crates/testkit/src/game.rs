@@ -8,7 +8,7 @@ use super::note::Note;
 use super::random::Random;
 use ringgate_batch::{LocalIp, SocketId};
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use ringgate_link::bundle::{CloseReason, Hello, SessionId, ToGame, VERSION, Writer};
+use ringgate_link::bundle::{CloseReason, Hello, SessionId, ToGame, Writer};
 
 /// By what a game process tells its players apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,7 +92,7 @@ impl Game {
     /// Connects to a worker; returns what it says first.
     pub fn connect(&mut self, worker: usize, socket: SocketId) -> Vec<u8> {
         self.links[worker] = Some(Link { socket, unread: VecDeque::new(), is_welcome: false });
-        let hello = Hello { version: VERSION, pid: 1, name: &self.name };
+        let hello = Hello::new(1, &self.name);
         bundle(|writer| writer.hello(&hello))
     }
 
@@ -213,6 +213,9 @@ impl Game {
             | ToGame::Pong { .. }
             | ToGame::Draining { .. }
             | ToGame::Goodbye(_) => {}
+            ToGame::Unknown(_) => {
+                judge.require(false, || format!("our own gateway says {record:?}"));
+            }
         }
     }
 

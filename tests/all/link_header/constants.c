@@ -5,7 +5,8 @@
 #define PRINT(name) printf("%s %llu\n", #name, (unsigned long long)(name))
 
 int main(void) {
-    PRINT(RG_VERSION);
+    PRINT(RG_VERSION_MIN);
+    PRINT(RG_VERSION_MAX);
     PRINT(RG_BUNDLE_BYTES_MAX);
     PRINT(RG_PAYLOAD_BYTES_MAX);
     PRINT(RG_USER_DATA_BYTES);

@@ -23,8 +23,8 @@ static void print_event(const struct rg_event *event) {
     unsigned long long session = event->session;
     switch (event->kind) {
     case RG_LINK_UP:
-        printf("up workers=%u incarnation=%llu", event->workers,
-               (unsigned long long)event->incarnation);
+        printf("up workers=%u incarnation=%llu version=%u", event->workers,
+               (unsigned long long)event->incarnation, event->version);
         break;
     case RG_OPENED:
         printf("opened session=%llu client=%llu scope=%u port=%u slot=%u of=%u listener=%s",

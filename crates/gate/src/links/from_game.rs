@@ -16,7 +16,7 @@ use ringgate_core::drops::DropReason;
 use ringgate_core::limits::PAYLOAD_BYTES_MAX;
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_link::bundle::{
-    Goodbye, GoodbyeReason, Hello, RecordError, SessionId, ToGateway, VERSION, Welcome,
+    Goodbye, GoodbyeReason, Hello, RecordError, SessionId, ToGateway, Welcome,
 };
 
 impl Gate {
@@ -150,6 +150,8 @@ impl Gate {
                 // A pong is of no use when it comes late: a full link loses it.
                 self.append(turn, link, 0, |writer| writer.pong(token));
             }
+            // What only a later version knows, and no payload's loss.
+            (ToGateway::Unknown(_), Some(_)) => {}
         }
         true
     }
@@ -176,7 +178,7 @@ impl Gate {
     /// The first record of a link: who it is, and whether it may be.
     fn greet(&mut self, turn: &mut Turn<'_>, link: u16, hello: &Hello<'_>) {
         match self.identify(link, hello) {
-            Ok(backend) => {
+            Ok((backend, version)) => {
                 self.forget_predecessor(turn.now, backend);
                 let state = &mut self.backends[usize::from(backend)];
                 state.link = Some(link);
@@ -186,7 +188,7 @@ impl Gate {
                     link.backend = Some(backend);
                 }
                 let welcome = Welcome {
-                    version: VERSION,
+                    version,
                     worker: self.worker.index,
                     workers: self.worker.count,
                     incarnation: self.setup.incarnation,
@@ -198,10 +200,9 @@ impl Gate {
         }
     }
 
-    fn identify(&self, link: u16, hello: &Hello<'_>) -> Result<u16, GoodbyeReason> {
-        if hello.version != VERSION {
-            return Err(GoodbyeReason::VersionUnsupported);
-        }
+    /// Which backend it is, and the version that is spoken with it.
+    fn identify(&self, link: u16, hello: &Hello<'_>) -> Result<(u16, u16), GoodbyeReason> {
+        let version = hello.common_version().ok_or(GoodbyeReason::VersionUnsupported)?;
         let named = |backend: &&crate::Backend| backend.name == hello.name && !backend.retired;
         let (at, allow) = self
             .setup
@@ -218,7 +219,10 @@ impl Gate {
         if !credentials.is_some_and(|credentials| allow.admits(credentials)) {
             return Err(GoodbyeReason::Unauthorised);
         }
-        if self.live_link(at).is_some() { Err(GoodbyeReason::NameTaken) } else { Ok(at as u16) }
+        if self.live_link(at).is_some() {
+            return Err(GoodbyeReason::NameTaken);
+        }
+        Ok((at as u16, version))
     }
 
     pub(crate) fn refuse_record(&mut self, turn: &mut Turn<'_>, link: u16, error: RecordError) {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use crate::Credentials;
 use ringgate_batch::{Endpoint, IoEvent, SocketId};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
-use ringgate_link::bundle::{CloseReason, Goodbye, Hello, SessionId, ToGame, VERSION, Writer};
+use ringgate_link::bundle::{CloseReason, Goodbye, Hello, SessionId, ToGame, Writer};
 
 use super::rig::{OUR_USER, Rig};
 
@@ -18,7 +18,7 @@ pub(super) enum Heard {
     Opened(Guest),
     Payload(SessionId, Vec<u8>),
     Pong(u64),
-    Welcome { worker: u16, workers: u16, incarnation: u64 },
+    Welcome { version: u16, worker: u16, workers: u16, incarnation: u64 },
 }
 
 /// A player, as an opening record describes it.
@@ -51,7 +51,7 @@ impl Game {
     }
 
     pub(super) fn hello(&self, rig: &mut Rig, name: &str) {
-        self.say(rig, |w| w.hello(&Hello { version: VERSION, pid: 1, name }));
+        self.say(rig, |w| w.hello(&Hello::new(1, name)));
     }
 
     /// Sends one bundle, alone in a turn.
@@ -99,6 +99,7 @@ impl Game {
 fn owned(record: ToGame<'_>) -> Heard {
     match record {
         ToGame::Welcome(welcome) => Heard::Welcome {
+            version: welcome.version,
             worker: welcome.worker,
             workers: welcome.workers,
             incarnation: welcome.incarnation,
@@ -117,5 +118,6 @@ fn owned(record: ToGame<'_>) -> Heard {
         ToGame::Pong { token } => Heard::Pong(token),
         ToGame::Draining { left_ms } => Heard::Draining(left_ms),
         ToGame::Goodbye(goodbye) => Heard::Goodbye(goodbye),
+        ToGame::Unknown(frame) => panic!("the gate writes no {frame:?}"),
     }
 }

@@ -9,7 +9,7 @@ use ringgate_batch::{IoEvent, SendFailure};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_core::proto::netcode::packet::PacketKind;
-use ringgate_link::bundle::{CloseReason, Goodbye, GoodbyeReason, Hello, RecordError, VERSION};
+use ringgate_link::bundle::{CloseReason, Goodbye, GoodbyeReason, RecordError, VERSION_MAX};
 
 fn ready() -> (Rig, Game) {
     let mut rig = Rig::new(plain_setup());
@@ -60,10 +60,69 @@ fn a_hello_names_a_bundle_backend_that_nobody_else_is() {
         assert_eq!(game.hear(&mut rig), goodbye(reason));
         assert!(is_closed(&rig, &game));
     }
-    let game = Game::connect(&mut rig, OUR_USER);
-    game.say(&mut rig, |w| w.hello(&Hello { version: VERSION + 1, pid: 1, name: "arena" }));
-    assert_eq!(game.hear(&mut rig), goodbye(GoodbyeReason::VersionUnsupported));
     assert!(!is_closed(&rig, &first));
+}
+
+/// What a process of another release says, byte by byte: the version that is chosen.
+#[test]
+fn a_hello_offers_versions_and_the_highest_in_common_is_chosen() {
+    for (offer, chosen) in [
+        // The first release: one version, and a process id in four bytes.
+        ([1, 0, 0xe1, 0x10, 0, 0], Some(1)),
+        ([1, 0, 0xe1, 0x10, 0, 1], Some(1)),
+        ([1, 0, 0xe1, 0x10, 0, 2], Some(2)),
+        ([1, 0, 0xff, 0xff, 0xff, 9], Some(VERSION_MAX)),
+        ([2, 0, 0, 0, 0, 255], Some(VERSION_MAX)),
+        ([0, 0, 0, 0, 0, 1], Some(1)),
+        ([3, 0, 0, 0, 0, 9], None),
+        ([3, 0, 0, 0, 0, 0], None),
+        ([3, 0, 0, 0, 0, 1], None),
+        ([1, 1, 0, 0, 0, 9], None),
+        ([0, 0, 0, 0, 0, 0], None),
+    ] {
+        let mut rig = Rig::new(plain_setup());
+        let game = Game::connect(&mut rig, OUR_USER);
+        let hello = [&[15, 0, 16, 0][..], &offer, b"arena"].concat();
+        game.push_bytes(&mut rig, &hello);
+        rig.turn();
+        match (&game.hear(&mut rig)[..], chosen) {
+            ([Heard::Welcome { version, .. }], Some(chosen)) => {
+                assert_eq!(*version, chosen, "{offer:?}");
+            }
+            (heard, _) => {
+                assert_eq!(heard, goodbye(GoodbyeReason::VersionUnsupported), "{offer:?}");
+                assert_eq!(chosen, None, "{offer:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn records_of_a_later_version_are_passed_over() {
+    let mut rig = Rig::new(plain_setup());
+    let game = Game::join(&mut rig, "arena");
+    game.hear(&mut rig);
+    let bundle = [
+        &[12, 0, 19, 0, 1, 0, 0, 0, 0, 0, 0, 0][..],
+        &[4, 0, 128, 0],
+        &[9, 0, 255, 0x81, b'l', b'a', b't', b'e', b'r'],
+        &[12, 0, 19, 0, 2, 0, 0, 0, 0, 0, 0, 0],
+    ];
+    game.push_bytes(&mut rig, &bundle.concat());
+    rig.turn();
+    assert_eq!(game.hear(&mut rig), [Heard::Pong(1), Heard::Pong(2)]);
+    assert_eq!(rig.counters().links_refused, 0);
+
+    game.push_bytes(&mut rig, &[4, 0, 127, 0]);
+    rig.turn();
+    let error = Some(RecordError::KindUnknown);
+    let goodbye_to = Goodbye { reason: GoodbyeReason::RecordInvalid, error };
+    assert_eq!(game.hear(&mut rig), [Heard::Goodbye(goodbye_to)], "others may not be skipped");
+
+    let early = Game::connect(&mut rig, OUR_USER);
+    early.push_bytes(&mut rig, &[4, 0, 128, 0]);
+    rig.turn();
+    assert_eq!(early.hear(&mut rig), goodbye(GoodbyeReason::HelloExpected));
 }
 
 #[test]

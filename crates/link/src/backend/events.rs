@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::super::bundle::{
-    CloseReason, Frames, Goodbye, Opened, RecordError, SessionId, ToGame, VERSION, Welcome,
+    CloseReason, Frames, Goodbye, Opened, RecordError, SessionId, ToGame, VERSION_MAX, VERSION_MIN,
+    Welcome,
 };
 use super::link::Received;
 use super::poller::READY_TIMER;
@@ -23,6 +24,8 @@ pub enum Event<'a> {
         workers: usize,
         /// Differs from one start of the gateway to the next.
         incarnation: u64,
+        /// The version of the format that both sides speak on this link.
+        version: u16,
     },
     /// A player is connected.
     Opened(Opened<'a>),
@@ -77,7 +80,7 @@ pub enum LinkLoss {
     RecordInvalid(RecordError),
     /// The gateway's first record was not a welcome, or a later one was.
     WelcomeExpected,
-    /// The gateway speaks another version.
+    /// The gateway has chosen a version that was not offered.
     VersionUnsupported(u16),
     /// The kernel failed to read from the socket.
     Failed(io::ErrorKind),
@@ -152,9 +155,7 @@ impl Backend {
     fn next_step(&mut self) -> Option<Step> {
         loop {
             let step = match self.inbox.reading {
-                Some((worker, _)) if !self.inbox.unread.is_empty() => {
-                    Some(self.take_record(worker))
-                }
+                Some((worker, _)) if !self.inbox.unread.is_empty() => self.take_record(worker),
                 Some((worker, bundles_left)) => self.receive(worker, bundles_left),
                 None => {
                     match self.poller.next_ready() {
@@ -215,9 +216,9 @@ impl Backend {
         }
     }
 
-    /// Takes one record off the datagram.
+    /// Takes one record off the datagram. None of a later version makes an event.
     #[inline]
-    fn take_record(&mut self, worker: usize) -> Step {
+    fn take_record(&mut self, worker: usize) -> Option<Step> {
         let start = self.inbox.unread.start;
         let unread = &self.inbox.buf[self.inbox.unread.clone()];
         let frame = Frames::new(unread).next().expect("called with something unread");
@@ -227,20 +228,22 @@ impl Backend {
         });
         let (record, end) = match decoded {
             Ok(decoded) => decoded,
-            Err(error) => return self.lose(worker, LinkLoss::RecordInvalid(error)),
+            Err(error) => return Some(self.lose(worker, LinkLoss::RecordInvalid(error))),
         };
         let is_welcomed = self.outbox.links[worker].is_welcomed();
         let event = match record {
-            ToGame::Welcome(welcome) => return self.handle_welcome(worker, welcome, end),
-            ToGame::Goodbye(goodbye) => return self.lose(worker, LinkLoss::Goodbye(goodbye)),
-            _ if !is_welcomed => return self.lose(worker, LinkLoss::WelcomeExpected),
+            ToGame::Welcome(welcome) => return Some(self.handle_welcome(worker, welcome, end)),
+            ToGame::Goodbye(goodbye) => {
+                return Some(self.lose(worker, LinkLoss::Goodbye(goodbye)));
+            }
+            _ if !is_welcomed => return Some(self.lose(worker, LinkLoss::WelcomeExpected)),
             ToGame::Payload { session, bytes } => {
                 self.inbox.unread.start = end;
-                return Step::Payload { session, at: end - bytes.len()..end };
+                return Some(Step::Payload { session, at: end - bytes.len()..end });
             }
             ToGame::Opened(_) => {
                 self.inbox.unread.start = end;
-                return Step::Opened { at: start..end };
+                return Some(Step::Opened { at: start..end });
             }
             ToGame::Closed { session, reason } => Event::Closed { session, reason },
             ToGame::Pong { token } => {
@@ -250,13 +253,17 @@ impl Backend {
             ToGame::Draining { left_ms } => {
                 Event::Draining { worker, left: Duration::from_millis(left_ms.into()) }
             }
+            ToGame::Unknown(_) => {
+                self.inbox.unread.start = end;
+                return None;
+            }
         };
         self.inbox.unread.start = end;
-        Step::Plain(event)
+        Some(Step::Plain(event))
     }
 
     fn handle_welcome(&mut self, worker: usize, welcome: Welcome, end: usize) -> Step {
-        if welcome.version != VERSION {
+        if !(VERSION_MIN..=VERSION_MAX).contains(&welcome.version) {
             return self.lose(worker, LinkLoss::VersionUnsupported(welcome.version));
         }
         if usize::from(welcome.worker) != worker {
@@ -271,8 +278,8 @@ impl Backend {
         self.backoff = BACKOFF_MIN;
         self.open_links();
         let workers = self.workers;
-        let incarnation = welcome.incarnation;
-        Step::Plain(Event::LinkUp { worker, workers, incarnation })
+        let Welcome { incarnation, version, .. } = welcome;
+        Step::Plain(Event::LinkUp { worker, workers, incarnation, version })
     }
 
     fn lose(&mut self, worker: usize, loss: LinkLoss) -> Step {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::super::bundle::{Hello, NAME_BYTES_MAX, VERSION, Writer};
+use super::super::bundle::{Hello, NAME_BYTES_MAX, Writer};
 use super::SendStats;
 use super::poller::Poller;
 use super::queue::Queue;
@@ -53,7 +53,7 @@ impl Link {
         socket.connect(&SockAddr::unix(path)?)?;
         let mut hello = [0; HELLO_BYTES_MAX];
         let mut writer = Writer::new(&mut hello);
-        let written = writer.hello(&Hello { version: VERSION, pid: std::process::id(), name });
+        let written = writer.hello(&Hello::new(std::process::id(), name));
         debug_assert!(written, "the name was checked");
         match socket.send_with_flags(writer.bytes(), libc::MSG_NOSIGNAL) {
             // A gateway that does not let us in may have said so and hung up by now: that is read.

@@ -26,10 +26,11 @@ impl<'a> Frame<'a> {
         let Some((bytes, rest)) = datagram.split_at_checked(record_bytes) else {
             return Err(RecordError::RecordLength);
         };
-        if header[3] != 0 {
+        let frame = Self { bytes };
+        if header[3] != 0 && !frame.may_be_skipped() {
             return Err(RecordError::FlagsUnknown);
         }
-        Ok((Self { bytes }, rest))
+        Ok((frame, rest))
     }
 
     /// The whole record, header and body.
@@ -46,6 +47,13 @@ impl<'a> Frame<'a> {
     #[inline]
     pub(super) fn body(self) -> &'a [u8] {
         &self.bytes[HEADER_BYTES..]
+    }
+
+    /// Whether those who do not know the record's kind pass over it: its number says so. The flags
+    /// and the body of such a record are nobody's business but that of those who know it.
+    #[inline]
+    pub fn may_be_skipped(self) -> bool {
+        self.kind() >= kind::FIRST_SKIPPABLE
     }
 
     /// Whether the record is of no use when it comes too late, so that a full link may drop it:

@@ -49,6 +49,7 @@ impl<'a> ToGame<'a> {
                 reason: GoodbyeReason::from_u8(body.u8()?).unwrap_or(GoodbyeReason::Other),
                 error: RecordError::from_u8(body.u8()?),
             }),
+            _ if frame.may_be_skipped() => return Ok(Self::Unknown(frame)),
             _ => return Err(RecordError::KindUnknown),
         };
         body.end(record)
@@ -76,6 +77,7 @@ impl<'a> ToGateway<'a> {
             kind::HELLO => Self::Hello(body.hello()?),
             kind::CLOSE => Self::Close { session: body.session()?, reason: body.games_reason()? },
             kind::PING => Self::Ping { token: body.u64()? },
+            _ if frame.may_be_skipped() => return Ok(Self::Unknown(frame)),
             _ => return Err(RecordError::KindUnknown),
         };
         body.end(record)
@@ -176,6 +178,10 @@ impl<'a> Body<'a> {
             workers: self.u16()?,
             incarnation: self.u64()?,
         };
+        // The length first, as the C header does it: both name the same error.
+        if !self.0.is_empty() {
+            return Err(RecordError::BodyLength);
+        }
         if welcome.worker >= welcome.workers || usize::from(welcome.workers) > WORKERS_MAX {
             return Err(RecordError::WorkerInvalid);
         }
@@ -183,7 +189,10 @@ impl<'a> Body<'a> {
     }
 
     fn hello(&mut self) -> Result<Hello<'a>, RecordError> {
-        Ok(Hello { version: self.u16()?, pid: self.u32()?, name: self.take_name()? })
+        let version_min = self.u16()?;
+        let [a, b, c, version_max] = *self.array()?;
+        let pid = u32::from_le_bytes([a, b, c, 0]);
+        Ok(Hello { version_min, version_max, pid, name: self.take_name()? })
     }
 
     fn opened(&mut self) -> Result<Opened<'a>, RecordError> {

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use super::{CloseReason, GoodbyeReason, NAME_BYTES_MAX, RecordError, SessionId, USER_DATA_BYTES};
+use super::{
+    CloseReason, Frame, GoodbyeReason, NAME_BYTES_MAX, RecordError, SessionId, USER_DATA_BYTES,
+    VERSION_MAX, VERSION_MIN,
+};
 
 /// What the gateway tells a game process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub enum ToGame<'a> {
     },
     /// The gateway is about to close this link. The last record on it.
     Goodbye(Goodbye),
+    /// A record of a later version, to be passed over.
+    Unknown(Frame<'a>),
 }
 
 /// What a game process tells the gateway.
@@ -71,12 +76,14 @@ pub enum ToGateway<'a> {
         /// Comes back in the [`ToGame::Pong`].
         token: u64,
     },
+    /// A record of a later version, to be passed over.
+    Unknown(Frame<'a>),
 }
 
 /// Who the gateway is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The version of the format that the gateway speaks on this link.
+    /// The version of the format that the gateway has chosen for this link.
     pub version: u16,
     /// The worker at the other end. Always less than `workers`.
     pub worker: u16,
@@ -90,12 +97,33 @@ pub struct Welcome {
 /// Who the game process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello<'a> {
-    /// The version of the format that the game process speaks.
-    pub version: u16,
-    /// Its process id, for the operator to read; 0 where it does not say.
+    /// The lowest version of the format that the game process speaks.
+    pub version_min: u16,
+    /// The highest one; it speaks all between. 0 from a process of the first release, which speaks
+    /// only one.
+    pub version_max: u8,
+    /// Its process id, for the operator to read; 0 where it does not say. Below
+    /// [`PID_END`](Self::PID_END).
     pub pid: u32,
     /// The backend's name in the gateway's configuration. Always [a name](is_name).
     pub name: &'a str,
+}
+
+impl<'a> Hello<'a> {
+    /// Process ids are below this: Linux has none above 4,194,304.
+    pub const PID_END: u32 = 1 << 24;
+
+    /// What this version of the library says.
+    pub const fn new(pid: u32, name: &'a str) -> Self {
+        Self { version_min: VERSION_MIN, version_max: VERSION_MAX as u8, pid, name }
+    }
+
+    /// The version that both sides speak on the link: the highest one that they have in common.
+    pub fn common_version(&self) -> Option<u16> {
+        let theirs = self.version_min.max(self.version_max.into());
+        let highest = theirs.min(VERSION_MAX);
+        (highest >= VERSION_MIN.max(self.version_min)).then_some(highest)
+    }
 }
 
 /// A player who is connected.

@@ -25,7 +25,7 @@ fn opened(listener: &str) -> Opened<'_> {
 /// Every kind of record from the gateway.
 fn records_to_game() -> Vec<ToGame<'static>> {
     vec![
-        ToGame::Welcome(Welcome { version: VERSION, worker: 3, workers: 4, incarnation: 77 }),
+        ToGame::Welcome(Welcome { version: VERSION_MAX, worker: 3, workers: 4, incarnation: 77 }),
         ToGame::Opened(opened("eu-west")),
         ToGame::Payload { session: session(3, 9), bytes: b"input" },
         ToGame::Closed { session: session(3, 9), reason: CloseReason::TimedOut },
@@ -47,6 +47,7 @@ fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> bool {
         ToGame::Pong { token } => writer.pong(*token),
         ToGame::Draining { left_ms } => writer.draining(*left_ms),
         ToGame::Goodbye(goodbye) => writer.goodbye(*goodbye),
+        ToGame::Unknown(frame) => writer.frame(*frame),
     }
 }
 
@@ -59,6 +60,7 @@ fn write_to_gateway(writer: &mut Writer<'_>, record: &ToGateway<'_>) -> bool {
         }
         ToGateway::Close { session, reason } => writer.close(*session, *reason),
         ToGateway::Ping { token } => writer.ping(*token),
+        ToGateway::Unknown(frame) => writer.frame(*frame),
     }
 }
 
@@ -66,7 +68,7 @@ fn write_to_gateway(writer: &mut Writer<'_>, record: &ToGateway<'_>) -> bool {
 fn bundle_to_gateway() -> Vec<u8> {
     let mut buf = [0; 1024];
     let mut writer = Writer::new(&mut buf);
-    assert!(writer.hello(&Hello { version: VERSION, pid: 4321, name: "arena-1" }));
+    assert!(writer.hello(&Hello::new(4321, "arena-1")));
     assert!(writer.payload(session(0, 1), b"state"));
     assert!(writer.multicast(&[session(0, 1), session(0, 2)], b"snapshot"));
     assert!(writer.close(session(0, 2), CloseReason::Kicked));
@@ -92,7 +94,7 @@ fn every_record_to_the_game_comes_back() {
 fn every_record_to_the_gateway_comes_back() {
     let bundle = bundle_to_gateway();
     let read: Vec<_> = ToGateway::read(&bundle).map(|record| record.expect("valid")).collect();
-    assert_eq!(read[0], ToGateway::Hello(Hello { version: VERSION, pid: 4321, name: "arena-1" }));
+    assert_eq!(read[0], ToGateway::Hello(Hello::new(4321, "arena-1")));
     assert_eq!(read[1], ToGateway::Payload { session: session(0, 1), bytes: b"state" });
     let ToGateway::Multicast { sessions, bytes } = read[2] else { panic!("{:?}", read[2]) };
     assert!(sessions.iter().eq([session(0, 1), session(0, 2)]));
@@ -250,6 +252,34 @@ fn each_error_has_a_record_that_provokes_it() {
 }
 
 #[test]
+fn a_hello_of_the_first_release_offers_one_version() {
+    let hello = raw(kind::HELLO, &[&[1, 0, 0xe1, 0x10, 0, 0], b"arena-1"]);
+    let expected = Hello { version_min: 1, version_max: 0, pid: 4321, name: "arena-1" };
+    assert!(ToGateway::read(&hello).eq([Ok(ToGateway::Hello(expected))]));
+    assert_eq!(expected.common_version(), Some(1));
+}
+
+#[test]
+fn a_record_of_a_later_version_can_be_skipped_whatever_it_holds() {
+    for kind in [128, 200, 255] {
+        for (flags, body) in [(0, &b""[..]), (0x80, b"x"), (0xff, &[0; 4000])] {
+            let mut record = raw(kind, &[body]);
+            record[3] = flags;
+            let bundle = [&raw(kind::PONG, &[&[1; 8]])[..], &record, &raw(kind::PONG, &[&[2; 8]])];
+            let bundle = bundle.concat();
+            let read = ToGame::read(&bundle).map(|record| record.is_ok());
+            assert!(read.eq([true; 3]));
+            assert!(matches!(ToGame::read(&record).next(), Some(Ok(ToGame::Unknown(_)))));
+            assert!(matches!(ToGateway::read(&record).next(), Some(Ok(ToGateway::Unknown(_)))));
+        }
+    }
+    assert_eq!(game_error(&raw(127, &[])), Some(RecordError::KindUnknown));
+    assert_eq!(gateway_error(&raw(127, &[])), Some(RecordError::KindUnknown));
+    // A record that can be skipped must still say where it ends.
+    assert_eq!(game_error(&[5, 0, 128, 0]), Some(RecordError::RecordLength));
+}
+
+#[test]
 fn a_game_process_takes_an_unknown_reason_for_another() {
     let closed = raw(kind::CLOSED, &[&1u64.to_le_bytes(), &[99]]);
     let expected = ToGame::Closed { session: session(0, 1), reason: CloseReason::Other };
@@ -382,7 +412,7 @@ proptest! {
 
     #[test]
     fn no_record_body_makes_a_reader_panic(
-        kind in prop::sample::select(&[1u8, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19][..]),
+        kind in prop::sample::select(&[1u8, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 128][..]),
         body in prop::collection::vec(any::<u8>(), 0..400),
     ) {
         let record = raw(kind, &[&body]);

@@ -154,12 +154,12 @@ impl<'a> Writer<'a> {
     #[must_use]
     pub fn hello(&mut self, hello: &Hello<'_>) -> bool {
         let name = hello.name.as_bytes();
-        if !is_sendable(is_name_bytes(name)) {
+        if !is_sendable(is_name_bytes(name) && hello.pid < Hello::PID_END) {
             return false;
         }
         self.record(kind::HELLO, 6 + name.len(), |body| {
-            body.u16(hello.version);
-            body.u32(hello.pid);
+            body.u16(hello.version_min);
+            body.u32(hello.pid | u32::from(hello.version_max) << 24);
             body.bytes(name);
         })
     }

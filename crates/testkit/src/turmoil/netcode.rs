@@ -20,7 +20,7 @@ use ringgate_gate::{
     Allowed, Backend, Limits, LinkKind, Listener, Mail, Netcode, Now, Protocol, Route, Setup,
     TokenReuse,
 };
-use ringgate_link::bundle::{CloseReason, Hello, SessionId, ToGame, VERSION, Writer};
+use ringgate_link::bundle::{CloseReason, Hello, SessionId, ToGame, Writer};
 
 /// Runs one sequence of events to its end; what does not hold panics. Returns how many sessions
 /// were opened.
@@ -262,7 +262,7 @@ impl Cast {
     fn join(&mut self, worker: usize) {
         let link = self.stage.accept_link(worker);
         self.links.push((worker, link));
-        self.say(worker, link, |w| w.hello(&Hello { version: VERSION, pid: 1, name: "arena" }));
+        self.say(worker, link, |w| w.hello(&Hello::new(1, "arena")));
     }
 
     fn say(&mut self, worker: usize, link: SocketId, write: impl FnOnce(&mut Writer<'_>) -> bool) {
