@@ -13,7 +13,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
 use ringgate::worker::filter;
-use ringgate_batch::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
+use ringgate_batch::{Batches, Endpoint, Flush, LocalIp, SocketId, TxTarget};
 use ringgate_io::filter::Filter;
 use ringgate_io::socket::{self, UdpOptions};
 use ringgate_io::{self as io, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
@@ -130,7 +130,6 @@ enum Work {
 /// Sends what arrives, from many addresses of this host through one socket.
 struct Generator {
     driver: AnyDriver,
-    tx: TxBatch,
     socket: SocketId,
     servers: Vec<Endpoint>,
     load: Load,
@@ -142,17 +141,17 @@ impl Generator {
         let nothing = Filter::new();
         let options = UdpOptions { filter: Some(&nothing), ..UdpOptions::default() };
         let socket = socket::player(([0; 4], 0).into(), &options).expect("loopback can be bound");
-        let (mut driver, _) =
-            io::open(Choice::Mmsg, &DriverOptions::default()).expect("mmsg works everywhere");
+        let options = DriverOptions { tx_datagrams: 256, ..DriverOptions::default() };
+        let mut driver = io::open(Choice::Mmsg, &options).expect("mmsg works everywhere");
         let socket = driver.register(socket.fd, SocketKind::Datagram).expect("registers");
         let servers = servers[..load.busy].iter().map(|server| Endpoint::from(*server)).collect();
         let elsewhere = vec![0; if load.cold { CACHES_BYTES } else { 0 }];
-        Self { driver, tx: TxBatch::new(256, 0), socket, servers, load, elsewhere }
+        Self { driver, socket, servers, load, elsewhere }
     }
 
     fn fill(&mut self) {
         for index in 0..self.load.datagrams {
-            if self.tx.small_left() == 0 {
+            if self.driver.tx().small_left() == 0 {
                 self.flush();
             }
             let player = index / self.load.in_a_row % PLAYERS;
@@ -162,8 +161,9 @@ impl Generator {
                 source: LocalIp::v4([127, 1, (player >> 8) as u8, player as u8], 0),
             };
             let byte = if self.load.junk { JUNK } else { player as u8 };
-            self.tx.slot().expect("flushed when full").fill(byte);
-            self.tx.commit(self.load.bytes, target, 0);
+            let tx = self.driver.tx();
+            tx.slot().expect("flushed when full").fill(byte);
+            tx.commit(self.load.bytes, target, 0);
         }
         self.flush();
         for line in self.elsewhere.chunks_mut(64) {
@@ -172,17 +172,14 @@ impl Generator {
     }
 
     fn flush(&mut self) {
-        self.driver.flush(&mut self.tx);
-        assert!(!self.tx.has_failures(), "loopback takes everything");
-        self.tx.clear();
+        self.driver.flush();
+        assert!(!self.driver.tx().has_failures(), "loopback takes everything");
     }
 }
 
 /// A server on one of the drivers.
 struct Driven {
     driver: AnyDriver,
-    rx: RxBatch,
-    tx: TxBatch,
     work: Work,
     generator: Generator,
 }
@@ -198,7 +195,8 @@ impl Driven {
         load: Load,
         work: Work,
     ) -> Result<Self, io::StartError> {
-        let (mut driver, rx) = io::open(choice, &options)?;
+        let options = DriverOptions { tx_datagrams: 1024, ..options };
+        let mut driver = io::open(choice, &options)?;
         let mut servers = Vec::new();
         for _ in 0..load.sockets {
             let socket = server(load);
@@ -206,21 +204,21 @@ impl Driven {
             driver.register(socket.fd, SocketKind::Datagram).expect("registers");
         }
         let generator = Generator::new(load, &servers);
-        Ok(Self { driver, rx, tx: TxBatch::new(1024, 0), work, generator })
+        Ok(Self { driver, work, generator })
     }
 
     fn answer(&mut self) {
-        for index in 0..self.rx.len() {
-            let meta = self.rx.metas()[index];
+        let Batches { rx, tx, mut out } = self.driver.batches();
+        for index in 0..rx.len() {
+            let meta = rx.metas()[index];
             let target =
                 TxTarget { socket: meta.socket, peer: Some(meta.peer), source: meta.local };
-            let slot = self.tx.slot().expect("more slots than a turn brings");
-            slot[..meta.len()].copy_from_slice(self.rx.bytes(index));
-            self.tx.commit(meta.len(), target, 0);
+            let slot = tx.slot().expect("more slots than a turn brings");
+            slot[..meta.len()].copy_from_slice(rx.bytes(index));
+            tx.commit(meta.len(), target, 0);
         }
-        self.driver.flush(&mut self.tx);
-        assert!(!self.tx.has_failures(), "loopback takes everything");
-        self.tx.clear();
+        out.flush(tx);
+        assert!(!tx.has_failures(), "loopback takes everything");
     }
 }
 
@@ -232,8 +230,8 @@ impl Contender for Driven {
     fn run(&mut self) -> u64 {
         let mut done = 0;
         while done < self.generator.load.datagrams {
-            self.driver.turn(&mut self.rx, Wait::No).expect("the driver lives");
-            done += self.rx.len();
+            self.driver.turn(Wait::No).expect("the driver lives");
+            done += self.driver.rx().len();
             if self.work == Work::Echo {
                 self.answer();
             }

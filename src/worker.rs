@@ -36,7 +36,7 @@ use watch::Watch;
 use ringgate_core::crypto::Aead;
 use ringgate_gate::{Claims, Gate, Mail, Now, Seed, Setup, WorkerIndex};
 use ringgate_io::socket::UdpSocket;
-use ringgate_io::{self as io, Choice, Driver, DriverOptions, StartError};
+use ringgate_io::{self as io, Choice, DriverOptions, StartError};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::memory;
 
@@ -256,7 +256,7 @@ impl<'a> Start<'a> {
     /// A worker with all its sockets, ready to run.
     fn worker(&mut self, index: u16) -> Result<Body, StartError> {
         let plan = self.plan;
-        let (mut driver, rx) = io::open(plan.io, &DriverOptions::default())?;
+        let mut driver = io::open(plan.io, &DriverOptions::default())?;
         if self.why_not_uring.is_none() {
             self.why_not_uring = driver.why_not_uring().map(ToString::to_string);
             self.why_unrestricted = driver.why_unrestricted().map(ToString::to_string);
@@ -285,7 +285,7 @@ impl<'a> Start<'a> {
         sockets::open_links(plan, index, &mut driver, &mut gate, &mut self.link_paths)?;
         let mailbox = Mailbox::new(driver.bell());
         let players = players.into_iter().flatten().collect();
-        Ok(Body::new(driver, rx, gate, mailbox, players, self.clock, plan.spin))
+        Ok(Body::new(driver, gate, mailbox, players, self.clock, plan.spin))
     }
 
     fn run(self, mut bodies: Vec<Body>) -> Fleet {

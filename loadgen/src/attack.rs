@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ringgate_batch::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
+use ringgate_batch::{Endpoint, LocalIp, SocketId, TxTarget};
 use ringgate_core::netcode::{Client, ConnectToken};
 use ringgate_core::proto::netcode::VERSION_INFO;
 use ringgate_core::proto::netcode::packet::PacketKind;
@@ -176,8 +176,6 @@ pub struct Orders {
 pub struct Attacker {
     options: Options,
     driver: AnyDriver,
-    rx: RxBatch,
-    tx: TxBatch,
     /// Its own socket.
     own: SocketId,
     /// Sends through the players' socket and never receives from it: this driver takes no turns.
@@ -196,15 +194,16 @@ pub struct Attacker {
 impl Attacker {
     /// Opens sockets. `mask` is a copy of the players' socket.
     pub fn open(options: Options, mask: Option<OwnedFd>) -> Result<Self, StartError> {
-        let small = DriverOptions::default();
-        let (mut driver, rx) = ringgate_io::open(options.io, &small)?;
+        let small =
+            DriverOptions { tx_datagrams: BATCH as u16, tx_bundles: 0, ..DriverOptions::default() };
+        let mut driver = ringgate_io::open(options.io, &small)?;
         let fail = |why| StartError::other("register a socket", why);
         let opened = socket::player(SocketAddr::from(([0, 0, 0, 0], 0)), &UdpOptions::default())?;
         let own = driver.register(opened.fd, SocketKind::Datagram).map_err(fail)?;
         let mask = match mask {
             None => None,
             Some(fd) => {
-                let (mut driver, _) = ringgate_io::open(Choice::Mmsg, &small)?;
+                let mut driver = ringgate_io::open(Choice::Mmsg, &small)?;
                 let socket = driver.register(fd, SocketKind::Datagram).map_err(fail)?;
                 Some((driver, socket))
             }
@@ -212,8 +211,6 @@ impl Attacker {
         Ok(Self {
             options,
             driver,
-            rx,
-            tx: TxBatch::new(BATCH, 0),
             own,
             mask,
             rng: Rng::new(0xbad),
@@ -250,9 +247,9 @@ impl Attacker {
     }
 
     fn listen(&mut self, at_most: Duration) -> io::Result<()> {
-        self.driver.turn(&mut self.rx, Wait::AtMost(at_most))?;
+        self.driver.turn(Wait::AtMost(at_most))?;
         let is_netcode = matches!(self.options.protocol, Protocol::Netcode(_));
-        for (meta, bytes) in self.rx.iter_mut() {
+        for (meta, bytes) in self.driver.rx().iter_mut() {
             self.harvest.answers += 1;
             self.harvest.answer_bytes += meta.len() as u64;
             self.harvest.payload_answers += u64::from(is_netcode && is_payload(bytes));
@@ -264,7 +261,8 @@ impl Attacker {
         for _ in 0..datagrams {
             let (address, len) = self.make();
             let target = self.target(address);
-            self.tx.commit(len, target, 0);
+            let is_masked = self.options.kind.wears_mask();
+            sender(&mut self.driver, &mut self.mask, is_masked).tx().commit(len, target, 0);
             self.made += 1;
         }
         self.flush(self.options.kind.wears_mask());
@@ -272,27 +270,25 @@ impl Attacker {
 
     /// Sends what waits: behind the players' mask, or as the attacker's own.
     fn flush(&mut self, is_masked: bool) {
-        let driver = match &mut self.mask {
-            Some((driver, _)) if is_masked => driver,
-            _ => &mut self.driver,
-        };
-        driver.flush(&mut self.tx);
+        let driver = sender(&mut self.driver, &mut self.mask, is_masked);
+        driver.flush();
+        let tx = driver.tx();
         let (mut failed, mut failed_bytes) = (0, 0);
-        for (entry, _, _) in self.tx.failures() {
+        for (entry, _, _) in tx.failures() {
             failed += 1;
             failed_bytes += entry.len() as u64;
         }
-        let all_bytes: u64 = self.tx.entries().iter().map(|entry| entry.len() as u64).sum();
+        let all_bytes: u64 = tx.sent().iter().map(|entry| entry.len() as u64).sum();
         self.harvest.unsent += failed;
-        self.harvest.sent += self.tx.entries().len() as u64 - failed;
+        self.harvest.sent += tx.sent().len() as u64 - failed;
         self.harvest.sent_bytes += all_bytes - failed_bytes;
-        self.tx.clear();
     }
 
     /// Writes the next datagram into the batch's slot. Returns the address it comes from, and its
     /// length.
     fn make(&mut self) -> (u32, usize) {
-        let Self { options, rng, tx, recorded, recorded_from, .. } = self;
+        let Self { options, rng, driver, mask, recorded, recorded_from, .. } = self;
+        let tx = sender(driver, mask, options.kind.wears_mask()).tx();
         let slot = tx.slot().expect("a batch is as large as what is sent at once");
         let count = self.made as u32;
         match options.kind {
@@ -395,13 +391,14 @@ impl Attacker {
                 peer: Some(Endpoint::from(self.options.server)),
                 source: LocalIp::v4(self.recorded_from.to_be_bytes(), 0),
             };
-            if let Some(slot) = self.tx.slot() {
+            let tx = self.driver.tx();
+            if let Some(slot) = tx.slot() {
                 slot[..datagram.len()].copy_from_slice(datagram);
-                self.tx.commit(datagram.len(), target, 0);
+                tx.commit(datagram.len(), target, 0);
             }
             self.flush(false);
             self.listen(ASK_EVERY)?;
-            if let Some((_, answer)) = self.rx.iter_mut().next() {
+            if let Some((_, answer)) = self.driver.rx().iter_mut().next() {
                 return Ok(answer.to_vec());
             }
         }
@@ -450,17 +447,30 @@ impl Attacker {
             }
             let target = self.target(self.recorded_from);
             for bytes in &self.recorded[first..] {
-                let Some(slot) = self.tx.slot() else { break };
+                let tx = self.driver.tx();
+                let Some(slot) = tx.slot() else { break };
                 slot[..bytes.len()].copy_from_slice(bytes);
-                self.tx.commit(bytes.len(), target, 0);
+                tx.commit(bytes.len(), target, 0);
             }
             self.flush(false);
             self.listen(Duration::from_millis(1))?;
-            for (meta, bytes) in self.rx.iter_mut() {
+            for (meta, bytes) in self.driver.rx().iter_mut() {
                 let _ = client.handle_datagram(clock.now_ns(), meta.peer.into(), bytes);
             }
         }
         Ok(())
+    }
+}
+
+/// What sends: behind the players' mask, or as the attacker's own.
+fn sender<'a>(
+    own: &'a mut AnyDriver,
+    mask: &'a mut Option<(AnyDriver, SocketId)>,
+    is_masked: bool,
+) -> &'a mut AnyDriver {
+    match mask {
+        Some((driver, _)) if is_masked => driver,
+        _ => own,
     }
 }
 

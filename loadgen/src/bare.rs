@@ -8,7 +8,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use ringgate_batch::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
+use ringgate_batch::{Batches, Endpoint, LocalIp, SocketId, TxTarget};
 use ringgate_io::socket::{self, UdpOptions};
 use ringgate_io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
 
@@ -16,8 +16,6 @@ use ringgate_io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartErr
 #[derive(Debug)]
 pub struct Bare {
     driver: AnyDriver,
-    rx: RxBatch,
-    tx: TxBatch,
     players: SocketId,
     link: Option<Link>,
     /// Where it can be reached.
@@ -41,7 +39,9 @@ impl Bare {
         bind: SocketAddr,
         behind: Option<SocketAddr>,
     ) -> Result<Self, StartError> {
-        let (mut driver, rx) = ringgate_io::open(choice, &DriverOptions::default())?;
+        let options =
+            DriverOptions { tx_datagrams: 512, tx_bundles: 0, ..DriverOptions::default() };
+        let mut driver = ringgate_io::open(choice, &options)?;
         let register = |driver: &mut AnyDriver, fd| {
             driver
                 .register(fd, SocketKind::Datagram)
@@ -59,14 +59,14 @@ impl Bare {
                 Some(Link { socket, to: to.into(), ports: vec![0; 1 << INDEX_BITS] })
             }
         };
-        Ok(Self { driver, rx, tx: TxBatch::new(512, 0), players, link, address })
+        Ok(Self { driver, players, link, address })
     }
 
     /// Runs until `is_over` says so, which is asked at least ten times a second.
     pub fn run(&mut self, is_over: impl Fn() -> bool) -> io::Result<()> {
         while !is_over() {
-            self.driver.turn(&mut self.rx, Wait::AtMost(Duration::from_millis(100)))?;
-            for index in 0..self.rx.len() {
+            self.driver.turn(Wait::AtMost(Duration::from_millis(100)))?;
+            for index in 0..self.driver.rx().len() {
                 self.pass_on(index);
             }
             self.flush();
@@ -75,7 +75,8 @@ impl Bare {
     }
 
     fn pass_on(&mut self, index: usize) {
-        let meta = self.rx.metas()[index];
+        let Batches { rx, tx, .. } = self.driver.batches();
+        let meta = rx.metas()[index];
         let target = match &mut self.link {
             None => TxTarget { socket: self.players, peer: Some(meta.peer), source: meta.local },
             Some(link) if meta.socket == self.players => {
@@ -93,20 +94,19 @@ impl Bare {
                 TxTarget { socket: self.players, peer, source: LocalIp::UNSPECIFIED }
             }
         };
-        let bytes = self.rx.bytes(index);
-        if let Some(slot) = self.tx.slot() {
+        let bytes = rx.bytes(index);
+        if let Some(slot) = tx.slot() {
             slot[..bytes.len()].copy_from_slice(bytes);
-            self.tx.commit(bytes.len(), target, 0);
+            tx.commit(bytes.len(), target, 0);
         }
-        if self.tx.small_left() == 0 {
+        if tx.small_left() == 0 {
             self.flush();
         }
     }
 
     fn flush(&mut self) {
-        if !self.tx.is_empty() {
-            self.driver.flush(&mut self.tx);
-            self.tx.clear();
+        if !self.driver.tx().is_empty() {
+            self.driver.flush();
         }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringgate_batch::{RxBatch, SocketId, TxBatch};
+use ringgate_batch::{Batches, Flush, SocketId};
 use ringgate_core::crypto::Aead;
 use ringgate_io::socket::{self, UdpOptions};
 use ringgate_io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
@@ -121,7 +121,7 @@ impl Team {
         let board = Arc::new(Board::default());
         let mut bodies = Vec::new();
         for (index, (setup, plan)) in parts.into_iter().enumerate() {
-            let (driver, rx, addresses, players) = open(options, setup.thread, slots)?;
+            let (driver, addresses, players) = open(options, setup.thread, slots)?;
             let aead = Aead::from_env()
                 .map_err(|why| StartError::other("start a thread", io::Error::other(why)))?;
             bodies.push(Body {
@@ -134,8 +134,6 @@ impl Team {
                 echoed: 0,
                 interval_ns: options.interval.as_nanos() as u64,
                 driver,
-                rx,
-                tx: TxBatch::new(TX_SLOTS, 0),
                 swarm: Swarm::new(setup, plan, addresses, aead),
                 sockets: players,
                 clock: Clock::start(),
@@ -223,8 +221,6 @@ struct Body {
     echoed: u64,
     interval_ns: u64,
     driver: AnyDriver,
-    rx: RxBatch,
-    tx: TxBatch,
     swarm: Swarm,
     sockets: Vec<SocketId>,
     clock: Clock,
@@ -249,12 +245,12 @@ impl Body {
         while !self.swarm.is_finished() && !self.board.stop.load(Ordering::Relaxed) {
             self.gather_once_all_are_in()?;
             let wait = self.pause();
-            self.driver.turn(&mut self.rx, wait)?;
-            if let Some(meta) = self.rx.metas().first() {
+            self.driver.turn(wait)?;
+            if let Some(meta) = self.driver.rx().metas().first() {
                 self.has_kernel_time = meta.kernel_ns > 0;
             }
             let now = self.now();
-            self.swarm.receive(now, self.rx.iter_mut());
+            self.swarm.receive(now, self.driver.rx().iter_mut());
             if self.board.wind_up.load(Ordering::Relaxed) {
                 self.swarm.wind_up(now);
             }
@@ -276,9 +272,10 @@ impl Body {
             board.release.load(Ordering::Relaxed) || board.stop.load(Ordering::Relaxed)
         };
         while !is_over(&self.board) {
-            self.driver.turn(&mut self.rx, Wait::AtMost(LISTEN_STEP))?;
-            self.swarm.receive(self.now(), self.rx.iter_mut());
-            self.board.last_words.fetch_add(self.rx.len() as u64, Ordering::Relaxed);
+            self.driver.turn(Wait::AtMost(LISTEN_STEP))?;
+            let (now, rx) = (self.now(), self.driver.rx());
+            self.swarm.receive(now, rx.iter_mut());
+            self.board.last_words.fetch_add(rx.len() as u64, Ordering::Relaxed);
             self.hand_over_if_due();
         }
         self.swarm.give_up_delayed();
@@ -295,7 +292,7 @@ impl Body {
     /// kernel's time, and waits for the next tick. To be woken for each echo would cost more than
     /// to read it. While players connect the naps are short, so that little of the time to get in
     /// is ours.
-    fn pause(&self) -> Wait {
+    fn pause(&mut self) -> Wait {
         if self.spin {
             return Wait::No;
         }
@@ -303,7 +300,8 @@ impl Body {
         if let Some(gather) = &self.gather
             && self.is_gathering
         {
-            self.sleep_until_burst(gather, due_ns);
+            let has_more = !self.driver.rx().is_empty();
+            self.sleep_until_burst(gather, due_ns, has_more);
             return Wait::No;
         }
         let deaf_ns_max = match (self.has_kernel_time, self.swarm.gauges().connecting) {
@@ -336,9 +334,9 @@ impl Body {
 
     /// Sleeps until the next moment to act, deaf to what arrives; not at all while something is
     /// left of what was due or has come before.
-    fn sleep_until_burst(&self, gather: &Gather, due_ns: u64) {
+    fn sleep_until_burst(&self, gather: &Gather, due_ns: u64, has_more: bool) {
         let now_ns = self.clock.now_ns();
-        if due_ns <= now_ns || !self.rx.is_empty() {
+        if due_ns <= now_ns || has_more {
             return;
         }
         let until_ns = (now_ns + 1).next_multiple_of(gather.every.as_nanos().max(1) as u64);
@@ -352,11 +350,11 @@ impl Body {
     /// says so, what waits in the socket for too long is lost.
     fn transmit(&mut self) {
         let now = self.now();
-        self.swarm.transmit(now, &mut self.tx);
-        if !self.tx.is_empty() {
-            self.driver.flush(&mut self.tx);
-            self.swarm.sent(&self.tx);
-            self.tx.clear();
+        let Batches { tx, mut out, .. } = self.driver.batches();
+        self.swarm.transmit(now, tx);
+        if !tx.is_empty() {
+            out.flush(tx);
+            self.swarm.sent(tx);
         }
     }
 
@@ -367,8 +365,7 @@ impl Body {
     }
 
     fn hand_over(&mut self, last: Option<Last>) {
-        let drops = self.sockets.iter().filter_map(|id| self.driver.fd(*id));
-        let drops = drops.filter_map(|fd| socket::socket_drops(fd).ok()).map(u64::from).sum();
+        let drops = self.sockets.iter().map(|id| self.driver.dropped_at(*id)).sum();
         self.swarm.note_kernel_drops(u64::saturating_sub(drops, self.kernel_drops));
         self.kernel_drops = drops;
         self.echoed += self.swarm.counted(Count::Echoed);
@@ -385,13 +382,18 @@ impl Body {
     }
 }
 
-type Opened = (AnyDriver, RxBatch, Addresses, Vec<SocketId>);
+type Opened = (AnyDriver, Addresses, Vec<SocketId>);
 
 /// A driver with the sockets of one thread's players.
 fn open(options: &Options, thread: u32, slots: usize) -> Result<Opened, StartError> {
-    let driver_options =
-        DriverOptions { small_slots: 512, large_slots: 1, ..DriverOptions::default() };
-    let (mut driver, rx) = ringgate_io::open(options.io, &driver_options)?;
+    let driver_options = DriverOptions {
+        small_slots: 512,
+        large_slots: 1,
+        tx_datagrams: TX_SLOTS as u16,
+        tx_bundles: 0,
+        ..DriverOptions::default()
+    };
+    let mut driver = ringgate_io::open(options.io, &driver_options)?;
     let fail = |why| StartError::other("register a socket", why);
     let is_loopback = matches!(options.server, SocketAddr::V4(v4) if v4.ip().is_loopback());
     let mut sockets = Vec::new();
@@ -402,7 +404,7 @@ fn open(options: &Options, thread: u32, slots: usize) -> Result<Opened, StartErr
             let opened = socket::player(wildcard, &UdpOptions::default())?;
             sockets.push(driver.register(opened.fd, SocketKind::Datagram).map_err(fail)?);
         }
-        return Ok((driver, rx, Addresses::loopback(sockets.clone(), thread), sockets));
+        return Ok((driver, Addresses::loopback(sockets.clone(), thread), sockets));
     }
     let small = UdpOptions {
         receive_buffer_bytes: 64 << 10,
@@ -413,7 +415,7 @@ fn open(options: &Options, thread: u32, slots: usize) -> Result<Opened, StartErr
         let opened = socket::connected(options.server, &small)?;
         sockets.push(driver.register(opened.fd, SocketKind::ConnectedDatagram).map_err(fail)?);
     }
-    Ok((driver, rx, Addresses::sockets(sockets, ports as u32), Vec::new()))
+    Ok((driver, Addresses::sockets(sockets, ports as u32), Vec::new()))
 }
 
 /// Has the kernel wake this thread when it asked to be, not up to 50 µs later. Without that the

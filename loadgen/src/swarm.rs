@@ -158,16 +158,16 @@ impl Swarm {
         }
     }
 
-    /// Notes what the last flush could not send.
+    /// Notes what the last flush has sent, and what it could not.
     pub fn sent(&mut self, tx: &TxBatch) {
         let counters = &mut self.tally.counters;
-        counters.add(Count::DatagramsOut, tx.entries().len() as u64);
-        counters.add(Count::BytesOut, tx.entries().iter().map(|entry| entry.len() as u64).sum());
+        counters.add(Count::DatagramsOut, tx.sent().len() as u64);
+        counters.add(Count::BytesOut, tx.sent().iter().map(|entry| entry.len() as u64).sum());
         let is_payload = |tag: u64| tag & TAG_PAYLOAD != 0;
-        let payloads = tx.entries().iter().filter(|entry| is_payload(entry.tag)).count();
+        let payloads = tx.sent().iter().filter(|entry| is_payload(entry.tag)).count();
         counters.add(Count::PayloadsSent, payloads as u64);
         let is_plain = |tag: u64| tag & TAG_PLAIN != 0;
-        let plain = tx.entries().iter().filter(|entry| is_plain(entry.tag)).count();
+        let plain = tx.sent().iter().filter(|entry| is_plain(entry.tag)).count();
         counters.add(Count::PlainSent, plain as u64);
         for (entry, _, _) in tx.failures() {
             if is_payload(entry.tag) {

@@ -21,7 +21,7 @@ use super::Failure;
 use super::exit::print;
 use crate::config::{Config, IoChoice};
 use host::Host;
-use ringgate_io::{DriverOptions, UringDriver};
+use ringgate_io::{Choice, DriverOptions};
 use ringgate_report::text::put;
 
 /// Read kernel, limits, sysctls and network cards, and say what to change and why
@@ -121,8 +121,8 @@ fn driver(wanted: Option<IoChoice>) -> Finding {
     if wanted == Some(IoChoice::Mmsg) {
         return Finding::ok("io_uring", "not used: the config says `io = \"mmsg\"`");
     }
-    match UringDriver::open(&DriverOptions::default()) {
-        Ok((driver, _)) => match driver.why_unrestricted() {
+    match ringgate_io::open(Choice::Uring, &DriverOptions::default()) {
+        Ok(driver) => match driver.why_unrestricted() {
             None => Finding::ok("io_uring", "works"),
             Some(why) => Finding::ok("io_uring", format!("works, unrestricted: {why}")).could(
                 "the kernel takes any request on the workers' rings, not only those they need",

@@ -7,19 +7,16 @@ use std::time::Duration;
 use super::mailbox::{Mailbox, MailboxFull, Post};
 use super::report::Published;
 use super::stages::{Recorder, Stage};
-use ringgate_batch::{IoEvent, RxBatch, SocketId, TxBatch};
+use ringgate_batch::{Batches, IoEvent, Port, SocketId};
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::{Credentials, Exit, Gate, LinkKind, Now, Request};
-use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{AnyDriver, Driver, SocketKind, Wait};
+use ringgate_io::{AnyDriver, Driver, Wait, socket};
 use ringgate_link::bundle::SessionId;
 use ringgate_os::clock::{self, Clock};
 
 /// A worker that is ready to run.
 pub(super) struct Body {
     driver: AnyDriver,
-    rx: RxBatch,
-    tx: TxBatch,
     gate: Gate,
     mailbox: Mailbox,
     /// All workers' mailboxes, by their index.
@@ -45,7 +42,6 @@ struct Moment {
 impl Body {
     pub(super) fn new(
         driver: AnyDriver,
-        rx: RxBatch,
         gate: Gate,
         mailbox: Mailbox,
         players: Vec<SocketId>,
@@ -54,8 +50,6 @@ impl Body {
     ) -> Self {
         Self {
             driver,
-            rx,
-            tx: TxBatch::new(TX_SMALL, TX_LARGE),
             gate,
             mailbox,
             posts: Vec::new(),
@@ -116,7 +110,7 @@ impl Body {
         let mut now = self.moment();
         while !self.gate.is_stopped() {
             let wait = self.wait(now.mono_ns);
-            self.driver.turn(&mut self.rx, wait)?;
+            self.driver.turn(wait)?;
             now = self.moment();
             self.turn(now);
             self.keep_house(now.mono_ns);
@@ -145,13 +139,14 @@ impl Body {
     fn turn(&mut self, reaped: Moment) {
         let now = Now { mono_ns: reaped.mono_ns, unix_s: reaped.unix_ns / NS_PER_S };
         self.turns += 1;
-        if !self.rx.is_empty() {
+        if !self.driver.rx().is_empty() {
             self.busy_at_ns = reaped.mono_ns;
         }
         self.note_queueing(reaped.unix_ns);
         self.take_links_in();
-        let Self { driver, rx, tx, gate, mailbox, .. } = self;
-        let mut exit = Exit { tx, flush: &mut |tx| driver.flush(tx) };
+        let Self { driver, gate, mailbox, .. } = self;
+        let Batches { rx, tx, mut out } = driver.batches();
+        let mut exit = Exit { tx, out: &mut out };
         for mail in mailbox.take_some() {
             gate.handle_mail(now, mail, &mut exit);
         }
@@ -163,7 +158,7 @@ impl Body {
 
     /// Time that datagrams have spent in the sockets' queues.
     fn note_queueing(&mut self, reaped_unix_ns: u64) {
-        for meta in self.rx.metas() {
+        for meta in self.driver.rx().metas() {
             if meta.kernel_ns > 0 {
                 self.stages.record(Stage::Queue, reaped_unix_ns.saturating_sub(meta.kernel_ns));
             }
@@ -172,7 +167,7 @@ impl Body {
 
     fn note_latencies(&mut self, reaped: Moment) {
         let stamps = self.gate.stamps();
-        let is_idle = self.rx.metas().is_empty() && stamps.downlink_count == 0;
+        let is_idle = self.driver.rx().metas().is_empty() && stamps.downlink_count == 0;
         for ns in &stamps.handshakes_ns {
             self.stages.record(Stage::Handshake, *ns);
         }
@@ -192,14 +187,15 @@ impl Body {
 
     /// Looks up who has connected, before the gate reads what they say.
     fn take_links_in(&mut self) {
-        for event in &self.rx.events {
-            let IoEvent::Accepted { connection, .. } = *event else { continue };
+        for at in 0..self.driver.rx().events.len() {
+            let event = self.driver.rx().events[at];
+            let IoEvent::Accepted { connection, .. } = event else { continue };
             let credentials = self.driver.fd(connection).map(socket::peer_credentials);
             if let Some(Ok(peer)) = credentials {
                 let credentials = Credentials { uid: peer.uid, gid: peer.gid };
                 self.gate.handle_link_accepted(connection, credentials);
             } else {
-                self.driver.deregister(connection);
+                self.driver.close(connection);
             }
         }
     }
@@ -227,7 +223,7 @@ impl Body {
     fn answer_requests(&mut self, now: Now) {
         while let Some(request) = self.gate.poll_request() {
             match request {
-                Request::CloseSocket(socket) => self.driver.deregister(socket),
+                Request::CloseSocket(socket) => self.driver.close(socket),
                 Request::CookieSecrets => self.draw_cookie_secrets(now),
                 Request::HoldLink { socket, is_held } => self.driver.hold(socket, is_held),
                 Request::OpenSessionSocket { session, backend } => {
@@ -244,13 +240,9 @@ impl Body {
         else {
             return;
         };
-        let options = UdpOptions { kernel_time: false, ..SESSION_SOCKET };
-        let opened = socket::connected(address, &options).ok();
-        let registered = opened
-            .and_then(|opened| self.driver.register(opened.fd, SocketKind::ConnectedDatagram).ok());
-        match registered {
-            Some(socket) => self.gate.bind_session_socket(session, socket),
-            None => self.gate.session_socket_failed(now, session),
+        match self.driver.open(&Port::Session { address }) {
+            Ok(socket) => self.gate.bind_session_socket(session, socket),
+            Err(_) => self.gate.session_socket_failed(now, session),
         }
     }
 
@@ -278,9 +270,8 @@ impl Body {
         report.backend_arrivals.extend(self.gate.backend_arrivals());
         report.servers.clear();
         report.servers.extend(self.gate.servers());
-        let drops = self.players.iter().filter_map(|player| self.driver.fd(*player));
         report.socket_drops =
-            drops.filter_map(|fd| socket::socket_drops(fd).ok()).map(u64::from).sum();
+            self.players.iter().map(|player| self.driver.dropped_at(*player)).sum();
     }
 
     /// The last words: everything that was counted.
@@ -291,25 +282,7 @@ impl Body {
     }
 }
 
-/// Outgoing datagrams per flush: twice as many as one system call takes, few enough that a core's
-/// first caches still hold what was written when it is sealed and sent.
-const TX_SMALL: usize = 128;
-
-/// Bundles per flush, one for each backend with traffic in the turn; more backends than this flush
-/// twice.
-const TX_LARGE: usize = 64;
-
 /// Counters are published this often.
 const HOUSEKEEPING_NS: u64 = 50_000_000;
 
 const NS_PER_S: u64 = 1_000_000_000;
-
-/// One player's traffic needs no large buffers.
-const SESSION_SOCKET: UdpOptions<'_> = UdpOptions {
-    reuse_port: false,
-    v6_only: true,
-    receive_buffer_bytes: 256 << 10,
-    send_buffer_bytes: 256 << 10,
-    kernel_time: false,
-    filter: None,
-};

@@ -8,7 +8,7 @@ use ringgate_batch::SocketId;
 use ringgate_gate::{Gate, LinkKind, Protocol};
 use ringgate_io::filter::Filter;
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{AnyDriver, Driver, SocketKind, StartError};
+use ringgate_io::{AnyDriver, SocketKind, StartError};
 
 /// A worker's sockets for players, by listener and by the position of their address.
 pub(super) type PlayerSockets = Vec<Vec<SocketId>>;

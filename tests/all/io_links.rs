@@ -71,9 +71,9 @@ fn bundles_cross_a_link_both_ways(rig: &mut Rig) {
         assert_eq!((meta.socket, meta.truncated), (link, false));
         assert!(bytes.len() == len && bytes.iter().all(|b| *b == len as u8));
 
-        let bundle = rig.tx.open_large().expect("a large slot");
-        rig.tx.large_mut(&bundle)[..len].copy_from_slice(&bytes);
-        rig.tx.commit_large(bundle, len, over(link), 0);
+        let bundle = rig.driver.tx().open_large().expect("a large slot");
+        rig.driver.tx().large_mut(&bundle)[..len].copy_from_slice(&bytes);
+        rig.driver.tx().commit_large(bundle, len, over(link), 0);
         assert_eq!(rig.flush(), []);
         assert_eq!(read(&peer), bytes);
     }
@@ -106,7 +106,7 @@ fn a_peer_that_hangs_up_is_reported_once(rig: &mut Rig) {
     assert_eq!(later.events, []);
     rig.queue(over(link), b"too late");
     assert_eq!(rig.flush(), [(0, SendFailure::Gone)]);
-    rig.driver.deregister(link);
+    rig.driver.close(link);
     // The listener goes on.
     join(rig, listener, &folder.join(SOCKET));
 }
@@ -119,9 +119,9 @@ fn a_full_link_sheds_and_others_go_on(rig: &mut Rig) {
     let mut sent = 0;
     let failed = loop {
         for n in 0..8 {
-            let bundle = rig.tx.open_large().expect("a large slot");
-            rig.tx.large_mut(&bundle)[0] = sent + n;
-            rig.tx.commit_large(bundle, BUNDLE_BYTES_MAX, over(slow), 0);
+            let bundle = rig.driver.tx().open_large().expect("a large slot");
+            rig.driver.tx().large_mut(&bundle)[0] = sent + n;
+            rig.driver.tx().commit_large(bundle, BUNDLE_BYTES_MAX, over(slow), 0);
         }
         rig.queue(over(quick), b"ping");
         let failures = rig.flush();

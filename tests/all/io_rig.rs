@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ringgate_batch::{Endpoint, IoEvent, LocalIp, RxBatch, RxMeta, SocketId, TxBatch, TxTarget};
+use ringgate_batch::{Endpoint, IoEvent, LocalIp, RxMeta, SendFailure, SocketId, TxTarget};
 use ringgate_io::socket::{self, UdpOptions};
 use ringgate_io::{self as io, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
 
@@ -31,8 +31,6 @@ pub(crate) use on_both_drivers;
 
 pub(crate) struct Rig {
     pub(crate) driver: AnyDriver,
-    pub(crate) rx: RxBatch,
-    pub(crate) tx: TxBatch,
 }
 
 /// What turns have brought, copied out of the batch.
@@ -60,8 +58,9 @@ impl Rig {
     }
 
     fn open(choice: Choice) -> Result<Self, io::StartError> {
-        let (driver, rx) = io::open(choice, &DriverOptions::default())?;
-        Ok(Self { driver, rx, tx: TxBatch::new(512, 8) })
+        let options =
+            DriverOptions { tx_datagrams: 512, tx_bundles: 8, ..DriverOptions::default() };
+        Ok(Self { driver: io::open(choice, &options)? })
     }
 
     /// A registered player socket and the address to reach it at.
@@ -75,23 +74,23 @@ impl Rig {
 
     /// Puts a datagram into the outgoing batch.
     pub(crate) fn queue(&mut self, target: TxTarget, bytes: &[u8]) {
-        self.tx.slot().expect("a free slot")[..bytes.len()].copy_from_slice(bytes);
-        self.tx.commit(bytes.len(), target, 0);
+        let tx = self.driver.tx();
+        tx.slot().expect("a free slot")[..bytes.len()].copy_from_slice(bytes);
+        tx.commit(bytes.len(), target, 0);
     }
 
     /// Sends what is queued. Returns the failures by the entry's position.
-    pub(crate) fn flush(&mut self) -> Vec<(usize, ringgate_batch::SendFailure)> {
-        self.driver.flush(&mut self.tx);
-        let entries = self.tx.entries();
+    pub(crate) fn flush(&mut self) -> Vec<(usize, SendFailure)> {
+        self.driver.flush();
+        let tx = self.driver.tx();
+        let entries = tx.sent();
         let position = |entry: &ringgate_batch::TxEntry| {
             entries
                 .iter()
                 .position(|e| e.offset() == entry.offset())
                 .expect("an entry of the batch")
         };
-        let failures = self.tx.failures().map(|(entry, _, why)| (position(entry), why)).collect();
-        self.tx.clear();
-        failures
+        tx.failures().map(|(entry, _, why)| (position(entry), why)).collect()
     }
 
     /// Turns until `enough`. Fails the test when that takes more than some seconds.
@@ -107,9 +106,10 @@ impl Rig {
     }
 
     pub(crate) fn turn_once(&mut self, wait: Wait, seen: &mut Seen) {
-        self.driver.turn(&mut self.rx, wait).expect("the driver lives");
-        seen.events.extend_from_slice(&self.rx.events);
-        for (meta, bytes) in self.rx.iter_mut() {
+        self.driver.turn(wait).expect("the driver lives");
+        let rx = self.driver.rx();
+        seen.events.extend_from_slice(&rx.events);
+        for (meta, bytes) in rx.iter_mut() {
             seen.datagrams.push((*meta, bytes.to_vec()));
         }
     }
@@ -124,7 +124,7 @@ impl Rig {
         let mut seen = Seen::default();
         while {
             self.turn_once(Wait::No, &mut seen);
-            !self.rx.is_empty()
+            !self.driver.rx().is_empty()
         } {}
     }
 }

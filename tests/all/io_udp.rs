@@ -377,7 +377,7 @@ fn sockets_can_go_while_the_driver_sleeps_on_them(rig: &mut Rig) {
     for _ in 0..20 {
         rig.turn_once(Wait::AtMost(Duration::from_millis(1)), &mut Seen::default());
     }
-    rig.driver.deregister(first);
+    rig.driver.close(first);
     assert!(rig.driver.fd(first).is_none());
     // Its port is free at once, and a new socket there is another socket.
     let socket = socket::player(at, &UdpOptions::default()).expect("the port is free again");

@@ -6,11 +6,13 @@
 #![deny(unsafe_code)]
 
 mod arena;
+mod driver;
 mod prefetch;
 mod rx;
 mod tx;
 
 pub use arena::Arena;
+pub use driver::{Batches, Driver, Flush, IoStats, Port, Wait};
 pub use prefetch::{LINE_BYTES, prefetch_line};
 pub use ringgate_core::endpoint::{Endpoint, LocalIp};
 pub use rx::{IoEvent, RxBatch, RxMeta};

@@ -4,7 +4,8 @@
 //! entries in order and sends them. Slots come in two sizes: small ones for single datagrams, and a
 //! few large ones in which a bundle grows over the whole turn while small slots are being filled
 //! beside it. A payload is copied once, into its slot, and sealed there. When slots run out, the
-//! gate has the driver flush and goes on.
+//! gate has the driver flush and goes on. Both the memory and when it is free again are the
+//! driver's: it makes the batch, and its flush empties it.
 
 use super::{Endpoint, LocalIp, SocketId};
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, TX_SLOT_BYTES};
@@ -73,7 +74,12 @@ pub struct LargeSlot {
 pub struct TxBatch {
     memory: Box<[u8]>,
     entries: Vec<TxEntry>,
-    failures: Vec<(u32, SendFailure)>,
+    /// The entries of the last flush.
+    sent: Vec<TxEntry>,
+    /// Those of the flush at hand that could not be sent.
+    failing: Vec<(u32, SendFailure)>,
+    /// Those of the last one.
+    failed: Vec<(u32, SendFailure)>,
     small_used: u32,
     small_max: u32,
     large_used: u32,
@@ -87,7 +93,9 @@ impl TxBatch {
         Self {
             memory: vec![0; bytes].into_boxed_slice(),
             entries: Vec::with_capacity(small + large),
-            failures: Vec::with_capacity(small + large),
+            sent: Vec::with_capacity(small + large),
+            failing: Vec::with_capacity(small + large),
+            failed: Vec::with_capacity(small + large),
             small_used: 0,
             small_max: small as u32,
             large_used: 0,
@@ -178,10 +186,10 @@ impl TxBatch {
         &self.entries
     }
 
-    /// Whether nothing is to be sent.
+    /// Whether nothing is to be sent and no slot is taken.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.is_empty() && self.large_used == 0
     }
 
     /// The bytes of an entry.
@@ -204,16 +212,17 @@ impl TxBatch {
         self.memory.chunks_exact_mut(TX_SLOT_BYTES).take(used)
     }
 
-    /// Driver's side: entry `index` was not sent.
+    /// What the last flush was to send.
     #[inline]
-    pub fn fail(&mut self, index: usize, why: SendFailure) {
-        self.failures.push((index as u32, why));
+    pub fn sent(&self) -> &[TxEntry] {
+        &self.sent
     }
 
-    /// The entries that the last flush could not send, with their bytes.
+    /// The entries that the last flush could not send, with their bytes, which last until something
+    /// is written.
     pub fn failures(&self) -> impl Iterator<Item = (&TxEntry, &[u8], SendFailure)> {
-        self.failures.iter().map(|&(index, why)| {
-            let entry = &self.entries[index as usize];
+        self.failed.iter().map(|&(index, why)| {
+            let entry = &self.sent[index as usize];
             (entry, self.bytes(entry), why)
         })
     }
@@ -221,14 +230,22 @@ impl TxBatch {
     /// Whether the last flush left something behind.
     #[inline]
     pub fn has_failures(&self) -> bool {
-        !self.failures.is_empty()
+        !self.failed.is_empty()
     }
 
-    /// Empties the batch for the next turn. Large slots that were opened but not committed are
-    /// taken back too.
-    pub fn clear(&mut self) {
+    /// Driver's side: entry `index` was not sent.
+    #[inline]
+    pub fn fail(&mut self, index: usize, why: SendFailure) {
+        self.failing.push((index as u32, why));
+    }
+
+    /// Driver's side: everything is sent or has failed, and the batch is empty. Large slots that
+    /// were opened but not committed are taken back too.
+    pub fn end_flush(&mut self) {
+        std::mem::swap(&mut self.entries, &mut self.sent);
+        std::mem::swap(&mut self.failing, &mut self.failed);
         self.entries.clear();
-        self.failures.clear();
+        self.failing.clear();
         self.small_used = 0;
         self.large_used = 0;
     }
@@ -259,9 +276,12 @@ mod tests {
         assert_eq!(seen, [(7, vec![1; 10]), (8, vec![2; 20]), (9, vec![9; 30])]);
 
         batch.fail(1, SendFailure::Full);
+        batch.end_flush();
         let (entry, bytes, why) = batch.failures().next().expect("one failure");
         assert_eq!((entry.tag, bytes.len(), why), (8, 20, SendFailure::Full));
-        batch.clear();
-        assert_eq!((batch.small_left(), batch.large_left(), batch.has_failures()), (2, 1, false));
+        assert_eq!((batch.sent().len(), batch.is_empty()), (3, true));
+        assert_eq!((batch.small_left(), batch.large_left()), (2, 1));
+        batch.end_flush();
+        assert!(!batch.has_failures() && batch.sent().is_empty());
     }
 }

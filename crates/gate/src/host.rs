@@ -6,7 +6,7 @@
 
 use crate::{Exit, Gate, Mail, Now};
 use ringgate_batch::{
-    Endpoint, IoEvent, RxBatch, RxMeta, SendFailure, SocketId, TxBatch, TxTarget,
+    Endpoint, Flush, IoEvent, RxBatch, RxMeta, SendFailure, SocketId, TxBatch, TxTarget,
 };
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, RX_DATAGRAM_BYTES};
 
@@ -63,32 +63,39 @@ impl Host {
     /// Hands a message over. What follows from it leaves in the next turn.
     pub fn handle_mail(&mut self, now: Now, mail: Mail, carry: Carry<'_>) {
         let Self { gate, tx, failing, .. } = self;
-        let flush = &mut |tx: &mut TxBatch| send_all(tx, failing, carry);
-        gate.handle_mail(now, mail, &mut Exit { tx, flush });
+        gate.handle_mail(now, mail, &mut Exit { tx, out: &mut Out { failing, carry } });
     }
 
     /// One turn over everything that was received since the last.
     pub fn turn(&mut self, now: Now, carry: Carry<'_>) {
         let Self { gate, rx, tx, failing } = self;
-        let flush = &mut |tx: &mut TxBatch| send_all(tx, failing, carry);
-        gate.turn(now, rx, &mut Exit { tx, flush });
+        gate.turn(now, rx, &mut Exit { tx, out: &mut Out { failing, carry } });
         rx.clear();
     }
 }
 
-fn send_all(tx: &mut TxBatch, failing: &mut Failing, carry: Carry<'_>) {
-    failing.clear();
-    for index in 0..tx.entries().len() {
-        let entry = tx.entries()[index];
-        let socket = entry.target.socket;
-        if let Some(&(_, why)) = failing.iter().find(|(failed, _)| *failed == socket) {
-            tx.fail(index, why);
-        } else if let Err(why) = carry(&entry.target, tx.bytes(&entry)) {
-            tx.fail(index, why);
-            if why != SendFailure::Refused {
-                failing.push((socket, why));
+struct Out<'a> {
+    failing: &'a mut Failing,
+    carry: Carry<'a>,
+}
+
+impl Flush for Out<'_> {
+    fn flush(&mut self, tx: &mut TxBatch) {
+        let Self { failing, carry } = self;
+        failing.clear();
+        for index in 0..tx.entries().len() {
+            let entry = tx.entries()[index];
+            let socket = entry.target.socket;
+            if let Some(&(_, why)) = failing.iter().find(|(failed, _)| *failed == socket) {
+                tx.fail(index, why);
+            } else if let Err(why) = carry(&entry.target, tx.bytes(&entry)) {
+                tx.fail(index, why);
+                if why != SendFailure::Refused {
+                    failing.push((socket, why));
+                }
             }
         }
+        tx.end_flush();
     }
 }
 

@@ -315,7 +315,7 @@ impl Gate {
         self.roles.assign(socket, Role::LinkListener);
     }
 
-    /// One turn over everything that has arrived. What leaves has been handed to `exit.flush` when
+    /// One turn over everything that has arrived. What leaves has been handed to `exit.out` when
     /// this returns.
     pub fn turn(&mut self, now: Now, rx: &mut RxBatch, exit: &mut Exit<'_>) {
         let turn = &mut Turn::new(now, exit);

@@ -116,13 +116,12 @@ impl Gate {
         self.commit_bundles(turn.tx);
         self.seal(turn.tx);
         if !turn.tx.is_empty() {
-            (turn.flush)(turn.tx);
+            turn.out.flush(turn.tx);
             if turn.tx.has_failures() {
                 self.settle_failures(turn.now, turn.tx);
                 self.links.iter_mut().flatten().for_each(Link::end_flush);
             }
         }
-        turn.tx.clear();
     }
 
     /// Ends the turn: submits, and gives up the places of what was removed.

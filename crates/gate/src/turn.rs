@@ -1,6 +1,6 @@
 //! What goes along with every step of a turn: its time, and the batch in which everything leaves.
 
-use ringgate_batch::TxBatch;
+use ringgate_batch::{Flush, TxBatch};
 
 /// The time of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,22 +13,22 @@ pub struct Now {
 
 /// The way out of a turn.
 pub struct Exit<'a> {
-    /// Empty at the start of a turn and at its end.
+    /// The driver's outgoing batch, empty at the start of a turn and at its end.
     pub tx: &'a mut TxBatch,
-    /// Sends all entries of the batch and notes failures in it; does not clear it.
-    pub flush: &'a mut dyn FnMut(&mut TxBatch),
+    /// Sends it.
+    pub out: &'a mut dyn Flush,
 }
 
 /// A turn at hand.
 pub(crate) struct Turn<'a> {
     pub(crate) now: Now,
     pub(crate) tx: &'a mut TxBatch,
-    pub(crate) flush: &'a mut dyn FnMut(&mut TxBatch),
+    pub(crate) out: &'a mut dyn Flush,
 }
 
 impl<'a> Turn<'a> {
     pub(crate) fn new(now: Now, exit: &'a mut Exit<'_>) -> Self {
-        let Exit { tx, flush } = exit;
-        Self { now, tx, flush }
+        let Exit { tx, out } = exit;
+        Self { now, tx: &mut **tx, out: &mut **out }
     }
 }

@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::table::Registered;
-use super::{Driver, IoStats, SocketKind, cmsg, errno, sockaddr, socket};
+use super::{Engine, IoStats, SocketKind, cmsg, errno, sockaddr, socket};
 use ringgate_batch::{IoEvent, RxBatch, SocketId};
 use ringgate_os::{message, notify};
 
@@ -35,17 +35,17 @@ pub(super) fn read_errors<S>(
 /// fast as we accept. Registers their links. One that there is no descriptor for is turned away:
 /// left waiting, it would keep the listener readable and the driver awake for as long as
 /// descriptors are short. Returns how many were.
-pub(super) fn accept_all<D: Driver>(
-    driver: &mut D,
+pub(super) fn accept_all<E: Engine>(
+    engine: &mut E,
     reserve: &mut Reserve,
     listener: SocketId,
     rx: &mut RxBatch,
 ) -> u64 {
     let mut turned_away = 0;
     for _ in 0..ACCEPTS_MAX {
-        let Some(fd) = driver.fd(listener) else { break };
+        let Some(fd) = engine.fd(listener) else { break };
         let connection = match socket::accept(fd) {
-            Ok(Some(link)) => driver.register(link, SocketKind::Link),
+            Ok(Some(link)) => engine.register(link, SocketKind::Link),
             Err(_) if reserve.turn_away(fd) => {
                 turned_away += 1;
                 continue;

@@ -1,17 +1,19 @@
 //! Drivers: they move datagrams between sockets and batches, and know no session, no key and no
 //! header.
 //!
-//! A worker owns one driver and goes round: [`Driver::turn`] takes the receive slots back, reaps
-//! what has arrived and waits when nothing has; the worker fills a [`TxBatch`]; [`Driver::flush`]
-//! sends it, once per turn unless the batch fills up. Which kernel interface does the work is the
-//! driver's secret: the tests run on both, and the gate cannot tell.
+//! [`AnyDriver`] is the [`Driver`] over the kernel's sockets. It owns the memory of both batches;
+//! [`Driver::turn`] takes the receive slots back, reaps what has arrived and waits when nothing
+//! has; [`Driver::flush`] sends what was written, once per turn unless the batch fills up. Which
+//! kernel interface does the work is its engine's secret: the tests run on both, and the gate
+//! cannot tell.
 //!
-//! Both drivers receive without being woken while they are busy. A socket that sits in an epoll set
+//! Both engines receive without being woken while they are busy. A socket that sits in an epoll set
 //! or has a receive pending charges whoever delivers to it for a wake-up call, datagram by datagram
 //! (75 ns each, and 50 to 66 ns per send; docs/BENCHMARKS.md, the wire). So sockets are *drained*
 //! turn by turn, and *armed* only before the driver sleeps.
 #![deny(unsafe_code)]
 
+mod any;
 mod cmsg;
 mod errno;
 mod error;
@@ -30,12 +32,11 @@ mod uring;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
+pub use self::any::AnyDriver;
 pub use self::error::StartError;
-pub use self::mmsg::MmsgDriver;
-pub use self::open::{AnyDriver, Choice, DriverOptions, open};
-pub use self::uring::UringDriver;
+pub use self::open::{Choice, DriverOptions, open};
+pub use ringgate_batch::{Driver, IoStats, Wait};
 use ringgate_batch::{RxBatch, SocketId, TxBatch};
 use ringgate_os::notify;
 
@@ -54,75 +55,25 @@ pub enum SocketKind {
     Link,
 }
 
-/// How long a turn may wait when nothing has arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Not at all.
-    No,
-    /// Until something arrives, the bell rings, or this much time has passed.
-    AtMost(Duration),
-}
-
-/// What a driver has counted since it started. All counters only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IoStats {
-    /// Times the driver waited in the kernel.
-    pub waits: u64,
-    /// System calls made.
-    pub syscalls: u64,
-    /// Datagrams received.
-    pub rx_datagrams: u64,
-    /// Bytes received.
-    pub rx_bytes: u64,
-    /// Datagrams sent (each segment of a GSO send counts).
-    pub tx_datagrams: u64,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-    /// GSO sends, each of two or more datagrams.
-    pub tx_gso_sends: u64,
-    /// Datagrams that could not be sent.
-    pub tx_failures: u64,
-    /// A socket went from being drained to being armed.
-    pub rx_arms: u64,
-    /// A receive ended before its socket was empty, and was started again.
-    pub rx_restarts: u64,
-    /// The receive slots ran out; the rest stayed in the sockets until the next turn.
-    pub rx_no_buffers: u64,
-    /// Times the completion queue overflowed, or the kernel asked to reap first (EBUSY).
-    pub cq_overflows: u64,
-    /// Datagrams the kernel dropped at a socket, as told by those that came after them
-    /// (`SO_RXQ_OVFL`): its receive queue was full, or its filter refused them.
-    /// [`socket::socket_drops`] knows the number of a socket at any time.
-    pub kernel_drops: u64,
-    /// Receive errors that carried no datagram, and processes turned away for want of a descriptor.
-    pub rx_errors: u64,
-}
-
-/// Moves datagrams. One per worker; it may change threads until its first turn, and belongs to that
-/// one from then on.
-pub trait Driver {
+/// What moves the datagrams of an [`AnyDriver`], between batches that it is lent.
+trait Engine {
     /// Takes a socket over. It must be non-blocking.
     fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId>;
 
-    /// Closes a socket and forgets it. Its id is not used again while entries may still name it.
+    /// As [`Driver::close`].
     fn deregister(&mut self, socket: SocketId);
 
-    /// Reads a link no more (what comes stays in the kernel, and its sender waits when that is
-    /// full), or again. What is on its way may still arrive, up to all slots once.
+    /// As [`Driver::hold`].
     fn hold(&mut self, socket: SocketId, is_held: bool);
 
     /// The descriptor of a registered socket, for options and peer credentials.
     fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>>;
 
-    /// Sends every entry of the batch, those of one target in order; notes failures in it, and
-    /// leaves the entries for the caller to look at and [`clear`](TxBatch::clear).
+    /// As [`Flush::flush`](ringgate_batch::Flush).
     fn flush(&mut self, tx: &mut TxBatch);
 
-    /// One pass: takes back the slots of `rx` and empties it, then fills it with what has arrived.
-    /// Waits, as `wait` allows, only when nothing has; may return with nothing all the same. `rx`
-    /// is the batch that this driver was opened with.
-    ///
-    /// An error is the end of the driver: everything that can be survived is.
+    /// As [`Driver::turn`]: takes back the slots of `rx` and empties it, then fills it. `rx` is the
+    /// batch that this engine was opened with.
     fn turn(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()>;
 
     /// Something that rings this driver's bell from another thread.

@@ -17,14 +17,14 @@ use super::receive::{self, Arrival, Next};
 use super::send::Sender;
 use super::slots::{SlotSize, Slots};
 use super::table::Table;
-use super::{Bell, Driver, DriverOptions, IoStats, SocketKind, Wait, errno, events};
+use super::{Bell, DriverOptions, Engine, IoStats, SocketKind, Wait, errno, events};
 use ringgate_batch::{IoEvent, RxBatch, SocketId, TxBatch};
 use ringgate_os::message::{Beside, Incoming, MESSAGES_MAX, Receiver};
 use ringgate_os::notify::{self, Epoll, Ready};
 
 /// Receives with `recvmmsg`.
 #[derive(Debug)]
-pub struct MmsgDriver {
+pub(super) struct Mmsg {
     table: Table<()>,
     epoll: Epoll,
     reserve: Reserve,
@@ -46,9 +46,9 @@ pub struct MmsgDriver {
     stats: IoStats,
 }
 
-impl MmsgDriver {
+impl Mmsg {
     /// Opens a driver and the batch it fills.
-    pub fn open(options: &DriverOptions) -> Result<(Self, RxBatch), StartError> {
+    pub(super) fn open(options: &DriverOptions) -> Result<(Self, RxBatch), StartError> {
         let fail = |what: &str, e| StartError::new(what, Step::Other, e);
         let epoll = Epoll::new().map_err(|e| fail("make an epoll set", e))?;
         let bell = Bell::new().map_err(|e| fail("make an eventfd", e))?;
@@ -225,7 +225,7 @@ impl MmsgDriver {
     }
 }
 
-impl Driver for MmsgDriver {
+impl Engine for Mmsg {
     fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId> {
         let id = self.table.insert(socket, kind, ())?;
         if kind == SocketKind::LinkListener {

@@ -1,10 +1,10 @@
 //! Choosing a driver, once, at start.
 
-use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
-
-use super::{Bell, Driver, IoStats, MmsgDriver, SocketKind, StartError, UringDriver, Wait};
-use ringgate_batch::{RxBatch, SocketId, TxBatch};
+use super::StartError;
+use super::any::{AnyDriver, Either};
+use super::mmsg::Mmsg;
+use super::uring::Uring;
+use ringgate_batch::RxBatch;
 
 /// Which driver is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,102 +30,42 @@ pub struct DriverOptions {
     /// Sockets that are registered with an io_uring, which saves the kernel a look-up per request
     /// (1 %). Further sockets do without. Takes no more than `RLIMIT_NOFILE`.
     pub registered_sockets: u16,
+    /// Datagrams that leave in one flush: by default twice as many as one system call takes, few
+    /// enough that a core's first caches still hold what was written when it is sealed and sent.
+    pub tx_datagrams: u16,
+    /// Bundles that leave in one flush, one for each backend with traffic in the turn; more
+    /// backends than this flush twice.
+    pub tx_bundles: u16,
 }
 
 impl Default for DriverOptions {
     fn default() -> Self {
-        Self { small_slots: 64, large_slots: 16, registered_sockets: 1024 }
+        Self {
+            small_slots: 64,
+            large_slots: 16,
+            registered_sockets: 1024,
+            tx_datagrams: 128,
+            tx_bundles: 64,
+        }
     }
 }
 
-/// Either driver. Dispatches once per batch.
-#[derive(Debug)]
-pub enum AnyDriver {
-    /// `recvmmsg` and `sendmmsg`, and why it is not io_uring where that was left to chance.
-    Mmsg(Box<MmsgDriver>, Option<StartError>),
-    /// io_uring.
-    Uring(Box<UringDriver>),
+/// Opens a driver.
+pub fn open(choice: Choice, options: &DriverOptions) -> Result<AnyDriver, StartError> {
+    let (engine, rx) = engine(choice, options)?;
+    Ok(AnyDriver::new(engine, rx, options))
 }
 
-/// Opens a driver and the batch that it fills, and no other.
-pub fn open(choice: Choice, options: &DriverOptions) -> Result<(AnyDriver, RxBatch), StartError> {
+/// Opens an engine and the batch that it fills, and no other.
+fn engine(choice: Choice, options: &DriverOptions) -> Result<(Either, RxBatch), StartError> {
     let why_not = match choice {
         Choice::Mmsg => None,
-        Choice::Auto | Choice::Uring => match UringDriver::open(options) {
-            Ok((driver, rx)) => return Ok((AnyDriver::Uring(Box::new(driver)), rx)),
+        Choice::Auto | Choice::Uring => match Uring::open(options) {
+            Ok((engine, rx)) => return Ok((Either::Uring(Box::new(engine)), rx)),
             Err(why) if choice == Choice::Uring => return Err(why),
             Err(why) => Some(why),
         },
     };
-    let (driver, rx) = MmsgDriver::open(options)?;
-    Ok((AnyDriver::Mmsg(Box::new(driver), why_not), rx))
-}
-
-impl AnyDriver {
-    /// Why the driver is not io_uring, where [`Choice::Auto`] had to do without it: for one line in
-    /// the log.
-    pub const fn why_not_uring(&self) -> Option<&StartError> {
-        match self {
-            Self::Mmsg(_, why) => why.as_ref(),
-            Self::Uring(_) => None,
-        }
-    }
-}
-
-impl AnyDriver {
-    /// Why a ring takes more than a driver's requests, where it does.
-    pub const fn why_unrestricted(&self) -> Option<&io::Error> {
-        match self {
-            Self::Mmsg(..) => None,
-            Self::Uring(driver) => driver.why_unrestricted(),
-        }
-    }
-}
-
-/// Does the same with whichever driver it is.
-macro_rules! either {
-    ($self:ident, $driver:ident => $call:expr) => {
-        match $self {
-            Self::Mmsg($driver, _) => $call,
-            Self::Uring($driver) => $call,
-        }
-    };
-}
-
-impl Driver for AnyDriver {
-    fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId> {
-        either!(self, driver => driver.register(socket, kind))
-    }
-
-    fn deregister(&mut self, socket: SocketId) {
-        either!(self, driver => driver.deregister(socket));
-    }
-
-    fn hold(&mut self, socket: SocketId, is_held: bool) {
-        either!(self, driver => driver.hold(socket, is_held));
-    }
-
-    fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>> {
-        either!(self, driver => driver.fd(socket))
-    }
-
-    fn flush(&mut self, tx: &mut TxBatch) {
-        either!(self, driver => driver.flush(tx));
-    }
-
-    fn turn(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()> {
-        either!(self, driver => driver.turn(rx, wait))
-    }
-
-    fn bell(&self) -> Bell {
-        either!(self, driver => driver.bell())
-    }
-
-    fn stats(&self) -> IoStats {
-        either!(self, driver => driver.stats())
-    }
-
-    fn name(&self) -> &'static str {
-        either!(self, driver => driver.name())
-    }
+    let (engine, rx) = Mmsg::open(options)?;
+    Ok((Either::Mmsg(Box::new(engine), why_not), rx))
 }

@@ -34,7 +34,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Sends every entry, and notes those that failed in the batch.
+    /// Sends every entry, notes those that failed in the batch, and empties it.
     pub(super) fn flush<S>(&mut self, table: &Table<S>, tx: &mut TxBatch, stats: &mut IoStats) {
         let Self { plan, failures, troubled } = self;
         failures.clear();
@@ -58,6 +58,7 @@ impl Sender {
         for &(entry, why) in failures.iter() {
             tx.fail(entry as usize, why);
         }
+        tx.end_flush();
     }
 }
 

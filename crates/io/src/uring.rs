@@ -50,13 +50,13 @@ use super::receive::{self, Next};
 use super::send::Sender;
 use super::slots::{SlotSize, Slots};
 use super::table::{Registered, Table, index_of};
-use super::{Bell, Driver, DriverOptions, IoStats, SocketKind, Wait, events};
+use super::{Bell, DriverOptions, Engine, IoStats, SocketKind, Wait, events};
 use ringgate_batch::{IoEvent, RxBatch, SocketId, TxBatch};
 
 /// Receives with io_uring. Belongs to the thread that takes its first turn; until then it may move
 /// between threads.
 #[derive(Debug)]
-pub struct UringDriver {
+pub(super) struct Uring {
     /// First, so that the ring is gone before the memory it knows.
     ring: Ring,
     /// Why the ring takes more than a driver's requests, where it does.
@@ -81,17 +81,17 @@ pub struct UringDriver {
     stats: IoStats,
 }
 
-impl UringDriver {
+impl Uring {
     /// Opens a driver and the batch it fills, after proving on a socket pair that this kernel can
     /// do what it needs.
-    pub fn open(options: &DriverOptions) -> Result<(Self, RxBatch), StartError> {
+    pub(super) fn open(options: &DriverOptions) -> Result<(Self, RxBatch), StartError> {
         let fail = |e| StartError::new("open io_uring", Step::Ring, e);
         Self::prove().map_err(fail)?;
         Self::set_up(*options).map_err(fail)
     }
 
     /// Why the kernel would take other requests than a driver's on this ring, where it would.
-    pub const fn why_unrestricted(&self) -> Option<&io::Error> {
+    pub(super) const fn why_unrestricted(&self) -> Option<&io::Error> {
         self.unrestricted.as_ref()
     }
 
@@ -133,7 +133,12 @@ impl UringDriver {
     /// may yet refuse multishot receives, and no flag tells; so the only question that counts is
     /// asked.
     fn prove() -> io::Result<()> {
-        let smallest = DriverOptions { small_slots: 1, large_slots: 1, registered_sockets: 1 };
+        let smallest = DriverOptions {
+            small_slots: 1,
+            large_slots: 1,
+            registered_sockets: 1,
+            ..DriverOptions::default()
+        };
         let (mut driver, mut rx) = Self::set_up(smallest)?;
         let (here, there) = super::socket::link_pair()?;
         driver.register(here, SocketKind::Link)?;
@@ -391,7 +396,7 @@ impl UringDriver {
     }
 }
 
-impl Driver for UringDriver {
+impl Engine for Uring {
     fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId> {
         let raw = socket.as_raw_fd();
         let id = self.table.insert(socket, kind, Receiving::new(Handle::Raw(raw)))?;
@@ -481,7 +486,7 @@ impl Driver for UringDriver {
     }
 }
 
-impl Drop for UringDriver {
+impl Drop for Uring {
     fn drop(&mut self) {
         if self.ring.cancel(CancelBuilder::any()) {
             // Runs the cancelled requests' completions. With that, and without registered

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ringgate_batch::{Endpoint, RxBatch, TxBatch, TxTarget};
+use ringgate_batch::{Batches, Endpoint, Flush, TxTarget};
 use ringgate_io::socket::{self, UdpOptions};
 use ringgate_io::{Choice, Driver, DriverOptions, SocketKind, Wait};
 use ringgate_link::backend::{self, Backend, Event};
@@ -101,8 +101,9 @@ fn over_udp(
     address: SocketAddr,
     traffic: Traffic,
 ) -> Result<(i32, Totals), Box<dyn std::error::Error>> {
-    let (mut driver, mut rx): (_, RxBatch) =
-        ringgate_io::open(Choice::Auto, &DriverOptions::default())?;
+    let options =
+        DriverOptions { tx_datagrams: 2 * BATCH as u16, tx_bundles: 0, ..DriverOptions::default() };
+    let mut driver = ringgate_io::open(Choice::Auto, &options)?;
     let options = UdpOptions { kernel_time: false, ..UdpOptions::default() };
     let opened = socket::player(address, &options)?;
     let local = opened.local;
@@ -110,26 +111,24 @@ fn over_udp(
     print(&format!("serve: udp on {local}\n")).map_err(|_| "stdout is gone")?;
     let clock = Clock::start();
     let mut game: Game<Endpoint> = Game::new(traffic, clock.now_ns(), clock::unix_ns());
-    let mut tx = TxBatch::new(2 * BATCH, 0);
     let source = ringgate_batch::LocalIp::UNSPECIFIED;
     loop {
-        driver.turn(&mut rx, Wait::AtMost(pause(&game, &clock)))?;
+        driver.turn(Wait::AtMost(pause(&game, &clock)))?;
+        let Batches { rx, tx, mut out } = driver.batches();
         for (meta, bytes) in rx.iter_mut() {
             game.hear(meta.peer, bytes, clock.now_ns());
         }
         while {
             let more = game.speak(clock.now_ns(), clock::unix_ns(), BATCH, |player, bytes| {
                 if tx.small_left() == 0 {
-                    driver.flush(&mut tx);
-                    tx.clear();
+                    out.flush(tx);
                 }
                 if let Some(slot) = tx.slot() {
                     slot[..bytes.len()].copy_from_slice(bytes);
                     tx.commit(bytes.len(), TxTarget { socket, peer: Some(player), source }, 0);
                 }
             });
-            driver.flush(&mut tx);
-            tx.clear();
+            out.flush(tx);
             more
         } {}
         if let Some(signal) = signals::kept() {

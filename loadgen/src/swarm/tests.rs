@@ -85,8 +85,8 @@ impl Rig {
                 self.sources.push(entry.target);
                 self.on_the_way.push_back((self.now_ns + self.lag_ns, entry.target, bytes));
             }
+            self.tx.end_flush();
             self.swarm.sent(&self.tx);
-            self.tx.clear();
             more
         } {}
         self.let_gateway_work();

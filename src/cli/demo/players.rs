@@ -6,7 +6,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::super::Failure;
-use ringgate_batch::{LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
+use ringgate_batch::{Batches, Flush, LocalIp, SocketId, TxTarget};
 use ringgate_core::netcode::{Client, Notice, TokenSpec, mint};
 use ringgate_core::proto::netcode::address::ServerAddresses;
 use ringgate_core::secret::Key;
@@ -18,8 +18,6 @@ use ringgate_os::clock::{self, Clock};
 pub(super) struct Swarm {
     players: Vec<Player>,
     driver: AnyDriver,
-    rx: RxBatch,
-    tx: TxBatch,
     socket: SocketId,
     server: SocketAddr,
     clock: Clock,
@@ -57,8 +55,8 @@ impl Swarm {
         protocol_id: u64,
         key: &Key,
     ) -> Result<Self, Failure> {
-        let (mut driver, rx) =
-            io::open(Choice::Auto, &DriverOptions::default()).map_err(Failure::failed)?;
+        let options = DriverOptions { tx_datagrams: TX_SLOTS, tx_bundles: 0, ..Default::default() };
+        let mut driver = io::open(Choice::Auto, &options).map_err(Failure::failed)?;
         let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let opened = socket::player(any, &UdpOptions::default()).map_err(Failure::failed)?;
         let socket = driver.register(opened.fd, SocketKind::Datagram).map_err(Failure::failed)?;
@@ -70,8 +68,6 @@ impl Swarm {
         Ok(Self {
             players: players.collect::<Result<_, _>>()?,
             driver,
-            rx,
-            tx: TxBatch::new(TX_SLOTS, 0),
             socket,
             server,
             clock,
@@ -123,8 +119,8 @@ impl Swarm {
     fn turn(&mut self, plays: bool) -> Result<(), Failure> {
         let mut wait = Wait::AtMost(TICK);
         for _ in 0..RECEIVES_MAX {
-            self.driver.turn(&mut self.rx, wait).map_err(Failure::failed)?;
-            if self.rx.metas().is_empty() {
+            self.driver.turn(wait).map_err(Failure::failed)?;
+            if self.driver.rx().metas().is_empty() {
                 break;
             }
             self.receive(self.clock.now_ns());
@@ -135,8 +131,8 @@ impl Swarm {
     }
 
     fn receive(&mut self, now_ns: u64) {
-        let Self { players, rx, outcome, server, .. } = self;
-        for (meta, bytes) in rx.iter_mut() {
+        let Self { players, driver, outcome, server, .. } = self;
+        for (meta, bytes) in driver.rx().iter_mut() {
             let Some(player) = index_of(meta.local).and_then(|n| players.get_mut(n)) else {
                 continue;
             };
@@ -160,15 +156,15 @@ impl Swarm {
     }
 
     fn send(&mut self, now_ns: u64, plays: bool) {
-        let Self { players, driver, tx, socket, outcome, .. } = self;
+        let Self { players, driver, socket, outcome, .. } = self;
+        let Batches { tx, mut out, .. } = driver.batches();
         for player in players {
             if player.client.handle_timeout(now_ns).is_some() {
                 outcome.closed += 1;
             }
             loop {
                 if tx.small_left() == 0 {
-                    driver.flush(tx);
-                    tx.clear();
+                    out.flush(tx);
                 }
                 let slot = tx.slot().expect("flushed above");
                 let written =
@@ -186,8 +182,7 @@ impl Swarm {
                 tx.commit(len, target, 0);
             }
         }
-        driver.flush(tx);
-        tx.clear();
+        out.flush(tx);
     }
 }
 
@@ -272,7 +267,7 @@ const TICK: Duration = Duration::from_millis(1);
 /// Batches taken in before the players get a turn again, however many more have come.
 const RECEIVES_MAX: usize = 16;
 
-const TX_SLOTS: usize = 256;
+const TX_SLOTS: u16 = 256;
 const ROUND_TRIP_NS_MAX: u64 = 60_000_000_000;
 
 #[cfg(test)]

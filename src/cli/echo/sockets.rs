@@ -5,17 +5,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ringgate_batch::{Endpoint, LocalIp, RxBatch, SocketId, TxBatch, TxTarget};
+use ringgate_batch::{Batches, Endpoint, Flush, LocalIp, SocketId, TxBatch, TxTarget};
 use ringgate_core::limits::TX_SLOT_BYTES;
-use ringgate_io::socket::{self, UdpOptions, socket_drops};
+use ringgate_io::socket::{self, UdpOptions};
 use ringgate_io::{AnyDriver, Bell, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
 
 /// A driver with a socket for each server that is stood in for.
 #[derive(Debug)]
 pub(super) struct Sockets {
     driver: AnyDriver,
-    rx: RxBatch,
-    tx: TxBatch,
     servers: Vec<Server>,
 }
 
@@ -30,7 +28,8 @@ struct Server {
 
 impl Sockets {
     pub(super) fn open(io: Choice, addresses: &[SocketAddr]) -> Result<Self, StartError> {
-        let (mut driver, rx) = ringgate_io::open(io, &DriverOptions::default())?;
+        let options = DriverOptions { tx_datagrams: TX_SLOTS, tx_bundles: 0, ..Default::default() };
+        let mut driver = ringgate_io::open(io, &options)?;
         let mut servers = Vec::with_capacity(addresses.len());
         for address in addresses {
             let options = UdpOptions { kernel_time: false, ..UdpOptions::default() };
@@ -40,7 +39,7 @@ impl Sockets {
                 .map_err(|why| StartError::other("register a socket", why))?;
             servers.push(Server { socket, address: opened.local, source: LocalIp::UNSPECIFIED });
         }
-        Ok(Self { driver, rx, tx: TxBatch::new(TX_SLOTS, 0), servers })
+        Ok(Self { driver, servers })
     }
 
     /// Where the servers listen.
@@ -55,8 +54,7 @@ impl Sockets {
 
     /// Datagrams that the kernel has dropped at these sockets.
     pub(super) fn kernel_drops(&self) -> u64 {
-        let fds = self.servers.iter().filter_map(|server| self.driver.fd(server.socket));
-        fds.filter_map(|fd| socket_drops(fd).ok()).map(u64::from).sum()
+        self.servers.iter().map(|server| self.driver.dropped_at(server.socket)).sum()
     }
 
     /// Shows everything that has arrived to `handle`: which server, from whom, what. It writes an
@@ -66,8 +64,9 @@ impl Sockets {
         at_most: Duration,
         mut handle: impl FnMut(usize, Endpoint, &[u8], &mut [u8; TX_SLOT_BYTES]) -> usize,
     ) -> io::Result<()> {
-        self.driver.turn(&mut self.rx, Wait::AtMost(at_most))?;
-        let Self { driver, rx, tx, servers } = self;
+        self.driver.turn(Wait::AtMost(at_most))?;
+        let Self { driver, servers } = self;
+        let Batches { rx, tx, mut out } = driver.batches();
         for (meta, bytes) in rx.iter_mut() {
             let Some(index) = servers.iter().position(|server| server.socket == meta.socket) else {
                 continue;
@@ -75,7 +74,7 @@ impl Sockets {
             servers[index].source = meta.local;
             let target =
                 TxTarget { socket: meta.socket, peer: Some(meta.peer), source: meta.local };
-            send(driver, tx, target, |out| handle(index, meta.peer, bytes, out));
+            send(&mut out, tx, target, |slot| handle(index, meta.peer, bytes, slot));
         }
         self.flush();
         Ok(())
@@ -85,26 +84,28 @@ impl Sockets {
     pub(super) fn send(&mut self, server: usize, to: Endpoint, bytes: &[u8]) {
         let Server { socket, source, .. } = self.servers[server];
         let target = TxTarget { socket, peer: Some(to), source };
-        send(&mut self.driver, &mut self.tx, target, |out| {
-            out[..bytes.len()].copy_from_slice(bytes);
+        let Batches { tx, mut out, .. } = self.driver.batches();
+        send(&mut out, tx, target, |slot| {
+            slot[..bytes.len()].copy_from_slice(bytes);
             bytes.len()
         });
     }
 
     /// Sends what waits.
     pub(super) fn flush(&mut self) {
-        flush(&mut self.driver, &mut self.tx);
+        let Batches { tx, mut out, .. } = self.driver.batches();
+        flush(&mut out, tx);
     }
 }
 
 fn send(
-    driver: &mut AnyDriver,
+    out: &mut impl Flush,
     tx: &mut TxBatch,
     target: TxTarget,
     write: impl FnOnce(&mut [u8; TX_SLOT_BYTES]) -> usize,
 ) {
     if tx.small_left() == 0 {
-        flush(driver, tx);
+        flush(out, tx);
     }
     let Some(slot) = tx.slot() else { return };
     match write(slot) {
@@ -114,11 +115,10 @@ fn send(
 }
 
 /// What the kernel does not take is lost, as it would be for any game server.
-fn flush(driver: &mut AnyDriver, tx: &mut TxBatch) {
+fn flush(out: &mut impl Flush, tx: &mut TxBatch) {
     if !tx.is_empty() {
-        driver.flush(tx);
-        tx.clear();
+        out.flush(tx);
     }
 }
 
-const TX_SLOTS: usize = 256;
+const TX_SLOTS: u16 = 256;

@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(link.take_back(&bytes), 2);
         assert!(link.has_deferred() && !link.is_unresponsive());
 
-        tx.clear();
+        tx.end_flush();
         link.write_deferred(&mut tx);
         assert!(!link.has_deferred() && link.is_open());
         link.commit(&mut tx, 9);

@@ -11,7 +11,7 @@ use ringgate_os::clock;
 
 /// Tests of the ring itself need one. The skip is loud, and a failure where a ring is required.
 fn ring_is_missing() -> bool {
-    let missing = UringDriver::prove().err();
+    let missing = Uring::prove().err();
     if let Some(why) = &missing {
         let required = std::env::var_os("REQUIRE_URING").is_some_and(|value| value == "1");
         assert!(!required, "REQUIRE_URING=1, but io_uring does not work: {why}");
@@ -20,14 +20,14 @@ fn ring_is_missing() -> bool {
     missing.is_some()
 }
 
-fn player(driver: &mut UringDriver) -> (SocketId, std::net::SocketAddr) {
+fn player(driver: &mut Uring) -> (SocketId, std::net::SocketAddr) {
     let address = "127.0.0.1:0".parse().expect("literal");
     let socket = socket::player(address, &UdpOptions::default()).expect("loopback can be bound");
     (driver.register(socket.fd, SocketKind::Datagram).expect("registers"), socket.local)
 }
 
 /// Turns until `count` datagrams have arrived; returns the last byte of each with its socket.
-fn receive(driver: &mut UringDriver, rx: &mut RxBatch, count: usize) -> Vec<(SocketId, u8)> {
+fn receive(driver: &mut Uring, rx: &mut RxBatch, count: usize) -> Vec<(SocketId, u8)> {
     let mut seen = Vec::new();
     for _ in 0..500 {
         driver.turn(rx, Wait::AtMost(Duration::from_millis(20))).expect("the driver lives");
@@ -48,8 +48,7 @@ fn rings_of_older_kernels_do_the_same() {
     let mut worked = 0;
     for flags in FLAGS {
         let Ok(ring) = Ring::open_with(flags, SUBMISSIONS, COMPLETIONS_MIN) else { continue };
-        let (mut driver, mut rx) =
-            UringDriver::over(ring, DriverOptions::default()).expect("set up");
+        let (mut driver, mut rx) = Uring::over(ring, DriverOptions::default()).expect("set up");
         let (id, address) = player(&mut driver);
         let client = UdpSocket::bind("127.0.0.1:0").expect("loopback");
         // Asleep, and then awake.
@@ -75,7 +74,7 @@ fn a_driver_moves_to_the_thread_of_its_first_turn() {
     if ring_is_missing() {
         return;
     }
-    let (mut driver, mut rx) = UringDriver::open(&DriverOptions::default()).expect("opens");
+    let (mut driver, mut rx) = Uring::open(&DriverOptions::default()).expect("opens");
     let (_, address) = player(&mut driver);
     UdpSocket::bind("127.0.0.1:0").expect("loopback").send_to(&[7], address).expect("sent");
     let (driver, rx) = std::thread::spawn(move || {
@@ -99,7 +98,7 @@ fn sockets_beyond_the_registered_ones_work_too() {
         return;
     }
     let options = DriverOptions { registered_sockets: 2, ..DriverOptions::default() };
-    let (mut driver, mut rx) = UringDriver::open(&options).expect("opens");
+    let (mut driver, mut rx) = Uring::open(&options).expect("opens");
     let sockets: Vec<_> = (0..6).map(|_| player(&mut driver)).collect();
     let handles = sockets.iter().map(|(id, _)| driver.table.get(*id).expect("there").state.handle);
     assert_eq!(handles.filter(|handle| matches!(handle, Handle::Fixed(_))).count(), 2);
@@ -158,7 +157,7 @@ fn a_drivers_ring_takes_nothing_but_its_requests() {
     if ring_is_missing() {
         return;
     }
-    let (mut driver, mut rx) = UringDriver::open(&DriverOptions::default()).expect("opens");
+    let (mut driver, mut rx) = Uring::open(&DriverOptions::default()).expect("opens");
     assert!(driver.why_unrestricted().is_none(), "{:?}", driver.why_unrestricted());
     let (_, address) = player(&mut driver);
     let client = UdpSocket::bind("127.0.0.1:0").expect("loopback");

@@ -79,8 +79,8 @@ impl Rig {
             let has_more = self.swarm.transmit(self.now(), &mut self.tx);
             let entries = self.tx.entries().iter();
             way_up.extend(entries.map(|entry| (entry.target, self.tx.bytes(entry).to_vec())));
+            self.tx.end_flush();
             self.swarm.sent(&self.tx);
-            self.tx.clear();
             has_more
         } {}
         for (target, bytes) in way_up {

@@ -1,0 +1,144 @@
+//! The seam between who decides and who moves bytes: a driver owns the memory of both batches,
+//! fills the one and sends the other.
+//!
+//! Sockets are described ([`Port`]), not handed over, so that a driver may make them of whatever it
+//! has: the kernel's sockets, frames of a network card, or lists in memory.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::{RxBatch, SocketId, TxBatch};
+
+/// Moves datagrams. One per worker; it may change threads until its first turn, and belongs to that
+/// one from then on.
+///
+/// A worker goes round: [`turn`](Self::turn) takes the receive memory back and fills the received
+/// batch, the worker reads that and writes into the outgoing batch, [`flush`](Self::flush) sends.
+pub trait Driver {
+    /// What sends while the received batch is being read.
+    type Out<'a>: Flush
+    where
+        Self: 'a;
+
+    /// Why a socket could not be opened.
+    type OpenError: std::error::Error;
+
+    /// Opens a socket like this.
+    fn open(&mut self, port: &Port) -> Result<SocketId, Self::OpenError>;
+
+    /// Closes a socket and forgets it. Its id is not used again while entries may still name it.
+    fn close(&mut self, socket: SocketId);
+
+    /// Reads a link no more (what comes stays in the kernel, and its sender waits when that is
+    /// full), or again. What is on its way may still arrive, up to all receive memory once.
+    fn hold(&mut self, socket: SocketId, is_held: bool);
+
+    /// One pass: takes the memory of the received batch back and fills it with what has arrived.
+    /// Waits, as `wait` allows, only when nothing has; may return with nothing all the same.
+    ///
+    /// An error is the end of the driver: everything that can be survived is.
+    fn turn(&mut self, wait: Wait) -> io::Result<()>;
+
+    /// Both batches, to be used side by side, and what sends the outgoing one.
+    fn batches(&mut self) -> Batches<'_, Self::Out<'_>>;
+
+    /// What the last turn has brought.
+    fn rx(&mut self) -> &mut RxBatch {
+        self.batches().rx
+    }
+
+    /// Where what leaves is written.
+    fn tx(&mut self) -> &mut TxBatch {
+        self.batches().tx
+    }
+
+    /// Sends everything that was written, as [`Flush::flush`] says.
+    fn flush(&mut self) {
+        let Batches { tx, mut out, .. } = self.batches();
+        out.flush(tx);
+    }
+
+    /// Datagrams that the kernel has dropped at a socket: refused by its filter, or its receive
+    /// buffer was full.
+    fn dropped_at(&self, socket: SocketId) -> u64;
+
+    /// What has been counted.
+    fn stats(&self) -> IoStats;
+
+    /// For logs: `uring`, `mmsg`, `memory`.
+    fn name(&self) -> &'static str;
+}
+
+/// Sends.
+pub trait Flush {
+    /// Sends every entry of the driver's outgoing batch, those of one target in order, and empties
+    /// it. What could not be sent is in [`TxBatch::failures`] afterwards. A socket that has no room
+    /// or is gone takes nothing more in the same flush.
+    fn flush(&mut self, tx: &mut TxBatch);
+}
+
+/// A driver's two batches.
+#[derive(Debug)]
+pub struct Batches<'a, F> {
+    /// What the last turn has brought.
+    pub rx: &'a mut RxBatch,
+    /// Where what leaves is written.
+    pub tx: &'a mut TxBatch,
+    /// Sends `tx`.
+    pub out: F,
+}
+
+/// What a socket should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// A UDP socket with one peer, for one player of a game server off loopback.
+    Session {
+        /// Where the game server listens.
+        address: SocketAddr,
+    },
+}
+
+/// How long a turn may wait when nothing has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// Until something arrives, the bell rings, or this much time has passed.
+    AtMost(Duration),
+}
+
+/// What a driver has counted since it started. All counters only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoStats {
+    /// Times the driver waited in the kernel.
+    pub waits: u64,
+    /// System calls made.
+    pub syscalls: u64,
+    /// Datagrams received.
+    pub rx_datagrams: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Datagrams sent (each segment of a GSO send counts).
+    pub tx_datagrams: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// GSO sends, each of two or more datagrams.
+    pub tx_gso_sends: u64,
+    /// Datagrams that could not be sent.
+    pub tx_failures: u64,
+    /// A socket went from being drained to being armed.
+    pub rx_arms: u64,
+    /// A receive ended before its socket was empty, and was started again.
+    pub rx_restarts: u64,
+    /// The receive slots ran out; the rest stayed in the sockets until the next turn.
+    pub rx_no_buffers: u64,
+    /// Times the completion queue overflowed, or the kernel asked to reap first (EBUSY).
+    pub cq_overflows: u64,
+    /// Datagrams the kernel dropped at a socket, as told by those that came after them
+    /// (`SO_RXQ_OVFL`): its receive queue was full, or its filter refused them.
+    /// [`Driver::dropped_at`] knows the number of a socket at any time.
+    pub kernel_drops: u64,
+    /// Receive errors that carried no datagram, and processes turned away for want of a descriptor.
+    pub rx_errors: u64,
+}

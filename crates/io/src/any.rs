@@ -1,0 +1,144 @@
+//! The driver over the kernel's sockets: either engine, with the batches that it moves between.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use super::mmsg::Mmsg;
+use super::socket::{self, UdpOptions};
+use super::uring::Uring;
+use super::{Bell, DriverOptions, Engine, SocketKind, StartError};
+use ringgate_batch::{Batches, Driver, Flush, IoStats, Port, RxBatch, SocketId, TxBatch, Wait};
+
+/// Moves datagrams with whichever engine this kernel allows. Dispatches once per batch.
+#[derive(Debug)]
+pub struct AnyDriver {
+    engine: Either,
+    rx: RxBatch,
+    tx: TxBatch,
+}
+
+/// Either engine.
+#[derive(Debug)]
+pub(super) enum Either {
+    /// `recvmmsg` and `sendmmsg`, and why it is not io_uring where that was left to chance.
+    Mmsg(Box<Mmsg>, Option<StartError>),
+    /// io_uring.
+    Uring(Box<Uring>),
+}
+
+/// What sends the outgoing batch of an [`AnyDriver`].
+#[derive(Debug)]
+pub struct Out<'a>(&'a mut Either);
+
+/// Does the same with whichever engine it is.
+macro_rules! either {
+    ($self:expr, $engine:ident => $call:expr) => {
+        match $self {
+            Either::Mmsg($engine, _) => $call,
+            Either::Uring($engine) => $call,
+        }
+    };
+}
+
+impl AnyDriver {
+    /// Over an engine and the batch that it fills.
+    pub(super) fn new(engine: Either, rx: RxBatch, options: &DriverOptions) -> Self {
+        let tx = TxBatch::new(options.tx_datagrams.into(), options.tx_bundles.into());
+        Self { engine, rx, tx }
+    }
+
+    /// Takes a socket over that was made elsewhere. It must be non-blocking.
+    pub fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId> {
+        either!(&mut self.engine, engine => engine.register(socket, kind))
+    }
+
+    /// The descriptor of a socket, for options and peer credentials.
+    pub fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>> {
+        either!(&self.engine, engine => engine.fd(socket))
+    }
+
+    /// Something that rings this driver's bell from another thread.
+    pub fn bell(&self) -> Bell {
+        either!(&self.engine, engine => engine.bell())
+    }
+
+    /// Why the engine is not io_uring, where [`Choice::Auto`](super::Choice) had to do without it:
+    /// for one line in the log.
+    pub const fn why_not_uring(&self) -> Option<&StartError> {
+        match &self.engine {
+            Either::Mmsg(_, why) => why.as_ref(),
+            Either::Uring(_) => None,
+        }
+    }
+
+    /// Why a ring takes more than an engine's requests, where it does.
+    pub const fn why_unrestricted(&self) -> Option<&io::Error> {
+        match &self.engine {
+            Either::Mmsg(..) => None,
+            Either::Uring(engine) => engine.why_unrestricted(),
+        }
+    }
+
+    fn open_session(&mut self, address: SocketAddr) -> Result<SocketId, StartError> {
+        let opened = socket::connected(address, &SESSION_SOCKET)?;
+        self.register(opened.fd, SocketKind::ConnectedDatagram)
+            .map_err(|why| StartError::other("register a socket", why))
+    }
+}
+
+impl Driver for AnyDriver {
+    type Out<'a> = Out<'a>;
+    type OpenError = StartError;
+
+    fn open(&mut self, port: &Port) -> Result<SocketId, StartError> {
+        match port {
+            Port::Session { address } => self.open_session(*address),
+        }
+    }
+
+    fn close(&mut self, socket: SocketId) {
+        either!(&mut self.engine, engine => engine.deregister(socket));
+    }
+
+    fn hold(&mut self, socket: SocketId, is_held: bool) {
+        either!(&mut self.engine, engine => engine.hold(socket, is_held));
+    }
+
+    fn turn(&mut self, wait: Wait) -> io::Result<()> {
+        either!(&mut self.engine, engine => engine.turn(&mut self.rx, wait))
+    }
+
+    fn batches(&mut self) -> Batches<'_, Out<'_>> {
+        Batches { rx: &mut self.rx, tx: &mut self.tx, out: Out(&mut self.engine) }
+    }
+
+    fn dropped_at(&self, socket: SocketId) -> u64 {
+        let drops = self.fd(socket).and_then(|fd| socket::socket_drops(fd).ok());
+        drops.map_or(0, u64::from)
+    }
+
+    fn stats(&self) -> IoStats {
+        either!(&self.engine, engine => engine.stats())
+    }
+
+    fn name(&self) -> &'static str {
+        either!(&self.engine, engine => engine.name())
+    }
+}
+
+impl Flush for Out<'_> {
+    fn flush(&mut self, tx: &mut TxBatch) {
+        either!(&mut self.0, engine => engine.flush(tx));
+    }
+}
+
+/// One player's traffic needs no large buffers.
+const SESSION_SOCKET: UdpOptions<'_> = UdpOptions {
+    reuse_port: false,
+    v6_only: true,
+    receive_buffer_bytes: 256 << 10,
+    send_buffer_bytes: 256 << 10,
+    kernel_time: false,
+    filter: None,
+};
