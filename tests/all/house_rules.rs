@@ -26,7 +26,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/core", ""),
     ("crates/gate", "batch core link"),
     ("crates/io", "batch core os"),
-    ("crates/link", "batch core os"),
+    ("crates/link", "os"),
     ("crates/os", ""),
     ("crates/report", ""),
     ("crates/testkit", "batch core gate link"),

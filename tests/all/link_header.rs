@@ -60,6 +60,17 @@ fn c_name(prefix: &str, variant: &str) -> String {
 }
 
 #[test]
+fn the_readmes_server_in_c_compiles() {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/link/README.md");
+    let readme = std::fs::read_to_string(readme).expect("it is part of the repository");
+    let (_, rest) = readme.split_once("```c\n").expect("a block in C");
+    let (source, _) = rest.split_once("```").expect("it ends");
+    let folder = Folder::new();
+    std::fs::write(folder.join("readme.c"), source).expect("a folder for temporary files");
+    compile(&folder, folder.join("readme.c").to_str().expect("text"));
+}
+
+#[test]
 fn the_echo_example_returns_what_players_send() {
     let folder = Folder::new();
     let program = compile(&folder, "crates/link/examples/c/echo.c");

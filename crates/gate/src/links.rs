@@ -7,3 +7,13 @@ pub(crate) mod presence;
 pub(crate) mod session_sockets;
 pub(crate) mod state;
 pub(crate) mod to_game;
+
+use ringgate_core::limits;
+use ringgate_link::bundle;
+
+const _: () = assert!(
+    bundle::BUNDLE_BYTES_MAX == limits::BUNDLE_BYTES_MAX
+        && bundle::PAYLOAD_BYTES_MAX == limits::PAYLOAD_BYTES_MAX
+        && bundle::WORKERS_MAX == limits::WORKERS_MAX,
+    "the link's format has the gateway's limits"
+);

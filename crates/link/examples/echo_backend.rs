@@ -1,6 +1,6 @@
 //! The smallest game server: every player gets back what it sends.
 //!
-//! `cargo run --example echo_backend -- RUN_DIR [NAME]`
+//! `cargo run -p ringgate-link --example echo_backend -- RUN_DIR [NAME]`
 
 use std::io;
 
@@ -19,7 +19,9 @@ fn main() -> io::Result<()> {
             match event {
                 // A full link drops the answer, as the internet would; the outbox counts it.
                 Event::Payload { session, bytes } => drop(outbox.send(session, bytes)),
-                Event::Pong { .. } => {}
+                Event::Opened(player) => {
+                    println!("player {} is in slot {}", player.client_id, player.slot);
+                }
                 other => println!("{other:?}"),
             }
         }

@@ -4,19 +4,18 @@
 //! and eight bytes for each player (slot, state), so one payload has room for 149 players; a real
 //! game sends each player what it can see.
 //!
-//! `cargo run --example snapshots -- RUN_DIR [NAME]`
+//! `cargo run -p ringgate-link --example snapshots -- RUN_DIR [NAME]`
 
 use std::collections::HashMap;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use ringgate_core::limits::PAYLOAD_BYTES_MAX;
 use ringgate_link::backend::{Event, Options};
-use ringgate_link::bundle::SessionId;
-use ringgate_os::clock::Clock;
+use ringgate_link::bundle::{PAYLOAD_BYTES_MAX, SessionId};
 
 const TICK: Duration = Duration::from_nanos(1_000_000_000 / 30);
 
+#[expect(clippy::disallowed_methods, reason = "a game server has a clock of its own")]
 fn main() -> io::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let run_dir = arguments.next().unwrap_or_else(|| "/run/ringgate".to_owned());
@@ -24,7 +23,7 @@ fn main() -> io::Result<()> {
 
     // The tick decides when to look, so there is nothing to gain from spinning.
     let mut backend = Options::new(run_dir, name).spin(Duration::ZERO).start()?;
-    let clock = Clock::start();
+    let start = Instant::now();
     let mut world = World::default();
     let mut next_tick = TICK;
     loop {
@@ -32,7 +31,7 @@ fn main() -> io::Result<()> {
         while let Some((event, _)) = events.next() {
             world.handle(&event);
         }
-        let now = Duration::from_nanos(clock.now_ns());
+        let now = start.elapsed();
         if now >= next_tick {
             // After a stall the missed ticks are left out instead of being sent all at once.
             next_tick = (next_tick + TICK).max(now);

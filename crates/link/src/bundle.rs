@@ -20,6 +20,7 @@
 //! Left out on purpose: who may send what when (hello first, authorisation, flow control). That is
 //! the gate's and the backend library's business.
 
+mod address;
 mod frame;
 mod read;
 mod reason;
@@ -36,13 +37,21 @@ pub use record::{Goodbye, Hello, Opened, Sessions, ToGame, ToGateway, Welcome, i
 pub use session::SessionId;
 pub use write::Writer;
 
-use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
-
 /// The lowest version of the format that this code speaks: that of the first release, for ever.
 pub const VERSION_MIN: u16 = 1;
 
 /// The highest version of the format that this code speaks.
 pub const VERSION_MAX: u16 = 2;
+
+/// Longest datagram, in both directions. 16 KiB hold 13 full-size payloads or 140 of 100 bytes;
+/// longer ones gain less than 2 % (docs/BENCHMARKS.md, links).
+pub const BUNDLE_BYTES_MAX: usize = 16 * 1024;
+
+/// Longest payload of one player.
+pub const PAYLOAD_BYTES_MAX: usize = 1200;
+
+/// Most workers, and with them links, that a gateway has.
+pub const WORKERS_MAX: usize = 128;
 
 /// Bytes before every record's body.
 pub const HEADER_BYTES: usize = 4;

@@ -3,6 +3,7 @@
 //! [`bundle`] is the format of the bundle link: pure bytes, used by the gate on one side and by
 //! game processes on the other. [`backend`] is the library that game servers link.
 //! `docs/PROTOCOLS.md` describes both well enough to do without either.
+#![cfg_attr(feature = "backend", doc = "", doc = include_str!("../README.md"))]
 #![deny(unsafe_code)]
 
 #[cfg(feature = "backend")]

@@ -1,7 +1,7 @@
 /*
  * The smallest game server in C: every player gets back what it sends.
  *
- *     cc -std=c99 -O2 -I include crates/link/examples/c/echo.c -o echo
+ *     cc -std=c99 -O2 -I crates/link/include crates/link/examples/c/echo.c -o echo
  *     ./echo /run/ringgate arena-1
  */
 #define RINGGATE_BACKEND_IMPLEMENTATION

@@ -5,7 +5,7 @@
  * eight bytes for each player (slot, state), little-endian, so one payload has room for 149
  * players; a real game sends each player what it can see.
  *
- *     cc -std=c99 -O2 -I include crates/link/examples/c/snapshots.c -o snapshots
+ *     cc -std=c99 -O2 -I crates/link/include crates/link/examples/c/snapshots.c -o snapshots
  *     ./snapshots /run/ringgate arena-1
  */
 #define RINGGATE_BACKEND_IMPLEMENTATION

@@ -5,13 +5,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::super::bundle::{
-    CloseReason, Frames, Goodbye, Opened, RecordError, SessionId, ToGame, VERSION_MAX, VERSION_MIN,
-    Welcome,
+    BUNDLE_BYTES_MAX, CloseReason, Frames, Goodbye, Opened, RecordError, SessionId, ToGame,
+    VERSION_MAX, VERSION_MIN, Welcome,
 };
 use super::link::Received;
 use super::poller::READY_TIMER;
 use super::{BACKOFF_MIN, Backend, Outbox};
-use ringgate_core::limits::BUNDLE_BYTES_MAX;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

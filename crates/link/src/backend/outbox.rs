@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use super::super::bundle::{CloseReason, MULTICAST_SESSIONS_MAX, SessionId};
+use super::super::bundle::{CloseReason, MULTICAST_SESSIONS_MAX, PAYLOAD_BYTES_MAX, SessionId};
 use super::link::Link;
-use ringgate_core::limits::PAYLOAD_BYTES_MAX;
 
 /// Takes payloads for players. They leave with the next [`flush`](super::Backend::flush).
 #[derive(Debug, Default)]

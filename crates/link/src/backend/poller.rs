@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ringgate_core::limits::WORKERS_MAX;
+use crate::bundle::WORKERS_MAX;
 use ringgate_os::notify::{self, Epoll, Ready};
 
 /// What [`Poller::next_ready`] calls the timer; links are called by their worker's index.

@@ -6,8 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::super::bundle::{Frames, Writer};
-use ringgate_core::limits::BUNDLE_BYTES_MAX;
+use super::super::bundle::{BUNDLE_BYTES_MAX, Frames, Writer};
 
 /// A bounded queue of bundles. Buffers are allocated when first needed and used again.
 #[derive(Debug)]
@@ -135,8 +134,7 @@ const LATE_RECORD_BYTES_MAX: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bundle::{CloseReason, SessionId, ToGateway};
-    use ringgate_core::limits::PAYLOAD_BYTES_MAX;
+    use crate::bundle::{CloseReason, PAYLOAD_BYTES_MAX, SessionId, ToGateway};
 
     fn session(serial: u64) -> SessionId {
         SessionId::new(0, serial)

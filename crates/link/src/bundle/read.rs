@@ -10,10 +10,9 @@ use std::net::SocketAddr;
 use super::record::is_name_bytes;
 use super::{
     CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello, MULTICAST_SESSIONS_MAX, Opened,
-    RecordError, SessionId, Sessions, ToGame, ToGateway, Welcome, kind,
+    PAYLOAD_BYTES_MAX, RecordError, SessionId, Sessions, ToGame, ToGateway, WORKERS_MAX, Welcome,
+    address, kind,
 };
-use ringgate_batch::Endpoint;
-use ringgate_core::limits::{PAYLOAD_BYTES_MAX, WORKERS_MAX};
 
 /// The records of one datagram, decoded. An error is the last item.
 #[derive(Clone, Debug)]
@@ -210,7 +209,7 @@ impl<'a> Body<'a> {
     fn address(&mut self) -> Result<SocketAddr, RecordError> {
         let ip = *self.array()?;
         let scope = self.u32()?;
-        Ok(Endpoint::v6(ip, scope, self.u16()?).into())
+        Ok(address::from_fields(ip, scope, self.u16()?))
     }
 
     fn games_reason(&mut self) -> Result<CloseReason, RecordError> {

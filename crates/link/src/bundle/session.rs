@@ -7,7 +7,7 @@
 use std::fmt;
 use std::num::NonZeroU64;
 
-use ringgate_core::limits::WORKERS_MAX;
+use super::WORKERS_MAX;
 
 /// One session. Unique for the gateway's lifetime, never 0; the upper eight bits are the worker's
 /// index.

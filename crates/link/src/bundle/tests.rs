@@ -1,5 +1,7 @@
 //! Round trips, and what happens to records that are cut, stretched or changed.
 
+use std::net::SocketAddr;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -304,6 +306,20 @@ fn reasons_keep_their_numbers_and_have_a_text() {
 }
 
 #[test]
+fn a_mapped_address_is_the_ipv4_one_and_a_link_local_one_keeps_its_interface() {
+    for text in ["192.0.2.7:9", "[fe80::1%5]:3", "[2001:db8::1]:65535", "[::]:0"] {
+        let plain: SocketAddr = text.parse().expect("literal");
+        let (ip, interface, port) = address::to_fields(plain);
+        assert_eq!(address::from_fields(ip, interface, port), plain);
+    }
+    let mapped = "[::ffff:192.0.2.7]:9".parse().expect("literal");
+    let (ip, interface, port) = address::to_fields(mapped);
+    let plain: SocketAddr = "192.0.2.7:9".parse().expect("literal");
+    assert_eq!(address::from_fields(ip, 7, port), plain);
+    assert_eq!((address::to_fields(plain), interface), ((ip, 0, 9), 0));
+}
+
+#[test]
 fn a_cut_bundle_yields_whole_records_and_then_an_error() {
     let bundle = bundle_to_game();
     let ends: Vec<_> = Frames::new(&bundle)
@@ -389,13 +405,13 @@ proptest! {
         listener in "[!-~]{1,32}",
     ) {
         let (port, slot, slots_max) = ports_and_slots;
-        let endpoint = match (mapped, ip) {
-            (true, [a, b, c, d, ..]) => ringgate_batch::Endpoint::v4([a, b, c, d], port),
-            (false, ip) => ringgate_batch::Endpoint::v6(ip, scope, port),
+        let address = match (mapped, ip) {
+            (true, [a, b, c, d, ..]) => SocketAddr::from(([a, b, c, d], port)),
+            (false, ip) => address::from_fields(ip, scope, port),
         };
         let user_data: [u8; USER_DATA_BYTES] = std::array::from_fn(|at| user_data[at % 32]);
         let opened = Opened {
-            session, client_id, address: endpoint.into(), slot, slots_max,
+            session, client_id, address, slot, slots_max,
             user_data: &user_data, listener: &listener,
         };
         let mut buf = [0; 1024];

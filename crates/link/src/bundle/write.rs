@@ -6,11 +6,10 @@
 
 use super::record::is_name_bytes;
 use super::{
-    COUNT_BYTES, CloseReason, Frame, Goodbye, HEADER_BYTES, Hello, MULTICAST_SESSIONS_MAX, Opened,
-    RecordError, SESSION_BYTES, SessionId, USER_DATA_BYTES, Welcome, kind,
+    BUNDLE_BYTES_MAX, COUNT_BYTES, CloseReason, Frame, Goodbye, HEADER_BYTES, Hello,
+    MULTICAST_SESSIONS_MAX, Opened, PAYLOAD_BYTES_MAX, RecordError, SESSION_BYTES, SessionId,
+    USER_DATA_BYTES, Welcome, address, kind,
 };
-use ringgate_batch::Endpoint;
-use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 
 /// Appends records to a buffer.
 ///
@@ -108,16 +107,16 @@ impl<'a> Writer<'a> {
         if !is_sendable(is_name_bytes(listener)) {
             return false;
         }
-        let address = Endpoint::from(opened.address);
+        let (ip, interface, port) = address::to_fields(opened.address);
         let fixed_bytes = 8 + 8 + 4 + 4 + 16 + 4 + 2 + USER_DATA_BYTES;
         self.record(kind::OPENED, fixed_bytes + listener.len(), |body| {
             body.u64(opened.session.as_u64());
             body.u64(opened.client_id);
             body.u32(opened.slot);
             body.u32(opened.slots_max);
-            body.bytes(address.ip_bytes());
-            body.u32(address.scope());
-            body.u16(address.port());
+            body.bytes(&ip);
+            body.u32(interface);
+            body.u16(port);
             body.bytes(opened.user_data);
             body.bytes(listener);
         })

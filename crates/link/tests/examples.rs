@@ -1,0 +1,120 @@
+//! The examples in Rust, run as the README says, against a gateway's end of one link.
+//! Those in C are run by the tests of the repository.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use ringgate_link::bundle::{
+    BUNDLE_BYTES_MAX, Opened, SessionId, ToGateway, USER_DATA_BYTES, VERSION_MAX, Welcome, Writer,
+};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+/// Longer than any step takes on a busy machine; only a test that fails waits for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An example that runs behind a worker's socket, and that socket's end of its link.
+struct Linked {
+    game: Child,
+    folder: PathBuf,
+    socket: Socket,
+}
+
+impl Linked {
+    fn start(example: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("{example}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for temporary files");
+        let listener = Socket::new(Domain::UNIX, Type::SEQPACKET, None).expect("socket");
+        let path = folder.join("worker-0.sock");
+        listener.bind(&SockAddr::unix(path).expect("a short path")).expect("bind");
+        listener.listen(1).expect("listen");
+        listener.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        let game = Command::new(program(example))
+            .args([folder.as_os_str(), "arena-1".as_ref()])
+            .spawn()
+            .expect("`cargo test -p ringgate-link` builds examples too");
+        let (socket, _) = listener.accept().expect("the example connects");
+        socket.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        Self { game, folder, socket }
+    }
+
+    /// Takes the hello, welcomes, and has a player come in.
+    fn let_in(&self) {
+        let hello = self.receive();
+        let Some(Ok(ToGateway::Hello(hello))) = ToGateway::read(&hello).next() else {
+            panic!("no hello: {hello:?}")
+        };
+        assert_eq!(hello.name, "arena-1");
+        let welcome = Welcome { version: VERSION_MAX, worker: 0, workers: 1, incarnation: 7 };
+        let opened = Opened {
+            session: SESSION,
+            client_id: 42,
+            address: "203.0.113.9:40001".parse().expect("literal"),
+            slot: 5,
+            slots_max: 64,
+            user_data: &[0; USER_DATA_BYTES],
+            listener: "eu-west",
+        };
+        self.send(|writer| writer.welcome(&welcome) && writer.opened(&opened));
+    }
+
+    fn receive(&self) -> Vec<u8> {
+        let mut bundle = vec![0; BUNDLE_BYTES_MAX];
+        let len = (&self.socket).read(&mut bundle).expect("the example says something");
+        bundle.truncate(len);
+        bundle
+    }
+
+    fn send(&self, fill: impl FnOnce(&mut Writer<'_>) -> bool) {
+        let mut buf = vec![0; BUNDLE_BYTES_MAX];
+        let mut writer = Writer::new(&mut buf);
+        assert!(fill(&mut writer));
+        self.socket.send(writer.bytes()).expect("the example reads");
+    }
+}
+
+impl Drop for Linked {
+    fn drop(&mut self) {
+        let ended: io::Result<()> = self.game.kill();
+        let _ = (ended, self.game.wait(), std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+/// Examples lie in a folder beside that of the tests.
+fn program(example: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("the system knows");
+    let built = test.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST");
+    built.join("examples").join(example)
+}
+
+const SESSION: SessionId = SessionId::new(0, 9);
+
+#[test]
+fn the_echo_example_returns_what_a_player_sends() {
+    let link = Linked::start("echo_backend");
+    link.let_in();
+    link.send(|writer| writer.payload(SESSION, b"hello"));
+    let answer = link.receive();
+    let expected = ToGateway::Payload { session: SESSION, bytes: b"hello" };
+    assert!(ToGateway::read(&answer).eq([Ok(expected)]));
+}
+
+#[test]
+fn the_snapshot_example_tells_a_player_about_itself() {
+    let link = Linked::start("snapshots");
+    link.let_in();
+    link.send(|writer| writer.payload(SESSION, &[7; 10]));
+    loop {
+        let bundle = link.receive();
+        let Some(Ok(ToGateway::Multicast { sessions, bytes })) = ToGateway::read(&bundle).next()
+        else {
+            panic!("no snapshot: {bundle:?}")
+        };
+        assert!(sessions.iter().eq([SESSION]));
+        // The tick's number, then slot and state; the first ones may be from before the payload.
+        if bytes[4..] == [5, 0, 0, 0, 7, 7, 7, 7] {
+            return;
+        }
+    }
+}
