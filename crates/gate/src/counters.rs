@@ -5,6 +5,7 @@
 //! dropped for a reason; every payload a player sent reached a link or was dropped for a reason;
 //! every payload a game process sent was sealed or dropped for a reason.
 
+use crate::front::protocol::PACKET_KINDS;
 use ringgate_core::drops::{DropCounts, DropReason};
 use ringgate_link::bundle::GoodbyeReason;
 
@@ -57,12 +58,26 @@ pub struct Counters {
     pub drops: DropCounts,
 }
 
-/// Packet types: netcode's seven by their number, Unreal's game packets, then Unreal's seven
-/// handshake packets by theirs.
-pub const PACKET_KINDS: usize = UNREAL_GAME + 1 + 7;
+/// Moments that the worker turns into latencies, collected over a turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stamps {
+    /// When the kernel received each datagram whose payload went to a link in this turn, in its
+    /// real-time clock.
+    pub uplink_kernel_ns: Vec<u64>,
+    /// How many payloads from links were sealed in this turn.
+    pub downlink_count: u64,
+    /// How long each handshake took that was completed in this turn, from the first request we
+    /// took.
+    pub handshakes_ns: Vec<u64>,
+}
 
-/// Unreal's game packets among the packet types.
-pub(crate) const UNREAL_GAME: usize = 7;
+impl Stamps {
+    pub(crate) fn clear(&mut self) {
+        self.uplink_kernel_ns.clear();
+        self.downlink_count = 0;
+        self.handshakes_ns.clear();
+    }
+}
 
 /// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,7 +4,9 @@
 //! a datagram for want of room takes nothing more in that flush, and slots given back are not
 //! looked at again.
 
-use crate::{Exit, Gate, Mail, Now};
+use crate::gate::Gate;
+use crate::mail::Mail;
+use crate::turn::{Exit, Now};
 use ringgate_batch::{
     Endpoint, Flush, IoEvent, RxBatch, RxMeta, SendFailure, SocketId, TxBatch, TxTarget,
 };

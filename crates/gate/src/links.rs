@@ -1,11 +1,15 @@
 //! The local connections to game processes: who is there, what they are told, and what they say.
 
+pub(crate) mod allowance;
 pub(crate) mod backlog;
 pub(crate) mod from_game;
 pub(crate) mod listening;
+pub(crate) mod loopback;
 pub(crate) mod presence;
 pub(crate) mod session_sockets;
+pub(crate) mod socket_queue;
 pub(crate) mod state;
+pub(crate) mod table;
 pub(crate) mod to_game;
 
 use ringgate_core::limits;

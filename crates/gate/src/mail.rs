@@ -1,8 +1,8 @@
 //! What workers and the control thread say to a gate, and what it asks of its worker.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::links::listening::Listening;
 use crate::setup::Setup;
 use crate::store::table::Address;
 use ringgate_batch::{LocalIp, SocketId};
@@ -91,4 +91,31 @@ pub enum Request {
         /// The backend's number.
         backend: u16,
     },
+}
+
+/// Whether anybody listens where a udp backend should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listening {
+    /// The backend's number.
+    pub backend: u16,
+    /// The address that was looked at: by the time a gate hears of it, the number may be another
+    /// backend's.
+    pub address: SocketAddr,
+    /// Whether somebody does.
+    pub is_there: bool,
+}
+
+/// Tells a worker that datagrams from `address` are `owner`'s.
+pub(crate) fn steer_to(address: Address, owner: u16) -> Mail {
+    Mail::Steer(Steering { address, worker: owner, departed_at: None })
+}
+
+/// Tells a worker that datagrams from `address` are no longer `owner`'s.
+pub(crate) fn forget_steering(address: Address, owner: u16) -> Mail {
+    Mail::Unsteer(Steering { address, worker: owner, departed_at: None })
+}
+
+/// The same because the session is over, which had come to `sequence`.
+pub(crate) fn forget_departed(address: Address, owner: u16, sequence: u64) -> Mail {
+    Mail::Unsteer(Steering { address, worker: owner, departed_at: Some(sequence) })
 }

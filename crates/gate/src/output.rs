@@ -1,25 +1,18 @@
 //! What leaves a gate: packets for players, written into the outgoing batch and sealed in one go.
 
+use crate::front::netcode::seal::Seal;
+use crate::front::netcode::state::NetcodeFront;
+use crate::gate::Gate;
 use crate::links::state::Link;
 use crate::store::table::Address;
+use crate::turn::Now;
 use crate::turn::Turn;
-use crate::{Gate, Now};
 use arrayvec::ArrayVec;
 use ringgate_batch::{SendFailure, TxBatch, TxTarget};
 use ringgate_core::crypto::{Aead, Job};
 use ringgate_core::drops::DropReason;
-use ringgate_core::proto::netcode::packet::{Header, PacketKind, encode_packet};
+use ringgate_core::proto::netcode::packet::{PacketKind, encode_packet};
 use ringgate_core::secret::Key;
-
-/// A packet that waits to be sealed.
-#[derive(Clone, Copy)]
-pub(crate) struct Seal {
-    /// Which small slot of the batch it lies in.
-    slot: u32,
-    session: u32,
-    header: Header,
-    len: u16,
-}
 
 /// What an entry of the outgoing batch is, to recognise it when it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +61,8 @@ impl Gate {
         body: &[u8],
     ) -> Result<(), DropReason> {
         self.make_room(turn);
-        let endpoint = self.sessions.address(index).endpoint;
-        let session = self.sessions.at_mut(index);
+        let endpoint = self.netcode.sessions.address(index).endpoint;
+        let session = self.netcode.sessions.at_mut(index);
         let sequence = session.next_sequence.take()?;
         session.last_send_ns = turn.now.mono_ns;
         let slot = turn.tx.small_used() as u32;
@@ -78,7 +71,7 @@ impl Gate {
         let target =
             TxTarget { socket: session.socket, peer: Some(endpoint), source: session.local };
         turn.tx.commit(len, target, Tag::Player.encode());
-        self.seals.push(Seal { slot, session: index, header, len: len as u16 });
+        self.netcode.seals.push(Seal { slot, session: index, header, len: len as u16 });
         self.count_out(kind, len);
         Ok(())
     }
@@ -93,7 +86,7 @@ impl Gate {
         target: TxTarget,
     ) {
         self.make_room(turn);
-        let sequence = self.global_sequence.take();
+        let sequence = self.netcode.global_sequence.take();
         let buf = turn.tx.slot().expect("room was made");
         let (header, len) = encode_packet(kind, sequence, body, buf);
         let aad = self.listeners[usize::from(listener)].aads.of(header.prefix);
@@ -119,7 +112,7 @@ impl Gate {
             turn.out.flush(turn.tx);
             if turn.tx.has_failures() {
                 self.settle_failures(turn.now, turn.tx);
-                self.links.iter_mut().flatten().for_each(Link::end_flush);
+                self.links.all.iter_mut().flatten().for_each(Link::end_flush);
             }
         }
     }
@@ -127,20 +120,14 @@ impl Gate {
     /// Ends the turn: submits, and gives up the places of what was removed.
     pub(crate) fn finish(&mut self, turn: &mut Turn<'_>) {
         self.submit(turn);
-        self.sessions.reclaim(turn.now.mono_ns);
-        self.pending.reclaim(turn.now.mono_ns);
-        self.unreal.sessions.reclaim(turn.now.mono_ns);
-        let opening = self.unreal.opening_count();
-        let sessions = self.sessions.len() + self.unreal.sessions.len();
-        self.counters.sessions = sessions as u64 - opening;
-        self.counters.pending = self.pending.len() as u64 + opening;
-        self.in_turn = false;
-        self.turned_ns = turn.now.mono_ns;
+        self.reclaim(turn.now.mono_ns);
+        self.life.in_turn = false;
+        self.life.turned_ns = turn.now.mono_ns;
     }
 
     /// Seals everything that waits, in batches.
     fn seal(&mut self, tx: &mut TxBatch) {
-        let Self { seals, sessions, listeners, aead, .. } = self;
+        let Self { netcode: NetcodeFront { seals, sessions, .. }, listeners, aead, .. } = self;
         let mut batch = ArrayVec::<Job<'_>, SEAL_BATCH>::new();
         let mut waiting = seals.iter().peekable();
         for (at, slot) in tx.small_slots_mut().enumerate() {

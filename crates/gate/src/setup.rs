@@ -7,8 +7,7 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
-use crate::links::state::LOOPBACK_PLACES;
-use crate::shared::claims::ClaimLimits;
+use crate::links::loopback::LOOPBACK_PLACES;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_core::secret::Key;
@@ -313,6 +312,15 @@ impl Setup {
     pub fn backend_slots(&self) -> Vec<u32> {
         self.backends.iter().map(|backend| backend.slots).collect()
     }
+}
+
+/// How much may be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimLimits {
+    /// Sessions over all workers and listeners.
+    pub sessions_max: usize,
+    /// Used tokens that are remembered.
+    pub tokens_max: usize,
 }
 
 /// A pending handshake takes about 250 bytes; this many take 16 MiB.

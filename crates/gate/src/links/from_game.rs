@@ -3,11 +3,9 @@
 //! A process can name its own players only, and a record that breaks the format ends its link and
 //! nothing else.
 
-use crate::Gate;
 use crate::counters::{Ended, LinkRefusal};
-use crate::front::unreal::is_own_address;
+use crate::gate::Gate;
 use crate::links::backlog::Progress;
-use crate::links::state::index_of_loopback;
 use crate::roles::Role;
 use crate::setup::{Credentials, LinkKind};
 use crate::turn::Turn;
@@ -31,10 +29,10 @@ impl Gate {
         match self.roles.of(meta.socket) {
             Role::Link(link) => self.handle_bundle(turn, link, meta.truncated, bytes),
             Role::UdpLink => self.handle_udp_answer(turn, meta, bytes),
-            Role::SessionLink(place) => match self.sessions.live(place) {
+            Role::SessionLink(place) => match self.netcode.sessions.live(place) {
                 Some(index) => {
-                    let backend = self.sessions.at(index).backend;
-                    self.backends[usize::from(backend)].come_back();
+                    let backend = self.netcode.sessions.at(index).backend;
+                    self.links.backends[usize::from(backend)].come_back();
                     self.send_to_player(turn, index, bytes);
                 }
                 None => self.count_from_link(DropReason::SessionUnknown),
@@ -49,39 +47,28 @@ impl Gate {
         let Some(from) = self.backend_behind(meta) else {
             return self.counters.drops.bump(DropReason::LinkStranger);
         };
-        self.backends[from].come_back();
-        if self.unreal.is_server(from) {
-            return self.handle_server(turn, from, meta, bytes);
-        }
-        let index = index_of_loopback(&meta.local).filter(|index| {
-            let session = self.sessions.get(*index);
-            session.is_some_and(|session| usize::from(session.backend) == from)
-        });
-        match index {
-            Some(index) => self.send_to_player(turn, index, bytes),
-            None => self.count_from_link(DropReason::SessionUnknown),
-        }
+        self.links.backends[from].come_back();
+        self.handle_server(turn, from, meta, bytes);
     }
 
     /// The backend that a datagram on the udp link comes from: nearly always that of the player
     /// whom it is for, so on a host with hundreds of them not all are asked.
     fn backend_behind(&self, meta: &RxMeta) -> Option<usize> {
-        let is_from = |backend: &usize| self.backends[*backend].address == Some(meta.peer);
-        let index = index_of_loopback(&meta.local);
-        let player = index.and_then(|index| self.sessions.get(index)).map(|player| player.backend);
-        let known = player.map(usize::from).filter(is_from);
-        known
-            .or_else(|| self.unreal.backend_of_loopback(&meta.local).filter(is_from))
-            .or_else(|| (0..self.backends.len()).find(is_from))
+        let is_from = |backend: &usize| self.links.backends[*backend].address == Some(meta.peer);
+        let players = self.backends_of_loopback(&meta.local).find(is_from);
+        players.or_else(|| (0..self.links.backends.len()).find(is_from))
     }
 
-    /// A datagram from the server of an Unreal game.
-    fn handle_server(&mut self, turn: &mut Turn<'_>, from: usize, meta: &RxMeta, bytes: &[u8]) {
-        if is_own_address(&meta.local) {
-            return self.handle_probe_answer(turn.now, from, bytes);
-        }
-        match self.unreal.session_of_loopback(&meta.local, from) {
-            Some(index) => self.handle_unreal_answer(turn, index, bytes),
+    /// A datagram for a player of netcode.
+    pub(crate) fn handle_netcode_server(
+        &mut self,
+        turn: &mut Turn<'_>,
+        from: usize,
+        meta: &RxMeta,
+        bytes: &[u8],
+    ) {
+        match self.netcode.session_of_loopback(&meta.local, from) {
+            Some(index) => self.send_to_player(turn, index, bytes),
             None => self.count_from_link(DropReason::SessionUnknown),
         }
     }
@@ -112,7 +99,7 @@ impl Gate {
         if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX {
             return Err(DropReason::PayloadLength);
         }
-        if !self.sessions.at(index).is_confirmed() {
+        if !self.netcode.sessions.at(index).is_confirmed() {
             // The player drops payloads until a keep-alive has told it that it is connected, and
             // that one may be lost.
             self.emit_keep_alive(turn, index);
@@ -129,7 +116,7 @@ impl Gate {
         record: ToGateway<'_>,
         progress: &mut Progress,
     ) -> bool {
-        let backend = self.link_mut(link).and_then(|link| link.backend);
+        let backend = self.links.get_mut(link).and_then(|link| link.backend);
         match (record, backend) {
             (ToGateway::Hello(hello), None) => self.greet(turn, link, &hello),
             (ToGateway::Hello(_), Some(_)) | (_, None) => {
@@ -146,12 +133,12 @@ impl Gate {
                     self.end_session_because(turn, index, Ended::ByBackend, reason);
                 }
             }
+            // What only a later version knows, and no payload's loss.
+            (ToGateway::Unknown(_), Some(_)) => {}
             (ToGateway::Ping { token }, Some(_)) => {
                 // A pong is of no use when it comes late: a full link loses it.
                 self.append(turn, link, 0, |writer| writer.pong(token));
             }
-            // What only a later version knows, and no payload's loss.
-            (ToGateway::Unknown(_), Some(_)) => {}
         }
         true
     }
@@ -172,7 +159,8 @@ impl Gate {
     /// A session that a backend names, if it is one of its own.
     #[inline]
     pub(crate) fn session_for_backend(&self, backend: u16, session: SessionId) -> Option<u32> {
-        self.session_index(session).filter(|index| self.sessions.at(*index).backend == backend)
+        self.session_index(session)
+            .filter(|index| self.netcode.sessions.at(*index).backend == backend)
     }
 
     /// The first record of a link: who it is, and whether it may be.
@@ -180,11 +168,11 @@ impl Gate {
         match self.identify(link, hello) {
             Ok((backend, version)) => {
                 self.forget_predecessor(turn.now, backend);
-                let state = &mut self.backends[usize::from(backend)];
+                let state = &mut self.links.backends[usize::from(backend)];
                 state.link = Some(link);
                 state.epoch += 1;
                 state.come_back();
-                if let Some(link) = self.link_mut(link) {
+                if let Some(link) = self.links.get_mut(link) {
                     link.backend = Some(backend);
                 }
                 let welcome = Welcome {
@@ -215,11 +203,11 @@ impl Gate {
                 LinkKind::Udp { .. } => None,
             })
             .ok_or(GoodbyeReason::NameUnknown)?;
-        let credentials = self.links[usize::from(link)].as_ref().map(|link| link.credentials);
+        let credentials = self.links.all[usize::from(link)].as_ref().map(|link| link.credentials);
         if !credentials.is_some_and(|credentials| allow.admits(credentials)) {
             return Err(GoodbyeReason::Unauthorised);
         }
-        if self.live_link(at).is_some() {
+        if self.links.live(at).is_some() {
             return Err(GoodbyeReason::NameTaken);
         }
         Ok((at as u16, version))
@@ -239,7 +227,7 @@ impl Gate {
         reason: GoodbyeReason,
         error: Option<RecordError>,
     ) {
-        let credentials = self.link_mut(link).map(|link| link.credentials);
+        let credentials = self.links.get_mut(link).map(|link| link.credentials);
         self.count_refusal(LinkRefusal::of(reason), credentials);
         self.append(turn, link, 0, |writer| writer.goodbye(Goodbye { reason, error }));
         self.submit(turn);
@@ -249,6 +237,6 @@ impl Gate {
     pub(crate) fn count_refusal(&mut self, why: LinkRefusal, whose: Option<Credentials>) {
         self.counters.links_refused += 1;
         self.counters.link_refusals[why as usize] += 1;
-        self.last_refused[why as usize] = whose;
+        self.links.last_refused[why as usize] = whose;
     }
 }

@@ -5,40 +5,29 @@
 //! A worker still sees refusals itself, sooner than it is told. What it is told holds longer: while
 //! nobody listens, silence is no sign of life.
 
-use std::net::SocketAddr;
+use crate::mail::Listening;
 
+use crate::gate::Gate;
 use crate::links::state::{BackendState, Seen};
-use crate::{Gate, Now};
+use crate::turn::Now;
 use ringgate_batch::Endpoint;
-
-/// Whether anybody listens where a udp backend should.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listening {
-    /// The backend's number.
-    pub backend: u16,
-    /// The address that was looked at: by the time a gate hears of it, the number may be another
-    /// backend's.
-    pub address: SocketAddr,
-    /// Whether somebody does.
-    pub is_there: bool,
-}
 
 impl Gate {
     /// Takes in what was found out about a udp backend.
     pub(crate) fn note_listening(&mut self, now: Now, news: Listening) {
         let (at, address) = (usize::from(news.backend), Some(Endpoint::from(news.address)));
         let is_meant = |state: &BackendState| state.address.is_some() && state.address == address;
-        if !self.backends.get(at).is_some_and(is_meant) {
+        if !self.links.backends.get(at).is_some_and(is_meant) {
             return;
         }
-        let state = &mut self.backends[at];
+        let state = &mut self.links.backends[at];
         // Taken to be there until it was looked at.
         state.has_been_up &= state.seen != Seen::Never;
         state.seen = if news.is_there { Seen::There } else { Seen::Deserted };
         if !news.is_there {
             self.mark_gone(now, at);
-        } else if !self.unreal.is_server(at) {
-            self.backends[at].come_back();
+        } else if !self.is_probed_by_front(at) {
+            self.links.backends[at].come_back();
         }
     }
 
@@ -47,9 +36,9 @@ impl Gate {
     pub(crate) fn is_still_starting(&self, mut candidates: impl Iterator<Item = u16>) -> bool {
         let is_awaited = |backend: u16| {
             let at = usize::from(backend);
-            !self.backends[at].has_been_up && !self.setup.backends[at].retired
+            !self.links.backends[at].has_been_up && !self.setup.backends[at].retired
         };
-        self.turned_ns < self.started_ns + START_NS && candidates.any(is_awaited)
+        self.life.turned_ns < self.life.started_ns + START_NS && candidates.any(is_awaited)
     }
 }
 

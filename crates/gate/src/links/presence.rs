@@ -5,12 +5,16 @@
 //! refuses a datagram or is asked (`listening`), and whether the backend is back is found out by
 //! sending it an empty one now and then.
 
-use crate::links::state::{Link, PROBE_EVERY_NS, Probe, is_shared_socket_backend};
+use crate::counters::LinkRefusal;
+use crate::gate::Gate;
+use crate::links::loopback::is_shared_socket_backend;
+use crate::links::state::{Link, PROBE_EVERY_NS, Probe};
+use crate::mail::Request;
 use crate::output::Tag;
 use crate::roles::Role;
 use crate::setup::{Credentials, LinkKind};
+use crate::turn::Now;
 use crate::turn::Turn;
-use crate::{Gate, LinkRefusal, Now, Request};
 use ringgate_batch::{Endpoint, LocalIp, SendFailure, SocketId, TxTarget};
 use ringgate_link::bundle::{Goodbye, GoodbyeReason};
 
@@ -18,8 +22,9 @@ impl Gate {
     /// A process has connected to the link socket; it has to say hello before anything else, and
     /// soon. One that no backend allows is told so in the turn that follows.
     pub fn handle_link_accepted(&mut self, socket: SocketId, credentials: Credentials) {
-        let is_barred = !self.may_connect.admits(credentials);
-        let unidentified = self.links.iter().flatten().filter(|link| link.is_waiting_for_hello());
+        let is_barred = !self.links.may_connect.admits(credentials);
+        let unidentified =
+            self.links.all.iter().flatten().filter(|link| link.is_waiting_for_hello());
         let users = unidentified.map(|link| link.credentials.uid);
         let (mut all, mut same) = (0, 0);
         users.for_each(|uid| (all, same) = (all + 1, same + usize::from(uid == credentials.uid)));
@@ -28,27 +33,27 @@ impl Gate {
             self.count_refusal(LinkRefusal::TooManyNameless, Some(credentials));
             return self.requests.push_back(Request::CloseSocket(socket));
         }
-        let free = self.links.iter().position(Option::is_none);
+        let free = self.links.all.iter().position(Option::is_none);
         let at = free.unwrap_or_else(|| {
-            self.links.push(None);
-            self.links.len() - 1
+            self.links.all.push(None);
+            self.links.all.len() - 1
         });
         let mut link = Link::new(socket, credentials);
         link.is_barred = is_barred;
-        self.links[at] = Some(link);
-        self.has_unsettled_links = true;
+        self.links.all[at] = Some(link);
+        self.links.has_unsettled = true;
         self.roles.assign(socket, Role::Link(at as u16));
     }
 
     /// A process that has restarted may say hello in the very turn in which its last link ends.
     pub(crate) fn forget_predecessor(&mut self, now: Now, backend: u16) {
-        if let Some(old) = self.backends[usize::from(backend)].link {
+        if let Some(old) = self.links.backends[usize::from(backend)].link {
             self.lose_link(now, old);
         }
     }
 
     pub(crate) fn mark_hung_up(&mut self, link: u16) {
-        if let Some(link) = self.link_mut(link) {
+        if let Some(link) = self.links.get_mut(link) {
             link.hung_up = true;
         }
     }
@@ -56,13 +61,13 @@ impl Gate {
     /// Ends a link and has its socket closed. Its backend may come back within its grace time; the
     /// players wait.
     pub(crate) fn lose_link(&mut self, now: Now, link: u16) {
-        let Some(lost) = self.links[usize::from(link)].take() else { return };
+        let Some(lost) = self.links.all[usize::from(link)].take() else { return };
         self.close_socket(lost.socket);
         let unsent = lost.unsent_payloads();
         self.undeliver(unsent, SendFailure::Gone);
         self.release_backlog(&lost);
         if let Some(backend) = lost.backend {
-            let state = &mut self.backends[usize::from(backend)];
+            let state = &mut self.links.backends[usize::from(backend)];
             state.link = None;
             state.gone_since_ns = Some(now.mono_ns);
         }
@@ -70,30 +75,34 @@ impl Gate {
 
     /// Parts from processes that have connected and may not, or do not say who they are.
     pub(crate) fn close_unidentified_links(&mut self, turn: &mut Turn<'_>) {
-        if !self.has_unsettled_links {
+        if !self.links.has_unsettled {
             return;
         }
-        for at in 0..self.links.len() as u16 {
-            let Some(link) = self.link_mut(at) else { continue };
+        for at in 0..self.links.all.len() as u16 {
+            let Some(link) = self.links.get_mut(at) else { continue };
             if link.is_barred {
                 self.refuse_link(turn, at, GoodbyeReason::Unauthorised, None);
             } else if link.is_overdue(turn.now.mono_ns) {
                 self.refuse_link(turn, at, GoodbyeReason::HelloExpected, None);
             }
         }
-        self.has_unsettled_links =
-            self.links.iter().flatten().any(|link| link.backend.is_none() || link.has_deferred());
+        self.links.has_unsettled = self
+            .links
+            .all
+            .iter()
+            .flatten()
+            .any(|link| link.backend.is_none() || link.has_deferred());
     }
 
     /// Parts from processes that a new setup does not allow any more. Those of a retired backend
     /// stay with their players.
     pub(crate) fn close_disallowed_links(&mut self, turn: &mut Turn<'_>) {
-        for at in 0..self.links.len() as u16 {
-            let Some(link) = &self.links[usize::from(at)] else { continue };
+        for at in 0..self.links.all.len() as u16 {
+            let Some(link) = &self.links.all[usize::from(at)] else { continue };
             let allow = match link.backend.map(|backend| &self.setup.backends[usize::from(backend)])
             {
                 Some(crate::Backend { link: LinkKind::Bundle { allow }, .. }) => allow,
-                _ => &self.may_connect,
+                _ => &self.links.may_connect,
             };
             if !allow.admits(link.credentials) {
                 self.refuse_link(turn, at, GoodbyeReason::Unauthorised, None);
@@ -103,8 +112,8 @@ impl Gate {
 
     /// Says that the gateway drains, if it does, to a process that is a backend.
     pub(crate) fn tell_draining(&mut self, turn: &mut Turn<'_>, link: u16) {
-        let is_backend = self.link_mut(link).is_some_and(|link| link.backend.is_some());
-        if let (Some(until_ns), true) = (self.draining_until_ns, is_backend) {
+        let is_backend = self.links.get_mut(link).is_some_and(|link| link.backend.is_some());
+        if let (Some(until_ns), true) = (self.life.draining_until_ns, is_backend) {
             let left_ms = until_ns.saturating_sub(turn.now.mono_ns).div_ceil(NS_PER_MS) as u32;
             self.tell_link(turn, link, |writer| writer.draining(left_ms));
         }
@@ -113,7 +122,7 @@ impl Gate {
     /// Says goodbye to every link: the gateway is about to go.
     pub(crate) fn say_goodbye(&mut self, turn: &mut Turn<'_>) {
         let goodbye = Goodbye { reason: GoodbyeReason::Shutdown, error: None };
-        for link in 0..self.links.len() as u16 {
+        for link in 0..self.links.all.len() as u16 {
             self.append(turn, link, 0, |writer| writer.goodbye(goodbye));
         }
     }
@@ -122,10 +131,13 @@ impl Gate {
     pub(crate) fn lose_udp_backend(&mut self, now: Now, socket: SocketId, peer: &Endpoint) {
         let at = match self.roles.of(socket) {
             Role::SessionLink(place) => {
-                let session = self.sessions.live(place).map(|index| self.sessions.at(index));
+                let session =
+                    self.netcode.sessions.live(place).map(|index| self.netcode.sessions.at(index));
                 session.map(|session| usize::from(session.backend))
             }
-            Role::UdpLink => self.backends.iter().position(|state| state.address == Some(*peer)),
+            Role::UdpLink => {
+                self.links.backends.iter().position(|state| state.address == Some(*peer))
+            }
             // Anybody could make us send to an address at which nobody listens.
             Role::Link(_) | Role::LinkListener | Role::Player { .. } | Role::Vacant => None,
         };
@@ -136,51 +148,51 @@ impl Gate {
 
     /// A udp backend is not there, and has to be looked for.
     pub(crate) fn mark_gone(&mut self, now: Now, at: usize) {
-        let state = &mut self.backends[at];
+        let state = &mut self.links.backends[at];
         state.gone_since_ns.get_or_insert(now.mono_ns);
         state.probe_open = false;
         state.probed_ns = now.mono_ns;
         let due_ns = state.probe_due_ns().unwrap_or(u64::MAX);
-        self.next_probe_ns = self.next_probe_ns.min(due_ns);
+        self.links.next_probe_ns = self.links.next_probe_ns.min(due_ns);
         self.lose_server(now, at);
     }
 
     /// Looks whether udp backends that were gone are back: an empty datagram that the kernel does
     /// not refuse for a while means that somebody listens again.
     pub(crate) fn probe_backends(&mut self, turn: &mut Turn<'_>) {
-        if turn.now.mono_ns < self.next_probe_ns {
+        if turn.now.mono_ns < self.links.next_probe_ns {
             return;
         }
-        self.next_probe_ns = u64::MAX;
-        for at in 0..self.backends.len() {
+        self.links.next_probe_ns = u64::MAX;
+        for at in 0..self.links.backends.len() {
             self.probe_backend(turn, at);
-            let due_ns = match self.backends[at].probe_due_ns() {
+            let due_ns = match self.links.backends[at].probe_due_ns() {
                 None => continue,
                 // It is not probed here, and only looked at in case it is retired.
-                Some(_) if self.unreal.is_server(at) => turn.now.mono_ns + PROBE_EVERY_NS,
+                Some(_) if self.is_probed_by_front(at) => turn.now.mono_ns + PROBE_EVERY_NS,
                 Some(due_ns) => due_ns,
             };
-            self.next_probe_ns = self.next_probe_ns.min(due_ns);
+            self.links.next_probe_ns = self.links.next_probe_ns.min(due_ns);
         }
     }
 
     fn probe_backend(&mut self, turn: &mut Turn<'_>, at: usize) {
-        let state = &self.backends[at];
+        let state = &self.links.backends[at];
         let (false, Some(address)) = (state.is_up(), state.address) else { return };
         if self.setup.backends[at].retired && self.claims.players(at) == 0 {
             // Nobody waits for it, and what listens there one day may be another program.
-            return self.backends[at].come_back();
+            return self.links.backends[at].come_back();
         }
-        if self.unreal.is_server(at) {
+        if self.is_probed_by_front(at) {
             // Asked in its own language.
             return;
         }
         let can_probe = is_shared_socket_backend(&address.into());
         match Probe::next(state, can_probe, turn.now.mono_ns) {
-            Probe::Answered => self.backends[at].come_back(),
+            Probe::Answered => self.links.backends[at].come_back(),
             Probe::Due => {
-                self.backends[at].probe_open = true;
-                self.backends[at].probed_ns = turn.now.mono_ns;
+                self.links.backends[at].probe_open = true;
+                self.links.backends[at].probed_ns = turn.now.mono_ns;
                 self.send_probe(turn, address);
             }
             Probe::Wait => {}
@@ -188,7 +200,7 @@ impl Gate {
     }
 
     fn send_probe(&mut self, turn: &mut Turn<'_>, address: Endpoint) {
-        let Some(socket) = self.udp_link else { return };
+        let Some(socket) = self.links.udp else { return };
         let target = TxTarget { socket, peer: Some(address), source: LocalIp::UNSPECIFIED };
         self.send_raw(turn, &[], target, Tag::Probe);
     }
@@ -196,14 +208,9 @@ impl Gate {
     /// A probe did not leave, so that nobody refused it proves nothing.
     pub(crate) fn take_back_probe(&mut self, address: Option<Endpoint>) {
         self.counters.link_datagrams_out -= 1;
-        if let Some(state) = self.backends.iter_mut().find(|state| state.address == address) {
+        if let Some(state) = self.links.backends.iter_mut().find(|state| state.address == address) {
             state.probe_open = false;
         }
-    }
-
-    #[inline]
-    pub(crate) fn link_mut(&mut self, link: u16) -> Option<&mut Link> {
-        self.links.get_mut(usize::from(link))?.as_mut()
     }
 }
 

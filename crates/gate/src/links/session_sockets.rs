@@ -5,39 +5,17 @@
 //! is asked for again for a while, and then the player is told that there is no room, so that it
 //! tries another server instead of waiting for a timeout.
 
-use std::collections::BTreeMap;
-
 use crate::counters::Ended;
+use crate::gate::Gate;
+use crate::links::loopback::is_shared_socket_backend;
+use crate::mail::Request;
+use crate::roles::Role;
 use crate::setup::LinkKind;
-use crate::store::table::Place;
+use crate::turn::Now;
 use crate::turn::Turn;
-use crate::{Gate, Now, Request, Role, is_shared_socket_backend};
 use ringgate_batch::{SocketId, TxTarget};
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_link::bundle::SessionId;
-
-/// Sessions between their asking for a socket and having one.
-pub(crate) struct SocketQueue {
-    /// Those whose socket could not be made, by index: which session that is, and since when.
-    /// Ordered, so that every run of the simulator asks in the same order.
-    lacking: BTreeMap<u32, (Place, u64)>,
-    /// When they are asked for again.
-    due_ns: u64,
-    /// Those whose player waits to hear that it is connected.
-    unwelcomed: Vec<Place>,
-}
-
-impl SocketQueue {
-    pub(crate) const fn new() -> Self {
-        Self { lacking: BTreeMap::new(), due_ns: u64::MAX, unwelcomed: Vec::new() }
-    }
-
-    /// When to look again.
-    pub(crate) fn due_ns(&self) -> Option<u64> {
-        let due_ns = if self.unwelcomed.is_empty() { self.due_ns } else { 0 };
-        (due_ns < u64::MAX).then_some(due_ns)
-    }
-}
 
 impl Gate {
     /// Says that `socket` is a session's own, as asked for by [`Request::OpenSessionSocket`].
@@ -46,11 +24,11 @@ impl Gate {
             self.requests.push_back(Request::CloseSocket(socket));
             return;
         };
-        let place = self.sessions.place(index);
-        let session = self.sessions.at_mut(index);
+        let place = self.netcode.sessions.place(index);
+        let session = self.netcode.sessions.at_mut(index);
         session.uplink = Some(socket);
         if !session.is_confirmed() {
-            self.session_sockets.unwelcomed.push(place);
+            self.netcode.session_sockets.unwelcomed.push(place);
         }
         self.roles.assign(socket, Role::SessionLink(place));
     }
@@ -58,8 +36,8 @@ impl Gate {
     /// Says that a socket that [`Request::OpenSessionSocket`] has asked for could not be made.
     pub fn session_socket_failed(&mut self, now: Now, session: SessionId) {
         let Some(index) = self.session_index(session) else { return };
-        let place = self.sessions.place(index);
-        let queue = &mut self.session_sockets;
+        let place = self.netcode.sessions.place(index);
+        let queue = &mut self.netcode.session_sockets;
         let entry = queue.lacking.entry(index).or_insert((place, now.mono_ns));
         if entry.0 != place {
             *entry = (place, now.mono_ns);
@@ -70,7 +48,7 @@ impl Gate {
     /// Whether a session cannot reach its backend for want of a socket of its own.
     #[inline]
     pub(crate) fn lacks_socket(&self, index: u32) -> bool {
-        let session = self.sessions.at(index);
+        let session = self.netcode.sessions.at(index);
         session.uplink.is_none()
             && match &self.setup.backends[usize::from(session.backend)].link {
                 LinkKind::Udp { address } => !is_shared_socket_backend(address),
@@ -80,18 +58,19 @@ impl Gate {
 
     /// Welcomes those whose socket is there, and asks again for those that could not be made.
     pub(crate) fn handle_session_sockets(&mut self, turn: &mut Turn<'_>) {
-        while let Some(place) = self.session_sockets.unwelcomed.pop() {
-            if let Some(index) = self.sessions.live(place) {
+        while let Some(place) = self.netcode.session_sockets.unwelcomed.pop() {
+            if let Some(index) = self.netcode.sessions.live(place) {
                 self.emit_keep_alive(turn, index);
             }
         }
-        if turn.now.mono_ns < self.session_sockets.due_ns {
+        if turn.now.mono_ns < self.netcode.session_sockets.due_ns {
             return;
         }
-        self.session_sockets.due_ns = u64::MAX;
-        let mut lacking = std::mem::take(&mut self.session_sockets.lacking);
+        self.netcode.session_sockets.due_ns = u64::MAX;
+        let mut lacking = std::mem::take(&mut self.netcode.session_sockets.lacking);
         lacking.retain(|index, (place, since_ns)| {
-            let is_lacking = self.sessions.live(*place).is_some() && self.lacks_socket(*index);
+            let is_lacking =
+                self.netcode.sessions.live(*place).is_some() && self.lacks_socket(*index);
             if is_lacking && turn.now.mono_ns >= *since_ns + WAIT_NS {
                 self.give_up_socketless(turn, *index);
                 return false;
@@ -102,21 +81,21 @@ impl Gate {
             is_lacking
         });
         if !lacking.is_empty() {
-            self.session_sockets.due_ns = turn.now.mono_ns + RETRY_NS;
+            self.netcode.session_sockets.due_ns = turn.now.mono_ns + RETRY_NS;
         }
-        self.session_sockets.lacking = lacking;
+        self.netcode.session_sockets.lacking = lacking;
     }
 
     pub(crate) fn ask_for_socket(&mut self, index: u32) {
-        let (session, backend) = (self.session_id(index), self.sessions.at(index).backend);
+        let (session, backend) = (self.session_id(index), self.netcode.sessions.at(index).backend);
         self.requests.push_back(Request::OpenSessionSocket { session, backend });
     }
 
     /// A player who does not know yet that it is connected is denied; one who plays is told
     /// goodbye.
     fn give_up_socketless(&mut self, turn: &mut Turn<'_>, index: u32) {
-        let address = *self.sessions.address(index);
-        let session = self.sessions.at(index);
+        let address = *self.netcode.sessions.address(index);
+        let session = self.netcode.sessions.at(index);
         if !session.is_confirmed() {
             let (socket, source) = (session.socket, session.local);
             let target = TxTarget { socket, peer: Some(address.endpoint), source };

@@ -1,11 +1,14 @@
 //! Toward game processes: players' payloads, and what a process on a bundle link is told of its
 //! players.
 
-use crate::links::state::{is_shared_socket_backend, loopback_of, payloads_in};
+use crate::gate::Gate;
+use crate::links::loopback::is_shared_socket_backend;
+use crate::links::loopback::loopback_of;
+use crate::links::state::payloads_in;
 use crate::output::Tag;
 use crate::setup::LinkKind;
+use crate::turn::Now;
 use crate::turn::Turn;
-use crate::{Gate, Now};
 use ringgate_batch::{Endpoint, LocalIp, SendFailure, TxBatch, TxTarget};
 use ringgate_core::drops::DropReason;
 use ringgate_link::bundle::{CloseReason, Opened, USER_DATA_BYTES, Writer};
@@ -21,7 +24,7 @@ impl Gate {
         kernel_ns: u64,
     ) {
         self.counters.payloads_up += 1;
-        let backend = usize::from(self.sessions.at(index).backend);
+        let backend = usize::from(self.netcode.sessions.at(index).backend);
         let delivered = match &self.setup.backends[backend].link {
             LinkKind::Bundle { .. } => self.deliver_bundled(turn, index, payload),
             LinkKind::Udp { address } if is_shared_socket_backend(address) => {
@@ -45,8 +48,8 @@ impl Gate {
         index: u32,
         payload: &[u8],
     ) -> Result<(), DropReason> {
-        let backend = usize::from(self.sessions.at(index).backend);
-        let link = self.live_link(backend).ok_or(DropReason::LinkDown)?;
+        let backend = usize::from(self.netcode.sessions.at(index).backend);
+        let link = self.links.live(backend).ok_or(DropReason::LinkDown)?;
         self.announce(turn, index);
         let session = self.session_id(index);
         if self.append(turn, link, 1, |writer| writer.payload(session, payload)) {
@@ -65,7 +68,7 @@ impl Gate {
         backend: Endpoint,
     ) -> Result<(), DropReason> {
         self.check_udp_backend(index)?;
-        let socket = self.udp_link.ok_or(DropReason::LinkDown)?;
+        let socket = self.links.udp.ok_or(DropReason::LinkDown)?;
         let source = loopback_of(index).ok_or(DropReason::LinkDown)?;
         let target = TxTarget { socket, peer: Some(backend), source };
         self.send_raw(turn, payload, target, Tag::UdpPayload);
@@ -80,7 +83,7 @@ impl Gate {
         payload: &[u8],
     ) -> Result<(), DropReason> {
         self.check_udp_backend(index)?;
-        let socket = self.sessions.at(index).uplink.ok_or(DropReason::LinkDown)?;
+        let socket = self.netcode.sessions.at(index).uplink.ok_or(DropReason::LinkDown)?;
         let target = TxTarget { socket, peer: None, source: LocalIp::UNSPECIFIED };
         self.send_raw(turn, payload, target, Tag::UdpPayload);
         Ok(())
@@ -89,8 +92,8 @@ impl Gate {
     /// What the kernel would take and the host then refuse does not count as handed over.
     #[inline]
     fn check_udp_backend(&self, index: u32) -> Result<(), DropReason> {
-        let backend = usize::from(self.sessions.at(index).backend);
-        if self.backends[backend].is_up() { Ok(()) } else { Err(DropReason::LinkDown) }
+        let backend = usize::from(self.netcode.sessions.at(index).backend);
+        if self.links.backends[backend].is_up() { Ok(()) } else { Err(DropReason::LinkDown) }
     }
 
     pub(crate) fn send_raw(
@@ -107,19 +110,11 @@ impl Gate {
         self.counters.link_datagrams_out += 1;
     }
 
-    /// The link of a backend, if somebody is still at its other end.
-    #[inline]
-    pub(crate) fn live_link(&self, backend: usize) -> Option<u16> {
-        self.backends[backend].link.filter(|link| {
-            self.links[usize::from(*link)].as_ref().is_some_and(|link| !link.hung_up)
-        })
-    }
-
     /// Tells the backend of a session, if it has not been told on its present link.
     #[inline]
     pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, index: u32) {
-        let session = self.sessions.at(index);
-        let state = &self.backends[usize::from(session.backend)];
+        let session = self.netcode.sessions.at(index);
+        let state = &self.links.backends[usize::from(session.backend)];
         if session.announced != state.epoch && state.is_up() {
             self.announce_now(turn, index);
         }
@@ -127,27 +122,27 @@ impl Gate {
 
     #[cold]
     fn announce_now(&mut self, turn: &mut Turn<'_>, index: u32) {
-        let backend = usize::from(self.sessions.at(index).backend);
-        let epoch = self.backends[backend].epoch;
+        let backend = usize::from(self.netcode.sessions.at(index).backend);
+        let epoch = self.links.backends[backend].epoch;
         match &self.setup.backends[backend].link {
             LinkKind::Bundle { .. } => {
-                let Some(link) = self.live_link(backend) else { return };
+                let Some(link) = self.links.live(backend) else { return };
                 self.announce_on(turn, index, link);
             }
             LinkKind::Udp { address } if is_shared_socket_backend(address) => {}
             LinkKind::Udp { .. } => self.ask_for_socket(index),
         }
-        self.sessions.at_mut(index).announced = epoch;
+        self.netcode.sessions.at_mut(index).announced = epoch;
     }
 
     /// Writes the opening record. The user data goes along the first time only; a backend that
     /// comes back gets zeros.
     fn announce_on(&mut self, turn: &mut Turn<'_>, index: u32, link: u16) {
-        let user_data = self.sessions.at_mut(index).user_data.take();
+        let user_data = self.netcode.sessions.at_mut(index).user_data.take();
         let user_data = user_data.as_deref().unwrap_or(&[0; USER_DATA_BYTES]);
         let setup = std::sync::Arc::clone(&self.setup);
-        let address = *self.sessions.address(index);
-        let claim = self.sessions.at(index).claim(&address);
+        let address = *self.netcode.sessions.address(index);
+        let claim = self.netcode.sessions.at(index).claim(&address);
         let opened = Opened {
             session: self.session_id(index),
             client_id: claim.client_id,
@@ -162,8 +157,8 @@ impl Gate {
 
     /// Tells the backend that a session is over, if it knows of it.
     pub(crate) fn report_closed(&mut self, turn: &mut Turn<'_>, index: u32, reason: CloseReason) {
-        let session = self.sessions.at(index);
-        let backend = &self.backends[usize::from(session.backend)];
+        let session = self.netcode.sessions.at(index);
+        let backend = &self.links.backends[usize::from(session.backend)];
         let (Some(link), true) = (backend.link, session.announced == backend.epoch) else { return };
         let session = self.session_id(index);
         self.tell_link(turn, link, |writer| writer.closed(session, reason));
@@ -179,8 +174,8 @@ impl Gate {
         if self.append(turn, link, 0, &record) {
             return;
         }
-        self.has_unsettled_links = true;
-        let Some(full) = self.link_mut(link) else { return };
+        self.links.has_unsettled = true;
+        let Some(full) = self.links.get_mut(link) else { return };
         full.defer(record);
         if full.is_unresponsive() {
             self.lose_link(turn.now, link);
@@ -200,14 +195,14 @@ impl Gate {
         // Twice: into the bundle that is open, and into a fresh one after that one was sent or
         // slots were freed.
         for _ in 0..3 {
-            let Some(open) = self.link_mut(link).filter(|link| !link.has_deferred()) else {
+            let Some(open) = self.links.get_mut(link).filter(|link| !link.has_deferred()) else {
                 return false;
             };
             let was_open = open.is_open();
             let is_written = open.append(turn.tx, payloads, &record);
             let is_full = open.is_open();
             if is_full && !was_open {
-                self.open_links.push(link);
+                self.links.open.push(link);
             }
             if is_written {
                 return true;
@@ -223,7 +218,7 @@ impl Gate {
 
     fn commit_bundle(&mut self, link: u16, tx: &mut TxBatch) {
         let tag = Tag::Bundle(link).encode();
-        let Some(open) = self.link_mut(link) else { return };
+        let Some(open) = self.links.get_mut(link) else { return };
         if open.commit(tx, tag).is_some() {
             self.counters.link_datagrams_out += 1;
         }
@@ -232,22 +227,22 @@ impl Gate {
     /// Hands over all bundles. Nobody is asked who has none: a host may have hundreds of game
     /// processes.
     pub(crate) fn commit_bundles(&mut self, tx: &mut TxBatch) {
-        let mut open_links = std::mem::take(&mut self.open_links);
+        let mut open_links = std::mem::take(&mut self.links.open);
         for link in open_links.drain(..) {
             self.commit_bundle(link, tx);
         }
-        self.open_links = open_links;
+        self.links.open = open_links;
     }
 
     /// Begins the turn's bundles with what was deferred.
     pub(crate) fn flush_deferred(&mut self, turn: &mut Turn<'_>) {
-        if !self.has_unsettled_links {
+        if !self.links.has_unsettled {
             return;
         }
-        for (at, link) in self.links.iter_mut().enumerate() {
+        for (at, link) in self.links.all.iter_mut().enumerate() {
             let Some(link) = link.as_mut().filter(|link| link.has_deferred()) else { continue };
             link.write_deferred(turn.tx);
-            self.open_links.push(at as u16);
+            self.links.open.push(at as u16);
         }
     }
 
@@ -260,8 +255,8 @@ impl Gate {
         why: SendFailure,
     ) {
         self.counters.link_datagrams_out -= 1;
-        self.has_unsettled_links = true;
-        let Some(refused_by) = self.link_mut(link) else {
+        self.links.has_unsettled = true;
+        let Some(refused_by) = self.links.get_mut(link) else {
             // Its link has ended meanwhile.
             return self.undeliver(payloads_in(bytes), why);
         };

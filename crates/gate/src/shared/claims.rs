@@ -11,13 +11,15 @@
 //! new token clears a few expired ones away, however many have expired at once. What is reserved
 //! takes memory only when it is first used.
 
-mod history;
+pub(crate) mod history;
 
+use crate::setup::ClaimLimits;
+use crate::shared::claims::history::TokenMac;
+use crate::shared::claims::history::TokenPast;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::Now;
 use crate::setup::Limits;
 use crate::shared::cookies::Cookies;
 use crate::shared::homes::Homes;
@@ -25,22 +27,13 @@ use crate::store::area::Area;
 use crate::store::census::Census;
 use crate::store::hash::HashKey;
 use crate::store::multimap::Multimap;
-use crate::store::table::Place;
+use crate::turn::Now;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX};
 use ringgate_core::proto::netcode::server::SessionSequence;
 
-use history::{History, TokenName};
-pub(crate) use history::{TokenMac, TokenPast};
-
-/// A session that other workers know of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Resident {
-    pub(crate) worker: u16,
-    pub(crate) listener: u16,
-    pub(crate) place: Place,
-}
+use crate::shared::claims::history::{History, TokenName};
 
 /// What a session holds while it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,15 +63,6 @@ pub(crate) struct Wanted<'a> {
     pub(crate) allows_reuse: bool,
     /// Where the sequence starts of a token that was not used before.
     pub(crate) random: u64,
-}
-
-/// How much may be claimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClaimLimits {
-    /// Sessions over all workers and listeners.
-    pub sessions_max: usize,
-    /// Used tokens that are remembered.
-    pub tokens_max: usize,
 }
 
 /// Shared by all workers of a gateway.

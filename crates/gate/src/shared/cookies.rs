@@ -11,11 +11,12 @@
 //! The set of used responses is bounded. When it is full, new ones are refused and counted; a live
 //! entry is never evicted, because that would let its response open a session again.
 
+use crate::store::table::Place;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::shared::claims::{ClaimLimits, Resident};
+use crate::setup::ClaimLimits;
 use crate::shared::upgrades::Upgrades;
 use crate::store::multimap::Multimap;
 use ringgate_batch::Endpoint;
@@ -25,6 +26,14 @@ use ringgate_core::proto::unreal::cookie::{Cookie, Epoch, MacInput, Proof, Rotat
 use ringgate_core::proto::unreal::front::proof_input;
 use ringgate_core::proto::unreal::timing::COOKIE_LIFETIME_NS_MAX;
 use ringgate_core::secret::CookieSecret;
+
+/// A session that other workers know of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resident {
+    pub(crate) worker: u16,
+    pub(crate) listener: u16,
+    pub(crate) place: Place,
+}
 
 /// Shared by all workers.
 pub(crate) struct Cookies {

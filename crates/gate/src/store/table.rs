@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 
 use crate::store::hash::HashKey;
 use crate::store::index::Index;
-use ringgate_batch::{Endpoint, prefetch_line};
+use ringgate_batch::{Endpoint, RxMeta, prefetch_line};
 use ringgate_core::limits::LISTENERS_MAX;
 
 /// What an entry is found by.
@@ -197,6 +197,16 @@ impl<T: Tenant> Table<T> {
     pub(crate) fn find_guessed(&self, guess: u32, hash: u32, address: &Address) -> Option<u32> {
         let slot = self.slots.get(guess as usize)?;
         if slot.address == *address { Some(guess) } else { self.find(hash, address) }
+    }
+
+    /// Hashes where a run of datagrams comes from; while one is hashed, memory works on those
+    /// before it.
+    pub(crate) fn hash_sources(&self, listener: u16, metas: &[RxMeta], mut found: impl FnMut(u32)) {
+        for meta in metas {
+            let hash = self.hash(&Address { listener, endpoint: meta.peer });
+            self.prefetch_index(hash);
+            found(hash);
+        }
     }
 
     /// Has the memory fetched where a lookup of that hash begins.

@@ -3,7 +3,7 @@
 use super::clients::{Library, Player};
 use super::games::{Game, Guest, Heard};
 use super::rig::{Rig, bundle_backend, endpoint, home, listener, plain_setup, udp_backend};
-use crate::Setup;
+use crate::setup::Setup;
 use ringgate_core::netcode::{State, user_data};
 use ringgate_link::bundle::CloseReason;
 

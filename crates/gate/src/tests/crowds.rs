@@ -3,7 +3,7 @@
 
 use super::clients::{Scribe, forged};
 use super::rig::{Fleet, Rig, listener, udp_backend};
-use crate::{Limits, Setup};
+use crate::setup::{Limits, Setup};
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 

@@ -9,7 +9,8 @@ use super::rig::{
     Fleet, OUR_USER, PROTOCOL, PUBLIC, Rig, bundle_backend, claims_for, endpoint, home, key,
     listener, netcode_rules, plain_setup, udp_backend,
 };
-use crate::{ClaimLimits, Limits, Mail, Setup, TokenReuse};
+use crate::mail::Mail;
+use crate::setup::{ClaimLimits, Limits, Setup, TokenReuse};
 use ringgate_batch::{Endpoint, IoEvent, SendFailure, SocketId};
 use ringgate_core::crypto::{Aead, Job, token};
 use ringgate_core::drops::DropReason;

@@ -4,7 +4,8 @@
 use super::clients::Player;
 use super::games::{Game, Heard};
 use super::rig::{Rig, bundle_backend, home, listener, plain_setup};
-use crate::{Mail, Request, Route, Setup};
+use crate::mail::{Mail, Request};
+use crate::setup::{Route, Setup};
 use ringgate_batch::{Endpoint, IoEvent};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;

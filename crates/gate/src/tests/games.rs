@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::Credentials;
+use crate::setup::Credentials;
 use ringgate_batch::{Endpoint, IoEvent, SocketId};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{CloseReason, Goodbye, Hello, SessionId, ToGame, Writer};

@@ -6,7 +6,8 @@ use super::rig::{
     Fleet, PROTOCOL, PUBLIC, Rig, bundle_backend, endpoint, home, key, listener, netcode_rules,
     plain_setup,
 };
-use crate::{Mail, Protocol, Setup, TokenReuse};
+use crate::mail::Mail;
+use crate::setup::{Protocol, Setup, TokenReuse};
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::netcode::TokenSpec;

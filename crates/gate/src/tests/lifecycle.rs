@@ -5,7 +5,9 @@ use super::games::Game;
 use super::rig::{
     Fleet, Rig, bundle_backend, home, listener, netcode_rules, plain_setup, udp_backend,
 };
-use crate::{Gate, Mail, Route, Setup};
+use crate::gate::Gate;
+use crate::mail::Mail;
+use crate::setup::{Route, Setup};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::replay::Policy;
 

@@ -4,7 +4,9 @@
 use super::clients::{Library, Player, Scribe};
 use super::games::{Game, Heard};
 use super::rig::{OUR_USER, Rig, bundle_backend, home, listener, plain_setup, udp_backend};
-use crate::{Allowed, Credentials, Ended, LinkKind, LinkRefusal, Mail, Request, Setup};
+use crate::counters::{Ended, LinkRefusal};
+use crate::mail::{Mail, Request};
+use crate::setup::{Allowed, Credentials, LinkKind, Setup};
 use ringgate_batch::{IoEvent, SendFailure};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::clients::Player;
 use super::rig::{Rig, endpoint, home, listener, udp_backend};
 use super::unreal::rig::{Arena, Player as Shooter, rules_mut, unreal_setup};
-use crate::Setup;
+use crate::setup::Setup;
 use ringgate_batch::LocalIp;
 use ringgate_core::drops::DropReason;
 use ringgate_core::netcode::Client;

@@ -9,12 +9,18 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::counters::Counters;
+use crate::gate::Gate;
 use crate::host::Host;
-use crate::store::table::Address;
-use crate::{
-    Allowed, Backend, ClaimLimits, Claims, Counters, Credentials, Gate, Limits, LinkKind, Listener,
-    Mail, Netcode, Now, Protocol, Request, Route, Seed, Setup, TokenReuse, WorkerIndex,
+use crate::mail::{Mail, Request};
+use crate::seed::{Seed, WorkerIndex};
+use crate::setup::{
+    Allowed, Backend, ClaimLimits, Credentials, Limits, LinkKind, Listener, Netcode, Protocol,
+    Route, Setup, TokenReuse,
 };
+use crate::shared::claims::Claims;
+use crate::store::table::Address;
+use crate::turn::Now;
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId, TxTarget};
 use ringgate_core::crypto::{Aead, Job, Key, Verdict};
 use ringgate_core::drops::{DropCounts, DropReason};
@@ -521,13 +527,13 @@ impl Judge {
 impl Gate {
     fn session_at(&self, player: Endpoint) -> SessionId {
         let address = Address { listener: 0, endpoint: player };
-        let index = self.sessions.find(self.sessions.hash(&address), &address);
+        let index = self.netcode.sessions.find(self.netcode.sessions.hash(&address), &address);
         self.session_id(index.expect("a player lives there"))
     }
 
     /// Uses up a session's sequence numbers, which takes 2^63 packets otherwise.
     pub(super) fn exhaust_sequence(&mut self, session: SessionId) {
         let index = self.session_index(session).expect("live");
-        self.sessions.at_mut(index).next_sequence = SessionSequence::EXHAUSTED;
+        self.netcode.sessions.at_mut(index).next_sequence = SessionSequence::EXHAUSTED;
     }
 }

@@ -3,7 +3,9 @@
 use super::clients::{Scribe, forged};
 use super::games::{Game, Heard};
 use super::rig::{Rig, home, netcode_rules, plain_setup};
-use crate::{Ended, Mail, Setup};
+use crate::counters::Ended;
+use crate::mail::Mail;
+use crate::setup::Setup;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::{KeepAlive, PacketKind};
 use ringgate_core::proto::replay::Policy;

@@ -3,7 +3,8 @@
 use super::clients::Scribe;
 use super::games::Game;
 use super::rig::{Fleet, Rig, bundle_backend, home, listener, netcode_rules, plain_setup};
-use crate::{Ended, Setup};
+use crate::counters::Ended;
+use crate::setup::Setup;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::PacketKind;

@@ -3,7 +3,9 @@
 
 use super::clients::{Library, Player, Scribe};
 use super::rig::{Rig, endpoint, home, listener, udp_backend};
-use crate::{Ended, Listening, Mail, Request, Setup};
+use crate::counters::Ended;
+use crate::mail::{Listening, Mail, Request};
+use crate::setup::Setup;
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId};
 use ringgate_core::drops::DropReason;
 

@@ -251,10 +251,7 @@ impl Stage {
     /// Where somebody plays.
     fn homes(&self) -> HashSet<Endpoint> {
         let gates = self.hosts.iter().map(Host::gate);
-        gates
-            .flat_map(|gate| gate.sessions().chain(gate.unreal_sessions()))
-            .map(|session| session.address)
-            .collect()
+        gates.flat_map(Gate::sessions).map(|session| session.address).collect()
     }
 
     fn balance(&self, worker: usize) {

@@ -169,7 +169,12 @@ impl World {
         let timeout_ns = self.plan.timeout_s as u64 * S;
         let slack_ns = self.plan.step_ns + SLACK_NS;
         for worker in &self.workers {
-            for session in worker.host.gate().unreal_sessions() {
+            let gate = worker.host.gate();
+            let listeners = &gate.setup().listeners;
+            let is_ours = |it: &ringgate_gate::SessionInfo| {
+                listeners[usize::from(it.listener)].unreal().is_some()
+            };
+            for session in gate.sessions().filter(is_ours) {
                 let is_fresh = session.heard_ns + timeout_ns + slack_ns > now_ns;
                 self.outside
                     .judge

@@ -4,16 +4,19 @@
 //! stricter is stated where it is checked. Nothing is kept for a request before its token has
 //! verified, and nothing is answered before that either.
 
+use crate::arrivals::Origin;
 use crate::counters::Ended;
-use crate::front::netcode::players::Origin;
-use crate::front::netcode::port_switch::forget_departed;
 use crate::front::netcode::session::{Heard, Pending, Session};
-use crate::setup::{LinkKind, Route, TokenReuse};
-use crate::shared::claims::{Claim, TokenMac, TokenPast, Wanted};
+use crate::gate::Gate;
+use crate::mail::forget_departed;
+use crate::routing::NoRoom;
+use crate::setup::{LinkKind, TokenReuse};
+use crate::shared::claims::history::{TokenMac, TokenPast};
+use crate::shared::claims::{Claim, Wanted};
 use crate::store::area::Area;
 use crate::store::table::Address;
+use crate::turn::Now;
 use crate::turn::Turn;
-use crate::{Gate, Now};
 use ringgate_batch::TxTarget;
 use ringgate_core::crypto::{Job, Verdict, token};
 use ringgate_core::drops::DropReason;
@@ -58,7 +61,7 @@ impl Gate {
         private.zeroize();
         let token = token?;
         check_addressed_to(&token.addresses, &self.listeners[listener].own)?;
-        if self.sessions.find(origin.hash, &origin.address).is_some() {
+        if self.netcode.sessions.find(origin.hash, &origin.address).is_some() {
             // It was connected earlier in this turn.
             return Err(DropReason::RequestAddressConnected);
         }
@@ -100,7 +103,7 @@ impl Gate {
     /// Whether a block of addresses may have one more unfinished handshake. Asked before the token
     /// is remembered, so that what is refused here takes no room there either.
     pub(crate) fn check_handshakes(&self, origin: &Origin) -> Result<(), DropReason> {
-        if self.pending.find(origin.hash, &origin.address).is_some() {
+        if self.netcode.pending.find(origin.hash, &origin.address).is_some() {
             return Ok(());
         }
         let limit = match self.limits(origin.address.listener).handshakes_per_block {
@@ -109,7 +112,7 @@ impl Gate {
         };
         // Whatever the limit is, the table keeps room for others.
         let share = (self.setup.worker_pending_max / BLOCKS_PER_TABLE).max(1);
-        if self.handshakes.of(&block_of(&origin.address)) as usize >= limit.min(share) {
+        if self.newcomers.handshakes.of(&block_of(&origin.address)) as usize >= limit.min(share) {
             return Err(DropReason::BlockHandshakesFull);
         }
         Ok(())
@@ -117,9 +120,9 @@ impl Gate {
 
     /// Takes an unfinished handshake out of its table, once.
     pub(crate) fn forget_pending(&mut self, index: u32) {
-        if self.pending.is_live(index) {
-            self.handshakes.leave(&block_of(self.pending.address(index)));
-            self.pending.remove(index);
+        if self.netcode.pending.is_live(index) {
+            self.newcomers.handshakes.leave(&block_of(self.netcode.pending.address(index)));
+            self.netcode.pending.remove(index);
         }
     }
 
@@ -127,9 +130,9 @@ impl Gate {
     /// take the handshake over, so the recorded request of a player's last session, sent again at
     /// the right moment, keeps it out of its next one.
     fn is_in_other_handshake(&self, now: Now, origin: &Origin, mac: &TokenMac) -> bool {
-        let found = self.pending.find(origin.hash, &origin.address);
+        let found = self.netcode.pending.find(origin.hash, &origin.address);
         found
-            .map(|index| self.pending.at(index))
+            .map(|index| self.netcode.pending.at(index))
             .is_some_and(|pending| pending.token_mac != *mac && pending.expire_ns >= now.mono_ns)
     }
 
@@ -156,7 +159,7 @@ impl Gate {
         token: &PrivateToken,
         (mac, token_expire_s): (TokenMac, u64),
     ) -> Result<(), DropReason> {
-        let sequence = self.challenge_sequence;
+        let sequence = self.netcode.challenge_sequence;
         // A token without a timeout would wait for its response for ever; it is of no use once it
         // has expired.
         let token_left_ns = token_expire_s.saturating_sub(turn.now.unix_s).saturating_mul(NS_PER_S);
@@ -176,9 +179,9 @@ impl Gate {
             since_ns: turn.now.mono_ns,
             token_mac: mac,
         };
-        match self.pending.find(origin.hash, &origin.address) {
+        match self.netcode.pending.find(origin.hash, &origin.address) {
             Some(index) => {
-                let known = self.pending.at_mut(index);
+                let known = self.netcode.pending.at_mut(index);
                 if known.token_mac == mac && known.expire_ns >= turn.now.mono_ns {
                     known.expire_ns = expire_ns;
                 } else {
@@ -186,12 +189,12 @@ impl Gate {
                 }
             }
             None => {
-                let inserted = self.pending.insert(origin.address, fresh, turn.now.mono_ns);
+                let inserted = self.netcode.pending.insert(origin.address, fresh, turn.now.mono_ns);
                 inserted.map_err(|_| DropReason::PendingFull)?;
-                self.handshakes.enter(&block_of(&origin.address));
+                self.newcomers.handshakes.enter(&block_of(&origin.address));
             }
         }
-        self.challenge_sequence += 1;
+        self.netcode.challenge_sequence += 1;
         let body = self.challenge_body(sequence, token);
         let packet = (PacketKind::Challenge, &body[..]);
         let listener = origin.address.listener;
@@ -209,7 +212,7 @@ impl Gate {
         head.copy_from_slice(&sequence.to_le_bytes());
         let sealed: &mut [u8; CHALLENGE_TOKEN_BYTES] = sealed.try_into().expect("308 - 8 bytes");
         ChallengeToken { client_id: token.client_id, user_data: token.user_data }.encode(sealed);
-        self.aead.seal(&mut [Job::new(&self.challenge_key, nonce(sequence), &[], sealed)]);
+        self.aead.seal(&mut [Job::new(&self.netcode.challenge_key, nonce(sequence), &[], sealed)]);
         body
     }
 
@@ -226,24 +229,25 @@ impl Gate {
         if verdict != Verdict::Done {
             return Err(DropReason::PacketForged);
         }
-        if !self.pending.is_live(index) {
+        if !self.netcode.pending.is_live(index) {
             // A response earlier in this turn has completed the handshake.
             return Err(DropReason::PacketUnexpected);
         }
-        if self.pending.at(index).expire_ns < turn.now.mono_ns {
+        if self.netcode.pending.at(index).expire_ns < turn.now.mono_ns {
             self.forget_pending(index);
             return Err(DropReason::UnknownSource);
         }
         let body_end = bytes.len() - TAG_BYTES;
         let (sequence, sealed) =
             pending_packet(header.kind, &mut bytes[header.body_start()..body_end])?;
-        let mut jobs = [Job::new(&self.challenge_key, nonce(sequence), &[], &mut sealed[..])];
+        let mut jobs =
+            [Job::new(&self.netcode.challenge_key, nonce(sequence), &[], &mut sealed[..])];
         self.aead.open(&mut jobs);
         if jobs[0].verdict != Verdict::Done {
             return Err(DropReason::ChallengeForged);
         }
         let challenge = ChallengeToken::decode(sealed);
-        self.pending.at(index).binding.check(sequence, challenge.client_id)?;
+        self.netcode.pending.at(index).binding.check(sequence, challenge.client_id)?;
         self.connect(turn, index, origin, header.sequence, &challenge)?;
         self.counters.handled[PacketKind::Response as usize] += 1;
         Ok(())
@@ -262,13 +266,13 @@ impl Gate {
         if self.claims.is_connected(origin.address.listener, challenge.client_id) {
             return Err(DropReason::ResponseClientConnected);
         }
-        if !self.sessions.has_rested_place(turn.now.mono_ns) {
+        if !self.netcode.sessions.has_rested_place(turn.now.mono_ns) {
             // Before the claim, which would use up a session of the token.
-            let key = self.pending.at(pending).seal_key.clone();
+            let key = self.netcode.pending.at(pending).seal_key.clone();
             self.deny(turn, origin, &key);
             return Err(DropReason::PlacesResting);
         }
-        let random = self.random.next();
+        let random = self.netcode.random.next();
         let claimed = self
             .find_room(listener, challenge.client_id, &challenge.user_data)
             .map_err(NoRoom::at_response)
@@ -280,7 +284,7 @@ impl Gate {
                     sessions_max: self.setup.listeners[listener].sessions_max,
                     source: origin.address.endpoint,
                     limits: self.limits(origin.address.listener),
-                    token_mac: &self.pending.at(pending).token_mac,
+                    token_mac: &self.netcode.pending.at(pending).token_mac,
                     allows_reuse: self.allows_token_reuse(listener),
                     random,
                 })
@@ -291,7 +295,7 @@ impl Gate {
                 return Err(why);
             }
             Err(why) => {
-                let key = self.pending.at(pending).seal_key.clone();
+                let key = self.netcode.pending.at(pending).seal_key.clone();
                 if why == DropReason::TokenSpent {
                     self.forget_pending(pending);
                 }
@@ -305,10 +309,11 @@ impl Gate {
         let first_sequence = response_sequence.saturating_add(1);
         session.window = Window::starting_at(first_sequence, &self.listeners[listener].replay);
         session.user_data = self.user_data_for(claim.backend, &challenge.user_data);
-        let since_ns = self.pending.at(pending).since_ns;
-        let Ok(index) = self.sessions.insert(origin.address, session, turn.now.mono_ns) else {
+        let since_ns = self.netcode.pending.at(pending).since_ns;
+        let Ok(index) = self.netcode.sessions.insert(origin.address, session, turn.now.mono_ns)
+        else {
             self.claims.leave(&claim);
-            let key = self.pending.at(pending).seal_key.clone();
+            let key = self.netcode.pending.at(pending).seal_key.clone();
             self.deny(turn, origin, &key);
             return Err(DropReason::ResponseSessionsFull);
         };
@@ -327,7 +332,7 @@ impl Gate {
         claim: Claim,
         next_sequence: SessionSequence,
     ) -> Session {
-        let pending = self.pending.at(pending);
+        let pending = self.netcode.pending.at(pending);
         let timeout_s = u64::try_from(pending.timeout_seconds).unwrap_or(0);
         Session {
             window: Window::new(),
@@ -360,7 +365,7 @@ impl Gate {
 
     /// Tells the player, its backend and its neighbours' claims about a new session.
     fn welcome(&mut self, turn: &mut Turn<'_>, index: u32) {
-        let address = *self.sessions.address(index);
+        let address = *self.netcode.sessions.address(index);
         if self.setup.listeners[usize::from(address.listener)].follow_port_switch {
             self.make_resident(index);
         }
@@ -373,7 +378,7 @@ impl Gate {
 
     /// A keep-alive: what tells the player that it is connected, and as whom.
     pub(crate) fn emit_keep_alive(&mut self, turn: &mut Turn<'_>, index: u32) {
-        let session = self.sessions.at(index);
+        let session = self.netcode.sessions.at(index);
         let slots = self.setup.backends[usize::from(session.backend)].slots;
         let body = KeepAlive { slot: session.slot, slots }.encode();
         // It fails where the session has used up its sequence, after 2^63 packets. Then it falls
@@ -408,11 +413,11 @@ impl Gate {
 
     /// Gives back what a session holds and takes it out of the table.
     fn drop_session(&mut self, now: Now, index: u32, why: Ended) {
-        let address = *self.sessions.address(index);
+        let address = *self.netcode.sessions.address(index);
         let policy = &self.listeners[usize::from(address.listener)].replay;
-        let sequence = self.sessions.at(index).window.latest(policy).unwrap_or(0);
-        self.departed.leave(self.sessions.hash(&address), sequence, now.mono_ns);
-        let session = self.sessions.at_mut(index);
+        let sequence = self.netcode.sessions.at(index).window.latest(policy).unwrap_or(0);
+        self.netcode.departed.leave(self.netcode.sessions.hash(&address), sequence, now.mono_ns);
+        let session = self.netcode.sessions.at_mut(index);
         self.claims.leave_from(&session.claim(&address), &address.endpoint);
         let (uplink, steered_by) = (session.uplink.take(), session.steered_by.take());
         if let Some(socket) = uplink {
@@ -420,108 +425,16 @@ impl Gate {
         }
         if let Some(worker) = steered_by {
             let forget = forget_departed(address, self.worker.index, sequence);
-            self.mail_out.push((worker.worker(), forget));
+            self.neighbours.mail_out.push((worker.worker(), forget));
         }
-        self.port_switches.residents.leave(self.claims.homes(), index);
-        self.sessions.remove(index);
+        self.netcode.port_switches.residents.leave(self.claims.homes(), index);
+        self.netcode.sessions.remove(index);
         self.counters.sessions_closed[why as usize] += 1;
     }
 
     fn deny(&mut self, turn: &mut Turn<'_>, origin: &Origin, key: &Key) {
         let packet = (PacketKind::Denied, &[][..]);
         self.emit_handshake(turn, origin.address.listener, key, packet, reply_to(origin));
-    }
-
-    /// The backend that a player would be sent to now.
-    pub(crate) fn find_room(
-        &self,
-        listener: usize,
-        client_id: u64,
-        user_data: &UserData,
-    ) -> Result<u16, NoRoom> {
-        if self.draining_until_ns.is_some() {
-            return Err(NoRoom::Draining);
-        }
-        let rules = &self.setup.listeners[listener];
-        if self.claims.sessions(listener) >= rules.sessions_max {
-            return Err(NoRoom::SessionsFull);
-        }
-        let routed = self.route(listener, client_id, user_data);
-        let backend = routed.ok_or_else(|| self.why_no_backend(listener, user_data))?;
-        if self.claims.has_free_slot(backend) { Ok(backend) } else { Err(NoRoom::BackendFull) }
-    }
-
-    /// Why there is no backend for a player.
-    fn why_no_backend(&self, listener: usize, user_data: &UserData) -> NoRoom {
-        let rules = &self.setup.listeners[listener];
-        let wanted = if rules.route == Route::UserData { named_backend(user_data) } else { None };
-        let is_wanted = |&backend: &u16| {
-            let name = self.setup.backends[usize::from(backend)].name.as_bytes();
-            rules.route != Route::UserData || wanted == Some(name)
-        };
-        let could_be = rules.backends.iter().copied().filter(is_wanted);
-        if self.is_still_starting(could_be) { NoRoom::BackendStarting } else { NoRoom::BackendDown }
-    }
-
-    /// Whether a backend is there for new players of a listener.
-    pub(crate) fn takes_players(&self, listener: usize, backend: u16) -> bool {
-        let at = usize::from(backend);
-        let is_there = self.backends[at].is_up() && self.unreal.is_open_to(listener, at);
-        is_there && !self.setup.backends[at].retired
-    }
-
-    /// Chooses among the listener's backends that are up.
-    fn route(&self, listener: usize, client_id: u64, user_data: &UserData) -> Option<u16> {
-        let rules = &self.setup.listeners[listener];
-        let backends = rules.backends.iter().copied();
-        let mut candidates = backends.filter(|&backend| self.takes_players(listener, backend));
-        match rules.route {
-            Route::Single => candidates.next(),
-            // Rendezvous hashing: when a backend goes, only its own players move.
-            Route::Hash => candidates.max_by_key(|&backend| mix(client_id, backend)),
-            // One with a free slot, whatever it has; where all are full, the answer is that one is.
-            Route::LeastPlayers => candidates.min_by_key(|&backend| {
-                let players = self.claims.players(usize::from(backend));
-                (!self.claims.has_free_slot(backend), players)
-            }),
-            Route::UserData => {
-                let name = named_backend(user_data)?;
-                candidates.find(|&b| self.setup.backends[usize::from(b)].name.as_bytes() == name)
-            }
-        }
-    }
-}
-
-/// Why nobody can be let in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoRoom {
-    BackendDown,
-    BackendFull,
-    /// It may be there in a moment: asking again helps.
-    BackendStarting,
-    Draining,
-    SessionsFull,
-}
-
-impl NoRoom {
-    fn at_request(self) -> DropReason {
-        match self {
-            Self::BackendDown => DropReason::RequestBackendDown,
-            Self::BackendFull => DropReason::RequestBackendFull,
-            Self::BackendStarting => DropReason::BackendStarting,
-            Self::Draining => DropReason::Draining,
-            Self::SessionsFull => DropReason::RequestSessionsFull,
-        }
-    }
-
-    pub(crate) fn at_response(self) -> DropReason {
-        match self {
-            Self::BackendDown => DropReason::ResponseBackendDown,
-            Self::BackendStarting => DropReason::BackendStarting,
-            Self::BackendFull => DropReason::ResponseBackendFull,
-            Self::Draining => DropReason::Draining,
-            Self::SessionsFull => DropReason::ResponseSessionsFull,
-        }
     }
 }
 
@@ -532,21 +445,6 @@ pub(crate) fn block_of(address: &Address) -> Area {
 
 fn reply_to(origin: &Origin) -> TxTarget {
     TxTarget { socket: origin.socket, peer: Some(origin.address.endpoint), source: origin.local }
-}
-
-/// The first 32 bytes of the user data, without their padding.
-fn named_backend(user_data: &UserData) -> Option<&[u8]> {
-    let field = &user_data[..32];
-    let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
-    let (name, padding) = field.split_at(end);
-    (!name.is_empty() && padding.iter().all(|byte| *byte == 0)).then_some(name)
-}
-
-fn mix(client_id: u64, backend: u16) -> u64 {
-    let mut mixed = client_id ^ (u64::from(backend) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    mixed ^ (mixed >> 32)
 }
 
 fn close_reason(why: Ended) -> CloseReason {

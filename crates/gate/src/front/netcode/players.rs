@@ -4,17 +4,24 @@
 //! decryption, then by the cipher, then by the state machines. A duplicate inside one batch passes
 //! the first look and is caught by the commit of the third.
 
+use crate::arrivals::Origin;
+use crate::front::netcode::arrival::Arrival;
+use crate::front::netcode::arrival::Target;
+use crate::front::netcode::state::NetcodeFront;
 use arrayvec::ArrayVec;
+use std::ops::Range;
 
-use crate::front::netcode::fetch::Source;
+use crate::arrivals::Source;
 use crate::front::netcode::session::Heard;
+use crate::gate::Gate;
+use crate::listeners::ListenerState;
 use crate::roles::Role;
 use crate::setup::Limits;
 use crate::store::admission::Rate;
 use crate::store::area::Area;
 use crate::store::table::Address;
-use crate::{Gate, ListenerState, Now};
-use ringgate_batch::{LocalIp, RxBatch, RxMeta, SocketId};
+use crate::turn::Now;
+use ringgate_batch::{RxBatch, RxMeta};
 use ringgate_core::crypto::{Aead, Job, Nonce, Verdict};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{DATAGRAM_BYTES_MAX, TAG_BYTES};
@@ -27,72 +34,37 @@ use ringgate_core::secret::Key;
 use crate::counters::Ended;
 use crate::turn::Turn;
 
-/// What `classify` found out about a datagram.
-#[derive(Clone, Copy)]
-pub(crate) struct Arrival {
-    pub(crate) target: Target,
-    pub(crate) header: Header,
-}
-
-/// Whom a datagram concerns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// A link's datagram.
-    Link,
-    /// Nobody we know at this port, but perhaps a player who had another: the number of its trial.
-    Mover(u32),
-    /// A player in the handshake.
-    Pending(u32),
-    /// Somebody with a token.
-    Request,
-    /// A player.
-    Session(u32),
-    /// Dropped and counted.
-    Settled,
-    /// Another worker's player.
-    Steered,
-    /// Somebody at an Unreal listener.
-    Unreal,
-}
-
-/// Where a datagram came from and in through.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
-    pub(crate) address: Address,
-    /// Of the address.
-    pub(crate) hash: u32,
-    pub(crate) bind: u16,
-    pub(crate) socket: SocketId,
-    pub(crate) local: LocalIp,
-    pub(crate) kernel_ns: u64,
-    /// The worker that received it, where that is not this one.
-    pub(crate) forwarded_by: Option<u16>,
-}
-
 impl Gate {
-    /// First look: whom each datagram concerns, as far as it can be known without decrypting.
-    pub(crate) fn classify(&mut self, now: Now, rx: &RxBatch) {
-        self.fetch_sources(rx);
-        let mut arrivals = std::mem::take(&mut self.arrivals);
-        arrivals.clear();
-        for (at, meta) in rx.metas().iter().enumerate() {
-            arrivals.push(self.classify_one(now, meta, self.sources[at], rx.bytes(at)));
+    /// First look at a run of datagrams of one listener.
+    pub(crate) fn classify_netcode(
+        &mut self,
+        now: Now,
+        listener: u16,
+        run: Range<usize>,
+        rx: &RxBatch,
+    ) {
+        let mut arrivals = std::mem::take(&mut self.netcode.arrivals);
+        // Positions are the batch's: others' datagrams are settled here.
+        arrivals.resize(run.start, Arrival::SETTLED);
+        for at in run {
+            let meta = &rx.metas()[at];
+            arrivals.push(self.classify_one(now, listener, meta, self.sources[at], rx.bytes(at)));
         }
-        self.arrivals = arrivals;
+        self.netcode.arrivals = arrivals;
     }
 
     #[inline]
-    fn classify_one(&mut self, now: Now, meta: &RxMeta, source: Source, bytes: &[u8]) -> Arrival {
-        let Role::Player { listener, .. } = source.role else {
-            return Arrival { target: Target::Link, header: NO_HEADER };
-        };
-        self.counters.datagrams_in += 1;
-        self.counters.bytes_in += bytes.len() as u64;
+    fn classify_one(
+        &mut self,
+        now: Now,
+        listener: u16,
+        meta: &RxMeta,
+        source: Source,
+        bytes: &[u8],
+    ) -> Arrival {
         let address = Address { listener, endpoint: meta.peer };
         let found = if meta.truncated {
             Err(DropReason::TooLong)
-        } else if self.is_unreal(listener) {
-            Ok(Target::Unreal)
         } else {
             self.look(now, &address, source, bytes)
         };
@@ -100,7 +72,7 @@ impl Gate {
             Ok(target) => Arrival { target, header: Header::read(bytes) },
             Err(why) => {
                 self.counters.drops.bump(why);
-                Arrival { target: Target::Settled, header: NO_HEADER }
+                Arrival::SETTLED
             }
         }
     }
@@ -114,7 +86,7 @@ impl Gate {
         bytes: &[u8],
     ) -> Result<Target, DropReason> {
         check_length(bytes)?;
-        let session = self.sessions.find_guessed(source.guess, source.hash, address);
+        let session = self.netcode.sessions.find_guessed(source.guess, source.hash, address);
         if Request::is_claimed_by(bytes) {
             self.look_at_request(now, address, session.is_some(), bytes)?;
             return Ok(Target::Request);
@@ -124,7 +96,7 @@ impl Gate {
             self.check_window(index, address.listener, Header::read(bytes))?;
             return Ok(Target::Session(index));
         }
-        if let Some(index) = self.pending.find(source.hash, address) {
+        if let Some(index) = self.netcode.pending.find(source.hash, address) {
             Header::check(bytes, Receiver::Server)?;
             return Ok(Target::Pending(index));
         }
@@ -154,7 +126,7 @@ impl Gate {
     pub(crate) fn admit_request(&mut self, now: Now, address: &Address) -> Result<(), DropReason> {
         let block = Area::block(address.listener, &address.endpoint);
         let rate = Rate::new(self.limits(address.listener).requests_per_block, 1);
-        if self.admission.admit(&block, rate, now.mono_ns) {
+        if self.newcomers.admission.admit(&block, rate, now.mono_ns) {
             Ok(())
         } else {
             Err(DropReason::RequestRateLimited)
@@ -175,21 +147,22 @@ impl Gate {
             return Ok(());
         }
         let policy = &self.listeners[usize::from(listener)].replay;
-        match self.sessions.at(index).window.check(header.sequence, policy) {
+        match self.netcode.sessions.at(index).window.check(header.sequence, policy) {
             Err(Refusal::Gap) | Ok(()) => Ok(()),
             Err(why) => Err(why.into()),
         }
     }
 
     /// Second look: the cipher, over everything that deserves it.
-    pub(crate) fn open(&mut self, rx: &mut RxBatch) {
-        self.verdicts.clear();
-        let copies = self.port_switches.trials.candidate_count();
-        if self.arrivals.is_empty() && copies == 0 {
+    pub(crate) fn open_netcode(&mut self, rx: &mut RxBatch) {
+        self.netcode.verdicts.clear();
+        let copies = self.netcode.port_switches.trials.candidate_count();
+        if self.netcode.arrivals.is_empty() && copies == 0 {
             return;
         }
-        self.verdicts.resize(self.arrivals.len() + copies, Verdict::Pending);
-        let wants = |target: Target| self.arrivals.iter().any(|arrival| arrival.target == target);
+        self.netcode.verdicts.resize(self.netcode.arrivals.len() + copies, Verdict::Pending);
+        let wants =
+            |target: Target| self.netcode.arrivals.iter().any(|arrival| arrival.target == target);
         let has_requests = wants(Target::Request);
         self.open_packets(rx);
         if has_requests {
@@ -198,8 +171,8 @@ impl Gate {
     }
 
     fn open_packets(&mut self, rx: &mut RxBatch) {
-        let Self { arrivals, verdicts, sessions, pending, listeners, aead, port_switches, .. } =
-            self;
+        let Self { netcode, listeners, aead, .. } = self;
+        let NetcodeFront { arrivals, verdicts, sessions, pending, port_switches, .. } = netcode;
         let mut batch = Batch::new();
         for (at, (arrival, (_, bytes))) in arrivals.iter().zip(rx.iter_mut()).enumerate() {
             let (key, Address { listener, .. }) = match arrival.target {
@@ -222,7 +195,8 @@ impl Gate {
     /// Private tokens, under each listener's current key. Older keys are tried when the token is
     /// looked at.
     fn open_requests(&mut self, rx: &mut RxBatch) {
-        let Self { arrivals, sources, verdicts, setup, aead, .. } = self;
+        let Self { netcode, sources, setup, aead, .. } = self;
+        let NetcodeFront { arrivals, verdicts, .. } = netcode;
         let mut waiting = ArrayVec::<_, TOKEN_BATCH>::new();
         for (at, (arrival, (_, bytes))) in arrivals.iter().zip(rx.iter_mut()).enumerate() {
             let (Target::Request, Role::Player { listener, .. }) =
@@ -243,22 +217,26 @@ impl Gate {
         open_tokens(&mut waiting, aead, verdicts);
     }
 
-    /// Third look: state machines and payloads, in the order of arrival.
-    pub(crate) fn step(&mut self, turn: &mut Turn<'_>, rx: &mut RxBatch) {
+    /// Before any datagram of this turn has its third look.
+    pub(crate) fn begin_netcode_steps(&mut self, turn: &mut Turn<'_>) {
         self.step_mailed_movers(turn);
-        for at in 0..self.arrivals.len() {
-            let Arrival { target, header } = self.arrivals[at];
-            let verdict = self.verdicts[at];
+    }
+
+    /// Third look at a run of datagrams: state machines and payloads.
+    pub(crate) fn step_netcode(
+        &mut self,
+        turn: &mut Turn<'_>,
+        run: Range<usize>,
+        rx: &mut RxBatch,
+    ) {
+        for at in run {
+            let Arrival { target, header } = self.netcode.arrivals[at];
+            let verdict = self.netcode.verdicts[at];
             let outcome = match target {
                 Target::Settled => continue,
                 Target::Session(index) => {
                     let kernel_ns = rx.metas()[at].kernel_ns;
                     self.step_session(turn, index, header, verdict, rx.bytes(at), kernel_ns)
-                }
-                Target::Link => {
-                    let meta = rx.metas()[at];
-                    self.handle_link_datagram(turn, &meta, rx.bytes(at));
-                    continue;
                 }
                 _ => self.step_other(turn, at, rx),
             };
@@ -266,18 +244,17 @@ impl Gate {
                 self.counters.drops.bump(why);
             }
         }
-        self.port_switches.trials.clear();
     }
 
-    /// A datagram of somebody who is no player of netcode, or not yet.
+    /// A datagram of somebody who is no player, or not yet.
     fn step_other(
         &mut self,
         turn: &mut Turn<'_>,
         at: usize,
         rx: &mut RxBatch,
     ) -> Result<(), DropReason> {
-        let Arrival { target, header } = self.arrivals[at];
-        let verdict = self.verdicts[at];
+        let Arrival { target, header } = self.netcode.arrivals[at];
+        let verdict = self.netcode.verdicts[at];
         let origin = self.sources[at].origin(&rx.metas()[at]).ok_or(DropReason::UnknownSource)?;
         let bytes = rx.bytes_mut(at);
         match target {
@@ -285,7 +262,6 @@ impl Gate {
                 self.step_pending(turn, index, &origin, header, verdict, bytes)
             }
             Target::Request => self.step_request(turn, &origin, verdict, bytes),
-            Target::Unreal => self.step_unreal(turn, &origin, bytes),
             Target::Mover(number) => self.step_own_mover(turn, number, &origin, bytes),
             _ => self.step_steered(&origin, bytes),
         }
@@ -305,12 +281,12 @@ impl Gate {
         if verdict != Verdict::Done {
             return Err(DropReason::PacketForged);
         }
-        if !self.sessions.is_live(index) {
+        if !self.netcode.sessions.is_live(index) {
             // Earlier in this turn.
             return Err(DropReason::SessionEnded);
         }
         if header.kind.is_replay_protected() {
-            if self.sessions.at(index).heard == Heard::Nothing {
+            if self.netcode.sessions.at(index).heard == Heard::Nothing {
                 self.spend_token(index);
             }
             self.commit_window(turn, index, header.sequence)?;
@@ -332,15 +308,15 @@ impl Gate {
     /// in its life.
     #[cold]
     fn spend_token(&mut self, index: u32) {
-        let listener = self.sessions.address(index).listener;
-        let session = self.sessions.at_mut(index);
+        let listener = self.netcode.sessions.address(index).listener;
+        let session = self.netcode.sessions.at_mut(index);
         session.heard = Heard::Something;
         self.claims.spend_token(listener, session.client_id);
     }
 
     #[inline]
     fn hear(&mut self, now: Now, index: u32) {
-        let session = self.sessions.at_mut(index);
+        let session = self.netcode.sessions.at_mut(index);
         session.last_receive_ns = now.mono_ns;
         session.heard = Heard::Confirmed;
     }
@@ -351,22 +327,22 @@ impl Gate {
         index: u32,
         sequence: u64,
     ) -> Result<(), DropReason> {
-        let listener = self.sessions.address(index).listener;
+        let listener = self.netcode.sessions.address(index).listener;
         let policy = &self.listeners[usize::from(listener)].replay;
-        let committed = self.sessions.at_mut(index).window.commit(sequence, policy);
+        let committed = self.netcode.sessions.at_mut(index).window.commit(sequence, policy);
         let refused = committed.map_err(DropReason::from);
         if refused == Err(DropReason::SequenceGap) {
-            let hash = self.sessions.hash(self.sessions.address(index));
+            let hash = self.netcode.sessions.hash(self.netcode.sessions.address(index));
             self.end_session(turn, index, Ended::SequenceGap);
             // What follows is numbered like this packet, and not like those before it.
-            self.departed.leave(hash, sequence, turn.now.mono_ns);
+            self.netcode.departed.leave(hash, sequence, turn.now.mono_ns);
         }
         refused
     }
 
     /// Opens one packet by itself, off the batch: for the few that come by mail or from a new port.
     pub(crate) fn open_single(&mut self, index: u32, header: Header, bytes: &mut [u8]) -> Verdict {
-        let Self { sessions, listeners, aead, .. } = self;
+        let Self { netcode: NetcodeFront { sessions, .. }, listeners, aead, .. } = self;
         let (key, Address { listener, .. }) =
             (&sessions.at(index).open_key, *sessions.address(index));
         let mut jobs = [packet_job(key, &listeners[usize::from(listener)], header, bytes)];
@@ -381,7 +357,7 @@ impl Gate {
         bytes: &[u8],
     ) -> Result<(u32, Header), DropReason> {
         check_length(bytes)?;
-        let found = self.sessions.find(origin.hash, &origin.address);
+        let found = self.netcode.sessions.find(origin.hash, &origin.address);
         let index = found.ok_or(DropReason::UnknownSource)?;
         let header = Header::decode(bytes, Receiver::Server)?;
         self.check_window(index, origin.address.listener, header)?;
@@ -458,10 +434,6 @@ fn check_length(bytes: &[u8]) -> Result<(), DropReason> {
         _ => Err(DropReason::TooLong),
     }
 }
-
-/// Stands where no header was read.
-const NO_HEADER: Header =
-    Header::new(ringgate_core::proto::netcode::packet::PacketKind::Request, 0);
 
 /// Packets opened at once. The kernels gain nothing beyond 64 (docs/BENCHMARKS.md, crypto).
 const OPEN_BATCH: usize = 64;

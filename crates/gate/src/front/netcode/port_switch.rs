@@ -23,125 +23,48 @@
 //! one forwards the player's datagrams from then on: the game process, the link and the slot notice
 //! nothing.
 
+use crate::front::netcode::spending::PortSwitches;
+use crate::front::netcode::state::NetcodeFront;
+use crate::mail::forget_departed;
+use crate::mail::forget_steering;
+use crate::mail::steer_to;
 use arrayvec::ArrayVec;
 
+use crate::arrivals::Origin;
+use crate::front::netcode::arrival::Target;
 use crate::front::netcode::handshake::block_of;
-use crate::front::netcode::lineup::{Lineups, Lost, could_be};
-use crate::front::netcode::players::{Origin, Target};
-use crate::front::netcode::residents::Residents;
+use crate::front::netcode::lineup::{Lost, could_be};
 use crate::front::netcode::session::Neighbour;
-use crate::front::netcode::sources::Sources;
-use crate::front::netcode::trials::{Mover, Trials};
-use crate::mail::{ForwardedDatagram, Mail, Steering};
-use crate::shared::claims::Claims;
+use crate::front::netcode::trials::Mover;
+use crate::gate::Gate;
 use crate::shared::homes::Workers;
-use crate::store::admission::{Admission, Bucket, Rate};
+use crate::store::admission::Rate;
 use crate::store::area::Area;
-use crate::store::hash::HashKey;
 use crate::store::table::Address;
+use crate::turn::Now;
 use crate::turn::Turn;
-use crate::{Gate, Now};
 use ringgate_core::crypto::Verdict;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::netcode::packet::{Header, Receiver};
 
-/// What a worker knows of its sessions by address, and how much may be spent on packets from
-/// unknown ports.
-pub(crate) struct PortSwitches {
-    pub(crate) residents: Residents,
-    pub(crate) trials: Trials,
-    lineups: Lineups,
-    sources: Sources,
-    /// Sessions that follow their player, for each block.
-    switches: Admission,
-    /// Requests to restart a handshake, for each block.
-    restarts: Admission,
-    /// Trials among the few sessions of an address.
-    few: Spending,
-    /// Trials among the many sessions of an address.
-    many: Spending,
-    /// Datagrams to other workers.
-    forwards: Spending,
-}
-
-/// What may be spent: by one area, and by all.
-struct Spending {
-    each_rate: Rate,
-    total_rate: Rate,
-    each: Admission,
-    total: Bucket,
-}
-
-impl Spending {
-    fn new((each, total): (u32, u32), key: HashKey, now_ns: u64) -> Self {
-        Self {
-            each_rate: Rate::new(each, 1),
-            total_rate: Rate::new(total, 1),
-            each: Admission::new(BUCKETS, key, now_ns),
-            total: Bucket::full(now_ns),
-        }
-    }
-
-    /// What an area can spend now.
-    fn left(&mut self, area: &Area, now_ns: u64) -> u32 {
-        let each = self.each.bucket(area).level(self.each_rate, now_ns);
-        each.min(self.total.level(self.total_rate, now_ns))
-    }
-
-    fn spend(&mut self, area: &Area, count: u32) {
-        self.each.bucket(area).spend(count);
-        self.total.spend(count);
-    }
-
-    /// Spends all of it, or nothing.
-    fn take(&mut self, area: &Area, count: u32, now_ns: u64) -> bool {
-        let is_there = self.left(area, now_ns) >= count;
-        if is_there {
-            self.spend(area, count);
-        }
-        is_there
-    }
-}
-
 /// The sessions that a packet is tried against.
 type Candidates = ArrayVec<u32, CANDIDATES_MAX>;
-
-impl PortSwitches {
-    pub(crate) fn new(
-        (worker, sessions_max): (u16, usize),
-        claims: &Claims,
-        key: HashKey,
-        now_ns: u64,
-    ) -> Self {
-        Self {
-            residents: Residents::new(worker, claims.homes(), sessions_max),
-            trials: Trials::new(),
-            lineups: Lineups::new(now_ns),
-            sources: Sources::new(),
-            switches: Admission::new(BUCKETS, key, now_ns),
-            restarts: Admission::new(BUCKETS, key, now_ns),
-            few: Spending::new(FEW_TRIALS, key, now_ns),
-            many: Spending::new(MANY_TRIALS, key, now_ns),
-            forwards: Spending::new(FORWARDS, key, now_ns),
-        }
-    }
-}
 
 impl Gate {
     /// Whether the player of an Unreal game who may be at a new port is asked to restart its
     /// handshake now.
     pub(crate) fn may_restart(&mut self, now: Now, source: &Address) -> bool {
         let rate = Rate::new(self.limits(source.listener).restarts_per_block, 1);
-        self.port_switches.restarts.admit(&block_of(source), rate, now.mono_ns)
+        self.netcode.port_switches.restarts.admit(&block_of(source), rate, now.mono_ns)
     }
 
     /// A session that packets from new ports of its address may belong to.
     pub(crate) fn make_resident(&mut self, index: u32) {
-        let Address { listener, endpoint } = *self.sessions.address(index);
+        let Address { listener, endpoint } = *self.netcode.sessions.address(index);
         let homes = self.claims.homes();
         let bucket = homes.bucket(&Area::address(listener, &endpoint));
-        self.port_switches.residents.enter(homes, bucket, index);
+        self.netcode.port_switches.residents.enter(homes, bucket, index);
     }
 
     /// Whether a packet from nobody we know may be from a player who had another port.
@@ -153,8 +76,8 @@ impl Gate {
         bytes: &[u8],
     ) -> Result<Target, DropReason> {
         // Nearly always empty, and its own hash costs as much as ours.
-        let is_steered = !self.steered.is_empty()
-            && self.steered.contains_key(&(address.listener, address.endpoint));
+        let is_steered = !self.neighbours.steered.is_empty()
+            && self.neighbours.steered.contains_key(&(address.listener, address.endpoint));
         if !is_steered && !self.setup.listeners[usize::from(address.listener)].follow_port_switch {
             return Err(DropReason::UnknownSource);
         }
@@ -181,7 +104,7 @@ impl Gate {
             }
             candidates => candidates?,
         };
-        let trials = &mut self.port_switches.trials;
+        let trials = &mut self.netcode.port_switches.trials;
         if trials.room_for(bytes.len()) < candidates.len().max(1) {
             return Err(DropReason::PortSwitchRateLimited);
         }
@@ -202,12 +125,12 @@ impl Gate {
         let now_ns = now.mono_ns;
         let block = block_of(address);
         let switches = Rate::new(self.limits(address.listener).port_switches_per_block, 2);
-        if !self.port_switches.switches.would_admit(&block, switches, now_ns) {
+        if !self.netcode.port_switches.switches.would_admit(&block, switches, now_ns) {
             return Err(DropReason::PortSwitchRateLimited);
         }
         let area = Area::address(address.listener, &address.endpoint);
         let bucket = self.claims.homes().bucket(&area);
-        let Self { sessions, port_switches, listeners, .. } = self;
+        let Self { netcode: NetcodeFront { sessions, port_switches, .. }, listeners, .. } = self;
         let PortSwitches { residents, lineups, sources, few, many, trials, .. } = port_switches;
         let policy = &listeners[usize::from(address.listener)].replay;
         let source = sources.of(hash, header.sequence, now_ns);
@@ -275,7 +198,7 @@ impl Gate {
         (hash, header): (u32, Header),
         others: Workers,
     ) -> Result<(), DropReason> {
-        let PortSwitches { sources, forwards, .. } = &mut self.port_switches;
+        let PortSwitches { sources, forwards, .. } = &mut self.netcode.port_switches;
         let source = sources.of(hash, header.sequence, now.mono_ns);
         if source.take_forward() && forwards.take(&block_of(address), others.count(), now.mono_ns) {
             Ok(())
@@ -286,7 +209,8 @@ impl Gate {
 
     /// A datagram that another worker's player has sent.
     pub(crate) fn step_steered(&mut self, origin: &Origin, bytes: &[u8]) -> Result<(), DropReason> {
-        let steered = self.steered.get(&(origin.address.listener, origin.address.endpoint));
+        let steered =
+            self.neighbours.steered.get(&(origin.address.listener, origin.address.endpoint));
         let &worker = steered.ok_or(DropReason::UnknownSource)?;
         self.forward(origin, worker, false, bytes);
         Ok(())
@@ -294,15 +218,15 @@ impl Gate {
 
     /// Packets from new ports that came by mail: before everything that has arrived, as they came.
     pub(crate) fn step_mailed_movers(&mut self, turn: &mut Turn<'_>) {
-        for number in 0..self.port_switches.trials.len() as u32 {
-            let mover = self.port_switches.trials.mover(number);
+        for number in 0..self.netcode.port_switches.trials.len() as u32 {
+            let mover = self.netcode.port_switches.trials.mover(number);
             let Some(origin) = mover.origin else { continue };
-            let mut copies = self.port_switches.trials.lend();
+            let mut copies = self.netcode.port_switches.trials.lend();
             let mut packet = [0; UNREAL_BYTES_MAX];
             let packet = &mut packet[..mover.packet().len()];
             packet.copy_from_slice(&copies[mover.packet()]);
             let outcome = self.step_mover(turn, &mover, &origin, packet, &mut copies);
-            self.port_switches.trials.give_back(copies);
+            self.netcode.port_switches.trials.give_back(copies);
             if let Err(why) = outcome {
                 self.counters.drops.bump(why);
             }
@@ -317,10 +241,10 @@ impl Gate {
         origin: &Origin,
         packet: &mut [u8],
     ) -> Result<(), DropReason> {
-        let mover = self.port_switches.trials.mover(number);
-        let mut copies = self.port_switches.trials.lend();
+        let mover = self.netcode.port_switches.trials.mover(number);
+        let mut copies = self.netcode.port_switches.trials.lend();
         let outcome = self.step_mover(turn, &mover, origin, packet, &mut copies);
-        self.port_switches.trials.give_back(copies);
+        self.netcode.port_switches.trials.give_back(copies);
         outcome
     }
 
@@ -335,13 +259,13 @@ impl Gate {
         copies: &mut [u8],
     ) -> Result<(), DropReason> {
         let (header, kernel_ns) = (mover.header, origin.kernel_ns);
-        if let Some(index) = self.sessions.find(origin.hash, &origin.address) {
+        if let Some(index) = self.netcode.sessions.find(origin.hash, &origin.address) {
             // An earlier packet of this batch has moved the session here already.
             let verdict = self.open_single(index, header, packet);
             return self.step_session(turn, index, header, verdict, packet, kernel_ns);
         }
-        let verdicts = &self.verdicts[self.arrivals.len()..];
-        let mut candidates = self.port_switches.trials.candidates_of(mover);
+        let verdicts = &self.netcode.verdicts[self.netcode.arrivals.len()..];
+        let mut candidates = self.netcode.port_switches.trials.candidates_of(mover);
         let Some((copy, index)) = candidates.find(|(copy, _)| verdicts[*copy] == Verdict::Done)
         else {
             drop(candidates);
@@ -349,18 +273,26 @@ impl Gate {
         };
         drop(candidates);
         // Much may have happened since it was looked at first, in this very turn.
-        if !self.sessions.is_live(index) {
+        if !self.netcode.sessions.is_live(index) {
             return Err(DropReason::SessionEnded);
         }
         let policy = &self.listeners[usize::from(origin.address.listener)].replay;
-        let latest = self.sessions.at(index).window.latest(policy);
+        let latest = self.netcode.sessions.at(index).window.latest(policy);
         if latest.is_some_and(|latest| header.sequence <= latest) {
             return Err(DropReason::PortSwitchStale);
         }
         let rate = Rate::new(self.limits(origin.address.listener).port_switches_per_block, 2);
-        if !self.port_switches.switches.admit(&block_of(&origin.address), rate, turn.now.mono_ns) {
+        if !self.netcode.port_switches.switches.admit(
+            &block_of(&origin.address),
+            rate,
+            turn.now.mono_ns,
+        ) {
             // The next packet is to find the same session again.
-            self.port_switches.sources.of(origin.hash, header.sequence, turn.now.mono_ns).tried = 0;
+            self.netcode
+                .port_switches
+                .sources
+                .of(origin.hash, header.sequence, turn.now.mono_ns)
+                .tried = 0;
             return Err(DropReason::PortSwitchRateLimited);
         }
         self.move_session(index, origin);
@@ -396,42 +328,16 @@ impl Gate {
         Ok(())
     }
 
-    /// A datagram that another worker received.
-    pub(crate) fn handle_forwarded(
+    /// A datagram that another worker has received, for a session of ours or one that may be.
+    pub(crate) fn step_netcode_forwarded(
         &mut self,
         turn: &mut Turn<'_>,
-        mut datagram: ForwardedDatagram,
-    ) {
-        self.counters.forwarded_in += 1;
-        if let Err(why) = self.step_forwarded(turn, &mut datagram) {
-            self.counters.drops.bump(why);
-        }
-    }
-
-    fn step_forwarded(
-        &mut self,
-        turn: &mut Turn<'_>,
-        datagram: &mut ForwardedDatagram,
+        origin: &Origin,
+        from_worker: u16,
+        is_lost: bool,
+        bytes: &mut [u8],
     ) -> Result<(), DropReason> {
-        let listener = usize::from(datagram.address.listener);
-        let sockets = self.listeners.get(listener).map_or(&[][..], |listener| &listener.sockets);
-        let socket = *sockets.get(usize::from(datagram.bind)).ok_or(DropReason::UnknownSource)?;
-        let origin = Origin {
-            address: datagram.address,
-            hash: self.sessions.hash(&datagram.address),
-            bind: datagram.bind,
-            socket,
-            local: datagram.local,
-            kernel_ns: datagram.kernel_ns,
-            forwarded_by: Some(datagram.from_worker),
-        };
-        let is_lost = datagram.is_lost;
-        let from_worker = datagram.from_worker;
-        let bytes = datagram.bytes_mut();
-        if self.is_unreal(origin.address.listener) {
-            return self.step_unreal_forwarded(turn, &origin, from_worker, is_lost, bytes);
-        }
-        match self.look_at_mailed(&origin, bytes) {
+        match self.look_at_mailed(origin, bytes) {
             Ok((index, header)) => {
                 let verdict = self.open_single(index, header, bytes);
                 self.step_session(turn, index, header, verdict, bytes, origin.kernel_ns)?;
@@ -441,19 +347,19 @@ impl Gate {
                 Ok(())
             }
             Err(DropReason::UnknownSource) if is_lost => {
-                self.take_mover_in(turn.now, &origin, bytes)
+                self.take_mover_in(turn.now, origin, bytes)
             }
             Err(DropReason::UnknownSource) => {
                 let header = Header::decode(bytes, Receiver::Server)?;
                 // The session is over and the other worker has not heard yet.
                 if !self.is_straggler(turn.now, &origin.address, origin.hash, bytes) {
                     let forget = forget_steering(origin.address, self.worker.index);
-                    self.mail_out.push((from_worker, forget));
+                    self.neighbours.mail_out.push((from_worker, forget));
                     return Err(DropReason::UnknownSource);
                 }
                 let (address, owner) = (origin.address, self.worker.index);
                 let forget = forget_departed(address, owner, header.sequence);
-                self.mail_out.push((from_worker, forget));
+                self.neighbours.mail_out.push((from_worker, forget));
                 Err(DropReason::SessionEnded)
             }
             Err(why) => Err(why),
@@ -465,30 +371,32 @@ impl Gate {
     fn take_mover_in(&mut self, now: Now, origin: &Origin, bytes: &[u8]) -> Result<(), DropReason> {
         let header = Header::decode(bytes, Receiver::Server)?;
         let candidates = self.candidates(now, &origin.address, origin.hash, header, bytes.len())?;
-        if self.port_switches.trials.room_for(bytes.len()) < candidates.len() {
+        if self.netcode.port_switches.trials.room_for(bytes.len()) < candidates.len() {
             return Err(DropReason::PortSwitchRateLimited);
         }
-        self.port_switches.trials.push(header, Some(*origin), bytes, &candidates, false);
+        self.netcode.port_switches.trials.push(header, Some(*origin), bytes, &candidates, false);
         Ok(())
     }
 
     fn move_session(&mut self, index: u32, origin: &Origin) {
-        let old = *self.sessions.address(index);
-        let session = self.sessions.at_mut(index);
+        let old = *self.netcode.sessions.address(index);
+        let session = self.netcode.sessions.at_mut(index);
         session.socket = origin.socket;
         session.local = origin.local;
         let steered_by =
             std::mem::replace(&mut session.steered_by, origin.forwarded_by.map(Neighbour::new));
-        self.sessions.readdress(index, origin.address);
+        self.netcode.sessions.readdress(index, origin.address);
         // A handshake that the new address may have begun is void: it is a player already.
-        if let Some(pending) = self.pending.find(origin.hash, &origin.address) {
+        if let Some(pending) = self.netcode.pending.find(origin.hash, &origin.address) {
             self.forget_pending(pending);
         }
         if let Some(worker) = steered_by {
-            self.mail_out.push((worker.worker(), forget_steering(old, self.worker.index)));
+            self.neighbours
+                .mail_out
+                .push((worker.worker(), forget_steering(old, self.worker.index)));
         }
         if let Some(worker) = origin.forwarded_by {
-            self.mail_out.push((worker, steer_to(origin.address, self.worker.index)));
+            self.neighbours.mail_out.push((worker, steer_to(origin.address, self.worker.index)));
         }
         self.counters.port_switches += 1;
     }
@@ -496,62 +404,10 @@ impl Gate {
     /// The worker that receives a player's datagrams does not know that they are ours: its mailbox
     /// was full when it was told.
     fn remind_of_steering(&mut self, index: u32, from_worker: u16) {
-        if self.sessions.is_live(index) {
-            let address = *self.sessions.address(index);
-            self.sessions.at_mut(index).steered_by = Some(Neighbour::new(from_worker));
-            self.mail_out.push((from_worker, steer_to(address, self.worker.index)));
-        }
-    }
-
-    /// Hands a datagram to another worker: one of a session that it has, or one that may belong to
-    /// a session of the same address (`is_lost`).
-    pub(crate) fn forward(&mut self, origin: &Origin, worker: u16, is_lost: bool, bytes: &[u8]) {
-        let mut datagram = ForwardedDatagram {
-            address: origin.address,
-            bind: origin.bind,
-            local: origin.local,
-            kernel_ns: origin.kernel_ns,
-            is_lost,
-            to_worker: worker,
-            from_worker: self.worker.index,
-            len: bytes.len() as u16,
-            bytes: [0; UNREAL_BYTES_MAX],
-        };
-        datagram.bytes_mut().copy_from_slice(bytes);
-        self.mail_out.push((worker, Mail::Datagram(datagram)));
-        self.counters.forwarded_out += 1;
-    }
-
-    pub(crate) fn steer(&mut self, steering: Steering) {
-        if self.steered.len() >= STEERED_MAX {
-            // Any of them: whoever is wrongly forgotten is steered again by its next packet.
-            let forgotten = self.steered.keys().next().copied();
-            forgotten.map(|key| self.steered.remove(&key));
-        }
-        let key = (steering.address.listener, steering.address.endpoint);
-        self.steered.insert(key, steering.worker);
-    }
-
-    /// A datagram could not be handed over, so its address is not the other worker's either, unless
-    /// it was before.
-    pub(crate) fn take_back(&mut self, datagram: &ForwardedDatagram) {
-        if datagram.is_lost {
-            self.forget_owner(&datagram.address, datagram.to_worker);
-        }
-    }
-
-    pub(crate) fn unsteer(&mut self, now: Now, steering: &Steering) {
-        self.forget_owner(&steering.address, steering.worker);
-        if let Some(sequence) = steering.departed_at {
-            let hash = self.sessions.hash(&steering.address);
-            self.departed.leave(hash, sequence, now.mono_ns);
-        }
-    }
-
-    fn forget_owner(&mut self, address: &Address, worker: u16) {
-        let key = (address.listener, address.endpoint);
-        if self.steered.get(&key) == Some(&worker) {
-            self.steered.remove(&key);
+        if self.netcode.sessions.is_live(index) {
+            let address = *self.netcode.sessions.address(index);
+            self.netcode.sessions.at_mut(index).steered_by = Some(Neighbour::new(from_worker));
+            self.neighbours.mail_out.push((from_worker, steer_to(address, self.worker.index)));
         }
     }
 
@@ -565,29 +421,14 @@ impl Gate {
         bytes: &[u8],
     ) -> bool {
         // Nothing is read of a flood of junk at a gateway that no player has left lately.
-        if !self.departed.is_asked(now.mono_ns) {
+        if !self.netcode.departed.is_asked(now.mono_ns) {
             return false;
         }
         Header::decode(bytes, Receiver::Server).is_ok_and(|header| {
-            self.departed.has_left(hash, header.sequence, now.mono_ns)
-                && !self.steered.contains_key(&(address.listener, address.endpoint))
+            self.netcode.departed.has_left(hash, header.sequence, now.mono_ns)
+                && !self.neighbours.steered.contains_key(&(address.listener, address.endpoint))
         })
     }
-}
-
-/// Tells a worker that datagrams from `address` are `owner`'s.
-pub(crate) fn steer_to(address: Address, owner: u16) -> Mail {
-    Mail::Steer(Steering { address, worker: owner, departed_at: None })
-}
-
-/// Tells a worker that datagrams from `address` are no longer `owner`'s.
-pub(crate) fn forget_steering(address: Address, owner: u16) -> Mail {
-    Mail::Unsteer(Steering { address, worker: owner, departed_at: None })
-}
-
-/// The same because the session is over, which had come to `sequence`.
-pub(crate) fn forget_departed(address: Address, owner: u16, sequence: u64) -> Mail {
-    Mail::Unsteer(Steering { address, worker: owner, departed_at: Some(sequence) })
 }
 
 /// An address with so many sessions on this worker is a household: all of them are looked at. One
@@ -604,22 +445,3 @@ const FIRST_TRIALS: u32 = 16;
 
 /// A trial of a packet up to this long costs 1, one of twice the length 2.
 const BYTES_PER_COST: u32 = 256;
-
-/// What one address may spend a second, and all together, where addresses have few sessions each.
-const FEW_TRIALS: (u32, u32) = (1_000, 100_000);
-
-/// What one block may spend a second, and all together, where addresses have many sessions. A trial
-/// costs what a forged packet of a player costs, 76 to 112 ns (docs/BENCHMARKS.md, The turn), so
-/// these and those of households stay below six percent of a core. Two thousand players are found
-/// with it whose packets nothing but their order tells apart.
-const MANY_TRIALS: (u32, u32) = (300_000, 400_000);
-
-/// Datagrams that one block may have handed to other workers a second, and all together: a copy of
-/// two kilobytes each.
-const FORWARDS: (u32, u32) = (10_000, 15_000);
-
-/// 8 bytes each.
-const BUCKETS: usize = 1 << 12;
-
-/// Players whose datagrams one worker forwards.
-const STEERED_MAX: usize = 65_536;

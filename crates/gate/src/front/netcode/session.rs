@@ -4,9 +4,10 @@ use std::mem::offset_of;
 use std::num::NonZeroU8;
 use std::ops::Range;
 
-use crate::shared::claims::{Claim, TokenMac};
+use crate::shared::claims::Claim;
+use crate::shared::claims::history::TokenMac;
 use crate::store::table::{Address, TENANT_OFFSET, Tenant};
-use ringgate_batch::{Endpoint, LINE_BYTES, LocalIp, SocketId};
+use ringgate_batch::{LINE_BYTES, LocalIp, SocketId};
 use ringgate_core::limits::WORKERS_MAX;
 use ringgate_core::proto::netcode::UserData;
 use ringgate_core::proto::netcode::server::{PendingBinding, SessionSequence};
@@ -188,25 +189,6 @@ impl Session {
             timeout_ns => keep_alive.min(self.last_receive_ns + timeout_ns),
         }
     }
-}
-
-/// What is worth knowing about a session from outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SessionInfo {
-    /// Who the player is.
-    pub client_id: u64,
-    /// Which listener it came in by.
-    pub listener: u16,
-    /// Where it is.
-    pub address: Endpoint,
-    /// The number of its backend.
-    pub backend: u16,
-    /// Its index there.
-    pub slot: u32,
-    /// When it was last heard.
-    pub heard_ns: u64,
-    /// Silence after which it is given up; 0 for never.
-    pub timeout_ns: u64,
 }
 
 /// A player whose token was good and whose response is awaited.

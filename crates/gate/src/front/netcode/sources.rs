@@ -7,11 +7,11 @@
 //! be in, and where both are taken it has that of the one who was silent for longer.
 
 /// Fixed memory for the sources of the last few seconds.
-pub(crate) struct Sources(Box<[Source]>);
+pub(crate) struct Sources(Box<[Port]>);
 
 /// One address and port.
 #[derive(Clone, Copy)]
-pub(crate) struct Source {
+pub(crate) struct Port {
     /// Tells it from others in the same place.
     hash: u32,
     as_of_ms: u32,
@@ -27,7 +27,7 @@ pub(crate) struct Source {
 
 impl Sources {
     pub(crate) fn new() -> Self {
-        let nobody = Source {
+        let nobody = Port {
             hash: 0,
             as_of_ms: 0,
             trials: TRIALS_BURST,
@@ -39,7 +39,7 @@ impl Sources {
     }
 
     /// What is known of a source that has just shown a sequence.
-    pub(crate) fn of(&mut self, hash: u32, sequence: u64, now_ns: u64) -> &mut Source {
+    pub(crate) fn of(&mut self, hash: u32, sequence: u64, now_ns: u64) -> &mut Port {
         let now_ms = (now_ns / 1_000_000) as u32;
         let silent_ms = |place: usize| now_ms.wrapping_sub(self.0[place].as_of_ms);
         let [one, other] = [hash as usize % PLACES, (hash.swap_bytes() as usize) % PLACES];
@@ -53,7 +53,7 @@ impl Sources {
         let elapsed_ms = silent_ms(place);
         let source = &mut self.0[place];
         if source.hash != hash || elapsed_ms > FORGOTTEN_MS {
-            *source = Source {
+            *source = Port {
                 hash,
                 as_of_ms: now_ms,
                 trials: TRIALS_BURST,
@@ -76,7 +76,7 @@ impl Sources {
     }
 }
 
-impl Source {
+impl Port {
     /// How many trials it may cause now.
     pub(crate) const fn trials_left(&self) -> u32 {
         self.trials

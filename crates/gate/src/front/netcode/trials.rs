@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::front::netcode::players::Origin;
+use crate::arrivals::Origin;
 use ringgate_core::proto::netcode::packet::Header;
 
 pub(crate) struct Trials {

@@ -14,7 +14,7 @@ use crate::store::hash::HashKey;
 use ringgate_batch::Endpoint;
 
 /// Bytes received and not yet answered, by address.
-pub(super) struct Credits {
+pub(crate) struct Credits {
     key: HashKey,
     /// Invariant: a power of two of them, or none.
     entries: Vec<Entry>,
@@ -29,13 +29,13 @@ struct Entry {
 
 impl Credits {
     /// No memory where no listener needs any.
-    pub(super) fn new(is_served: bool, key: HashKey) -> Self {
+    pub(crate) fn new(is_served: bool, key: HashKey) -> Self {
         let nobody = Entry { address: Endpoint::v4([0; 4], 0), bytes: 0 };
         Self { key, entries: vec![nobody; if is_served { ENTRIES } else { 0 }] }
     }
 
     /// Adds what has come from an address, and says how much may be sent to it now.
-    pub(super) fn earn(&mut self, from: &Endpoint, bytes: usize) -> usize {
+    pub(crate) fn earn(&mut self, from: &Endpoint, bytes: usize) -> usize {
         let Some(entry) = self.entry(from) else { return 0 };
         if entry.address != *from {
             *entry = Entry { address: *from, bytes: 0 };
@@ -45,7 +45,7 @@ impl Credits {
     }
 
     /// Takes off what is sent to an address.
-    pub(super) fn spend(&mut self, to: &Endpoint, bytes: usize) {
+    pub(crate) fn spend(&mut self, to: &Endpoint, bytes: usize) {
         let Some(entry) = self.entry(to).filter(|entry| entry.address == *to) else { return };
         entry.bytes = entry.bytes.saturating_sub(u8::try_from(bytes).unwrap_or(u8::MAX));
     }

@@ -14,7 +14,7 @@ use ringgate_core::proto::unreal::notify::{Filter, Gaps, Header, Sender};
     clippy::large_enum_variant,
     reason = "the large one is the usual one, and every packet touches it"
 )]
-pub(super) enum Guard {
+pub(crate) enum Guard {
     /// By the numbers in their headers.
     Notify(Filter),
     /// By their bytes: the client's, then the server's.
@@ -25,7 +25,7 @@ pub(super) enum Guard {
 
 /// What a packet that may pass is, as far as it can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Passed {
+pub(crate) enum Passed {
     /// It closes the connection.
     Closing,
     /// Anything else.
@@ -34,7 +34,7 @@ pub(super) enum Passed {
 
 impl Guard {
     /// For a session whose sides have taken their first numbers from this cookie.
-    pub(super) fn new(duplicates: Duplicates, cookie: &Cookie, now_ns: u64) -> Self {
+    pub(crate) fn new(duplicates: Duplicates, cookie: &Cookie, now_ns: u64) -> Self {
         match duplicates {
             Duplicates::Notify => Self::Notify(Filter::starting_at(cookie, now_ns)),
             Duplicates::Opaque => Self::Opaque(Box::new([Recent::new(), Recent::new()])),
@@ -45,7 +45,7 @@ impl Guard {
     /// Whether a packet may pass; if so, no copy of it will. `reader` is behind its prefix.
     /// [`DropReason::SequenceGap`] ends the session.
     #[inline]
-    pub(super) fn pass(
+    pub(crate) fn pass(
         &mut self,
         from: Sender,
         reader: BitReader<'_>,

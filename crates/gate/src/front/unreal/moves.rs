@@ -12,13 +12,14 @@
 //! packet may be here before any word of the owner's. An owner that refuses says so, and the
 //! address is forgotten again.
 
+use crate::arrivals::Origin;
 use crate::counters::Ended;
-use crate::front::netcode::players::Origin;
-use crate::front::netcode::port_switch::{forget_steering, steer_to};
+use crate::gate::Gate;
 use crate::mail::Steering;
-use crate::shared::claims::Resident;
+use crate::mail::{forget_steering, steer_to};
+use crate::shared::cookies::Resident;
+use crate::turn::Now;
 use crate::turn::Turn;
-use crate::{Gate, Now};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::cookie::{Cookie, Proof};
 use ringgate_core::proto::unreal::front::{Classified, classify};
@@ -26,7 +27,7 @@ use ringgate_core::proto::unreal::handshake::{Body, Handshake, Kind, Receiver};
 
 impl Gate {
     /// A restart response whose proof holds, from an address with a session or without one.
-    pub(super) fn restart(
+    pub(crate) fn restart(
         &mut self,
         turn: &mut Turn<'_>,
         known: Option<u32>,
@@ -114,10 +115,10 @@ impl Gate {
         let steered_by = std::mem::replace(&mut session.steered_by, origin.forwarded_by);
         self.unreal.sessions.readdress(index, origin.address);
         if let Some(worker) = steered_by {
-            self.mail_out.push((worker, forget_steering(old, self.worker.index)));
+            self.neighbours.mail_out.push((worker, forget_steering(old, self.worker.index)));
         }
         if let Some(worker) = origin.forwarded_by {
-            self.mail_out.push((worker, steer_to(origin.address, self.worker.index)));
+            self.neighbours.mail_out.push((worker, steer_to(origin.address, self.worker.index)));
         }
         self.counters.port_switches += 1;
     }
@@ -145,7 +146,9 @@ impl Gate {
                 if is_lost && let Some(index) = known {
                     // Its mailbox was full when it was told.
                     self.unreal.sessions.at_mut(index).steered_by = Some(from_worker);
-                    self.mail_out.push((from_worker, steer_to(origin.address, self.worker.index)));
+                    self.neighbours
+                        .mail_out
+                        .push((from_worker, steer_to(origin.address, self.worker.index)));
                 }
                 let outcome = self.step_unreal_handshake(turn, known, origin, &packet, bytes);
                 if self.unreal_session(origin).is_none() {
@@ -164,6 +167,6 @@ impl Gate {
 
     /// Tells another worker that datagrams from an address are not ours.
     fn forget_at(&mut self, worker: u16, origin: &Origin) {
-        self.mail_out.push((worker, forget_steering(origin.address, self.worker.index)));
+        self.neighbours.mail_out.push((worker, forget_steering(origin.address, self.worker.index)));
     }
 }

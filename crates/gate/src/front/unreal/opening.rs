@@ -4,17 +4,21 @@
 //! about the player and not about us. Its cookie goes to the player with the acknowledgement, which
 //! is sent only when the server has sent its own: so the player never speaks into the void.
 
+use crate::arrivals::Origin;
 use crate::counters::Ended;
-use crate::front::netcode::handshake::{NoRoom, block_of};
-use crate::front::netcode::players::Origin;
-use crate::front::netcode::port_switch::steer_to;
+use crate::front::netcode::handshake::block_of;
 use crate::front::unreal::guard::Guard;
+use crate::front::unreal::kinds::kind_index;
+use crate::front::unreal::loopback::loopback_of;
 use crate::front::unreal::session::{Opening, Session, Stage};
-use crate::front::unreal::{Front, kind_index, loopback_of};
+use crate::front::unreal::state::UnrealFront;
+use crate::gate::Gate;
+use crate::mail::steer_to;
 use crate::output::Tag;
+use crate::routing::NoRoom;
 use crate::shared::claims::{Claim, Wanted};
+use crate::turn::Now;
 use crate::turn::Turn;
-use crate::{Gate, Now};
 use ringgate_batch::TxTarget;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::USER_DATA_BYTES;
@@ -26,7 +30,7 @@ use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Kind};
 impl Gate {
     /// A response has verified: its player gets a session, in place of the one that the address
     /// had.
-    pub(super) fn admit_unreal(
+    pub(crate) fn admit_unreal(
         &mut self,
         turn: &mut Turn<'_>,
         known: Option<u32>,
@@ -35,7 +39,7 @@ impl Gate {
         proof: &Proof,
         bytes: usize,
     ) -> Result<(), DropReason> {
-        if self.draining_until_ns.is_some() {
+        if self.life.draining_until_ns.is_some() {
             return Err(DropReason::Draining);
         }
         self.claims.cookies().check_unused(&proof.cookie)?;
@@ -77,9 +81,9 @@ impl Gate {
             return Err(DropReason::ResponseSessionsFull);
         };
         self.unreal.opening_count += 1;
-        self.handshakes.enter(&block_of(&origin.address));
+        self.newcomers.handshakes.enter(&block_of(&origin.address));
         if let Some(worker) = origin.forwarded_by {
-            self.mail_out.push((worker, steer_to(origin.address, self.worker.index)));
+            self.neighbours.mail_out.push((worker, steer_to(origin.address, self.worker.index)));
         }
         self.ask_server(turn, index);
         Ok(())
@@ -134,22 +138,22 @@ impl Gate {
     }
 
     /// Sends the server what the handshake has to say now, and notes when to look again.
-    pub(super) fn ask_server(&mut self, turn: &mut Turn<'_>, index: u32) {
-        let Front { sessions, wheel, .. } = &mut self.unreal;
+    pub(crate) fn ask_server(&mut self, turn: &mut Turn<'_>, index: u32) {
+        let UnrealFront { sessions, wheel, .. } = &mut self.unreal;
         let session = sessions.at_mut(index);
         let Stage::Opening(opening) = &mut session.stage else { return };
-        let address = self.backends[usize::from(session.claim.backend)].address;
+        let address = self.links.backends[usize::from(session.claim.backend)].address;
         let due_ns = opening.client.poll_timeout();
         if due_ns.is_none_or(|due_ns| turn.now.mono_ns < due_ns) {
             return wheel.arm(index, due_ns.unwrap_or(turn.now.mono_ns));
         }
-        let (Some(socket), Some(source)) = (self.udp_link, loopback_of(index)) else {
+        let (Some(socket), Some(source)) = (self.links.udp, loopback_of(index)) else {
             return wheel.arm(index, turn.now.mono_ns);
         };
         self.make_room(turn);
         let tail = self.unreal.tail();
         let slot = turn.tx.slot().expect("room was made");
-        let Front { sessions, wheel, .. } = &mut self.unreal;
+        let UnrealFront { sessions, wheel, .. } = &mut self.unreal;
         let Stage::Opening(opening) = &mut sessions.at_mut(index).stage else { return };
         if let Some(len) = opening.client.poll_transmit(turn.now.mono_ns, &tail, slot) {
             let target = TxTarget { socket, peer: address, source };
@@ -161,7 +165,7 @@ impl Gate {
     }
 
     /// A handshake packet from the server of a session that waits for it.
-    pub(super) fn step_opening(
+    pub(crate) fn step_opening(
         &mut self,
         turn: &mut Turn<'_>,
         index: u32,
@@ -191,7 +195,7 @@ impl Gate {
         session.server_ids = opening.client.ids();
         session.heard_ns = turn.now.mono_ns;
         self.unreal.opening_count -= 1;
-        self.handshakes.leave(&block_of(&address));
+        self.newcomers.handshakes.leave(&block_of(&address));
         self.counters.sessions_opened += 1;
         self.stamps.handshakes_ns.push(turn.now.mono_ns - opening.since_ns);
         if self.setup.listeners[usize::from(listener)].follow_port_switch {
@@ -203,7 +207,7 @@ impl Gate {
 
     /// The player's response has come again, or another one: the acknowledgement must have been
     /// lost, unless it is still to come.
-    pub(super) fn acknowledge(
+    pub(crate) fn acknowledge(
         &mut self,
         turn: &mut Turn<'_>,
         index: u32,
@@ -226,7 +230,7 @@ impl Gate {
     }
 
     /// Acknowledges a response with the cookie that player and server share.
-    pub(super) fn send_ack(
+    pub(crate) fn send_ack(
         &mut self,
         turn: &mut Turn<'_>,
         index: u32,
@@ -276,4 +280,4 @@ fn source_key(origin: &Origin) -> u64 {
 const ACK_PAUSE_NS: u64 = 900_000_000;
 
 /// How long a server has to let a player in.
-pub(super) const OPENING_NS: u64 = 10_000_000_000;
+pub(crate) const OPENING_NS: u64 = 10_000_000_000;

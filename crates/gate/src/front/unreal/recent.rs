@@ -7,7 +7,7 @@
 
 /// What one side has sent lately.
 #[derive(Clone, Debug)]
-pub(super) struct Recent {
+pub(crate) struct Recent {
     /// The upper 48 bits of the hash, and the lower 16 of the time in milliseconds. An entry that
     /// seems young because 65 seconds have gone by matters only to a datagram with the same 48
     /// bits.
@@ -17,12 +17,12 @@ pub(super) struct Recent {
 
 impl Recent {
     /// As if nothing had come for long.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { entries: [0; RECENT_MAX], next: 0 }
     }
 
     /// Notes a datagram; false if it is a copy of one that came within the last second.
-    pub(super) fn note(&mut self, hash: u64, now_ns: u64) -> bool {
+    pub(crate) fn note(&mut self, hash: u64, now_ns: u64) -> bool {
         let now_ms = (now_ns / NS_PER_MS) as u16;
         // Zero stands for no datagram.
         let print = (hash | 1 << TIME_BITS) & !TIME_MASK;
@@ -39,7 +39,7 @@ impl Recent {
 }
 
 /// Twice what engines send.
-pub(super) const RECENT_MAX: usize = 128;
+pub(crate) const RECENT_MAX: usize = 128;
 
 const MEMORY_MS: u16 = 1000;
 const TIME_BITS: u32 = 16;

@@ -4,17 +4,21 @@
 //! are, with the other side's ids. What comes from the game server is trusted to be from it, and is
 //! filtered all the same: a copy is a copy.
 
-use crate::Gate;
+use crate::arrivals::Origin;
 use crate::counters::Ended;
 use crate::front::netcode::handshake::block_of;
-use crate::front::netcode::players::Origin;
-use crate::front::netcode::port_switch::forget_steering;
 use crate::front::unreal::guard::Passed;
+use crate::front::unreal::loopback::is_own_address;
+use crate::front::unreal::loopback::loopback_of;
 use crate::front::unreal::session::Stage;
-use crate::front::unreal::{Front, loopback_of};
+use crate::front::unreal::state::UnrealFront;
+use crate::gate::Gate;
+use crate::mail::forget_steering;
 use crate::output::Tag;
-use crate::shared::claims::{Claim, Resident};
+use crate::shared::claims::Claim;
+use crate::shared::cookies::Resident;
 use crate::turn::Turn;
+use ringgate_batch::RxMeta;
 use ringgate_batch::TxTarget;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::BitReader;
@@ -23,11 +27,11 @@ use ringgate_core::proto::unreal::handshake::Receiver;
 use ringgate_core::proto::unreal::notify::{Gaps, Sender};
 use ringgate_core::proto::unreal::prefix::{Framing, Ids};
 
-use crate::front::unreal::UNREAL_GAME;
+use crate::front::unreal::kinds::UNREAL_GAME;
 
 impl Gate {
     /// A game packet from the address of a session.
-    pub(super) fn relay_up(
+    pub(crate) fn relay_up(
         &mut self,
         turn: &mut Turn<'_>,
         index: u32,
@@ -37,7 +41,7 @@ impl Gate {
     ) -> Result<(), DropReason> {
         let rules = self.unreal_rules(origin.address.listener)?;
         let (framing, limit) = (rules.framing, rules.gap_limit);
-        let Front { sessions, hash, .. } = &mut self.unreal;
+        let UnrealFront { sessions, hash, .. } = &mut self.unreal;
         let session = sessions.at_mut(index);
         let Stage::Open { guard, .. } = &mut session.stage else {
             return Err(DropReason::PacketUnexpected);
@@ -58,11 +62,11 @@ impl Gate {
         }
         session.heard_ns = turn.now.mono_ns;
         let server_ids = session.server_ids;
-        let backend = &self.backends[usize::from(session.claim.backend)];
+        let backend = &self.links.backends[usize::from(session.claim.backend)];
         let (backend, is_up) = (backend.address, backend.is_up());
         self.counters.handled[UNREAL_GAME] += 1;
         self.counters.payloads_up += 1;
-        let (Some(socket), Some(source), true) = (self.udp_link, loopback_of(index), is_up) else {
+        let (Some(socket), Some(source), true) = (self.links.udp, loopback_of(index), is_up) else {
             self.counters.drops.bump(DropReason::LinkDown);
             return Ok(());
         };
@@ -72,6 +76,23 @@ impl Gate {
         self.counters.payloads_to_links += 1;
         self.stamps.uplink_kernel_ns.push(origin.kernel_ns);
         Ok(())
+    }
+
+    /// A datagram from the server of an Unreal game.
+    pub(crate) fn handle_unreal_server(
+        &mut self,
+        turn: &mut Turn<'_>,
+        from: usize,
+        meta: &RxMeta,
+        bytes: &[u8],
+    ) {
+        if is_own_address(&meta.local) {
+            return self.handle_probe_answer(turn.now, from, bytes);
+        }
+        match self.unreal.session_of_loopback(&meta.local, from) {
+            Some(index) => self.handle_unreal_answer(turn, index, bytes),
+            None => self.count_from_link(DropReason::SessionUnknown),
+        }
     }
 
     /// A datagram that a game server has sent to a player's loopback address.
@@ -112,7 +133,7 @@ impl Gate {
         (ids, reader): (Ids, BitReader<'_>),
         bytes: &[u8],
     ) -> Result<(), DropReason> {
-        let Front { sessions, hash, .. } = &mut self.unreal;
+        let UnrealFront { sessions, hash, .. } = &mut self.unreal;
         let address = *sessions.address(index);
         let session = sessions.at_mut(index);
         let Stage::Open { guard, .. } = &mut session.stage else {
@@ -137,7 +158,7 @@ impl Gate {
     }
 
     /// Copies a packet out as it is, but for the ids.
-    pub(super) fn pass_on(
+    pub(crate) fn pass_on(
         &mut self,
         turn: &mut Turn<'_>,
         framing: &Framing,
@@ -161,7 +182,7 @@ impl Gate {
     }
 
     /// Ends a session whose place goes to another one.
-    pub(super) fn release_unreal(&mut self, index: u32, why: Ended) -> Claim {
+    pub(crate) fn release_unreal(&mut self, index: u32, why: Ended) -> Claim {
         let address = *self.unreal.sessions.address(index);
         let resident = self.unreal_resident(index);
         let session = self.unreal.sessions.at_mut(index);
@@ -171,16 +192,16 @@ impl Gate {
             self.counters.sessions_closed[why as usize] += 1;
         } else {
             self.unreal.opening_count -= 1;
-            self.handshakes.leave(&block_of(&address));
+            self.newcomers.handshakes.leave(&block_of(&address));
         }
         if let Some(worker) = session.steered_by.take() {
-            self.mail_out.push((worker, forget_steering(address, self.worker.index)));
+            self.neighbours.mail_out.push((worker, forget_steering(address, self.worker.index)));
         }
         self.unreal.sessions.remove(index);
         claim
     }
 
-    pub(super) fn unreal_resident(&self, index: u32) -> Resident {
+    pub(crate) fn unreal_resident(&self, index: u32) -> Resident {
         Resident {
             worker: self.worker.index,
             listener: self.unreal.sessions.address(index).listener,

@@ -12,35 +12,35 @@ use ringgate_core::proto::unreal::prefix::Ids;
 
 /// A player who has answered a challenge.
 pub(crate) struct Session {
-    pub(super) stage: Stage,
+    pub(crate) stage: Stage,
     /// What the player's packets begin with, in both directions.
-    pub(super) player_ids: Ids,
+    pub(crate) player_ids: Ids,
     /// What packets begin with at the server.
-    pub(super) server_ids: Ids,
+    pub(crate) server_ids: Ids,
     /// When a packet of the player's last passed; while the server is asked, when the player last
     /// asked.
-    pub(super) heard_ns: u64,
+    pub(crate) heard_ns: u64,
     /// Our socket that the player talks to.
-    pub(super) socket: SocketId,
+    pub(crate) socket: SocketId,
     /// The address the player talks to, where the socket has several.
-    pub(super) local: LocalIp,
+    pub(crate) local: LocalIp,
     /// Number, backend and slot, to be given back.
-    pub(super) claim: Claim,
+    pub(crate) claim: Claim,
     /// The cookie of the response that opened the session.
-    pub(super) accepted: Cookie,
+    pub(crate) accepted: Cookie,
     /// When the newest cookie was made with which the player has proven its address.
-    pub(super) proven_ns: u64,
+    pub(crate) proven_ns: u64,
     /// When the handshake was last acknowledged.
-    pub(super) acknowledged_ns: u64,
+    pub(crate) acknowledged_ns: u64,
     /// When a packet last passed, from either side, that closes the connection; 0 while none has.
-    pub(super) closed_ns: u64,
+    pub(crate) closed_ns: u64,
     /// The worker that forwards this player's datagrams to us, after a port switch.
-    pub(super) steered_by: Option<u16>,
+    pub(crate) steered_by: Option<u16>,
 }
 
 /// How far a session is.
 #[expect(clippy::large_enum_variant, reason = "sessions are open nearly all their life")]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// The server is being asked.
     Opening(Box<Opening>),
     /// Packets pass.
@@ -52,14 +52,14 @@ pub(super) enum Stage {
 }
 
 /// A session that its server does not know yet.
-pub(super) struct Opening {
+pub(crate) struct Opening {
     /// Speaks to the server in the player's place.
-    pub(super) client: Client,
+    pub(crate) client: Client,
     /// The response that waits for its acknowledgement.
-    pub(super) response: Handshake,
+    pub(crate) response: Handshake,
     /// How long it was.
-    pub(super) response_bytes: usize,
-    pub(super) since_ns: u64,
+    pub(crate) response_bytes: usize,
+    pub(crate) since_ns: u64,
 }
 
 impl Tenant for Session {
@@ -89,7 +89,7 @@ impl Tenant for Session {
 
 impl Session {
     /// The cookie that player and server share, once they do.
-    pub(super) const fn cookie(&self) -> Option<&Cookie> {
+    pub(crate) const fn cookie(&self) -> Option<&Cookie> {
         match &self.stage {
             Stage::Open { cookie, .. } => Some(cookie),
             Stage::Opening(_) => None,
@@ -97,7 +97,7 @@ impl Session {
     }
 
     /// What further handshake packets from the player's address are judged by.
-    pub(super) fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> Standing {
         Standing {
             ids: self.player_ids,
             accepted: self.accepted,
@@ -109,22 +109,22 @@ impl Session {
 
     /// When the connection was closed, as far as it can be told. Whoever plays on has not closed
     /// anything: the packet was forged or misread.
-    pub(super) fn closed_ns(&self) -> Option<u64> {
+    pub(crate) fn closed_ns(&self) -> Option<u64> {
         let is_closed = self.closed_ns > 0 && self.heard_ns <= self.closed_ns + LAST_WORDS_NS;
         is_closed.then_some(self.closed_ns)
     }
 
     /// The player has proven where it is.
-    pub(super) fn prove(&mut self, proof: &Proof) {
+    pub(crate) fn prove(&mut self, proof: &Proof) {
         self.proven_ns = self.proven_ns.max(proof.timestamp.to_ns().unwrap_or(0));
     }
 
     /// The way to the player at that address.
-    pub(super) const fn target(&self, player: Endpoint) -> TxTarget {
+    pub(crate) const fn target(&self, player: Endpoint) -> TxTarget {
         TxTarget { socket: self.socket, peer: Some(player), source: self.local }
     }
 
-    pub(super) const fn is_opening(&self) -> bool {
+    pub(crate) const fn is_opening(&self) -> bool {
         matches!(self.stage, Stage::Opening(_))
     }
 }

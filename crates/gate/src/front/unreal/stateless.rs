@@ -5,11 +5,13 @@
 //! `classify`), version and build, the cookie's time, the rate of the source,
 //! and only then a MAC.
 
-use crate::front::netcode::players::Origin;
+use crate::arrivals::Origin;
+use crate::front::unreal::kinds::UNREAL_GAME;
+use crate::gate::Gate;
 use crate::setup::Duplicates;
 use crate::shared::cookies::Keyring;
+use crate::turn::Now;
 use crate::turn::Turn;
-use crate::{Gate, Now};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::BitReader;
 use ringgate_core::proto::unreal::cookie::Proof;
@@ -18,11 +20,11 @@ use ringgate_core::proto::unreal::handshake::{Body, Handshake, Kind, TAIL_BYTES_
 use ringgate_core::proto::unreal::notify::Header;
 use ringgate_core::proto::unreal::prefix::Ids;
 
-use crate::front::unreal::kind_index;
+use crate::front::unreal::kinds::kind_index;
 
 impl Gate {
     /// A handshake packet from an address with a session or without one.
-    pub(super) fn step_unreal_handshake(
+    pub(crate) fn step_unreal_handshake(
         &mut self,
         turn: &mut Turn<'_>,
         known: Option<u32>,
@@ -119,7 +121,7 @@ impl Gate {
     ) -> Result<(), DropReason> {
         let listener = origin.address.listener;
         let endpoint = origin.address.endpoint;
-        if self.draining_until_ns.is_some() {
+        if self.life.draining_until_ns.is_some() {
             return Err(DropReason::Draining);
         }
         let face = self.unreal.faces[usize::from(listener)];
@@ -132,7 +134,7 @@ impl Gate {
     }
 
     /// Whether a response answers one of our challenges.
-    pub(super) fn check_proof(
+    pub(crate) fn check_proof(
         &mut self,
         now: Now,
         origin: &Origin,
@@ -147,7 +149,7 @@ impl Gate {
 
     /// A proof that was not needed, because its player has a session already: it shall be good for
     /// nothing later.
-    pub(super) fn note_proof(&mut self, now: Now, index: u32, proof: &Proof) {
+    pub(crate) fn note_proof(&mut self, now: Now, index: u32, proof: &Proof) {
         self.unreal.sessions.at_mut(index).prove(proof);
         // It may have been noted before. Where there is no room, no response opens anything.
         let _ = self.claims.cookies().use_once(&proof.cookie, now.mono_ns);
@@ -160,7 +162,7 @@ impl Gate {
 
     /// A game packet from nobody we know, who may be a player whose port has changed: asks for a
     /// restart of the handshake.
-    pub(super) fn ask_to_restart(
+    pub(crate) fn ask_to_restart(
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
@@ -191,7 +193,7 @@ impl Gate {
             self.unreal.credits.spend(&endpoint, bytes_min);
         }
         self.answer_unreal(turn, origin, &request, bytes.max(bytes_min))?;
-        self.counters.handled[crate::front::unreal::UNREAL_GAME] += 1;
+        self.counters.handled[UNREAL_GAME] += 1;
         Ok(())
     }
 }

@@ -3,9 +3,10 @@
 use crate::counters::Ended;
 use crate::front::unreal::opening::OPENING_NS;
 use crate::front::unreal::session::{Session, Stage};
+use crate::gate::Gate;
 use crate::mail::Request;
+use crate::turn::Now;
 use crate::turn::Turn;
-use crate::{Gate, Now};
 use ringgate_core::secret::CookieSecret;
 
 impl Gate {
@@ -72,7 +73,7 @@ impl Gate {
         if turn.now.mono_ns >= deadline_ns {
             return self.end_unreal(index, Ended::TimedOut);
         }
-        if self.backends[backend].is_lost(&self.setup.backends[backend], turn.now.mono_ns) {
+        if self.links.backends[backend].is_lost(&self.setup.backends[backend], turn.now.mono_ns) {
             return self.end_unreal(index, Ended::BackendGone);
         }
         self.unreal.wheel.arm(index, deadline_ns);
@@ -81,7 +82,7 @@ impl Gate {
     /// Since when an open session is over, as it seems: its connection was closed, its server has
     /// travelled, or that has died and another one is in its place. None of this is certain enough
     /// to end a session whose player still speaks.
-    pub(super) fn over_since_ns(&self, session: &Session) -> Option<u64> {
+    pub(crate) fn over_since_ns(&self, session: &Session) -> Option<u64> {
         if session.is_opening() {
             return None;
         }

@@ -3,7 +3,7 @@
 use super::super::drops::OF_UNREAL;
 use super::super::rig::{home, newly};
 use super::rig::{Arena, BASE, Player, rules_mut, unreal_setup};
-use crate::Setup;
+use crate::setup::Setup;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::cookie::{Cookie, Proof, SecretId, Timestamp};

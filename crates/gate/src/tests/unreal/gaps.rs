@@ -1,7 +1,7 @@
 //! Players of whom nothing arrives for a while, and others who pretend that it was so.
 
 use super::rig::{Arena, Player, rules_mut, unreal_setup};
-use crate::Ended;
+use crate::counters::Ended;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::PacketSeq;
 use ringgate_core::proto::unreal::bits::BitWriter;

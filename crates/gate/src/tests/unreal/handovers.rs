@@ -2,7 +2,7 @@
 //! piece.
 
 use super::rig::{Arena, BASE, Player, unreal_setup};
-use crate::Ended;
+use crate::counters::Ended;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::BitReader;
 use ringgate_core::proto::unreal::client::State;

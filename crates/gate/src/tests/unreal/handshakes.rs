@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::super::rig::home;
 use super::rig::{Arena, BASE, Player, rules_mut, unreal_setup};
-use crate::{Ended, Limits, Mail, Route, Setup};
+use crate::counters::Ended;
+use crate::mail::Mail;
+use crate::setup::{Limits, Route, Setup};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::client::State;
 use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Tail};

@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 
 use super::super::rig::home;
 use super::rig::{Arena, BASE, Player, rules_mut, unreal_setup};
-use crate::{Ended, Setup};
+use crate::counters::Ended;
+use crate::setup::Setup;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::client::State;
 use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Tail};

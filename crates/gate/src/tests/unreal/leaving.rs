@@ -2,7 +2,8 @@
 //! is put out by mistake.
 
 use super::rig::{Arena, Player, rules_mut, unreal_setup};
-use crate::{Ended, Route, Setup};
+use crate::counters::Ended;
+use crate::setup::{Route, Setup};
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
@@ -141,7 +142,7 @@ fn a_close_that_was_forged_or_misread_ends_nobody() {
 
 #[test]
 fn what_cannot_be_read_closes_nothing() {
-    use crate::Duplicates;
+    use crate::setup::Duplicates;
     for duplicates in [Duplicates::Opaque, Duplicates::Pass] {
         let mut setup = one_slot();
         rules_mut(&mut setup).duplicates = duplicates;

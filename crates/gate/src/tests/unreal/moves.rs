@@ -1,7 +1,7 @@
 //! Players whose port changes, on one worker and across workers.
 
 use super::rig::{Arena, Player, unreal_setup};
-use crate::Ended;
+use crate::counters::Ended;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::client::State;
 

@@ -2,8 +2,9 @@
 //! sends everything again.
 
 use super::rig::{Arena, Dice, Player, rules_mut, unreal_setup};
+use crate::gate::Gate;
+use crate::setup::{Duplicates, Setup};
 use crate::tests::rig::{Rig, plain_setup};
-use crate::{Duplicates, Gate, Setup};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::PacketSeq;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};

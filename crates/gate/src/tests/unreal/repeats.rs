@@ -2,7 +2,7 @@
 //! way, and others who send such answers again.
 
 use super::rig::{Arena, Player, rules_mut, unreal_setup};
-use crate::Ended;
+use crate::counters::Ended;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::client::State;
 

@@ -1,7 +1,8 @@
 //! Workers with engine-like servers behind them and engine-like players in front.
 
 use super::super::rig::{Fleet, Rig, listener, udp_backend};
-use crate::{Counters, Duplicates, Limits, Listener, Protocol, Setup, Unreal};
+use crate::counters::Counters;
+use crate::setup::{Duplicates, Limits, Listener, Protocol, Setup, Unreal};
 use ringgate_batch::{Endpoint, IoEvent, LocalIp};
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::drops::DropReason;

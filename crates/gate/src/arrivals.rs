@@ -1,0 +1,77 @@
+//! Where the datagrams of a turn come from.
+
+use crate::links::loopback::index_of_loopback;
+use crate::roles::{Role, Roles};
+use crate::store::table::Address;
+use ringgate_batch::{LocalIp, RxBatch, RxMeta, SocketId};
+use std::ops::Range;
+
+/// Where a datagram came from and in through.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub(crate) address: Address,
+    /// Of the address.
+    pub(crate) hash: u32,
+    pub(crate) bind: u16,
+    pub(crate) socket: SocketId,
+    pub(crate) local: LocalIp,
+    pub(crate) kernel_ns: u64,
+    /// The worker that received it, where that is not this one.
+    pub(crate) forwarded_by: Option<u16>,
+}
+
+/// Where a datagram comes from, as far as that can be known before anything is looked at.
+#[derive(Clone, Copy)]
+pub(crate) struct Source {
+    /// What it came in through.
+    pub(crate) role: Role,
+    /// Of its address, where it comes from a player's side.
+    pub(crate) hash: u32,
+    /// The session that it is probably about, or [`NOBODY`].
+    pub(crate) guess: u32,
+}
+
+/// Neighbours in a batch that one socket has brought.
+#[derive(Clone)]
+pub(crate) struct Run {
+    pub(crate) role: Role,
+    /// Their positions.
+    pub(crate) range: Range<usize>,
+}
+
+/// Finds the runs of a batch.
+pub(crate) fn find_runs(runs: &mut Vec<Run>, rx: &RxBatch, roles: &Roles) {
+    runs.clear();
+    let mut start = 0;
+    for run in rx.metas().chunk_by(|one, next| one.socket == next.socket) {
+        let end = start + run.len();
+        runs.push(Run { role: roles.of(run[0].socket), range: start..end });
+        start = end;
+    }
+}
+
+impl Source {
+    /// Of a datagram of a game process: on the udp link, its player can be guessed.
+    pub(crate) fn link(role: &Role, local: &LocalIp) -> Self {
+        let player = || index_of_loopback(local).unwrap_or(NOBODY);
+        let guess = if *role == Role::UdpLink { player() } else { NOBODY };
+        Self { role: *role, hash: 0, guess }
+    }
+
+    /// Everything about the way of a datagram, where that is from a player's side.
+    pub(crate) fn origin(&self, meta: &RxMeta) -> Option<Origin> {
+        let Role::Player { listener, bind } = self.role else { return None };
+        Some(Origin {
+            address: Address { listener, endpoint: meta.peer },
+            hash: self.hash,
+            bind,
+            socket: meta.socket,
+            local: meta.local,
+            kernel_ns: meta.kernel_ns,
+            forwarded_by: None,
+        })
+    }
+}
+
+/// Behind the end of every table.
+pub(crate) const NOBODY: u32 = u32::MAX;

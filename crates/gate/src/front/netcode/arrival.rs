@@ -1,0 +1,33 @@
+//! What the first look finds out about a datagram.
+
+use ringgate_core::proto::netcode::packet::{Header, PacketKind};
+
+/// What `classify` found out about a datagram.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrival {
+    pub(crate) target: Target,
+    pub(crate) header: Header,
+}
+
+/// Whom a datagram concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Nobody we know at this port, but perhaps a player who had another: the number of its trial.
+    Mover(u32),
+    /// A player in the handshake.
+    Pending(u32),
+    /// Somebody with a token.
+    Request,
+    /// A player.
+    Session(u32),
+    /// Dropped and counted.
+    Settled,
+    /// Another worker's player.
+    Steered,
+}
+
+impl Arrival {
+    /// Nothing further happens to it here.
+    pub(crate) const SETTLED: Self =
+        Self { target: Target::Settled, header: Header::new(PacketKind::Request, 0) };
+}

@@ -1,0 +1,134 @@
+//! One worker's netcode players, and what else it keeps for them.
+
+use crate::front::netcode::arrival::Arrival;
+use crate::front::netcode::departed::Departed;
+use crate::front::netcode::seal::Seal;
+use crate::front::netcode::session::Pending;
+use crate::front::netcode::session::Session;
+use crate::front::netcode::spending::PortSwitches;
+use crate::front::netcode::sweep::Sweep;
+use crate::info::SessionInfo;
+use crate::links::loopback::index_of_loopback;
+use crate::links::socket_queue::SocketQueue;
+use crate::seed::Random;
+use crate::seed::Seed;
+use crate::setup::Setup;
+use crate::shared::claims::Claims;
+use crate::store::hash::HashKey;
+use crate::store::table::Resting;
+use crate::store::table::Table;
+use crate::store::wheel::TICK_NS;
+use crate::store::wheel::Wheel;
+use ringgate_batch::LocalIp;
+use ringgate_core::crypto::Verdict;
+use ringgate_core::proto::netcode::server::GlobalSequence;
+use ringgate_core::secret::Key;
+
+pub(crate) struct NetcodeFront {
+    pub(crate) sessions: Table<Session>,
+    /// Invariant: hashes with the same key as `sessions`, so that a datagram's source is hashed
+    /// once.
+    pub(crate) pending: Table<Pending>,
+    pub(crate) sweep: Sweep,
+    pub(crate) wheel: Wheel<TICK_NS>,
+    pub(crate) port_switches: PortSwitches,
+    pub(crate) departed: Departed,
+    pub(crate) session_sockets: SocketQueue,
+    pub(crate) challenge_key: Key,
+    pub(crate) challenge_sequence: u64,
+    pub(crate) global_sequence: GlobalSequence,
+    pub(crate) random: Random,
+    /// By the position of a datagram in its batch.
+    pub(crate) arrivals: Vec<Arrival>,
+    pub(crate) verdicts: Vec<Verdict>,
+    /// What was written in this turn and is not sealed yet.
+    pub(crate) seals: Vec<Seal>,
+}
+
+impl NetcodeFront {
+    pub(crate) fn new(
+        setup: &Setup,
+        worker: u16,
+        claims: &Claims,
+        (seed, hash_key): (Seed, HashKey),
+        now_ns: u64,
+    ) -> Self {
+        let [global_start, session_starts, ..] = seed.random;
+        let sessions_max = setup.worker_sessions_max;
+        let resting = Resting { ns: PLACE_REST_NS, spare: setup.spare_places(sessions_max) };
+        let places = sessions_max + resting.spare;
+        let first_generation = (session_starts >> 32) as u32;
+        Self {
+            sessions: Table::new(sessions_max, resting, first_generation, hash_key),
+            pending: Table::new(setup.worker_pending_max, Resting::NONE, 0, hash_key),
+            sweep: Sweep::new(now_ns),
+            wheel: Wheel::new(places, now_ns),
+            port_switches: PortSwitches::new((worker, places), claims, hash_key, now_ns),
+            departed: Departed::new(sessions_max),
+            session_sockets: SocketQueue::new(),
+            challenge_key: seed.challenge_key,
+            challenge_sequence: 0,
+            global_sequence: GlobalSequence::new(usize::from(worker), global_start),
+            random: Random(session_starts),
+            arrivals: Vec::new(),
+            verdicts: Vec::new(),
+            seals: Vec::new(),
+        }
+    }
+
+    /// When to look after sessions and handshakes again; `u64::MAX` while nothing is due.
+    pub(crate) fn due_ns(&self) -> u64 {
+        let session_ns = self.wheel.next_due().unwrap_or(u64::MAX);
+        let socket_ns = self.session_sockets.due_ns().unwrap_or(u64::MAX);
+        let sweep_ns = if self.pending.len() > 0 { self.sweep.due_ns() } else { u64::MAX };
+        session_ns.min(socket_ns).min(sweep_ns)
+    }
+
+    /// All sessions, one after the other.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
+        (0..self.sessions.places()).filter_map(|index| {
+            let session = self.sessions.get(index)?;
+            let address = self.sessions.address(index);
+            Some(SessionInfo {
+                client_id: session.client_id,
+                listener: address.listener,
+                address: address.endpoint,
+                backend: session.backend,
+                slot: session.slot,
+                heard_ns: session.last_receive_ns,
+                timeout_ns: session.timeout_ns(),
+            })
+        })
+    }
+
+    /// Bytes that one session takes in the tables.
+    pub(crate) const fn session_bytes() -> usize {
+        Table::<Session>::entry_bytes() + Wheel::<TICK_NS>::ENTRY_BYTES
+    }
+
+    /// Gives up the places of what was removed in this turn. Returns how many sessions there are,
+    /// and how many unfinished handshakes.
+    pub(crate) fn reclaim(&mut self, now_ns: u64) -> (u64, u64) {
+        self.sessions.reclaim(now_ns);
+        self.pending.reclaim(now_ns);
+        (self.sessions.len() as u64, self.pending.len() as u64)
+    }
+
+    /// The backend of the session that has a loopback address.
+    pub(crate) fn backend_of_loopback(&self, local: &LocalIp) -> Option<usize> {
+        let session = self.sessions.get(index_of_loopback(local)?)?;
+        Some(session.backend.into())
+    }
+
+    /// The session whose player has that loopback address, if it is one of that backend's.
+    pub(crate) fn session_of_loopback(&self, local: &LocalIp, backend: usize) -> Option<u32> {
+        index_of_loopback(local).filter(|index| {
+            let session = self.sessions.get(*index);
+            session.is_some_and(|session| usize::from(session.backend) == backend)
+        })
+    }
+}
+
+/// How long a session's place is not given to another player: longer than a game server that is not
+/// told of departures waits for a silent player.
+const PLACE_REST_NS: u64 = 30_000_000_000;

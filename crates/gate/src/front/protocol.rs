@@ -1,0 +1,90 @@
+//! The list of protocols, with what each of them is called.
+
+use crate::setup::Protocol;
+
+/// A protocol that players speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Front {
+    /// netcode 1.02.
+    Netcode,
+    /// Unreal Engine's UDP protocol.
+    Unreal,
+}
+
+impl Front {
+    /// Every protocol, in the order of their packet kinds.
+    pub const ALL: &[Self] = &[Self::Netcode, Self::Unreal];
+
+    /// What a listener's rules are for.
+    pub const fn of(protocol: &Protocol) -> Self {
+        match protocol {
+            Protocol::Netcode(_) => Self::Netcode,
+            Protocol::Unreal(_) => Self::Unreal,
+        }
+    }
+
+    /// The word for it in the configuration and in what the daemon tells.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Netcode => "netcode",
+            Self::Unreal => "unreal",
+        }
+    }
+
+    /// What its packet kinds are called in metrics, in the order of their counters.
+    pub const fn kind_names(self) -> &'static [&'static str] {
+        match self {
+            Self::Netcode => &[
+                "request",
+                "denied",
+                "challenge",
+                "response",
+                "keep_alive",
+                "payload",
+                "disconnect",
+            ],
+            Self::Unreal => &[
+                "unreal_game",
+                "unreal_initial",
+                "unreal_challenge",
+                "unreal_response",
+                "unreal_ack",
+                "unreal_restart_request",
+                "unreal_restart_response",
+                "unreal_version_upgrade",
+            ],
+        }
+    }
+
+    /// The counter of its first packet kind.
+    pub const fn first_kind(self) -> usize {
+        let (mut at, mut first) = (0, 0);
+        while Self::ALL[at] as usize != self as usize {
+            first += Self::ALL[at].kind_names().len();
+            at += 1;
+        }
+        first
+    }
+}
+
+/// How many kinds of packets there are, of all protocols.
+pub const PACKET_KINDS: usize = {
+    let last = Front::ALL[Front::ALL.len() - 1];
+    last.first_kind() + last.kind_names().len()
+};
+
+/// What they are called, in the order of their counters.
+pub const PACKET_KIND_NAMES: [&str; PACKET_KINDS] = {
+    let mut names = [""; PACKET_KINDS];
+    let mut front = 0;
+    while front < Front::ALL.len() {
+        let (first, kinds) = (Front::ALL[front].first_kind(), Front::ALL[front].kind_names());
+        let mut kind = 0;
+        while kind < kinds.len() {
+            names[first + kind] = kinds[kind];
+            kind += 1;
+        }
+        front += 1;
+    }
+    names
+};

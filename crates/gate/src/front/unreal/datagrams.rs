@@ -1,0 +1,147 @@
+//! Where each datagram of an Unreal listener goes, and how handshake packets leave.
+
+use crate::arrivals::Origin;
+use crate::front::unreal::kinds::kind_index;
+use crate::front::unreal::state::UnrealFront;
+use crate::gate::Gate;
+use crate::info::SessionInfo;
+use crate::output::Tag;
+use crate::setup::Unreal;
+use crate::turn::Turn;
+use ringgate_batch::RxBatch;
+use ringgate_batch::TxTarget;
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::unreal::front::{Classified, classify, encode_within};
+use ringgate_core::proto::unreal::handshake::{Handshake, Kind, Receiver};
+use ringgate_core::proto::unreal::prefix::Framing;
+use std::ops::Range;
+
+impl Gate {
+    /// The open sessions of Unreal games, one by one: for inspection, not for every turn.
+    pub(crate) fn unreal_sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
+        let UnrealFront { sessions, .. } = &self.unreal;
+        (0..sessions.places()).filter_map(|index| {
+            let session = sessions.get(index).filter(|session| !session.is_opening())?;
+            let address = sessions.address(index);
+            let rules = self.unreal_rules(address.listener).ok()?;
+            Some(SessionInfo {
+                client_id: session.claim.client_id,
+                listener: address.listener,
+                address: address.endpoint,
+                backend: session.claim.backend,
+                slot: session.claim.slot,
+                heard_ns: session.heard_ns,
+                timeout_ns: rules.idle_timeout_ns,
+            })
+        })
+    }
+
+    /// A run of datagrams of one listener.
+    pub(crate) fn step_unreal(&mut self, turn: &mut Turn<'_>, run: Range<usize>, rx: &RxBatch) {
+        for at in run {
+            let meta = &rx.metas()[at];
+            let outcome = match self.sources[at].origin(meta) {
+                _ if meta.truncated => Err(DropReason::TooLong),
+                Some(origin) => self.step_unreal_datagram(turn, &origin, rx.bytes(at)),
+                None => Err(DropReason::UnknownSource),
+            };
+            if let Err(why) = outcome {
+                self.counters.drops.bump(why);
+            }
+        }
+    }
+
+    /// A datagram that a listener has received itself.
+    fn step_unreal_datagram(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        let framing = self.framing(origin.address.listener)?;
+        let classified = classify(bytes, &framing, Receiver::Server)?;
+        let known = self.unreal_session(origin);
+        if known.is_none() && !self.neighbours.steered.is_empty() {
+            let key = (origin.address.listener, origin.address.endpoint);
+            if let Some(&worker) = self.neighbours.steered.get(&key) {
+                self.forward(origin, worker, false, bytes);
+                return Ok(());
+            }
+        }
+        match classified {
+            Classified::Game(ids, reader) => match known {
+                Some(index) => self.relay_up(turn, index, origin, (ids, reader), bytes),
+                None => self.ask_to_restart(turn, origin, (ids, reader), bytes.len()),
+            },
+            Classified::Handshake(packet) => {
+                self.step_unreal_handshake(turn, known, origin, &packet, bytes)
+            }
+        }
+    }
+
+    /// The session of whoever a datagram is from.
+    pub(crate) fn unreal_session(&self, origin: &Origin) -> Option<u32> {
+        self.unreal.sessions.find(origin.hash, &origin.address)
+    }
+
+    pub(crate) fn unreal_rules(&self, listener: u16) -> Result<&Unreal, DropReason> {
+        self.setup.listeners[usize::from(listener)].unreal().ok_or(DropReason::UnknownSource)
+    }
+
+    /// How the packets between a listener and its players are laid out now.
+    pub(crate) fn framing(&self, listener: u16) -> Result<Framing, DropReason> {
+        let face = self.unreal.faces.get(usize::from(listener));
+        face.map(|face| face.framing).ok_or(DropReason::UnknownSource)
+    }
+
+    /// Answers a handshake packet with at most `bytes_max` bytes.
+    pub(crate) fn answer_unreal(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        answer: &Handshake,
+        bytes_max: usize,
+    ) -> Result<(), DropReason> {
+        let framing = self.framing(origin.address.listener)?;
+        let target = TxTarget {
+            socket: origin.socket,
+            peer: Some(origin.address.endpoint),
+            source: origin.local,
+        };
+        self.send_handshake(turn, &framing, answer, bytes_max, (target, Tag::Player))?;
+        Ok(())
+    }
+
+    /// Writes a handshake packet for whomever; returns its length.
+    pub(crate) fn send_handshake(
+        &mut self,
+        turn: &mut Turn<'_>,
+        framing: &Framing,
+        packet: &Handshake,
+        bytes_max: usize,
+        (target, tag): (TxTarget, Tag),
+    ) -> Result<(), DropReason> {
+        self.make_room(turn);
+        let tail = self.unreal.tail();
+        let slot = turn.tx.slot().expect("room was made");
+        let len = encode_within(packet, framing, tail, bytes_max, slot)
+            .ok_or(DropReason::RestartRateLimited)?;
+        turn.tx.commit(len, target, tag.encode());
+        if tag == Tag::Player {
+            self.count_unreal_out(kind_index(packet.body.kind()), len);
+        } else {
+            self.counters.link_datagrams_out += 1;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn count_unreal_out(&mut self, kind: usize, len: usize) {
+        self.counters.packets_out[kind] += 1;
+        self.counters.bytes_out += len as u64;
+    }
+
+    /// What an Unreal packet did what it came for is counted as.
+    pub(crate) fn count_unreal_handled(&mut self, kind: Kind) {
+        self.counters.handled[kind_index(kind)] += 1;
+    }
+}

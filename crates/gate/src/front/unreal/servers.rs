@@ -1,0 +1,103 @@
+//! What the servers of Unreal games are good for now, and what players are told about them.
+
+use crate::front::unreal::probed::Face;
+use crate::front::unreal::probed::Probed;
+use crate::front::unreal::session::Session;
+use crate::front::unreal::state::UnrealFront;
+use crate::info::ServerInfo;
+use crate::setup::Setup;
+use ringgate_core::proto::unreal::prefix::Framing;
+
+impl UnrealFront {
+    /// Whether a backend may be sent players, as far as it can be asked.
+    pub(crate) fn is_answering(&self, backend: usize) -> bool {
+        self.probed.get(backend).and_then(Option::as_ref).is_none_or(|probed| probed.is_answering)
+    }
+
+    /// Whether a listener may send players to a backend: that one answers, in the layout that the
+    /// players are spoken to in.
+    pub(crate) fn is_open_to(&self, listener: usize, backend: usize) -> bool {
+        let probed = self.probed.get(backend).and_then(Option::as_ref);
+        probed.is_none_or(|probed| {
+            let face = self.faces.get(listener).copied().unwrap_or_default();
+            probed.is_answering && probed.framing() == face.framing
+        })
+    }
+
+    /// How the packets of the server behind a session are laid out.
+    pub(crate) fn server_framing(&self, index: u32) -> Option<Framing> {
+        let backend = usize::from(self.sessions.get(index)?.claim.backend);
+        self.probed.get(backend)?.as_ref().map(Probed::framing)
+    }
+
+    /// Whether a backend serves an Unreal game.
+    pub(crate) fn is_server(&self, backend: usize) -> bool {
+        self.probed.get(backend).is_some_and(Option::is_some)
+    }
+
+    /// Since when the server does not know a session any more, if it is a session from before the
+    /// server travelled or was started again.
+    ///
+    /// A server's session number is compared only with an answer that came after the session had
+    /// begun: until then the session may be the newer of both.
+    pub(crate) fn outdated_since_ns(&self, backend: usize, session: &Session) -> Option<u64> {
+        let probed = self.probed.get(backend)?.as_ref()?;
+        let began_ns = session.acknowledged_ns;
+        let has_travelled = probed.answered_ns > began_ns
+            && probed.identity.is_some_and(|it| it.session != session.server_ids.session());
+        let was_replaced = probed.returned_ns > began_ns;
+        (has_travelled || was_replaced).then_some(probed.returned_ns)
+    }
+
+    /// What is known of a backend, if it serves an Unreal game.
+    pub(crate) fn server(&self, backend: usize) -> Option<ServerInfo> {
+        let probed = self.probed.get(backend)?.as_ref()?;
+        Some(ServerInfo { is_answering: probed.is_answering, identity: probed.identity })
+    }
+
+    /// A number is another server's from now on.
+    pub(crate) fn forget_server(&mut self, backend: usize) {
+        if let Some(probed) = self.probed.get_mut(backend) {
+            *probed = None;
+        }
+    }
+
+    /// Learns which backends serve Unreal games.
+    pub(crate) fn adopt(&mut self, setup: &Setup, now_ns: u64) {
+        self.probed.resize_with(setup.backends.len(), || None);
+        for listener in &setup.listeners[self.faces.len().min(setup.listeners.len())..] {
+            let framing = listener.unreal().map_or_else(Framing::default, |rules| rules.framing);
+            self.faces.push(Face { framing, ..Face::default() });
+        }
+        for listener in &setup.listeners {
+            let Some(rules) = listener.unreal() else { continue };
+            for &backend in &listener.backends {
+                let probed = &mut self.probed[usize::from(backend)];
+                probed.get_or_insert_with(|| Probed::new(rules, now_ns));
+            }
+        }
+        self.has_servers = self.probed.iter().any(Option::is_some);
+        self.next_probe_ns = now_ns;
+        self.show_faces(setup);
+    }
+
+    /// Chooses what each listener tells its players: what the first of its servers that answers has
+    /// said.
+    pub(crate) fn show_faces(&mut self, setup: &Setup) {
+        let known = |&backend: &u16| {
+            let probed = self.probed[usize::from(backend)].as_ref()?;
+            let is_usable = probed.is_answering && !setup.backends[usize::from(backend)].retired;
+            probed.identity.filter(|_| is_usable).map(|identity| (identity, probed.framing()))
+        };
+        for (face, listener) in self.faces.iter_mut().zip(&setup.listeners) {
+            let found = listener.backends.iter().find_map(known);
+            face.identity = found.map(|(identity, _)| identity);
+            face.framing = found.map_or(face.framing, |(_, framing)| framing);
+            for probed in
+                listener.backends.iter().filter_map(|at| self.probed[usize::from(*at)].as_ref())
+            {
+                face.sessions |= probed.identity.map_or(0, |identity| 1 << identity.session);
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What a gate tells about itself: for inspection, not for every turn.
+
+use ringgate_batch::Endpoint;
+use ringgate_core::proto::unreal::front::Identity;
+
+/// What is worth knowing about a session from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Who the player is.
+    pub client_id: u64,
+    /// Which listener it came in by.
+    pub listener: u16,
+    /// Where it is.
+    pub address: Endpoint,
+    /// The number of its backend.
+    pub backend: u16,
+    /// Its index there.
+    pub slot: u32,
+    /// When it was last heard.
+    pub heard_ns: u64,
+    /// Silence after which it is given up; 0 for never.
+    pub timeout_ns: u64,
+}
+
+/// What a game server of an Unreal game says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// Whether it has answered lately.
+    pub is_answering: bool,
+    /// What it said, if it ever answered.
+    pub identity: Option<Identity>,
+}

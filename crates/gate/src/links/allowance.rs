@@ -1,0 +1,228 @@
+//! What game processes have said and the gate has not looked at yet.
+//!
+//! One bundle can ask for two thousand answers, and a process writes bundles faster than answers
+//! are sealed; meanwhile every other player of the worker waits. So each link has an allowance in
+//! every turn. What goes beyond it is kept here, in order, and as long as something is, the link's
+//! socket is not read: what the process says next stays in the kernel until its buffer is full, and
+//! then the process waits. Nothing is lost on the way, and nobody waits for another's turn to end.
+//!
+//! The links that have something here are served in turn, beginning with another one each time.
+
+use crate::links::backlog::Backlog;
+use crate::links::backlog::Progress;
+use crate::links::backlog::Reached;
+
+use crate::gate::Gate;
+use crate::links::state::Link;
+use crate::mail::Request;
+use crate::turn::Turn;
+use ringgate_core::drops::DropReason;
+use ringgate_link::bundle::{Frames, RecordError, SessionId, Sessions, ToGateway};
+
+impl Gate {
+    /// A bundle of a link: dealt with as far as the link's allowance goes, and kept from there on.
+    pub(crate) fn handle_bundle(
+        &mut self,
+        turn: &mut Turn<'_>,
+        link: u16,
+        truncated: bool,
+        bytes: &[u8],
+    ) {
+        if truncated {
+            return self.refuse_record(turn, link, RecordError::DatagramTooLong);
+        }
+        let Some(known) = self.links.get_mut(link) else { return };
+        let is_next = known.backlog.is_empty();
+        let mut reached = Reached::default();
+        if is_next {
+            reached = self.take_records(turn, link, bytes, reached);
+        }
+        if reached.at < bytes.len()
+            && let Some(link) = self.links.get_mut(link)
+        {
+            link.backlog.push(bytes, reached);
+        }
+        self.settle_hold(link);
+    }
+
+    /// Goes on with what waits, a part of each link's.
+    pub(crate) fn serve_backlogs(&mut self, turn: &mut Turn<'_>) {
+        if self.links.held_count == 0 {
+            return;
+        }
+        let count = self.links.all.len();
+        self.links.first_backlog = (self.links.first_backlog + 1) % count;
+        for step in 0..count {
+            let at = ((self.links.first_backlog + step) % count) as u16;
+            if self.links.get_mut(at).is_some_and(|link| !link.backlog.is_empty()) {
+                self.serve_backlog(turn, at);
+                self.settle_hold(at);
+            }
+            if self.links.get_mut(at).is_some_and(|link| link.hung_up && link.backlog.is_empty()) {
+                self.lose_link(turn.now, at);
+            }
+        }
+    }
+
+    fn serve_backlog(&mut self, turn: &mut Turn<'_>, at: u16) {
+        let Some(link) = self.links.get_mut(at) else { return };
+        let mut backlog = std::mem::take(&mut link.backlog);
+        let mut start = 0;
+        while let Some(&end) = backlog.ends.front() {
+            let bundle = &backlog.bytes[start..end];
+            backlog.reached = self.take_records(turn, at, bundle, backlog.reached);
+            if backlog.reached.at < bundle.len() {
+                break;
+            }
+            start = end;
+            backlog.ends.pop_front();
+            backlog.reached = Reached::default();
+        }
+        if backlog.is_empty() {
+            backlog.clear();
+        } else {
+            backlog.bytes.drain(..start);
+            backlog.ends.iter_mut().for_each(|end| *end -= start);
+        }
+        match self.links.get_mut(at) {
+            Some(link) => link.backlog = backlog,
+            None => self.count_unread(&backlog),
+        }
+    }
+
+    /// Deals with records until the bundle ends, the link does, or its allowance is used up.
+    /// Returns how far it came.
+    fn take_records(
+        &mut self,
+        turn: &mut Turn<'_>,
+        link: u16,
+        bytes: &[u8],
+        from: Reached,
+    ) -> Reached {
+        self.fetch_named(&bytes[from.at..]);
+        let mut progress = Progress { reached: from, left: self.allowance(link) };
+        for frame in Frames::new(&bytes[from.at..]) {
+            if progress.left == 0 {
+                break;
+            }
+            progress.left -= 1;
+            let record = frame.and_then(|frame| ToGateway::decode(frame).map(|it| (frame, it)));
+            match record {
+                Ok((frame, record)) => {
+                    if self.handle_record(turn, link, record, &mut progress) {
+                        let at = progress.reached.at + frame.bytes().len();
+                        progress.reached = Reached { at, ..Reached::default() };
+                    }
+                }
+                Err(error) => self.refuse_record(turn, link, error),
+            }
+            if self.links.get_mut(link).is_none() {
+                return Reached { at: bytes.len(), ..Reached::default() };
+            }
+        }
+        if let Some(link) = self.links.get_mut(link) {
+            link.allowance = progress.left;
+        }
+        progress.reached
+    }
+
+    /// What a link may still ask for in this turn.
+    fn allowance(&mut self, link: u16) -> u32 {
+        let (turn, share) = (self.links.turn_number, self.links.share);
+        let Some(link) = self.links.get_mut(link) else { return 0 };
+        if std::mem::replace(&mut link.allowed_in, turn) != turn {
+            link.allowance = share;
+        }
+        link.allowance
+    }
+
+    /// Gives every link its allowance for a new turn: less where many have more to say than that,
+    /// so that the turn stays short.
+    pub(crate) fn renew_allowances(&mut self) {
+        self.links.turn_number += 1;
+        self.links.share = match self.links.held_count {
+            0 | 1 => SHARE_MAX,
+            held => (ANSWERS_PER_TURN / held).clamp(SHARE_MIN, SHARE_MAX),
+        };
+    }
+
+    /// Sends a multicast's payload to one player after the other. Returns whether all are done.
+    pub(crate) fn take_multicast(
+        &mut self,
+        turn: &mut Turn<'_>,
+        backend: u16,
+        (sessions, payload): (Sessions<'_>, &[u8]),
+        progress: &mut Progress,
+    ) -> bool {
+        if progress.reached.sessions == 0 {
+            progress.reached.serial = self.links.multicasts.begin();
+        }
+        for session in sessions.iter().skip(progress.reached.sessions) {
+            if progress.left == 0 {
+                return false;
+            }
+            progress.left -= 1;
+            progress.reached.sessions += 1;
+            if self.is_repeated(backend, session, progress.reached.serial) {
+                self.count_from_link(DropReason::MulticastDuplicate);
+            } else {
+                self.send_for_backend(turn, backend, session, payload);
+            }
+        }
+        true
+    }
+
+    /// Whether a multicast has named a session before, which is noted.
+    #[inline]
+    fn is_repeated(&mut self, backend: u16, session: SessionId, serial: u32) -> bool {
+        let index = self.session_for_backend(backend, session);
+        index.is_some_and(|index| self.links.multicasts.names_again(serial, index))
+    }
+
+    /// Has a link's socket read, or not, as there is room for what it brings.
+    fn settle_hold(&mut self, at: u16) {
+        let Some(link) = self.links.get_mut(at) else { return };
+        let (socket, is_held) = (link.socket, !link.backlog.is_empty());
+        if std::mem::replace(&mut link.is_held, is_held) == is_held {
+            return;
+        }
+        if is_held {
+            self.links.held_count += 1;
+        } else {
+            self.links.held_count -= 1;
+        }
+        self.requests.push_back(Request::HoldLink { socket, is_held });
+    }
+
+    /// What a link leaves when it ends.
+    pub(crate) fn release_backlog(&mut self, lost: &Link) {
+        self.links.held_count -= u32::from(lost.is_held);
+        self.count_unread(&lost.backlog);
+    }
+
+    /// The gateway stops, and hears nobody out.
+    pub(crate) fn drop_backlogs(&mut self) {
+        for at in 0..self.links.all.len() as u16 {
+            let Some(link) = self.links.get_mut(at) else { continue };
+            let backlog = std::mem::take(&mut link.backlog);
+            self.count_unread(&backlog);
+            self.settle_hold(at);
+        }
+    }
+
+    fn count_unread(&mut self, backlog: &Backlog) {
+        let payloads = backlog.payloads();
+        self.counters.payloads_from_links += payloads;
+        self.counters.drops.add(DropReason::LinkEnded, payloads);
+    }
+}
+
+/// Answers that all links with more to say than their share get together in a turn: they are sealed
+/// and sent in less than a millisecond.
+const ANSWERS_PER_TURN: u32 = 1024;
+
+/// Answers that one link gets in a turn at the most. A tick of 250 players fits.
+const SHARE_MAX: u32 = 256;
+
+/// And at the least, however many links there are: more than a bundle costs by itself.
+const SHARE_MIN: u32 = 16;

@@ -1,0 +1,103 @@
+//! All links and backends of a worker.
+
+use crate::counters::LinkRefusal;
+use crate::links::state::BackendState;
+use crate::links::state::Link;
+use crate::setup::Allowed;
+use crate::setup::Credentials;
+use ringgate_batch::SocketId;
+
+pub(crate) struct Links {
+    pub(crate) all: Vec<Option<Link>>,
+    pub(crate) backends: Vec<BackendState>,
+    /// When to look for udp backends that are gone; `u64::MAX` while none is.
+    pub(crate) next_probe_ns: u64,
+    /// Links that a bundle was opened for since the last submit; some may have closed it again.
+    pub(crate) open: Vec<u16>,
+    /// Some link may not have said who it is, or has deferred records.
+    pub(crate) has_unsettled: bool,
+    /// Links whose sockets are not read because the gate is behind with what they say.
+    pub(crate) held_count: u32,
+    /// The link that is served first.
+    pub(crate) first_backlog: usize,
+    /// What each link may ask for in this turn.
+    pub(crate) share: u32,
+    pub(crate) turn_number: u64,
+    pub(crate) multicasts: Multicasts,
+    /// Who may connect at all: the processes that one backend or another allows.
+    pub(crate) may_connect: Allowed,
+    /// Whose link was last closed, by reason.
+    pub(crate) last_refused: [Option<Credentials>; LinkRefusal::COUNT],
+    /// Carries all players to udp backends on loopback.
+    pub(crate) udp: Option<SocketId>,
+}
+
+/// Tells the second time that a multicast names a session from the first.
+pub(crate) struct Multicasts {
+    /// The last multicast that has named each session.
+    seen: Vec<u32>,
+    serial: u32,
+}
+
+impl Links {
+    pub(crate) fn new(sessions_max: usize) -> Self {
+        Self {
+            all: Vec::new(),
+            backends: Vec::new(),
+            next_probe_ns: u64::MAX,
+            open: Vec::new(),
+            has_unsettled: false,
+            held_count: 0,
+            first_backlog: 0,
+            share: 0,
+            turn_number: 0,
+            multicasts: Multicasts { seen: vec![0; sessions_max], serial: 0 },
+            may_connect: Allowed::default(),
+            last_refused: [None; LinkRefusal::COUNT],
+            udp: None,
+        }
+    }
+
+    /// A link that is still there.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, link: u16) -> Option<&mut Link> {
+        self.all.get_mut(usize::from(link))?.as_mut()
+    }
+
+    /// The link of a backend, if somebody is still at its other end.
+    #[inline]
+    pub(crate) fn live(&self, backend: usize) -> Option<u16> {
+        self.backends[backend]
+            .link
+            .filter(|link| self.all[usize::from(*link)].as_ref().is_some_and(|link| !link.hung_up))
+    }
+
+    /// When to look at links again, after a turn at `turned_ns`; `u64::MAX` while nothing is due.
+    pub(crate) fn due_ns(&self, turned_ns: u64) -> u64 {
+        let mut due_ns = self.next_probe_ns;
+        if self.has_unsettled {
+            let links = self.all.iter().flatten().filter_map(|link| link.due_ns(turned_ns));
+            due_ns = links.fold(due_ns, u64::min);
+        }
+        if self.held_count > 0 { due_ns.min(turned_ns) } else { due_ns }
+    }
+}
+
+impl Multicasts {
+    /// A number that no multicast of late has had.
+    pub(crate) fn begin(&mut self) -> u32 {
+        self.serial = self.serial.wrapping_add(1);
+        if self.serial == 0 {
+            self.seen.fill(0);
+            self.serial = 1;
+        }
+        self.serial
+    }
+
+    /// Whether a multicast has named a session before, which is noted.
+    #[inline]
+    pub(crate) fn names_again(&mut self, serial: u32, session: u32) -> bool {
+        let seen = self.seen.get_mut(session as usize);
+        seen.is_some_and(|seen| std::mem::replace(seen, serial) == serial)
+    }
+}

@@ -1,0 +1,115 @@
+//! Where a player is sent.
+
+use crate::gate::Gate;
+use crate::setup::Route;
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::netcode::UserData;
+
+impl Gate {
+    /// The backend that a player would be sent to now.
+    pub(crate) fn find_room(
+        &self,
+        listener: usize,
+        client_id: u64,
+        user_data: &UserData,
+    ) -> Result<u16, NoRoom> {
+        if self.life.draining_until_ns.is_some() {
+            return Err(NoRoom::Draining);
+        }
+        let rules = &self.setup.listeners[listener];
+        if self.claims.sessions(listener) >= rules.sessions_max {
+            return Err(NoRoom::SessionsFull);
+        }
+        let routed = self.route(listener, client_id, user_data);
+        let backend = routed.ok_or_else(|| self.why_no_backend(listener, user_data))?;
+        if self.claims.has_free_slot(backend) { Ok(backend) } else { Err(NoRoom::BackendFull) }
+    }
+
+    /// Why there is no backend for a player.
+    fn why_no_backend(&self, listener: usize, user_data: &UserData) -> NoRoom {
+        let rules = &self.setup.listeners[listener];
+        let wanted = if rules.route == Route::UserData { named_backend(user_data) } else { None };
+        let is_wanted = |&backend: &u16| {
+            let name = self.setup.backends[usize::from(backend)].name.as_bytes();
+            rules.route != Route::UserData || wanted == Some(name)
+        };
+        let could_be = rules.backends.iter().copied().filter(is_wanted);
+        if self.is_still_starting(could_be) { NoRoom::BackendStarting } else { NoRoom::BackendDown }
+    }
+
+    /// Whether a backend is there for new players of a listener.
+    pub(crate) fn takes_players(&self, listener: usize, backend: u16) -> bool {
+        let at = usize::from(backend);
+        let is_there = self.links.backends[at].is_up() && self.is_open_to(listener, at);
+        is_there && !self.setup.backends[at].retired
+    }
+
+    /// Chooses among the listener's backends that are up.
+    fn route(&self, listener: usize, client_id: u64, user_data: &UserData) -> Option<u16> {
+        let rules = &self.setup.listeners[listener];
+        let backends = rules.backends.iter().copied();
+        let mut candidates = backends.filter(|&backend| self.takes_players(listener, backend));
+        match rules.route {
+            Route::Single => candidates.next(),
+            // Rendezvous hashing: when a backend goes, only its own players move.
+            Route::Hash => candidates.max_by_key(|&backend| mix(client_id, backend)),
+            // One with a free slot, whatever it has; where all are full, the answer is that one is.
+            Route::LeastPlayers => candidates.min_by_key(|&backend| {
+                let players = self.claims.players(usize::from(backend));
+                (!self.claims.has_free_slot(backend), players)
+            }),
+            Route::UserData => {
+                let name = named_backend(user_data)?;
+                candidates.find(|&b| self.setup.backends[usize::from(b)].name.as_bytes() == name)
+            }
+        }
+    }
+}
+
+/// Why nobody can be let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    BackendDown,
+    BackendFull,
+    /// It may be there in a moment: asking again helps.
+    BackendStarting,
+    Draining,
+    SessionsFull,
+}
+
+impl NoRoom {
+    pub(crate) fn at_request(self) -> DropReason {
+        match self {
+            Self::BackendDown => DropReason::RequestBackendDown,
+            Self::BackendFull => DropReason::RequestBackendFull,
+            Self::BackendStarting => DropReason::BackendStarting,
+            Self::Draining => DropReason::Draining,
+            Self::SessionsFull => DropReason::RequestSessionsFull,
+        }
+    }
+
+    pub(crate) fn at_response(self) -> DropReason {
+        match self {
+            Self::BackendDown => DropReason::ResponseBackendDown,
+            Self::BackendStarting => DropReason::BackendStarting,
+            Self::BackendFull => DropReason::ResponseBackendFull,
+            Self::Draining => DropReason::Draining,
+            Self::SessionsFull => DropReason::ResponseSessionsFull,
+        }
+    }
+}
+
+/// The first 32 bytes of the user data, without their padding.
+fn named_backend(user_data: &UserData) -> Option<&[u8]> {
+    let field = &user_data[..32];
+    let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
+    let (name, padding) = field.split_at(end);
+    (!name.is_empty() && padding.iter().all(|byte| *byte == 0)).then_some(name)
+}
+
+fn mix(client_id: u64, backend: u16) -> u64 {
+    let mut mixed = client_id ^ (u64::from(backend) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ (mixed >> 32)
+}

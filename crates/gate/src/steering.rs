@@ -1,0 +1,102 @@
+//! Datagrams that belong to another worker: handed over, and taken in.
+
+use crate::arrivals::Origin;
+use crate::gate::Gate;
+use crate::mail::{ForwardedDatagram, Mail, Steering};
+use crate::store::table::Address;
+use crate::turn::Now;
+use crate::turn::Turn;
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::UNREAL_BYTES_MAX;
+
+impl Gate {
+    /// Hands a datagram to another worker: one of a session that it has, or one that may belong to
+    /// a session of the same address (`is_lost`).
+    pub(crate) fn forward(&mut self, origin: &Origin, worker: u16, is_lost: bool, bytes: &[u8]) {
+        let mut datagram = ForwardedDatagram {
+            address: origin.address,
+            bind: origin.bind,
+            local: origin.local,
+            kernel_ns: origin.kernel_ns,
+            is_lost,
+            to_worker: worker,
+            from_worker: self.worker.index,
+            len: bytes.len() as u16,
+            bytes: [0; UNREAL_BYTES_MAX],
+        };
+        datagram.bytes_mut().copy_from_slice(bytes);
+        self.neighbours.mail_out.push((worker, Mail::Datagram(datagram)));
+        self.counters.forwarded_out += 1;
+    }
+
+    pub(crate) fn steer(&mut self, steering: Steering) {
+        if self.neighbours.steered.len() >= STEERED_MAX {
+            // Any of them: whoever is wrongly forgotten is steered again by its next packet.
+            let forgotten = self.neighbours.steered.keys().next().copied();
+            forgotten.map(|key| self.neighbours.steered.remove(&key));
+        }
+        let key = (steering.address.listener, steering.address.endpoint);
+        self.neighbours.steered.insert(key, steering.worker);
+    }
+
+    /// A datagram could not be handed over, so its address is not the other worker's either, unless
+    /// it was before.
+    pub(crate) fn take_back(&mut self, datagram: &ForwardedDatagram) {
+        if datagram.is_lost {
+            self.forget_owner(&datagram.address, datagram.to_worker);
+        }
+    }
+
+    pub(crate) fn unsteer(&mut self, now: Now, steering: &Steering) {
+        self.forget_owner(&steering.address, steering.worker);
+        if let Some(sequence) = steering.departed_at {
+            let hash = self.netcode.sessions.hash(&steering.address);
+            self.netcode.departed.leave(hash, sequence, now.mono_ns);
+        }
+    }
+
+    fn forget_owner(&mut self, address: &Address, worker: u16) {
+        let key = (address.listener, address.endpoint);
+        if self.neighbours.steered.get(&key) == Some(&worker) {
+            self.neighbours.steered.remove(&key);
+        }
+    }
+
+    /// A datagram that another worker received.
+    pub(crate) fn handle_forwarded(
+        &mut self,
+        turn: &mut Turn<'_>,
+        mut datagram: ForwardedDatagram,
+    ) {
+        self.counters.forwarded_in += 1;
+        if let Err(why) = self.step_forwarded(turn, &mut datagram) {
+            self.counters.drops.bump(why);
+        }
+    }
+
+    fn step_forwarded(
+        &mut self,
+        turn: &mut Turn<'_>,
+        datagram: &mut ForwardedDatagram,
+    ) -> Result<(), DropReason> {
+        let listener = usize::from(datagram.address.listener);
+        let sockets = self.listeners.get(listener).map_or(&[][..], |listener| &listener.sockets);
+        let socket = *sockets.get(usize::from(datagram.bind)).ok_or(DropReason::UnknownSource)?;
+        let origin = Origin {
+            address: datagram.address,
+            hash: self.hash_of(&datagram.address),
+            bind: datagram.bind,
+            socket,
+            local: datagram.local,
+            kernel_ns: datagram.kernel_ns,
+            forwarded_by: Some(datagram.from_worker),
+        };
+        let is_lost = datagram.is_lost;
+        let from_worker = datagram.from_worker;
+        let bytes = datagram.bytes_mut();
+        self.step_front_forwarded(turn, &origin, (from_worker, is_lost), bytes)
+    }
+}
+
+/// Players whose datagrams one worker forwards.
+const STEERED_MAX: usize = 65_536;
