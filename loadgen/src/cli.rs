@@ -9,12 +9,14 @@ mod bare;
 mod floor;
 mod ladder;
 mod live;
+mod outcome;
 mod players;
 mod report;
 mod run;
 mod serve;
 mod table;
 mod unreal;
+mod values;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -23,7 +25,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use ringgate_os::signals;
 
-use crate::record::Record;
+use self::outcome::Failure;
 
 /// Load for ringgate: fleets of players on one machine, with latencies that hide nothing.
 #[derive(Debug, Parser)]
@@ -43,61 +45,6 @@ enum Command {
     Report(report::Args),
     Run(run::Args),
     Serve(serve::Args),
-}
-
-/// Why a command ended other than well.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// The input is wrong.
-    BadInput(String),
-    /// It could not be done.
-    Failed(String),
-    /// Conditions were missed.
-    Missed(Vec<String>),
-    /// Something is missing that nobody has counted, or what was counted cannot be compared.
-    Unbalanced(Vec<String>),
-    /// Players stayed outside, or nothing was measured.
-    Unproven(Vec<String>),
-    /// A signal of this number came; what there was has been written.
-    Interrupted(i32, Vec<String>),
-}
-
-/// What speaks against a command's results.
-#[derive(Debug, Default)]
-pub(crate) struct Objections {
-    interrupted: Option<i32>,
-    imbalances: Vec<String>,
-    unproven: Vec<String>,
-    missed: Vec<String>,
-}
-
-impl Objections {
-    /// Takes over what speaks against a run.
-    fn add(&mut self, record: &Record) {
-        let signal = record.interrupted.as_ref().map(|interruption| interruption.number);
-        self.interrupted = self.interrupted.or(signal);
-        self.imbalances.extend(record.imbalances());
-        self.unproven.extend(record.unproven());
-    }
-
-    /// Whether the command was told to end.
-    const fn is_interrupted(&self) -> bool {
-        self.interrupted.is_some()
-    }
-
-    /// The verdict: the reason that spoils most.
-    fn verdict(self) -> Result<(), Failure> {
-        let Self { interrupted, imbalances, unproven, missed } = self;
-        let decides = [!imbalances.is_empty(), !unproven.is_empty(), !missed.is_empty()];
-        let all = [imbalances, unproven, missed].concat();
-        Err(match (interrupted, decides) {
-            (Some(signal), _) => Failure::Interrupted(signal, all),
-            (_, [true, ..]) => Failure::Unbalanced(all),
-            (_, [_, true, _]) => Failure::Unproven(all),
-            (_, [.., true]) => Failure::Missed(all),
-            _ => return Ok(()),
-        })
-    }
 }
 
 /// Runs the command that the arguments name.
@@ -137,15 +84,4 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         let _ = writeln!(io::stderr(), "ringgate-loadgen: {line}");
     }
     ExitCode::from(code)
-}
-
-/// Prints to stdout. A reader that closes it early, as `head` does, is no failure.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Failed(format!("cannot write to stdout: {why}")))
-        }
-        _ => Ok(()),
-    }
 }

@@ -1,35 +1,26 @@
 //! ringgate's load generator: fleets of players, bad networks, attackers, and figures that can be
 //! trusted.
 //!
-//! It judges the gateway, so it shares nothing of its mind: the wire, the cipher, the drivers and
-//! the link to game servers, and never the gate. [`swarm`] is a thread's players without sockets or
-//! clocks, [`engine`] the threads around them, [`scenario`] what happens when, [`tally`] what is
-//! counted and measured.
+//! It measures the gateway, so it shares none of its decisions: the wire, the cipher, the drivers
+//! and the link to game servers, and never the gate. From the ground up, each using only what
+//! stands before it:
+//!
+//! - [`rng`]: repeatable randomness.
+//! - [`measure`]: what is counted and timed, here, in the kernel and in the gateway's process.
+//! - [`players`]: a thread's players, without sockets or clocks, and what is to happen when.
+//! - [`servers`]: what stands behind or in place of the gateway.
+//! - [`report`]: what remains of a run, whether it proves anything, tables and pages.
+//! - [`run`]: the threads, and a run from start to end.
+//! - [`attack`]: hostile traffic beside the players.
+//! - [`cli`]: the commands.
 #![forbid(unsafe_code)]
 
 pub mod attack;
-pub mod bare;
-pub mod books;
 pub mod cli;
-pub mod engine;
-pub mod gateway;
-pub mod hlog;
-pub mod impair;
-pub mod kernel;
-pub mod ladder;
-pub mod procfs;
-pub mod record;
+pub mod measure;
+pub mod players;
 pub mod report;
-pub mod require;
 pub mod rng;
 pub mod run;
-pub mod scenario;
-pub mod serve;
-pub mod steady;
-pub mod summary;
-pub mod swarm;
-pub mod tally;
+pub mod servers;
 pub use ringgate_report::text;
-pub mod tokens;
-pub mod traffic;
-pub mod watch;

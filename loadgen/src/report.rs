@@ -5,12 +5,18 @@
 //! have few marks, named axes with units and a legend; exact figures stand in tables below them.
 
 mod axis;
+pub mod books;
 mod chart;
+pub mod check;
+mod figures;
 mod page;
+pub mod record;
+pub mod require;
+pub mod summary;
 
 pub use self::page::html;
 
-use crate::record::Record;
+use crate::report::record::Record;
 
 /// Reads a record from a run's directory, or from its JSON file.
 pub fn read(path: &std::path::Path) -> Result<Record, String> {

@@ -34,6 +34,13 @@ impl Rng {
         if high <= low { low } else { low + self.below(high - low + 1) }
     }
 
+    /// Fills bytes.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&self.word().to_le_bytes()[..chunk.len()]);
+        }
+    }
+
     /// Whether something happens that has this chance in percent.
     #[inline]
     pub fn percent(&mut self, chance: f64) -> bool {

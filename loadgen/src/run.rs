@@ -1,6 +1,10 @@
 //! One run from start to end: threads are started, their handovers joined, and everything ends up
 //! in a [`Record`].
 
+pub mod engine;
+pub mod ladder;
+pub mod steady;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -14,18 +18,18 @@ use ringgate_core::secret::Key;
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::signals;
 
-use crate::books::{Closing, Hostile};
-use crate::engine::{Handover, Options, Team};
-use crate::gateway::Gateway;
-use crate::hlog::Log;
-use crate::kernel::Kernel;
-use crate::procfs::{self, Machine};
-use crate::record::{Interruption, Interval, Record};
-use crate::require::Allowance;
-use crate::scenario::Scenario;
-use crate::swarm::{Gauges, Protocol, SecondLoss, Setup};
-use crate::tally::{Count, Tally};
-use crate::watch::Watch;
+use crate::measure::gateway::Gateway;
+use crate::measure::hlog::Log;
+use crate::measure::kernel::Kernel;
+use crate::measure::procfs::{self, Machine};
+use crate::measure::tally::{Count, Tally};
+use crate::measure::watch::Watch;
+use crate::players::scenario::Scenario;
+use crate::players::{Gauges, Protocol, SecondLoss, Setup};
+use crate::report::check::{Closing, Hostile};
+use crate::report::record::{Interruption, Interval, Record};
+use crate::report::require::Allowance;
+use crate::run::engine::{Handover, Options, Team};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -115,8 +119,8 @@ impl Run {
         });
         let mut book = Book::new(self, log.transpose()?);
         let mut resident = 0;
-        let mask = team.mask.as_ref().and_then(|fd| fd.try_clone().ok());
-        let copy = || mask.as_ref().and_then(|fd| fd.try_clone().ok());
+        let players_socket = team.players_socket.as_ref().and_then(|fd| fd.try_clone().ok());
+        let copy = || players_socket.as_ref().and_then(|fd| fd.try_clone().ok());
         let mut watch = |progress: &Progress<'_>| watch(progress, &copy);
         let mut end = End::new(self, watched);
         let mut closing = None;

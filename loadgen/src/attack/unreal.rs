@@ -15,12 +15,11 @@ use ringgate_core::proto::unreal::handshake::{Body, Handshake, Receiver, TAIL_BY
 use ringgate_core::proto::unreal::notify::Fields;
 use ringgate_core::proto::unreal::prefix::{Framing, Prefix};
 
-use super::fill;
 use crate::rng::Rng;
 
 /// A kind of packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Weapon {
+pub(super) enum UnrealPacket {
     /// Begins as the game's packets do; the rest is random.
     Junk,
     /// Asks to be let in, as anybody may.
@@ -36,9 +35,9 @@ pub(super) enum Weapon {
     Game,
 }
 
-/// What has been learned.
+/// Makes packets from what it has learned of a listener.
 #[derive(Debug)]
-pub(super) struct Arsenal {
+pub(super) struct UnrealForger {
     profile: Profile,
     challenge: Handshake,
     proof: Proof,
@@ -46,7 +45,7 @@ pub(super) struct Arsenal {
     response: Vec<u8>,
 }
 
-impl Arsenal {
+impl UnrealForger {
     /// Learns by asking. `ask` sends a datagram from an address of the attacker's and returns the
     /// answer.
     pub(super) fn learn(
@@ -74,27 +73,28 @@ impl Arsenal {
     }
 
     /// Writes a datagram and returns its length.
-    pub(super) fn write(&self, weapon: Weapon, rng: &mut Rng, out: &mut [u8]) -> usize {
-        let proof = match weapon {
-            Weapon::Junk => return self.write_junk(rng, out),
-            Weapon::Game => return self.write_game(rng, out),
-            Weapon::Response => {
+    pub(super) fn write(&self, packet: UnrealPacket, rng: &mut Rng, out: &mut [u8]) -> usize {
+        let proof = match packet {
+            UnrealPacket::Junk => return self.write_junk(rng, out),
+            UnrealPacket::Game => return self.write_game(rng, out),
+            UnrealPacket::Response => {
                 out[..self.response.len()].copy_from_slice(&self.response);
                 return self.response.len();
             }
-            Weapon::Initial | Weapon::ForgedRestart => self.proof,
-            Weapon::ForgedResponse => Proof {
+            UnrealPacket::Initial | UnrealPacket::ForgedRestart => self.proof,
+            UnrealPacket::ForgedResponse => Proof {
                 secret_id: SecretId::from_bit(rng.below(2) == 1),
                 cookie: guess(rng),
                 ..self.proof
             },
         };
-        let body = match weapon {
-            Weapon::Initial => Body::Initial { is_restart: false },
-            Weapon::ForgedRestart => Body::RestartResponse { proof, original: guess(rng) },
+        let body = match packet {
+            UnrealPacket::Initial => Body::Initial { is_restart: false },
+            UnrealPacket::ForgedRestart => Body::RestartResponse { proof, original: guess(rng) },
             _ => Body::Response(proof),
         };
-        let client = if weapon == Weapon::ForgedRestart { CLIENT_ID } else { rng.word() as u8 };
+        let client =
+            if packet == UnrealPacket::ForgedRestart { CLIENT_ID } else { rng.word() as u8 };
         let ids = self.framing().layout.ids(self.challenge.ids.session(), client);
         Handshake { ids, base: self.profile.base, body }.encode(self.framing(), &tail(rng), out)
     }
@@ -105,7 +105,7 @@ impl Arsenal {
 
     fn write_junk(&self, rng: &mut Rng, out: &mut [u8]) -> usize {
         let len = rng.between(8, 1400) as usize;
-        fill(rng, &mut out[..len]);
+        rng.fill(&mut out[..len]);
         let ids = self.framing().layout.ids(rng.word() as u8, rng.word() as u8);
         let prefix = Prefix { ids, is_handshake: rng.below(2) == 1 };
         let mut head = [0; 8];
@@ -141,13 +141,13 @@ impl Arsenal {
 
 fn guess(rng: &mut Rng) -> Cookie {
     let mut cookie = Cookie::ZERO;
-    fill(rng, &mut cookie.0);
+    rng.fill(&mut cookie.0);
     cookie
 }
 
 fn tail(rng: &mut Rng) -> Tail {
     let mut bytes = [0; TAIL_BYTES_MAX + 1];
-    fill(rng, &mut bytes);
+    rng.fill(&mut bytes);
     Tail::draw(&bytes)
 }
 
@@ -187,26 +187,26 @@ mod tests {
                 .handle_datagram(2_000_000_000, from, bytes, &tail, &mut out)
                 .map(|len| out[..len].to_vec())
         };
-        let arsenal = Arsenal::learn(profile, &mut rng, |bytes| {
+        let forger = UnrealForger::learn(profile, &mut rng, |bytes| {
             serve(home, bytes).map_err(|why| io::Error::other(why.name()))
         });
-        let arsenal = arsenal.expect("challenged");
+        let forger = forger.expect("challenged");
         let mut out = [0; 1500];
-        let mut strike = |weapon, from| {
-            let len = arsenal.write(weapon, &mut rng, &mut out);
+        let mut strike = |packet, from| {
+            let len = forger.write(packet, &mut rng, &mut out);
             serve(from, &out[..len])
         };
         for n in 0..100 {
             let other = Endpoint::v4([127, 1, 1, n], 9);
-            assert!(strike(Weapon::Initial, other).is_ok_and(|answer| answer.len() >= 48));
-            assert_eq!(strike(Weapon::ForgedRestart, home), Err(DropReason::CookieUnknown));
-            assert_eq!(strike(Weapon::Response, other), Err(DropReason::CookieForged));
-            let forged = strike(Weapon::ForgedResponse, other);
+            assert!(strike(UnrealPacket::Initial, other).is_ok_and(|answer| answer.len() >= 48));
+            assert_eq!(strike(UnrealPacket::ForgedRestart, home), Err(DropReason::CookieUnknown));
+            assert_eq!(strike(UnrealPacket::Response, other), Err(DropReason::CookieForged));
+            let forged = strike(UnrealPacket::ForgedResponse, other);
             let wrong = [DropReason::CookieForged, DropReason::CookieSecret];
             assert!(forged.as_ref().is_err_and(|why| wrong.contains(why)), "{forged:?}");
-            assert!(strike(Weapon::Game, other).is_ok_and(|answer| answer.len() <= 28));
-            assert_ne!(strike(Weapon::Junk, other), Err(DropReason::UnrealMagic));
+            assert!(strike(UnrealPacket::Game, other).is_ok_and(|answer| answer.len() <= 28));
+            assert_ne!(strike(UnrealPacket::Junk, other), Err(DropReason::UnrealMagic));
         }
-        assert!(strike(Weapon::Response, home).is_ok_and(|ack| !ack.is_empty()));
+        assert!(strike(UnrealPacket::Response, home).is_ok_and(|ack| !ack.is_empty()));
     }
 }

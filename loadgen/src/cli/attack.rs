@@ -4,17 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::players::{PlayerArgs, duration};
-use super::run::{ShapeArgs, write};
-use super::{Failure, Objections, print};
+use super::outcome::write;
+use super::outcome::{Failure, Objections, print};
+use super::players::PlayerArgs;
+use super::run::ShapeArgs;
+use super::values::duration;
 use ringgate_os::signals;
 
-use crate::attack::{Attacker, Harvest, Kind, Options, Orders, spawn};
-use crate::procfs;
-use crate::record::{Record, cpu_s};
+use crate::attack::{AttackStats, Attacker, Kind, Options, Orders, spawn};
+use crate::measure::procfs;
+use crate::measure::procfs::cpu_s;
+use crate::measure::tally::{Stage, Tally};
+use crate::players::scenario::{Kind as PhaseKind, Phase, Scenario};
+use crate::report::record::Record;
 use crate::run::Progress;
-use crate::scenario::{Kind as PhaseKind, Phase, Scenario};
-use crate::tally::{Stage, Tally};
 use crate::text::{count, percent, time};
 
 /// Attacks the gateway and shows what honest players felt before, during and after.
@@ -68,13 +71,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         "kind,sent,unsent,answers,amplification,part,p50_ns,p99_ns,loss,gateway_cores\n",
     );
     for kind in kinds {
-        let (harvest, parts, record) = one(args, kind)?;
-        show(kind, &harvest, &parts, &record, &mut csv)?;
+        let (stats, parts, record) = one(args, kind)?;
+        show(kind, &stats, &parts, &record, &mut csv)?;
         objections.add(&record);
         if objections.is_interrupted() {
             break;
         }
-        if harvest.sent == 0 {
+        if stats.sent == 0 {
             objections.unproven.push(format!("{}: the attacker sent nothing", kind.name()));
         }
         let names = LABELS.iter().zip(&parts).filter(|(_, part)| part.is_empty());
@@ -104,7 +107,7 @@ fn kinds(names: &[String]) -> Result<Vec<Kind>, Failure> {
     names.iter().map(one).collect()
 }
 
-fn one(args: &Args, kind: Kind) -> Result<(Harvest, Vec<Part>, Record), Failure> {
+fn one(args: &Args, kind: Kind) -> Result<(AttackStats, Vec<Part>, Record), Failure> {
     let (protocol, server, protocol_id) = args.players.dial()?;
     let scenario = scenario(args);
     scenario.check().map_err(Failure::BadInput)?;
@@ -116,7 +119,7 @@ fn one(args: &Args, kind: Kind) -> Result<(Harvest, Vec<Part>, Record), Failure>
             server,
             protocol_id,
             protocol,
-            victims: (args.shape.sessions / args.players.threads, crate::swarm::FIRST_PLAYER),
+            victims: (args.shape.sessions / args.players.threads, crate::players::FIRST_PLAYER),
             io: run.options.io,
         },
         orders: Arc::new(Orders::default()),
@@ -134,25 +137,25 @@ fn one(args: &Args, kind: Kind) -> Result<(Harvest, Vec<Part>, Record), Failure>
         let next = (progress.elapsed_s + progress.interval_s / 2.0 - ramp_s) / each_s;
         attack.note(part, next, progress, cpu(), mask);
     });
-    attack.orders.hold_fire.store(true, Ordering::Relaxed);
-    attack.orders.go_home.store(true, Ordering::Relaxed);
-    let harvest = attack.thread.take().map(std::thread::JoinHandle::join);
+    attack.orders.stop_sending.store(true, Ordering::Relaxed);
+    attack.orders.stop_listening.store(true, Ordering::Relaxed);
+    let stats = attack.thread.take().map(std::thread::JoinHandle::join);
     let mut record = record.map_err(Failure::Failed)?;
     if let Some(why) = attack.failure {
         return Err(Failure::Failed(why));
     }
-    let harvest = match harvest {
-        Some(Ok(Ok(harvest))) => harvest,
-        None if record.interrupted.is_some() => Harvest::default(),
+    let stats = match stats {
+        Some(Ok(Ok(stats))) => stats,
+        None if record.interrupted.is_some() => AttackStats::default(),
         Some(Ok(Err(why))) => {
             return Err(Failure::Failed(format!("the attacker has failed: {why}")));
         }
         _ => return Err(Failure::Failed("the attack never began: is --each at least 2 s?".into())),
     };
-    record.close_books(&harvest.hostile());
+    record.close_books(&stats.hostile());
     for (index, part) in attack.parts.iter_mut().enumerate() {
         let (start, end) = (ramp_s + each_s * index as f64, ramp_s + each_s * (index + 1) as f64);
-        let within = |i: &&crate::record::Interval| {
+        let within = |i: &&crate::report::record::Interval| {
             i.start_s + 1e-6 >= start && i.start_s + i.seconds <= end + 1e-6
         };
         let (due, lost) = record
@@ -163,7 +166,7 @@ fn one(args: &Args, kind: Kind) -> Result<(Harvest, Vec<Part>, Record), Failure>
         part.loss = if due == 0 { 0.0 } else { lost as f64 / due as f64 };
         part.gateway_cores /= each_s;
     }
-    Ok((harvest, attack.parts, record))
+    Ok((stats, attack.parts, record))
 }
 
 /// Ramp, then before, during and after as one phase.
@@ -191,7 +194,7 @@ fn scenario(args: &Args) -> Scenario {
 struct Attack {
     options: Options,
     orders: Arc<Orders>,
-    thread: Option<std::thread::JoinHandle<std::io::Result<Harvest>>>,
+    thread: Option<std::thread::JoinHandle<std::io::Result<AttackStats>>>,
     failure: Option<String>,
     parts: Vec<Part>,
     part: usize,
@@ -229,7 +232,7 @@ impl Attack {
         }
         match next {
             1 => self.begin(mask()),
-            2 => self.orders.hold_fire.store(true, Ordering::Relaxed),
+            2 => self.orders.stop_sending.store(true, Ordering::Relaxed),
             _ => {}
         }
     }
@@ -251,7 +254,7 @@ const LABELS: [&str; 3] = ["before", "during", "after"];
 
 fn show(
     kind: Kind,
-    harvest: &Harvest,
+    stats: &AttackStats,
     parts: &[Part],
     record: &Record,
     csv: &mut String,
@@ -260,10 +263,10 @@ fn show(
     let name = kind.name();
     let mut text = format!(
         "{name}: {} datagrams sent ({} could not be), {} answers, amplification {:.4}\n",
-        count(harvest.sent),
-        count(harvest.unsent),
-        count(harvest.answers),
-        harvest.amplification()
+        count(stats.sent),
+        count(stats.unsent),
+        count(stats.answers),
+        stats.amplification()
     );
     for (part, label) in parts.iter().zip(LABELS) {
         let p = |percentile| part.tally.percentile_ns(Stage::RoundTrip, percentile);
@@ -278,10 +281,10 @@ fn show(
         let _ = writeln!(
             csv,
             "{name},{},{},{},{:.5},{label},{},{},{},{:.3}",
-            harvest.sent,
-            harvest.unsent,
-            harvest.answers,
-            harvest.amplification(),
+            stats.sent,
+            stats.unsent,
+            stats.answers,
+            stats.amplification(),
             p(50.0),
             p(99.0),
             part.loss,

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use ringgate_io::Choice;
 use ringgate_os::signals;
 
-use super::{Failure, print};
-use crate::bare::Bare;
+use super::outcome::{Failure, print};
+use crate::servers::bare::Bare;
 
 /// Echoes datagrams without looking at them
 #[derive(Debug, clap::Args)]
@@ -21,7 +21,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "CORE")]
     core: Option<usize>,
     /// Driver: auto, mmsg or uring
-    #[arg(long, value_name = "NAME", value_parser = super::players::driver, default_value = "auto")]
+    #[arg(long, value_name = "NAME", value_parser = super::values::driver, default_value = "auto")]
     io: Choice,
 }
 

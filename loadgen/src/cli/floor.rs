@@ -13,18 +13,20 @@ use std::time::Duration;
 
 use ringgate_os::clock;
 
+use super::outcome::write;
+use super::outcome::{Failure, Objections, print};
 use super::players::PlayerArgs;
-use super::run::{ShapeArgs, write};
-use super::{Failure, Objections, print};
-use crate::engine::{Gather, Options};
-use crate::gateway::Gateway;
-use crate::record::Record;
-use crate::require::What;
+use super::run::ShapeArgs;
+use crate::measure::bursts::Bursts;
+use crate::measure::gateway::Gateway;
+use crate::players::Protocol;
+use crate::players::tokens::Tokens;
+use crate::report::record::Record;
+use crate::report::require::What;
 use crate::run::Run;
-use crate::steady::{Bursts, Steady};
-use crate::swarm::Protocol;
+use crate::run::engine::{Gather, Options};
+use crate::run::steady::Steady;
 use crate::text::time;
-use crate::tokens::Tokens;
 
 /// Compares the gateway's CPU per round trip with a bare echo's on the same core.
 #[derive(Debug, clap::Args)]

@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::players::{PlayerArgs, duration};
-use super::run::{ShapeArgs, write};
-use super::{Failure, Objections, print};
-use crate::gateway::Gateway;
-use crate::ladder::{Bounds, Search, Step};
-use crate::record::Record;
-use crate::steady::Steady;
+use super::outcome::write;
+use super::outcome::{Failure, Objections, print};
+use super::players::PlayerArgs;
+use super::run::ShapeArgs;
+use super::values::duration;
+use crate::measure::gateway::Gateway;
+use crate::report::record::Record;
+use crate::run::ladder::{Bounds, Search, Step};
+use crate::run::steady::Steady;
 use crate::text::{count, percent, time};
 
 /// Raises the rate until loss or latency pass a bound, and prints the knee.

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 
+use crate::measure::tally::{Count, Counters, Stage};
 use crate::run::Progress;
-use crate::tally::{Count, Counters, Stage};
 use crate::text::{count, time};
 
 /// The view. Everything goes to stderr, so that stdout holds the results alone.

@@ -10,15 +10,16 @@ use ringgate_core::netcode;
 use ringgate_core::secret::Key;
 use ringgate_io::Choice;
 
-use super::Failure;
+use super::outcome::Failure;
 use super::unreal::UnrealArgs;
-use crate::engine::{Gather, Options};
-use crate::gateway::Gateway;
-use crate::require::Allowance;
+use super::values::{driver, duration, number};
+use crate::measure::gateway::Gateway;
+use crate::players::scenario::Scenario;
+use crate::players::tokens::{Mint, Tokens};
+use crate::players::{Protocol, THREADS_MAX};
+use crate::report::require::Allowance;
 use crate::run::Run;
-use crate::scenario::Scenario;
-use crate::swarm::{Protocol, THREADS_MAX};
-use crate::tokens::{Mint, Tokens};
+use crate::run::engine::{Gather, Options};
 
 /// Whom to dial and how.
 #[derive(Clone, Debug, clap::Args)]
@@ -190,31 +191,6 @@ impl PlayerArgs {
 
     pub(super) fn gateway(&self) -> Gateway {
         Gateway::new(self.gateway_pid, self.admin)
-    }
-}
-
-/// A number, decimal or hexadecimal.
-pub(super) fn number(text: &str) -> Result<u64, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(&digits.replace('_', ""), 16),
-        None => text.parse(),
-    };
-    parsed.map_err(|_| "a number, decimal or 0x…".into())
-}
-
-/// A span of time like `10s` or `500ms`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let ns = crate::require::nanoseconds(text).filter(|ns| *ns < 1e18);
-    ns.map(|ns| Duration::from_nanos(ns as u64)).ok_or_else(|| "a time like 10s or 500ms".into())
-}
-
-/// A driver's name.
-pub(super) fn driver(text: &str) -> Result<Choice, String> {
-    match text {
-        "auto" => Ok(Choice::Auto),
-        "mmsg" => Ok(Choice::Mmsg),
-        "uring" => Ok(Choice::Uring),
-        _ => Err("auto, mmsg or uring".into()),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::run::write;
-use super::{Failure, print};
+use super::outcome::write;
+use super::outcome::{Failure, print};
 use crate::report;
 
 /// Makes an HTML report of one run, or compares several.

@@ -1,18 +1,21 @@
 //! `ringgate-loadgen run`: one scenario.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::live::Live;
-use super::players::{PlayerArgs, duration};
-use super::{Failure, Objections, print, table};
-use crate::impair::Impairments;
-use crate::record::Record;
+use super::outcome::{Failure, Objections, print, write};
+use super::players::PlayerArgs;
+use super::table;
+use super::values::duration;
+use super::values::range;
+use crate::players::impair::Impairments;
+use crate::players::scenario::Scenario;
+use crate::players::traffic::{Shape, Traffic};
 use crate::report;
-use crate::require::Requirements;
+use crate::report::record::Record;
+use crate::report::require::Requirements;
 use crate::run::Run;
-use crate::scenario::Scenario;
-use crate::traffic::{Shape, Traffic};
 
 /// Plays one scenario and shows what it was like.
 #[derive(Debug, clap::Args)]
@@ -145,17 +148,5 @@ impl OutcomeArgs {
             Objections { missed: missed.unwrap_or_default(), ..Default::default() };
         objections.add(record);
         objections.verdict()
-    }
-}
-
-pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|why| Failure::Failed(format!("{}: {why}", path.display())))
-}
-
-pub(super) fn range(text: &str) -> Result<(u16, u16), String> {
-    let (min, max) = text.split_once('-').unwrap_or((text, text));
-    match (min.parse(), max.parse()) {
-        (Ok(min), Ok(max)) => Ok((min, max)),
-        _ => Err("a number of bytes, or a range like 40-120".into()),
     }
 }

@@ -11,11 +11,11 @@ use ringgate_link::backend::{self, Backend, Event};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::signals;
 
-use super::run::range;
-use super::{Failure, print};
-use crate::serve::{Game, Totals};
+use super::outcome::{Failure, print};
+use super::values::range;
+use crate::players::traffic::{Traffic, server_half};
+use crate::servers::game::{Game, Totals};
 use crate::text::count;
-use crate::traffic::{Traffic, server_half};
 
 /// Plays the game server: speaks to every player at a pace of its own, and tells it what has
 /// arrived.

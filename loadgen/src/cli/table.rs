@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::procfs::ThreadCpu;
-use crate::record::{Record, cpu_s};
-use crate::summary::{Players, Summary, Way, Ways};
-use crate::tally::{Count, Stage};
+use crate::measure::procfs::ThreadCpu;
+use crate::measure::procfs::cpu_s;
+use crate::measure::tally::{Count, Stage};
+use crate::report::record::Record;
+use crate::report::summary::{Players, Summary, Way, Ways};
 use crate::text::{count, percent, time};
 
 /// The whole table.

@@ -7,8 +7,8 @@ use ringgate_core::proto::unreal::client::Profile;
 use ringgate_core::proto::unreal::handshake::Base;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 
-use super::players::number;
-use crate::swarm::Unreal;
+use super::values::number;
+use crate::players::Unreal;
 
 /// What Unreal players say.
 #[derive(Clone, Debug, clap::Args)]

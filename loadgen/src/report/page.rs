@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::axis::Scale;
 use super::chart::{Chart, Line, escape};
-use crate::record::{Interval, Record, StageRecord};
-use crate::tally::Stage;
+use crate::measure::tally::Stage;
+use crate::report::record::{Interval, Record, StageRecord};
 use crate::text::{count, percent, time};
 
 /// The whole report. Several runs are compared.
@@ -299,7 +299,7 @@ const STYLE: &str = include_str!("style.css");
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tally::{Count, Tally};
+    use crate::measure::tally::{Count, Tally};
 
     fn run(name: &str, loss: u64) -> Record {
         let mut tally = Tally::new();

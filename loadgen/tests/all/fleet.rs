@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use ringgate_core::secret::Key;
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_loadgen::engine::Options;
-use ringgate_loadgen::gateway::Gateway;
-use ringgate_loadgen::record::Record;
+use ringgate_loadgen::measure::gateway::Gateway;
+use ringgate_loadgen::measure::tally::Count;
+use ringgate_loadgen::players::Protocol;
+use ringgate_loadgen::players::scenario::Scenario;
+use ringgate_loadgen::players::tokens::{Mint, Tokens};
+use ringgate_loadgen::players::traffic::Traffic;
+use ringgate_loadgen::report::record::Record;
 use ringgate_loadgen::run::Run;
-use ringgate_loadgen::scenario::Scenario;
-use ringgate_loadgen::swarm::Protocol;
-use ringgate_loadgen::tally::Count;
-use ringgate_loadgen::tokens::{Mint, Tokens};
-use ringgate_loadgen::traffic::Traffic;
+use ringgate_loadgen::run::engine::Options;
 
 use super::fake_gateway::{FakeGateway, PROTOCOL_ID};
 
@@ -104,7 +104,7 @@ fn play(server: SocketAddr, threads: u32, scenario: &str) -> Record {
             gather: None,
         },
         keep_alive: Duration::from_millis(100),
-        allowed_outside: ringgate_loadgen::require::Allowance::default(),
+        allowed_outside: ringgate_loadgen::report::require::Allowance::default(),
         gateway: Gateway::default(),
         patience: Duration::from_secs(5),
         hlog: None,

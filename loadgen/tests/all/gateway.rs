@@ -182,7 +182,7 @@ impl Gateway {
 
     /// One of the gateway's metrics, as the generator reads them.
     pub(crate) fn metric(&self, name: &str) -> u64 {
-        let gateway = ringgate_loadgen::gateway::Gateway::new(None, Some(self.admin));
+        let gateway = ringgate_loadgen::measure::gateway::Gateway::new(None, Some(self.admin));
         gateway.look().metrics.get(name).copied().unwrap_or_default() as u64
     }
 }

@@ -42,7 +42,8 @@ fn another_implementation_reads_the_same_counts_and_maxima() {
         Command::new("python3").args(["-c", READER]).arg(&log).output().expect("python3 runs");
     assert!(read.status.success(), "{read:?}");
     let record = std::fs::read_to_string(folder.join("out/run.json")).expect("written");
-    let record: ringgate_loadgen::record::Record = serde_json::from_str(&record).expect("a record");
+    let record: ringgate_loadgen::report::record::Record =
+        serde_json::from_str(&record).expect("a record");
     let text = String::from_utf8(read.stdout).expect("text");
     for stage in record.stages.iter().filter(|stage| stage.count > 0) {
         let line = text.lines().find(|line| line.starts_with(&format!("{}:", stage.stage)));

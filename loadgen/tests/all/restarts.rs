@@ -4,7 +4,7 @@
 use std::process::{Command, Output, Stdio};
 
 use super::gateway::{Game, Gateway, Link, text};
-use ringgate_loadgen::record::Record;
+use ringgate_loadgen::report::record::Record;
 use ringgate_loadgen::text::count;
 
 const PLAYERS: &[&str] = &["--sessions", "10", "--hz", "20", "--ramp", "300ms", "--hold", "5s"];
@@ -46,7 +46,7 @@ fn assert_one_truth(output: &Output, out: &std::path::Path, who: &str) -> Record
         let row = format!("<th>{name}</th><td>{}</td>", count(value));
         assert!(page.contains(&row), "no {row} in the page");
     }
-    let by_interval = |of: fn(&ringgate_loadgen::record::Interval) -> u64| {
+    let by_interval = |of: fn(&ringgate_loadgen::report::record::Interval) -> u64| {
         record.intervals.iter().map(of).sum::<u64>()
     };
     assert_eq!(by_interval(|i| i.due), due);
@@ -71,7 +71,7 @@ fn a_gateway_that_is_restarted_is_named_and_its_books_are_not_compared() {
         let output = disturbed(&mut gateway, "run", &more, Gateway::restart);
         assert_eq!(output.status.code(), Some(4), "{output:?}");
         let record = assert_one_truth(&output, &out, "the gateway");
-        assert_eq!(record.count(ringgate_loadgen::tally::Count::SessionsLost), 10);
+        assert_eq!(record.count(ringgate_loadgen::measure::tally::Count::SessionsLost), 10);
         let table = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(table.contains("not comparable") && !table.contains("UNEXPLAINED"), "{table}");
     }
@@ -122,5 +122,5 @@ fn a_game_server_with_a_pace_of_its_own_counts_anew_and_each_direction_stays_pos
     let record = assert_one_truth(&output, &out, "game server game");
     let ways = record.summary().ways.expect("each direction");
     assert!(ways.down.came > 10 * 20 * 3, "what the second said counts too: {ways:?}");
-    assert!(record.count(ringgate_loadgen::tally::Count::ServerChanges) > 0);
+    assert!(record.count(ringgate_loadgen::measure::tally::Count::ServerChanges) > 0);
 }

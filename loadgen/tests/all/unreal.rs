@@ -95,7 +95,7 @@ fn a_run_against_a_server_without_a_gateway_loses_nothing() {
         out.to_str().expect("UTF-8"),
     ]);
     assert!(output.status.success(), "{output:?}");
-    let record: ringgate_loadgen::record::Record =
+    let record: ringgate_loadgen::report::record::Record =
         serde_json::from_slice(&output.stdout).expect("JSON alone");
     let c = |name: &str| record.counters[name];
     assert_eq!((c("joins"), c("connected"), c("left"), c("missing")), (20, 20, 20, 0));

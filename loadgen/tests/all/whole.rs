@@ -12,7 +12,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn json(output: &Output) -> ringgate_loadgen::record::Record {
+fn json(output: &Output) -> ringgate_loadgen::report::record::Record {
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).expect("a record")
 }

@@ -20,11 +20,11 @@ use ringgate_io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartErr
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::process;
 
-use crate::procfs::{self, ThreadCpu};
-use crate::scenario::Plan;
-use crate::steady::Bursts;
-use crate::swarm::{Addresses, Gauges, Now, SecondLoss, Setup, Swarm, TICK_NS, TX_SLOTS};
-use crate::tally::{Count, Tally};
+use crate::measure::bursts::Bursts;
+use crate::measure::procfs::{self, ThreadCpu};
+use crate::measure::tally::{Count, Tally};
+use crate::players::scenario::Plan;
+use crate::players::{Addresses, Gauges, Now, SecondLoss, Setup, Swarm, TICK_NS, TX_SLOTS};
 
 /// What all threads are told alike.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ pub struct Team {
     /// When the run's clock shows 0.
     pub clock: Clock,
     /// A copy of the first thread's socket, for whoever wants to send with its players' addresses.
-    pub mask: Option<OwnedFd>,
+    pub players_socket: Option<OwnedFd>,
 }
 
 impl Team {
@@ -145,7 +145,7 @@ impl Team {
             });
         }
         let driver = bodies.first().map_or("none", |body| body.driver.name());
-        let mask = bodies.first().and_then(Body::copy_socket);
+        let players_socket = bodies.first().and_then(Body::copy_socket);
         let clock = Clock::start();
         let threads = bodies
             .into_iter()
@@ -159,7 +159,7 @@ impl Team {
                     .map_err(|why| StartError::other("start a thread", why))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { threads, handovers, board, driver, clock, mask })
+        Ok(Self { threads, handovers, board, driver, clock, players_socket })
     }
 
     /// The next handover; `None` when all threads have ended, or after so much time.

@@ -1,93 +1,30 @@
-//! The figures that every output shows: the closing table, the page, the JSON document and what
-//! conditions are held against take them from here, so that no two of them can differ.
+//! The figures of a run, worked out from its counters.
 
-use serde::{Deserialize, Serialize};
+use super::record::Record;
+use super::require::What;
+use super::summary::{Payloads, Players, Summary, Way, Ways};
+use crate::measure::tally::{Count, Stage};
 
-use crate::record::Record;
-use crate::tally::Count;
+impl Record {
+    /// The figures that every output shows.
+    pub fn summary(&self) -> Summary {
+        Summary { players: Players::of(self), payloads: Payloads::of(self), ways: Ways::of(self) }
+    }
 
-/// A run in a few numbers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// Who came, and what became of them.
-    pub players: Players,
-    /// What was to travel, and what of it did.
-    pub payloads: Payloads,
-    /// The same for each direction, where that can be told.
-    pub ways: Option<Ways>,
-}
-
-/// Players, each counted in one place.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Players {
-    /// Who were to connect, those included who could not even dial.
-    pub came: u64,
-    /// Who were let in.
-    pub connected: u64,
-    /// Who were denied, or not answered in time.
-    pub refused: u64,
-    /// Who were still asking when they were sent away.
-    pub unfinished: u64,
-    /// Who had no connect token.
-    pub tokenless: u64,
-    /// Who had no address.
-    pub placeless: u64,
-    /// Who were in and lost their session.
-    pub lost: u64,
-    /// Who were in, or asking, and left as the plan says.
-    pub left: u64,
-    /// Who stayed outside or fell out. Whoever was still asking when the run was interrupted is not
-    /// among them.
-    pub outside: u64,
-}
-
-/// Payloads of both directions where the game server speaks of its own accord, else of players.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Payloads {
-    /// That were to travel.
-    pub due: u64,
-    /// That are known to have arrived: echoes and pushes that came, and what the game server says
-    /// it has heard.
-    pub arrived: u64,
-    /// All others.
-    pub lost: u64,
-    /// Their share.
-    pub loss: f64,
-    /// Those among the lost for which the generator knows no reason of its own.
-    pub missing: u64,
-    /// That left more than a millisecond late.
-    pub late: u64,
-    /// That the kernel did not take.
-    pub unsent: u64,
-}
-
-/// What went, and what came, in each direction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ways {
-    /// Whether ends are the players and the game server; else they are the players and the gateway.
-    pub to_game_server: bool,
-    /// From players.
-    pub up: Way,
-    /// To players.
-    pub down: Way,
-}
-
-/// One direction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Way {
-    /// What was sent.
-    pub sent: u64,
-    /// What came.
-    pub came: u64,
-}
-
-impl Summary {
-    /// A run's.
-    pub fn of(record: &Record) -> Self {
-        Self {
-            players: Players::of(record),
-            payloads: Payloads::of(record),
-            ways: Ways::of(record),
+    /// What conditions are held against; `None` where nothing was measured.
+    pub fn measured(&self, what: What) -> Option<f64> {
+        let Summary { players, payloads, .. } = self.summary();
+        let round_trip = |percentile| Some(self.stage(Stage::RoundTrip)?.at(percentile) as f64);
+        match what {
+            What::Percentile(percentile) => round_trip(percentile),
+            What::Max => round_trip(100.0),
+            What::Loss => (payloads.arrived > 0).then_some(payloads.loss),
+            What::Late => {
+                let due = self.count(Count::PayloadsDue);
+                (payloads.arrived > 0).then(|| payloads.late as f64 / due as f64)
+            }
+            What::Failed => (players.came > 0).then_some(players.outside as f64),
+            What::Missing => (payloads.arrived > 0).then_some(payloads.missing as f64),
         }
     }
 }
@@ -156,7 +93,7 @@ impl Ways {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Interruption;
+    use crate::report::record::Interruption;
 
     fn record(counts: &[(Count, u64)]) -> Record {
         let counters = counts.iter().map(|(c, n)| (c.name().to_owned(), *n)).collect();
@@ -197,8 +134,8 @@ mod tests {
         }
         let ways = record.summary().ways.expect("both are known");
         assert_eq!((ways.up.came, ways.down.came), (90, 80));
-        let who = crate::watch::THE_GATEWAY.to_owned();
-        record.restarts.push(crate::watch::Restart { who, ..Default::default() });
+        let who = crate::measure::watch::THE_GATEWAY.to_owned();
+        record.restarts.push(crate::measure::watch::Restart { who, ..Default::default() });
         assert_eq!(record.summary().ways, None);
     }
 }

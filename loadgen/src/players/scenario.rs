@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::impair::Impairments;
-use crate::traffic::{Shape, Traffic};
+use super::impair::Impairments;
+use super::traffic::{Shape, Traffic};
 
 /// A whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! The swarm on an injected clock, against a gateway of a few lines. No time passes but the tests'
 //! own.
 
-#[path = "../../tests/all/fake_gateway.rs"]
+#[path = "../../../tests/all/fake_gateway.rs"]
 mod fake_gateway;
 
 use std::collections::VecDeque;
@@ -13,10 +13,11 @@ use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_core::secret::Key;
 
 use super::*;
-use crate::scenario::Scenario;
-use crate::tally::Stage;
-use crate::tokens::Mint;
-use crate::traffic::Shape;
+use crate::measure::tally::Stage;
+use crate::players::scenario::Scenario;
+use crate::players::tokens::Mint;
+use crate::players::traffic::Shape;
+use crate::players::{Stamp, TX_SLOTS};
 use fake_gateway::{FakeGateway, PROTOCOL_ID};
 
 const MS: u64 = 1_000_000;
@@ -143,7 +144,7 @@ fn scenario(shape: Shape, sessions: u32, seconds: u64) -> Scenario {
 }
 
 fn impaired(text: &str, sessions: u32, seconds: u64) -> Scenario {
-    let impair = crate::impair::Impairments::parse(text).expect(text);
+    let impair = crate::players::impair::Impairments::parse(text).expect(text);
     Scenario { impair, ..scenario(Shape::Fixed, sessions, seconds) }
 }
 

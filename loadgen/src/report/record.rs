@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::books::{self, Check, Closing, Hostile};
-use crate::gateway::Metrics;
-use crate::procfs::{Machine, ThreadCpu};
-use crate::require::{Allowance, What};
-use crate::scenario::Scenario;
-use crate::summary::Summary;
-use crate::tally::{Count, Counters, Stage, Tally};
-use crate::watch::{Restart, THE_GATEWAY};
+use crate::measure::gateway::Metrics;
+use crate::measure::procfs::{Machine, ThreadCpu, cpu_s};
+use crate::measure::tally::{Count, Counters, Stage, Tally};
+use crate::measure::watch::{Restart, THE_GATEWAY};
+use crate::players::scenario::Scenario;
+use crate::report::check::{Check, Closing};
+use crate::report::require::Allowance;
+use crate::report::summary::Summary;
 
 /// A run, recorded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -192,17 +192,6 @@ impl Record {
         self.stages = Stage::ALL.iter().map(|stage| StageRecord::of(*stage, tally)).collect();
     }
 
-    /// Holds all books against each other.
-    pub fn close_books(&mut self, hostile: &Hostile) {
-        self.summary = self.summary();
-        self.checks = books::close(self, hostile);
-    }
-
-    /// The figures that every output shows.
-    pub fn summary(&self) -> Summary {
-        Summary::of(self)
-    }
-
     /// What this run does not prove though it should, each as a sentence.
     pub fn unproven(&self) -> Vec<String> {
         self.failed(|check| check.is_proof)
@@ -270,28 +259,6 @@ impl Record {
         let gateway = metric("ringgate_datagrams_in_total") + metric("ringgate_packets_out_total");
         (per(&self.own_cpu, own as f64), per(&self.gateway_cpu, gateway))
     }
-
-    /// What conditions are held against; `None` where nothing was measured.
-    pub fn measured(&self, what: What) -> Option<f64> {
-        let Summary { players, payloads, .. } = self.summary();
-        let round_trip = |percentile| Some(self.stage(Stage::RoundTrip)?.at(percentile) as f64);
-        match what {
-            What::Percentile(percentile) => round_trip(percentile),
-            What::Max => round_trip(100.0),
-            What::Loss => (payloads.arrived > 0).then_some(payloads.loss),
-            What::Late => {
-                let due = self.count(Count::PayloadsDue);
-                (payloads.arrived > 0).then(|| payloads.late as f64 / due as f64)
-            }
-            What::Failed => (players.came > 0).then_some(players.outside as f64),
-            What::Missing => (payloads.arrived > 0).then_some(payloads.missing as f64),
-        }
-    }
-}
-
-/// Seconds on a core, of all threads together.
-pub fn cpu_s(threads: &[ThreadCpu]) -> f64 {
-    threads.iter().map(|thread| thread.total_s).sum()
 }
 
 /// The points of a percentile curve: denser toward the tail, where it matters.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ringgate_report::hlog;
 
-use crate::tally::{Stage, Tally};
+use crate::measure::tally::{Stage, Tally};
 
 /// Writes a log.
 #[derive(Debug)]

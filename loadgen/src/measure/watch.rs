@@ -8,8 +8,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::gateway::{Gateway, Glimpse, Metrics, growth};
-use crate::procfs::{self, ThreadCpu};
+use crate::measure::gateway::{Gateway, Glimpse, Metrics, growth};
+use crate::measure::procfs::{self, ThreadCpu};
 
 /// Somebody was started anew during the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -172,7 +172,7 @@ const SAME_S: f64 = 3.0;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::parse;
+    use crate::measure::gateway::parse;
 
     /// With a game server's arrivals at each of two workers.
     fn glimpse(incarnation: Option<&str>, datagrams: u64, arrivals: [u64; 2]) -> Glimpse {

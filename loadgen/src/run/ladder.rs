@@ -2,9 +2,9 @@
 //! the knee is the last step on which it did. Between the last good and the first bad step the
 //! search goes on by halves.
 
-use crate::record::Record;
-use crate::require::What;
-use crate::tally::Stage;
+use crate::measure::tally::Stage;
+use crate::report::record::Record;
+use crate::report::require::What;
 
 /// When a step counts as bad.
 #[derive(Clone, Copy, Debug)]

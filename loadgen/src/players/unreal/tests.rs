@@ -13,9 +13,9 @@ use ringgate_core::proto::unreal::stand_in::{StandIn, Tally as Seen};
 use ringgate_core::secret::CookieSecret;
 
 use super::*;
-use crate::scenario::Scenario;
-use crate::swarm::{Addresses, Now, Protocol, Setup, Swarm, TX_SLOTS};
-use crate::tally::{Count, Tally};
+use crate::measure::tally::{Count, Tally};
+use crate::players::scenario::Scenario;
+use crate::players::{Addresses, Now, Protocol, Setup, Swarm, TX_SLOTS};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;

@@ -14,17 +14,6 @@
 //! Each player has exactly one place in the timing wheel, at the earliest of its next payload, its
 //! client's next packet and the end of its stay. A connected player costs about 600 bytes.
 
-mod addresses;
-mod inbound;
-mod outbound;
-mod player;
-mod population;
-mod push;
-mod received;
-mod stamp;
-mod unreal;
-mod wheel;
-
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
@@ -32,22 +21,17 @@ use ringgate_batch::{Endpoint, TxBatch};
 use ringgate_core::crypto::Aead;
 use ringgate_core::proto::netcode::packet::AadTable;
 
-pub use self::addresses::{Addresses, FIRST_PLAYER, THREADS_MAX, loopback_address};
-pub use self::outbound::TX_SLOTS;
-use self::outbound::{Delayed, Staged, TAG_PAYLOAD, TAG_PLAIN};
-use self::player::Player;
-use self::population::Population;
-pub use self::push::{Ack, PUSH_BYTES, Push, since};
-pub(crate) use self::received::Received;
-pub use self::stamp::{STAMP_BYTES, Stamp};
-pub use self::unreal::{UNREAL_PAYLOAD_BYTES_MAX, Unreal};
-pub use self::wheel::TICK_NS;
-pub(crate) use self::wheel::{Wheel, tick_of};
-use crate::impair::Impairments;
-use crate::scenario::Plan;
-use crate::tally::{Count, Tally};
-use crate::tokens::Tokens;
-use crate::traffic::Traffic;
+use super::addresses::Addresses;
+use super::impair::Impairments;
+use super::player::{self, Player};
+use super::population::Population;
+use super::scenario::Plan;
+use super::staged::{self, Delayed, Staged, TAG_PAYLOAD, TAG_PLAIN};
+use super::tokens::Tokens;
+use super::traffic::Traffic;
+use super::unreal::Unreal;
+use super::wheel::{TICK_NS, Wheel, tick_of};
+use crate::measure::tally::{Count, Tally};
 
 /// What players speak.
 #[derive(Clone, Debug)]
@@ -103,25 +87,25 @@ pub struct Gauges {
 /// A thread's players.
 #[derive(Debug)]
 pub struct Swarm {
-    setup: Setup,
-    addresses: Addresses,
-    players: Vec<Player>,
+    pub(super) setup: Setup,
+    pub(super) addresses: Addresses,
+    pub(super) players: Vec<Player>,
     /// Places of players who are gone, the longest unused first.
-    free: VecDeque<u32>,
-    gauges: Gauges,
-    population: Population,
-    traffic: Traffic,
-    wheel: Wheel,
-    due: Vec<u32>,
-    staged: Staged,
-    delayed: BinaryHeap<Delayed>,
-    sessions_made: u32,
-    aad: Box<AadTable>,
-    aead: Aead,
-    tally: Tally,
-    seconds: Vec<SecondLoss>,
+    pub(super) free: VecDeque<u32>,
+    pub(super) gauges: Gauges,
+    pub(super) population: Population,
+    pub(super) traffic: Traffic,
+    pub(super) wheel: Wheel,
+    pub(super) due: Vec<u32>,
+    pub(super) staged: Staged,
+    pub(super) delayed: BinaryHeap<Delayed>,
+    pub(super) sessions_made: u32,
+    pub(super) aad: Box<AadTable>,
+    pub(super) aead: Aead,
+    pub(super) tally: Tally,
+    pub(super) seconds: Vec<SecondLoss>,
     /// What time of day the run's clock began at, as last seen.
-    unix_at_start_ns: u64,
+    pub(super) unix_at_start_ns: u64,
 }
 
 /// What was due in a second of the run, and how much of that came back, whenever it did.
@@ -146,7 +130,7 @@ impl Swarm {
             traffic: plan.steps.first().map(|step| step.traffic).unwrap_or_default(),
             population: Population::new(plan),
             wheel: Wheel::new(0),
-            due: Vec::with_capacity(outbound::VISITS_MAX),
+            due: Vec::with_capacity(staged::VISITS_MAX),
             staged: Staged::new(),
             delayed: BinaryHeap::new(),
             // Session 0 is what an empty place has.
@@ -217,7 +201,7 @@ impl Swarm {
 
     /// Nobody waits any more for what impairments still hold: it counts as come too late.
     pub fn give_up_delayed(&mut self) {
-        let late = self.delayed.drain().filter(|d| matches!(d.way, outbound::Way::Down { .. }));
+        let late = self.delayed.drain().filter(|d| matches!(d.way, staged::Way::Down { .. }));
         self.tally.counters.add(Count::Strangers, late.count() as u64);
     }
 
@@ -226,7 +210,7 @@ impl Swarm {
         self.tally.counters.add(Count::OwnKernelDrops, drops);
     }
 
-    fn second(&mut self, at_ns: u64) -> &mut SecondLoss {
+    pub(super) fn second(&mut self, at_ns: u64) -> &mut SecondLoss {
         let index = (at_ns / 1_000_000_000).min(SECONDS_MAX) as usize;
         if index >= self.seconds.len() {
             self.seconds.resize(index + 1, SecondLoss::default());
@@ -235,7 +219,7 @@ impl Swarm {
     }
 
     /// Puts a player where it belongs in the wheel.
-    fn reschedule(&mut self, index: u32) {
+    pub(super) fn reschedule(&mut self, index: u32) {
         match self.players[index as usize].due_ns() {
             Some(due_ns) => self.wheel.schedule(index, tick_of(due_ns)),
             None => self.wheel.cancel(index),

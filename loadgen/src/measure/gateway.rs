@@ -2,14 +2,14 @@
 //! its process.
 //!
 //! A glimpse is one moment. That two glimpses show the same gateway is nothing to take for granted:
-//! [`watch`](crate::watch) holds them together.
+//! [`watch`](crate::measure::watch) holds them together.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::procfs::{self, ThreadCpu};
+use crate::measure::procfs::{self, ThreadCpu};
 
 /// Where to look.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,93 +5,22 @@
 //! are copied into the outgoing batch, and the copy (some nanoseconds) buys that a packet which is
 //! lost, delayed or doubled is sealed like any other, with everything that follows from its number.
 
-use std::cmp::Ordering;
-
 use ringgate_batch::{Endpoint, TxBatch};
 use ringgate_core::crypto::Job;
 use ringgate_core::limits::TX_SLOT_BYTES;
 use ringgate_core::proto::netcode::client::Event;
-use ringgate_core::proto::netcode::packet::Header;
 
+use super::impair::Fate;
 use super::player::{Held, Life, Wire, fetch};
+use super::staged::{
+    DATAGRAMS_PER_STAGED, Delayed, FETCHED_AT_ONCE, Item, RELEASES_MAX, TAG_PAYLOAD, TAG_PLAIN,
+    VISITS_MAX, Way,
+};
 use super::stamp::Stamp;
+use super::swarm::{Now, Swarm};
 use super::unreal::UNREAL_PAYLOAD_BYTES_MAX;
 use super::wheel::TICK_NS;
-use super::{Now, Swarm};
-use crate::impair::Fate;
-use crate::tally::{Count, Stage};
-
-/// Datagrams that are being made ready.
-#[derive(Debug)]
-pub(super) struct Staged {
-    bytes: Box<[u8]>,
-    items: Vec<Item>,
-    payload: Box<[u8; TX_SLOT_BYTES]>,
-}
-
-/// One of them.
-#[derive(Clone, Copy, Debug)]
-struct Item {
-    player: u32,
-    len: u16,
-    /// Where body and tag begin.
-    sealed_from: u16,
-    seal: Option<Header>,
-    to: Endpoint,
-    tag: u64,
-}
-
-impl Staged {
-    pub(super) fn new() -> Self {
-        Self {
-            bytes: vec![0; STAGED_MAX * TX_SLOT_BYTES].into_boxed_slice(),
-            items: Vec::with_capacity(STAGED_MAX),
-            payload: Box::new([0; TX_SLOT_BYTES]),
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.items.len() == STAGED_MAX
-    }
-
-    /// Room for the next datagram.
-    fn slot(&mut self) -> &mut [u8] {
-        let start = self.items.len() * TX_SLOT_BYTES;
-        &mut self.bytes[start..start + TX_SLOT_BYTES]
-    }
-}
-
-/// A datagram that is on its way, in either direction.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Delayed {
-    pub(super) due_ns: u64,
-    pub(super) player: u32,
-    pub(super) session: u32,
-    pub(super) way: Way,
-    pub(super) bytes: Vec<u8>,
-}
-
-/// Which way it goes, and what has to be known there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// To the gateway.
-    Up { to: Endpoint, tag: u64 },
-    /// To the player.
-    Down { from: Endpoint },
-}
-
-impl Ord for Delayed {
-    /// The heap's top is the earliest.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.due_ns.cmp(&self.due_ns)
-    }
-}
-
-impl PartialOrd for Delayed {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
+use crate::measure::tally::{Count, Stage};
 
 impl Swarm {
     /// Fills the batch with what is due, as far as it holds. Returns whether more is due: flush,
@@ -217,7 +146,7 @@ impl Swarm {
                 let len = len.min(UNREAL_PAYLOAD_BYTES_MAX);
                 stamp.write(&mut staged.payload[..len]);
                 let Some(len) = unreal.write_payload(&staged.payload[..len], slot) else {
-                    return self.stifle(intended_ns);
+                    return self.count_unsent(intended_ns);
                 };
                 Item {
                     player: index,
@@ -232,7 +161,7 @@ impl Swarm {
                 stamp.write(&mut staged.payload[..len]);
                 let payload = &staged.payload[..len];
                 let Ok(transmit) = client.write_payload(now.mono_ns, payload, slot) else {
-                    return self.stifle(intended_ns);
+                    return self.count_unsent(intended_ns);
                 };
                 Item {
                     player: index,
@@ -250,7 +179,7 @@ impl Swarm {
     }
 
     /// A payload was due that the protocol does not let a player send now.
-    fn stifle(&mut self, intended_ns: u64) {
+    fn count_unsent(&mut self, intended_ns: u64) {
         self.tally.counters.bump(Count::PayloadsStifled);
         self.second(intended_ns).due += 1;
     }
@@ -442,31 +371,6 @@ impl Swarm {
         port
     }
 }
-
-/// Marks entries that carry a payload.
-pub(super) const TAG_PAYLOAD: u64 = 1;
-
-/// Marks entries that are game packets without a payload.
-pub(super) const TAG_PLAIN: u64 = 2;
-
-/// Players visited between two flushes.
-pub(super) const VISITS_MAX: usize = 256;
-
-/// Players whose memory is asked for before the first of them is visited: as much as a core's first
-/// cache holds.
-pub(super) const FETCHED_AT_ONCE: usize = 32;
-
-/// Datagrams sealed in one batch.
-const STAGED_MAX: usize = 256;
-
-/// Delayed datagrams released between two flushes.
-const RELEASES_MAX: usize = 128;
-
-/// A staged datagram may leave twice, or draw one behind it that was held back.
-const DATAGRAMS_PER_STAGED: usize = 2;
-
-/// Slots that a batch for [`Swarm::transmit`] needs, so that none runs out.
-pub const TX_SLOTS: usize = DATAGRAMS_PER_STAGED * STAGED_MAX + RELEASES_MAX + 64;
 
 /// Beyond this a payload counts as late. Sleeping threads wake some 50 µs late; a millisecond is a
 /// thread that cannot keep up.

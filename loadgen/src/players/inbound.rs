@@ -5,15 +5,15 @@ use ringgate_core::crypto::{Job, Verdict};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::client::{Event, OpenWork};
 
-use super::outbound::{Delayed, Way};
+use super::impair::Fate;
 use super::player::{Life, Wire, fetch};
 use super::push::Push;
 use super::received::{Arrival, Received};
+use super::staged::{Delayed, Way};
 use super::stamp::Stamp;
+use super::swarm::{Now, Swarm};
 use super::unreal::{Heard, UNREAL_PAYLOAD_BYTES_MAX};
-use super::{Now, Swarm};
-use crate::impair::Fate;
-use crate::tally::{Count, Stage};
+use crate::measure::tally::{Count, Stage};
 
 /// A datagram for a player.
 struct Inbound<'a> {

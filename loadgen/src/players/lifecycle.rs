@@ -5,39 +5,15 @@
 //! what is on its way, then says goodbye; otherwise the last payloads of everyone who leaves would
 //! look lost.
 
-use std::collections::VecDeque;
-
 use ringgate_core::proto::netcode::client::{Client, Options};
 
+use super::impair::Path;
 use super::player::{Life, Player, Wire};
+use super::scenario::Step;
+use super::swarm::{Now, Protocol, Swarm};
 use super::unreal::UnrealPlayer;
-use super::{Now, Protocol, Swarm};
-use crate::impair::Path;
+use crate::measure::tally::Count;
 use crate::rng::mix;
-use crate::scenario::{Plan, Step};
-use crate::tally::Count;
-
-/// How far the plan has come.
-#[derive(Debug)]
-pub(super) struct Population {
-    plan: Plan,
-    step: usize,
-    /// Players who come or go in this step, so far.
-    changed: u32,
-    /// When the next player is replaced.
-    churn_at_ns: u64,
-    /// Whether this step's traffic and reconnection have been acted upon.
-    is_entered: bool,
-    /// Players in the order in which they came, with their session, because places are used again.
-    present: VecDeque<(u32, u32)>,
-    /// Players who should be here and are not yet: the moment they were to connect, and how many of
-    /// them.
-    owed: VecDeque<(u64, u32)>,
-    /// When to look again for a place.
-    retry_at_ns: u64,
-    next_goodbye_ns: u64,
-    is_over: bool,
-}
 
 /// Why a player cannot come.
 enum Obstacle {
@@ -45,49 +21,6 @@ enum Obstacle {
     NoPlace,
     /// There is no connect token left, and there will not be one.
     NoToken,
-}
-
-impl Population {
-    pub(super) const fn new(plan: Plan) -> Self {
-        Self {
-            plan,
-            step: 0,
-            changed: 0,
-            churn_at_ns: u64::MAX,
-            is_entered: false,
-            present: VecDeque::new(),
-            owed: VecDeque::new(),
-            retry_at_ns: 0,
-            next_goodbye_ns: 0,
-            is_over: false,
-        }
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over && self.present.is_empty()
-    }
-
-    fn current(&self) -> Option<&Step> {
-        self.plan.steps.get(self.step)
-    }
-
-    pub(super) fn poll_timeout(&self) -> u64 {
-        let owed = self.owed.front().map_or(u64::MAX, |(at_ns, _)| self.retry_at_ns.max(*at_ns));
-        self.poll_change().min(owed)
-    }
-
-    /// When the plan asks for something next.
-    fn poll_change(&self) -> u64 {
-        let Some(step) = self.current() else {
-            return if self.present.is_empty() { u64::MAX } else { self.next_goodbye_ns };
-        };
-        if !self.is_entered {
-            return step.start_ns;
-        }
-        let has_change = self.changed < step.to.abs_diff(step.from);
-        let change = if has_change { step.change_at_ns(self.changed + 1) } else { u64::MAX };
-        change.min(self.churn_at_ns).min(step.end_ns)
-    }
 }
 
 impl Swarm {
@@ -256,7 +189,7 @@ impl Swarm {
         self.gauges.connecting -= 1;
         self.gauges.playing += 1;
         self.tally.counters.bump(Count::Connected);
-        self.tally.record(crate::tally::Stage::Handshake, took_ns);
+        self.tally.record(crate::measure::tally::Stage::Handshake, took_ns);
         self.begin_sending(index, now_ns);
     }
 

@@ -5,9 +5,9 @@ use ringgate_core::proto::netcode::client::Client;
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_os::memory;
 
+use super::impair::Path;
 use super::received::Received;
 use super::unreal::UnrealPlayer;
-use crate::impair::Path;
 
 /// A player, or the place of one who is gone.
 #[derive(Debug)]

@@ -167,7 +167,7 @@ fn restarted(who: &str) -> Record {
 
 #[test]
 fn books_of_a_gateway_that_was_restarted_are_not_compared_and_that_is_said() {
-    let mut record = restarted(crate::watch::THE_GATEWAY);
+    let mut record = restarted(crate::measure::watch::THE_GATEWAY);
     lessen(&mut record, &["ringgate_payloads_up_total", "ringgate_datagrams_in_total"], 70);
     let failing = failing(&record);
     assert_eq!(failing.len(), 1, "{failing:?}");

@@ -12,9 +12,9 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use crate::players::traffic::Traffic;
+use crate::players::{Ack, PUSH_BYTES, Push, Received, Stamp, TICK_NS, Wheel, since, tick_of};
 use crate::rng::mix;
-use crate::swarm::{Ack, PUSH_BYTES, Push, Received, Stamp, TICK_NS, Wheel, since, tick_of};
-use crate::traffic::Traffic;
 
 /// A game with players known by the link's name for them.
 #[derive(Debug)]
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn each_player_is_told_at_the_pace_of_the_game_what_was_heard_of_it() {
-        let mut game = Game::new(crate::traffic::server_half(), 0, 1 << 60);
+        let mut game = Game::new(crate::players::traffic::server_half(), 0, 1 << 60);
         game.hear(1, &payload(10, 0), 0);
         game.hear(2, &payload(20, 0), 0);
         game.hear(1, &payload(10, 2), 10 * MS);
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn who_left_or_fell_silent_is_told_nothing_and_a_name_can_be_used_again() {
-        let mut game = Game::new(crate::traffic::server_half(), 0, 1 << 60);
+        let mut game = Game::new(crate::players::traffic::server_half(), 0, 1 << 60);
         game.hear(1, &payload(10, 0), 0);
         let first = pushes(&mut game, 50 * MS)[0].1;
         game.forget(1);

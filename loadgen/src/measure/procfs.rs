@@ -80,6 +80,11 @@ pub fn used(before: &[ThreadCpu], after: &[ThreadCpu]) -> Vec<ThreadCpu> {
     after.iter().map(difference).collect()
 }
 
+/// Seconds on a core, of all threads together.
+pub fn cpu_s(threads: &[ThreadCpu]) -> f64 {
+    threads.iter().map(|thread| thread.total_s).sum()
+}
+
 /// Resident memory of a process in bytes.
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

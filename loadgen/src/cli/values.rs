@@ -1,0 +1,39 @@
+//! Values of arguments, as the command line writes them.
+
+use std::time::Duration;
+
+use ringgate_io::Choice;
+
+/// A number, decimal or hexadecimal.
+pub(super) fn number(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(&digits.replace('_', ""), 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| "a number, decimal or 0x…".into())
+}
+
+/// A span of time like `10s` or `500ms`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let ns = crate::report::require::nanoseconds(text).filter(|ns| *ns < 1e18);
+    ns.map(|ns| Duration::from_nanos(ns as u64)).ok_or_else(|| "a time like 10s or 500ms".into())
+}
+
+/// A driver's name.
+pub(super) fn driver(text: &str) -> Result<Choice, String> {
+    match text {
+        "auto" => Ok(Choice::Auto),
+        "mmsg" => Ok(Choice::Mmsg),
+        "uring" => Ok(Choice::Uring),
+        _ => Err("auto, mmsg or uring".into()),
+    }
+}
+
+/// Sizes of payloads.
+pub(super) fn range(text: &str) -> Result<(u16, u16), String> {
+    let (min, max) = text.split_once('-').unwrap_or((text, text));
+    match (min.parse(), max.parse()) {
+        (Ok(min), Ok(max)) => Ok((min, max)),
+        _ => Err("a number of bytes, or a range like 40-120".into()),
+    }
+}

@@ -1,0 +1,32 @@
+//! A thread's players, without the thread: no socket, no clock; and what decides what they do.
+//!
+//! [`Swarm`] is the players; [`scenario`] says who comes and goes when, [`traffic`] what they send,
+//! [`impair`] what the network between does to it, [`tokens`] who lets them in.
+
+mod addresses;
+pub mod impair;
+mod inbound;
+mod lifecycle;
+mod outbound;
+mod player;
+mod population;
+mod push;
+mod received;
+pub mod scenario;
+mod staged;
+mod stamp;
+mod swarm;
+pub mod tokens;
+pub mod traffic;
+mod unreal;
+mod wheel;
+
+pub use self::addresses::{Addresses, FIRST_PLAYER, THREADS_MAX, loopback_address};
+pub use self::push::{Ack, PUSH_BYTES, Push, since};
+pub(crate) use self::received::Received;
+pub use self::staged::TX_SLOTS;
+pub use self::stamp::{STAMP_BYTES, Stamp};
+pub use self::swarm::{Gauges, Now, Protocol, SecondLoss, Setup, Swarm};
+pub use self::unreal::{UNREAL_PAYLOAD_BYTES_MAX, Unreal};
+pub use self::wheel::TICK_NS;
+pub(crate) use self::wheel::{Wheel, tick_of};
