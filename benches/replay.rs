@@ -18,7 +18,7 @@ mod support;
 
 use std::hint::black_box;
 
-use ringgate_core::proto::replay::{Policy, Probe, Window, check_batch};
+use ringgate_core::proto::replay::{Policy, Window};
 use support::{Bench, Contender, Random};
 
 fn main() {
@@ -212,14 +212,6 @@ impl<const SIZE_BITS: u32> Replay for Ring<SIZE_BITS> {
 
     fn touch(&self, _sequence: u64) -> u64 {
         self.0.latest(&Self::POLICY).unwrap_or(0)
-    }
-
-    fn check_all(probes: &[(&Self, u64)], mut report: impl FnMut(usize, bool)) {
-        let probes: arrayvec::ArrayVec<_, BATCH_LEN> = probes
-            .iter()
-            .map(|&(ring, sequence)| Probe { window: &ring.0, policy: &Self::POLICY, sequence })
-            .collect();
-        check_batch(&probes, |index, verdict| report(index, verdict.is_ok()));
     }
 }
 

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
+use ringgate_core::endpoint::Endpoint;
 use ringgate_core::limits::TAG_BYTES;
 use ringgate_core::netcode::PrivateToken;
 use ringgate_core::proto::netcode::server::check_addressed_to;

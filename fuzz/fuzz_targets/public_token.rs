@@ -46,5 +46,5 @@ fn live(token: &ConnectToken) {
 
 /// Whether two addresses are the same to a socket, which takes IPv4-mapped IPv6 for IPv4.
 fn same(a: std::net::SocketAddr, b: std::net::SocketAddr) -> bool {
-    ringgate_batch::Endpoint::from(a) == ringgate_batch::Endpoint::from(b)
+    ringgate_core::endpoint::Endpoint::from(a) == ringgate_core::endpoint::Endpoint::from(b)
 }

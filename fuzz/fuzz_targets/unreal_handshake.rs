@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringgate_batch::Endpoint;
+use ringgate_core::endpoint::Endpoint;
 use ringgate_core::proto::unreal::bits::terminator;
 use ringgate_core::proto::unreal::client::{Client, Profile};
 use ringgate_core::proto::unreal::cookie::Cookie;

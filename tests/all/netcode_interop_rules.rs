@@ -7,11 +7,13 @@ use ringgate_core::crypto::{Aead, Job, Verdict};
 use ringgate_core::drops::DropReason;
 use ringgate_core::netcode::{PrivateToken, mint};
 use ringgate_core::proto::netcode::challenge::{self, ChallengeToken};
-use ringgate_core::proto::netcode::packet::{self, AadTable, KeepAlive, PacketKind, encode_packet};
-use ringgate_core::proto::netcode::request::RequestParts;
+use ringgate_core::proto::netcode::packet::{
+    self, AadTable, Header, KeepAlive, PacketKind, Receiver, encode_packet,
+};
+use ringgate_core::proto::netcode::request::{Request, RequestParts};
 use ringgate_core::proto::netcode::server::{
-    Classified, GlobalSequence, PendingBinding, SessionPacket, SessionSequence, check_addressed_to,
-    classify, pending_packet, session_packet,
+    GlobalSequence, PendingBinding, SessionPacket, SessionSequence, check_addressed_to,
+    pending_packet, session_packet,
 };
 use ringgate_core::secret::Key;
 
@@ -70,8 +72,7 @@ impl Rules {
 
     /// Answers a request with a challenge.
     fn request(&mut self, datagram: &mut [u8]) -> Result<Vec<u8>, DropReason> {
-        let class = classify(datagram, self.token.is_some(), PROTOCOL, START_UNIX_S)?;
-        assert!(matches!(class, Classified::Request(_)));
+        Request::inspect(datagram, PROTOCOL, START_UNIX_S)?;
         let parts = RequestParts::split(datagram).expect("inspected");
         let (token_key, nonce) = ringgate_core::crypto::token::derive(&key(), parts.nonce);
         if !self.open(&token_key, nonce, parts.aad, parts.private) {
@@ -101,12 +102,9 @@ impl Rules {
         &mut self,
         datagram: &'d mut [u8],
     ) -> Result<(PacketKind, &'d mut [u8]), DropReason> {
-        let class = classify(datagram, self.token.is_some(), PROTOCOL, START_UNIX_S)?;
-        let Classified::Packet(header) = class else { panic!("not a packet: {class:?}") };
-        let (aad, key) = (
-            *self.aad.of(header.prefix),
-            self.token.as_ref().expect("known").client_to_server.clone(),
-        );
+        let token = self.token.as_ref().ok_or(DropReason::UnknownSource)?;
+        let header = Header::decode(datagram, Receiver::Server)?;
+        let (aad, key) = (*self.aad.of(header.prefix), token.client_to_server.clone());
         let sealed = &mut datagram[header.body_start()..];
         if !self.open(&key, header.nonce(), &aad, sealed) {
             return Err(DropReason::PacketForged);

@@ -19,16 +19,20 @@
 //! unless the [`Policy`] limits it. All comparisons are subtractions of the smaller from the
 //! larger, so nothing overflows near 2^64.
 //!
+//! A check is a load that misses the cache, and a branch that waits for it. Where the work of a
+//! whole packet stands between two checks, every miss is paid in full; where checks follow each
+//! other, as in the gate's first look at a batch, the CPU has many misses under way at once. With a
+//! million sessions that is 320 ns a packet against 40 (benches/replay.rs). A separate pass that
+//! only reads gains nothing on top of that: it cost 10 % more there.
+//!
 //! What a refusal means for the session (drop the packet, or end the connection on a gap) is for
 //! the front to decide.
 
-mod batch;
 mod wrapped;
 
 #[cfg(test)]
 mod tests;
 
-pub use batch::{Probe, check_batch};
 pub use wrapped::WrappedWindow;
 
 use crate::drops::DropReason;

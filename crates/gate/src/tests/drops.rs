@@ -155,6 +155,7 @@ fn playing_with(setup: Setup) -> (Rig, Game, Scribe) {
 fn empty(reason: DropReason) {
     for datagram in [&[][..], &[0], &[5]] {
         ready().0.provokes(reason, |rig| rig.deliver(home(1), datagram));
+        playing().0.provokes(reason, |rig| rig.deliver(home(1), datagram));
     }
 }
 
@@ -422,12 +423,15 @@ fn draining(reason: DropReason) {
 
 fn packet_length(reason: DropReason) {
     let (mut rig, ..) = playing();
-    rig.provokes(reason, |rig| rig.deliver(home(1), &[0x15; 17]));
+    // The length counts before the type.
+    for datagram in [&[0x15; 17][..], &[0x99; 2]] {
+        rig.provokes(reason, |rig| rig.deliver(home(1), datagram));
+    }
 }
 
 fn packet_type(reason: DropReason) {
     let (mut rig, ..) = playing();
-    for prefix in [0x11, 0x12, 0x17, 0x1f] {
+    for prefix in [0x11, 0x12, 0x17, 0x1f, 0x99] {
         rig.provokes(reason, |rig| rig.deliver(home(1), &[prefix; 40]));
     }
 }

@@ -10,7 +10,6 @@ use super::VERSION_INFO;
 use super::token::{ConnectToken, PRIVATE_TOKEN_BYTES, TOKEN_AAD_BYTES, TOKEN_NONCE_BYTES};
 use super::wire::Writer;
 use crate::drops::DropReason;
-use crate::limits::TAG_BYTES;
 
 /// Length of every connection request.
 pub const REQUEST_BYTES: usize = PRIVATE_RANGE.end;
@@ -65,31 +64,8 @@ impl<'a> Request<'a> {
     /// From when on the token is worthless. Claimed only, until the private token has opened.
     #[inline]
     pub fn expire_unix_s(self) -> u64 {
-        u64::from_le_bytes(*self.field::<{ EXPIRE_RANGE.start }, 8>())
-    }
-
-    /// The nonce of the private token.
-    #[inline]
-    pub fn token_nonce(self) -> &'a [u8; TOKEN_NONCE_BYTES] {
-        self.field::<{ NONCE_RANGE.start }, TOKEN_NONCE_BYTES>()
-    }
-
-    /// The associated data of the private token.
-    #[inline]
-    pub fn aad(self) -> &'a [u8; TOKEN_AAD_BYTES] {
-        self.field::<{ AAD_RANGE.start }, TOKEN_AAD_BYTES>()
-    }
-
-    /// The tag of the private token, by which servers remember a token.
-    #[inline]
-    pub fn token_tag(self) -> &'a [u8; TAG_BYTES] {
-        self.field::<{ REQUEST_BYTES - TAG_BYTES }, TAG_BYTES>()
-    }
-
-    #[inline]
-    fn field<const START: usize, const LEN: usize>(self) -> &'a [u8; LEN] {
-        const { assert!(START + LEN <= REQUEST_BYTES) };
-        self.datagram[START..].first_chunk().expect("inside the request, checked above")
+        let expire = self.datagram[EXPIRE_RANGE].first_chunk();
+        u64::from_le_bytes(*expire.expect("the range has 8 bytes"))
     }
 }
 

@@ -18,47 +18,10 @@ use std::net::SocketAddr;
 
 use super::address::ServerAddresses;
 use super::challenge::{CHALLENGE_TOKEN_BYTES, split_body};
-use super::packet::{Header, PacketKind, Receiver};
-use super::request::Request;
+use super::packet::PacketKind;
 use crate::drops::DropReason;
 use crate::endpoint::Endpoint;
-use crate::limits::{DATAGRAM_BYTES_MAX, WORKERS_MAX};
-
-/// A datagram that deserves decryption.
-#[derive(Clone, Copy, Debug)]
-pub enum Classified<'a> {
-    /// A connection request whose private token is to be opened under the listener's keys.
-    Request(Request<'a>),
-    /// A packet to be opened under the client-to-server key of its source. For a connected source,
-    /// and where [`PacketKind::is_replay_protected`], its sequence is to be checked against the
-    /// replay window first.
-    Packet(Header),
-}
-
-/// Decides what a datagram may be, by everything that costs no decryption.
-///
-/// `is_known` says whether the source has a session or an unfinished handshake, and with it a key.
-#[inline]
-pub fn classify(
-    datagram: &[u8],
-    is_known: bool,
-    protocol_id: u64,
-    now_unix_s: u64,
-) -> Result<Classified<'_>, DropReason> {
-    if datagram.len() <= 1 {
-        return Err(DropReason::Empty);
-    }
-    if datagram.len() > DATAGRAM_BYTES_MAX {
-        return Err(DropReason::TooLong);
-    }
-    if Request::is_claimed_by(datagram) {
-        return Request::inspect(datagram, protocol_id, now_unix_s).map(Classified::Request);
-    }
-    if !is_known {
-        return Err(DropReason::UnknownSource);
-    }
-    Header::decode(datagram, Receiver::Server).map(Classified::Packet)
-}
+use crate::limits::WORKERS_MAX;
 
 /// An authentic packet of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -318,32 +318,6 @@ fn refusals_have_their_drop_reasons() {
 }
 
 #[test]
-fn a_batch_gets_the_verdicts_of_single_checks() {
-    let (small, large) = (Policy::NETCODE, Policy::new(1024, 100).expect("valid"));
-    let mut windows = vec![Window::new(); 40];
-    for (window, latest) in windows.iter_mut().zip((0..).step_by(37)) {
-        window.commit(latest, &small).expect("a fresh window accepts anything");
-    }
-    let probes: Vec<_> = windows
-        .iter()
-        .enumerate()
-        .map(|(index, window)| Probe {
-            window,
-            policy: if index % 3 == 0 { &large } else { &small },
-            sequence: 700 + 13 * (index as u64 % 5),
-        })
-        .collect();
-    let mut verdicts = Vec::new();
-    check_batch(&probes, |index, verdict| {
-        assert_eq!(index, verdicts.len());
-        verdicts.push(verdict);
-    });
-    let single: Vec<_> = probes.iter().map(|p| p.window.check(p.sequence, p.policy)).collect();
-    assert_eq!(verdicts, single);
-    assert!(verdicts.contains(&Ok(())) && verdicts.contains(&Err(Refusal::TooOld)));
-}
-
-#[test]
 fn the_unet_documents_own_numbers() {
     let policy = Policy::UNET;
     let mut window = WrappedWindow::<16>::starting_at(Seq::new(354), &policy);

@@ -185,20 +185,6 @@ pub struct Base {
     pub network_features: u16,
 }
 
-impl Base {
-    /// What is left of it on the wire: the fields that its version does not have in that layout are
-    /// zero.
-    #[must_use]
-    pub fn as_written(self, layout: Layout) -> Self {
-        match Shape::of(layout, self.version) {
-            Shape::Original => Self::default(),
-            Shape::Randomized => Self { network_version: 0, network_features: 0, ..self },
-            Shape::Short => Self { network_features: 0, ..self },
-            Shape::Long => self,
-        }
-    }
-}
-
 /// What a handshake packet says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {

@@ -11,12 +11,11 @@
 //! judged, because a later engine seems to use it.
 //!
 //! [`Filter`] is the part that a relay needs: it passes each packet once, and only packets whose
-//! acknowledgement can be true. Behind a relay that copies bits, both ends see their own numbers;
-//! [`Translation`] is for one that does not.
+//! acknowledgement can be true. Numbers are never changed: both ends see their own.
 
 use super::PacketSeq;
-use super::bits::{BitReader, BitWriter, store};
-use super::cookie::{Cookie, RELIABLE_RANGE};
+use super::bits::{BitReader, BitWriter};
+use super::cookie::Cookie;
 use super::prefix::{Framing, Ids, Prefix};
 use super::timing::NS_PER_S;
 use crate::drops::DropReason;
@@ -65,7 +64,8 @@ impl<'a> Header<'a> {
 
     /// How many packets the history covers, the acknowledged one included.
     #[inline]
-    pub const fn history_packets(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) const fn history_packets(&self) -> usize {
         self.history.remaining()
     }
 
@@ -333,72 +333,10 @@ pub const LEAP_MAX: u16 = 1024;
 /// something every 0.2 s.
 pub const QUIET_NS: u64 = NS_PER_S;
 
-/// Shifts the numbers of one direction by constants, for a relay whose two sides have different
-/// cookies.
-///
-/// Reliable bunches inside the packets are numbered from the same seed, modulo 1024, and cannot be
-/// rewritten without knowing the game. So only multiples of 1024 can be shifted by, and two random
-/// cookies are that far apart once in a million. The gateway does without: it gives the player the
-/// server's cookie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Translation {
-    sequence_steps: u64,
-    acked_steps: u64,
-}
-
-impl Translation {
-    /// A shift of the packets' own numbers and of those they acknowledge; `None` where either is no
-    /// multiple of 1024.
-    pub const fn new(sequence_steps: PacketSeq, acked_steps: PacketSeq) -> Option<Self> {
-        let (sequence_steps, acked_steps) = (sequence_steps.value(), acked_steps.value());
-        let range = RELIABLE_RANGE as u64;
-        if !sequence_steps.is_multiple_of(range) || !acked_steps.is_multiple_of(range) {
-            return None;
-        }
-        Some(Self { sequence_steps, acked_steps })
-    }
-
-    /// The shift from packets that are numbered after one cookie to packets that are numbered after
-    /// another.
-    pub const fn between(from: Sender, old: &Cookie, new: &Cookie) -> Option<Self> {
-        let client = new.client_sequence().wrapping_sub(old.client_sequence().value());
-        let server = new.server_sequence().wrapping_sub(old.server_sequence().value());
-        match from {
-            Sender::Client => Self::new(client, server),
-            Sender::Server => Self::new(server, client),
-        }
-    }
-
-    /// Shifts both numbers of a game packet in place; length and all other bits stay.
-    ///
-    /// A packet with the flag set is refused: an engine that uses it has another number in its
-    /// header, which would be left behind.
-    pub fn apply(&self, framing: &Framing, datagram: &mut [u8]) -> Result<(), DropReason> {
-        let (prefix, mut reader) = framing.read(datagram)?;
-        let fields = load_fields(prefix, &mut reader)?;
-        if fields & FLAG_MASK != 0 {
-            return Err(DropReason::PacketUnexpected);
-        }
-        let at = framing.prefix_bits();
-        let shifted = |from, steps| PacketSeq::new(fields >> from).wrapping_add(steps).value();
-        store(datagram, at + ACKED_AT, SEQUENCE_BITS, shifted(ACKED_AT, self.acked_steps));
-        store(datagram, at + SEQUENCE_AT, SEQUENCE_BITS, shifted(SEQUENCE_AT, self.sequence_steps));
-        Ok(())
-    }
-}
-
-fn load_fields(prefix: Prefix, reader: &mut BitReader<'_>) -> Result<u64, DropReason> {
-    if prefix.is_handshake {
-        return Err(DropReason::PacketUnexpected);
-    }
-    reader.read(FIELDS_BITS).ok_or(DropReason::UnrealSize)
-}
-
 const WORD_BITS: usize = 32;
 const SEQUENCE_BITS: usize = 14;
 const FIELDS_BITS: usize = 32;
 const COUNT_MASK: u64 = 7;
-const FLAG_MASK: u64 = 8;
 const ACKED_AT: usize = 4;
 const SEQUENCE_AT: usize = ACKED_AT + SEQUENCE_BITS;
 

@@ -5,7 +5,7 @@
 //! versions 0 to 2 have no ids. Which layout a game speaks cannot be read from a packet, so it is
 //! told by configuration, as the magic bits are, or learned from the game's server.
 
-use super::bits::{BitReader, BitWriter, load, store};
+use super::bits::{BitReader, BitWriter, store};
 use crate::drops::DropReason;
 use crate::limits::UNREAL_BYTES_MAX;
 
@@ -218,18 +218,6 @@ impl Framing {
         if self.layout.has_ids() && 8 * datagram.len() >= self.id_end() {
             store(datagram, self.magic.len(), ID_BITS, pack_ids(ids));
         }
-    }
-
-    /// The ids of a packet whose prefix has been read before.
-    ///
-    /// # Panics
-    /// Where the datagram is shorter than a prefix.
-    #[inline]
-    pub fn read_ids(&self, datagram: &[u8]) -> Ids {
-        if !self.layout.has_ids() {
-            return Ids::default();
-        }
-        unpack_ids(load(datagram, self.magic.len(), ID_BITS))
     }
 }
 

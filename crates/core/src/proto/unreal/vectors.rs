@@ -3,7 +3,7 @@
 use super::PacketSeq;
 use super::bits::{BitReader, BitWriter};
 use super::cookie::{COOKIE_BYTES, Cookie, Proof, SecretId, Timestamp, first_reliable_bunch};
-use super::handshake::{Base, Body, HANDSHAKE_BYTES_MAX, Handshake, Receiver, Tail};
+use super::handshake::{Base, Body, HANDSHAKE_BYTES_MAX, Handshake, Receiver, Shape, Tail};
 use super::notify::{Fields, Header};
 use super::prefix::{Framing, Ids, Layout, Magic, Prefix};
 
@@ -19,6 +19,19 @@ pub(super) const BASE: Base = Base {
 
 pub(super) const VERSIONED: Framing = Framing { magic: Magic::NONE, layout: Layout::Versioned };
 pub(super) const ORIGINAL: Framing = Framing { magic: Magic::NONE, layout: Layout::Original };
+
+impl Base {
+    /// What is left of it on the wire: the fields that its version does not have in that layout are
+    /// zero.
+    pub(super) fn as_written(self, layout: Layout) -> Self {
+        match Shape::of(layout, self.version) {
+            Shape::Original => Self::default(),
+            Shape::Randomized => Self { network_version: 0, network_features: 0, ..self },
+            Shape::Short => Self { network_features: 0, ..self },
+            Shape::Long => self,
+        }
+    }
+}
 
 /// A cookie that counts up from `first`.
 pub(super) fn cookie(first: u8) -> Cookie {

@@ -22,9 +22,7 @@ use ringgate_core::crypto::{Job, Verdict, token};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::TAG_BYTES;
 use ringgate_core::proto::netcode::UserData;
-use ringgate_core::proto::netcode::challenge::{
-    CHALLENGE_BODY_BYTES, CHALLENGE_TOKEN_BYTES, ChallengeToken,
-};
+use ringgate_core::proto::netcode::challenge::{CHALLENGE_BODY_BYTES, ChallengeToken, encode_body};
 use ringgate_core::proto::netcode::packet::{Header, KeepAlive, PacketKind, nonce};
 use ringgate_core::proto::netcode::request::{Request, RequestParts};
 use ringgate_core::proto::netcode::server::{
@@ -208,9 +206,7 @@ impl Gate {
         token: &PrivateToken,
     ) -> [u8; CHALLENGE_BODY_BYTES] {
         let mut body = [0; CHALLENGE_BODY_BYTES];
-        let (head, sealed) = body.split_at_mut(8);
-        head.copy_from_slice(&sequence.to_le_bytes());
-        let sealed: &mut [u8; CHALLENGE_TOKEN_BYTES] = sealed.try_into().expect("308 - 8 bytes");
+        let sealed = encode_body(sequence, &mut body);
         ChallengeToken { client_id: token.client_id, user_data: token.user_data }.encode(sealed);
         self.aead.seal(&mut [Job::new(&self.netcode.challenge_key, nonce(sequence), &[], sealed)]);
         body

@@ -2,40 +2,16 @@
 //! their handshake.
 
 use super::*;
-use crate::proto::netcode::request::{REQUEST_BYTES, encode_request};
-use crate::proto::netcode::token::tests::connect_token;
-
-const PROTOCOL: u64 = 0x1122_3344_5566_7788;
-const NOW: u64 = 1000;
-
-fn refusal(datagram: &[u8], is_known: bool) -> Option<DropReason> {
-    classify(datagram, is_known, PROTOCOL, NOW).err()
-}
+use crate::proto::netcode::packet::{Header, Receiver};
+use crate::proto::netcode::request::Request;
 
 #[test]
-fn datagrams_are_classified_in_the_reference_order() {
-    assert_eq!(refusal(&[], true), Some(DropReason::Empty));
-    assert_eq!(refusal(&[0], true), Some(DropReason::Empty));
-    assert_eq!(refusal(&[0; DATAGRAM_BYTES_MAX + 1], true), Some(DropReason::TooLong));
-    assert_eq!(refusal(&[0; 18], false), Some(DropReason::RequestLength));
-    assert_eq!(refusal(&[0x99; 2], false), Some(DropReason::UnknownSource));
-    assert_eq!(refusal(&[0x10; REQUEST_BYTES], false), Some(DropReason::UnknownSource));
-    assert_eq!(refusal(&[0x99; 2], true), Some(DropReason::PacketLength));
-    assert_eq!(refusal(&[0x99; 20], true), Some(DropReason::PacketType));
-}
-
-#[test]
-fn requests_are_requests_whoever_sends_them() {
-    let mut datagram = [0; REQUEST_BYTES];
-    encode_request(&connect_token(1), &mut datagram);
-    for is_known in [false, true] {
-        let class = classify(&datagram, is_known, PROTOCOL, NOW);
-        assert!(matches!(class, Ok(Classified::Request(_))));
-    }
+fn a_packet_of_the_requests_type_is_no_request_and_means_nothing() {
     // Only a first byte of exactly 0 is a request; with a sequence it is a packet, which decrypts
     // and is then dropped.
-    let class = classify(&[0x10; 18], true, PROTOCOL, NOW);
-    let Ok(Classified::Packet(header)) = class else { panic!("not a packet: {class:?}") };
+    let datagram = [0x10; 18];
+    assert!(!Request::is_claimed_by(&datagram));
+    let header = Header::decode(&datagram, Receiver::Server).expect("a packet");
     assert_eq!(session_packet(header.kind, &[]), Err(DropReason::PacketUnexpected));
 }
 

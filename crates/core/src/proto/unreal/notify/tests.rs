@@ -4,6 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::proto::unreal::bits::store;
 use crate::proto::unreal::prefix::Layout;
 use crate::proto::unreal::vectors::{IDS, ORIGINAL, VERSIONED, cookie, magic};
 
@@ -343,57 +344,4 @@ fn numbers_wrap_in_the_middle_of_a_connection() {
     assert_eq!(middle.client(-99, 0), Err(DropReason::ReplayDuplicate));
     assert_eq!(middle.client(1, 11), Ok(()));
     assert_eq!(middle.filter.latest(Sender::Client), seq(16380 + 100));
-}
-
-#[test]
-fn translation_moves_two_numbers_and_nothing_else() {
-    let translation = Translation::new(seq(3 * 1024), seq(15 * 1024)).expect("multiples");
-    for framing in [VERSIONED, ORIGINAL, Framing { magic: magic("10110"), ..VERSIONED }] {
-        let mut datagram = packet(&framing, seq(16000), seq(4000), &[7, 9]);
-        let before = datagram.clone();
-        assert_eq!(translation.apply(&framing, &mut datagram), Ok(()));
-        let header = read(&framing, &datagram).expect("a header");
-        assert_eq!(header.sequence, seq(16000 + 3 * 1024));
-        assert_eq!(header.acked, seq(4000 + 15 * 1024));
-        let back = Translation::new(seq(13 * 1024), seq(1024)).expect("multiples");
-        assert_eq!(back.apply(&framing, &mut datagram), Ok(()));
-        assert_eq!(datagram, before);
-    }
-}
-
-#[test]
-fn translation_by_anything_but_multiples_of_1024_is_refused() {
-    let possible = (0..1 << 14).filter(|&steps| Translation::new(seq(steps), seq(0)).is_some());
-    assert!(possible.eq((0..16).map(|multiple| multiple * 1024)));
-    assert_eq!(Translation::new(seq(0), seq(1)), None);
-    let (old, mut new) = (cookie(0x10), cookie(0x10));
-    assert_eq!(Translation::between(Sender::Client, &old, &new), Translation::new(seq(0), seq(0)));
-    new.0[1] ^= 4;
-    new.0[3] ^= 8;
-    let both = Translation::between(Sender::Client, &old, &new).expect("multiples");
-    assert_eq!(both, Translation::new(seq(0x800), seq(0x400)).expect("multiples"));
-    assert_ne!(Translation::between(Sender::Server, &old, &new), Some(both));
-    new.0[0] ^= 1;
-    assert_eq!(Translation::between(Sender::Client, &old, &new), None);
-}
-
-#[test]
-fn translation_leaves_alone_what_it_does_not_understand() {
-    let translation = Translation::new(seq(1024), seq(1024)).expect("multiples");
-    let mut flagged = packet(&VERSIONED, seq(1), seq(2), &[0]);
-    store(&mut flagged, VERSIONED.prefix_bits() + 3, 1, 1);
-    let mut handshake = packet(&VERSIONED, seq(1), seq(2), &[0]);
-    store(&mut handshake, VERSIONED.id_end(), 1, 1);
-    let mut short = [0xff; 4];
-    short[0] &= !(1 << 5);
-    for (datagram, why) in [
-        (&mut flagged[..], DropReason::PacketUnexpected),
-        (&mut handshake, DropReason::PacketUnexpected),
-        (&mut short, DropReason::UnrealSize),
-        (&mut [], DropReason::Empty),
-    ] {
-        let before = datagram.to_vec();
-        assert_eq!(translation.apply(&VERSIONED, datagram), Err(why));
-        assert_eq!(datagram, before);
-    }
 }
