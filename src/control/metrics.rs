@@ -14,7 +14,7 @@ use super::latency::{BOUNDS_NS, QUANTILES};
 use super::view::{Snapshot, is_up};
 use crate::worker::{Report, Stage};
 use ringgate_core::drops::DropReason;
-use ringgate_gate::{Ended, LinkRefusal, PACKET_KINDS};
+use ringgate_gate::{Ended, LinkRefusal, PACKET_KIND_NAMES, PACKET_KINDS};
 use text::{Family, Kind, Text};
 
 /// The page.
@@ -135,25 +135,6 @@ const PER_WORKER: &[PerWorker] = &[
     counter("ringgate_io_rx_errors_total", "Receive errors that carried no datagram.", |r| {
         r.io.rx_errors
     }),
-];
-
-/// The types of packets, in the order of [`PACKET_KINDS`].
-pub(super) const PACKET_KIND_NAMES: [&str; PACKET_KINDS] = [
-    "request",
-    "denied",
-    "challenge",
-    "response",
-    "keep_alive",
-    "payload",
-    "disconnect",
-    "unreal_game",
-    "unreal_initial",
-    "unreal_challenge",
-    "unreal_response",
-    "unreal_ack",
-    "unreal_restart_request",
-    "unreal_restart_response",
-    "unreal_version_upgrade",
 ];
 
 fn daemon(text: &mut Text, snapshot: &Snapshot<'_>) {

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use serde::{Serialize, Serializer};
 
 use super::health;
-use super::metrics::{PACKET_KIND_NAMES, incarnation};
+use super::metrics::incarnation;
 use super::view::Snapshot;
 use crate::worker::Stage;
 use ringgate_core::proto::unreal::front::Identity;
-use ringgate_gate::{Counters, Ended, LinkKind, PACKET_KINDS, Protocol};
+use ringgate_gate::{Counters, Ended, Front, LinkKind, PACKET_KIND_NAMES, PACKET_KINDS};
 
 /// The page.
 pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
@@ -237,10 +237,7 @@ fn listeners<'a>(snapshot: &'a Snapshot<'_>) -> Vec<Listener<'a>> {
         .zip(&snapshot.sessions)
         .map(|((listener, addresses), &sessions)| Listener {
             name: &listener.name,
-            protocol: match listener.protocol {
-                Protocol::Netcode(_) => "netcode",
-                Protocol::Unreal(_) => "unreal",
-            },
+            protocol: Front::of(&listener.protocol).word(),
             addresses,
             public: if listener.public.is_empty() { addresses } else { &listener.public },
             sessions,

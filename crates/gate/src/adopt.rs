@@ -1,23 +1,19 @@
 //! A gate begins, and takes setups in.
 
-use crate::counters::Counters;
-use crate::counters::Stamps;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::counters::{Counters, Stamps};
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::protocol::Front;
 use crate::front::unreal::state::UnrealFront;
-use crate::gate::Gate;
-use crate::gate::Life;
-use crate::gate::Neighbours;
-use crate::gate::Newcomers;
+use crate::gate::{Gate, Life, Neighbours, Newcomers};
 use crate::links::state::BackendState;
 use crate::links::table::Links;
 use crate::listeners::ListenerState;
 use crate::roles::Roles;
-use crate::seed::Seed;
-use crate::seed::WorkerIndex;
-use crate::setup::Allowed;
-use crate::setup::LinkKind;
-use crate::setup::Setup;
+use crate::seed::{Seed, WorkerIndex};
+use crate::setup::{Allowed, LinkKind, Setup};
 use crate::shared::claims::Claims;
 use crate::store::admission::Admission;
 use crate::store::census::Census;
@@ -27,8 +23,6 @@ use ringgate_batch::Endpoint;
 use ringgate_core::crypto::Aead;
 use ringgate_core::proto::netcode::packet::AadTable;
 use ringgate_core::proto::replay::Policy;
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 impl Gate {
     /// A gate without sockets.

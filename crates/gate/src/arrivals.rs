@@ -1,10 +1,11 @@
 //! Where the datagrams of a turn come from.
 
+use std::ops::Range;
+
 use crate::links::loopback::index_of_loopback;
 use crate::roles::{Role, Roles};
 use crate::store::table::Address;
 use ringgate_batch::{LocalIp, RxBatch, RxMeta, SocketId};
-use std::ops::Range;
 
 /// Where a datagram came from and in through.
 #[derive(Clone, Copy, Debug)]

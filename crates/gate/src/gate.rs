@@ -1,30 +1,25 @@
 //! One worker's sessions, links and listeners: the parts of a gate, and what it tells about them.
 
-use crate::arrivals::Run;
-use crate::arrivals::Source;
-use crate::counters::Counters;
-use crate::counters::LinkRefusal;
-use crate::counters::Stamps;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::arrivals::{Run, Source};
+use crate::counters::{Counters, LinkRefusal, Stamps};
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::unreal::state::UnrealFront;
 use crate::info::ServerInfo;
 use crate::links::table::Links;
 use crate::listeners::ListenerState;
-use crate::mail::Mail;
-use crate::mail::Request;
-use crate::roles::Role;
-use crate::roles::Roles;
+use crate::mail::{Mail, Request};
+use crate::roles::{Role, Roles};
 use crate::seed::WorkerIndex;
-use crate::setup::Credentials;
-use crate::setup::Setup;
+use crate::setup::{Credentials, Setup};
 use crate::shared::claims::Claims;
 use crate::store::admission::Admission;
 use crate::store::census::Census;
 use ringgate_batch::{Endpoint, SocketId};
 use ringgate_core::crypto::Aead;
 use ringgate_core::drops::DropReason;
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 /// One worker's sessions and everything that decides about them.
 pub struct Gate {

@@ -1,13 +1,13 @@
 //! What leaves a gate: packets for players, written into the outgoing batch and sealed in one go.
 
+use arrayvec::ArrayVec;
+
 use crate::front::netcode::seal::Seal;
 use crate::front::netcode::state::NetcodeFront;
 use crate::gate::Gate;
 use crate::links::state::Link;
 use crate::store::table::Address;
-use crate::turn::Now;
-use crate::turn::Turn;
-use arrayvec::ArrayVec;
+use crate::turn::{Now, Turn};
 use ringgate_batch::{SendFailure, TxBatch, TxTarget};
 use ringgate_core::crypto::{Aead, Job};
 use ringgate_core::drops::DropReason;

@@ -1,12 +1,9 @@
 //! A turn from its beginning to its end: mail, events, datagrams, what waits, timers.
 
 use crate::gate::Gate;
-use crate::mail::Mail;
-use crate::mail::Request;
+use crate::mail::{Mail, Request};
 use crate::roles::Role;
-use crate::turn::Exit;
-use crate::turn::Now;
-use crate::turn::Turn;
+use crate::turn::{Exit, Now, Turn};
 use ringgate_batch::{IoEvent, RxBatch, SocketId};
 use ringgate_link::bundle::SessionId;
 

@@ -4,8 +4,7 @@ use crate::arrivals::Origin;
 use crate::gate::Gate;
 use crate::mail::{ForwardedDatagram, Mail, Steering};
 use crate::store::table::Address;
-use crate::turn::Now;
-use crate::turn::Turn;
+use crate::turn::{Now, Turn};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 

@@ -8,11 +8,8 @@
 //!
 //! The links that have something here are served in turn, beginning with another one each time.
 
-use crate::links::backlog::Backlog;
-use crate::links::backlog::Progress;
-use crate::links::backlog::Reached;
-
 use crate::gate::Gate;
+use crate::links::backlog::{Backlog, Progress, Reached};
 use crate::links::state::Link;
 use crate::mail::Request;
 use crate::turn::Turn;

@@ -1,8 +1,9 @@
 //! What a game process has said and the gate has not looked at yet: whole bundles, in order.
 
+use std::collections::VecDeque;
+
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{Frame, Frames, ToGateway};
-use std::collections::VecDeque;
 
 /// Bundles of one link that wait. Bounded by the slots that a driver has for bundles: the socket is
 /// not read while there are any.

@@ -5,10 +5,9 @@
 //! A worker still sees refusals itself, sooner than it is told. What it is told holds longer: while
 //! nobody listens, silence is no sign of life.
 
-use crate::mail::Listening;
-
 use crate::gate::Gate;
 use crate::links::state::{BackendState, Seen};
+use crate::mail::Listening;
 use crate::turn::Now;
 use ringgate_batch::Endpoint;
 

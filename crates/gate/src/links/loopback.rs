@@ -1,7 +1,8 @@
 //! Loopback addresses: every player has one toward the game servers on this host.
 
-use ringgate_batch::LocalIp;
 use std::net::SocketAddr;
+
+use ringgate_batch::LocalIp;
 
 /// Whether players of a backend at this address get loopback addresses of their own on one shared
 /// socket.

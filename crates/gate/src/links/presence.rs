@@ -13,8 +13,7 @@ use crate::mail::Request;
 use crate::output::Tag;
 use crate::roles::Role;
 use crate::setup::{Credentials, LinkKind};
-use crate::turn::Now;
-use crate::turn::Turn;
+use crate::turn::{Now, Turn};
 use ringgate_batch::{Endpoint, LocalIp, SendFailure, SocketId, TxTarget};
 use ringgate_link::bundle::{Goodbye, GoodbyeReason};
 

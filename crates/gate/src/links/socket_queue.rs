@@ -1,7 +1,8 @@
 //! Sessions between their asking for a socket of their own and having one.
 
-use crate::store::table::Place;
 use std::collections::BTreeMap;
+
+use crate::store::table::Place;
 
 /// Sessions between their asking for a socket and having one.
 pub(crate) struct SocketQueue {

@@ -1,10 +1,8 @@
 //! All links and backends of a worker.
 
 use crate::counters::LinkRefusal;
-use crate::links::state::BackendState;
-use crate::links::state::Link;
-use crate::setup::Allowed;
-use crate::setup::Credentials;
+use crate::links::state::{BackendState, Link};
+use crate::setup::{Allowed, Credentials};
 use ringgate_batch::SocketId;
 
 pub(crate) struct Links {

@@ -2,13 +2,11 @@
 //! players.
 
 use crate::gate::Gate;
-use crate::links::loopback::is_shared_socket_backend;
-use crate::links::loopback::loopback_of;
+use crate::links::loopback::{is_shared_socket_backend, loopback_of};
 use crate::links::state::payloads_in;
 use crate::output::Tag;
 use crate::setup::LinkKind;
-use crate::turn::Now;
-use crate::turn::Turn;
+use crate::turn::{Now, Turn};
 use ringgate_batch::{Endpoint, LocalIp, SendFailure, TxBatch, TxTarget};
 use ringgate_core::drops::DropReason;
 use ringgate_link::bundle::{CloseReason, Opened, USER_DATA_BYTES, Writer};

@@ -13,14 +13,12 @@
 
 pub(crate) mod history;
 
-use crate::setup::ClaimLimits;
-use crate::shared::claims::history::TokenMac;
-use crate::shared::claims::history::TokenPast;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::setup::Limits;
+use crate::setup::{ClaimLimits, Limits};
+use crate::shared::claims::history::{History, TokenMac, TokenName, TokenPast};
 use crate::shared::cookies::Cookies;
 use crate::shared::homes::Homes;
 use crate::store::area::Area;
@@ -32,8 +30,6 @@ use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX};
 use ringgate_core::proto::netcode::server::SessionSequence;
-
-use crate::shared::claims::history::{History, TokenName};
 
 /// What a session holds while it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

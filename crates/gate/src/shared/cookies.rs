@@ -11,7 +11,6 @@
 //! The set of used responses is bounded. When it is full, new ones are refused and counted; a live
 //! entry is never evicted, because that would let its response open a session again.
 
-use crate::store::table::Place;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,6 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::setup::ClaimLimits;
 use crate::shared::upgrades::Upgrades;
 use crate::store::multimap::Multimap;
+use crate::store::table::Place;
 use ringgate_batch::Endpoint;
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::drops::DropReason;

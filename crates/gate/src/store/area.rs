@@ -4,10 +4,9 @@
 //! given. A *block* is an IPv4 /24 or an IPv6 /48, the least that changes hands between networks.
 //! IPv4-mapped IPv6 is IPv4. Each listener counts for itself.
 
+use crate::store::hash::HashKey;
 use ringgate_batch::Endpoint;
 use ringgate_core::limits::LISTENERS_MAX;
-
-use crate::store::hash::HashKey;
 
 /// An address or a block, at one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,15 +4,15 @@
 //! decryption, then by the cipher, then by the state machines. A duplicate inside one batch passes
 //! the first look and is caught by the commit of the third.
 
-use crate::arrivals::Origin;
-use crate::front::netcode::arrival::Arrival;
-use crate::front::netcode::arrival::Target;
-use crate::front::netcode::state::NetcodeFront;
-use arrayvec::ArrayVec;
 use std::ops::Range;
 
-use crate::arrivals::Source;
+use arrayvec::ArrayVec;
+
+use crate::arrivals::{Origin, Source};
+use crate::counters::Ended;
+use crate::front::netcode::arrival::{Arrival, Target};
 use crate::front::netcode::session::Heard;
+use crate::front::netcode::state::NetcodeFront;
 use crate::gate::Gate;
 use crate::listeners::ListenerState;
 use crate::roles::Role;
@@ -20,7 +20,7 @@ use crate::setup::Limits;
 use crate::store::admission::Rate;
 use crate::store::area::Area;
 use crate::store::table::Address;
-use crate::turn::Now;
+use crate::turn::{Now, Turn};
 use ringgate_batch::{RxBatch, RxMeta};
 use ringgate_core::crypto::{Aead, Job, Nonce, Verdict};
 use ringgate_core::drops::DropReason;
@@ -30,9 +30,6 @@ use ringgate_core::proto::netcode::request::{Request, RequestParts};
 use ringgate_core::proto::netcode::server::{SessionPacket, session_packet};
 use ringgate_core::proto::replay::Refusal;
 use ringgate_core::secret::Key;
-
-use crate::counters::Ended;
-use crate::turn::Turn;
 
 impl Gate {
     /// First look at a run of datagrams of one listener.

@@ -23,11 +23,6 @@
 //! one forwards the player's datagrams from then on: the game process, the link and the slot notice
 //! nothing.
 
-use crate::front::netcode::spending::PortSwitches;
-use crate::front::netcode::state::NetcodeFront;
-use crate::mail::forget_departed;
-use crate::mail::forget_steering;
-use crate::mail::steer_to;
 use arrayvec::ArrayVec;
 
 use crate::arrivals::Origin;
@@ -35,14 +30,16 @@ use crate::front::netcode::arrival::Target;
 use crate::front::netcode::handshake::block_of;
 use crate::front::netcode::lineup::{Lost, could_be};
 use crate::front::netcode::session::Neighbour;
+use crate::front::netcode::spending::PortSwitches;
+use crate::front::netcode::state::NetcodeFront;
 use crate::front::netcode::trials::Mover;
 use crate::gate::Gate;
+use crate::mail::{forget_departed, forget_steering, steer_to};
 use crate::shared::homes::Workers;
 use crate::store::admission::Rate;
 use crate::store::area::Area;
 use crate::store::table::Address;
-use crate::turn::Now;
-use crate::turn::Turn;
+use crate::turn::{Now, Turn};
 use ringgate_core::crypto::Verdict;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::UNREAL_BYTES_MAX;

@@ -5,8 +5,7 @@ use arrayvec::ArrayVec;
 
 use crate::counters::Ended;
 use crate::gate::Gate;
-use crate::turn::Now;
-use crate::turn::Turn;
+use crate::turn::{Now, Turn};
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 
 impl Gate {

@@ -1,5 +1,7 @@
 //! Where each datagram of an Unreal listener goes, and how handshake packets leave.
 
+use std::ops::Range;
+
 use crate::arrivals::Origin;
 use crate::front::unreal::kinds::kind_index;
 use crate::front::unreal::state::UnrealFront;
@@ -8,13 +10,11 @@ use crate::info::SessionInfo;
 use crate::output::Tag;
 use crate::setup::Unreal;
 use crate::turn::Turn;
-use ringgate_batch::RxBatch;
-use ringgate_batch::TxTarget;
+use ringgate_batch::{RxBatch, TxTarget};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::front::{Classified, classify, encode_within};
 use ringgate_core::proto::unreal::handshake::{Handshake, Kind, Receiver};
 use ringgate_core::proto::unreal::prefix::Framing;
-use std::ops::Range;
 
 impl Gate {
     /// The open sessions of Unreal games, one by one: for inspection, not for every turn.

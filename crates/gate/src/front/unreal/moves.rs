@@ -15,11 +15,9 @@
 use crate::arrivals::Origin;
 use crate::counters::Ended;
 use crate::gate::Gate;
-use crate::mail::Steering;
-use crate::mail::{forget_steering, steer_to};
+use crate::mail::{Steering, forget_steering, steer_to};
 use crate::shared::cookies::Resident;
-use crate::turn::Now;
-use crate::turn::Turn;
+use crate::turn::{Now, Turn};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::cookie::{Cookie, Proof};
 use ringgate_core::proto::unreal::front::{Classified, classify};

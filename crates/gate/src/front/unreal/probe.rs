@@ -14,13 +14,10 @@
 //! follow do not, and the server is asked in all ways again.
 
 use crate::front::unreal::loopback::OWN_ADDRESS;
-use crate::front::unreal::probed::Probed;
-use crate::front::unreal::probed::Way;
-
+use crate::front::unreal::probed::{ANSWER_NS_MAX, ASK_AGAIN_NS, Probed, REPEAT_NS, Way};
 use crate::gate::Gate;
 use crate::output::Tag;
-use crate::turn::Now;
-use crate::turn::Turn;
+use crate::turn::{Now, Turn};
 use ringgate_batch::TxTarget;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::front::Identity;
@@ -130,12 +127,3 @@ impl Gate {
         }
     }
 }
-
-/// How long after its answer a server is asked again.
-const ASK_AGAIN_NS: u64 = 5_000_000_000;
-
-/// How long after a question that was not answered.
-const REPEAT_NS: u64 = 500_000_000;
-
-/// Silence after which a server gets no new players: ten questions unanswered.
-pub(crate) const ANSWER_NS_MAX: u64 = 2 * ASK_AGAIN_NS;

@@ -1,6 +1,7 @@
 //! What is known of a game server, and the ways in which it can be asked.
 
-use crate::front::unreal::probe::ANSWER_NS_MAX;
+use std::ops::{Range, RangeInclusive};
+
 use crate::setup::Unreal;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::front::{Classified, Identity, classify};
@@ -8,7 +9,6 @@ use ringgate_core::proto::unreal::handshake::{
     Base, Body, Handshake, Receiver, TAIL_BYTES_MAX, TAIL_BYTES_MIN,
 };
 use ringgate_core::proto::unreal::prefix::{Framing, Ids, Layout};
-use std::ops::{Range, RangeInclusive};
 
 /// One way to ask a server.
 #[derive(Clone, Copy)]
@@ -185,3 +185,12 @@ const SHORT_VERSION_MAX: u8 = 3;
 /// When a server can have made a challenge, in seconds of its clock. Random bits say so once in
 /// fifty times.
 const CHALLENGE_S: RangeInclusive<f64> = 1e-9..=1e11;
+
+/// How long after its answer a server is asked again.
+pub(crate) const ASK_AGAIN_NS: u64 = 5_000_000_000;
+
+/// How long after a question that was not answered.
+pub(crate) const REPEAT_NS: u64 = 500_000_000;
+
+/// Silence after which a server gets no new players: ten questions unanswered.
+pub(crate) const ANSWER_NS_MAX: u64 = 2 * ASK_AGAIN_NS;

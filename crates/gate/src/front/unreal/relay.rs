@@ -8,8 +8,8 @@ use crate::arrivals::Origin;
 use crate::counters::Ended;
 use crate::front::netcode::handshake::block_of;
 use crate::front::unreal::guard::Passed;
-use crate::front::unreal::loopback::is_own_address;
-use crate::front::unreal::loopback::loopback_of;
+use crate::front::unreal::kinds::UNREAL_GAME;
+use crate::front::unreal::loopback::{is_own_address, loopback_of};
 use crate::front::unreal::session::Stage;
 use crate::front::unreal::state::UnrealFront;
 use crate::gate::Gate;
@@ -18,16 +18,13 @@ use crate::output::Tag;
 use crate::shared::claims::Claim;
 use crate::shared::cookies::Resident;
 use crate::turn::Turn;
-use ringgate_batch::RxMeta;
-use ringgate_batch::TxTarget;
+use ringgate_batch::{RxMeta, TxTarget};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::BitReader;
 use ringgate_core::proto::unreal::front::{Classified, FromServer, classify, from_server};
 use ringgate_core::proto::unreal::handshake::Receiver;
 use ringgate_core::proto::unreal::notify::{Gaps, Sender};
 use ringgate_core::proto::unreal::prefix::{Framing, Ids};
-
-use crate::front::unreal::kinds::UNREAL_GAME;
 
 impl Gate {
     /// A game packet from the address of a session.

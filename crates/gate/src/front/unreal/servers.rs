@@ -1,7 +1,6 @@
 //! What the servers of Unreal games are good for now, and what players are told about them.
 
-use crate::front::unreal::probed::Face;
-use crate::front::unreal::probed::Probed;
+use crate::front::unreal::probed::{Face, Probed};
 use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
 use crate::info::ServerInfo;

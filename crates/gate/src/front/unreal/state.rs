@@ -1,11 +1,9 @@
 //! What a worker knows of the players of Unreal games, and of the servers behind them.
 
-use crate::arrivals::NOBODY;
-use crate::arrivals::Source;
+use crate::arrivals::{NOBODY, Source};
 use crate::front::unreal::credit::Credits;
 use crate::front::unreal::loopback::index_of_loopback;
-use crate::front::unreal::probed::Face;
-use crate::front::unreal::probed::Probed;
+use crate::front::unreal::probed::{Face, Probed};
 use crate::front::unreal::session::Session;
 use crate::seed::Random;
 use crate::setup::Setup;

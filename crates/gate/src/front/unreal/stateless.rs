@@ -6,12 +6,11 @@
 //! and only then a MAC.
 
 use crate::arrivals::Origin;
-use crate::front::unreal::kinds::UNREAL_GAME;
+use crate::front::unreal::kinds::{UNREAL_GAME, kind_index};
 use crate::gate::Gate;
 use crate::setup::Duplicates;
 use crate::shared::cookies::Keyring;
-use crate::turn::Now;
-use crate::turn::Turn;
+use crate::turn::{Now, Turn};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::BitReader;
 use ringgate_core::proto::unreal::cookie::Proof;
@@ -19,8 +18,6 @@ use ringgate_core::proto::unreal::front::{Identity, InSession, Served, Standing,
 use ringgate_core::proto::unreal::handshake::{Body, Handshake, Kind, TAIL_BYTES_MIN};
 use ringgate_core::proto::unreal::notify::Header;
 use ringgate_core::proto::unreal::prefix::Ids;
-
-use crate::front::unreal::kinds::kind_index;
 
 impl Gate {
     /// A handshake packet from an address with a session or without one.

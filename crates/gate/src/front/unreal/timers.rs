@@ -5,8 +5,7 @@ use crate::front::unreal::opening::OPENING_NS;
 use crate::front::unreal::session::{Session, Stage};
 use crate::gate::Gate;
 use crate::mail::Request;
-use crate::turn::Now;
-use crate::turn::Turn;
+use crate::turn::{Now, Turn};
 use ringgate_core::secret::CookieSecret;
 
 impl Gate {
