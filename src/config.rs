@@ -38,6 +38,7 @@ use zeroize::Zeroizing;
 pub use explain::explain;
 pub use mistake::{Mistake, Mistakes};
 pub use read::{parse, run_dir};
+pub use schema::{Changes, changes, changes_of};
 pub use token::Token;
 
 use keys::KeySources;

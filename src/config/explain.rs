@@ -67,6 +67,7 @@ fn explain_field(text: &mut String, field: &Field, given: Option<&str>) {
     text.push('\n');
     comment(text, field.meaning);
     comment(text, &format!("{presence}: {}", field.kind));
+    comment(text, &format!("Changes: {}", field.changes));
     put(text, format_args!("{off}{} = {value}", field.name));
 }
 

@@ -1,8 +1,9 @@
 //! Every field of the config file, described once.
 //!
 //! The reader (`section`) takes from here what a field accepts and what it is when absent, and uses
-//! these same texts in its messages; `explain` prints the tables. A field that is listed but never
-//! read, or read but not listed, fails an assertion in the reader, and every parse runs it.
+//! these same texts in its messages; `explain` prints the tables; a reload takes from here which
+//! fields it may change. A field that is listed but never read, or read but not listed, fails an
+//! assertion in the reader, and every parse runs it.
 //!
 //! Left out: conditions between fields (a route that needs one backend, a name that must exist).
 //! They stand next to the code that reads the table in question.
@@ -39,6 +40,7 @@ pub(super) struct Example {
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) name: &'static str,
+    pub(super) changes: Changes,
     pub(super) kind: Kind,
     pub(super) presence: Presence,
     /// The only variant of the table that has this field, such as `netcode`.
@@ -78,14 +80,48 @@ pub(super) enum Presence {
     Optional(&'static str),
 }
 
+/// What it takes to change a field of a gateway that runs. `Display` is the text after "Changes:".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changes {
+    /// A reload changes it, and no player notices.
+    Reload,
+    /// A reload changes it, with this restriction.
+    ReloadBut(&'static str),
+    /// It is decided at the start; a reload that would change it is refused.
+    Restart,
+}
+
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reload => f.write_str("with a reload"),
+            Self::ReloadBut(restriction) => write!(f, "with a reload; {restriction}"),
+            Self::Restart => f.write_str("with a restart"),
+        }
+    }
+}
+
+/// Every field, by table and name, and what it takes to change it.
+pub fn changes() -> impl Iterator<Item = (&'static str, &'static str, Changes)> {
+    let tables = TABLES.iter().copied().chain([&LIMITS]);
+    tables.flat_map(|table| table.fields.iter().map(|it| (table.name, it.name, it.changes)))
+}
+
+/// What it takes to change a field, which must be in the tables.
+pub fn changes_of(table: &str, field: &str) -> Changes {
+    let found = changes().find(|(of, name, _)| (*of, *name) == (table, field));
+    found.expect("the field is described").2
+}
+
 impl Field {
     const fn new(
         name: &'static str,
+        changes: Changes,
         kind: Kind,
         presence: Presence,
         meaning: &'static str,
     ) -> Self {
-        Self { name, kind, presence, only: None, meaning }
+        Self { name, changes, kind, presence, only: None, meaning }
     }
 
     const fn only(mut self, variant: &'static str) -> Self {
@@ -179,18 +215,21 @@ pub(super) const GATEWAY: Table = Table {
     fields: &[
         Field::new(
             "workers",
+            Changes::Restart,
             Kind::Value("\"auto\" or a whole number from 1 to 128"),
             Presence::Default("\"auto\""),
             "Threads that serve players. \"auto\" is one for each core the daemon may use.",
         ),
         Field::new(
             "pin",
+            Changes::Restart,
             Kind::Flag,
             Presence::Default("true"),
             "Pin each worker to a core of its own.",
         ),
         Field::new(
             "io",
+            Changes::Restart,
             Kind::Choice(words::<IoChoice>),
             Presence::Default("\"auto\""),
             "How datagrams move. \"uring\" is io_uring, \"mmsg\" is recvmmsg and sendmmsg, \"auto\" is io_uring where the \
@@ -198,6 +237,7 @@ pub(super) const GATEWAY: Table = Table {
         ),
         Field::new(
             "run_dir",
+            Changes::Restart,
             Kind::Path { bytes_max: RUN_DIR_BYTES_MAX },
             Presence::Default("\"/run/ringgate\""),
             "Directory of the control socket (control.sock) and of the sockets that bundle backends connect to: worker-0.sock, \
@@ -205,30 +245,35 @@ pub(super) const GATEWAY: Table = Table {
         ),
         Field::new(
             "drain_timeout",
+            Changes::Reload,
             Kind::Duration { min: "0s", max: "24h" },
             Presence::Default("\"30s\""),
             "A draining gateway waits this long for players to leave before it disconnects them.",
         ),
         Field::new(
             "spin",
+            Changes::Restart,
             Kind::Duration { min: "0us", max: "10ms" },
             Presence::Default("\"0us\""),
             "A worker without work polls this long before it sleeps. Buys latency with a busy core.",
         ),
         Field::new(
             "log",
+            Changes::Restart,
             Kind::Choice(words::<LogFormat>),
             Presence::Default("\"human\""),
             "How log lines look. The command line's --log goes first.",
         ),
         Field::new(
             "user",
+            Changes::Restart,
             Kind::Value("a user's name"),
             Presence::Optional("\"ringgate\""),
             "Become this user once all sockets are bound. Needs a start as root; without it the daemon stays who it is.",
         ),
         Field::new(
             "confine",
+            Changes::Restart,
             Kind::Flag,
             Presence::Default("false"),
             "Give up most system calls, and all files but run_dir, the histograms' dir, the config file's directory and \
@@ -269,18 +314,21 @@ pub(super) const LISTENER: Table = Table {
     fields: &[
         Field::new(
             "name",
+            Changes::Restart,
             NAME,
             Presence::Required,
             "Its name in logs and metrics, different from other listeners' names.",
         ),
         Field::new(
             "protocol",
+            Changes::Restart,
             Kind::Choice(words::<ProtocolWord>),
             Presence::Required,
             "What players speak: netcode 1.02, or Unreal Engine's UDP protocol.",
         ),
         Field::new(
             "bind",
+            Changes::Restart,
             Kind::List {
                 items: "addresses",
                 item: "an IP:port such as \"0.0.0.0:40000\" or \"[::]:40000\"",
@@ -290,6 +338,7 @@ pub(super) const LISTENER: Table = Table {
         ),
         Field::new(
             "public",
+            Changes::Reload,
             Kind::List { items: "addresses", item: REACHABLE },
             Presence::Optional("[\"203.0.113.9:40000\"]"),
             "The addresses that connect tokens must name. Without it: those in bind, which then may not be wildcards.",
@@ -297,6 +346,7 @@ pub(super) const LISTENER: Table = Table {
         .only("netcode"),
         Field::new(
             "protocol_id",
+            Changes::Restart,
             Kind::Value(
                 "a number of 64 bits, as a number or as a string such as \"0x1122334455667788\"",
             ),
@@ -306,6 +356,7 @@ pub(super) const LISTENER: Table = Table {
         .only("netcode"),
         Field::new(
             "keys",
+            Changes::Reload,
             Kind::List {
                 items: "key sources",
                 item: "{ file = … }, { env = … }, { hex = … } or { credential = … }",
@@ -319,12 +370,14 @@ pub(super) const LISTENER: Table = Table {
         .only("netcode"),
         Field::new(
             "backends",
+            Changes::Reload,
             Kind::List { items: "names", item: "the name of a [[backend]]" },
             Presence::Required,
             "The game processes behind this listener. Unreal listeners use link = \"udp\" backends only.",
         ),
         Field::new(
             "route",
+            Changes::Reload,
             Kind::Choice(words::<Route>),
             Presence::Default("\"single\""),
             "How a new player's backend is chosen. \"single\": there is only one. \"user-data\": the token's user data \
@@ -333,24 +386,28 @@ pub(super) const LISTENER: Table = Table {
         ),
         Field::new(
             "max_sessions",
+            Changes::ReloadBut("up to what all listeners together had at the start"),
             Kind::Integer { min: 1, max: 10_000_000 },
             Presence::Default("100000"),
             "Most players at a time; more are denied. All listeners together have at most 10000000.",
         ),
         Field::new(
             "port_switch",
+            Changes::ReloadBut("for sessions that begin later"),
             Kind::Choice(words::<PortSwitch>),
             Presence::Default("\"follow\""),
             "Whether a session follows its player to another port, as when a router forgets its mapping.",
         ),
         Field::new(
             "filter",
+            Changes::Restart,
             Kind::Flag,
             Presence::Default("true"),
             "Let a socket filter drop datagrams that cannot be this listener's before they are queued.",
         ),
         Field::new(
             "replay_window",
+            Changes::Restart,
             Kind::Value("a power of two from 64 to 1024"),
             Presence::Default("256"),
             "How many sequences back a late packet may come. netcode's own window is 256.",
@@ -358,6 +415,7 @@ pub(super) const LISTENER: Table = Table {
         .only("netcode"),
         Field::new(
             "gap_limit",
+            Changes::Reload,
             Kind::Integer { min: 0, max: 1 << 32 },
             Presence::Default("0"),
             "A jump over more than this many sequences ends the session. 0: any jump is fine. Unreal: up to 8191, and by two \
@@ -365,6 +423,7 @@ pub(super) const LISTENER: Table = Table {
         ),
         Field::new(
             "keep_alive",
+            Changes::Reload,
             Kind::Duration { min: "10ms", max: "10s" },
             Presence::Default("\"100ms\""),
             "A player who is sent nothing else for so long is sent a keep-alive, and a quarter of its token's timeout is the \
@@ -373,6 +432,7 @@ pub(super) const LISTENER: Table = Table {
         .only("netcode"),
         Field::new(
             "token_reuse",
+            Changes::Reload,
             Kind::Choice(words::<TokenReuse>),
             Presence::Default("\"deny\""),
             "Whether a player who was heard in a session may come again with the same connect token. \"deny\": no, it is \
@@ -382,6 +442,7 @@ pub(super) const LISTENER: Table = Table {
         .only("netcode"),
         Field::new(
             "magic",
+            Changes::Restart,
             Kind::Value("up to 32 digits 0 and 1"),
             Presence::Default("\"\""),
             "The bits that start every packet, as the engine's net.MagicHeader writes them.",
@@ -389,6 +450,7 @@ pub(super) const LISTENER: Table = Table {
         .only("unreal"),
         Field::new(
             "versions",
+            Changes::Restart,
             Kind::List { items: "handshake versions", item: "a version from 0 to 4" },
             Presence::Default("[3, 4]"),
             "Handshake versions to serve: [0], or any of 1 and 2, or any of 3 and 4. The packets of these three kinds begin \
@@ -397,6 +459,7 @@ pub(super) const LISTENER: Table = Table {
         .only("unreal"),
         Field::new(
             "handshake_base",
+            Changes::Restart,
             Kind::Choice(words::<HandshakeBase>),
             Presence::Default("\"auto\""),
             "Whether handshake packets of versions 2 to 4 have a field for network features, which depends on how the engine was \
@@ -406,6 +469,7 @@ pub(super) const LISTENER: Table = Table {
         .only("unreal"),
         Field::new(
             "mode",
+            Changes::Restart,
             Kind::Choice(words::<UnrealMode>),
             Presence::Default("\"notify\""),
             "\"notify\": packet headers are in the clear, duplicates are found by sequence. \"opaque\": game packets are \
@@ -414,6 +478,7 @@ pub(super) const LISTENER: Table = Table {
         .only("unreal"),
         Field::new(
             "window",
+            Changes::Restart,
             Kind::Choice(words::<bool>),
             Presence::Default("\"on\""),
             "Whether duplicates are dropped at all.",
@@ -421,6 +486,7 @@ pub(super) const LISTENER: Table = Table {
         .only("unreal"),
         Field::new(
             "network_versions",
+            Changes::Restart,
             Kind::Value("\"any\" or a list of 32-bit numbers such as [\"0x12345678\"]"),
             Presence::Default("\"any\""),
             "The network versions (checksums of project and engine versions) that may connect.",
@@ -428,6 +494,7 @@ pub(super) const LISTENER: Table = Table {
         .only("unreal"),
         Field::new(
             "idle_timeout",
+            Changes::Restart,
             Kind::Duration { min: "1s", max: "1h" },
             Presence::Default("\"30s\""),
             "A player who is silent for this long is gone; one whose connection was closed, or whose server has travelled or was \
@@ -436,13 +503,14 @@ pub(super) const LISTENER: Table = Table {
         .only("unreal"),
         Field::new(
             "restart_small",
+            Changes::Reload,
             Kind::Flag,
             Presence::Optional("false"),
             "Has no effect any more: quiet players are asked to restart once their small packets have paid for the question.",
         )
         .only("unreal"),
         // Behind all others, because of what TOML takes to belong to it.
-        Field::new("limits", Kind::Table(&LIMITS), Presence::Default("{}"), LIMITS.meaning),
+        Field::new("limits", Changes::Reload, Kind::Table(&LIMITS), Presence::Default("{}"), LIMITS.meaning),
     ],
 };
 
@@ -458,24 +526,28 @@ pub(super) const LIMITS: Table = Table {
     fields: &[
         Field::new(
             "requests_per_block",
+            Changes::Reload,
             LIMIT,
             Presence::Default("2000"),
             "Connection requests of a block that are looked at, a second. On Unreal listeners: initials and responses.",
         ),
         Field::new(
             "handshakes_per_block",
+            Changes::Reload,
             LIMIT,
             Presence::Default("2000"),
             "Unfinished handshakes of a block, at a time.",
         ),
         Field::new(
             "port_switches_per_block",
+            Changes::Reload,
             LIMIT,
             Presence::Default("500"),
             "Sessions of a block that follow their player to another port, a second; twice as many may come at once.",
         ),
         Field::new(
             "restarts_per_block",
+            Changes::Reload,
             LIMIT,
             Presence::Default("200"),
             "Players of a block who are asked to restart their handshake because their port has changed, a second. Used on \
@@ -483,6 +555,7 @@ pub(super) const LIMITS: Table = Table {
         ),
         Field::new(
             "sessions_per_address",
+            Changes::Reload,
             LIMIT,
             Presence::Optional("32"),
             "Sessions of an address, at a time. Without it: 32 on Unreal listeners, whose players have no tokens, and 0 on \
@@ -490,6 +563,7 @@ pub(super) const LIMITS: Table = Table {
         ),
         Field::new(
             "sessions_per_block",
+            Changes::Reload,
             LIMIT,
             Presence::Default("0"),
             "Sessions of a block, at a time.",
@@ -523,12 +597,14 @@ pub(super) const BACKEND: Table = Table {
     fields: &[
         Field::new(
             "name",
+            Changes::ReloadBut("a bundle backend with another name is another backend"),
             NAME,
             Presence::Required,
             "Its name in listeners, user data, logs and metrics, different from other backends' names.",
         ),
         Field::new(
             "link",
+            Changes::ReloadBut("it is another backend then; the first one of its kind needs a restart"),
             Kind::Choice(words::<LinkWord>),
             Presence::Required,
             "\"udp\": an unmodified server, each player appears as its own loopback address. \"bundle\": a server that uses \
@@ -536,18 +612,21 @@ pub(super) const BACKEND: Table = Table {
         ),
         Field::new(
             "slots",
+            Changes::Reload,
             Kind::Integer { min: 1, max: 1_000_000 },
             Presence::Required,
             "How many players it takes; more are denied. netcode clients are told this number.",
         ),
         Field::new(
             "grace",
+            Changes::Reload,
             Kind::Duration { min: "0s", max: "10m" },
             Presence::Default("\"5s\""),
             "A backend that is gone for this long loses its players. Nobody new is sent to it meanwhile.",
         ),
         Field::new(
             "address",
+            Changes::ReloadBut("a backend at another address is another backend"),
             Kind::Value(REACHABLE),
             Presence::Required,
             "Where the server listens.",
@@ -555,6 +634,7 @@ pub(super) const BACKEND: Table = Table {
         .only("udp"),
         Field::new(
             "allow_uids",
+            Changes::Reload,
             Kind::List { items: "user ids", item: IDS },
             Presence::Optional("[990]"),
             "Users whose processes may connect under this name. Without this and allow_gids: the gateway's own user.",
@@ -562,6 +642,7 @@ pub(super) const BACKEND: Table = Table {
         .only("bundle"),
         Field::new(
             "allow_gids",
+            Changes::Reload,
             Kind::List { items: "group ids", item: IDS },
             Presence::Optional("[990]"),
             "Groups whose processes may connect under this name.",
@@ -579,12 +660,14 @@ pub(super) const ADMIN: Table = Table {
     fields: &[
         Field::new(
             "bind",
+            Changes::Restart,
             Kind::Value("an IP:port such as \"127.0.0.1:9464\""),
             Presence::Default("\"127.0.0.1:9464\""),
             "Where it is served. Everybody who reaches it may read.",
         ),
         Field::new(
             "hosts",
+            Changes::Reload,
             Kind::List {
                 items: "host names",
                 item: "a name such as \"gate-1.example\", without a port",
@@ -595,6 +678,7 @@ pub(super) const ADMIN: Table = Table {
         ),
         Field::new(
             "token",
+            Changes::Reload,
             Kind::Value(
                 "exactly one of { file = … }, { env = … }, { hex = … } and { credential = … }",
             ),
@@ -614,30 +698,35 @@ pub(super) const HISTOGRAMS: Table = Table {
     fields: &[
         Field::new(
             "dir",
+            Changes::Restart,
             Kind::Path { bytes_max: DIR_BYTES_MAX },
             Presence::Default("\"/var/lib/ringgate/hist\""),
             "Directory of the .hlog files.",
         ),
         Field::new(
             "interval",
+            Changes::Restart,
             Kind::Duration { min: "1s", max: "1h" },
             Presence::Default("\"10s\""),
             "The time that one entry covers.",
         ),
         Field::new(
             "max_bytes",
+            Changes::Restart,
             Kind::Integer { min: 4096, max: 1 << 40 },
             Presence::Default("67108864"),
             "A file of so many bytes is left for a new one.",
         ),
         Field::new(
             "max_age",
+            Changes::Restart,
             Kind::Duration { min: "1s", max: "8760h" },
             Presence::Default("\"24h\""),
             "A file that was begun so long ago is left for a new one.",
         ),
         Field::new(
             "keep",
+            Changes::Restart,
             Kind::Integer { min: 0, max: 1_000_000 },
             Presence::Default("30"),
             "How many files stay in dir, the one that is written among them: older ones that have our names \

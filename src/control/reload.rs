@@ -11,15 +11,17 @@
 //! new ones; if it comes back, it has its number again. When all numbers have been given out, new
 //! backends get those of retired ones that have no players and that every worker has retired.
 
-use std::mem::discriminant;
-use std::net::SocketAddr;
+mod fields;
 
-use crate::config::{self, Config, Netcode, Protocol};
+use std::mem::discriminant;
+
+use crate::config::{self, Config};
 use ringgate_core::limits::BACKENDS_MAX;
 use ringgate_gate::{Backend, LinkKind, Setup};
 use ringgate_os::process;
 
 use super::plan;
+use fields::{admin_fields, differing, gateway_fields, listener_fields};
 
 /// What came of it: what has changed, or why nothing did, a sentence each.
 pub(super) type Outcome = Result<Vec<String>, Vec<String>>;
@@ -109,32 +111,18 @@ fn number_backends(
     Ok((backends, numbers))
 }
 
-/// What is decided when workers start.
+/// Refuses what is decided when workers start.
 fn refuse_gateway(old: &Config, new: &Config, refusals: &mut Vec<String>) {
-    let (before, after) = (&old.gateway, &new.gateway);
-    for (field, differs) in [
-        ("gateway.workers", before.workers != after.workers),
-        ("gateway.pin", before.pin != after.pin),
-        ("gateway.io", before.io != after.io),
-        ("gateway.run_dir", before.run_dir != after.run_dir),
-        ("gateway.spin", before.spin != after.spin),
-        ("gateway.log", before.log != after.log),
-        ("gateway.user", before.user != after.user),
-        ("gateway.confine", before.confine != after.confine),
-        ("admin.bind", admin_address(old) != admin_address(new)),
-        ("[histograms]", old.histograms != new.histograms),
-    ] {
-        if differs {
-            refusals.push(format!("{field} has changed; that needs a restart"));
-        }
+    let fields = gateway_fields(&old.gateway, &new.gateway);
+    refusals.extend(differing("gateway", &fields, false).map(needs_restart("gateway.")));
+    let fields = admin_fields(old.admin.as_ref(), new.admin.as_ref());
+    refusals.extend(differing("admin", &fields, false).map(needs_restart("admin.")));
+    if old.histograms != new.histograms {
+        refusals.push(needs_restart("")("[histograms]"));
     }
 }
 
-fn admin_address(config: &Config) -> Option<SocketAddr> {
-    config.admin.as_ref().map(|admin| admin.bind)
-}
-
-/// What a listener's sockets and sessions were made with.
+/// Refuses to change what a listener's sockets and sessions were made with.
 fn refuse_listeners(old: &Config, new: &Config, refusals: &mut Vec<String>) {
     for before in &old.listeners {
         let name = &before.name;
@@ -142,30 +130,17 @@ fn refuse_listeners(old: &Config, new: &Config, refusals: &mut Vec<String>) {
             refusals.push(format!("listener {name} is gone; to remove one needs a restart"));
             continue;
         };
-        let mut refuse = |field, differs| {
-            if differs {
-                refusals
-                    .push(format!("listener {name}: {field} has changed; that needs a restart"));
-            }
-        };
-        refuse("bind", before.bind != after.bind);
-        refuse("filter", before.filter != after.filter);
-        match (&before.protocol, &after.protocol) {
-            (Protocol::Netcode(before), Protocol::Netcode(after)) => {
-                refuse("protocol_id", before.protocol_id != after.protocol_id);
-                // Sessions' windows lie in memory as the size says.
-                refuse("replay_window", before.replay_window != after.replay_window);
-            }
-            (Protocol::Unreal(before), Protocol::Unreal(after)) => {
-                let before = config::Unreal { gap_limit: after.gap_limit, ..before.clone() };
-                refuse("an unreal field", before != *after);
-            }
-            _ => refuse("protocol", true),
-        }
+        let fields = listener_fields((old, before), (new, after));
+        let prefix = format!("listener {name}: ");
+        refusals.extend(differing("listener", &fields, false).map(needs_restart(&prefix)));
     }
     for added in new.listeners.iter().filter(|listener| find(old, &listener.name).is_none()) {
         refusals.push(format!("listener {} is new; to add one needs a restart", added.name));
     }
+}
+
+fn needs_restart(prefix: &str) -> impl Fn(&'static str) -> String {
+    move |field| format!("{prefix}{field} has changed; that needs a restart")
 }
 
 /// Link sockets are opened at start, for the kinds of backends that there are then. Those are all
@@ -197,22 +172,16 @@ fn refuse_growth(setup: &Setup, new: &Config, refusals: &mut Vec<String>) {
 /// What an operator wants to see confirmed.
 fn changes(old: &Config, before: &Setup, new: &Config, after: &Setup) -> Vec<String> {
     let mut changes = Vec::new();
-    if old.gateway.drain_timeout != new.gateway.drain_timeout {
-        changes.push("gateway.drain_timeout".to_owned());
-    }
-    if let (Some(before), Some(after)) = (&old.admin, &new.admin) {
-        for (field, differs) in [
-            ("admin.hosts", before.hosts != after.hosts),
-            ("admin.token", before.token != after.token),
-        ] {
-            if differs {
-                changes.push(field.to_owned());
-            }
-        }
-    }
+    let fields = gateway_fields(&old.gateway, &new.gateway);
+    changes.extend(differing("gateway", &fields, true).map(|it| format!("gateway.{it}")));
+    let fields = admin_fields(old.admin.as_ref(), new.admin.as_ref());
+    changes.extend(differing("admin", &fields, true).map(|it| format!("admin.{it}")));
     for listener in &new.listeners {
         if let Some(earlier) = find(old, &listener.name) {
-            listener_changes(old, earlier, new, listener, &mut changes);
+            let fields = listener_fields((old, earlier), (new, listener));
+            let name = &listener.name;
+            let live = differing("listener", &fields, true);
+            changes.extend(live.map(|field| format!("listener {name}: {field}")));
         }
     }
     for (at, now) in after.backends.iter().enumerate() {
@@ -224,47 +193,6 @@ fn changes(old: &Config, before: &Setup, new: &Config, after: &Setup) -> Vec<Str
         }
     }
     changes
-}
-
-fn listener_changes(
-    old: &Config,
-    before: &config::Listener,
-    new: &Config,
-    after: &config::Listener,
-    changes: &mut Vec<String>,
-) {
-    let mut note = |field: &str, differs| {
-        if differs {
-            changes.push(format!("listener {}: {field}", after.name));
-        }
-    };
-    note("backends", backend_names(old, before) != backend_names(new, after));
-    note("route", before.route != after.route);
-    note("max_sessions", before.max_sessions != after.max_sessions);
-    note("port_switch", before.port_switch != after.port_switch);
-    note("limits", before.limits != after.limits);
-    if let (Protocol::Netcode(before), Protocol::Netcode(after)) =
-        (&before.protocol, &after.protocol)
-    {
-        let Netcode {
-            public,
-            protocol_id: _,
-            keys,
-            replay_window: _,
-            gap_limit,
-            keep_alive,
-            token_reuse,
-        } = before;
-        note("public", *public != after.public);
-        note("keys", *keys != after.keys);
-        note("gap_limit", *gap_limit != after.gap_limit);
-        note("keep_alive", *keep_alive != after.keep_alive);
-        note("token_reuse", *token_reuse != after.token_reuse);
-    }
-    if let (Protocol::Unreal(before), Protocol::Unreal(after)) = (&before.protocol, &after.protocol)
-    {
-        note("gap_limit", before.gap_limit != after.gap_limit);
-    }
 }
 
 fn backend_changes(before: &Backend, after: &Backend, changes: &mut Vec<String>) {
@@ -291,10 +219,6 @@ fn backend_changes(before: &Backend, after: &Backend, changes: &mut Vec<String>)
     {
         changes.push(format!("backend {name}: who may connect"));
     }
-}
-
-fn backend_names<'c>(config: &'c Config, listener: &config::Listener) -> Vec<&'c str> {
-    listener.backends.iter().map(|&backend| config.backends[backend].name.as_str()).collect()
 }
 
 fn find<'c>(config: &'c Config, listener: &str) -> Option<&'c config::Listener> {

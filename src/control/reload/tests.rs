@@ -1,11 +1,13 @@
 //! Configs that follow each other.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::super::plan;
 use super::*;
 use crate::config::keys::KeySources;
+use crate::config::{Changes, changes_of};
 use ringgate_gate::Limits;
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -254,4 +256,79 @@ fn numbers_of_backends_that_nothing_knows_any_more_are_given_out_again() {
     );
     assert!(changes.contains(&"backend x75 is back".to_owned()), "{changes:?}");
     assert!(changes.contains(&"backend x9000 added".to_owned()), "{changes:?}");
+}
+
+/// One Unreal listener before one backend.
+fn unreal_text() -> &'static str {
+    r#"
+    [[listener]]
+    name = "ue"
+    protocol = "unreal"
+    bind = ["127.0.0.1:7777"]
+    backends = ["a"]
+    [[backend]]
+    name = "a"
+    link = "udp"
+    address = "127.0.0.1:7001"
+    slots = 8
+    "#
+}
+
+#[test]
+fn every_field_that_the_config_describes_is_compared() {
+    let described = |table: &str| -> BTreeSet<&str> {
+        config::changes().filter(|(of, ..)| *of == table).map(|(_, name, _)| name).collect()
+    };
+    let names = |fields: Vec<fields::Compared>| -> BTreeSet<&str> {
+        fields.into_iter().map(|(name, _)| name).collect()
+    };
+    let (netcode, unreal) = (config(&text()), config(unreal_text()));
+    let gateway = &netcode.gateway;
+    assert_eq!(names(gateway_fields(gateway, gateway)), described("gateway"));
+    let with_admin = config(&format!("[admin]\n{}", text()));
+    let admin = with_admin.admin.as_ref();
+    assert_eq!(names(admin_fields(admin, admin)), described("admin"));
+    let listener = |config: &Config| {
+        let listener = &config.listeners[0];
+        names(listener_fields((config, listener), (config, listener)))
+    };
+    let mut compared = &listener(&netcode) | &listener(&unreal);
+    // A listener is known by its name, and the other one does nothing.
+    compared.extend(["name", "restart_small"]);
+    assert_eq!(compared, described("listener"));
+}
+
+#[test]
+fn tables_that_are_compared_as_one_change_as_one() {
+    let all = |table: &str, changes: Changes| {
+        config::changes().filter(|(of, ..)| *of == table).all(|(.., its)| its == changes)
+    };
+    assert!(all("histograms", Changes::Restart));
+    assert!(all("listener.limits", changes_of("listener", "limits")));
+}
+
+#[test]
+fn an_unreal_listener_names_the_fields_that_need_a_restart() {
+    let mut running = Running::start(unreal_text());
+    let more = "backends = [\"a\"]\nidle_timeout = \"9s\"\nmode = \"opaque\"";
+    let refusals = running.reload(&unreal_text().replace("backends = [\"a\"]", more));
+    let expected = ["mode", "idle_timeout"]
+        .map(|field| format!("listener ue: {field} has changed; that needs a restart"));
+    assert_eq!(refusals.expect_err("a restart"), expected);
+}
+
+#[test]
+fn the_handbook_says_of_every_field_what_it_takes_to_change_it() {
+    let text = include_str!("../../../docs/OPERATING.md");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `[")?.split_once("]` |"));
+    let mut told = BTreeSet::new();
+    for (table, columns) in rows {
+        let table = table.trim_matches(['[', ']']);
+        for (column, with_reload) in columns.split('|').zip([true, false]) {
+            let names = column.split('`').skip(1).step_by(2);
+            told.extend(names.map(|name| (table, name, with_reload)));
+        }
+    }
+    let known = config::changes().map(|(table, name, its)| (table, name, its != Changes::Restart));
+    assert_eq!(told, known.filter(|(_, name, _)| *name != "restart_small").collect());
 }

@@ -1,0 +1,131 @@
+//! Which fields of two configs differ, by the names that the config file has for them.
+//!
+//! Every structure is taken apart completely, so a field that is new cannot be forgotten here; what
+//! follows from a difference is said where the field is described, in `config::schema`.
+
+use std::mem::discriminant;
+
+use crate::config::{
+    Admin, Changes, Config, Gateway, Listener, Netcode, Protocol, Unreal, changes_of,
+};
+
+/// A field's name, and whether the two configs differ in it.
+pub(super) type Compared = (&'static str, bool);
+
+/// The fields of a table that differ: those that a reload may change, or those that it may not.
+pub(super) fn differing<'f>(
+    table: &'static str,
+    fields: &'f [Compared],
+    live: bool,
+) -> impl Iterator<Item = &'static str> + use<'f> {
+    let differing = fields.iter().filter(|(_, differs)| *differs).map(|(field, _)| *field);
+    differing.filter(move |field| (changes_of(table, field) != Changes::Restart) == live)
+}
+
+pub(super) fn gateway_fields(before: &Gateway, after: &Gateway) -> Vec<Compared> {
+    let Gateway { workers, pin, io, run_dir, drain_timeout, spin, log, user, confine } = before;
+    vec![
+        ("workers", *workers != after.workers),
+        ("pin", *pin != after.pin),
+        ("io", *io != after.io),
+        ("run_dir", *run_dir != after.run_dir),
+        ("drain_timeout", *drain_timeout != after.drain_timeout),
+        ("spin", *spin != after.spin),
+        ("log", *log != after.log),
+        ("user", *user != after.user),
+        ("confine", *confine != after.confine),
+    ]
+}
+
+/// Where the table is new or gone, it is its address that differs.
+pub(super) fn admin_fields(before: Option<&Admin>, after: Option<&Admin>) -> Vec<Compared> {
+    let (Some(before), Some(after)) = (before, after) else {
+        return vec![("bind", before.is_some() != after.is_some())];
+    };
+    let Admin { bind, hosts, token } = before;
+    vec![
+        ("bind", *bind != after.bind),
+        ("hosts", *hosts != after.hosts),
+        ("token", *token != after.token),
+    ]
+}
+
+/// A listener of each config; the names are the same.
+pub(super) fn listener_fields(
+    (old, before): (&Config, &Listener),
+    (new, after): (&Config, &Listener),
+) -> Vec<Compared> {
+    let Listener {
+        name: _,
+        bind,
+        backends: _,
+        route,
+        max_sessions,
+        port_switch,
+        filter,
+        limits,
+        ignored: _,
+        protocol,
+    } = before;
+    let mut fields = vec![
+        ("bind", *bind != after.bind),
+        ("filter", *filter != after.filter),
+        ("protocol", discriminant(protocol) != discriminant(&after.protocol)),
+        ("backends", backend_names(old, before) != backend_names(new, after)),
+        ("route", *route != after.route),
+        ("max_sessions", *max_sessions != after.max_sessions),
+        ("port_switch", *port_switch != after.port_switch),
+        ("limits", *limits != after.limits),
+    ];
+    match (protocol, &after.protocol) {
+        (Protocol::Netcode(before), Protocol::Netcode(after)) => {
+            fields.extend(netcode_fields(before, after));
+        }
+        (Protocol::Unreal(before), Protocol::Unreal(after)) => {
+            fields.extend(unreal_fields(before, after));
+        }
+        _ => {}
+    }
+    fields
+}
+
+fn netcode_fields(before: &Netcode, after: &Netcode) -> [Compared; 7] {
+    let Netcode { public, protocol_id, keys, replay_window, gap_limit, keep_alive, token_reuse } =
+        before;
+    [
+        ("public", *public != after.public),
+        ("protocol_id", *protocol_id != after.protocol_id),
+        ("keys", *keys != after.keys),
+        ("replay_window", *replay_window != after.replay_window),
+        ("gap_limit", *gap_limit != after.gap_limit),
+        ("keep_alive", *keep_alive != after.keep_alive),
+        ("token_reuse", *token_reuse != after.token_reuse),
+    ]
+}
+
+fn unreal_fields(before: &Unreal, after: &Unreal) -> [Compared; 8] {
+    let Unreal {
+        magic,
+        versions,
+        handshake_base,
+        mode,
+        window,
+        network_versions,
+        gap_limit,
+        idle_timeout,
+    } = before;
+    [
+        ("magic", *magic != after.magic),
+        ("versions", *versions != after.versions),
+        ("handshake_base", *handshake_base != after.handshake_base),
+        ("mode", *mode != after.mode),
+        ("window", *window != after.window),
+        ("network_versions", *network_versions != after.network_versions),
+        ("gap_limit", *gap_limit != after.gap_limit),
+        ("idle_timeout", *idle_timeout != after.idle_timeout),
+    ]
+}
+
+fn backend_names<'c>(config: &'c Config, listener: &Listener) -> Vec<&'c str> {
+    listener.backends.iter().map(|&backend| config.backends[backend].name.as_str()).collect()
+}
