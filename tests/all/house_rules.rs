@@ -110,15 +110,8 @@ const COMMENT_COLUMNS: usize = 100;
 /// Files with longer ones, and how many: pictures and layouts. The list may only shrink.
 const LONG_COMMENTS: &[(&str, usize)] = &[
     ("benches/support.rs", 2),
-    ("crates/core/src/crypto/avx512/chacha.rs", 1),
-    ("crates/core/src/crypto/avx512/ifma/long.rs", 1),
-    ("crates/core/src/crypto/batch.rs", 2),
     ("crates/gate/src/front/netcode/port_switch.rs", 4),
     ("crates/io/src/uring.rs", 1),
-    ("crates/core/src/proto/unreal/bunch.rs", 1),
-    ("crates/core/src/proto/unreal/cookie.rs", 1),
-    ("crates/core/src/proto/unreal/handshake.rs", 3),
-    ("crates/core/src/proto/unreal/notify.rs", 1),
 ];
 
 /// Everything we have written in Rust.

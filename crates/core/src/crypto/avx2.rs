@@ -1,6 +1,11 @@
 //! The kernel in 256-bit registers: `ChaCha20` in wide registers, Poly1305 on ordinary 64-bit
 //! integers.
 //!
+//! A register has eight lanes of 32 bits, so the sixteen lanes of a wide call are computed in two
+//! halves, one after the other ([`wide`](super::wide) draws them). [`chacha`] says where each word
+//! lies; [`bytes`] is the way between slices and registers. Poly1305 stays in [`poly`]: without
+//! 52-bit multiplication four lanes gain nothing.
+//!
 //! All `unsafe` of these modules is of two kinds: calls from code that does not know the CPU into
 //! functions that need AVX2, which a value of [`Avx2`] proves; and loads and stores of exactly what
 //! a reference borrows.

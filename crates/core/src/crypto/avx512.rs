@@ -3,6 +3,11 @@
 //! [`Avx512`] is `ChaCha20` in wide registers and Poly1305 on ordinary 64-bit integers; [`ifma`]
 //! adds Poly1305 with 52-bit multiplication, for CPUs that have it.
 //!
+//! A register has sixteen lanes of 32 bits, one for each block of a wide call, or eight of 64 bits,
+//! one for each packet whose tag is computed ([`wide`](super::wide) draws the blocks). [`chacha`]
+//! and the files below [`ifma`] say where each word lies and why no sum overflows; [`bytes`] is the
+//! way between slices and registers.
+//!
 //! All `unsafe` of these modules is of three kinds: calls from code that does not know the CPU into
 //! functions that need its features, which a value of the kernel's type proves; loads and stores of
 //! exactly what a reference borrows; and masked ones whose mask covers exactly a slice.

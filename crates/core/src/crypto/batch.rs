@@ -3,12 +3,12 @@
 //!
 //! ```text
 //! for each chunk of 64 jobs:
-//!     order the packets by length                      neighbours then keep each other's lanes busy
+//!     order the packets by length                  neighbours then keep each other's lanes busy
 //!     for each group of 16, from the long end:
-//!         block 0 of every packet                      its first half is the packet's Poly1305 key
+//!         block 0 of every packet                  its first half is the packet's Poly1305 key
 //!         compute the tags, compare; freeze what is forged
-//!         XOR the texts:  with key stream that was computed along with few block 0s, or
-//!                         as many blocks as nearly all have, side by side: their input words are still there
+//!         XOR the texts:  with key stream that was computed along with few block 0s, or as many
+//!                         blocks as nearly all have, side by side: their input words are there
 //!     XOR whatever blocks remain, of any packets, 16 at a time
 //!     wipe the scratch memory and the stack
 //! ```

@@ -1,8 +1,32 @@
 //! Poly1305 on 64-bit integers, for several packets side by side.
 //!
 //! The sum is `h`, in words of 64, 64 and a few bits; each block is `h = (h + block) · r`, modulo
-//! 2^130 - 5. Clamping makes `r1` a multiple of 4, so that what a product has above 2^130 comes
-//! back as `r1 + r1/4` and not as five times `r1`.
+//! 2^130 - 5, where a block is its 16 bytes with a bit above them. The tag is `h + s` modulo 2^128.
+//!
+//! ```text
+//! h = h0 + h1 · 2^64 + h2 · 2^128      r = r0 + r1 · 2^64      w = r1 + r1/4
+//!
+//! weight 1        d0 =  h0·r0 + h1·w              h1·r1 · 2^128 = h1·(r1/4) · 2^130 = h1·w
+//! weight 2^64     d1 =  h0·r1 + h1·r0 + h2·w      h2·r1 · 2^192, likewise
+//! weight 2^128    d2 =  h2·r0
+//! ```
+//!
+//! 2^130 is 5 modulo 2^130 - 5. Clamping makes `r1` a multiple of 4, so that what a product has
+//! above 2^130 comes back as `5 · r1/4 = r1 + r1/4`: a word, computed once, and not a number that
+//! would have to be split at bit 130.
+//!
+//! Nothing overflows:
+//!
+//! ```text
+//! r0, r1 < 2^60 (clamped)              w < 1.25 · 2^60
+//! h2 ≤ 4 between two blocks            ≤ 6 with the end bit and a carry; h2·w < 2^63, in a word
+//! d0 < 2^124 + 1.25 · 2^124            < 2^126, in 128 bits
+//! d1 < 2 · 2^124 + 2^63 + (d0 >> 64)   < 2^126, in 128 bits
+//! d2 < 6 · 2^60 + (d1 >> 64)           ≤ 2^63, in a word, and 5q ≤ 5 · 2^61, where q = d2 / 4
+//! new h2 = (d2 mod 4) + carry          ≤ 4, so h < 2^130 + 2^64 between two blocks
+//! ```
+//!
+//! Only the end reduces fully, by one subtraction, because that is less than twice the modulus.
 //!
 //! One packet is a chain of dependent multiplications: 17 cycles per block, most of them spent
 //! waiting. Three packets side by side fill the waits and reach 10 cycles per block and packet.

@@ -4,6 +4,36 @@
 //! nothing to do with each other: word `w` of all of them stands in one row, `words[w][lane]`.
 //! Where registers hold fewer lanes, a kernel takes the sixteen in halves.
 //!
+//! ```text
+//!              lane 0        lane 1        …   lane 15
+//! (constant)   w0 … w3       w0 … w3           w0 … w3       the same everywhere, so not stored
+//! key[0]       w4 of p0      w4 of p1          w4 of p15
+//! …
+//! key[7]       w11 of p0     w11 of p1         w11 of p15
+//! counter      w12 of p0     …                               the only row that differs between
+//! nonce[0]     w13 of p0     …                               two blocks of the same packets
+//! nonce[2]     w15 of p0     …
+//! ```
+//!
+//! A block is the cipher's 4 by 4 matrix of 32-bit words, and a round is four quarter rounds on its
+//! columns or on its diagonals:
+//!
+//! ```text
+//!  0  1  2  3    constant           columns     (0 4  8 12) (1 5  9 13) (2 6 10 14) (3 7 11 15)
+//!  4  5  6  7    key                diagonals   (0 5 10 15) (1 6 11 12) (2 7  8 13) (3 4  9 14)
+//!  8  9 10 11    key
+//! 12 13 14 15    counter, nonce
+//!
+//! (a b c d):   a += b;  d = (d ^ a) <<< 16;  c += d;  b = (b ^ c) <<< 12;
+//!              a += b;  d = (d ^ a) <<< 8;   c += d;  b = (b ^ c) <<< 7
+//! ```
+//!
+//! There are no carries to look after: every addition is of 32 bits and wraps within its lane, as
+//! the cipher wants it. The counter does not wrap either: a datagram has a few dozen blocks.
+//!
+//! Poly1305 needs more care, because its sums are wider than any word: see [`poly`](super::poly)
+//! and the `field` module of the kernels with 52-bit multiplication.
+//!
 //! Everything here is integers and borrowed slices. A kernel may trust what it is given because the
 //! borrow checker does, and needs `unsafe` for two things only: to move bytes between slices and
 //! registers, and to call across target features.

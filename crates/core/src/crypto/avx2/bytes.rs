@@ -1,5 +1,13 @@
 //! Between slices and 256-bit registers. The functions are safe: each reads or writes what its
 //! argument borrows, no more.
+//!
+//! A row is 64 bytes, one block of key stream, in two registers: bytes 0 to 31, bytes 32 to 63.
+//! There are masks for 32-bit words here, but none for bytes. So a text that ends within a register
+//! is done in steps of 16, 8, 4 and 1 bytes, each as often as it fits:
+//!
+//! ```text
+//! 29 bytes:   [ 16 ][ 8 ][ 4 ][1]      the key stream is in memory for that, once
+//! ```
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm_maskload_epi32, _mm_setr_epi32, _mm256_castsi128_si256,

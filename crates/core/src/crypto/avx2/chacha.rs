@@ -4,6 +4,28 @@
 //! each 32-bit lane and one word of it in each of sixteen registers, here in halves of eight
 //! blocks; and *rows*, with two blocks in each set of four registers.
 //!
+//! ```text
+//! wide     v[w]  =  | w of b0 | w of b1 | w of b2 | w of b3 || w of b4 | … | w of b7 |
+//!
+//! rows     a     =  | w0  w1  w2  w3  of b0 || w0  w1  w2  w3  of b1 |
+//!          b     =  | w4  w5  w6  w7        || w4  w5  w6  w7        |
+//!          c     =  | w8  w9  w10 w11       || w8  w9  w10 w11       |
+//!          d     =  | w12 w13 w14 w15       || w12 w13 w14 w15       |        || ends 128 bits
+//! ```
+//!
+//! From wide to bytes, four registers at a time are transposed within their 128 bits; of blocks `i`
+//! and `i + 4` that puts 16 bytes side by side, and an exchange of 128-bit halves makes rows:
+//!
+//! ```text
+//! v0 … v3    ->  a[i] = | w0 … w3   of bi || w0 … w3   of b(i+4) |
+//! v4 … v7    ->  b[i] = | w4 … w7   of bi || w4 … w7   of b(i+4) |     bi:     the lower halves
+//! v8 … v11   ->  c[i] = | w8 … w11  of bi || w8 … w11  of b(i+4) |     b(i+4): the upper halves
+//! v12 … v15  ->  d[i] = | w12 … w15 of bi || w12 … w15 of b(i+4) |
+//! ```
+//!
+//! In rows, a column round is four quarter rounds at once, one in each word. For a diagonal round
+//! the rows are turned until each diagonal stands in one column, and are turned back behind it.
+//!
 //! What matters, in cycles of a Granite Rapids core:
 //! - There is no rotation. By 16 and by 8 bits it is a shuffle of bytes, otherwise two shifts and
 //!   an or: 1280 instructions for eight blocks, which three ports could do in 430. They take 565,

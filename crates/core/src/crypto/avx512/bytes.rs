@@ -1,5 +1,14 @@
 //! Between slices and 512-bit registers. The functions are safe: each reads or writes what its
 //! argument borrows, no more.
+//!
+//! A register holds 64 bytes, one block of key stream. Where a slice has fewer, a mask has one bit
+//! for each byte that is there, and the instruction touches no other: not even a page behind the
+//! slice's end. A window may also begin before the slice; its mask then has zeros at both ends:
+//!
+//! ```text
+//! slice              [=========]          mask   0001 1111 1110 …
+//! window          |················|      what the mask leaves out is read as zero
+//! ```
 
 use std::arch::x86_64::{
     __m128i, __m256i, __m512i, __mmask8, __mmask64, _bzhi_u64, _mm_loadu_si128,

@@ -10,10 +10,33 @@
 //!         or, for one-time keys, the first eight words as they are: Poly1305 wants them transposed
 //! ```
 //!
+//! The transpositions are of 4 by 4 words within 128-bit lanes. Going in, register `i` is loaded
+//! with packets `i`, `i + 4`, `i + 8` and `i + 12`, so that the words come out in the order of the
+//! packets; going out, the same order brings 16 bytes of blocks `i`, `i + 4`, `i + 8` and `i + 12`
+//! into register `i`, and a transposition of whole 128-bit lanes makes them rows:
+//!
+//! ```text
+//! loaded      r0 = | p0: k0 k1 k2 k3 || p4: k0 … || p8: k0 … || p12: k0 … |   r1 = | p1 || p5 …
+//! transposed  k0 = | p0  p1  p2  p3  || p4 … p7  || p8 … p11 || p12 … p15 |   k1 = …
+//!
+//! v0 … v3    ->  a0 = | b0: w0 … w3   || b4 … || b8 … || b12 … |   a1 = | b1 … || b5 …
+//! v4 … v7    ->  b0 = | b0: w4 … w7   || b4 … || b8 … || b12 … |
+//! v8 … v11   ->  c0 = | b0: w8 … w11  || b4 … || b8 … || b12 … |
+//! v12 … v15  ->  d0 = | b0: w12 … w15 || b4 … || b8 … || b12 … |
+//! a0 b0 c0 d0  ->  | b0: w0 … w15 |, | b4: w0 … w15 |, | b8: … |, | b12: … |
+//! ```
+//!
 //! **Rows**: four blocks share four registers, one 128-bit lane each; a register holds one row of
-//! the cipher's 4 by 4 matrix. Nothing is transposed before or after, but each round rotates three
-//! of the rows, and one set of four registers is a single chain of dependent instructions. Good for
-//! few blocks.
+//! the cipher's 4 by 4 matrix. Nothing is transposed before, and after it only whole 128-bit lanes;
+//! but each round rotates three of the rows, and one set of four registers is a single chain of
+//! dependent instructions. Good for few blocks.
+//!
+//! ```text
+//! a = | b0: w0  w1  w2  w3  || b1 … || b2 … || b3 … |     diagonals become columns when
+//! b = | b0: w4  w5  w6  w7  || b1 … || b2 … || b3 … |     a is turned by one word to the right,
+//! c = | b0: w8  w9  w10 w11 || b1 … || b2 … || b3 … |     c by one to the left, d by two;
+//! d = | b0: w12 w13 w14 w15 || b1 … || b2 … || b3 … |     b, which is ready last, stays
+//! ```
 //!
 //! What matters, in cycles of a Granite Rapids core:
 //! - The 960 instructions of the rounds need 480 cycles on two ports. A group of sixteen takes 523
@@ -24,7 +47,8 @@
 //!   none for temporary values.
 //! - The rounds are a macro. A function with a target feature cannot be forced inline, and a call
 //!   would pass sixteen registers through memory.
-//! - Rows cost 255, 415 and 585 for up to 4, 8 and 12 blocks, gathering and mixing up to sixteen 650. Hence `ROWS_BEST`.
+//! - Rows cost 255, 415 and 585 for up to 4, 8 and 12 blocks, gathering and mixing up to sixteen
+//!   650. Hence `ROWS_BEST`.
 
 use std::arch::x86_64::*;
 use std::hint::black_box;

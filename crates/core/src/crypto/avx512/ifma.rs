@@ -5,6 +5,14 @@
 //! lengths are mixed, eight lanes take as long as the longest packet in them, and small batches
 //! leave lanes empty.
 //!
+//! ```text
+//! field    eight numbers modulo 2^130 - 5, in three limbs each, and the bounds of all sums
+//! eight    lane i holds the sum of packet i
+//! long     lane i holds a part of the one packet's sum; at the end the lanes are added up
+//! plan     who goes into which
+//! ymm zmm  the same eight lanes in two registers or in one
+//! ```
+//!
 //! The arithmetic is written once for eight lanes and compiled for two widths ([`Width`]). One
 //! register of 512 bits is a tenth faster while nothing else runs. But dense multiplications in
 //! such registers after some milliseconds without them make the core run at half its speed for up

@@ -2,7 +2,8 @@
 //! channel, and its closing. That is also what a gateway looks for.
 //!
 //! ```text
-//! control 1 [open 1 | close 1 [reason, up to 4]] | paused 1 | reliable 1 | channel, packed | exports 1 | guids 1 | partial 1
+//! control 1 [open 1 | close 1 [reason, up to 4]] | paused 1 | reliable 1 | channel, packed
+//!     | exports 1 | guids 1 | partial 1
 //! [sequence 10, where reliable] [name, where open or reliable] | bits of data 13 | data
 //! ```
 //!

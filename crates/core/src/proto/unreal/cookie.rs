@@ -142,7 +142,8 @@ pub struct Proof {
 /// The bytes that a cookie is the MAC of. Every field has a fixed place, so no two inputs have the
 /// same bytes:
 ///
-/// `timestamp (8) | family, 4 or 6 (1) | ip, IPv4 mapped (16) | scope (4) | port (2) | client id (1) | listener (4)`
+/// `timestamp (8) | family, 4 or 6 (1) | ip, IPv4 mapped (16) | scope (4) | port (2) |
+/// client id (1) | listener (4)`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MacInput([u8; MAC_INPUT_BYTES]);
 

@@ -2,10 +2,13 @@
 //!
 //! ```text
 //! original    prefix | restart 1 | body
-//! randomized  prefix | restart 1 | min 8 | current 8 | type 8 | count 8 | body | tail
-//! short       prefix | restart 1 | min 8 | current 8 | type 8 | count 8 | network version 32 | body | tail
-//! long        prefix | restart 1 | min 8 | current 8 | type 8 | count 8 | network version 32 | features 16 | body | tail
-//! body        none, or: secret id 1 | timestamp 64 | cookie 160, and in restart responses: original cookie 160
+//! randomized  prefix | restart 1 | says | body | tail
+//! short       prefix | restart 1 | says | network version 32 | body | tail
+//! long        prefix | restart 1 | says | network version 32 | features 16 | body | tail
+//!
+//! says        min 8 | current 8 | type 8 | count 8
+//! body        none, or: secret id 1 | timestamp 64 | cookie 160
+//!             and in restart responses: original cookie 160
 //! ```
 //!
 //! Version 0 is original and version 1 randomized; 2 and 3 are short or long, as the engine was

@@ -2,7 +2,7 @@
 //! of the other side have arrived, and nothing of what follows.
 //!
 //! ```text
-//! prefix | words - 1 (3) | flag (1) | acked (14) | sequence (14) | words x 32 bits of history | the game's
+//! prefix | words - 1 (3) | flag (1) | acked (14) | sequence (14) | words x 32 of history | payload
 //! ```
 //!
 //! Bit `i` of word `w` of the history is about packet `acked - (32 w + i)`: 1 where it arrived.

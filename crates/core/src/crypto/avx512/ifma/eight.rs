@@ -7,6 +7,19 @@
 //! h = (h + last block) · r² + lengths · r          or h = (h + lengths) · r
 //! ```
 //!
+//! Eight loads of 64 bytes are eight rows of four blocks, each of which is a low and a high word of
+//! 64 bits. Transposed, a register has the same word of all packets, as the arithmetic wants it:
+//!
+//! ```text
+//! row of p0:  | b0 low | b0 high | b1 low | b1 high | b2 low | b2 high | b3 low | b3 high |
+//! row of p1:  | b0 low | …
+//!                 ↓
+//! b0 low:     | p0 | p1 | p2 | p3 | p4 | p5 | p6 | p7 |        b0 high, b1 low, … likewise
+//! ```
+//!
+//! What a sum may hold before it is reduced is said in [`field`](super::field): `h` plus one block
+//! times r², and one block times r, are the two products that it allows.
+//!
 //! Lanes whose part has ended keep their `h`. Where only the first block of a pair belongs to a
 //! packet, its lane computes (h + block) · r, by putting the sum in the place of the second block
 //! and nothing in that of the first.

@@ -14,6 +14,45 @@
 //! of the next line. Several products may be added before one reduction: that is how two blocks of
 //! a packet pay for one.
 //!
+//! A lane is 64 bits, and holds one limb of one number; a number is three registers:
+//!
+//! ```text
+//!                 lane 0     lane 1   …   lane 7
+//! register n0     n0 of p0   n0 of p1     n0 of p7      44 bits
+//! register n1     n1 of p0   …                          44 bits
+//! register n2     n2 of p0   …                          42 bits
+//! ```
+//!
+//! Why nothing overflows. The multiplication reads 52 bits of a factor, and a sum has 64:
+//!
+//! ```text
+//!                            limb 0        limb 1          limb 2
+//! reduced                    < 2^44        < 2^44 + 2^8    < 2^42
+//! a block, with its end bit  < 2^44        < 2^44          < 2^41
+//! x = their sum              < 2^45        < 2^45 + 2^8    < 2^43        all below 2^52
+//! y                          < 2^44        < 2^44 + 2^8    < 2^42
+//! 20 · y                                   < 2^49          < 2^47        below 2^52, too
+//!
+//! two products, line by line:
+//! six low halves             < 6 · 2^52    < 6 · 2^52      < 6 · 2^52    below 2^55
+//! six high halves            < 2^42        < 2^40          < 2^39
+//! ```
+//!
+//! The high halves of a line are largest where a factor is 20 · y: 2^45 · 20 · 2^42 / 2^52 is
+//! 2^39.4, twice in a line, for two products.
+//!
+//! One reduction carries once around, and its own products stay below 2^52, so that their low half
+//! is all of them:
+//!
+//! ```text
+//! l1 += h0 · 2^8                     < 2^50         high half of line 0
+//! l2 += h1 · 2^8                     < 2^48         high half of line 1
+//! l0 += h2 · 5 · 2^10                < 2^51.4       high half of line 2: 2^140 = 2^10 · 2^130
+//! l1 += l0 >> 44;  l2 += l1 >> 44    < 2^11         what the low halves have above their limb
+//! l0 += (l2 >> 42) · 5               < 2^16         what is above 2^130
+//! l1 += l0 >> 44                     < 2^8          l0 was below 2^52: hence 2^44 + 2^8
+//! ```
+//!
 //! What matters:
 //! - Only one port shifts, and two multiply: where a sum needs a shifted or a fivefold value, a
 //!   multiplication by 2^8, 5 or 5 · 2^10 does both (10 %).

@@ -4,7 +4,7 @@
 //! power of r that its place asks for; then the lanes are added up:
 //!
 //! ```text
-//! row 0:   -    -    b0   b1   b2   b3   b4   b5       as many lanes are idle as makes the last row full
+//! row 0:   -    -    b0   b1   b2   b3   b4   b5      idle lanes in front make the last row full
 //! row 1:   b6   b7   b8   b9   b10  b11  b12  len
 //!
 //! h = (row 0) · r⁸;  h = (h + row 1) · (r⁸ r⁷ r⁶ r⁵ r⁴ r³ r² r);  sum of the lanes
@@ -13,6 +13,13 @@
 //! An idle lane in front holds zero without an end bit, and zero times anything adds nothing. So a
 //! packet of any length is nothing but whole rows, each of which is the union of what it sees of
 //! the associated data, of the text and of the lengths.
+//!
+//! In a register the blocks of a row stand in the order 0 4 1 5 2 6 3 7, because that is what two
+//! loads of 64 bytes give when low and high words are taken apart; the powers stand in the same
+//! order.
+//!
+//! The sum of the lanes is eight reduced numbers: its limbs are below 2^47, 2^47 + 2^11 and 2^45,
+//! far from 64 bits, and joining them carries at most 2^5 over 2^128.
 //!
 //! The powers cost 200 cycles, a block 4; ordinary arithmetic needs 17 per block.
 

@@ -1,5 +1,13 @@
 //! Which packets share eight lanes, and which are better computed alone.
 //!
+//! Nothing is computed here but estimates, in cycles, from the number of blocks alone:
+//!
+//! ```text
+//! eight lanes         150 + 40 (ymm) or 25 (zmm) for each block of the longest packet
+//! one in all lanes    260 + 4 for each block
+//! ordinary integers   17, 23 or 31 for each block of one, two or three packets side by side
+//! ```
+//!
 //! Eight lanes take as long as the longest packet in them. In a batch of game traffic that is often
 //! one large packet among small ones: computing it alone halves the time of its group.
 

@@ -1,5 +1,14 @@
 //! Eight lanes of 64 bits in two registers of 256 bits, four in each.
 //!
+//! ```text
+//! Vector = [ | lane 0 | lane 1 || lane 2 | lane 3 |,  | lane 4 | lane 5 || lane 6 | lane 7 | ]
+//! masks      bit i is lane i: the first register takes bits 0 to 3, the second bits 4 to 7
+//! ```
+//!
+//! Every operation is done on both registers; lanes meet only where words are transposed, and where
+//! the least, the greatest or the sum of all is asked for. The bounds of the sums are those of
+//! [`field`], which do not depend on the width.
+//!
 //! The two halves are independent, so that each hides the other's latency, and three ports compute
 //! where registers of 512 bits have two. What decides for it is that the CPU does not slow down;
 //! see [the kernel](super).

@@ -1,5 +1,10 @@
 //! Eight lanes of 64 bits in one register of 512 bits.
 //!
+//! ```text
+//! Vector = | lane 0 | lane 1 || lane 2 | lane 3 || lane 4 | lane 5 || lane 6 | lane 7 |
+//! masks    bit i is lane i
+//! ```
+//!
 //! The arithmetic on lanes is written once and compiled for two widths; this file and
 //! [`ymm`](super::ymm) are what differs.
 #![allow(clippy::duplicate_mod, reason = "one source for two widths")]
