@@ -14,15 +14,23 @@ use super::latency::{BOUNDS_NS, QUANTILES};
 use super::view::{Snapshot, is_up};
 use crate::worker::{Report, Stage};
 use ringgate_core::drops::DropReason;
-use ringgate_gate::{Ended, LinkRefusal, PACKET_KIND_NAMES, PACKET_KINDS};
-use text::{Family, Kind, Text};
+use ringgate_gate::Counters;
+use text::{Kind, Text};
 
 /// The page.
 pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
     let mut text = Text::default();
     daemon(&mut text, snapshot);
-    for PerWorker { name, kind, help, of } in PER_WORKER {
-        let mut family = text.family(name, *kind, help);
+    for number in Counters::NUMBERS {
+        let Some((name, help)) = number.metric else { continue };
+        let kind = if number.is_gauge { Kind::Gauge } else { Kind::Counter };
+        let mut family = text.family(name, kind, help);
+        each_worker(snapshot, |worker, report| {
+            family.sample(&[("worker", worker)], (number.of)(&report.counters));
+        });
+    }
+    for PerWorker { name, help, of } in PER_WORKER {
+        let mut family = text.family(name, Kind::Counter, help);
         each_worker(snapshot, |worker, report| {
             family.sample(&[("worker", worker)], of(report));
         });
@@ -35,71 +43,18 @@ pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
     text.into_string()
 }
 
-/// A number that every worker has.
+/// A counter that every worker has beside its gate.
 struct PerWorker {
     name: &'static str,
-    kind: Kind,
     help: &'static str,
     of: fn(&Report) -> u64,
 }
 
 const fn counter(name: &'static str, help: &'static str, of: fn(&Report) -> u64) -> PerWorker {
-    PerWorker { name, kind: Kind::Counter, help, of }
-}
-
-const fn gauge(name: &'static str, help: &'static str, of: fn(&Report) -> u64) -> PerWorker {
-    PerWorker { name, kind: Kind::Gauge, help, of }
+    PerWorker { name, help, of }
 }
 
 const PER_WORKER: &[PerWorker] = &[
-    counter("ringgate_datagrams_in_total", "Datagrams from players' sockets.", |r| {
-        r.counters.datagrams_in
-    }),
-    counter("ringgate_bytes_in_total", "Bytes in datagrams from players' sockets.", |r| {
-        r.counters.bytes_in
-    }),
-    counter("ringgate_bytes_out_total", "Bytes in packets for players.", |r| r.counters.bytes_out),
-    counter(
-        "ringgate_forwarded_in_total",
-        "Datagrams that another worker received for a session of this one.",
-        |r| r.counters.forwarded_in,
-    ),
-    counter(
-        "ringgate_forwarded_out_total",
-        "Datagrams that this worker received for a session of another.",
-        |r| r.counters.forwarded_out,
-    ),
-    counter("ringgate_payloads_up_total", "Payloads from players, opened.", |r| {
-        r.counters.payloads_up
-    }),
-    counter("ringgate_payloads_to_links_total", "Payloads handed to game processes.", |r| {
-        r.counters.payloads_to_links
-    }),
-    counter("ringgate_payloads_from_links_total", "Payloads from game processes.", |r| {
-        r.counters.payloads_from_links
-    }),
-    counter("ringgate_payloads_down_total", "Payloads sealed for players.", |r| {
-        r.counters.payloads_down
-    }),
-    counter("ringgate_link_datagrams_in_total", "Datagrams from game processes.", |r| {
-        r.counters.link_datagrams_in
-    }),
-    counter("ringgate_link_datagrams_out_total", "Datagrams to game processes.", |r| {
-        r.counters.link_datagrams_out
-    }),
-    counter("ringgate_links_refused_total", "Links that the gateway closed.", |r| {
-        r.counters.links_refused
-    }),
-    gauge("ringgate_sessions", "Sessions now.", |r| r.counters.sessions),
-    gauge("ringgate_handshakes_pending", "Unfinished handshakes now.", |r| r.counters.pending),
-    counter("ringgate_sessions_opened_total", "Handshakes completed.", |r| {
-        r.counters.sessions_opened
-    }),
-    counter(
-        "ringgate_port_switches_total",
-        "Sessions that followed their player to another port.",
-        |r| r.counters.port_switches,
-    ),
     counter(
         "ringgate_socket_drops_total",
         "Datagrams the kernel dropped at players' sockets: refused by the socket filter, or the receive buffer was full. Exact.",
@@ -215,35 +170,15 @@ pub(super) fn incarnation(snapshot: &Snapshot<'_>) -> String {
 }
 
 fn by_reason(text: &mut Text, snapshot: &Snapshot<'_>) {
-    let handled = text.family(
-        "ringgate_packets_handled_total",
-        Kind::Counter,
-        "Packets from players that did what they came for, by kind.",
-    );
-    by_kind(handled, snapshot, |report| &report.counters.handled);
-    let out =
-        text.family("ringgate_packets_out_total", Kind::Counter, "Packets for players, by kind.");
-    by_kind(out, snapshot, |report| &report.counters.packets_out);
-
-    let mut closed =
-        text.family("ringgate_sessions_closed_total", Kind::Counter, "Sessions ended, by reason.");
-    each_worker(snapshot, |worker, report| {
-        for why in Ended::ALL {
-            let count = report.counters.sessions_closed[why as usize];
-            closed.sample(&[("worker", worker), ("reason", why.name())], count);
-        }
-    });
-    let mut refusals = text.family(
-        "ringgate_link_refusals_total",
-        Kind::Counter,
-        "Links that the gateway closed, by reason.",
-    );
-    each_worker(snapshot, |worker, report| {
-        for why in LinkRefusal::ALL {
-            let count = report.counters.link_refusals[why as usize];
-            refusals.sample(&[("worker", worker), ("reason", why.name())], count);
-        }
-    });
+    for list in Counters::LISTS {
+        let (name, help) = list.metric;
+        let mut family = text.family(name, Kind::Counter, help);
+        each_worker(snapshot, |worker, report| {
+            for (name, count) in list.names.iter().zip((list.of)(&report.counters)) {
+                family.sample(&[("worker", worker), (list.label, name)], count);
+            }
+        });
+    }
     let mut drops = text.family(
         "ringgate_drops_total",
         Kind::Counter,
@@ -253,18 +188,6 @@ fn by_reason(text: &mut Text, snapshot: &Snapshot<'_>) {
         for &why in DropReason::ALL {
             let count = report.counters.drops.of(why);
             drops.sample(&[("worker", worker), ("reason", why.name())], count);
-        }
-    });
-}
-
-fn by_kind(
-    mut family: Family<'_>,
-    snapshot: &Snapshot<'_>,
-    of: fn(&Report) -> &[u64; PACKET_KINDS],
-) {
-    each_worker(snapshot, |worker, report| {
-        for (kind, count) in PACKET_KIND_NAMES.iter().zip(of(report)) {
-            family.sample(&[("worker", worker), ("kind", kind)], count);
         }
     });
 }

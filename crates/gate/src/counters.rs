@@ -5,57 +5,190 @@
 //! dropped for a reason; every payload a player sent reached a link or was dropped for a reason;
 //! every payload a game process sent was sealed or dropped for a reason.
 
-use crate::front::protocol::PACKET_KINDS;
+use crate::front::protocol::PACKET_KIND_NAMES;
 use ringgate_core::drops::{DropCounts, DropReason};
 use ringgate_link::bundle::GoodbyeReason;
 
-/// Counters of one gate. All only grow, except `sessions` and `pending`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Datagrams from players' sockets.
-    pub datagrams_in: u64,
-    /// Bytes in them.
-    pub bytes_in: u64,
-    /// Datagrams another worker received for a session of ours.
-    pub forwarded_in: u64,
-    /// Datagrams we passed on to another worker, for a session of its own or one that may be.
-    pub forwarded_out: u64,
-    /// Datagrams we passed on to more than one: how many times more.
-    pub forwarded_copies: u64,
-    /// Datagrams that did what they came for, by packet type (see [`PACKET_KINDS`]).
-    pub handled: [u64; PACKET_KINDS],
-    /// Packets for players, by packet type.
-    pub packets_out: [u64; PACKET_KINDS],
-    /// Bytes in them.
-    pub bytes_out: u64,
-    /// Payloads opened.
-    pub payloads_up: u64,
-    /// Payloads handed to links.
-    pub payloads_to_links: u64,
-    /// Datagrams handed to links (bundles, or udp payloads).
-    pub link_datagrams_out: u64,
-    /// Datagrams received from links.
-    pub link_datagrams_in: u64,
-    /// Payloads in them, each receiver of a multicast counted.
-    pub payloads_from_links: u64,
-    /// Payloads sealed for players.
-    pub payloads_down: u64,
-    /// Sessions now.
-    pub sessions: u64,
-    /// Unfinished handshakes now.
-    pub pending: u64,
-    /// Sessions opened.
-    pub sessions_opened: u64,
-    /// Sessions ended, by reason.
-    pub sessions_closed: [u64; Ended::COUNT],
-    /// Sessions that followed their player to another port.
-    pub port_switches: u64,
-    /// Links that the gateway closed.
-    pub links_refused: u64,
-    /// The same, by reason.
-    pub link_refusals: [u64; LinkRefusal::COUNT],
-    /// Drops by reason.
-    pub drops: DropCounts,
+/// One table for everything that is counted: field, ledger, metric and what the metric means.
+macro_rules! counters {
+    (
+        numbers { $(
+            $(#[$doc:meta])* $field:ident: $kind:ident
+            $(, $side:ident in $ledger:ident)? $(, $metric:literal, $help:literal)?;
+        )+ }
+        lists { $(
+            $(#[$list_doc:meta])* $list:ident: $names:expr, by $label:literal
+            $(, $list_side:ident in $list_ledger:ident)?, $list_metric:literal, $list_help:literal;
+        )+ }
+    ) => {
+        /// Counters of one gate. All only grow, except the gauges.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $( $(#[$doc])* pub $field: u64, )+
+            $( $(#[$list_doc])* pub $list: [u64; $names.len()], )+
+            /// Drops by reason.
+            pub drops: DropCounts,
+        }
+
+        impl Counters {
+            /// Everything that is one number.
+            pub const NUMBERS: &'static [Number] = &[ $( Number {
+                is_gauge: is_gauge!($kind),
+                entry: entry!($($side $ledger)?),
+                metric: first!($(($metric, $help))?),
+                of: |counters| counters.$field,
+            }, )+ ];
+
+            /// Everything that is counted by name.
+            pub const LISTS: &'static [List] = &[ $( List {
+                entry: entry!($($list_side $list_ledger)?),
+                metric: ($list_metric, $list_help),
+                label: $label,
+                names: &$names,
+                of: |counters| &counters.$list,
+            }, )+ ];
+
+            /// Adds another worker's counters.
+            pub fn merge(&mut self, other: &Self) {
+                $( self.$field += other.$field; )+
+                $( add_all(&mut self.$list, &other.$list); )+
+                self.drops.merge(&other.drops);
+            }
+        }
+    };
+}
+
+macro_rules! is_gauge {
+    (counter) => {
+        false
+    };
+    (gauge) => {
+        true
+    };
+}
+
+macro_rules! entry {
+    () => {
+        None
+    };
+    ($side:ident $ledger:ident) => {
+        Some((Side::$side, Ledger::$ledger))
+    };
+}
+
+macro_rules! first {
+    () => {
+        None
+    };
+    ($one:expr) => {
+        Some($one)
+    };
+}
+
+counters! {
+    numbers {
+        /// Datagrams from players' sockets.
+        datagrams_in: counter, CameIn in Datagrams,
+            "ringgate_datagrams_in_total", "Datagrams from players' sockets.";
+        /// Bytes in them.
+        bytes_in: counter,
+            "ringgate_bytes_in_total", "Bytes in datagrams from players' sockets.";
+        /// Bytes in packets for players.
+        bytes_out: counter,
+            "ringgate_bytes_out_total", "Bytes in packets for players.";
+        /// Datagrams another worker received for a session of ours.
+        forwarded_in: counter, CameIn in Datagrams,
+            "ringgate_forwarded_in_total",
+            "Datagrams that another worker received for a session of this one.";
+        /// Datagrams we passed on to another worker, for a session of its own or one that may be.
+        forwarded_out: counter, Accounted in Datagrams,
+            "ringgate_forwarded_out_total",
+            "Datagrams that this worker received for a session of another.";
+        /// Datagrams we passed on to more than one: how many times more.
+        forwarded_copies: counter, CameIn in Datagrams;
+        /// Payloads opened.
+        payloads_up: counter, CameIn in Uplink,
+            "ringgate_payloads_up_total", "Payloads from players, opened.";
+        /// Payloads handed to links.
+        payloads_to_links: counter, Accounted in Uplink,
+            "ringgate_payloads_to_links_total", "Payloads handed to game processes.";
+        /// Payloads from links, each receiver of a multicast counted.
+        payloads_from_links: counter, CameIn in Downlink,
+            "ringgate_payloads_from_links_total", "Payloads from game processes.";
+        /// Payloads sealed for players.
+        payloads_down: counter, Accounted in Downlink,
+            "ringgate_payloads_down_total", "Payloads sealed for players.";
+        /// Datagrams received from links.
+        link_datagrams_in: counter,
+            "ringgate_link_datagrams_in_total", "Datagrams from game processes.";
+        /// Datagrams handed to links (bundles, or udp payloads).
+        link_datagrams_out: counter,
+            "ringgate_link_datagrams_out_total", "Datagrams to game processes.";
+        /// Links that the gateway closed.
+        links_refused: counter,
+            "ringgate_links_refused_total", "Links that the gateway closed.";
+        /// Sessions now.
+        sessions: gauge,
+            "ringgate_sessions", "Sessions now.";
+        /// Unfinished handshakes now.
+        pending: gauge,
+            "ringgate_handshakes_pending", "Unfinished handshakes now.";
+        /// Sessions opened.
+        sessions_opened: counter,
+            "ringgate_sessions_opened_total", "Handshakes completed.";
+        /// Sessions that followed their player to another port.
+        port_switches: counter,
+            "ringgate_port_switches_total",
+            "Sessions that followed their player to another port.";
+    }
+    lists {
+        /// Datagrams that did what they came for, by packet kind.
+        handled: PACKET_KIND_NAMES, by "kind", Accounted in Datagrams,
+            "ringgate_packets_handled_total",
+            "Packets from players that did what they came for, by kind.";
+        /// Packets for players, by packet kind.
+        packets_out: PACKET_KIND_NAMES, by "kind",
+            "ringgate_packets_out_total", "Packets for players, by kind.";
+        /// Sessions ended, by reason.
+        sessions_closed: Ended::NAMES, by "reason",
+            "ringgate_sessions_closed_total", "Sessions ended, by reason.";
+        /// Links that the gateway closed, by reason.
+        link_refusals: LinkRefusal::NAMES, by "reason",
+            "ringgate_link_refusals_total", "Links that the gateway closed, by reason.";
+    }
+}
+
+/// A counter that is one number.
+pub struct Number {
+    /// It may also fall.
+    pub is_gauge: bool,
+    /// Where it stands in a balance, if it does.
+    entry: Option<(Side, Ledger)>,
+    /// What it is called in metrics, and what that means.
+    pub metric: Option<(&'static str, &'static str)>,
+    /// Its value.
+    pub of: fn(&Counters) -> u64,
+}
+
+/// A counter that has a number for each of several names.
+pub struct List {
+    /// Where its sum stands in a balance, if it does.
+    entry: Option<(Side, Ledger)>,
+    /// What it is called in metrics, and what that means.
+    pub metric: (&'static str, &'static str),
+    /// What the names are.
+    pub label: &'static str,
+    /// The names, in the order of the numbers.
+    pub names: &'static [&'static str],
+    /// The numbers.
+    pub of: fn(&Counters) -> &[u64],
+}
+
+/// A side of a balance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    CameIn,
+    Accounted,
 }
 
 /// Moments that the worker turns into latencies, collected over a turn.
@@ -114,6 +247,17 @@ impl Ended {
     /// How many reasons there are.
     pub const COUNT: usize = Self::ALL.len();
 
+    /// The names of all, in the same order.
+    pub const NAMES: [&str; Self::COUNT] = {
+        let mut names = [""; Self::COUNT];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = Self::ALL[at].name();
+            at += 1;
+        }
+        names
+    };
+
     /// The name used in metrics and documents.
     pub const fn name(self) -> &'static str {
         match self {
@@ -163,6 +307,17 @@ impl LinkRefusal {
     /// How many reasons there are.
     pub const COUNT: usize = Self::ALL.len();
 
+    /// The names of all, in the same order.
+    pub const NAMES: [&str; Self::COUNT] = {
+        let mut names = [""; Self::COUNT];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = Self::ALL[at].name();
+            at += 1;
+        }
+        names
+    };
+
     /// The name used in metrics, logs and documents.
     pub const fn name(self) -> &'static str {
         match self {
@@ -191,55 +346,34 @@ impl LinkRefusal {
 }
 
 impl Counters {
-    /// Adds another worker's counters.
-    pub fn merge(&mut self, other: &Self) {
-        let sums = [
-            (&mut self.datagrams_in, other.datagrams_in),
-            (&mut self.bytes_in, other.bytes_in),
-            (&mut self.forwarded_in, other.forwarded_in),
-            (&mut self.forwarded_out, other.forwarded_out),
-            (&mut self.forwarded_copies, other.forwarded_copies),
-            (&mut self.bytes_out, other.bytes_out),
-            (&mut self.payloads_up, other.payloads_up),
-            (&mut self.payloads_to_links, other.payloads_to_links),
-            (&mut self.link_datagrams_out, other.link_datagrams_out),
-            (&mut self.link_datagrams_in, other.link_datagrams_in),
-            (&mut self.payloads_from_links, other.payloads_from_links),
-            (&mut self.payloads_down, other.payloads_down),
-            (&mut self.sessions, other.sessions),
-            (&mut self.pending, other.pending),
-            (&mut self.sessions_opened, other.sessions_opened),
-            (&mut self.port_switches, other.port_switches),
-            (&mut self.links_refused, other.links_refused),
-        ];
-        for (mine, theirs) in sums {
-            *mine += theirs;
-        }
-        add_all(&mut self.handled, &other.handled);
-        add_all(&mut self.packets_out, &other.packets_out);
-        add_all(&mut self.sessions_closed, &other.sessions_closed);
-        add_all(&mut self.link_refusals, &other.link_refusals);
-        self.drops.merge(&other.drops);
-    }
-
     /// The three balances. `Err` names the one that does not hold, with both sides.
     pub fn check_conservation(&self) -> Result<(), Imbalance> {
-        let dropped = |ledger| {
-            let entries = self.drops.iter().filter(|(reason, _)| Ledger::of(*reason) == ledger);
-            entries.map(|(_, count)| count).sum::<u64>()
-        };
-        let handled: u64 = self.handled.iter().sum();
-        balance(
-            "datagrams",
-            self.datagrams_in + self.forwarded_in + self.forwarded_copies,
-            handled + self.forwarded_out + dropped(Ledger::Datagrams),
-        )?;
-        balance("uplink", self.payloads_up, self.payloads_to_links + dropped(Ledger::Uplink))?;
-        balance(
-            "downlink",
-            self.payloads_from_links,
-            self.payloads_down + dropped(Ledger::Downlink),
-        )
+        for (balance, ledger) in [
+            ("datagrams", Ledger::Datagrams),
+            ("uplink", Ledger::Uplink),
+            ("downlink", Ledger::Downlink),
+        ] {
+            let came_in = self.sum(Side::CameIn, ledger);
+            let accounted = self.sum(Side::Accounted, ledger) + self.dropped(ledger);
+            if came_in != accounted {
+                return Err(Imbalance { balance, came_in, accounted });
+            }
+        }
+        Ok(())
+    }
+
+    /// One side of a balance, without the drops.
+    fn sum(&self, side: Side, ledger: Ledger) -> u64 {
+        let entry = Some((side, ledger));
+        let numbers = Self::NUMBERS.iter().filter(|number| number.entry == entry);
+        let lists = Self::LISTS.iter().filter(|list| list.entry == entry);
+        let sums = lists.map(|list| (list.of)(self).iter().sum::<u64>());
+        numbers.map(|number| (number.of)(self)).chain(sums).sum()
+    }
+
+    fn dropped(&self, ledger: Ledger) -> u64 {
+        let entries = self.drops.iter().filter(|(reason, _)| Ledger::of(*reason) == ledger);
+        entries.map(|(_, count)| count).sum()
     }
 }
 
@@ -274,23 +408,83 @@ impl Ledger {
     pub const fn of(reason: DropReason) -> Self {
         use DropReason as R;
         match reason {
+            R::Empty
+            | R::TooLong
+            | R::UnknownSource
+            | R::SessionEnded
+            | R::RequestRateLimited
+            | R::RequestLength
+            | R::RequestVersion
+            | R::RequestProtocol
+            | R::RequestExpired
+            | R::RequestForged
+            | R::TokenUnreadable
+            | R::TokenNotForUs
+            | R::RequestAddressConnected
+            | R::RequestClientConnected
+            | R::TokenUsedElsewhere
+            | R::TokenSpent
+            | R::TokenHistoryFull
+            | R::RequestBackendFull
+            | R::RequestBackendDown
+            | R::BackendStarting
+            | R::RequestSessionsFull
+            | R::TokenSuperseded
+            | R::AddressFull
+            | R::BlockFull
+            | R::BlockHandshakesFull
+            | R::PendingFull
+            | R::Draining
+            | R::PacketLength
+            | R::PacketType
+            | R::SequenceLength
+            | R::PacketTruncated
+            | R::ReplayDuplicate
+            | R::ReplayTooOld
+            | R::SequenceGap
+            | R::PacketForged
+            | R::BodyLength
+            | R::PacketUnexpected
+            | R::ChallengeForged
+            | R::ChallengeForeign
+            | R::ResponseClientConnected
+            | R::ResponseBackendFull
+            | R::ResponseBackendDown
+            | R::ResponseSessionsFull
+            | R::PlacesResting
+            | R::PortSwitchRateLimited
+            | R::PortSwitchForged
+            | R::PortSwitchStale
+            | R::MailboxFull
+            | R::UnrealEnd
+            | R::UnrealMagic
+            | R::UnrealSize
+            | R::UnrealType
+            | R::UnrealFiller
+            | R::UnrealVersion
+            | R::UnrealNetworkVersion
+            | R::UnrealIds
+            | R::CookieExpired
+            | R::CookieSecret
+            | R::CookieForged
+            | R::CookieUnknown
+            | R::ResponseReplayed
+            | R::ResponseHistoryFull
+            | R::RestartRateLimited
+            | R::GapUnconfirmed
+            | R::AckImplausible => Self::Datagrams,
             R::LinkFull | R::LinkDown => Self::Uplink,
             R::SessionUnknown
+            | R::ServerDuplicate
+            | R::ServerPacketInvalid
             | R::MulticastDuplicate
             | R::LinkEnded
             | R::PayloadLength
-            | R::SequenceExhausted
-            | R::ServerDuplicate
-            | R::ServerPacketInvalid => Self::Downlink,
+            | R::SequenceExhausted => Self::Downlink,
             R::RecordInvalid | R::LinkStranger => Self::Links,
             R::SendBufferFull | R::SendRefused => Self::Departures,
-            _ => Self::Datagrams,
         }
     }
-}
-
-fn balance(balance: &'static str, came_in: u64, accounted: u64) -> Result<(), Imbalance> {
-    if came_in == accounted { Ok(()) } else { Err(Imbalance { balance, came_in, accounted }) }
 }
 
 fn add_all(mine: &mut [u64], theirs: &[u64]) {

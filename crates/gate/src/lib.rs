@@ -37,7 +37,7 @@ mod store;
 mod tests;
 mod turn;
 
-pub use counters::{Counters, Ended, Imbalance, Ledger, LinkRefusal, Stamps};
+pub use counters::{Counters, Ended, Imbalance, Ledger, LinkRefusal, List, Number, Stamps};
 pub use front::{Front, PACKET_KIND_NAMES, PACKET_KINDS};
 pub use gate::Gate;
 pub use info::{ServerInfo, SessionInfo};
