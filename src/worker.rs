@@ -6,7 +6,6 @@
 //! fails with one reason. Afterwards the fleet is reached by mailbox and read by published reports
 //! only; nothing that the packet path touches is shared.
 
-mod body;
 pub mod filter;
 mod mailbox;
 mod ports;
@@ -15,6 +14,7 @@ mod sockets;
 mod stages;
 #[cfg(test)]
 mod tests;
+mod thread;
 mod watch;
 
 use std::net::SocketAddr;
@@ -27,10 +27,11 @@ use std::time::Duration;
 pub use mailbox::{MailboxFull, Post};
 pub use ports::{Holder, Ports, holder};
 pub use report::{Published, Report};
-pub use stages::{Recorder, Stage, Stages};
+pub use ringgate_gate::body::Stage;
+pub use stages::{Recorder, Stages};
 
-use body::Body;
 use mailbox::Mailbox;
+use thread::Worker;
 use watch::Watch;
 
 use ringgate_core::crypto::Aead;
@@ -98,9 +99,9 @@ impl Fleet {
     pub fn start_on(plan: &Plan, ports: Ports) -> Result<Self, StartError> {
         find_memory(plan)?;
         let mut start = Start::new(plan, ports);
-        let bodies =
+        let workers =
             (0..plan.workers).map(|index| start.worker(index)).collect::<Result<Vec<_>, _>>()?;
-        Ok(start.run(bodies))
+        Ok(start.run(workers))
     }
 
     /// The addresses that each listener serves on, with the ports that the kernel has chosen.
@@ -254,7 +255,7 @@ impl<'a> Start<'a> {
     }
 
     /// A worker with all its sockets, ready to run.
-    fn worker(&mut self, index: u16) -> Result<Body, StartError> {
+    fn worker(&mut self, index: u16) -> Result<Worker, StartError> {
         let plan = self.plan;
         let mut driver = io::open(plan.io, &DriverOptions::default())?;
         if self.why_not_uring.is_none() {
@@ -285,25 +286,25 @@ impl<'a> Start<'a> {
         sockets::open_links(plan, index, &mut driver, &mut gate, &mut self.link_paths)?;
         let mailbox = Mailbox::new(driver.bell());
         let players = players.into_iter().flatten().collect();
-        Ok(Body::new(driver, gate, mailbox, players, self.clock, plan.spin))
+        Ok(Worker::new(driver, gate, mailbox, players, self.clock, plan.spin))
     }
 
-    fn run(self, mut bodies: Vec<Body>) -> Fleet {
-        let posts: Vec<Post> = bodies.iter().map(Body::post).collect();
-        let published = bodies.iter().map(Body::published).collect();
+    fn run(self, mut workers: Vec<Worker>) -> Fleet {
+        let posts: Vec<Post> = workers.iter().map(Worker::post).collect();
+        let published = workers.iter().map(Worker::published).collect();
         let failed = Arc::new(AtomicBool::new(false));
-        let driver = bodies.first().map_or("none", Body::driver_name);
-        let kernel = bodies.first().map_or("none", Body::kernel_name);
-        for body in &mut bodies {
-            body.meet(posts.clone());
+        let driver = workers.first().map_or("none", Worker::driver_name);
+        let kernel = workers.first().map_or("none", Worker::kernel_name);
+        for worker in &mut workers {
+            worker.meet(posts.clone());
         }
         let (setup, claims) = (Arc::clone(&self.setup), Arc::clone(&self.claims));
         let watch = Watch::start(setup, claims, posts.clone());
         let cores = if self.plan.pin { core_affinity::get_core_ids() } else { None };
-        let threads = bodies
+        let threads = workers
             .into_iter()
             .enumerate()
-            .map(|(at, body)| spawn(at, body, cores.as_deref(), Arc::clone(&failed)))
+            .map(|(at, worker)| spawn(at, worker, cores.as_deref(), Arc::clone(&failed)))
             .collect();
         Fleet {
             threads,
@@ -346,7 +347,7 @@ fn with_ports(setup: &Setup, addresses: &[Vec<SocketAddr>]) -> Setup {
 
 fn spawn(
     at: usize,
-    mut body: Body,
+    mut worker: Worker,
     cores: Option<&[core_affinity::CoreId]>,
     failed: Arc<AtomicBool>,
 ) -> JoinHandle<std::io::Result<()>> {
@@ -355,7 +356,7 @@ fn spawn(
         if let Some(core) = core {
             core_affinity::set_for_current(core);
         }
-        let ended = body.run();
+        let ended = worker.run();
         if let Err(why) = &ended {
             tracing::error!(worker = at, %why, "worker failed");
             failed.store(true, Ordering::Release);

@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-use ringgate_batch::{Endpoint, LocalIp, SocketId};
+use ringgate_batch::{Endpoint, LocalIp, SocketId, TxTarget};
 use ringgate_core::crypto::Aead;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, DATAGRAM_BYTES_MAX, UNREAL_BYTES_MAX};
@@ -251,7 +251,7 @@ fn unreal_host() -> Host {
     gate.renew_cookies(UNREAL_NOW, [1, 2].map(|byte| CookieSecret::from_bytes([byte; 64])));
     let mut host = Host::new(gate);
     let mut question = Vec::new();
-    host.turn(UNREAL_NOW, &mut |_, bytes| {
+    host.turn(UNREAL_NOW, &mut |_: &TxTarget, bytes: &[u8]| {
         question.extend_from_slice(bytes);
         Ok(())
     });
@@ -266,7 +266,7 @@ fn unreal_host() -> Host {
     let len = answered.expect("an initial connect");
     let meta = host.receive(UDP_LINK, SERVER, &answer[..len]).expect("room");
     meta.local = LocalIp::v4([127, 0, 0, 1], 0);
-    host.turn(UNREAL_NOW, &mut |_, _| Ok(()));
+    host.turn(UNREAL_NOW, &mut |_: &TxTarget, _: &[u8]| Ok(()));
     assert!(host.gate().backends_up().all(|up| up));
     host
 }
@@ -299,7 +299,7 @@ fn a_million_spoofed_initial_connects_allocate_nothing_and_get_no_more_than_they
                 host.receive(PLAYERS_SOCKET, from, packet).expect("as many as a turn finds");
                 bytes_in += packet.len();
             }
-            host.turn(UNREAL_NOW, &mut |_, bytes| {
+            host.turn(UNREAL_NOW, &mut |_: &TxTarget, bytes: &[u8]| {
                 bytes_out += bytes.len();
                 answers += 1;
                 longer += u64::from(bytes.len() > packet.len());

@@ -112,8 +112,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stages::{Stage, Stages};
+    use super::super::stages::Stages;
     use super::*;
+    use ringgate_gate::body::Stage;
 
     fn turns(recorder: &Recorder) -> u64 {
         let mut sum = Stages::new();

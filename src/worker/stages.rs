@@ -10,39 +10,7 @@
 //! somebody looks.
 
 use hdrhistogram::Histogram;
-
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Stage {
-    /// From the first request we took to the session.
-    Handshake,
-    /// From the kernel's receive to the payload's handing over to a link.
-    Uplink,
-    /// From the kernel's receive to the reap: time in the socket's queue.
-    Queue,
-    /// From the reap to the end of the submit.
-    Turn,
-    /// From the receive on a link to the end of the submit.
-    Downlink,
-}
-
-impl Stage {
-    /// Every stage, in declaration order.
-    pub const ALL: [Self; 5] =
-        [Self::Handshake, Self::Uplink, Self::Queue, Self::Turn, Self::Downlink];
-
-    /// The name used as tag in logs and as label in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Handshake => "handshake",
-            Self::Uplink => "uplink",
-            Self::Queue => "queue",
-            Self::Turn => "turn",
-            Self::Downlink => "downlink",
-        }
-    }
-}
+use ringgate_gate::body::Stage;
 
 /// One histogram for each stage, in nanoseconds.
 #[derive(Clone, Debug)]

@@ -17,21 +17,21 @@ fn plan() -> Plan {
     }
 }
 
-/// A fleet whose workers have not begun to turn, and their bodies.
-fn asleep() -> (Fleet, Vec<Body>) {
+/// A fleet whose workers have not begun to turn, and their workers.
+fn asleep() -> (Fleet, Vec<Worker>) {
     let plan = plan();
     let start = || Start::new(&plan, Ports { players: Vec::new() });
     let mut starting = start();
-    let bodies: Vec<_> =
+    let workers: Vec<_> =
         (0..plan.workers).map(|at| starting.worker(at).expect("no sockets to fail")).collect();
     let mut fleet = start().run(Vec::new());
-    fleet.posts = bodies.iter().map(Body::post).collect();
-    (fleet, bodies)
+    fleet.posts = workers.iter().map(Worker::post).collect();
+    (fleet, workers)
 }
 
 #[test]
 fn the_control_thread_does_not_wait_for_a_worker_that_does_not_turn() {
-    let (fleet, mut bodies) = asleep();
+    let (fleet, mut workers) = asleep();
     for post in &fleet.posts {
         while post.send(Mail::Drain { left_ms: 1 }).is_ok() {}
     }
@@ -39,24 +39,24 @@ fn the_control_thread_does_not_wait_for_a_worker_that_does_not_turn() {
         fleet.adopt(&Setup::new(Vec::new(), Vec::new(), incarnation));
     }
     fleet.tell_all(|| Mail::Stop);
-    for body in &mut bodies {
-        body.turn_now();
-        assert_eq!(body.gate().setup().incarnation, 1000, "the last setup is in force");
-        assert!(body.gate().is_stopped());
+    for worker in &mut workers {
+        worker.turn_now();
+        assert_eq!(worker.gate().setup().incarnation, 1000, "the last setup is in force");
+        assert!(worker.gate().is_stopped());
     }
 }
 
 #[test]
 fn a_turn_takes_some_of_the_mail_and_the_worker_does_not_sleep_over_the_rest() {
-    let (fleet, mut bodies) = asleep();
-    let body = &mut bodies[0];
-    body.turn_now();
-    assert_ne!(body.wait_now(), Wait::No, "nothing to do");
+    let (fleet, mut workers) = asleep();
+    let worker = &mut workers[0];
+    worker.turn_now();
+    assert_ne!(worker.wait_now(), Wait::No, "nothing to do");
     let sent = std::iter::repeat_with(|| fleet.posts[0].send(Mail::Drain { left_ms: 1 }));
     let sent = sent.take_while(Result::is_ok).count();
     let mut turns = 0;
-    while body.wait_now() == Wait::No && turns < sent {
-        body.turn_now();
+    while worker.wait_now() == Wait::No && turns < sent {
+        worker.turn_now();
         turns += 1;
     }
     assert!(turns > 1 && turns < sent, "{sent} messages took {turns} turns");

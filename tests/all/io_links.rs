@@ -40,7 +40,9 @@ fn join(rig: &mut Rig, listener: SocketId, path: &Path) -> (SocketId, socket2::S
     peer.set_nonblocking(false).expect("a mode");
     let accepted = |seen: &Seen| {
         seen.events.iter().find_map(|event| match event {
-            IoEvent::Accepted { socket, connection } if *socket == listener => Some(*connection),
+            IoEvent::Accepted { socket, connection, .. } if *socket == listener => {
+                Some(*connection)
+            }
             _ => None,
         })
     };

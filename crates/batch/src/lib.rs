@@ -6,16 +6,20 @@
 #![deny(unsafe_code)]
 
 mod arena;
+mod clock;
 mod driver;
+mod memory;
 mod prefetch;
 mod rx;
 mod tx;
 
 pub use arena::Arena;
+pub use clock::{Clock, Moment};
 pub use driver::{Batches, Driver, Flush, IoStats, Port, Wait};
+pub use memory::{Memory, MemoryDriver, MemoryOut, Wire};
 pub use prefetch::{LINE_BYTES, prefetch_line};
 pub use ringgate_core::endpoint::{Endpoint, LocalIp};
-pub use rx::{IoEvent, RxBatch, RxMeta};
+pub use rx::{Credentials, IoEvent, RxBatch, RxMeta};
 pub use tx::{LargeSlot, SendFailure, TxBatch, TxEntry, TxTarget};
 
 /// A socket as a driver numbers it. Meaning is given to it elsewhere: drivers know no listener and

@@ -64,6 +64,15 @@ impl RxMeta {
     }
 }
 
+/// Who is at the other end of a local socket, as the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
 /// Something a driver has noticed that is not a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoEvent {
@@ -73,6 +82,8 @@ pub enum IoEvent {
         socket: SocketId,
         /// The new connection, already registered with the driver.
         connection: SocketId,
+        /// Who has connected.
+        peer: Credentials,
     },
     /// A link's peer hung up, or the socket failed for good. The driver has stopped reading from
     /// it.

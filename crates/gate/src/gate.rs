@@ -93,7 +93,7 @@ impl Gate {
     }
 
     /// What has to go to other workers, with their index. Empties the list.
-    pub fn poll_mail(&mut self) -> impl Iterator<Item = (u16, Mail)> + '_ {
+    pub(crate) fn poll_mail(&mut self) -> impl Iterator<Item = (u16, Mail)> + '_ {
         self.neighbours.mail_out.drain(..)
     }
 
@@ -106,7 +106,7 @@ impl Gate {
     }
 
     /// What the worker is asked to do, one at a time.
-    pub fn poll_request(&mut self) -> Option<Request> {
+    pub(crate) fn poll_request(&mut self) -> Option<Request> {
         self.requests.pop_front()
     }
 

@@ -1,46 +1,56 @@
-//! One worker without a kernel: a gate, its batches, and a closure where the sockets would be.
-//!
-//! It keeps the promises that the gate relies on and that a driver makes: a socket that has refused
-//! a datagram for want of room takes nothing more in that flush, and slots given back are not
-//! looked at again.
+//! One worker in memory: production's loop over a [`MemoryDriver`](ringgate_batch::MemoryDriver), a
+//! clock that stands still in a turn, and lists where the mail goes.
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::body::{Body, Stage, Surroundings};
 use crate::gate::Gate;
 use crate::mail::Mail;
-use crate::turn::{Exit, Now};
-use ringgate_batch::{
-    Endpoint, Flush, IoEvent, RxBatch, RxMeta, SendFailure, SocketId, TxBatch, TxTarget,
-};
-use ringgate_core::limits::{BUNDLE_BYTES_MAX, RX_DATAGRAM_BYTES};
+use crate::turn::Now;
+use ringgate_batch::{Endpoint, IoEvent, Memory, Moment, RxMeta, SocketId, Wire};
+use ringgate_core::secret::CookieSecret;
 
-/// Takes a datagram that leaves, or says why it does not.
-pub type Carry<'a> = &'a mut dyn FnMut(&TxTarget, &[u8]) -> Result<(), SendFailure>;
-
-/// A gate with memory for what it receives and sends in a turn.
+/// A worker with memory for what it receives and sends.
 pub struct Host {
-    gate: Gate,
-    rx: RxBatch,
-    tx: TxBatch,
-    failing: Failing,
+    body: Body,
+    memory: Memory,
+    letters: Letters,
 }
 
-/// Sockets that have failed in the flush at hand.
-type Failing = Vec<(SocketId, SendFailure)>;
+/// The mail of a worker in memory, and its secrets.
+#[derive(Default)]
+struct Letters {
+    waiting: VecDeque<Mail>,
+    written: Vec<(u16, Mail)>,
+    secrets: u64,
+}
 
 impl Host {
     /// Takes a gate over.
     pub fn new(gate: Gate) -> Self {
-        let rx = RxBatch::in_memory(RX_BYTES, RX_DATAGRAMS_MAX);
-        Self { gate, rx, tx: TxBatch::new(TX_SMALL, TX_LARGE), failing: Vec::new() }
+        Self {
+            body: Body::new(gate, Duration::ZERO, 0),
+            memory: Memory::new(TX_DATAGRAMS, TX_BUNDLES),
+            letters: Letters::default(),
+        }
+    }
+
+    /// Draws other secrets for cookies than other hosts, the same in every run.
+    #[must_use]
+    pub fn with_secrets(mut self, first: u64) -> Self {
+        self.letters.secrets = first;
+        self
     }
 
     /// The gate, to ask it.
-    pub fn gate(&self) -> &Gate {
-        &self.gate
+    pub const fn gate(&self) -> &Gate {
+        self.body.gate()
     }
 
     /// The gate, to tell it something between two turns.
-    pub fn gate_mut(&mut self) -> &mut Gate {
-        &mut self.gate
+    pub const fn gate_mut(&mut self) -> &mut Gate {
+        self.body.gate_mut()
     }
 
     /// Gives the next turn a datagram to find. What else there is to say about it goes into what
@@ -51,68 +61,68 @@ impl Host {
         peer: Endpoint,
         bytes: &[u8],
     ) -> Option<&mut RxMeta> {
-        let kept = &bytes[..bytes.len().min(SLOT_BYTES_MAX)];
-        let meta = self.rx.push_copy(socket, peer, kept)?;
-        meta.truncated = kept.len() < bytes.len();
-        Some(meta)
+        self.memory.receive(socket, peer, bytes)
     }
 
     /// Gives the next turn an event to find.
     pub fn notice(&mut self, event: IoEvent) {
-        self.rx.events.push(event);
+        self.memory.notice(event);
     }
 
-    /// Hands a message over. What follows from it leaves in the next turn.
-    pub fn handle_mail(&mut self, now: Now, mail: Mail, carry: Carry<'_>) {
-        let Self { gate, tx, failing, .. } = self;
-        gate.handle_mail(now, mail, &mut Exit { tx, out: &mut Out { failing, carry } });
+    /// Gives the next turn a message to find.
+    pub fn post(&mut self, mail: Mail) {
+        self.letters.waiting.push_back(mail);
+    }
+
+    /// How many messages the next turn will find.
+    pub fn mail_count(&self) -> usize {
+        self.letters.waiting.len()
+    }
+
+    /// What has been written to other workers, with their index. What cannot be delivered goes back
+    /// by [`Gate::mail_refused`].
+    pub fn take_written(&mut self) -> Vec<(u16, Mail)> {
+        std::mem::take(&mut self.letters.written)
     }
 
     /// One turn over everything that was received since the last.
-    pub fn turn(&mut self, now: Now, carry: Carry<'_>) {
-        let Self { gate, rx, tx, failing } = self;
-        gate.turn(now, rx, &mut Exit { tx, out: &mut Out { failing, carry } });
-        rx.clear();
+    pub fn turn(&mut self, now: Now, wire: &mut impl Wire) {
+        let Self { body, memory, letters } = self;
+        let unix_ns = now.unix_s.saturating_mul(NS_PER_S);
+        let clock = Moment { mono_ns: now.mono_ns, unix_ns };
+        let turned = body.turn(&mut memory.driver(wire), &clock, letters, u64::MAX);
+        turned.expect("memory does not fail");
     }
 }
 
-struct Out<'a> {
-    failing: &'a mut Failing,
-    carry: Carry<'a>,
-}
-
-impl Flush for Out<'_> {
-    fn flush(&mut self, tx: &mut TxBatch) {
-        let Self { failing, carry } = self;
-        failing.clear();
-        for index in 0..tx.entries().len() {
-            let entry = tx.entries()[index];
-            let socket = entry.target.socket;
-            if let Some(&(_, why)) = failing.iter().find(|(failed, _)| *failed == socket) {
-                tx.fail(index, why);
-            } else if let Err(why) = carry(&entry.target, tx.bytes(&entry)) {
-                tx.fail(index, why);
-                if why != SendFailure::Refused {
-                    failing.push((socket, why));
-                }
-            }
-        }
-        tx.end_flush();
+impl Surroundings for Letters {
+    fn take_mail(&mut self, handle: impl FnMut(Mail)) {
+        self.waiting.drain(..).for_each(handle);
     }
+
+    fn has_mail(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn send(&mut self, to: u16, mail: Mail) -> Result<(), Box<Mail>> {
+        self.written.push((to, mail));
+        Ok(())
+    }
+
+    fn cookie_secrets(&mut self) -> Option<[CookieSecret; 2]> {
+        self.secrets += 1;
+        Some([1, 2].map(|half| {
+            let mut bytes = [half; 64];
+            bytes[..8].copy_from_slice(&self.secrets.to_le_bytes());
+            CookieSecret::from_bytes(bytes)
+        }))
+    }
+
+    fn record(&mut self, _stage: Stage, _ns: u64, _count: u64) {}
 }
-
-/// What a turn finds at most, as with a driver's batch.
-const RX_DATAGRAMS_MAX: usize = 64;
-
-/// Full bundles on every link and long datagrams besides.
-const RX_BYTES: usize = 32 * BUNDLE_BYTES_MAX;
 
 /// Small enough that a busy turn has to flush in its middle.
-const TX_SMALL: usize = 96;
-const TX_LARGE: usize = 6;
+const TX_DATAGRAMS: usize = 96;
+const TX_BUNDLES: usize = 6;
 
-/// Longer datagrams are cut off. One bound for all sockets: what is too long for a player's socket
-/// is too long anyway.
-const SLOT_BYTES_MAX: usize = BUNDLE_BYTES_MAX;
-
-const _: () = assert!(RX_DATAGRAM_BYTES <= SLOT_BYTES_MAX);
+const NS_PER_S: u64 = 1_000_000_000;

@@ -16,6 +16,7 @@
 
 mod adopt;
 mod arrivals;
+pub mod body;
 mod counters;
 mod front;
 mod gate;
@@ -49,4 +50,4 @@ pub use setup::{
     Protocol, Route, Setup, TokenReuse, Unreal,
 };
 pub use shared::claims::Claims;
-pub use turn::{Exit, Now};
+pub use turn::Now;

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 use crate::links::loopback::LOOPBACK_PLACES;
+pub use ringgate_batch::Credentials;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_core::secret::Key;
@@ -262,15 +263,6 @@ impl Allowed {
     pub fn admits(&self, credentials: Credentials) -> bool {
         self.uids.contains(&credentials.uid) || self.gids.contains(&credentials.gid)
     }
-}
-
-/// Who is at the other end of a local socket, as the kernel says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Credentials {
-    /// User id.
-    pub uid: u32,
-    /// Group id.
-    pub gid: u32,
 }
 
 impl Setup {

@@ -3,15 +3,15 @@
 use crate::gate::Gate;
 use crate::mail::{Mail, Request};
 use crate::roles::Role;
-use crate::turn::{Exit, Now, Turn};
+use crate::turn::{Now, Turn};
 use ringgate_batch::{IoEvent, RxBatch, SocketId};
 use ringgate_link::bundle::SessionId;
 
 impl Gate {
-    /// One turn over everything that has arrived. What leaves has been handed to `exit.out` when
-    /// this returns.
-    pub fn turn(&mut self, now: Now, rx: &mut RxBatch, exit: &mut Exit<'_>) {
-        let turn = &mut Turn::new(now, exit);
+    /// One turn over everything that has arrived. What leaves has been handed to the driver
+    /// when this returns.
+    pub(crate) fn turn(&mut self, turn: &mut Turn<'_>, rx: &mut RxBatch) {
+        let now = turn.now;
         self.begin(turn);
         for &event in &rx.events {
             self.handle_event(now, event);
@@ -29,8 +29,8 @@ impl Gate {
 
     /// Takes a message in. To be called before [`turn`](Self::turn), which sends what follows from
     /// it.
-    pub fn handle_mail(&mut self, now: Now, mail: Mail, exit: &mut Exit<'_>) {
-        let turn = &mut Turn::new(now, exit);
+    pub(crate) fn handle_mail(&mut self, turn: &mut Turn<'_>, mail: Mail) {
+        let now = turn.now;
         self.begin(turn);
         match mail {
             Mail::Datagram(datagram) => self.handle_forwarded(turn, datagram),
@@ -88,8 +88,7 @@ impl Gate {
                 }
             }
             IoEvent::Unreachable { socket, peer } => self.lose_udp_backend(now, socket, &peer),
-            // The worker looks up the credentials and calls `handle_link_accepted`; a bell only
-            // ends the wait.
+            // The body has called `handle_link_accepted`; a bell only ends the wait.
             IoEvent::Accepted { .. } | IoEvent::Woken => {}
         }
     }

@@ -11,24 +11,11 @@ pub struct Now {
     pub unix_s: u64,
 }
 
-/// The way out of a turn.
-pub struct Exit<'a> {
-    /// The driver's outgoing batch, empty at the start of a turn and at its end.
-    pub tx: &'a mut TxBatch,
-    /// Sends it.
-    pub out: &'a mut dyn Flush,
-}
-
 /// A turn at hand.
 pub(crate) struct Turn<'a> {
     pub(crate) now: Now,
+    /// The driver's outgoing batch, empty at the start of a turn and at its end.
     pub(crate) tx: &'a mut TxBatch,
+    /// Sends it.
     pub(crate) out: &'a mut dyn Flush,
-}
-
-impl<'a> Turn<'a> {
-    pub(crate) fn new(now: Now, exit: &'a mut Exit<'_>) -> Self {
-        let Exit { tx, out } = exit;
-        Self { now, tx: &mut **tx, out: &mut **out }
-    }
 }

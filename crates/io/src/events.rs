@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::table::Registered;
 use super::{Engine, IoStats, SocketKind, cmsg, errno, sockaddr, socket};
-use ringgate_batch::{IoEvent, RxBatch, SocketId};
+use ringgate_batch::{Credentials, IoEvent, RxBatch, SocketId};
 use ringgate_os::{message, notify};
 
 /// Empties a socket's error queue. Each unreachable peer becomes an event, once per row of the
@@ -44,8 +44,12 @@ pub(super) fn accept_all<E: Engine>(
     let mut turned_away = 0;
     for _ in 0..ACCEPTS_MAX {
         let Some(fd) = engine.fd(listener) else { break };
-        let connection = match socket::accept(fd) {
-            Ok(Some(link)) => engine.register(link, SocketKind::Link),
+        let (connection, peer) = match socket::accept(fd) {
+            Ok(Some(link)) => {
+                let Ok(peer) = socket::peer_credentials(link.as_fd()) else { continue };
+                let peer = Credentials { uid: peer.uid, gid: peer.gid };
+                (engine.register(link, SocketKind::Link), peer)
+            }
             Err(_) if reserve.turn_away(fd) => {
                 turned_away += 1;
                 continue;
@@ -53,7 +57,9 @@ pub(super) fn accept_all<E: Engine>(
             Ok(None) | Err(_) => break,
         };
         match connection {
-            Ok(connection) => rx.events.push(IoEvent::Accepted { socket: listener, connection }),
+            Ok(connection) => {
+                rx.events.push(IoEvent::Accepted { socket: listener, connection, peer });
+            }
             Err(_) => turned_away += 1,
         }
     }

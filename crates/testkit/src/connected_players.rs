@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::netcode::{Cipher, Heard};
-use ringgate_batch::{Endpoint, SocketId};
+use ringgate_batch::{Endpoint, SocketId, TxTarget};
 use ringgate_core::crypto::{Aead, Key};
 use ringgate_core::limits::{DATAGRAM_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use ringgate_core::netcode::{ServerAddresses, TokenSecrets, TokenSpec, mint_with};
@@ -214,7 +214,7 @@ impl ConnectedPlayers {
     /// One turn; returns how many datagrams have left.
     pub fn turn(&mut self) -> u64 {
         let mut left = 0;
-        self.host.turn(self.now, &mut |_, _| {
+        self.host.turn(self.now, &mut |_: &TxTarget, _: &[u8]| {
             left += 1;
             Ok(())
         });
@@ -229,7 +229,7 @@ impl ConnectedPlayers {
                 rules.keep_alive_ns = ns;
             }
         }
-        self.host.handle_mail(self.now, Mail::Setup(Arc::new(setup)), &mut |_, _| Ok(()));
+        self.host.post(Mail::Setup(Arc::new(setup)));
     }
 
     /// Where a player is.
@@ -286,7 +286,7 @@ impl ConnectedPlayers {
                 assert!(received.is_some(), "a wave fits a turn");
             }
         }
-        host.turn(*now, &mut |target, bytes| {
+        host.turn(*now, &mut |target: &TxTarget, bytes: &[u8]| {
             match target.peer {
                 Some(home) => {
                     let mut packet = [0; DATAGRAM_BYTES_MAX];

@@ -41,7 +41,7 @@ pub use note::Note;
 pub use plan::{GameLink, GamePlan, Habits, Plan};
 pub use player::{Deed, Last, Life, Player, Whereabouts};
 pub use random::Random;
-pub use ringgate_gate::host::{Carry, Host};
+pub use ringgate_gate::host::Host;
 pub use unreal_player::{UnrealMatch, UnrealMove, UnrealPlayer};
 pub use unreal_server::{UnrealAnswer, UnrealJudge, UnrealServer};
 pub use worker::{Arrival, Worker};

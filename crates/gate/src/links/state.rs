@@ -6,8 +6,8 @@
 //! and until then payloads are dropped so that nothing overtakes them.
 
 use crate::links::backlog::Backlog;
-use crate::setup::{Backend, Credentials, LinkKind};
-use ringgate_batch::{Endpoint, LargeSlot, LocalIp, SocketId, TxBatch, TxTarget};
+use crate::setup::{Backend, LinkKind};
+use ringgate_batch::{Credentials, Endpoint, LargeSlot, LocalIp, SocketId, TxBatch, TxTarget};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{Frame, Frames, Writer};
 

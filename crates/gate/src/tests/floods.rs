@@ -3,8 +3,8 @@
 
 use super::clients::Player;
 use super::games::{Game, Heard};
-use super::rig::{Rig, bundle_backend, home, listener, plain_setup};
-use crate::mail::{Mail, Request};
+use super::rig::{Asked, Rig, bundle_backend, home, listener, plain_setup};
+use crate::mail::Mail;
 use crate::setup::{Route, Setup};
 use ringgate_batch::{Endpoint, IoEvent};
 use ringgate_core::drops::DropReason;
@@ -64,7 +64,7 @@ fn sent_in(rig: &mut Rig, turn: impl FnOnce(&mut Rig)) -> u64 {
 fn holds(rig: &mut Rig, game: &Game) -> Vec<bool> {
     let requests = std::mem::take(&mut rig.requests);
     let holds = requests.into_iter().filter_map(|request| match request {
-        Request::HoldLink { socket, is_held } if socket == game.link => Some(is_held),
+        Asked::Hold { socket, is_held } if socket == game.link => Some(is_held),
         _ => None,
     });
     holds.collect()
@@ -151,10 +151,10 @@ fn a_loud_process_that_ends_is_heard_to_its_end() {
     push(&mut rig, &game, &numbered(session, 0..1000));
     rig.event(IoEvent::Closed { socket: game.link });
     for _ in 0..3 {
-        assert!(!rig.requests.contains(&Request::CloseSocket(game.link)));
+        assert!(!rig.requests.contains(&Asked::Close(game.link)));
         rig.turn();
     }
-    assert!(rig.requests.contains(&Request::CloseSocket(game.link)));
+    assert!(rig.requests.contains(&Asked::Close(game.link)));
     player.receive(&mut rig);
     assert_eq!(player.got.len(), 1000);
     let again = Game::join(&mut rig, "arena");
@@ -179,9 +179,9 @@ fn a_bad_record_in_what_waits_ends_the_link_and_the_rest_is_counted() {
     push(&mut rig, &game, &bundle);
     push(&mut rig, &game, &numbered(session, 0..7));
     rig.turn();
-    assert!(!rig.requests.contains(&Request::CloseSocket(game.link)), "nobody has seen it yet");
+    assert!(!rig.requests.contains(&Asked::Close(game.link)), "nobody has seen it yet");
     rig.turn();
-    assert!(rig.requests.contains(&Request::CloseSocket(game.link)));
+    assert!(rig.requests.contains(&Asked::Close(game.link)));
     player.receive(&mut rig);
     assert_eq!(player.got.len(), 400, "what stood before it counts");
     assert_eq!(rig.drops(DropReason::LinkEnded), 7);

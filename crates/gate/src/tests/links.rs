@@ -3,9 +3,9 @@
 
 use super::clients::{Library, Player, Scribe};
 use super::games::{Game, Heard};
-use super::rig::{OUR_USER, Rig, bundle_backend, home, listener, plain_setup, udp_backend};
+use super::rig::{Asked, OUR_USER, Rig, bundle_backend, home, listener, plain_setup, udp_backend};
 use crate::counters::{Ended, LinkRefusal};
-use crate::mail::{Mail, Request};
+use crate::mail::Mail;
 use crate::setup::{Allowed, Credentials, LinkKind, Setup};
 use ringgate_batch::{IoEvent, SendFailure};
 use ringgate_core::drops::DropReason;
@@ -25,7 +25,7 @@ fn goodbye(reason: GoodbyeReason) -> [Heard; 1] {
 }
 
 fn is_closed(rig: &Rig, game: &Game) -> bool {
-    rig.requests.contains(&Request::CloseSocket(game.link))
+    rig.requests.contains(&Asked::Close(game.link))
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn whom_no_backend_allows_is_refused_at_once_and_takes_no_room() {
     for _ in 0..5 {
         let links: Vec<_> = (0..100).map(|_| rig.accept_link(stranger)).collect();
         rig.turn();
-        let closed = |link: &_| rig.requests.contains(&Request::CloseSocket(*link));
+        let closed = |link: &_| rig.requests.contains(&Asked::Close(*link));
         assert!(links.iter().all(closed), "none stays for a hello that it may not say");
         let told = Game { link: links[7] }.hear(&mut rig);
         assert_eq!(told, goodbye(GoodbyeReason::Unauthorised));
@@ -197,7 +197,7 @@ fn the_nameless_of_one_user_are_bounded_and_lock_nobody_else_out() {
     rig.turn();
     let refused = rig.requests.clone();
     assert_eq!(refused.len(), 68, "more than 32 wait to say who they are");
-    assert_eq!(refused[0], Request::CloseSocket(links[32]));
+    assert_eq!(refused[0], Asked::Close(links[32]));
     assert_eq!(refusals(&rig, LinkRefusal::TooManyNameless), 68);
     let game = Game::join(&mut rig, "arena");
     assert!(matches!(game.hear(&mut rig)[..], [Heard::Welcome { .. }]));

@@ -6,13 +6,14 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::counters::Counters;
 use crate::gate::Gate;
 use crate::host::Host;
-use crate::mail::{Mail, Request};
+use crate::mail::Mail;
 use crate::seed::{Seed, WorkerIndex};
 use crate::setup::{
     Allowed, Backend, ClaimLimits, Credentials, Limits, LinkKind, Listener, Netcode, Protocol,
@@ -21,7 +22,7 @@ use crate::setup::{
 use crate::shared::claims::Claims;
 use crate::store::table::Address;
 use crate::turn::Now;
-use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId, TxTarget};
+use ringgate_batch::{Endpoint, IoEvent, LocalIp, Port, SendFailure, SocketId, TxTarget, Wire};
 use ringgate_core::crypto::{Aead, Job, Key, Verdict};
 use ringgate_core::drops::{DropCounts, DropReason};
 use ringgate_core::netcode::{ConnectToken, TokenSpec, mint};
@@ -29,7 +30,6 @@ use ringgate_core::proto::netcode::packet::{AadTable, Header, PacketKind, Receiv
 use ringgate_core::proto::netcode::server::SessionSequence;
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
-use ringgate_core::secret::CookieSecret;
 use ringgate_link::bundle::SessionId;
 
 pub(super) const PROTOCOL: u64 = 0x1122_3344_5566_7788;
@@ -109,6 +109,14 @@ pub(super) struct Sent {
     pub(super) bytes: Vec<u8>,
 }
 
+/// Something that the driver was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Close(SocketId),
+    Hold { socket: SocketId, is_held: bool },
+    Open(std::net::SocketAddr),
+}
+
 /// Why the next datagrams on a socket do not leave.
 pub(super) type Obstacle = (SocketId, SendFailure);
 
@@ -118,15 +126,14 @@ pub(super) struct Rig {
     /// What has left and was not taken by a test yet.
     pub(super) sent: Vec<Sent>,
     pub(super) obstacles: Vec<Obstacle>,
-    /// Requests of the gate that a test has not looked at yet.
-    pub(super) requests: Vec<Request>,
+    /// What the driver was asked for and a test has not looked at yet.
+    pub(super) requests: Vec<Asked>,
     /// How far the wall clock is off.
     wall_ahead_s: i64,
     /// Sockets that the worker can still make for sessions.
     pub(super) descriptors: u32,
     /// Those that it has made.
     pub(super) session_sockets: Vec<SocketId>,
-    secrets_drawn: u32,
     judge: Rc<RefCell<Judge>>,
     next_socket: u32,
 }
@@ -174,7 +181,6 @@ impl Rig {
             wall_ahead_s: 0,
             descriptors: u32::MAX,
             session_sockets: Vec::new(),
-            secrets_drawn: 0,
             judge,
             next_socket: FIRST_LINK,
         }
@@ -245,7 +251,9 @@ impl Rig {
     /// A process connects to the link socket.
     pub(super) fn accept_link(&mut self, credentials: Credentials) -> SocketId {
         let socket = self.new_socket();
-        self.host.gate_mut().handle_link_accepted(socket, credentials);
+        let accepted =
+            IoEvent::Accepted { socket: LINK_LISTENER, connection: socket, peer: credentials };
+        self.host.notice(accepted);
         socket
     }
 
@@ -255,63 +263,29 @@ impl Rig {
     }
 
     pub(super) fn turn(&mut self) {
-        let Self { host, sent, obstacles, judge, now, .. } = self;
-        host.turn(*now, &mut |target, bytes| carry(target, bytes, sent, obstacles, judge));
-        self.look_around();
+        let Self { host, sent, obstacles, judge, now, requests, .. } = self;
+        let Self { descriptors, session_sockets, next_socket, .. } = self;
+        let mut sockets =
+            Surface { sent, obstacles, judge, requests, descriptors, session_sockets, next_socket };
+        host.turn(*now, &mut sockets);
+        self.balance();
     }
 
+    /// Mail for the next turn.
     pub(super) fn mail(&mut self, mail: Mail) {
-        let Self { host, sent, obstacles, judge, now, .. } = self;
-        let carry =
-            &mut |target: &TxTarget, bytes: &[u8]| carry(target, bytes, sent, obstacles, judge);
-        host.handle_mail(*now, mail, carry);
+        self.host.post(mail);
     }
 
     /// Refuses all mail to other workers, as their mailboxes do when they are full.
     pub(super) fn refuse_mail(&mut self) {
-        let refused: Vec<_> = self.host.gate_mut().poll_mail().collect();
-        for (_, mail) in refused {
+        for (_, mail) in self.host.take_written() {
             self.host.gate_mut().mail_refused(&mail);
         }
-        self.look_around();
+        self.balance();
     }
 
-    fn look_around(&mut self) {
-        while let Some(request) = self.host.gate_mut().poll_request() {
-            if request == Request::CookieSecrets {
-                self.renew_cookies();
-                continue;
-            }
-            self.requests.push(request);
-            if let Request::OpenSessionSocket { session, .. } = request {
-                self.open_session_socket(session);
-            }
-        }
+    fn balance(&self) {
         self.counters().check_conservation().expect("every turn balances");
-    }
-
-    /// What the worker does when it is asked to.
-    fn open_session_socket(&mut self, session: SessionId) {
-        if let Some(left) = self.descriptors.checked_sub(1) {
-            self.descriptors = left;
-            let socket = self.new_socket();
-            self.session_sockets.push(socket);
-            self.host.gate_mut().bind_session_socket(session, socket);
-        } else {
-            self.host.gate_mut().session_socket_failed(self.now, session);
-        }
-    }
-
-    /// Other secrets each time, and the same in every run.
-    fn renew_cookies(&mut self) {
-        self.secrets_drawn += 1;
-        let secret = |half: u8| {
-            let mut bytes = [half; 64];
-            bytes[..4].copy_from_slice(&self.secrets_drawn.to_le_bytes());
-            CookieSecret::from_bytes(bytes)
-        };
-        let secrets = [secret(1), secret(2)];
-        self.host.gate_mut().renew_cookies(self.now, secrets);
     }
 
     /// Lets time pass, in turns of 10 ms.
@@ -441,8 +415,7 @@ impl Fleet {
 
     /// Delivers the mail of one worker, and not what follows from it.
     pub(super) fn deliver_mail_once(&mut self, from: usize) {
-        let mail: Vec<_> = self.rigs[from].host.gate_mut().poll_mail().collect();
-        for (to, mail) in mail {
+        for (to, mail) in self.rigs[from].host.take_written() {
             self.rigs[usize::from(to)].mail(mail);
             self.rigs[usize::from(to)].turn();
         }
@@ -464,21 +437,47 @@ fn is_player_socket(socket: SocketId) -> bool {
     socket < UDP_LINK
 }
 
-fn carry(
-    target: &TxTarget,
-    bytes: &[u8],
-    sent: &mut Vec<Sent>,
-    obstacles: &[Obstacle],
-    judge: &RefCell<Judge>,
-) -> Result<(), SendFailure> {
-    if is_player_socket(target.socket) && judge.borrow().sees_netcode_only {
-        judge.borrow_mut().look_at(bytes);
+/// The sockets of a rig, in a turn.
+struct Surface<'a> {
+    sent: &'a mut Vec<Sent>,
+    obstacles: &'a [Obstacle],
+    judge: &'a RefCell<Judge>,
+    requests: &'a mut Vec<Asked>,
+    descriptors: &'a mut u32,
+    session_sockets: &'a mut Vec<SocketId>,
+    next_socket: &'a mut u32,
+}
+
+impl Wire for Surface<'_> {
+    fn carry(&mut self, target: &TxTarget, bytes: &[u8]) -> Result<(), SendFailure> {
+        if is_player_socket(target.socket) && self.judge.borrow().sees_netcode_only {
+            self.judge.borrow_mut().look_at(bytes);
+        }
+        if let Some((_, why)) = self.obstacles.iter().find(|(it, _)| *it == target.socket) {
+            return Err(*why);
+        }
+        self.sent.push(Sent { target: *target, bytes: bytes.to_vec() });
+        Ok(())
     }
-    if let Some((_, why)) = obstacles.iter().find(|(socket, _)| *socket == target.socket) {
-        return Err(*why);
+
+    fn open(&mut self, port: &Port) -> io::Result<SocketId> {
+        let Port::Session { address } = port;
+        self.requests.push(Asked::Open(*address));
+        let left = self.descriptors.checked_sub(1);
+        *self.descriptors = left.ok_or_else(|| io::Error::other("too few descriptors"))?;
+        *self.next_socket += 1;
+        let socket = SocketId(*self.next_socket);
+        self.session_sockets.push(socket);
+        Ok(socket)
     }
-    sent.push(Sent { target: *target, bytes: bytes.to_vec() });
-    Ok(())
+
+    fn close(&mut self, socket: SocketId) {
+        self.requests.push(Asked::Close(socket));
+    }
+
+    fn hold(&mut self, socket: SocketId, is_held: bool) {
+        self.requests.push(Asked::Hold { socket, is_held });
+    }
 }
 
 /// Knows the keys of all tokens, and every nonce that was used under them.

@@ -2,9 +2,9 @@
 //! loopback.
 
 use super::clients::{Library, Player, Scribe};
-use super::rig::{Rig, endpoint, home, listener, udp_backend};
+use super::rig::{Asked, Rig, endpoint, home, listener, udp_backend};
 use crate::counters::Ended;
-use crate::mail::{Listening, Mail, Request};
+use crate::mail::{Listening, Mail};
 use crate::setup::Setup;
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId};
 use ringgate_core::drops::DropReason;
@@ -252,9 +252,7 @@ fn the_next_player_does_not_get_the_last_ones_address() {
 fn remote() -> (Rig, Player<ringgate_core::netcode::Client>, SocketId) {
     let mut rig = ready(REMOTE);
     let player = Player::connected(&mut rig, home(1), 1);
-    let [Request::OpenSessionSocket { backend: 0, .. }] = rig.requests[..] else {
-        panic!("{:?}", rig.requests)
-    };
+    let [Asked::Open(_)] = rig.requests[..] else { panic!("{:?}", rig.requests) };
     let [socket] = rig.session_sockets[..] else { panic!("{:?}", rig.session_sockets) };
     (rig, player, socket)
 }
@@ -273,7 +271,7 @@ fn off_loopback_every_session_has_a_socket_of_its_own() {
     player.receive(&mut rig);
     assert_eq!(player.got, [b"down"]);
     player.leave(&mut rig);
-    assert!(rig.requests.contains(&Request::CloseSocket(socket)));
+    assert!(rig.requests.contains(&Asked::Close(socket)));
     rig.provokes(DropReason::LinkStranger, |rig| answer(rig, socket, b"late"));
 }
 
@@ -317,7 +315,7 @@ fn a_session_socket_that_fails_is_replaced() {
     rig.requests.clear();
     rig.event(IoEvent::Closed { socket });
     player.live(&mut rig, 200);
-    let [Request::CloseSocket(closed), Request::OpenSessionSocket { .. }] = rig.requests[..] else {
+    let [Asked::Close(closed), Asked::Open(_)] = rig.requests[..] else {
         panic!("{:?}", rig.requests)
     };
     assert_eq!(closed, socket);
@@ -341,14 +339,15 @@ fn a_player_whose_socket_is_not_replaced_is_told_goodbye() {
 #[test]
 fn a_socket_for_a_session_that_is_over_is_closed() {
     let (mut rig, mut player, socket) = remote();
-    let Some(Request::OpenSessionSocket { session, .. }) = rig.requests.pop() else { panic!() };
+    let session = rig.session_at(home(1));
+    rig.requests.clear();
     player.leave(&mut rig);
-    assert_eq!(rig.requests, [Request::CloseSocket(socket)]);
+    assert_eq!(rig.requests, [Asked::Close(socket)]);
     let late = rig.new_socket();
     rig.host.gate_mut().bind_session_socket(session, late);
     rig.host.gate_mut().session_socket_failed(rig.now, session);
     rig.turn();
-    assert_eq!(rig.requests[1..], [Request::CloseSocket(late)]);
+    assert_eq!(rig.requests[1..], [Asked::Close(late)]);
     rig.pass(5000);
     assert_eq!(rig.requests.len(), 2);
 }

@@ -2,13 +2,14 @@
 //! rules that hold for everybody.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
 use std::sync::Arc;
 
 use crate::Host;
-use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId, TxTarget};
+use ringgate_batch::{Endpoint, IoEvent, LocalIp, Port, SendFailure, SocketId, TxTarget, Wire};
 use ringgate_core::crypto::Aead;
-use ringgate_core::secret::{CookieSecret, Key};
-use ringgate_gate::{Claims, Credentials, Gate, Mail, Now, Request, Seed, Setup, WorkerIndex};
+use ringgate_core::secret::Key;
+use ringgate_gate::{Claims, Credentials, Gate, Mail, Now, Seed, Setup, WorkerIndex};
 
 /// Decisions, one byte each. When there are none left, the run is over.
 pub(super) struct Input<'a>(&'a [u8]);
@@ -88,7 +89,6 @@ pub(super) struct Stage {
     switches: Vec<u64>,
     strangers: HashMap<Endpoint, Exchange>,
     next_socket: u32,
-    secrets_drawn: u8,
 }
 
 impl Stage {
@@ -111,7 +111,7 @@ impl Stage {
             }
             gate.bind_udp_link(UDP_LINK);
             gate.bind_link_listener(LINK_LISTENER);
-            Host::new(gate)
+            Host::new(gate).with_secrets(u64::from(index) << 32)
         };
         Self {
             hosts: (0..workers).map(host).collect(),
@@ -126,7 +126,6 @@ impl Stage {
             switches: vec![0; usize::from(workers)],
             strangers: HashMap::new(),
             next_socket: FIRST_SOCKET,
-            secrets_drawn: 0,
         }
     }
 
@@ -137,7 +136,8 @@ impl Stage {
 
     pub(super) fn accept_link(&mut self, worker: usize) -> SocketId {
         let socket = self.open_socket();
-        self.hosts[worker].gate_mut().handle_link_accepted(socket, US);
+        let accepted = IoEvent::Accepted { socket: LINK_LISTENER, connection: socket, peer: US };
+        self.notice(worker, accepted);
         socket
     }
 
@@ -167,12 +167,10 @@ impl Stage {
     /// A turn of one worker, after which everything that must hold does.
     pub(super) fn turn(&mut self, worker: usize) {
         self.note_homes(worker);
-        let Self { hosts, sent, obstacles, now, .. } = self;
-        hosts[worker]
-            .turn(*now, &mut |target, bytes| carry(worker, target, bytes, sent, obstacles));
-        self.answer_requests(worker);
-        let gate = self.hosts[worker].gate_mut();
-        self.mail.extend(gate.poll_mail().map(|(to, mail)| (worker, to, mail)));
+        let Self { hosts, sent, obstacles, now, next_socket, .. } = self;
+        hosts[worker].turn(*now, &mut Sockets { worker, sent, obstacles, next_socket });
+        let written = self.hosts[worker].take_written();
+        self.mail.extend(written.into_iter().map(|(to, mail)| (worker, to, mail)));
         self.inspect(worker);
     }
 
@@ -189,11 +187,7 @@ impl Stage {
 
     /// Mail for a worker, from another or from the control thread.
     pub(super) fn tell(&mut self, worker: usize, mail: Mail) {
-        self.note_homes(worker);
-        let Self { hosts, sent, obstacles, now, .. } = self;
-        hosts[worker].handle_mail(*now, mail, &mut |target, bytes| {
-            carry(worker, target, bytes, sent, obstacles)
-        });
+        self.hosts[worker].post(mail);
     }
 
     pub(super) fn reload(&mut self, change: impl FnOnce(&mut Setup)) {
@@ -224,28 +218,6 @@ impl Stage {
     fn note_homes(&mut self, worker: usize) {
         let homes = self.homes();
         self.homes_before[worker].extend(homes);
-    }
-
-    fn answer_requests(&mut self, worker: usize) {
-        while let Some(request) = self.hosts[worker].gate_mut().poll_request() {
-            match request {
-                Request::CookieSecrets => {
-                    self.secrets_drawn = self.secrets_drawn.wrapping_add(1);
-                    let drawn = self.secrets_drawn;
-                    let secrets = [1, 2].map(|half| {
-                        let mut bytes = [half; 64];
-                        bytes[0] = drawn;
-                        CookieSecret::from_bytes(bytes)
-                    });
-                    self.hosts[worker].gate_mut().renew_cookies(self.now, secrets);
-                }
-                Request::OpenSessionSocket { session, .. } => {
-                    let socket = self.open_socket();
-                    self.hosts[worker].gate_mut().bind_session_socket(session, socket);
-                }
-                Request::CloseSocket(_) | Request::HoldLink { .. } => {}
-            }
-        }
     }
 
     /// Where somebody plays.
@@ -288,21 +260,30 @@ impl Stage {
     }
 }
 
-fn carry(
+/// The sockets of one worker, in a turn.
+struct Sockets<'a> {
     worker: usize,
-    target: &TxTarget,
-    bytes: &[u8],
-    sent: &mut Vec<Sent>,
-    obstacles: &[(usize, SocketId, SendFailure)],
-) -> Result<(), SendFailure> {
-    let stands = |(at, socket, _): &&(usize, SocketId, SendFailure)| {
-        *at == worker && *socket == target.socket
-    };
-    if let Some((.., why)) = obstacles.iter().find(stands) {
-        return Err(*why);
+    sent: &'a mut Vec<Sent>,
+    obstacles: &'a [(usize, SocketId, SendFailure)],
+    next_socket: &'a mut u32,
+}
+
+impl Wire for Sockets<'_> {
+    fn carry(&mut self, target: &TxTarget, bytes: &[u8]) -> Result<(), SendFailure> {
+        let stands = |(at, socket, _): &&(usize, SocketId, SendFailure)| {
+            *at == self.worker && *socket == target.socket
+        };
+        if let Some((.., why)) = self.obstacles.iter().find(stands) {
+            return Err(*why);
+        }
+        self.sent.push(Sent { worker: self.worker, target: *target, bytes: bytes.to_vec() });
+        Ok(())
     }
-    sent.push(Sent { worker, target: *target, bytes: bytes.to_vec() });
-    Ok(())
+
+    fn open(&mut self, _port: &Port) -> io::Result<SocketId> {
+        *self.next_socket += 1;
+        Ok(SocketId(*self.next_socket))
+    }
 }
 
 pub(super) const fn player_socket(listener: u16) -> SocketId {

@@ -6,10 +6,10 @@ use super::state::{Outside, Role, World};
 use crate::game::Guest;
 use crate::network::{Datagram, Faults};
 use crate::plan::GameLink;
-use crate::worker::Arrival;
-use ringgate_batch::{Endpoint, IoEvent, SendFailure, SocketId, TxTarget};
-use ringgate_core::secret::CookieSecret;
-use ringgate_gate::Request;
+use crate::worker::{Arrival, SocketIds, Worker};
+use ringgate_batch::{Endpoint, IoEvent, Port, SendFailure, SocketId, TxTarget, Wire};
+use std::collections::VecDeque;
+use std::io;
 
 impl World {
     /// Turns of one worker, until it has seen everything that has arrived for it.
@@ -19,10 +19,12 @@ impl World {
         loop {
             let Self { workers, outside, .. } = self;
             let worker = &mut workers[at];
-            let has_more = worker.turn(now, &mut |target, bytes| outside.carry(at, target, bytes));
-            let balance = worker.host.gate().counters().check_conservation();
+            worker.deliver();
+            let Worker { host, sockets, inbox, .. } = worker;
+            host.turn(now, &mut Sockets { worker: at, outside, ids: sockets, inbox });
+            let balance = host.gate().counters().check_conservation();
             outside.judge.require(balance.is_ok(), || format!("worker {at}: {balance:?}"));
-            self.answer_requests(at);
+            let has_more = !inbox.is_empty();
             self.carry_mail(at);
             if !has_more {
                 return;
@@ -35,37 +37,8 @@ impl World {
         self.workers[at].events.extend(mine.map(|(_, event)| event));
     }
 
-    fn answer_requests(&mut self, at: usize) {
-        while let Some(request) = self.workers[at].host.gate_mut().poll_request() {
-            match request {
-                Request::CloseSocket(socket) => self.close_socket(at, socket),
-                Request::CookieSecrets => {
-                    let (now, random) = (self.gate_now(), &mut self.unreal_random);
-                    let secrets = [(); 2].map(|()| CookieSecret::from_bytes(random.bytes()));
-                    self.workers[at].host.gate_mut().renew_cookies(now, secrets);
-                }
-                // Games here do not say more than a turn takes, so what they say may as well come.
-                Request::HoldLink { .. } => {}
-                Request::OpenSessionSocket { session, backend } => {
-                    let socket = self.workers[at].open_socket();
-                    self.outside.roles.insert((at, socket), Role::Session { game: backend });
-                    self.workers[at].host.gate_mut().bind_session_socket(session, socket);
-                }
-            }
-        }
-    }
-
-    fn close_socket(&mut self, at: usize, socket: SocketId) {
-        let role = self.outside.roles.remove(&(at, socket));
-        self.workers[at].close_socket(socket);
-        if let Some(Role::Link { game }) = role {
-            self.outside.games[usize::from(game)].lose_link(at, socket);
-        }
-    }
-
     fn carry_mail(&mut self, at: usize) {
-        let mail: Vec<_> = self.workers[at].host.gate_mut().poll_mail().collect();
-        for (to, mail) in mail {
+        for (to, mail) in self.workers[at].host.take_written() {
             if let Err(refused) = self.workers[usize::from(to)].post(mail) {
                 self.workers[at].host.gate_mut().mail_refused(&refused);
             }
@@ -125,7 +98,8 @@ impl World {
             }
             let socket = self.workers[worker].open_socket();
             self.outside.roles.insert((worker, socket), Role::Link { game: at as u16 });
-            self.workers[worker].host.gate_mut().handle_link_accepted(socket, GAME_USER);
+            let accepted = IoEvent::Accepted { socket, connection: socket, peer: GAME_USER };
+            self.workers[worker].events.push(accepted);
             let bytes = self.outside.games[at].connect(worker, socket);
             let (peer, local) = (NOBODY, ringgate_batch::LocalIp::UNSPECIFIED);
             self.workers[worker].inbox.push_back(Arrival { socket, peer, local, bytes });
@@ -143,6 +117,39 @@ impl World {
             self.gateway_ahead.unix_s = self.random.within(0..40) as i64 - 20;
         }
     }
+}
+
+/// The sockets of one worker, in a turn.
+struct Sockets<'a> {
+    worker: usize,
+    outside: &'a mut Outside,
+    ids: &'a mut SocketIds,
+    inbox: &'a mut VecDeque<Arrival>,
+}
+
+impl Wire for Sockets<'_> {
+    fn carry(&mut self, target: &TxTarget, bytes: &[u8]) -> Result<(), SendFailure> {
+        self.outside.carry(self.worker, target, bytes)
+    }
+
+    fn open(&mut self, port: &Port) -> io::Result<SocketId> {
+        let Port::Session { address } = port;
+        let (socket, game) = (self.ids.take(), address.port() - FIRST_GAME_PORT);
+        self.outside.roles.insert((self.worker, socket), Role::Session { game });
+        Ok(socket)
+    }
+
+    fn close(&mut self, socket: SocketId) {
+        let role = self.outside.roles.remove(&(self.worker, socket));
+        self.ids.give(socket);
+        self.inbox.retain(|arrival| arrival.socket != socket);
+        if let Some(Role::Link { game }) = role {
+            self.outside.games[usize::from(game)].lose_link(self.worker, socket);
+        }
+    }
+
+    // Games here do not say more than a turn takes, so what they say may as well come.
+    fn hold(&mut self, _socket: SocketId, _is_held: bool) {}
 }
 
 impl Outside {

@@ -73,7 +73,7 @@ impl World {
         let claims = Arc::clone(&self.claims);
         let now = self.gate_now();
         let gate = Gate::new(Arc::clone(setup), place, claims, Aead::detect(), seed, now);
-        let mut worker = Worker::new(gate, self.plan.mailbox_max);
+        let mut worker = Worker::new(gate, self.plan.mailbox_max, u64::from(index) << 32);
         let at = usize::from(index);
         for (listener, bind) in player_sockets(&self.plan) {
             let socket = worker.open_socket();

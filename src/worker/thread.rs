@@ -1,0 +1,180 @@
+//! A worker on its thread: the gate's loop over the kernel's sockets, and now and then
+//! housekeeping.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::mailbox::{Mailbox, MailboxFull, Post};
+use super::report::Published;
+use super::stages::Recorder;
+use ringgate_batch::{Clock, Driver, Moment, SocketId};
+use ringgate_core::secret::CookieSecret;
+use ringgate_gate::body::{self, Stage, Surroundings};
+use ringgate_gate::{Gate, Mail};
+use ringgate_io::AnyDriver;
+use ringgate_os::clock;
+
+/// A worker that is ready to run.
+pub(super) struct Worker {
+    body: body::Body,
+    driver: AnyDriver,
+    clock: HostClock,
+    around: Around,
+    players: Vec<SocketId>,
+    published: Arc<Published>,
+    housekeeping_at_ns: u64,
+}
+
+/// The clocks of this host.
+#[derive(Clone, Copy)]
+struct HostClock(clock::Clock);
+
+/// What is around a worker in a fleet.
+struct Around {
+    mailbox: Mailbox,
+    /// All workers' mailboxes, by their index.
+    posts: Vec<Post>,
+    stages: Box<Recorder>,
+}
+
+impl Worker {
+    pub(super) fn new(
+        driver: AnyDriver,
+        gate: Gate,
+        mailbox: Mailbox,
+        players: Vec<SocketId>,
+        clock: clock::Clock,
+        spin: Duration,
+    ) -> Self {
+        Self {
+            body: body::Body::new(gate, spin, clock.now_ns()),
+            driver,
+            clock: HostClock(clock),
+            around: Around { mailbox, posts: Vec::new(), stages: Box::new(Recorder::new()) },
+            players,
+            published: Arc::new(Published::new()),
+            housekeeping_at_ns: 0,
+        }
+    }
+
+    pub(super) fn post(&self) -> Post {
+        self.around.mailbox.post()
+    }
+
+    pub(super) fn published(&self) -> Arc<Published> {
+        Arc::clone(&self.published)
+    }
+
+    pub(super) fn driver_name(&self) -> &'static str {
+        self.driver.name()
+    }
+
+    pub(super) fn kernel_name(&self) -> &'static str {
+        self.body.gate().aead().kernel().name()
+    }
+
+    /// What it decides with.
+    #[cfg(test)]
+    pub(super) fn gate(&self) -> &Gate {
+        self.body.gate()
+    }
+
+    /// One turn that does not wait.
+    #[cfg(test)]
+    pub(super) fn turn_now(&mut self) {
+        let Self { body, driver, clock, around, .. } = self;
+        let now_ns = body.turn(driver, clock, around, 0).expect("the driver lives");
+        self.housekeeping_at_ns = now_ns + HOUSEKEEPING_NS;
+    }
+
+    /// How long the driver might wait now.
+    #[cfg(test)]
+    pub(super) fn wait_now(&self) -> ringgate_io::Wait {
+        self.body.wait(&self.around, self.housekeeping_at_ns)
+    }
+
+    /// Tells the worker where the others are.
+    pub(super) fn meet(&mut self, posts: Vec<Post>) {
+        self.around.posts = posts;
+    }
+
+    /// Runs until it is told to stop, or until the driver fails.
+    pub(super) fn run(&mut self) -> std::io::Result<()> {
+        while !self.body.gate().is_stopped() {
+            let Self { body, driver, clock, around, housekeeping_at_ns, .. } = self;
+            let now_ns = body.turn(driver, clock, around, *housekeeping_at_ns)?;
+            self.keep_house(now_ns);
+        }
+        self.leave();
+        Ok(())
+    }
+
+    fn keep_house(&mut self, now_ns: u64) {
+        if now_ns < self.housekeeping_at_ns {
+            return;
+        }
+        self.housekeeping_at_ns = now_ns + HOUSEKEEPING_NS;
+        self.published.pass_by(&mut self.around.stages);
+        self.published.leave_report(|report| self.fill(report, now_ns));
+    }
+
+    fn fill(&self, report: &mut super::Report, now_ns: u64) {
+        let gate = self.body.gate();
+        report.counters.clone_from(gate.counters());
+        report.last_refused = *gate.last_refused();
+        report.io = self.driver.stats();
+        report.turns = self.body.turns();
+        report.revision = gate.revision();
+        report.at_ns = now_ns;
+        report.backends_up.clear();
+        report.backends_up.extend(gate.backends_up());
+        report.backend_arrivals.clear();
+        report.backend_arrivals.extend(gate.backend_arrivals());
+        report.servers.clear();
+        report.servers.extend(gate.servers());
+        report.socket_drops =
+            self.players.iter().map(|player| self.driver.dropped_at(*player)).sum();
+    }
+
+    /// The last words: everything that was counted.
+    fn leave(&mut self) {
+        let now_ns = self.clock.0.now_ns();
+        self.published.leave_last_report(|report| self.fill(report, now_ns));
+        self.published.leave_last_stages(std::mem::take(&mut self.around.stages));
+    }
+}
+
+impl Clock for HostClock {
+    fn now(&self) -> Moment {
+        Moment { mono_ns: self.0.now_ns(), unix_ns: clock::unix_ns() }
+    }
+}
+
+impl Surroundings for Around {
+    fn take_mail(&mut self, handle: impl FnMut(Mail)) {
+        self.mailbox.take_some().for_each(handle);
+    }
+
+    fn has_mail(&self) -> bool {
+        self.mailbox.has_mail()
+    }
+
+    fn send(&mut self, to: u16, mail: Mail) -> Result<(), Box<Mail>> {
+        match self.posts.get(usize::from(to)) {
+            Some(post) => post.send(mail).map_err(|MailboxFull(mail)| mail),
+            None => Ok(()),
+        }
+    }
+
+    /// `None` where the operating system's generator fails.
+    fn cookie_secrets(&mut self) -> Option<[CookieSecret; 2]> {
+        Some([CookieSecret::generate().ok()?, CookieSecret::generate().ok()?])
+    }
+
+    fn record(&mut self, stage: Stage, ns: u64, count: u64) {
+        self.stages.record_many(stage, ns, count);
+    }
+}
+
+/// Counters are published this often.
+const HOUSEKEEPING_NS: u64 = 50_000_000;
