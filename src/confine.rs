@@ -51,7 +51,7 @@ impl User {
         match (result, found.is_null()) {
             (0, true) => Err(unknown()),
             (0, false) => {
-                // SAFETY: the call succeeded and found somebody, so it has filled the record in.
+                // SAFETY: the call succeeded and found a user, so it has filled the record in.
                 let record = unsafe { record.assume_init() };
                 Ok(Self { uid: record.pw_uid, gid: record.pw_gid })
             }

@@ -8,7 +8,7 @@
 //!
 //! Ending is a matter of two steps. A *drain* takes nobody in, and lets those who are there play on
 //! until they leave or its time is over: SIGTERM, SIGINT or `POST /drain` begin one. Then the
-//! workers stop, and tell whoever is left. The second signal skips the wait.
+//! workers stop, and tell the players who are left. The second signal skips the wait.
 
 mod access;
 mod door;
@@ -71,7 +71,7 @@ pub struct Settings {
 pub struct Control {
     runtime: Runtime,
     fleet: Fleet,
-    desk: Desk,
+    main_loop: ControlLoop,
     router: Router,
     admin: Option<(TcpListener, SocketAddr)>,
     socket: Option<(UnixListener, PathBuf)>,
@@ -102,7 +102,7 @@ impl Control {
         let admin = config.admin.as_ref().map(bind).transpose()?;
         let router = http::router(Arc::clone(&view), sender);
         let recorder = Recorder::start(&runtime, &view, config.histograms.as_ref())?;
-        let desk = Desk {
+        let main_loop = ControlLoop {
             view,
             config_file,
             config,
@@ -112,7 +112,7 @@ impl Control {
             retired_since: Vec::new(),
             terms: 0,
         };
-        Ok(Self { runtime, fleet, desk, router, admin, socket: None, recorder, events })
+        Ok(Self { runtime, fleet, main_loop, router, admin, socket: None, recorder, events })
     }
 
     /// Serves the control socket at `path`, too. It belongs to whom the process was when it was
@@ -145,9 +145,9 @@ impl Control {
 
     /// Serves until the daemon is told to end, or a worker fails.
     pub fn serve(self) -> io::Result<()> {
-        let Self { runtime, fleet, mut desk, router, admin, socket, mut recorder, mut events } =
+        let Self { runtime, fleet, mut main_loop, router, admin, socket, mut recorder, mut events } =
             self;
-        desk.notifier.ready();
+        main_loop.notifier.ready();
         let socket_path = socket.as_ref().map(|(_, path)| path.clone());
         let ended = runtime.block_on(async {
             if let Some((listener, _)) = admin {
@@ -158,7 +158,7 @@ impl Control {
             }
             let (ending, ends) = watch::channel(false);
             let attend = async {
-                let ended = desk.attend(&fleet, &mut events).await;
+                let ended = main_loop.run(&fleet, &mut events).await;
                 // The recorder finishes what it is writing.
                 let _ = ending.send(true);
                 ended
@@ -215,8 +215,8 @@ impl Events {
     }
 }
 
-/// Who decides.
-struct Desk {
+/// What runs while the workers do: takes commands and signals, and tells the workers.
+struct ControlLoop {
     view: Arc<View>,
     config_file: PathBuf,
     config: Config,
@@ -229,9 +229,9 @@ struct Desk {
     terms: u32,
 }
 
-impl Desk {
+impl ControlLoop {
     /// Until it is time to stop the workers.
-    async fn attend(&mut self, fleet: &Fleet, events: &mut Events) -> io::Result<()> {
+    async fn run(&mut self, fleet: &Fleet, events: &mut Events) -> io::Result<()> {
         let mut alive_at_ns = 0;
         while self.terms < TERMS_TO_STOP {
             match events.next().await {
@@ -257,7 +257,7 @@ impl Desk {
     }
 
     fn obey(&mut self, fleet: &Fleet, command: Command) {
-        // Whoever asked may have gone without waiting for the answer.
+        // The client may have closed its connection without waiting for the answer.
         match command {
             Command::Drain(reply) => answer(reply, self.drain(fleet)),
             Command::Reload(reply) => answer(reply, self.reload(fleet)),

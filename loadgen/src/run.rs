@@ -389,7 +389,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(60);
 const WATCH_EVERY_NS: u64 = 1_000_000_000;
 
 /// How long the closing wait of an interrupted run may take: goodbyes are acted upon at once, and
-/// whoever interrupts has no time.
+/// a user who interrupts does not want to wait.
 const INTERRUPTED_PATIENCE: Duration = Duration::from_secs(3);
 
 /// So long without any movement is quiet: several of the gateway's reports, and longer than any

@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     let plan = plan::plan(&config).map_err(Failure::failed)?;
     let privileges = Privileges::of(&config)?;
-    // Whoever serves here already is not disturbed: nothing has been made or removed yet.
+    // A gateway that serves here already is not disturbed: nothing has been made or removed yet.
     let admin = config.admin.as_ref().map(|admin| admin.bind);
     let ports = Ports::claim(&plan, admin).map_err(Failure::failed)?;
     make_folders(&config, plan.run_dir.is_some())?;

@@ -8,7 +8,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
 
-/// A flag that SIGTERM and SIGINT raise; then `wake` is called, so that whoever sleeps looks at it.
+/// A flag that SIGTERM and SIGINT raise; then `wake` is called, so that a sleeping thread
+/// looks at it.
 pub(super) fn stop_flag(wake: impl Fn() + Send + 'static) -> Result<Arc<AtomicBool>, Failure> {
     let fail = |why| Failure::failed(format_args!("cannot catch signals: {why}"));
     let runtime =

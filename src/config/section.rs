@@ -209,7 +209,7 @@ impl<'r, 'a> Section<'r, 'a> {
                 return Some(nodes.collect());
             }
             DeValue::Array(_) => "an empty list",
-            // Not quoted: it may be a key that somebody put where a list of keys belongs.
+            // Not quoted: it may be a key in the place of a list of keys.
             other => kind_of(&other),
         };
         self.report.expected(&place, found, &field.kind);

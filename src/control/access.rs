@@ -19,7 +19,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::net::UnixStream;
 
-use super::http::Desk;
+use super::http::AdminState;
 use crate::config::{Admin, Token};
 use ringgate_os::process;
 
@@ -53,7 +53,7 @@ pub(super) enum Right {
     Change,
 }
 
-/// Whoever is at the other end of a connection to the control socket, if entitled. The kernel noted
+/// The user at the other end of a connection to the control socket, if entitled. The kernel noted
 /// the user when the connection was made.
 pub(super) fn of_peer(stream: &UnixStream) -> Option<Visitor> {
     let peer = stream.peer_cred().ok()?;
@@ -62,9 +62,13 @@ pub(super) fn of_peer(stream: &UnixStream) -> Option<Visitor> {
 }
 
 /// Decides before any page is made, and leaves the [`Right`] for the pages.
-pub(super) async fn admit(State(desk): State<Desk>, request: Request, next: Next) -> Response {
+pub(super) async fn admit(
+    State(state): State<AdminState>,
+    request: Request,
+    next: Next,
+) -> Response {
     let (mut parts, body) = request.into_parts();
-    let rules = desk.rules();
+    let rules = state.rules();
     match judge(rules.as_deref(), &parts) {
         Ok(right) => {
             parts.extensions.insert(right);

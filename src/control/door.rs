@@ -2,7 +2,7 @@
 //!
 //! A connection carries one request. Its head has to be there within [`HEAD_TIMEOUT`], and its
 //! answer has to be taken within the door's own time. Silent, slow-sending and slow-reading peers
-//! therefore hold a place for a bounded time, and no longer than until somebody else needs it: a
+//! therefore hold a place for a bounded time, and only until another peer needs it: a
 //! newcomer who finds all places taken gets that of the oldest connection which waits for its peer
 //! or for a page. A connection that changes something is never the one that goes; that takes no
 //! help of the peer, so it ends by itself. Answers that nobody reads are bounded by their bytes

@@ -1,10 +1,10 @@
 //! `GET /healthz` and `GET /readyz`: whether the daemon lives, and whether players should be sent
 //! here.
 //!
-//! The first is for whoever restarts a daemon that hangs: the process answers and every worker
-//! turns. The second is for whoever sends players: it says no while the gateway drains, and while a
-//! listener that is meant to serve has a worker that reaches none of its backends, because the
-//! kernel decides which worker a player meets.
+//! The first is for programs that restart a daemon that hangs: the process answers and every
+//! worker turns. The second is for programs that send players: it says no while the gateway
+//! drains, and while a listener that is meant to serve has a worker that reaches none of its
+//! backends, because the kernel decides which worker a player meets.
 
 use super::view::{Snapshot, is_up};
 use crate::worker::Report;

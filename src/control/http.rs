@@ -36,19 +36,19 @@ pub(super) struct Draining {
     pub(super) left_ms: u64,
 }
 
-/// Where requests are answered.
+/// What requests are answered from.
 #[derive(Clone)]
-pub(super) struct Desk {
+pub(super) struct AdminState {
     view: Arc<View>,
     commands: mpsc::Sender<Command>,
-    /// One long page is made at a time. Whoever waits for that waits off the thread, so that what
-    /// is short (health) never stands behind more than one of them.
+    /// One long page is made at a time. Requests wait for that off the thread, so that short pages
+    /// (health) never wait for more than one of them.
     turn: Arc<Semaphore>,
 }
 
 /// All pages.
 pub(super) fn router(view: Arc<View>, commands: mpsc::Sender<Command>) -> Router {
-    let desk = Desk { view, commands, turn: Arc::new(Semaphore::new(1)) };
+    let state = AdminState { view, commands, turn: Arc::new(Semaphore::new(1)) };
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -57,16 +57,16 @@ pub(super) fn router(view: Arc<View>, commands: mpsc::Sender<Command>) -> Router
         .route("/drain", post(drain).route_layer(from_fn(access::may_change)))
         .route("/reload", post(reload).route_layer(from_fn(access::may_change)))
         .fallback(nothing)
-        .layer(from_fn_with_state(desk.clone(), access::admit))
-        .with_state(desk)
+        .layer(from_fn_with_state(state.clone(), access::admit))
+        .with_state(state)
 }
 
-async fn healthz(State(desk): State<Desk>) -> Response {
-    verdict(health::is_healthy(&desk.view.snapshot()))
+async fn healthz(State(state): State<AdminState>) -> Response {
+    verdict(health::is_healthy(&state.view.snapshot()))
 }
 
-async fn readyz(State(desk): State<Desk>, uri: Uri) -> Response {
-    let snapshot = desk.view.snapshot();
+async fn readyz(State(state): State<AdminState>, uri: Uri) -> Response {
+    let snapshot = state.view.snapshot();
     let mut asked = uri.query().unwrap_or_default().split('&');
     match asked.find_map(|pair| pair.strip_prefix("listener=")) {
         None => verdict(health::is_ready(&snapshot)),
@@ -77,19 +77,22 @@ async fn readyz(State(desk): State<Desk>, uri: Uri) -> Response {
     }
 }
 
-async fn show_status(State(desk): State<Desk>) -> Response {
-    let page = desk.make(status::render).await;
+async fn show_status(State(state): State<AdminState>) -> Response {
+    let page = state.make(status::render).await;
     ([(header::CONTENT_TYPE, JSON)], page).into_response()
 }
 
-async fn show_metrics(State(desk): State<Desk>) -> Response {
-    let page = desk.make(metrics::render).await;
+async fn show_metrics(State(state): State<AdminState>) -> Response {
+    let page = state.make(metrics::render).await;
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response()
 }
 
-async fn drain(State(desk): State<Desk>, Extension(visitor): Extension<Visitor>) -> Response {
+async fn drain(
+    State(state): State<AdminState>,
+    Extension(visitor): Extension<Visitor>,
+) -> Response {
     tracing::info!("{visitor} asks for a drain");
-    match desk.ask(Command::Drain).await {
+    match state.ask(Command::Drain).await {
         Ok(Draining { sessions, left_ms }) => {
             let answer = json!({ "state": "draining", "sessions": sessions, "left_ms": left_ms });
             as_json(StatusCode::OK, &answer)
@@ -98,9 +101,12 @@ async fn drain(State(desk): State<Desk>, Extension(visitor): Extension<Visitor>)
     }
 }
 
-async fn reload(State(desk): State<Desk>, Extension(visitor): Extension<Visitor>) -> Response {
+async fn reload(
+    State(state): State<AdminState>,
+    Extension(visitor): Extension<Visitor>,
+) -> Response {
     tracing::info!("{visitor} asks for a reload");
-    match desk.ask(Command::Reload).await {
+    match state.ask(Command::Reload).await {
         Ok(Ok(changes)) => {
             as_json(StatusCode::OK, &json!({ "reloaded": true, "changes": changes }))
         }
@@ -117,7 +123,7 @@ async fn nothing() -> Response {
     (StatusCode::NOT_FOUND, paths).into_response()
 }
 
-impl Desk {
+impl AdminState {
     /// What `[admin]` says now.
     pub(super) fn rules(&self) -> Option<Arc<Admin>> {
         self.view.live().admin.clone()

@@ -16,7 +16,7 @@ pub fn prefer_huge_pages(range: &Range<*const u8>) -> io::Result<()> {
     };
     let base = range.start.with_addr(start).cast_mut().cast();
     // SAFETY: this advice changes how pages are made up and nothing that can be read from them,
-    // whoever owns them; a range that is not mapped is an error and nothing worse.
+    // no matter whose they are; a range that is not mapped is an error and nothing worse.
     let result = unsafe { libc::madvise(base, bytes, libc::MADV_HUGEPAGE) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -96,7 +96,7 @@ pub fn awaited(fd: RawFd) -> libc::pollfd {
 }
 
 /// Waits until one of the descriptors is ready or the time is over. While it waits, and only then,
-/// their sockets have somebody to wake.
+/// their sockets have a thread to wake.
 pub fn wait(fds: &mut [libc::pollfd], at_most: Duration) -> io::Result<usize> {
     let timeout = timespec(at_most);
     // SAFETY: `fds` is a live slice of initialised entries with its true length; `timeout` outlives

@@ -74,7 +74,7 @@ impl Split {
         let dropped = drops.saturating_sub(self.drops);
         let overflown = overflows.saturating_sub(self.counted);
         let full = dropped.min(self.open + overflown);
-        // What is older than the last look was somebody else's.
+        // What is older than the last look was not ours.
         self.open = (self.open + overflown - full).min(overflown);
         self.overflows += full;
         self.drops = self.drops.max(drops);

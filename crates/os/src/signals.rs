@@ -5,7 +5,7 @@
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Keeps the first SIGINT or SIGTERM from now on, also where whoever started this process had it
+/// Keeps the first SIGINT or SIGTERM from now on, also where the parent process had it
 /// ignored.
 pub fn keep_first() -> io::Result<()> {
     // SAFETY: a `sigaction` is numbers and a pointer that may be null; all zero is a valid one.

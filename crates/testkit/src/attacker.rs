@@ -1,5 +1,5 @@
-//! Somebody on the path: sees datagrams go by, keeps some, and sends what it likes from whatever
-//! address it likes.
+//! An attacker on the path: sees datagrams go by, keeps some, and sends any datagram from any
+//! address.
 //!
 //! It knows no key. So nothing that it sends may be delivered to anybody, end anything, or keep
 //! anything alive.

@@ -106,7 +106,7 @@ impl Game {
         links.filter_map(|(worker, link)| Some((worker, link.take()?.socket))).collect()
     }
 
-    /// The gateway has closed a link: whoever came over it is gone.
+    /// The gateway has closed a link: all players who came over it are gone.
     pub fn lose_link(&mut self, worker: usize, socket: SocketId) {
         if self.links[worker].as_ref().is_some_and(|link| link.socket == socket) {
             self.links[worker] = None;

@@ -1,4 +1,4 @@
-//! Who watches a simulated world: what was said and who heard it, which nonces were used, and
+//! Checks on a simulated world: what was said and who heard it, which nonces were used, and
 //! everything that must not happen.
 
 use std::collections::{HashMap, HashSet};
@@ -190,12 +190,12 @@ impl Judge {
         self.require(is_first, || format!("{note:?} reached its player twice"));
     }
 
-    /// A packet leaves the gateway for an address: it is sealed for somebody who lives there, under
+    /// A packet leaves the gateway for an address: it is sealed for a player who is there, under
     /// a nonce that was not used before.
     ///
-    /// Another port of the same address may get it too: whoever is on the path can be faster than
+    /// Another port of the same address may get it too: an attacker on the path can be faster than
     /// the player with the player's own packet, and the session follows until the player's next
-    /// one. And a challenge or a denial goes to whoever was first to show a token.
+    /// one. And a challenge or a denial goes to the first address that showed a token.
     pub fn watch(&mut self, to: Endpoint, packet: &[u8]) {
         let Ok(header) = Header::decode(packet, Receiver::Client) else {
             return self.require(false, || format!("{to:?} was sent what is no packet"));

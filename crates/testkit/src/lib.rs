@@ -12,7 +12,7 @@
 //! - [`Judge`]: sees what is said and heard, and what must not happen.
 //! - `turmoil`: gates in any sequence of events, for fuzzers and tests only.
 //! - [`World`]: all of them together, as a [`Plan`] says; runs until something is wrong or
-//!   everybody has gone home.
+//!   all players have left.
 #![deny(unsafe_code)]
 
 mod attacker;

@@ -1,5 +1,5 @@
-//! What simulated players and game processes say: payloads that name themselves, so that whoever
-//! gets one can judge it.
+//! What simulated players and game processes say: payloads that name themselves, so that the
+//! receiver can check each.
 
 use ringgate_core::limits::PAYLOAD_BYTES_MAX;
 

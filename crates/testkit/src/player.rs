@@ -52,7 +52,7 @@ pub enum Whereabouts {
 
 /// A player while it takes part.
 pub struct Life {
-    /// Its number with the judge.
+    /// Its number in [`Judge`](super::Judge).
     pub number: u64,
     /// The gateway's address that it talks to.
     pub server: Endpoint,

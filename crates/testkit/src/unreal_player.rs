@@ -39,7 +39,7 @@ pub struct UnrealPlayer {
 
 /// One connection of a player, from the first request to the end.
 pub struct UnrealMatch {
-    /// Its number at the judge.
+    /// Its number in [`UnrealJudge`](super::UnrealJudge).
     pub number: u64,
     /// Where the player is.
     pub home: Endpoint,

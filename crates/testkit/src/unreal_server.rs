@@ -1,4 +1,4 @@
-//! Simulated servers of an Unreal game, and the judge of what is said and heard there.
+//! Simulated servers of an Unreal game, and the checks on what is said and heard there.
 //!
 //! The servers are the stand-ins that know nothing of the gateway; what they count as a duplicate
 //! or as impossible is a violation. [`UnrealJudge`] checks what the players say: each note is heard
@@ -112,7 +112,7 @@ pub struct UnrealJudge {
     matches: HashMap<Cookie, u64>,
     /// Bytes that came from and went to addresses at which nobody plays.
     strangers: HashMap<Endpoint, (u64, u64)>,
-    /// Where somebody plays or has played.
+    /// Addresses at which a player is or was.
     homes: HashSet<Endpoint>,
 }
 
@@ -133,12 +133,12 @@ impl UnrealJudge {
         self.heard.iter().map(|notes| notes.len() as u64).sum()
     }
 
-    /// Somebody plays here from now on.
+    /// A player is at this address from now on.
     pub fn move_in(&mut self, home: Endpoint) {
         self.homes.insert(home);
     }
 
-    /// A server has taken what somebody said.
+    /// A server has taken a note.
     fn hear_up(&mut self, cookie: Option<Cookie>, bytes: &[u8], judge: &mut Judge) {
         let (Some(note), Some(cookie)) = (Note::read(bytes), cookie) else {
             return judge.require(false, || "a server heard what nobody has said".to_owned());

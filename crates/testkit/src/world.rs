@@ -44,7 +44,7 @@ pub struct Report {
 }
 
 impl World {
-    /// Runs to the end, and after that until everybody has gone home.
+    /// Runs to the end, and after that until all players have left.
     pub fn run(mut self) -> Result<Report, Violation> {
         let mut peak = 0;
         while self.now_ns < self.plan.lasts_ns {

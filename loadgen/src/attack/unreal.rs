@@ -31,7 +31,7 @@ pub(super) enum UnrealPacket {
     Response,
     /// Proves the attacker's own address, and claims a connection by a guessed cookie.
     ForgedRestart,
-    /// Looks like a packet of somebody's game.
+    /// Looks like a packet of a player's game.
     Game,
 }
 

@@ -1,4 +1,4 @@
-//! `ringgate-loadgen attack`: what honest players feel while somebody attacks.
+//! `ringgate-loadgen attack`: what honest players feel during an attack.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

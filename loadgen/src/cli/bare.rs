@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut bare = Bare::open(args.io, args.bind, args.behind)
         .map_err(|why| Failure::Failed(why.to_string()))?;
     print(&format!("listening on {}\n", bare.address))?;
-    // It ends when whoever started it is gone, so that none is left behind.
+    // It ends when the process that started it has ended, so that none is left behind.
     let parent = std::os::unix::process::parent_id();
     bare.run(|| std::os::unix::process::parent_id() != parent || signals::kept().is_some())
         .map_err(|why| Failure::Failed(format!("bare echo: {why}")))

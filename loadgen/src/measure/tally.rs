@@ -76,7 +76,7 @@ counts! {
     Misdelivered = "misdelivered",
     /// Payloads that the game server says it has heard, each once.
     Heard = "heard",
-    /// Payloads that the game server sent of its own accord, as far as their numbers tell.
+    /// Payloads that the game server pushed, as far as their numbers tell.
     PushesDue = "pushes_due",
     /// Those of them that came, each once.
     PushedDown = "pushed_down",
@@ -127,8 +127,7 @@ pub enum Stage {
     SendLate,
     /// How long datagrams lay in the generator's own receive queue.
     OwnQueue,
-    /// From the game server's sending of its own accord to the player, by the time of day, which
-    /// both must share.
+    /// From the game server's push to the player, by the time of day, which both must share.
     PushDown,
 }
 

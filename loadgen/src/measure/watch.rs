@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::measure::gateway::{Gateway, Glimpse, Metrics, growth};
 use crate::measure::procfs::{self, ThreadCpu};
 
-/// Somebody was started anew during the run.
+/// A process was started anew during the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Restart {
     /// Who: `the gateway`, or `game server` and its backend's name.
@@ -104,7 +104,7 @@ impl Watch {
             return Some(&self.last);
         }
         for (labels, count) in &glimpse.arrivals {
-            // Whoever comes for the first time was not restarted.
+            // A process that comes for the first time was not restarted.
             if self.last.arrivals.get(labels).is_some_and(|before| (1..*count).contains(before)) {
                 self.note_game_server(labels, at_s);
             }

@@ -96,7 +96,7 @@ impl Swarm {
         }
     }
 
-    /// Decides a datagram's fate. False where it does not go on now.
+    /// Decides what the network does to a datagram. False where it does not arrive now.
     fn travels_on(&mut self, index: u32, from: Endpoint, bytes: &[u8], at_ns: u64) -> bool {
         let player = &mut self.players[index as usize];
         match self.setup.impair.incoming(&mut player.path) {
@@ -232,7 +232,7 @@ impl Swarm {
         self.wheel.schedule(index, 0);
     }
 
-    /// What a payload is: an echo of ours, once or twice, in order or not, or somebody else's.
+    /// What a payload is: an echo of ours, once or twice, in order or not, or of another session.
     fn judge(&mut self, index: u32, payload: &[u8], at_ns: u64) {
         if Push::is_claimed_by(payload, self.setup.run) {
             return self.judge_push(index, payload, at_ns);
@@ -259,8 +259,7 @@ impl Swarm {
         self.second(stamp.intended_ns).echoed += 1;
     }
 
-    /// What the game server has said of its own accord: the next, an earlier one, or somebody
-    /// else's.
+    /// What the game server has pushed: the next, an earlier one, or one of another session.
     fn judge_push(&mut self, index: u32, payload: &[u8], at_ns: u64) {
         let player = &mut self.players[index as usize];
         let Some(push) = Push::read(payload) else {

@@ -1,9 +1,10 @@
 //! What leaves: payloads that are due, what the clients have to say, and what the network kept for
 //! a while.
 //!
-//! Datagrams are written and sealed in a buffer of the swarm's own, then handed to their fate: most
-//! are copied into the outgoing batch, and the copy (some nanoseconds) buys that a packet which is
-//! lost, delayed or doubled is sealed like any other, with everything that follows from its number.
+//! Datagrams are written and sealed in a buffer of the swarm's own, then sent, delayed or dropped:
+//! most are copied into the outgoing batch. The copy costs some nanoseconds; in return a packet
+//! which is lost, delayed or doubled is sealed like any other, with all that follows from its
+//! number.
 
 use ringgate_batch::{Endpoint, TxBatch};
 use ringgate_core::crypto::Job;
@@ -252,7 +253,7 @@ impl Swarm {
         aead.seal(&mut jobs);
     }
 
-    /// Hands all that is staged to its fate.
+    /// Sends, delays or drops all that is staged, as the impairments decide.
     fn dispatch(&mut self, now: Now, tx: &mut TxBatch) {
         let items = std::mem::take(&mut self.staged.items);
         let is_impaired = self.setup.impair.is_active();

@@ -26,8 +26,7 @@ pub(super) struct Player {
     /// When the player was to connect.
     pub(super) joined_ns: u64,
     pub(super) received: Received,
-    /// The same for what the game server says of its own accord, and what it last said it had
-    /// heard.
+    /// The same for what the game server pushes, and what it last said it had heard.
     pub(super) pushed: Received,
     pub(super) heard: u32,
     /// Since when that server has known the session; 0 before any has spoken.

@@ -1,4 +1,4 @@
-//! What a game server says of its own accord, and what it tells about what it has heard.
+//! What a game server sends without being asked, and what it tells about what it has heard.
 //!
 //! A push bears the complement of the run's number, so that nobody takes it for an echo. From the
 //! acknowledgement in it a player learns how many of its payloads have arrived, which is the loss

@@ -116,7 +116,7 @@ impl Wheel {
         self.next_tick = self.next_tick.max(now_tick + 1);
     }
 
-    /// The first tick at which somebody may be due: exact within a round, else the round's end.
+    /// The first tick at which a player may be due: exact within a round, else the round's end.
     pub(crate) fn next_tick(&self) -> u64 {
         let first = slot_of(self.next_tick);
         for step in 0..=self.used.len() {

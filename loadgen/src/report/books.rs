@@ -2,7 +2,7 @@
 //! other to the datagram.
 //!
 //! A difference of one is a difference: it is shown as unexplained and fails the run. What may
-//! explain one is only what somebody has counted: a drop of a socket, a drop of the gateway with
+//! explain one is only what has been counted: a drop of a socket, a drop of the gateway with
 //! its reason, a datagram that an impairment of ours swallowed, or, between two sockets, the
 //! kernel's backlog.
 //!
@@ -146,7 +146,7 @@ impl Books<'_> {
         &self.record.closing.kernel
     }
 
-    /// Every player who dialled has had one fate.
+    /// Every player who dialled is counted in exactly one place.
     fn players(&self) -> Check {
         let [joins, connected, refused, unfinished] =
             [Count::Joins, Count::Connected, Count::ConnectFailed, Count::Unfinished]
@@ -165,7 +165,7 @@ impl Books<'_> {
         book("the end was quiet", holds, text.into())
     }
 
-    /// Every datagram that was received has had one fate.
+    /// Every datagram that was received is counted in exactly one place.
     fn own(&self) -> Check {
         let refused = self.record.refused.values().sum::<u64>() as i64;
         let (strangers, impaired) = (self.c(Count::Strangers), self.c(Count::ImpairedDown));
@@ -310,7 +310,7 @@ impl Books<'_> {
         for (step, (pair, reason)) in way.windows(2).zip(reasons).enumerate() {
             let lost = pair[0] - pair[1];
             let _ = write!(text, " → {}", pair[1]);
-            // A game process that speaks of its own accord says more or less than it hears.
+            // A game process that pushes sends more or less than it hears.
             if (is_pushed && step == GAME_STEP) || (0..=reason).contains(&lost) {
                 continue;
             }

@@ -33,12 +33,12 @@ pub struct Players {
     pub lost: u64,
     /// Who were in, or asking, and left as the plan says.
     pub left: u64,
-    /// Who stayed outside or fell out. Whoever was still asking when the run was interrupted is not
-    /// among them.
+    /// Who stayed outside or fell out. Players who were still asking when the run was interrupted
+    /// are not among them.
     pub outside: u64,
 }
 
-/// Payloads of both directions where the game server speaks of its own accord, else of players.
+/// Payloads of both directions where the game server pushes, else of players.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Payloads {
     /// That were to travel.

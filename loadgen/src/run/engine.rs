@@ -1,8 +1,8 @@
 //! The threads that carry the swarms: each has a driver, a clock and a share of the players, and
 //! shares nothing else.
 //!
-//! Once per interval a thread gives what it has gathered to whoever started it. The loop is the
-//! gateway's own: take in what has come, send what is due, wait until something is.
+//! Once per interval a thread gives what it has gathered to the thread that started it. The loop
+//! is the gateway's own: take in what has come, send what is due, wait until something is.
 
 use std::io;
 use std::net::SocketAddr;
@@ -81,7 +81,7 @@ pub struct Last {
     pub cpu: ThreadCpu,
 }
 
-/// What threads and whoever started them tell each other.
+/// What threads and the thread that started them tell each other.
 #[derive(Debug, Default)]
 struct Board {
     /// Nobody is to come any more, and everybody who is there is to leave.
@@ -106,7 +106,7 @@ pub struct Team {
     pub driver: &'static str,
     /// When the run's clock shows 0.
     pub clock: Clock,
-    /// A copy of the first thread's socket, for whoever wants to send with its players' addresses.
+    /// A copy of the first thread's socket, to send with its players' addresses.
     pub players_socket: Option<OwnedFd>,
 }
 
@@ -319,8 +319,8 @@ impl Body {
         }
     }
 
-    /// While players still come, whoever shares the core must not be kept from letting them in:
-    /// they would ask again and again, and nobody would answer.
+    /// While players still come, a gateway on the same core must be able to let them in: otherwise
+    /// they would ask again and again without an answer.
     fn gather_once_all_are_in(&mut self) -> io::Result<()> {
         if self.gather.is_some()
             && !self.is_gathering

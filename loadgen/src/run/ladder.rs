@@ -33,7 +33,7 @@ pub struct Step {
     /// See `gateway_cores`.
     pub own_cores: f64,
     /// Why it says nothing of the rate, where it does not: players were outside, nothing came back,
-    /// somebody was restarted.
+    /// the gateway or the game server was restarted.
     pub void: Vec<String>,
 }
 

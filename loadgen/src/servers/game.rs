@@ -95,7 +95,7 @@ impl<K: Copy + Eq + Hash> Game<K> {
         };
         let Some(player) = &mut self.players[place as usize] else { return };
         if (player.run, player.session) != (stamp.run, stamp.session) {
-            // Somebody else got the link's name for one who left.
+            // Another player got the link's name for one who left.
             self.forget(key);
             return self.hear(key, payload, now_ns);
         }
@@ -145,7 +145,7 @@ impl<K: Copy + Eq + Hash> Game<K> {
         }
     }
 
-    /// When somebody is due next.
+    /// When a player is due next.
     pub fn poll_timeout(&self) -> u64 {
         self.wheel.next_tick().saturating_mul(TICK_NS)
     }

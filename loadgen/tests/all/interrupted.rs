@@ -53,7 +53,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Whoever was in said goodbye: no session is left, and none ran into its time-out.
+/// All who were in said goodbye: no session is left, and none ran into its time-out.
 #[track_caller]
 fn assert_all_said_goodbye(gateway: &Gateway) {
     let closed = |why: &str| gateway.metric(&format!("ringgate_sessions_closed_total{{{why}}}"));
@@ -168,7 +168,7 @@ fn the_closing_wait_ends_when_it_is_interrupted() {
     let address = gateway.address;
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let stopped = std::sync::Arc::clone(&stop);
-    // As long as somebody else talks to the gateway, nothing is quiet.
+    // As long as another program talks to the gateway, nothing is quiet.
     let stranger = std::thread::spawn(move || {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
         while !stopped.load(std::sync::atomic::Ordering::Relaxed) {

@@ -24,7 +24,7 @@ fn assert_unproven(output: &Output, parts: &[&str]) {
     }
 }
 
-/// A command whose players dial a port at which somebody hears them and never answers.
+/// A command whose players dial a port at which a server hears them and never answers.
 fn into_the_void(name: &str, command: &[&str]) -> Output {
     let silent = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     let address = silent.local_addr().expect("bound").to_string();

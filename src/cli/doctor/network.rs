@@ -15,7 +15,7 @@ const BURST_BYTES: u64 = 1 << 20;
 /// Datagrams that one softirq may leave for the next.
 const BACKLOG_WANTED: u64 = 10_000;
 
-/// Shares of a table, in per cent: from here on it may be full before somebody looks again.
+/// Shares of a table, in per cent: from here on it may be full before an operator looks again.
 const CONNECTIONS_PERCENT_MAX: u64 = 70;
 
 pub(super) fn buffers(host: &Host) -> Vec<Finding> {

@@ -80,7 +80,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// Sends something of its own accord; to be flushed.
+    /// Sends a datagram that answers nothing; to be flushed.
     pub(super) fn send(&mut self, server: usize, to: Endpoint, bytes: &[u8]) {
         let Server { socket, source, .. } = self.servers[server];
         let target = TxTarget { socket, peer: Some(to), source };

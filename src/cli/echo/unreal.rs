@@ -1,12 +1,12 @@
-//! `ringgate echo --unreal`: stand-in Unreal servers over real sockets, which judge what stands in
-//! front of them.
+//! `ringgate echo --unreal`: stand-in Unreal servers over real sockets, which check what a gateway
+//! in front of them does.
 //!
 //! Each address is a server of its own: its own secrets, its own session number, its own players,
-//! found by source address as an engine finds them. They take in whoever has a cookie of theirs,
-//! keep honest sequences and acknowledgements, send the bunches back, and count what must not
-//! happen: a packet number that arrives twice, an acknowledgement that cannot be true. The sums are
-//! printed at the end, one name and number per line, beside what the kernel dropped at the sockets
-//! here.
+//! found by source address as an engine finds them. They let in each player who has a cookie of
+//! theirs, keep honest sequences and acknowledgements, send the bunches back, and count what must
+//! not happen: a packet number that arrives twice, an acknowledgement that cannot be true. The sums
+//! are printed at the end, one name and number per line, beside what the kernel dropped at the
+//! sockets here.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -57,7 +57,7 @@ pub(super) fn run(addresses: &[SocketAddr], args: &UnrealArgs) -> Result<(), Fai
     let bell = sockets.bell();
     let stop = signal::stop_flag(move || bell.ring())?;
     let clock = Clock::start();
-    let mut house = House::open(args, addresses.len(), instant_ns(&clock))?;
+    let mut servers = Servers::open(args, addresses.len(), instant_ns(&clock))?;
     exit::print(&announcement(&sockets))?;
     while !stop.load(Ordering::Relaxed) {
         // One per turn: tails are there to be of random length, and keep no secret.
@@ -65,24 +65,24 @@ pub(super) fn run(addresses: &[SocketAddr], args: &UnrealArgs) -> Result<(), Fai
         let now_ns = instant_ns(&clock);
         sockets
             .turn(TICK, |server, from, bytes, out| {
-                house.handle(server, now_ns, from, bytes, &tail, out)
+                servers.handle(server, now_ns, from, bytes, &tail, out)
             })
             .map_err(Failure::failed)?;
-        house.tick(now_ns, &mut sockets).map_err(Failure::failed)?;
+        servers.tick(now_ns, &mut sockets).map_err(Failure::failed)?;
     }
-    exit::print(&house.summary(sockets.kernel_drops()))
+    exit::print(&servers.summary(sockets.kernel_drops()))
 }
 
 /// The servers of one process.
 #[derive(Debug)]
-struct House {
-    servers: Vec<StandIn>,
+struct Servers {
+    stand_ins: Vec<StandIn>,
     refused: DropCounts,
     idle_timeout_ns: u64,
     next_tick_ns: u64,
 }
 
-impl House {
+impl Servers {
     fn open(args: &UnrealArgs, servers: usize, now_ns: u64) -> Result<Self, Failure> {
         let profile = profile(args).map_err(Failure::bad_input)?;
         let players = args.players as usize;
@@ -92,7 +92,7 @@ impl House {
         };
         let servers = (0..servers).map(server).collect::<Result<_, _>>();
         Ok(Self {
-            servers: servers.map_err(Failure::failed)?,
+            stand_ins: servers.map_err(Failure::failed)?,
             refused: DropCounts::new(),
             idle_timeout_ns: args.idle_timeout.as_nanos() as u64,
             next_tick_ns: 0,
@@ -108,7 +108,7 @@ impl House {
         tail: &Tail,
         out: &mut [u8],
     ) -> usize {
-        let answer = self.servers[server].handle_datagram(now_ns, from, datagram, tail, out);
+        let answer = self.stand_ins[server].handle_datagram(now_ns, from, datagram, tail, out);
         answer.unwrap_or_else(|why| {
             self.refused.bump(why);
             0
@@ -122,7 +122,7 @@ impl House {
         }
         self.next_tick_ns = now_ns + TICK.as_nanos() as u64;
         let mut packet = [0; UNREAL_BYTES_MAX];
-        for (index, server) in self.servers.iter_mut().enumerate() {
+        for (index, server) in self.stand_ins.iter_mut().enumerate() {
             while let Some((to, len)) = server.poll_keep_alive(now_ns, &mut packet) {
                 sockets.send(index, to, &packet[..len]);
             }
@@ -135,8 +135,8 @@ impl House {
     }
 
     fn summary(&self, kernel_drops: u64) -> String {
-        let sum = |part: fn(&Tally) -> u64| self.servers.iter().map(|s| part(&s.tally)).sum();
-        let players: usize = self.servers.iter().map(|server| server.connections().len()).sum();
+        let sum = |part: fn(&Tally) -> u64| self.stand_ins.iter().map(|s| part(&s.tally)).sum();
+        let players: usize = self.stand_ins.iter().map(|server| server.connections().len()).sum();
         let rows: [(&str, u64); 16] = [
             ("players", players as u64),
             ("connections", sum(|tally| tally.connections)),
@@ -270,12 +270,12 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_in_the_summary_by_name() {
-        let mut house = House::open(&args(&[3, 4]), 2, NS_PER_S).expect("random numbers");
+        let mut servers = Servers::open(&args(&[3, 4]), 2, NS_PER_S).expect("random numbers");
         let tail = draw_tail().expect("random numbers");
         let from = Endpoint::v4([127, 0, 0, 1], 5);
         let mut out = [0; UNREAL_BYTES_MAX];
-        assert_eq!(house.handle(1, NS_PER_S, from, &[1, 2, 0], &tail, &mut out), 0);
-        let summary = house.summary(3);
+        assert_eq!(servers.handle(1, NS_PER_S, from, &[1, 2, 0], &tail, &mut out), 0);
+        let summary = servers.summary(3);
         assert!(summary.contains("refused_unreal_end 1\n"), "{summary}");
         assert!(summary.contains("kernel_drops 3\n") && summary.contains("duplicates 0\n"));
     }

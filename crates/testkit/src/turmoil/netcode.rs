@@ -189,8 +189,8 @@ impl Cast {
         }
     }
 
-    /// The owner of a token, or somebody with a copy of it, goes on with the handshake or with the
-    /// game.
+    /// The owner of a token, or an attacker with a copy of it, goes on with the handshake or
+    /// with the game.
     fn play(&mut self, worker: usize, input: &mut Input<'_>) {
         if self.tickets.is_empty() {
             return self.mint(input);

@@ -79,7 +79,7 @@ pub(super) struct Stage {
     sent: Vec<Sent>,
     /// What has left and was looked at here.
     seen: Vec<Sent>,
-    /// By worker: where somebody played when what leaves in its turn at hand was decided.
+    /// By worker: where players were when it was decided what leaves in this turn.
     homes_before: Vec<HashSet<Endpoint>>,
     /// Sockets that take nothing for now.
     pub(super) obstacles: Vec<(usize, SocketId, SendFailure)>,
@@ -220,7 +220,7 @@ impl Stage {
         self.homes_before[worker].extend(homes);
     }
 
-    /// Where somebody plays.
+    /// Where players are.
     fn homes(&self) -> HashSet<Endpoint> {
         let gates = self.hosts.iter().map(Host::gate);
         gates.flat_map(Gate::sessions).map(|session| session.address).collect()

@@ -56,8 +56,8 @@ impl World {
                 format!("outlives its timeout: {session:?} at {now_ns}")
             });
             if self.plan.attacks > 0 && !self.plan.is_fair() {
-                // Whoever records a packet that was lost can deliver it late, as the network itself
-                // might.
+                // An attacker who records a packet that was lost can deliver it late, as the
+                // network itself might.
                 continue;
             }
             let player = &self.players[(session.client_id - 1000) as usize];
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// In a fair world whoever is here has got in, and everything that was said has been heard.
+    /// In a fair world all who are here have got in, and everything that was said has been heard.
     pub(super) fn require_that_all_arrived(&mut self) {
         let here: HashSet<u64> = self
             .players

@@ -1,8 +1,8 @@
 //! The Unreal game beside the others: a listener of its own on the same workers, its servers, its
 //! players, its attackers.
 //!
-//! Attackers here are on the path but make no packets of their own for addresses where somebody
-//! plays: nothing in these games' packets is authenticated, so whoever sees them can also forge
+//! Attackers here are on the path but make no packets of their own for players' addresses:
+//! nothing in these games' packets is authenticated, so an attacker who sees them can also forge
 //! them, and no gateway can tell. They send again what they saw, from where it came from and from
 //! elsewhere, and what strangers can make up.
 
@@ -112,7 +112,7 @@ impl World {
         true
     }
 
-    /// Attackers do their worst.
+    /// Attackers send what they have recorded and what they make up.
     pub(super) fn attack_unreal(&mut self) {
         let Self { outside, plan, now_ns, unreal_random, unreal_tape, .. } = self;
         for datagram in outside.unreal_tape.drain(..) {
@@ -234,7 +234,7 @@ impl Outside {
         }
     }
 
-    /// What a worker sends to an Unreal player, or to somebody who passes for one.
+    /// What a worker sends to an Unreal player, or to an address that pretends to be one.
     pub(super) fn send_to_unreal_player(&mut self, from: Endpoint, to: Endpoint, bytes: &[u8]) {
         self.unreal_judge.went(to, bytes.len(), &mut self.judge);
         let path = self.unreal_homes.get(&to).map_or(&Faults::NONE, |(_, path)| path);

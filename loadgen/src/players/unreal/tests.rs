@@ -128,7 +128,7 @@ impl Rig {
     }
 }
 
-/// Every datagram that came has had one fate.
+/// Every datagram that came is counted in exactly one place.
 #[track_caller]
 fn assert_books_balance(tally: &Tally) {
     let c = |count| tally.counters.of(count);
