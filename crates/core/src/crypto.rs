@@ -11,7 +11,7 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod batch;
 pub mod cookie;
-mod engine;
+mod in_use;
 mod kernel;
 #[cfg(target_arch = "x86_64")]
 mod poly;
@@ -22,7 +22,7 @@ pub mod token;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
-use self::engine::Engine;
+use self::in_use::KernelInUse;
 pub use self::kernel::{ENV as KERNEL_ENV, Kernel, KernelError};
 use crate::limits::TAG_BYTES;
 pub use crate::secret::Key;
@@ -71,7 +71,7 @@ impl<'a> Job<'a> {
 /// Seals and opens batches. Each worker owns one.
 #[derive(Debug)]
 pub struct Aead {
-    engine: Engine,
+    in_use: KernelInUse,
 }
 
 impl Aead {
@@ -91,18 +91,18 @@ impl Aead {
 
     /// This kernel and no other.
     pub fn with_kernel(kernel: Kernel) -> Result<Self, KernelError> {
-        let engine = Engine::new(kernel).ok_or(KernelError::Unavailable(kernel))?;
-        Ok(Self { engine })
+        let in_use = KernelInUse::new(kernel).ok_or(KernelError::Unavailable(kernel))?;
+        Ok(Self { in_use })
     }
 
     /// The kernel in use, for status output.
     pub const fn kernel(&self) -> Kernel {
-        self.engine.kernel()
+        self.in_use.kernel()
     }
 
     /// Encrypts every job in place and writes its tag.
     pub fn seal(&mut self, jobs: &mut [Job<'_>]) {
-        self.engine.seal(jobs);
+        self.in_use.seal(jobs);
     }
 
     /// Passes on the key and nonce under which each token is an ordinary job, in order.
@@ -111,12 +111,12 @@ impl Aead {
         tokens: &[(&Key, &token::TokenNonce)],
         mut pass_on: impl FnMut(Key, Nonce),
     ) {
-        self.engine.derive(tokens, &mut pass_on);
+        self.in_use.derive(tokens, &mut pass_on);
     }
 
     /// Verifies every job and decrypts those that are authentic; the others keep their bytes.
     pub fn open(&mut self, jobs: &mut [Job<'_>]) {
-        self.engine.open(jobs);
+        self.in_use.open(jobs);
     }
 }
 

@@ -297,7 +297,7 @@ struct rg_backend {
     int epoll;
     int timer;
     int unread; /* readable for those who poll, while records wait in the inbox */
-    int is_polled;       /* rg_fd was called; until then nobody looks at `unread` */
+    int is_polled;       /* rg_fd was called; until then `unread` is not needed */
     int is_unread_shown; /* `unread` is readable */
     struct epoll_event ready[RG__TOKENS];
     int ready_seen;
@@ -698,7 +698,7 @@ int rg_wait(rg_backend *backend, int64_t timeout_ns) {
 }
 
 /* Has the descriptor of rg_fd be readable, or not, because of records in the inbox: the kernel has
-   handed those over, so it does not know of them. Costs nothing where nobody polls. */
+   handed those over, so it does not know of them. Costs nothing where the game does not poll. */
 static void rg__show_unread(rg_backend *backend, int is_shown) {
     uint64_t count = 1;
     ssize_t ignored;

@@ -3,7 +3,7 @@
 //! One `send` on a local socket costs as much as sealing a packet, so the format exists to pay for
 //! it once per link and turn. A datagram is nothing but records, back to back; a record is a
 //! four-byte header (length, kind, flags) and a body of little-endian fields at fixed offsets.
-//! [`Writer`] appends records to a buffer that somebody else owns and sends; [`Reader`] walks a
+//! [`Writer`] appends records to a buffer that its caller owns and sends; [`Reader`] walks a
 //! datagram and lends out what lies in it. Neither allocates, neither panics on any input.
 //!
 //! Records are not aligned. Fields are read bytewise, which costs nothing on the processors that
@@ -11,7 +11,7 @@
 //! records padded to eight bytes take 1.3 to 2 times as long (benches/link.rs).
 //!
 //! The two directions are two enums, [`ToGame`] and [`ToGateway`]: a record that travels the wrong
-//! way is not decodable, so nobody has to handle it. A payload looks the same in both.
+//! way is not decodable, so no code has to handle it. A payload looks the same in both.
 //!
 //! Both sides name the versions that they speak before anything else ([`Hello`], [`Welcome`]); a
 //! record that only a later version has may be passed over if its kind says so

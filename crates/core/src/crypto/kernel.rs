@@ -51,11 +51,11 @@ impl Kernel {
 
     /// Whether this CPU can run it.
     pub fn is_available(self) -> bool {
-        super::engine::Engine::new(self).is_some()
+        super::in_use::KernelInUse::new(self).is_some()
     }
 
-    /// The best kernel that this CPU can run. Found out once: it takes an engine to ask, and every
-    /// token that is minted or read alone makes an [`Aead`](super::Aead).
+    /// The best kernel that this CPU can run. Found out once: asking takes a kernel's memory, and
+    /// every token that is minted or read alone makes an [`Aead`](super::Aead).
     pub fn best() -> Self {
         static BEST: OnceLock<Kernel> = OnceLock::new();
         let find = || Self::ALL.into_iter().find(|kernel| kernel.is_available());

@@ -1,5 +1,5 @@
 //! One packet at a time, through the `chacha20poly1305` crate: for CPUs without wide lanes, and as
-//! the judge of the others.
+//! the measure that tests hold the others to.
 
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::aead::inout::InOutBuf;

@@ -106,7 +106,7 @@ impl Client {
 
     /// Takes in a datagram, which is decrypted in place.
     ///
-    /// A refusal needs no reaction: whoever can reach the socket can provoke one.
+    /// A refusal needs no reaction: anyone who can reach the socket can provoke one.
     pub fn handle_datagram<'d>(
         &mut self,
         now_ns: u64,

@@ -1,9 +1,9 @@
 //! Waits for any link, or for the time to reconnect, behind one descriptor.
 //!
 //! An epoll set can itself be watched, which is how a game puts all links into a loop of its own.
-//! The timer that reconnects is a descriptor in the set for the same reason: nobody has to know
-//! when to call. And so is a counter that is readable while records wait in our own memory, where
-//! the kernel does not see them.
+//! The timer that reconnects is a descriptor in the set for the same reason: the game does not have
+//! to know when to call. And so is a counter that is readable while records wait in our own memory,
+//! where the kernel does not see them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,7 +25,7 @@ pub(super) struct Poller {
     epoll: Epoll,
     timer: OwnedFd,
     unread: OwnedFd,
-    /// The game watches the set by itself; until it does, nobody looks at `unread`.
+    /// The game watches the set by itself; until it does, `unread` is not needed.
     is_polled: AtomicBool,
     /// Whether `unread` is readable.
     is_unread_shown: AtomicBool,
@@ -51,14 +51,14 @@ impl Poller {
         })
     }
 
-    /// The set, for somebody else to watch.
+    /// The set, for the game's own loop to watch.
     pub(super) fn watched(&self) -> BorrowedFd<'_> {
         self.is_polled.store(true, Ordering::Relaxed);
         self.epoll.as_fd()
     }
 
     /// Has the set be readable, or not, because of records that wait in our memory. Costs nothing
-    /// where nobody else watches it.
+    /// where the game does not watch the set.
     #[inline]
     pub(super) fn show_unread(&self, is_shown: bool) {
         if self.is_polled.load(Ordering::Relaxed)

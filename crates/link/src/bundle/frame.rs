@@ -1,6 +1,6 @@
 //! Records before their bodies are looked at: where each begins and ends, and what kind it is.
 //!
-//! Whoever moves records without caring for their content (a gateway that must send again what a
+//! Code that moves records and does not read their content (a gateway that must send again what a
 //! full link refused) needs only this much.
 
 use super::{HEADER_BYTES, RecordError, SessionId, kind};
@@ -49,8 +49,8 @@ impl<'a> Frame<'a> {
         &self.bytes[HEADER_BYTES..]
     }
 
-    /// Whether those who do not know the record's kind pass over it: its number says so. The flags
-    /// and the body of such a record are nobody's business but that of those who know it.
+    /// Whether a reader that does not know the record's kind passes over it: the kind's number says
+    /// so. Only a reader that knows the kind looks at the record's flags and body.
     #[inline]
     pub fn may_be_skipped(self) -> bool {
         self.kind() >= kind::FIRST_SKIPPABLE
@@ -84,7 +84,7 @@ impl<'a> Frame<'a> {
 }
 
 /// The records of a datagram, in order. An error is the last item: where one record is broken,
-/// nobody knows where the next one begins.
+/// the start of the next one is unknown.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     rest: &'a [u8],

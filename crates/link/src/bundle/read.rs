@@ -1,8 +1,8 @@
 //! From bytes to records.
 //!
 //! Every field is read through [`Body`], which refuses to read past the record and, at the end,
-//! refuses a body with bytes left over: a record that is longer than its fields was written by
-//! somebody who means something else by it.
+//! refuses a body with bytes left over: a record that is longer than its fields means
+//! something else to its writer.
 
 use std::marker::PhantomData;
 use std::net::SocketAddr;

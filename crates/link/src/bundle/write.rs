@@ -1,8 +1,8 @@
 //! From records to bytes.
 //!
 //! A writer borrows its buffer, so that a payload is copied once: from the packet it was opened in
-//! to the bundle that is sent. Whoever holds the buffer elsewhere between two records keeps the
-//! length and [continues](Writer::resume).
+//! to the bundle that is sent. A caller that keeps the buffer elsewhere between two records
+//! remembers the length and [continues](Writer::resume).
 
 use super::record::is_name_bytes;
 use super::{

@@ -7,7 +7,7 @@
 //! last byte of zero is no stream.
 //!
 //! Reading past the end is `None`, because what is read may be hostile. Writing past the buffer
-//! panics, because whoever writes knows how much.
+//! panics, because the writer knows how much it writes.
 
 /// Takes fields off the front of a stream.
 #[derive(Clone, Copy, Debug)]

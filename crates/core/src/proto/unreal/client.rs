@@ -154,7 +154,7 @@ impl Client {
         if self.poll_timeout().is_none_or(|due_ns| now_ns < due_ns) {
             return None;
         }
-        let body = self.owed(now_ns);
+        let body = self.next_body(now_ns);
         self.base.sent_count = self.base.sent_count.wrapping_add(1);
         self.sent_ns = now_ns;
         self.due_ns = now_ns.saturating_add(RESEND_INTERVAL_NS);
@@ -234,8 +234,8 @@ impl Client {
         Ok(Event::Restarting)
     }
 
-    /// What the client has to say. A challenge that was answered in vain for too long is forgotten.
-    fn owed(&mut self, now_ns: u64) -> Body {
+    /// What the client has to send. A challenge answered in vain for too long is forgotten.
+    fn next_body(&mut self, now_ns: u64) -> Body {
         let is_fresh = |asked_ns: u64| now_ns.saturating_sub(asked_ns) <= COOKIE_LIFETIME_NS_MIN;
         match (self.challenge.filter(|(_, asked_ns)| is_fresh(*asked_ns)), self.authorised) {
             (None, authorised) => {

@@ -1,4 +1,4 @@
-//! Cookies: how a server knows that somebody receives at an address, without remembering that it
+//! Cookies: how a server knows that a client receives at an address, without remembering that it
 //! asked.
 //!
 //! A challenge carries a timestamp and a MAC over it and the asker's address; the response brings
@@ -20,7 +20,7 @@ use crate::secret::CookieSecret;
 pub const COOKIE_BYTES: usize = 20;
 
 /// What a challenge asks to be told again. After the handshake it names the connection, so it is as
-/// secret as one: whoever has it and an address of their own can take the connection over.
+/// secret as one: a holder of it who has an address can take the connection over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cookie(pub [u8; COOKIE_BYTES]);
 

@@ -5,12 +5,12 @@
 //! [`cookie`](super::cookie)'s: it makes cookies over the text of the address, as the engine does,
 //! has its own secrets and its own clock of seconds, and finds duplicates with a bit for each
 //! number that there is. The MAC is the caller's, because nothing here computes one; which one it
-//! is does not matter to anybody else.
+//! is does not matter to others.
 //!
 //! What it cannot tell is what a game would say: bunches go back as they came, which only for
 //! unreliable ones of a channel that is open on both sides, such as the control channel, is what a
-//! player expects. Whoever closes the control channel is gone, and so is whoever is silent for long
-//! enough ([`StandIn::close_idle`]).
+//! player expects. A player that closes the control channel is gone, and so is one that is silent
+//! for long enough ([`StandIn::close_idle`]).
 //!
 //! All memory is taken when it is made, except for connections: each takes about 5 KiB when it is
 //! opened.
@@ -309,7 +309,7 @@ impl StandIn {
         Ok(cookie)
     }
 
-    /// Forgets whoever is at that address.
+    /// Forgets the player at that address.
     fn vacate(&mut self, address: Endpoint) {
         if let Some(index) = self.connections.at_address(address) {
             self.connections.remove(index);
@@ -323,7 +323,7 @@ impl StandIn {
         original: Cookie,
     ) -> Result<Cookie, DropReason> {
         self.connections.with_cookie(&original).ok_or(DropReason::CookieUnknown)?;
-        // Whoever was there before is not there any more.
+        // The player who was there before is not there any more.
         self.vacate(to);
         let index = self.connections.with_cookie(&original).ok_or(DropReason::CookieUnknown)?;
         self.connections.readdress(index, to);

@@ -1,4 +1,4 @@
-//! The kernel in use: the only place that names them all.
+//! The cipher kernel in use: the only place that names them all.
 
 use super::token::{self, TokenNonce};
 use super::{Job, Kernel, Key, Nonce, portable};
@@ -12,9 +12,9 @@ use super::{
     batch::Batch,
 };
 
-/// A kernel that this CPU can run, with its memory.
+/// A cipher kernel that this CPU can run, with its memory.
 #[derive(Debug)]
-pub(super) enum Engine {
+pub(super) enum KernelInUse {
     #[cfg(target_arch = "x86_64")]
     Avx2(Batch<Avx2>),
     #[cfg(target_arch = "x86_64")]
@@ -24,7 +24,7 @@ pub(super) enum Engine {
     Portable,
 }
 
-impl Engine {
+impl KernelInUse {
     /// `None` where the CPU cannot run the kernel.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn new(kernel: Kernel) -> Option<Self> {
