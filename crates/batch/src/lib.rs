@@ -20,7 +20,7 @@ pub use memory::{Memory, MemoryDriver, MemoryOut, Wire};
 pub use prefetch::{LINE_BYTES, prefetch_line};
 pub use ringgate_core::endpoint::{Endpoint, LocalIp};
 pub use rx::{Credentials, IoEvent, RxBatch, RxMeta};
-pub use tx::{LargeSlot, SendFailure, TxBatch, TxEntry, TxTarget};
+pub use tx::{LargeSlot, Room, SendFailure, TxBatch, TxEntry, TxTarget};
 
 /// A socket as a driver numbers it. Meaning is given to it elsewhere: drivers know no listener and
 /// no backend.

@@ -69,6 +69,29 @@ pub struct LargeSlot {
     offset: u32,
 }
 
+/// Room for one datagram in the outgoing batch: write into it, then send it or leave it.
+#[derive(Debug)]
+pub struct Room<'a> {
+    /// Where the datagram is written.
+    pub slot: &'a mut [u8; TX_SLOT_BYTES],
+    offset: u32,
+    entries: &'a mut Vec<TxEntry>,
+    used: &'a mut u32,
+}
+
+impl Room<'_> {
+    /// Sends the first `len` bytes of the slot. Returns its position among
+    /// [`TxBatch::small_slots_mut`].
+    #[inline]
+    pub fn send(self, len: usize, target: TxTarget, tag: u64) -> u32 {
+        assert!(len <= TX_SLOT_BYTES, "a datagram past the end of its slot");
+        let position = *self.used;
+        *self.used += 1;
+        self.entries.push(TxEntry { target, tag, offset: self.offset, len: len as u32 });
+        position
+    }
+}
+
 /// The outgoing datagrams of one turn.
 #[derive(Debug)]
 pub struct TxBatch {
@@ -109,17 +132,22 @@ impl TxBatch {
         (self.small_max - self.small_used) as usize
     }
 
-    /// How many small slots are committed: the position of the next one among
-    /// [`small_slots_mut`](Self::small_slots_mut).
-    #[inline]
-    pub const fn small_used(&self) -> usize {
-        self.small_used as usize
-    }
-
     /// How many large slots are free.
     #[inline]
     pub const fn large_left(&self) -> usize {
         (self.large_max - self.large_used) as usize
+    }
+
+    /// Room for a datagram, `None` when all small slots are taken.
+    #[inline]
+    pub fn room(&mut self) -> Option<Room<'_>> {
+        if self.small_left() == 0 {
+            return None;
+        }
+        let offset = self.small_used * TX_SLOT_BYTES as u32;
+        let slot = self.memory[offset as usize..].first_chunk_mut()?;
+        let (entries, used) = (&mut self.entries, &mut self.small_used);
+        Some(Room { slot, offset, entries, used })
     }
 
     /// The next small slot's bytes, `None` when all are taken. Write into it, then
@@ -266,9 +294,11 @@ mod tests {
         batch.slot().expect("first").fill(1);
         batch.commit(10, TARGET, 7);
         batch.large_mut(&bundle).fill(9);
-        batch.slot().expect("second").fill(2);
-        batch.commit(20, TARGET, 8);
-        assert!(batch.slot().is_none());
+        assert!(batch.room().is_some(), "room that is left stays");
+        let room = batch.room().expect("second");
+        room.slot.fill(2);
+        assert_eq!(room.send(20, TARGET, 8), 1);
+        assert!(batch.slot().is_none() && batch.room().is_none());
         batch.commit_large(bundle, 30, TARGET, 9);
 
         let seen: Vec<_> =

@@ -7,8 +7,8 @@ use crate::front::netcode::state::NetcodeFront;
 use crate::gate::Gate;
 use crate::links::state::Link;
 use crate::store::table::Address;
-use crate::turn::{Now, Turn};
-use ringgate_batch::{SendFailure, TxBatch, TxTarget};
+use crate::turn::Turn;
+use ringgate_batch::{Room, SendFailure, TxBatch, TxTarget};
 use ringgate_core::crypto::{Aead, Job};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::{PacketKind, encode_packet};
@@ -60,17 +60,16 @@ impl Gate {
         kind: PacketKind,
         body: &[u8],
     ) -> Result<(), DropReason> {
-        self.make_room(turn);
+        let now_ns = turn.now.mono_ns;
+        let room = self.room(turn);
         let endpoint = self.netcode.sessions.address(index).endpoint;
         let session = self.netcode.sessions.at_mut(index);
         let sequence = session.next_sequence.take()?;
-        session.last_send_ns = turn.now.mono_ns;
-        let slot = turn.tx.small_used() as u32;
-        let buf = turn.tx.slot().expect("room was made");
-        let (header, len) = encode_packet(kind, sequence, body, buf);
+        session.last_send_ns = now_ns;
+        let (header, len) = encode_packet(kind, sequence, body, room.slot);
         let target =
             TxTarget { socket: session.socket, peer: Some(endpoint), source: session.local };
-        turn.tx.commit(len, target, Tag::Player.encode());
+        let slot = room.send(len, target, Tag::Player.encode());
         self.netcode.seals.push(Seal { slot, session: index, header, len: len as u16 });
         self.count_out(kind, len);
         Ok(())
@@ -85,33 +84,35 @@ impl Gate {
         (kind, body): (PacketKind, &[u8]),
         target: TxTarget,
     ) {
-        self.make_room(turn);
+        let room = self.room(turn);
         let sequence = self.netcode.global_sequence.take();
-        let buf = turn.tx.slot().expect("room was made");
-        let (header, len) = encode_packet(kind, sequence, body, buf);
+        let (header, len) = encode_packet(kind, sequence, body, room.slot);
         let aad = self.listeners[usize::from(listener)].aads.of(header.prefix);
-        let sealed = &mut buf[header.body_start()..len];
+        let sealed = &mut room.slot[header.body_start()..len];
         self.aead.seal(&mut [Job::new(key, header.nonce(), aad, sealed)]);
-        turn.tx.commit(len, target, Tag::Player.encode());
+        room.send(len, target, Tag::Player.encode());
         self.count_out(kind, len);
     }
 
-    /// Makes sure that a small slot is free.
+    /// Room for a datagram that leaves.
     #[inline]
-    pub(crate) fn make_room(&mut self, turn: &mut Turn<'_>) {
+    pub(crate) fn room<'t>(&mut self, turn: &'t mut Turn<'_>) -> Room<'t> {
         if turn.tx.small_left() == 0 {
             self.submit(turn);
         }
+        turn.tx.room().expect("a batch that was flushed has room")
     }
 
-    /// Seals and sends what there is, and empties the batch.
+    /// Seals and sends what there is, and empties the batch. May be called in the middle of a step,
+    /// so it only notes what could not be sent: links that are gone are given up at the end of the
+    /// stage ([`give_up_broken_links`](Self::give_up_broken_links)).
     pub(crate) fn submit(&mut self, turn: &mut Turn<'_>) {
         self.commit_bundles(turn.tx);
         self.seal(turn.tx);
         if !turn.tx.is_empty() {
             turn.out.flush(turn.tx);
             if turn.tx.has_failures() {
-                self.settle_failures(turn.now, turn.tx);
+                self.note_failures(turn.tx);
                 self.links.all.iter_mut().flatten().for_each(Link::end_flush);
             }
         }
@@ -120,6 +121,7 @@ impl Gate {
     /// Ends the turn: submits, and gives up the places of what was removed.
     pub(crate) fn finish(&mut self, turn: &mut Turn<'_>) {
         self.submit(turn);
+        self.give_up_broken_links(turn.now);
         self.reclaim(turn.now.mono_ns);
         self.life.in_turn = false;
         self.life.turned_ns = turn.now.mono_ns;
@@ -147,7 +149,7 @@ impl Gate {
         seals.clear();
     }
 
-    fn settle_failures(&mut self, now: Now, tx: &TxBatch) {
+    fn note_failures(&mut self, tx: &TxBatch) {
         for (entry, bytes, why) in tx.failures() {
             match Tag::decode(entry.tag) {
                 Tag::Player => self.counters.drops.bump(departure_reason(why)),
@@ -157,7 +159,7 @@ impl Gate {
                     self.counters.link_datagrams_out -= 1;
                     self.undeliver(1, why);
                 }
-                Tag::Bundle(link) => self.settle_refused_bundle(now, link, bytes, why),
+                Tag::Bundle(link) => self.note_refused_bundle(link, bytes, why),
             }
         }
     }

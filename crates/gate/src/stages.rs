@@ -19,11 +19,14 @@ impl Gate {
         self.classify(now, rx);
         self.open(rx);
         self.step(turn, rx);
+        self.give_up_broken_links(now);
         self.serve_backlogs(turn);
+        self.give_up_broken_links(now);
         for &event in &rx.events {
             self.handle_closed(now, event);
         }
         self.handle_timers(turn);
+        self.give_up_broken_links(now);
         self.finish(turn);
     }
 
@@ -45,6 +48,7 @@ impl Gate {
             Mail::Stop => self.stop(turn),
             Mail::Unsteer(steering) => self.unsteer(now, &steering),
         }
+        self.give_up_broken_links(now);
     }
 
     fn handle_timers(&mut self, turn: &mut Turn<'_>) {

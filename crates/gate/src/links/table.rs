@@ -12,6 +12,8 @@ pub(crate) struct Links {
     pub(crate) next_probe_ns: u64,
     /// Links that a bundle was opened for since the last submit; some may have closed it again.
     pub(crate) open: Vec<u16>,
+    /// Links to which a flush could not send, until the stage is over.
+    pub(crate) broken: Vec<u16>,
     /// Some link may not have said who it is, or has deferred records.
     pub(crate) has_unsettled: bool,
     /// Links whose sockets are not read because the gate is behind with what they say.
@@ -44,6 +46,7 @@ impl Links {
             backends: Vec::new(),
             next_probe_ns: u64::MAX,
             open: Vec::new(),
+            broken: Vec::new(),
             has_unsettled: false,
             held_count: 0,
             first_backlog: 0,

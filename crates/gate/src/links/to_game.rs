@@ -101,10 +101,9 @@ impl Gate {
         target: TxTarget,
         tag: Tag,
     ) {
-        self.make_room(turn);
-        let slot = turn.tx.slot().expect("room was made");
-        slot[..bytes.len()].copy_from_slice(bytes);
-        turn.tx.commit(bytes.len(), target, tag.encode());
+        let room = self.room(turn);
+        room.slot[..bytes.len()].copy_from_slice(bytes);
+        room.send(bytes.len(), target, tag.encode());
         self.counters.link_datagrams_out += 1;
     }
 
@@ -244,14 +243,9 @@ impl Gate {
         }
     }
 
-    /// A bundle that the socket did not take.
-    pub(crate) fn settle_refused_bundle(
-        &mut self,
-        now: Now,
-        link: u16,
-        bytes: &[u8],
-        why: SendFailure,
-    ) {
+    /// A bundle that the socket did not take. What must not be lost goes back to its link at once,
+    /// before anything else is written to it; a link that is gone stays until the end of the stage.
+    pub(crate) fn note_refused_bundle(&mut self, link: u16, bytes: &[u8], why: SendFailure) {
         self.counters.link_datagrams_out -= 1;
         self.links.has_unsettled = true;
         let Some(refused_by) = self.links.get_mut(link) else {
@@ -262,6 +256,13 @@ impl Gate {
         let must_close = why != SendFailure::Full || refused_by.is_unresponsive();
         self.undeliver(payloads_lost, why);
         if must_close {
+            self.links.broken.push(link);
+        }
+    }
+
+    /// Gives up the links to which a flush of this stage could not send.
+    pub(crate) fn give_up_broken_links(&mut self, now: Now) {
+        while let Some(link) = self.links.broken.pop() {
             self.lose_link(now, link);
         }
     }

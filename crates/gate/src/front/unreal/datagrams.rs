@@ -121,12 +121,11 @@ impl Gate {
         bytes_max: usize,
         (target, tag): (TxTarget, Tag),
     ) -> Result<(), DropReason> {
-        self.make_room(turn);
+        let room = self.room(turn);
         let tail = self.unreal.tail();
-        let slot = turn.tx.slot().expect("room was made");
-        let len = encode_within(packet, framing, tail, bytes_max, slot)
+        let len = encode_within(packet, framing, tail, bytes_max, room.slot)
             .ok_or(DropReason::RestartRateLimited)?;
-        turn.tx.commit(len, target, tag.encode());
+        room.send(len, target, tag.encode());
         if tag == Tag::Player {
             self.count_unreal_out(kind_index(packet.body.kind()), len);
         } else {

@@ -149,14 +149,14 @@ impl Gate {
         let (Some(socket), Some(source)) = (self.links.udp, loopback_of(index)) else {
             return wheel.arm(index, turn.now.mono_ns);
         };
-        self.make_room(turn);
+        let now_ns = turn.now.mono_ns;
+        let room = self.room(turn);
         let tail = self.unreal.tail();
-        let slot = turn.tx.slot().expect("room was made");
         let UnrealFront { sessions, wheel, .. } = &mut self.unreal;
         let Stage::Opening(opening) = &mut sessions.at_mut(index).stage else { return };
-        if let Some(len) = opening.client.poll_transmit(turn.now.mono_ns, &tail, slot) {
+        if let Some(len) = opening.client.poll_transmit(now_ns, &tail, room.slot) {
             let target = TxTarget { socket, peer: address, source };
-            turn.tx.commit(len, target, Tag::Handshake.encode());
+            room.send(len, target, Tag::Handshake.encode());
             self.counters.link_datagrams_out += 1;
         }
         let due_ns = opening.client.poll_timeout();

@@ -61,18 +61,14 @@ impl Gate {
         let (Some(socket), peer) = (self.links.udp, self.links.backends[backend].address) else {
             return;
         };
-        self.make_room(turn);
+        let room = self.room(turn);
         let tail = self.unreal.tail();
         let Some(probed) = self.unreal.probed[backend].as_ref() else { return };
         let Way { framing, tail_bytes, .. } = probed.ways[way];
         let tail = tail_bytes.map_or(tail, |len| tail.with_len(len));
-        let slot = turn.tx.slot().expect("room was made");
-        let len = probed.question(way).encode(&framing, &tail, slot);
-        turn.tx.commit(
-            len,
-            TxTarget { socket, peer, source: OWN_ADDRESS },
-            Tag::Handshake.encode(),
-        );
+        let len = probed.question(way).encode(&framing, &tail, room.slot);
+        let target = TxTarget { socket, peer, source: OWN_ADDRESS };
+        room.send(len, target, Tag::Handshake.encode());
         self.counters.link_datagrams_out += 1;
     }
 

@@ -163,12 +163,11 @@ impl Gate {
         ids: Ids,
         (target, tag): (TxTarget, Tag),
     ) {
-        self.make_room(turn);
-        let slot = turn.tx.slot().expect("room was made");
-        let copy = &mut slot[..bytes.len()];
+        let room = self.room(turn);
+        let copy = &mut room.slot[..bytes.len()];
         copy.copy_from_slice(bytes);
         framing.rewrite_ids(copy, ids);
-        turn.tx.commit(bytes.len(), target, tag.encode());
+        room.send(bytes.len(), target, tag.encode());
     }
 
     /// Ends a session and gives back what it holds. Nobody is told: its player and its server speak
