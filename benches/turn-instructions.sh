@@ -29,7 +29,7 @@ inclusive() {
     tail -n +2 "$folder/cases" | while IFS=, read -r work packets; do
         number=$((number + 1))
         total=$(sed -n 's/^\(totals\|summary\): //p' "$folder/out.$number" | tail -1)
-        cipher=$(($(inclusive $number ringgate::crypto::Aead::open) + $(inclusive $number ringgate::crypto::Aead::seal)))
+        cipher=$(($(inclusive $number ringgate_core::crypto::Aead::open) + $(inclusive $number ringgate_core::crypto::Aead::seal)))
         echo "$work,$packets,$((total / packets)),$((cipher / packets))"
     done
 } >benches/record/turn-instructions.csv
