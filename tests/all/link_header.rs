@@ -14,6 +14,8 @@ use ringgate_link::bundle::{
     USER_DATA_BYTES, Writer,
 };
 
+use crate::command::{ringgate, run};
+use crate::config_mistakes::KEY;
 use crate::folder::Folder;
 use crate::link_gateway::{Gateway, GatewayLink, opened};
 use crate::link_program::{Game, compile};
@@ -59,13 +61,27 @@ fn c_name(prefix: &str, variant: &str) -> String {
     })
 }
 
-#[test]
-fn the_readmes_server_in_c_compiles() {
+/// The first block of a language in the link crate's README.
+fn readme_block(language: &str) -> String {
     let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/link/README.md");
     let readme = std::fs::read_to_string(readme).expect("it is part of the repository");
-    let (_, rest) = readme.split_once("```c\n").expect("a block in C");
-    let (source, _) = rest.split_once("```").expect("it ends");
+    let (_, rest) = readme.split_once(&format!("```{language}\n")).expect("a block");
+    rest.split_once("```").expect("it ends").0.to_owned()
+}
+
+#[test]
+fn the_readmes_config_is_right() {
     let folder = Folder::new();
+    folder.file("netcode.key", KEY, 0o600);
+    let file = folder.file("gate.toml", readme_block("toml"), 0o644);
+    let output = run(ringgate(["check".as_ref(), file.as_os_str()])).succeeded();
+    assert_eq!(output, format!("{}: ok, 1 listener, 1 backend\n", file.display()));
+}
+
+#[test]
+fn the_readmes_server_in_c_compiles() {
+    let folder = Folder::new();
+    let source = readme_block("c");
     std::fs::write(folder.join("readme.c"), source).expect("a folder for temporary files");
     compile(&folder, folder.join("readme.c").to_str().expect("text"));
 }
