@@ -15,7 +15,6 @@ use ringgate_core::limits::{BUNDLE_BYTES_MAX, DATAGRAM_BYTES_MAX, UNREAL_BYTES_M
 use ringgate_core::proto::netcode::VERSION_INFO;
 use ringgate_core::proto::netcode::request::REQUEST_BYTES;
 use ringgate_core::proto::unreal::client::Profile;
-use ringgate_core::proto::unreal::cookie::Cookie;
 use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Tail};
 use ringgate_core::proto::unreal::prefix::{Framing, Ids};
 use ringgate_core::proto::unreal::stand_in::StandIn;
@@ -257,7 +256,7 @@ fn unreal_host() -> Host {
     });
     let profile = Profile { framing: Framing::default(), client_id: 0, base: BASE };
     let secrets = [3, 4].map(|byte| CookieSecret::from_bytes([byte; 64]));
-    let mac = |_: &[u8; 64], _: &[u8]| Cookie([7; 20]);
+    let mac = |_: &[u8; 64], _: &[u8]| [7; 20];
     let mut server = StandIn::new(&profile, 1, 1, mac, secrets, UNREAL_NOW.mono_ns);
     let (mut answer, tail) = ([0; UNREAL_BYTES_MAX], Tail::draw(&[0; 17]));
     let gateway = Endpoint::v4([127, 0, 0, 1], 4000);

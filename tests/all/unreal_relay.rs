@@ -40,10 +40,6 @@ fn secret(byte: u8) -> CookieSecret {
     CookieSecret::from_bytes([byte; 64])
 }
 
-fn server_mac(secret: &[u8; 64], message: &[u8]) -> Cookie {
-    Cookie(CookieMac::new(&CookieSecret::from_bytes(*secret)).tag(message))
-}
-
 /// A session of the relay: the player's address, and the client that speaks to the server in the
 /// player's name.
 struct Session {
@@ -78,7 +74,14 @@ impl Relay {
             rotation: Rotation::new(now_ns, [secret(1), secret(2)], seed),
             identity: Identity::default(),
             session: None,
-            server: StandIn::new(&profile, 2, 4, server_mac, [secret(3), secret(4)], now_ns),
+            server: StandIn::new(
+                &profile,
+                2,
+                4,
+                CookieMac::tag_once,
+                [secret(3), secret(4)],
+                now_ns,
+            ),
             dice: Dice(seed),
             now_ns,
             drops: DropCounts::new(),
@@ -514,7 +517,8 @@ fn a_server_that_has_forgotten_ends_the_session() {
     let mut player = Player::new(framing, 5, relay.now_ns);
     player.connect(&mut relay);
     let profile = Profile { framing, client_id: 0, base: BASE };
-    relay.server = StandIn::new(&profile, 2, 4, server_mac, [secret(8), secret(9)], relay.now_ns);
+    relay.server =
+        StandIn::new(&profile, 2, 4, CookieMac::tag_once, [secret(8), secret(9)], relay.now_ns);
     let datagram = player.game(1).expect("room");
     assert_eq!(relay.handle(player.home, &datagram), None);
     assert!(relay.session.is_none());

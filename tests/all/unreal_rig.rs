@@ -15,7 +15,6 @@ use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
 use ringgate_core::proto::unreal::bunch::write_close;
 use ringgate_core::proto::unreal::client::{Client, Event, Profile};
-use ringgate_core::proto::unreal::cookie::Cookie;
 use ringgate_core::proto::unreal::handshake::{Base, Tail};
 use ringgate_core::proto::unreal::notify::{Header, Sender};
 use ringgate_core::proto::unreal::peer::Peer;
@@ -167,7 +166,8 @@ impl Server {
         let clock = Clock::start();
         let profile = Profile { framing, client_id: 0, base };
         let secrets = [5, 6].map(|byte| CookieSecret::from_bytes([byte; 64]));
-        let server = StandIn::new(&profile, session, 2000, mac, secrets, clock.now_ns());
+        let server =
+            StandIn::new(&profile, session, 2000, CookieMac::tag_once, secrets, clock.now_ns());
         let state = Arc::new(Mutex::new(server));
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(&state), Arc::clone(&stop));
@@ -219,10 +219,6 @@ impl Drop for Server {
             let _ = thread.join();
         }
     }
-}
-
-fn mac(secret: &[u8; 64], message: &[u8]) -> Cookie {
-    Cookie(CookieMac::new(&CookieSecret::from_bytes(*secret)).tag(message))
 }
 
 /// Numbers that look random and are the same in every run.

@@ -199,16 +199,9 @@ impl UnrealMatch {
     }
 
     fn write(&mut self, bunches: impl FnOnce(&mut BitWriter<'_>)) -> Option<Vec<u8>> {
-        let mut bytes = [0; UNREAL_BYTES_MAX];
-        let mut writer = BitWriter::new(&mut bytes);
-        let has_packet_info = false;
-        writer.flag(has_packet_info);
-        bunches(&mut writer);
-        let bits = writer.position();
-        let payload = BitReader::new(&bytes).take(bits)?;
         let mut packet = [0; UNREAL_BYTES_MAX];
         let ids = self.client.ids();
-        let len = self.peer.as_mut()?.write(&self.framing, ids, payload, &mut packet)?;
+        let len = self.peer.as_mut()?.write_bunches(&self.framing, ids, bunches, &mut packet)?;
         Some(packet[..len].to_vec())
     }
 }

@@ -18,7 +18,7 @@ use ringgate_core::proto::unreal::cookie::Cookie;
 use ringgate_core::proto::unreal::handshake::{TAIL_BYTES_MAX, Tail};
 use ringgate_core::proto::unreal::notify::Header;
 use ringgate_core::proto::unreal::stand_in::StandIn;
-use ringgate_core::secret::{COOKIE_SECRET_BYTES, CookieSecret};
+use ringgate_core::secret::CookieSecret;
 
 /// A game server.
 pub struct UnrealServer {
@@ -174,11 +174,7 @@ impl UnrealJudge {
 fn start(profile: &Profile, now_ns: u64, random: &mut Random) -> StandIn {
     let secrets = [(); 2].map(|()| CookieSecret::from_bytes(random.bytes()));
     let session = random.word() as u8;
-    StandIn::new(profile, session, CONNECTIONS_MAX, mac, secrets, clock_ns(now_ns))
-}
-
-fn mac(secret: &[u8; COOKIE_SECRET_BYTES], message: &[u8]) -> Cookie {
-    Cookie(CookieMac::new(&CookieSecret::from_bytes(*secret)).tag(message))
+    StandIn::new(profile, session, CONNECTIONS_MAX, CookieMac::tag_once, secrets, clock_ns(now_ns))
 }
 
 /// A server sees each worker's socket by its port.

@@ -166,10 +166,6 @@ mod tests {
 
     use super::*;
 
-    fn mac(secret: &[u8; 64], message: &[u8]) -> Cookie {
-        Cookie(CookieMac::new(&CookieSecret::from_bytes(*secret)).tag(message))
-    }
-
     #[test]
     fn a_server_takes_each_weapon_for_what_it_is() {
         let base = Base { version_min: 3, version: 4, ..Base::default() };
@@ -177,7 +173,7 @@ mod tests {
         let framing = Framing { magic, ..Framing::default() };
         let profile = Profile { framing, client_id: 0, base };
         let secrets = [1, 2].map(|byte| CookieSecret::from_bytes([byte; 64]));
-        let mut server = StandIn::new(&profile, 3, 10, mac, secrets, 1_000_000_000);
+        let mut server = StandIn::new(&profile, 3, 10, CookieMac::tag_once, secrets, 1_000_000_000);
         let home = Endpoint::v4([127, 1, 0, 0], 9);
         let mut rng = Rng::new(5);
         let mut serve = |from, bytes: &[u8]| {

@@ -201,14 +201,8 @@ impl UnrealPlayer {
     }
 
     fn write(&mut self, out: &mut [u8], bunches: impl FnOnce(&mut BitWriter<'_>)) -> Option<usize> {
-        let mut bytes = [0; PACKET_BYTES_MAX];
-        let mut writer = BitWriter::new(&mut bytes);
-        let has_packet_info = false;
-        writer.flag(has_packet_info);
-        bunches(&mut writer);
-        let bits = writer.position();
-        let payload = BitReader::new(&bytes).take(bits)?;
-        self.peer.as_mut()?.write(&self.framing, self.client.ids(), payload, out)
+        let ids = self.client.ids();
+        self.peer.as_mut()?.write_bunches(&self.framing, ids, bunches, out)
     }
 
     fn write_close(&mut self, out: &mut [u8]) -> Option<usize> {
@@ -242,9 +236,6 @@ fn copy(bunches: BitReader<'_>, out: &mut [u8]) -> Heard {
 /// that is gone for the player acknowledges nothing, so it is said often enough for bad networks
 /// instead.
 const GOODBYES: u8 = 3;
-
-/// Packet info, a bunch's header, its data.
-const PACKET_BYTES_MAX: usize = UNREAL_PAYLOAD_BYTES_MAX + 16;
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::proto::unreal::client::Profile;
-use ringgate_core::proto::unreal::cookie::Cookie;
 use ringgate_core::proto::unreal::handshake::{Base, Tail};
 use ringgate_core::proto::unreal::prefix::{Framing, Magic};
 use ringgate_core::proto::unreal::stand_in::{StandIn, Tally};
@@ -23,10 +22,6 @@ struct Server {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Tally>,
-}
-
-fn mac(secret: &[u8; 64], message: &[u8]) -> Cookie {
-    Cookie(CookieMac::new(&CookieSecret::from_bytes(*secret)).tag(message))
 }
 
 impl Server {
@@ -44,7 +39,7 @@ impl Server {
             let clock = Clock::start();
             let now_ns = || clock.now_ns() + 1_000_000_000;
             let secrets = [3, 4].map(|byte| CookieSecret::from_bytes([byte; 64]));
-            let mut server = StandIn::new(&profile, 1, 100, mac, secrets, now_ns());
+            let mut server = StandIn::new(&profile, 1, 100, CookieMac::tag_once, secrets, now_ns());
             let (mut bytes, mut out) = ([0; 2048], [0; 2048]);
             while !stopped.load(Ordering::Relaxed) {
                 let Ok((len, from)) = socket.recv_from(&mut bytes) else { continue };

@@ -20,11 +20,10 @@ use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::drops::DropCounts;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::unreal::client::Profile;
-use ringgate_core::proto::unreal::cookie::Cookie;
 use ringgate_core::proto::unreal::handshake::{Base, TAIL_BYTES_MAX, Tail};
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate_core::proto::unreal::stand_in::{StandIn, Tally};
-use ringgate_core::secret::{COOKIE_SECRET_BYTES, CookieSecret};
+use ringgate_core::secret::CookieSecret;
 use ringgate_io::Choice;
 use ringgate_os::clock::Clock;
 use ringgate_report::text::put;
@@ -88,7 +87,14 @@ impl Servers {
         let players = args.players as usize;
         let server = |_| {
             let ([session], secrets) = (random()?, [secret()?, secret()?]);
-            Ok::<_, String>(StandIn::new(&profile, session, players, mac, secrets, now_ns))
+            Ok::<_, String>(StandIn::new(
+                &profile,
+                session,
+                players,
+                CookieMac::tag_once,
+                secrets,
+                now_ns,
+            ))
         };
         let servers = (0..servers).map(server).collect::<Result<_, _>>();
         Ok(Self {
@@ -191,10 +197,6 @@ fn announcement(sockets: &Sockets) -> String {
         put(&mut text, format_args!("echo: unreal on {address}\n"));
     }
     text
-}
-
-fn mac(secret: &[u8; COOKIE_SECRET_BYTES], message: &[u8]) -> Cookie {
-    Cookie(CookieMac::new(&CookieSecret::from_bytes(*secret)).tag(message))
 }
 
 fn draw_tail() -> Result<Tail, String> {

@@ -7,7 +7,7 @@
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 
-use crate::secret::CookieSecret;
+use crate::secret::{COOKIE_SECRET_BYTES, CookieSecret};
 
 /// Bytes of a cookie.
 pub const COOKIE_BYTES: usize = 20;
@@ -25,6 +25,11 @@ impl CookieMac {
     /// The cookie of an input.
     pub fn tag(&self, input: &[u8]) -> [u8; COOKIE_BYTES] {
         self.0.clone().chain_update(input).finalize().into_bytes().into()
+    }
+
+    /// The cookie of an input under a secret that is used this once: for stand-in servers.
+    pub fn tag_once(secret: &[u8; COOKIE_SECRET_BYTES], input: &[u8]) -> [u8; COOKIE_BYTES] {
+        Self(keyed(secret)).tag(input)
     }
 
     /// Whether a cookie is the one of an input, in a time that does not depend on where it differs.

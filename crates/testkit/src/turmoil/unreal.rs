@@ -7,7 +7,6 @@ use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
 use ringgate_core::proto::unreal::client::{Client, Event, Profile};
-use ringgate_core::proto::unreal::cookie::Cookie;
 use ringgate_core::proto::unreal::handshake::{Base, TAIL_BYTES_MAX, Tail};
 use ringgate_core::proto::unreal::notify::{Header, Sender};
 use ringgate_core::proto::unreal::peer::Peer;
@@ -304,11 +303,7 @@ fn stand_in(session: u8, now_ns: u64) -> StandIn {
     };
     let profile = Profile { framing: Framing::default(), client_id: 0, base };
     let secrets = [5, 6].map(|byte| CookieSecret::from_bytes([byte + session; 64]));
-    StandIn::new(&profile, session, 64, mac, secrets, now_ns)
-}
-
-fn mac(secret: &[u8; 64], message: &[u8]) -> Cookie {
-    Cookie(CookieMac::new(&CookieSecret::from_bytes(*secret)).tag(message))
+    StandIn::new(&profile, session, 64, CookieMac::tag_once, secrets, now_ns)
 }
 
 fn setup(input: &mut Input<'_>) -> Setup {

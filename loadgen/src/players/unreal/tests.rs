@@ -6,7 +6,6 @@ use std::sync::Arc;
 use ringgate_batch::{LocalIp, RxMeta, SocketId, TxBatch, TxTarget};
 use ringgate_core::crypto::Aead;
 use ringgate_core::crypto::cookie::CookieMac;
-use ringgate_core::proto::unreal::cookie::Cookie;
 use ringgate_core::proto::unreal::handshake::Base;
 use ringgate_core::proto::unreal::prefix::Magic;
 use ringgate_core::proto::unreal::stand_in::{StandIn, Tally as Seen};
@@ -25,10 +24,6 @@ fn profile() -> Profile {
     let magic = Magic::from_text("1011").expect("binary");
     let base = Base { version_min: 3, version: 4, network_version: 9, ..Base::default() };
     Profile { framing: Framing { magic, ..Framing::default() }, client_id: 0, base }
-}
-
-fn mac(secret: &[u8; 64], message: &[u8]) -> Cookie {
-    Cookie(CookieMac::new(&CookieSecret::from_bytes(*secret)).tag(message))
 }
 
 /// Swarm and server, with nothing between them but what the swarm's own impairments do.
@@ -59,7 +54,7 @@ impl Rig {
         let secrets = [1, 2].map(|byte| CookieSecret::from_bytes([byte; 64]));
         Self {
             swarm: Swarm::new(setup, scenario.plan(0, 1), addresses, Aead::detect()),
-            server: StandIn::new(&profile(), 2, 1000, mac, secrets, S),
+            server: StandIn::new(&profile(), 2, 1000, CookieMac::tag_once, secrets, S),
             tx: TxBatch::new(TX_SLOTS, 0),
             now_ns: 0,
             copies: 1,

@@ -12,6 +12,7 @@ use super::cookie::Cookie;
 use super::notify::{Fields, HISTORY_PACKETS_MAX, HISTORY_WORDS_MAX, Header, Sender};
 use super::prefix::{Framing, Ids};
 use crate::drops::DropReason;
+use crate::limits::UNREAL_BYTES_MAX;
 
 /// One end of a connection.
 #[derive(Clone, Debug)]
@@ -89,6 +90,25 @@ impl Peer {
         self.latest_at[place(self.next)] = self.latest;
         self.next = self.next.wrapping_add(1);
         Some(out.finish(TERMINATORS))
+    }
+
+    /// Writes a packet without packet info whose bunches `bunches` writes; otherwise as
+    /// [`write`](Self::write).
+    pub fn write_bunches(
+        &mut self,
+        framing: &Framing,
+        ids: Ids,
+        bunches: impl FnOnce(&mut BitWriter<'_>),
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let mut bytes = [0; UNREAL_BYTES_MAX];
+        let mut writer = BitWriter::new(&mut bytes);
+        let has_packet_info = false;
+        writer.flag(has_packet_info);
+        bunches(&mut writer);
+        let bits = writer.position();
+        let payload = BitReader::new(&bytes).take(bits)?;
+        self.write(framing, ids, payload, out)
     }
 
     /// Takes a packet in and tells `on_news` what became of each of our packets that it is the

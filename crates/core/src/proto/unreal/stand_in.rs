@@ -1,7 +1,7 @@
 //! A stand-in for an engine's server: takes players in as the engine does, keeps honest sequences
 //! and acknowledgements, and echoes their bunches. For tests, and for `ringgate echo`.
 //!
-//! It judges gateways, so it shares no rule with [`front`](super::front) and none of
+//! It checks gateways, so it shares no rule with [`front`](super::front) and none of
 //! [`cookie`](super::cookie)'s: it makes cookies over the text of the address, as the engine does,
 //! has its own secrets and its own clock of seconds, and finds duplicates with a bit for each
 //! number that there is. The MAC is the caller's, because nothing here computes one; which one it
@@ -25,7 +25,7 @@ use super::PacketSeq;
 use super::bits::BitReader;
 use super::bunch::{Bunch, behind_packet_info};
 use super::client::Profile;
-use super::cookie::{Cookie, Proof, SecretId, Timestamp};
+use super::cookie::{COOKIE_BYTES, Cookie, Proof, SecretId, Timestamp};
 use super::handshake::{Base, Body, Handshake, Kind, Receiver, Tail};
 use super::notify::{HISTORY_PACKETS_MAX, Header, Sender};
 use super::peer::Peer;
@@ -36,7 +36,7 @@ use crate::endpoint::Endpoint;
 use crate::secret::{COOKIE_SECRET_BYTES, CookieSecret};
 
 /// The MAC that cookies are made with.
-pub type Mac = fn(&[u8; COOKIE_SECRET_BYTES], &[u8]) -> Cookie;
+pub type Mac = fn(&[u8; COOKIE_SECRET_BYTES], &[u8]) -> [u8; COOKIE_BYTES];
 
 /// What a stand-in did, and what it found wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -281,7 +281,7 @@ impl StandIn {
         write!(text, "{}:{}\0", from.ip(), from.port()).expect("every address is that short");
         let len = room - text.len();
         message[8..12].copy_from_slice(&(len as u32).to_le_bytes());
-        (self.mac)(self.secrets[secret].as_bytes(), &message[..12 + len])
+        Cookie((self.mac)(self.secrets[secret].as_bytes(), &message[..12 + len]))
     }
 
     fn open(

@@ -9,7 +9,6 @@ use ringgate_core::drops::DropReason;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
 use ringgate_core::proto::unreal::client::{Client, Event, Profile};
-use ringgate_core::proto::unreal::cookie::Cookie;
 use ringgate_core::proto::unreal::handshake::{Base, Tail};
 use ringgate_core::proto::unreal::notify::{Header, Sender};
 use ringgate_core::proto::unreal::peer::Peer;
@@ -222,11 +221,7 @@ impl Arena {
 fn stand_in(framing: Framing, base: Base, session: u8) -> StandIn {
     let profile = Profile { framing, client_id: 0, base };
     let secrets = [5, 6].map(|byte| CookieSecret::from_bytes([byte; 64]));
-    StandIn::new(&profile, session, 64, mac, secrets, 0)
-}
-
-fn mac(secret: &[u8; 64], message: &[u8]) -> Cookie {
-    Cookie(CookieMac::new(&CookieSecret::from_bytes(*secret)).tag(message))
+    StandIn::new(&profile, session, 64, CookieMac::tag_once, secrets, 0)
 }
 
 /// A player whose datagrams arrive at one worker.

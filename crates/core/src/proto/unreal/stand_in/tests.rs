@@ -10,7 +10,7 @@ use crate::proto::unreal::vectors::{BASE, ORIGINAL, VERSIONED, tail};
 const S: u64 = NS_PER_S;
 
 /// Good enough to depend on every byte.
-fn toy_mac(secret: &[u8; COOKIE_SECRET_BYTES], message: &[u8]) -> Cookie {
+fn toy_mac(secret: &[u8; COOKIE_SECRET_BYTES], message: &[u8]) -> [u8; COOKIE_BYTES] {
     let mut state = 0xcbf2_9ce4_8422_2325_u64;
     let mut next = |byte: &u8| {
         state = (state ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -19,7 +19,7 @@ fn toy_mac(secret: &[u8; COOKIE_SECRET_BYTES], message: &[u8]) -> Cookie {
     secret.iter().chain(message).for_each(|byte| {
         next(byte);
     });
-    Cookie(std::array::from_fn(|index| next(&(index as u8))))
+    std::array::from_fn(|index| next(&(index as u8)))
 }
 
 fn secret(byte: u8) -> CookieSecret {
