@@ -5,6 +5,7 @@
 //! than a game packet, and everything begins with the game's magic bits, of which a filter sees
 //! whole bytes. Everything that passes is checked again by the gate.
 
+use ringgate_batch::filter::{Filter, Rule};
 use ringgate_core::limits::{TAG_BYTES, UNREAL_BYTES_MAX};
 use ringgate_core::proto::netcode::VERSION_INFO;
 use ringgate_core::proto::netcode::packet::PacketKind;
@@ -12,7 +13,6 @@ use ringgate_core::proto::netcode::request::REQUEST_BYTES;
 use ringgate_core::proto::unreal::bits::BitWriter;
 use ringgate_core::proto::unreal::notify::packet_bytes_min;
 use ringgate_core::proto::unreal::prefix::{Framing, Ids, MAGIC_BITS_MAX, Prefix};
-use ringgate_io::filter::{Filter, Rule};
 
 /// The filter of a listener with this protocol id.
 pub fn netcode(protocol_id: u64) -> Filter {

@@ -104,7 +104,7 @@ impl Ports {
         for (at, binds) in plan.binds.iter().enumerate() {
             let filter = sockets::filter_of(plan, at);
             let open = |address: &SocketAddr| {
-                let options = sockets::player_options(filter.as_ref());
+                let options = ringgate_io::player_options(filter.as_ref());
                 open_alone(*address, |alone| {
                     let options = socket::UdpOptions { reuse_port: !alone, ..options };
                     socket::player(*address, &options)

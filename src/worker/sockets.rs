@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::{Plan, filter};
-use ringgate_batch::SocketId;
+use ringgate_batch::filter::Filter;
+use ringgate_batch::{Driver, Port, SocketId};
 use ringgate_gate::{Gate, LinkKind, Protocol};
-use ringgate_io::filter::Filter;
-use ringgate_io::socket::{self, UdpOptions};
+use ringgate_io::socket::UdpSocket;
 use ringgate_io::{AnyDriver, SocketKind, StartError};
 
 /// A worker's sockets for players, by listener and by the position of their address.
@@ -21,77 +21,66 @@ pub(super) fn filter_of(plan: &Plan, listener: usize) -> Option<Filter> {
     })
 }
 
-/// What every socket for players is like.
-pub(super) fn player_options(filter: Option<&Filter>) -> UdpOptions<'_> {
-    UdpOptions { reuse_port: true, filter, ..UdpOptions::default() }
-}
-
 /// Hands the sockets over that were opened when the addresses were claimed.
 pub(super) fn register_players(
-    claimed: Vec<Vec<socket::UdpSocket>>,
+    claimed: Vec<Vec<UdpSocket>>,
     driver: &mut AnyDriver,
 ) -> Result<PlayerSockets, StartError> {
     let mut players = Vec::with_capacity(claimed.len());
     for sockets in claimed {
-        let ids = sockets.into_iter().map(|it| register(driver, it.fd, SocketKind::Datagram));
-        players.push(ids.collect::<Result<Vec<_>, _>>()?);
+        let ids = sockets.into_iter().map(|it| driver.register(it.fd, SocketKind::Datagram));
+        let ids = ids.collect::<std::io::Result<Vec<_>>>();
+        players.push(ids.map_err(|why| StartError::other("register a socket", why))?);
     }
     Ok(players)
 }
 
 /// Opens further sockets at the addresses of all listeners.
-pub(super) fn open_players(
+pub(super) fn open_players<D: Driver>(
     plan: &Plan,
     addresses: &[Vec<SocketAddr>],
-    driver: &mut AnyDriver,
-) -> Result<PlayerSockets, StartError> {
+    driver: &mut D,
+) -> Result<PlayerSockets, D::OpenError> {
     let mut players = Vec::with_capacity(addresses.len());
     for (at, binds) in addresses.iter().enumerate() {
         let filter = filter_of(plan, at);
-        let options = player_options(filter.as_ref());
-        let mut sockets = Vec::with_capacity(binds.len());
-        for address in binds {
-            let opened = socket::player(*address, &options)?;
-            sockets.push(register(driver, opened.fd, SocketKind::Datagram)?);
-        }
-        players.push(sockets);
+        let port = |address| Port::Players { address, filter: filter.as_ref() };
+        let sockets = binds.iter().map(|address| driver.open(&port(*address)));
+        players.push(sockets.collect::<Result<Vec<_>, _>>()?);
     }
     Ok(players)
 }
 
 /// Tells the gate which socket is whose, and opens the one for udp backends where there are any.
-pub(super) fn bind_players(
+pub(super) fn bind_players<D: Driver>(
     plan: &Plan,
     players: &PlayerSockets,
-    driver: &mut AnyDriver,
+    driver: &mut D,
     gate: &mut Gate,
-) -> Result<(), StartError> {
+) -> Result<(), D::OpenError> {
     for (listener, sockets) in players.iter().enumerate() {
         for (bind, socket) in sockets.iter().enumerate() {
             gate.bind_player_socket(*socket, listener as u16, bind as u16);
         }
     }
     if plan.setup.backends.iter().any(|backend| matches!(backend.link, LinkKind::Udp { .. })) {
-        let opened = socket::udp_link(&UdpOptions::default())?;
-        gate.bind_udp_link(register(driver, opened.fd, SocketKind::Datagram)?);
+        gate.bind_udp_link(driver.open(&Port::UdpLink)?);
     }
     Ok(())
 }
 
 /// Opens the socket that game processes connect to.
-pub(super) fn open_links(
+pub(super) fn open_links<D: Driver>(
     plan: &Plan,
     worker: u16,
-    driver: &mut AnyDriver,
+    driver: &mut D,
     gate: &mut Gate,
     paths: &mut Vec<PathBuf>,
-) -> Result<(), StartError> {
+) -> Result<(), D::OpenError> {
     let Some(run_dir) = &plan.run_dir else { return Ok(()) };
     let path = link_path(run_dir, worker);
-    let fd = socket::link_listener(&path, LINK_MODE)?;
+    gate.bind_link_listener(driver.open(&Port::Links { path: &path })?);
     paths.push(path);
-    let id = register(driver, fd, SocketKind::LinkListener)?;
-    gate.bind_link_listener(id);
     Ok(())
 }
 
@@ -99,14 +88,3 @@ pub(super) fn open_links(
 pub(super) fn link_path(run_dir: &Path, worker: u16) -> PathBuf {
     run_dir.join(format!("worker-{worker}.sock"))
 }
-
-fn register(
-    driver: &mut AnyDriver,
-    fd: std::os::fd::OwnedFd,
-    kind: SocketKind,
-) -> Result<SocketId, StartError> {
-    driver.register(fd, kind).map_err(|why| StartError::other("register a socket", why))
-}
-
-/// Whoever reaches the directory may connect; who may say hello is decided by its credentials.
-const LINK_MODE: u32 = 0o666;

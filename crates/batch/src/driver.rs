@@ -6,8 +6,10 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
+use super::filter::Filter;
 use super::{RxBatch, SocketId, TxBatch};
 
 /// Moves datagrams. One per worker; it may change threads until its first turn, and belongs to that
@@ -25,7 +27,7 @@ pub trait Driver {
     type OpenError: std::error::Error;
 
     /// Opens a socket like this.
-    fn open(&mut self, port: &Port) -> Result<SocketId, Self::OpenError>;
+    fn open(&mut self, port: &Port<'_>) -> Result<SocketId, Self::OpenError>;
 
     /// Closes a socket and forgets it. Its id is not used again while entries may still name it.
     fn close(&mut self, socket: SocketId);
@@ -91,7 +93,22 @@ pub struct Batches<'a, F> {
 
 /// What a socket should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Port {
+pub enum Port<'a> {
+    /// For players: a UDP socket at an address, which it shares with those of the other workers.
+    Players {
+        /// Where. Port 0 asks for one.
+        address: SocketAddr,
+        /// What may be queued at all; everything where there is none.
+        filter: Option<&'a Filter>,
+    },
+    /// For game servers on this host that speak plain UDP: sends from any loopback address, and
+    /// hears nobody else.
+    UdpLink,
+    /// Accepts bundle links of game processes on this host.
+    Links {
+        /// The file that they connect to. It is the caller's to remove at the end.
+        path: &'a Path,
+    },
     /// A UDP socket with one peer, for one player of a game server off loopback.
     Session {
         /// Where the game server listens.

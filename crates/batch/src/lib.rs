@@ -8,6 +8,7 @@
 mod arena;
 mod clock;
 mod driver;
+pub mod filter;
 mod memory;
 mod prefetch;
 mod rx;

@@ -18,7 +18,7 @@ pub trait Wire {
     fn carry(&mut self, target: &TxTarget, bytes: &[u8]) -> Result<(), SendFailure>;
 
     /// Opens a socket like this, if it can.
-    fn open(&mut self, port: &Port) -> io::Result<SocketId> {
+    fn open(&mut self, port: &Port<'_>) -> io::Result<SocketId> {
         Err(io::Error::new(io::ErrorKind::Unsupported, format!("{port:?} leads nowhere")))
     }
 
@@ -114,7 +114,7 @@ impl<W: Wire> Driver for MemoryDriver<'_, W> {
         Self: 'b;
     type OpenError = io::Error;
 
-    fn open(&mut self, port: &Port) -> io::Result<SocketId> {
+    fn open(&mut self, port: &Port<'_>) -> io::Result<SocketId> {
         self.wire.open(port)
     }
 

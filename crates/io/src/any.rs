@@ -1,9 +1,9 @@
 //! The driver over the kernel's sockets: either engine, with the batches that it moves between.
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use super::filter::Filter;
 use super::mmsg::Mmsg;
 use super::socket::{self, UdpOptions};
 use super::uring::Uring;
@@ -79,22 +79,27 @@ impl AnyDriver {
             Either::Uring(engine) => engine.why_unrestricted(),
         }
     }
-
-    fn open_session(&mut self, address: SocketAddr) -> Result<SocketId, StartError> {
-        let opened = socket::connected(address, &SESSION_SOCKET)?;
-        self.register(opened.fd, SocketKind::ConnectedDatagram)
-            .map_err(|why| StartError::other("register a socket", why))
-    }
 }
 
 impl Driver for AnyDriver {
     type Out<'a> = Out<'a>;
     type OpenError = StartError;
 
-    fn open(&mut self, port: &Port) -> Result<SocketId, StartError> {
-        match port {
-            Port::Session { address } => self.open_session(*address),
-        }
+    fn open(&mut self, port: &Port<'_>) -> Result<SocketId, StartError> {
+        let (fd, kind) = match *port {
+            Port::Players { address, filter } => {
+                (socket::player(address, &player_options(filter))?.fd, SocketKind::Datagram)
+            }
+            Port::UdpLink => (socket::udp_link(&UdpOptions::default())?.fd, SocketKind::Datagram),
+            Port::Links { path } => {
+                (socket::link_listener(path, LINK_MODE)?, SocketKind::LinkListener)
+            }
+            Port::Session { address } => {
+                let opened = socket::connected(address, &SESSION_SOCKET)?;
+                (opened.fd, SocketKind::ConnectedDatagram)
+            }
+        };
+        self.register(fd, kind).map_err(|why| StartError::other("register a socket", why))
     }
 
     fn close(&mut self, socket: SocketId) {
@@ -133,12 +138,19 @@ impl Flush for Out<'_> {
     }
 }
 
+/// Like the socket of [`Port::Players`], made by itself: what an address is claimed with before a
+/// driver takes it over.
+pub const fn player_options(filter: Option<&Filter>) -> UdpOptions<'_> {
+    UdpOptions { reuse_port: true, filter, ..UdpOptions::DEFAULT }
+}
+
+/// Whoever reaches the directory may connect; who may say hello is decided by its credentials.
+const LINK_MODE: u32 = 0o666;
+
 /// One player's traffic needs no large buffers.
 const SESSION_SOCKET: UdpOptions<'_> = UdpOptions {
-    reuse_port: false,
-    v6_only: true,
     receive_buffer_bytes: 256 << 10,
     send_buffer_bytes: 256 << 10,
     kernel_time: false,
-    filter: None,
+    ..UdpOptions::DEFAULT
 };

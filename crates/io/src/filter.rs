@@ -1,6 +1,6 @@
 //! A socket filter: what cannot be ours is dropped by the kernel before it is queued.
 //!
-//! The caller says in plain data which datagrams may pass; [`Filter::compile`] turns that into a
+//! The caller says in plain data which datagrams may pass ([`Filter`]); `compile` turns that into a
 //! classic BPF program, which every kernel runs compiled to machine code, unprivileged. A refused
 //! datagram costs this process nothing, and takes no room in the receive buffer. What passes is
 //! checked again by whoever knows the protocol: the filter sees single datagrams and no state, and
@@ -17,27 +17,13 @@
 //! next:
 //! ```
 
-use std::ops::RangeInclusive;
-
 use libc::{
     BPF_ABS, BPF_B, BPF_H, BPF_IMM, BPF_JEQ, BPF_JGE, BPF_JGT, BPF_JMP, BPF_K, BPF_LD, BPF_LEN,
     BPF_MEM, BPF_RET, BPF_ST, BPF_W,
 };
 use socket2::SockFilter;
 
-/// Which datagrams may pass: those that match one of the rules. An empty datagram never does.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
-    rules: Vec<Rule>,
-}
-
-/// What a datagram that begins with certain bytes has to look like.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
-    first: RangeInclusive<u8>,
-    bytes: RangeInclusive<u16>,
-    fixed: Vec<(u16, Vec<u8>)>,
-}
+pub use ringgate_batch::filter::{Filter, Rule};
 
 /// One instruction, before it becomes socket2's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,94 +34,47 @@ struct Instruction {
     k: u32,
 }
 
-impl Rule {
-    /// Datagrams whose first byte and length lie in these ranges.
-    pub fn new(first: RangeInclusive<u8>, bytes: RangeInclusive<u16>) -> Self {
-        Self { first, bytes, fixed: Vec::new() }
-    }
-
-    /// And which have exactly these bytes at an offset.
-    ///
-    /// # Panics
-    /// Where the shortest datagram of the rule ends before them: a program that reads past the end
-    /// refuses the datagram, even if a later rule would have let it pass.
-    #[must_use]
-    pub fn with(mut self, at: u16, bytes: &[u8]) -> Self {
-        let end = usize::from(at) + bytes.len();
-        assert!(end <= usize::from(*self.bytes.start()), "fixed bytes lie inside every datagram");
-        self.fixed.push((at, bytes.to_vec()));
-        self
-    }
-
-    fn accepts(&self, datagram: &[u8]) -> bool {
-        let len = u16::try_from(datagram.len()).unwrap_or(u16::MAX);
-        datagram.first().is_some_and(|first| self.first.contains(first))
-            && self.bytes.contains(&len)
-            && self.fixed.iter().all(|(at, bytes)| datagram[usize::from(*at)..].starts_with(bytes))
-    }
-
-    /// The checks of this rule; each jumps to the end when it fails.
-    fn compile(&self) -> Vec<Instruction> {
-        let mut checks = Vec::new();
-        checks.push(statement(BPF_LD | BPF_W | BPF_MEM, FIRST_BYTE));
-        let (low, high) = (u32::from(*self.first.start()), u32::from(*self.first.end()));
-        push_range(&mut checks, low, high, u32::from(u8::MAX));
-        checks.push(statement(BPF_LD | BPF_W | BPF_MEM, LENGTH));
-        let (low, high) = (u32::from(*self.bytes.start()), u32::from(*self.bytes.end()));
-        push_range(&mut checks, low + UDP_HEADER_BYTES, high + UDP_HEADER_BYTES, u32::MAX);
-        for (at, bytes) in &self.fixed {
-            push_fixed(&mut checks, u32::from(*at) + UDP_HEADER_BYTES, bytes);
-        }
-        checks.push(statement(BPF_RET | BPF_K, ACCEPT));
-        link(&mut checks);
-        checks
-    }
+/// The program of a filter.
+///
+/// # Panics
+/// Where it is longer than the 4096 instructions that the kernel takes, or a rule fixes some 480
+/// bytes.
+pub(super) fn compile(filter: &Filter) -> Vec<SockFilter> {
+    let program = instructions(filter);
+    assert!(program.len() <= INSTRUCTIONS_MAX, "a filter of a handful of rules");
+    let one = |i: &Instruction| SockFilter::new(i.code, i.jump_true, i.jump_false, i.k);
+    program.iter().map(one).collect()
 }
 
-impl Filter {
-    /// Lets nothing pass.
-    pub const fn new() -> Self {
-        Self { rules: Vec::new() }
-    }
+fn instructions(filter: &Filter) -> Vec<Instruction> {
+    let mut program = vec![
+        statement(BPF_LD | BPF_W | BPF_LEN, 0),
+        jump(BPF_JGT, UDP_HEADER_BYTES, 1, 0),
+        statement(BPF_RET | BPF_K, REFUSE),
+        statement(BPF_ST, LENGTH),
+        statement(BPF_LD | BPF_B | BPF_ABS, UDP_HEADER_BYTES),
+        statement(BPF_ST, FIRST_BYTE),
+    ];
+    program.extend(filter.rules().iter().flat_map(checks_of));
+    program.push(statement(BPF_RET | BPF_K, REFUSE));
+    program
+}
 
-    /// Lets also pass what this rule describes. Rules are tried in order: put the frequent ones
-    /// first.
-    #[must_use]
-    pub fn allow(mut self, rule: Rule) -> Self {
-        self.rules.push(rule);
-        self
+/// The checks of a rule; each jumps to the end when it fails.
+fn checks_of(rule: &Rule) -> Vec<Instruction> {
+    let mut checks = Vec::new();
+    checks.push(statement(BPF_LD | BPF_W | BPF_MEM, FIRST_BYTE));
+    let (low, high) = (u32::from(*rule.first.start()), u32::from(*rule.first.end()));
+    push_range(&mut checks, low, high, u32::from(u8::MAX));
+    checks.push(statement(BPF_LD | BPF_W | BPF_MEM, LENGTH));
+    let (low, high) = (u32::from(*rule.bytes.start()), u32::from(*rule.bytes.end()));
+    push_range(&mut checks, low + UDP_HEADER_BYTES, high + UDP_HEADER_BYTES, u32::MAX);
+    for (at, bytes) in rule.fixed() {
+        push_fixed(&mut checks, u32::from(at) + UDP_HEADER_BYTES, bytes);
     }
-
-    /// Whether a datagram passes: what the program computes, in Rust.
-    pub fn accepts(&self, datagram: &[u8]) -> bool {
-        self.rules.iter().any(|rule| rule.accepts(datagram))
-    }
-
-    /// The program.
-    ///
-    /// # Panics
-    /// Where it is longer than the 4096 instructions that the kernel takes, or a rule fixes some
-    /// 480 bytes.
-    pub(super) fn compile(&self) -> Vec<SockFilter> {
-        let program = self.instructions();
-        assert!(program.len() <= INSTRUCTIONS_MAX, "a filter of a handful of rules");
-        let one = |i: &Instruction| SockFilter::new(i.code, i.jump_true, i.jump_false, i.k);
-        program.iter().map(one).collect()
-    }
-
-    fn instructions(&self) -> Vec<Instruction> {
-        let mut program = vec![
-            statement(BPF_LD | BPF_W | BPF_LEN, 0),
-            jump(BPF_JGT, UDP_HEADER_BYTES, 1, 0),
-            statement(BPF_RET | BPF_K, REFUSE),
-            statement(BPF_ST, LENGTH),
-            statement(BPF_LD | BPF_B | BPF_ABS, UDP_HEADER_BYTES),
-            statement(BPF_ST, FIRST_BYTE),
-        ];
-        program.extend(self.rules.iter().flat_map(Rule::compile));
-        program.push(statement(BPF_RET | BPF_K, REFUSE));
-        program
-    }
+    checks.push(statement(BPF_RET | BPF_K, ACCEPT));
+    link(&mut checks);
+    checks
 }
 
 /// Checks that the accumulator is at least `low` and at most `high`, as far as it could be
@@ -282,7 +221,7 @@ mod tests {
     #[test]
     fn the_example_lets_its_own_pass_and_nothing_else() {
         let filter = example();
-        let program = filter.instructions();
+        let program = instructions(&filter);
         let mut request = vec![0; 1078];
         request[1..14].copy_from_slice(b"NETCODE 1.02\0");
         request[14..22].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
@@ -308,14 +247,8 @@ mod tests {
 
     #[test]
     fn no_rule_means_nothing_passes() {
-        let program = Filter::new().instructions();
+        let program = instructions(&Filter::new());
         assert_eq!(run(&program, &[1, 2, 3]), REFUSE);
-    }
-
-    #[test]
-    #[should_panic(expected = "inside every datagram")]
-    fn fixed_bytes_past_the_shortest_datagram_are_a_mistake() {
-        let _ = Rule::new(0..=255, 4..=9).with(2, &[1, 2, 3]);
     }
 
     /// Rules over a small alphabet, so that random datagrams meet them.
@@ -340,8 +273,8 @@ mod tests {
             rules in prop::collection::vec(rule(), 0..6),
             datagrams in prop::collection::vec(prop::collection::vec(0..3_u8, 0..24), 50),
         ) {
-            let filter = Filter { rules };
-            let program = filter.instructions();
+            let filter = rules.into_iter().fold(Filter::new(), Filter::allow);
+            let program = instructions(&filter);
             for datagram in datagrams {
                 let expected = if filter.accepts(&datagram) { ACCEPT } else { REFUSE };
                 prop_assert_eq!(run(&program, &datagram), expected, "{:?}", datagram);
@@ -359,7 +292,7 @@ mod tests {
             datagram.resize(len, 0);
             if let Some(byte) = datagram.first_mut() { *byte = first }
             if let Some(byte) = datagram.get_mut(flip) { *byte ^= 0x40 }
-            prop_assert_eq!(run(&filter.instructions(), &datagram) != REFUSE, filter.accepts(&datagram));
+            prop_assert_eq!(run(&instructions(&filter), &datagram) != REFUSE, filter.accepts(&datagram));
         }
     }
 }

@@ -33,7 +33,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-pub use self::any::AnyDriver;
+pub use self::any::{AnyDriver, player_options};
 pub use self::error::StartError;
 pub use self::open::{Choice, DriverOptions, open};
 pub use ringgate_batch::{Driver, IoStats, Wait};

@@ -18,7 +18,7 @@ use std::path::Path;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::error::{StartError, Step};
-use super::filter::Filter;
+use super::filter::{self, Filter};
 use super::sockaddr::Family;
 use ringgate_os::process;
 
@@ -40,16 +40,21 @@ pub struct UdpOptions<'a> {
     pub filter: Option<&'a Filter>,
 }
 
+impl UdpOptions<'_> {
+    /// What suits a socket of many peers.
+    pub(super) const DEFAULT: Self = Self {
+        reuse_port: false,
+        v6_only: true,
+        receive_buffer_bytes: 8 << 20,
+        send_buffer_bytes: 8 << 20,
+        kernel_time: true,
+        filter: None,
+    };
+}
+
 impl Default for UdpOptions<'_> {
     fn default() -> Self {
-        Self {
-            reuse_port: false,
-            v6_only: true,
-            receive_buffer_bytes: 8 << 20,
-            send_buffer_bytes: 8 << 20,
-            kernel_time: true,
-            filter: None,
-        }
+        Self::DEFAULT
     }
 }
 
@@ -264,7 +269,7 @@ fn udp(address: SocketAddr, options: &UdpOptions<'_>) -> Result<Socket, StartErr
             .map_err(|e| fail("ask for arrival times", e))?;
     }
     if let Some(filter) = options.filter {
-        let attached = socket.attach_filter(&filter.compile());
+        let attached = socket.attach_filter(&filter::compile(filter));
         attached.map_err(|e| StartError::new("attach a socket filter", Step::Filter, e))?;
     }
     ask_for_buffers(&socket, options.receive_buffer_bytes, options.send_buffer_bytes);

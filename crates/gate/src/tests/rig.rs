@@ -460,8 +460,10 @@ impl Wire for Surface<'_> {
         Ok(())
     }
 
-    fn open(&mut self, port: &Port) -> io::Result<SocketId> {
-        let Port::Session { address } = port;
+    fn open(&mut self, port: &Port<'_>) -> io::Result<SocketId> {
+        let Port::Session { address } = port else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
         self.requests.push(Asked::Open(*address));
         let left = self.descriptors.checked_sub(1);
         *self.descriptors = left.ok_or_else(|| io::Error::other("too few descriptors"))?;

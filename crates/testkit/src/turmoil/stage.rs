@@ -280,7 +280,7 @@ impl Wire for Sockets<'_> {
         Ok(())
     }
 
-    fn open(&mut self, _port: &Port) -> io::Result<SocketId> {
+    fn open(&mut self, _port: &Port<'_>) -> io::Result<SocketId> {
         *self.next_socket += 1;
         Ok(SocketId(*self.next_socket))
     }

@@ -132,8 +132,10 @@ impl Wire for Sockets<'_> {
         self.outside.carry(self.worker, target, bytes)
     }
 
-    fn open(&mut self, port: &Port) -> io::Result<SocketId> {
-        let Port::Session { address } = port;
+    fn open(&mut self, port: &Port<'_>) -> io::Result<SocketId> {
+        let Port::Session { address } = port else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
         let (socket, game) = (self.ids.take(), address.port() - FIRST_GAME_PORT);
         self.outside.roles.insert((self.worker, socket), Role::Session { game });
         Ok(socket)
