@@ -1,4 +1,5 @@
-//! The driver over the kernel's sockets: either engine, with the batches that it moves between.
+//! The driver over the kernel's sockets: either interface of the kernel, and the batches that it
+//! moves datagrams between.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -7,18 +8,18 @@ use super::filter::Filter;
 use super::mmsg::Mmsg;
 use super::socket::{self, UdpOptions};
 use super::uring::Uring;
-use super::{Bell, DriverOptions, Engine, SocketKind, StartError};
+use super::{Bell, DriverOptions, Interface, SocketKind, StartError};
 use ringgate_batch::{Batches, Driver, Flush, IoStats, Port, RxBatch, SocketId, TxBatch, Wait};
 
-/// Moves datagrams with whichever engine this kernel allows. Dispatches once per batch.
+/// Moves datagrams with whichever interface this kernel allows. Dispatches once per batch.
 #[derive(Debug)]
 pub struct AnyDriver {
-    engine: Either,
+    interface: Either,
     rx: RxBatch,
     tx: TxBatch,
 }
 
-/// Either engine.
+/// Either interface.
 #[derive(Debug)]
 pub(super) enum Either {
     /// `recvmmsg` and `sendmmsg`, and why it is not io_uring where that was left to chance.
@@ -31,52 +32,52 @@ pub(super) enum Either {
 #[derive(Debug)]
 pub struct Out<'a>(&'a mut Either);
 
-/// Does the same with whichever engine it is.
+/// Does the same with whichever interface it is.
 macro_rules! either {
-    ($self:expr, $engine:ident => $call:expr) => {
+    ($self:expr, $interface:ident => $call:expr) => {
         match $self {
-            Either::Mmsg($engine, _) => $call,
-            Either::Uring($engine) => $call,
+            Either::Mmsg($interface, _) => $call,
+            Either::Uring($interface) => $call,
         }
     };
 }
 
 impl AnyDriver {
-    /// Over an engine and the batch that it fills.
-    pub(super) fn new(engine: Either, rx: RxBatch, options: &DriverOptions) -> Self {
+    /// Over an interface and the batch that it fills.
+    pub(super) fn new(interface: Either, rx: RxBatch, options: &DriverOptions) -> Self {
         let tx = TxBatch::new(options.tx_datagrams.into(), options.tx_bundles.into());
-        Self { engine, rx, tx }
+        Self { interface, rx, tx }
     }
 
     /// Takes a socket over that was made elsewhere. It must be non-blocking.
     pub fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId> {
-        either!(&mut self.engine, engine => engine.register(socket, kind))
+        either!(&mut self.interface, interface => interface.register(socket, kind))
     }
 
     /// The descriptor of a socket, for options and peer credentials.
     pub fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>> {
-        either!(&self.engine, engine => engine.fd(socket))
+        either!(&self.interface, interface => interface.fd(socket))
     }
 
     /// Something that rings this driver's bell from another thread.
     pub fn bell(&self) -> Bell {
-        either!(&self.engine, engine => engine.bell())
+        either!(&self.interface, interface => interface.bell())
     }
 
-    /// Why the engine is not io_uring, where [`Choice::Auto`](super::Choice) had to do without it:
-    /// for one line in the log.
+    /// Why it is not io_uring, where [`Choice::Auto`](super::Choice) had to do without it: for one
+    /// line in the log.
     pub const fn why_not_uring(&self) -> Option<&StartError> {
-        match &self.engine {
+        match &self.interface {
             Either::Mmsg(_, why) => why.as_ref(),
             Either::Uring(_) => None,
         }
     }
 
-    /// Why a ring takes more than an engine's requests, where it does.
+    /// Why a ring takes more than a driver's requests, where it does.
     pub const fn why_unrestricted(&self) -> Option<&io::Error> {
-        match &self.engine {
+        match &self.interface {
             Either::Mmsg(..) => None,
-            Either::Uring(engine) => engine.why_unrestricted(),
+            Either::Uring(interface) => interface.why_unrestricted(),
         }
     }
 }
@@ -103,19 +104,19 @@ impl Driver for AnyDriver {
     }
 
     fn close(&mut self, socket: SocketId) {
-        either!(&mut self.engine, engine => engine.deregister(socket));
+        either!(&mut self.interface, interface => interface.deregister(socket));
     }
 
     fn hold(&mut self, socket: SocketId, is_held: bool) {
-        either!(&mut self.engine, engine => engine.hold(socket, is_held));
+        either!(&mut self.interface, interface => interface.hold(socket, is_held));
     }
 
     fn turn(&mut self, wait: Wait) -> io::Result<()> {
-        either!(&mut self.engine, engine => engine.turn(&mut self.rx, wait))
+        either!(&mut self.interface, interface => interface.turn(&mut self.rx, wait))
     }
 
     fn batches(&mut self) -> Batches<'_, Out<'_>> {
-        Batches { rx: &mut self.rx, tx: &mut self.tx, out: Out(&mut self.engine) }
+        Batches { rx: &mut self.rx, tx: &mut self.tx, out: Out(&mut self.interface) }
     }
 
     fn dropped_at(&self, socket: SocketId) -> u64 {
@@ -124,17 +125,17 @@ impl Driver for AnyDriver {
     }
 
     fn stats(&self) -> IoStats {
-        either!(&self.engine, engine => engine.stats())
+        either!(&self.interface, interface => interface.stats())
     }
 
     fn name(&self) -> &'static str {
-        either!(&self.engine, engine => engine.name())
+        either!(&self.interface, interface => interface.name())
     }
 }
 
 impl Flush for Out<'_> {
     fn flush(&mut self, tx: &mut TxBatch) {
-        either!(&mut self.0, engine => engine.flush(tx));
+        either!(&mut self.0, interface => interface.flush(tx));
     }
 }
 

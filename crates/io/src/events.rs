@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::table::Registered;
-use super::{Engine, IoStats, SocketKind, cmsg, errno, sockaddr, socket};
+use super::{Interface, IoStats, SocketKind, cmsg, errno, sockaddr, socket};
 use ringgate_batch::{Credentials, IoEvent, RxBatch, SocketId};
 use ringgate_os::{message, notify};
 
@@ -35,20 +35,20 @@ pub(super) fn read_errors<S>(
 /// fast as we accept. Registers their links. One that there is no descriptor for is turned away:
 /// left waiting, it would keep the listener readable and the driver awake for as long as
 /// descriptors are short. Returns how many were.
-pub(super) fn accept_all<E: Engine>(
-    engine: &mut E,
+pub(super) fn accept_all<E: Interface>(
+    interface: &mut E,
     reserve: &mut Reserve,
     listener: SocketId,
     rx: &mut RxBatch,
 ) -> u64 {
     let mut turned_away = 0;
     for _ in 0..ACCEPTS_MAX {
-        let Some(fd) = engine.fd(listener) else { break };
+        let Some(fd) = interface.fd(listener) else { break };
         let (connection, peer) = match socket::accept(fd) {
             Ok(Some(link)) => {
                 let Ok(peer) = socket::peer_credentials(link.as_fd()) else { continue };
                 let peer = Credentials { uid: peer.uid, gid: peer.gid };
-                (engine.register(link, SocketKind::Link), peer)
+                (interface.register(link, SocketKind::Link), peer)
             }
             Err(_) if reserve.turn_away(fd) => {
                 turned_away += 1;

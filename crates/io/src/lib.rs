@@ -4,13 +4,13 @@
 //! [`AnyDriver`] is the [`Driver`] over the kernel's sockets. It owns the memory of both batches;
 //! [`Driver::turn`] takes the receive slots back, reaps what has arrived and waits when nothing
 //! has; [`Driver::flush`] sends what was written, once per turn unless the batch fills up. Which
-//! kernel interface does the work is its engine's secret: the tests run on both, and the gate
-//! cannot tell.
+//! interface of the kernel does the work is its secret: the tests run on both, and the gate cannot
+//! tell.
 //!
-//! Both engines receive without being woken while they are busy. A socket that sits in an epoll set
-//! or has a receive pending charges whoever delivers to it for a wake-up call, datagram by datagram
-//! (75 ns each, and 50 to 66 ns per send; docs/BENCHMARKS.md, the wire). So sockets are *drained*
-//! turn by turn, and *armed* only before the driver sleeps.
+//! Over both, a driver receives without being woken while it is busy. A socket that sits in an
+//! epoll set or has a receive pending charges whoever delivers to it for a wake-up call, datagram
+//! by datagram (75 ns each, and 50 to 66 ns per send; docs/BENCHMARKS.md, the wire). So sockets are
+//! *drained* turn by turn, and *armed* only before the driver sleeps.
 #![deny(unsafe_code)]
 
 mod any;
@@ -55,8 +55,9 @@ pub enum SocketKind {
     Link,
 }
 
-/// What moves the datagrams of an [`AnyDriver`], between batches that it is lent.
-trait Engine {
+/// An interface of the kernel that moves the datagrams of an [`AnyDriver`], between batches that it
+/// is lent.
+trait Interface {
     /// Takes a socket over. It must be non-blocking.
     fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId>;
 
@@ -73,7 +74,7 @@ trait Engine {
     fn flush(&mut self, tx: &mut TxBatch);
 
     /// As [`Driver::turn`]: takes back the slots of `rx` and empties it, then fills it. `rx` is the
-    /// batch that this engine was opened with.
+    /// batch that was opened with it.
     fn turn(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()>;
 
     /// Something that rings this driver's bell from another thread.

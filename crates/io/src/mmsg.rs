@@ -17,7 +17,7 @@ use super::receive::{self, Arrival, Next};
 use super::send::Sender;
 use super::slots::{SlotSize, Slots};
 use super::table::Table;
-use super::{Bell, DriverOptions, Engine, IoStats, SocketKind, Wait, errno, events};
+use super::{Bell, DriverOptions, Interface, IoStats, SocketKind, Wait, errno, events};
 use ringgate_batch::{IoEvent, RxBatch, SocketId, TxBatch};
 use ringgate_os::message::{Beside, Incoming, MESSAGES_MAX, Receiver};
 use ringgate_os::notify::{self, Epoll, Ready};
@@ -225,7 +225,7 @@ impl Mmsg {
     }
 }
 
-impl Engine for Mmsg {
+impl Interface for Mmsg {
     fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId> {
         let id = self.table.insert(socket, kind, ())?;
         if kind == SocketKind::LinkListener {

@@ -52,20 +52,20 @@ impl Default for DriverOptions {
 
 /// Opens a driver.
 pub fn open(choice: Choice, options: &DriverOptions) -> Result<AnyDriver, StartError> {
-    let (engine, rx) = engine(choice, options)?;
-    Ok(AnyDriver::new(engine, rx, options))
+    let (interface, rx) = interface(choice, options)?;
+    Ok(AnyDriver::new(interface, rx, options))
 }
 
-/// Opens an engine and the batch that it fills, and no other.
-fn engine(choice: Choice, options: &DriverOptions) -> Result<(Either, RxBatch), StartError> {
+/// Opens an interface and the batch that it fills, and no other.
+fn interface(choice: Choice, options: &DriverOptions) -> Result<(Either, RxBatch), StartError> {
     let why_not = match choice {
         Choice::Mmsg => None,
         Choice::Auto | Choice::Uring => match Uring::open(options) {
-            Ok((engine, rx)) => return Ok((Either::Uring(Box::new(engine)), rx)),
+            Ok((interface, rx)) => return Ok((Either::Uring(Box::new(interface)), rx)),
             Err(why) if choice == Choice::Uring => return Err(why),
             Err(why) => Some(why),
         },
     };
-    let (engine, rx) = Mmsg::open(options)?;
-    Ok((Either::Mmsg(Box::new(engine), why_not), rx))
+    let (interface, rx) = Mmsg::open(options)?;
+    Ok((Either::Mmsg(Box::new(interface), why_not), rx))
 }

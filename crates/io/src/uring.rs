@@ -50,7 +50,7 @@ use super::receive::{self, Next};
 use super::send::Sender;
 use super::slots::{SlotSize, Slots};
 use super::table::{Registered, Table, index_of};
-use super::{Bell, DriverOptions, Engine, IoStats, SocketKind, Wait, events};
+use super::{Bell, DriverOptions, Interface, IoStats, SocketKind, Wait, events};
 use ringgate_batch::{IoEvent, RxBatch, SocketId, TxBatch};
 
 /// Receives with io_uring. Belongs to the thread that takes its first turn; until then it may move
@@ -396,7 +396,7 @@ impl Uring {
     }
 }
 
-impl Engine for Uring {
+impl Interface for Uring {
     fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId> {
         let raw = socket.as_raw_fd();
         let id = self.table.insert(socket, kind, Receiving::new(Handle::Raw(raw)))?;
