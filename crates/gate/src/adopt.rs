@@ -50,6 +50,8 @@ impl Gate {
             links: Links::new(setup.worker_sessions_max),
             netcode: NetcodeFront::new(&setup, worker.index, &claims, random, now_ns),
             unreal: UnrealFront::new(&setup, hash_key, session_starts.rotate_left(32), now_ns),
+            #[cfg(test)]
+            plain: crate::tests::plain::front::PlainFront::new(&setup, hash_key),
             claims,
             neighbours: Neighbours { steered: HashMap::new(), mail_out: Vec::new() },
             aead,
@@ -110,6 +112,15 @@ impl Gate {
         }));
         for backend in &setup.backends[self.links.backends.len()..] {
             self.links.backends.push(BackendState::new(backend, now_ns));
+        }
+        for listener in &setup.listeners {
+            for &backend in &listener.backends {
+                let front = Front::of(&listener.protocol);
+                // A listener of netcode has no say about a server that another front asks.
+                if front != Front::Netcode {
+                    self.links.backends[usize::from(backend)].front = front;
+                }
+            }
         }
         self.links.next_probe_ns = now_ns;
         self.unreal.adopt(&setup, now_ns);

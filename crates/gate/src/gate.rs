@@ -32,6 +32,8 @@ pub struct Gate {
     pub(crate) links: Links,
     pub(crate) netcode: NetcodeFront,
     pub(crate) unreal: UnrealFront,
+    #[cfg(test)]
+    pub(crate) plain: crate::tests::plain::front::PlainFront,
     pub(crate) neighbours: Neighbours,
     pub(crate) aead: Aead,
     /// Where the datagrams of this turn come from.

@@ -1,5 +1,6 @@
 //! What a gate tells about itself: for inspection, not for every turn.
 
+use crate::shared::claims::Claim;
 use ringgate_batch::Endpoint;
 use ringgate_core::proto::unreal::front::Identity;
 
@@ -20,6 +21,19 @@ pub struct SessionInfo {
     pub heard_ns: u64,
     /// Silence after which it is given up; 0 for never.
     pub timeout_ns: u64,
+}
+
+impl SessionInfo {
+    /// Of a session of which a front knows little more than its claim.
+    pub(crate) fn of_claim(
+        claim: &Claim,
+        address: Endpoint,
+        heard_ns: u64,
+        timeout_ns: u64,
+    ) -> Self {
+        let &Claim { client_id, listener, backend, slot, .. } = claim;
+        Self { client_id, listener, address, backend, slot, heard_ns, timeout_ns }
+    }
 }
 
 /// What a game server of an Unreal game says about itself.

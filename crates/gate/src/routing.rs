@@ -2,8 +2,10 @@
 
 use crate::gate::Gate;
 use crate::setup::Route;
+use crate::shared::claims::{Claim, Wanted};
+use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
-use ringgate_core::proto::netcode::UserData;
+use ringgate_core::proto::netcode::{USER_DATA_BYTES, UserData};
 
 impl Gate {
     /// The backend that a player would be sent to now.
@@ -23,6 +25,31 @@ impl Gate {
         let routed = self.route(listener, client_id, user_data);
         let backend = routed.ok_or_else(|| self.why_no_backend(listener, user_data))?;
         if self.claims.has_free_slot(backend) { Ok(backend) } else { Err(NoRoom::BackendFull) }
+    }
+
+    /// Claims a place at the backend that a player is sent to, where players have no tokens and
+    /// come back to the same backend by `key`.
+    pub(crate) fn claim_place(
+        &self,
+        listener: u16,
+        (client_id, key): (u64, u64),
+        source: Endpoint,
+    ) -> Result<Claim, DropReason> {
+        let backend = self
+            .find_room(usize::from(listener), key, &[0; USER_DATA_BYTES])
+            .map_err(NoRoom::at_response)?;
+        let (claim, _) = self.claims.connect(&Wanted {
+            listener,
+            client_id,
+            backend,
+            sessions_max: self.setup.listeners[usize::from(listener)].sessions_max,
+            source,
+            limits: self.limits(listener),
+            token_mac: &[0; 16],
+            allows_reuse: true,
+            random: 0,
+        })?;
+        Ok(claim)
     }
 
     /// Why there is no backend for a player.

@@ -102,6 +102,8 @@ impl Listener {
         match &self.protocol {
             Protocol::Netcode(rules) => Some(rules),
             Protocol::Unreal(_) => None,
+            #[cfg(test)]
+            Protocol::Plain => None,
         }
     }
 
@@ -109,6 +111,8 @@ impl Listener {
     pub const fn unreal(&self) -> Option<&Unreal> {
         match &self.protocol {
             Protocol::Netcode(_) => None,
+            #[cfg(test)]
+            Protocol::Plain => None,
             Protocol::Unreal(rules) => Some(rules),
         }
     }
@@ -121,6 +125,9 @@ pub enum Protocol {
     Netcode(Netcode),
     /// Unreal Engine's UDP protocol.
     Unreal(Unreal),
+    /// A test's.
+    #[cfg(test)]
+    Plain,
 }
 
 /// The rules of a netcode listener.

@@ -10,6 +10,7 @@ mod handshakes;
 mod lifecycle;
 mod links;
 mod places;
+pub(crate) mod plain;
 mod ports;
 mod rig;
 mod routing;

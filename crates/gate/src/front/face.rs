@@ -25,7 +25,7 @@ impl Gate {
 
     /// What the server behind a udp link speaks.
     pub(crate) fn server_front(&self, backend: usize) -> Front {
-        if self.unreal.is_server(backend) { Front::Unreal } else { Front::Netcode }
+        self.links.backends[backend].front
     }
 
     /// First look: whom each datagram concerns, as far as it can be known without decrypting.
@@ -43,6 +43,8 @@ impl Gate {
                 Front::Netcode => self.classify_netcode(now, listener, range, rx),
                 // Nothing is decrypted, so everything is looked at in its step.
                 Front::Unreal => {}
+                #[cfg(test)]
+                Front::Plain => {}
             }
         }
     }
@@ -67,6 +69,8 @@ impl Gate {
             match self.front(listener) {
                 Front::Netcode => self.step_netcode(turn, range, rx),
                 Front::Unreal => self.step_unreal(turn, range, rx),
+                #[cfg(test)]
+                Front::Plain => self.step_plain(turn, range, rx),
             }
         }
         self.netcode.port_switches.trials.clear();
@@ -85,6 +89,8 @@ impl Gate {
                 self.step_netcode_forwarded(turn, origin, from_worker, is_lost, bytes)
             }
             Front::Unreal => self.step_unreal_forwarded(turn, origin, from_worker, is_lost, bytes),
+            #[cfg(test)]
+            Front::Plain => Err(DropReason::UnknownSource),
         }
     }
 
@@ -99,6 +105,8 @@ impl Gate {
         match self.server_front(from) {
             Front::Netcode => self.handle_netcode_server(turn, from, meta, bytes),
             Front::Unreal => self.handle_unreal_server(turn, from, meta, bytes),
+            #[cfg(test)]
+            Front::Plain => self.handle_plain_server(turn, meta, bytes),
         }
     }
 
@@ -107,6 +115,8 @@ impl Gate {
         let backend = |front: &Front| match front {
             Front::Netcode => self.netcode.backend_of_loopback(local),
             Front::Unreal => self.unreal.backend_of_loopback(local),
+            #[cfg(test)]
+            Front::Plain => self.plain.backend_of_loopback(local),
         };
         Front::ALL.iter().filter_map(backend).collect::<arrayvec::ArrayVec<_, 4>>().into_iter()
     }
@@ -116,6 +126,8 @@ impl Gate {
         match self.server_front(backend) {
             Front::Netcode => false,
             Front::Unreal => true,
+            #[cfg(test)]
+            Front::Plain => false,
         }
     }
 
@@ -124,6 +136,8 @@ impl Gate {
         match self.server_front(backend) {
             Front::Netcode => {}
             Front::Unreal => self.lose_unreal_server(now, backend),
+            #[cfg(test)]
+            Front::Plain => {}
         }
     }
 
@@ -132,6 +146,8 @@ impl Gate {
         match self.server_front(backend) {
             Front::Netcode => true,
             Front::Unreal => self.unreal.is_answering(backend),
+            #[cfg(test)]
+            Front::Plain => true,
         }
     }
 
@@ -140,6 +156,8 @@ impl Gate {
         match self.listeners[listener].front {
             Front::Netcode => true,
             Front::Unreal => self.unreal.is_open_to(listener, backend),
+            #[cfg(test)]
+            Front::Plain => true,
         }
     }
 
@@ -149,6 +167,8 @@ impl Gate {
             match front {
                 Front::Netcode => self.handle_netcode_timers(turn),
                 Front::Unreal => self.handle_unreal_timers(turn),
+                #[cfg(test)]
+                Front::Plain => self.handle_plain_timers(turn),
             }
         }
     }
@@ -158,6 +178,8 @@ impl Gate {
         let due_ns = |front: &Front| match front {
             Front::Netcode => self.netcode.due_ns(),
             Front::Unreal => self.unreal_due_ns().unwrap_or(u64::MAX),
+            #[cfg(test)]
+            Front::Plain => self.plain.due_ns(),
         };
         Front::ALL.iter().map(due_ns).fold(u64::MAX, u64::min)
     }
@@ -168,6 +190,8 @@ impl Gate {
             match front {
                 Front::Netcode => self.stop_netcode(turn),
                 Front::Unreal => self.stop_unreal(),
+                #[cfg(test)]
+                Front::Plain => self.stop_plain(),
             }
         }
     }
@@ -184,6 +208,8 @@ impl Gate {
             let (open, opening) = match front {
                 Front::Netcode => self.netcode.reclaim(now_ns),
                 Front::Unreal => self.unreal.reclaim(now_ns),
+                #[cfg(test)]
+                Front::Plain => self.plain.reclaim(now_ns),
             };
             sessions += open;
             pending += opening;
@@ -193,7 +219,10 @@ impl Gate {
 
     /// All sessions, one after the other: for inspection, not for every turn.
     pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
-        self.netcode.sessions().chain(self.unreal_sessions())
+        let sessions = self.netcode.sessions().chain(self.unreal_sessions());
+        #[cfg(test)]
+        let sessions = sessions.chain(self.plain.sessions());
+        sessions
     }
 
     /// Sessions now, those included whose server is still asked.
@@ -201,6 +230,8 @@ impl Gate {
         let count = |front: &Front| match front {
             Front::Netcode => self.netcode.sessions.len(),
             Front::Unreal => self.unreal.sessions.len(),
+            #[cfg(test)]
+            Front::Plain => self.plain.sessions.len(),
         };
         Front::ALL.iter().map(count).sum()
     }
@@ -221,6 +252,8 @@ impl Gate {
     /// memory works on those before it.
     fn fetch_sources(&mut self, rx: &RxBatch) {
         let Self { sources, runs, netcode, unreal, listeners, roles, .. } = self;
+        #[cfg(test)]
+        let plain = &self.plain;
         let front = |listener: u16| listeners[usize::from(listener)].front;
         find_runs(runs, rx, roles);
         sources.clear();
@@ -241,6 +274,12 @@ impl Gate {
                         sources.push(Source { role: *role, hash, guess: NOBODY });
                     });
                 }
+                #[cfg(test)]
+                Front::Plain => {
+                    plain.sessions.hash_sources(listener, metas, |hash| {
+                        sources.push(Source { role: *role, hash, guess: NOBODY });
+                    });
+                }
             }
         }
         for Run { role, range } in runs.iter() {
@@ -249,6 +288,8 @@ impl Gate {
                 Role::Player { listener, .. } => match front(listener) {
                     Front::Netcode => netcode.fetch_players(sources),
                     Front::Unreal => unreal.fetch_players(sources),
+                    #[cfg(test)]
+                    Front::Plain => {}
                 },
                 Role::UdpLink => netcode.fetch_guessed(sources),
                 _ => {}

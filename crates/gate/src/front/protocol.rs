@@ -9,17 +9,27 @@ pub enum Front {
     Netcode,
     /// Unreal Engine's UDP protocol.
     Unreal,
+    /// A test's.
+    #[cfg(test)]
+    Plain,
 }
 
 impl Front {
     /// Every protocol, in the order of their packet kinds.
-    pub const ALL: &[Self] = &[Self::Netcode, Self::Unreal];
+    pub const ALL: &[Self] = &[
+        Self::Netcode,
+        Self::Unreal,
+        #[cfg(test)]
+        Self::Plain,
+    ];
 
     /// What a listener's rules are for.
     pub const fn of(protocol: &Protocol) -> Self {
         match protocol {
             Protocol::Netcode(_) => Self::Netcode,
             Protocol::Unreal(_) => Self::Unreal,
+            #[cfg(test)]
+            Protocol::Plain => Self::Plain,
         }
     }
 
@@ -28,6 +38,8 @@ impl Front {
         match self {
             Self::Netcode => "netcode",
             Self::Unreal => "unreal",
+            #[cfg(test)]
+            Self::Plain => "plain",
         }
     }
 
@@ -53,6 +65,8 @@ impl Front {
                 "unreal_restart_response",
                 "unreal_version_upgrade",
             ],
+            #[cfg(test)]
+            Self::Plain => &["plain_datagram"],
         }
     }
 

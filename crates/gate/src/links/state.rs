@@ -5,6 +5,7 @@
 //! that a game process must not miss: those are kept aside and go first as soon as there is room,
 //! and until then payloads are dropped so that nothing overtakes them.
 
+use crate::front::protocol::Front;
 use crate::links::backlog::Backlog;
 use crate::setup::{Backend, LinkKind};
 use ringgate_batch::{Credentials, Endpoint, LargeSlot, LocalIp, SocketId, TxBatch, TxTarget};
@@ -199,6 +200,8 @@ pub(crate) enum Seen {
 
 /// What this worker knows about a backend.
 pub(crate) struct BackendState {
+    /// What players speak with it.
+    pub(crate) front: Front,
     /// The link that has said hello as this backend.
     pub(crate) link: Option<u16>,
     /// Counts the links there have been: a session that was announced on an earlier one has to be
@@ -225,6 +228,7 @@ impl BackendState {
         match &setup.link {
             // Nobody has said hello yet.
             LinkKind::Bundle { .. } => Self {
+                front: Front::Netcode,
                 link: None,
                 epoch: 0,
                 arrivals: 0,
@@ -237,6 +241,7 @@ impl BackendState {
             },
             // Taken to be there until the kernel says that it is not.
             LinkKind::Udp { address } => Self {
+                front: Front::Netcode,
                 link: None,
                 epoch: 1,
                 arrivals: 1,

@@ -42,6 +42,12 @@ pub(crate) struct Claim {
     pub(crate) source: Endpoint,
 }
 
+impl Claim {
+    /// Stands where nobody has a session.
+    pub(crate) const NOBODYS: Self =
+        Self { listener: 0, client_id: 0, backend: 0, slot: 0, source: Endpoint::v4([0; 4], 0) };
+}
+
 /// What a player needs who has proved its address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {

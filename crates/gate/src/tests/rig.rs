@@ -160,7 +160,7 @@ impl Rig {
             random: [u64::MAX, u64::from(worker.index), 1, 2],
         };
         let listeners = setup.listeners.clone();
-        if listeners.iter().any(|listener| listener.unreal().is_some()) {
+        if listeners.iter().any(|listener| listener.netcode().is_none()) {
             judge.borrow_mut().sees_netcode_only = false;
         }
         let mut gate = Gate::new(setup, worker, claims, Aead::detect(), seed, START);

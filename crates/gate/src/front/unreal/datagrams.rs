@@ -24,15 +24,8 @@ impl Gate {
             let session = sessions.get(index).filter(|session| !session.is_opening())?;
             let address = sessions.address(index);
             let rules = self.unreal_rules(address.listener).ok()?;
-            Some(SessionInfo {
-                client_id: session.claim.client_id,
-                listener: address.listener,
-                address: address.endpoint,
-                backend: session.claim.backend,
-                slot: session.claim.slot,
-                heard_ns: session.heard_ns,
-                timeout_ns: rules.idle_timeout_ns,
-            })
+            let (claim, timeout_ns) = (&session.claim, rules.idle_timeout_ns);
+            Some(SessionInfo::of_claim(claim, address.endpoint, session.heard_ns, timeout_ns))
         })
     }
 

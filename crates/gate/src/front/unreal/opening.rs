@@ -15,12 +15,10 @@ use crate::front::unreal::state::UnrealFront;
 use crate::gate::Gate;
 use crate::mail::steer_to;
 use crate::output::Tag;
-use crate::routing::NoRoom;
-use crate::shared::claims::{Claim, Wanted};
+use crate::shared::claims::Claim;
 use crate::turn::{Now, Turn};
 use ringgate_batch::TxTarget;
 use ringgate_core::drops::DropReason;
-use ringgate_core::proto::netcode::USER_DATA_BYTES;
 use ringgate_core::proto::unreal::client::{Client, Event, Profile};
 use ringgate_core::proto::unreal::cookie::{Cookie, Proof};
 use ringgate_core::proto::unreal::front::Identity;
@@ -111,23 +109,11 @@ impl Gate {
             // Before the claim, because the session that goes may hold the last slot.
             self.end_unreal(index, Ended::Replaced);
         }
-        let backend = self
-            .find_room(usize::from(listener), source_key(origin), &[0; USER_DATA_BYTES])
-            .map_err(NoRoom::at_response)?;
         self.unreal.serial += 1;
-        let wanted = Wanted {
-            listener,
-            // Players have no ids here, and every one needs its own.
-            client_id: u64::from(self.worker.index) << 48 | self.unreal.serial,
-            backend,
-            sessions_max: self.setup.listeners[usize::from(listener)].sessions_max,
-            source: origin.address.endpoint,
-            limits: self.limits(listener),
-            token_mac: &[0; 16],
-            allows_reuse: true,
-            random: 0,
-        };
-        let (claim, _) = self.claims.connect(&wanted)?;
+        // Players have no ids here, and every one needs its own.
+        let client_id = u64::from(self.worker.index) << 48 | self.unreal.serial;
+        let key = source_key(origin);
+        let claim = self.claim_place(listener, (client_id, key), origin.address.endpoint)?;
         // Only now: who finds a server full asks again with the same response, until there is room.
         if let Err(why) = self.claims.cookies().use_once(&proof.cookie, now.mono_ns) {
             self.claims.leave(&claim);

@@ -29,11 +29,6 @@ impl UnrealFront {
         self.probed.get(backend)?.as_ref().map(Probed::framing)
     }
 
-    /// Whether a backend serves an Unreal game.
-    pub(crate) fn is_server(&self, backend: usize) -> bool {
-        self.probed.get(backend).is_some_and(Option::is_some)
-    }
-
     /// Since when the server does not know a session any more, if it is a session from before the
     /// server travelled or was started again.
     ///

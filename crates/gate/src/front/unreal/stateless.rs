@@ -6,6 +6,7 @@
 //! and only then a MAC.
 
 use crate::arrivals::Origin;
+use crate::front::protocol::Front;
 use crate::front::unreal::kinds::{UNREAL_GAME, kind_index};
 use crate::gate::Gate;
 use crate::setup::Duplicates;
@@ -199,4 +200,5 @@ impl Gate {
 const UPGRADE_VERSION_MIN: u8 = 4;
 
 // Every type of both protocols has a counter of its own.
-const _: () = assert!(kind_index(Kind::VersionUpgrade) + 1 == crate::PACKET_KINDS);
+const _: () =
+    assert!(kind_index(Kind::VersionUpgrade) + 1 == UNREAL_GAME + Front::Unreal.kind_names().len());

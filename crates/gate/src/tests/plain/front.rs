@@ -1,0 +1,148 @@
+//! Plain UDP: a session for every address that speaks. What a protocol needs to be a front.
+
+use std::ops::Range;
+
+use super::super::rig::UDP_LINK;
+use crate::arrivals::Origin;
+use crate::counters::Ended;
+use crate::front::Front;
+use crate::gate::Gate;
+use crate::info::SessionInfo;
+use crate::output::Tag;
+use crate::setup::Setup;
+use crate::shared::claims::Claim;
+use crate::store::hash::HashKey;
+use crate::store::table::{Resting, Table, Tenant};
+use crate::turn::Turn;
+use ringgate_batch::{LocalIp, RxBatch, RxMeta, SocketId, TxTarget};
+use ringgate_core::drops::DropReason;
+
+/// Silence after which a player is given up.
+const IDLE_NS: u64 = 1_000_000_000;
+pub(crate) const KIND: usize = Front::Plain.first_kind();
+
+pub(crate) struct PlainFront {
+    pub(crate) sessions: Table<Session>,
+}
+
+pub(crate) struct Session {
+    claim: Claim,
+    socket: SocketId,
+    heard_ns: u64,
+}
+
+impl Tenant for Session {
+    fn nobody() -> Self {
+        Self { claim: Claim::NOBODYS, socket: SocketId(u32::MAX), heard_ns: 0 }
+    }
+}
+
+impl PlainFront {
+    pub(crate) fn new(setup: &Setup, key: HashKey) -> Self {
+        Self { sessions: Table::new(setup.worker_sessions_max, Resting::NONE, 0, key) }
+    }
+
+    pub(crate) fn due_ns(&self) -> u64 {
+        let all = (0..self.sessions.places()).filter_map(|index| self.sessions.get(index));
+        all.map(|session| session.heard_ns + IDLE_NS).min().unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn reclaim(&mut self, now_ns: u64) -> (u64, u64) {
+        self.sessions.reclaim(now_ns);
+        (self.sessions.len() as u64, 0)
+    }
+
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
+        (0..self.sessions.places()).filter_map(|index| {
+            let Session { claim, heard_ns, .. } = self.sessions.get(index)?;
+            Some(SessionInfo::of_claim(claim, claim.source, *heard_ns, IDLE_NS))
+        })
+    }
+
+    pub(crate) fn backend_of_loopback(&self, local: &LocalIp) -> Option<usize> {
+        Some(self.sessions.get(index_of(local)?)?.claim.backend.into())
+    }
+}
+
+fn index_of(local: &LocalIp) -> Option<u32> {
+    let std::net::IpAddr::V4(v4) = local.ip() else { return None };
+    u32::from(v4).checked_sub(FIRST)
+}
+
+/// 127.128.0.0
+const FIRST: u32 = 0x7f80_0000;
+
+impl Gate {
+    pub(crate) fn step_plain(&mut self, turn: &mut Turn<'_>, run: Range<usize>, rx: &RxBatch) {
+        for at in run {
+            let origin = self.sources[at].origin(&rx.metas()[at]).expect("from a player");
+            match self.step_plain_datagram(turn, &origin, rx.bytes(at)) {
+                Ok(()) => self.counters.handled[KIND] += 1,
+                Err(why) => self.counters.drops.bump(why),
+            }
+        }
+    }
+
+    fn step_plain_datagram(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        let known = self.plain.sessions.find(origin.hash, &origin.address);
+        let index = known.map_or_else(|| self.open_plain(turn, origin), Ok)?;
+        let session = self.plain.sessions.at_mut(index);
+        session.heard_ns = turn.now.mono_ns;
+        let peer = self.links.backends[usize::from(session.claim.backend)].address;
+        let source = LocalIp::v4((FIRST + index).to_be_bytes(), 0);
+        self.send_raw(turn, bytes, TxTarget { socket: UDP_LINK, peer, source }, Tag::UdpPayload);
+        self.counters.payloads_up += 1;
+        self.counters.payloads_to_links += 1;
+        Ok(())
+    }
+
+    fn open_plain(&mut self, turn: &Turn<'_>, origin: &Origin) -> Result<u32, DropReason> {
+        let (key, source) = (u64::from(origin.hash), origin.address.endpoint);
+        let claim = self.claim_place(origin.address.listener, (key, key), source)?;
+        let (socket, now_ns) = (origin.socket, turn.now.mono_ns);
+        let session = Session { claim, socket, heard_ns: now_ns };
+        let inserted = self.plain.sessions.insert(origin.address, session, now_ns);
+        let index = inserted.map_err(|_| DropReason::ResponseSessionsFull)?;
+        self.counters.sessions_opened += 1;
+        Ok(index)
+    }
+
+    pub(crate) fn handle_plain_server(&mut self, turn: &mut Turn<'_>, meta: &RxMeta, bytes: &[u8]) {
+        let found = index_of(&meta.local);
+        let Some(session) = found.and_then(|index| self.plain.sessions.get(index)) else {
+            return self.count_from_link(DropReason::SessionUnknown);
+        };
+        let (socket, peer) = (session.socket, Some(session.claim.source));
+        let room = self.room(turn);
+        room.slot[..bytes.len()].copy_from_slice(bytes);
+        let target = TxTarget { socket, peer, source: LocalIp::UNSPECIFIED };
+        room.send(bytes.len(), target, Tag::Player.encode());
+        self.counters.packets_out[KIND] += 1;
+        self.counters.payloads_from_links += 1;
+        self.counters.payloads_down += 1;
+    }
+
+    pub(crate) fn handle_plain_timers(&mut self, turn: &Turn<'_>) {
+        self.end_plain(Ended::TimedOut, |it| it.heard_ns + IDLE_NS <= turn.now.mono_ns);
+    }
+
+    pub(crate) fn stop_plain(&mut self) {
+        self.end_plain(Ended::Shutdown, |_| true);
+    }
+
+    fn end_plain(&mut self, why: Ended, is_over: impl Fn(&Session) -> bool) {
+        for index in 0..self.plain.sessions.places() {
+            let session = self.plain.sessions.get(index);
+            if let Some(session) = session.filter(|session| is_over(session)) {
+                self.claims.leave(&session.claim);
+                self.plain.sessions.remove(index);
+                self.counters.sessions_closed[why as usize] += 1;
+            }
+        }
+    }
+}
