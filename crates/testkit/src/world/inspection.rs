@@ -11,7 +11,10 @@ impl World {
     /// Looks at every session, and at how much is remembered.
     pub(super) fn look_at_sessions(&mut self) {
         let gates = self.workers.iter().map(|worker| worker.host.gate());
-        let sessions: Vec<SessionInfo> = gates.clone().flat_map(Gate::sessions).collect();
+        // Those of the Unreal listener, which is behind the others, are looked at with its servers.
+        let is_netcode = |it: &SessionInfo| usize::from(it.listener) < self.plan.listeners;
+        let sessions = gates.clone().flat_map(Gate::sessions).filter(is_netcode);
+        let sessions: Vec<SessionInfo> = sessions.collect();
         let pending: u64 = gates.map(|gate| gate.counters().pending).sum();
         let tokens = self.claims.tokens_remembered();
         self.outside.judge.require(tokens <= TOKENS_MAX, || format!("{tokens} tokens remembered"));
