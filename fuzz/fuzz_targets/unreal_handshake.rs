@@ -6,7 +6,6 @@ use libfuzzer_sys::fuzz_target;
 use ringgate_core::endpoint::Endpoint;
 use ringgate_core::proto::unreal::bits::terminator;
 use ringgate_core::proto::unreal::client::{Client, Profile};
-use ringgate_core::proto::unreal::cookie::Cookie;
 use ringgate_core::proto::unreal::front::{Classified, Identity, classify, encode_within};
 use ringgate_core::proto::unreal::handshake::{
     Base, Body, HANDSHAKE_BYTES_MAX, Handshake, Receiver, Tail,
@@ -94,7 +93,7 @@ fn play(framing: &Framing, datagram: &[u8]) {
     let secrets = [[1; 64], [2; 64]].map(CookieSecret::from_bytes);
     let mac = |_: &[u8; 64], message: &[u8]| {
         let sum = message.iter().fold(7_u8, |sum, byte| sum.wrapping_mul(31) ^ byte);
-        Cookie([sum; 20])
+        [sum; 20]
     };
     let mut server = StandIn::new(&profile, 1, 1, mac, secrets, 1);
     let mut client = Client::new(&profile, 1);
