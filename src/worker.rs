@@ -296,7 +296,7 @@ impl<'a> Start<'a> {
         let driver = workers.first().map_or("none", Worker::driver_name);
         let kernel = workers.first().map_or("none", Worker::kernel_name);
         for worker in &mut workers {
-            worker.meet(posts.clone());
+            worker.set_posts(posts.clone());
         }
         let (setup, claims) = (Arc::clone(&self.setup), Arc::clone(&self.claims));
         let watch = Watch::start(setup, claims, posts.clone());

@@ -94,7 +94,7 @@ impl Worker {
     }
 
     /// Tells the worker where the others are.
-    pub(super) fn meet(&mut self, posts: Vec<Post>) {
+    pub(super) fn set_posts(&mut self, posts: Vec<Post>) {
         self.around.posts = posts;
     }
 
@@ -103,13 +103,13 @@ impl Worker {
         while !self.body.gate().is_stopped() {
             let Self { body, driver, clock, around, housekeeping_at_ns, .. } = self;
             let now_ns = body.turn(driver, clock, around, *housekeeping_at_ns)?;
-            self.keep_house(now_ns);
+            self.publish_when_due(now_ns);
         }
         self.leave();
         Ok(())
     }
 
-    fn keep_house(&mut self, now_ns: u64) {
+    fn publish_when_due(&mut self, now_ns: u64) {
         if now_ns < self.housekeeping_at_ns {
             return;
         }
