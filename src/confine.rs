@@ -63,8 +63,8 @@ impl User {
 /// A user's name, home and shell; longer ones are refused by the call.
 const PASSWD_BYTES_MAX: usize = 4096;
 
-/// Becomes another user for good, on all threads: its groups, then its ids. All capabilities go
-/// with that.
+/// Becomes another user without a way back, on all threads: its groups, then its ids. All
+/// capabilities go with that.
 pub fn become_user(user: User) -> io::Result<()> {
     let check = |result: i32| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     // SAFETY: a list of no groups, so no pointer is read.

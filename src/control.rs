@@ -66,8 +66,8 @@ pub struct Settings {
     pub overflows: Overflows,
 }
 
-/// A control plane that is ready: signals are caught and the admin address is bound, so the world
-/// may be told. What is missing is the control socket, which belongs to whom the process becomes.
+/// A control plane that is ready: signals are caught and the admin address is bound. What is
+/// missing is the control socket, which belongs to the user that the process becomes.
 pub struct Control {
     runtime: Runtime,
     fleet: Fleet,

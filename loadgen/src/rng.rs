@@ -48,7 +48,7 @@ impl Rng {
     }
 }
 
-/// Spreads a number over 64 bits: neighbours become strangers.
+/// Spreads a number over 64 bits: similar numbers become different ones.
 #[inline]
 pub const fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

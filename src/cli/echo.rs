@@ -67,7 +67,7 @@ fn echo_bundles(run_dir: &Path, name: &str) -> Result<(), Failure> {
 }
 
 /// What an ordinary game server's socket loop does, in batches: it knows nothing of a gateway. A
-/// player that has gone answers with a port unreachable, which is no trouble of ours.
+/// player that has gone answers with a port unreachable, which is ignored.
 fn echo_udp(address: SocketAddr) -> Result<(), Failure> {
     let mut sockets = Sockets::open(Choice::Auto, &[address]).map_err(Failure::failed)?;
     for address in sockets.addresses() {

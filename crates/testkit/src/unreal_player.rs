@@ -56,7 +56,7 @@ pub struct UnrealMatch {
     client: Client,
     peer: Option<Box<Peer>>,
     framing: Framing,
-    /// When anything was last heard, and how long silence is borne.
+    /// When anything was last heard, and after how much silence the player gives up.
     heard_ns: u64,
     patience_ns: u64,
     leaves_ns: u64,

@@ -38,7 +38,7 @@ pub enum Kind {
     /// Claims of other players' sessions, with cookies that are guessed, from an address that
     /// proves itself.
     UnrealForgedRestart,
-    /// Game packets from addresses that nobody plays at: bait for requests to restart.
+    /// Game packets from addresses without players, to provoke requests to restart.
     UnrealGame,
     /// Game packets with live players' addresses and numbers that are guessed.
     UnrealForgedGame,

@@ -4,16 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::outcome::write;
-use super::outcome::{Failure, Objections, print};
+use super::outcome::{Failure, Objections, print, write};
 use super::players::PlayerArgs;
 use super::run::ShapeArgs;
 use super::values::duration;
 use ringgate_os::signals;
 
 use crate::attack::{AttackStats, Attacker, Kind, Options, Orders, spawn};
-use crate::measure::procfs;
-use crate::measure::procfs::cpu_s;
+use crate::measure::procfs::{self, cpu_s};
 use crate::measure::tally::{Stage, Tally};
 use crate::players::scenario::{Kind as PhaseKind, Phase, Scenario};
 use crate::report::record::Record;

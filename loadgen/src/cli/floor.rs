@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use ringgate_os::clock;
 
-use super::outcome::write;
-use super::outcome::{Failure, Objections, print};
+use super::outcome::{Failure, Objections, print, write};
 use super::players::PlayerArgs;
 use super::run::ShapeArgs;
 use crate::measure::bursts::Bursts;

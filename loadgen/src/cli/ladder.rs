@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::outcome::write;
-use super::outcome::{Failure, Objections, print};
+use super::outcome::{Failure, Objections, print, write};
 use super::players::PlayerArgs;
 use super::run::ShapeArgs;
 use super::values::duration;

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::outcome::write;
-use super::outcome::{Failure, print};
+use super::outcome::{Failure, print, write};
 use crate::report;
 
 /// Makes an HTML report of one run, or compares several.

@@ -58,9 +58,9 @@ counts! {
     /// Payloads that the protocol did not let a player send: too many packets of its were not
     /// acknowledged.
     PayloadsStifled = "payloads_stifled",
-    /// Payloads that an outgoing impairment swallowed.
+    /// Payloads that an outgoing impairment dropped.
     PayloadsImpairedUp = "payloads_impaired_up",
-    /// Payload packets that an incoming impairment swallowed.
+    /// Payload packets that an incoming impairment dropped.
     PayloadsImpairedDown = "payloads_impaired_down",
     /// Echoes that came back, each payload once.
     Echoed = "echoed",
@@ -99,7 +99,7 @@ counts! {
     ControlIn = "control_in",
     /// Those among them that are game packets all the same: Unreal's keep-alives.
     PlainIn = "plain_in",
-    /// Datagrams received that an incoming impairment swallowed, payloads among them.
+    /// Datagrams received that an incoming impairment dropped, payloads among them.
     ImpairedDown = "impaired_down",
     /// Datagrams from elsewhere than the gateway, or for a player who is gone.
     Strangers = "strangers",

@@ -88,7 +88,7 @@ impl Swarm {
         true
     }
 
-    /// Counts a datagram that an impairment of ours swallows.
+    /// Counts a datagram that an impairment of ours drops.
     fn lose_down(&mut self, index: u32, bytes: &[u8]) {
         self.tally.counters.bump(Count::ImpairedDown);
         if self.players[index as usize].wire.is_payload(bytes) {

@@ -1,6 +1,6 @@
 //! A thread's players, without the thread: no socket, no clock.
 //!
-//! The open loop lives here. When a payload is to leave is decided by the plan alone, never by what
+//! The open loop is here. When a payload is to leave is decided by the plan alone, never by what
 //! came back: a gateway that stalls for a second meets the payloads of that second all at once,
 //! each with its intended time in it, and every one of them counts as late as a player would have
 //! felt it.

@@ -2,12 +2,12 @@
 //! bunches of the control channel.
 //!
 //! It keeps what an engine keeps, so that gateway and server see honest numbers: packets that come
-//! late are not acknowledged. But it is there to measure, so payloads in late packets are judged
+//! late are not acknowledged. But it is there to measure, so payloads in late packets count
 //! like all others.
 //!
 //! A server that no longer knows the player's address asks for a restart, which the player follows
 //! as an engine does: not within ten seconds of its last handshake packet. Payloads that are due
-//! meanwhile leave in vain, as a game's would.
+//! meanwhile are lost, as a game's would be.
 
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;

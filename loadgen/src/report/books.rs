@@ -3,11 +3,11 @@
 //!
 //! A difference of one is a difference: it is shown as unexplained and fails the run. What may
 //! explain one is only what has been counted: a drop of a socket, a drop of the gateway with
-//! its reason, a datagram that an impairment of ours swallowed, or, between two sockets, the
+//! its reason, a datagram that an impairment of ours dropped, or, between two sockets, the
 //! kernel's backlog.
 //!
-//! Left out: who else used the gateway or this host meanwhile. Strangers' datagrams do not balance,
-//! and should not.
+//! Left out: other programs that used the gateway or this host meanwhile. Their datagrams do not
+//! balance, and should not.
 
 use std::fmt::Write as _;
 

@@ -109,8 +109,7 @@ pub struct Interval {
     pub seconds: f64,
     /// Players in at its end.
     pub playing: u32,
-    /// Payloads that were due in it, of both directions where the game server speaks of its own
-    /// accord.
+    /// Payloads that were due in it, of both directions where the game server pushes.
     pub due: u64,
     /// Payloads that are known in it to have arrived.
     #[serde(alias = "echoed")]
@@ -249,7 +248,7 @@ impl Record {
     }
 
     /// CPU for each datagram in or out, in microseconds: the generator's, and the gateway's for the
-    /// players' side. Who needs more of it gives way first.
+    /// players' side. The one that needs more of it reaches its limit first.
     pub fn cpu_us_per_datagram(&self) -> (Option<f64>, Option<f64>) {
         let per = |cpu: &[ThreadCpu], datagrams: f64| {
             (datagrams > 0.0 && !cpu.is_empty()).then(|| cpu_s(cpu) * 1e6 / datagrams)

@@ -32,7 +32,8 @@ pub struct Step {
     pub gateway_cores: f64,
     /// See `gateway_cores`.
     pub own_cores: f64,
-    /// Why it says nothing of the rate, where it does not: players were outside, nothing came back,
+    /// Why this step proves nothing about the rate, where it does not: players were outside,
+    /// nothing came back,
     /// the gateway or the game server was restarted.
     pub void: Vec<String>,
 }

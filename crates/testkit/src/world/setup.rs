@@ -182,7 +182,7 @@ fn setup(plan: &Plan) -> Setup {
         route: plan.route,
         sessions_max: plan.sessions_max,
         follow_port_switch: true,
-        // Large crowds come faster than one block may, and share their blocks.
+        // Thousands of players come faster than one block may, and share their blocks.
         limits: if plan.players > 1000 { Limits::NONE } else { Limits::NETCODE },
     });
     let listeners = listeners.chain(unreal_setup::listener(plan));

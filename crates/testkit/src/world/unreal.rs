@@ -4,7 +4,7 @@
 //! Attackers here are on the path but make no packets of their own for players' addresses:
 //! nothing in these games' packets is authenticated, so an attacker who sees them can also forge
 //! them, and no gateway can tell. They send again what they saw, from where it came from and from
-//! elsewhere, and what strangers can make up.
+//! elsewhere, and what attackers without a recording can make up.
 
 use super::addresses::{game_address, public_address};
 use super::state::{Outside, S, World};
