@@ -21,6 +21,7 @@ mod counters;
 mod front;
 mod gate;
 pub mod host;
+mod ids;
 mod info;
 mod links;
 mod listeners;

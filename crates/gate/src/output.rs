@@ -5,6 +5,7 @@ use arrayvec::ArrayVec;
 use crate::front::netcode::seal::Seal;
 use crate::front::netcode::state::NetcodeFront;
 use crate::gate::Gate;
+use crate::ids::LinkId;
 use crate::links::state::Link;
 use crate::store::table::Address;
 use crate::turn::Turn;
@@ -24,7 +25,7 @@ pub(crate) enum Tag {
     /// A look at whether a udp backend is back.
     Probe,
     /// The bundle of a link.
-    Bundle(u16),
+    Bundle(LinkId),
     /// A payload on the udp link.
     UdpPayload,
 }
@@ -36,7 +37,7 @@ impl Tag {
             Self::Probe => 1,
             Self::UdpPayload => 2,
             Self::Handshake => 3,
-            Self::Bundle(link) => 4 | (link as u64) << 8,
+            Self::Bundle(link) => 4 | (link.0 as u64) << 8,
         }
     }
 
@@ -46,7 +47,7 @@ impl Tag {
             1 => Self::Probe,
             2 => Self::UdpPayload,
             3 => Self::Handshake,
-            _ => Self::Bundle((tag >> 8) as u16),
+            _ => Self::Bundle(LinkId((tag >> 8) as u16)),
         }
     }
 }

@@ -4,13 +4,14 @@
 //! remembers the other, so a datagram or an event of a socket that was closed finds nothing instead
 //! of its successor.
 
+use crate::ids::LinkId;
 use crate::store::table::Place;
 use ringgate_batch::SocketId;
 
 /// What a socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    Link(u16),
+    Link(LinkId),
     LinkListener,
     Player { listener: u16, bind: u16 },
     SessionLink(Place),
@@ -53,8 +54,8 @@ mod tests {
     fn a_closed_sockets_role_does_not_pass_to_its_successor() {
         let mut roles = Roles::new();
         let [first, second] = [SocketId(7), SocketId(7 | 1 << 16)];
-        roles.assign(first, Role::Link(3));
-        assert_eq!((roles.of(first), roles.of(second)), (Role::Link(3), Role::Vacant));
+        roles.assign(first, Role::Link(LinkId(3)));
+        assert_eq!((roles.of(first), roles.of(second)), (Role::Link(LinkId(3)), Role::Vacant));
         roles.assign(second, Role::UdpLink);
         assert_eq!((roles.of(first), roles.of(second)), (Role::Vacant, Role::UdpLink));
         assert_eq!(

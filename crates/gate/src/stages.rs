@@ -60,7 +60,7 @@ impl Gate {
     /// Takes no new players in and tells the backends.
     pub(crate) fn drain(&mut self, turn: &mut Turn<'_>, left_ms: u32) {
         self.life.draining_until_ns = Some(turn.now.mono_ns + u64::from(left_ms) * NS_PER_MS);
-        for link in 0..self.links.all.len() as u16 {
+        for link in self.links.all.ids() {
             self.tell_draining(turn, link);
         }
     }

@@ -9,6 +9,7 @@
 //! The links that have something here are served in turn, beginning with another one each time.
 
 use crate::gate::Gate;
+use crate::ids::LinkId;
 use crate::links::backlog::{Backlog, Progress, Reached};
 use crate::links::state::Link;
 use crate::mail::Request;
@@ -21,7 +22,7 @@ impl Gate {
     pub(crate) fn handle_bundle(
         &mut self,
         turn: &mut Turn<'_>,
-        link: u16,
+        link: LinkId,
         truncated: bool,
         bytes: &[u8],
     ) {
@@ -50,7 +51,7 @@ impl Gate {
         let count = self.links.all.len();
         self.links.first_backlog = (self.links.first_backlog + 1) % count;
         for step in 0..count {
-            let at = ((self.links.first_backlog + step) % count) as u16;
+            let at = LinkId(((self.links.first_backlog + step) % count) as u16);
             if self.links.get_mut(at).is_some_and(|link| !link.backlog.is_empty()) {
                 self.serve_backlog(turn, at);
                 self.settle_hold(at);
@@ -61,7 +62,7 @@ impl Gate {
         }
     }
 
-    fn serve_backlog(&mut self, turn: &mut Turn<'_>, at: u16) {
+    fn serve_backlog(&mut self, turn: &mut Turn<'_>, at: LinkId) {
         let Some(link) = self.links.get_mut(at) else { return };
         let mut backlog = std::mem::take(&mut link.backlog);
         let mut start = 0;
@@ -92,7 +93,7 @@ impl Gate {
     fn take_records(
         &mut self,
         turn: &mut Turn<'_>,
-        link: u16,
+        link: LinkId,
         bytes: &[u8],
         from: Reached,
     ) -> Reached {
@@ -124,7 +125,7 @@ impl Gate {
     }
 
     /// What a link may still ask for in this turn.
-    fn allowance(&mut self, link: u16) -> u32 {
+    fn allowance(&mut self, link: LinkId) -> u32 {
         let (turn, share) = (self.links.turn_number, self.links.share);
         let Some(link) = self.links.get_mut(link) else { return 0 };
         if std::mem::replace(&mut link.allowed_in, turn) != turn {
@@ -177,7 +178,7 @@ impl Gate {
     }
 
     /// Has a link's socket read, or not, as there is room for what it brings.
-    fn settle_hold(&mut self, at: u16) {
+    fn settle_hold(&mut self, at: LinkId) {
         let Some(link) = self.links.get_mut(at) else { return };
         let (socket, is_held) = (link.socket, !link.backlog.is_empty());
         if std::mem::replace(&mut link.is_held, is_held) == is_held {
@@ -199,7 +200,7 @@ impl Gate {
 
     /// The gateway stops, and hears nobody out.
     pub(crate) fn drop_backlogs(&mut self) {
-        for at in 0..self.links.all.len() as u16 {
+        for at in self.links.all.ids() {
             let Some(link) = self.links.get_mut(at) else { continue };
             let backlog = std::mem::take(&mut link.backlog);
             self.count_unread(&backlog);

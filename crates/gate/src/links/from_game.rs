@@ -5,6 +5,7 @@
 
 use crate::counters::{Ended, LinkRefusal};
 use crate::gate::Gate;
+use crate::ids::LinkId;
 use crate::links::backlog::Progress;
 use crate::roles::Role;
 use crate::setup::LinkKind;
@@ -112,7 +113,7 @@ impl Gate {
     pub(crate) fn handle_record(
         &mut self,
         turn: &mut Turn<'_>,
-        link: u16,
+        link: LinkId,
         record: ToGateway<'_>,
         progress: &mut Progress,
     ) -> bool {
@@ -164,7 +165,7 @@ impl Gate {
     }
 
     /// The first record of a link: who it is, and whether it may be.
-    fn greet(&mut self, turn: &mut Turn<'_>, link: u16, hello: &Hello<'_>) {
+    fn greet(&mut self, turn: &mut Turn<'_>, link: LinkId, hello: &Hello<'_>) {
         match self.identify(link, hello) {
             Ok((backend, version)) => {
                 self.forget_predecessor(turn.now, backend);
@@ -189,7 +190,7 @@ impl Gate {
     }
 
     /// Which backend it is, and the version that is spoken with it.
-    fn identify(&self, link: u16, hello: &Hello<'_>) -> Result<(u16, u16), GoodbyeReason> {
+    fn identify(&self, link: LinkId, hello: &Hello<'_>) -> Result<(u16, u16), GoodbyeReason> {
         let version = hello.common_version().ok_or(GoodbyeReason::VersionUnsupported)?;
         let named = |backend: &&crate::Backend| backend.name == hello.name && !backend.retired;
         let (at, allow) = self
@@ -203,7 +204,7 @@ impl Gate {
                 LinkKind::Udp { .. } => None,
             })
             .ok_or(GoodbyeReason::NameUnknown)?;
-        let credentials = self.links.all[usize::from(link)].as_ref().map(|link| link.credentials);
+        let credentials = self.links.all[link].as_ref().map(|link| link.credentials);
         if !credentials.is_some_and(|credentials| allow.admits(credentials)) {
             return Err(GoodbyeReason::Unauthorised);
         }
@@ -213,7 +214,7 @@ impl Gate {
         Ok((at as u16, version))
     }
 
-    pub(crate) fn refuse_record(&mut self, turn: &mut Turn<'_>, link: u16, error: RecordError) {
+    pub(crate) fn refuse_record(&mut self, turn: &mut Turn<'_>, link: LinkId, error: RecordError) {
         self.counters.drops.bump(DropReason::RecordInvalid);
         self.refuse_link(turn, link, GoodbyeReason::RecordInvalid, Some(error));
     }
@@ -223,7 +224,7 @@ impl Gate {
     pub(crate) fn refuse_link(
         &mut self,
         turn: &mut Turn<'_>,
-        link: u16,
+        link: LinkId,
         reason: GoodbyeReason,
         error: Option<RecordError>,
     ) {

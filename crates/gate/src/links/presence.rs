@@ -7,12 +7,13 @@
 
 use crate::counters::LinkRefusal;
 use crate::gate::Gate;
+use crate::ids::LinkId;
 use crate::links::loopback::is_shared_socket_backend;
 use crate::links::state::{Link, PROBE_EVERY_NS, Probe};
 use crate::mail::Request;
 use crate::output::Tag;
 use crate::roles::Role;
-use crate::setup::{Credentials, LinkKind};
+use crate::setup::{Backend, Credentials, LinkKind};
 use crate::turn::{Now, Turn};
 use ringgate_batch::{Endpoint, LocalIp, SendFailure, SocketId, TxTarget};
 use ringgate_link::bundle::{Goodbye, GoodbyeReason};
@@ -32,16 +33,13 @@ impl Gate {
             self.count_refusal(LinkRefusal::TooManyNameless, Some(credentials));
             return self.requests.push_back(Request::CloseSocket(socket));
         }
-        let free = self.links.all.iter().position(Option::is_none);
-        let at = free.unwrap_or_else(|| {
-            self.links.all.push(None);
-            self.links.all.len() - 1
-        });
+        let free = self.links.all.ids().find(|at| self.links.all[*at].is_none());
+        let at = free.unwrap_or_else(|| self.links.all.push(None));
         let mut link = Link::new(socket, credentials);
         link.is_barred = is_barred;
         self.links.all[at] = Some(link);
         self.links.has_unsettled = true;
-        self.roles.assign(socket, Role::Link(at as u16));
+        self.roles.assign(socket, Role::Link(at));
     }
 
     /// A process that has restarted may say hello in the very turn in which its last link ends.
@@ -51,7 +49,7 @@ impl Gate {
         }
     }
 
-    pub(crate) fn mark_hung_up(&mut self, link: u16) {
+    pub(crate) fn mark_hung_up(&mut self, link: LinkId) {
         if let Some(link) = self.links.get_mut(link) {
             link.hung_up = true;
         }
@@ -59,8 +57,8 @@ impl Gate {
 
     /// Ends a link and has its socket closed. Its backend may come back within its grace time; the
     /// players wait.
-    pub(crate) fn lose_link(&mut self, now: Now, link: u16) {
-        let Some(lost) = self.links.all[usize::from(link)].take() else { return };
+    pub(crate) fn lose_link(&mut self, now: Now, link: LinkId) {
+        let Some(lost) = self.links.all[link].take() else { return };
         self.close_socket(lost.socket);
         let unsent = lost.unsent_payloads();
         self.undeliver(unsent, SendFailure::Gone);
@@ -77,7 +75,7 @@ impl Gate {
         if !self.links.has_unsettled {
             return;
         }
-        for at in 0..self.links.all.len() as u16 {
+        for at in self.links.all.ids() {
             let Some(link) = self.links.get_mut(at) else { continue };
             if link.is_barred {
                 self.refuse_link(turn, at, GoodbyeReason::Unauthorised, None);
@@ -96,11 +94,11 @@ impl Gate {
     /// Parts from processes that a new setup does not allow any more. Those of a retired backend
     /// stay with their players.
     pub(crate) fn close_disallowed_links(&mut self, turn: &mut Turn<'_>) {
-        for at in 0..self.links.all.len() as u16 {
-            let Some(link) = &self.links.all[usize::from(at)] else { continue };
+        for at in self.links.all.ids() {
+            let Some(link) = &self.links.all[at] else { continue };
             let allow = match link.backend.map(|backend| &self.setup.backends[usize::from(backend)])
             {
-                Some(crate::Backend { link: LinkKind::Bundle { allow }, .. }) => allow,
+                Some(Backend { link: LinkKind::Bundle { allow }, .. }) => allow,
                 _ => &self.links.may_connect,
             };
             if !allow.admits(link.credentials) {
@@ -110,7 +108,7 @@ impl Gate {
     }
 
     /// Says that the gateway drains, if it does, to a process that is a backend.
-    pub(crate) fn tell_draining(&mut self, turn: &mut Turn<'_>, link: u16) {
+    pub(crate) fn tell_draining(&mut self, turn: &mut Turn<'_>, link: LinkId) {
         let is_backend = self.links.get_mut(link).is_some_and(|link| link.backend.is_some());
         if let (Some(until_ns), true) = (self.life.draining_until_ns, is_backend) {
             let left_ms = until_ns.saturating_sub(turn.now.mono_ns).div_ceil(NS_PER_MS) as u32;
@@ -121,7 +119,7 @@ impl Gate {
     /// Says goodbye to every link: the gateway is about to go.
     pub(crate) fn say_goodbye(&mut self, turn: &mut Turn<'_>) {
         let goodbye = Goodbye { reason: GoodbyeReason::Shutdown, error: None };
-        for link in 0..self.links.all.len() as u16 {
+        for link in self.links.all.ids() {
             self.append(turn, link, 0, |writer| writer.goodbye(goodbye));
         }
     }

@@ -6,6 +6,7 @@
 //! and until then payloads are dropped so that nothing overtakes them.
 
 use crate::front::protocol::Front;
+use crate::ids::LinkId;
 use crate::links::backlog::Backlog;
 use crate::setup::{Backend, LinkKind};
 use ringgate_batch::{Credentials, Endpoint, LargeSlot, LocalIp, SocketId, TxBatch, TxTarget};
@@ -203,7 +204,7 @@ pub(crate) struct BackendState {
     /// What players speak with it.
     pub(crate) front: Front,
     /// The link that has said hello as this backend.
-    pub(crate) link: Option<u16>,
+    pub(crate) link: Option<LinkId>,
     /// Counts the links there have been: a session that was announced on an earlier one has to be
     /// announced again.
     pub(crate) epoch: u32,

@@ -1,19 +1,20 @@
 //! All links and backends of a worker.
 
 use crate::counters::LinkRefusal;
+use crate::ids::{IdVec, LinkId};
 use crate::links::state::{BackendState, Link};
 use crate::setup::{Allowed, Credentials};
 use ringgate_batch::SocketId;
 
 pub(crate) struct Links {
-    pub(crate) all: Vec<Option<Link>>,
+    pub(crate) all: IdVec<LinkId, Option<Link>>,
     pub(crate) backends: Vec<BackendState>,
     /// When to look for udp backends that are gone; `u64::MAX` while none is.
     pub(crate) next_probe_ns: u64,
     /// Links that a bundle was opened for since the last submit; some may have closed it again.
-    pub(crate) open: Vec<u16>,
+    pub(crate) open: Vec<LinkId>,
     /// Links to which a flush could not send, until the stage is over.
-    pub(crate) broken: Vec<u16>,
+    pub(crate) broken: Vec<LinkId>,
     /// Some link may not have said who it is, or has deferred records.
     pub(crate) has_unsettled: bool,
     /// Links whose sockets are not read because the gate is behind with what they say.
@@ -42,7 +43,7 @@ pub(crate) struct Multicasts {
 impl Links {
     pub(crate) fn new(sessions_max: usize) -> Self {
         Self {
-            all: Vec::new(),
+            all: IdVec::new(),
             backends: Vec::new(),
             next_probe_ns: u64::MAX,
             open: Vec::new(),
@@ -61,16 +62,16 @@ impl Links {
 
     /// A link that is still there.
     #[inline]
-    pub(crate) fn get_mut(&mut self, link: u16) -> Option<&mut Link> {
-        self.all.get_mut(usize::from(link))?.as_mut()
+    pub(crate) fn get_mut(&mut self, link: LinkId) -> Option<&mut Link> {
+        self.all.get_mut(link)?.as_mut()
     }
 
     /// The link of a backend, if somebody is still at its other end.
     #[inline]
-    pub(crate) fn live(&self, backend: usize) -> Option<u16> {
+    pub(crate) fn live(&self, backend: usize) -> Option<LinkId> {
         self.backends[backend]
             .link
-            .filter(|link| self.all[usize::from(*link)].as_ref().is_some_and(|link| !link.hung_up))
+            .filter(|link| self.all[*link].as_ref().is_some_and(|link| !link.hung_up))
     }
 
     /// When to look at links again, after a turn at `turned_ns`; `u64::MAX` while nothing is due.

@@ -2,6 +2,7 @@
 //! players.
 
 use crate::gate::Gate;
+use crate::ids::LinkId;
 use crate::links::loopback::{is_shared_socket_backend, loopback_of};
 use crate::links::state::payloads_in;
 use crate::output::Tag;
@@ -134,7 +135,7 @@ impl Gate {
 
     /// Writes the opening record. The user data goes along the first time only; a backend that
     /// comes back gets zeros.
-    fn announce_on(&mut self, turn: &mut Turn<'_>, index: u32, link: u16) {
+    fn announce_on(&mut self, turn: &mut Turn<'_>, index: u32, link: LinkId) {
         let user_data = self.netcode.sessions.at_mut(index).user_data.take();
         let user_data = user_data.as_deref().unwrap_or(&[0; USER_DATA_BYTES]);
         let setup = std::sync::Arc::clone(&self.setup);
@@ -165,7 +166,7 @@ impl Gate {
     pub(crate) fn tell_link(
         &mut self,
         turn: &mut Turn<'_>,
-        link: u16,
+        link: LinkId,
         record: impl Fn(&mut Writer<'_>) -> bool,
     ) {
         if self.append(turn, link, 0, &record) {
@@ -185,7 +186,7 @@ impl Gate {
     pub(crate) fn append(
         &mut self,
         turn: &mut Turn<'_>,
-        link: u16,
+        link: LinkId,
         payloads: u64,
         record: impl Fn(&mut Writer<'_>) -> bool,
     ) -> bool {
@@ -213,7 +214,7 @@ impl Gate {
         false
     }
 
-    fn commit_bundle(&mut self, link: u16, tx: &mut TxBatch) {
+    fn commit_bundle(&mut self, link: LinkId, tx: &mut TxBatch) {
         let tag = Tag::Bundle(link).encode();
         let Some(open) = self.links.get_mut(link) else { return };
         if open.commit(tx, tag).is_some() {
@@ -236,16 +237,18 @@ impl Gate {
         if !self.links.has_unsettled {
             return;
         }
-        for (at, link) in self.links.all.iter_mut().enumerate() {
-            let Some(link) = link.as_mut().filter(|link| link.has_deferred()) else { continue };
+        for at in self.links.all.ids() {
+            let Some(link) = self.links.all[at].as_mut().filter(|link| link.has_deferred()) else {
+                continue;
+            };
             link.write_deferred(turn.tx);
-            self.links.open.push(at as u16);
+            self.links.open.push(at);
         }
     }
 
     /// A bundle that the socket did not take. What must not be lost goes back to its link at once,
     /// before anything else is written to it; a link that is gone stays until the end of the stage.
-    pub(crate) fn note_refused_bundle(&mut self, link: u16, bytes: &[u8], why: SendFailure) {
+    pub(crate) fn note_refused_bundle(&mut self, link: LinkId, bytes: &[u8], why: SendFailure) {
         self.counters.link_datagrams_out -= 1;
         self.links.has_unsettled = true;
         let Some(refused_by) = self.links.get_mut(link) else {
