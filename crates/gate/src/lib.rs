@@ -1,7 +1,8 @@
 //! One worker's mind, sans I/O: sessions, handshakes, admission, timers, routing, the turn.
 //!
-//! Datagrams come in as an [`RxBatch`], time as an argument, and everything that leaves is put into
-//! a [`TxBatch`](ringgate_batch::TxBatch); the worker owns the sockets on both ends. So a whole
+//! Datagrams come in as an [`RxBatch`](ringgate_batch::RxBatch), time as an argument, and everything
+//! that leaves is written into a [`TxBatch`](ringgate_batch::TxBatch). Both belong to a driver,
+//! which [`body`] takes turns with: the same loop on the kernel's sockets and in memory. So a whole
 //! gateway runs in the simulator, from a seed, faster than real time.
 //!
 //! A turn has the stages that the documents name. **Classify** looks at everything that arrived
@@ -44,7 +45,7 @@ pub use front::{Front, PACKET_KIND_NAMES, PACKET_KINDS};
 pub use gate::Gate;
 pub use info::{ServerInfo, SessionInfo};
 pub use links::loopback::is_shared_socket_backend;
-pub use mail::{ForwardedDatagram, Listening, Mail, Request, Steering};
+pub use mail::{ForwardedDatagram, Listening, Mail, Steering};
 pub use seed::{Seed, WorkerIndex};
 pub use setup::{
     Allowed, Backend, ClaimLimits, Credentials, Duplicates, Limits, LinkKind, Listener, Netcode,

@@ -70,7 +70,7 @@ impl ForwardedDatagram {
 
 /// What a gate cannot do by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub(crate) enum Request {
     /// Draw two secrets from the operating system's generator, for
     /// [`Gate::renew_cookies`](crate::Gate::renew_cookies).
     CookieSecrets,

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::netcode::{Cipher, Heard};
-use ringgate_batch::{Endpoint, SocketId, TxTarget};
+use ringgate_batch::{Endpoint, IoEvent, SocketId, TxTarget};
 use ringgate_core::crypto::{Aead, Key};
 use ringgate_core::limits::{DATAGRAM_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use ringgate_core::netcode::{ServerAddresses, TokenSecrets, TokenSpec, mint_with};
@@ -112,9 +112,6 @@ impl ConnectedPlayers {
         let mut gate = Gate::new(Arc::clone(setup), place, Arc::clone(claims), aead, seed, START);
         prepare(&gate);
         gate.bind_player_socket(PLAYERS, 0, 0);
-        for game in 0..setup.backends.len() as u32 {
-            gate.handle_link_accepted(link_of(game), Credentials { uid: 1, gid: 1 });
-        }
         let cipher = Cipher::new(PROTOCOL);
         let members = Vec::with_capacity(players);
         let mut connected = Self {
@@ -125,6 +122,11 @@ impl ConnectedPlayers {
             members,
             is_one_address,
         };
+        for game in 0..setup.backends.len() as u32 {
+            let (connection, peer) = (link_of(game), Credentials { uid: 1, gid: 1 });
+            let socket = connection;
+            connected.host.notice(IoEvent::Accepted { socket, connection, peer });
+        }
         for (game, backend) in (0..).zip(&setup.backends) {
             connected.say_hello(game, &backend.name);
         }

@@ -7,7 +7,8 @@
 //! reloads, links that fail, both clocks set ahead and back. So a fuzzer can look for the sequence
 //! that nobody thought of, and a test can run some hundred seeds.
 //!
-//! After each turn: the books balance, the claims are the sessions, addresses without a session
+//! A turn is a whole one of production's loop (`ringgate_gate::body`), over a driver in memory.
+//! After each: the books balance, the claims are the sessions, addresses without a session
 //! were sent no more than they had sent. For netcode also: what leaves is sealed under a known
 //! token's key and no number comes twice under it, challenges go to the token's owner only, no
 //! payload is delivered twice. For Unreal: no server hears a packet twice.

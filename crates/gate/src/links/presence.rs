@@ -21,7 +21,7 @@ use ringgate_link::bundle::{Goodbye, GoodbyeReason};
 impl Gate {
     /// A process has connected to the link socket; it has to say hello before anything else, and
     /// soon. One that no backend allows is told so in the turn that follows.
-    pub fn handle_link_accepted(&mut self, socket: SocketId, credentials: Credentials) {
+    pub(crate) fn handle_link_accepted(&mut self, socket: SocketId, credentials: Credentials) {
         let is_barred = !self.links.may_connect.admits(credentials);
         let unidentified =
             self.links.all.iter().flatten().filter(|link| link.is_waiting_for_hello());

@@ -18,7 +18,7 @@ use ringgate_link::bundle::SessionId;
 
 impl Gate {
     /// Says that `socket` is a session's own, as asked for by [`Request::OpenSessionSocket`].
-    pub fn bind_session_socket(&mut self, session: SessionId, socket: SocketId) {
+    pub(crate) fn bind_session_socket(&mut self, session: SessionId, socket: SocketId) {
         let Some(index) = self.session_index(session) else {
             self.requests.push_back(Request::CloseSocket(socket));
             return;
@@ -33,7 +33,7 @@ impl Gate {
     }
 
     /// Says that a socket that [`Request::OpenSessionSocket`] has asked for could not be made.
-    pub fn session_socket_failed(&mut self, now: Now, session: SessionId) {
+    pub(crate) fn session_socket_failed(&mut self, now: Now, session: SessionId) {
         let Some(index) = self.session_index(session) else { return };
         let place = self.netcode.sessions.place(index);
         let queue = &mut self.netcode.session_sockets;

@@ -1,12 +1,12 @@
 //! Game processes that ask for more answers than a turn has: each gets its share, in order, and
 //! nothing is lost.
 
-use super::clients::Player;
+use super::clients::{Library, Player};
 use super::games::{Game, Heard};
 use super::rig::{Asked, Rig, bundle_backend, home, listener, plain_setup};
 use crate::mail::Mail;
 use crate::setup::{Route, Setup};
-use ringgate_batch::{Endpoint, IoEvent};
+use ringgate_batch::{Endpoint, IoEvent, SendFailure};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_core::netcode::Client;
@@ -186,4 +186,19 @@ fn a_bad_record_in_what_waits_ends_the_link_and_the_rest_is_counted() {
     assert_eq!(player.got.len(), 400, "what stood before it counts");
     assert_eq!(rig.drops(DropReason::LinkEnded), 7);
     assert_eq!(rig.host.gate().poll_timeout().map(|due| due > rig.now.mono_ns), Some(true));
+}
+
+#[test]
+fn a_link_that_breaks_while_it_is_heard_is_given_up_when_the_stage_is_over() {
+    let (mut rig, game, mut player, session) = one_game();
+    rig.obstacles.push((game.link, SendFailure::Gone));
+    let up = player.library.payload(rig.now.mono_ns, b"never arrives");
+    rig.push(home(1), &up);
+    // More answers than one flush takes: the first flush tells that the link is gone.
+    push(&mut rig, &game, &numbered(session, 0..200));
+    rig.turn();
+    player.receive(&mut rig);
+    assert_eq!(player.got.len(), 200, "what had arrived is heard");
+    assert_eq!(rig.requests, [Asked::Close(game.link)]);
+    assert_eq!((rig.drops(DropReason::LinkDown), rig.drops(DropReason::LinkEnded)), (1, 0));
 }
