@@ -1,9 +1,9 @@
 //! One worker's mind, sans I/O: sessions, handshakes, admission, timers, routing, the turn.
 //!
-//! Datagrams come in as an [`RxBatch`](ringgate_batch::RxBatch), time as an argument, and everything
-//! that leaves is written into a [`TxBatch`](ringgate_batch::TxBatch). Both belong to a driver,
-//! which [`body`] takes turns with: the same loop on the kernel's sockets and in memory. So a whole
-//! gateway runs in the simulator, from a seed, faster than real time.
+//! Datagrams come in as an [`RxBatch`](ringgate_batch::RxBatch), time as an argument, and
+//! everything that leaves is written into a [`TxBatch`](ringgate_batch::TxBatch). Both belong to a
+//! driver, which [`body`] takes turns with: the same loop on the kernel's sockets and in memory. So
+//! a whole gateway runs in the simulator, from a seed, faster than real time.
 //!
 //! A turn has the stages that the documents name. **Classify** looks at everything that arrived
 //! without decrypting anything; **open** runs one AEAD batch over what deserves it; **step**
