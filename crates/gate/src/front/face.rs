@@ -110,15 +110,19 @@ impl Gate {
         }
     }
 
-    /// The backends of the players who may have a loopback address, one of each front.
-    pub(crate) fn backends_of_loopback(&self, local: &LocalIp) -> impl Iterator<Item = usize> {
-        let backend = |front: &Front| match front {
+    /// The backends of the players who may have a loopback address, one of each front: looked for
+    /// one after the other, because nearly always the first is the one.
+    pub(crate) fn backends_of_loopback<'a>(
+        &'a self,
+        local: &'a LocalIp,
+    ) -> impl Iterator<Item = usize> + 'a {
+        let backend = move |front: &Front| match front {
             Front::Netcode => self.netcode.backend_of_loopback(local),
             Front::Unreal => self.unreal.backend_of_loopback(local),
             #[cfg(test)]
             Front::Plain => self.plain.backend_of_loopback(local),
         };
-        Front::ALL.iter().filter_map(backend).collect::<arrayvec::ArrayVec<_, 4>>().into_iter()
+        Front::ALL.iter().filter_map(backend)
     }
 
     /// Whether a server that is gone is looked for by its front, in its own language.
