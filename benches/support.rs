@@ -7,9 +7,9 @@
 //! ```text
 //! cargo bench --bench replay                     everything, printed as tables
 //! cargo bench --bench replay -- million          the groups whose title contains the word
-//! cargo bench --bench replay -- --record         everything, and kept in benches/record/ by date and CPU
+//! cargo bench --bench replay -- --record         everything, and kept in benches/record/
 //! cargo bench --bench replay -- --rounds=5000    long enough for a profile
-//! cargo test                                     one tiny round of everything: it runs, and its checks hold
+//! cargo test                                     one tiny round of everything: it runs
 //! ```
 //!
 //! `cargo bench` passes `--bench` and `cargo test` does not: that is how a bench knows which of the

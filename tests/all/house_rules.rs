@@ -107,13 +107,6 @@ const NOT_IN_CORE: &[&str] = &[
 /// How long a line of a comment may be: code and documents are read side by side.
 const COMMENT_COLUMNS: usize = 100;
 
-/// Files with longer ones, and how many: pictures and layouts. The list may only shrink.
-const LONG_COMMENTS: &[(&str, usize)] = &[
-    ("benches/support.rs", 2),
-    ("crates/gate/src/front/netcode/port_switch.rs", 4),
-    ("crates/io/src/uring.rs", 1),
-];
-
 /// Everything we have written in Rust.
 const FOLDERS: &[&str] = &["src", "crates", "loadgen", "tests", "benches", "fuzz/fuzz_targets"];
 
@@ -199,12 +192,6 @@ fn the_core_needs_no_operating_system() {
 #[test]
 fn comments_fit_beside_code() {
     hold(comment_violations);
-    let left = |(path, count): &(&str, usize)| {
-        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path));
-        long_comments(&text.unwrap_or_default()).count() < *count
-    };
-    let shrunk: Vec<_> = LONG_COMMENTS.iter().filter(|entry| left(entry)).collect();
-    assert!(shrunk.is_empty(), "fewer long comments are left: lower the counts of {shrunk:?}");
 }
 
 fn all_code() -> Vec<Source> {
@@ -308,13 +295,9 @@ fn portability_violations(source: &Source) -> Vec<Violation> {
 }
 
 fn comment_violations(source: &Source) -> Vec<Violation> {
-    let known = LONG_COMMENTS.iter().find(|(path, _)| *path == source.path);
     let message = format!("a comment is at most {COMMENT_COLUMNS} columns wide");
-    let places: Vec<_> = long_comments(&source.text).collect();
-    if places.len() <= known.map_or(0, |(_, count)| *count) {
-        return Vec::new();
-    }
-    places.into_iter().map(|offset| source.violation(offset, message.clone())).collect()
+    let places = long_comments(&source.text);
+    places.map(|offset| source.violation(offset, message.clone())).collect()
 }
 
 /// Where lines begin that are a comment and too long.
@@ -436,7 +419,6 @@ mod bad_samples {
             ["src/x.rs:2: a comment is at most 100 columns wide"]
         );
         assert_eq!(breaks(comment_violations, "src/x.rs", &fits).len(), 0);
-        assert_eq!(breaks(comment_violations, "crates/io/src/uring.rs", &long).len(), 0);
     }
 
     #[test]

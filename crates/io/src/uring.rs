@@ -6,8 +6,9 @@
 //!                       v       nothing came for a while, or the driver will sleep
 //!   every turn:      drained  ------------------------------------------------------+
 //!   receive until       ^                                                           v
-//!   empty               +----------------------------------------------------- armed: wait, then receive
-//!                               something came, and was received in the same call
+//!   empty               +---------------------------------------------------- armed: wait,
+//!                               something came, and was received              then receive
+//!                               in the same call
 //! ```
 //!
 //! A *drained* socket gets a multishot receive with `MSG_DONTWAIT` in every turn. It ends when the

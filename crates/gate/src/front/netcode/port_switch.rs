@@ -6,12 +6,13 @@
 //! moves nothing; neither does a late one from the old port.
 //!
 //! ```text
-//! classify   has the address sessions, and which workers have them?      one load, no lock
-//!            is the packet numbered as the next ones of some session are?    all of them where they are few; where they are
-//!                                                                            many, those that have fallen silent (lineup)
-//!            is there anything left of what may be spent?                    by port, address or block, and altogether
+//! classify   has the address sessions, and which workers have them?    one load, no lock
+//!            is the packet numbered like some session's next ones?      where there are many: like
+//!                                                      one that has fallen silent (lineup)
+//!            is there anything left of what may be spent?      by port, address or block, in all
 //! open       a copy for each candidate, in the turn's batch
-//! step       the session moves; or nobody's: then it goes to the other workers that have sessions of the address
+//! step       the session moves; or nobody's: then the packet goes to the other workers that have
+//!            sessions of the address
 //! ```
 //!
 //! Junk and movers come from the same address and look alike until something opens. So what junk
