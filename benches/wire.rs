@@ -12,8 +12,8 @@ mod support;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
-use ringgate::worker::filter;
 use ringgate_batch::{Batches, Endpoint, Flush, LocalIp, SocketId, TxTarget};
+use ringgate_gate::netcode_filter;
 use ringgate_io::filter::Filter;
 use ringgate_io::socket::{self, UdpOptions};
 use ringgate_io::{self as io, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
@@ -89,7 +89,7 @@ fn compare_slots(bench: &mut Bench, title: &str, load: Load) {
 /// which on loopback is the sender's time; so the sending is timed too, and the first row is to be
 /// taken off the others.
 fn compare_junk(bench: &mut Bench, title: &str, load: Load) {
-    let (nothing, netcode) = (Filter::new(), filter::netcode(0x1122_3344_5566_7788));
+    let (nothing, netcode) = (Filter::new(), netcode_filter(0x1122_3344_5566_7788));
     let mut group = bench.group(title, load.datagrams);
     group.rounds(ROUNDS);
     group.add("refused by a filter of one instruction", Junk::new(load, Some(&nothing)));

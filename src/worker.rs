@@ -6,7 +6,6 @@
 //! fails with one reason. Afterwards the fleet is reached by mailbox and read by published reports
 //! only; nothing that the packet path touches is shared.
 
-pub mod filter;
 mod mailbox;
 mod ports;
 mod report;

@@ -12,10 +12,11 @@ use super::backend::{Known, KnownBackend};
 use super::distinct::Distinct;
 use super::keys::KeySources;
 use super::mistake::{Place, Report, nearest};
-use super::schema::{LinkWord, ProtocolWord};
+use super::schema::LinkWord;
 use super::section::Section;
 use super::{Listener, Protocol, Route, values};
 use ringgate_core::limits::BINDS_MAX;
+use ringgate_gate::Front;
 
 /// What a listener is checked against: the backends, the other listeners, and where keys come from.
 pub(super) struct Surroundings<'s> {
@@ -25,7 +26,7 @@ pub(super) struct Surroundings<'s> {
     names: Distinct<String>,
     addresses: Distinct<SocketAddr>,
     /// What each backend is spoken to in, by the first listener that names it.
-    spoken: HashMap<usize, ProtocolWord>,
+    spoken: HashMap<usize, Front>,
 }
 
 impl<'s> Surroundings<'s> {
@@ -67,15 +68,15 @@ pub(super) fn read(
     let port_switch = section.choice("port_switch");
     let filter = section.flag("filter");
     let protocol = match word {
-        Some(ProtocolWord::Netcode) => {
+        Some(Front::Netcode) => {
             netcode::read(&mut section, bind.as_deref(), around).map(Protocol::Netcode)
         }
-        Some(ProtocolWord::Unreal) => unreal::read(&mut section).map(Protocol::Unreal),
+        Some(Front::Unreal) => unreal::read(&mut section).map(Protocol::Unreal),
         None => None,
     };
     let limits = limits::read(&mut section, word);
     let ignored = match word {
-        Some(ProtocolWord::Unreal) => unreal::read_ignored(&mut section),
+        Some(Front::Unreal) => unreal::read_ignored(&mut section),
         _ => Some(Vec::new()),
     };
     section.finish();
@@ -97,7 +98,7 @@ pub(super) fn read(
 /// still checked.
 fn read_backends(
     section: &mut Section<'_, '_>,
-    protocol: Option<ProtocolWord>,
+    protocol: Option<Front>,
     around: &mut Surroundings<'_>,
 ) -> Option<Vec<usize>> {
     let known = around.backends;
@@ -107,7 +108,7 @@ fn read_backends(
     for (name, place) in names {
         match known.find(&name) {
             Some((index, backend)) => {
-                if protocol == Some(ProtocolWord::Unreal) {
+                if protocol == Some(Front::Unreal) {
                     check_unreal_backend(&name, &place, backend, section.report);
                 }
                 let first = protocol.map(|word| *around.spoken.entry(index).or_insert(word));
@@ -161,7 +162,7 @@ fn unknown_backend(name: &str, place: &Place, known: &Known, report: &mut Report
 
 fn read_route(
     section: &mut Section<'_, '_>,
-    protocol: Option<ProtocolWord>,
+    protocol: Option<Front>,
     backends: Option<&[usize]>,
 ) -> Option<Route> {
     let (route, place) = section.choice("route")?;
@@ -175,7 +176,7 @@ fn read_route(
                 "\"user-data\", \"hash\" or \"least-players\" (or one backend)",
             );
         }
-        Route::UserData if protocol == Some(ProtocolWord::Unreal) => {
+        Route::UserData if protocol == Some(Front::Unreal) => {
             section.report.expected(
                 &place,
                 "\"user-data\" on an unreal listener, whose players have no tokens",

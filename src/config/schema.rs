@@ -13,6 +13,7 @@ use std::fmt;
 use super::values::{Word, words};
 use super::{HandshakeBase, IoChoice, LogFormat, PortSwitch, Route, TokenReuse, UnrealMode};
 use ringgate_core::limits::WORKERS_MAX;
+use ringgate_gate::Front;
 
 /// One table of the file.
 #[derive(Debug)]
@@ -170,15 +171,16 @@ impl fmt::Display for OneOf<'_> {
 }
 
 /// What a listener may speak. The words select the variant of its table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ProtocolWord {
-    Netcode,
-    Unreal,
-}
-
-impl Word for ProtocolWord {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("netcode", Self::Netcode), ("unreal", Self::Unreal)];
+impl Word for Front {
+    const WORDS: &'static [(&'static str, Self)] = &{
+        let mut words = [("", Self::ALL[0]); Self::ALL.len()];
+        let mut at = 0;
+        while at < words.len() {
+            words[at] = (Self::ALL[at].word(), Self::ALL[at]);
+            at += 1;
+        }
+        words
+    };
 }
 
 /// How a backend may be reached. The words select the variant of its table.
@@ -322,7 +324,7 @@ pub(super) const LISTENER: Table = Table {
         Field::new(
             "protocol",
             Changes::Restart,
-            Kind::Choice(words::<ProtocolWord>),
+            Kind::Choice(words::<Front>),
             Presence::Required,
             "What players speak: netcode 1.02, or Unreal Engine's UDP protocol.",
         ),

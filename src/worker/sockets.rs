@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use super::{Plan, filter};
+use super::Plan;
 use ringgate_batch::filter::Filter;
 use ringgate_batch::{Driver, Port, SocketId};
-use ringgate_gate::{Gate, LinkKind, Protocol};
+use ringgate_gate::{Gate, LinkKind};
 use ringgate_io::socket::UdpSocket;
 use ringgate_io::{AnyDriver, SocketKind, StartError};
 
@@ -15,10 +15,7 @@ pub(super) type PlayerSockets = Vec<Vec<SocketId>>;
 
 /// What the sockets of a listener, by its number, refuse in the kernel.
 pub(super) fn filter_of(plan: &Plan, listener: usize) -> Option<Filter> {
-    plan.filter[listener].then(|| match &plan.setup.listeners[listener].protocol {
-        Protocol::Netcode(rules) => filter::netcode(rules.protocol_id),
-        Protocol::Unreal(rules) => filter::unreal(&rules.framing),
-    })
+    plan.filter[listener].then(|| plan.setup.listeners[listener].protocol.filter())
 }
 
 /// Hands the sockets over that were opened when the addresses were claimed.

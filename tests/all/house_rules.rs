@@ -56,7 +56,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("loadgen/src/run", "batch core io measure os players report"),
     ("loadgen/src/servers", "batch core io players rng"),
     ("src/cli", "batch config confine control core gate io link os report worker"),
-    ("src/config", "core"),
+    ("src/config", "core gate::Front"),
     ("src/confine", ""),
     ("src/control", "batch config confine core gate io::Choice os report worker"),
     ("src/main", "ringgate"),

@@ -41,6 +41,7 @@ mod tests;
 mod turn;
 
 pub use counters::{Counters, Ended, Imbalance, Ledger, LinkRefusal, List, Number, Stamps};
+pub use front::netcode::filter::filter as netcode_filter;
 pub use front::{Front, PACKET_KIND_NAMES, PACKET_KINDS};
 pub use gate::Gate;
 pub use info::{ServerInfo, SessionInfo};

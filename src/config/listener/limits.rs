@@ -1,19 +1,16 @@
 //! `[listener.limits]`: what one source may take, with the same fields for every protocol.
 
 use crate::config::Limits;
-use crate::config::schema::ProtocolWord;
 use crate::config::section::Section;
+use ringgate_gate::Front;
 
 /// Without a readable protocol nothing comes of it, but its mistakes are noted.
-pub(super) fn read(
-    listener: &mut Section<'_, '_>,
-    protocol: Option<ProtocolWord>,
-) -> Option<Limits> {
+pub(super) fn read(listener: &mut Section<'_, '_>, protocol: Option<Front>) -> Option<Limits> {
     let per_address = match protocol {
         // Anybody who can answer a challenge takes a place in the game.
-        Some(ProtocolWord::Unreal) => UNREAL_SESSIONS_PER_ADDRESS,
+        Some(Front::Unreal) => UNREAL_SESSIONS_PER_ADDRESS,
         // Every player needs a token of its own.
-        Some(ProtocolWord::Netcode) | None => 0,
+        Some(Front::Netcode) | None => 0,
     };
     let mut section = listener.table("limits")?;
     let requests_per_block = count(section.integer("requests_per_block"));

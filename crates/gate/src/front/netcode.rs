@@ -4,6 +4,7 @@
 pub(crate) mod arrival;
 pub(crate) mod departed;
 pub(crate) mod fetch;
+pub(crate) mod filter;
 pub(crate) mod handshake;
 pub(crate) mod lineup;
 pub(crate) mod players;

@@ -1,6 +1,10 @@
 //! The list of protocols, with what each of them is called.
 
+use crate::front::{netcode, unreal};
 use crate::setup::Protocol;
+use ringgate_batch::filter::Filter;
+#[cfg(test)]
+use ringgate_batch::filter::Rule;
 
 /// A protocol that players speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +82,18 @@ impl Front {
             at += 1;
         }
         first
+    }
+}
+
+impl Protocol {
+    /// What a listener's sockets may let pass to the gate.
+    pub fn filter(&self) -> Filter {
+        match self {
+            Self::Netcode(rules) => netcode::filter::filter(rules.protocol_id),
+            Self::Unreal(rules) => unreal::filter::filter(&rules.framing),
+            #[cfg(test)]
+            Self::Plain => Filter::new().allow(Rule::new(0..=u8::MAX, 1..=u16::MAX)),
+        }
     }
 }
 

@@ -19,6 +19,7 @@
 
 pub(crate) mod credit;
 pub(crate) mod datagrams;
+pub(crate) mod filter;
 pub(crate) mod guard;
 pub(crate) mod kinds;
 pub(crate) mod loopback;
