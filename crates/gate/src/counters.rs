@@ -9,6 +9,36 @@ use crate::front::protocol::PACKET_KIND_NAMES;
 use ringgate_core::drops::{DropCounts, DropReason};
 use ringgate_link::bundle::GoodbyeReason;
 
+/// An enum whose variants have names and places in a list of counters.
+macro_rules! named_list {
+    (
+        $(#[$type_doc:meta])* $type:ident {
+            $( $(#[$doc:meta])* $variant:ident = $name:literal ),+ $(,)?
+        }
+    ) => {
+        $(#[$type_doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $type { $( $(#[$doc])* $variant ),+ }
+
+        impl $type {
+            /// Every variant, in declaration order.
+            pub const ALL: [Self; Self::COUNT] = [ $( Self::$variant ),+ ];
+
+            /// The names of all, in the same order.
+            pub const NAMES: [&str; Self::COUNT] = [ $( $name ),+ ];
+
+            /// How many there are.
+            pub const COUNT: usize = [ $( $name ),+ ].len();
+
+            /// The name used in metrics, logs and documents.
+            pub const fn name(self) -> &'static str {
+                Self::NAMES[self as usize]
+            }
+        }
+    };
+}
+
 /// One table for everything that is counted: field, ledger, metric and what the metric means.
 macro_rules! counters {
     (
@@ -212,125 +242,47 @@ impl Stamps {
     }
 }
 
-/// Why a session ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Ended {
-    /// The backend was gone for longer than its grace time.
-    BackendGone,
-    /// The game process closed it.
-    ByBackend,
-    /// The player left.
-    ByPlayer,
-    /// A second handshake from the player's address took its place.
-    Replaced,
-    /// The gateway stops.
-    Shutdown,
-    /// The sequence jumped further than the listener allows.
-    SequenceGap,
-    /// Nothing was heard from the player for the token's timeout.
-    TimedOut,
-}
-
-impl Ended {
-    /// Every reason, in declaration order.
-    pub const ALL: [Self; 7] = [
-        Self::BackendGone,
-        Self::ByBackend,
-        Self::ByPlayer,
-        Self::Replaced,
-        Self::Shutdown,
-        Self::SequenceGap,
-        Self::TimedOut,
-    ];
-
-    /// How many reasons there are.
-    pub const COUNT: usize = Self::ALL.len();
-
-    /// The names of all, in the same order.
-    pub const NAMES: [&str; Self::COUNT] = {
-        let mut names = [""; Self::COUNT];
-        let mut at = 0;
-        while at < names.len() {
-            names[at] = Self::ALL[at].name();
-            at += 1;
-        }
-        names
-    };
-
-    /// The name used in metrics and documents.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BackendGone => "backend_gone",
-            Self::ByBackend => "by_backend",
-            Self::ByPlayer => "by_player",
-            Self::Replaced => "replaced",
-            Self::Shutdown => "shutdown",
-            Self::SequenceGap => "sequence_gap",
-            Self::TimedOut => "timed_out",
-        }
+named_list! {
+    /// Why a session ended.
+    Ended {
+        /// The backend was gone for longer than its grace time.
+        BackendGone = "backend_gone",
+        /// The game process closed it.
+        ByBackend = "by_backend",
+        /// The player left.
+        ByPlayer = "by_player",
+        /// A second handshake from the player's address took its place.
+        Replaced = "replaced",
+        /// The gateway stops.
+        Shutdown = "shutdown",
+        /// The sequence jumped further than the listener allows.
+        SequenceGap = "sequence_gap",
+        /// Nothing was heard from the player for the token's timeout.
+        TimedOut = "timed_out",
     }
 }
 
-/// Why the gateway closed a link, or did not keep one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum LinkRefusal {
-    /// The process did not say hello first, or once, or in time.
-    HelloExpected,
-    /// Another process is this backend already.
-    NameTaken,
-    /// No bundle backend has this name.
-    NameUnknown,
-    /// A record broke the format.
-    RecordInvalid,
-    /// Too many processes of this user wait without having said hello.
-    TooManyNameless,
-    /// The process's user may not be this backend, or none at all, or may not any more.
-    Unauthorised,
-    /// The process speaks another version.
-    VersionUnsupported,
+named_list! {
+    /// Why the gateway closed a link, or did not keep one.
+    LinkRefusal {
+        /// The process did not say hello first, or once, or in time.
+        HelloExpected = "hello_expected",
+        /// Another process is this backend already.
+        NameTaken = "name_taken",
+        /// No bundle backend has this name.
+        NameUnknown = "name_unknown",
+        /// A record broke the format.
+        RecordInvalid = "record_invalid",
+        /// Too many processes of this user wait without having said hello.
+        TooManyNameless = "too_many_nameless",
+        /// The process's user may not be this backend, or none at all, or may not any more.
+        Unauthorised = "unauthorised",
+        /// The process speaks another version.
+        VersionUnsupported = "version_unsupported",
+    }
 }
 
 impl LinkRefusal {
-    /// Every reason, in declaration order.
-    pub const ALL: [Self; 7] = [
-        Self::HelloExpected,
-        Self::NameTaken,
-        Self::NameUnknown,
-        Self::RecordInvalid,
-        Self::TooManyNameless,
-        Self::Unauthorised,
-        Self::VersionUnsupported,
-    ];
-
-    /// How many reasons there are.
-    pub const COUNT: usize = Self::ALL.len();
-
-    /// The names of all, in the same order.
-    pub const NAMES: [&str; Self::COUNT] = {
-        let mut names = [""; Self::COUNT];
-        let mut at = 0;
-        while at < names.len() {
-            names[at] = Self::ALL[at].name();
-            at += 1;
-        }
-        names
-    };
-
-    /// The name used in metrics, logs and documents.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::HelloExpected => "hello_expected",
-            Self::NameTaken => "name_taken",
-            Self::NameUnknown => "name_unknown",
-            Self::RecordInvalid => "record_invalid",
-            Self::TooManyNameless => "too_many_nameless",
-            Self::Unauthorised => "unauthorised",
-            Self::VersionUnsupported => "version_unsupported",
-        }
-    }
-
     /// What a goodbye with this reason counts as.
     pub(crate) const fn of(goodbye: GoodbyeReason) -> Self {
         match goodbye {
@@ -506,6 +458,18 @@ mod tests {
         counters.datagrams_in = 3;
         let imbalance = Imbalance { balance: "datagrams", came_in: 3, accounted: 2 };
         assert_eq!(counters.check_conservation(), Err(imbalance));
+    }
+
+    #[test]
+    fn every_goodbye_to_a_refused_process_has_a_name_of_its_own() {
+        for &goodbye in GoodbyeReason::ALL {
+            let is_shared = matches!(
+                goodbye,
+                GoodbyeReason::HelloExpected | GoodbyeReason::Other | GoodbyeReason::Shutdown
+            );
+            let refusal = LinkRefusal::of(goodbye);
+            assert_eq!(refusal == LinkRefusal::HelloExpected, is_shared, "{goodbye:?}");
+        }
     }
 
     #[test]
