@@ -58,6 +58,12 @@ impl Key {
     pub const fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
+
+    /// Becomes another key. Unlike an assignment, this does not wipe what it writes over.
+    #[inline]
+    pub const fn overwrite(&mut self, with: &Self) {
+        self.0 = with.0;
+    }
 }
 
 impl fmt::Debug for Key {

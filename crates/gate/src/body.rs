@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::gate::Gate;
 use crate::mail::{Mail, Request};
+use crate::now::Now;
 use crate::setup::LinkKind;
-use crate::turn::{Now, Turn};
 use ringgate_batch::{Batches, Clock, Driver, IoEvent, Moment, Port, RxBatch, Wait};
 use ringgate_core::secret::CookieSecret;
 use ringgate_link::bundle::SessionId;
@@ -154,9 +154,9 @@ impl Body {
                 gate.handle_link_accepted(connection, peer);
             }
         }
-        let mut turn = Turn { now, tx, out: &mut out };
-        around.take_mail(|mail| gate.handle_mail(&mut turn, mail));
-        gate.turn(&mut turn, rx);
+        let (fronts, mut turn) = gate.begin(now, tx, &mut out);
+        around.take_mail(|mail| fronts.handle_mail(&mut turn, mail));
+        fronts.turn(&mut turn, rx);
         rx.metas().is_empty()
     }
 

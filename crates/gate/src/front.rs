@@ -1,9 +1,10 @@
 //! The protocols that players speak, each in a folder of its own. Whoever adds one adds it to
 //! [`Front`], and the compiler lists every place that it needs.
 
-mod face;
+pub(crate) mod face;
 pub(crate) mod netcode;
 pub(crate) mod protocol;
+mod servers;
 pub(crate) mod unreal;
 
 pub use protocol::{Front, PACKET_KIND_NAMES, PACKET_KINDS};

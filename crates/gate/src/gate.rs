@@ -1,167 +1,197 @@
-//! One worker's sessions, links and listeners: the parts of a gate, and what it tells about them.
+//! One worker's gate as its host sees it: told of sockets, asked what it has counted.
 
-use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::arrivals::{Run, Source};
+use crate::common::Common;
 use crate::counters::{Counters, LinkRefusal, Stamps};
+use crate::front::face::Fronts;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::unreal::state::UnrealFront;
-use crate::info::ServerInfo;
-use crate::links::table::Links;
-use crate::listeners::ListenerState;
+use crate::info::{ServerInfo, SessionInfo};
 use crate::mail::{Mail, Request};
-use crate::roles::{Role, Roles};
-use crate::seed::WorkerIndex;
+use crate::now::Now;
+use crate::roles::Role;
+use crate::seed::{Seed, WorkerIndex};
 use crate::setup::{Credentials, Setup};
 use crate::shared::claims::Claims;
-use crate::store::admission::Admission;
-use crate::store::census::Census;
-use ringgate_batch::{Endpoint, SocketId};
+use crate::store::hash::HashKey;
+use crate::turn::Turn;
+use ringgate_batch::{Flush, SocketId, TxBatch};
 use ringgate_core::crypto::Aead;
 use ringgate_core::drops::DropReason;
+use ringgate_core::secret::CookieSecret;
+use ringgate_link::bundle::SessionId;
 
 /// One worker's sessions and everything that decides about them.
 pub struct Gate {
-    pub(crate) setup: Arc<Setup>,
-    pub(crate) worker: WorkerIndex,
-    pub(crate) listeners: Vec<ListenerState>,
-    pub(crate) roles: Roles,
-    pub(crate) claims: Arc<Claims>,
-    pub(crate) newcomers: Newcomers,
-    pub(crate) links: Links,
-    pub(crate) netcode: NetcodeFront,
-    pub(crate) unreal: UnrealFront,
-    #[cfg(test)]
-    pub(crate) plain: crate::tests::plain::front::PlainFront,
-    pub(crate) neighbours: Neighbours,
-    pub(crate) aead: Aead,
-    /// Where the datagrams of this turn come from.
-    pub(crate) sources: Vec<Source>,
-    pub(crate) runs: Vec<Run>,
-    pub(crate) counters: Counters,
-    pub(crate) stamps: Stamps,
-    pub(crate) requests: VecDeque<Request>,
-    pub(crate) life: Life,
-}
-
-/// What newcomers may take of a worker, by block of addresses.
-pub(crate) struct Newcomers {
-    /// Requests.
-    pub(crate) admission: Admission,
-    /// Unfinished handshakes.
-    pub(crate) handshakes: Census,
-}
-
-/// What is between this worker and the others.
-pub(crate) struct Neighbours {
-    /// Addresses whose datagrams we forward, and the worker that owns their session.
-    pub(crate) steered: HashMap<(u16, Endpoint), u16>,
-    /// What has to go to them.
-    pub(crate) mail_out: Vec<(u16, Mail)>,
-}
-
-/// How far a gate has come.
-pub(crate) struct Life {
-    /// Between the first mail of a turn and the turn's end.
-    pub(crate) in_turn: bool,
-    /// When the last turn was.
-    pub(crate) turned_ns: u64,
-    pub(crate) started_ns: u64,
-    /// Until when players may stay, once no new ones are taken in.
-    pub(crate) draining_until_ns: Option<u64>,
-    pub(crate) stopped: bool,
+    pub(crate) common: Common,
+    pub(crate) fronts: Fronts,
 }
 
 impl Gate {
+    /// A gate without sockets.
+    pub fn new(
+        setup: Arc<Setup>,
+        worker: WorkerIndex,
+        claims: Arc<Claims>,
+        aead: Aead,
+        seed: Seed,
+        now: Now,
+    ) -> Self {
+        let now_ns = now.mono_ns;
+        let [_, session_starts, hash @ ..] = seed.random;
+        let hash_key = HashKey::new(hash);
+        let handshakes_max = setup.worker_pending_max + UnrealFront::sessions_max(&setup);
+        let random = (seed, hash_key);
+        let mut fronts = Fronts {
+            netcode: NetcodeFront::new(&setup, worker.index, &claims, random, now_ns),
+            unreal: UnrealFront::new(&setup, hash_key, session_starts.rotate_left(32), now_ns),
+            #[cfg(test)]
+            plain: crate::tests::plain::front::PlainFront::new(&setup, hash_key),
+        };
+        let sizes = (hash_key, handshakes_max);
+        let mut common = Common::new(&setup, worker, claims, aead, sizes, now_ns);
+        fronts.adopt(&setup, now_ns);
+        common.adopt(setup, now_ns);
+        Self { common, fronts }
+    }
+
+    /// Begins a turn: what decides in it, and what goes along.
+    pub(crate) fn begin<'a>(
+        &'a mut self,
+        now: Now,
+        tx: &'a mut TxBatch,
+        out: &'a mut dyn Flush,
+    ) -> (&'a mut Fronts, Turn<'a>) {
+        (&mut self.fronts, Turn { now, tx, out, common: &mut self.common })
+    }
+
     /// Says that `socket` serves a listener: the one at position `bind` of its addresses. Positions
     /// are bound in order.
     pub fn bind_player_socket(&mut self, socket: SocketId, listener: u16, bind: u16) {
-        let sockets = &mut self.listeners[usize::from(listener)].sockets;
+        let sockets = &mut self.common.listeners[usize::from(listener)].sockets;
         assert_eq!(sockets.len(), usize::from(bind), "addresses are bound in order");
         sockets.push(socket);
-        self.roles.assign(socket, Role::Player { listener, bind });
+        self.common.roles.assign(socket, Role::Player { listener, bind });
     }
 
     /// Says that `socket` is the one that carries all players to udp backends on loopback.
     pub fn bind_udp_link(&mut self, socket: SocketId) {
-        self.links.udp = Some(socket);
-        self.roles.assign(socket, Role::UdpLink);
+        self.common.links.udp = Some(socket);
+        self.common.roles.assign(socket, Role::UdpLink);
     }
 
     /// Says that `socket` accepts links.
     pub fn bind_link_listener(&mut self, socket: SocketId) {
-        self.roles.assign(socket, Role::LinkListener);
+        self.common.roles.assign(socket, Role::LinkListener);
+    }
+
+    /// A process has connected to the link socket.
+    pub(crate) fn handle_link_accepted(&mut self, socket: SocketId, credentials: Credentials) {
+        self.common.handle_link_accepted(socket, credentials);
+    }
+
+    /// Says that `socket` is a session's own, as asked for by [`Request::OpenSessionSocket`].
+    pub(crate) fn bind_session_socket(&mut self, session: SessionId, socket: SocketId) {
+        self.fronts.netcode.bind_session_socket(&mut self.common, session, socket);
+    }
+
+    /// Says that a socket that [`Request::OpenSessionSocket`] has asked for could not be made.
+    pub(crate) fn session_socket_failed(&mut self, now: Now, session: SessionId) {
+        self.fronts.netcode.session_socket_failed(now, session);
+    }
+
+    /// Takes fresh secrets for cookies, as asked for by [`Request::CookieSecrets`].
+    pub fn renew_cookies(&mut self, now: Now, secrets: [CookieSecret; 2]) {
+        self.fronts.unreal.renew_cookies(&self.common, now, secrets);
     }
 
     /// What has to go to other workers, with their index. Empties the list.
     pub(crate) fn poll_mail(&mut self) -> impl Iterator<Item = (u16, Mail)> + '_ {
-        self.neighbours.mail_out.drain(..)
+        self.common.neighbours.mail_out.drain(..)
     }
 
     /// A message that [`poll_mail`](Self::poll_mail) gave out could not be delivered.
     pub fn mail_refused(&mut self, mail: &Mail) {
         let Mail::Datagram(datagram) = mail else { return };
-        self.counters.forwarded_out -= 1;
-        self.counters.drops.bump(DropReason::MailboxFull);
-        self.take_back(datagram);
+        self.common.counters.forwarded_out -= 1;
+        self.common.counters.drops.bump(DropReason::MailboxFull);
+        self.common.take_back(datagram);
     }
 
     /// What the worker is asked to do, one at a time.
     pub(crate) fn poll_request(&mut self) -> Option<Request> {
-        self.requests.pop_front()
+        self.common.requests.pop_front()
     }
 
     /// When the gate wants to be called again at the latest. `None` while nothing is timed.
     pub fn poll_timeout(&self) -> Option<u64> {
-        let due_ns = self.links.due_ns(self.life.turned_ns).min(self.fronts_due_ns());
+        let links_ns = self.common.links.due_ns(self.common.life.turned_ns);
+        let due_ns = links_ns.min(self.fronts.due_ns(&self.common));
         (due_ns < u64::MAX).then_some(due_ns)
     }
 
     /// What has been counted.
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.common.counters
     }
 
     /// The moments of the last turn.
     pub fn stamps(&self) -> &Stamps {
-        &self.stamps
+        &self.common.stamps
+    }
+
+    /// All sessions, one after the other: for inspection, not for every turn.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
+        self.fronts.sessions(&self.common)
+    }
+
+    /// Sessions now, those included whose server is still asked.
+    pub fn session_count(&self) -> usize {
+        self.fronts.session_count()
     }
 
     /// Whether each backend can be reached from this worker.
     pub fn backends_up(&self) -> impl Iterator<Item = bool> + '_ {
-        let backends = self.links.backends.iter().enumerate();
-        backends.map(|(at, state)| state.is_up() && self.is_answering(at))
+        let backends = self.common.links.backends.iter().enumerate();
+        backends.map(|(at, state)| state.is_up() && self.fronts.is_answering(&self.common, at))
     }
 
     /// How often each backend has become reachable for this worker.
     pub fn backend_arrivals(&self) -> impl Iterator<Item = u64> + '_ {
-        self.links.backends.iter().map(|state| state.arrivals)
+        self.common.links.backends.iter().map(|state| state.arrivals)
     }
 
     /// What each backend has said about itself, where it serves an Unreal game.
     pub fn servers(&self) -> impl Iterator<Item = Option<ServerInfo>> + '_ {
-        (0..self.links.backends.len()).map(|backend| self.unreal.server(backend))
+        (0..self.common.links.backends.len()).map(|backend| self.fronts.server(backend))
     }
 
     /// Whose link was last closed for each reason, in the order of [`LinkRefusal::ALL`].
     pub fn last_refused(&self) -> &[Option<Credentials>; LinkRefusal::COUNT] {
-        &self.links.last_refused
+        &self.common.links.last_refused
     }
 
     /// What it was told.
     pub fn setup(&self) -> &Setup {
-        &self.setup
+        &self.common.setup
     }
 
     /// Whether [`Mail::Stop`] has been carried out: every player has been told.
     pub fn is_stopped(&self) -> bool {
-        self.life.stopped
+        self.common.life.stopped
     }
 
     /// Which kernel seals and opens.
     pub fn aead(&self) -> &Aead {
-        &self.aead
+        &self.common.aead
+    }
+
+    /// Where the tables lie that are large and touched at random, for advice to the operating
+    /// system before they are used.
+    pub fn large_tables(&self) -> impl Iterator<Item = Range<*const u8>> + use<> {
+        self.fronts.large_tables()
     }
 
     /// Bytes that one session takes in this gate's tables, without what its claims take.
@@ -171,6 +201,6 @@ impl Gate {
 
     /// Which setup it goes by.
     pub fn revision(&self) -> u64 {
-        self.setup.revision
+        self.common.setup.revision
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::body::{Body, Stage, Surroundings};
 use crate::gate::Gate;
 use crate::mail::Mail;
-use crate::turn::Now;
+use crate::now::Now;
 use ringgate_batch::{Endpoint, IoEvent, Memory, Moment, RxMeta, SocketId, Wire};
 use ringgate_core::secret::CookieSecret;
 

@@ -18,6 +18,7 @@
 mod adopt;
 mod arrivals;
 pub mod body;
+mod common;
 mod counters;
 mod front;
 mod gate;
@@ -27,9 +28,11 @@ mod info;
 mod links;
 mod listeners;
 mod mail;
+mod now;
 mod output;
 mod roles;
 mod routing;
+mod sealing;
 mod seed;
 mod setup;
 mod shared;
@@ -47,10 +50,10 @@ pub use gate::Gate;
 pub use info::{ServerInfo, SessionInfo};
 pub use links::loopback::is_shared_socket_backend;
 pub use mail::{ForwardedDatagram, Listening, Mail, Steering};
+pub use now::Now;
 pub use seed::{Seed, WorkerIndex};
 pub use setup::{
     Allowed, Backend, ClaimLimits, Credentials, Duplicates, Limits, LinkKind, Listener, Netcode,
     Protocol, Route, Setup, TokenReuse, Unreal,
 };
 pub use shared::claims::Claims;
-pub use turn::Now;

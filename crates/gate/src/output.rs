@@ -1,19 +1,11 @@
-//! What leaves a gate: packets for players, written into the outgoing batch and sealed in one go.
+//! What leaves a gate: datagrams written into the outgoing batch, sealed and sent in one go.
 
-use arrayvec::ArrayVec;
-
-use crate::front::netcode::seal::Seal;
-use crate::front::netcode::state::NetcodeFront;
-use crate::gate::Gate;
+use crate::common::Common;
 use crate::ids::LinkId;
 use crate::links::state::Link;
-use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_batch::{Room, SendFailure, TxBatch, TxTarget};
-use ringgate_core::crypto::{Aead, Job};
 use ringgate_core::drops::DropReason;
-use ringgate_core::proto::netcode::packet::{PacketKind, encode_packet};
-use ringgate_core::secret::Key;
 
 /// What an entry of the outgoing batch is, to recognise it when it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,104 +44,47 @@ impl Tag {
     }
 }
 
-impl Gate {
-    /// Writes a packet for the player of a session; it is sealed at the end of the turn.
-    pub(crate) fn emit(
-        &mut self,
-        turn: &mut Turn<'_>,
-        index: u32,
-        kind: PacketKind,
-        body: &[u8],
-    ) -> Result<(), DropReason> {
-        let now_ns = turn.now.mono_ns;
-        let room = self.room(turn);
-        let endpoint = self.netcode.sessions.address(index).endpoint;
-        let session = self.netcode.sessions.at_mut(index);
-        let sequence = session.next_sequence.take()?;
-        session.last_send_ns = now_ns;
-        let (header, len) = encode_packet(kind, sequence, body, room.slot);
-        let target =
-            TxTarget { socket: session.socket, peer: Some(endpoint), source: session.local };
-        let slot = room.send(len, target, Tag::Player.encode());
-        self.netcode.seals.push(Seal { slot, session: index, header, len: len as u16 });
-        self.count_out(kind, len);
-        Ok(())
-    }
-
-    /// Writes and seals a packet of the handshake, for which there is no session yet.
-    pub(crate) fn emit_handshake(
-        &mut self,
-        turn: &mut Turn<'_>,
-        listener: u16,
-        key: &Key,
-        (kind, body): (PacketKind, &[u8]),
-        target: TxTarget,
-    ) {
-        let room = self.room(turn);
-        let sequence = self.netcode.global_sequence.take();
-        let (header, len) = encode_packet(kind, sequence, body, room.slot);
-        let aad = self.listeners[usize::from(listener)].aads.of(header.prefix);
-        let sealed = &mut room.slot[header.body_start()..len];
-        self.aead.seal(&mut [Job::new(key, header.nonce(), aad, sealed)]);
-        room.send(len, target, Tag::Player.encode());
-        self.count_out(kind, len);
-    }
-
+impl Turn<'_> {
     /// Room for a datagram that leaves.
     #[inline]
-    pub(crate) fn room<'t>(&mut self, turn: &'t mut Turn<'_>) -> Room<'t> {
-        if turn.tx.small_left() == 0 {
-            self.submit(turn);
+    pub(crate) fn room(&mut self) -> Room<'_> {
+        if self.tx.small_left() == 0 {
+            self.submit();
         }
-        turn.tx.room().expect("a batch that was flushed has room")
+        self.tx.room().expect("a batch that was flushed has room")
+    }
+
+    /// Sends bytes to a game process as they are.
+    pub(crate) fn send_raw(&mut self, bytes: &[u8], target: TxTarget, tag: Tag) {
+        let room = self.room();
+        room.slot[..bytes.len()].copy_from_slice(bytes);
+        room.send(bytes.len(), target, tag.encode());
+        self.common.counters.link_datagrams_out += 1;
+    }
+
+    /// Counts a packet that was written for a player.
+    pub(crate) fn count_out(&mut self, kind: usize, len: usize) {
+        self.common.counters.packets_out[kind] += 1;
+        self.common.counters.bytes_out += len as u64;
     }
 
     /// Seals and sends what there is, and empties the batch. May be called in the middle of a step,
     /// so it only notes what could not be sent: links that are gone are given up at the end of the
-    /// stage ([`give_up_broken_links`](Self::give_up_broken_links)).
-    pub(crate) fn submit(&mut self, turn: &mut Turn<'_>) {
-        self.commit_bundles(turn.tx);
-        self.seal(turn.tx);
-        if !turn.tx.is_empty() {
-            turn.out.flush(turn.tx);
-            if turn.tx.has_failures() {
-                self.note_failures(turn.tx);
-                self.links.all.iter_mut().flatten().for_each(Link::end_flush);
+    /// stage ([`Common::give_up_broken_links`]).
+    pub(crate) fn submit(&mut self) {
+        self.commit_bundles();
+        self.common.sealing.seal(self.tx, &mut self.common.aead);
+        if !self.tx.is_empty() {
+            self.out.flush(self.tx);
+            if self.tx.has_failures() {
+                self.common.note_failures(self.tx);
+                self.common.links.all.iter_mut().flatten().for_each(Link::end_flush);
             }
         }
     }
+}
 
-    /// Ends the turn: submits, and gives up the places of what was removed.
-    pub(crate) fn finish(&mut self, turn: &mut Turn<'_>) {
-        self.submit(turn);
-        self.give_up_broken_links(turn.now);
-        self.reclaim(turn.now.mono_ns);
-        self.life.in_turn = false;
-        self.life.turned_ns = turn.now.mono_ns;
-    }
-
-    /// Seals everything that waits, in batches.
-    fn seal(&mut self, tx: &mut TxBatch) {
-        let Self { netcode: NetcodeFront { seals, sessions, .. }, listeners, aead, .. } = self;
-        let mut batch = ArrayVec::<Job<'_>, SEAL_BATCH>::new();
-        let mut waiting = seals.iter().peekable();
-        for (at, slot) in tx.small_slots_mut().enumerate() {
-            let Some(seal) = waiting.next_if(|seal| seal.slot as usize == at) else { continue };
-            let Address { listener, .. } = *sessions.address(seal.session);
-            let key = &sessions.at(seal.session).seal_key;
-            let aad = listeners[usize::from(listener)].aads.of(seal.header.prefix);
-            let buf = &mut slot[seal.header.body_start()..usize::from(seal.len)];
-            batch.push(Job::new(key, seal.header.nonce(), aad, buf));
-            if batch.is_full() {
-                seal_batch(aead, &mut batch);
-            }
-        }
-        seal_batch(aead, &mut batch);
-        debug_assert!(waiting.peek().is_none(), "every packet that waits lies in a slot");
-        drop(batch);
-        seals.clear();
-    }
-
+impl Common {
     fn note_failures(&mut self, tx: &TxBatch) {
         for (entry, bytes, why) in tx.failures() {
             match Tag::decode(entry.tag) {
@@ -164,18 +99,6 @@ impl Gate {
             }
         }
     }
-
-    fn count_out(&mut self, kind: PacketKind, len: usize) {
-        self.counters.packets_out[kind as usize] += 1;
-        self.counters.bytes_out += len as u64;
-    }
-}
-
-fn seal_batch(aead: &mut Aead, batch: &mut ArrayVec<Job<'_>, SEAL_BATCH>) {
-    if !batch.is_empty() {
-        aead.seal(batch);
-        batch.clear();
-    }
 }
 
 fn departure_reason(why: SendFailure) -> DropReason {
@@ -184,6 +107,3 @@ fn departure_reason(why: SendFailure) -> DropReason {
         SendFailure::Gone | SendFailure::Refused => DropReason::SendRefused,
     }
 }
-
-/// Packets sealed at once. The kernels gain nothing beyond 64 (docs/BENCHMARKS.md, crypto).
-const SEAL_BATCH: usize = 64;

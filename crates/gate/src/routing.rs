@@ -1,19 +1,20 @@
 //! Where a player is sent.
 
-use crate::gate::Gate;
+use crate::common::Common;
 use crate::setup::Route;
 use crate::shared::claims::{Claim, Wanted};
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::{USER_DATA_BYTES, UserData};
 
-impl Gate {
-    /// The backend that a player would be sent to now.
+impl Common {
+    /// The backend that a player would be sent to now, of those that are open to its listener.
     pub(crate) fn find_room(
         &self,
         listener: usize,
         client_id: u64,
         user_data: &UserData,
+        is_open: impl Fn(usize) -> bool,
     ) -> Result<u16, NoRoom> {
         if self.life.draining_until_ns.is_some() {
             return Err(NoRoom::Draining);
@@ -22,7 +23,7 @@ impl Gate {
         if self.claims.sessions(listener) >= rules.sessions_max {
             return Err(NoRoom::SessionsFull);
         }
-        let routed = self.route(listener, client_id, user_data);
+        let routed = self.route(listener, client_id, user_data, is_open);
         let backend = routed.ok_or_else(|| self.why_no_backend(listener, user_data))?;
         if self.claims.has_free_slot(backend) { Ok(backend) } else { Err(NoRoom::BackendFull) }
     }
@@ -34,9 +35,10 @@ impl Gate {
         listener: u16,
         (client_id, key): (u64, u64),
         source: Endpoint,
+        is_open: impl Fn(usize) -> bool,
     ) -> Result<Claim, DropReason> {
         let backend = self
-            .find_room(usize::from(listener), key, &[0; USER_DATA_BYTES])
+            .find_room(usize::from(listener), key, &[0; USER_DATA_BYTES], is_open)
             .map_err(NoRoom::at_response)?;
         let (claim, _) = self.claims.connect(&Wanted {
             listener,
@@ -64,18 +66,24 @@ impl Gate {
         if self.is_still_starting(could_be) { NoRoom::BackendStarting } else { NoRoom::BackendDown }
     }
 
-    /// Whether a backend is there for new players of a listener.
-    pub(crate) fn takes_players(&self, listener: usize, backend: u16) -> bool {
+    /// Whether a backend is there for new players.
+    pub(crate) fn takes_players(&self, backend: u16) -> bool {
         let at = usize::from(backend);
-        let is_there = self.links.backends[at].is_up() && self.is_open_to(listener, at);
-        is_there && !self.setup.backends[at].retired
+        self.links.backends[at].is_up() && !self.setup.backends[at].retired
     }
 
     /// Chooses among the listener's backends that are up.
-    fn route(&self, listener: usize, client_id: u64, user_data: &UserData) -> Option<u16> {
+    fn route(
+        &self,
+        listener: usize,
+        client_id: u64,
+        user_data: &UserData,
+        is_open: impl Fn(usize) -> bool,
+    ) -> Option<u16> {
         let rules = &self.setup.listeners[listener];
         let backends = rules.backends.iter().copied();
-        let mut candidates = backends.filter(|&backend| self.takes_players(listener, backend));
+        let mut candidates = backends
+            .filter(|&backend| self.takes_players(backend) && is_open(usize::from(backend)));
         match rules.route {
             Route::Single => candidates.next(),
             // Rendezvous hashing: when a backend goes, only its own players move.

@@ -1,14 +1,15 @@
 //! Datagrams that belong to another worker: handed over, and taken in.
 
 use crate::arrivals::Origin;
-use crate::gate::Gate;
+use crate::common::Common;
+use crate::front::face::Fronts;
 use crate::mail::{ForwardedDatagram, Mail, Steering};
 use crate::store::table::Address;
-use crate::turn::{Now, Turn};
+use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 
-impl Gate {
+impl Common {
     /// Hands a datagram to another worker: one of a session that it has, or one that may belong to
     /// a session of the same address (`is_lost`).
     pub(crate) fn forward(&mut self, origin: &Origin, worker: u16, is_lost: bool, bytes: &[u8]) {
@@ -46,30 +47,24 @@ impl Gate {
         }
     }
 
-    pub(crate) fn unsteer(&mut self, now: Now, steering: &Steering) {
-        self.forget_owner(&steering.address, steering.worker);
-        if let Some(sequence) = steering.departed_at {
-            let hash = self.netcode.sessions.hash(&steering.address);
-            self.netcode.departed.leave(hash, sequence, now.mono_ns);
-        }
-    }
-
-    fn forget_owner(&mut self, address: &Address, worker: u16) {
+    pub(crate) fn forget_owner(&mut self, address: &Address, worker: u16) {
         let key = (address.listener, address.endpoint);
         if self.neighbours.steered.get(&key) == Some(&worker) {
             self.neighbours.steered.remove(&key);
         }
     }
+}
 
+impl Fronts {
     /// A datagram that another worker received.
     pub(crate) fn handle_forwarded(
         &mut self,
         turn: &mut Turn<'_>,
         mut datagram: ForwardedDatagram,
     ) {
-        self.counters.forwarded_in += 1;
+        turn.common.counters.forwarded_in += 1;
         if let Err(why) = self.step_forwarded(turn, &mut datagram) {
-            self.counters.drops.bump(why);
+            turn.common.counters.drops.bump(why);
         }
     }
 
@@ -79,11 +74,12 @@ impl Gate {
         datagram: &mut ForwardedDatagram,
     ) -> Result<(), DropReason> {
         let listener = usize::from(datagram.address.listener);
-        let sockets = self.listeners.get(listener).map_or(&[][..], |listener| &listener.sockets);
+        let sockets =
+            turn.common.listeners.get(listener).map_or(&[][..], |listener| &listener.sockets);
         let socket = *sockets.get(usize::from(datagram.bind)).ok_or(DropReason::UnknownSource)?;
         let origin = Origin {
             address: datagram.address,
-            hash: self.hash_of(&datagram.address),
+            hash: datagram.address.hash(turn.common.hash_key),
             bind: datagram.bind,
             socket,
             local: datagram.local,
@@ -93,7 +89,7 @@ impl Gate {
         let is_lost = datagram.is_lost;
         let from_worker = datagram.from_worker;
         let bytes = datagram.bytes_mut();
-        self.step_front_forwarded(turn, &origin, (from_worker, is_lost), bytes)
+        self.step_mailed(turn, &origin, (from_worker, is_lost), bytes)
     }
 }
 

@@ -7,40 +7,66 @@
 use std::ops::Range;
 
 use crate::arrivals::{NOBODY, Origin, Run, Source, find_runs};
+use crate::common::Common;
+use crate::front::netcode::state::NetcodeFront;
 use crate::front::protocol::Front;
-use crate::gate::Gate;
-use crate::info::SessionInfo;
+use crate::front::unreal::state::UnrealFront;
+use crate::info::{ServerInfo, SessionInfo};
+use crate::mail::Steering;
 use crate::roles::Role;
-use crate::store::table::Address;
-use crate::turn::{Now, Turn};
+use crate::setup::Setup;
+use crate::store::table::Place;
+use crate::turn::Turn;
 use ringgate_batch::{LocalIp, RxBatch, RxMeta};
 use ringgate_core::drops::DropReason;
 
-impl Gate {
-    /// What is spoken at a listener.
-    #[inline]
-    pub(crate) fn front(&self, listener: u16) -> Front {
-        self.listeners[usize::from(listener)].front
+/// The protocols of one worker, each with its sessions.
+pub(crate) struct Fronts {
+    pub(crate) netcode: NetcodeFront,
+    pub(crate) unreal: UnrealFront,
+    #[cfg(test)]
+    pub(crate) plain: crate::tests::plain::front::PlainFront,
+}
+
+impl Fronts {
+    /// Takes a new setup in, before the gate itself does.
+    pub(crate) fn adopt(&mut self, setup: &Setup, now_ns: u64) {
+        for front in Front::ALL {
+            match front {
+                Front::Netcode => self.netcode.adopt(setup),
+                Front::Unreal => self.unreal.adopt(setup, now_ns),
+                #[cfg(test)]
+                Front::Plain => {}
+            }
+        }
     }
 
-    /// What the server behind a udp link speaks.
-    pub(crate) fn server_front(&self, backend: usize) -> Front {
-        self.links.backends[backend].front
+    /// The setup has another server at this number from now on.
+    pub(crate) fn forget_server(&mut self, backend: usize) {
+        for front in Front::ALL {
+            match front {
+                Front::Netcode => {}
+                Front::Unreal => self.unreal.forget_server(backend),
+                #[cfg(test)]
+                Front::Plain => {}
+            }
+        }
     }
 
     /// First look: whom each datagram concerns, as far as it can be known without decrypting.
-    pub(crate) fn classify(&mut self, now: Now, rx: &RxBatch) {
-        self.fetch_sources(rx);
+    pub(crate) fn classify(&mut self, turn: &mut Turn<'_>, rx: &RxBatch) {
+        self.fetch_sources(turn.common, rx);
         self.netcode.arrivals.clear();
-        for at in 0..self.runs.len() {
-            let Run { role: Role::Player { listener, .. }, range } = self.runs[at].clone() else {
+        for at in 0..turn.common.runs.len() {
+            let Run { role: Role::Player { listener, .. }, range } = turn.common.runs[at].clone()
+            else {
                 continue;
             };
-            self.counters.datagrams_in += range.len() as u64;
+            turn.common.counters.datagrams_in += range.len() as u64;
             let bytes = range.clone().map(|at| rx.bytes(at).len() as u64);
-            self.counters.bytes_in += bytes.sum::<u64>();
-            match self.front(listener) {
-                Front::Netcode => self.classify_netcode(now, listener, range, rx),
+            turn.common.counters.bytes_in += bytes.sum::<u64>();
+            match turn.common.front(listener) {
+                Front::Netcode => self.netcode.classify(turn, listener, range, rx),
                 // Nothing is decrypted, so everything is looked at in its step.
                 Front::Unreal => {}
                 #[cfg(test)]
@@ -50,15 +76,15 @@ impl Gate {
     }
 
     /// Second look: the cipher, over everything that deserves it.
-    pub(crate) fn open(&mut self, rx: &mut RxBatch) {
-        self.open_netcode(rx);
+    pub(crate) fn open(&mut self, turn: &mut Turn<'_>, rx: &mut RxBatch) {
+        self.netcode.open(turn, rx);
     }
 
     /// Third look: state machines and payloads, in the order of arrival.
     pub(crate) fn step(&mut self, turn: &mut Turn<'_>, rx: &mut RxBatch) {
-        self.begin_netcode_steps(turn);
-        for at in 0..self.runs.len() {
-            let Run { role, range } = self.runs[at].clone();
+        self.netcode.begin_steps(turn);
+        for at in 0..turn.common.runs.len() {
+            let Run { role, range } = turn.common.runs[at].clone();
             let Role::Player { listener, .. } = role else {
                 range.for_each(|at| {
                     let meta = rx.metas()[at];
@@ -66,31 +92,41 @@ impl Gate {
                 });
                 continue;
             };
-            match self.front(listener) {
-                Front::Netcode => self.step_netcode(turn, range, rx),
-                Front::Unreal => self.step_unreal(turn, range, rx),
+            match turn.common.front(listener) {
+                Front::Netcode => self.netcode.step(turn, range, rx),
+                Front::Unreal => self.unreal.step(turn, range, rx),
                 #[cfg(test)]
-                Front::Plain => self.step_plain(turn, range, rx),
+                Front::Plain => self.plain.step(turn, range, rx),
             }
         }
-        self.netcode.port_switches.trials.clear();
+        self.netcode.end_steps();
     }
 
     /// A datagram that another worker received.
-    pub(crate) fn step_front_forwarded(
+    pub(crate) fn step_mailed(
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
         (from_worker, is_lost): (u16, bool),
         bytes: &mut [u8],
     ) -> Result<(), DropReason> {
-        match self.front(origin.address.listener) {
-            Front::Netcode => {
-                self.step_netcode_forwarded(turn, origin, from_worker, is_lost, bytes)
-            }
-            Front::Unreal => self.step_unreal_forwarded(turn, origin, from_worker, is_lost, bytes),
+        match turn.common.front(origin.address.listener) {
+            Front::Netcode => self.netcode.step_mailed(turn, origin, from_worker, is_lost, bytes),
+            Front::Unreal => self.unreal.step_mailed(turn, origin, from_worker, is_lost, bytes),
             #[cfg(test)]
             Front::Plain => Err(DropReason::UnknownSource),
+        }
+    }
+
+    /// Another worker does not have an address any more that we forwarded.
+    pub(crate) fn unsteer(&mut self, turn: &mut Turn<'_>, steering: &Steering) {
+        turn.common.forget_owner(&steering.address, steering.worker);
+        let Some(sequence) = steering.departed_at else { return };
+        match turn.common.front(steering.address.listener) {
+            Front::Netcode => self.netcode.note_departed(turn.now, &steering.address, sequence),
+            Front::Unreal => {}
+            #[cfg(test)]
+            Front::Plain => {}
         }
     }
 
@@ -102,11 +138,11 @@ impl Gate {
         meta: &RxMeta,
         bytes: &[u8],
     ) {
-        match self.server_front(from) {
-            Front::Netcode => self.handle_netcode_server(turn, from, meta, bytes),
-            Front::Unreal => self.handle_unreal_server(turn, from, meta, bytes),
+        match turn.common.server_front(from) {
+            Front::Netcode => self.netcode.handle_server(turn, from, meta, bytes),
+            Front::Unreal => self.unreal.handle_server(turn, from, meta, bytes),
             #[cfg(test)]
-            Front::Plain => self.handle_plain_server(turn, meta, bytes),
+            Front::Plain => self.plain.handle_server(turn, meta, bytes),
         }
     }
 
@@ -125,29 +161,26 @@ impl Gate {
         Front::ALL.iter().filter_map(backend)
     }
 
-    /// Whether a server that is gone is looked for by its front, in its own language.
-    pub(crate) fn is_probed_by_front(&self, backend: usize) -> bool {
-        match self.server_front(backend) {
-            Front::Netcode => false,
-            Front::Unreal => true,
-            #[cfg(test)]
-            Front::Plain => false,
-        }
+    /// The backend of the session that has a socket of its own.
+    pub(crate) fn backend_of_socket(&self, place: Place) -> Option<usize> {
+        // Only netcode opens such sockets.
+        let session = self.netcode.sessions.live(place).map(|at| self.netcode.sessions.at(at));
+        session.map(|session| usize::from(session.backend))
     }
 
     /// The kernel says that nobody listens where a server should.
-    pub(crate) fn lose_server(&mut self, now: Now, backend: usize) {
-        match self.server_front(backend) {
+    pub(crate) fn lose_server(&mut self, turn: &mut Turn<'_>, backend: usize) {
+        match turn.common.server_front(backend) {
             Front::Netcode => {}
-            Front::Unreal => self.lose_unreal_server(now, backend),
+            Front::Unreal => self.unreal.lose_server(turn, backend),
             #[cfg(test)]
             Front::Plain => {}
         }
     }
 
     /// Whether a server answers its front, as far as that asks it.
-    pub(crate) fn is_answering(&self, backend: usize) -> bool {
-        match self.server_front(backend) {
+    pub(crate) fn is_answering(&self, common: &Common, backend: usize) -> bool {
+        match common.server_front(backend) {
             Front::Netcode => true,
             Front::Unreal => self.unreal.is_answering(backend),
             #[cfg(test)]
@@ -155,33 +188,28 @@ impl Gate {
         }
     }
 
-    /// Whether a listener may send players to a backend that is up.
-    pub(crate) fn is_open_to(&self, listener: usize, backend: usize) -> bool {
-        match self.listeners[listener].front {
-            Front::Netcode => true,
-            Front::Unreal => self.unreal.is_open_to(listener, backend),
-            #[cfg(test)]
-            Front::Plain => true,
-        }
+    /// What a server has said about itself, where its front asks it.
+    pub(crate) fn server(&self, backend: usize) -> Option<ServerInfo> {
+        self.unreal.server(backend)
     }
 
     /// What is due now.
-    pub(crate) fn handle_front_timers(&mut self, turn: &mut Turn<'_>) {
+    pub(crate) fn handle_timers(&mut self, turn: &mut Turn<'_>) {
         for front in Front::ALL {
             match front {
-                Front::Netcode => self.handle_netcode_timers(turn),
-                Front::Unreal => self.handle_unreal_timers(turn),
+                Front::Netcode => self.netcode.handle_timers(turn),
+                Front::Unreal => self.unreal.handle_timers(turn),
                 #[cfg(test)]
-                Front::Plain => self.handle_plain_timers(turn),
+                Front::Plain => self.plain.handle_timers(turn),
             }
         }
     }
 
     /// When the next is due; `u64::MAX` while nothing is.
-    pub(crate) fn fronts_due_ns(&self) -> u64 {
+    pub(crate) fn due_ns(&self, common: &Common) -> u64 {
         let due_ns = |front: &Front| match front {
             Front::Netcode => self.netcode.due_ns(),
-            Front::Unreal => self.unreal_due_ns().unwrap_or(u64::MAX),
+            Front::Unreal => self.unreal.due_ns(common).unwrap_or(u64::MAX),
             #[cfg(test)]
             Front::Plain => self.plain.due_ns(),
         };
@@ -189,26 +217,22 @@ impl Gate {
     }
 
     /// Ends every session.
-    pub(crate) fn stop_fronts(&mut self, turn: &mut Turn<'_>) {
+    pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
         for front in Front::ALL {
             match front {
-                Front::Netcode => self.stop_netcode(turn),
-                Front::Unreal => self.stop_unreal(),
+                Front::Netcode => self.netcode.stop(turn),
+                Front::Unreal => self.unreal.stop(turn),
                 #[cfg(test)]
-                Front::Plain => self.stop_plain(),
+                Front::Plain => self.plain.stop(turn),
             }
         }
     }
 
-    /// The setup has another server at this number from now on.
-    pub(crate) fn forget_server(&mut self, backend: usize) {
-        self.unreal.forget_server(backend);
-    }
-
     /// Gives up the places of what was removed in this turn, and counts what is left.
-    pub(crate) fn reclaim(&mut self, now_ns: u64) {
+    pub(crate) fn reclaim(&mut self, turn: &mut Turn<'_>) {
         let (mut sessions, mut pending) = (0, 0);
         for front in Front::ALL {
+            let now_ns = turn.now.mono_ns;
             let (open, opening) = match front {
                 Front::Netcode => self.netcode.reclaim(now_ns),
                 Front::Unreal => self.unreal.reclaim(now_ns),
@@ -218,19 +242,23 @@ impl Gate {
             sessions += open;
             pending += opening;
         }
-        (self.counters.sessions, self.counters.pending) = (sessions, pending);
+        let counters = &mut turn.common.counters;
+        (counters.sessions, counters.pending) = (sessions, pending);
     }
 
     /// All sessions, one after the other: for inspection, not for every turn.
-    pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
-        let sessions = self.netcode.sessions().chain(self.unreal_sessions());
+    pub(crate) fn sessions<'a>(
+        &'a self,
+        common: &'a Common,
+    ) -> impl Iterator<Item = SessionInfo> + 'a {
+        let sessions = self.netcode.sessions().chain(self.unreal.sessions(common));
         #[cfg(test)]
         let sessions = sessions.chain(self.plain.sessions());
         sessions
     }
 
     /// Sessions now, those included whose server is still asked.
-    pub fn session_count(&self) -> usize {
+    pub(crate) fn session_count(&self) -> usize {
         let count = |front: &Front| match front {
             Front::Netcode => self.netcode.sessions.len(),
             Front::Unreal => self.unreal.sessions.len(),
@@ -240,24 +268,15 @@ impl Gate {
         Front::ALL.iter().map(count).sum()
     }
 
-    /// Where the tables lie that are large and touched at random, for advice to the operating
-    /// system before they are used.
-    pub fn large_tables(&self) -> impl Iterator<Item = Range<*const u8>> + use<> {
+    /// Where the tables lie that are large and touched at random.
+    pub(crate) fn large_tables(&self) -> impl Iterator<Item = Range<*const u8>> + use<> {
         self.netcode.sessions.memory().into_iter().chain(self.unreal.sessions.memory())
-    }
-
-    /// A number for an address, the same in the tables of all fronts.
-    #[inline]
-    pub(crate) fn hash_of(&self, address: &Address) -> u32 {
-        self.netcode.sessions.hash(address)
     }
 
     /// Hashes the sources of what has arrived, and has their sessions fetched. While one is hashed,
     /// memory works on those before it.
-    fn fetch_sources(&mut self, rx: &RxBatch) {
-        let Self { sources, runs, netcode, unreal, listeners, roles, .. } = self;
-        #[cfg(test)]
-        let plain = &self.plain;
+    fn fetch_sources(&self, common: &mut Common, rx: &RxBatch) {
+        let Common { sources, runs, listeners, roles, .. } = common;
         let front = |listener: u16| listeners[usize::from(listener)].front;
         find_runs(runs, rx, roles);
         sources.clear();
@@ -267,35 +286,24 @@ impl Gate {
                 sources.extend(metas.iter().map(|meta| Source::link(role, &meta.local)));
                 continue;
             };
+            let found = |hash| sources.push(Source { role: *role, hash, guess: NOBODY });
             match front(listener) {
-                Front::Netcode => {
-                    netcode.sessions.hash_sources(listener, metas, |hash| {
-                        sources.push(Source { role: *role, hash, guess: NOBODY });
-                    });
-                }
-                Front::Unreal => {
-                    unreal.sessions.hash_sources(listener, metas, |hash| {
-                        sources.push(Source { role: *role, hash, guess: NOBODY });
-                    });
-                }
+                Front::Netcode => self.netcode.sessions.hash_sources(listener, metas, found),
+                Front::Unreal => self.unreal.sessions.hash_sources(listener, metas, found),
                 #[cfg(test)]
-                Front::Plain => {
-                    plain.sessions.hash_sources(listener, metas, |hash| {
-                        sources.push(Source { role: *role, hash, guess: NOBODY });
-                    });
-                }
+                Front::Plain => self.plain.sessions.hash_sources(listener, metas, found),
             }
         }
         for Run { role, range } in runs.iter() {
             let sources = &mut sources[range.clone()];
             match *role {
                 Role::Player { listener, .. } => match front(listener) {
-                    Front::Netcode => netcode.fetch_players(sources),
-                    Front::Unreal => unreal.fetch_players(sources),
+                    Front::Netcode => self.netcode.fetch_players(sources),
+                    Front::Unreal => self.unreal.fetch_players(sources),
                     #[cfg(test)]
                     Front::Plain => {}
                 },
-                Role::UdpLink => netcode.fetch_guessed(sources),
+                Role::UdpLink => self.netcode.fetch_guessed(sources),
                 _ => {}
             }
         }

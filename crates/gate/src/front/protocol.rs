@@ -47,6 +47,16 @@ impl Front {
         }
     }
 
+    /// Whether it looks for a server that is gone itself, in its own language.
+    pub(crate) const fn asks_servers(self) -> bool {
+        match self {
+            Self::Netcode => false,
+            Self::Unreal => true,
+            #[cfg(test)]
+            Self::Plain => false,
+        }
+    }
+
     /// What its packet kinds are called in metrics, in the order of their counters.
     pub const fn kind_names(self) -> &'static [&'static str] {
         match self {

@@ -8,67 +8,73 @@
 //!
 //! The links that have something here are served in turn, beginning with another one each time.
 
-use crate::gate::Gate;
+use crate::common::Common;
 use crate::ids::LinkId;
 use crate::links::backlog::{Backlog, Progress, Reached};
+use crate::links::players::Players;
 use crate::links::state::Link;
 use crate::mail::Request;
 use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::{Frames, RecordError, SessionId, Sessions, ToGateway};
+use ringgate_link::bundle::{Frames, RecordError, Sessions, ToGateway};
 
-impl Gate {
+impl Turn<'_> {
     /// A bundle of a link: dealt with as far as the link's allowance goes, and kept from there on.
     pub(crate) fn handle_bundle(
         &mut self,
-        turn: &mut Turn<'_>,
+        players: &mut impl Players,
         link: LinkId,
         truncated: bool,
         bytes: &[u8],
     ) {
         if truncated {
-            return self.refuse_record(turn, link, RecordError::DatagramTooLong);
+            return self.refuse_record(link, RecordError::DatagramTooLong);
         }
-        let Some(known) = self.links.get_mut(link) else { return };
+        let Some(known) = self.common.links.get_mut(link) else { return };
         let is_next = known.backlog.is_empty();
         let mut reached = Reached::default();
         if is_next {
-            reached = self.take_records(turn, link, bytes, reached);
+            reached = self.take_records(players, link, bytes, reached);
         }
         if reached.at < bytes.len()
-            && let Some(link) = self.links.get_mut(link)
+            && let Some(link) = self.common.links.get_mut(link)
         {
             link.backlog.push(bytes, reached);
         }
-        self.settle_hold(link);
+        self.common.settle_hold(link);
     }
 
     /// Goes on with what waits, a part of each link's.
-    pub(crate) fn serve_backlogs(&mut self, turn: &mut Turn<'_>) {
-        if self.links.held_count == 0 {
+    pub(crate) fn serve_backlogs(&mut self, players: &mut impl Players) {
+        if self.common.links.held_count == 0 {
             return;
         }
-        let count = self.links.all.len();
-        self.links.first_backlog = (self.links.first_backlog + 1) % count;
+        let count = self.common.links.all.len();
+        self.common.links.first_backlog = (self.common.links.first_backlog + 1) % count;
         for step in 0..count {
-            let at = LinkId(((self.links.first_backlog + step) % count) as u16);
-            if self.links.get_mut(at).is_some_and(|link| !link.backlog.is_empty()) {
-                self.serve_backlog(turn, at);
-                self.settle_hold(at);
+            let at = LinkId(((self.common.links.first_backlog + step) % count) as u16);
+            if self.common.links.get_mut(at).is_some_and(|link| !link.backlog.is_empty()) {
+                self.serve_backlog(players, at);
+                self.common.settle_hold(at);
             }
-            if self.links.get_mut(at).is_some_and(|link| link.hung_up && link.backlog.is_empty()) {
-                self.lose_link(turn.now, at);
+            if self
+                .common
+                .links
+                .get_mut(at)
+                .is_some_and(|link| link.hung_up && link.backlog.is_empty())
+            {
+                self.common.lose_link(self.now, at);
             }
         }
     }
 
-    fn serve_backlog(&mut self, turn: &mut Turn<'_>, at: LinkId) {
-        let Some(link) = self.links.get_mut(at) else { return };
+    fn serve_backlog(&mut self, players: &mut impl Players, at: LinkId) {
+        let Some(link) = self.common.links.get_mut(at) else { return };
         let mut backlog = std::mem::take(&mut link.backlog);
         let mut start = 0;
         while let Some(&end) = backlog.ends.front() {
             let bundle = &backlog.bytes[start..end];
-            backlog.reached = self.take_records(turn, at, bundle, backlog.reached);
+            backlog.reached = self.take_records(players, at, bundle, backlog.reached);
             if backlog.reached.at < bundle.len() {
                 break;
             }
@@ -82,9 +88,9 @@ impl Gate {
             backlog.bytes.drain(..start);
             backlog.ends.iter_mut().for_each(|end| *end -= start);
         }
-        match self.links.get_mut(at) {
+        match self.common.links.get_mut(at) {
             Some(link) => link.backlog = backlog,
-            None => self.count_unread(&backlog),
+            None => self.common.count_unread(&backlog),
         }
     }
 
@@ -92,13 +98,13 @@ impl Gate {
     /// Returns how far it came.
     fn take_records(
         &mut self,
-        turn: &mut Turn<'_>,
+        players: &mut impl Players,
         link: LinkId,
         bytes: &[u8],
         from: Reached,
     ) -> Reached {
-        self.fetch_named(&bytes[from.at..]);
-        let mut progress = Progress { reached: from, left: self.allowance(link) };
+        fetch_named(players, &bytes[from.at..]);
+        let mut progress = Progress { reached: from, left: self.common.allowance(link) };
         for frame in Frames::new(&bytes[from.at..]) {
             if progress.left == 0 {
                 break;
@@ -107,21 +113,61 @@ impl Gate {
             let record = frame.and_then(|frame| ToGateway::decode(frame).map(|it| (frame, it)));
             match record {
                 Ok((frame, record)) => {
-                    if self.handle_record(turn, link, record, &mut progress) {
+                    if self.handle_record(players, link, record, &mut progress) {
                         let at = progress.reached.at + frame.bytes().len();
                         progress.reached = Reached { at, ..Reached::default() };
                     }
                 }
-                Err(error) => self.refuse_record(turn, link, error),
+                Err(error) => self.refuse_record(link, error),
             }
-            if self.links.get_mut(link).is_none() {
+            if self.common.links.get_mut(link).is_none() {
                 return Reached { at: bytes.len(), ..Reached::default() };
             }
         }
-        if let Some(link) = self.links.get_mut(link) {
+        if let Some(link) = self.common.links.get_mut(link) {
             link.allowance = progress.left;
         }
         progress.reached
+    }
+
+    /// Sends a multicast's payload to one player after the other. Returns whether all are done.
+    pub(crate) fn take_multicast(
+        &mut self,
+        players: &mut impl Players,
+        backend: u16,
+        (sessions, payload): (Sessions<'_>, &[u8]),
+        progress: &mut Progress,
+    ) -> bool {
+        if progress.reached.sessions == 0 {
+            progress.reached.serial = self.common.links.multicasts.begin();
+        }
+        for session in sessions.iter().skip(progress.reached.sessions) {
+            if progress.left == 0 {
+                return false;
+            }
+            progress.left -= 1;
+            progress.reached.sessions += 1;
+            let index = players.find(self, backend, session);
+            let serial = progress.reached.serial;
+            if index.is_some_and(|index| self.common.links.multicasts.names_again(serial, index)) {
+                self.common.count_from_link(DropReason::MulticastDuplicate);
+            } else {
+                players.send(self, backend, session, payload);
+            }
+        }
+        true
+    }
+}
+
+impl Common {
+    /// The gateway stops, and hears nobody out.
+    pub(crate) fn drop_backlogs(&mut self) {
+        for at in self.links.all.ids() {
+            let Some(link) = self.links.get_mut(at) else { continue };
+            let backlog = std::mem::take(&mut link.backlog);
+            self.count_unread(&backlog);
+            self.settle_hold(at);
+        }
     }
 
     /// What a link may still ask for in this turn.
@@ -142,39 +188,6 @@ impl Gate {
             0 | 1 => SHARE_MAX,
             held => (ANSWERS_PER_TURN / held).clamp(SHARE_MIN, SHARE_MAX),
         };
-    }
-
-    /// Sends a multicast's payload to one player after the other. Returns whether all are done.
-    pub(crate) fn take_multicast(
-        &mut self,
-        turn: &mut Turn<'_>,
-        backend: u16,
-        (sessions, payload): (Sessions<'_>, &[u8]),
-        progress: &mut Progress,
-    ) -> bool {
-        if progress.reached.sessions == 0 {
-            progress.reached.serial = self.links.multicasts.begin();
-        }
-        for session in sessions.iter().skip(progress.reached.sessions) {
-            if progress.left == 0 {
-                return false;
-            }
-            progress.left -= 1;
-            progress.reached.sessions += 1;
-            if self.is_repeated(backend, session, progress.reached.serial) {
-                self.count_from_link(DropReason::MulticastDuplicate);
-            } else {
-                self.send_for_backend(turn, backend, session, payload);
-            }
-        }
-        true
-    }
-
-    /// Whether a multicast has named a session before, which is noted.
-    #[inline]
-    fn is_repeated(&mut self, backend: u16, session: SessionId, serial: u32) -> bool {
-        let index = self.session_for_backend(backend, session);
-        index.is_some_and(|index| self.links.multicasts.names_again(serial, index))
     }
 
     /// Has a link's socket read, or not, as there is room for what it brings.
@@ -198,20 +211,21 @@ impl Gate {
         self.count_unread(&lost.backlog);
     }
 
-    /// The gateway stops, and hears nobody out.
-    pub(crate) fn drop_backlogs(&mut self) {
-        for at in self.links.all.ids() {
-            let Some(link) = self.links.get_mut(at) else { continue };
-            let backlog = std::mem::take(&mut link.backlog);
-            self.count_unread(&backlog);
-            self.settle_hold(at);
-        }
-    }
-
     fn count_unread(&mut self, backlog: &Backlog) {
         let payloads = backlog.payloads();
         self.counters.payloads_from_links += payloads;
         self.counters.drops.add(DropReason::LinkEnded, payloads);
+    }
+}
+
+/// Has the sessions fetched that a bundle is for.
+fn fetch_named(players: &impl Players, bundle: &[u8]) {
+    for frame in Frames::new(bundle).map_while(Result::ok) {
+        if let Some(session) = frame.payload_session() {
+            players.fetch(session);
+        } else if let Ok(ToGateway::Multicast { sessions, .. }) = ToGateway::decode(frame) {
+            sessions.iter().for_each(|session| players.fetch(session));
+        }
     }
 }
 

@@ -5,19 +5,19 @@
 //! A worker still sees refusals itself, sooner than it is told. What it is told holds longer: while
 //! nobody listens, silence is no sign of life.
 
-use crate::gate::Gate;
+use crate::common::Common;
 use crate::links::state::{BackendState, Seen};
 use crate::mail::Listening;
-use crate::turn::Now;
+use crate::now::Now;
 use ringgate_batch::Endpoint;
 
-impl Gate {
-    /// Takes in what was found out about a udp backend.
-    pub(crate) fn note_listening(&mut self, now: Now, news: Listening) {
+impl Common {
+    /// Takes in what was found out about a udp backend. Returns whether it is gone.
+    pub(crate) fn note_listening(&mut self, now: Now, news: Listening) -> bool {
         let (at, address) = (usize::from(news.backend), Some(Endpoint::from(news.address)));
         let is_meant = |state: &BackendState| state.address.is_some() && state.address == address;
         if !self.links.backends.get(at).is_some_and(is_meant) {
-            return;
+            return false;
         }
         let state = &mut self.links.backends[at];
         // Taken to be there until it was looked at.
@@ -25,9 +25,10 @@ impl Gate {
         state.seen = if news.is_there { Seen::There } else { Seen::Deserted };
         if !news.is_there {
             self.mark_gone(now, at);
-        } else if !self.is_probed_by_front(at) {
+        } else if !self.server_front(at).asks_servers() {
             self.links.backends[at].come_back();
         }
+        !news.is_there
     }
 
     /// Whether a backend that could be chosen has not been there since the gateway started, which

@@ -41,7 +41,8 @@ pub(crate) struct Multicasts {
 }
 
 impl Links {
-    pub(crate) fn new(sessions_max: usize) -> Self {
+    /// For sessions that have so many places.
+    pub(crate) fn new(places: usize) -> Self {
         Self {
             all: IdVec::new(),
             backends: Vec::new(),
@@ -53,7 +54,7 @@ impl Links {
             first_backlog: 0,
             share: 0,
             turn_number: 0,
-            multicasts: Multicasts { seen: vec![0; sessions_max], serial: 0 },
+            multicasts: Multicasts { seen: vec![0; places], serial: 0 },
             may_connect: Allowed::default(),
             last_refused: [None; LinkRefusal::COUNT],
             udp: None,

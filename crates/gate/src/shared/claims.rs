@@ -17,6 +17,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::now::Now;
 use crate::setup::{ClaimLimits, Limits};
 use crate::shared::claims::history::{History, TokenMac, TokenName, TokenPast};
 use crate::shared::cookies::Cookies;
@@ -25,7 +26,6 @@ use crate::store::area::Area;
 use crate::store::census::Census;
 use crate::store::hash::HashKey;
 use crate::store::multimap::Multimap;
-use crate::turn::Now;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX};

@@ -15,6 +15,7 @@
 
 use std::collections::VecDeque;
 
+use crate::store::area::Area;
 use crate::store::hash::HashKey;
 use crate::store::index::Index;
 use ringgate_batch::{Endpoint, RxMeta, prefetch_line};
@@ -27,6 +28,27 @@ pub(crate) struct Address {
     pub(crate) listener: u16,
     /// Where they come from.
     pub(crate) endpoint: Endpoint,
+}
+
+impl Address {
+    /// The block that it is in.
+    pub(crate) fn block(&self) -> Area {
+        Area::block(self.listener, &self.endpoint)
+    }
+
+    /// The keyed hash of it, to be computed once per datagram.
+    #[inline]
+    pub(crate) fn hash(&self, key: HashKey) -> u32 {
+        let (high, low) = self.endpoint.ip_words();
+        if self.endpoint.is_v4() {
+            let from = u64::from(self.listener) << 48 | u64::from(self.endpoint.port()) << 32;
+            return key.hash_seven(from | low & 0xffff_ffff) as u32;
+        }
+        let rest = u64::from(self.endpoint.port()) << 48
+            | u64::from(self.listener) << 32
+            | u64::from(self.endpoint.scope());
+        key.hash([high, low, rest]) as u32
+    }
 }
 
 /// A position in the slab, and the generation that tells its tenants apart.
@@ -170,18 +192,10 @@ impl<T: Tenant> Table<T> {
         self.slots.len() as u32
     }
 
-    /// The keyed hash of an address, to be computed once per datagram.
+    /// The hash of an address, under this table's key.
     #[inline]
     pub(crate) fn hash(&self, address: &Address) -> u32 {
-        let (high, low) = address.endpoint.ip_words();
-        if address.endpoint.is_v4() {
-            let from = u64::from(address.listener) << 48 | u64::from(address.endpoint.port()) << 32;
-            return self.key.hash_seven(from | low & 0xffff_ffff) as u32;
-        }
-        let rest = u64::from(address.endpoint.port()) << 48
-            | u64::from(address.listener) << 32
-            | u64::from(address.endpoint.scope());
-        self.key.hash([high, low, rest]) as u32
+        address.hash(self.key)
     }
 
     /// Where the entry of `address` lives.

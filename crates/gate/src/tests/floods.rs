@@ -202,3 +202,22 @@ fn a_link_that_breaks_while_it_is_heard_is_given_up_when_the_stage_is_over() {
     assert_eq!(rig.requests, [Asked::Close(game.link)]);
     assert_eq!((rig.drops(DropReason::LinkDown), rig.drops(DropReason::LinkEnded)), (1, 0));
 }
+
+/// A session's place may lie behind as many as there are sessions, once players have left.
+#[test]
+fn a_repeat_is_noticed_wherever_the_session_has_its_place() {
+    let mut setup = plain_setup();
+    setup.worker_sessions_max = 2;
+    let mut rig = Rig::new(setup);
+    let game = Game::join(&mut rig, "arena");
+    for n in 1..=4 {
+        let mut player = Player::connected(&mut rig, home(n), n.into());
+        let session = rig.session_at(home(n));
+        game.push(&mut rig, |w| w.multicast(&[session; 3], b"once"));
+        rig.turn();
+        assert_eq!(rig.drops(DropReason::MulticastDuplicate), u64::from(n) * 2);
+        player.receive(&mut rig);
+        assert_eq!(player.got, [b"once"]);
+        player.leave(&mut rig);
+    }
+}

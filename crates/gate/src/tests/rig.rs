@@ -14,6 +14,7 @@ use crate::counters::Counters;
 use crate::gate::Gate;
 use crate::host::Host;
 use crate::mail::Mail;
+use crate::now::Now;
 use crate::seed::{Seed, WorkerIndex};
 use crate::setup::{
     Allowed, Backend, ClaimLimits, Credentials, Limits, LinkKind, Listener, Netcode, Protocol,
@@ -21,7 +22,6 @@ use crate::setup::{
 };
 use crate::shared::claims::Claims;
 use crate::store::table::Address;
-use crate::turn::Now;
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, Port, SendFailure, SocketId, TxTarget, Wire};
 use ringgate_core::crypto::{Aead, Job, Key, Verdict};
 use ringgate_core::drops::{DropCounts, DropReason};
@@ -528,13 +528,15 @@ impl Judge {
 impl Gate {
     fn session_at(&self, player: Endpoint) -> SessionId {
         let address = Address { listener: 0, endpoint: player };
-        let index = self.netcode.sessions.find(self.netcode.sessions.hash(&address), &address);
-        self.session_id(index.expect("a player lives there"))
+        let netcode = &self.fronts.netcode;
+        let index = netcode.sessions.find(netcode.sessions.hash(&address), &address);
+        netcode.session_id(index.expect("a player lives there"))
     }
 
     /// Uses up a session's sequence numbers, which takes 2^63 packets otherwise.
     pub(super) fn exhaust_sequence(&mut self, session: SessionId) {
-        let index = self.session_index(session).expect("live");
-        self.netcode.sessions.at_mut(index).next_sequence = SessionSequence::EXHAUSTED;
+        let netcode = &mut self.fronts.netcode;
+        let index = netcode.session_index(session).expect("live");
+        netcode.sessions.at_mut(index).next_sequence = SessionSequence::EXHAUSTED;
     }
 }

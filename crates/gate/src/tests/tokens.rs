@@ -211,12 +211,12 @@ fn used_tokens_are_forgotten_again_after_the_clock_went_ahead_and_back() {
     log_in(&mut rig, 1);
     rig.step_wall_clock(-7200);
     (2..50).for_each(|n| log_in(&mut rig, n));
-    assert_eq!(rig.host.gate().claims.tokens_remembered(), 49);
+    assert_eq!(rig.host.gate().common.claims.tokens_remembered(), 49);
     // Longer than these tokens are good for, and less than the clock had gone ahead.
     rig.jump(400_000);
     (50..60).for_each(|n| log_in(&mut rig, n));
-    assert_eq!(rig.host.gate().claims.tokens_remembered(), 11, "the first is still good");
+    assert_eq!(rig.host.gate().common.claims.tokens_remembered(), 11, "the first is still good");
     rig.jump(7_500_000);
     (60..70).for_each(|n| log_in(&mut rig, n));
-    assert_eq!(rig.host.gate().claims.tokens_remembered(), 10);
+    assert_eq!(rig.host.gate().common.claims.tokens_remembered(), 10);
 }

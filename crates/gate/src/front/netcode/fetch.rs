@@ -7,13 +7,11 @@
 //! (benches/turn.rs).
 //!
 //! What bounds this is how many walks of page tables the CPU has under way, so the worker asks for
-//! huge pages ([`Gate::large_tables`]).
+//! huge pages ([`Gate::large_tables`](crate::Gate::large_tables)).
 
 use crate::arrivals::Source;
 use crate::front::netcode::session::{OPENING_LINES, SEALING_LINES};
 use crate::front::netcode::state::NetcodeFront;
-use crate::gate::Gate;
-use ringgate_link::bundle::{Frames, SessionId, ToGateway};
 
 impl NetcodeFront {
     /// Has the sessions fetched of those who have sent a run of datagrams.
@@ -32,33 +30,14 @@ impl NetcodeFront {
     /// Has the sessions fetched that were guessed already.
     pub(crate) fn fetch_guessed(&self, sources: &[Source]) {
         for source in sources {
-            self.sessions.prefetch(source.guess, OPENING_LINES);
-            self.sessions.prefetch(source.guess, SEALING_LINES);
-        }
-    }
-}
-
-impl Gate {
-    /// Has the sessions fetched that a bundle is for.
-    pub(crate) fn fetch_named(&self, bundle: &[u8]) {
-        for frame in Frames::new(bundle).map_while(Result::ok) {
-            if let Some(session) = frame.payload_session() {
-                self.fetch_session(session);
-            } else if let Ok(ToGateway::Multicast { sessions, .. }) = ToGateway::decode(frame) {
-                sessions.iter().for_each(|session| self.fetch_session(session));
-            }
+            self.fetch_player(source.guess);
         }
     }
 
     /// Has the lines fetched that a packet for a player touches.
     #[inline]
     pub(crate) fn fetch_player(&self, index: u32) {
-        self.netcode.sessions.prefetch(index, OPENING_LINES);
-        self.netcode.sessions.prefetch(index, SEALING_LINES);
-    }
-
-    #[inline]
-    fn fetch_session(&self, session: SessionId) {
-        self.fetch_player(session.as_u64() as u32);
+        self.sessions.prefetch(index, OPENING_LINES);
+        self.sessions.prefetch(index, SEALING_LINES);
     }
 }

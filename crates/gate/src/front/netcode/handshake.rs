@@ -7,22 +7,20 @@
 use crate::arrivals::Origin;
 use crate::counters::Ended;
 use crate::front::netcode::session::{Heard, Pending, Session};
-use crate::gate::Gate;
+use crate::front::netcode::state::NetcodeFront;
 use crate::mail::forget_departed;
 use crate::routing::NoRoom;
 use crate::setup::{LinkKind, TokenReuse};
 use crate::shared::claims::history::{TokenMac, TokenPast};
 use crate::shared::claims::{Claim, Wanted};
-use crate::store::area::Area;
-use crate::store::table::Address;
-use crate::turn::{Now, Turn};
+use crate::turn::Turn;
 use ringgate_batch::TxTarget;
 use ringgate_core::crypto::{Job, Verdict, token};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::TAG_BYTES;
 use ringgate_core::proto::netcode::UserData;
 use ringgate_core::proto::netcode::challenge::{CHALLENGE_BODY_BYTES, ChallengeToken, encode_body};
-use ringgate_core::proto::netcode::packet::{Header, KeepAlive, PacketKind, nonce};
+use ringgate_core::proto::netcode::packet::{Header, PacketKind, nonce};
 use ringgate_core::proto::netcode::request::{Request, RequestParts};
 use ringgate_core::proto::netcode::server::{
     PendingBinding, SessionSequence, check_addressed_to, pending_packet,
@@ -34,7 +32,7 @@ use ringgate_core::secret::Key;
 use ringgate_link::bundle::CloseReason;
 use zeroize::Zeroize;
 
-impl Gate {
+impl NetcodeFront {
     /// A connection request whose private token has been opened under the current key, or not.
     pub(crate) fn step_request(
         &mut self,
@@ -44,11 +42,12 @@ impl Gate {
         bytes: &mut [u8],
     ) -> Result<(), DropReason> {
         let listener = usize::from(origin.address.listener);
-        let rules = self.setup.listeners[listener].netcode().ok_or(DropReason::UnknownSource)?;
+        let rules =
+            turn.common.setup.listeners[listener].netcode().ok_or(DropReason::UnknownSource)?;
         let expire_s = Request::inspect(bytes, rules.protocol_id, turn.now.unix_s)?.expire_unix_s();
         let mut parts = RequestParts::split(bytes).ok_or(DropReason::RequestLength)?;
         let mac: TokenMac = *parts.private.last_chunk().expect("a private token ends with its tag");
-        if verdict != Verdict::Done && !self.open_with_older_keys(listener, &mut parts) {
+        if verdict != Verdict::Done && !open_with_older_keys(turn, listener, &mut parts) {
             return Err(DropReason::RequestForged);
         }
         let private = RequestParts::split(bytes).ok_or(DropReason::RequestLength)?.private;
@@ -58,93 +57,73 @@ impl Gate {
         private.zeroize();
         let token = token?;
         check_addressed_to(&token.addresses, &self.listeners[listener].own)?;
-        if self.netcode.sessions.find(origin.hash, &origin.address).is_some() {
+        if self.sessions.find(origin.hash, &origin.address).is_some() {
             // It was connected earlier in this turn.
             return Err(DropReason::RequestAddressConnected);
         }
-        if self.claims.is_connected(origin.address.listener, token.client_id) {
+        if turn.common.claims.is_connected(origin.address.listener, token.client_id) {
             return Err(DropReason::RequestClientConnected);
         }
-        self.check_handshakes(origin)?;
-        let past = self.claims.use_token(&mac, &origin.address.endpoint, expire_s, turn.now)?;
-        if past == TokenPast::Spent && !self.allows_token_reuse(listener) {
+        self.check_handshakes(turn, origin)?;
+        let past =
+            turn.common.claims.use_token(&mac, &origin.address.endpoint, expire_s, turn.now)?;
+        if past == TokenPast::Spent && !allows_token_reuse(turn, listener) {
             // So that its owner asks for a new one at once, instead of waiting in vain.
             self.deny(turn, origin, &token.server_to_client);
             return Err(DropReason::TokenSpent);
         }
-        if let Err(why) = self.find_room(listener, token.client_id, &token.user_data) {
+        if let Err(why) =
+            turn.common.find_room(listener, token.client_id, &token.user_data, |_| true)
+        {
             if why != NoRoom::BackendStarting {
                 self.deny(turn, origin, &token.server_to_client);
             }
             return Err(why.at_request());
         }
         let source = &origin.address;
-        let limits = self.limits(source.listener);
-        if let Err(why) = self.claims.has_room_for(source.listener, &source.endpoint, limits) {
+        let limits = turn.common.limits(source.listener);
+        if let Err(why) = turn.common.claims.has_room_for(source.listener, &source.endpoint, limits)
+        {
             self.deny(turn, origin, &token.server_to_client);
             return Err(why);
         }
-        if past != TokenPast::Fresh && self.is_in_other_handshake(turn.now, origin, &mac) {
+        if past != TokenPast::Fresh && self.is_in_other_handshake(turn, origin, &mac) {
             return Err(DropReason::TokenSuperseded);
         }
         self.challenge(turn, origin, &token, (mac, expire_s))?;
-        self.counters.handled[PacketKind::Request as usize] += 1;
+        turn.common.counters.handled[PacketKind::Request as usize] += 1;
         Ok(())
-    }
-
-    fn allows_token_reuse(&self, listener: usize) -> bool {
-        let rules = self.setup.listeners[listener].netcode();
-        rules.is_some_and(|rules| rules.token_reuse == TokenReuse::Allow)
     }
 
     /// Whether a block of addresses may have one more unfinished handshake. Asked before the token
     /// is remembered, so that what is refused here takes no room there either.
-    pub(crate) fn check_handshakes(&self, origin: &Origin) -> Result<(), DropReason> {
-        if self.netcode.pending.find(origin.hash, &origin.address).is_some() {
+    pub(crate) fn check_handshakes(
+        &self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+    ) -> Result<(), DropReason> {
+        if self.pending.find(origin.hash, &origin.address).is_some() {
             return Ok(());
         }
-        let limit = match self.limits(origin.address.listener).handshakes_per_block {
-            0 => usize::MAX,
-            limit => limit as usize,
-        };
-        // Whatever the limit is, the table keeps room for others.
-        let share = (self.setup.worker_pending_max / BLOCKS_PER_TABLE).max(1);
-        if self.newcomers.handshakes.of(&block_of(&origin.address)) as usize >= limit.min(share) {
-            return Err(DropReason::BlockHandshakesFull);
-        }
-        Ok(())
+        turn.common.check_handshakes(&origin.address)
     }
 
     /// Takes an unfinished handshake out of its table, once.
-    pub(crate) fn forget_pending(&mut self, index: u32) {
-        if self.netcode.pending.is_live(index) {
-            self.newcomers.handshakes.leave(&block_of(self.netcode.pending.address(index)));
-            self.netcode.pending.remove(index);
+    pub(crate) fn forget_pending(&mut self, turn: &mut Turn<'_>, index: u32) {
+        if self.pending.is_live(index) {
+            turn.common.newcomers.handshakes.leave(&self.pending.address(index).block());
+            self.pending.remove(index);
         }
     }
 
     /// Whether an address is in a handshake with another token. The reference lets every request
     /// take the handshake over, so the recorded request of a player's last session, sent again at
     /// the right moment, keeps it out of its next one.
-    fn is_in_other_handshake(&self, now: Now, origin: &Origin, mac: &TokenMac) -> bool {
-        let found = self.netcode.pending.find(origin.hash, &origin.address);
-        found
-            .map(|index| self.netcode.pending.at(index))
-            .is_some_and(|pending| pending.token_mac != *mac && pending.expire_ns >= now.mono_ns)
-    }
-
-    /// Tries a token under the keys that are being rotated out.
-    fn open_with_older_keys(&mut self, listener: usize, parts: &mut RequestParts<'_>) -> bool {
-        let rules = self.setup.listeners[listener].netcode();
-        for key in rules.iter().flat_map(|rules| &rules.keys).skip(1) {
-            let (subkey, token_nonce) = token::derive(key, parts.nonce);
-            let mut jobs = [Job::new(&subkey, token_nonce, parts.aad, &mut parts.private[..])];
-            self.aead.open(&mut jobs);
-            if jobs[0].verdict == Verdict::Done {
-                return true;
-            }
-        }
-        false
+    fn is_in_other_handshake(&self, turn: &mut Turn<'_>, origin: &Origin, mac: &TokenMac) -> bool {
+        let found = self.pending.find(origin.hash, &origin.address);
+        found.map(|index| self.pending.at(index)).is_some_and(|pending| {
+            pending.token_mac != *mac && pending.expire_ns >= turn.now.mono_ns
+        })
     }
 
     /// Remembers the handshake and asks the player to prove its address. A repeated request is
@@ -156,7 +135,7 @@ impl Gate {
         token: &PrivateToken,
         (mac, token_expire_s): (TokenMac, u64),
     ) -> Result<(), DropReason> {
-        let sequence = self.netcode.challenge_sequence;
+        let sequence = self.challenge_sequence;
         // A token without a timeout would wait for its response for ever; it is of no use once it
         // has expired.
         let token_left_ns = token_expire_s.saturating_sub(turn.now.unix_s).saturating_mul(NS_PER_S);
@@ -176,9 +155,9 @@ impl Gate {
             since_ns: turn.now.mono_ns,
             token_mac: mac,
         };
-        match self.netcode.pending.find(origin.hash, &origin.address) {
+        match self.pending.find(origin.hash, &origin.address) {
             Some(index) => {
-                let known = self.netcode.pending.at_mut(index);
+                let known = self.pending.at_mut(index);
                 if known.token_mac == mac && known.expire_ns >= turn.now.mono_ns {
                     known.expire_ns = expire_ns;
                 } else {
@@ -186,13 +165,13 @@ impl Gate {
                 }
             }
             None => {
-                let inserted = self.netcode.pending.insert(origin.address, fresh, turn.now.mono_ns);
+                let inserted = self.pending.insert(origin.address, fresh, turn.now.mono_ns);
                 inserted.map_err(|_| DropReason::PendingFull)?;
-                self.newcomers.handshakes.enter(&block_of(&origin.address));
+                turn.common.newcomers.handshakes.enter(&origin.address.block());
             }
         }
-        self.netcode.challenge_sequence += 1;
-        let body = self.challenge_body(sequence, token);
+        self.challenge_sequence += 1;
+        let body = self.challenge_body(turn, sequence, token);
         let packet = (PacketKind::Challenge, &body[..]);
         let listener = origin.address.listener;
         self.emit_handshake(turn, listener, &token.server_to_client, packet, reply_to(origin));
@@ -201,13 +180,14 @@ impl Gate {
 
     fn challenge_body(
         &mut self,
+        turn: &mut Turn<'_>,
         sequence: u64,
         token: &PrivateToken,
     ) -> [u8; CHALLENGE_BODY_BYTES] {
         let mut body = [0; CHALLENGE_BODY_BYTES];
         let sealed = encode_body(sequence, &mut body);
         ChallengeToken { client_id: token.client_id, user_data: token.user_data }.encode(sealed);
-        self.aead.seal(&mut [Job::new(&self.netcode.challenge_key, nonce(sequence), &[], sealed)]);
+        turn.common.aead.seal(&mut [Job::new(&self.challenge_key, nonce(sequence), &[], sealed)]);
         body
     }
 
@@ -224,27 +204,26 @@ impl Gate {
         if verdict != Verdict::Done {
             return Err(DropReason::PacketForged);
         }
-        if !self.netcode.pending.is_live(index) {
+        if !self.pending.is_live(index) {
             // A response earlier in this turn has completed the handshake.
             return Err(DropReason::PacketUnexpected);
         }
-        if self.netcode.pending.at(index).expire_ns < turn.now.mono_ns {
-            self.forget_pending(index);
+        if self.pending.at(index).expire_ns < turn.now.mono_ns {
+            self.forget_pending(turn, index);
             return Err(DropReason::UnknownSource);
         }
         let body_end = bytes.len() - TAG_BYTES;
         let (sequence, sealed) =
             pending_packet(header.kind, &mut bytes[header.body_start()..body_end])?;
-        let mut jobs =
-            [Job::new(&self.netcode.challenge_key, nonce(sequence), &[], &mut sealed[..])];
-        self.aead.open(&mut jobs);
+        let mut jobs = [Job::new(&self.challenge_key, nonce(sequence), &[], &mut sealed[..])];
+        turn.common.aead.open(&mut jobs);
         if jobs[0].verdict != Verdict::Done {
             return Err(DropReason::ChallengeForged);
         }
         let challenge = ChallengeToken::decode(sealed);
-        self.netcode.pending.at(index).binding.check(sequence, challenge.client_id)?;
+        self.pending.at(index).binding.check(sequence, challenge.client_id)?;
         self.connect(turn, index, origin, header.sequence, &challenge)?;
-        self.counters.handled[PacketKind::Response as usize] += 1;
+        turn.common.counters.handled[PacketKind::Response as usize] += 1;
         Ok(())
     }
 
@@ -258,29 +237,30 @@ impl Gate {
         challenge: &ChallengeToken,
     ) -> Result<(), DropReason> {
         let listener = usize::from(origin.address.listener);
-        if self.claims.is_connected(origin.address.listener, challenge.client_id) {
+        if turn.common.claims.is_connected(origin.address.listener, challenge.client_id) {
             return Err(DropReason::ResponseClientConnected);
         }
-        if !self.netcode.sessions.has_rested_place(turn.now.mono_ns) {
+        if !self.sessions.has_rested_place(turn.now.mono_ns) {
             // Before the claim, which would use up a session of the token.
-            let key = self.netcode.pending.at(pending).seal_key.clone();
+            let key = self.pending.at(pending).seal_key.clone();
             self.deny(turn, origin, &key);
             return Err(DropReason::PlacesResting);
         }
-        let random = self.netcode.random.next();
-        let claimed = self
-            .find_room(listener, challenge.client_id, &challenge.user_data)
+        let random = self.random.next();
+        let claimed = turn
+            .common
+            .find_room(listener, challenge.client_id, &challenge.user_data, |_| true)
             .map_err(NoRoom::at_response)
             .and_then(|backend| {
-                self.claims.connect(&Wanted {
+                turn.common.claims.connect(&Wanted {
                     listener: origin.address.listener,
                     client_id: challenge.client_id,
                     backend,
-                    sessions_max: self.setup.listeners[listener].sessions_max,
+                    sessions_max: turn.common.setup.listeners[listener].sessions_max,
                     source: origin.address.endpoint,
-                    limits: self.limits(origin.address.listener),
-                    token_mac: &self.netcode.pending.at(pending).token_mac,
-                    allows_reuse: self.allows_token_reuse(listener),
+                    limits: turn.common.limits(origin.address.listener),
+                    token_mac: &self.pending.at(pending).token_mac,
+                    allows_reuse: allows_token_reuse(turn, listener),
                     random,
                 })
             });
@@ -290,52 +270,51 @@ impl Gate {
                 return Err(why);
             }
             Err(why) => {
-                let key = self.netcode.pending.at(pending).seal_key.clone();
+                let key = self.pending.at(pending).seal_key.clone();
                 if why == DropReason::TokenSpent {
-                    self.forget_pending(pending);
+                    self.forget_pending(turn, pending);
                 }
                 self.deny(turn, origin, &key);
                 return Err(why);
             }
         };
-        let mut session = self.new_session(turn.now, pending, origin, claim, next_sequence);
+        let mut session = self.new_session(turn, pending, origin, claim, next_sequence);
         // A client numbers all its packets in one row. So whatever comes before the response
         // belongs to an earlier session of the same token: late, or recorded and sent again.
         let first_sequence = response_sequence.saturating_add(1);
         session.window = Window::starting_at(first_sequence, &self.listeners[listener].replay);
-        session.user_data = self.user_data_for(claim.backend, &challenge.user_data);
-        let since_ns = self.netcode.pending.at(pending).since_ns;
-        let Ok(index) = self.netcode.sessions.insert(origin.address, session, turn.now.mono_ns)
-        else {
-            self.claims.leave(&claim);
-            let key = self.netcode.pending.at(pending).seal_key.clone();
+        session.user_data = user_data_for(turn, claim.backend, &challenge.user_data);
+        let since_ns = self.pending.at(pending).since_ns;
+        let Ok(index) = self.sessions.insert(origin.address, session, turn.now.mono_ns) else {
+            turn.common.claims.leave(&claim);
+            let key = self.pending.at(pending).seal_key.clone();
             self.deny(turn, origin, &key);
             return Err(DropReason::ResponseSessionsFull);
         };
-        self.forget_pending(pending);
-        self.counters.sessions_opened += 1;
-        self.stamps.handshakes_ns.push(turn.now.mono_ns - since_ns);
+        self.forget_pending(turn, pending);
+        turn.common.counters.sessions_opened += 1;
+        turn.common.stamps.handshakes_ns.push(turn.now.mono_ns - since_ns);
         self.welcome(turn, index);
         Ok(())
     }
 
     fn new_session(
         &self,
-        now: Now,
+        turn: &Turn<'_>,
         pending: u32,
         origin: &Origin,
         claim: Claim,
         next_sequence: SessionSequence,
     ) -> Session {
-        let pending = self.netcode.pending.at(pending);
+        let pending = self.pending.at(pending);
         let timeout_s = u64::try_from(pending.timeout_seconds).unwrap_or(0);
         Session {
             window: Window::new(),
             open_key: pending.open_key.clone(),
-            last_receive_ns: now.mono_ns,
+            last_receive_ns: turn.now.mono_ns,
             seal_key: pending.seal_key.clone(),
             next_sequence,
-            last_send_ns: now.mono_ns,
+            last_send_ns: turn.now.mono_ns,
             socket: origin.socket,
             local: origin.local,
             heard: Heard::Nothing,
@@ -350,35 +329,17 @@ impl Gate {
         }
     }
 
-    /// What a backend will be told of a player; one on a udp link is told nothing.
-    fn user_data_for(&self, backend: u16, user_data: &UserData) -> Option<Box<UserData>> {
-        match self.setup.backends[usize::from(backend)].link {
-            LinkKind::Bundle { .. } => Some(Box::new(*user_data)),
-            LinkKind::Udp { .. } => None,
-        }
-    }
-
     /// Tells the player, its backend and its neighbours' claims about a new session.
     fn welcome(&mut self, turn: &mut Turn<'_>, index: u32) {
-        let address = *self.netcode.sessions.address(index);
-        if self.setup.listeners[usize::from(address.listener)].follow_port_switch {
-            self.make_resident(index);
+        let address = *self.sessions.address(index);
+        if turn.common.setup.listeners[usize::from(address.listener)].follow_port_switch {
+            self.make_resident(turn, index);
         }
-        if !self.lacks_socket(index) {
+        if !self.lacks_socket(turn, index) {
             self.emit_keep_alive(turn, index);
         }
         self.announce(turn, index);
-        self.arm(index);
-    }
-
-    /// A keep-alive: what tells the player that it is connected, and as whom.
-    pub(crate) fn emit_keep_alive(&mut self, turn: &mut Turn<'_>, index: u32) {
-        let session = self.netcode.sessions.at(index);
-        let slots = self.setup.backends[usize::from(session.backend)].slots;
-        let body = KeepAlive { slot: session.slot, slots }.encode();
-        // It fails where the session has used up its sequence, after 2^63 packets. Then it falls
-        // silent, and its player gives up; no payload was lost here, so none is counted.
-        let _ = self.emit(turn, index, PacketKind::KeepAlive, &body);
+        self.arm(turn, index);
     }
 
     /// Ends a session: tells the player where that makes sense, tells the backend, gives everything
@@ -403,28 +364,29 @@ impl Gate {
             }
         }
         self.report_closed(turn, index, reason);
-        self.drop_session(turn.now, index, why);
+        self.drop_session(turn, index, why);
     }
 
     /// Gives back what a session holds and takes it out of the table.
-    fn drop_session(&mut self, now: Now, index: u32, why: Ended) {
-        let address = *self.netcode.sessions.address(index);
+    fn drop_session(&mut self, turn: &mut Turn<'_>, index: u32, why: Ended) {
+        let address = *self.sessions.address(index);
         let policy = &self.listeners[usize::from(address.listener)].replay;
-        let sequence = self.netcode.sessions.at(index).window.latest(policy).unwrap_or(0);
-        self.netcode.departed.leave(self.netcode.sessions.hash(&address), sequence, now.mono_ns);
-        let session = self.netcode.sessions.at_mut(index);
-        self.claims.leave_from(&session.claim(&address), &address.endpoint);
+        let sequence = self.sessions.at(index).window.latest(policy).unwrap_or(0);
+        self.departed.leave(self.sessions.hash(&address), sequence, turn.now.mono_ns);
+        let session = self.sessions.at_mut(index);
+        turn.common.claims.leave_from(&session.claim(&address), &address.endpoint);
         let (uplink, steered_by) = (session.uplink.take(), session.steered_by.take());
         if let Some(socket) = uplink {
-            self.close_socket(socket);
+            turn.common.close_socket(socket);
         }
         if let Some(worker) = steered_by {
-            let forget = forget_departed(address, self.worker.index, sequence);
-            self.neighbours.mail_out.push((worker.worker(), forget));
+            let forget = forget_departed(address, turn.common.worker.index, sequence);
+            turn.common.neighbours.mail_out.push((worker.worker(), forget));
         }
-        self.netcode.port_switches.residents.leave(self.claims.homes(), index);
-        self.netcode.sessions.remove(index);
-        self.counters.sessions_closed[why as usize] += 1;
+        self.port_switches.residents.leave(turn.common.claims.homes(), index);
+        self.sessions.remove(index);
+        turn.common.sealing.expire();
+        turn.common.counters.sessions_closed[why as usize] += 1;
     }
 
     fn deny(&mut self, turn: &mut Turn<'_>, origin: &Origin, key: &Key) {
@@ -433,9 +395,35 @@ impl Gate {
     }
 }
 
-/// The block that an address is in.
-pub(crate) fn block_of(address: &Address) -> Area {
-    Area::block(address.listener, &address.endpoint)
+/// What a backend will be told of a player; one on a udp link is told nothing.
+fn user_data_for(turn: &mut Turn<'_>, backend: u16, user_data: &UserData) -> Option<Box<UserData>> {
+    match turn.common.setup.backends[usize::from(backend)].link {
+        LinkKind::Bundle { .. } => Some(Box::new(*user_data)),
+        LinkKind::Udp { .. } => None,
+    }
+}
+
+/// Tries a token under the keys that are being rotated out.
+fn open_with_older_keys(
+    turn: &mut Turn<'_>,
+    listener: usize,
+    parts: &mut RequestParts<'_>,
+) -> bool {
+    let rules = turn.common.setup.listeners[listener].netcode();
+    for key in rules.iter().flat_map(|rules| &rules.keys).skip(1) {
+        let (subkey, token_nonce) = token::derive(key, parts.nonce);
+        let mut jobs = [Job::new(&subkey, token_nonce, parts.aad, &mut parts.private[..])];
+        turn.common.aead.open(&mut jobs);
+        if jobs[0].verdict == Verdict::Done {
+            return true;
+        }
+    }
+    false
+}
+
+fn allows_token_reuse(turn: &Turn<'_>, listener: usize) -> bool {
+    let rules = turn.common.setup.listeners[listener].netcode();
+    rules.is_some_and(|rules| rules.token_reuse == TokenReuse::Allow)
 }
 
 fn reply_to(origin: &Origin) -> TxTarget {
@@ -453,9 +441,6 @@ fn close_reason(why: Ended) -> CloseReason {
         Ended::TimedOut => CloseReason::TimedOut,
     }
 }
-
-/// So many blocks of addresses fill a table of unfinished handshakes, at the least.
-const BLOCKS_PER_TABLE: usize = 4;
 
 const NS_PER_S: u64 = 1_000_000_000;
 const MS_PER_S: u64 = 1000;

@@ -9,18 +9,15 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 
 use crate::arrivals::{Origin, Source};
+use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::arrival::{Arrival, Target};
+use crate::front::netcode::listener::ListenerRules;
 use crate::front::netcode::session::Heard;
 use crate::front::netcode::state::NetcodeFront;
-use crate::gate::Gate;
-use crate::listeners::ListenerState;
 use crate::roles::Role;
-use crate::setup::Limits;
-use crate::store::admission::Rate;
-use crate::store::area::Area;
 use crate::store::table::Address;
-use crate::turn::{Now, Turn};
+use crate::turn::Turn;
 use ringgate_batch::{RxBatch, RxMeta};
 use ringgate_core::crypto::{Aead, Job, Nonce, Verdict};
 use ringgate_core::drops::DropReason;
@@ -31,29 +28,35 @@ use ringgate_core::proto::netcode::server::{SessionPacket, session_packet};
 use ringgate_core::proto::replay::Refusal;
 use ringgate_core::secret::Key;
 
-impl Gate {
+impl NetcodeFront {
     /// First look at a run of datagrams of one listener.
-    pub(crate) fn classify_netcode(
+    pub(crate) fn classify(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         listener: u16,
         run: Range<usize>,
         rx: &RxBatch,
     ) {
-        let mut arrivals = std::mem::take(&mut self.netcode.arrivals);
+        let mut arrivals = std::mem::take(&mut self.arrivals);
         // Positions are the batch's: others' datagrams are settled here.
         arrivals.resize(run.start, Arrival::SETTLED);
         for at in run {
             let meta = &rx.metas()[at];
-            arrivals.push(self.classify_one(now, listener, meta, self.sources[at], rx.bytes(at)));
+            arrivals.push(self.classify_one(
+                turn,
+                listener,
+                meta,
+                turn.common.sources[at],
+                rx.bytes(at),
+            ));
         }
-        self.netcode.arrivals = arrivals;
+        self.arrivals = arrivals;
     }
 
     #[inline]
     fn classify_one(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         listener: u16,
         meta: &RxMeta,
         source: Source,
@@ -63,12 +66,12 @@ impl Gate {
         let found = if meta.truncated {
             Err(DropReason::TooLong)
         } else {
-            self.look(now, &address, source, bytes)
+            self.look(turn, &address, source, bytes)
         };
         match found {
             Ok(target) => Arrival { target, header: Header::read(bytes) },
             Err(why) => {
-                self.counters.drops.bump(why);
+                turn.common.counters.drops.bump(why);
                 Arrival::SETTLED
             }
         }
@@ -77,15 +80,15 @@ impl Gate {
     #[inline]
     fn look(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         address: &Address,
         source: Source,
         bytes: &[u8],
     ) -> Result<Target, DropReason> {
         check_length(bytes)?;
-        let session = self.netcode.sessions.find_guessed(source.guess, source.hash, address);
+        let session = self.sessions.find_guessed(source.guess, source.hash, address);
         if Request::is_claimed_by(bytes) {
-            self.look_at_request(now, address, session.is_some(), bytes)?;
+            look_at_request(turn, address, session.is_some(), bytes)?;
             return Ok(Target::Request);
         }
         if let Some(index) = session {
@@ -93,47 +96,14 @@ impl Gate {
             self.check_window(index, address.listener, Header::read(bytes))?;
             return Ok(Target::Session(index));
         }
-        if let Some(index) = self.netcode.pending.find(source.hash, address) {
+        if let Some(index) = self.pending.find(source.hash, address) {
             Header::check(bytes, Receiver::Server)?;
             return Ok(Target::Pending(index));
         }
-        if self.is_straggler(now, address, source.hash, bytes) {
+        if self.is_straggler(turn, address, source.hash, bytes) {
             return Err(DropReason::SessionEnded);
         }
-        self.look_at_unknown(now, address, source.hash, bytes)
-    }
-
-    fn look_at_request(
-        &mut self,
-        now: Now,
-        address: &Address,
-        is_connected: bool,
-        bytes: &[u8],
-    ) -> Result<(), DropReason> {
-        let listener = &self.setup.listeners[usize::from(address.listener)];
-        let rules = listener.netcode().ok_or(DropReason::UnknownSource)?;
-        Request::inspect(bytes, rules.protocol_id, now.unix_s)?;
-        if is_connected {
-            return Err(DropReason::RequestAddressConnected);
-        }
-        self.admit_request(now, address)
-    }
-
-    /// Whether a block of addresses may ask for one thing more that costs a cipher or a MAC.
-    pub(crate) fn admit_request(&mut self, now: Now, address: &Address) -> Result<(), DropReason> {
-        let block = Area::block(address.listener, &address.endpoint);
-        let rate = Rate::new(self.limits(address.listener).requests_per_block, 1);
-        if self.newcomers.admission.admit(&block, rate, now.mono_ns) {
-            Ok(())
-        } else {
-            Err(DropReason::RequestRateLimited)
-        }
-    }
-
-    /// What one source may take of a listener.
-    #[inline]
-    pub(crate) fn limits(&self, listener: u16) -> &Limits {
-        &self.setup.listeners[usize::from(listener)].limits
+        self.look_at_unknown(turn, address, source.hash, bytes)
     }
 
     /// The replay pre-check. A gap that the listener forbids passes here, because a forged packet
@@ -144,32 +114,31 @@ impl Gate {
             return Ok(());
         }
         let policy = &self.listeners[usize::from(listener)].replay;
-        match self.netcode.sessions.at(index).window.check(header.sequence, policy) {
+        match self.sessions.at(index).window.check(header.sequence, policy) {
             Err(Refusal::Gap) | Ok(()) => Ok(()),
             Err(why) => Err(why.into()),
         }
     }
 
     /// Second look: the cipher, over everything that deserves it.
-    pub(crate) fn open_netcode(&mut self, rx: &mut RxBatch) {
-        self.netcode.verdicts.clear();
-        let copies = self.netcode.port_switches.trials.candidate_count();
-        if self.netcode.arrivals.is_empty() && copies == 0 {
+    pub(crate) fn open(&mut self, turn: &mut Turn<'_>, rx: &mut RxBatch) {
+        self.verdicts.clear();
+        let copies = self.port_switches.trials.candidate_count();
+        if self.arrivals.is_empty() && copies == 0 {
             return;
         }
-        self.netcode.verdicts.resize(self.netcode.arrivals.len() + copies, Verdict::Pending);
-        let wants =
-            |target: Target| self.netcode.arrivals.iter().any(|arrival| arrival.target == target);
+        self.verdicts.resize(self.arrivals.len() + copies, Verdict::Pending);
+        let wants = |target: Target| self.arrivals.iter().any(|arrival| arrival.target == target);
         let has_requests = wants(Target::Request);
-        self.open_packets(rx);
+        self.open_packets(turn, rx);
         if has_requests {
-            self.open_requests(rx);
+            self.open_requests(turn, rx);
         }
     }
 
-    fn open_packets(&mut self, rx: &mut RxBatch) {
-        let Self { netcode, listeners, aead, .. } = self;
-        let NetcodeFront { arrivals, verdicts, sessions, pending, port_switches, .. } = netcode;
+    fn open_packets(&mut self, turn: &mut Turn<'_>, rx: &mut RxBatch) {
+        let Self { arrivals, verdicts, sessions, pending, port_switches, listeners, .. } = self;
+        let aead = &mut turn.common.aead;
         let mut batch = Batch::new();
         for (at, (arrival, (_, bytes))) in arrivals.iter().zip(rx.iter_mut()).enumerate() {
             let (key, Address { listener, .. }) = match arrival.target {
@@ -191,9 +160,9 @@ impl Gate {
 
     /// Private tokens, under each listener's current key. Older keys are tried when the token is
     /// looked at.
-    fn open_requests(&mut self, rx: &mut RxBatch) {
-        let Self { netcode, sources, setup, aead, .. } = self;
-        let NetcodeFront { arrivals, verdicts, .. } = netcode;
+    fn open_requests(&mut self, turn: &mut Turn<'_>, rx: &mut RxBatch) {
+        let Self { arrivals, verdicts, .. } = self;
+        let Common { sources, setup, aead, .. } = &mut *turn.common;
         let mut waiting = ArrayVec::<_, TOKEN_BATCH>::new();
         for (at, (arrival, (_, bytes))) in arrivals.iter().zip(rx.iter_mut()).enumerate() {
             let (Target::Request, Role::Player { listener, .. }) =
@@ -215,20 +184,15 @@ impl Gate {
     }
 
     /// Before any datagram of this turn has its third look.
-    pub(crate) fn begin_netcode_steps(&mut self, turn: &mut Turn<'_>) {
+    pub(crate) fn begin_steps(&mut self, turn: &mut Turn<'_>) {
         self.step_mailed_movers(turn);
     }
 
     /// Third look at a run of datagrams: state machines and payloads.
-    pub(crate) fn step_netcode(
-        &mut self,
-        turn: &mut Turn<'_>,
-        run: Range<usize>,
-        rx: &mut RxBatch,
-    ) {
+    pub(crate) fn step(&mut self, turn: &mut Turn<'_>, run: Range<usize>, rx: &mut RxBatch) {
         for at in run {
-            let Arrival { target, header } = self.netcode.arrivals[at];
-            let verdict = self.netcode.verdicts[at];
+            let Arrival { target, header } = self.arrivals[at];
+            let verdict = self.verdicts[at];
             let outcome = match target {
                 Target::Settled => continue,
                 Target::Session(index) => {
@@ -238,7 +202,7 @@ impl Gate {
                 _ => self.step_other(turn, at, rx),
             };
             if let Err(why) = outcome {
-                self.counters.drops.bump(why);
+                turn.common.counters.drops.bump(why);
             }
         }
     }
@@ -250,9 +214,10 @@ impl Gate {
         at: usize,
         rx: &mut RxBatch,
     ) -> Result<(), DropReason> {
-        let Arrival { target, header } = self.netcode.arrivals[at];
-        let verdict = self.netcode.verdicts[at];
-        let origin = self.sources[at].origin(&rx.metas()[at]).ok_or(DropReason::UnknownSource)?;
+        let Arrival { target, header } = self.arrivals[at];
+        let verdict = self.verdicts[at];
+        let origin =
+            turn.common.sources[at].origin(&rx.metas()[at]).ok_or(DropReason::UnknownSource)?;
         let bytes = rx.bytes_mut(at);
         match target {
             Target::Pending(index) => {
@@ -260,7 +225,7 @@ impl Gate {
             }
             Target::Request => self.step_request(turn, &origin, verdict, bytes),
             Target::Mover(number) => self.step_own_mover(turn, number, &origin, bytes),
-            _ => self.step_steered(&origin, bytes),
+            _ => Self::step_steered(turn, &origin, bytes),
         }
     }
 
@@ -278,43 +243,43 @@ impl Gate {
         if verdict != Verdict::Done {
             return Err(DropReason::PacketForged);
         }
-        if !self.netcode.sessions.is_live(index) {
+        if !self.sessions.is_live(index) {
             // Earlier in this turn.
             return Err(DropReason::SessionEnded);
         }
         if header.kind.is_replay_protected() {
-            if self.netcode.sessions.at(index).heard == Heard::Nothing {
-                self.spend_token(index);
+            if self.sessions.at(index).heard == Heard::Nothing {
+                self.spend_token(turn, index);
             }
             self.commit_window(turn, index, header.sequence)?;
         }
         let body = &bytes[header.body_start()..bytes.len() - TAG_BYTES];
         match session_packet(header.kind, body)? {
             SessionPacket::Disconnect => self.end_session(turn, index, Ended::ByPlayer),
-            SessionPacket::KeepAlive => self.hear(turn.now, index),
+            SessionPacket::KeepAlive => self.hear(turn, index),
             SessionPacket::Payload(payload) => {
-                self.hear(turn.now, index);
+                self.hear(turn, index);
                 self.deliver(turn, index, payload, kernel_ns);
             }
         }
-        self.counters.handled[header.kind as usize] += 1;
+        turn.common.counters.handled[header.kind as usize] += 1;
         Ok(())
     }
 
     /// The first packet of a session that could be played again in another one of its token. Once
     /// in its life.
     #[cold]
-    fn spend_token(&mut self, index: u32) {
-        let listener = self.netcode.sessions.address(index).listener;
-        let session = self.netcode.sessions.at_mut(index);
+    fn spend_token(&mut self, turn: &Turn<'_>, index: u32) {
+        let listener = self.sessions.address(index).listener;
+        let session = self.sessions.at_mut(index);
         session.heard = Heard::Something;
-        self.claims.spend_token(listener, session.client_id);
+        turn.common.claims.spend_token(listener, session.client_id);
     }
 
     #[inline]
-    fn hear(&mut self, now: Now, index: u32) {
-        let session = self.netcode.sessions.at_mut(index);
-        session.last_receive_ns = now.mono_ns;
+    fn hear(&mut self, turn: &mut Turn<'_>, index: u32) {
+        let session = self.sessions.at_mut(index);
+        session.last_receive_ns = turn.now.mono_ns;
         session.heard = Heard::Confirmed;
     }
 
@@ -324,26 +289,32 @@ impl Gate {
         index: u32,
         sequence: u64,
     ) -> Result<(), DropReason> {
-        let listener = self.netcode.sessions.address(index).listener;
+        let listener = self.sessions.address(index).listener;
         let policy = &self.listeners[usize::from(listener)].replay;
-        let committed = self.netcode.sessions.at_mut(index).window.commit(sequence, policy);
+        let committed = self.sessions.at_mut(index).window.commit(sequence, policy);
         let refused = committed.map_err(DropReason::from);
         if refused == Err(DropReason::SequenceGap) {
-            let hash = self.netcode.sessions.hash(self.netcode.sessions.address(index));
+            let hash = self.sessions.hash(self.sessions.address(index));
             self.end_session(turn, index, Ended::SequenceGap);
             // What follows is numbered like this packet, and not like those before it.
-            self.netcode.departed.leave(hash, sequence, turn.now.mono_ns);
+            self.departed.leave(hash, sequence, turn.now.mono_ns);
         }
         refused
     }
 
     /// Opens one packet by itself, off the batch: for the few that come by mail or from a new port.
-    pub(crate) fn open_single(&mut self, index: u32, header: Header, bytes: &mut [u8]) -> Verdict {
-        let Self { netcode: NetcodeFront { sessions, .. }, listeners, aead, .. } = self;
+    pub(crate) fn open_single(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: u32,
+        header: Header,
+        bytes: &mut [u8],
+    ) -> Verdict {
+        let Self { sessions, listeners, .. } = self;
         let (key, Address { listener, .. }) =
             (&sessions.at(index).open_key, *sessions.address(index));
         let mut jobs = [packet_job(key, &listeners[usize::from(listener)], header, bytes)];
-        aead.open(&mut jobs);
+        turn.common.aead.open(&mut jobs);
         jobs[0].verdict
     }
 
@@ -354,12 +325,27 @@ impl Gate {
         bytes: &[u8],
     ) -> Result<(u32, Header), DropReason> {
         check_length(bytes)?;
-        let found = self.netcode.sessions.find(origin.hash, &origin.address);
+        let found = self.sessions.find(origin.hash, &origin.address);
         let index = found.ok_or(DropReason::UnknownSource)?;
         let header = Header::decode(bytes, Receiver::Server)?;
         self.check_window(index, origin.address.listener, header)?;
         Ok((index, header))
     }
+}
+
+fn look_at_request(
+    turn: &mut Turn<'_>,
+    address: &Address,
+    is_connected: bool,
+    bytes: &[u8],
+) -> Result<(), DropReason> {
+    let listener = &turn.common.setup.listeners[usize::from(address.listener)];
+    let rules = listener.netcode().ok_or(DropReason::UnknownSource)?;
+    Request::inspect(bytes, rules.protocol_id, turn.now.unix_s)?;
+    if is_connected {
+        return Err(DropReason::RequestAddressConnected);
+    }
+    turn.common.admit_request(turn.now, address)
 }
 
 /// Jobs that are opened together, and whose verdicts go back to the arrivals they came from.
@@ -416,7 +402,7 @@ fn open_tokens(
 
 fn packet_job<'a>(
     key: &'a Key,
-    listener: &'a ListenerState,
+    listener: &'a ListenerRules,
     header: Header,
     bytes: &'a mut [u8],
 ) -> Job<'a> {

@@ -28,19 +28,17 @@ use arrayvec::ArrayVec;
 
 use crate::arrivals::Origin;
 use crate::front::netcode::arrival::Target;
-use crate::front::netcode::handshake::block_of;
 use crate::front::netcode::lineup::{Lost, could_be};
 use crate::front::netcode::session::Neighbour;
 use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::netcode::trials::Mover;
-use crate::gate::Gate;
 use crate::mail::{forget_departed, forget_steering, steer_to};
 use crate::shared::homes::Workers;
 use crate::store::admission::Rate;
 use crate::store::area::Area;
 use crate::store::table::Address;
-use crate::turn::{Now, Turn};
+use crate::turn::Turn;
 use ringgate_core::crypto::Verdict;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
@@ -49,34 +47,29 @@ use ringgate_core::proto::netcode::packet::{Header, Receiver};
 /// The sessions that a packet is tried against.
 type Candidates = ArrayVec<u32, CANDIDATES_MAX>;
 
-impl Gate {
-    /// Whether the player of an Unreal game who may be at a new port is asked to restart its
-    /// handshake now.
-    pub(crate) fn may_restart(&mut self, now: Now, source: &Address) -> bool {
-        let rate = Rate::new(self.limits(source.listener).restarts_per_block, 1);
-        self.netcode.port_switches.restarts.admit(&block_of(source), rate, now.mono_ns)
-    }
-
+impl NetcodeFront {
     /// A session that packets from new ports of its address may belong to.
-    pub(crate) fn make_resident(&mut self, index: u32) {
-        let Address { listener, endpoint } = *self.netcode.sessions.address(index);
-        let homes = self.claims.homes();
+    pub(crate) fn make_resident(&mut self, turn: &Turn<'_>, index: u32) {
+        let Address { listener, endpoint } = *self.sessions.address(index);
+        let homes = turn.common.claims.homes();
         let bucket = homes.bucket(&Area::address(listener, &endpoint));
-        self.netcode.port_switches.residents.enter(homes, bucket, index);
+        self.port_switches.residents.enter(homes, bucket, index);
     }
 
     /// Whether a packet from nobody we know may be from a player who had another port.
     pub(crate) fn look_at_unknown(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         address: &Address,
         hash: u32,
         bytes: &[u8],
     ) -> Result<Target, DropReason> {
         // Nearly always empty, and its own hash costs as much as ours.
-        let is_steered = !self.neighbours.steered.is_empty()
-            && self.neighbours.steered.contains_key(&(address.listener, address.endpoint));
-        if !is_steered && !self.setup.listeners[usize::from(address.listener)].follow_port_switch {
+        let is_steered = !turn.common.neighbours.steered.is_empty()
+            && turn.common.neighbours.steered.contains_key(&(address.listener, address.endpoint));
+        if !is_steered
+            && !turn.common.setup.listeners[usize::from(address.listener)].follow_port_switch
+        {
             return Err(DropReason::UnknownSource);
         }
         let header =
@@ -88,21 +81,21 @@ impl Gate {
             return Err(DropReason::UnknownSource);
         }
         let area = Area::address(address.listener, &address.endpoint);
-        let bucket = self.claims.homes().bucket(&area);
-        let workers = self.claims.homes().workers(bucket);
+        let bucket = turn.common.claims.homes().bucket(&area);
+        let workers = turn.common.claims.homes().workers(bucket);
         if workers.is_empty() {
             return Err(DropReason::UnknownSource);
         }
-        let others = workers.without(self.worker.index);
-        let candidates = match self.candidates(now, address, hash, header, bytes.len()) {
+        let others = workers.without(turn.common.worker.index);
+        let candidates = match self.candidates(turn, address, hash, header, bytes.len()) {
             // Nobody of ours, as far as we can look now; perhaps somebody of theirs.
             Err(_) if !others.is_empty() => {
-                self.pay_forward(now, address, (hash, header), others)?;
+                self.pay_forward(turn, address, (hash, header), others)?;
                 Candidates::new()
             }
             candidates => candidates?,
         };
-        let trials = &mut self.netcode.port_switches.trials;
+        let trials = &mut self.port_switches.trials;
         if trials.room_for(bytes.len()) < candidates.len().max(1) {
             return Err(DropReason::PortSwitchRateLimited);
         }
@@ -114,21 +107,21 @@ impl Gate {
     /// cipher, and within what may be spent. Never none: then there is a reason.
     fn candidates(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         address: &Address,
         hash: u32,
         header: Header,
         len: usize,
     ) -> Result<Candidates, DropReason> {
-        let now_ns = now.mono_ns;
-        let block = block_of(address);
-        let switches = Rate::new(self.limits(address.listener).port_switches_per_block, 2);
-        if !self.netcode.port_switches.switches.would_admit(&block, switches, now_ns) {
+        let now_ns = turn.now.mono_ns;
+        let block = address.block();
+        let switches = Rate::new(turn.common.limits(address.listener).port_switches_per_block, 2);
+        if !self.port_switches.switches.would_admit(&block, switches, now_ns) {
             return Err(DropReason::PortSwitchRateLimited);
         }
         let area = Area::address(address.listener, &address.endpoint);
-        let bucket = self.claims.homes().bucket(&area);
-        let Self { netcode: NetcodeFront { sessions, port_switches, .. }, listeners, .. } = self;
+        let bucket = turn.common.claims.homes().bucket(&area);
+        let Self { sessions, port_switches, listeners, .. } = self;
         let PortSwitches { residents, lineups, sources, few, many, trials, .. } = port_switches;
         let policy = &listeners[usize::from(address.listener)].replay;
         let source = sources.of(hash, header.sequence, now_ns);
@@ -191,14 +184,16 @@ impl Gate {
     /// Whether a packet may go to other workers that have sessions of its address.
     fn pay_forward(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         address: &Address,
         (hash, header): (u32, Header),
         others: Workers,
     ) -> Result<(), DropReason> {
-        let PortSwitches { sources, forwards, .. } = &mut self.netcode.port_switches;
-        let source = sources.of(hash, header.sequence, now.mono_ns);
-        if source.take_forward() && forwards.take(&block_of(address), others.count(), now.mono_ns) {
+        let PortSwitches { sources, forwards, .. } = &mut self.port_switches;
+        let source = sources.of(hash, header.sequence, turn.now.mono_ns);
+        if source.take_forward()
+            && forwards.take(&address.block(), others.count(), turn.now.mono_ns)
+        {
             Ok(())
         } else {
             Err(DropReason::PortSwitchRateLimited)
@@ -206,27 +201,31 @@ impl Gate {
     }
 
     /// A datagram that another worker's player has sent.
-    pub(crate) fn step_steered(&mut self, origin: &Origin, bytes: &[u8]) -> Result<(), DropReason> {
+    pub(crate) fn step_steered(
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
         let steered =
-            self.neighbours.steered.get(&(origin.address.listener, origin.address.endpoint));
+            turn.common.neighbours.steered.get(&(origin.address.listener, origin.address.endpoint));
         let &worker = steered.ok_or(DropReason::UnknownSource)?;
-        self.forward(origin, worker, false, bytes);
+        turn.common.forward(origin, worker, false, bytes);
         Ok(())
     }
 
     /// Packets from new ports that came by mail: before everything that has arrived, as they came.
     pub(crate) fn step_mailed_movers(&mut self, turn: &mut Turn<'_>) {
-        for number in 0..self.netcode.port_switches.trials.len() as u32 {
-            let mover = self.netcode.port_switches.trials.mover(number);
+        for number in 0..self.port_switches.trials.len() as u32 {
+            let mover = self.port_switches.trials.mover(number);
             let Some(origin) = mover.origin else { continue };
-            let mut copies = self.netcode.port_switches.trials.lend();
+            let mut copies = self.port_switches.trials.lend();
             let mut packet = [0; UNREAL_BYTES_MAX];
             let packet = &mut packet[..mover.packet().len()];
             packet.copy_from_slice(&copies[mover.packet()]);
             let outcome = self.step_mover(turn, &mover, &origin, packet, &mut copies);
-            self.netcode.port_switches.trials.give_back(copies);
+            self.port_switches.trials.give_back(copies);
             if let Err(why) = outcome {
-                self.counters.drops.bump(why);
+                turn.common.counters.drops.bump(why);
             }
         }
     }
@@ -239,10 +238,10 @@ impl Gate {
         origin: &Origin,
         packet: &mut [u8],
     ) -> Result<(), DropReason> {
-        let mover = self.netcode.port_switches.trials.mover(number);
-        let mut copies = self.netcode.port_switches.trials.lend();
+        let mover = self.port_switches.trials.mover(number);
+        let mut copies = self.port_switches.trials.lend();
         let outcome = self.step_mover(turn, &mover, origin, packet, &mut copies);
-        self.netcode.port_switches.trials.give_back(copies);
+        self.port_switches.trials.give_back(copies);
         outcome
     }
 
@@ -257,43 +256,36 @@ impl Gate {
         copies: &mut [u8],
     ) -> Result<(), DropReason> {
         let (header, kernel_ns) = (mover.header, origin.kernel_ns);
-        if let Some(index) = self.netcode.sessions.find(origin.hash, &origin.address) {
+        if let Some(index) = self.sessions.find(origin.hash, &origin.address) {
             // An earlier packet of this batch has moved the session here already.
-            let verdict = self.open_single(index, header, packet);
+            let verdict = self.open_single(turn, index, header, packet);
             return self.step_session(turn, index, header, verdict, packet, kernel_ns);
         }
-        let verdicts = &self.netcode.verdicts[self.netcode.arrivals.len()..];
-        let mut candidates = self.netcode.port_switches.trials.candidates_of(mover);
+        let verdicts = &self.verdicts[self.arrivals.len()..];
+        let mut candidates = self.port_switches.trials.candidates_of(mover);
         let Some((copy, index)) = candidates.find(|(copy, _)| verdicts[*copy] == Verdict::Done)
         else {
             drop(candidates);
-            return self.pass_mover_on(turn.now, mover, origin, packet);
+            return self.pass_mover_on(turn, mover, origin, packet);
         };
         drop(candidates);
         // Much may have happened since it was looked at first, in this very turn.
-        if !self.netcode.sessions.is_live(index) {
+        if !self.sessions.is_live(index) {
             return Err(DropReason::SessionEnded);
         }
         let policy = &self.listeners[usize::from(origin.address.listener)].replay;
-        let latest = self.netcode.sessions.at(index).window.latest(policy);
+        let latest = self.sessions.at(index).window.latest(policy);
         if latest.is_some_and(|latest| header.sequence <= latest) {
             return Err(DropReason::PortSwitchStale);
         }
-        let rate = Rate::new(self.limits(origin.address.listener).port_switches_per_block, 2);
-        if !self.netcode.port_switches.switches.admit(
-            &block_of(&origin.address),
-            rate,
-            turn.now.mono_ns,
-        ) {
+        let rate =
+            Rate::new(turn.common.limits(origin.address.listener).port_switches_per_block, 2);
+        if !self.port_switches.switches.admit(&origin.address.block(), rate, turn.now.mono_ns) {
             // The next packet is to find the same session again.
-            self.netcode
-                .port_switches
-                .sources
-                .of(origin.hash, header.sequence, turn.now.mono_ns)
-                .tried = 0;
+            self.port_switches.sources.of(origin.hash, header.sequence, turn.now.mono_ns).tried = 0;
             return Err(DropReason::PortSwitchRateLimited);
         }
-        self.move_session(index, origin);
+        self.move_session(turn, index, origin);
         let opened = &copies[mover.copy(copy)];
         self.step_session(turn, index, header, Verdict::Done, opened, kernel_ns)
     }
@@ -301,7 +293,7 @@ impl Gate {
     /// Nobody of ours: has the other workers try theirs.
     fn pass_mover_on(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         mover: &Mover,
         origin: &Origin,
         packet: &[u8],
@@ -310,24 +302,24 @@ impl Gate {
             return Err(DropReason::PortSwitchForged);
         }
         let Address { listener, endpoint } = origin.address;
-        let homes = self.claims.homes();
+        let homes = turn.common.claims.homes();
         let workers = homes.workers(homes.bucket(&Area::address(listener, &endpoint)));
-        let others = workers.without(self.worker.index);
+        let others = workers.without(turn.common.worker.index);
         if others.is_empty() {
             return Err(DropReason::PortSwitchForged);
         }
         if mover.has_candidates() {
-            self.pay_forward(now, &origin.address, (origin.hash, mover.header), others)?;
+            self.pay_forward(turn, &origin.address, (origin.hash, mover.header), others)?;
         }
         for worker in others.iter() {
-            self.forward(origin, worker, true, packet);
+            turn.common.forward(origin, worker, true, packet);
         }
-        self.counters.forwarded_copies += u64::from(others.count()) - 1;
+        turn.common.counters.forwarded_copies += u64::from(others.count()) - 1;
         Ok(())
     }
 
     /// A datagram that another worker has received, for a session of ours or one that may be.
-    pub(crate) fn step_netcode_forwarded(
+    pub(crate) fn step_mailed(
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
@@ -337,27 +329,25 @@ impl Gate {
     ) -> Result<(), DropReason> {
         match self.look_at_mailed(origin, bytes) {
             Ok((index, header)) => {
-                let verdict = self.open_single(index, header, bytes);
+                let verdict = self.open_single(turn, index, header, bytes);
                 self.step_session(turn, index, header, verdict, bytes, origin.kernel_ns)?;
                 if is_lost {
-                    self.remind_of_steering(index, from_worker);
+                    self.remind_of_steering(turn, index, from_worker);
                 }
                 Ok(())
             }
-            Err(DropReason::UnknownSource) if is_lost => {
-                self.take_mover_in(turn.now, origin, bytes)
-            }
+            Err(DropReason::UnknownSource) if is_lost => self.take_mover_in(turn, origin, bytes),
             Err(DropReason::UnknownSource) => {
                 let header = Header::decode(bytes, Receiver::Server)?;
                 // The session is over and the other worker has not heard yet.
-                if !self.is_straggler(turn.now, &origin.address, origin.hash, bytes) {
-                    let forget = forget_steering(origin.address, self.worker.index);
-                    self.neighbours.mail_out.push((from_worker, forget));
+                if !self.is_straggler(turn, &origin.address, origin.hash, bytes) {
+                    let forget = forget_steering(origin.address, turn.common.worker.index);
+                    turn.common.neighbours.mail_out.push((from_worker, forget));
                     return Err(DropReason::UnknownSource);
                 }
-                let (address, owner) = (origin.address, self.worker.index);
+                let (address, owner) = (origin.address, turn.common.worker.index);
                 let forget = forget_departed(address, owner, header.sequence);
-                self.neighbours.mail_out.push((from_worker, forget));
+                turn.common.neighbours.mail_out.push((from_worker, forget));
                 Err(DropReason::SessionEnded)
             }
             Err(why) => Err(why),
@@ -366,46 +356,59 @@ impl Gate {
 
     /// A packet from a new port that another worker has received: tried with those that arrive in
     /// this turn.
-    fn take_mover_in(&mut self, now: Now, origin: &Origin, bytes: &[u8]) -> Result<(), DropReason> {
+    fn take_mover_in(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
         let header = Header::decode(bytes, Receiver::Server)?;
-        let candidates = self.candidates(now, &origin.address, origin.hash, header, bytes.len())?;
-        if self.netcode.port_switches.trials.room_for(bytes.len()) < candidates.len() {
+        let candidates =
+            self.candidates(turn, &origin.address, origin.hash, header, bytes.len())?;
+        if self.port_switches.trials.room_for(bytes.len()) < candidates.len() {
             return Err(DropReason::PortSwitchRateLimited);
         }
-        self.netcode.port_switches.trials.push(header, Some(*origin), bytes, &candidates, false);
+        self.port_switches.trials.push(header, Some(*origin), bytes, &candidates, false);
         Ok(())
     }
 
-    fn move_session(&mut self, index: u32, origin: &Origin) {
-        let old = *self.netcode.sessions.address(index);
-        let session = self.netcode.sessions.at_mut(index);
+    fn move_session(&mut self, turn: &mut Turn<'_>, index: u32, origin: &Origin) {
+        let old = *self.sessions.address(index);
+        let session = self.sessions.at_mut(index);
         session.socket = origin.socket;
         session.local = origin.local;
         let steered_by =
             std::mem::replace(&mut session.steered_by, origin.forwarded_by.map(Neighbour::new));
-        self.netcode.sessions.readdress(index, origin.address);
+        self.sessions.readdress(index, origin.address);
         // A handshake that the new address may have begun is void: it is a player already.
-        if let Some(pending) = self.netcode.pending.find(origin.hash, &origin.address) {
-            self.forget_pending(pending);
+        if let Some(pending) = self.pending.find(origin.hash, &origin.address) {
+            self.forget_pending(turn, pending);
         }
         if let Some(worker) = steered_by {
-            self.neighbours
+            turn.common
+                .neighbours
                 .mail_out
-                .push((worker.worker(), forget_steering(old, self.worker.index)));
+                .push((worker.worker(), forget_steering(old, turn.common.worker.index)));
         }
         if let Some(worker) = origin.forwarded_by {
-            self.neighbours.mail_out.push((worker, steer_to(origin.address, self.worker.index)));
+            turn.common
+                .neighbours
+                .mail_out
+                .push((worker, steer_to(origin.address, turn.common.worker.index)));
         }
-        self.counters.port_switches += 1;
+        turn.common.counters.port_switches += 1;
     }
 
     /// The worker that receives a player's datagrams does not know that they are ours: its mailbox
     /// was full when it was told.
-    fn remind_of_steering(&mut self, index: u32, from_worker: u16) {
-        if self.netcode.sessions.is_live(index) {
-            let address = *self.netcode.sessions.address(index);
-            self.netcode.sessions.at_mut(index).steered_by = Some(Neighbour::new(from_worker));
-            self.neighbours.mail_out.push((from_worker, steer_to(address, self.worker.index)));
+    fn remind_of_steering(&mut self, turn: &mut Turn<'_>, index: u32, from_worker: u16) {
+        if self.sessions.is_live(index) {
+            let address = *self.sessions.address(index);
+            self.sessions.at_mut(index).steered_by = Some(Neighbour::new(from_worker));
+            turn.common
+                .neighbours
+                .mail_out
+                .push((from_worker, steer_to(address, turn.common.worker.index)));
         }
     }
 
@@ -413,18 +416,22 @@ impl Gate {
     /// is a player's again whose session another worker has.
     pub(crate) fn is_straggler(
         &self,
-        now: Now,
+        turn: &mut Turn<'_>,
         address: &Address,
         hash: u32,
         bytes: &[u8],
     ) -> bool {
         // Nothing is read of a flood of junk at a gateway that no player has left lately.
-        if !self.netcode.departed.is_asked(now.mono_ns) {
+        if !self.departed.is_asked(turn.now.mono_ns) {
             return false;
         }
         Header::decode(bytes, Receiver::Server).is_ok_and(|header| {
-            self.netcode.departed.has_left(hash, header.sequence, now.mono_ns)
-                && !self.neighbours.steered.contains_key(&(address.listener, address.endpoint))
+            self.departed.has_left(hash, header.sequence, turn.now.mono_ns)
+                && !turn
+                    .common
+                    .neighbours
+                    .steered
+                    .contains_key(&(address.listener, address.endpoint))
         })
     }
 }

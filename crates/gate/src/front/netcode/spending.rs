@@ -18,8 +18,6 @@ pub(crate) struct PortSwitches {
     pub(crate) sources: Sources,
     /// Sessions that follow their player, for each block.
     pub(crate) switches: Admission,
-    /// Requests to restart a handshake, for each block.
-    pub(crate) restarts: Admission,
     /// Trials among the few sessions of an address.
     pub(crate) few: Spending,
     /// Trials among the many sessions of an address.
@@ -80,7 +78,6 @@ impl PortSwitches {
             lineups: Lineups::new(now_ns),
             sources: Sources::new(),
             switches: Admission::new(BUCKETS, key, now_ns),
-            restarts: Admission::new(BUCKETS, key, now_ns),
             few: Spending::new(FEW_TRIALS, key, now_ns),
             many: Spending::new(MANY_TRIALS, key, now_ns),
             forwards: Spending::new(FORWARDS, key, now_ns),

@@ -2,18 +2,19 @@
 
 use crate::front::netcode::arrival::Arrival;
 use crate::front::netcode::departed::Departed;
-use crate::front::netcode::seal::Seal;
+use crate::front::netcode::listener::ListenerRules;
 use crate::front::netcode::session::{Pending, Session};
+use crate::front::netcode::socket_queue::SocketQueue;
 use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::sweep::Sweep;
 use crate::info::SessionInfo;
 use crate::links::loopback::index_of_loopback;
-use crate::links::socket_queue::SocketQueue;
+use crate::now::Now;
 use crate::seed::{Random, Seed};
 use crate::setup::Setup;
 use crate::shared::claims::Claims;
 use crate::store::hash::HashKey;
-use crate::store::table::{Resting, Table};
+use crate::store::table::{Address, Resting, Table};
 use crate::store::wheel::{TICK_NS, Wheel};
 use ringgate_batch::LocalIp;
 use ringgate_core::crypto::Verdict;
@@ -21,6 +22,9 @@ use ringgate_core::proto::netcode::server::GlobalSequence;
 use ringgate_core::secret::Key;
 
 pub(crate) struct NetcodeFront {
+    /// Which worker's.
+    pub(crate) worker: u16,
+    pub(crate) listeners: Vec<ListenerRules>,
     pub(crate) sessions: Table<Session>,
     /// Invariant: hashes with the same key as `sessions`, so that a datagram's source is hashed
     /// once.
@@ -37,8 +41,6 @@ pub(crate) struct NetcodeFront {
     /// By the position of a datagram in its batch.
     pub(crate) arrivals: Vec<Arrival>,
     pub(crate) verdicts: Vec<Verdict>,
-    /// What was written in this turn and is not sealed yet.
-    pub(crate) seals: Vec<Seal>,
 }
 
 impl NetcodeFront {
@@ -55,6 +57,8 @@ impl NetcodeFront {
         let places = sessions_max + resting.spare;
         let first_generation = (session_starts >> 32) as u32;
         Self {
+            worker,
+            listeners: Vec::new(),
             sessions: Table::new(sessions_max, resting, first_generation, hash_key),
             pending: Table::new(setup.worker_pending_max, Resting::NONE, 0, hash_key),
             sweep: Sweep::new(now_ns),
@@ -68,7 +72,16 @@ impl NetcodeFront {
             random: Random(session_starts),
             arrivals: Vec::new(),
             verdicts: Vec::new(),
-            seals: Vec::new(),
+        }
+    }
+
+    /// Takes in what a new setup says about listeners.
+    pub(crate) fn adopt(&mut self, setup: &Setup) {
+        for listener in &setup.listeners[self.listeners.len()..] {
+            self.listeners.push(ListenerRules::new(listener));
+        }
+        for (rules, listener) in self.listeners.iter_mut().zip(&setup.listeners) {
+            rules.adopt(listener);
         }
     }
 
@@ -108,6 +121,16 @@ impl NetcodeFront {
         self.sessions.reclaim(now_ns);
         self.pending.reclaim(now_ns);
         (self.sessions.len() as u64, self.pending.len() as u64)
+    }
+
+    /// The third look is over.
+    pub(crate) fn end_steps(&mut self) {
+        self.port_switches.trials.clear();
+    }
+
+    /// An address is no player's any more; another worker's player was there.
+    pub(crate) fn note_departed(&mut self, now: Now, address: &Address, sequence: u64) {
+        self.departed.leave(self.sessions.hash(address), sequence, now.mono_ns);
     }
 
     /// The backend of the session that has a loopback address.

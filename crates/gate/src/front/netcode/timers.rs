@@ -4,15 +4,15 @@
 use arrayvec::ArrayVec;
 
 use crate::counters::Ended;
-use crate::gate::Gate;
-use crate::turn::{Now, Turn};
+use crate::front::netcode::state::NetcodeFront;
+use crate::turn::Turn;
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 
-impl Gate {
-    pub(crate) fn handle_netcode_timers(&mut self, turn: &mut Turn<'_>) {
+impl NetcodeFront {
+    pub(crate) fn handle_timers(&mut self, turn: &mut Turn<'_>) {
         loop {
             let due: ArrayVec<u32, WAKE_BATCH> =
-                std::iter::from_fn(|| self.netcode.wheel.pop_due(turn.now.mono_ns))
+                std::iter::from_fn(|| self.wheel.pop_due(turn.now.mono_ns))
                     .take(WAKE_BATCH)
                     .collect();
             due.iter().for_each(|index| self.fetch_player(*index));
@@ -21,66 +21,67 @@ impl Gate {
                 break;
             }
         }
-        self.sweep_pending(turn.now);
+        self.sweep_pending(turn);
         self.handle_session_sockets(turn);
     }
 
     /// Looks after one session and arms it again.
     fn wake(&mut self, turn: &mut Turn<'_>, index: u32) {
-        let Some(session) = self.netcode.sessions.get(index) else { return };
+        let Some(session) = self.sessions.get(index) else { return };
         let backend = usize::from(session.backend);
         if session.is_timed_out(turn.now.mono_ns) {
             return self.end_session(turn, index, Ended::TimedOut);
         }
-        if self.links.backends[backend].is_lost(&self.setup.backends[backend], turn.now.mono_ns) {
+        if turn.common.links.backends[backend]
+            .is_lost(&turn.common.setup.backends[backend], turn.now.mono_ns)
+        {
             return self.end_session(turn, index, Ended::BackendGone);
         }
-        if session.keep_alive_at_ns(self.keep_alive_ns(index)) <= turn.now.mono_ns {
+        if session.keep_alive_at_ns(self.keep_alive_ns(turn, index)) <= turn.now.mono_ns {
             self.keep_alive(turn, index);
         }
         self.announce(turn, index);
-        self.arm(index);
+        self.arm(turn, index);
     }
 
     /// A player who does not know yet that it is connected hears it when its socket is there.
     fn keep_alive(&mut self, turn: &mut Turn<'_>, index: u32) {
-        if !self.netcode.sessions.at(index).is_confirmed() && self.lacks_socket(index) {
-            self.netcode.sessions.at_mut(index).last_send_ns = turn.now.mono_ns;
+        if !self.sessions.at(index).is_confirmed() && self.lacks_socket(turn, index) {
+            self.sessions.at_mut(index).last_send_ns = turn.now.mono_ns;
         } else {
             self.emit_keep_alive(turn, index);
         }
     }
 
     /// Has a session looked at again when it needs to be.
-    pub(crate) fn arm(&mut self, index: u32) {
-        let deadline_ns = self.netcode.sessions.at(index).deadline_ns(self.keep_alive_ns(index));
-        self.netcode.wheel.arm(index, deadline_ns);
+    pub(crate) fn arm(&mut self, turn: &Turn<'_>, index: u32) {
+        let deadline_ns = self.sessions.at(index).deadline_ns(self.keep_alive_ns(turn, index));
+        self.wheel.arm(index, deadline_ns);
     }
 
-    fn keep_alive_ns(&self, index: u32) -> u64 {
-        let listener = usize::from(self.netcode.sessions.address(index).listener);
-        let rules = self.setup.listeners[listener].netcode();
+    fn keep_alive_ns(&self, turn: &Turn<'_>, index: u32) -> u64 {
+        let listener = usize::from(self.sessions.address(index).listener);
+        let rules = turn.common.setup.listeners[listener].netcode();
         rules.map_or(SEND_INTERVAL_NS, |rules| rules.keep_alive_ns)
     }
 
     /// Looks at a few unfinished handshakes, so that the memory of those who never answer comes
     /// back.
-    fn sweep_pending(&mut self, now: Now) {
-        let places =
-            if self.netcode.pending.len() == 0 { 0 } else { self.netcode.pending.places() };
-        for _ in 0..self.netcode.sweep.take_due(places, now.mono_ns) {
-            self.netcode.sweep.at = (self.netcode.sweep.at + 1) % places;
-            let at = self.netcode.sweep.at;
-            if self.netcode.pending.get(at).is_some_and(|entry| entry.expire_ns < now.mono_ns) {
-                self.forget_pending(at);
+    fn sweep_pending(&mut self, turn: &mut Turn<'_>) {
+        let places = if self.pending.len() == 0 { 0 } else { self.pending.places() };
+        for _ in 0..self.sweep.take_due(places, turn.now.mono_ns) {
+            self.sweep.at = (self.sweep.at + 1) % places;
+            let at = self.sweep.at;
+            if self.pending.get(at).is_some_and(|entry| entry.expire_ns < turn.now.mono_ns) {
+                self.forget_pending(turn, at);
             }
         }
     }
 
     /// Ends every session.
-    pub(crate) fn stop_netcode(&mut self, turn: &mut Turn<'_>) {
-        for index in 0..self.netcode.sessions.places() {
-            if self.netcode.sessions.is_live(index) {
+    pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
+        for index in 0..self.sessions.places() {
+            if self.sessions.is_live(index) {
                 self.end_session(turn, index, Ended::Shutdown);
             }
         }

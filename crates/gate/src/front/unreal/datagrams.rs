@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use crate::arrivals::Origin;
+use crate::common::Common;
 use crate::front::unreal::kinds::kind_index;
 use crate::front::unreal::state::UnrealFront;
-use crate::gate::Gate;
 use crate::info::SessionInfo;
 use crate::output::Tag;
 use crate::setup::Unreal;
@@ -16,36 +16,39 @@ use ringgate_core::proto::unreal::front::{Classified, classify, encode_within};
 use ringgate_core::proto::unreal::handshake::{Handshake, Kind, Receiver};
 use ringgate_core::proto::unreal::prefix::Framing;
 
-impl Gate {
+impl UnrealFront {
     /// The open sessions of Unreal games, one by one: for inspection, not for every turn.
-    pub(crate) fn unreal_sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
-        let UnrealFront { sessions, .. } = &self.unreal;
+    pub(crate) fn sessions<'a>(
+        &'a self,
+        common: &'a Common,
+    ) -> impl Iterator<Item = SessionInfo> + 'a {
+        let Self { sessions, .. } = self;
         (0..sessions.places()).filter_map(|index| {
             let session = sessions.get(index).filter(|session| !session.is_opening())?;
             let address = sessions.address(index);
-            let rules = self.unreal_rules(address.listener).ok()?;
+            let rules = rules_of(common, address.listener).ok()?;
             let (claim, timeout_ns) = (&session.claim, rules.idle_timeout_ns);
             Some(SessionInfo::of_claim(claim, address.endpoint, session.heard_ns, timeout_ns))
         })
     }
 
     /// A run of datagrams of one listener.
-    pub(crate) fn step_unreal(&mut self, turn: &mut Turn<'_>, run: Range<usize>, rx: &RxBatch) {
+    pub(crate) fn step(&mut self, turn: &mut Turn<'_>, run: Range<usize>, rx: &RxBatch) {
         for at in run {
             let meta = &rx.metas()[at];
-            let outcome = match self.sources[at].origin(meta) {
+            let outcome = match turn.common.sources[at].origin(meta) {
                 _ if meta.truncated => Err(DropReason::TooLong),
-                Some(origin) => self.step_unreal_datagram(turn, &origin, rx.bytes(at)),
+                Some(origin) => self.step_datagram(turn, &origin, rx.bytes(at)),
                 None => Err(DropReason::UnknownSource),
             };
             if let Err(why) = outcome {
-                self.counters.drops.bump(why);
+                turn.common.counters.drops.bump(why);
             }
         }
     }
 
     /// A datagram that a listener has received itself.
-    fn step_unreal_datagram(
+    fn step_datagram(
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
@@ -53,11 +56,11 @@ impl Gate {
     ) -> Result<(), DropReason> {
         let framing = self.framing(origin.address.listener)?;
         let classified = classify(bytes, &framing, Receiver::Server)?;
-        let known = self.unreal_session(origin);
-        if known.is_none() && !self.neighbours.steered.is_empty() {
+        let known = self.session_of(origin);
+        if known.is_none() && !turn.common.neighbours.steered.is_empty() {
             let key = (origin.address.listener, origin.address.endpoint);
-            if let Some(&worker) = self.neighbours.steered.get(&key) {
-                self.forward(origin, worker, false, bytes);
+            if let Some(&worker) = turn.common.neighbours.steered.get(&key) {
+                turn.common.forward(origin, worker, false, bytes);
                 return Ok(());
             }
         }
@@ -67,28 +70,24 @@ impl Gate {
                 None => self.ask_to_restart(turn, origin, (ids, reader), bytes.len()),
             },
             Classified::Handshake(packet) => {
-                self.step_unreal_handshake(turn, known, origin, &packet, bytes)
+                self.step_handshake(turn, known, origin, &packet, bytes)
             }
         }
     }
 
     /// The session of whoever a datagram is from.
-    pub(crate) fn unreal_session(&self, origin: &Origin) -> Option<u32> {
-        self.unreal.sessions.find(origin.hash, &origin.address)
-    }
-
-    pub(crate) fn unreal_rules(&self, listener: u16) -> Result<&Unreal, DropReason> {
-        self.setup.listeners[usize::from(listener)].unreal().ok_or(DropReason::UnknownSource)
+    pub(crate) fn session_of(&self, origin: &Origin) -> Option<u32> {
+        self.sessions.find(origin.hash, &origin.address)
     }
 
     /// How the packets between a listener and its players are laid out now.
     pub(crate) fn framing(&self, listener: u16) -> Result<Framing, DropReason> {
-        let face = self.unreal.faces.get(usize::from(listener));
+        let face = self.faces.get(usize::from(listener));
         face.map(|face| face.framing).ok_or(DropReason::UnknownSource)
     }
 
     /// Answers a handshake packet with at most `bytes_max` bytes.
-    pub(crate) fn answer_unreal(
+    pub(crate) fn answer(
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
@@ -114,26 +113,26 @@ impl Gate {
         bytes_max: usize,
         (target, tag): (TxTarget, Tag),
     ) -> Result<(), DropReason> {
-        let room = self.room(turn);
-        let tail = self.unreal.tail();
+        let room = turn.room();
+        let tail = self.tail();
         let len = encode_within(packet, framing, tail, bytes_max, room.slot)
             .ok_or(DropReason::RestartRateLimited)?;
         room.send(len, target, tag.encode());
         if tag == Tag::Player {
-            self.count_unreal_out(kind_index(packet.body.kind()), len);
+            turn.count_out(kind_index(packet.body.kind()), len);
         } else {
-            self.counters.link_datagrams_out += 1;
+            turn.common.counters.link_datagrams_out += 1;
         }
         Ok(())
     }
+}
 
-    pub(crate) fn count_unreal_out(&mut self, kind: usize, len: usize) {
-        self.counters.packets_out[kind] += 1;
-        self.counters.bytes_out += len as u64;
-    }
+/// The rules of a listener.
+pub(crate) fn rules_of(common: &Common, listener: u16) -> Result<&Unreal, DropReason> {
+    common.setup.listeners[usize::from(listener)].unreal().ok_or(DropReason::UnknownSource)
+}
 
-    /// What an Unreal packet did what it came for is counted as.
-    pub(crate) fn count_unreal_handled(&mut self, kind: Kind) {
-        self.counters.handled[kind_index(kind)] += 1;
-    }
+/// A handshake packet did what it came for.
+pub(crate) fn count_handled(turn: &mut Turn<'_>, kind: Kind) {
+    turn.common.counters.handled[kind_index(kind)] += 1;
 }

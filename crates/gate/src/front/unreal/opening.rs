@@ -6,17 +6,17 @@
 
 use crate::arrivals::Origin;
 use crate::counters::Ended;
-use crate::front::netcode::handshake::block_of;
+use crate::front::unreal::datagrams::rules_of;
 use crate::front::unreal::guard::Guard;
 use crate::front::unreal::kinds::kind_index;
 use crate::front::unreal::loopback::loopback_of;
+use crate::front::unreal::relay::pass_on;
 use crate::front::unreal::session::{Opening, Session, Stage};
 use crate::front::unreal::state::UnrealFront;
-use crate::gate::Gate;
 use crate::mail::steer_to;
 use crate::output::Tag;
 use crate::shared::claims::Claim;
-use crate::turn::{Now, Turn};
+use crate::turn::Turn;
 use ringgate_batch::TxTarget;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::client::{Client, Event, Profile};
@@ -24,10 +24,10 @@ use ringgate_core::proto::unreal::cookie::{Cookie, Proof};
 use ringgate_core::proto::unreal::front::Identity;
 use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Kind};
 
-impl Gate {
+impl UnrealFront {
     /// A response has verified: its player gets a session, in place of the one that the address
     /// had.
-    pub(crate) fn admit_unreal(
+    pub(crate) fn admit(
         &mut self,
         turn: &mut Turn<'_>,
         known: Option<u32>,
@@ -36,15 +36,15 @@ impl Gate {
         proof: &Proof,
         bytes: usize,
     ) -> Result<(), DropReason> {
-        if self.life.draining_until_ns.is_some() {
+        if turn.common.life.draining_until_ns.is_some() {
             return Err(DropReason::Draining);
         }
-        self.claims.cookies().check_unused(&proof.cookie)?;
-        self.check_handshakes(origin)?;
-        if !self.unreal.sessions.has_rested_place(turn.now.mono_ns) {
+        turn.common.claims.cookies().check_unused(&proof.cookie)?;
+        turn.common.check_handshakes(&origin.address)?;
+        if !self.sessions.has_rested_place(turn.now.mono_ns) {
             return Err(DropReason::PlacesResting);
         }
-        let claim = self.claim_unreal(turn.now, known, origin, proof)?;
+        let claim = self.claim(turn, known, origin, proof)?;
         let listener = origin.address.listener;
         let profile = Profile {
             framing: self.framing(listener)?,
@@ -72,15 +72,17 @@ impl Gate {
             closed_ns: 0,
             steered_by: origin.forwarded_by,
         };
-        let Ok(index) = self.unreal.sessions.insert(origin.address, session, turn.now.mono_ns)
-        else {
-            self.claims.leave(&claim);
+        let Ok(index) = self.sessions.insert(origin.address, session, turn.now.mono_ns) else {
+            turn.common.claims.leave(&claim);
             return Err(DropReason::ResponseSessionsFull);
         };
-        self.unreal.opening_count += 1;
-        self.newcomers.handshakes.enter(&block_of(&origin.address));
+        self.opening_count += 1;
+        turn.common.newcomers.handshakes.enter(&origin.address.block());
         if let Some(worker) = origin.forwarded_by {
-            self.neighbours.mail_out.push((worker, steer_to(origin.address, self.worker.index)));
+            turn.common
+                .neighbours
+                .mail_out
+                .push((worker, steer_to(origin.address, turn.common.worker.index)));
         }
         self.ask_server(turn, index);
         Ok(())
@@ -89,34 +91,41 @@ impl Gate {
     /// Claims a place for a player. One who comes back takes its own again: no other player can
     /// have it in between, a server that is full has room for it, and it comes to the server where
     /// it was.
-    fn claim_unreal(
+    fn claim(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         known: Option<u32>,
         origin: &Origin,
         proof: &Proof,
     ) -> Result<Claim, DropReason> {
         let listener = origin.address.listener;
         if let Some(index) = known {
-            let claim = self.unreal.sessions.at(index).claim;
-            let backends = &self.setup.listeners[usize::from(listener)].backends;
+            let claim = self.sessions.at(index).claim;
+            let backends = &turn.common.setup.listeners[usize::from(listener)].backends;
             if backends.contains(&claim.backend)
-                && self.takes_players(usize::from(listener), claim.backend)
+                && turn.common.takes_players(claim.backend)
+                && self.is_open_to(usize::from(listener), usize::from(claim.backend))
             {
-                self.claims.cookies().use_once(&proof.cookie, now.mono_ns)?;
-                return Ok(self.release_unreal(index, Ended::Replaced));
+                turn.common.claims.cookies().use_once(&proof.cookie, turn.now.mono_ns)?;
+                return Ok(self.release(turn, index, Ended::Replaced));
             }
             // Before the claim, because the session that goes may hold the last slot.
-            self.end_unreal(index, Ended::Replaced);
+            self.end_session(turn, index, Ended::Replaced);
         }
-        self.unreal.serial += 1;
+        self.serial += 1;
         // Players have no ids here, and every one needs its own.
-        let client_id = u64::from(self.worker.index) << 48 | self.unreal.serial;
+        let client_id = u64::from(turn.common.worker.index) << 48 | self.serial;
         let key = source_key(origin);
-        let claim = self.claim_place(listener, (client_id, key), origin.address.endpoint)?;
+        let is_open = |backend| self.is_open_to(usize::from(listener), backend);
+        let claim = turn.common.claim_place(
+            listener,
+            (client_id, key),
+            origin.address.endpoint,
+            is_open,
+        )?;
         // Only now: who finds a server full asks again with the same response, until there is room.
-        if let Err(why) = self.claims.cookies().use_once(&proof.cookie, now.mono_ns) {
-            self.claims.leave(&claim);
+        if let Err(why) = turn.common.claims.cookies().use_once(&proof.cookie, turn.now.mono_ns) {
+            turn.common.claims.leave(&claim);
             return Err(why);
         }
         Ok(claim)
@@ -124,26 +133,26 @@ impl Gate {
 
     /// Sends the server what the handshake has to say now, and notes when to look again.
     pub(crate) fn ask_server(&mut self, turn: &mut Turn<'_>, index: u32) {
-        let UnrealFront { sessions, wheel, .. } = &mut self.unreal;
+        let Self { sessions, wheel, .. } = self;
         let session = sessions.at_mut(index);
         let Stage::Opening(opening) = &mut session.stage else { return };
-        let address = self.links.backends[usize::from(session.claim.backend)].address;
+        let address = turn.common.links.backends[usize::from(session.claim.backend)].address;
         let due_ns = opening.client.poll_timeout();
         if due_ns.is_none_or(|due_ns| turn.now.mono_ns < due_ns) {
             return wheel.arm(index, due_ns.unwrap_or(turn.now.mono_ns));
         }
-        let (Some(socket), Some(source)) = (self.links.udp, loopback_of(index)) else {
+        let (Some(socket), Some(source)) = (turn.common.links.udp, loopback_of(index)) else {
             return wheel.arm(index, turn.now.mono_ns);
         };
         let now_ns = turn.now.mono_ns;
-        let room = self.room(turn);
-        let tail = self.unreal.tail();
-        let UnrealFront { sessions, wheel, .. } = &mut self.unreal;
+        let room = turn.room();
+        let tail = self.tail();
+        let Self { sessions, wheel, .. } = self;
         let Stage::Opening(opening) = &mut sessions.at_mut(index).stage else { return };
         if let Some(len) = opening.client.poll_transmit(now_ns, &tail, room.slot) {
             let target = TxTarget { socket, peer: address, source };
             room.send(len, target, Tag::Handshake.encode());
-            self.counters.link_datagrams_out += 1;
+            turn.common.counters.link_datagrams_out += 1;
         }
         let due_ns = opening.client.poll_timeout();
         wheel.arm(index, due_ns.unwrap_or(turn.now.mono_ns));
@@ -156,12 +165,12 @@ impl Gate {
         index: u32,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
-        let Stage::Opening(opening) = &mut self.unreal.sessions.at_mut(index).stage else {
+        let Stage::Opening(opening) = &mut self.sessions.at_mut(index).stage else {
             return Err(DropReason::PacketUnexpected);
         };
         match opening.client.handle_datagram(turn.now.mono_ns, bytes)? {
             Event::Challenged => self.ask_server(turn, index),
-            Event::Connected(cookie) => self.open_unreal(turn, index, cookie),
+            Event::Connected(cookie) => self.open(turn, index, cookie),
             Event::WrongVersion => self.pass_upgrade_on(turn, index, bytes),
             Event::Game | Event::Reconnected | Event::Restarting => {}
         }
@@ -169,23 +178,23 @@ impl Gate {
     }
 
     /// The server has let the player in: the player is told, with the server's cookie.
-    fn open_unreal(&mut self, turn: &mut Turn<'_>, index: u32, cookie: Cookie) {
-        let address = *self.unreal.sessions.address(index);
+    fn open(&mut self, turn: &mut Turn<'_>, index: u32, cookie: Cookie) {
+        let address = *self.sessions.address(index);
         let listener = address.listener;
-        let Ok(rules) = self.unreal_rules(listener) else { return };
+        let Ok(rules) = rules_of(turn.common, listener) else { return };
         let guard = Guard::new(rules.duplicates, &cookie, turn.now.mono_ns);
-        let session = self.unreal.sessions.at_mut(index);
+        let session = self.sessions.at_mut(index);
         let stage = std::mem::replace(&mut session.stage, Stage::Open { cookie, guard });
         let Stage::Opening(opening) = stage else { return };
         session.server_ids = opening.client.ids();
         session.heard_ns = turn.now.mono_ns;
-        self.unreal.opening_count -= 1;
-        self.newcomers.handshakes.leave(&block_of(&address));
-        self.counters.sessions_opened += 1;
-        self.stamps.handshakes_ns.push(turn.now.mono_ns - opening.since_ns);
-        if self.setup.listeners[usize::from(listener)].follow_port_switch {
+        self.opening_count -= 1;
+        turn.common.newcomers.handshakes.leave(&address.block());
+        turn.common.counters.sessions_opened += 1;
+        turn.common.stamps.handshakes_ns.push(turn.now.mono_ns - opening.since_ns);
+        if turn.common.setup.listeners[usize::from(listener)].follow_port_switch {
             let client_id = opening.response.ids.client();
-            self.claims.cookies().settle(&cookie, client_id, self.unreal_resident(index));
+            turn.common.claims.cookies().settle(&cookie, client_id, self.resident(turn, index));
         }
         let _ = self.send_ack(turn, index, &opening.response, opening.response_bytes);
     }
@@ -199,7 +208,7 @@ impl Gate {
         packet: &Handshake,
         bytes: usize,
     ) -> Result<(), DropReason> {
-        let session = self.unreal.sessions.at_mut(index);
+        let session = self.sessions.at_mut(index);
         match &mut session.stage {
             Stage::Opening(opening) => {
                 opening.response = *packet;
@@ -222,13 +231,13 @@ impl Gate {
         packet: &Handshake,
         bytes_max: usize,
     ) -> Result<(), DropReason> {
-        let address = *self.unreal.sessions.address(index);
-        let session = self.unreal.sessions.at_mut(index);
+        let address = *self.sessions.address(index);
+        let session = self.sessions.at_mut(index);
         let cookie = *session.cookie().ok_or(DropReason::PacketUnexpected)?;
         session.acknowledged_ns = turn.now.mono_ns;
         let target = session.target(address.endpoint);
         let backend = usize::from(session.claim.backend);
-        let known = self.unreal.probed[backend].as_ref().and_then(|probed| probed.identity);
+        let known = self.probed[backend].as_ref().and_then(|probed| probed.identity);
         let unknown = Identity { session: 0, base: packet.base };
         let identity = Identity { session: packet.ids.session(), ..known.unwrap_or(unknown) };
         let ack = identity.answer(packet, Body::Ack(cookie));
@@ -239,17 +248,17 @@ impl Gate {
     /// The server does not speak the player's version, and says so: the player is told, and there
     /// is no session.
     fn pass_upgrade_on(&mut self, turn: &mut Turn<'_>, index: u32, bytes: &[u8]) {
-        let address = *self.unreal.sessions.address(index);
-        let session = self.unreal.sessions.at(index);
+        let address = *self.sessions.address(index);
+        let session = self.sessions.at(index);
         let Stage::Opening(opening) = &session.stage else { return };
         let (ids, target) = (session.player_ids, session.target(address.endpoint));
         // As with every answer: never longer than what it answers.
         let is_short = bytes.len() <= opening.response_bytes;
         if let (Ok(framing), true) = (self.framing(address.listener), is_short) {
-            self.pass_on(turn, &framing, bytes, ids, (target, Tag::Player));
-            self.count_unreal_out(kind_index(Kind::VersionUpgrade), bytes.len());
+            pass_on(turn, &framing, bytes, ids, (target, Tag::Player));
+            turn.count_out(kind_index(Kind::VersionUpgrade), bytes.len());
         }
-        self.end_unreal(index, Ended::ByBackend);
+        self.end_session(turn, index, Ended::ByBackend);
     }
 }
 

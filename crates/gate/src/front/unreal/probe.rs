@@ -15,25 +15,25 @@
 
 use crate::front::unreal::loopback::OWN_ADDRESS;
 use crate::front::unreal::probed::{ANSWER_NS_MAX, ASK_AGAIN_NS, Probed, REPEAT_NS, Way};
-use crate::gate::Gate;
+use crate::front::unreal::state::UnrealFront;
 use crate::output::Tag;
-use crate::turn::{Now, Turn};
+use crate::turn::Turn;
 use ringgate_batch::TxTarget;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::front::Identity;
 use ringgate_core::proto::unreal::handshake::Base;
 
-impl Gate {
+impl UnrealFront {
     /// Asks the servers whose turn it is, and gives up on those that have been silent for long.
     pub(crate) fn probe_servers(&mut self, turn: &mut Turn<'_>) {
-        if turn.now.mono_ns < self.unreal.next_probe_ns {
+        if turn.now.mono_ns < self.next_probe_ns {
             return;
         }
         let mut next_ns = u64::MAX;
         let mut has_changed = false;
-        for at in 0..self.unreal.probed.len() {
-            let is_retired = self.setup.backends[at].retired;
-            let Some(probed) = self.unreal.probed[at].as_mut().filter(|_| !is_retired) else {
+        for at in 0..self.probed.len() {
+            let is_retired = turn.common.setup.backends[at].retired;
+            let Some(probed) = self.probed[at].as_mut().filter(|_| !is_retired) else {
                 continue;
             };
             if probed.is_answering && turn.now.mono_ns >= probed.answered_ns + ANSWER_NS_MAX {
@@ -47,46 +47,53 @@ impl Gate {
                     self.send_question(turn, at, way);
                 }
             }
-            let look_ns = self.unreal.probed[at].as_ref().map(Probed::look_ns);
+            let look_ns = self.probed[at].as_ref().map(Probed::look_ns);
             next_ns = look_ns.map_or(next_ns, |look_ns| next_ns.min(look_ns));
         }
-        self.unreal.next_probe_ns = next_ns;
+        self.next_probe_ns = next_ns;
         if has_changed {
-            let setup = std::sync::Arc::clone(&self.setup);
-            self.unreal.show_faces(&setup);
+            let setup = std::sync::Arc::clone(&turn.common.setup);
+            self.show_faces(&setup);
         }
     }
 
     fn send_question(&mut self, turn: &mut Turn<'_>, backend: usize, way: usize) {
-        let (Some(socket), peer) = (self.links.udp, self.links.backends[backend].address) else {
+        let (Some(socket), peer) =
+            (turn.common.links.udp, turn.common.links.backends[backend].address)
+        else {
             return;
         };
-        let room = self.room(turn);
-        let tail = self.unreal.tail();
-        let Some(probed) = self.unreal.probed[backend].as_ref() else { return };
+        let room = turn.room();
+        let tail = self.tail();
+        let Some(probed) = self.probed[backend].as_ref() else { return };
         let Way { framing, tail_bytes, .. } = probed.ways[way];
         let tail = tail_bytes.map_or(tail, |len| tail.with_len(len));
         let len = probed.question(way).encode(&framing, &tail, room.slot);
         let target = TxTarget { socket, peer, source: OWN_ADDRESS };
         room.send(len, target, Tag::Handshake.encode());
-        self.counters.link_datagrams_out += 1;
+        turn.common.counters.link_datagrams_out += 1;
     }
 
     /// What a game server has sent to our own address.
-    pub(crate) fn handle_probe_answer(&mut self, now: Now, backend: usize, bytes: &[u8]) {
-        if let Err(why) = self.step_probe_answer(now, backend, bytes) {
-            self.count_from_link(why);
+    pub(crate) fn handle_probe_answer(
+        &mut self,
+        turn: &mut Turn<'_>,
+        backend: usize,
+        bytes: &[u8],
+    ) {
+        if let Err(why) = self.step_probe_answer(turn, backend, bytes) {
+            turn.common.count_from_link(why);
         }
     }
 
     fn step_probe_answer(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         backend: usize,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
         let invalid = DropReason::ServerPacketInvalid;
-        let probed = self.unreal.probed[backend].as_mut().ok_or(invalid)?;
+        let probed = self.probed[backend].as_mut().ok_or(invalid)?;
         let (way, packet) = probed.read_answer(bytes).ok_or(invalid)?;
         if probed.is_answering && way > probed.way {
             // It was asked in several ways, and has answered in a better one already.
@@ -99,27 +106,27 @@ impl Gate {
         probed.ways_tried = 1;
         probed.is_answering = true;
         if std::mem::take(&mut probed.is_refused) {
-            probed.returned_ns = now.mono_ns;
+            probed.returned_ns = turn.now.mono_ns;
         }
-        probed.answered_ns = now.mono_ns;
+        probed.answered_ns = turn.now.mono_ns;
         probed.identity = identity;
-        probed.due_ns = now.mono_ns + ASK_AGAIN_NS;
+        probed.due_ns = turn.now.mono_ns + ASK_AGAIN_NS;
         if has_changed {
-            let setup = std::sync::Arc::clone(&self.setup);
-            self.unreal.show_faces(&setup);
+            let setup = std::sync::Arc::clone(&turn.common.setup);
+            self.show_faces(&setup);
         }
         Ok(())
     }
 
     /// The kernel says that nobody listens where a game server should.
-    pub(crate) fn lose_unreal_server(&mut self, now: Now, backend: usize) {
-        let Some(probed) = self.unreal.probed[backend].as_mut() else { return };
+    pub(crate) fn lose_server(&mut self, turn: &mut Turn<'_>, backend: usize) {
+        let Some(probed) = self.probed[backend].as_mut() else { return };
         probed.is_refused = true;
         if std::mem::take(&mut probed.is_answering) {
-            probed.due_ns = now.mono_ns + REPEAT_NS;
-            self.unreal.next_probe_ns = self.unreal.next_probe_ns.min(probed.due_ns);
-            let setup = std::sync::Arc::clone(&self.setup);
-            self.unreal.show_faces(&setup);
+            probed.due_ns = turn.now.mono_ns + REPEAT_NS;
+            self.next_probe_ns = self.next_probe_ns.min(probed.due_ns);
+            let setup = std::sync::Arc::clone(&turn.common.setup);
+            self.show_faces(&setup);
         }
     }
 }

@@ -6,13 +6,12 @@
 
 use crate::arrivals::Origin;
 use crate::counters::Ended;
-use crate::front::netcode::handshake::block_of;
+use crate::front::unreal::datagrams::rules_of;
 use crate::front::unreal::guard::Passed;
 use crate::front::unreal::kinds::UNREAL_GAME;
 use crate::front::unreal::loopback::{is_own_address, loopback_of};
 use crate::front::unreal::session::Stage;
 use crate::front::unreal::state::UnrealFront;
-use crate::gate::Gate;
 use crate::mail::forget_steering;
 use crate::output::Tag;
 use crate::shared::claims::Claim;
@@ -26,7 +25,7 @@ use ringgate_core::proto::unreal::handshake::Receiver;
 use ringgate_core::proto::unreal::notify::{Gaps, Sender};
 use ringgate_core::proto::unreal::prefix::{Framing, Ids};
 
-impl Gate {
+impl UnrealFront {
     /// A game packet from the address of a session.
     pub(crate) fn relay_up(
         &mut self,
@@ -36,9 +35,9 @@ impl Gate {
         (ids, reader): (Ids, BitReader<'_>),
         bytes: &[u8],
     ) -> Result<(), DropReason> {
-        let rules = self.unreal_rules(origin.address.listener)?;
+        let rules = rules_of(turn.common, origin.address.listener)?;
         let (framing, limit) = (rules.framing, rules.gap_limit);
-        let UnrealFront { sessions, hash, .. } = &mut self.unreal;
+        let Self { sessions, hash, .. } = self;
         let session = sessions.at_mut(index);
         let Stage::Open { guard, .. } = &mut session.stage else {
             return Err(DropReason::PacketUnexpected);
@@ -52,31 +51,32 @@ impl Gate {
             Ok(Passed::Playing) => {}
             Err(why) => {
                 if why == DropReason::SequenceGap {
-                    self.end_unreal(index, Ended::SequenceGap);
+                    self.end_session(turn, index, Ended::SequenceGap);
                 }
                 return Err(why);
             }
         }
         session.heard_ns = turn.now.mono_ns;
         let server_ids = session.server_ids;
-        let backend = &self.links.backends[usize::from(session.claim.backend)];
+        let backend = &turn.common.links.backends[usize::from(session.claim.backend)];
         let (backend, is_up) = (backend.address, backend.is_up());
-        self.counters.handled[UNREAL_GAME] += 1;
-        self.counters.payloads_up += 1;
-        let (Some(socket), Some(source), true) = (self.links.udp, loopback_of(index), is_up) else {
-            self.counters.drops.bump(DropReason::LinkDown);
+        turn.common.counters.handled[UNREAL_GAME] += 1;
+        turn.common.counters.payloads_up += 1;
+        let (Some(socket), Some(source), true) = (turn.common.links.udp, loopback_of(index), is_up)
+        else {
+            turn.common.counters.drops.bump(DropReason::LinkDown);
             return Ok(());
         };
         let target = TxTarget { socket, peer: backend, source };
-        self.pass_on(turn, &framing, bytes, server_ids, (target, Tag::UdpPayload));
-        self.counters.link_datagrams_out += 1;
-        self.counters.payloads_to_links += 1;
-        self.stamps.uplink_kernel_ns.push(origin.kernel_ns);
+        pass_on(turn, &framing, bytes, server_ids, (target, Tag::UdpPayload));
+        turn.common.counters.link_datagrams_out += 1;
+        turn.common.counters.payloads_to_links += 1;
+        turn.common.stamps.uplink_kernel_ns.push(origin.kernel_ns);
         Ok(())
     }
 
     /// A datagram from the server of an Unreal game.
-    pub(crate) fn handle_unreal_server(
+    pub(crate) fn handle_server(
         &mut self,
         turn: &mut Turn<'_>,
         from: usize,
@@ -84,39 +84,39 @@ impl Gate {
         bytes: &[u8],
     ) {
         if is_own_address(&meta.local) {
-            return self.handle_probe_answer(turn.now, from, bytes);
+            return self.handle_probe_answer(turn, from, bytes);
         }
-        match self.unreal.session_of_loopback(&meta.local, from) {
-            Some(index) => self.handle_unreal_answer(turn, index, bytes),
-            None => self.count_from_link(DropReason::SessionUnknown),
+        match self.session_of_loopback(&meta.local, from) {
+            Some(index) => self.handle_answer(turn, index, bytes),
+            None => turn.common.count_from_link(DropReason::SessionUnknown),
         }
     }
 
     /// A datagram that a game server has sent to a player's loopback address.
-    pub(crate) fn handle_unreal_answer(&mut self, turn: &mut Turn<'_>, index: u32, bytes: &[u8]) {
-        if let Err(why) = self.step_unreal_answer(turn, index, bytes) {
-            self.count_from_link(match why {
+    pub(crate) fn handle_answer(&mut self, turn: &mut Turn<'_>, index: u32, bytes: &[u8]) {
+        if let Err(why) = self.step_answer(turn, index, bytes) {
+            turn.common.count_from_link(match why {
                 DropReason::ReplayDuplicate => DropReason::ServerDuplicate,
                 _ => DropReason::ServerPacketInvalid,
             });
         }
     }
 
-    fn step_unreal_answer(
+    fn step_answer(
         &mut self,
         turn: &mut Turn<'_>,
         index: u32,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
-        let framing = self.unreal.server_framing(index).ok_or(DropReason::SessionUnknown)?;
+        let framing = self.server_framing(index).ok_or(DropReason::SessionUnknown)?;
         match classify(bytes, &framing, Receiver::Client)? {
             Classified::Game(ids, reader) => self.relay_down(turn, index, (ids, reader), bytes),
-            Classified::Handshake(_) if self.unreal.sessions.at(index).is_opening() => {
+            Classified::Handshake(_) if self.sessions.at(index).is_opening() => {
                 self.step_opening(turn, index, bytes)
             }
             Classified::Handshake(packet) => {
                 if from_server(&packet)? == FromServer::Lost {
-                    self.end_unreal(index, Ended::BackendGone);
+                    self.end_session(turn, index, Ended::BackendGone);
                 }
                 Ok(())
             }
@@ -130,7 +130,7 @@ impl Gate {
         (ids, reader): (Ids, BitReader<'_>),
         bytes: &[u8],
     ) -> Result<(), DropReason> {
-        let UnrealFront { sessions, hash, .. } = &mut self.unreal;
+        let Self { sessions, hash, .. } = self;
         let address = *sessions.address(index);
         let session = sessions.at_mut(index);
         let Stage::Open { guard, .. } = &mut session.stage else {
@@ -146,62 +146,64 @@ impl Gate {
         }
         let (player_ids, target) = (session.player_ids, session.target(address.endpoint));
         let framing = self.framing(address.listener)?;
-        self.pass_on(turn, &framing, bytes, player_ids, (target, Tag::Player));
-        self.count_unreal_out(UNREAL_GAME, bytes.len());
-        self.counters.payloads_from_links += 1;
-        self.counters.payloads_down += 1;
-        self.stamps.downlink_count += 1;
+        pass_on(turn, &framing, bytes, player_ids, (target, Tag::Player));
+        turn.count_out(UNREAL_GAME, bytes.len());
+        turn.common.counters.payloads_from_links += 1;
+        turn.common.counters.payloads_down += 1;
+        turn.common.stamps.downlink_count += 1;
         Ok(())
-    }
-
-    /// Copies a packet out as it is, but for the ids.
-    pub(crate) fn pass_on(
-        &mut self,
-        turn: &mut Turn<'_>,
-        framing: &Framing,
-        bytes: &[u8],
-        ids: Ids,
-        (target, tag): (TxTarget, Tag),
-    ) {
-        let room = self.room(turn);
-        let copy = &mut room.slot[..bytes.len()];
-        copy.copy_from_slice(bytes);
-        framing.rewrite_ids(copy, ids);
-        room.send(bytes.len(), target, tag.encode());
     }
 
     /// Ends a session and gives back what it holds. Nobody is told: its player and its server speak
     /// only to each other.
-    pub(crate) fn end_unreal(&mut self, index: u32, why: Ended) {
-        let claim = self.release_unreal(index, why);
-        self.claims.leave(&claim);
+    pub(crate) fn end_session(&mut self, turn: &mut Turn<'_>, index: u32, why: Ended) {
+        let claim = self.release(turn, index, why);
+        turn.common.claims.leave(&claim);
     }
 
     /// Ends a session whose place goes to another one.
-    pub(crate) fn release_unreal(&mut self, index: u32, why: Ended) -> Claim {
-        let address = *self.unreal.sessions.address(index);
-        let resident = self.unreal_resident(index);
-        let session = self.unreal.sessions.at_mut(index);
+    pub(crate) fn release(&mut self, turn: &mut Turn<'_>, index: u32, why: Ended) -> Claim {
+        let address = *self.sessions.address(index);
+        let resident = self.resident(turn, index);
+        let session = self.sessions.at_mut(index);
         let claim = session.claim;
         if let Some(cookie) = session.cookie() {
-            self.claims.cookies().unsettle(cookie, &resident);
-            self.counters.sessions_closed[why as usize] += 1;
+            turn.common.claims.cookies().unsettle(cookie, &resident);
+            turn.common.counters.sessions_closed[why as usize] += 1;
         } else {
-            self.unreal.opening_count -= 1;
-            self.newcomers.handshakes.leave(&block_of(&address));
+            self.opening_count -= 1;
+            turn.common.newcomers.handshakes.leave(&address.block());
         }
         if let Some(worker) = session.steered_by.take() {
-            self.neighbours.mail_out.push((worker, forget_steering(address, self.worker.index)));
+            turn.common
+                .neighbours
+                .mail_out
+                .push((worker, forget_steering(address, turn.common.worker.index)));
         }
-        self.unreal.sessions.remove(index);
+        self.sessions.remove(index);
         claim
     }
 
-    pub(crate) fn unreal_resident(&self, index: u32) -> Resident {
+    pub(crate) fn resident(&self, turn: &Turn<'_>, index: u32) -> Resident {
         Resident {
-            worker: self.worker.index,
-            listener: self.unreal.sessions.address(index).listener,
-            place: self.unreal.sessions.place(index),
+            worker: turn.common.worker.index,
+            listener: self.sessions.address(index).listener,
+            place: self.sessions.place(index),
         }
     }
+}
+
+/// Copies a packet out as it is, but for the ids.
+pub(crate) fn pass_on(
+    turn: &mut Turn<'_>,
+    framing: &Framing,
+    bytes: &[u8],
+    ids: Ids,
+    (target, tag): (TxTarget, Tag),
+) {
+    let room = turn.room();
+    let copy = &mut room.slot[..bytes.len()];
+    copy.copy_from_slice(bytes);
+    framing.rewrite_ids(copy, ids);
+    room.send(bytes.len(), target, tag.encode());
 }

@@ -8,6 +8,7 @@ use crate::front::unreal::session::Session;
 use crate::seed::Random;
 use crate::setup::Setup;
 use crate::shared::cookies::Keyring;
+use crate::store::admission::Admission;
 use crate::store::hash::HashKey;
 use crate::store::table::{Resting, Table};
 use crate::store::wheel::{TICK_NS, Wheel};
@@ -35,6 +36,8 @@ pub(crate) struct UnrealFront {
     pub(crate) next_probe_ns: u64,
     /// What small packets of strangers have brought in.
     pub(crate) credits: Credits,
+    /// Requests to restart a handshake, for each block.
+    pub(crate) restarts: Admission,
     /// Keys the hashes of datagrams.
     pub(crate) hash: HashKey,
     pub(crate) random: Random,
@@ -57,6 +60,7 @@ impl UnrealFront {
             has_servers: false,
             next_probe_ns: now_ns,
             credits: Credits::new(sessions_max > 0, key),
+            restarts: Admission::new(RESTART_BUCKETS, key, now_ns),
             hash: key,
             random: Random(random),
             serial: 0,
@@ -111,3 +115,6 @@ impl UnrealFront {
 /// has fallen silent for a minute or more, and answers whoever comes from the same address as if it
 /// were the same player.
 const PLACE_REST_NS: u64 = 120_000_000_000;
+
+/// 8 bytes each.
+const RESTART_BUCKETS: usize = 1 << 12;

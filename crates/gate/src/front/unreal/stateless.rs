@@ -7,11 +7,14 @@
 
 use crate::arrivals::Origin;
 use crate::front::protocol::Front;
+use crate::front::unreal::datagrams::{count_handled, rules_of};
 use crate::front::unreal::kinds::{UNREAL_GAME, kind_index};
-use crate::gate::Gate;
+use crate::front::unreal::state::UnrealFront;
 use crate::setup::Duplicates;
 use crate::shared::cookies::Keyring;
-use crate::turn::{Now, Turn};
+use crate::store::admission::Rate;
+use crate::store::table::Address;
+use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::BitReader;
 use ringgate_core::proto::unreal::cookie::Proof;
@@ -20,9 +23,9 @@ use ringgate_core::proto::unreal::handshake::{Body, Handshake, Kind, TAIL_BYTES_
 use ringgate_core::proto::unreal::notify::Header;
 use ringgate_core::proto::unreal::prefix::Ids;
 
-impl Gate {
+impl UnrealFront {
     /// A handshake packet from an address with a session or without one.
-    pub(crate) fn step_unreal_handshake(
+    pub(crate) fn step_handshake(
         &mut self,
         turn: &mut Turn<'_>,
         known: Option<u32>,
@@ -30,7 +33,7 @@ impl Gate {
         packet: &Handshake,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
-        if let Err(why) = self.check_served(origin.address.listener, packet) {
+        if let Err(why) = self.check_served(turn, origin.address.listener, packet) {
             if known.is_none() {
                 self.refuse_version(turn, origin, packet, bytes.len());
             }
@@ -44,39 +47,44 @@ impl Gate {
             }
             InSession::AcknowledgeProven(proof) => {
                 let index = known.ok_or(DropReason::CookieForged)?;
-                self.check_proof(turn.now, origin, packet, &proof)?;
-                self.note_proof(turn.now, index, &proof);
+                self.check_proof(turn, origin, packet, &proof)?;
+                self.note_proof(turn, index, &proof);
                 self.acknowledge(turn, index, packet, bytes.len())?;
             }
             InSession::Challenge => {
-                self.challenge_unreal(turn, origin, packet, bytes.len())?;
+                self.challenge(turn, origin, packet, bytes.len())?;
             }
             InSession::Replace(proof) => {
-                self.check_proof(turn.now, origin, packet, &proof)?;
-                self.admit_unreal(turn, known, origin, packet, &proof, bytes.len())?;
+                self.check_proof(turn, origin, packet, &proof)?;
+                self.admit(turn, known, origin, packet, &proof, bytes.len())?;
             }
             InSession::Restart(proof, original) => {
-                self.check_proof(turn.now, origin, packet, &proof)?;
+                self.check_proof(turn, origin, packet, &proof)?;
                 let restart = (proof, original);
                 return self.restart(turn, known, origin, packet, restart, bytes);
             }
             InSession::Stale(proof) => {
-                self.check_proof(turn.now, origin, packet, &proof)?;
+                self.check_proof(turn, origin, packet, &proof)?;
                 return Err(DropReason::ResponseReplayed);
             }
         }
-        self.count_unreal_handled(packet.body.kind());
+        count_handled(turn, packet.body.kind());
         Ok(())
     }
 
     /// What further handshake packets from the address of a session are judged by.
     fn standing(&self, index: u32) -> Standing {
-        let session = self.unreal.sessions.at(index);
+        let session = self.sessions.at(index);
         Standing { over_ns: self.over_since_ns(session), ..session.standing() }
     }
 
-    fn check_served(&self, listener: u16, packet: &Handshake) -> Result<(), DropReason> {
-        let rules = self.unreal_rules(listener)?;
+    fn check_served(
+        &self,
+        turn: &Turn<'_>,
+        listener: u16,
+        packet: &Handshake,
+    ) -> Result<(), DropReason> {
+        let rules = rules_of(turn.common, listener)?;
         let served = Served {
             versions: rules.versions.clone(),
             network_versions: rules.network_versions.as_deref(),
@@ -94,23 +102,23 @@ impl Gate {
         packet: &Handshake,
         bytes: usize,
     ) {
-        let face = self.unreal.faces[usize::from(origin.address.listener)];
+        let face = self.faces[usize::from(origin.address.listener)];
         let speaks = |identity: &Identity| identity.base.version >= UPGRADE_VERSION_MIN;
         let Some(identity) = face.identity.filter(speaks) else { return };
         let is_asking = matches!(packet.body, Body::Initial { .. });
         if is_asking
-            && self.admit_request(turn.now, &origin.address).is_ok()
-            && self.claims.cookies().upgrades.admit(turn.now.mono_ns)
+            && turn.common.admit_request(turn.now, &origin.address).is_ok()
+            && turn.common.claims.cookies().upgrades.admit(turn.now.mono_ns)
         {
             let answer = identity.answer(packet, Body::VersionUpgrade);
             // Where it would be longer than the question, it is not sent.
-            let _ = self.answer_unreal(turn, origin, &answer, bytes);
+            let _ = self.answer(turn, origin, &answer, bytes);
         }
     }
 
     /// Asks whoever claims to be at an address to prove it. Nothing is kept, and no byte more goes
     /// back than came.
-    fn challenge_unreal(
+    fn challenge(
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
@@ -119,43 +127,50 @@ impl Gate {
     ) -> Result<(), DropReason> {
         let listener = origin.address.listener;
         let endpoint = origin.address.endpoint;
-        if self.life.draining_until_ns.is_some() {
+        if turn.common.life.draining_until_ns.is_some() {
             return Err(DropReason::Draining);
         }
-        let face = self.unreal.faces[usize::from(listener)];
+        let face = self.faces[usize::from(listener)];
         let identity = face.identity.ok_or(DropReason::RequestBackendDown)?;
-        self.admit_request(turn.now, &origin.address)?;
+        turn.common.admit_request(turn.now, &origin.address)?;
         let client_id = packet.ids.client();
-        let proof = self.keyring()?.challenge(turn.now.mono_ns, endpoint, client_id, listener);
+        let proof = self.keyring(turn)?.challenge(turn.now.mono_ns, endpoint, client_id, listener);
         let answer = identity.answer(packet, Body::Challenge(proof));
-        self.answer_unreal(turn, origin, &answer, bytes)
+        self.answer(turn, origin, &answer, bytes)
     }
 
     /// Whether a response answers one of our challenges.
     pub(crate) fn check_proof(
         &mut self,
-        now: Now,
+        turn: &mut Turn<'_>,
         origin: &Origin,
         packet: &Handshake,
         proof: &Proof,
     ) -> Result<(), DropReason> {
-        self.admit_request(now, &origin.address)?;
+        turn.common.admit_request(turn.now, &origin.address)?;
         let endpoint = origin.address.endpoint;
         let (client_id, listener) = (packet.ids.client(), origin.address.listener);
-        self.keyring()?.verify(now.mono_ns, proof, endpoint, client_id, listener)
+        self.keyring(turn)?.verify(turn.now.mono_ns, proof, endpoint, client_id, listener)
     }
 
     /// A proof that was not needed, because its player has a session already: it shall be good for
     /// nothing later.
-    pub(crate) fn note_proof(&mut self, now: Now, index: u32, proof: &Proof) {
-        self.unreal.sessions.at_mut(index).prove(proof);
+    pub(crate) fn note_proof(&mut self, turn: &mut Turn<'_>, index: u32, proof: &Proof) {
+        self.sessions.at_mut(index).prove(proof);
         // It may have been noted before. Where there is no room, no response opens anything.
-        let _ = self.claims.cookies().use_once(&proof.cookie, now.mono_ns);
+        let _ = turn.common.claims.cookies().use_once(&proof.cookie, turn.now.mono_ns);
     }
 
-    fn keyring(&mut self) -> Result<&Keyring, DropReason> {
-        Keyring::refresh(&mut self.unreal.keyring, self.claims.cookies());
-        self.unreal.keyring.as_ref().ok_or(DropReason::RequestBackendDown)
+    fn keyring(&mut self, turn: &Turn<'_>) -> Result<&Keyring, DropReason> {
+        Keyring::refresh(&mut self.keyring, turn.common.claims.cookies());
+        self.keyring.as_ref().ok_or(DropReason::RequestBackendDown)
+    }
+
+    /// Whether the player of an Unreal game who may be at a new port is asked to restart its
+    /// handshake now.
+    fn may_restart(&mut self, turn: &mut Turn<'_>, source: &Address) -> bool {
+        let rate = Rate::new(turn.common.limits(source.listener).restarts_per_block, 1);
+        self.restarts.admit(&source.block(), rate, turn.now.mono_ns)
     }
 
     /// A game packet from nobody we know, who may be a player whose port has changed: asks for a
@@ -168,30 +183,30 @@ impl Gate {
         bytes: usize,
     ) -> Result<(), DropReason> {
         let listener = origin.address.listener;
-        if !self.setup.listeners[usize::from(listener)].follow_port_switch {
+        if !turn.common.setup.listeners[usize::from(listener)].follow_port_switch {
             return Err(DropReason::UnknownSource);
         }
-        let rules = self.unreal_rules(listener)?;
+        let rules = rules_of(turn.common, listener)?;
         if rules.duplicates == Duplicates::Notify {
             Header::read(reader)?;
         }
-        let face = &self.unreal.faces[usize::from(listener)];
+        let face = &self.faces[usize::from(listener)];
         let request = face.restart_request(ids, &rules.versions)?;
         let bytes_min = Kind::RestartRequest
             .packet_bytes(&face.framing, request.base.version, TAIL_BYTES_MIN)
             .ok_or(DropReason::RestartRateLimited)?;
         let is_small = bytes < bytes_min;
         let endpoint = origin.address.endpoint;
-        if is_small && self.unreal.credits.earn(&endpoint, bytes) < bytes_min
-            || !self.may_restart(turn.now, &origin.address)
+        if is_small && self.credits.earn(&endpoint, bytes) < bytes_min
+            || !self.may_restart(turn, &origin.address)
         {
             return Err(DropReason::RestartRateLimited);
         }
         if is_small {
-            self.unreal.credits.spend(&endpoint, bytes_min);
+            self.credits.spend(&endpoint, bytes_min);
         }
-        self.answer_unreal(turn, origin, &request, bytes.max(bytes_min))?;
-        self.counters.handled[UNREAL_GAME] += 1;
+        self.answer(turn, origin, &request, bytes.max(bytes_min))?;
+        turn.common.counters.handled[UNREAL_GAME] += 1;
         Ok(())
     }
 }

@@ -1,81 +1,86 @@
 //! What happens because time passes: repeats, silence, servers that never answered, fresh secrets.
 
+use crate::common::Common;
 use crate::counters::Ended;
+use crate::front::unreal::datagrams::rules_of;
 use crate::front::unreal::opening::OPENING_NS;
 use crate::front::unreal::session::{Session, Stage};
-use crate::gate::Gate;
+use crate::front::unreal::state::UnrealFront;
 use crate::mail::Request;
-use crate::turn::{Now, Turn};
+use crate::now::Now;
+use crate::turn::Turn;
 use ringgate_core::secret::CookieSecret;
 
-impl Gate {
+impl UnrealFront {
     /// Takes fresh secrets for cookies, as asked for by [`Request::CookieSecrets`].
-    pub fn renew_cookies(&mut self, now: Now, secrets: [CookieSecret; 2]) {
-        let draw = self.unreal.random.next();
-        self.claims.cookies().renew(now.mono_ns, secrets, draw, self.setup.claim_limits());
+    pub(crate) fn renew_cookies(&mut self, common: &Common, now: Now, secrets: [CookieSecret; 2]) {
+        let draw = self.random.next();
+        common.claims.cookies().renew(now.mono_ns, secrets, draw, common.setup.claim_limits());
     }
 
-    pub(crate) fn handle_unreal_timers(&mut self, turn: &mut Turn<'_>) {
-        if !self.serves_unreal() {
+    pub(crate) fn handle_timers(&mut self, turn: &mut Turn<'_>) {
+        if !self.is_served() {
             return;
         }
-        self.ask_for_secrets(turn.now);
-        while let Some(index) = self.unreal.wheel.pop_due(turn.now.mono_ns) {
-            self.wake_unreal(turn, index);
+        self.ask_for_secrets(turn);
+        while let Some(index) = self.wheel.pop_due(turn.now.mono_ns) {
+            self.wake(turn, index);
         }
         self.probe_servers(turn);
     }
 
     /// When the Unreal side wants to be called again.
-    pub(crate) fn unreal_due_ns(&self) -> Option<u64> {
-        if !self.serves_unreal() {
+    pub(crate) fn due_ns(&self, common: &Common) -> Option<u64> {
+        if !self.is_served() {
             return None;
         }
-        let asked_again_ns = self.unreal.asked_for_secrets_ns.map_or(0, |at_ns| at_ns + ASK_NS);
-        let secrets_ns = self.claims.cookies().due_ns().max(asked_again_ns);
-        let rest_ns = self.unreal.next_probe_ns.min(secrets_ns);
-        Some(self.unreal.wheel.next_due().map_or(rest_ns, |wake_ns| wake_ns.min(rest_ns)))
+        let asked_again_ns = self.asked_for_secrets_ns.map_or(0, |at_ns| at_ns + ASK_NS);
+        let secrets_ns = common.claims.cookies().due_ns().max(asked_again_ns);
+        let rest_ns = self.next_probe_ns.min(secrets_ns);
+        Some(self.wheel.next_due().map_or(rest_ns, |wake_ns| wake_ns.min(rest_ns)))
     }
 
-    const fn serves_unreal(&self) -> bool {
-        self.unreal.has_servers
+    const fn is_served(&self) -> bool {
+        self.has_servers
     }
 
     /// Whoever notices first that the secrets are old asks for fresh ones; where several do, the
     /// first that gets them wins.
-    fn ask_for_secrets(&mut self, now: Now) {
-        let asked = self.unreal.asked_for_secrets_ns;
-        let has_asked = asked.is_some_and(|at_ns| now.mono_ns < at_ns + ASK_NS);
-        if self.claims.cookies().is_due(now.mono_ns) && !has_asked {
-            self.unreal.asked_for_secrets_ns = Some(now.mono_ns);
-            self.requests.push_back(Request::CookieSecrets);
+    fn ask_for_secrets(&mut self, turn: &mut Turn<'_>) {
+        let asked = self.asked_for_secrets_ns;
+        let has_asked = asked.is_some_and(|at_ns| turn.now.mono_ns < at_ns + ASK_NS);
+        if turn.common.claims.cookies().is_due(turn.now.mono_ns) && !has_asked {
+            self.asked_for_secrets_ns = Some(turn.now.mono_ns);
+            turn.common.requests.push_back(Request::CookieSecrets);
         }
     }
 
     /// Looks after one session and arms it again.
-    fn wake_unreal(&mut self, turn: &mut Turn<'_>, index: u32) {
-        let Some(session) = self.unreal.sessions.get(index) else { return };
+    fn wake(&mut self, turn: &mut Turn<'_>, index: u32) {
+        let Some(session) = self.sessions.get(index) else { return };
         let backend = usize::from(session.claim.backend);
         if let Stage::Opening(opening) = &session.stage {
             if turn.now.mono_ns >= opening.since_ns + OPENING_NS {
-                return self.end_unreal(index, Ended::BackendGone);
+                return self.end_session(turn, index, Ended::BackendGone);
             }
             return self.ask_server(turn, index);
         }
-        let listener = self.unreal.sessions.address(index).listener;
-        let Ok(rules) = self.unreal_rules(listener) else { return };
+        let listener = self.sessions.address(index).listener;
+        let Ok(rules) = rules_of(turn.common, listener) else { return };
         let silent_ns = session.heard_ns + rules.idle_timeout_ns;
         let deadline_ns = self.over_since_ns(session).map_or(silent_ns, |since_ns| {
             // What is over may end sooner, never later.
             silent_ns.min(session.heard_ns.max(since_ns) + LINGER_NS)
         });
         if turn.now.mono_ns >= deadline_ns {
-            return self.end_unreal(index, Ended::TimedOut);
+            return self.end_session(turn, index, Ended::TimedOut);
         }
-        if self.links.backends[backend].is_lost(&self.setup.backends[backend], turn.now.mono_ns) {
-            return self.end_unreal(index, Ended::BackendGone);
+        if turn.common.links.backends[backend]
+            .is_lost(&turn.common.setup.backends[backend], turn.now.mono_ns)
+        {
+            return self.end_session(turn, index, Ended::BackendGone);
         }
-        self.unreal.wheel.arm(index, deadline_ns);
+        self.wheel.arm(index, deadline_ns);
     }
 
     /// Since when an open session is over, as it seems: its connection was closed, its server has
@@ -86,14 +91,14 @@ impl Gate {
             return None;
         }
         let backend = usize::from(session.claim.backend);
-        session.closed_ns().or_else(|| self.unreal.outdated_since_ns(backend, session))
+        session.closed_ns().or_else(|| self.outdated_since_ns(backend, session))
     }
 
     /// Ends every session.
-    pub(crate) fn stop_unreal(&mut self) {
-        for index in 0..self.unreal.sessions.places() {
-            if self.unreal.sessions.is_live(index) {
-                self.end_unreal(index, Ended::Shutdown);
+    pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
+        for index in 0..self.sessions.places() {
+            if self.sessions.is_live(index) {
+                self.end_session(turn, index, Ended::Shutdown);
             }
         }
     }

@@ -11,9 +11,9 @@
 //! one says that it is refused now. Ahead and back again, nothing was forgotten that is good again;
 //! a clock that was set back delays forgetting until it has caught up.
 
+use crate::now::Now;
 use crate::store::multimap::Multimap;
 use crate::store::wheel::Wheel;
-use crate::turn::Now;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::server::SessionSequence;
 

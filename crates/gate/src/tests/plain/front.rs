@@ -6,7 +6,6 @@ use super::super::rig::UDP_LINK;
 use crate::arrivals::Origin;
 use crate::counters::Ended;
 use crate::front::Front;
-use crate::gate::Gate;
 use crate::info::SessionInfo;
 use crate::output::Tag;
 use crate::setup::Setup;
@@ -72,76 +71,78 @@ fn index_of(local: &LocalIp) -> Option<u32> {
 /// 127.128.0.0
 const FIRST: u32 = 0x7f80_0000;
 
-impl Gate {
-    pub(crate) fn step_plain(&mut self, turn: &mut Turn<'_>, run: Range<usize>, rx: &RxBatch) {
+impl PlainFront {
+    pub(crate) fn step(&mut self, turn: &mut Turn<'_>, run: Range<usize>, rx: &RxBatch) {
         for at in run {
-            let origin = self.sources[at].origin(&rx.metas()[at]).expect("from a player");
-            match self.step_plain_datagram(turn, &origin, rx.bytes(at)) {
-                Ok(()) => self.counters.handled[KIND] += 1,
-                Err(why) => self.counters.drops.bump(why),
+            let origin = turn.common.sources[at].origin(&rx.metas()[at]).expect("from a player");
+            match self.step_datagram(turn, &origin, rx.bytes(at)) {
+                Ok(()) => turn.common.counters.handled[KIND] += 1,
+                Err(why) => turn.common.counters.drops.bump(why),
             }
         }
     }
 
-    fn step_plain_datagram(
+    fn step_datagram(
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
-        let known = self.plain.sessions.find(origin.hash, &origin.address);
-        let index = known.map_or_else(|| self.open_plain(turn, origin), Ok)?;
-        let session = self.plain.sessions.at_mut(index);
+        let known = self.sessions.find(origin.hash, &origin.address);
+        let index = known.map_or_else(|| self.open(turn, origin), Ok)?;
+        let session = self.sessions.at_mut(index);
         session.heard_ns = turn.now.mono_ns;
-        let peer = self.links.backends[usize::from(session.claim.backend)].address;
+        let peer = turn.common.links.backends[usize::from(session.claim.backend)].address;
         let source = LocalIp::v4((FIRST + index).to_be_bytes(), 0);
-        self.send_raw(turn, bytes, TxTarget { socket: UDP_LINK, peer, source }, Tag::UdpPayload);
-        self.counters.payloads_up += 1;
-        self.counters.payloads_to_links += 1;
+        turn.send_raw(bytes, TxTarget { socket: UDP_LINK, peer, source }, Tag::UdpPayload);
+        turn.common.counters.payloads_up += 1;
+        turn.common.counters.payloads_to_links += 1;
         Ok(())
     }
 
-    fn open_plain(&mut self, turn: &Turn<'_>, origin: &Origin) -> Result<u32, DropReason> {
+    fn open(&mut self, turn: &mut Turn<'_>, origin: &Origin) -> Result<u32, DropReason> {
         let (key, source) = (u64::from(origin.hash), origin.address.endpoint);
-        let claim = self.claim_place(origin.address.listener, (key, key), source)?;
+        let claim =
+            turn.common.claim_place(origin.address.listener, (key, key), source, |_| true)?;
         let (socket, now_ns) = (origin.socket, turn.now.mono_ns);
         let session = Session { claim, socket, heard_ns: now_ns };
-        let inserted = self.plain.sessions.insert(origin.address, session, now_ns);
+        let inserted = self.sessions.insert(origin.address, session, now_ns);
         let index = inserted.map_err(|_| DropReason::ResponseSessionsFull)?;
-        self.counters.sessions_opened += 1;
+        turn.common.counters.sessions_opened += 1;
         Ok(index)
     }
 
-    pub(crate) fn handle_plain_server(&mut self, turn: &mut Turn<'_>, meta: &RxMeta, bytes: &[u8]) {
+    pub(crate) fn handle_server(&mut self, turn: &mut Turn<'_>, meta: &RxMeta, bytes: &[u8]) {
         let found = index_of(&meta.local);
-        let Some(session) = found.and_then(|index| self.plain.sessions.get(index)) else {
-            return self.count_from_link(DropReason::SessionUnknown);
+        let Some(session) = found.and_then(|index| self.sessions.get(index)) else {
+            return turn.common.count_from_link(DropReason::SessionUnknown);
         };
         let (socket, peer) = (session.socket, Some(session.claim.source));
-        let room = self.room(turn);
+        let room = turn.room();
         room.slot[..bytes.len()].copy_from_slice(bytes);
         let target = TxTarget { socket, peer, source: LocalIp::UNSPECIFIED };
         room.send(bytes.len(), target, Tag::Player.encode());
-        self.counters.packets_out[KIND] += 1;
-        self.counters.payloads_from_links += 1;
-        self.counters.payloads_down += 1;
+        turn.common.counters.packets_out[KIND] += 1;
+        turn.common.counters.payloads_from_links += 1;
+        turn.common.counters.payloads_down += 1;
     }
 
-    pub(crate) fn handle_plain_timers(&mut self, turn: &Turn<'_>) {
-        self.end_plain(Ended::TimedOut, |it| it.heard_ns + IDLE_NS <= turn.now.mono_ns);
+    pub(crate) fn handle_timers(&mut self, turn: &mut Turn<'_>) {
+        let now_ns = turn.now.mono_ns;
+        self.end(turn, Ended::TimedOut, |it| it.heard_ns + IDLE_NS <= now_ns);
     }
 
-    pub(crate) fn stop_plain(&mut self) {
-        self.end_plain(Ended::Shutdown, |_| true);
+    pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
+        self.end(turn, Ended::Shutdown, |_| true);
     }
 
-    fn end_plain(&mut self, why: Ended, is_over: impl Fn(&Session) -> bool) {
-        for index in 0..self.plain.sessions.places() {
-            let session = self.plain.sessions.get(index);
+    fn end(&mut self, turn: &mut Turn<'_>, why: Ended, is_over: impl Fn(&Session) -> bool) {
+        for index in 0..self.sessions.places() {
+            let session = self.sessions.get(index);
             if let Some(session) = session.filter(|session| is_over(session)) {
-                self.claims.leave(&session.claim);
-                self.plain.sessions.remove(index);
-                self.counters.sessions_closed[why as usize] += 1;
+                turn.common.claims.leave(&session.claim);
+                self.sessions.remove(index);
+                turn.common.counters.sessions_closed[why as usize] += 1;
             }
         }
     }

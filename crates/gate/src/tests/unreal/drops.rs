@@ -160,7 +160,7 @@ fn the_memory_of_responses_is_bounded() {
     setup.worker_sessions_max = 4;
     let tokens_max = setup.claim_limits().tokens_max as u64;
     let mut arena = Arena::new(setup, 1);
-    let cookies = std::sync::Arc::clone(&arena.rig().host.gate().claims);
+    let cookies = std::sync::Arc::clone(&arena.rig().host.gate().common.claims);
     let now_ns = arena.now_ns();
     for n in 0..tokens_max {
         let mut cookie = Cookie([7; 20]);

@@ -75,7 +75,7 @@ fn an_address_whose_restart_the_owner_refuses_is_forgotten_again() {
         other => panic!("{other:?}"),
     };
     let now_ns = arena.now_ns();
-    let claims = std::sync::Arc::clone(&arena.rig().host.gate().claims);
+    let claims = std::sync::Arc::clone(&arena.rig().host.gate().common.claims);
     assert_eq!(claims.cookies().use_once(&cookie, now_ns), Ok(()));
     arena.settle();
     assert_eq!(arena.drops(DropReason::ResponseReplayed), 1);

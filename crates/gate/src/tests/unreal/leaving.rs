@@ -166,7 +166,7 @@ fn a_player_who_returns_at_once_takes_its_slot_with_the_same_client_id_too() {
         assert!(player.plays(&mut arena));
         arena.pass(SOON_MS);
         assert_eq!(sessions(&arena), 1, "the new session is not over");
-        assert_eq!(arena.rig().host.gate().claims.players(0), 1);
+        assert_eq!(arena.rig().host.gate().common.claims.players(0), 1);
     }
 }
 
@@ -193,7 +193,7 @@ fn a_player_who_returns_comes_to_its_own_server_also_when_that_is_full() {
             player.returns(&mut arena, 4 + n as u8);
             assert!(player.plays(&mut arena));
         }
-        let claims = std::sync::Arc::clone(&arena.rig().host.gate().claims);
+        let claims = std::sync::Arc::clone(&arena.rig().host.gate().common.claims);
         assert_eq!((claims.players(0), claims.players(1)), (3, 0), "the match stays together");
         assert_eq!(arena.counters().sessions_closed[Ended::Replaced as usize], 3);
         let mut other = Player::new(&arena, 0);
@@ -213,7 +213,7 @@ fn a_player_whose_server_takes_nobody_returns_to_another() {
     }
     players[0].returns(&mut arena, 5);
     assert!(players[0].plays(&mut arena));
-    let claims = std::sync::Arc::clone(&arena.rig().host.gate().claims);
+    let claims = std::sync::Arc::clone(&arena.rig().host.gate().common.claims);
     assert_eq!(claims.players(1), 1);
 }
 
@@ -226,7 +226,7 @@ fn a_restart_keeps_the_slot_of_a_full_server() {
         player.restart(&mut arena);
         assert!(player.plays(&mut arena));
         assert_eq!((sessions(&arena), arena.counters().sessions_opened), (1, 1));
-        assert_eq!(arena.rig().host.gate().claims.players(0), 1);
+        assert_eq!(arena.rig().host.gate().common.claims.players(0), 1);
     }
 }
 

@@ -5,38 +5,46 @@
 //! is asked for again for a while, and then the player is told that there is no room, so that it
 //! tries another server instead of waiting for a timeout.
 
+use crate::common::Common;
 use crate::counters::Ended;
-use crate::gate::Gate;
+use crate::front::netcode::state::NetcodeFront;
 use crate::links::loopback::is_shared_socket_backend;
 use crate::mail::Request;
+use crate::now::Now;
 use crate::roles::Role;
 use crate::setup::LinkKind;
-use crate::turn::{Now, Turn};
+use crate::store::table::Place;
+use crate::turn::Turn;
 use ringgate_batch::{SocketId, TxTarget};
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_link::bundle::SessionId;
 
-impl Gate {
+impl NetcodeFront {
     /// Says that `socket` is a session's own, as asked for by [`Request::OpenSessionSocket`].
-    pub(crate) fn bind_session_socket(&mut self, session: SessionId, socket: SocketId) {
+    pub(crate) fn bind_session_socket(
+        &mut self,
+        common: &mut Common,
+        session: SessionId,
+        socket: SocketId,
+    ) {
         let Some(index) = self.session_index(session) else {
-            self.requests.push_back(Request::CloseSocket(socket));
+            common.requests.push_back(Request::CloseSocket(socket));
             return;
         };
-        let place = self.netcode.sessions.place(index);
-        let session = self.netcode.sessions.at_mut(index);
+        let place = self.sessions.place(index);
+        let session = self.sessions.at_mut(index);
         session.uplink = Some(socket);
         if !session.is_confirmed() {
-            self.netcode.session_sockets.unwelcomed.push(place);
+            self.session_sockets.unwelcomed.push(place);
         }
-        self.roles.assign(socket, Role::SessionLink(place));
+        common.roles.assign(socket, Role::SessionLink(place));
     }
 
     /// Says that a socket that [`Request::OpenSessionSocket`] has asked for could not be made.
     pub(crate) fn session_socket_failed(&mut self, now: Now, session: SessionId) {
         let Some(index) = self.session_index(session) else { return };
-        let place = self.netcode.sessions.place(index);
-        let queue = &mut self.netcode.session_sockets;
+        let place = self.sessions.place(index);
+        let queue = &mut self.session_sockets;
         let entry = queue.lacking.entry(index).or_insert((place, now.mono_ns));
         if entry.0 != place {
             *entry = (place, now.mono_ns);
@@ -44,12 +52,21 @@ impl Gate {
         queue.due_ns = queue.due_ns.min(now.mono_ns + RETRY_NS);
     }
 
+    /// A session's own socket has ended, and is asked for again.
+    pub(crate) fn lose_session_socket(&mut self, place: Place) {
+        if let Some(index) = self.sessions.live(place) {
+            let session = self.sessions.at_mut(index);
+            session.uplink = None;
+            session.announced = 0;
+        }
+    }
+
     /// Whether a session cannot reach its backend for want of a socket of its own.
     #[inline]
-    pub(crate) fn lacks_socket(&self, index: u32) -> bool {
-        let session = self.netcode.sessions.at(index);
+    pub(crate) fn lacks_socket(&self, turn: &Turn<'_>, index: u32) -> bool {
+        let session = self.sessions.at(index);
         session.uplink.is_none()
-            && match &self.setup.backends[usize::from(session.backend)].link {
+            && match &turn.common.setup.backends[usize::from(session.backend)].link {
                 LinkKind::Udp { address } => !is_shared_socket_backend(address),
                 LinkKind::Bundle { .. } => false,
             }
@@ -57,44 +74,44 @@ impl Gate {
 
     /// Welcomes those whose socket is there, and asks again for those that could not be made.
     pub(crate) fn handle_session_sockets(&mut self, turn: &mut Turn<'_>) {
-        while let Some(place) = self.netcode.session_sockets.unwelcomed.pop() {
-            if let Some(index) = self.netcode.sessions.live(place) {
+        while let Some(place) = self.session_sockets.unwelcomed.pop() {
+            if let Some(index) = self.sessions.live(place) {
                 self.emit_keep_alive(turn, index);
             }
         }
-        if turn.now.mono_ns < self.netcode.session_sockets.due_ns {
+        if turn.now.mono_ns < self.session_sockets.due_ns {
             return;
         }
-        self.netcode.session_sockets.due_ns = u64::MAX;
-        let mut lacking = std::mem::take(&mut self.netcode.session_sockets.lacking);
+        self.session_sockets.due_ns = u64::MAX;
+        let mut lacking = std::mem::take(&mut self.session_sockets.lacking);
         lacking.retain(|index, (place, since_ns)| {
             let is_lacking =
-                self.netcode.sessions.live(*place).is_some() && self.lacks_socket(*index);
+                self.sessions.live(*place).is_some() && self.lacks_socket(turn, *index);
             if is_lacking && turn.now.mono_ns >= *since_ns + WAIT_NS {
                 self.give_up_socketless(turn, *index);
                 return false;
             }
             if is_lacking {
-                self.ask_for_socket(*index);
+                self.ask_for_socket(turn, *index);
             }
             is_lacking
         });
         if !lacking.is_empty() {
-            self.netcode.session_sockets.due_ns = turn.now.mono_ns + RETRY_NS;
+            self.session_sockets.due_ns = turn.now.mono_ns + RETRY_NS;
         }
-        self.netcode.session_sockets.lacking = lacking;
+        self.session_sockets.lacking = lacking;
     }
 
-    pub(crate) fn ask_for_socket(&mut self, index: u32) {
-        let (session, backend) = (self.session_id(index), self.netcode.sessions.at(index).backend);
-        self.requests.push_back(Request::OpenSessionSocket { session, backend });
+    pub(crate) fn ask_for_socket(&mut self, turn: &mut Turn<'_>, index: u32) {
+        let (session, backend) = (self.session_id(index), self.sessions.at(index).backend);
+        turn.common.requests.push_back(Request::OpenSessionSocket { session, backend });
     }
 
     /// A player who does not know yet that it is connected is denied; one who plays is told
     /// goodbye.
     fn give_up_socketless(&mut self, turn: &mut Turn<'_>, index: u32) {
-        let address = *self.netcode.sessions.address(index);
-        let session = self.netcode.sessions.at(index);
+        let address = *self.sessions.address(index);
+        let session = self.sessions.at(index);
         if !session.is_confirmed() {
             let (socket, source) = (session.socket, session.local);
             let target = TxTarget { socket, peer: Some(address.endpoint), source };

@@ -1,0 +1,136 @@
+//! What all fronts share: links, claims, admission, counters. Each of these is a part of its own;
+//! here they lie side by side, apart from the fronts, so that a front can change both at once.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::arrivals::{Run, Source};
+use crate::counters::{Counters, Stamps};
+use crate::front::Front;
+use crate::links::table::Links;
+use crate::listeners::ListenerState;
+use crate::mail::{Mail, Request};
+use crate::now::Now;
+use crate::roles::{Role, Roles};
+use crate::sealing::Sealing;
+use crate::seed::WorkerIndex;
+use crate::setup::{Limits, Setup};
+use crate::shared::claims::Claims;
+use crate::store::admission::{Admission, Rate};
+use crate::store::census::Census;
+use crate::store::hash::HashKey;
+use crate::store::table::Address;
+use ringgate_batch::{Endpoint, SocketId};
+use ringgate_core::crypto::Aead;
+use ringgate_core::drops::DropReason;
+
+/// The parts of a gate that belong to no front.
+pub(crate) struct Common {
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) worker: WorkerIndex,
+    pub(crate) listeners: Vec<ListenerState>,
+    pub(crate) roles: Roles,
+    pub(crate) claims: Arc<Claims>,
+    pub(crate) newcomers: Newcomers,
+    pub(crate) links: Links,
+    pub(crate) neighbours: Neighbours,
+    pub(crate) aead: Aead,
+    /// What was written in this turn and is not sealed yet.
+    pub(crate) sealing: Sealing,
+    /// Keys the hashes of addresses, in the tables of all fronts alike: so a datagram's source is
+    /// hashed once.
+    pub(crate) hash_key: HashKey,
+    /// Where the datagrams of this turn come from.
+    pub(crate) sources: Vec<Source>,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) counters: Counters,
+    pub(crate) stamps: Stamps,
+    pub(crate) requests: VecDeque<Request>,
+    pub(crate) life: Life,
+}
+
+/// What newcomers may take of a worker, by block of addresses.
+pub(crate) struct Newcomers {
+    /// Requests.
+    pub(crate) admission: Admission,
+    /// Unfinished handshakes.
+    pub(crate) handshakes: Census,
+}
+
+/// What is between this worker and the others.
+pub(crate) struct Neighbours {
+    /// Addresses whose datagrams we forward, and the worker that owns their session.
+    pub(crate) steered: HashMap<(u16, Endpoint), u16>,
+    /// What has to go to them.
+    pub(crate) mail_out: Vec<(u16, Mail)>,
+}
+
+/// How far a gate has come.
+pub(crate) struct Life {
+    /// Between the first mail of a turn and the turn's end.
+    pub(crate) in_turn: bool,
+    /// When the last turn was.
+    pub(crate) turned_ns: u64,
+    pub(crate) started_ns: u64,
+    /// Until when players may stay, once no new ones are taken in.
+    pub(crate) draining_until_ns: Option<u64>,
+    pub(crate) stopped: bool,
+}
+
+impl Common {
+    /// What is spoken at a listener.
+    #[inline]
+    pub(crate) fn front(&self, listener: u16) -> Front {
+        self.listeners[usize::from(listener)].front
+    }
+
+    /// What the server behind a udp link speaks.
+    pub(crate) fn server_front(&self, backend: usize) -> Front {
+        self.links.backends[backend].front
+    }
+
+    /// What one source may take of a listener.
+    #[inline]
+    pub(crate) fn limits(&self, listener: u16) -> &Limits {
+        &self.setup.listeners[usize::from(listener)].limits
+    }
+
+    /// Whether a block of addresses may ask for one thing more that costs a cipher or a MAC.
+    pub(crate) fn admit_request(&mut self, now: Now, address: &Address) -> Result<(), DropReason> {
+        let rate = Rate::new(self.limits(address.listener).requests_per_block, 1);
+        if self.newcomers.admission.admit(&address.block(), rate, now.mono_ns) {
+            Ok(())
+        } else {
+            Err(DropReason::RequestRateLimited)
+        }
+    }
+
+    /// Whether a block of addresses may have one more unfinished handshake.
+    pub(crate) fn check_handshakes(&self, address: &Address) -> Result<(), DropReason> {
+        let limit = match self.limits(address.listener).handshakes_per_block {
+            0 => usize::MAX,
+            limit => limit as usize,
+        };
+        // Whatever the limit is, the table keeps room for others.
+        let share = (self.setup.worker_pending_max / BLOCKS_PER_TABLE).max(1);
+        if self.newcomers.handshakes.of(&address.block()) as usize >= limit.min(share) {
+            return Err(DropReason::BlockHandshakesFull);
+        }
+        Ok(())
+    }
+
+    /// Forgets a socket and has the worker close it.
+    pub(crate) fn close_socket(&mut self, socket: SocketId) {
+        self.roles.assign(socket, Role::Vacant);
+        self.requests.push_back(Request::CloseSocket(socket));
+    }
+
+    /// Something came from a game process that goes no further.
+    pub(crate) fn count_from_link(&mut self, why: DropReason) {
+        self.counters.payloads_from_links += 1;
+        self.counters.drops.bump(why);
+    }
+}
+
+/// A block of addresses can have this part of the table of unfinished handshakes at the most.
+const BLOCKS_PER_TABLE: usize = 4;

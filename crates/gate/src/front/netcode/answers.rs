@@ -1,0 +1,115 @@
+//! Game processes' payloads on their way to players.
+
+use crate::counters::Ended;
+use crate::front::netcode::state::NetcodeFront;
+use crate::store::table::Place;
+use crate::turn::Turn;
+use ringgate_batch::RxMeta;
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::PAYLOAD_BYTES_MAX;
+use ringgate_core::proto::netcode::packet::PacketKind;
+use ringgate_link::bundle::{CloseReason, SessionId};
+
+impl NetcodeFront {
+    /// What links know a session by.
+    pub(crate) fn session_id(&self, index: u32) -> SessionId {
+        let place = self.sessions.place(index);
+        let generation = u64::from(place.generation);
+        SessionId::new(usize::from(self.worker), generation << 32 | u64::from(index))
+    }
+
+    /// The live session that a link means.
+    #[inline]
+    pub(crate) fn session_index(&self, session: SessionId) -> Option<u32> {
+        let index = session.as_u64() as u32;
+        (self.sessions.is_live(index) && self.session_id(index) == session).then_some(index)
+    }
+
+    /// A session that a backend names, if it is one of its own.
+    #[inline]
+    pub(crate) fn session_for_backend(&self, backend: u16, session: SessionId) -> Option<u32> {
+        self.session_index(session).filter(|index| self.sessions.at(*index).backend == backend)
+    }
+
+    /// Sends a payload to the player whom a backend names.
+    pub(crate) fn send_for_backend(
+        &mut self,
+        turn: &mut Turn<'_>,
+        backend: u16,
+        session: SessionId,
+        payload: &[u8],
+    ) {
+        match self.session_for_backend(backend, session) {
+            Some(index) => self.send_to_player(turn, index, payload),
+            None => turn.common.count_from_link(DropReason::SessionUnknown),
+        }
+    }
+
+    /// Ends the session that a backend names.
+    pub(crate) fn close_for_backend(
+        &mut self,
+        turn: &mut Turn<'_>,
+        backend: u16,
+        session: SessionId,
+        reason: CloseReason,
+    ) {
+        if let Some(index) = self.session_for_backend(backend, session) {
+            self.end_session_because(turn, index, Ended::ByBackend, reason);
+        }
+    }
+
+    /// A datagram for a player of netcode.
+    pub(crate) fn handle_server(
+        &mut self,
+        turn: &mut Turn<'_>,
+        from: usize,
+        meta: &RxMeta,
+        bytes: &[u8],
+    ) {
+        match self.session_of_loopback(&meta.local, from) {
+            Some(index) => self.send_to_player(turn, index, bytes),
+            None => turn.common.count_from_link(DropReason::SessionUnknown),
+        }
+    }
+
+    /// A datagram on a session's own socket.
+    pub(crate) fn handle_own_server(&mut self, turn: &mut Turn<'_>, place: Place, bytes: &[u8]) {
+        match self.sessions.live(place) {
+            Some(index) => {
+                let backend = self.sessions.at(index).backend;
+                turn.common.links.backends[usize::from(backend)].come_back();
+                self.send_to_player(turn, index, bytes);
+            }
+            None => turn.common.count_from_link(DropReason::SessionUnknown),
+        }
+    }
+
+    /// Seals a game process's payload for one player.
+    #[inline]
+    fn send_to_player(&mut self, turn: &mut Turn<'_>, index: u32, payload: &[u8]) {
+        turn.common.counters.payloads_from_links += 1;
+        if let Err(why) = self.try_send_to_player(turn, index, payload) {
+            turn.common.counters.drops.bump(why);
+        } else {
+            turn.common.counters.payloads_down += 1;
+            turn.common.stamps.downlink_count += 1;
+        }
+    }
+
+    fn try_send_to_player(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: u32,
+        payload: &[u8],
+    ) -> Result<(), DropReason> {
+        if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX {
+            return Err(DropReason::PayloadLength);
+        }
+        if !self.sessions.at(index).is_confirmed() {
+            // The player drops payloads until a keep-alive has told it that it is connected, and
+            // that one may be lost.
+            self.emit_keep_alive(turn, index);
+        }
+        self.emit(turn, index, PacketKind::Payload, payload)
+    }
+}

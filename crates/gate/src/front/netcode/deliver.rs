@@ -1,0 +1,150 @@
+//! Players' payloads on their way to game processes, and what a process on a bundle link is told of
+//! its players.
+
+use crate::front::netcode::state::NetcodeFront;
+use crate::ids::LinkId;
+use crate::links::loopback::{is_shared_socket_backend, loopback_of};
+use crate::output::Tag;
+use crate::setup::LinkKind;
+use crate::turn::Turn;
+use ringgate_batch::{Endpoint, LocalIp, TxTarget};
+use ringgate_core::drops::DropReason;
+use ringgate_link::bundle::{CloseReason, Opened, USER_DATA_BYTES};
+
+impl NetcodeFront {
+    /// Hands a player's payload to its backend.
+    #[inline]
+    pub(crate) fn deliver(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: u32,
+        payload: &[u8],
+        kernel_ns: u64,
+    ) {
+        turn.common.counters.payloads_up += 1;
+        let backend = usize::from(self.sessions.at(index).backend);
+        let delivered = match &turn.common.setup.backends[backend].link {
+            LinkKind::Bundle { .. } => self.deliver_bundled(turn, index, payload),
+            LinkKind::Udp { address } if is_shared_socket_backend(address) => {
+                let address = Endpoint::from(*address);
+                self.deliver_shared(turn, index, payload, address)
+            }
+            LinkKind::Udp { .. } => self.deliver_connected(turn, index, payload),
+        };
+        match delivered {
+            Ok(()) => {
+                turn.common.counters.payloads_to_links += 1;
+                turn.common.stamps.uplink_kernel_ns.push(kernel_ns);
+            }
+            Err(why) => turn.common.counters.drops.bump(why),
+        }
+    }
+
+    fn deliver_bundled(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: u32,
+        payload: &[u8],
+    ) -> Result<(), DropReason> {
+        let backend = usize::from(self.sessions.at(index).backend);
+        let link = turn.common.links.live(backend).ok_or(DropReason::LinkDown)?;
+        self.announce(turn, index);
+        let session = self.session_id(index);
+        if turn.append(link, 1, |writer| writer.payload(session, payload)) {
+            Ok(())
+        } else {
+            Err(DropReason::LinkFull)
+        }
+    }
+
+    /// Through the worker's one socket, from the player's own loopback address.
+    fn deliver_shared(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: u32,
+        payload: &[u8],
+        backend: Endpoint,
+    ) -> Result<(), DropReason> {
+        self.check_udp_backend(turn, index)?;
+        let socket = turn.common.links.udp.ok_or(DropReason::LinkDown)?;
+        let source = loopback_of(index).ok_or(DropReason::LinkDown)?;
+        let target = TxTarget { socket, peer: Some(backend), source };
+        turn.send_raw(payload, target, Tag::UdpPayload);
+        Ok(())
+    }
+
+    /// Through the session's own socket.
+    fn deliver_connected(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: u32,
+        payload: &[u8],
+    ) -> Result<(), DropReason> {
+        self.check_udp_backend(turn, index)?;
+        let socket = self.sessions.at(index).uplink.ok_or(DropReason::LinkDown)?;
+        let target = TxTarget { socket, peer: None, source: LocalIp::UNSPECIFIED };
+        turn.send_raw(payload, target, Tag::UdpPayload);
+        Ok(())
+    }
+
+    /// What the kernel would take and the host then refuse does not count as handed over.
+    #[inline]
+    fn check_udp_backend(&self, turn: &Turn<'_>, index: u32) -> Result<(), DropReason> {
+        let backend = usize::from(self.sessions.at(index).backend);
+        if turn.common.links.backends[backend].is_up() { Ok(()) } else { Err(DropReason::LinkDown) }
+    }
+
+    /// Tells the backend of a session, if it has not been told on its present link.
+    #[inline]
+    pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, index: u32) {
+        let session = self.sessions.at(index);
+        let state = &turn.common.links.backends[usize::from(session.backend)];
+        if session.announced != state.epoch && state.is_up() {
+            self.announce_now(turn, index);
+        }
+    }
+
+    #[cold]
+    fn announce_now(&mut self, turn: &mut Turn<'_>, index: u32) {
+        let backend = usize::from(self.sessions.at(index).backend);
+        let epoch = turn.common.links.backends[backend].epoch;
+        match &turn.common.setup.backends[backend].link {
+            LinkKind::Bundle { .. } => {
+                let Some(link) = turn.common.links.live(backend) else { return };
+                self.announce_on(turn, index, link);
+            }
+            LinkKind::Udp { address } if is_shared_socket_backend(address) => {}
+            LinkKind::Udp { .. } => self.ask_for_socket(turn, index),
+        }
+        self.sessions.at_mut(index).announced = epoch;
+    }
+
+    /// Writes the opening record. The user data goes along the first time only; a backend that
+    /// comes back gets zeros.
+    fn announce_on(&mut self, turn: &mut Turn<'_>, index: u32, link: LinkId) {
+        let user_data = self.sessions.at_mut(index).user_data.take();
+        let user_data = user_data.as_deref().unwrap_or(&[0; USER_DATA_BYTES]);
+        let setup = std::sync::Arc::clone(&turn.common.setup);
+        let address = *self.sessions.address(index);
+        let claim = self.sessions.at(index).claim(&address);
+        let opened = Opened {
+            session: self.session_id(index),
+            client_id: claim.client_id,
+            address: address.endpoint.into(),
+            slot: claim.slot,
+            slots_max: setup.backends[usize::from(claim.backend)].slots,
+            user_data,
+            listener: &setup.listeners[usize::from(address.listener)].name,
+        };
+        turn.tell_link(link, |writer| writer.opened(&opened));
+    }
+
+    /// Tells the backend that a session is over, if it knows of it.
+    pub(crate) fn report_closed(&mut self, turn: &mut Turn<'_>, index: u32, reason: CloseReason) {
+        let session = self.sessions.at(index);
+        let backend = &turn.common.links.backends[usize::from(session.backend)];
+        let (Some(link), true) = (backend.link, session.announced == backend.epoch) else { return };
+        let session = self.session_id(index);
+        turn.tell_link(link, |writer| writer.closed(session, reason));
+    }
+}

@@ -1,0 +1,113 @@
+//! What comes from game processes, and the front that it is for.
+
+use crate::common::Common;
+use crate::front::face::Fronts;
+use crate::front::protocol::Front;
+use crate::links::players::Players;
+use crate::roles::Role;
+use crate::turn::Turn;
+use ringgate_batch::{Endpoint, RxMeta, SocketId};
+use ringgate_core::drops::DropReason;
+use ringgate_link::bundle::{CloseReason, SessionId};
+
+impl Fronts {
+    /// A datagram from a game process.
+    pub(crate) fn handle_link_datagram(
+        &mut self,
+        turn: &mut Turn<'_>,
+        meta: &RxMeta,
+        bytes: &[u8],
+    ) {
+        turn.common.counters.link_datagrams_in += 1;
+        match turn.common.roles.of(meta.socket) {
+            Role::Link(link) => turn.handle_bundle(self, link, meta.truncated, bytes),
+            Role::UdpLink => self.handle_udp_answer(turn, meta, bytes),
+            Role::SessionLink(place) => self.netcode.handle_own_server(turn, place, bytes),
+            Role::LinkListener | Role::Player { .. } | Role::Vacant => {
+                turn.common.counters.drops.bump(DropReason::LinkStranger);
+            }
+        }
+    }
+
+    fn handle_udp_answer(&mut self, turn: &mut Turn<'_>, meta: &RxMeta, bytes: &[u8]) {
+        let Some(from) = self.backend_behind(turn.common, meta) else {
+            return turn.common.counters.drops.bump(DropReason::LinkStranger);
+        };
+        turn.common.links.backends[from].come_back();
+        self.handle_server(turn, from, meta, bytes);
+    }
+
+    /// The backend that a datagram on the udp link comes from: nearly always that of the player
+    /// whom it is for, so on a host with hundreds of them not all are asked.
+    fn backend_behind(&self, common: &Common, meta: &RxMeta) -> Option<usize> {
+        let backends = &common.links.backends;
+        let is_from = |backend: &usize| backends[*backend].address == Some(meta.peer);
+        let players = self.backends_of_loopback(&meta.local).find(is_from);
+        players.or_else(|| (0..backends.len()).find(is_from))
+    }
+
+    /// The kernel says that nobody listens where a udp backend should.
+    pub(crate) fn lose_udp_backend(
+        &mut self,
+        turn: &mut Turn<'_>,
+        socket: SocketId,
+        peer: &Endpoint,
+    ) {
+        let at = match turn.common.roles.of(socket) {
+            Role::SessionLink(place) => self.backend_of_socket(place),
+            Role::UdpLink => {
+                let mut backends = turn.common.links.backends.iter();
+                backends.position(|state| state.address == Some(*peer))
+            }
+            // Anybody could make us send to an address at which nobody listens.
+            Role::Link(_) | Role::LinkListener | Role::Player { .. } | Role::Vacant => None,
+        };
+        if let Some(at) = at {
+            turn.common.mark_gone(turn.now, at);
+            self.lose_server(turn, at);
+        }
+    }
+}
+
+impl Players for Fronts {
+    #[inline]
+    fn fetch(&self, session: SessionId) {
+        // Only netcode's players are behind bundle links.
+        self.netcode.fetch_player(session.as_u64() as u32);
+    }
+
+    #[inline]
+    fn find(&self, turn: &Turn<'_>, backend: u16, session: SessionId) -> Option<u32> {
+        match turn.common.server_front(usize::from(backend)) {
+            Front::Netcode => self.netcode.session_for_backend(backend, session),
+            Front::Unreal => None,
+            #[cfg(test)]
+            Front::Plain => None,
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, turn: &mut Turn<'_>, backend: u16, session: SessionId, payload: &[u8]) {
+        match turn.common.server_front(usize::from(backend)) {
+            Front::Netcode => self.netcode.send_for_backend(turn, backend, session, payload),
+            Front::Unreal => turn.common.count_from_link(DropReason::SessionUnknown),
+            #[cfg(test)]
+            Front::Plain => turn.common.count_from_link(DropReason::SessionUnknown),
+        }
+    }
+
+    fn close(
+        &mut self,
+        turn: &mut Turn<'_>,
+        backend: u16,
+        session: SessionId,
+        reason: CloseReason,
+    ) {
+        match turn.common.server_front(usize::from(backend)) {
+            Front::Netcode => self.netcode.close_for_backend(turn, backend, session, reason),
+            Front::Unreal => {}
+            #[cfg(test)]
+            Front::Plain => {}
+        }
+    }
+}
