@@ -1,9 +1,11 @@
 //! A thread's players, without the thread: no socket, no clock; and what decides what they do.
 //!
-//! [`Swarm`] is the players; [`scenario`] says who comes and goes when, [`traffic`] what they send,
-//! [`impair`] what the network between does to it, [`tokens`] who lets them in.
+//! [`Swarm`] is the players; [`scenario`] says who comes and goes when, [`traffic`] what they send
+//! and [`arrivals`] at which moments, [`impair`] what the network between does to it, [`tokens`]
+//! who lets them in.
 
 mod addresses;
+pub mod arrivals;
 pub mod impair;
 mod inbound;
 mod lifecycle;
@@ -13,6 +15,7 @@ mod population;
 mod push;
 mod received;
 pub mod scenario;
+mod schedule;
 mod staged;
 mod stamp;
 mod swarm;

@@ -3,6 +3,7 @@
 
 pub mod engine;
 pub mod ladder;
+mod pacer;
 pub mod steady;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use crate::measure::kernel::Kernel;
 use crate::measure::procfs::{self, Machine};
 use crate::measure::tally::{Count, Tally};
 use crate::measure::watch::Watch;
+use crate::players::arrivals::Arrivals;
 use crate::players::scenario::Scenario;
 use crate::players::{Gauges, Protocol, SecondLoss, Setup};
 use crate::report::check::{Closing, Hostile};
@@ -42,6 +44,8 @@ pub struct Run {
     pub protocol_id: u64,
     /// Whom they dial.
     pub server: SocketAddr,
+    /// When payloads leave.
+    pub arrivals: Arrivals,
     /// Threads.
     pub threads: u32,
     /// Threads' drivers and cores.
@@ -100,6 +104,7 @@ impl Run {
                 thread,
                 protocol: self.protocol.clone(),
                 protocol_id: self.protocol_id,
+                arrivals: self.arrivals,
                 impair: Arc::clone(&impair),
                 linger_ns,
                 keep_alive_ns: self.keep_alive.as_nanos() as u64,
@@ -263,6 +268,7 @@ impl<'a> Book<'a> {
         let record = Record {
             name: run.scenario.name.clone(),
             scenario: run.scenario.clone(),
+            arrivals: run.arrivals,
             ..Record::default()
         };
         Self {

@@ -1,6 +1,8 @@
 //! The load generator as its users meet it: real sockets, real files, the binary itself. One
 //! binary, a module for each topic.
 
+#[path = "all/arrivals.rs"]
+mod arrivals;
 #[path = "all/command.rs"]
 mod command;
 #[path = "all/fake_gateway.rs"]

@@ -51,7 +51,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("loadgen/src/cli", "attack batch core io link measure os players report run servers"),
     ("loadgen/src/measure", "core report::hlog"),
     ("loadgen/src/players", "batch core measure os rng"),
-    ("loadgen/src/report", "measure players::scenario"),
+    ("loadgen/src/report", "measure players::arrivals players::scenario"),
     ("loadgen/src/rng", ""),
     ("loadgen/src/run", "batch core io measure os players report"),
     ("loadgen/src/servers", "batch core io players rng"),

@@ -71,8 +71,13 @@ impl Kind {
 
     /// Whether it makes sense against players of that protocol.
     pub const fn suits(self, protocol: &Protocol) -> bool {
-        matches!(self, Self::Junk)
-            || matches!(protocol, Protocol::Unreal(_)) == self.packet().is_some()
+        let is_unreals = self.packet().is_some();
+        match protocol {
+            _ if matches!(self, Self::Junk) => true,
+            Protocol::Netcode(_) => !is_unreals,
+            Protocol::Unreal(_) => is_unreals,
+            Protocol::Bare(_) => false,
+        }
     }
 }
 

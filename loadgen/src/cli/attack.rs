@@ -266,6 +266,7 @@ fn show(
         count(stats.answers),
         stats.amplification()
     );
+    let _ = writeln!(text, "  arrivals {}", record.summary().pace.sentence());
     for (part, label) in parts.iter().zip(LABELS) {
         let p = |percentile| part.tally.percentile_ns(Stage::RoundTrip, percentile);
         let _ = writeln!(

@@ -24,7 +24,7 @@ use crate::report::record::Record;
 use crate::report::require::What;
 use crate::run::Run;
 use crate::run::engine::{Gather, Options};
-use crate::run::steady::Steady;
+use crate::run::steady::{Steady, Who};
 use crate::text::time;
 
 /// Compares the gateway's CPU per round trip with a bare echo's on the same core.
@@ -71,9 +71,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "floor needs the gateway's process: --gateway-pid or --admin".into(),
         ));
     }
+    let arrivals = args.players.arrivals()?;
     let bare = BareProcess::start(args)?;
     print(&format!(
-        "{:>6}{:>14}{:>14}{:>9}{:>13}{:>13}{:>13}{:>13}\n",
+        "arrivals {}\n{:>6}{:>14}{:>14}{:>9}{:>13}{:>13}{:>13}{:>13}\n",
+        arrivals.name(),
         "round",
         "bare µs/trip",
         "gateway",
@@ -192,7 +194,7 @@ fn contender(
         gateway: Gateway { pid: gateway.pid, admin: None },
         ..run
     };
-    let mut steady = Steady::new(gateway, from_s, to_s);
+    let mut steady = Steady::new(gateway.pid.map(Who::Process), from_s, to_s);
     let record: Record = run.execute(|progress| steady.watch(progress)).map_err(Failure::Failed)?;
     let mut objections = Objections::default();
     objections.add(&record);

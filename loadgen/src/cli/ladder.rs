@@ -1,19 +1,26 @@
-//! `ringgate-loadgen ladder`: how much the gateway carries.
+//! `ringgate-loadgen ladder`: how much the gateway carries, and what a round trip costs on the way
+//! there.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
+
+use ringgate_os::clock;
 
 use super::outcome::{Failure, Objections, print, write};
 use super::players::PlayerArgs;
 use super::run::ShapeArgs;
 use super::values::duration;
-use crate::measure::gateway::Gateway;
+use crate::measure::procfs::Machine;
+use crate::report;
+use crate::report::curve::{Bounds, Cost, Costs, Curve, Step};
 use crate::report::record::Record;
-use crate::run::ladder::{Bounds, Search, Step};
-use crate::run::steady::Steady;
+use crate::run::ladder::Search;
+use crate::run::steady::{Steady, Who};
 use crate::text::{count, percent, time};
 
-/// Raises the rate until loss or latency pass a bound, and prints the knee.
+/// Raises the rate until loss or latency pass a bound, and prints the knee, with the CPU that a
+/// round trip costs at each rate.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -38,62 +45,199 @@ pub(super) struct Args {
     /// Highest 99th percentile of a good step
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10ms")]
     p99: Duration,
+    /// Play these rates instead, good or bad, and look for no knee
+    #[arg(long, value_name = "RATE,…", value_delimiter = ',', conflicts_with_all = ["from", "to", "factor", "halvings"])]
+    at: Vec<f64>,
+    /// The game server's process, to see its CPU time too
+    #[arg(long, value_name = "PID")]
+    game_pid: Option<u32>,
+    /// Show what a core was busy for as well, whoever used it: for a contender that lives in the
+    /// kernel, or one that shares its core with the game server
+    #[arg(long, value_name = "CORE")]
+    busy_core: Option<usize>,
+    /// What the ladder is called in its report
+    #[arg(long, value_name = "NAME", default_value = "ladder")]
+    name: String,
+    /// Write ladder.json and report.html here: cost over load as a curve, with the knee marked
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Write the steps here, as CSV
     #[arg(long, value_name = "FILE")]
-    csv: Option<std::path::PathBuf>,
+    csv: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    if args.from.is_nan()
-        || args.from <= 0.0
+    let is_rate = |rate: &f64| *rate > 0.0 && rate.is_finite();
+    if !is_rate(&args.from)
+        || !args.at.iter().all(is_rate)
         || args.factor.is_nan()
         || args.factor <= 1.0
         || args.shape.sessions == 0
     {
         return Err(Failure::BadInput(
-            "--from must be above 0, --factor above 1, --sessions at least 1".into(),
+            "--from and --at must be above 0, --factor above 1, --sessions at least 1".into(),
         ));
     }
-    let bounds = Bounds { loss: args.loss / 100.0, p99_ns: args.p99.as_nanos() as u64 };
-    let mut search = Search::new(args.from, args.factor, args.halvings, bounds)
-        .up_to(args.to.unwrap_or(f64::INFINITY));
-    let mut csv = String::from("rate,loss,late,p50_ns,p99_ns,gateway_cores,own_cores,good\n");
-    print(&format!(
-        "{:>12}{:>12}{:>12}{:>11}{:>11}{:>14}{:>14}\n",
-        "payloads/s", "loss", "late", "p50", "p99", "gateway cores", "own cores"
-    ))?;
-    let (mut objections, mut last_is_ours) = (Objections::default(), false);
-    while let Some(rate) = search.next_rate() {
+    if let Some(out) = &args.out {
+        std::fs::create_dir_all(out)
+            .map_err(|why| Failure::Failed(format!("{}: {why}", out.display())))?;
+    }
+    let mut ladder = Ladder::new(args)?;
+    print(&ladder.heads())?;
+    while let Some(rate) = ladder.next_rate() {
         let (step, record) = climb(args, rate)?;
-        let remarks = record.imbalances().into_iter().chain(step.void.iter().cloned());
-        let mut lines = row(&step, &bounds);
-        for remark in remarks {
-            let _ = writeln!(lines, "              {remark}");
+        print(&row(&step, &record, &ladder.curve.bounds))?;
+        if !ladder.note(step, &record) {
+            break;
         }
-        print(&lines)?;
-        write_csv(&step, &record, &bounds, &mut csv);
+    }
+    ladder.conclude()
+}
+
+/// A climb and what it has shown so far.
+struct Ladder<'a> {
+    args: &'a Args,
+    search: Search,
+    curve: Curve,
+    csv: String,
+    objections: Objections,
+    last_is_ours: bool,
+}
+
+impl<'a> Ladder<'a> {
+    fn new(args: &'a Args) -> Result<Self, Failure> {
+        let bounds = Bounds { loss: args.loss / 100.0, p99_ns: args.p99.as_nanos() as u64 };
+        let search = Search::new(args.from, args.factor, args.halvings, bounds)
+            .up_to(args.to.unwrap_or(f64::INFINITY));
+        let traffic = args.shape.traffic();
+        let curve = Curve {
+            name: args.name.clone(),
+            started_unix_s: clock::unix_seconds(),
+            arrivals: args.players.arrivals()?,
+            sessions: args.shape.sessions,
+            bytes: (traffic.bytes_min, traffic.bytes_max),
+            machine: Machine::here(),
+            bounds,
+            ..Curve::default()
+        };
+        let (csv, objections) = (CSV_HEAD.into(), Objections::default());
+        Ok(Self { args, search, curve, csv, objections, last_is_ours: false })
+    }
+
+    fn heads(&self) -> String {
+        format!(
+            "arrivals {}; CPU in µs for each round trip\n\
+             {:>12}{:>12}{:>12}{:>11}{:>11}{:>10}{:>10}{:>10}{:>15}{:>11}\n",
+            self.curve.arrivals.name(),
+            "payloads/s",
+            "loss",
+            "99 % late",
+            "p50",
+            "p99",
+            "gateway",
+            "game",
+            "core",
+            "gateway cores",
+            "own cores"
+        )
+    }
+
+    fn next_rate(&self) -> Option<f64> {
+        if self.args.at.is_empty() {
+            return self.search.next_rate();
+        }
+        self.args.at.get(self.curve.steps.len()).copied()
+    }
+
+    /// Learns what a step was like. Whether to go on.
+    fn note(&mut self, step: Step, record: &Record) -> bool {
+        write_csv(&step, record, &self.curve, &mut self.csv);
         // Players outside are the search's business: what counts is whether they bound the knee.
-        objections.add(&record);
-        objections.unproven.clear();
+        self.objections.add(record);
+        self.objections.unproven.clear();
+        let is_good = step.is_good(&self.curve.bounds);
         // A step that is too much is too much, also where a game server that cannot keep up drops
         // what nobody else can count. But a good one must be good without doubt, and nobody may be
         // restarted.
-        if record.restarts.is_empty() && record.is_one_gateway() && !step.is_good(&bounds) {
-            objections.imbalances.clear();
+        if record.restarts.is_empty() && record.is_one_gateway() && !is_good {
+            self.objections.imbalances.clear();
         }
-        if objections.is_interrupted() {
-            break;
+        if self.objections.is_interrupted() {
+            return false;
         }
-        search.note(&step);
-        last_is_ours |= !step.is_good(&bounds) && step.is_ours();
-        if !objections.imbalances.is_empty() || record.summary().payloads.arrived == 0 {
-            break;
+        if self.args.at.is_empty() {
+            self.search.note(&step);
         }
+        self.last_is_ours |= !is_good && step.is_ours();
+        self.curve.steps.push(step);
+        self.objections.imbalances.is_empty() && record.summary().payloads.arrived > 0
     }
-    if let Some(path) = &args.csv {
-        write(path, &csv)?;
+
+    /// Says where the knee is, or why there is none, and writes the files.
+    fn conclude(mut self) -> Result<(), Failure> {
+        let verdict = self.verdict();
+        self.curve.ending = match &verdict {
+            Ok(ending) => ending.clone(),
+            Err(_) if self.is_cut_short() => CUT_SHORT.into(),
+            Err(_) => "no knee".into(),
+        };
+        if verdict.is_ok() || self.is_cut_short() {
+            print(&format!("\n{}\n", self.curve.ending))?;
+        }
+        if let Some(path) = &self.args.csv {
+            write(path, &self.csv)?;
+        }
+        if let Some(out) = &self.args.out {
+            let json = serde_json::to_string_pretty(&self.curve)
+                .map_err(|why| Failure::Failed(format!("cannot write JSON: {why}")))?;
+            write(&out.join(report::CURVE_FILE), &json)?;
+            write(
+                &out.join("report.html"),
+                &report::curve::html(std::slice::from_ref(&self.curve)),
+            )?;
+        }
+        verdict.map(drop)
     }
-    conclude(&search, objections, last_is_ours)
+
+    fn is_cut_short(&self) -> bool {
+        self.objections.interrupted.is_some() || !self.objections.imbalances.is_empty()
+    }
+
+    /// The closing sentence, or why nothing is proven.
+    fn verdict(&mut self) -> Result<String, Failure> {
+        let mut objections = self.objections.clone();
+        if self.is_cut_short() {
+            return objections.verdict().map(|()| String::new());
+        }
+        if !self.args.at.is_empty() {
+            let void = self.curve.steps.iter().flat_map(|step| step.void.iter().cloned());
+            objections.unproven.extend(void);
+            objections.verdict()?;
+            return Ok("these rates were asked for; no knee was looked for".into());
+        }
+        let Some(knee) = self.search.knee() else {
+            let why = match self.search.good().map(|rate| count(rate as u64)) {
+                None if self.search.void().is_empty() => {
+                    return Err(Failure::Failed("the first rate was already too much".into()));
+                }
+                None => "no knee: the first rate was not measured".into(),
+                Some(good) => format!(
+                    "no knee: {good} payloads/s went well, and the rate above was not measured"
+                ),
+            };
+            objections.unproven.push(why);
+            objections.unproven.extend_from_slice(self.search.void());
+            return objections.verdict().map(|()| String::new());
+        };
+        self.curve.knee = Some(knee).filter(|_| !self.search.is_open());
+        let above = if self.search.is_open() { "above " } else { "" };
+        let note = if self.last_is_ours {
+            " (a rate above it was too much for the generator, so it may be higher)"
+        } else {
+            ""
+        };
+        Ok(format!("knee: {above}{} payloads/s each way{note}", count(knee as u64)))
+    }
 }
 
 /// Plays one step.
@@ -105,70 +249,48 @@ fn climb(args: &Args, rate: f64) -> Result<(Step, Record), Failure> {
     let scenario = shape.scenario();
     scenario.check().map_err(Failure::BadInput)?;
     let run = args.players.run(scenario, server, protocol, protocol_id, false)?;
-    let steady = |gateway| {
-        Steady::new(gateway, shape.ramp.as_secs_f64(), (shape.ramp + shape.hold).as_secs_f64())
-    };
-    let own = Gateway { pid: Some(std::process::id()), admin: None };
-    let (mut gateway, mut own) = (steady(run.gateway), steady(own));
+    let (from_s, to_s) = (shape.ramp.as_secs_f64(), (shape.ramp + shape.hold).as_secs_f64());
+    let who = [
+        run.gateway.pid.map(Who::Process),
+        args.game_pid.map(Who::Process),
+        args.busy_core.map(Who::Core),
+        Some(Who::Process(std::process::id())),
+    ];
+    let mut watched = who.map(|who| Steady::new(who, from_s, to_s));
     let record = run
-        .execute(|progress| {
-            gateway.watch(progress);
-            own.watch(progress);
-        })
+        .execute(|progress| watched.iter_mut().for_each(|steady| steady.watch(progress)))
         .map_err(Failure::Failed)?;
-    Ok((Step::of(rate, &record, (gateway.cores(), own.cores())), record))
+    let [gateway, game, core, own] = watched.map(|steady| steady.cost());
+    Ok((Step::of(rate, &record, Costs { gateway, game, core, own }), record))
 }
 
-fn write_csv(step: &Step, record: &Record, bounds: &Bounds, csv: &mut String) {
+fn write_csv(step: &Step, record: &Record, curve: &Curve, csv: &mut String) {
     let good = match &record.interrupted {
         Some(_) => "interrupted".to_owned(),
         None if !step.void.is_empty() => "void".to_owned(),
-        None => step.is_good(bounds).to_string(),
+        None => step.is_good(&curve.bounds).to_string(),
     };
+    let us = |cost: Cost| cost.us_per_trip.map_or_else(String::new, |us| format!("{us:.4}"));
+    let costs = &step.costs;
     let _ = writeln!(
         csv,
-        "{:.0},{},{},{},{},{:.3},{:.3},{good}",
+        "{:.0},{},{},{},{},{:.3},{:.3},{good},{},{},{},{},{}",
         step.rate,
         step.loss,
         step.late,
         step.p50_ns,
         step.p99_ns,
-        step.gateway_cores,
-        step.own_cores,
+        costs.gateway.cores,
+        costs.own.cores,
+        curve.arrivals.name(),
+        step.late_p99_ns,
+        us(costs.gateway),
+        us(costs.game),
+        us(costs.core),
     );
 }
 
-/// Says where the knee is, or why there is none.
-fn conclude(search: &Search, mut objections: Objections, is_ours: bool) -> Result<(), Failure> {
-    if objections.interrupted.is_some() || !objections.imbalances.is_empty() {
-        print("\nno knee: the climb ended before it was found\n")?;
-        return objections.verdict();
-    }
-    let Some(knee) = search.knee() else {
-        let Some(good) = search.good().map(|rate| count(rate as u64)) else {
-            if search.void().is_empty() {
-                return Err(Failure::Failed("the first rate was already too much".into()));
-            }
-            objections.unproven.push("no knee: the first rate was not measured".into());
-            objections.unproven.extend_from_slice(search.void());
-            return objections.verdict();
-        };
-        let why =
-            format!("no knee: {good} payloads/s went well, and the rate above was not measured");
-        objections.unproven.push(why);
-        objections.unproven.extend_from_slice(search.void());
-        return objections.verdict();
-    };
-    let above = if search.is_open() { "above " } else { "" };
-    let note = if is_ours {
-        " (a rate above it was too much for the generator, so it may be higher)"
-    } else {
-        ""
-    };
-    print(&format!("\nknee: {above}{} payloads/s each way{note}\n", count(knee as u64)))
-}
-
-fn row(step: &Step, bounds: &Bounds) -> String {
+fn row(step: &Step, record: &Record, bounds: &Bounds) -> String {
     let verdict = match (step.is_good(bounds), step.is_ours()) {
         _ if !step.void.is_empty() => "  not measured",
         (true, false) => "",
@@ -176,14 +298,27 @@ fn row(step: &Step, bounds: &Bounds) -> String {
         (false, false) => "  too much",
         (false, true) => "  too much, and the generator was late: it may be what gave way",
     };
-    format!(
-        "{:>12}{:>12}{:>12}{:>11}{:>11}{:>14.2}{:>14.2}{verdict}\n",
+    let us = |cost: Cost| cost.us_per_trip.map_or_else(|| "–".into(), |us| format!("{us:.2}"));
+    let costs = &step.costs;
+    let mut lines = format!(
+        "{:>12}{:>12}{:>12}{:>11}{:>11}{:>10}{:>10}{:>10}{:>15.2}{:>11.2}{verdict}\n",
         count(step.rate as u64),
         percent(step.loss),
-        percent(step.late),
+        time(step.late_p99_ns),
         time(step.p50_ns),
         time(step.p99_ns),
-        step.gateway_cores,
-        step.own_cores,
-    )
+        us(costs.gateway),
+        us(costs.game),
+        us(costs.core),
+        costs.gateway.cores,
+        costs.own.cores,
+    );
+    for remark in record.imbalances().into_iter().chain(step.void.iter().cloned()) {
+        let _ = writeln!(lines, "              {remark}");
+    }
+    lines
 }
+
+const CUT_SHORT: &str = "no knee: the climb ended before it was found";
+
+const CSV_HEAD: &str = "rate,loss,late,p50_ns,p99_ns,gateway_cores,own_cores,good,arrivals,late_p99_ns,gateway_us,game_us,core_us\n";

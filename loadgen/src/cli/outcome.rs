@@ -23,7 +23,7 @@ pub(super) enum Failure {
 }
 
 /// What speaks against a command's results.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Objections {
     pub(super) interrupted: Option<i32>,
     pub(super) imbalances: Vec<String>,

@@ -14,6 +14,7 @@ use super::outcome::Failure;
 use super::unreal::UnrealArgs;
 use super::values::{driver, duration, number};
 use crate::measure::gateway::Gateway;
+use crate::players::arrivals::Arrivals;
 use crate::players::scenario::Scenario;
 use crate::players::tokens::{Mint, Tokens};
 use crate::players::{Protocol, THREADS_MAX};
@@ -28,7 +29,7 @@ pub(super) struct PlayerArgs {
     #[arg(long, value_name = "ADDR", required_unless_present = "tokens")]
     pub(super) server: Option<SocketAddr>,
     /// The listener's key, to mint tokens with: a file that holds it in hex
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["tokens", "unreal"])]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["tokens", "unreal", "plain"])]
     key: Option<PathBuf>,
     /// The listener's protocol id, decimal or 0x…
     #[arg(long, value_name = "N", value_parser = number, default_value = "0")]
@@ -40,6 +41,10 @@ pub(super) struct PlayerArgs {
     /// Name of the backend, put into the tokens' user data for listeners that route by it
     #[arg(long, value_name = "NAME", default_value = "")]
     backend: String,
+    /// Players speak plain UDP instead of netcode, to a server that answers each datagram with
+    /// itself: no sessions, no key; datagrams are as long as netcode's around the same payload
+    #[arg(long, conflicts_with_all = ["key", "tokens", "protocol_id", "backend", "unreal"])]
+    plain: bool,
     #[command(flatten)]
     unreal: UnrealArgs,
     /// Seconds of silence after which a session ends [default: 10; Unreal 30]
@@ -61,6 +66,11 @@ pub(super) struct PlayerArgs {
     /// Look for work without sleeping: lower latencies of its own, a whole core per thread
     #[arg(long)]
     spin: bool,
+    /// When payloads leave [default: spread, on every machine; with --gather ticks]. Spread and
+    /// poisson give each payload a moment and a system call of its own, which takes a core for each
+    /// thread: pin them with --cores
+    #[arg(long, value_enum, value_name = "MODE")]
+    arrivals: Option<Arrivals>,
     /// Have players send in bursts, so much time apart, which nobody on the generator's core may
     /// interrupt (needs the right to real-time priorities). With everybody on one core this is what
     /// a worker costs that finds its queue full, and wakes nobody on another core
@@ -89,6 +99,11 @@ impl PlayerArgs {
             let server =
                 self.server.ok_or_else(|| Failure::BadInput("--server is missing".into()))?;
             return Ok((Protocol::Unreal(self.unreal.setup(server, self.timeout())), server, 0));
+        }
+        if self.plain {
+            let server =
+                self.server.ok_or_else(|| Failure::BadInput("--server is missing".into()))?;
+            return Ok((Protocol::Bare(server.into()), server, 0));
         }
         let (tokens, server, protocol_id) = self.tokens()?;
         Ok((Protocol::Netcode(tokens), server, protocol_id))
@@ -158,6 +173,18 @@ impl PlayerArgs {
         })
     }
 
+    /// When payloads leave. Bursts are what they are.
+    pub(super) fn arrivals(&self) -> Result<Arrivals, Failure> {
+        match (self.gather, self.arrivals) {
+            (None, asked) => Ok(asked.unwrap_or_default()),
+            (Some(_), None | Some(Arrivals::Ticks)) => Ok(Arrivals::Ticks),
+            (Some(_), Some(exact)) => Err(Failure::BadInput(format!(
+                "--gather makes bursts: it does not go with --arrivals {}",
+                exact.name()
+            ))),
+        }
+    }
+
     /// A run of these players against `server`, without a histogram log. `nat` is whether their
     /// ports may change.
     pub(super) fn run(
@@ -173,6 +200,7 @@ impl PlayerArgs {
             protocol,
             protocol_id,
             server,
+            arrivals: self.arrivals()?,
             threads: self.threads,
             keep_alive: self.keep_alive(),
             allowed_outside: self.allow_unconnected,

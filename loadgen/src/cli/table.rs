@@ -22,6 +22,7 @@ pub(super) fn of(record: &Record) -> String {
         let _ = writeln!(text, "{remark}");
     }
     let summary = record.summary();
+    let _ = writeln!(text, "arrivals    {}", summary.pace.sentence());
     players(&summary.players, &mut text);
     payloads(&summary, &mut text);
     let _ = writeln!(

@@ -85,6 +85,19 @@ pub fn cpu_s(threads: &[ThreadCpu]) -> f64 {
     threads.iter().map(|thread| thread.total_s).sum()
 }
 
+/// How long a core has been idle since the kernel booted, waiting for disks included.
+pub fn idle_s(core: usize) -> Option<f64> {
+    parse_idle(&fs::read_to_string("/proc/stat").ok()?, core)
+}
+
+fn parse_idle(text: &str, core: usize) -> Option<f64> {
+    let name = format!("cpu{core} ");
+    let fields = text.lines().find_map(|line| line.strip_prefix(name.as_str()))?;
+    let mut fields = fields.split_whitespace().skip(3);
+    let mut seconds = || Some(fields.next()?.parse::<f64>().ok()? / TICKS_PER_S);
+    Some(seconds()? + seconds()?)
+}
+
 /// Resident memory of a process in bytes.
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -162,6 +175,14 @@ mod tests {
         let text = "12 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20 0 1 0 99";
         assert_eq!(parse_stat(text), Some(("a) b (c".into(), 2.5, 0.5)));
         assert_eq!(parse_stat("12 (x) S 1"), None);
+    }
+
+    #[test]
+    fn a_core_s_idle_time_is_its_own() {
+        let text = "cpu  9 9 9 9 9 9\ncpu0 1 2 3 400 50 6 7\ncpu1 1 2 3 800 0 6 7\nintr 5\n";
+        assert_eq!((parse_idle(text, 0), parse_idle(text, 1)), (Some(4.5), Some(8.0)));
+        assert_eq!(parse_idle(text, 2), None);
+        assert!(idle_s(0).is_some_and(|idle_s| idle_s > 0.0));
     }
 
     #[test]

@@ -229,7 +229,7 @@ impl Swarm {
         self.leave_gauge(index);
         self.gauges.leaving += 1;
         self.players[index as usize].life = Life::Leaving;
-        self.wheel.schedule(index, 0);
+        self.schedule.at_once(index);
     }
 
     /// What a payload is: an echo of ours, once or twice, in order or not, or of another session.

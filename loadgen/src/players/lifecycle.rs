@@ -7,13 +7,13 @@
 
 use ringgate_core::proto::netcode::client::{Client, Options};
 
+use super::arrivals::SESSION_BITS;
 use super::impair::Path;
 use super::player::{Life, Player, Wire};
 use super::scenario::Step;
 use super::swarm::{Now, Protocol, Swarm};
 use super::unreal::UnrealPlayer;
 use crate::measure::tally::Count;
-use crate::rng::mix;
 
 /// Why a player cannot come.
 enum Obstacle {
@@ -94,7 +94,7 @@ impl Swarm {
     pub(super) fn begin_sending(&mut self, index: u32, at_ns: u64) {
         let player = &mut self.players[index as usize];
         player.next_due_ns = self.traffic.interval_ns().map_or(u64::MAX, |interval_ns| {
-            at_ns + mix(u64::from(player.session) ^ 0x5eed) % interval_ns.max(1)
+            self.setup.arrivals.first_ns(player.session, at_ns, interval_ns)
         });
         self.reschedule(index);
     }
@@ -252,7 +252,7 @@ impl Swarm {
     /// A player is gone; its place is free.
     pub(super) fn vacate(&mut self, index: u32) {
         self.leave_gauge(index);
-        self.wheel.cancel(index);
+        self.schedule.cancel(index);
         if let Some(held) = self.players[index as usize].held.take() {
             self.lose_up(held.tag);
         }
@@ -281,9 +281,6 @@ const STORM_PAUSE_NS: u64 = 250_000_000;
 
 /// Without a place for a player, this long until the next look.
 const RETRY_NS: u64 = 10_000_000;
-
-/// Bits of a session's number within its thread.
-const SESSION_BITS: u32 = 24;
 
 /// Goodbyes are ten datagrams each: 5,000 players a second leave as 50,000 datagrams a second.
 const GOODBYE_EVERY_NS: u64 = 200_000;

@@ -26,11 +26,14 @@ use crate::measure::tally::{Count, Stage};
 impl Swarm {
     /// Fills the batch with what is due, as far as it holds. Returns whether more is due: flush,
     /// and call again.
+    ///
+    /// Where payloads leave one by one that is one player's: each has a send of its own, and only a
+    /// generator that has fallen behind by more than [`BEHIND_NS`] catches up in batches.
     pub fn transmit(&mut self, now: Now, tx: &mut TxBatch) -> bool {
         let has_more_delayed = self.release(now, tx);
-        let visits = VISITS_MAX.min(tx.small_left() / DATAGRAMS_PER_STAGED);
+        let visits = self.visits_max().min(tx.small_left() / DATAGRAMS_PER_STAGED);
         let mut due = std::mem::take(&mut self.due);
-        self.wheel.take_due(now.mono_ns / TICK_NS, visits, &mut due);
+        self.schedule.take_due(now.mono_ns, visits, &mut due);
         let has_more_players = due.len() == visits;
         for group in due.chunks(FETCHED_AT_ONCE) {
             fetch(&self.players, group.iter().copied());
@@ -41,7 +44,13 @@ impl Swarm {
         self.due = due;
         self.seal();
         self.dispatch(now, tx);
-        has_more_players || has_more_delayed || self.wheel.next_tick() <= now.mono_ns / TICK_NS
+        has_more_players || has_more_delayed || self.schedule.next_ns() <= now.mono_ns
+    }
+
+    /// How many players may be in one batch.
+    const fn visits_max(&self) -> usize {
+        let is_separate = self.setup.arrivals.is_exact() && self.behind_ns <= BEHIND_NS;
+        if is_separate { 1 } else { VISITS_MAX }
     }
 
     /// Lets a player do what it has to.
@@ -60,7 +69,7 @@ impl Swarm {
                 return self.vacate(index);
             }
             // What it has just said still has to be sealed with its key.
-            return self.wheel.schedule(index, 0);
+            return self.schedule.at_once(index);
         }
         self.reschedule(index);
     }
@@ -93,6 +102,7 @@ impl Swarm {
     /// Stages every payload that is due. What the stage has no room for stays due.
     fn stage_payloads(&mut self, index: u32, now: Now) {
         let Some(interval_ns) = self.traffic.interval_ns() else { return };
+        let arrivals = self.setup.arrivals;
         loop {
             let player = &mut self.players[index as usize];
             let due_ns = player.next_due_ns;
@@ -102,10 +112,15 @@ impl Swarm {
             player.sent_at_once += 1;
             if player.sent_at_once >= self.traffic.at_once {
                 player.sent_at_once = 0;
-                player.next_due_ns += interval_ns;
+                let (session, counter) = (player.session, player.next_counter);
+                player.next_due_ns = arrivals.next_ns(session, counter, due_ns, interval_ns);
             }
-            // The wheel's ticks are the schedule: a payload is due when its tick is.
-            let intended_ns = due_ns.next_multiple_of(TICK_NS).min(now.mono_ns);
+            let intended_ns = if arrivals.is_exact() {
+                due_ns
+            } else {
+                // The wheel's ticks are the schedule: a payload is due when its tick is.
+                due_ns.next_multiple_of(TICK_NS).min(now.mono_ns)
+            };
             self.stage_payload(index, intended_ns, now);
         }
     }
@@ -129,6 +144,7 @@ impl Swarm {
             self.tally.counters.bump(Count::PayloadsLate);
         }
         self.tally.record(Stage::SendLate, late_ns);
+        self.behind_ns = late_ns;
         player.next_counter += 1;
         let item = match &mut player.wire {
             Wire::Bare(_) => {
@@ -376,6 +392,10 @@ impl Swarm {
 /// Beyond this a payload counts as late. Sleeping threads wake some 50 µs late; a millisecond is a
 /// thread that cannot keep up.
 const LATE_NS: u64 = 1_000_000;
+
+/// So far behind its schedule a generator that sends one by one gives that up until it has caught
+/// up: a batch is cheaper, and what it holds is late already.
+pub(super) const BEHIND_NS: u64 = 100_000;
 
 /// What netcode adds to a payload: prefix, one to seven sequence bytes, tag.
 const NETCODE_OVERHEAD_BYTES: usize = 1 + 4 + 16;

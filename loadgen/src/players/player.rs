@@ -70,7 +70,7 @@ pub(super) struct Held {
 
 /// What a player speaks.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "in every run but `floor` all are clients")]
+#[expect(clippy::large_enum_variant, reason = "where it counts all are clients")]
 pub(super) enum Wire {
     Bare(Endpoint),
     Netcode(Client),

@@ -11,7 +11,7 @@
 //! 3. [`Swarm::sent`] after each flush, so that what the kernel refused is counted.
 //! 4. [`Swarm::poll_timeout`] says when to come back.
 //!
-//! Each player has exactly one place in the timing wheel, at the earliest of its next payload, its
+//! Each player has exactly one place in the schedule, at the earliest of its next payload, its
 //! client's next packet and the end of its stay. A connected player costs about 600 bytes.
 
 use std::collections::{BinaryHeap, VecDeque};
@@ -22,15 +22,16 @@ use ringgate_core::crypto::Aead;
 use ringgate_core::proto::netcode::packet::AadTable;
 
 use super::addresses::Addresses;
+use super::arrivals::Arrivals;
 use super::impair::Impairments;
 use super::player::{self, Player};
 use super::population::Population;
 use super::scenario::Plan;
+use super::schedule::Schedule;
 use super::staged::{self, Delayed, Staged, TAG_PAYLOAD, TAG_PLAIN};
 use super::tokens::Tokens;
 use super::traffic::Traffic;
 use super::unreal::Unreal;
-use super::wheel::{TICK_NS, Wheel, tick_of};
 use crate::measure::tally::{Count, Tally};
 
 /// What players speak.
@@ -41,7 +42,7 @@ pub enum Protocol {
     /// Unreal's handshake and packet header.
     Unreal(Unreal),
     /// Payloads as they are, made longer by as much as netcode would, to measure what a bare echo
-    /// costs.
+    /// costs, or a proxy that knows no sessions.
     Bare(Endpoint),
 }
 
@@ -56,6 +57,8 @@ pub struct Setup {
     pub protocol: Protocol,
     /// The protocol id, which every netcode packet vouches for.
     pub protocol_id: u64,
+    /// When payloads leave.
+    pub arrivals: Arrivals,
     /// The network between.
     pub impair: Arc<Impairments>,
     /// How long a player who leaves waits for what is on its way.
@@ -95,8 +98,10 @@ pub struct Swarm {
     pub(super) gauges: Gauges,
     pub(super) population: Population,
     pub(super) traffic: Traffic,
-    pub(super) wheel: Wheel,
+    pub(super) schedule: Schedule,
     pub(super) due: Vec<u32>,
+    /// How late the latest payload left.
+    pub(super) behind_ns: u64,
     pub(super) staged: Staged,
     pub(super) delayed: BinaryHeap<Delayed>,
     pub(super) sessions_made: u32,
@@ -122,15 +127,15 @@ impl Swarm {
     pub fn new(setup: Setup, plan: Plan, addresses: Addresses, aead: Aead) -> Self {
         Self {
             aad: Box::new(AadTable::new(setup.protocol_id)),
-            setup,
             addresses,
             players: player::room_for(plan.players_max()),
             free: VecDeque::new(),
             gauges: Gauges::default(),
             traffic: plan.steps.first().map(|step| step.traffic).unwrap_or_default(),
             population: Population::new(plan),
-            wheel: Wheel::new(0),
+            schedule: Schedule::new(setup.arrivals.is_exact()),
             due: Vec::with_capacity(staged::VISITS_MAX),
+            behind_ns: 0,
             staged: Staged::new(),
             delayed: BinaryHeap::new(),
             // Session 0 is what an empty place has.
@@ -139,6 +144,7 @@ impl Swarm {
             tally: Tally::new(),
             seconds: Vec::new(),
             unix_at_start_ns: 0,
+            setup,
         }
     }
 
@@ -169,8 +175,7 @@ impl Swarm {
     /// When something is due next.
     pub fn poll_timeout(&self) -> u64 {
         let delayed = self.delayed.peek().map_or(u64::MAX, |delayed| delayed.due_ns);
-        let wheel = self.wheel.next_tick().saturating_mul(TICK_NS);
-        delayed.min(wheel).min(self.population.poll_timeout())
+        delayed.min(self.schedule.next_ns()).min(self.population.poll_timeout())
     }
 
     /// Whether the plan has run out, every player has gone, and what an impairment delayed has gone
@@ -187,6 +192,15 @@ impl Swarm {
     /// A count since the tally was last taken.
     pub fn counted(&self, what: Count) -> u64 {
         self.tally.counters.of(what)
+    }
+
+    /// What was measured at a stage since the tally was last taken.
+    #[cfg(test)]
+    pub(crate) fn tally_of(
+        &self,
+        stage: crate::measure::tally::Stage,
+    ) -> &hdrhistogram::Histogram<u32> {
+        self.tally.of(stage)
     }
 
     /// What was gathered since this was last asked; `empty` takes its place.
@@ -218,11 +232,11 @@ impl Swarm {
         &mut self.seconds[index]
     }
 
-    /// Puts a player where it belongs in the wheel.
+    /// Puts a player where it belongs in the schedule.
     pub(super) fn reschedule(&mut self, index: u32) {
         match self.players[index as usize].due_ns() {
-            Some(due_ns) => self.wheel.schedule(index, tick_of(due_ns)),
-            None => self.wheel.cancel(index),
+            Some(due_ns) => self.schedule.schedule(index, due_ns),
+            None => self.schedule.cancel(index),
         }
     }
 }

@@ -116,6 +116,11 @@ impl Wheel {
         self.next_tick = self.next_tick.max(now_tick + 1);
     }
 
+    /// The first tick that has not been taken as a whole.
+    pub(super) const fn taken_to(&self) -> u64 {
+        self.next_tick
+    }
+
     /// The first tick at which a player may be due: exact within a round, else the round's end.
     pub(crate) fn next_tick(&self) -> u64 {
         let first = slot_of(self.next_tick);

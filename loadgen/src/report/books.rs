@@ -32,6 +32,7 @@ impl Record {
 pub fn close(record: &Record, hostile: &Hostile) -> Vec<Check> {
     let books = Books { record, hostile, metrics: &record.gateway_metrics };
     let mut checks = outcomes(record);
+    checks.extend(pace(record));
     checks.push(books.players());
     if !record.is_one_gateway() {
         checks.extend([continuity(record), books.own()]);
@@ -107,6 +108,17 @@ fn outcomes(record: &Record) -> Vec<Check> {
             ..Check::default()
         },
     ]
+}
+
+/// Whether payloads left one by one, where they were to.
+fn pace(record: &Record) -> Option<Check> {
+    let pace = record.summary().pace;
+    pace.limit_ns.is_some().then(|| Check {
+        name: "the generator kept its pace".into(),
+        holds: pace.is_kept,
+        text: pace.sentence(),
+        ..Check::default()
+    })
 }
 
 /// Whether counters can be compared from start to end at all.

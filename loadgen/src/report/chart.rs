@@ -17,6 +17,17 @@ pub(super) struct Line {
     pub(super) points: Vec<(f64, f64)>,
 }
 
+/// A place on the horizontal axis that has a name.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    /// What is there.
+    pub(super) name: String,
+    /// Which of the page's colours.
+    pub(super) colour: usize,
+    /// Where.
+    pub(super) x: f64,
+}
+
 /// A chart.
 #[derive(Debug)]
 pub(super) struct Chart {
@@ -34,6 +45,8 @@ pub(super) struct Chart {
     pub(super) y_text: fn(f64) -> String,
     /// What is drawn.
     pub(super) lines: Vec<Line>,
+    /// What stands out on the horizontal axis.
+    pub(super) marks: Vec<Mark>,
 }
 
 impl Chart {
@@ -74,6 +87,9 @@ impl Chart {
             self.x_name,
             self.y_name
         );
+        for (number, mark) in self.marks.iter().enumerate() {
+            self.draw_mark(number, mark, &mut svg);
+        }
         for line in &self.lines {
             self.draw(line, &mut svg);
         }
@@ -100,6 +116,19 @@ impl Chart {
                 line.colour % COLOURS
             );
         }
+    }
+
+    /// A line from top to bottom with its name beside it, each name below the one before.
+    fn draw_mark(&self, number: usize, mark: &Mark, svg: &mut String) {
+        let (x, bottom) = (self.x_at(mark.x), HEIGHT - BOTTOM);
+        let (anchor, text_x) = if x > WIDTH * 0.75 { ("end", x - 6.0) } else { ("start", x + 6.0) };
+        let text_y = TOP + 12.0 + 15.0 * (number % 12) as f64;
+        let _ = writeln!(
+            svg,
+            "<path class=\"line mark c{}\" d=\"M{x:.1} {TOP:.1}L{x:.1} {bottom:.1}\"/><text class=\"name\" x=\"{text_x:.1}\" y=\"{text_y:.1}\" text-anchor=\"{anchor}\">{}</text>",
+            mark.colour % COLOURS,
+            escape(&mark.name)
+        );
     }
 
     fn legend(&self, html: &mut String) {

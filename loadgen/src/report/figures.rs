@@ -2,13 +2,18 @@
 
 use super::record::Record;
 use super::require::What;
-use super::summary::{Payloads, Players, Summary, Way, Ways};
+use super::summary::{Pace, Payloads, Players, Summary, Way, Ways};
 use crate::measure::tally::{Count, Stage};
 
 impl Record {
     /// The figures that every output shows.
     pub fn summary(&self) -> Summary {
-        Summary { players: Players::of(self), payloads: Payloads::of(self), ways: Ways::of(self) }
+        Summary {
+            players: Players::of(self),
+            payloads: Payloads::of(self),
+            pace: Pace::of(self),
+            ways: Ways::of(self),
+        }
     }
 
     /// What conditions are held against; `None` where nothing was measured.
@@ -66,6 +71,22 @@ impl Payloads {
     }
 }
 
+impl Pace {
+    fn of(record: &Record) -> Self {
+        let late = record.stage(Stage::SendLate);
+        let at = |percentile| late.map_or(0, |late| late.at(percentile));
+        let limit_ns = record.arrivals.is_exact().then_some(Self::LIMIT_NS);
+        Self {
+            arrivals: record.arrivals,
+            late_p50_ns: at(50.0),
+            late_p99_ns: at(99.0),
+            late_p999_ns: at(99.9),
+            limit_ns,
+            is_kept: limit_ns.is_none_or(|limit_ns| at(99.0) <= limit_ns),
+        }
+    }
+}
+
 impl Ways {
     /// A gateway's counters tell of directions only where it was one gateway.
     fn of(record: &Record) -> Option<Self> {
@@ -116,6 +137,28 @@ mod tests {
         assert_eq!((players.came, players.outside), (28, 15));
         record.interrupted = Some(Interruption::default());
         assert_eq!(record.summary().players.outside, 13, "who was sent away was not kept out");
+    }
+
+    #[test]
+    fn a_pacer_that_is_late_says_so_and_ticks_promise_nothing() {
+        use crate::measure::tally::Tally;
+        use crate::players::arrivals::Arrivals;
+        let pace = |arrivals, late_ns| {
+            let mut tally = Tally::new();
+            (0..98).for_each(|_| tally.record(Stage::SendLate, 700));
+            (0..2).for_each(|_| tally.record(Stage::SendLate, late_ns));
+            let mut record = Record { arrivals, ..Record::default() };
+            record.set_tally(&tally);
+            record.summary().pace
+        };
+        let kept = pace(Arrivals::Poisson, 90_000);
+        assert!(kept.is_kept && kept.late_p50_ns <= 701 && kept.late_p99_ns >= 90_000);
+        assert!(kept.sentence().starts_with("poisson: half"), "{}", kept.sentence());
+        let late = pace(Arrivals::Spread, 110_000);
+        assert!(!late.is_kept && late.sentence().contains("LATE"), "{}", late.sentence());
+        let ticks = pace(Arrivals::Ticks, 110_000);
+        assert!(ticks.is_kept && ticks.limit_ns.is_none());
+        assert!(ticks.sentence().starts_with("ticks: "), "{}", ticks.sentence());
     }
 
     #[test]

@@ -73,7 +73,9 @@ fn row(name: &str, runs: &[Record], of: impl Fn(&Record) -> String) -> (String, 
 /// What has happened to a run stands before its figures.
 fn remarks(runs: &[Record], html: &mut String) {
     for (_, name, run) in labelled(runs) {
-        for remark in run.remarks() {
+        let pace = run.summary().pace;
+        let late = (!pace.is_kept).then(|| format!("arrivals {}", pace.sentence()));
+        for remark in run.remarks().into_iter().chain(late) {
             let (name, remark) = (escape(&name), escape(&remark));
             let _ = writeln!(html, "<p><b class=\"no\">{name}</b>: {remark}</p>");
         }
@@ -97,6 +99,8 @@ fn summary(runs: &[Record], html: &mut String) {
         row("Payloads due", runs, |run| count(run.summary().payloads.due)),
         row("Payloads that arrived", runs, |run| count(run.summary().payloads.arrived)),
         row("Loss", runs, |run| percent(run.summary().payloads.loss)),
+        row("Arrivals", runs, |run| run.arrivals.name().into()),
+        row("99 % left within", runs, |run| time(run.summary().pace.late_p99_ns)),
         row("Left late by more than 1 ms", runs, |run| count(run.summary().payloads.late)),
         row("Round trip, median", runs, at(50.0)),
         row("Round trip, 99 %", runs, at(99.0)),
@@ -137,6 +141,7 @@ fn charts(runs: &[Record]) -> Vec<Chart> {
         y: Scale::from_zero(ys(&lines).into_iter()),
         y_text,
         lines,
+        marks: Vec::new(),
     };
 
     let curve = |stage: Stage| {
@@ -171,6 +176,7 @@ fn charts(runs: &[Record]) -> Vec<Chart> {
             y: Scale::decades(ys(&curves).into_iter()),
             y_text: ns,
             lines: curves,
+            marks: Vec::new(),
         },
         Chart {
             title: "Round trip over time",
@@ -180,6 +186,7 @@ fn charts(runs: &[Record]) -> Vec<Chart> {
             y: Scale::decades(ys(&latencies).into_iter()),
             y_text: ns,
             lines: latencies,
+            marks: Vec::new(),
         },
         timed("Payloads over time", "payloads per second", rates, amount),
         timed("Loss and lateness over time", "payloads per second", losses, amount),
@@ -294,7 +301,7 @@ fn facts(runs: &[Record], html: &mut String) {
     html.push_str("</details>\n");
 }
 
-const STYLE: &str = include_str!("style.css");
+pub(super) const STYLE: &str = include_str!("style.css");
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@ use crate::measure::gateway::Metrics;
 use crate::measure::procfs::{Machine, ThreadCpu, cpu_s};
 use crate::measure::tally::{Count, Counters, Stage, Tally};
 use crate::measure::watch::{Restart, THE_GATEWAY};
+use crate::players::arrivals::Arrivals;
 use crate::players::scenario::Scenario;
 use crate::report::check::{Check, Closing};
 use crate::report::require::Allowance;
@@ -25,6 +26,9 @@ pub struct Record {
     pub seconds: f64,
     /// What was to happen.
     pub scenario: Scenario,
+    /// When payloads left.
+    #[serde(default = "Arrivals::of_old")]
+    pub arrivals: Arrivals,
     /// Where.
     pub machine: Machine,
     /// Threads of the generator.

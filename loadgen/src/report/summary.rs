@@ -3,6 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::players::arrivals::Arrivals;
+use crate::text::time;
+
 /// A run in a few numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -10,6 +13,9 @@ pub struct Summary {
     pub players: Players,
     /// What was to travel, and what of it did.
     pub payloads: Payloads,
+    /// When payloads left, and how exactly.
+    #[serde(default)]
+    pub pace: Pace,
     /// The same for each direction, where that can be told.
     pub ways: Option<Ways>,
 }
@@ -56,6 +62,50 @@ pub struct Payloads {
     pub late: u64,
     /// That the kernel did not take.
     pub unsent: u64,
+}
+
+/// How well the generator kept its own schedule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pace {
+    /// When payloads were to leave.
+    pub arrivals: Arrivals,
+    /// How late they left: median, 99th and 99.9th percentile.
+    pub late_p50_ns: u64,
+    /// See `late_p50_ns`.
+    pub late_p99_ns: u64,
+    /// See `late_p50_ns`.
+    pub late_p999_ns: u64,
+    /// How late the 99th percentile may be where payloads leave one by one.
+    pub limit_ns: Option<u64>,
+    /// Whether it was not later.
+    pub is_kept: bool,
+}
+
+impl Pace {
+    /// Beyond this, payloads that were to leave one by one have left in bunches often enough to
+    /// change what a gateway does with them.
+    pub const LIMIT_NS: u64 = 100_000;
+
+    /// The sentence for tables and pages.
+    pub fn sentence(&self) -> String {
+        let name = self.arrivals.name();
+        let Some(limit_ns) = self.limit_ns else {
+            return format!("{name}: what is due within {} left together", time(Arrivals::TICK_NS));
+        };
+        let late = format!(
+            "half of the payloads left within {} of their moment, 99 % within {}, 99.9 % within {}",
+            time(self.late_p50_ns),
+            time(self.late_p99_ns),
+            time(self.late_p999_ns)
+        );
+        if self.is_kept {
+            return format!("{name}: {late}");
+        }
+        format!(
+            "{name}, BUT THE GENERATOR WAS LATE: {late}; beyond {} for 99 % they are no separate arrivals",
+            time(limit_ns)
+        )
+    }
 }
 
 /// What went, and what came, in each direction.

@@ -2,7 +2,8 @@
 //! shares nothing else.
 //!
 //! Once per interval a thread gives what it has gathered to the thread that started it. The loop
-//! is the gateway's own: take in what has come, send what is due, wait until something is.
+//! is the gateway's own: take in what has come, send what is due, wait until something is. Where
+//! payloads leave at moments of their own, [`pacer`](super::pacer) says what comes next instead.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,6 +21,7 @@ use ringgate_io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartErr
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::process;
 
+use super::pacer::{BITE, Pacer, Step};
 use crate::measure::bursts::Bursts;
 use crate::measure::procfs::{self, ThreadCpu};
 use crate::measure::tally::{Count, Tally};
@@ -121,13 +123,15 @@ impl Team {
         let board = Arc::new(Board::default());
         let mut bodies = Vec::new();
         for (index, (setup, plan)) in parts.into_iter().enumerate() {
-            let (driver, addresses, players) = open(options, setup.thread, slots)?;
+            let is_exact = setup.arrivals.is_exact();
+            let (driver, addresses, players) = open(options, is_exact, setup.thread, slots)?;
             let aead = Aead::from_env()
                 .map_err(|why| StartError::other("start a thread", io::Error::other(why)))?;
             bodies.push(Body {
                 thread: setup.thread,
                 core: options.cores.get(index).copied(),
                 spin: options.spin,
+                pacer: is_exact.then(Pacer::default),
                 gather: options.gather.clone(),
                 is_gathering: false,
                 everybody: plan.players_max(),
@@ -213,6 +217,8 @@ struct Body {
     thread: u32,
     core: Option<usize>,
     spin: bool,
+    /// Where payloads leave one by one.
+    pacer: Option<Pacer>,
     gather: Option<Gather>,
     is_gathering: bool,
     /// Players at the plan's height.
@@ -243,14 +249,15 @@ impl Body {
         }
         sharpen_timers();
         while !self.swarm.is_finished() && !self.board.stop.load(Ordering::Relaxed) {
-            self.gather_once_all_are_in()?;
-            let wait = self.pause();
-            self.driver.turn(wait)?;
-            if let Some(meta) = self.driver.rx().metas().first() {
-                self.has_kernel_time = meta.kernel_ns > 0;
+            match self.pacer {
+                Some(pacer) => self.keep_pace(pacer)?,
+                None => {
+                    self.gather_once_all_are_in()?;
+                    let wait = self.pause();
+                    self.listen(wait)?;
+                }
             }
             let now = self.now();
-            self.swarm.receive(now, self.driver.rx().iter_mut());
             if self.board.wind_up.load(Ordering::Relaxed) {
                 self.swarm.wind_up(now);
             }
@@ -262,6 +269,62 @@ impl Body {
         let seconds = self.swarm.seconds().to_vec();
         self.hand_over(Some(Last { seconds, cpu: procfs::this_thread().unwrap_or_default() }));
         Ok(())
+    }
+
+    /// Takes in what has arrived, or the first of it.
+    fn listen(&mut self, wait: Wait) -> io::Result<()> {
+        self.driver.turn(wait)?;
+        if let Some(meta) = self.driver.rx().metas().first() {
+            self.has_kernel_time = meta.kernel_ns > 0;
+        }
+        let now = self.now();
+        self.swarm.receive(now, self.driver.rx().iter_mut());
+        Ok(())
+    }
+
+    /// Returns when something is due, or has been heard.
+    fn keep_pace(&mut self, pacer: Pacer) -> io::Result<()> {
+        let due_ns = self.due_ns();
+        let wait = loop {
+            match pacer.step(self.clock.now_ns(), due_ns) {
+                Step::Send => return Ok(()),
+                Step::SpinUntil(until_ns) => {
+                    while self.clock.now_ns() < until_ns {
+                        std::hint::spin_loop();
+                    }
+                }
+                Step::Rest(ns) if !self.spin => break self.rest(ns, REST_NS_MAX),
+                Step::Rest(_) | Step::Listen => break Wait::No,
+            }
+        };
+        self.listen(wait)?;
+        let heard = self.driver.rx().len();
+        let now_ns = self.clock.now_ns();
+        if let Some(pacer) = &mut self.pacer {
+            pacer.note(now_ns, heard);
+        }
+        Ok(())
+    }
+
+    /// Sleeps deaf for that long where nobody needs to be woken for what arrives, or says how the
+    /// driver may. It bears the kernel's time; only while players connect their time to get in
+    /// would be ours.
+    fn rest(&self, ns: u64, deaf_ns_max: u64) -> Wait {
+        let deaf_ns_max = match (self.has_kernel_time, self.swarm.gauges().connecting) {
+            (false, _) => 0,
+            (true, 0) => deaf_ns_max,
+            (true, _) => 2 * TICK_NS,
+        };
+        if ns <= deaf_ns_max {
+            clock::sleep(Duration::from_nanos(ns));
+            return Wait::No;
+        }
+        Wait::AtMost(Duration::from_nanos(ns.min(NAP_NS_MAX)))
+    }
+
+    /// When a payload is due, or anything else is to be done.
+    fn due_ns(&self) -> u64 {
+        self.swarm.poll_timeout().min((self.intervals + 1) * self.interval_ns)
     }
 
     /// Everyone has said goodbye, but what the gateway sent before it heard that is still coming,
@@ -288,15 +351,13 @@ impl Body {
 
     /// Sleeps until something is due, or says how the driver may.
     ///
-    /// While payloads are due all the time nobody needs to be woken for what arrives: it bears the
-    /// kernel's time, and waits for the next tick. To be woken for each echo would cost more than
-    /// to read it. While players connect the naps are short, so that little of the time to get in
-    /// is ours.
+    /// While payloads are due all the time nobody needs to be woken for what arrives: it waits for
+    /// the next tick. To be woken for each echo would cost more than to read it.
     fn pause(&mut self) -> Wait {
         if self.spin {
             return Wait::No;
         }
-        let due_ns = self.swarm.poll_timeout().min((self.intervals + 1) * self.interval_ns);
+        let due_ns = self.due_ns();
         if let Some(gather) = &self.gather
             && self.is_gathering
         {
@@ -304,18 +365,9 @@ impl Body {
             self.sleep_until_burst(gather, due_ns, has_more);
             return Wait::No;
         }
-        let deaf_ns_max = match (self.has_kernel_time, self.swarm.gauges().connecting) {
-            (false, _) => 0,
-            (true, 0) => DEAF_NS_MAX,
-            (true, _) => 2 * TICK_NS,
-        };
         match due_ns.saturating_sub(self.clock.now_ns()) {
             0..NAP_NS_MIN => Wait::No,
-            ns if ns <= deaf_ns_max => {
-                clock::sleep(Duration::from_nanos(ns));
-                Wait::No
-            }
-            ns => Wait::AtMost(Duration::from_nanos(ns.min(NAP_NS_MAX))),
+            ns => self.rest(ns, DEAF_NS_MAX),
         }
     }
 
@@ -355,6 +407,9 @@ impl Body {
         if !tx.is_empty() {
             out.flush(tx);
             self.swarm.sent(tx);
+            if let Some(pacer) = &mut self.pacer {
+                pacer.sent(tx.sent().len());
+            }
         }
     }
 
@@ -385,9 +440,14 @@ impl Body {
 type Opened = (AnyDriver, Addresses, Vec<SocketId>);
 
 /// A driver with the sockets of one thread's players.
-fn open(options: &Options, thread: u32, slots: usize) -> Result<Opened, StartError> {
+fn open(
+    options: &Options,
+    is_exact: bool,
+    thread: u32,
+    slots: usize,
+) -> Result<Opened, StartError> {
     let driver_options = DriverOptions {
-        small_slots: 512,
+        small_slots: if is_exact { BITE } else { 512 },
         large_slots: 1,
         tx_datagrams: TX_SLOTS as u16,
         tx_bundles: 0,
@@ -437,6 +497,9 @@ const NAP_NS_MIN: u64 = 5_000;
 
 /// Longer than this, and arrivals end a sleep.
 const DEAF_NS_MAX: u64 = 1_000_000;
+
+/// The same where payloads leave one by one, and few of them.
+const REST_NS_MAX: u64 = 5_000_000;
 
 /// A longer sleep would miss a request to stop.
 const NAP_NS_MAX: u64 = 100_000_000;

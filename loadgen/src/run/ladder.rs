@@ -2,78 +2,7 @@
 //! the knee is the last step on which it did. Between the last good and the first bad step the
 //! search goes on by halves.
 
-use crate::measure::tally::Stage;
-use crate::report::record::Record;
-use crate::report::require::What;
-
-/// When a step counts as bad.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// Share of payloads lost.
-    pub loss: f64,
-    /// 99th percentile of the round trip.
-    pub p99_ns: u64,
-}
-
-/// What one step was like.
-#[derive(Clone, Debug, Default)]
-pub struct Step {
-    /// Payloads per second that were to be sent.
-    pub rate: f64,
-    /// Share that did not come back.
-    pub loss: f64,
-    /// Share that left late: the generator's own trouble.
-    pub late: f64,
-    /// Median and 99th percentile of the round trip.
-    pub p50_ns: u64,
-    /// See `p50_ns`.
-    pub p99_ns: u64,
-    /// Cores that the gateway used, and the generator.
-    pub gateway_cores: f64,
-    /// See `gateway_cores`.
-    pub own_cores: f64,
-    /// Why this step proves nothing about the rate, where it does not: players were outside,
-    /// nothing came back,
-    /// the gateway or the game server was restarted.
-    pub void: Vec<String>,
-}
-
-impl Step {
-    /// What a run at a rate has shown, and how many cores gateway and generator had in use while
-    /// everyone played.
-    pub fn of(rate: f64, record: &Record, (gateway_cores, own_cores): (f64, f64)) -> Self {
-        Self {
-            rate,
-            loss: record.summary().payloads.loss,
-            late: record.measured(What::Late).unwrap_or_default(),
-            p50_ns: record.measured(What::Percentile(50.0)).unwrap_or_default() as u64,
-            p99_ns: record.measured(What::Percentile(99.0)).unwrap_or_default() as u64,
-            gateway_cores,
-            own_cores,
-            void: Self::void(record),
-        }
-    }
-
-    fn void(record: &Record) -> Vec<String> {
-        let mut void = record.unproven();
-        if record.stage(Stage::RoundTrip).is_none() && void.is_empty() {
-            void.push("no round trip was measured".into());
-        }
-        void.extend(record.remarks());
-        void
-    }
-
-    /// Whether the gateway kept its promise, as far as was measured.
-    pub fn is_good(&self, bounds: &Bounds) -> bool {
-        self.void.is_empty() && self.loss <= bounds.loss && self.p99_ns <= bounds.p99_ns
-    }
-
-    /// Whether the generator could not keep its own schedule, so that the step says little of the
-    /// gateway.
-    pub fn is_ours(&self) -> bool {
-        self.late > LATE_SHARE_MAX
-    }
-}
+use crate::report::curve::{Bounds, Step};
 
 /// The search for the knee.
 #[derive(Clone, Debug)]
@@ -147,9 +76,6 @@ impl Search {
         };
     }
 }
-
-/// More late payloads than this, and the generator is what is being measured.
-const LATE_SHARE_MAX: f64 = 0.01;
 
 #[cfg(test)]
 mod tests {

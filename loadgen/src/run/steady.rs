@@ -1,15 +1,27 @@
 //! CPU in the steady part of a run, between two moments of it: what connecting and saying goodbye
 //! cost stays out of it.
 
+use ringgate_os::clock::Clock;
+
 use super::Progress;
-use crate::measure::gateway::Gateway;
 use crate::measure::procfs::{self, cpu_s};
 use crate::measure::tally::Count;
+use crate::report::curve::Cost;
 
-/// Watches a process while a run goes on, between two moments of the run.
+/// Whose CPU time is watched.
+#[derive(Clone, Copy, Debug)]
+pub enum Who {
+    /// A process, all threads together.
+    Process(u32),
+    /// A core, whoever uses it: what is done in the kernel's name belongs to no process.
+    Core(usize),
+}
+
+/// Watches somebody while a run goes on, between two moments of the run.
 #[derive(Clone, Debug)]
 pub struct Steady {
-    gateway: Gateway,
+    who: Option<Who>,
+    clock: Clock,
     from_s: f64,
     to_s: f64,
     first: Option<Sample>,
@@ -25,28 +37,40 @@ struct Sample {
 
 impl Steady {
     /// Watches from one moment to another, in seconds of the run.
-    pub const fn new(gateway: Gateway, from_s: f64, to_s: f64) -> Self {
-        Self { gateway, from_s, to_s, first: None, last: None }
+    pub fn new(who: Option<Who>, from_s: f64, to_s: f64) -> Self {
+        Self { who, clock: Clock::start(), from_s, to_s, first: None, last: None }
     }
 
     /// To be told of every interval.
     pub fn watch(&mut self, progress: &Progress<'_>) {
-        let Some(pid) = self.gateway.pid else { return };
         if progress.elapsed_s + 1e-6 < self.from_s || progress.elapsed_s > self.to_s + 1e-6 {
             return;
         }
-        let threads = procfs::threads(pid);
-        if threads.is_empty() {
-            // It has ended, and its books with it.
-            return;
-        }
+        let Some(cpu_s) = self.cpu_s() else { return };
         let sample = Sample {
             at_s: progress.elapsed_s,
-            cpu_s: cpu_s(&threads),
+            cpu_s,
             echoed: progress.total.counters.of(Count::Echoed),
         };
         self.first.get_or_insert(sample);
         self.last = Some(sample);
+    }
+
+    /// CPU time so far; `None` where nobody is watched, or a process has ended, and its books with
+    /// it.
+    fn cpu_s(&self) -> Option<f64> {
+        match self.who? {
+            Who::Process(pid) => {
+                let threads = procfs::threads(pid);
+                (!threads.is_empty()).then(|| cpu_s(&threads))
+            }
+            Who::Core(core) => Some(self.clock.now_ns() as f64 / 1e9 - procfs::idle_s(core)?),
+        }
+    }
+
+    /// What was seen.
+    pub fn cost(&self) -> Cost {
+        Cost { cores: self.cores(), us_per_trip: self.cpu_us_per_trip() }
     }
 
     /// Cores in use; 0 where there was nothing to see.

@@ -17,6 +17,13 @@ pub(crate) fn loadgen(arguments: &[&str]) -> Output {
     command.args(arguments).output().expect("the binary runs")
 }
 
+/// What a table says does not hold. That the generator kept its pace is the machine's business: in
+/// tests it has no core of its own.
+pub(crate) fn wrong(table: &str) -> Vec<&str> {
+    let is_wrong = |line: &&str| line.starts_with("NO  ") && !line.contains("kept its pace");
+    table.lines().filter(is_wrong).collect()
+}
+
 /// A small run that writes its files to a folder.
 pub(crate) fn small_run(folder: &std::path::Path, more: &[&str]) -> Output {
     let server = Server::start();

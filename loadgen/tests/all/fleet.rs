@@ -11,6 +11,7 @@ use ringgate_io::socket::{self, UdpOptions};
 use ringgate_loadgen::measure::gateway::Gateway;
 use ringgate_loadgen::measure::tally::Count;
 use ringgate_loadgen::players::Protocol;
+use ringgate_loadgen::players::arrivals::Arrivals;
 use ringgate_loadgen::players::scenario::Scenario;
 use ringgate_loadgen::players::tokens::{Mint, Tokens};
 use ringgate_loadgen::players::traffic::Traffic;
@@ -73,7 +74,7 @@ impl Drop for Server {
     }
 }
 
-fn play(server: SocketAddr, threads: u32, scenario: &str) -> Record {
+fn play(server: SocketAddr, threads: u32, arrivals: Arrivals, scenario: &str) -> Record {
     let mint = Mint {
         key: key(),
         protocol_id: PROTOCOL_ID,
@@ -92,6 +93,7 @@ fn play(server: SocketAddr, threads: u32, scenario: &str) -> Record {
         protocol: Protocol::Netcode(Tokens::Mint(Arc::new(mint))),
         protocol_id: PROTOCOL_ID,
         server,
+        arrivals,
         threads,
         options: Options {
             io: ringgate_io::Choice::Auto,
@@ -119,6 +121,7 @@ fn players_of_two_threads_come_play_and_go_over_real_sockets() {
     let record = play(
         server.address,
         2,
+        Arrivals::Ticks,
         "[[phase]]\nkind = \"ramp\"\nseconds = 0.5\nsessions = 40\ntraffic = { hz = 5 }\n\
          [[phase]]\nseconds = 1\ntraffic = { hz = 5 }\n",
     );
@@ -146,6 +149,7 @@ fn a_drain_phase_lets_players_go_one_by_one() {
     let record = play(
         server.address,
         1,
+        Arrivals::Ticks,
         "[[phase]]\nseconds = 0.5\nsessions = 20\ntraffic = { hz = 5 }\n\
          [[phase]]\nkind = \"drain\"\nseconds = 1\ntraffic = { hz = 5 }\n",
     );

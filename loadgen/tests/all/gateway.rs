@@ -162,6 +162,11 @@ impl Gateway {
         self.game = Some(child);
     }
 
+    /// The game process.
+    pub(crate) fn game_pid(&self) -> u32 {
+        self.game.as_ref().expect("it runs").id()
+    }
+
     /// Runs a command of the generator against it.
     pub(crate) fn load(&self, command: &str, more: &[&str]) -> Output {
         self.command(command, more).output().expect("the binary runs")

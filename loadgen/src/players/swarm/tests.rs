@@ -14,6 +14,7 @@ use ringgate_core::secret::Key;
 
 use super::*;
 use crate::measure::tally::Stage;
+use crate::players::arrivals::Arrivals;
 use crate::players::scenario::Scenario;
 use crate::players::tokens::Mint;
 use crate::players::traffic::Shape;
@@ -53,6 +54,7 @@ impl Rig {
             thread: 0,
             protocol: Protocol::Netcode(Tokens::Mint(Arc::new(mint))),
             protocol_id: PROTOCOL_ID,
+            arrivals: Arrivals::Ticks,
             impair: Arc::new(scenario.impair.clone()),
             linger_ns: 500 * MS,
             keep_alive_ns: 100 * MS,

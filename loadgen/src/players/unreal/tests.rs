@@ -46,6 +46,7 @@ impl Rig {
             thread: 0,
             protocol: Protocol::Unreal(unreal),
             protocol_id: 0,
+            arrivals: crate::players::arrivals::Arrivals::Ticks,
             impair: Arc::new(scenario.impair.clone()),
             linger_ns: S + 2 * scenario.impair.lag_ns_max(),
             keep_alive_ns: 200 * MS,
