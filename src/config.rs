@@ -81,6 +81,8 @@ pub struct Gateway {
     pub drain_timeout: Duration,
     /// How long a worker polls for more work before it sleeps in the kernel.
     pub spin: Duration,
+    /// How long a busy worker may wait for more before it looks again.
+    pub batch_delay: BatchDelay,
     /// How log lines look.
     pub log: LogFormat,
     /// Whom the daemon becomes once its sockets are bound.
@@ -96,6 +98,15 @@ pub enum Workers {
     Auto,
     /// Exactly this many, at most [`ringgate_core::limits::WORKERS_MAX`].
     Count(NonZeroUsize),
+}
+
+/// How long a busy worker may wait for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchDelay {
+    /// As long as it costs players little.
+    Auto,
+    /// At most this, a millisecond or less.
+    AtMost(Duration),
 }
 
 /// Which driver moves datagrams.

@@ -34,6 +34,7 @@ use thread::Worker;
 use watch::Watch;
 
 use ringgate_core::crypto::Aead;
+use ringgate_gate::pace::Rules;
 use ringgate_gate::{Claims, Gate, Mail, Now, Seed, Setup, WorkerIndex};
 use ringgate_io::socket::UdpSocket;
 use ringgate_io::{self as io, Choice, DriverOptions, StartError};
@@ -284,8 +285,9 @@ impl<'a> Start<'a> {
         sockets::bind_players(plan, &players, &mut driver, &mut gate)?;
         sockets::open_links(plan, index, &mut driver, &mut gate, &mut self.link_paths)?;
         let mailbox = Mailbox::new(driver.bell());
-        let players = players.into_iter().flatten().collect();
-        Ok(Worker::new(driver, gate, mailbox, players, self.clock, plan.spin))
+        let players: Vec<_> = players.into_iter().flatten().collect();
+        let pace = Rules::new(sockets::room(&driver, &players));
+        Ok(Worker::new(driver, gate, mailbox, players, self.clock, plan.spin, pace))
     }
 
     fn run(self, mut workers: Vec<Worker>) -> Fleet {

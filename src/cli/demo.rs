@@ -17,6 +17,7 @@ use crate::worker::{Fleet, Plan, Stages};
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
+use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
     Allowed, Backend, Counters, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup,
     TokenReuse,
@@ -107,7 +108,10 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
         retired: false,
     };
     Plan {
-        setup: Arc::new(Setup::new(vec![listener], vec![backend], 1)),
+        setup: Arc::new(Setup {
+            batch_delay: BatchDelay::Auto,
+            ..Setup::new(vec![listener], vec![backend], 1)
+        }),
         binds: vec![vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]],
         filter: vec![true],
         run_dir: Some(run_dir.0.clone()),

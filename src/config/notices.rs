@@ -1,6 +1,6 @@
 //! What a config file may say, but hardly anybody means.
 
-use super::{Config, HandshakeBase, HandshakeVersions, Protocol};
+use super::{BatchDelay, Config, HandshakeBase, HandshakeVersions, Protocol};
 
 /// One sentence for each.
 pub(super) fn of(config: &Config) -> Vec<String> {
@@ -10,6 +10,17 @@ pub(super) fn of(config: &Config) -> Vec<String> {
             "admin.bind {} can be reached from other hosts, and everybody who does may read its pages",
             admin.bind
         ));
+    }
+    let waits = match config.gateway.batch_delay {
+        // Nobody needs to have asked for that.
+        BatchDelay::Auto => false,
+        BatchDelay::AtMost(delay) => !delay.is_zero(),
+    };
+    if waits && !config.gateway.spin.is_zero() {
+        notices.push(
+            "gateway.batch_delay has no effect beside gateway.spin: a worker that spins does not wait"
+                .to_owned(),
+        );
     }
     for listener in &config.listeners {
         for field in &listener.ignored {

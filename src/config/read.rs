@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 use zeroize::Zeroizing;
@@ -12,7 +13,9 @@ use super::listener::{self, Surroundings};
 use super::mistake::{Mistakes, Place, Report};
 use super::schema::{self, TABLES, Table};
 use super::section::{Section, integer, kind_of};
-use super::{Admin, Config, Gateway, Histograms, Listener, LoadError, Workers, source, values};
+use super::{
+    Admin, BatchDelay, Config, Gateway, Histograms, Listener, LoadError, Workers, source, values,
+};
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX, SESSIONS_MAX, WORKERS_MAX};
 
 /// Checks a config text. `file` names it in mistakes, and its directory is where relative paths
@@ -123,6 +126,7 @@ fn read_gateway(mut section: Section<'_, '_>, base: &Path) -> Option<Gateway> {
     let run_dir = section.path("run_dir", base);
     let drain_timeout = section.duration("drain_timeout");
     let spin = section.duration("spin");
+    let batch_delay = section.value("batch_delay", batch_delay);
     let log = section.choice("log");
     let user = section.text_or("user", None, |text| user(text).map(Some));
     let confine = section.flag("confine");
@@ -134,6 +138,7 @@ fn read_gateway(mut section: Section<'_, '_>, base: &Path) -> Option<Gateway> {
         run_dir: run_dir?,
         drain_timeout: drain_timeout?,
         spin: spin?,
+        batch_delay: batch_delay?.0,
         log: log?.0,
         user: user?,
         confine: confine?,
@@ -155,6 +160,19 @@ fn workers(value: &DeValue<'_>) -> Option<Workers> {
     let count = usize::try_from(integer(value)?).ok().filter(|count| *count <= WORKERS_MAX)?;
     count.try_into().ok().map(Workers::Count)
 }
+
+fn batch_delay(value: &DeValue<'_>) -> Option<BatchDelay> {
+    match value.as_str()? {
+        "auto" => Some(BatchDelay::Auto),
+        text => {
+            let delay = values::duration(text).filter(|delay| *delay <= BATCH_DELAY_MAX)?;
+            Some(BatchDelay::AtMost(delay))
+        }
+    }
+}
+
+/// A player feels more than that, and receive buffers may overflow meanwhile.
+const BATCH_DELAY_MAX: Duration = Duration::from_millis(1);
 
 fn read_admin(mut section: Section<'_, '_>, keys: &KeySources<'_>, base: &Path) -> Option<Admin> {
     let bind = section.text("bind", values::address);

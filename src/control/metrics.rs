@@ -35,6 +35,7 @@ pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
             family.sample(&[("worker", worker)], of(report));
         });
     }
+    gathers(&mut text, snapshot);
     by_reason(&mut text, snapshot);
     health(&mut text, snapshot);
     listeners(&mut text, snapshot);
@@ -61,7 +62,7 @@ const PER_WORKER: &[PerWorker] = &[
         |r| r.socket_drops,
     ),
     counter("ringgate_turns_total", "Turns taken.", |r| r.turns),
-    counter("ringgate_io_waits_total", "Times the driver waited in the kernel.", |r| r.io.waits),
+    counter("ringgate_io_waits_total", "Times the driver waited for arrivals.", |r| r.io.waits),
     counter("ringgate_io_syscalls_total", "System calls of the driver.", |r| r.io.syscalls),
     counter("ringgate_io_rx_datagrams_total", "Datagrams received, links included.", |r| {
         r.io.rx_datagrams
@@ -167,6 +168,34 @@ fn daemon(text: &mut Text, snapshot: &Snapshot<'_>) {
 /// The number that tells this start of the daemon from every other one.
 pub(super) fn incarnation(snapshot: &Snapshot<'_>) -> String {
     format!("{:016x}", snapshot.live.setup.incarnation)
+}
+
+/// What is waited on purpose (`batch_delay`).
+fn gathers(text: &mut Text, snapshot: &Snapshot<'_>) {
+    let mut delay = text.family(
+        "ringgate_gather_delay_seconds",
+        Kind::Gauge,
+        "From one look to the next while a worker waits for more, as it is chosen now; 0 while it does not.",
+    );
+    each_worker(snapshot, |worker, report| {
+        delay.sample(&[("worker", worker)], seconds(report.gathers.delay_ns));
+    });
+    let mut waits = text.family(
+        "ringgate_gathers_total",
+        Kind::Counter,
+        "Times a worker has waited on purpose for more.",
+    );
+    each_worker(snapshot, |worker, report| {
+        waits.sample(&[("worker", worker)], report.gathers.count);
+    });
+    let mut waited = text.family(
+        "ringgate_gather_seconds_total",
+        Kind::Counter,
+        "How long a worker has waited on purpose, all together.",
+    );
+    each_worker(snapshot, |worker, report| {
+        waited.sample(&[("worker", worker)], seconds(report.gathers.waited_ns));
+    });
 }
 
 fn by_reason(text: &mut Text, snapshot: &Snapshot<'_>) {

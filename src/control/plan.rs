@@ -9,6 +9,7 @@ use crate::worker::Plan;
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX, WORKERS_MAX};
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
+use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
     Allowed, Backend, Duplicates, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup,
     TokenReuse, Unreal,
@@ -37,8 +38,9 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
         .collect();
     let own = becomes(&config.gateway)?.map_or_else(process::effective_uid, |user| user.uid);
     let backends = config.backends.iter().map(|it| backend(it, own)).collect();
+    let batch_delay = batch_delay(&config.gateway);
     Ok(Plan {
-        setup: Arc::new(Setup::new(listeners, backends, incarnation)),
+        setup: Arc::new(Setup { batch_delay, ..Setup::new(listeners, backends, incarnation) }),
         binds: config.listeners.iter().map(|listener| listener.bind.clone()).collect(),
         filter: config.listeners.iter().map(|listener| listener.filter).collect(),
         run_dir: has_bundles.then(|| config.gateway.run_dir.clone()),
@@ -51,6 +53,14 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
         },
         spin: config.gateway.spin,
     })
+}
+
+/// How long a worker may wait for more.
+pub(super) const fn batch_delay(gateway: &config::Gateway) -> BatchDelay {
+    match gateway.batch_delay {
+        config::BatchDelay::Auto => BatchDelay::Auto,
+        config::BatchDelay::AtMost(delay) => BatchDelay::AtMost(delay),
+    }
 }
 
 /// A listener whose backends have these numbers.

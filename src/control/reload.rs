@@ -58,7 +58,9 @@ pub(super) fn next(
     let in_order = setup.listeners.iter().filter_map(|known| find(new, &known.name));
     let listeners = in_order.map(|listener| plan::listener(listener, number(listener)));
     let listeners = listeners.collect();
-    let next = Setup { listeners, backends, revision: setup.revision + 1, ..setup.clone() };
+    let batch_delay = plan::batch_delay(&new.gateway);
+    let revision = setup.revision + 1;
+    let next = Setup { listeners, backends, batch_delay, revision, ..setup.clone() };
     Ok(Next { changes: changes(old, setup, new, &next), setup: next })
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::stages::Recorder;
+use ringgate_gate::body::Gathers;
 use ringgate_gate::{Counters, Credentials, LinkRefusal, ServerInfo};
 use ringgate_io::IoStats;
 
@@ -28,6 +29,8 @@ pub struct Report {
     pub revision: u64,
     /// Turns taken.
     pub turns: u64,
+    /// What was waited on purpose.
+    pub gathers: Gathers,
     /// Moment of the report, in nanoseconds of the fleet's clock.
     pub at_ns: u64,
 }

@@ -48,6 +48,15 @@ pub(super) fn open_players<D: Driver>(
     Ok(players)
 }
 
+/// How many datagrams the smallest receive buffer of these sockets holds, however long they are.
+pub(super) fn room(driver: &AnyDriver, players: &[SocketId]) -> u32 {
+    /// What the kernel books for a datagram of up to 1,225 bytes, its own memory included.
+    const BOOKED_BYTES: usize = 2304;
+    let sizes = players.iter().filter_map(|player| driver.fd(*player));
+    let sizes = sizes.filter_map(|fd| socket2::SockRef::from(&fd).recv_buffer_size().ok());
+    sizes.min().map_or(u32::MAX, |bytes| (bytes / BOOKED_BYTES) as u32)
+}
+
 /// Tells the gate which socket is whose, and opens the one for udp backends where there are any.
 pub(super) fn bind_players<D: Driver>(
     plan: &Plan,

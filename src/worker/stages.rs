@@ -161,7 +161,7 @@ mod tests {
             let mut recorder = Recorder::new();
             recorder.record(Stage::Turn, value);
             sum.add(&recorder);
-            let [_, _, _, mut direct, _] = Stages::new().0;
+            let [_, _, _, mut direct, ..] = Stages::new().0;
             direct.saturating_record(value);
             assert!(*sum.of(Stage::Turn) == direct, "{value}");
             assert_eq!(sum.of(Stage::Turn).max(), direct.max(), "{value}");

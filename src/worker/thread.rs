@@ -10,9 +10,10 @@ use super::stages::Recorder;
 use ringgate_batch::{Clock, Driver, Moment, SocketId};
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::body::{self, Stage, Surroundings};
+use ringgate_gate::pace::Rules;
 use ringgate_gate::{Gate, Mail};
 use ringgate_io::AnyDriver;
-use ringgate_os::clock;
+use ringgate_os::{clock, notify};
 
 /// A worker that is ready to run.
 pub(super) struct Worker {
@@ -45,9 +46,10 @@ impl Worker {
         players: Vec<SocketId>,
         clock: clock::Clock,
         spin: Duration,
+        pace: Rules,
     ) -> Self {
         Self {
-            body: body::Body::new(gate, spin, clock.now_ns()),
+            body: body::Body::new(gate, spin, pace, clock.now_ns()),
             driver,
             clock: HostClock(clock),
             around: Around { mailbox, posts: Vec::new(), stages: Box::new(Recorder::new()) },
@@ -100,6 +102,8 @@ impl Worker {
 
     /// Runs until it is told to stop, or until the driver fails.
     pub(super) fn run(&mut self) -> std::io::Result<()> {
+        // Where that is forbidden, waits take longer than they should.
+        let _ = notify::end_waits_on_time();
         while !self.body.gate().is_stopped() {
             let Self { body, driver, clock, around, housekeeping_at_ns, .. } = self;
             let now_ns = body.turn(driver, clock, around, *housekeeping_at_ns)?;
@@ -124,6 +128,7 @@ impl Worker {
         report.last_refused = *gate.last_refused();
         report.io = self.driver.stats();
         report.turns = self.body.turns();
+        report.gathers = self.body.gathers();
         report.revision = gate.revision();
         report.at_ns = now_ns;
         report.backends_up.clear();

@@ -96,6 +96,11 @@ fn gateway_fields() {
             "gate.toml:14: gateway.spin: found \"1s\", expected a duration from \"0us\" to \"10ms\" \
              (units us, ms, s, m, h)",
         ),
+        (
+            "batch_delay = \"2ms\"",
+            "gate.toml:14: gateway.batch_delay: found \"2ms\", expected \"auto\" or a duration from \
+             \"0us\" to \"1ms\" (units us, ms)",
+        ),
         ("log = 1.5", "gate.toml:14: gateway.log: found 1.5, expected \"human\" or \"json\""),
         (
             "worker = 2",
@@ -104,7 +109,7 @@ fn gateway_fields() {
         (
             "colour = true",
             "gate.toml:14: gateway.colour: found an unknown field, expected one of workers, pin, io, \
-             run_dir, drain_timeout, spin, log, user, confine",
+             run_dir, drain_timeout, spin, batch_delay, log, user, confine",
         ),
     ] {
         check(
@@ -163,7 +168,7 @@ fn limits_are_read_as_strictly_as_everything_else() {
         &format!("{}[gateway.limits]\nx = 1\n", GOOD.trim_end_matches('\n').to_owned() + "\n"),
         &[
             "gate.toml:13: gateway.limits: found an unknown field, expected one of workers, pin, io, \
-           run_dir, drain_timeout, spin, log, user, confine",
+           run_dir, drain_timeout, spin, batch_delay, log, user, confine",
         ],
     );
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use ringgate::config::keys::KeySources;
 use ringgate::config::{
-    self, Allowed, Config, Gateway, HandshakeBase, HandshakeVersions, Histograms, IoChoice, Limits,
-    Link, LogFormat, NetworkVersions, PortSwitch, Protocol, Route, TokenReuse, Unreal, UnrealMode,
-    Workers,
+    self, Allowed, BatchDelay, Config, Gateway, HandshakeBase, HandshakeVersions, Histograms,
+    IoChoice, Limits, Link, LogFormat, NetworkVersions, PortSwitch, Protocol, Route, TokenReuse,
+    Unreal, UnrealMode, Workers,
 };
 
 use crate::config_mistakes::KEY;
@@ -45,6 +45,7 @@ fn default_gateway() -> Gateway {
         run_dir: PathBuf::from("/run/ringgate"),
         drain_timeout: Duration::from_secs(30),
         spin: Duration::ZERO,
+        batch_delay: BatchDelay::Auto,
         log: LogFormat::Human,
         user: None,
         confine: false,
@@ -201,7 +202,7 @@ fn a_field_without_an_effect_is_taken_and_warned_about() {
 fn every_gateway_field_arrives() {
     let text = format!(
         "[gateway]\nworkers = 2\npin = false\nio = \"mmsg\"\nrun_dir = \"run\"\ndrain_timeout = \"2m\"\n\
-         spin = \"50us\"\nlog = \"json\"\nuser = \"games\"\nconfine = true\n{TEN_LINES}"
+         spin = \"50us\"\nbatch_delay = \"80us\"\nlog = \"json\"\nuser = \"games\"\nconfine = true\n{TEN_LINES}"
     );
     let expected = Gateway {
         workers: Workers::Count(NonZeroUsize::new(2).expect("not zero")),
@@ -210,11 +211,28 @@ fn every_gateway_field_arrives() {
         run_dir: PathBuf::from("/etc/ringgate/run"),
         drain_timeout: Duration::from_mins(2),
         spin: Duration::from_micros(50),
+        batch_delay: BatchDelay::AtMost(Duration::from_micros(80)),
         log: LogFormat::Json,
         user: Some("games".to_owned()),
         confine: true,
     };
     assert_eq!(parse(&text).gateway, expected);
+}
+
+#[test]
+fn a_worker_that_spins_does_not_wait_for_more() {
+    let notices = |lines: &str| parse(&format!("[gateway]\n{lines}\n{TEN_LINES}")).notices();
+    assert_eq!(
+        notices("spin = \"50us\"\nbatch_delay = \"80us\""),
+        [
+            "gateway.batch_delay has no effect beside gateway.spin: a worker that spins does not wait"
+        ]
+    );
+    for fine in
+        ["spin = \"50us\"", "batch_delay = \"1ms\"", "spin = \"50us\"\nbatch_delay = \"0us\""]
+    {
+        assert!(notices(fine).is_empty(), "{fine}");
+    }
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn the_commands_read_what_the_daemon_wrote() {
     let (folder, file) = recorded();
     let file = file.as_os_str();
     let table = run(ringgate(["hist".as_ref(), "show".as_ref(), file])).succeeded();
-    for tag in ["handshake", "uplink", "queue", "turn", "downlink"] {
+    for tag in ["handshake", "uplink", "queue", "turn", "downlink", "gather"] {
         assert!(table.lines().any(|line| line.starts_with(tag)), "{table}");
     }
     let svg = folder.join("x.svg");

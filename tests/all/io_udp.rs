@@ -30,6 +30,8 @@ on_both_drivers!(
     segments_arrive_as_datagrams_in_order,
     several_sockets_are_served_in_one_turn,
     the_bell_wakes_and_is_never_lost,
+    nothing_but_the_bell_ends_a_wait_for_more,
+    a_wait_for_more_brings_all_that_came_meanwhile,
     sockets_can_go_while_the_driver_sleeps_on_them,
 );
 
@@ -369,6 +371,53 @@ fn the_bell_wakes_and_is_never_lost(rig: &mut Rig) {
         outsider("127.0.0.1:0").send_to(b"x", server).expect("sent");
         rig.turn_until(|seen| woken(seen) && !seen.datagrams.is_empty());
     }
+}
+
+/// Neither a socket that is drained nor one that is armed wakes the driver; the bell does, and then
+/// all that has come is there at once.
+fn nothing_but_the_bell_ends_a_wait_for_more(rig: &mut Rig) {
+    let (_, armed) = rig.player("127.0.0.1:0");
+    for _ in 0..20 {
+        rig.turn_once(Wait::AtMost(Duration::from_millis(1)), &mut Seen::default());
+    }
+    let (_, drained) = rig.player("127.0.0.1:0");
+    rig.turn_once(Wait::No, &mut Seen::default());
+    let bell = rig.driver.bell();
+    for _ in 0..20 {
+        let ringer = bell.clone();
+        let other = std::thread::spawn(move || {
+            let client = outsider("127.0.0.1:0");
+            for server in [armed, drained, armed, drained] {
+                client.send_to(b"x", server).expect("sent");
+                std::thread::yield_now();
+            }
+            ringer.ring();
+        });
+        let mut seen = Seen::default();
+        rig.turn_once(Wait::Gather(Duration::from_hours(1)), &mut seen);
+        other.join().expect("rang");
+        assert_eq!((seen.datagrams.len(), &seen.events[..]), (4, &[IoEvent::Woken][..]));
+        rig.settle();
+    }
+}
+
+fn a_wait_for_more_brings_all_that_came_meanwhile(rig: &mut Rig) {
+    let (_, server) = rig.player("127.0.0.1:0");
+    let client = outsider("127.0.0.1:0");
+    rig.turn_once(Wait::No, &mut Seen::default());
+    let before = rig.driver.stats();
+    for count in 1..20 {
+        for _ in 0..count {
+            client.send_to(b"x", server).expect("sent");
+        }
+        let mut seen = Seen::default();
+        rig.turn_once(Wait::Gather(Duration::from_micros(50)), &mut seen);
+        assert_eq!(seen.datagrams.len(), count);
+    }
+    // With nothing there it ends all the same.
+    rig.turn_once(Wait::Gather(Duration::from_micros(50)), &mut Seen::default());
+    let after = rig.driver.stats();
+    assert_eq!((after.rx_arms, after.waits), (before.rx_arms, before.waits), "nothing was armed");
 }
 
 fn sockets_can_go_while_the_driver_sleeps_on_them(rig: &mut Rig) {

@@ -5,6 +5,7 @@
 //! RINGGATE_SIM_SEED=1234 cargo test --test all sim_                one of them again
 //! ```
 
+use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{Ended, PACKET_KIND_NAMES};
 use ringgate_testkit::{Plan, Report, World};
 
@@ -38,6 +39,19 @@ fn a_crowd_of_thousands_comes_at_once() {
     let report = run(Plan::many_players(1, 3000));
     assert!(report.sessions_peak > 2900, "{}", report.sessions_peak);
     assert_eq!(report.said, report.heard);
+}
+
+#[test]
+fn workers_wait_for_more_while_much_is_said_and_all_of_it_arrives() {
+    for seed in 1..5 {
+        let plan = Plan { batch_delay: BatchDelay::Auto, players: 60, ..Plan::calm(seed) };
+        assert!(plan.is_fair(), "all that is said must arrive");
+        let report = run(plan);
+        assert!(report.gathers > 100, "{report:?}");
+        assert_eq!(report.said, report.heard);
+        let still = run(Plan { players: 60, ..Plan::calm(seed) });
+        assert_eq!(still.gathers, 0);
+    }
 }
 
 #[test]
@@ -85,14 +99,16 @@ fn run_hand(hand: u64) {
         return;
     }
     let seeds = number("RINGGATE_SIM_SEEDS").unwrap_or(SEEDS);
-    let (mut payloads, mut unreal) = (0, 0);
+    let (mut payloads, mut unreal, mut gathers) = (0, 0, 0);
     // Seeds that follow each other in pairs, so that each hand has easy and hard ones.
     for seed in (0..seeds).filter(|seed| seed / 2 % HANDS == hand) {
         let report = run(Plan::from_seed(seed));
         payloads += report.heard;
         unreal += report.unreal_heard;
+        gathers += report.gathers;
     }
     assert!(payloads > 0 && unreal > 0, "nobody has said anything: {payloads}, {unreal}");
+    assert!(gathers > 0 || seeds <= 32, "no worker has waited for more");
 }
 
 /// Runs a world, and says how to run it again if it ends badly, be it by a panic.

@@ -37,7 +37,7 @@ pub trait Driver {
     fn hold(&mut self, socket: SocketId, is_held: bool);
 
     /// One pass: takes the memory of the received batch back and fills it with what has arrived.
-    /// Waits, as `wait` allows, only when nothing has; may return with nothing all the same.
+    /// Waits only as `wait` says; may return with nothing all the same.
     ///
     /// An error is the end of the driver: everything that can be survived is.
     fn turn(&mut self, wait: Wait) -> io::Result<()>;
@@ -116,19 +116,23 @@ pub enum Port<'a> {
     },
 }
 
-/// How long a turn may wait when nothing has arrived.
+/// How long a turn may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Not at all.
     No,
-    /// Until something arrives, the bell rings, or this much time has passed.
+    /// Where nothing has arrived: until something does, the bell rings, or this much time has
+    /// passed.
     AtMost(Duration),
+    /// This long before anything is looked for, so that more can be taken at once. Nothing that
+    /// arrives ends it, so that nobody is charged for a wake-up; the bell does.
+    Gather(Duration),
 }
 
 /// What a driver has counted since it started. All counters only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoStats {
-    /// Times the driver waited in the kernel.
+    /// Times the driver waited in the kernel for something to arrive.
     pub waits: u64,
     /// System calls made.
     pub syscalls: u64,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::gate::Gate;
 use crate::mail::{Mail, Request};
 use crate::now::Now;
+use crate::pace::{BatchDelay, Pace, Rules};
 use crate::setup::LinkKind;
 use ringgate_batch::{Batches, Clock, Driver, IoEvent, Moment, Port, RxBatch, Wait};
 use ringgate_core::secret::CookieSecret;
@@ -23,6 +24,27 @@ pub struct Body {
     busy_at_ns: u64,
     /// When the driver last came back.
     reaped_ns: u64,
+    /// When the last turn ended, where the worker may wait for more.
+    ended: Moment,
+    pace: Pace,
+    gathers: Gathers,
+}
+
+/// What a worker has waited on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gathers {
+    /// From one look to the next, as it is chosen now; 0 where the worker waits for arrivals only.
+    pub delay_ns: u64,
+    /// Times it has waited.
+    pub count: u64,
+    /// How long, all together.
+    pub waited_ns: u64,
+}
+
+/// A wait on purpose that is over.
+struct Gathered {
+    from: Moment,
+    ns: u64,
 }
 
 /// What is around a worker besides its driver and the clocks.
@@ -51,18 +73,20 @@ pub enum Stage {
     Handshake,
     /// From the kernel's receive to the payload's handing over to a link.
     Uplink,
-    /// From the kernel's receive to the reap: time in the socket's queue.
+    /// From the kernel's receive to the reap: time in the socket's queue, without that of `Gather`.
     Queue,
     /// From the reap to the end of the submit.
     Turn,
     /// From the receive on a link to the end of the submit.
     Downlink,
+    /// Of the time in the socket's queue, what the worker has waited on purpose, for more.
+    Gather,
 }
 
 impl Stage {
     /// Every stage, in declaration order.
-    pub const ALL: [Self; 5] =
-        [Self::Handshake, Self::Uplink, Self::Queue, Self::Turn, Self::Downlink];
+    pub const ALL: [Self; 6] =
+        [Self::Handshake, Self::Uplink, Self::Queue, Self::Turn, Self::Downlink, Self::Gather];
 
     /// The name used as tag in logs and as label in metrics.
     pub const fn name(self) -> &'static str {
@@ -72,16 +96,25 @@ impl Stage {
             Self::Queue => "queue",
             Self::Turn => "turn",
             Self::Downlink => "downlink",
+            Self::Gather => "gather",
         }
     }
 }
 
 impl Body {
     /// A worker that has not turned yet. It looks for work for so long before it lets its driver
-    /// wait.
-    pub fn new(gate: Gate, spin: Duration, now_ns: u64) -> Self {
-        let spin_ns = spin.as_nanos() as u64;
-        Self { gate, spin_ns, turns: 0, busy_at_ns: 0, reaped_ns: now_ns }
+    /// wait, and waits for more by these rules.
+    pub fn new(gate: Gate, spin: Duration, pace: Rules, now_ns: u64) -> Self {
+        Self {
+            gate,
+            spin_ns: spin.as_nanos() as u64,
+            turns: 0,
+            busy_at_ns: 0,
+            reaped_ns: now_ns,
+            ended: Moment::default(),
+            pace: Pace::new(BatchDelay::OFF, pace, now_ns),
+            gathers: Gathers::default(),
+        }
     }
 
     /// What it decides with, to be asked.
@@ -99,6 +132,11 @@ impl Body {
         self.turns
     }
 
+    /// What was waited on purpose.
+    pub const fn gathers(&self) -> Gathers {
+        Gathers { delay_ns: self.pace.chosen_ns(), ..self.gathers }
+    }
+
     /// How long the driver may wait in the next turn: until a timer is due or `until_ns`, and not
     /// at all while the worker spins or mail was left.
     pub fn wait(&self, around: &impl Surroundings, until_ns: u64) -> Wait {
@@ -107,9 +145,16 @@ impl Body {
             return Wait::No;
         }
         let due_ns = self.gate.poll_timeout().unwrap_or(u64::MAX).min(until_ns);
-        match due_ns.saturating_sub(now_ns) {
-            0 => Wait::No,
-            ns => Wait::AtMost(Duration::from_nanos(ns)),
+        if due_ns <= now_ns {
+            return Wait::No;
+        }
+        let Some(delay_ns) = self.pace.delay_ns() else {
+            return Wait::AtMost(Duration::from_nanos(due_ns - now_ns));
+        };
+        let look_ns = (now_ns + delay_ns).min(due_ns);
+        match look_ns.saturating_sub(self.ended.mono_ns) {
+            ns if ns < self.pace.sleep_min_ns() => Wait::No,
+            ns => Wait::Gather(Duration::from_nanos(ns)),
         }
     }
 
@@ -122,16 +167,33 @@ impl Body {
         around: &mut S,
         until_ns: u64,
     ) -> io::Result<u64> {
-        driver.turn(self.wait(around, until_ns))?;
+        let wait = self.wait(around, until_ns);
+        driver.turn(wait)?;
         let reaped = clock.now();
         self.reaped_ns = reaped.mono_ns;
         self.turns += 1;
+        let gathered = self.end_gathering(wait, reaped);
+        note_queueing(driver.rx(), around, reaped, gathered.as_ref());
         let now = Now { mono_ns: reaped.mono_ns, unix_s: reaped.unix_ns / NS_PER_S };
-        let is_idle = self.decide(driver, around, now, reaped);
+        let is_idle = self.decide(driver, around, now);
         self.note_latencies(clock, around, reaped, is_idle);
         self.send_mail(around);
         self.answer_requests(driver, around, now);
+        if self.pace.chosen_ns() > 0 {
+            self.ended = clock.now();
+        }
         Ok(reaped.mono_ns)
+    }
+
+    /// What of a wait that is over was on purpose. Where the driver came back later than it should
+    /// have, the rest was not.
+    fn end_gathering(&mut self, wait: Wait, reaped: Moment) -> Option<Gathered> {
+        let Wait::Gather(asked) = wait else { return None };
+        let from = self.ended;
+        let ns = reaped.mono_ns.saturating_sub(from.mono_ns).min(asked.as_nanos() as u64);
+        self.gathers.count += 1;
+        self.gathers.waited_ns += ns;
+        Some(Gathered { from, ns })
     }
 
     /// The gate's turn, mail first. Returns whether no datagram had arrived.
@@ -140,14 +202,13 @@ impl Body {
         driver: &mut D,
         around: &mut S,
         now: Now,
-        reaped: Moment,
     ) -> bool {
-        let Self { gate, busy_at_ns, .. } = self;
+        let Self { gate, busy_at_ns, pace, spin_ns, .. } = self;
         let Batches { rx, tx, mut out } = driver.batches();
         if !rx.is_empty() {
-            *busy_at_ns = reaped.mono_ns;
+            *busy_at_ns = now.mono_ns;
         }
-        note_queueing(rx, around, reaped);
+        let before = gate.counters().datagrams_in;
         for event in &rx.events {
             // Before the gate reads what they say.
             if let IoEvent::Accepted { connection, peer, .. } = *event {
@@ -157,6 +218,10 @@ impl Body {
         let (fronts, mut turn) = gate.begin(now, tx, &mut out);
         around.take_mail(|mail| fronts.handle_mail(&mut turn, mail));
         fronts.turn(&mut turn, rx);
+        // Whoever spins is there when something arrives.
+        pace.limit(if *spin_ns > 0 { BatchDelay::OFF } else { gate.setup().batch_delay });
+        let from_players = gate.counters().datagrams_in - before;
+        pace.note(now.mono_ns, from_players, rx.metas().len());
         rx.metas().is_empty()
     }
 
@@ -237,13 +302,88 @@ impl Body {
     }
 }
 
-/// Time that datagrams have spent in the sockets' queues.
-fn note_queueing<S: Surroundings>(rx: &RxBatch, around: &mut S, reaped: Moment) {
+/// Time that datagrams have spent in the sockets' queues, and what of it was on purpose.
+fn note_queueing<S: Surroundings>(
+    rx: &RxBatch,
+    around: &mut S,
+    reaped: Moment,
+    gathered: Option<&Gathered>,
+) {
     for meta in rx.metas() {
-        if meta.kernel_ns > 0 {
-            around.record(Stage::Queue, reaped.unix_ns.saturating_sub(meta.kernel_ns), 1);
+        if meta.kernel_ns == 0 {
+            continue;
         }
+        let on_purpose_ns = gathered.map_or(0, |it| it.since(meta.kernel_ns));
+        if on_purpose_ns > 0 {
+            around.record(Stage::Gather, on_purpose_ns, 1);
+        }
+        let queued_ns = reaped.unix_ns.saturating_sub(meta.kernel_ns);
+        around.record(Stage::Queue, queued_ns.saturating_sub(on_purpose_ns), 1);
+    }
+}
+
+impl Gathered {
+    /// How much of it a datagram has seen that came at `unix_ns`.
+    fn since(&self, unix_ns: u64) -> u64 {
+        let end_ns = self.from.unix_ns + self.ns;
+        end_ns.saturating_sub(unix_ns.max(self.from.unix_ns))
     }
 }
 
 const NS_PER_S: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringgate_batch::{Endpoint, SocketId};
+
+    /// Remembers what took how long, and nothing else.
+    #[derive(Default)]
+    struct Stopwatch(Vec<(Stage, u64)>);
+
+    impl Surroundings for Stopwatch {
+        fn take_mail(&mut self, _handle: impl FnMut(Mail)) {}
+
+        fn has_mail(&self) -> bool {
+            false
+        }
+
+        fn send(&mut self, _to: u16, _mail: Mail) -> Result<(), Box<Mail>> {
+            Ok(())
+        }
+
+        fn cookie_secrets(&mut self) -> Option<[CookieSecret; 2]> {
+            None
+        }
+
+        fn record(&mut self, stage: Stage, ns: u64, _count: u64) {
+            self.0.push((stage, ns));
+        }
+    }
+
+    /// What is recorded of datagrams that the kernel received at these moments.
+    fn recorded(kernel_ns: &[u64], gathered: Option<&Gathered>) -> Vec<(Stage, u64)> {
+        let mut rx = RxBatch::in_memory(1000, 8);
+        for ns in kernel_ns {
+            let meta = rx.push_copy(SocketId(1), Endpoint::v4([10, 0, 0, 1], 5), b"x");
+            meta.expect("room").kernel_ns = *ns;
+        }
+        let mut around = Stopwatch::default();
+        let reaped = Moment { mono_ns: 0, unix_ns: 2000 };
+        note_queueing(&rx, &mut around, reaped, gathered);
+        around.0
+    }
+
+    #[test]
+    fn time_waited_on_purpose_is_no_time_in_the_queue() {
+        let from = Moment { mono_ns: 0, unix_ns: 1000 };
+        // The wait was to end at 1,900; the driver came back at 2,000.
+        let gathered = Gathered { from, ns: 900 };
+        let on_purpose = Some(&gathered);
+        let both = |gather, queue| vec![(Stage::Gather, gather), (Stage::Queue, queue)];
+        assert_eq!(recorded(&[1300], on_purpose), both(600, 100));
+        assert_eq!(recorded(&[800], on_purpose), both(900, 300), "it came in the turn before");
+        assert_eq!(recorded(&[1950], on_purpose), [(Stage::Queue, 50)], "the wait was over");
+        assert_eq!(recorded(&[1300, 0], None), [(Stage::Queue, 700)]);
+    }
+}

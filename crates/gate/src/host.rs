@@ -4,11 +4,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::body::{Body, Stage, Surroundings};
+use crate::body::{Body, Gathers, Stage, Surroundings};
 use crate::gate::Gate;
 use crate::mail::Mail;
 use crate::now::Now;
-use ringgate_batch::{Endpoint, IoEvent, Memory, Moment, RxMeta, SocketId, Wire};
+use crate::pace::Rules;
+use ringgate_batch::{Endpoint, IoEvent, Memory, Moment, RxMeta, SocketId, Wait, Wire};
 use ringgate_core::secret::CookieSecret;
 
 /// A worker with memory for what it receives and sends.
@@ -29,8 +30,13 @@ struct Letters {
 impl Host {
     /// Takes a gate over.
     pub fn new(gate: Gate) -> Self {
+        Self::paced(gate, Rules::new(u32::MAX))
+    }
+
+    /// Takes a gate over, and waits for more by these rules.
+    pub fn paced(gate: Gate, pace: Rules) -> Self {
         Self {
-            body: Body::new(gate, Duration::ZERO, 0),
+            body: Body::new(gate, Duration::ZERO, pace, 0),
             memory: Memory::new(TX_DATAGRAMS, TX_BUNDLES),
             letters: Letters::default(),
         }
@@ -83,6 +89,16 @@ impl Host {
     /// by [`Gate::mail_refused`].
     pub fn take_written(&mut self) -> Vec<(u16, Mail)> {
         std::mem::take(&mut self.letters.written)
+    }
+
+    /// How long its driver would wait in the next turn, were it one that can.
+    pub fn wait(&self) -> Wait {
+        self.body.wait(&self.letters, u64::MAX)
+    }
+
+    /// What was waited on purpose.
+    pub const fn gathers(&self) -> Gathers {
+        self.body.gathers()
     }
 
     /// One turn over everything that was received since the last.

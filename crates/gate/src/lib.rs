@@ -30,6 +30,7 @@ mod listeners;
 mod mail;
 mod now;
 mod output;
+pub mod pace;
 mod roles;
 mod routing;
 mod sealing;

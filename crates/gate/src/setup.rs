@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 use crate::links::loopback::LOOPBACK_PLACES;
+use crate::pace::BatchDelay;
 pub use ringgate_batch::Credentials;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::Framing;
@@ -27,6 +28,8 @@ pub struct Setup {
     pub worker_spare_places_min: usize,
     /// Unfinished handshakes one worker holds at most.
     pub worker_pending_max: usize,
+    /// How long a busy worker may wait for more before it looks again.
+    pub batch_delay: BatchDelay,
     /// Tells this run of the gateway from others, on links.
     pub incarnation: u64,
     /// Counts the setups of a run.
@@ -282,6 +285,7 @@ impl Setup {
             worker_sessions_max: sessions,
             worker_spare_places_min: SPARE_PLACES_MIN,
             worker_pending_max: (sessions / 4).clamp(PENDING_MIN, PENDING_MAX),
+            batch_delay: BatchDelay::OFF,
             incarnation,
             revision: 0,
         }

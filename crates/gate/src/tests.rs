@@ -6,6 +6,7 @@ mod crowds;
 mod drops;
 mod floods;
 mod games;
+mod gathering;
 mod handshakes;
 mod lifecycle;
 mod links;

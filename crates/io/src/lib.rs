@@ -30,8 +30,9 @@ mod table;
 mod uring;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use self::any::{AnyDriver, player_options};
 pub use self::error::StartError;
@@ -109,6 +110,15 @@ impl Bell {
     /// Whether it was rung since this was last asked. For drivers.
     pub fn take(&self) -> bool {
         notify::event_take(self.counter.as_fd())
+    }
+
+    /// Waits until it is rung, or for as long as it was told. Meanwhile no socket has a thread to
+    /// wake, so whoever sends to one is not charged for it. For drivers.
+    fn wait(&self, at_most: Duration) -> io::Result<()> {
+        match notify::wait(&mut [notify::awaited(self.counter.as_raw_fd())], at_most) {
+            Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
+            _ => Ok(()),
+        }
     }
 
     /// Readable while the bell has rung and not been taken. For drivers that wait.

@@ -266,6 +266,10 @@ impl Interface for Mmsg {
 
     fn turn(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()> {
         self.slots.assert_owns(rx);
+        if let Wait::Gather(time) = wait {
+            self.stats.syscalls += 1;
+            self.bell.wait(time)?;
+        }
         rx.clear();
         self.lent = [0; 2];
         while let Some(id) = self.sender.troubled.pop() {

@@ -267,6 +267,13 @@ impl Uring {
         Ok(())
     }
 
+    /// Sleeps outside of the ring, where what completes in it wakes nobody: sockets that are armed
+    /// are as quiet as those that are drained.
+    fn gather(&mut self, time: Duration) -> io::Result<()> {
+        self.stats.syscalls += 1;
+        self.bell.wait(time)
+    }
+
     fn reap(&mut self, rx: &mut RxBatch) {
         while let Some(completion) = self.ring.completion() {
             let (op, id) = Op::of_tag(completion.user_data());
@@ -451,6 +458,9 @@ impl Interface for Uring {
     fn turn(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()> {
         self.slots.assert_owns(rx);
         self.ring.enable()?;
+        if let Wait::Gather(time) = wait {
+            self.gather(time)?;
+        }
         rx.clear();
         self.take_slots_back();
         while let Some(id) = self.sender.troubled.pop() {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::network::Faults;
 use super::random::Random;
+use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{Route, TokenReuse};
 
 /// A world before it begins.
@@ -53,6 +54,8 @@ pub struct Plan {
     pub stalls: bool,
     /// The gateway's clocks jump.
     pub jumps: bool,
+    /// How long workers that are busy wait for more.
+    pub batch_delay: BatchDelay,
 }
 
 /// A game process.
@@ -138,6 +141,7 @@ impl Plan {
             crashes: false,
             stalls: false,
             jumps: false,
+            batch_delay: BatchDelay::OFF,
         }
     }
 
@@ -158,6 +162,9 @@ impl Plan {
         if seed / 8 % 2 == 1 {
             plan.token_reuse = TokenReuse::Allow;
             plan.habits.counts_on = true;
+        }
+        if seed / 16 % 2 == 1 {
+            plan.batch_delay = BatchDelay::Auto;
         }
         plan.habits.silent_per_mille = random.within(0..500) as u32;
         plan.habits.same_port_per_mille = random.within(0..700) as u32;

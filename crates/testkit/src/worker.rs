@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use ringgate_batch::{Endpoint, IoEvent, LocalIp, SocketId};
+use ringgate_batch::{Endpoint, IoEvent, LocalIp, SocketId, Wait};
 use ringgate_gate::host::Host;
+use ringgate_gate::pace::Rules;
 use ringgate_gate::{Gate, Mail};
 
 /// A datagram that waits in a socket's queue.
@@ -29,18 +30,34 @@ pub struct Worker {
     /// The ids of its sockets.
     pub sockets: SocketIds,
     mailbox_max: usize,
+    /// When its driver comes back from a wait on purpose.
+    gathers_until_ns: u64,
 }
 
 impl Worker {
-    /// A worker with an empty mailbox.
-    pub fn new(gate: Gate, mailbox_max: usize, secrets: u64) -> Self {
+    /// A worker with an empty mailbox, in a world as slow as these rules.
+    pub fn new(gate: Gate, pace: Rules, mailbox_max: usize, secrets: u64) -> Self {
         Self {
-            host: Host::new(gate).with_secrets(secrets),
+            host: Host::paced(gate, pace).with_secrets(secrets),
             inbox: VecDeque::new(),
             events: Vec::new(),
             sockets: SocketIds::default(),
             mailbox_max,
+            gathers_until_ns: 0,
         }
+    }
+
+    /// Whether it waits on purpose, whatever has arrived. Mail has rung its bell.
+    pub fn is_gathering(&self, now_ns: u64) -> bool {
+        now_ns < self.gathers_until_ns && self.host.mail_count() == 0
+    }
+
+    /// After a turn: begins to wait, where it wants to.
+    pub fn gather(&mut self, now_ns: u64) {
+        self.gathers_until_ns = match self.host.wait() {
+            Wait::Gather(time) => now_ns + time.as_nanos() as u64,
+            Wait::No | Wait::AtMost(_) => 0,
+        };
     }
 
     /// A socket that nothing else is.

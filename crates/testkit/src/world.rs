@@ -41,6 +41,8 @@ pub struct Report {
     pub unreal_heard: u64,
     /// Sessions that there were at once, at most.
     pub sessions_peak: usize,
+    /// Times that workers have waited for more.
+    pub gathers: u64,
 }
 
 impl World {
@@ -66,6 +68,7 @@ impl World {
             lives: lives.len(),
             said: lives.iter().map(|life| life.up.said).sum(),
             heard: lives.iter().map(|life| life.up.heard()).sum(),
+            gathers: self.workers.iter().map(|worker| worker.host.gathers().count).sum(),
             unreal_heard: self.outside.unreal_judge.heard_in_all(),
             sessions_peak,
         }

@@ -23,7 +23,8 @@ pub(super) fn differing<'f>(
 }
 
 pub(super) fn gateway_fields(before: &Gateway, after: &Gateway) -> Vec<Compared> {
-    let Gateway { workers, pin, io, run_dir, drain_timeout, spin, log, user, confine } = before;
+    let Gateway { workers, pin, io, run_dir, drain_timeout, spin, batch_delay, log, user, confine } =
+        before;
     vec![
         ("workers", *workers != after.workers),
         ("pin", *pin != after.pin),
@@ -31,6 +32,7 @@ pub(super) fn gateway_fields(before: &Gateway, after: &Gateway) -> Vec<Compared>
         ("run_dir", *run_dir != after.run_dir),
         ("drain_timeout", *drain_timeout != after.drain_timeout),
         ("spin", *spin != after.spin),
+        ("batch_delay", *batch_delay != after.batch_delay),
         ("log", *log != after.log),
         ("user", *user != after.user),
         ("confine", *confine != after.confine),

@@ -87,7 +87,7 @@ fn the_same_file_changes_nothing() {
 fn what_can_change_live_does_and_is_named() {
     let mut running = Running::start(&text());
     let changed = text()
-        .replace("\"3s\"", "\"5s\"")
+        .replace("\"3s\"", "\"5s\"\nbatch_delay = \"70us\"")
         .replace("\"hash\"", "\"least-players\"")
         .replace(&format!("{{ hex = \"{KEY}\" }}"), &format!("{{ hex = \"{OTHER_KEY}\" }}"))
         .replace(
@@ -101,6 +101,7 @@ fn what_can_change_live_does_and_is_named() {
         changes,
         [
             "gateway.drain_timeout",
+            "gateway.batch_delay",
             "listener eu: route",
             "listener eu: max_sessions",
             "listener eu: port_switch",
@@ -112,6 +113,8 @@ fn what_can_change_live_does_and_is_named() {
             "backend a: slots 8 -> 4",
         ]
     );
+    let delay = ringgate_gate::pace::BatchDelay::AtMost(std::time::Duration::from_micros(70));
+    assert_eq!(running.setup.batch_delay, delay);
     let listener = &running.setup.listeners[0];
     assert_eq!((listener.sessions_max, listener.follow_port_switch), (50, false));
     let limits = Limits { requests_per_block: 3, sessions_per_address: 2, ..Limits::NETCODE };

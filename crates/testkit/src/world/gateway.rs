@@ -12,9 +12,13 @@ use std::collections::VecDeque;
 use std::io;
 
 impl World {
-    /// Turns of one worker, until it has seen everything that has arrived for it.
+    /// Turns of one worker, until it has seen everything that has arrived for it. None while it
+    /// waits for more.
     pub(super) fn run_worker(&mut self, at: usize) {
         let now = self.gate_now();
+        if self.workers[at].is_gathering(now.mono_ns) {
+            return;
+        }
         self.take_refusals(at);
         loop {
             let Self { workers, outside, .. } = self;
@@ -27,7 +31,7 @@ impl World {
             let has_more = !inbox.is_empty();
             self.carry_mail(at);
             if !has_more {
-                return;
+                return self.workers[at].gather(now.mono_ns);
             }
         }
     }

@@ -1,0 +1,286 @@
+//! The choice of the delay, over arrivals that were made up and in time that is counted.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+/// A worker that takes turns over given arrivals: a turn takes 2 µs and 0.8 µs for each datagram,
+/// to be woken takes 5.
+struct Trial {
+    pace: Pace,
+    now_ns: u64,
+    arrivals: VecDeque<u64>,
+    /// When the choice was what, each time it was another.
+    choices: Vec<(u64, u64)>,
+    /// Datagrams of each turn that found some, with its time.
+    turns: Vec<(u64, usize)>,
+    /// Nanoseconds that each datagram waited.
+    waited: Vec<u64>,
+}
+
+impl Trial {
+    fn new(limit: BatchDelay, room: u32) -> Self {
+        Self {
+            pace: Pace::new(limit, Rules::new(room), 0),
+            now_ns: 0,
+            arrivals: VecDeque::new(),
+            choices: vec![(0, 0)],
+            turns: Vec::new(),
+            waited: Vec::new(),
+        }
+    }
+
+    /// Datagrams that arrive at random, so many a second for so many milliseconds.
+    fn poisson(mut self, rate: f64, ms: u64, mut seed: u64) -> Self {
+        let (mut at, end) = (self.now_ns as f64, (self.now_ns + ms * MS) as f64);
+        loop {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let uniform = ((seed >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
+            at -= uniform.ln() * 1e9 / rate;
+            if at >= end {
+                break;
+            }
+            self.arrivals.push_back(at as u64);
+        }
+        self.run(end as u64)
+    }
+
+    /// Datagrams at equal distances.
+    fn spread(mut self, rate: u64, ms: u64) -> Self {
+        let gap_ns = 1_000_000_000 / rate;
+        let end_ns = self.now_ns + ms * MS;
+        let next_ns = self.now_ns.next_multiple_of(gap_ns);
+        self.arrivals.extend((next_ns..end_ns).step_by(gap_ns as usize));
+        self.run(end_ns)
+    }
+
+    /// Nothing arrives; the worker turns every 50 ms as workers do.
+    fn silence(self, ms: u64) -> Self {
+        let end_ns = self.now_ns + ms * MS;
+        self.run(end_ns)
+    }
+
+    fn run(mut self, end_ns: u64) -> Self {
+        while self.now_ns < end_ns {
+            self.now_ns = match self.pace.delay_ns() {
+                Some(ns) => self.now_ns + ns.max(2000),
+                None => match self.arrivals.front() {
+                    Some(next_ns) if *next_ns <= self.now_ns => self.now_ns + 2000,
+                    Some(next_ns) => next_ns + 5000,
+                    None => (self.now_ns + 50 * MS).min(end_ns),
+                },
+            };
+            self.turn();
+        }
+        self
+    }
+
+    fn turn(&mut self) {
+        let mut count = 0;
+        while count < 64 && self.arrivals.front().is_some_and(|at| *at <= self.now_ns) {
+            self.waited.extend(self.arrivals.pop_front().map(|at| self.now_ns - at));
+            count += 1;
+        }
+        self.pace.note(self.now_ns, count as u64, count);
+        if count > 0 {
+            self.turns.push((self.now_ns, count));
+        }
+        if (self.pace.chosen_ns() > 0) != (self.choices[self.choices.len() - 1].1 > 0) {
+            self.choices.push((self.now_ns, self.pace.chosen_ns()));
+        }
+        self.now_ns += 800 * count as u64;
+    }
+
+    /// Datagrams in a turn that found some, on average since a moment.
+    fn gathered(&self, since_ms: u64) -> f64 {
+        let turns = self.turns.iter().filter(|(at, _)| *at >= since_ms * MS);
+        let (count, sum) = turns.fold((0, 0), |(count, sum), (_, it)| (count + 1, sum + it));
+        f64::from(sum as u32) / f64::from(count)
+    }
+
+    /// Times the worker has begun to wait or has ended it.
+    fn changes(&self) -> usize {
+        self.choices.len() - 1
+    }
+
+    fn waits(&self) -> bool {
+        self.pace.chosen_ns() > 0
+    }
+}
+
+const AUTO: BatchDelay = BatchDelay::Auto;
+const ROOM: u32 = 4000;
+
+#[test]
+fn nobody_waits_at_low_rates_whatever_the_delay() {
+    for limit in [AUTO, BatchDelay::AtMost(Duration::from_millis(1))] {
+        for rate in [1000.0, 2000.0, 5000.0] {
+            let trial = Trial::new(limit, ROOM).poisson(rate, 2000, 1);
+            assert_eq!(trial.changes(), 0, "{limit:?} at {rate}");
+        }
+    }
+}
+
+#[test]
+fn a_steady_rate_has_one_choice_within_milliseconds_and_keeps_it() {
+    for (rate, at_least_us, at_most_us) in
+        [(20_000.0, 75, 90), (60_000.0, 50, 60), (100_000.0, 45, 55), (400_000.0, 40, 45)]
+    {
+        for seed in 1..6 {
+            let trial = Trial::new(AUTO, ROOM).poisson(rate, 3000, seed);
+            assert!(trial.waits() && trial.changes() == 1, "{rate}: {:?}", trial.choices);
+            assert!(trial.choices[1].0 < 30 * MS, "{rate}: {:?}", trial.choices);
+            let us = trial.pace.chosen_ns() / 1000;
+            assert!((at_least_us..=at_most_us).contains(&us), "{rate}: {us} us");
+        }
+    }
+}
+
+#[test]
+fn waiting_gathers_what_makes_it_worth_its_while() {
+    for (rate, least) in [(20_000.0, 1.5), (60_000.0, 3.0), (100_000.0, 4.5), (400_000.0, 15.0)] {
+        let waiting = Trial::new(AUTO, ROOM).poisson(rate, 500, 3);
+        assert!(waiting.gathered(50) > least, "{rate}: {}", waiting.gathered(50));
+    }
+    let millisecond = BatchDelay::AtMost(Duration::from_millis(1));
+    for rate in [20_000, 100_000, 400_000] {
+        let gathered = Trial::new(millisecond, ROOM).spread(rate, 500).gathered(50);
+        assert!((16.0..=32.0).contains(&gathered), "{rate}: {gathered}");
+    }
+}
+
+#[test]
+fn nobody_waits_longer_than_the_delay_that_was_set() {
+    let limit = Duration::from_micros(70);
+    let trial = Trial::new(BatchDelay::AtMost(limit), ROOM).poisson(60_000.0, 500, 9);
+    assert_eq!(trial.pace.chosen_ns(), 70_000);
+    // A turn's own time comes on top.
+    let longest = trial.waited.iter().max().expect("some have arrived");
+    assert!(*longest < 100_000, "{longest}");
+    let off = Trial::new(BatchDelay::OFF, ROOM).poisson(100_000.0, 500, 9);
+    assert_eq!(off.changes(), 0);
+    // What would not gather one and a half datagrams is not worth a sleep.
+    let short = BatchDelay::AtMost(Duration::from_micros(20));
+    assert_eq!(Trial::new(short, ROOM).poisson(20_000.0, 500, 9).changes(), 0);
+}
+
+#[test]
+fn a_rate_that_changes_is_followed_within_milliseconds() {
+    let mut trial = Trial::new(AUTO, ROOM).poisson(2000.0, 400, 5);
+    for step in 0..4 {
+        let rises_at = trial.now_ns;
+        trial = trial.poisson(100_000.0, 1000, 6 + step);
+        assert!(trial.waits());
+        let (since_ns, _) = trial.choices[trial.choices.len() - 1];
+        assert!(since_ns - rises_at < 5 * MS, "{since_ns} after {rises_at}");
+        let falls_at = trial.now_ns;
+        trial = trial.poisson(2000.0, 1000, 16 + step);
+        assert!(!trial.waits());
+        let (since_ns, _) = trial.choices[trial.choices.len() - 1];
+        assert!(since_ns - falls_at < 25 * MS, "{since_ns} after {falls_at}");
+    }
+    assert_eq!(trial.changes(), 8, "{:?}", trial.choices);
+}
+
+#[test]
+fn rates_that_swing_around_a_border_change_nothing() {
+    for (low, high) in [(13_000.0, 18_000.0), (13_000.0, 30_000.0)] {
+        let mut trial = Trial::new(AUTO, ROOM).poisson(25_000.0, 100, 2);
+        for round in 0..50 {
+            trial = trial.poisson(low, 30, 2 * round).poisson(high, 30, 2 * round + 1);
+        }
+        assert!(trial.changes() <= 3, "{:?}", trial.choices);
+    }
+}
+
+#[test]
+fn the_delay_of_a_steady_rate_stays_about_the_same() {
+    let mut trial = Trial::new(AUTO, ROOM).poisson(40_000.0, 100, 4);
+    let (mut least, mut most) = (u64::MAX, 0);
+    for round in 0..1000 {
+        trial = trial.poisson(40_000.0, 1, 100 + round);
+        least = least.min(trial.pace.chosen_ns());
+        most = most.max(trial.pace.chosen_ns());
+    }
+    assert!(least > 50_000 && most < 80_000, "{least} to {most}");
+}
+
+#[test]
+fn a_burst_is_taken_without_a_wait_and_silence_ends_the_waiting() {
+    let mut trial = Trial::new(AUTO, ROOM).poisson(50_000.0, 100, 7);
+    let burst_at = trial.now_ns;
+    trial.arrivals.extend((0..640).map(|n| burst_at + n * 100));
+    trial = trial.run(burst_at + 2 * MS);
+    let turns: Vec<_> = trial.turns.iter().filter(|(at, _)| *at > burst_at).collect();
+    assert!(turns.iter().filter(|(_, count)| *count == 64).count() >= 9, "{turns:?}");
+    assert!(trial.turns[trial.turns.len() - 1].0 < burst_at + MS, "no wait in between");
+    // The sockets are armed after a few looks in vain, before the rate has noticed.
+    let before_ns = trial.now_ns;
+    let trial = trial.silence(1);
+    assert_eq!(trial.pace.delay_ns(), None);
+    assert_eq!(trial.now_ns, before_ns + MS);
+}
+
+/// Each sends again when it was answered, 15 µs after its turn.
+fn play_in_a_loop(players: u64, ms: u64) -> Trial {
+    let mut trial = Trial::new(AUTO, ROOM);
+    trial.arrivals.extend((0..players).map(|player| player * 1000));
+    while trial.now_ns < ms * MS {
+        let next_ns = match (trial.pace.delay_ns(), trial.arrivals.front()) {
+            (Some(ns), _) => trial.now_ns + ns.max(2000),
+            (None, Some(next_ns)) => next_ns.max(&trial.now_ns) + 5000,
+            (None, None) => trial.now_ns + MS,
+        };
+        trial.now_ns = next_ns;
+        let before = trial.waited.len();
+        trial.turn();
+        let answered = (trial.waited.len() - before) as u64;
+        trial.arrivals.extend((0..answered).map(|n| trial.now_ns + 15_000 + n * 500));
+    }
+    trial
+}
+
+#[test]
+fn players_who_wait_for_answers_are_not_waited_for_again_and_again() {
+    let alone = play_in_a_loop(1, 4000);
+    let waiting: u64 =
+        alone.choices.windows(2).filter(|it| it[0].1 > 0).map(|it| it[1].0 - it[0].0).sum();
+    assert!(waiting < 400 * MS, "{} of 4000 ms: {:?}", waiting / MS, alone.choices);
+    assert!(alone.changes() < 60, "{:?}", alone.choices);
+    let eight = play_in_a_loop(8, 1000);
+    assert!(eight.waits() && eight.changes() == 1, "{:?}", eight.choices);
+}
+
+#[test]
+fn a_small_receive_buffer_bounds_the_delay_after_a_burst() {
+    let limit = BatchDelay::AtMost(Duration::from_millis(1));
+    let small = Trial::new(limit, 184).poisson(20_000.0, 100, 11);
+    assert_eq!(small.pace.chosen_ns(), 1_000_000);
+    let small = small.poisson(1_000_000.0, 3, 12).poisson(20_000.0, 10, 13);
+    assert!(small.pace.chosen_ns() < 200_000, "{}", small.pace.chosen_ns());
+    let small = small.poisson(20_000.0, 2000, 14);
+    assert!(small.pace.chosen_ns() > 900_000, "forgotten: {}", small.pace.chosen_ns());
+}
+
+#[test]
+fn another_limit_holds_from_the_next_window_on() {
+    let mut trial = Trial::new(AUTO, ROOM).poisson(60_000.0, 100, 1);
+    trial.pace.limit(BatchDelay::OFF);
+    assert_eq!(trial.pace.delay_ns(), None);
+    trial = trial.poisson(60_000.0, 100, 2);
+    assert!(!trial.waits());
+    trial.pace.limit(BatchDelay::AtMost(Duration::from_micros(30)));
+    trial = trial.poisson(60_000.0, 100, 3);
+    assert_eq!(trial.pace.chosen_ns(), 30_000);
+}
+
+#[test]
+fn a_slower_world_waits_in_proportion() {
+    let slow = Rules::new(ROOM).slowed(1000);
+    let mut pace = Pace::new(AUTO, slow, 0);
+    for step in 1..40 {
+        pace.note(step * 500 * MS, 30, 0);
+    }
+    let chosen = pace.chosen_ns();
+    assert!((50_000_000..60_000_000).contains(&chosen), "{chosen} at 60 a second");
+}
