@@ -66,7 +66,7 @@ impl Fronts {
             let bytes = range.clone().map(|at| rx.bytes(at).len() as u64);
             turn.common.counters.bytes_in += bytes.sum::<u64>();
             match turn.common.front(listener) {
-                Front::Netcode => self.netcode.classify(turn, listener, range, rx),
+                Front::Netcode => self.netcode.classify(turn.common, turn.now, listener, range, rx),
                 // Nothing is decrypted, so everything is looked at in its step.
                 Front::Unreal => {}
                 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::front::netcode::arrival::{Arrival, Target};
 use crate::front::netcode::listener::ListenerRules;
 use crate::front::netcode::session::Heard;
 use crate::front::netcode::state::NetcodeFront;
+use crate::now::Now;
 use crate::roles::Role;
 use crate::store::table::Address;
 use crate::turn::Turn;
@@ -32,7 +33,8 @@ impl NetcodeFront {
     /// First look at a run of datagrams of one listener.
     pub(crate) fn classify(
         &mut self,
-        turn: &mut Turn<'_>,
+        common: &mut Common,
+        now: Now,
         listener: u16,
         run: Range<usize>,
         rx: &RxBatch,
@@ -43,10 +45,11 @@ impl NetcodeFront {
         for at in run {
             let meta = &rx.metas()[at];
             arrivals.push(self.classify_one(
-                turn,
+                common,
+                now,
                 listener,
                 meta,
-                turn.common.sources[at],
+                common.sources[at],
                 rx.bytes(at),
             ));
         }
@@ -56,7 +59,8 @@ impl NetcodeFront {
     #[inline]
     fn classify_one(
         &mut self,
-        turn: &mut Turn<'_>,
+        common: &mut Common,
+        now: Now,
         listener: u16,
         meta: &RxMeta,
         source: Source,
@@ -66,12 +70,12 @@ impl NetcodeFront {
         let found = if meta.truncated {
             Err(DropReason::TooLong)
         } else {
-            self.look(turn, &address, source, bytes)
+            self.look(common, now, &address, source, bytes)
         };
         match found {
             Ok(target) => Arrival { target, header: Header::read(bytes) },
             Err(why) => {
-                turn.common.counters.drops.bump(why);
+                common.counters.drops.bump(why);
                 Arrival::SETTLED
             }
         }
@@ -80,7 +84,8 @@ impl NetcodeFront {
     #[inline]
     fn look(
         &mut self,
-        turn: &mut Turn<'_>,
+        common: &mut Common,
+        now: Now,
         address: &Address,
         source: Source,
         bytes: &[u8],
@@ -88,7 +93,7 @@ impl NetcodeFront {
         check_length(bytes)?;
         let session = self.sessions.find_guessed(source.guess, source.hash, address);
         if Request::is_claimed_by(bytes) {
-            look_at_request(turn, address, session.is_some(), bytes)?;
+            look_at_request(common, now, address, session.is_some(), bytes)?;
             return Ok(Target::Request);
         }
         if let Some(index) = session {
@@ -100,10 +105,10 @@ impl NetcodeFront {
             Header::check(bytes, Receiver::Server)?;
             return Ok(Target::Pending(index));
         }
-        if self.is_straggler(turn, address, source.hash, bytes) {
+        if self.is_straggler(common, now, address, source.hash, bytes) {
             return Err(DropReason::SessionEnded);
         }
-        self.look_at_unknown(turn, address, source.hash, bytes)
+        self.look_at_unknown(common, now, address, source.hash, bytes)
     }
 
     /// The replay pre-check. A gap that the listener forbids passes here, because a forged packet
@@ -334,18 +339,19 @@ impl NetcodeFront {
 }
 
 fn look_at_request(
-    turn: &mut Turn<'_>,
+    common: &mut Common,
+    now: Now,
     address: &Address,
     is_connected: bool,
     bytes: &[u8],
 ) -> Result<(), DropReason> {
-    let listener = &turn.common.setup.listeners[usize::from(address.listener)];
+    let listener = &common.setup.listeners[usize::from(address.listener)];
     let rules = listener.netcode().ok_or(DropReason::UnknownSource)?;
-    Request::inspect(bytes, rules.protocol_id, turn.now.unix_s)?;
+    Request::inspect(bytes, rules.protocol_id, now.unix_s)?;
     if is_connected {
         return Err(DropReason::RequestAddressConnected);
     }
-    turn.common.admit_request(turn.now, address)
+    common.admit_request(now, address)
 }
 
 /// Jobs that are opened together, and whose verdicts go back to the arrivals they came from.

@@ -27,6 +27,7 @@
 use arrayvec::ArrayVec;
 
 use crate::arrivals::Origin;
+use crate::common::Common;
 use crate::front::netcode::arrival::Target;
 use crate::front::netcode::lineup::{Lost, could_be};
 use crate::front::netcode::session::Neighbour;
@@ -34,6 +35,7 @@ use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::netcode::trials::Mover;
 use crate::mail::{forget_departed, forget_steering, steer_to};
+use crate::now::Now;
 use crate::shared::homes::Workers;
 use crate::store::admission::Rate;
 use crate::store::area::Area;
@@ -59,16 +61,16 @@ impl NetcodeFront {
     /// Whether a packet from nobody we know may be from a player who had another port.
     pub(crate) fn look_at_unknown(
         &mut self,
-        turn: &mut Turn<'_>,
+        common: &mut Common,
+        now: Now,
         address: &Address,
         hash: u32,
         bytes: &[u8],
     ) -> Result<Target, DropReason> {
         // Nearly always empty, and its own hash costs as much as ours.
-        let is_steered = !turn.common.neighbours.steered.is_empty()
-            && turn.common.neighbours.steered.contains_key(&(address.listener, address.endpoint));
-        if !is_steered
-            && !turn.common.setup.listeners[usize::from(address.listener)].follow_port_switch
+        let is_steered = !common.neighbours.steered.is_empty()
+            && common.neighbours.steered.contains_key(&(address.listener, address.endpoint));
+        if !is_steered && !common.setup.listeners[usize::from(address.listener)].follow_port_switch
         {
             return Err(DropReason::UnknownSource);
         }
@@ -81,16 +83,16 @@ impl NetcodeFront {
             return Err(DropReason::UnknownSource);
         }
         let area = Area::address(address.listener, &address.endpoint);
-        let bucket = turn.common.claims.homes().bucket(&area);
-        let workers = turn.common.claims.homes().workers(bucket);
+        let bucket = common.claims.homes().bucket(&area);
+        let workers = common.claims.homes().workers(bucket);
         if workers.is_empty() {
             return Err(DropReason::UnknownSource);
         }
-        let others = workers.without(turn.common.worker.index);
-        let candidates = match self.candidates(turn, address, hash, header, bytes.len()) {
+        let others = workers.without(common.worker.index);
+        let candidates = match self.candidates(common, now, address, hash, header, bytes.len()) {
             // Nobody of ours, as far as we can look now; perhaps somebody of theirs.
             Err(_) if !others.is_empty() => {
-                self.pay_forward(turn, address, (hash, header), others)?;
+                self.pay_forward(now, address, (hash, header), others)?;
                 Candidates::new()
             }
             candidates => candidates?,
@@ -107,20 +109,21 @@ impl NetcodeFront {
     /// cipher, and within what may be spent. Never none: then there is a reason.
     fn candidates(
         &mut self,
-        turn: &mut Turn<'_>,
+        common: &Common,
+        now: Now,
         address: &Address,
         hash: u32,
         header: Header,
         len: usize,
     ) -> Result<Candidates, DropReason> {
-        let now_ns = turn.now.mono_ns;
+        let now_ns = now.mono_ns;
         let block = address.block();
-        let switches = Rate::new(turn.common.limits(address.listener).port_switches_per_block, 2);
+        let switches = Rate::new(common.limits(address.listener).port_switches_per_block, 2);
         if !self.port_switches.switches.would_admit(&block, switches, now_ns) {
             return Err(DropReason::PortSwitchRateLimited);
         }
         let area = Area::address(address.listener, &address.endpoint);
-        let bucket = turn.common.claims.homes().bucket(&area);
+        let bucket = common.claims.homes().bucket(&area);
         let Self { sessions, port_switches, listeners, .. } = self;
         let PortSwitches { residents, lineups, sources, few, many, trials, .. } = port_switches;
         let policy = &listeners[usize::from(address.listener)].replay;
@@ -184,16 +187,14 @@ impl NetcodeFront {
     /// Whether a packet may go to other workers that have sessions of its address.
     fn pay_forward(
         &mut self,
-        turn: &mut Turn<'_>,
+        now: Now,
         address: &Address,
         (hash, header): (u32, Header),
         others: Workers,
     ) -> Result<(), DropReason> {
         let PortSwitches { sources, forwards, .. } = &mut self.port_switches;
-        let source = sources.of(hash, header.sequence, turn.now.mono_ns);
-        if source.take_forward()
-            && forwards.take(&address.block(), others.count(), turn.now.mono_ns)
-        {
+        let source = sources.of(hash, header.sequence, now.mono_ns);
+        if source.take_forward() && forwards.take(&address.block(), others.count(), now.mono_ns) {
             Ok(())
         } else {
             Err(DropReason::PortSwitchRateLimited)
@@ -309,7 +310,7 @@ impl NetcodeFront {
             return Err(DropReason::PortSwitchForged);
         }
         if mover.has_candidates() {
-            self.pay_forward(turn, &origin.address, (origin.hash, mover.header), others)?;
+            self.pay_forward(turn.now, &origin.address, (origin.hash, mover.header), others)?;
         }
         for worker in others.iter() {
             turn.common.forward(origin, worker, true, packet);
@@ -340,7 +341,7 @@ impl NetcodeFront {
             Err(DropReason::UnknownSource) => {
                 let header = Header::decode(bytes, Receiver::Server)?;
                 // The session is over and the other worker has not heard yet.
-                if !self.is_straggler(turn, &origin.address, origin.hash, bytes) {
+                if !self.is_straggler(turn.common, turn.now, &origin.address, origin.hash, bytes) {
                     let forget = forget_steering(origin.address, turn.common.worker.index);
                     turn.common.neighbours.mail_out.push((from_worker, forget));
                     return Err(DropReason::UnknownSource);
@@ -363,8 +364,14 @@ impl NetcodeFront {
         bytes: &[u8],
     ) -> Result<(), DropReason> {
         let header = Header::decode(bytes, Receiver::Server)?;
-        let candidates =
-            self.candidates(turn, &origin.address, origin.hash, header, bytes.len())?;
+        let candidates = self.candidates(
+            turn.common,
+            turn.now,
+            &origin.address,
+            origin.hash,
+            header,
+            bytes.len(),
+        )?;
         if self.port_switches.trials.room_for(bytes.len()) < candidates.len() {
             return Err(DropReason::PortSwitchRateLimited);
         }
@@ -416,22 +423,19 @@ impl NetcodeFront {
     /// is a player's again whose session another worker has.
     pub(crate) fn is_straggler(
         &self,
-        turn: &mut Turn<'_>,
+        common: &Common,
+        now: Now,
         address: &Address,
         hash: u32,
         bytes: &[u8],
     ) -> bool {
         // Nothing is read of a flood of junk at a gateway that no player has left lately.
-        if !self.departed.is_asked(turn.now.mono_ns) {
+        if !self.departed.is_asked(now.mono_ns) {
             return false;
         }
         Header::decode(bytes, Receiver::Server).is_ok_and(|header| {
-            self.departed.has_left(hash, header.sequence, turn.now.mono_ns)
-                && !turn
-                    .common
-                    .neighbours
-                    .steered
-                    .contains_key(&(address.listener, address.endpoint))
+            self.departed.has_left(hash, header.sequence, now.mono_ns)
+                && !common.neighbours.steered.contains_key(&(address.listener, address.endpoint))
         })
     }
 }
