@@ -47,7 +47,7 @@ use notify::Notifier;
 use recorder::Recorder;
 use refusals::Refusals;
 use reload::{Next, Outcome};
-use ringgate_gate::{Mail, Setup};
+use ringgate_gate::{BackendId, IdVec, Mail, Setup};
 use ringgate_os::clock;
 use ringgate_os::overflows::Overflows;
 use runtime::Runtime;
@@ -109,7 +109,7 @@ impl Control {
             setup,
             notifier: Notifier::from_env(),
             refusals: Refusals::default(),
-            retired_since: Vec::new(),
+            retired_since: IdVec::new(),
             terms: 0,
         };
         Ok(Self { runtime, fleet, main_loop, router, admin, socket: None, recorder, events })
@@ -224,7 +224,7 @@ struct ControlLoop {
     notifier: Notifier,
     refusals: Refusals,
     /// The revision of the setup that retired each backend which is retired.
-    retired_since: Vec<Option<u64>>,
+    retired_since: IdVec<BackendId, Option<u64>>,
     /// Signals to end that have come.
     terms: u32,
 }
@@ -325,7 +325,7 @@ impl ControlLoop {
 
     fn try_reload(&mut self, fleet: &Fleet) -> Outcome {
         let config = Config::load(&self.config_file).map_err(|why| sentences(&why))?;
-        let next = reload::next(&self.config, &self.setup, &config, |number| self.is_free(number));
+        let next = reload::next(&self.config, &self.setup, &config, |id| self.is_free(id));
         let Next { setup, changes } = next?;
         for notice in config.notices() {
             tracing::warn!("{notice}");
@@ -338,16 +338,16 @@ impl ControlLoop {
 
     /// Whether nothing knows a retired backend's number any more: every worker has retired it, so
     /// nobody is sent there, and its last player has left since.
-    fn is_free(&self, number: usize) -> bool {
-        let since = self.retired_since.get(number).copied().flatten();
+    fn is_free(&self, backend: BackendId) -> bool {
+        let since = self.retired_since.get(backend).copied().flatten();
         since.is_some_and(|revision| self.view.has_adopted(revision))
-            && self.view.players(number) == 0
+            && self.view.players(backend) == 0
     }
 
     /// Notes with which setup backends were retired.
     fn note_retired(&mut self) {
         let Self { setup, retired_since, .. } = self;
-        retired_since.resize(setup.backends.len(), None);
+        retired_since.resize_with(setup.backends.len(), || None);
         for (backend, since) in setup.backends.iter().zip(retired_since) {
             *since = backend.retired.then(|| since.unwrap_or(setup.revision));
         }

@@ -20,8 +20,8 @@ use ringgate_core::proto::unreal::prefix::{Framing, Ids};
 use ringgate_core::proto::unreal::stand_in::StandIn;
 use ringgate_core::secret::{CookieSecret, Key};
 use ringgate_gate::{
-    Backend, Claims, Duplicates, Gate, Limits, LinkKind, Listener, Now, Protocol, Route, Seed,
-    Setup, Unreal, WorkerIndex,
+    Backend, BackendId, Claims, Duplicates, Gate, Limits, LinkKind, Listener, Now, Protocol, Route,
+    Seed, Setup, Unreal, WorkerIndex,
 };
 use ringgate_testkit::{ConnectedPlayers, Host, Random};
 
@@ -222,7 +222,7 @@ fn unreal_setup() -> Setup {
             idle_timeout_ns: 30_000_000_000,
         }),
         public: Vec::new(),
-        backends: vec![0],
+        backends: vec![BackendId(0)],
         route: Route::Single,
         sessions_max: 1000,
         follow_port_switch: true,

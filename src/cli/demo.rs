@@ -19,8 +19,8 @@ use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
-    Allowed, Backend, Counters, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup,
-    TokenReuse,
+    Allowed, Backend, BackendId, Counters, Limits, LinkKind, Listener, Netcode, Protocol, Route,
+    Setup, TokenReuse,
 };
 use ringgate_io::Choice;
 use ringgate_link::backend::{Event, Options};
@@ -93,7 +93,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
             token_reuse: TokenReuse::Deny,
         }),
         public: Vec::new(),
-        backends: vec![0],
+        backends: vec![BackendId(0)],
         route: Route::Single,
         sessions_max: args.players,
         follow_port_switch: true,

@@ -8,7 +8,7 @@
 
 use super::view::{Snapshot, is_up};
 use crate::worker::Report;
-use ringgate_gate::Listener;
+use ringgate_gate::{BackendId, Listener};
 
 /// `Err` says what is wrong.
 pub(super) fn is_healthy(snapshot: &Snapshot<'_>) -> Result<(), String> {
@@ -45,15 +45,15 @@ fn are_ready(snapshot: &Snapshot<'_>, listeners: &[Listener]) -> Result<(), Stri
 /// not meant to.
 fn why_unready(snapshot: &Snapshot<'_>, listener: &Listener) -> Option<String> {
     let backends = &snapshot.live.setup.backends;
-    let meant: Vec<usize> = listener
+    let meant: Vec<BackendId> = listener
         .backends
         .iter()
-        .map(|at| usize::from(*at))
-        .filter(|at| backends.get(*at).is_some_and(|backend| !backend.retired))
+        .copied()
+        .filter(|id| backends.get(*id).is_some_and(|backend| !backend.retired))
         .collect();
-    let reaches_none = |report: &Report| !meant.iter().any(|at| is_up(report, *at));
+    let reaches_none = |report: &Report| !meant.iter().any(|id| is_up(report, *id));
     let worker = snapshot.reports.iter().position(reaches_none).filter(|_| !meant.is_empty())?;
-    let names: Vec<_> = meant.iter().map(|at| backends[*at].name.as_str()).collect();
+    let names: Vec<_> = meant.iter().map(|id| backends[*id].name.as_str()).collect();
     let (name, names) = (&listener.name, names.join(", "));
     Some(format!("listener {name}: worker {worker} reaches no backend of {names}"))
 }
@@ -87,11 +87,11 @@ mod tests {
         snapshot.reports[1].backends_up = vec![false, true];
         let mut setup = Setup::clone(&snapshot.live.setup);
         let second = Listener { name: "us-east".to_owned(), ..setup.listeners[0].clone() };
-        setup.listeners.push(Listener { backends: vec![0], ..second.clone() });
+        setup.listeners.push(Listener { backends: vec![BackendId(0)], ..second.clone() });
         setup.listeners.push(Listener { name: "empty".to_owned(), backends: Vec::new(), ..second });
         snapshot.live.setup = Arc::new(setup.clone());
         assert_eq!(is_ready(&snapshot), Ok(()), "a retired backend, or none, is no wish to serve");
-        setup.backends[0].retired = false;
+        setup.backends[BackendId(0)].retired = false;
         snapshot.live.setup = Arc::new(setup);
         let why = "listener us-east: worker 0 reaches no backend of arena-1".to_owned();
         assert_eq!(is_ready(&snapshot), Err(why.clone()));

@@ -263,7 +263,7 @@ fn listeners(text: &mut Text, snapshot: &Snapshot<'_>) {
 /// can be retired.
 fn backends(text: &mut Text, snapshot: &Snapshot<'_>) {
     let active = || {
-        let all = snapshot.live.setup.backends.iter().enumerate();
+        let all = snapshot.live.setup.backends.pairs();
         all.filter(|(_, backend)| !backend.retired)
     };
     let mut up = text.family(
@@ -272,9 +272,9 @@ fn backends(text: &mut Text, snapshot: &Snapshot<'_>) {
         "1 while a worker can send players to a backend.",
     );
     each_worker(snapshot, |worker, report| {
-        for (at, backend) in active() {
+        for (id, backend) in active() {
             let labels = [("worker", worker), ("backend", backend.name.as_str())];
-            up.sample(&labels, u8::from(is_up(report, at)));
+            up.sample(&labels, u8::from(is_up(report, id)));
         }
     });
     let mut arrivals = text.family(
@@ -283,15 +283,18 @@ fn backends(text: &mut Text, snapshot: &Snapshot<'_>) {
         "Times a backend has become reachable for a worker.",
     );
     each_worker(snapshot, |worker, report| {
-        for (at, backend) in active() {
+        for (id, backend) in active() {
             let labels = [("worker", worker), ("backend", backend.name.as_str())];
-            arrivals.sample(&labels, report.backend_arrivals.get(at).copied().unwrap_or_default());
+            arrivals.sample(
+                &labels,
+                report.backend_arrivals.get(id.index()).copied().unwrap_or_default(),
+            );
         }
     });
     let mut players =
         text.family("ringgate_backend_players", Kind::Gauge, "Players of a backend now.");
-    for (at, backend) in active() {
-        players.sample(&[("backend", &backend.name)], snapshot.players[at]);
+    for (id, backend) in active() {
+        players.sample(&[("backend", &backend.name)], snapshot.players[id.index()]);
     }
     let mut slots = text.family(
         "ringgate_backend_slots",
@@ -306,8 +309,8 @@ fn backends(text: &mut Text, snapshot: &Snapshot<'_>) {
         Kind::Gauge,
         "What the server of an Unreal game says about itself; always 1.",
     );
-    for (at, backend) in active() {
-        let Some(identity) = snapshot.server(at) else { continue };
+    for (id, backend) in active() {
+        let Some(identity) = snapshot.server(id) else { continue };
         let labels = [
             ("backend", backend.name.as_str()),
             ("session_id", &identity.session.to_string()),

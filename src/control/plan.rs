@@ -11,8 +11,8 @@ use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
-    Allowed, Backend, Duplicates, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup,
-    TokenReuse, Unreal,
+    Allowed, Backend, BackendId, Duplicates, Limits, LinkKind, Listener, Netcode, Protocol, Route,
+    Setup, TokenReuse, Unreal,
 };
 use ringgate_io::Choice;
 use ringgate_os::process;
@@ -64,7 +64,7 @@ pub(super) const fn batch_delay(gateway: &config::Gateway) -> BatchDelay {
 }
 
 /// A listener whose backends have these numbers.
-pub(super) fn listener(listener: &config::Listener, backends: Vec<u16>) -> Listener {
+pub(super) fn listener(listener: &config::Listener, backends: Vec<BackendId>) -> Listener {
     let (protocol, public) = match &listener.protocol {
         config::Protocol::Netcode(rules) => {
             (Protocol::Netcode(netcode(rules)), rules.public.clone())
@@ -174,8 +174,8 @@ pub(super) fn backend(backend: &config::Backend, own: u32) -> Backend {
 }
 
 /// A starting gateway numbers its backends in the order of the file.
-fn listener_backends(listener: &config::Listener) -> Vec<u16> {
-    listener.backends.iter().map(|backend| *backend as u16).collect()
+fn listener_backends(listener: &config::Listener) -> Vec<BackendId> {
+    listener.backends.iter().copied().map(BackendId::at).collect()
 }
 
 /// With nobody named: the gateway's own user.

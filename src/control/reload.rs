@@ -17,7 +17,7 @@ use std::mem::discriminant;
 
 use crate::config::{self, Config};
 use ringgate_core::limits::BACKENDS_MAX;
-use ringgate_gate::{Backend, LinkKind, Setup};
+use ringgate_gate::{Backend, BackendId, IdVec, LinkKind, Setup};
 use ringgate_os::process;
 
 use super::plan;
@@ -40,7 +40,7 @@ pub(super) fn next(
     old: &Config,
     setup: &Setup,
     new: &Config,
-    is_free: impl Fn(usize) -> bool,
+    is_free: impl Fn(BackendId) -> bool,
 ) -> Result<Next, Vec<String>> {
     let mut refusals = Vec::new();
     refuse_gateway(old, new, &mut refusals);
@@ -52,7 +52,7 @@ pub(super) fn next(
     }
     let (backends, numbers) =
         number_backends(setup, new, is_free).map_err(|refusal| vec![refusal])?;
-    let number = |listener: &config::Listener| -> Vec<u16> {
+    let number = |listener: &config::Listener| -> Vec<BackendId> {
         listener.backends.iter().map(|&backend| numbers[backend]).collect()
     };
     let in_order = setup.listeners.iter().filter_map(|known| find(new, &known.name));
@@ -70,15 +70,17 @@ pub(super) fn next(
 fn number_backends(
     setup: &Setup,
     new: &Config,
-    is_free: impl Fn(usize) -> bool,
-) -> Result<(Vec<Backend>, Vec<u16>), String> {
+    is_free: impl Fn(BackendId) -> bool,
+) -> Result<(IdVec<BackendId, Backend>, Vec<BackendId>), String> {
     let mut backends = setup.backends.clone();
     for backend in &mut backends {
         backend.retired = true;
     }
     let own = process::effective_uid();
     let fresh: Vec<_> = new.backends.iter().map(|backend| plan::backend(backend, own)).collect();
-    let find = |fresh: &Backend| setup.backends.iter().position(|known| known.is_same(fresh));
+    let find = |fresh: &Backend| {
+        setup.backends.pairs().find_map(|(id, known)| known.is_same(fresh).then_some(id))
+    };
     let known: Vec<_> = fresh.iter().map(find).collect();
     for (fresh, number) in fresh.iter().zip(&known) {
         number.inspect(|number| backends[*number] = fresh.clone());
@@ -89,13 +91,10 @@ fn number_backends(
     for (fresh, known) in fresh.into_iter().zip(known) {
         let number = match known {
             Some(number) => number,
-            None if backends.len() < BACKENDS_MAX => {
-                backends.push(fresh);
-                backends.len() - 1
-            }
+            None if backends.len() < BACKENDS_MAX => backends.push(fresh),
             None => {
-                let gone = |at: &usize| setup.backends[*at].retired && backends[*at].retired;
-                let free = (from..setup.backends.len()).find(|at| gone(at) && is_free(*at));
+                let gone = |id: BackendId| setup.backends[id].retired && backends[id].retired;
+                let free = setup.backends.ids().skip(from).find(|id| gone(*id) && is_free(*id));
                 let number = free.ok_or_else(|| {
                     format!(
                         "backend {}: {BACKENDS_MAX} backends are there or have just gone, and none of those can be forgotten \
@@ -104,11 +103,11 @@ fn number_backends(
                     )
                 })?;
                 backends[number] = fresh;
-                from = number + 1;
+                from = number.index() + 1;
                 number
             }
         };
-        numbers.push(number as u16);
+        numbers.push(number);
     }
     Ok((backends, numbers))
 }
@@ -186,9 +185,9 @@ fn changes(old: &Config, before: &Setup, new: &Config, after: &Setup) -> Vec<Str
             changes.extend(live.map(|field| format!("listener {name}: {field}")));
         }
     }
-    for (at, now) in after.backends.iter().enumerate() {
+    for (id, now) in after.backends.pairs() {
         let name = &now.name;
-        match before.backends.get(at) {
+        match before.backends.get(id) {
             None => changes.push(format!("backend {name} added")),
             Some(then) if !then.is_same(now) => changes.push(format!("backend {name} added")),
             Some(then) => backend_changes(then, now, &mut changes),

@@ -248,15 +248,15 @@ fn listeners<'a>(snapshot: &'a Snapshot<'_>) -> Vec<Listener<'a>> {
 
 /// Retired backends are shown until their last player has left.
 fn backends<'a>(snapshot: &'a Snapshot<'_>) -> Vec<Backend<'a>> {
-    let backends = snapshot.live.setup.backends.iter().zip(&snapshot.players).enumerate();
+    let backends = snapshot.live.setup.backends.pairs().zip(&snapshot.players);
     backends
-        .filter(|(_, (backend, players))| !backend.retired || **players > 0)
-        .map(|(at, (backend, &players))| {
+        .filter(|((_, backend), players)| !backend.retired || **players > 0)
+        .map(|((id, backend), &players)| {
             let (link, address) = match &backend.link {
                 LinkKind::Bundle { .. } => ("bundle", None),
                 LinkKind::Udp { address } => ("udp", Some(*address)),
             };
-            let workers_up = snapshot.workers_up(at);
+            let workers_up = snapshot.workers_up(id);
             Backend {
                 name: &backend.name,
                 link,
@@ -266,7 +266,7 @@ fn backends<'a>(snapshot: &'a Snapshot<'_>) -> Vec<Backend<'a>> {
                 players,
                 slots: backend.slots,
                 retired: backend.retired,
-                unreal: snapshot.server(at).map(unreal_server),
+                unreal: snapshot.server(id).map(unreal_server),
             }
         })
         .collect()

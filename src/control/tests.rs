@@ -10,7 +10,8 @@ use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_gate::{
-    Allowed, Backend, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup, TokenReuse,
+    Allowed, Backend, BackendId, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup,
+    TokenReuse,
 };
 use ringgate_os::overflows::Split;
 
@@ -69,7 +70,7 @@ fn listener() -> Listener {
             token_reuse: TokenReuse::Deny,
         }),
         public: Vec::new(),
-        backends: vec![1],
+        backends: vec![BackendId(1)],
         route: Route::Single,
         sessions_max: 100,
         follow_port_switch: true,

@@ -12,7 +12,7 @@ use super::latency::Latencies;
 use crate::config::Admin;
 use crate::worker::{Fleet, Published, Report};
 use ringgate_core::proto::unreal::front::Identity;
-use ringgate_gate::{Claims, Counters, Setup};
+use ringgate_gate::{BackendId, Claims, Counters, Setup};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::overflows::{Overflows, Split};
 
@@ -154,8 +154,8 @@ impl View {
         self.published.iter().all(|worker| worker.report().revision >= revision)
     }
 
-    /// Players of a backend, by its number.
-    pub(super) fn players(&self, backend: usize) -> u32 {
+    /// Players of a backend.
+    pub(super) fn players(&self, backend: BackendId) -> u32 {
         self.claims.players(backend)
     }
 
@@ -170,7 +170,7 @@ impl View {
         let reports: Vec<Report> = self.published.iter().map(|worker| worker.report()).collect();
         let socket_drops = self.split_drops(&reports);
         let listeners = 0..live.setup.listeners.len();
-        let backends = 0..live.setup.backends.len();
+        let backends = live.setup.backends.ids();
         Snapshot {
             facts: &self.facts,
             // After the reports, so that none is from the future.
@@ -194,22 +194,22 @@ impl Snapshot<'_> {
     }
 
     /// What a backend that serves an Unreal game has said about itself.
-    pub(super) fn server(&self, backend: usize) -> Option<Identity> {
+    pub(super) fn server(&self, backend: BackendId) -> Option<Identity> {
         self.reports.iter().find_map(|report| identity(report, backend))
     }
 
     /// How many workers reach a backend.
-    pub(super) fn workers_up(&self, backend: usize) -> usize {
+    pub(super) fn workers_up(&self, backend: BackendId) -> usize {
         self.reports.iter().filter(|report| is_up(report, backend)).count()
     }
 }
 
 /// What a server says is the same to every worker that it has answered.
-fn identity(report: &Report, backend: usize) -> Option<Identity> {
-    report.servers.get(backend).copied().flatten()?.identity
+fn identity(report: &Report, backend: BackendId) -> Option<Identity> {
+    report.servers.get(backend.index()).copied().flatten()?.identity
 }
 
 /// Whether a worker reaches a backend. One that it has not heard of yet is not up.
-pub(super) fn is_up(report: &Report, backend: usize) -> bool {
-    report.backends_up.get(backend).copied().unwrap_or(false)
+pub(super) fn is_up(report: &Report, backend: BackendId) -> bool {
+    report.backends_up.get(backend.index()).copied().unwrap_or(false)
 }

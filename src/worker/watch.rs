@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::mailbox::Post;
-use ringgate_gate::{Claims, LinkKind, Listening, Mail, Setup};
+use ringgate_gate::{BackendId, Claims, LinkKind, Listening, Mail, Setup};
 use ringgate_os::diag::SocketTable;
 
 /// The thread that looks. Dropped, it ends.
@@ -76,7 +76,7 @@ struct Eye {
     /// `None` on a kernel that does not show its table: then all hosts are asked like others.
     table: Option<SocketTable>,
     /// What is known of each backend, by its number and where it was.
-    seen: HashMap<(u16, SocketAddr), Seen>,
+    seen: HashMap<(BackendId, SocketAddr), Seen>,
 }
 
 #[derive(Default)]
@@ -92,13 +92,13 @@ impl Eye {
     fn look(&mut self) {
         let Self { setup, claims, posts, table, seen } = self;
         let mut known = std::mem::take(seen);
-        for (at, backend) in setup.backends.iter().enumerate() {
+        for (id, backend) in setup.backends.pairs() {
             let LinkKind::Udp { address } = backend.link else { continue };
-            if backend.retired && claims.players(at) == 0 {
+            if backend.retired && claims.players(id) == 0 {
                 // Nobody waits for it, and what listens there one day may be another program.
                 continue;
             }
-            let key = (at as u16, address);
+            let key = (id, address);
             let mut one = known.remove(&key).unwrap_or_default();
             let verdict = judge(address, table.as_mut(), &mut one.knocker);
             if let Some(is_there) = verdict.filter(|_| verdict != one.told) {

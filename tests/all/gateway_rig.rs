@@ -14,8 +14,8 @@ use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_gate::{
-    Allowed, Backend, Counters, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup,
-    TokenReuse,
+    Allowed, Backend, BackendId, Counters, Limits, LinkKind, Listener, Netcode, Protocol, Route,
+    Setup, TokenReuse,
 };
 use ringgate_io::Choice;
 use ringgate_link::backend::{Event, Options};
@@ -188,7 +188,7 @@ fn plan(wishes: &Wishes, folder: &Folder, key: &Key) -> Plan {
             token_reuse: TokenReuse::Deny,
         }),
         public: wishes.public.clone(),
-        backends: vec![0],
+        backends: vec![BackendId(0)],
         route: Route::Single,
         sessions_max: 1000,
         follow_port_switch: true,

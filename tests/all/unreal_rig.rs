@@ -22,7 +22,8 @@ use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_core::proto::unreal::stand_in::{StandIn, Tally};
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::{
-    Backend, Counters, Duplicates, Limits, LinkKind, Listener, Protocol, Route, Setup, Unreal,
+    Backend, BackendId, Counters, Duplicates, Limits, LinkKind, Listener, Protocol, Route, Setup,
+    Unreal,
 };
 use ringgate_io::Choice;
 use ringgate_os::clock::Clock;
@@ -83,7 +84,7 @@ impl Gateway {
             name: "shooter".to_owned(),
             protocol: Protocol::Unreal(wishes.rules.clone()),
             public: Vec::new(),
-            backends: (0..servers.len() as u16).collect(),
+            backends: (0..servers.len()).map(BackendId::at).collect(),
             route: wishes.route,
             sessions_max: 20_000,
             follow_port_switch: true,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::common::{Common, Life, Neighbours, Newcomers};
 use crate::counters::{Counters, Stamps};
 use crate::front::Front;
+use crate::ids::BackendId;
 use crate::links::state::BackendState;
 use crate::links::table::Links;
 use crate::listeners::ListenerState;
@@ -62,11 +63,11 @@ impl Common {
     }
 
     /// Another backend has this number from now on.
-    pub(crate) fn forget_replaced(&mut self, now: Now, at: usize, by: &Backend) {
-        if let Some(link) = self.links.backends[at].link {
+    pub(crate) fn forget_replaced(&mut self, now: Now, backend: BackendId, by: &Backend) {
+        if let Some(link) = self.links.backends[backend].link {
             self.lose_link(now, link);
         }
-        self.links.backends[at] = BackendState::new(by, now.mono_ns);
+        self.links.backends[backend] = BackendState::new(by, now.mono_ns);
     }
 
     pub(crate) fn adopt(&mut self, setup: Arc<Setup>, now_ns: u64) {
@@ -80,7 +81,7 @@ impl Common {
             LinkKind::Bundle { allow } => Some(allow),
             LinkKind::Udp { .. } => None,
         }));
-        for backend in &setup.backends[self.links.backends.len()..] {
+        for backend in setup.backends.iter().skip(self.links.backends.len()) {
             self.links.backends.push(BackendState::new(backend, now_ns));
         }
         self.adopt_fronts(&setup);
@@ -98,7 +99,7 @@ impl Common {
                     continue;
                 }
                 for &backend in &listener.backends {
-                    self.links.backends[usize::from(backend)].front = front;
+                    self.links.backends[backend].front = front;
                 }
             }
         }

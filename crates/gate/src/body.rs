@@ -7,6 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::gate::Gate;
+use crate::ids::BackendId;
 use crate::mail::{Mail, Request};
 use crate::now::Now;
 use crate::pace::{BatchDelay, Pace, Rules};
@@ -289,10 +290,9 @@ impl Body {
         driver: &mut D,
         now: Now,
         session: SessionId,
-        backend: u16,
+        backend: BackendId,
     ) {
-        let LinkKind::Udp { address } = self.gate.setup().backends[usize::from(backend)].link
-        else {
+        let LinkKind::Udp { address } = self.gate.setup().backends[backend].link else {
             return;
         };
         match driver.open(&Port::Session { address }) {

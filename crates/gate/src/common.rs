@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::arrivals::{Run, Source};
 use crate::counters::{Counters, Stamps};
 use crate::front::Front;
+use crate::ids::BackendId;
 use crate::links::table::Links;
 use crate::listeners::ListenerState;
 use crate::mail::{Mail, Request};
@@ -85,7 +86,7 @@ impl Common {
     }
 
     /// What the server behind a udp link speaks.
-    pub(crate) fn server_front(&self, backend: usize) -> Front {
+    pub(crate) fn server_front(&self, backend: BackendId) -> Front {
         self.links.backends[backend].front
     }
 

@@ -154,8 +154,8 @@ impl Gate {
 
     /// Whether each backend can be reached from this worker.
     pub fn backends_up(&self) -> impl Iterator<Item = bool> + '_ {
-        let backends = self.common.links.backends.iter().enumerate();
-        backends.map(|(at, state)| state.is_up() && self.fronts.is_answering(&self.common, at))
+        let backends = self.common.links.backends.pairs();
+        backends.map(|(id, state)| state.is_up() && self.fronts.is_answering(&self.common, id))
     }
 
     /// How often each backend has become reachable for this worker.
@@ -165,7 +165,7 @@ impl Gate {
 
     /// What each backend has said about itself, where it serves an Unreal game.
     pub fn servers(&self) -> impl Iterator<Item = Option<ServerInfo>> + '_ {
-        (0..self.common.links.backends.len()).map(|backend| self.fronts.server(backend))
+        self.common.links.backends.ids().map(|backend| self.fronts.server(backend))
     }
 
     /// Whose link was last closed for each reason, in the order of [`LinkRefusal::ALL`].

@@ -1,75 +1,165 @@
 //! Numbers that name something, each of a type of its own, and vectors that are indexed by them.
+//!
+//! The compiler keeps a backend's number from being taken for a listener's. There is no conversion
+//! that happens by itself: where a number comes in or leaves (a wire format, a driver, the
+//! configuration), the code says so.
 
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
 /// What names an element of an [`IdVec`].
-pub(crate) trait Id: Copy {
-    fn new(at: usize) -> Self;
-    fn at(self) -> usize;
+pub trait Id: Copy {
+    /// What names the element at a position.
+    fn at(position: usize) -> Self;
+
+    /// The position of the element that it names.
+    fn index(self) -> usize;
 }
 
 macro_rules! ids {
-    ($( $(#[$doc:meta])* $name:ident($number:ty); )+) => { $(
+    ($( $(#[$doc:meta])* $vis:vis $name:ident($number:ty); )+) => { $(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) struct $name(pub(crate) $number);
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(transparent)]
+        $vis struct $name($vis $number);
+
+        impl $name {
+            /// What names the element at a position.
+            #[inline]
+            $vis const fn at(position: usize) -> Self {
+                debug_assert!(position <= <$number>::MAX as usize, "a position has a number");
+                Self(position as $number)
+            }
+
+            /// The position of the element that it names.
+            #[inline]
+            $vis const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
 
         impl Id for $name {
             #[inline]
-            fn new(at: usize) -> Self {
-                Self(at as $number)
+            fn at(position: usize) -> Self {
+                Self::at(position)
             }
 
             #[inline]
-            fn at(self) -> usize {
-                self.0 as usize
+            fn index(self) -> usize {
+                self.index()
             }
         }
     )+ };
 }
 
 ids! {
+    /// A game process: its position in [`Setup::backends`](crate::Setup::backends).
+    pub BackendId(u16);
     /// A connection on the worker's link socket.
-    LinkId(u16);
+    pub(crate) LinkId(u16);
 }
 
 /// A vector whose elements have names.
-pub(crate) struct IdVec<I, T> {
+#[derive(Clone, Debug)]
+pub struct IdVec<I, T> {
     all: Vec<T>,
-    named_by: PhantomData<I>,
+    named_by: PhantomData<fn() -> I>,
 }
 
 impl<I: Id, T> IdVec<I, T> {
-    pub(crate) const fn new() -> Self {
+    /// Without elements.
+    pub const fn new() -> Self {
         Self { all: Vec::new(), named_by: PhantomData }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many elements it has.
+    #[inline]
+    pub fn len(&self) -> usize {
         self.all.len()
     }
 
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Adds an element and says what names it.
-    pub(crate) fn push(&mut self, element: T) -> I {
+    pub fn push(&mut self, element: T) -> I {
         self.all.push(element);
-        I::new(self.all.len() - 1)
+        I::at(self.all.len() - 1)
+    }
+
+    /// Adds or removes elements at the end until there are so many.
+    pub fn resize_with(&mut self, len: usize, new: impl FnMut() -> T) {
+        self.all.resize_with(len, new);
     }
 
     /// What names the elements. Does not hold the vector, so that they can be changed meanwhile.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = I> + use<I, T> {
-        (0..self.all.len()).map(I::new)
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = I> + ExactSizeIterator + use<I, T> {
+        (0..self.all.len()).map(I::at)
     }
 
-    pub(crate) fn get_mut(&mut self, id: I) -> Option<&mut T> {
-        self.all.get_mut(id.at())
+    /// The element that `id` names, if there is one.
+    #[inline]
+    pub fn get(&self, id: I) -> Option<&T> {
+        self.all.get(id.index())
     }
 
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, T> {
+    /// The element that `id` names, if there is one.
+    #[inline]
+    pub fn get_mut(&mut self, id: I) -> Option<&mut T> {
+        self.all.get_mut(id.index())
+    }
+
+    /// All elements, in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, T> {
         self.all.iter()
     }
 
-    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
+    /// All elements, in order.
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
         self.all.iter_mut()
+    }
+
+    /// All elements, in order, each with what names it.
+    pub fn pairs(&self) -> impl DoubleEndedIterator<Item = (I, &T)> + ExactSizeIterator {
+        self.all.iter().enumerate().map(|(position, element)| (I::at(position), element))
+    }
+}
+
+impl<I: Id, T> Default for IdVec<I, T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<I: Id, T> From<Vec<T>> for IdVec<I, T> {
+    fn from(all: Vec<T>) -> Self {
+        Self { all, named_by: PhantomData }
+    }
+}
+
+impl<I: Id, T> FromIterator<T> for IdVec<I, T> {
+    fn from_iter<A: IntoIterator<Item = T>>(all: A) -> Self {
+        Vec::from_iter(all).into()
+    }
+}
+
+impl<'a, I: Id, T> IntoIterator for &'a IdVec<I, T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a, I: Id, T> IntoIterator for &'a mut IdVec<I, T> {
+    type Item = &'a mut T;
+    type IntoIter = std::slice::IterMut<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
     }
 }
 
@@ -78,13 +168,13 @@ impl<I: Id, T> Index<I> for IdVec<I, T> {
 
     #[inline]
     fn index(&self, id: I) -> &T {
-        &self.all[id.at()]
+        &self.all[id.index()]
     }
 }
 
 impl<I: Id, T> IndexMut<I> for IdVec<I, T> {
     #[inline]
     fn index_mut(&mut self, id: I) -> &mut T {
-        &mut self.all[id.at()]
+        &mut self.all[id.index()]
     }
 }

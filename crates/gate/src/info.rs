@@ -1,5 +1,6 @@
 //! What a gate tells about itself: for inspection, not for every turn.
 
+use crate::ids::BackendId;
 use crate::shared::claims::Claim;
 use ringgate_batch::Endpoint;
 use ringgate_core::proto::unreal::front::Identity;
@@ -14,7 +15,7 @@ pub struct SessionInfo {
     /// Where it is.
     pub address: Endpoint,
     /// The number of its backend.
-    pub backend: u16,
+    pub backend: BackendId,
     /// Its index there.
     pub slot: u32,
     /// When it was last heard.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::ids::BackendId;
 use crate::setup::Setup;
 use crate::store::table::Address;
 use ringgate_batch::{LocalIp, SocketId};
@@ -89,7 +90,7 @@ pub(crate) enum Request {
         /// The session.
         session: SessionId,
         /// The backend's number.
-        backend: u16,
+        backend: BackendId,
     },
 }
 
@@ -97,7 +98,7 @@ pub(crate) enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listening {
     /// The backend's number.
-    pub backend: u16,
+    pub backend: BackendId,
     /// The address that was looked at: by the time a gate hears of it, the number may be another
     /// backend's.
     pub address: SocketAddr,

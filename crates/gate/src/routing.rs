@@ -1,6 +1,7 @@
 //! Where a player is sent.
 
 use crate::common::Common;
+use crate::ids::BackendId;
 use crate::setup::Route;
 use crate::shared::claims::{Claim, Wanted};
 use ringgate_batch::Endpoint;
@@ -14,8 +15,8 @@ impl Common {
         listener: usize,
         client_id: u64,
         user_data: &UserData,
-        is_open: impl Fn(usize) -> bool,
-    ) -> Result<u16, NoRoom> {
+        is_open: impl Fn(BackendId) -> bool,
+    ) -> Result<BackendId, NoRoom> {
         if self.life.draining_until_ns.is_some() {
             return Err(NoRoom::Draining);
         }
@@ -35,7 +36,7 @@ impl Common {
         listener: u16,
         (client_id, key): (u64, u64),
         source: Endpoint,
-        is_open: impl Fn(usize) -> bool,
+        is_open: impl Fn(BackendId) -> bool,
     ) -> Result<Claim, DropReason> {
         let backend = self
             .find_room(usize::from(listener), key, &[0; USER_DATA_BYTES], is_open)
@@ -58,8 +59,8 @@ impl Common {
     fn why_no_backend(&self, listener: usize, user_data: &UserData) -> NoRoom {
         let rules = &self.setup.listeners[listener];
         let wanted = if rules.route == Route::UserData { named_backend(user_data) } else { None };
-        let is_wanted = |&backend: &u16| {
-            let name = self.setup.backends[usize::from(backend)].name.as_bytes();
+        let is_wanted = |&backend: &BackendId| {
+            let name = self.setup.backends[backend].name.as_bytes();
             rules.route != Route::UserData || wanted == Some(name)
         };
         let could_be = rules.backends.iter().copied().filter(is_wanted);
@@ -67,9 +68,8 @@ impl Common {
     }
 
     /// Whether a backend is there for new players.
-    pub(crate) fn takes_players(&self, backend: u16) -> bool {
-        let at = usize::from(backend);
-        self.links.backends[at].is_up() && !self.setup.backends[at].retired
+    pub(crate) fn takes_players(&self, backend: BackendId) -> bool {
+        self.links.backends[backend].is_up() && !self.setup.backends[backend].retired
     }
 
     /// Chooses among the listener's backends that are up.
@@ -78,24 +78,24 @@ impl Common {
         listener: usize,
         client_id: u64,
         user_data: &UserData,
-        is_open: impl Fn(usize) -> bool,
-    ) -> Option<u16> {
+        is_open: impl Fn(BackendId) -> bool,
+    ) -> Option<BackendId> {
         let rules = &self.setup.listeners[listener];
         let backends = rules.backends.iter().copied();
-        let mut candidates = backends
-            .filter(|&backend| self.takes_players(backend) && is_open(usize::from(backend)));
+        let mut candidates =
+            backends.filter(|&backend| self.takes_players(backend) && is_open(backend));
         match rules.route {
             Route::Single => candidates.next(),
             // Rendezvous hashing: when a backend goes, only its own players move.
             Route::Hash => candidates.max_by_key(|&backend| mix(client_id, backend)),
             // One with a free slot, whatever it has; where all are full, the answer is that one is.
             Route::LeastPlayers => candidates.min_by_key(|&backend| {
-                let players = self.claims.players(usize::from(backend));
+                let players = self.claims.players(backend);
                 (!self.claims.has_free_slot(backend), players)
             }),
             Route::UserData => {
                 let name = named_backend(user_data)?;
-                candidates.find(|&b| self.setup.backends[usize::from(b)].name.as_bytes() == name)
+                candidates.find(|&b| self.setup.backends[b].name.as_bytes() == name)
             }
         }
     }
@@ -142,8 +142,8 @@ fn named_backend(user_data: &UserData) -> Option<&[u8]> {
     (!name.is_empty() && padding.iter().all(|byte| *byte == 0)).then_some(name)
 }
 
-fn mix(client_id: u64, backend: u16) -> u64 {
-    let mut mixed = client_id ^ (u64::from(backend) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+fn mix(client_id: u64, backend: BackendId) -> u64 {
+    let mut mixed = client_id ^ (u64::from(backend.0) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     mixed ^ (mixed >> 32)

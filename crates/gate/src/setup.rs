@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
+use crate::ids::{BackendId, IdVec};
 use crate::links::loopback::LOOPBACK_PLACES;
 use crate::pace::BatchDelay;
 pub use ringgate_batch::Credentials;
@@ -20,7 +21,7 @@ pub struct Setup {
     /// Public addresses with their protocol and rules.
     pub listeners: Vec<Listener>,
     /// Game processes.
-    pub backends: Vec<Backend>,
+    pub backends: IdVec<BackendId, Backend>,
     /// Sessions one worker holds at most; memory for them is reserved, and touched as they come.
     pub worker_sessions_max: usize,
     /// Places, and so loopback addresses, that one worker has beyond its sessions, so that those of
@@ -46,7 +47,7 @@ pub struct Listener {
     /// The addresses that players know it by; a netcode token must name one of them.
     pub public: Vec<SocketAddr>,
     /// Backends that players may be sent to, by number.
-    pub backends: Vec<u16>,
+    pub backends: Vec<BackendId>,
     /// How one of them is chosen.
     pub route: Route,
     /// Sessions over all workers.
@@ -281,7 +282,7 @@ impl Setup {
         let sessions: usize = listeners.iter().map(|listener| listener.sessions_max as usize).sum();
         Self {
             listeners,
-            backends,
+            backends: backends.into(),
             worker_sessions_max: sessions,
             worker_spare_places_min: SPARE_PLACES_MIN,
             worker_pending_max: (sessions / 4).clamp(PENDING_MIN, PENDING_MAX),

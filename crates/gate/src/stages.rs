@@ -40,7 +40,7 @@ impl Fronts {
             Mail::Drain { left_ms } => turn.drain(left_ms),
             Mail::Listening(news) => {
                 if turn.common.note_listening(turn.now, news) {
-                    self.lose_server(turn, usize::from(news.backend));
+                    self.lose_server(turn, news.backend);
                 }
             }
             Mail::Setup(setup) => {
@@ -63,12 +63,12 @@ impl Fronts {
     /// Forgets what is known of backends whose number is another's from now on. They have no
     /// players: those who hand numbers out have seen to it.
     fn forget_replaced(&mut self, turn: &mut Turn<'_>, setup: &Setup) {
-        for at in 0..turn.common.links.backends.len() {
-            if setup.backends[at].is_same(&turn.common.setup.backends[at]) {
+        for backend in turn.common.links.backends.ids() {
+            if setup.backends[backend].is_same(&turn.common.setup.backends[backend]) {
                 continue;
             }
-            turn.common.forget_replaced(turn.now, at, &setup.backends[at]);
-            self.forget_server(at);
+            turn.common.forget_replaced(turn.now, backend, &setup.backends[backend]);
+            self.forget_server(backend);
         }
     }
 

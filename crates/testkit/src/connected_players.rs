@@ -19,8 +19,8 @@ use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
 use ringgate_gate::host::Host;
 use ringgate_gate::{
-    Allowed, Backend, Claims, Credentials, Gate, Limits, LinkKind, Listener, Mail, Netcode, Now,
-    Protocol, Route, Seed, Setup, TokenReuse, WorkerIndex,
+    Allowed, Backend, BackendId, Claims, Credentials, Gate, Limits, LinkKind, Listener, Mail,
+    Netcode, Now, Protocol, Route, Seed, Setup, TokenReuse, WorkerIndex,
 };
 use ringgate_link::bundle::{Hello, SessionId, ToGame, Writer};
 
@@ -380,7 +380,7 @@ fn setup(players: usize, idle_games: u16) -> Setup {
             token_reuse: TokenReuse::Deny,
         }),
         public: vec![SERVER.into()],
-        backends: vec![0],
+        backends: vec![BackendId(0)],
         route: Route::Single,
         sessions_max: players as u32,
         follow_port_switch: true,

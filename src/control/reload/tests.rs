@@ -8,7 +8,7 @@ use super::super::plan;
 use super::*;
 use crate::config::keys::KeySources;
 use crate::config::{Changes, changes_of};
-use ringgate_gate::Limits;
+use ringgate_gate::{BackendId, Limits};
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const OTHER_KEY: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -179,12 +179,12 @@ fn backends_keep_their_numbers_for_ever() {
     ];
     assert_eq!(changes, expected);
     assert_eq!(running.backends(), [("a", true, 8), ("b", false, 8), ("c", false, 8)]);
-    assert_eq!(running.setup.listeners[0].backends, [1]);
+    assert_eq!(running.setup.listeners[0].backends, [BackendId(1)]);
 
     let changes = running.reload(&text()).expect("fine");
     assert!(changes.contains(&"backend a is back".to_owned()), "{changes:?}");
     assert_eq!(running.backends(), [("a", false, 8), ("b", false, 8), ("c", true, 8)]);
-    assert_eq!(running.setup.listeners[0].backends, [0, 1]);
+    assert_eq!(running.setup.listeners[0].backends, [0, 1].map(BackendId));
 }
 
 #[test]
@@ -193,7 +193,11 @@ fn a_udp_backend_is_its_address_and_a_bundle_backend_its_name() {
     let moved = text().replace("127.0.0.1:7001", "127.0.0.1:7002");
     running.reload(&moved).expect("fine");
     assert_eq!(running.backends(), [("a", true, 8), ("b", false, 8), ("a", false, 8)]);
-    assert_eq!(running.setup.listeners[0].backends, [2, 1], "new players go to the new place");
+    assert_eq!(
+        running.setup.listeners[0].backends,
+        [2, 1].map(BackendId),
+        "new players go to the new place"
+    );
 
     let mut running = Running::start(&text());
     let renamed =
@@ -235,7 +239,7 @@ fn numbers_of_backends_that_nothing_knows_any_more_are_given_out_again() {
     let mut running = Running::start(&with_more(0, BACKENDS_MAX - 2));
     running.reload(&text()).expect("all but two are retired");
     assert_eq!(running.setup.backends.len(), BACKENDS_MAX);
-    let adds = |running: &Running, is_free: &dyn Fn(usize) -> bool| {
+    let adds = |running: &Running, is_free: &dyn Fn(BackendId) -> bool| {
         let new = config(&with_more(9_000, 2));
         next(&running.config, &running.setup, &new, is_free).map(|next| next.setup)
     };
@@ -243,18 +247,18 @@ fn numbers_of_backends_that_nothing_knows_any_more_are_given_out_again() {
     assert!(why[0].starts_with("backend x9000: 4096 backends are there or"), "{why:?}");
     // Only these two have been forgotten; backends that are there keep their numbers whatever is
     // said of them.
-    let setup = adds(&running, &|number| [0, 1, 77, 4000].contains(&number)).expect("two are free");
-    let name = |number: usize| setup.backends[number].name.as_str();
+    let setup = adds(&running, &|id| [0, 1, 77, 4000].contains(&id.0)).expect("two are free");
+    let name = |number| setup.backends[BackendId(number)].name.as_str();
     assert_eq!([0, 1, 77, 4000].map(name), ["a", "b", "x9000", "x9001"]);
     assert_eq!(setup.backends.iter().filter(|backend| !backend.retired).count(), 4);
     assert!(setup.revision > running.setup.revision);
     // One that comes back has its own number, though others wait for one.
     let back = with_more(75, 1) + &with_more(9_000, 1)[text().len()..];
     let new = config(&back);
-    let next = next(&running.config, &running.setup, &new, |number| number == 77 || number == 78);
+    let next = next(&running.config, &running.setup, &new, |id| [77, 78].contains(&id.0));
     let Next { setup, changes } = next.expect("78 is free");
     assert_eq!(
-        (setup.backends[77].name.as_str(), setup.backends[78].name.as_str()),
+        (setup.backends[BackendId(77)].name.as_str(), setup.backends[BackendId(78)].name.as_str()),
         ("x75", "x9000")
     );
     assert!(changes.contains(&"backend x75 is back".to_owned()), "{changes:?}");

@@ -11,6 +11,7 @@ use crate::common::Common;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::protocol::Front;
 use crate::front::unreal::state::UnrealFront;
+use crate::ids::BackendId;
 use crate::info::{ServerInfo, SessionInfo};
 use crate::mail::Steering;
 use crate::roles::Role;
@@ -42,7 +43,7 @@ impl Fronts {
     }
 
     /// The setup has another server at this number from now on.
-    pub(crate) fn forget_server(&mut self, backend: usize) {
+    pub(crate) fn forget_server(&mut self, backend: BackendId) {
         for front in Front::ALL {
             match front {
                 Front::Netcode => {}
@@ -134,7 +135,7 @@ impl Fronts {
     pub(crate) fn handle_server(
         &mut self,
         turn: &mut Turn<'_>,
-        from: usize,
+        from: BackendId,
         meta: &RxMeta,
         bytes: &[u8],
     ) {
@@ -151,7 +152,7 @@ impl Fronts {
     pub(crate) fn backends_of_loopback<'a>(
         &'a self,
         local: &'a LocalIp,
-    ) -> impl Iterator<Item = usize> + 'a {
+    ) -> impl Iterator<Item = BackendId> + 'a {
         let backend = move |front: &Front| match front {
             Front::Netcode => self.netcode.backend_of_loopback(local),
             Front::Unreal => self.unreal.backend_of_loopback(local),
@@ -162,14 +163,14 @@ impl Fronts {
     }
 
     /// The backend of the session that has a socket of its own.
-    pub(crate) fn backend_of_socket(&self, place: Place) -> Option<usize> {
+    pub(crate) fn backend_of_socket(&self, place: Place) -> Option<BackendId> {
         // Only netcode opens such sockets.
         let session = self.netcode.sessions.live(place).map(|at| self.netcode.sessions.at(at));
-        session.map(|session| usize::from(session.backend))
+        session.map(|session| session.backend)
     }
 
     /// The kernel says that nobody listens where a server should.
-    pub(crate) fn lose_server(&mut self, turn: &mut Turn<'_>, backend: usize) {
+    pub(crate) fn lose_server(&mut self, turn: &mut Turn<'_>, backend: BackendId) {
         match turn.common.server_front(backend) {
             Front::Netcode => {}
             Front::Unreal => self.unreal.lose_server(turn, backend),
@@ -179,7 +180,7 @@ impl Fronts {
     }
 
     /// Whether a server answers its front, as far as that asks it.
-    pub(crate) fn is_answering(&self, common: &Common, backend: usize) -> bool {
+    pub(crate) fn is_answering(&self, common: &Common, backend: BackendId) -> bool {
         match common.server_front(backend) {
             Front::Netcode => true,
             Front::Unreal => self.unreal.is_answering(backend),
@@ -189,7 +190,7 @@ impl Fronts {
     }
 
     /// What a server has said about itself, where its front asks it.
-    pub(crate) fn server(&self, backend: usize) -> Option<ServerInfo> {
+    pub(crate) fn server(&self, backend: BackendId) -> Option<ServerInfo> {
         self.unreal.server(backend)
     }
 

@@ -3,6 +3,7 @@
 use crate::common::Common;
 use crate::front::face::Fronts;
 use crate::front::protocol::Front;
+use crate::ids::BackendId;
 use crate::links::players::Players;
 use crate::roles::Role;
 use crate::turn::Turn;
@@ -39,11 +40,11 @@ impl Fronts {
 
     /// The backend that a datagram on the udp link comes from: nearly always that of the player
     /// whom it is for, so on a host with hundreds of them not all are asked.
-    fn backend_behind(&self, common: &Common, meta: &RxMeta) -> Option<usize> {
+    fn backend_behind(&self, common: &Common, meta: &RxMeta) -> Option<BackendId> {
         let backends = &common.links.backends;
-        let is_from = |backend: &usize| backends[*backend].address == Some(meta.peer);
+        let is_from = |backend: &BackendId| backends[*backend].address == Some(meta.peer);
         let players = self.backends_of_loopback(&meta.local).find(is_from);
-        players.or_else(|| (0..backends.len()).find(is_from))
+        players.or_else(|| backends.ids().find(is_from))
     }
 
     /// The kernel says that nobody listens where a udp backend should.
@@ -53,18 +54,18 @@ impl Fronts {
         socket: SocketId,
         peer: &Endpoint,
     ) {
-        let at = match turn.common.roles.of(socket) {
+        let lost = match turn.common.roles.of(socket) {
             Role::SessionLink(place) => self.backend_of_socket(place),
             Role::UdpLink => {
-                let mut backends = turn.common.links.backends.iter();
-                backends.position(|state| state.address == Some(*peer))
+                let mut backends = turn.common.links.backends.pairs();
+                backends.find_map(|(id, state)| (state.address == Some(*peer)).then_some(id))
             }
             // Anybody could make us send to an address at which nobody listens.
             Role::Link(_) | Role::LinkListener | Role::Player { .. } | Role::Vacant => None,
         };
-        if let Some(at) = at {
-            turn.common.mark_gone(turn.now, at);
-            self.lose_server(turn, at);
+        if let Some(backend) = lost {
+            turn.common.mark_gone(turn.now, backend);
+            self.lose_server(turn, backend);
         }
     }
 }
@@ -77,8 +78,8 @@ impl Players for Fronts {
     }
 
     #[inline]
-    fn find(&self, turn: &Turn<'_>, backend: u16, session: SessionId) -> Option<u32> {
-        match turn.common.server_front(usize::from(backend)) {
+    fn find(&self, turn: &Turn<'_>, backend: BackendId, session: SessionId) -> Option<u32> {
+        match turn.common.server_front(backend) {
             Front::Netcode => self.netcode.session_for_backend(backend, session),
             Front::Unreal => None,
             #[cfg(test)]
@@ -87,8 +88,14 @@ impl Players for Fronts {
     }
 
     #[inline]
-    fn send(&mut self, turn: &mut Turn<'_>, backend: u16, session: SessionId, payload: &[u8]) {
-        match turn.common.server_front(usize::from(backend)) {
+    fn send(
+        &mut self,
+        turn: &mut Turn<'_>,
+        backend: BackendId,
+        session: SessionId,
+        payload: &[u8],
+    ) {
+        match turn.common.server_front(backend) {
             Front::Netcode => self.netcode.send_for_backend(turn, backend, session, payload),
             Front::Unreal => turn.common.count_from_link(DropReason::SessionUnknown),
             #[cfg(test)]
@@ -99,11 +106,11 @@ impl Players for Fronts {
     fn close(
         &mut self,
         turn: &mut Turn<'_>,
-        backend: u16,
+        backend: BackendId,
         session: SessionId,
         reason: CloseReason,
     ) {
-        match turn.common.server_front(usize::from(backend)) {
+        match turn.common.server_front(backend) {
             Front::Netcode => self.netcode.close_for_backend(turn, backend, session, reason),
             Front::Unreal => {}
             #[cfg(test)]

@@ -9,7 +9,7 @@
 //! The links that have something here are served in turn, beginning with another one each time.
 
 use crate::common::Common;
-use crate::ids::LinkId;
+use crate::ids::{BackendId, LinkId};
 use crate::links::backlog::{Backlog, Progress, Reached};
 use crate::links::players::Players;
 use crate::links::state::Link;
@@ -134,7 +134,7 @@ impl Turn<'_> {
     pub(crate) fn take_multicast(
         &mut self,
         players: &mut impl Players,
-        backend: u16,
+        backend: BackendId,
         (sessions, payload): (Sessions<'_>, &[u8]),
         progress: &mut Progress,
     ) -> bool {

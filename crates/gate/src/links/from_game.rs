@@ -5,7 +5,7 @@
 
 use crate::common::Common;
 use crate::counters::LinkRefusal;
-use crate::ids::LinkId;
+use crate::ids::{BackendId, LinkId};
 use crate::links::backlog::Progress;
 use crate::links::players::Players;
 use crate::setup::LinkKind;
@@ -54,7 +54,7 @@ impl Turn<'_> {
         match self.common.identify(link, hello) {
             Ok((backend, version)) => {
                 self.common.forget_predecessor(self.now, backend);
-                let state = &mut self.common.links.backends[usize::from(backend)];
+                let state = &mut self.common.links.backends[backend];
                 state.link = Some(link);
                 state.epoch += 1;
                 state.come_back();
@@ -97,17 +97,16 @@ impl Turn<'_> {
 
 impl Common {
     /// Which backend it is, and the version that is spoken with it.
-    fn identify(&self, link: LinkId, hello: &Hello<'_>) -> Result<(u16, u16), GoodbyeReason> {
+    fn identify(&self, link: LinkId, hello: &Hello<'_>) -> Result<(BackendId, u16), GoodbyeReason> {
         let version = hello.common_version().ok_or(GoodbyeReason::VersionUnsupported)?;
-        let named = |backend: &&crate::Backend| backend.name == hello.name && !backend.retired;
-        let (at, allow) = self
+        let named = |backend: &crate::Backend| backend.name == hello.name && !backend.retired;
+        let (backend, allow) = self
             .setup
             .backends
-            .iter()
-            .enumerate()
+            .pairs()
             .filter(|(_, backend)| named(backend))
-            .find_map(|(at, backend)| match &backend.link {
-                LinkKind::Bundle { allow } => Some((at, allow)),
+            .find_map(|(id, backend)| match &backend.link {
+                LinkKind::Bundle { allow } => Some((id, allow)),
                 LinkKind::Udp { .. } => None,
             })
             .ok_or(GoodbyeReason::NameUnknown)?;
@@ -115,10 +114,10 @@ impl Common {
         if !credentials.is_some_and(|credentials| allow.admits(credentials)) {
             return Err(GoodbyeReason::Unauthorised);
         }
-        if self.links.live(at).is_some() {
+        if self.links.live(backend).is_some() {
             return Err(GoodbyeReason::NameTaken);
         }
-        Ok((at as u16, version))
+        Ok((backend, version))
     }
 
     pub(crate) fn count_refusal(&mut self, why: LinkRefusal, whose: Option<Credentials>) {

@@ -6,6 +6,7 @@
 //! nobody listens, silence is no sign of life.
 
 use crate::common::Common;
+use crate::ids::BackendId;
 use crate::links::state::{BackendState, Seen};
 use crate::mail::Listening;
 use crate::now::Now;
@@ -14,29 +15,31 @@ use ringgate_batch::Endpoint;
 impl Common {
     /// Takes in what was found out about a udp backend. Returns whether it is gone.
     pub(crate) fn note_listening(&mut self, now: Now, news: Listening) -> bool {
-        let (at, address) = (usize::from(news.backend), Some(Endpoint::from(news.address)));
+        let (backend, address) = (news.backend, Some(Endpoint::from(news.address)));
         let is_meant = |state: &BackendState| state.address.is_some() && state.address == address;
-        if !self.links.backends.get(at).is_some_and(is_meant) {
+        if !self.links.backends.get(backend).is_some_and(is_meant) {
             return false;
         }
-        let state = &mut self.links.backends[at];
+        let state = &mut self.links.backends[backend];
         // Taken to be there until it was looked at.
         state.has_been_up &= state.seen != Seen::Never;
         state.seen = if news.is_there { Seen::There } else { Seen::Deserted };
         if !news.is_there {
-            self.mark_gone(now, at);
-        } else if !self.server_front(at).asks_servers() {
-            self.links.backends[at].come_back();
+            self.mark_gone(now, backend);
+        } else if !self.server_front(backend).asks_servers() {
+            self.links.backends[backend].come_back();
         }
         !news.is_there
     }
 
     /// Whether a backend that could be chosen has not been there since the gateway started, which
     /// was a moment ago: game processes are still connecting, and a denial would be final.
-    pub(crate) fn is_still_starting(&self, mut candidates: impl Iterator<Item = u16>) -> bool {
-        let is_awaited = |backend: u16| {
-            let at = usize::from(backend);
-            !self.links.backends[at].has_been_up && !self.setup.backends[at].retired
+    pub(crate) fn is_still_starting(
+        &self,
+        mut candidates: impl Iterator<Item = BackendId>,
+    ) -> bool {
+        let is_awaited = |backend: BackendId| {
+            !self.links.backends[backend].has_been_up && !self.setup.backends[backend].retired
         };
         self.life.turned_ns < self.life.started_ns + START_NS && candidates.any(is_awaited)
     }

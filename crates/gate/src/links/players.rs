@@ -1,5 +1,6 @@
 //! The players of game processes, as far as links ask for them.
 
+use crate::ids::BackendId;
 use crate::turn::Turn;
 use ringgate_link::bundle::{CloseReason, SessionId};
 
@@ -10,11 +11,17 @@ pub(crate) trait Players {
     fn fetch(&self, session: SessionId);
 
     /// What this worker knows a session by.
-    fn find(&self, turn: &Turn<'_>, backend: u16, session: SessionId) -> Option<u32>;
+    fn find(&self, turn: &Turn<'_>, backend: BackendId, session: SessionId) -> Option<u32>;
 
     /// Sends a payload to a player, or counts why not.
-    fn send(&mut self, turn: &mut Turn<'_>, backend: u16, session: SessionId, payload: &[u8]);
+    fn send(&mut self, turn: &mut Turn<'_>, backend: BackendId, session: SessionId, payload: &[u8]);
 
     /// Ends a session, if there is one.
-    fn close(&mut self, turn: &mut Turn<'_>, backend: u16, session: SessionId, reason: CloseReason);
+    fn close(
+        &mut self,
+        turn: &mut Turn<'_>,
+        backend: BackendId,
+        session: SessionId,
+        reason: CloseReason,
+    );
 }

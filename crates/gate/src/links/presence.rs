@@ -7,7 +7,7 @@
 
 use crate::common::Common;
 use crate::counters::LinkRefusal;
-use crate::ids::LinkId;
+use crate::ids::{BackendId, LinkId};
 use crate::links::loopback::is_shared_socket_backend;
 use crate::links::state::{Link, PROBE_EVERY_NS, Probe};
 use crate::mail::Request;
@@ -44,8 +44,8 @@ impl Common {
     }
 
     /// A process that has restarted may say hello in the very turn in which its last link ends.
-    pub(crate) fn forget_predecessor(&mut self, now: Now, backend: u16) {
-        if let Some(old) = self.links.backends[usize::from(backend)].link {
+    pub(crate) fn forget_predecessor(&mut self, now: Now, backend: BackendId) {
+        if let Some(old) = self.links.backends[backend].link {
             self.lose_link(now, old);
         }
     }
@@ -65,15 +65,15 @@ impl Common {
         self.undeliver(unsent, SendFailure::Gone);
         self.release_backlog(&lost);
         if let Some(backend) = lost.backend {
-            let state = &mut self.links.backends[usize::from(backend)];
+            let state = &mut self.links.backends[backend];
             state.link = None;
             state.gone_since_ns = Some(now.mono_ns);
         }
     }
 
     /// A udp backend is not there, and has to be looked for.
-    pub(crate) fn mark_gone(&mut self, now: Now, at: usize) {
-        let state = &mut self.links.backends[at];
+    pub(crate) fn mark_gone(&mut self, now: Now, backend: BackendId) {
+        let state = &mut self.links.backends[backend];
         state.gone_since_ns.get_or_insert(now.mono_ns);
         state.probe_open = false;
         state.probed_ns = now.mono_ns;
@@ -118,12 +118,10 @@ impl Turn<'_> {
     pub(crate) fn close_disallowed_links(&mut self) {
         for at in self.common.links.all.ids() {
             let Some(link) = &self.common.links.all[at] else { continue };
-            let allow =
-                match link.backend.map(|backend| &self.common.setup.backends[usize::from(backend)])
-                {
-                    Some(Backend { link: LinkKind::Bundle { allow }, .. }) => allow,
-                    _ => &self.common.links.may_connect,
-                };
+            let allow = match link.backend.map(|backend| &self.common.setup.backends[backend]) {
+                Some(Backend { link: LinkKind::Bundle { allow }, .. }) => allow,
+                _ => &self.common.links.may_connect,
+            };
             if !allow.admits(link.credentials) {
                 self.refuse_link(at, GoodbyeReason::Unauthorised, None);
             }
@@ -154,12 +152,12 @@ impl Turn<'_> {
             return;
         }
         self.common.links.next_probe_ns = u64::MAX;
-        for at in 0..self.common.links.backends.len() {
-            self.probe_backend(at);
-            let due_ns = match self.common.links.backends[at].probe_due_ns() {
+        for backend in self.common.links.backends.ids() {
+            self.probe_backend(backend);
+            let due_ns = match self.common.links.backends[backend].probe_due_ns() {
                 None => continue,
                 // It is not probed here, and only looked at in case it is retired.
-                Some(_) if self.common.server_front(at).asks_servers() => {
+                Some(_) if self.common.server_front(backend).asks_servers() => {
                     self.now.mono_ns + PROBE_EVERY_NS
                 }
                 Some(due_ns) => due_ns,
@@ -168,23 +166,23 @@ impl Turn<'_> {
         }
     }
 
-    fn probe_backend(&mut self, at: usize) {
-        let state = &self.common.links.backends[at];
+    fn probe_backend(&mut self, backend: BackendId) {
+        let state = &self.common.links.backends[backend];
         let (false, Some(address)) = (state.is_up(), state.address) else { return };
-        if self.common.setup.backends[at].retired && self.common.claims.players(at) == 0 {
+        if self.common.setup.backends[backend].retired && self.common.claims.players(backend) == 0 {
             // Nobody waits for it, and what listens there one day may be another program.
-            return self.common.links.backends[at].come_back();
+            return self.common.links.backends[backend].come_back();
         }
-        if self.common.server_front(at).asks_servers() {
+        if self.common.server_front(backend).asks_servers() {
             // Asked in its own language.
             return;
         }
         let can_probe = is_shared_socket_backend(&address.into());
         match Probe::next(state, can_probe, self.now.mono_ns) {
-            Probe::Answered => self.common.links.backends[at].come_back(),
+            Probe::Answered => self.common.links.backends[backend].come_back(),
             Probe::Due => {
-                self.common.links.backends[at].probe_open = true;
-                self.common.links.backends[at].probed_ns = self.now.mono_ns;
+                self.common.links.backends[backend].probe_open = true;
+                self.common.links.backends[backend].probed_ns = self.now.mono_ns;
                 self.send_probe(address);
             }
             Probe::Wait => {}

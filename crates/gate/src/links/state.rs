@@ -6,7 +6,7 @@
 //! and until then payloads are dropped so that nothing overtakes them.
 
 use crate::front::protocol::Front;
-use crate::ids::LinkId;
+use crate::ids::{BackendId, LinkId};
 use crate::links::backlog::Backlog;
 use crate::setup::{Backend, LinkKind};
 use ringgate_batch::{Credentials, Endpoint, LargeSlot, LocalIp, SocketId, TxBatch, TxTarget};
@@ -20,7 +20,7 @@ pub(crate) struct Link {
     /// No backend allows the process: it is told so in the turn in which it has connected.
     pub(crate) is_barred: bool,
     /// The backend it is, once it has said hello and was let in.
-    pub(crate) backend: Option<u16>,
+    pub(crate) backend: Option<BackendId>,
     /// The process is gone; what it has said in its last moments is still being read.
     pub(crate) hung_up: bool,
     /// What it has said and was not looked at yet.

@@ -1,14 +1,14 @@
 //! All links and backends of a worker.
 
 use crate::counters::LinkRefusal;
-use crate::ids::{IdVec, LinkId};
+use crate::ids::{BackendId, IdVec, LinkId};
 use crate::links::state::{BackendState, Link};
 use crate::setup::{Allowed, Credentials};
 use ringgate_batch::SocketId;
 
 pub(crate) struct Links {
     pub(crate) all: IdVec<LinkId, Option<Link>>,
-    pub(crate) backends: Vec<BackendState>,
+    pub(crate) backends: IdVec<BackendId, BackendState>,
     /// When to look for udp backends that are gone; `u64::MAX` while none is.
     pub(crate) next_probe_ns: u64,
     /// Links that a bundle was opened for since the last submit; some may have closed it again.
@@ -45,7 +45,7 @@ impl Links {
     pub(crate) fn new(places: usize) -> Self {
         Self {
             all: IdVec::new(),
-            backends: Vec::new(),
+            backends: IdVec::new(),
             next_probe_ns: u64::MAX,
             open: Vec::new(),
             broken: Vec::new(),
@@ -69,7 +69,7 @@ impl Links {
 
     /// The link of a backend, if somebody is still at its other end.
     #[inline]
-    pub(crate) fn live(&self, backend: usize) -> Option<LinkId> {
+    pub(crate) fn live(&self, backend: BackendId) -> Option<LinkId> {
         self.backends[backend]
             .link
             .filter(|link| self.all[*link].as_ref().is_some_and(|link| !link.hung_up))

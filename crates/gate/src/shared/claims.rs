@@ -17,6 +17,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::ids::{BackendId, IdVec};
 use crate::now::Now;
 use crate::setup::{ClaimLimits, Limits};
 use crate::shared::claims::history::{History, TokenMac, TokenName, TokenPast};
@@ -36,7 +37,7 @@ use ringgate_core::proto::netcode::server::SessionSequence;
 pub(crate) struct Claim {
     pub(crate) listener: u16,
     pub(crate) client_id: u64,
-    pub(crate) backend: u16,
+    pub(crate) backend: BackendId,
     pub(crate) slot: u32,
     /// Where the player is, for the limits on sources.
     pub(crate) source: Endpoint,
@@ -44,8 +45,13 @@ pub(crate) struct Claim {
 
 impl Claim {
     /// Stands where nobody has a session.
-    pub(crate) const NOBODYS: Self =
-        Self { listener: 0, client_id: 0, backend: 0, slot: 0, source: Endpoint::v4([0; 4], 0) };
+    pub(crate) const NOBODYS: Self = Self {
+        listener: 0,
+        client_id: 0,
+        backend: BackendId(0),
+        slot: 0,
+        source: Endpoint::v4([0; 4], 0),
+    };
 }
 
 /// What a player needs who has proved its address.
@@ -53,7 +59,7 @@ impl Claim {
 pub(crate) struct Wanted<'a> {
     pub(crate) listener: u16,
     pub(crate) client_id: u64,
-    pub(crate) backend: u16,
+    pub(crate) backend: BackendId,
     /// Sessions that the listener may have, over all workers.
     pub(crate) sessions_max: u32,
     /// Where the player is.
@@ -73,7 +79,7 @@ pub struct Claims {
     /// Keys the hashes of client ids and addresses.
     hashes: RandomState,
     /// Players of each backend: read without the lock to route.
-    players: Box<[AtomicU32]>,
+    players: IdVec<BackendId, AtomicU32>,
     /// Sessions of each listener.
     sessions: Box<[AtomicU32]>,
     cookies: Cookies,
@@ -83,7 +89,7 @@ pub struct Claims {
 struct Inner {
     clients: Multimap<Client>,
     tokens: History,
-    slots: Vec<Slots>,
+    slots: IdVec<BackendId, Slots>,
     /// Sessions of each address and of each block.
     sources: Census,
 }
@@ -208,12 +214,11 @@ impl Claims {
             return Err(DropReason::ResponseSessionsFull);
         }
         inner.check_source(listener, &wanted.source, wanted.limits)?;
-        let slots =
-            inner.slots.get_mut(usize::from(backend)).ok_or(DropReason::ResponseBackendDown)?;
+        let slots = inner.slots.get_mut(backend).ok_or(DropReason::ResponseBackendDown)?;
         let slot = slots.take().ok_or(DropReason::ResponseBackendFull)?;
         let token = *wanted.token_mac.first_chunk().expect("a tag is longer");
         inner.clients.insert(hash, Client::new(&key, token));
-        self.players[usize::from(backend)].fetch_add(1, Ordering::Relaxed);
+        self.players[backend].fetch_add(1, Ordering::Relaxed);
         sessions.fetch_add(1, Ordering::Relaxed);
         let source = wanted.source;
         inner.sources.enter(&Area::address(listener, &source));
@@ -242,10 +247,10 @@ impl Claims {
         };
         let client = inner.clients.remove(hash, position);
         inner.tokens.end_session(client.token, source);
-        inner.slots[usize::from(claim.backend)].give(claim.slot);
+        inner.slots[claim.backend].give(claim.slot);
         inner.sources.leave(&Area::address(claim.listener, &claim.source));
         inner.sources.leave(&Area::block(claim.listener, &claim.source));
-        self.players[usize::from(claim.backend)].fetch_sub(1, Ordering::Relaxed);
+        self.players[claim.backend].fetch_sub(1, Ordering::Relaxed);
         self.sessions[usize::from(claim.listener)].fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -294,7 +299,7 @@ impl Claims {
     }
 
     /// Players at a backend, over all workers and listeners.
-    pub fn players(&self, backend: usize) -> u32 {
+    pub fn players(&self, backend: BackendId) -> u32 {
         self.players[backend].load(Ordering::Relaxed)
     }
 
@@ -304,8 +309,8 @@ impl Claims {
     }
 
     /// Whether a backend has a free slot. Only a hint: the claim itself decides.
-    pub(crate) fn has_free_slot(&self, backend: u16) -> bool {
-        self.lock().slots.get(usize::from(backend)).is_some_and(|slots| slots.count < slots.max)
+    pub(crate) fn has_free_slot(&self, backend: BackendId) -> bool {
+        self.lock().slots.get(backend).is_some_and(|slots| slots.count < slots.max)
     }
 
     /// Sets how many slots each backend has; new ones are at the end. Players beyond a smaller
@@ -314,9 +319,11 @@ impl Claims {
         assert!(backend_slots.len() <= BACKENDS_MAX);
         let mut inner = self.lock();
         for (at, &slots_max) in backend_slots.iter().enumerate() {
-            match inner.slots.get_mut(at) {
+            match inner.slots.get_mut(BackendId::at(at)) {
                 Some(slots) => slots.resize(slots_max),
-                None => inner.slots.push(Slots::new(slots_max)),
+                None => {
+                    inner.slots.push(Slots::new(slots_max));
+                }
             }
         }
     }
@@ -449,7 +456,7 @@ mod tests {
         let wanted = Wanted {
             listener,
             client_id,
-            backend,
+            backend: BackendId(backend),
             sessions_max,
             source,
             limits,
@@ -469,7 +476,10 @@ mod tests {
         assert_eq!(connect(&claims, 0, 1, 1), Err(DropReason::ResponseClientConnected));
         assert_eq!(connect(&claims, 0, 3, 0), Err(DropReason::ResponseBackendFull));
         assert!(connect(&claims, 1, 1, 1).is_ok(), "another listener has its own clients");
-        assert_eq!((claims.players(0), claims.sessions(0), claims.players(1)), (2, 2, 1));
+        assert_eq!(
+            (claims.players(BackendId(0)), claims.sessions(0), claims.players(BackendId(1))),
+            (2, 2, 1)
+        );
         claims.leave(&first);
         assert_eq!(connect(&claims, 0, 9, 0).map(|claim| claim.slot), Ok(0));
     }
@@ -526,7 +536,7 @@ mod tests {
             let base = Wanted {
                 listener,
                 client_id: 1,
-                backend: 0,
+                backend: BackendId(0),
                 sessions_max: 9,
                 source: source(1),
                 limits: &Limits::NONE,
@@ -552,7 +562,7 @@ mod tests {
         let taken: Vec<u32> =
             (0..70).map(|id| connect(&claims, 0, id, 0).expect("70 slots").slot).collect();
         assert_eq!(taken, (0..70).collect::<Vec<_>>());
-        assert!(!claims.has_free_slot(0));
+        assert!(!claims.has_free_slot(BackendId(0)));
         claims.resize_backends(&[71, 5]);
         assert_eq!(connect(&claims, 0, 99, 0).map(|claim| claim.slot), Ok(70));
         assert!(connect(&claims, 0, 98, 1).is_ok(), "a backend that a reload has added");

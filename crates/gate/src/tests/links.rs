@@ -5,6 +5,7 @@ use super::clients::{Library, Player, Scribe};
 use super::games::{Game, Heard};
 use super::rig::{Asked, OUR_USER, Rig, bundle_backend, home, listener, plain_setup, udp_backend};
 use crate::counters::{Ended, LinkRefusal};
+use crate::ids::BackendId;
 use crate::mail::Mail;
 use crate::setup::{Allowed, Credentials, LinkKind, Setup};
 use ringgate_batch::{IoEvent, SendFailure};
@@ -222,7 +223,8 @@ fn a_reload_that_allows_less_ends_links_by_name() {
         process.hear(&mut rig);
     }
     let mut setup = rig.host.gate().setup().clone();
-    setup.backends[0].link = LinkKind::Bundle { allow: Allowed { uids: vec![7], gids: vec![] } };
+    setup.backends[BackendId(0)].link =
+        LinkKind::Bundle { allow: Allowed { uids: vec![7], gids: vec![] } };
     rig.mail(Mail::Setup(setup.into()));
     rig.turn();
     assert_eq!(game.hear(&mut rig), goodbye(GoodbyeReason::Unauthorised));
@@ -239,7 +241,7 @@ fn a_reload_that_allows_less_ends_links_by_name() {
 fn a_retired_backend_keeps_its_link() {
     let (mut rig, game) = ready();
     let mut setup = rig.host.gate().setup().clone();
-    setup.backends[0].retired = true;
+    setup.backends[BackendId(0)].retired = true;
     rig.mail(Mail::Setup(setup.into()));
     rig.turn();
     assert!(!is_closed(&rig, &game));
@@ -342,7 +344,7 @@ fn a_full_link_loses_payloads_by_name_and_nothing_else() {
 #[test]
 fn what_a_full_link_is_owed_arrives_in_order_however_long_it_takes() {
     let mut setup = plain_setup();
-    setup.backends[0].slots = 200;
+    setup.backends[BackendId(0)].slots = 200;
     setup.listeners[0].sessions_max = 200;
     let mut rig = Rig::new(setup);
     let game = Game::join(&mut rig, "arena");
@@ -383,7 +385,7 @@ fn what_a_full_link_is_owed_arrives_in_order_however_long_it_takes() {
 #[test]
 fn a_process_that_never_reads_loses_its_link_before_the_gateway_its_memory() {
     let mut setup = plain_setup();
-    setup.backends[0].slots = 5000;
+    setup.backends[BackendId(0)].slots = 5000;
     setup.listeners[0].sessions_max = 5000;
     setup.worker_sessions_max = 5000;
     setup.listeners[0].limits = crate::Limits::NONE;

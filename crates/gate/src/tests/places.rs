@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use super::clients::Player;
 use super::rig::{Rig, endpoint, home, listener, udp_backend};
 use super::unreal::rig::{Arena, Player as Shooter, rules_mut, unreal_setup};
+use crate::ids::BackendId;
 use crate::setup::Setup;
 use ringgate_batch::LocalIp;
 use ringgate_core::drops::DropReason;
@@ -68,7 +69,7 @@ fn a_full_table_leaves_and_is_full_again_at_other_addresses() {
 fn a_full_unreal_table_leaves_and_is_full_again_at_other_addresses() {
     let mut setup = unreal_setup(1);
     rules_mut(&mut setup).idle_timeout_ns = 1_000_000_000;
-    setup.backends[0].slots = ROOM.into();
+    setup.backends[BackendId(0)].slots = ROOM.into();
     setup.listeners[0].sessions_max = ROOM.into();
     setup.worker_sessions_max = ROOM.into();
     let mut arena = Arena::new(setup, 1);

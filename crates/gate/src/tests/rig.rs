@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::counters::Counters;
 use crate::gate::Gate;
 use crate::host::Host;
+use crate::ids::BackendId;
 use crate::mail::Mail;
 use crate::now::Now;
 use crate::seed::{Seed, WorkerIndex};
@@ -83,7 +84,7 @@ pub(super) fn listener(name: &str, backends: &[u16]) -> Listener {
             token_reuse: TokenReuse::Deny,
         }),
         public: vec![PUBLIC.parse().expect("literal")],
-        backends: backends.to_vec(),
+        backends: backends.iter().copied().map(BackendId).collect(),
         route: Route::Single,
         sessions_max: 100,
         follow_port_switch: true,

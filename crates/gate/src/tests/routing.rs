@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::clients::Scribe;
 use super::games::Game;
 use super::rig::{Rig, bundle_backend, home, listener};
+use crate::ids::BackendId;
 use crate::mail::Mail;
 use crate::setup::{Route, Setup};
 use ringgate_core::drops::DropReason;
@@ -140,8 +141,8 @@ fn a_retired_backend_keeps_its_players_and_gets_no_more() {
     let (mut rig, games) = ready(before.clone());
     assert_eq!(enter(&mut rig, &games, 1), Some((0, 0)));
     let mut after = before;
-    after.backends[0].retired = true;
-    after.backends[1].retired = true;
+    after.backends[BackendId(0)].retired = true;
+    after.backends[BackendId(1)].retired = true;
     rig.mail(Mail::Setup(after.into()));
     for id in 2..6 {
         assert_eq!(enter(&mut rig, &games, id).map(|(at, _)| at), Some(2));

@@ -4,6 +4,7 @@
 use super::clients::{Library, Player, Scribe};
 use super::rig::{Asked, Rig, endpoint, home, listener, udp_backend};
 use crate::counters::Ended;
+use crate::ids::BackendId;
 use crate::mail::{Listening, Mail};
 use crate::setup::Setup;
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId};
@@ -84,7 +85,11 @@ fn a_backend_that_answers_is_back_at_once() {
 }
 
 fn listening(address: &str, is_there: bool) -> Mail {
-    Mail::Listening(Listening { backend: 0, address: address.parse().expect("literal"), is_there })
+    Mail::Listening(Listening {
+        backend: BackendId(0),
+        address: address.parse().expect("literal"),
+        is_there,
+    })
 }
 
 #[test]
@@ -140,8 +145,8 @@ fn a_retired_backend_is_looked_for_as_long_as_it_has_players() {
     let mut player = Player::connected(&mut rig, home(1), 1);
     rig.event(refusal());
     let mut without = Setup::new(vec![listener("eu", &[0])], vec![udp_backend("box", GAME, 4)], 1);
-    without.backends[0].retired = true;
-    without.backends[0].grace_ns = 1_000_000_000;
+    without.backends[BackendId(0)].retired = true;
+    without.backends[BackendId(0)].grace_ns = 1_000_000_000;
     rig.mail(Mail::Setup(without.into()));
     player.live(&mut rig, 500);
     assert!(rig.take_udp().iter().any(is_probe), "its player waits for it");

@@ -17,8 +17,8 @@ use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_gate::{
-    Allowed, Backend, Limits, LinkKind, Listener, Mail, Netcode, Now, Protocol, Route, Setup,
-    TokenReuse,
+    Allowed, Backend, BackendId, Limits, LinkKind, Listener, Mail, Netcode, Now, Protocol, Route,
+    Setup, TokenReuse,
 };
 use ringgate_link::bundle::{CloseReason, Hello, SessionId, ToGame, Writer};
 
@@ -341,9 +341,9 @@ impl Cast {
             match what {
                 64..=95 => listener.follow_port_switch = value < 200,
                 96..=127 => listener.sessions_max = u32::from(value % 8),
-                128..=159 => listener.backends = vec![u16::from(value % 2)],
-                160..=191 => setup.backends[0].slots = u32::from(value % 8),
-                192..=223 => setup.backends[1].retired = value < 100,
+                128..=159 => listener.backends = vec![BackendId(u16::from(value % 2))],
+                160..=191 => setup.backends[BackendId(0)].slots = u32::from(value % 8),
+                192..=223 => setup.backends[BackendId(1)].retired = value < 100,
                 _ => {}
             }
             for listener in &mut setup.listeners {
@@ -450,7 +450,7 @@ fn setup(input: &mut Input<'_>, allows_reuse: bool) -> Setup {
             token_reuse: reuse,
         }),
         public: vec![public.parse().expect("literal")],
-        backends: vec![0, 1],
+        backends: vec![BackendId(0), BackendId(1)],
         route,
         sessions_max: 6,
         follow_port_switch: true,

@@ -237,7 +237,7 @@ impl Stage {
         let listeners = 0..self.setup.listeners.len();
         let claimed: u32 = listeners.map(|listener| self.claims.sessions(listener)).sum();
         assert_eq!(claimed as usize, sessions, "claims and sessions");
-        let backends = 0..self.setup.backends.len();
+        let backends = self.setup.backends.ids();
         let players: u32 = backends.map(|backend| self.claims.players(backend)).sum();
         assert_eq!(players as usize, sessions, "players and sessions");
         assert!(self.claims.tokens_remembered() <= self.setup.claim_limits().tokens_max);

@@ -14,7 +14,8 @@ use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_core::proto::unreal::stand_in::StandIn;
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::{
-    Backend, Duplicates, Limits, LinkKind, Listener, Mail, Protocol, Route, Setup, Unreal,
+    Backend, BackendId, Duplicates, Limits, LinkKind, Listener, Mail, Protocol, Route, Setup,
+    Unreal,
 };
 
 /// Runs one sequence of events to its end; what does not hold panics. Returns how many sessions
@@ -219,8 +220,8 @@ impl Cast {
             match what {
                 0..=63 => listener.follow_port_switch = value < 200,
                 64..=127 => listener.sessions_max = u32::from(value % 8),
-                128..=191 => setup.backends[0].slots = u32::from(value % 8),
-                _ => setup.backends[1].retired = value < 100,
+                128..=191 => setup.backends[BackendId(0)].slots = u32::from(value % 8),
+                _ => setup.backends[BackendId(1)].retired = value < 100,
             }
         });
     }
@@ -327,7 +328,7 @@ fn setup(input: &mut Input<'_>) -> Setup {
             gap_limit: 0,
         }),
         public: Vec::new(),
-        backends: (0..SERVERS).collect(),
+        backends: (0..SERVERS).map(BackendId).collect(),
         route: if input.byte() < 128 { Route::LeastPlayers } else { Route::Hash },
         sessions_max: 6,
         follow_port_switch: true,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::state::{Outside, S, World};
 use crate::plan::GameLink;
 use crate::player::Whereabouts;
-use ringgate_gate::{Gate, SessionInfo};
+use ringgate_gate::{BackendId, Gate, SessionInfo};
 
 impl World {
     /// Looks at every session, and at how much is remembered.
@@ -35,7 +35,7 @@ impl World {
             judge.require(is_only, || format!("a second session: {session:?}"));
             let is_alone = slots.insert((session.backend, session.slot));
             judge.require(is_alone, || format!("a second player in a slot: {session:?}"));
-            let slots_max = plan.games[usize::from(session.backend)].slots;
+            let slots_max = plan.games[session.backend.index()].slots;
             judge.require(session.slot < slots_max, || format!("no such slot: {session:?}"));
             *listeners.entry(session.listener).or_default() += 1;
         }
@@ -122,7 +122,7 @@ impl World {
             judge.require(claimed == 0, || format!("{claimed} claims left at {listener}"));
         }
         for (at, game) in plan.games.iter().enumerate() {
-            let players = claims.players(at);
+            let players = claims.players(BackendId::at(at));
             judge.require(players == 0, || format!("{players} slots taken at game {at}"));
             let guests = games[at].guest_count();
             let knows_nobody = guests == 0 || game.link != GameLink::Bundle;

@@ -24,8 +24,8 @@ use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_gate::pace::Rules;
 use ringgate_gate::{
-    Allowed, Backend, Claims, Gate, Limits, LinkKind, Listener, Netcode, Protocol, Seed, Setup,
-    WorkerIndex,
+    Allowed, Backend, BackendId, Claims, Gate, Limits, LinkKind, Listener, Netcode, Protocol, Seed,
+    Setup, WorkerIndex,
 };
 
 impl World {
@@ -180,7 +180,7 @@ fn setup(plan: &Plan) -> Setup {
             token_reuse: plan.token_reuse,
         }),
         public: [0, 1].map(|bind| public_address(at, bind).into()).to_vec(),
-        backends: (0..plan.games.len() as u16).collect(),
+        backends: (0..plan.games.len()).map(BackendId::at).collect(),
         route: plan.route,
         sessions_max: plan.sessions_max,
         follow_port_switch: true,

@@ -11,7 +11,9 @@ use ringgate_batch::Endpoint;
 use ringgate_core::proto::unreal::client::Profile;
 use ringgate_core::proto::unreal::handshake::Base;
 use ringgate_core::proto::unreal::prefix::{Framing, Magic};
-use ringgate_gate::{Backend, Duplicates, Limits, LinkKind, Listener, Protocol, Route, Unreal};
+use ringgate_gate::{
+    Backend, BackendId, Duplicates, Limits, LinkKind, Listener, Protocol, Route, Unreal,
+};
 
 /// The number of the Unreal listener, where there is one: the last.
 pub(super) fn unreal_listener(plan: &Plan) -> Option<u16> {
@@ -34,7 +36,7 @@ pub(super) fn listener(plan: &Plan) -> Option<Listener> {
             idle_timeout_ns: plan.timeout_s as u64 * S,
         }),
         public: Vec::new(),
-        backends: (first..first + plan.servers_started() as u16).collect(),
+        backends: (first..first + plan.servers_started() as u16).map(BackendId).collect(),
         route: if plan.servers > 1 { Route::LeastPlayers } else { Route::Single },
         sessions_max: SESSIONS_MAX,
         follow_port_switch: true,

@@ -2,6 +2,7 @@
 
 use crate::counters::Ended;
 use crate::front::netcode::state::NetcodeFront;
+use crate::ids::BackendId;
 use crate::store::table::Place;
 use crate::turn::Turn;
 use ringgate_batch::RxMeta;
@@ -27,7 +28,11 @@ impl NetcodeFront {
 
     /// A session that a backend names, if it is one of its own.
     #[inline]
-    pub(crate) fn session_for_backend(&self, backend: u16, session: SessionId) -> Option<u32> {
+    pub(crate) fn session_for_backend(
+        &self,
+        backend: BackendId,
+        session: SessionId,
+    ) -> Option<u32> {
         self.session_index(session).filter(|index| self.sessions.at(*index).backend == backend)
     }
 
@@ -35,7 +40,7 @@ impl NetcodeFront {
     pub(crate) fn send_for_backend(
         &mut self,
         turn: &mut Turn<'_>,
-        backend: u16,
+        backend: BackendId,
         session: SessionId,
         payload: &[u8],
     ) {
@@ -49,7 +54,7 @@ impl NetcodeFront {
     pub(crate) fn close_for_backend(
         &mut self,
         turn: &mut Turn<'_>,
-        backend: u16,
+        backend: BackendId,
         session: SessionId,
         reason: CloseReason,
     ) {
@@ -62,7 +67,7 @@ impl NetcodeFront {
     pub(crate) fn handle_server(
         &mut self,
         turn: &mut Turn<'_>,
-        from: usize,
+        from: BackendId,
         meta: &RxMeta,
         bytes: &[u8],
     ) {
@@ -77,7 +82,7 @@ impl NetcodeFront {
         match self.sessions.live(place) {
             Some(index) => {
                 let backend = self.sessions.at(index).backend;
-                turn.common.links.backends[usize::from(backend)].come_back();
+                turn.common.links.backends[backend].come_back();
                 self.send_to_player(turn, index, bytes);
             }
             None => turn.common.count_from_link(DropReason::SessionUnknown),

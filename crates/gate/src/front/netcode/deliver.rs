@@ -22,7 +22,7 @@ impl NetcodeFront {
         kernel_ns: u64,
     ) {
         turn.common.counters.payloads_up += 1;
-        let backend = usize::from(self.sessions.at(index).backend);
+        let backend = self.sessions.at(index).backend;
         let delivered = match &turn.common.setup.backends[backend].link {
             LinkKind::Bundle { .. } => self.deliver_bundled(turn, index, payload),
             LinkKind::Udp { address } if is_shared_socket_backend(address) => {
@@ -46,7 +46,7 @@ impl NetcodeFront {
         index: u32,
         payload: &[u8],
     ) -> Result<(), DropReason> {
-        let backend = usize::from(self.sessions.at(index).backend);
+        let backend = self.sessions.at(index).backend;
         let link = turn.common.links.live(backend).ok_or(DropReason::LinkDown)?;
         self.announce(turn, index);
         let session = self.session_id(index);
@@ -90,7 +90,7 @@ impl NetcodeFront {
     /// What the kernel would take and the host then refuse does not count as handed over.
     #[inline]
     fn check_udp_backend(&self, turn: &Turn<'_>, index: u32) -> Result<(), DropReason> {
-        let backend = usize::from(self.sessions.at(index).backend);
+        let backend = self.sessions.at(index).backend;
         if turn.common.links.backends[backend].is_up() { Ok(()) } else { Err(DropReason::LinkDown) }
     }
 
@@ -98,7 +98,7 @@ impl NetcodeFront {
     #[inline]
     pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, index: u32) {
         let session = self.sessions.at(index);
-        let state = &turn.common.links.backends[usize::from(session.backend)];
+        let state = &turn.common.links.backends[session.backend];
         if session.announced != state.epoch && state.is_up() {
             self.announce_now(turn, index);
         }
@@ -106,7 +106,7 @@ impl NetcodeFront {
 
     #[cold]
     fn announce_now(&mut self, turn: &mut Turn<'_>, index: u32) {
-        let backend = usize::from(self.sessions.at(index).backend);
+        let backend = self.sessions.at(index).backend;
         let epoch = turn.common.links.backends[backend].epoch;
         match &turn.common.setup.backends[backend].link {
             LinkKind::Bundle { .. } => {
@@ -132,7 +132,7 @@ impl NetcodeFront {
             client_id: claim.client_id,
             address: address.endpoint.into(),
             slot: claim.slot,
-            slots_max: setup.backends[usize::from(claim.backend)].slots,
+            slots_max: setup.backends[claim.backend].slots,
             user_data,
             listener: &setup.listeners[usize::from(address.listener)].name,
         };
@@ -142,7 +142,7 @@ impl NetcodeFront {
     /// Tells the backend that a session is over, if it knows of it.
     pub(crate) fn report_closed(&mut self, turn: &mut Turn<'_>, index: u32, reason: CloseReason) {
         let session = self.sessions.at(index);
-        let backend = &turn.common.links.backends[usize::from(session.backend)];
+        let backend = &turn.common.links.backends[session.backend];
         let (Some(link), true) = (backend.link, session.announced == backend.epoch) else { return };
         let session = self.session_id(index);
         turn.tell_link(link, |writer| writer.closed(session, reason));

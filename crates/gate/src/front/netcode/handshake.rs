@@ -8,6 +8,7 @@ use crate::arrivals::Origin;
 use crate::counters::Ended;
 use crate::front::netcode::session::{Heard, Pending, Session};
 use crate::front::netcode::state::NetcodeFront;
+use crate::ids::BackendId;
 use crate::mail::forget_departed;
 use crate::routing::NoRoom;
 use crate::setup::{LinkKind, TokenReuse};
@@ -396,8 +397,12 @@ impl NetcodeFront {
 }
 
 /// What a backend will be told of a player; one on a udp link is told nothing.
-fn user_data_for(turn: &mut Turn<'_>, backend: u16, user_data: &UserData) -> Option<Box<UserData>> {
-    match turn.common.setup.backends[usize::from(backend)].link {
+fn user_data_for(
+    turn: &mut Turn<'_>,
+    backend: BackendId,
+    user_data: &UserData,
+) -> Option<Box<UserData>> {
+    match turn.common.setup.backends[backend].link {
         LinkKind::Bundle { .. } => Some(Box::new(*user_data)),
         LinkKind::Udp { .. } => None,
     }

@@ -59,7 +59,7 @@ impl NetcodeFront {
     /// A keep-alive: what tells the player that it is connected, and as whom.
     pub(crate) fn emit_keep_alive(&mut self, turn: &mut Turn<'_>, index: u32) {
         let session = self.sessions.at(index);
-        let slots = turn.common.setup.backends[usize::from(session.backend)].slots;
+        let slots = turn.common.setup.backends[session.backend].slots;
         let body = KeepAlive { slot: session.slot, slots }.encode();
         // It fails where the session has used up its sequence, after 2^63 packets. Then it falls
         // silent, and its player gives up; no payload was lost here, so none is counted.

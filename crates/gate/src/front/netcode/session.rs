@@ -4,6 +4,7 @@ use std::mem::offset_of;
 use std::num::NonZeroU8;
 use std::ops::Range;
 
+use crate::ids::BackendId;
 use crate::shared::claims::Claim;
 use crate::shared::claims::history::TokenMac;
 use crate::store::table::{Address, TENANT_OFFSET, Tenant};
@@ -38,7 +39,7 @@ pub(crate) struct Session {
     /// 0 for never.
     pub(crate) timeout_ms: u32,
     /// The number of the backend.
-    pub(crate) backend: u16,
+    pub(crate) backend: BackendId,
     /// What the player has been heard to say.
     pub(crate) heard: Heard,
     /// The worker that forwards this player's datagrams to us, after a port switch.
@@ -124,7 +125,7 @@ impl Tenant for Session {
             announced: 0,
             slot: 0,
             timeout_ms: 0,
-            backend: 0,
+            backend: BackendId(0),
             heard: Heard::Nothing,
             steered_by: None,
             window: Window::new(),

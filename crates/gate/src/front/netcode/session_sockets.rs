@@ -66,7 +66,7 @@ impl NetcodeFront {
     pub(crate) fn lacks_socket(&self, turn: &Turn<'_>, index: u32) -> bool {
         let session = self.sessions.at(index);
         session.uplink.is_none()
-            && match &turn.common.setup.backends[usize::from(session.backend)].link {
+            && match &turn.common.setup.backends[session.backend].link {
                 LinkKind::Udp { address } => !is_shared_socket_backend(address),
                 LinkKind::Bundle { .. } => false,
             }

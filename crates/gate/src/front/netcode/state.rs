@@ -7,6 +7,7 @@ use crate::front::netcode::session::{Pending, Session};
 use crate::front::netcode::socket_queue::SocketQueue;
 use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::sweep::Sweep;
+use crate::ids::BackendId;
 use crate::info::SessionInfo;
 use crate::links::loopback::index_of_loopback;
 use crate::now::Now;
@@ -134,16 +135,16 @@ impl NetcodeFront {
     }
 
     /// The backend of the session that has a loopback address.
-    pub(crate) fn backend_of_loopback(&self, local: &LocalIp) -> Option<usize> {
+    pub(crate) fn backend_of_loopback(&self, local: &LocalIp) -> Option<BackendId> {
         let session = self.sessions.get(index_of_loopback(local)?)?;
-        Some(session.backend.into())
+        Some(session.backend)
     }
 
     /// The session whose player has that loopback address, if it is one of that backend's.
-    pub(crate) fn session_of_loopback(&self, local: &LocalIp, backend: usize) -> Option<u32> {
+    pub(crate) fn session_of_loopback(&self, local: &LocalIp, backend: BackendId) -> Option<u32> {
         index_of_loopback(local).filter(|index| {
             let session = self.sessions.get(*index);
-            session.is_some_and(|session| usize::from(session.backend) == backend)
+            session.is_some_and(|session| session.backend == backend)
         })
     }
 }

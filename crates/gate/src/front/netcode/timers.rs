@@ -28,7 +28,7 @@ impl NetcodeFront {
     /// Looks after one session and arms it again.
     fn wake(&mut self, turn: &mut Turn<'_>, index: u32) {
         let Some(session) = self.sessions.get(index) else { return };
-        let backend = usize::from(session.backend);
+        let backend = session.backend;
         if session.is_timed_out(turn.now.mono_ns) {
             return self.end_session(turn, index, Ended::TimedOut);
         }

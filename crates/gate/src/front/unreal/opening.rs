@@ -104,7 +104,7 @@ impl UnrealFront {
             let backends = &turn.common.setup.listeners[usize::from(listener)].backends;
             if backends.contains(&claim.backend)
                 && turn.common.takes_players(claim.backend)
-                && self.is_open_to(usize::from(listener), usize::from(claim.backend))
+                && self.is_open_to(usize::from(listener), claim.backend)
             {
                 turn.common.claims.cookies().use_once(&proof.cookie, turn.now.mono_ns)?;
                 return Ok(self.release(turn, index, Ended::Replaced));
@@ -136,7 +136,7 @@ impl UnrealFront {
         let Self { sessions, wheel, .. } = self;
         let session = sessions.at_mut(index);
         let Stage::Opening(opening) = &mut session.stage else { return };
-        let address = turn.common.links.backends[usize::from(session.claim.backend)].address;
+        let address = turn.common.links.backends[session.claim.backend].address;
         let due_ns = opening.client.poll_timeout();
         if due_ns.is_none_or(|due_ns| turn.now.mono_ns < due_ns) {
             return wheel.arm(index, due_ns.unwrap_or(turn.now.mono_ns));
@@ -236,7 +236,7 @@ impl UnrealFront {
         let cookie = *session.cookie().ok_or(DropReason::PacketUnexpected)?;
         session.acknowledged_ns = turn.now.mono_ns;
         let target = session.target(address.endpoint);
-        let backend = usize::from(session.claim.backend);
+        let backend = session.claim.backend;
         let known = self.probed[backend].as_ref().and_then(|probed| probed.identity);
         let unknown = Identity { session: 0, base: packet.base };
         let identity = Identity { session: packet.ids.session(), ..known.unwrap_or(unknown) };

@@ -16,6 +16,7 @@
 use crate::front::unreal::loopback::OWN_ADDRESS;
 use crate::front::unreal::probed::{ANSWER_NS_MAX, ASK_AGAIN_NS, Probed, REPEAT_NS, Way};
 use crate::front::unreal::state::UnrealFront;
+use crate::ids::BackendId;
 use crate::output::Tag;
 use crate::turn::Turn;
 use ringgate_batch::TxTarget;
@@ -31,9 +32,9 @@ impl UnrealFront {
         }
         let mut next_ns = u64::MAX;
         let mut has_changed = false;
-        for at in 0..self.probed.len() {
-            let is_retired = turn.common.setup.backends[at].retired;
-            let Some(probed) = self.probed[at].as_mut().filter(|_| !is_retired) else {
+        for backend in self.probed.ids() {
+            let is_retired = turn.common.setup.backends[backend].retired;
+            let Some(probed) = self.probed[backend].as_mut().filter(|_| !is_retired) else {
                 continue;
             };
             if probed.is_answering && turn.now.mono_ns >= probed.answered_ns + ANSWER_NS_MAX {
@@ -44,10 +45,10 @@ impl UnrealFront {
                 // Unless it answers.
                 probed.due_ns = turn.now.mono_ns + REPEAT_NS;
                 for way in probed.next_ways() {
-                    self.send_question(turn, at, way);
+                    self.send_question(turn, backend, way);
                 }
             }
-            let look_ns = self.probed[at].as_ref().map(Probed::look_ns);
+            let look_ns = self.probed[backend].as_ref().map(Probed::look_ns);
             next_ns = look_ns.map_or(next_ns, |look_ns| next_ns.min(look_ns));
         }
         self.next_probe_ns = next_ns;
@@ -57,7 +58,7 @@ impl UnrealFront {
         }
     }
 
-    fn send_question(&mut self, turn: &mut Turn<'_>, backend: usize, way: usize) {
+    fn send_question(&mut self, turn: &mut Turn<'_>, backend: BackendId, way: usize) {
         let (Some(socket), peer) =
             (turn.common.links.udp, turn.common.links.backends[backend].address)
         else {
@@ -78,7 +79,7 @@ impl UnrealFront {
     pub(crate) fn handle_probe_answer(
         &mut self,
         turn: &mut Turn<'_>,
-        backend: usize,
+        backend: BackendId,
         bytes: &[u8],
     ) {
         if let Err(why) = self.step_probe_answer(turn, backend, bytes) {
@@ -89,7 +90,7 @@ impl UnrealFront {
     fn step_probe_answer(
         &mut self,
         turn: &mut Turn<'_>,
-        backend: usize,
+        backend: BackendId,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
         let invalid = DropReason::ServerPacketInvalid;
@@ -119,7 +120,7 @@ impl UnrealFront {
     }
 
     /// The kernel says that nobody listens where a game server should.
-    pub(crate) fn lose_server(&mut self, turn: &mut Turn<'_>, backend: usize) {
+    pub(crate) fn lose_server(&mut self, turn: &mut Turn<'_>, backend: BackendId) {
         let Some(probed) = self.probed[backend].as_mut() else { return };
         probed.is_refused = true;
         if std::mem::take(&mut probed.is_answering) {

@@ -12,6 +12,7 @@ use crate::front::unreal::kinds::UNREAL_GAME;
 use crate::front::unreal::loopback::{is_own_address, loopback_of};
 use crate::front::unreal::session::Stage;
 use crate::front::unreal::state::UnrealFront;
+use crate::ids::BackendId;
 use crate::mail::forget_steering;
 use crate::output::Tag;
 use crate::shared::claims::Claim;
@@ -58,7 +59,7 @@ impl UnrealFront {
         }
         session.heard_ns = turn.now.mono_ns;
         let server_ids = session.server_ids;
-        let backend = &turn.common.links.backends[usize::from(session.claim.backend)];
+        let backend = &turn.common.links.backends[session.claim.backend];
         let (backend, is_up) = (backend.address, backend.is_up());
         turn.common.counters.handled[UNREAL_GAME] += 1;
         turn.common.counters.payloads_up += 1;
@@ -79,7 +80,7 @@ impl UnrealFront {
     pub(crate) fn handle_server(
         &mut self,
         turn: &mut Turn<'_>,
-        from: usize,
+        from: BackendId,
         meta: &RxMeta,
         bytes: &[u8],
     ) {

@@ -3,19 +3,20 @@
 use crate::front::unreal::probed::{Face, Probed};
 use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
+use crate::ids::BackendId;
 use crate::info::ServerInfo;
 use crate::setup::Setup;
 use ringgate_core::proto::unreal::prefix::Framing;
 
 impl UnrealFront {
     /// Whether a backend may be sent players, as far as it can be asked.
-    pub(crate) fn is_answering(&self, backend: usize) -> bool {
+    pub(crate) fn is_answering(&self, backend: BackendId) -> bool {
         self.probed.get(backend).and_then(Option::as_ref).is_none_or(|probed| probed.is_answering)
     }
 
     /// Whether a listener may send players to a backend: that one answers, in the layout that the
     /// players are spoken to in.
-    pub(crate) fn is_open_to(&self, listener: usize, backend: usize) -> bool {
+    pub(crate) fn is_open_to(&self, listener: usize, backend: BackendId) -> bool {
         let probed = self.probed.get(backend).and_then(Option::as_ref);
         probed.is_none_or(|probed| {
             let face = self.faces.get(listener).copied().unwrap_or_default();
@@ -25,7 +26,7 @@ impl UnrealFront {
 
     /// How the packets of the server behind a session are laid out.
     pub(crate) fn server_framing(&self, index: u32) -> Option<Framing> {
-        let backend = usize::from(self.sessions.get(index)?.claim.backend);
+        let backend = self.sessions.get(index)?.claim.backend;
         self.probed.get(backend)?.as_ref().map(Probed::framing)
     }
 
@@ -34,7 +35,7 @@ impl UnrealFront {
     ///
     /// A server's session number is compared only with an answer that came after the session had
     /// begun: until then the session may be the newer of both.
-    pub(crate) fn outdated_since_ns(&self, backend: usize, session: &Session) -> Option<u64> {
+    pub(crate) fn outdated_since_ns(&self, backend: BackendId, session: &Session) -> Option<u64> {
         let probed = self.probed.get(backend)?.as_ref()?;
         let began_ns = session.acknowledged_ns;
         let has_travelled = probed.answered_ns > began_ns
@@ -44,13 +45,13 @@ impl UnrealFront {
     }
 
     /// What is known of a backend, if it serves an Unreal game.
-    pub(crate) fn server(&self, backend: usize) -> Option<ServerInfo> {
+    pub(crate) fn server(&self, backend: BackendId) -> Option<ServerInfo> {
         let probed = self.probed.get(backend)?.as_ref()?;
         Some(ServerInfo { is_answering: probed.is_answering, identity: probed.identity })
     }
 
     /// A number is another server's from now on.
-    pub(crate) fn forget_server(&mut self, backend: usize) {
+    pub(crate) fn forget_server(&mut self, backend: BackendId) {
         if let Some(probed) = self.probed.get_mut(backend) {
             *probed = None;
         }
@@ -66,7 +67,7 @@ impl UnrealFront {
         for listener in &setup.listeners {
             let Some(rules) = listener.unreal() else { continue };
             for &backend in &listener.backends {
-                let probed = &mut self.probed[usize::from(backend)];
+                let probed = &mut self.probed[backend];
                 probed.get_or_insert_with(|| Probed::new(rules, now_ns));
             }
         }
@@ -78,9 +79,9 @@ impl UnrealFront {
     /// Chooses what each listener tells its players: what the first of its servers that answers has
     /// said.
     pub(crate) fn show_faces(&mut self, setup: &Setup) {
-        let known = |&backend: &u16| {
-            let probed = self.probed[usize::from(backend)].as_ref()?;
-            let is_usable = probed.is_answering && !setup.backends[usize::from(backend)].retired;
+        let known = |&backend: &BackendId| {
+            let probed = self.probed[backend].as_ref()?;
+            let is_usable = probed.is_answering && !setup.backends[backend].retired;
             probed.identity.filter(|_| is_usable).map(|identity| (identity, probed.framing()))
         };
         for (face, listener) in self.faces.iter_mut().zip(&setup.listeners) {
@@ -88,7 +89,7 @@ impl UnrealFront {
             face.identity = found.map(|(identity, _)| identity);
             face.framing = found.map_or(face.framing, |(_, framing)| framing);
             for probed in
-                listener.backends.iter().filter_map(|at| self.probed[usize::from(*at)].as_ref())
+                listener.backends.iter().filter_map(|&backend| self.probed[backend].as_ref())
             {
                 face.sessions |= probed.identity.map_or(0, |identity| 1 << identity.session);
             }

@@ -5,6 +5,7 @@ use crate::front::unreal::credit::Credits;
 use crate::front::unreal::loopback::index_of_loopback;
 use crate::front::unreal::probed::{Face, Probed};
 use crate::front::unreal::session::Session;
+use crate::ids::{BackendId, IdVec};
 use crate::seed::Random;
 use crate::setup::Setup;
 use crate::shared::cookies::Keyring;
@@ -28,8 +29,8 @@ pub(crate) struct UnrealFront {
     pub(crate) asked_for_secrets_ns: Option<u64>,
     /// By a listener's number: what players are told about the server behind it.
     pub(crate) faces: Vec<Face>,
-    /// By a backend's number: what is known of a server of an Unreal game.
-    pub(crate) probed: Vec<Option<Probed>>,
+    /// What is known of each server of an Unreal game.
+    pub(crate) probed: IdVec<BackendId, Option<Probed>>,
     /// Some backend is one.
     pub(crate) has_servers: bool,
     /// When the next of them is asked.
@@ -56,7 +57,7 @@ impl UnrealFront {
             keyring: None,
             asked_for_secrets_ns: None,
             faces: Vec::new(),
-            probed: Vec::new(),
+            probed: IdVec::new(),
             has_servers: false,
             next_probe_ns: now_ns,
             credits: Credits::new(sessions_max > 0, key),
@@ -97,17 +98,17 @@ impl UnrealFront {
     }
 
     /// The session whose player has that loopback address, if it is one of that backend's.
-    pub(crate) fn session_of_loopback(&self, local: &LocalIp, backend: usize) -> Option<u32> {
+    pub(crate) fn session_of_loopback(&self, local: &LocalIp, backend: BackendId) -> Option<u32> {
         index_of_loopback(local).filter(|index| {
             let session = self.sessions.get(*index);
-            session.is_some_and(|session| usize::from(session.claim.backend) == backend)
+            session.is_some_and(|session| session.claim.backend == backend)
         })
     }
 
     /// The backend of the session that has a loopback address.
-    pub(crate) fn backend_of_loopback(&self, local: &LocalIp) -> Option<usize> {
+    pub(crate) fn backend_of_loopback(&self, local: &LocalIp) -> Option<BackendId> {
         let session = self.sessions.get(index_of_loopback(local)?)?;
-        Some(session.claim.backend.into())
+        Some(session.claim.backend)
     }
 }
 

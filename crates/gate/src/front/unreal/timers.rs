@@ -58,7 +58,7 @@ impl UnrealFront {
     /// Looks after one session and arms it again.
     fn wake(&mut self, turn: &mut Turn<'_>, index: u32) {
         let Some(session) = self.sessions.get(index) else { return };
-        let backend = usize::from(session.claim.backend);
+        let backend = session.claim.backend;
         if let Stage::Opening(opening) = &session.stage {
             if turn.now.mono_ns >= opening.since_ns + OPENING_NS {
                 return self.end_session(turn, index, Ended::BackendGone);
@@ -90,7 +90,7 @@ impl UnrealFront {
         if session.is_opening() {
             return None;
         }
-        let backend = usize::from(session.claim.backend);
+        let backend = session.claim.backend;
         session.closed_ns().or_else(|| self.outdated_since_ns(backend, session))
     }
 

@@ -6,6 +6,7 @@ use super::super::rig::UDP_LINK;
 use crate::arrivals::Origin;
 use crate::counters::Ended;
 use crate::front::Front;
+use crate::ids::BackendId;
 use crate::info::SessionInfo;
 use crate::output::Tag;
 use crate::setup::Setup;
@@ -58,8 +59,8 @@ impl PlainFront {
         })
     }
 
-    pub(crate) fn backend_of_loopback(&self, local: &LocalIp) -> Option<usize> {
-        Some(self.sessions.get(index_of(local)?)?.claim.backend.into())
+    pub(crate) fn backend_of_loopback(&self, local: &LocalIp) -> Option<BackendId> {
+        Some(self.sessions.get(index_of(local)?)?.claim.backend)
     }
 }
 
@@ -92,7 +93,7 @@ impl PlainFront {
         let index = known.map_or_else(|| self.open(turn, origin), Ok)?;
         let session = self.sessions.at_mut(index);
         session.heard_ns = turn.now.mono_ns;
-        let peer = turn.common.links.backends[usize::from(session.claim.backend)].address;
+        let peer = turn.common.links.backends[session.claim.backend].address;
         let source = LocalIp::v4((FIRST + index).to_be_bytes(), 0);
         turn.send_raw(bytes, TxTarget { socket: UDP_LINK, peer, source }, Tag::UdpPayload);
         turn.common.counters.payloads_up += 1;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::super::rig::home;
 use super::rig::{Arena, BASE, Player, rules_mut, unreal_setup};
 use crate::counters::Ended;
+use crate::ids::BackendId;
 use crate::mail::Mail;
 use crate::setup::{Limits, Route, Setup};
 use ringgate_core::drops::DropReason;
@@ -63,7 +64,7 @@ fn the_server_is_asked_again_each_second_and_the_player_waits_quietly() {
 #[test]
 fn a_server_that_never_answers_is_given_up_and_its_slot_is_free() {
     let mut setup = unreal_setup(1);
-    setup.backends[0].slots = 1;
+    setup.backends[BackendId(0)].slots = 1;
     let mut arena = Arena::new(setup, 1);
     arena.servers[0].is_deaf = true;
     let mut player = Player::new(&arena, 1);
@@ -143,7 +144,7 @@ fn a_silent_player_is_gone_after_the_idle_time() {
 #[test]
 fn slots_and_sessions_are_limits() {
     let mut setup = unreal_setup(1);
-    setup.backends[0].slots = 2;
+    setup.backends[BackendId(0)].slots = 2;
     let mut arena = Arena::new(setup, 1);
     let players = [1, 2].map(|id| Player::connected(&mut arena, id));
     let mut third = Player::new(&arena, 3);
@@ -155,7 +156,7 @@ fn slots_and_sessions_are_limits() {
     third.exchange(&mut arena, &response);
     assert_eq!(arena.drops(DropReason::ResponseBackendFull), 2, "asked again, not replayed");
     let mut more = Setup::clone(arena.rig().host.gate().setup());
-    more.backends[0].slots = 3;
+    more.backends[BackendId(0)].slots = 3;
     arena.rig().mail(Mail::Setup(Arc::new(more)));
     third.exchange(&mut arena, &response);
     assert!(third.plays(&mut arena), "when there is room, the same response will do");
@@ -212,7 +213,7 @@ fn players_are_routed_by_load_or_by_address() {
 #[test]
 fn another_handshake_replaces_the_session_even_when_the_server_is_full() {
     let mut setup = unreal_setup(1);
-    setup.backends[0].slots = 1;
+    setup.backends[BackendId(0)].slots = 1;
     let mut arena = Arena::new(setup, 1);
     let mut player = Player::connected(&mut arena, 1);
     let (recorded, old) = (player.sent[1].clone(), player.client.cookie().copied());
@@ -331,7 +332,7 @@ impl Player {
 /// A setup whose server has room for everybody.
 fn roomy_setup() -> Setup {
     let mut setup = unreal_setup(1);
-    setup.backends[0].slots = 64;
+    setup.backends[BackendId(0)].slots = 64;
     setup
 }
 

@@ -3,6 +3,7 @@
 
 use super::rig::{Arena, Player, rules_mut, unreal_setup};
 use crate::counters::Ended;
+use crate::ids::BackendId;
 use crate::setup::{Route, Setup};
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
@@ -47,7 +48,7 @@ impl Player {
 /// One server with one slot.
 fn one_slot() -> Setup {
     let mut setup = unreal_setup(1);
-    setup.backends[0].slots = 1;
+    setup.backends[BackendId(0)].slots = 1;
     setup
 }
 
@@ -166,7 +167,7 @@ fn a_player_who_returns_at_once_takes_its_slot_with_the_same_client_id_too() {
         assert!(player.plays(&mut arena));
         arena.pass(SOON_MS);
         assert_eq!(sessions(&arena), 1, "the new session is not over");
-        assert_eq!(arena.rig().host.gate().common.claims.players(0), 1);
+        assert_eq!(arena.rig().host.gate().common.claims.players(BackendId(0)), 1);
     }
 }
 
@@ -174,7 +175,7 @@ fn a_player_who_returns_at_once_takes_its_slot_with_the_same_client_id_too() {
 fn lopsided(slots: u32) -> (Arena, Vec<Player>) {
     let mut setup = unreal_setup(2);
     setup.listeners[0].route = Route::LeastPlayers;
-    setup.backends[0].slots = slots;
+    setup.backends[BackendId(0)].slots = slots;
     let mut arena = Arena::new(setup, 1);
     arena.servers[1].is_deaf = true;
     arena.pass(11_000);
@@ -194,11 +195,15 @@ fn a_player_who_returns_comes_to_its_own_server_also_when_that_is_full() {
             assert!(player.plays(&mut arena));
         }
         let claims = std::sync::Arc::clone(&arena.rig().host.gate().common.claims);
-        assert_eq!((claims.players(0), claims.players(1)), (3, 0), "the match stays together");
+        assert_eq!(
+            (claims.players(BackendId(0)), claims.players(BackendId(1))),
+            (3, 0),
+            "the match stays together"
+        );
         assert_eq!(arena.counters().sessions_closed[Ended::Replaced as usize], 3);
         let mut other = Player::new(&arena, 0);
         other.connect(&mut arena);
-        assert_eq!(claims.players(1), 1, "others go where there are fewest");
+        assert_eq!(claims.players(BackendId(1)), 1, "others go where there are fewest");
     }
 }
 
@@ -214,7 +219,7 @@ fn a_player_whose_server_takes_nobody_returns_to_another() {
     players[0].returns(&mut arena, 5);
     assert!(players[0].plays(&mut arena));
     let claims = std::sync::Arc::clone(&arena.rig().host.gate().common.claims);
-    assert_eq!(claims.players(1), 1);
+    assert_eq!(claims.players(BackendId(1)), 1);
 }
 
 #[test]
@@ -226,7 +231,7 @@ fn a_restart_keeps_the_slot_of_a_full_server() {
         player.restart(&mut arena);
         assert!(player.plays(&mut arena));
         assert_eq!((sessions(&arena), arena.counters().sessions_opened), (1, 1));
-        assert_eq!(arena.rig().host.gate().common.claims.players(0), 1);
+        assert_eq!(arena.rig().host.gate().common.claims.players(BackendId(0)), 1);
     }
 }
 
