@@ -484,7 +484,7 @@ fn connecting_needs_a_gateway_and_starting_waits_for_one() {
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
-    let options = Options::new(dir.path(), "arena-1").spin(Duration::ZERO).queue_bundles(1);
+    let options = Options::new(dir.path(), "arena-1").batch_delay(Duration::ZERO).queue_bundles(1);
     let mut backend = options.start().expect("a gateway may come later");
     assert!(!backend.wait(Some(Duration::ZERO)).expect("epoll works"));
     let gateway = Gateway::start(dir.path(), 1, 7);

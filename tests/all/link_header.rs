@@ -231,6 +231,17 @@ fn the_descriptor_is_readable_while_records_wait() {
     }
 }
 
+#[test]
+fn it_waits_for_more_only_where_bundles_follow_each_other_closely() {
+    let folder = Folder::new();
+    let program = compile(&folder, "tests/all/link_header/pace.c");
+    let ran = std::process::Command::new(program).output().expect("runs");
+    let text = String::from_utf8(ran.stdout).expect("numbers");
+    let sleeps: Vec<u64> = text.lines().map(|line| line.parse().expect("a number")).collect();
+    assert_eq!((&sleeps[..3], sleeps[4]), (&[0, 50_000, 50_000][..], 0));
+    assert!(sleeps[3] > 0 && sleeps[3] < 50_000, "eight bundles are enough: {}", sleeps[3]);
+}
+
 const SPOKEN: RangeInclusive<u16> = bundle::VERSION_MIN..=bundle::VERSION_MAX;
 
 /// What `reader.c` prints for a datagram.

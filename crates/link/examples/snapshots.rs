@@ -21,8 +21,7 @@ fn main() -> io::Result<()> {
     let run_dir = arguments.next().unwrap_or_else(|| "/run/ringgate".to_owned());
     let name = arguments.next().unwrap_or_else(|| "arena-1".to_owned());
 
-    // The tick decides when to look, so there is nothing to gain from spinning.
-    let mut backend = Options::new(run_dir, name).spin(Duration::ZERO).start()?;
+    let mut backend = Options::new(run_dir, name).start()?;
     let start = Instant::now();
     let mut world = World::default();
     let mut next_tick = TICK;

@@ -163,9 +163,13 @@ enum rg_send_result {
 struct rg_options {
     const char *run_dir; /* the gateway's run_dir */
     const char *name;    /* the backend's name in the gateway's configuration */
-    int64_t spin_ns;     /* how long rg_wait looks before it sleeps; < 0: not at all */
+    int64_t spin_ns;     /* how long rg_wait looks before it sleeps; by default not at all */
     unsigned queue_bundles; /* how many may wait for each worker before payloads are refused */
     int may_start_alone;    /* a gateway that is not there yet is waited for, not an error */
+    /* How long rg_wait may sleep with nobody to wake it while bundles follow each other closely, so
+       that one look takes several: by default 50,000; < 0: never. Where it does, it asks the kernel
+       to end this thread's sleeps on time (PR_SET_TIMERSLACK). One that spins never does. */
+    int64_t batch_delay_ns;
 };
 
 typedef struct rg_backend rg_backend;
@@ -227,6 +231,7 @@ static inline unsigned rg_worker(uint64_t session) { return (unsigned)(session >
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
@@ -259,12 +264,18 @@ enum {
     RG__QUEUE_BUNDLES = 16,
     /* More than a socket holds: only a gateway that sends faster than we read comes this far. */
     RG__TURN_BUNDLES_MAX = 64,
+    /* A sleep has to gather so many halves of a bundle, to begin with and to go on. */
+    RG__WORTH_BEGINNING = 4,
+    RG__WORTH_GOING_ON = 3,
+    RG__GATHERED = 8, /* bundles that are gathered where the delay may be as long as that takes */
+    RG__FULL = 8,     /* after so many there may be more, so nobody waits */
     RG__TIMER = RG_WORKERS_MAX,
     RG__UNREAD = RG_WORKERS_MAX + 1,
     RG__TOKENS = RG_WORKERS_MAX + 2
 };
 
-#define RG__SPIN_NS INT64_C(50000)
+#define RG__BATCH_DELAY_NS INT64_C(50000)
+#define RG__PASSED_NS_MAX INT64_C(10000000) /* a pause that is longer tells no more */
 #ifndef RG__BACKOFF_NS_MIN /* tests lose a link many times a second */
 #define RG__BACKOFF_NS_MIN INT64_C(50000000)
 #endif
@@ -310,6 +321,13 @@ struct rg_backend {
     int is_retry_armed;
     int64_t backoff_ns;
     int64_t spin_ns;
+    int64_t batch_delay_ns; /* 0: never */
+    int64_t noted_ns;       /* when bundles were last counted */
+    int64_t passed_ns;      /* time, and bundles in it in thousandths; forgotten by eighths */
+    int64_t passed_bundles;
+    int64_t bundles; /* since noted_ns */
+    int gathers;     /* bundles follow each other closely enough */
+    int is_on_time;  /* the kernel was asked to end this thread's sleeps on time */
     unsigned queue_bundles;
     struct rg_stats stats;
     char name[RG_NAME_BYTES_MAX + 1];
@@ -618,7 +636,10 @@ rg_backend *rg_connect_with(const struct rg_options *options) {
         return NULL;
     memcpy(backend->run_dir, options->run_dir, run_dir_len);
     memcpy(backend->name, options->name, name_len);
-    backend->spin_ns = options->spin_ns == 0 ? RG__SPIN_NS : options->spin_ns;
+    backend->spin_ns = options->spin_ns;
+    if (options->batch_delay_ns >= 0 && options->spin_ns <= 0)
+        backend->batch_delay_ns =
+            options->batch_delay_ns == 0 ? RG__BATCH_DELAY_NS : options->batch_delay_ns;
     backend->queue_bundles =
         options->queue_bundles == 0 ? (unsigned)RG__QUEUE_BUNDLES : options->queue_bundles;
     backend->epoll = -1;
@@ -674,14 +695,48 @@ static int rg__look(rg_backend *backend) {
     return found > 0;
 }
 
+/* How long to sleep before the next look, after the bundles that came since the last call. */
+static int64_t rg__delay_ns(rg_backend *backend, int64_t now_ns) {
+    int64_t passed_ns = now_ns - backend->noted_ns, bundles = backend->bundles, gap_ns, worth;
+    if (bundles == 0)
+        return 0;
+    if (passed_ns > RG__PASSED_NS_MAX)
+        passed_ns = RG__PASSED_NS_MAX;
+    backend->passed_ns = backend->passed_ns / 8 * 7 + passed_ns;
+    backend->passed_bundles = backend->passed_bundles / 8 * 7 + 1000 * bundles;
+    backend->noted_ns = now_ns;
+    backend->bundles = 0;
+    gap_ns = 1000 * backend->passed_ns / backend->passed_bundles;
+    worth = backend->gathers ? RG__WORTH_GOING_ON : RG__WORTH_BEGINNING;
+    backend->gathers = 2 * backend->batch_delay_ns > worth * gap_ns;
+    if (!backend->gathers || bundles >= RG__FULL)
+        return 0;
+    gap_ns *= RG__GATHERED;
+    return gap_ns < backend->batch_delay_ns ? gap_ns : backend->batch_delay_ns;
+}
+
+/* Sleeps with nobody to wake us, so that one look takes more. */
+static void rg__gather(rg_backend *backend, int64_t delay_ns) {
+    struct timespec delay = rg__timespec(delay_ns);
+    if (delay_ns <= 0)
+        return;
+    if (!backend->is_on_time) {
+        backend->is_on_time = 1;
+        (void)prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+    }
+    (void)nanosleep(&delay, NULL);
+}
+
 int rg_wait(rg_backend *backend, int64_t timeout_ns) {
-    int64_t start_ns, waited_ns, spin_ns = backend->spin_ns;
+    int64_t start_ns, waited_ns, delay_ns, spin_ns = backend->spin_ns;
     struct timespec left;
     struct pollfd set;
     rg_flush(backend);
     if (timeout_ns >= 0 && timeout_ns < spin_ns)
         spin_ns = timeout_ns;
     start_ns = rg__now_ns();
+    delay_ns = rg__delay_ns(backend, start_ns);
+    rg__gather(backend, timeout_ns >= 0 && timeout_ns < delay_ns ? timeout_ns : delay_ns);
     do {
         int found = rg__look(backend);
         if (found != 0)
@@ -915,6 +970,7 @@ static int rg__receive(rg_backend *backend, unsigned worker, struct rg_event *ev
         backend->bundles_left--;
         backend->inbox_at = 0;
         backend->inbox_len = (size_t)len;
+        backend->bundles++;
         return 0;
     }
     if (len == 0)

@@ -35,6 +35,7 @@
 mod events;
 mod link;
 mod outbox;
+mod pace;
 mod poller;
 mod queue;
 
@@ -47,9 +48,11 @@ pub use events::{Event, Events, LinkLoss};
 pub use outbox::{Outbox, SendError, SendStats};
 
 use self::link::Link;
+use self::pace::Pace;
 use self::poller::Poller;
 use super::bundle::is_name;
-use ringgate_os::clock::Clock;
+use ringgate_os::clock::{self, Clock};
+use ringgate_os::notify;
 
 /// How to connect. What [`Backend::connect`] does with the defaults.
 #[derive(Clone, Debug)]
@@ -57,6 +60,7 @@ pub struct Options {
     run_dir: PathBuf,
     name: String,
     spin: Duration,
+    batch_delay: Duration,
     queue_bundles: usize,
 }
 
@@ -64,16 +68,28 @@ impl Options {
     /// The gateway's `run_dir`, and the name under which its configuration lists this backend.
     pub fn new(run_dir: impl Into<PathBuf>, name: impl Into<String>) -> Self {
         let (run_dir, name) = (run_dir.into(), name.into());
-        Self { run_dir, name, spin: SPIN, queue_bundles: QUEUE_BUNDLES }
+        let (spin, batch_delay) = (Duration::ZERO, BATCH_DELAY);
+        Self { run_dir, name, spin, batch_delay, queue_bundles: QUEUE_BUNDLES }
     }
 
-    /// How long [`Backend::wait`] looks again and again before it sleeps. To be woken costs the
-    /// gateway's worker about 12 µs, to look costs the game's core: a process with a core of its
-    /// own spins for longer than its usual gap between bundles, one that shares its core not at
-    /// all.
+    /// How long [`Backend::wait`] looks again and again before it sleeps; by default not at all. To
+    /// be woken costs the gateway's worker up to 12 µs, to look costs the game's core all of that
+    /// time: a process with a core to itself may spin for longer than its usual gap between
+    /// bundles. One that spins does not wait for more (`batch_delay`).
     #[must_use]
     pub const fn spin(mut self, spin: Duration) -> Self {
         self.spin = spin;
+        self
+    }
+
+    /// How long [`Backend::wait`] may sleep with nobody to wake it while bundles follow each other
+    /// closely, so that one look takes several; 50 µs by default, zero for never. It does so only
+    /// where two or more can be expected in that time. Payloads wait for half of it, on average.
+    ///
+    /// Where it does, it asks the kernel to end this thread's sleeps on time (`PR_SET_TIMERSLACK`).
+    #[must_use]
+    pub const fn batch_delay(mut self, longest: Duration) -> Self {
+        self.batch_delay = longest;
         self
     }
 
@@ -115,6 +131,9 @@ pub struct Backend {
     outbox: Outbox,
     poller: Poller,
     inbox: events::Inbox,
+    pace: Pace,
+    /// Whether the kernel was asked to end our sleeps on time.
+    is_on_time: bool,
     clock: Clock,
     /// How many workers the gateway has, as the latest welcome says; 1 before the first one.
     workers: usize,
@@ -139,6 +158,7 @@ impl Backend {
                 ),
             ));
         }
+        let longest = if options.spin.is_zero() { options.batch_delay } else { Duration::ZERO };
         let mut outbox = Outbox::default();
         outbox.links.push(Link::new(options.queue_bundles));
         Ok(Self {
@@ -146,6 +166,8 @@ impl Backend {
             outbox,
             poller: Poller::new()?,
             inbox: events::Inbox::new(),
+            pace: Pace::new(longest),
+            is_on_time: false,
             clock: Clock::start(),
             workers: 1,
             backoff: BACKOFF_MIN,
@@ -182,6 +204,8 @@ impl Backend {
         }
         let spin = timeout.map_or(self.options.spin, |timeout| timeout.min(self.options.spin));
         let start_ns = self.clock.now_ns();
+        let delay = self.pace.next(start_ns, self.inbox.take_bundle_count());
+        self.gather(timeout.map_or(delay, |timeout| timeout.min(delay)));
         loop {
             if self.poller.look()? {
                 return Ok(true);
@@ -192,6 +216,18 @@ impl Backend {
             }
             std::hint::spin_loop();
         }
+    }
+
+    /// Sleeps with nobody to wake us, so that one look takes more.
+    fn gather(&mut self, delay: Duration) {
+        if delay.is_zero() {
+            return;
+        }
+        if !std::mem::replace(&mut self.is_on_time, true) {
+            // Where that is forbidden, sleeps take somewhat longer.
+            let _ = notify::end_waits_on_time();
+        }
+        clock::sleep(delay);
     }
 
     /// Asks every worker for an answer, which comes back as [`Event::Pong`] with the round trip.
@@ -258,9 +294,9 @@ impl AsRawFd for Backend {
     }
 }
 
-/// Twice the wake-up of a sleeping process (12 µs), with room for the turn in between: where
-/// bundles follow each other that closely, neither side sleeps.
-const SPIN: Duration = Duration::from_micros(50);
+/// As long as a busy worker waits itself: less is hardly worth a sleep, and players would feel
+/// more.
+const BATCH_DELAY: Duration = Duration::from_micros(50);
 
 /// 256 KiB for each worker: more than the kernel's default send buffer, so a burst that the gateway
 /// reads within its next turns is not refused.

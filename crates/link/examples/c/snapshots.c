@@ -129,7 +129,6 @@ int main(int argc, char **argv) {
     rg_backend *backend;
     options.run_dir = argc > 1 ? argv[1] : "/run/ringgate";
     options.name = argc > 2 ? argv[2] : "arena-1";
-    options.spin_ns = -1; /* the tick decides when to look: spinning gains nothing */
     options.may_start_alone = 1;
     backend = rg_connect_with(&options);
     if (backend == NULL) {

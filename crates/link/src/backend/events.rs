@@ -116,12 +116,19 @@ pub(super) struct Inbox {
     unread: Range<usize>,
     /// The link that is read until it has nothing more, and how many bundles it may still yield.
     reading: Option<(usize, usize)>,
+    /// Bundles that have come since somebody asked.
+    bundles: u64,
 }
 
 impl Inbox {
     pub(super) fn new() -> Self {
         let buf = vec![0; BUNDLE_BYTES_MAX + 1].into_boxed_slice();
-        Self { buf, unread: 0..0, reading: None }
+        Self { buf, unread: 0..0, reading: None, bundles: 0 }
+    }
+
+    /// How many bundles have come since the last call.
+    pub(super) const fn take_bundle_count(&mut self) -> u64 {
+        std::mem::replace(&mut self.bundles, 0)
     }
 
     /// Whether a turn was left before its events were taken.
@@ -203,6 +210,7 @@ impl Backend {
             }
             Ok(Received::Bundle { bytes }) => {
                 self.inbox.unread = 0..bytes;
+                self.inbox.bundles += 1;
                 self.inbox.reading = Some((worker, bundles_left - 1));
                 None
             }
