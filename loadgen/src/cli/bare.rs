@@ -11,9 +11,9 @@ use crate::servers::bare::Bare;
 /// Echoes datagrams without looking at them
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Where to listen
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
-    bind: SocketAddr,
+    /// Where to listen, at one address or several
+    #[arg(long, value_name = "ADDR,…", value_delimiter = ',', default_value = "127.0.0.1:0")]
+    bind: Vec<SocketAddr>,
     /// Send everything through this game process
     #[arg(long, value_name = "ADDR")]
     behind: Option<SocketAddr>,
@@ -29,9 +29,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(id) = args.core {
         core_affinity::set_for_current(core_affinity::CoreId { id });
     }
-    let mut bare = Bare::open(args.io, args.bind, args.behind)
+    let mut bare = Bare::open(args.io, &args.bind, args.behind)
         .map_err(|why| Failure::Failed(why.to_string()))?;
-    print(&format!("listening on {}\n", bare.address))?;
+    for address in &bare.addresses {
+        print(&format!("listening on {address}\n"))?;
+    }
     // It ends when the process that started it has ended, so that none is left behind.
     let parent = std::os::unix::process::parent_id();
     bare.run(|| std::os::unix::process::parent_id() != parent || signals::kept().is_some())

@@ -16,10 +16,11 @@ use ringgate_io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartErr
 #[derive(Debug)]
 pub struct Bare {
     driver: AnyDriver,
+    /// Where players are answered from; the first also brings them what comes back over the link.
     players: SocketId,
     link: Option<Link>,
     /// Where it can be reached.
-    pub address: SocketAddr,
+    pub addresses: Vec<SocketAddr>,
 }
 
 /// The second hop: every player has a loopback address of its own there, which is also its address
@@ -33,10 +34,10 @@ struct Link {
 }
 
 impl Bare {
-    /// Binds to an address; with `behind`, everything goes through there.
+    /// Binds to addresses; with `behind`, everything that comes to the first goes through there.
     pub fn open(
         choice: Choice,
-        bind: SocketAddr,
+        binds: &[SocketAddr],
         behind: Option<SocketAddr>,
     ) -> Result<Self, StartError> {
         let options =
@@ -47,9 +48,15 @@ impl Bare {
                 .register(fd, SocketKind::Datagram)
                 .map_err(|why| StartError::other("register a socket", why))
         };
-        let opened = socket::player(bind, &UdpOptions::default())?;
-        let address = opened.local;
-        let players = register(&mut driver, opened.fd)?;
+        let (mut players, mut addresses) = (None, Vec::new());
+        for bind in binds {
+            let opened = socket::player(*bind, &UdpOptions::default())?;
+            addresses.push(opened.local);
+            let socket = register(&mut driver, opened.fd)?;
+            players = players.or(Some(socket));
+        }
+        let players =
+            players.ok_or_else(|| StartError::other("bind", io::ErrorKind::InvalidInput.into()))?;
         let link = match behind {
             None => None,
             Some(to) => {
@@ -59,7 +66,7 @@ impl Bare {
                 Some(Link { socket, to: to.into(), ports: vec![0; 1 << INDEX_BITS] })
             }
         };
-        Ok(Self { driver, players, link, address })
+        Ok(Self { driver, players, link, addresses })
     }
 
     /// Runs until `is_over` says so, which is asked at least ten times a second.
@@ -78,7 +85,7 @@ impl Bare {
         let Batches { rx, tx, .. } = self.driver.batches();
         let meta = rx.metas()[index];
         let target = match &mut self.link {
-            None => TxTarget { socket: self.players, peer: Some(meta.peer), source: meta.local },
+            None => TxTarget { socket: meta.socket, peer: Some(meta.peer), source: meta.local },
             Some(link) if meta.socket == self.players => {
                 link.ports[place(meta.peer.ip())] = meta.peer.port();
                 let source = match meta.peer.ip() {

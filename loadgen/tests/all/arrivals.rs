@@ -1,7 +1,8 @@
 //! When payloads leave: what commands do with each way, over real sockets, and that every output
 //! says which it was.
 
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use super::command::{folder, loadgen, small_run};
 use super::gateway::{Game, Gateway, Link, text};
@@ -105,24 +106,25 @@ fn a_ladder_shows_what_a_round_trip_costs_gateway_game_and_core_as_a_curve() {
 
 #[test]
 fn plain_players_need_no_key_and_measure_whatever_echoes() {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-    let address = socket.local_addr().expect("bound").to_string();
-    let echo = std::thread::spawn(move || {
-        let mut buffer = [0; 2048];
-        // An empty datagram ends it.
-        while let Ok((len @ 1.., from)) = socket.recv_from(&mut buffer) {
-            socket.send_to(&buffer[..len], from).expect("loopback takes it");
-        }
-    });
-    let few = ["--sessions", "20", "--hz", "50", "--ramp", "200ms", "--hold", "1s"];
-    let words = ["run", "--plain", "--server", &address, "--json"];
-    let output = loadgen(&[&words[..], &few].concat());
-    let end = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-    end.send_to(&[], &address).expect("sent");
-    echo.join().expect("the echo did not panic");
-    assert!(output.status.success(), "{output:?}");
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let count = |name: &str| json["counters"][name].as_u64().expect("a counter");
-    assert!(count("payloads_due") >= 1000 && count("echoed") == count("payloads_due"));
-    assert_eq!(count("bytes_out"), 121 * count("datagrams_out"), "as long as netcode's");
+    let mut echo = Command::new(env!("CARGO_BIN_EXE_ringgate-loadgen"))
+        .args(["bare-echo", "--bind", "127.0.0.1:0,127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let lines = BufReader::new(echo.stdout.take().expect("piped")).lines();
+    let lines: Vec<_> = lines.take(2).map_while(Result::ok).collect();
+    for line in &lines {
+        let address = line.strip_prefix("listening on ").expect("an address");
+        let few = ["--sessions", "20", "--hz", "50", "--ramp", "200ms", "--hold", "1s"];
+        let output =
+            loadgen(&[&["run", "--plain", "--server", address, "--json"], &few[..]].concat());
+        assert!(output.status.success(), "{output:?}");
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let count = |name: &str| json["counters"][name].as_u64().expect("a counter");
+        assert!(count("payloads_due") >= 1000 && count("echoed") == count("payloads_due"));
+        assert_eq!(count("bytes_out"), 121 * count("datagrams_out"), "as long as netcode's");
+    }
+    assert_eq!(lines.len(), 2);
+    echo.kill().expect("it runs");
+    echo.wait().expect("it ends");
 }
