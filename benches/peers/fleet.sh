@@ -128,7 +128,7 @@ run_nat() {
     ip -n "$nat_ns" link set lo up
     ip -n "$ns" link set rg-fleet up
     ip -n "$nat_ns" link set rg-nat up
-    # What comes in is handled on the contender's core, whoever has sent it.
+    # What comes in is handled on the contender's core, wherever it was sent.
     ip netns exec "$nat_ns" sh -c "echo 1 >/proc/sys/net/ipv4/ip_forward
         printf '%x' $((1 << GATE_CORE)) >/sys/class/net/rg-nat/queues/rx-0/rps_cpus"
     ip netns exec "$nat_ns" "$NFT" -f - <<RULES || { missing="no nftables in this kernel"; return 1; }

@@ -51,7 +51,7 @@ pub(super) struct Args {
     /// The game server's process, to see its CPU time too
     #[arg(long, value_name = "PID")]
     game_pid: Option<u32>,
-    /// Show what a core was busy for as well, whoever used it: for a contender that lives in the
+    /// Show how busy a core was as well, with all that ran there: for a contender that lives in the
     /// kernel, or one that shares its core with the game server
     #[arg(long, value_name = "CORE")]
     busy_core: Option<usize>,

@@ -74,8 +74,8 @@ impl Arrivals {
 /// Where in the interval a session sends, as a share of 2^64.
 ///
 /// Multiples of the golden ratio: however many sessions in a row there are, the largest gap between
-/// two of them is less than 2.7 times the smallest. Nobody has to know how many will come, and
-/// nobody moves when others leave. Each thread's sequence begins elsewhere.
+/// two of them is less than 2.7 times the smallest. It need not be known how many will come, and
+/// no player moves when others leave. Each thread's sequence begins elsewhere.
 const fn phase(session: u32) -> u64 {
     let (thread, number) = (session >> SESSION_BITS, session & ((1 << SESSION_BITS) - 1));
     (number as u64).wrapping_mul(GOLDEN).wrapping_add(mix(thread as u64))

@@ -29,7 +29,7 @@ struct Exact {
 }
 
 impl Schedule {
-    /// Nobody is due.
+    /// No player is due.
     pub(super) fn new(is_exact: bool) -> Self {
         Self { wheel: Wheel::new(0), exact: is_exact.then(Exact::default) }
     }
@@ -90,7 +90,7 @@ impl Schedule {
         }
     }
 
-    /// The first moment at which somebody may be due, or a tick begins in which somebody is.
+    /// The first moment at which a player may be due, or a tick begins in which one is.
     pub(super) fn next_ns(&self) -> u64 {
         let near = self.exact.as_ref().and_then(|exact| exact.near.peek());
         let near_ns = near.map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns);

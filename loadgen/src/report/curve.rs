@@ -52,7 +52,7 @@ pub struct Bounds {
 pub struct Cost {
     /// Cores in use.
     pub cores: f64,
-    /// Microseconds for each payload that came back; `None` where nobody was watched, or nothing
+    /// Microseconds for each payload that came back; `None` where it was not watched, or nothing
     /// came.
     pub us_per_trip: Option<f64>,
 }
@@ -64,7 +64,7 @@ pub struct Costs {
     pub gateway: Cost,
     /// The game server's process.
     pub game: Cost,
-    /// A core, whoever used it.
+    /// A core, with all that ran there.
     pub core: Cost,
     /// The generator.
     pub own: Cost,

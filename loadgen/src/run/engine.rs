@@ -21,7 +21,7 @@ use ringgate_io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartErr
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::process;
 
-use super::pacer::{BITE, Pacer, Step};
+use super::pacer::{HEARD_AT_ONCE, Pacer, Step};
 use crate::measure::bursts::Bursts;
 use crate::measure::procfs::{self, ThreadCpu};
 use crate::measure::tally::{Count, Tally};
@@ -306,8 +306,8 @@ impl Body {
         Ok(())
     }
 
-    /// Sleeps deaf for that long where nobody needs to be woken for what arrives, or says how the
-    /// driver may. It bears the kernel's time; only while players connect their time to get in
+    /// Sleeps deaf for that long where no arrival needs to wake the thread, or says how the driver
+    /// may. It bears the kernel's time; only while players connect their time to get in
     /// would be ours.
     fn rest(&self, ns: u64, deaf_ns_max: u64) -> Wait {
         let deaf_ns_max = match (self.has_kernel_time, self.swarm.gauges().connecting) {
@@ -351,8 +351,8 @@ impl Body {
 
     /// Sleeps until something is due, or says how the driver may.
     ///
-    /// While payloads are due all the time nobody needs to be woken for what arrives: it waits for
-    /// the next tick. To be woken for each echo would cost more than to read it.
+    /// While payloads are due all the time no arrival needs to wake the thread: it waits for the
+    /// next tick. To be woken for each echo would cost more than to read it.
     fn pause(&mut self) -> Wait {
         if self.spin {
             return Wait::No;
@@ -447,7 +447,7 @@ fn open(
     slots: usize,
 ) -> Result<Opened, StartError> {
     let driver_options = DriverOptions {
-        small_slots: if is_exact { BITE } else { 512 },
+        small_slots: if is_exact { HEARD_AT_ONCE } else { 512 },
         large_slots: 1,
         tx_datagrams: TX_SLOTS as u16,
         tx_bundles: 0,

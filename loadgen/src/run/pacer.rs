@@ -3,7 +3,7 @@
 //! One thread sends and listens, on one core. A second thread for listening would need a core of
 //! its own, which small machines do not have: on the sender's core the scheduler would hand it
 //! slices of milliseconds, and every payload due meanwhile would be late. So the sender spins on
-//! the clock and listens in the gaps, in bites of few datagrams, and not all the time: each look at
+//! the clock and listens in the gaps, to few datagrams at a time, and not always: each look at
 //! a socket takes its lock and its memory from the core that is sending into it. Nothing is lost by
 //! looking late, because datagrams bear the time at which the kernel had them.
 //!
@@ -24,7 +24,7 @@ pub(super) struct Pacer {
 pub(super) enum Step {
     /// Something is due.
     Send,
-    /// Take in a bite of what has arrived.
+    /// Take in the first of what has arrived.
     Listen,
     /// Read the clock until it shows this, and ask again.
     SpinUntil(u64),
@@ -41,7 +41,7 @@ impl Pacer {
         if left_ns < GAP_NS_MIN {
             return match left_ns {
                 // Who has no time at all has to hear as much as it sends nevertheless.
-                _ if deaf_ns >= DEAF_NS_MAX || self.owed >= BITE as usize => Step::Listen,
+                _ if deaf_ns >= DEAF_NS_MAX || self.owed >= HEARD_AT_ONCE as usize => Step::Listen,
                 0 => Step::Send,
                 _ => Step::SpinUntil(due_ns),
             };
@@ -55,10 +55,10 @@ impl Pacer {
         Step::SpinUntil(due_ns.min(self.listened_ns + LISTEN_EVERY_NS))
     }
 
-    /// A bite of so many datagrams was taken at a moment.
+    /// So many datagrams were taken in at a moment.
     pub(super) const fn note(&mut self, now_ns: u64, datagrams: usize) {
         self.listened_ns = now_ns;
-        self.has_more = datagrams >= BITE as usize;
+        self.has_more = datagrams >= HEARD_AT_ONCE as usize;
         self.owed = if self.has_more { self.owed.saturating_sub(datagrams) } else { 0 };
     }
 
@@ -70,7 +70,7 @@ impl Pacer {
 
 /// Datagrams taken in at once: what they take to read and judge, some 15 µs, is the most that
 /// listening can make a payload late.
-pub(super) const BITE: u16 = 32;
+pub(super) const HEARD_AT_ONCE: u16 = 32;
 
 /// In a shorter gap no listening begins.
 const GAP_NS_MIN: u64 = 3_000;

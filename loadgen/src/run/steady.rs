@@ -13,11 +13,11 @@ use crate::report::curve::Cost;
 pub enum Who {
     /// A process, all threads together.
     Process(u32),
-    /// A core, whoever uses it: what is done in the kernel's name belongs to no process.
+    /// A core, with all that runs there: what is done in the kernel's name belongs to no process.
     Core(usize),
 }
 
-/// Watches somebody while a run goes on, between two moments of the run.
+/// Watches a process or a core while a run goes on, between two moments of the run.
 #[derive(Clone, Debug)]
 pub struct Steady {
     who: Option<Who>,
@@ -56,7 +56,7 @@ impl Steady {
         self.last = Some(sample);
     }
 
-    /// CPU time so far; `None` where nobody is watched, or a process has ended, and its books with
+    /// CPU time so far; `None` where nothing is watched, or a process has ended, and its books with
     /// it.
     fn cpu_s(&self) -> Option<f64> {
         match self.who? {

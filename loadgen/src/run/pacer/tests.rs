@@ -126,7 +126,7 @@ fn payloads_of_their_own_moments_leave_one_by_one_at_exactly_those() {
         }
         let late = thread.swarm.tally_of(Stage::SendLate);
         assert!(late.max() <= 3 * (LISTEN_NS + SEND_NS), "{arrivals:?}: {}", late.max());
-        assert!(late.value_at_percentile(50.0) <= 1, "half of them met nobody");
+        assert!(late.value_at_percentile(50.0) <= 1, "half of them met no other");
         // The moments are those of the schedule, each once and none left out.
         for session in [1, 50, 100] {
             let own = thread.sent.iter().map(|(.., stamp)| stamp);
@@ -199,7 +199,7 @@ fn it_listens_in_gaps_from_time_to_time_and_on_while_more_is_there() {
     assert_eq!(pacer.step(1_010_000, 1_030_000), Step::SpinUntil(1_030_000));
     assert_eq!(pacer.step(1_010_000, 1_500_000), Step::SpinUntil(1_050_000));
     assert_eq!(pacer.step(1_050_000, 1_500_000), Step::Listen);
-    pacer.note(1_060_000, usize::from(BITE));
+    pacer.note(1_060_000, usize::from(HEARD_AT_ONCE));
     assert_eq!(pacer.step(1_060_000, 1_500_000), Step::Listen);
     assert_eq!(pacer.step(1_060_000, 1_062_000), Step::SpinUntil(1_062_000));
     pacer.note(1_070_000, 3);
@@ -217,8 +217,8 @@ fn a_thread_that_is_always_late_listens_all_the_same() {
 fn a_thread_without_any_time_listens_for_as_much_as_it_sends() {
     let mut pacer = listened(1_000_000);
     pacer.sent(100);
-    let bite = usize::from(BITE);
-    for (waiting, expected) in [(bite, Step::Listen), (bite, Step::Listen), (bite, Step::Send)] {
+    let full = usize::from(HEARD_AT_ONCE);
+    for (waiting, expected) in [(full, Step::Listen), (full, Step::Listen), (full, Step::Send)] {
         pacer.note(1_001_000, waiting);
         assert_eq!(pacer.step(1_001_000, 0), expected);
     }
