@@ -20,8 +20,8 @@ use ringgate_core::proto::unreal::prefix::{Framing, Ids};
 use ringgate_core::proto::unreal::stand_in::StandIn;
 use ringgate_core::secret::{CookieSecret, Key};
 use ringgate_gate::{
-    Backend, BackendId, Claims, Duplicates, Gate, Limits, LinkKind, Listener, Now, Protocol, Route,
-    Seed, Setup, Unreal, WorkerIndex,
+    Backend, BackendId, BindId, Claims, Duplicates, Gate, Limits, LinkKind, Listener, ListenerId,
+    Now, Protocol, Route, Seed, Setup, Unreal, WorkerIndex,
 };
 use ringgate_testkit::{ConnectedPlayers, Host, Random};
 
@@ -245,7 +245,7 @@ fn unreal_host() -> Host {
     let seed = Seed { challenge_key: Key::from_bytes([3; 32]), random: [1, 2, 3, 4] };
     let worker = WorkerIndex { index: 0, count: 1 };
     let mut gate = Gate::new(Arc::new(setup), worker, claims, Aead::detect(), seed, UNREAL_NOW);
-    gate.bind_player_socket(PLAYERS_SOCKET, 0, 0);
+    gate.bind_player_socket(PLAYERS_SOCKET, ListenerId(0), BindId(0));
     gate.bind_udp_link(UDP_LINK);
     gate.renew_cookies(UNREAL_NOW, [1, 2].map(|byte| CookieSecret::from_bytes([byte; 64])));
     let mut host = Host::new(gate);

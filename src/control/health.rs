@@ -23,21 +23,25 @@ pub(super) fn is_healthy(snapshot: &Snapshot<'_>) -> Result<(), String> {
 
 /// `Err` says why players should go elsewhere, a line for each reason.
 pub(super) fn is_ready(snapshot: &Snapshot<'_>) -> Result<(), String> {
-    are_ready(snapshot, &snapshot.live.setup.listeners)
+    are_ready(snapshot, snapshot.live.setup.listeners.iter())
 }
 
 /// The same for one listener; `None` where there is none of that name.
 pub(super) fn is_listener_ready(snapshot: &Snapshot<'_>, name: &str) -> Option<Result<(), String>> {
     let listener = snapshot.live.setup.listeners.iter().find(|listener| listener.name == name)?;
-    Some(are_ready(snapshot, std::slice::from_ref(listener)))
+    Some(are_ready(snapshot, [listener]))
 }
 
-fn are_ready(snapshot: &Snapshot<'_>, listeners: &[Listener]) -> Result<(), String> {
+fn are_ready<'a>(
+    snapshot: &Snapshot<'_>,
+    listeners: impl IntoIterator<Item = &'a Listener>,
+) -> Result<(), String> {
     is_healthy(snapshot)?;
     if snapshot.live.drain.is_some() {
         return Err("draining".to_owned());
     }
-    let reasons: Vec<_> = listeners.iter().filter_map(|it| why_unready(snapshot, it)).collect();
+    let reasons: Vec<_> =
+        listeners.into_iter().filter_map(|it| why_unready(snapshot, it)).collect();
     if reasons.is_empty() { Ok(()) } else { Err(reasons.join("\n")) }
 }
 
@@ -68,7 +72,7 @@ mod tests {
     use super::super::tests as sample;
     use super::super::view::Drain;
     use super::*;
-    use ringgate_gate::Setup;
+    use ringgate_gate::{ListenerId, Setup};
 
     #[test]
     fn a_worker_that_leaves_no_reports_is_not_healthy() {
@@ -86,7 +90,8 @@ mod tests {
         let mut snapshot = sample::snapshot(&facts);
         snapshot.reports[1].backends_up = vec![false, true];
         let mut setup = Setup::clone(&snapshot.live.setup);
-        let second = Listener { name: "us-east".to_owned(), ..setup.listeners[0].clone() };
+        let second =
+            Listener { name: "us-east".to_owned(), ..setup.listeners[ListenerId(0)].clone() };
         setup.listeners.push(Listener { backends: vec![BackendId(0)], ..second.clone() });
         setup.listeners.push(Listener { name: "empty".to_owned(), backends: Vec::new(), ..second });
         snapshot.live.setup = Arc::new(setup.clone());

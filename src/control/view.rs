@@ -169,7 +169,7 @@ impl View {
         let live = self.live().clone();
         let reports: Vec<Report> = self.published.iter().map(|worker| worker.report()).collect();
         let socket_drops = self.split_drops(&reports);
-        let listeners = 0..live.setup.listeners.len();
+        let listeners = live.setup.listeners.ids();
         let backends = live.setup.backends.ids();
         Snapshot {
             facts: &self.facts,

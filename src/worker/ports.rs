@@ -17,6 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Plan, sockets};
+use ringgate_gate::ListenerId;
 use ringgate_io::StartError;
 use ringgate_io::socket::{self, UdpSocket};
 use ringgate_os::clock::{self, Clock};
@@ -102,7 +103,7 @@ impl Ports {
     fn try_claim(plan: &Plan, admin: Option<SocketAddr>) -> Result<Self, Box<Taken>> {
         let mut players = Vec::with_capacity(plan.binds.len());
         for (at, binds) in plan.binds.iter().enumerate() {
-            let filter = sockets::filter_of(plan, at);
+            let filter = sockets::filter_of(plan, ListenerId::at(at));
             let open = |address: &SocketAddr| {
                 let options = ringgate_io::player_options(filter.as_ref());
                 open_alone(*address, |alone| {

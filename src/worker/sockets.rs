@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use super::Plan;
 use ringgate_batch::filter::Filter;
 use ringgate_batch::{Driver, Port, SocketId};
-use ringgate_gate::{Gate, LinkKind};
+use ringgate_gate::{BindId, Gate, LinkKind, ListenerId};
 use ringgate_io::socket::UdpSocket;
 use ringgate_io::{AnyDriver, SocketKind, StartError};
 
 /// A worker's sockets for players, by listener and by the position of their address.
 pub(super) type PlayerSockets = Vec<Vec<SocketId>>;
 
-/// What the sockets of a listener, by its number, refuse in the kernel.
-pub(super) fn filter_of(plan: &Plan, listener: usize) -> Option<Filter> {
-    plan.filter[listener].then(|| plan.setup.listeners[listener].protocol.filter())
+/// What the sockets of a listener refuse in the kernel.
+pub(super) fn filter_of(plan: &Plan, listener: ListenerId) -> Option<Filter> {
+    plan.filter[listener.index()].then(|| plan.setup.listeners[listener].protocol.filter())
 }
 
 /// Hands the sockets over that were opened when the addresses were claimed.
@@ -40,7 +40,7 @@ pub(super) fn open_players<D: Driver>(
 ) -> Result<PlayerSockets, D::OpenError> {
     let mut players = Vec::with_capacity(addresses.len());
     for (at, binds) in addresses.iter().enumerate() {
-        let filter = filter_of(plan, at);
+        let filter = filter_of(plan, ListenerId::at(at));
         let port = |address| Port::Players { address, filter: filter.as_ref() };
         let sockets = binds.iter().map(|address| driver.open(&port(*address)));
         players.push(sockets.collect::<Result<Vec<_>, _>>()?);
@@ -66,7 +66,7 @@ pub(super) fn bind_players<D: Driver>(
 ) -> Result<(), D::OpenError> {
     for (listener, sockets) in players.iter().enumerate() {
         for (bind, socket) in sockets.iter().enumerate() {
-            gate.bind_player_socket(*socket, listener as u16, bind as u16);
+            gate.bind_player_socket(*socket, ListenerId::at(listener), BindId::at(bind));
         }
     }
     if plan.setup.backends.iter().any(|backend| matches!(backend.link, LinkKind::Udp { .. })) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::common::{Common, Life, Neighbours, Newcomers};
 use crate::counters::{Counters, Stamps};
 use crate::front::Front;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, IdVec};
 use crate::links::state::BackendState;
 use crate::links::table::Links;
 use crate::listeners::ListenerState;
@@ -34,7 +34,7 @@ impl Common {
         let places = setup.worker_sessions_max + setup.spare_places(setup.worker_sessions_max);
         Self {
             worker,
-            listeners: Vec::new(),
+            listeners: IdVec::new(),
             roles: Roles::new(),
             newcomers: Newcomers {
                 admission: Admission::new(ADMISSION_BUCKETS, hash_key, now_ns),
@@ -71,9 +71,9 @@ impl Common {
     }
 
     pub(crate) fn adopt(&mut self, setup: Arc<Setup>, now_ns: u64) {
-        for listener in &setup.listeners[self.listeners.len()..] {
+        for listener in setup.listeners.iter().skip(self.listeners.len()) {
             let front = Front::of(&listener.protocol);
-            self.listeners.push(ListenerState { front, sockets: Vec::new() });
+            self.listeners.push(ListenerState { front, sockets: IdVec::new() });
         }
         self.claims.resize_backends(&setup.backend_slots());
         let in_use = setup.backends.iter().filter(|backend| !backend.retired);

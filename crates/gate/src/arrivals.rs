@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::ids::BindId;
 use crate::links::loopback::index_of_loopback;
 use crate::roles::{Role, Roles};
 use crate::store::table::Address;
@@ -13,7 +14,7 @@ pub(crate) struct Origin {
     pub(crate) address: Address,
     /// Of the address.
     pub(crate) hash: u32,
-    pub(crate) bind: u16,
+    pub(crate) bind: BindId,
     pub(crate) socket: SocketId,
     pub(crate) local: LocalIp,
     pub(crate) kernel_ns: u64,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::arrivals::{Run, Source};
 use crate::counters::{Counters, Stamps};
 use crate::front::Front;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, IdVec, ListenerId};
 use crate::links::table::Links;
 use crate::listeners::ListenerState;
 use crate::mail::{Mail, Request};
@@ -29,7 +29,7 @@ use ringgate_core::drops::DropReason;
 pub(crate) struct Common {
     pub(crate) setup: Arc<Setup>,
     pub(crate) worker: WorkerIndex,
-    pub(crate) listeners: Vec<ListenerState>,
+    pub(crate) listeners: IdVec<ListenerId, ListenerState>,
     pub(crate) roles: Roles,
     pub(crate) claims: Arc<Claims>,
     pub(crate) newcomers: Newcomers,
@@ -61,7 +61,7 @@ pub(crate) struct Newcomers {
 /// What is between this worker and the others.
 pub(crate) struct Neighbours {
     /// Addresses whose datagrams we forward, and the worker that owns their session.
-    pub(crate) steered: HashMap<(u16, Endpoint), u16>,
+    pub(crate) steered: HashMap<(ListenerId, Endpoint), u16>,
     /// What has to go to them.
     pub(crate) mail_out: Vec<(u16, Mail)>,
 }
@@ -81,8 +81,8 @@ pub(crate) struct Life {
 impl Common {
     /// What is spoken at a listener.
     #[inline]
-    pub(crate) fn front(&self, listener: u16) -> Front {
-        self.listeners[usize::from(listener)].front
+    pub(crate) fn front(&self, listener: ListenerId) -> Front {
+        self.listeners[listener].front
     }
 
     /// What the server behind a udp link speaks.
@@ -92,8 +92,8 @@ impl Common {
 
     /// What one source may take of a listener.
     #[inline]
-    pub(crate) fn limits(&self, listener: u16) -> &Limits {
-        &self.setup.listeners[usize::from(listener)].limits
+    pub(crate) fn limits(&self, listener: ListenerId) -> &Limits {
+        &self.setup.listeners[listener].limits
     }
 
     /// Whether a block of addresses may ask for one thing more that costs a cipher or a MAC.

@@ -8,6 +8,7 @@ use crate::counters::{Counters, LinkRefusal, Stamps};
 use crate::front::face::Fronts;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::unreal::state::UnrealFront;
+use crate::ids::{BindId, ListenerId};
 use crate::info::{ServerInfo, SessionInfo};
 use crate::mail::{Mail, Request};
 use crate::now::Now;
@@ -69,10 +70,9 @@ impl Gate {
 
     /// Says that `socket` serves a listener: the one at position `bind` of its addresses. Positions
     /// are bound in order.
-    pub fn bind_player_socket(&mut self, socket: SocketId, listener: u16, bind: u16) {
-        let sockets = &mut self.common.listeners[usize::from(listener)].sockets;
-        assert_eq!(sockets.len(), usize::from(bind), "addresses are bound in order");
-        sockets.push(socket);
+    pub fn bind_player_socket(&mut self, socket: SocketId, listener: ListenerId, bind: BindId) {
+        let next = self.common.listeners[listener].sockets.push(socket);
+        assert_eq!(next, bind, "addresses are bound in order");
         self.common.roles.assign(socket, Role::Player { listener, bind });
     }
 

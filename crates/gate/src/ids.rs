@@ -55,6 +55,10 @@ macro_rules! ids {
 ids! {
     /// A game process: its position in [`Setup::backends`](crate::Setup::backends).
     pub BackendId(u16);
+    /// One of a listener's addresses: its position in the list of them.
+    pub BindId(u16);
+    /// A listener: its position in [`Setup::listeners`](crate::Setup::listeners).
+    pub ListenerId(u16);
     /// A connection on the worker's link socket.
     pub(crate) LinkId(u16);
 }

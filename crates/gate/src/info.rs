@@ -1,6 +1,6 @@
 //! What a gate tells about itself: for inspection, not for every turn.
 
-use crate::ids::BackendId;
+use crate::ids::{BackendId, ListenerId};
 use crate::shared::claims::Claim;
 use ringgate_batch::Endpoint;
 use ringgate_core::proto::unreal::front::Identity;
@@ -11,7 +11,7 @@ pub struct SessionInfo {
     /// Who the player is.
     pub client_id: u64,
     /// Which listener it came in by.
-    pub listener: u16,
+    pub listener: ListenerId,
     /// Where it is.
     pub address: Endpoint,
     /// The number of its backend.

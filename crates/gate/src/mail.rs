@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::ids::BackendId;
+use crate::ids::{BackendId, BindId};
 use crate::setup::Setup;
 use crate::store::table::Address;
 use ringgate_batch::{LocalIp, SocketId};
@@ -50,7 +50,7 @@ pub struct Steering {
 pub struct ForwardedDatagram {
     pub(crate) address: Address,
     /// Which of the listener's sockets it came in through.
-    pub(crate) bind: u16,
+    pub(crate) bind: BindId,
     pub(crate) local: LocalIp,
     pub(crate) kernel_ns: u64,
     /// It comes from a port that nobody knows, and may belong to a session of that address.

@@ -4,7 +4,7 @@
 //! remembers the other, so a datagram or an event of a socket that was closed finds nothing instead
 //! of its successor.
 
-use crate::ids::LinkId;
+use crate::ids::{BindId, LinkId, ListenerId};
 use crate::store::table::Place;
 use ringgate_batch::SocketId;
 
@@ -13,7 +13,7 @@ use ringgate_batch::SocketId;
 pub(crate) enum Role {
     Link(LinkId),
     LinkListener,
-    Player { listener: u16, bind: u16 },
+    Player { listener: ListenerId, bind: BindId },
     SessionLink(Place),
     UdpLink,
     Vacant,

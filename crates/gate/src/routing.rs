@@ -1,7 +1,7 @@
 //! Where a player is sent.
 
 use crate::common::Common;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, ListenerId};
 use crate::setup::Route;
 use crate::shared::claims::{Claim, Wanted};
 use ringgate_batch::Endpoint;
@@ -12,7 +12,7 @@ impl Common {
     /// The backend that a player would be sent to now, of those that are open to its listener.
     pub(crate) fn find_room(
         &self,
-        listener: usize,
+        listener: ListenerId,
         client_id: u64,
         user_data: &UserData,
         is_open: impl Fn(BackendId) -> bool,
@@ -33,19 +33,19 @@ impl Common {
     /// come back to the same backend by `key`.
     pub(crate) fn claim_place(
         &self,
-        listener: u16,
+        listener: ListenerId,
         (client_id, key): (u64, u64),
         source: Endpoint,
         is_open: impl Fn(BackendId) -> bool,
     ) -> Result<Claim, DropReason> {
         let backend = self
-            .find_room(usize::from(listener), key, &[0; USER_DATA_BYTES], is_open)
+            .find_room(listener, key, &[0; USER_DATA_BYTES], is_open)
             .map_err(NoRoom::at_response)?;
         let (claim, _) = self.claims.connect(&Wanted {
             listener,
             client_id,
             backend,
-            sessions_max: self.setup.listeners[usize::from(listener)].sessions_max,
+            sessions_max: self.setup.listeners[listener].sessions_max,
             source,
             limits: self.limits(listener),
             token_mac: &[0; 16],
@@ -56,7 +56,7 @@ impl Common {
     }
 
     /// Why there is no backend for a player.
-    fn why_no_backend(&self, listener: usize, user_data: &UserData) -> NoRoom {
+    fn why_no_backend(&self, listener: ListenerId, user_data: &UserData) -> NoRoom {
         let rules = &self.setup.listeners[listener];
         let wanted = if rules.route == Route::UserData { named_backend(user_data) } else { None };
         let is_wanted = |&backend: &BackendId| {
@@ -75,7 +75,7 @@ impl Common {
     /// Chooses among the listener's backends that are up.
     fn route(
         &self,
-        listener: usize,
+        listener: ListenerId,
         client_id: u64,
         user_data: &UserData,
         is_open: impl Fn(BackendId) -> bool,

@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
-use crate::ids::{BackendId, IdVec};
+use crate::ids::{BackendId, IdVec, ListenerId};
 use crate::links::loopback::LOOPBACK_PLACES;
 use crate::pace::BatchDelay;
 pub use ringgate_batch::Credentials;
@@ -19,7 +19,7 @@ use ringgate_core::secret::Key;
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Public addresses with their protocol and rules.
-    pub listeners: Vec<Listener>,
+    pub listeners: IdVec<ListenerId, Listener>,
     /// Game processes.
     pub backends: IdVec<BackendId, Backend>,
     /// Sessions one worker holds at most; memory for them is reserved, and touched as they come.
@@ -281,7 +281,7 @@ impl Setup {
     pub fn new(listeners: Vec<Listener>, backends: Vec<Backend>, incarnation: u64) -> Self {
         let sessions: usize = listeners.iter().map(|listener| listener.sessions_max as usize).sum();
         Self {
-            listeners,
+            listeners: listeners.into(),
             backends: backends.into(),
             worker_sessions_max: sessions,
             worker_spare_places_min: SPARE_PLACES_MIN,

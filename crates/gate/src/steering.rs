@@ -73,10 +73,10 @@ impl Fronts {
         turn: &mut Turn<'_>,
         datagram: &mut ForwardedDatagram,
     ) -> Result<(), DropReason> {
-        let listener = usize::from(datagram.address.listener);
-        let sockets =
-            turn.common.listeners.get(listener).map_or(&[][..], |listener| &listener.sockets);
-        let socket = *sockets.get(usize::from(datagram.bind)).ok_or(DropReason::UnknownSource)?;
+        let listener = datagram.address.listener;
+        let sockets = turn.common.listeners.get(listener).map(|listener| &listener.sockets);
+        let socket = sockets.and_then(|sockets| sockets.get(datagram.bind).copied());
+        let socket = socket.ok_or(DropReason::UnknownSource)?;
         let origin = Origin {
             address: datagram.address,
             hash: datagram.address.hash(turn.common.hash_key),

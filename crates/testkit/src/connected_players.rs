@@ -19,8 +19,8 @@ use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
 use ringgate_gate::host::Host;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Claims, Credentials, Gate, Limits, LinkKind, Listener, Mail,
-    Netcode, Now, Protocol, Route, Seed, Setup, TokenReuse, WorkerIndex,
+    Allowed, Backend, BackendId, BindId, Claims, Credentials, Gate, Limits, LinkKind, Listener,
+    ListenerId, Mail, Netcode, Now, Protocol, Route, Seed, Setup, TokenReuse, WorkerIndex,
 };
 use ringgate_link::bundle::{Hello, SessionId, ToGame, Writer};
 
@@ -111,7 +111,7 @@ impl ConnectedPlayers {
         let seed = Seed { challenge_key: Key::from_bytes([3; 32]), random: [1, 2, 3, 4] };
         let mut gate = Gate::new(Arc::clone(setup), place, Arc::clone(claims), aead, seed, START);
         prepare(&gate);
-        gate.bind_player_socket(PLAYERS, 0, 0);
+        gate.bind_player_socket(PLAYERS, ListenerId(0), BindId(0));
         let cipher = Cipher::new(PROTOCOL);
         let members = Vec::with_capacity(players);
         let mut connected = Self {

@@ -21,7 +21,7 @@ use crate::random::Random;
 use crate::worker::Arrival;
 use ringgate_batch::Endpoint;
 use ringgate_core::limits::{DATAGRAM_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use ringgate_gate::Counters;
+use ringgate_gate::{BindId, Counters, ListenerId};
 
 pub use state::World;
 use state::{Outside, S};
@@ -129,7 +129,7 @@ impl World {
     }
 
     /// Picks the worker as the kernel does: by a hash of both addresses.
-    fn deliver_to_worker(&mut self, listener: u16, bind: u16, datagram: Datagram) {
+    fn deliver_to_worker(&mut self, listener: ListenerId, bind: BindId, datagram: Datagram) {
         let worker = self.worker_of(&datagram.from, &datagram.to);
         let socket = self.outside.player_sockets[&(listener, bind)];
         let Datagram { from, bytes, .. } = datagram;

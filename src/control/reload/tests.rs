@@ -8,7 +8,7 @@ use super::super::plan;
 use super::*;
 use crate::config::keys::KeySources;
 use crate::config::{Changes, changes_of};
-use ringgate_gate::{BackendId, Limits};
+use ringgate_gate::{BackendId, Limits, ListenerId};
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const OTHER_KEY: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -179,12 +179,12 @@ fn backends_keep_their_numbers_for_ever() {
     ];
     assert_eq!(changes, expected);
     assert_eq!(running.backends(), [("a", true, 8), ("b", false, 8), ("c", false, 8)]);
-    assert_eq!(running.setup.listeners[0].backends, [BackendId(1)]);
+    assert_eq!(running.setup.listeners[ListenerId(0)].backends, [BackendId(1)]);
 
     let changes = running.reload(&text()).expect("fine");
     assert!(changes.contains(&"backend a is back".to_owned()), "{changes:?}");
     assert_eq!(running.backends(), [("a", false, 8), ("b", false, 8), ("c", true, 8)]);
-    assert_eq!(running.setup.listeners[0].backends, [0, 1].map(BackendId));
+    assert_eq!(running.setup.listeners[ListenerId(0)].backends, [0, 1].map(BackendId));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_udp_backend_is_its_address_and_a_bundle_backend_its_name() {
     running.reload(&moved).expect("fine");
     assert_eq!(running.backends(), [("a", true, 8), ("b", false, 8), ("a", false, 8)]);
     assert_eq!(
-        running.setup.listeners[0].backends,
+        running.setup.listeners[ListenerId(0)].backends,
         [2, 1].map(BackendId),
         "new players go to the new place"
     );

@@ -11,7 +11,7 @@ use crate::common::Common;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::protocol::Front;
 use crate::front::unreal::state::UnrealFront;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, ListenerId};
 use crate::info::{ServerInfo, SessionInfo};
 use crate::mail::Steering;
 use crate::roles::Role;
@@ -278,7 +278,7 @@ impl Fronts {
     /// memory works on those before it.
     fn fetch_sources(&self, common: &mut Common, rx: &RxBatch) {
         let Common { sources, runs, listeners, roles, .. } = common;
-        let front = |listener: u16| listeners[usize::from(listener)].front;
+        let front = |listener: ListenerId| listeners[listener].front;
         find_runs(runs, rx, roles);
         sources.clear();
         for Run { role, range } in runs.iter() {

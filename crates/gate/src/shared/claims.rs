@@ -17,7 +17,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::ids::{BackendId, IdVec};
+use crate::ids::{BackendId, IdVec, ListenerId};
 use crate::now::Now;
 use crate::setup::{ClaimLimits, Limits};
 use crate::shared::claims::history::{History, TokenMac, TokenName, TokenPast};
@@ -35,7 +35,7 @@ use ringgate_core::proto::netcode::server::SessionSequence;
 /// What a session holds while it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    pub(crate) listener: u16,
+    pub(crate) listener: ListenerId,
     pub(crate) client_id: u64,
     pub(crate) backend: BackendId,
     pub(crate) slot: u32,
@@ -46,7 +46,7 @@ pub(crate) struct Claim {
 impl Claim {
     /// Stands where nobody has a session.
     pub(crate) const NOBODYS: Self = Self {
-        listener: 0,
+        listener: ListenerId(0),
         client_id: 0,
         backend: BackendId(0),
         slot: 0,
@@ -57,7 +57,7 @@ impl Claim {
 /// What a player needs who has proved its address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
-    pub(crate) listener: u16,
+    pub(crate) listener: ListenerId,
     pub(crate) client_id: u64,
     pub(crate) backend: BackendId,
     /// Sessions that the listener may have, over all workers.
@@ -81,7 +81,7 @@ pub struct Claims {
     /// Players of each backend: read without the lock to route.
     players: IdVec<BackendId, AtomicU32>,
     /// Sessions of each listener.
-    sessions: Box<[AtomicU32]>,
+    sessions: IdVec<ListenerId, AtomicU32>,
     cookies: Cookies,
     homes: Homes,
 }
@@ -98,7 +98,7 @@ struct Inner {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct ClientKey {
     client_id: u64,
-    listener: u16,
+    listener: ListenerId,
 }
 
 /// Who is connected, and with which token. In bytes, because there are as many as sessions.
@@ -176,7 +176,7 @@ impl Claims {
     }
 
     /// Records that a session has taken something in from its player, which spends its token.
-    pub(crate) fn spend_token(&self, listener: u16, client_id: u64) {
+    pub(crate) fn spend_token(&self, listener: ListenerId, client_id: u64) {
         let key = ClientKey { client_id, listener };
         let hash = self.hash(&key);
         let mut inner = self.lock();
@@ -187,7 +187,7 @@ impl Claims {
     }
 
     /// Whether a client id has a session at a listener.
-    pub(crate) fn is_connected(&self, listener: u16, client_id: u64) -> bool {
+    pub(crate) fn is_connected(&self, listener: ListenerId, client_id: u64) -> bool {
         let key = ClientKey { client_id, listener };
         let hash = self.hash(&key);
         self.lock().find_client(hash, &key).is_some()
@@ -209,7 +209,7 @@ impl Claims {
         if !wanted.allows_reuse {
             inner.check_token(wanted.token_mac)?;
         }
-        let sessions = &self.sessions[usize::from(listener)];
+        let sessions = &self.sessions[listener];
         if sessions.load(Ordering::Relaxed) >= wanted.sessions_max || inner.clients.is_full() {
             return Err(DropReason::ResponseSessionsFull);
         }
@@ -251,13 +251,13 @@ impl Claims {
         inner.sources.leave(&Area::address(claim.listener, &claim.source));
         inner.sources.leave(&Area::block(claim.listener, &claim.source));
         self.players[claim.backend].fetch_sub(1, Ordering::Relaxed);
-        self.sessions[usize::from(claim.listener)].fetch_sub(1, Ordering::Relaxed);
+        self.sessions[claim.listener].fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether a source may have another session. Only a hint: the claim itself decides.
     pub(crate) fn has_room_for(
         &self,
-        listener: u16,
+        listener: ListenerId,
         source: &Endpoint,
         limits: &Limits,
     ) -> Result<(), DropReason> {
@@ -304,7 +304,7 @@ impl Claims {
     }
 
     /// Sessions of a listener, over all workers.
-    pub fn sessions(&self, listener: usize) -> u32 {
+    pub fn sessions(&self, listener: ListenerId) -> u32 {
         self.sessions[listener].load(Ordering::Relaxed)
     }
 
@@ -352,7 +352,7 @@ impl Claims {
 impl Inner {
     fn check_source(
         &self,
-        listener: u16,
+        listener: ListenerId,
         source: &Endpoint,
         limits: &Limits,
     ) -> Result<(), DropReason> {
@@ -368,7 +368,7 @@ impl Inner {
 
     fn find_client(&self, hash: u32, key: &ClientKey) -> Option<u32> {
         let id = key.client_id.to_le_bytes();
-        let is_it = |known: &Client| known.id == id && u16::from(known.listener) == key.listener;
+        let is_it = |known: &Client| known.id == id && known.listener() == key.listener;
         self.clients.find(hash, is_it)
     }
 
@@ -386,7 +386,11 @@ impl Inner {
 
 impl Client {
     const fn new(key: &ClientKey, token: TokenName) -> Self {
-        Self { id: key.client_id.to_le_bytes(), listener: key.listener as u8, token }
+        Self { id: key.client_id.to_le_bytes(), listener: key.listener.0 as u8, token }
+    }
+
+    fn listener(&self) -> ListenerId {
+        ListenerId(self.listener.into())
     }
 }
 
@@ -454,7 +458,7 @@ mod tests {
     ) -> Result<Claim, DropReason> {
         let (token_mac, sessions_max, random) = (&[0; 16], 100, 0);
         let wanted = Wanted {
-            listener,
+            listener: ListenerId(listener),
             client_id,
             backend: BackendId(backend),
             sessions_max,
@@ -477,7 +481,11 @@ mod tests {
         assert_eq!(connect(&claims, 0, 3, 0), Err(DropReason::ResponseBackendFull));
         assert!(connect(&claims, 1, 1, 1).is_ok(), "another listener has its own clients");
         assert_eq!(
-            (claims.players(BackendId(0)), claims.sessions(0), claims.players(BackendId(1))),
+            (
+                claims.players(BackendId(0)),
+                claims.sessions(ListenerId(0)),
+                claims.players(BackendId(1))
+            ),
             (2, 2, 1)
         );
         claims.leave(&first);
@@ -488,10 +496,10 @@ mod tests {
     fn a_listener_never_has_more_sessions_than_it_may() {
         let claims = claims(1, &[70]);
         (0..100).for_each(|id| assert_eq!(connect(&claims, 0, id, 0).is_ok(), id < 70));
-        assert_eq!(claims.sessions(0), 70);
+        assert_eq!(claims.sessions(ListenerId(0)), 70);
         claims.resize_backends(&[200]);
         (100..200).for_each(|id| assert_eq!(connect(&claims, 0, id, 0).is_ok(), id < 130));
-        assert_eq!(claims.sessions(0), 100);
+        assert_eq!(claims.sessions(ListenerId(0)), 100);
         assert_eq!(connect(&claims, 0, 999, 0), Err(DropReason::ResponseSessionsFull));
     }
 
@@ -503,7 +511,10 @@ mod tests {
         let enter = |id: u64, source| connect_from(&claims, (0, id, 0), source, &limits);
         let mut first: Vec<Claim> = (0..3).map(|id| enter(id, at(1, 9)).expect("room")).collect();
         assert_eq!(enter(9, at(1, 8)), Err(DropReason::AddressFull));
-        assert_eq!(claims.has_room_for(0, &at(1, 8), &limits), Err(DropReason::AddressFull));
+        assert_eq!(
+            claims.has_room_for(ListenerId(0), &at(1, 8), &limits),
+            Err(DropReason::AddressFull)
+        );
         let mut other = enter(3, at(2, 9)).expect("room");
         assert!(enter(4, at(3, 9)).is_ok());
         assert_eq!(enter(5, at(4, 9)), Err(DropReason::BlockFull));
@@ -547,12 +558,12 @@ mod tests {
             let (claim, mut sequence) = claims.connect(&base).expect("free");
             (claim, sequence.take().expect("fresh"))
         };
-        let (first, first_start) = start(0);
-        let (_, beside) = start(1);
+        let (first, first_start) = start(ListenerId(0));
+        let (_, beside) = start(ListenerId(1));
         claims.leave(&first);
-        let (_, again) = start(0);
+        let (_, again) = start(ListenerId(0));
         assert_eq!([first_start, beside, again], [7, 7 + (1 << 40), 7 + (2 << 40)]);
-        claims.spend_token(0, 1);
+        claims.spend_token(ListenerId(0), 1);
         assert_eq!(claims.use_token(token_mac, &source(1), 100, now), Ok(TokenPast::Spent));
     }
 

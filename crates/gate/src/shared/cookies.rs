@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::ids::ListenerId;
 use crate::setup::ClaimLimits;
 use crate::shared::upgrades::Upgrades;
 use crate::store::multimap::Multimap;
@@ -31,7 +32,7 @@ use ringgate_core::secret::CookieSecret;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resident {
     pub(crate) worker: u16,
-    pub(crate) listener: u16,
+    pub(crate) listener: ListenerId,
     pub(crate) place: Place,
 }
 
@@ -152,7 +153,7 @@ impl Cookies {
         &self,
         cookie: &Cookie,
         client_id: u8,
-        listener: u16,
+        listener: ListenerId,
     ) -> Result<Resident, DropReason> {
         let inner = self.lock();
         let owners = &inner.as_ref().ok_or(DropReason::CookieUnknown)?.owners;
@@ -195,11 +196,11 @@ impl Keyring {
         now_ns: u64,
         source: Endpoint,
         client_id: u8,
-        listener: u16,
+        listener: ListenerId,
     ) -> Proof {
         let secret_id = self.epoch.active();
         let timestamp = Timestamp::from_ns(now_ns);
-        let input = MacInput::new(timestamp, source, client_id, listener.into());
+        let input = MacInput::new(timestamp, source, client_id, listener.0.into());
         let cookie = Cookie(self.macs[secret_id.index()].tag(input.as_bytes()));
         Proof { secret_id, timestamp, cookie }
     }
@@ -211,9 +212,9 @@ impl Keyring {
         proof: &Proof,
         source: Endpoint,
         client_id: u8,
-        listener: u16,
+        listener: ListenerId,
     ) -> Result<(), DropReason> {
-        let listener = listener.into();
+        let listener = listener.0.into();
         let input = proof_input(&self.epoch, proof, now_ns, source, client_id, listener)?;
         let mac = &self.macs[proof.secret_id.index()];
         if mac.verify(input.as_bytes(), &proof.cookie.0) {

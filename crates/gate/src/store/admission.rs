@@ -105,13 +105,14 @@ const TOKEN: u32 = 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::ListenerId;
     use ringgate_batch::Endpoint;
 
     const RATE: Rate = Rate { per_second: 10, burst: 5 };
     const KEY: HashKey = HashKey::new([1, 2]);
 
     fn admitted(admission: &mut Admission, source: Endpoint, now_ms: u64, tries: u32) -> u32 {
-        let area = Area::block(0, &source);
+        let area = Area::block(ListenerId(0), &source);
         (0..tries).filter(|_| admission.admit(&area, RATE, now_ms * 1_000_000)).count() as u32
     }
 
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn to_ask_takes_nothing_and_a_rate_of_0_is_none() {
         let mut admission = Admission::new(16, KEY, 0);
-        let area = Area::block(0, &Endpoint::v4([192, 0, 2, 1], 1));
+        let area = Area::block(ListenerId(0), &Endpoint::v4([192, 0, 2, 1], 1));
         assert!((0..100).all(|_| admission.would_admit(&area, RATE, 0)));
         assert_eq!((0..100).filter(|_| admission.admit(&area, RATE, 0)).count(), 5);
         assert!(!admission.would_admit(&area, RATE, 99_000_000));

@@ -4,6 +4,7 @@
 //! given. A *block* is an IPv4 /24 or an IPv6 /48, the least that changes hands between networks.
 //! IPv4-mapped IPv6 is IPv4. Each listener counts for itself.
 
+use crate::ids::ListenerId;
 use crate::store::hash::HashKey;
 use ringgate_batch::Endpoint;
 use ringgate_core::limits::LISTENERS_MAX;
@@ -20,7 +21,7 @@ pub(crate) struct Area {
 impl Area {
     /// The address of a source.
     #[inline]
-    pub(crate) fn address(listener: u16, source: &Endpoint) -> Self {
+    pub(crate) fn address(listener: ListenerId, source: &Endpoint) -> Self {
         let (high, low) = source.ip_words();
         if source.is_v4() {
             Self::new(low & IPV4, ADDRESS_V4, listener)
@@ -31,7 +32,7 @@ impl Area {
 
     /// The block of a source.
     #[inline]
-    pub(crate) fn block(listener: u16, source: &Endpoint) -> Self {
+    pub(crate) fn block(listener: ListenerId, source: &Endpoint) -> Self {
         let (high, low) = source.ip_words();
         if source.is_v4() {
             Self::new(low & IPV4 & !0xff, BLOCK_V4, listener)
@@ -40,8 +41,8 @@ impl Area {
         }
     }
 
-    const fn new(prefix: u64, kind: u32, listener: u16) -> Self {
-        Self { prefix, tag: kind << 16 | listener as u32 }
+    const fn new(prefix: u64, kind: u32, listener: ListenerId) -> Self {
+        Self { prefix, tag: kind << 16 | listener.0 as u32 }
     }
 
     #[inline]
@@ -79,28 +80,49 @@ mod tests {
     #[test]
     fn a_block_is_a_24_or_a_48_and_an_address_an_address_or_a_64() {
         let v4 = |last, port| Endpoint::v4([192, 0, 2, last], port);
-        assert_eq!(Area::address(0, &v4(1, 5)), Area::address(0, &v4(1, 6)));
-        assert_ne!(Area::address(0, &v4(1, 5)), Area::address(0, &v4(2, 5)));
-        assert_eq!(Area::block(0, &v4(1, 5)), Area::block(0, &v4(255, 5)));
-        assert_ne!(Area::block(0, &v4(1, 5)), Area::block(0, &Endpoint::v4([192, 0, 3, 1], 5)));
+        assert_eq!(
+            Area::address(ListenerId(0), &v4(1, 5)),
+            Area::address(ListenerId(0), &v4(1, 6))
+        );
+        assert_ne!(
+            Area::address(ListenerId(0), &v4(1, 5)),
+            Area::address(ListenerId(0), &v4(2, 5))
+        );
+        assert_eq!(Area::block(ListenerId(0), &v4(1, 5)), Area::block(ListenerId(0), &v4(255, 5)));
+        assert_ne!(
+            Area::block(ListenerId(0), &v4(1, 5)),
+            Area::block(ListenerId(0), &Endpoint::v4([192, 0, 3, 1], 5))
+        );
 
         let home = v6("2001:db8:1:2::1");
-        assert_eq!(Area::address(0, &home), Area::address(0, &v6("2001:db8:1:2:ffff::9")));
-        assert_ne!(Area::address(0, &home), Area::address(0, &v6("2001:db8:1:3::1")));
-        assert_eq!(Area::block(0, &home), Area::block(0, &v6("2001:db8:1:ffff::1")));
-        assert_ne!(Area::block(0, &home), Area::block(0, &v6("2001:db8:2:2::1")));
+        assert_eq!(
+            Area::address(ListenerId(0), &home),
+            Area::address(ListenerId(0), &v6("2001:db8:1:2:ffff::9"))
+        );
+        assert_ne!(
+            Area::address(ListenerId(0), &home),
+            Area::address(ListenerId(0), &v6("2001:db8:1:3::1"))
+        );
+        assert_eq!(
+            Area::block(ListenerId(0), &home),
+            Area::block(ListenerId(0), &v6("2001:db8:1:ffff::1"))
+        );
+        assert_ne!(
+            Area::block(ListenerId(0), &home),
+            Area::block(ListenerId(0), &v6("2001:db8:2:2::1"))
+        );
     }
 
     #[test]
     fn mapped_addresses_are_ipv4_and_listeners_do_not_share() {
         let plain = Endpoint::v4([192, 0, 2, 1], 5);
         let mapped = Endpoint::v6(*plain.ip_bytes(), 0, 7);
-        assert_eq!(Area::address(0, &plain), Area::address(0, &mapped));
-        assert_eq!(Area::block(0, &plain), Area::block(0, &mapped));
-        assert_ne!(Area::block(0, &plain), Area::block(1, &plain));
+        assert_eq!(Area::address(ListenerId(0), &plain), Area::address(ListenerId(0), &mapped));
+        assert_eq!(Area::block(ListenerId(0), &plain), Area::block(ListenerId(0), &mapped));
+        assert_ne!(Area::block(ListenerId(0), &plain), Area::block(ListenerId(1), &plain));
         // 0.0.0.0/24 is not ::/48, and a block of which one address is known is not that address.
         let zero = Endpoint::v4([0; 4], 5);
-        assert_ne!(Area::block(0, &zero), Area::block(0, &v6("::1")));
-        assert_ne!(Area::block(0, &zero), Area::address(0, &zero));
+        assert_ne!(Area::block(ListenerId(0), &zero), Area::block(ListenerId(0), &v6("::1")));
+        assert_ne!(Area::block(ListenerId(0), &zero), Area::address(ListenerId(0), &zero));
     }
 }

@@ -71,12 +71,13 @@ impl Census {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::ListenerId;
     use proptest::prelude::*;
     use ringgate_batch::Endpoint;
     use std::collections::HashMap;
 
     fn area(n: u8) -> Area {
-        Area::address(0, &Endpoint::v4([192, 0, 2, n], 1))
+        Area::address(ListenerId(0), &Endpoint::v4([192, 0, 2, n], 1))
     }
 
     proptest! {

@@ -15,6 +15,7 @@
 
 use std::collections::VecDeque;
 
+use crate::ids::ListenerId;
 use crate::store::area::Area;
 use crate::store::hash::HashKey;
 use crate::store::index::Index;
@@ -25,7 +26,7 @@ use ringgate_core::limits::LISTENERS_MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     /// Which listener the datagrams come in through.
-    pub(crate) listener: u16,
+    pub(crate) listener: ListenerId,
     /// Where they come from.
     pub(crate) endpoint: Endpoint,
 }
@@ -41,11 +42,11 @@ impl Address {
     pub(crate) fn hash(&self, key: HashKey) -> u32 {
         let (high, low) = self.endpoint.ip_words();
         if self.endpoint.is_v4() {
-            let from = u64::from(self.listener) << 48 | u64::from(self.endpoint.port()) << 32;
+            let from = u64::from(self.listener.0) << 48 | u64::from(self.endpoint.port()) << 32;
             return key.hash_seven(from | low & 0xffff_ffff) as u32;
         }
         let rest = u64::from(self.endpoint.port()) << 48
-            | u64::from(self.listener) << 32
+            | u64::from(self.listener.0) << 32
             | u64::from(self.endpoint.scope());
         key.hash([high, low, rest]) as u32
     }
@@ -215,7 +216,12 @@ impl<T: Tenant> Table<T> {
 
     /// Hashes where a run of datagrams comes from; while one is hashed, memory works on those
     /// before it.
-    pub(crate) fn hash_sources(&self, listener: u16, metas: &[RxMeta], mut found: impl FnMut(u32)) {
+    pub(crate) fn hash_sources(
+        &self,
+        listener: ListenerId,
+        metas: &[RxMeta],
+        mut found: impl FnMut(u32),
+    ) {
         for meta in metas {
             let hash = self.hash(&Address { listener, endpoint: meta.peer });
             self.prefetch_index(hash);
@@ -405,7 +411,10 @@ mod tests {
     }
 
     fn address(n: u16) -> Address {
-        Address { listener: n % 3, endpoint: Endpoint::v4([10, 0, 0, (n / 7) as u8], n) }
+        Address {
+            listener: ListenerId(n % 3),
+            endpoint: Endpoint::v4([10, 0, 0, (n / 7) as u8], n),
+        }
     }
 
     fn lookup(table: &Table<u16>, n: u16) -> Option<u32> {

@@ -12,6 +12,7 @@ use ringgate_core::proto::netcode::packet::{
 use ringgate_core::proto::netcode::request::{REQUEST_BYTES, encode_request};
 
 use super::rig::{PROTOCOL, Rig};
+use crate::ids::ListenerId;
 
 /// A client library, as far as the tests need one.
 pub(super) trait Library {
@@ -256,11 +257,11 @@ impl Scribe {
 
     /// Connects by hand, with sequence 1 for the response.
     pub(super) fn connect(&self, rig: &mut Rig, home: Endpoint) {
-        self.connect_at(rig, 0, home);
+        self.connect_at(rig, ListenerId(0), home);
     }
 
     /// The same at the `listener`th listener.
-    pub(super) fn connect_at(&self, rig: &mut Rig, listener: usize, home: Endpoint) {
+    pub(super) fn connect_at(&self, rig: &mut Rig, listener: ListenerId, home: Endpoint) {
         rig.deliver_at(listener, home, &self.request());
         let challenge = self.challenge(rig, home);
         rig.deliver_at(listener, home, &self.packet(PacketKind::Response, 1, &challenge));

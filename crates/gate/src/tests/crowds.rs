@@ -3,6 +3,7 @@
 
 use super::clients::{Scribe, forged};
 use super::rig::{Fleet, Rig, listener, udp_backend};
+use crate::ids::ListenerId;
 use crate::setup::{Limits, Setup};
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
@@ -199,7 +200,7 @@ fn junk_at_a_crowd_that_plays_on_is_tried_against_nobody() {
 fn more_switches_than_a_block_may_make_wait_for_the_next_second() {
     let mut crowd = Crowd::new(1, 30, false);
     let mut setup = crowd.fleet.rigs[0].host.gate().setup().clone();
-    setup.listeners[0].limits.port_switches_per_block = 5;
+    setup.listeners[ListenerId(0)].limits.port_switches_per_block = 5;
     crowd.fleet.rigs[0].mail(crate::Mail::Setup(std::sync::Arc::new(setup)));
     crowd.change_ports();
     (0..4).for_each(|_| crowd.tick(|_| ()));

@@ -9,6 +9,7 @@ use super::rig::{
     Fleet, OUR_USER, PROTOCOL, PUBLIC, Rig, bundle_backend, claims_for, endpoint, home, key,
     listener, netcode_rules, plain_setup, udp_backend,
 };
+use crate::ids::ListenerId;
 use crate::mail::Mail;
 use crate::setup::{ClaimLimits, Limits, Setup, TokenReuse};
 use ringgate_batch::{Endpoint, IoEvent, SendFailure, SocketId};
@@ -184,7 +185,7 @@ fn session_ended(reason: DropReason) {
 
 fn request_rate_limited(reason: DropReason) {
     let mut setup = plain_setup();
-    setup.listeners[0].limits.requests_per_block = 2;
+    setup.listeners[ListenerId(0)].limits.requests_per_block = 2;
     let (mut rig, _) = ready_with(setup);
     let scribe = Scribe::new(&rig.token(1));
     (0..2).for_each(|_| rig.deliver(home(1), &scribe.request()));
@@ -324,7 +325,7 @@ fn backend_starting(reason: DropReason) {
 
 fn request_sessions_full(reason: DropReason) {
     let mut setup = plain_setup();
-    setup.listeners[0].sessions_max = 1;
+    setup.listeners[ListenerId(0)].sessions_max = 1;
     let (mut rig, ..) = playing_with(setup);
     let second = Scribe::new(&rig.token(2));
     rig.provokes(reason, |rig| rig.deliver(home(2), &second.request()));
@@ -368,7 +369,7 @@ fn block_full(reason: DropReason) {
 /// challenge.
 fn full_source(reason: DropReason, source: Endpoint, change: impl FnOnce(&mut Limits)) {
     let mut setup = plain_setup();
-    change(&mut setup.listeners[0].limits);
+    change(&mut setup.listeners[ListenerId(0)].limits);
     let (mut rig, _) = ready_with(setup);
     let [first, second, third] = [1, 2, 3].map(|id| Scribe::new(&rig.token(id)));
     let other = source.with_port(8);
@@ -394,7 +395,7 @@ fn neighbour() -> Endpoint {
 
 fn block_handshakes_full(reason: DropReason) {
     let mut setup = plain_setup();
-    setup.listeners[0].limits.handshakes_per_block = 1;
+    setup.listeners[ListenerId(0)].limits.handshakes_per_block = 1;
     let (mut rig, _) = ready_with(setup);
     let [first, second, third] = [1, 2, 3].map(|id| Scribe::new(&rig.token(id)));
     rig.deliver(home(1), &first.request());
@@ -600,7 +601,7 @@ fn response_backend_full(reason: DropReason) {
 
 fn response_sessions_full(reason: DropReason) {
     let mut setup = plain_setup();
-    setup.listeners[0].sessions_max = 1;
+    setup.listeners[ListenerId(0)].sessions_max = 1;
     second_response(reason, setup, [1, 2]);
     // The worker's own table can be full too.
     let mut setup = plain_setup();
@@ -637,7 +638,7 @@ fn response_backend_down(reason: DropReason) {
 
 fn port_switch_rate_limited(reason: DropReason) {
     let mut setup = plain_setup();
-    setup.listeners[0].limits.port_switches_per_block = 1;
+    setup.listeners[ListenerId(0)].limits.port_switches_per_block = 1;
     let (mut rig, _, scribe) = playing_with(setup);
     for (sequence, port) in [(10, 6000), (11, 6001)] {
         rig.deliver(home(1).with_port(port), &scribe.payload(sequence, b"x"));

@@ -4,6 +4,7 @@
 use super::clients::{Library, Player};
 use super::games::{Game, Heard};
 use super::rig::{Asked, Rig, bundle_backend, home, listener, plain_setup};
+use crate::ids::ListenerId;
 use crate::mail::Mail;
 use crate::setup::{Route, Setup};
 use ringgate_batch::{Endpoint, IoEvent, SendFailure};
@@ -19,7 +20,7 @@ const SHARE: u64 = 256;
 fn two_games() -> (Rig, [Game; 2], [Player<Client>; 2]) {
     let backends = vec![bundle_backend("one", 4), bundle_backend("two", 4)];
     let mut setup = Setup::new(vec![listener("eu", &[0, 1])], backends, 1);
-    setup.listeners[0].route = Route::LeastPlayers;
+    setup.listeners[ListenerId(0)].route = Route::LeastPlayers;
     let mut rig = Rig::new(setup);
     let games = ["one", "two"].map(|name| Game::join(&mut rig, name));
     let players = [1, 2].map(|n| Player::connected(&mut rig, home(n), n.into()));

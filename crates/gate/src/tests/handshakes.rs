@@ -6,6 +6,7 @@ use super::rig::{
     Fleet, PROTOCOL, PUBLIC, Rig, bundle_backend, endpoint, home, key, listener, netcode_rules,
     plain_setup,
 };
+use crate::ids::ListenerId;
 use crate::mail::Mail;
 use crate::setup::{Protocol, Setup, TokenReuse};
 use ringgate_batch::Endpoint;
@@ -109,13 +110,13 @@ fn one_token_at_two_listeners_at_once_repeats_no_nonce() {
     let scribe = Scribe::new(&rig.token(1));
     for _ in 0..3 {
         scribe.connect(&mut rig, home(1));
-        scribe.connect_at(&mut rig, 1, home(1));
+        scribe.connect_at(&mut rig, ListenerId(1), home(1));
         assert_eq!(rig.sessions(), 2);
         for guest in game.guests(&mut rig) {
             (0..20).for_each(|_| game.say(&mut rig, |w| w.payload(guest.session, b"down")));
         }
         rig.deliver(home(1), &scribe.disconnect(2));
-        rig.deliver_at(1, home(1), &scribe.disconnect(2));
+        rig.deliver_at(ListenerId(1), home(1), &scribe.disconnect(2));
         assert_eq!(rig.sessions(), 0);
     }
 }
@@ -134,7 +135,7 @@ fn an_ipv4_player_is_the_same_behind_a_dual_stack_socket() {
 #[test]
 fn a_token_may_write_our_ipv6_address_in_either_word_order() {
     let mut setup = plain_setup();
-    setup.listeners[0].public = vec!["[2001:db8::9]:40000".parse().expect("literal")];
+    setup.listeners[ListenerId(0)].public = vec!["[2001:db8::9]:40000".parse().expect("literal")];
     let mut rig = Rig::new(setup);
     let _game = Game::join(&mut rig, "arena");
     let home = |n| Endpoint::v6([0x20, 1, 0xd, 0xb8, 0, n, 0, 0, 0, 0, 0, 0, 0, 0, 0, n], 0, 9);
@@ -285,7 +286,7 @@ fn a_player_who_was_denied_gets_in_when_there_is_room() {
 #[test]
 fn twenty_thousand_valid_tokens_from_one_block_keep_nobody_else_out() {
     let mut setup = plain_setup();
-    setup.listeners[0].limits.requests_per_block = 0;
+    setup.listeners[ListenerId(0)].limits.requests_per_block = 0;
     let mut rig = Rig::new(setup);
     let _game = Game::join(&mut rig, "arena");
     let source = |n: u32| Endpoint::v4([198, 51, 100, n as u8], 1000 + (n >> 8) as u16);
@@ -308,7 +309,7 @@ fn twenty_thousand_valid_tokens_from_one_block_keep_nobody_else_out() {
 #[test]
 fn one_block_never_fills_the_table_even_without_a_limit() {
     let mut setup = plain_setup();
-    setup.listeners[0].limits.handshakes_per_block = 0;
+    setup.listeners[ListenerId(0)].limits.handshakes_per_block = 0;
     setup.worker_pending_max = 64;
     let mut rig = Rig::new(setup);
     let _game = Game::join(&mut rig, "arena");

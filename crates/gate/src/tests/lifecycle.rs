@@ -6,7 +6,7 @@ use super::rig::{
     Fleet, Rig, bundle_backend, home, listener, netcode_rules, plain_setup, udp_backend,
 };
 use crate::gate::Gate;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, ListenerId};
 use crate::mail::Mail;
 use crate::setup::{Route, Setup};
 use ringgate_core::drops::DropReason;
@@ -48,8 +48,8 @@ fn a_reload_adds_listeners_and_backends_and_resizes() {
     let mut rig = Rig::new(setup.clone());
     let game = Game::join(&mut rig, "arena");
     let mut player = Player::connected(&mut rig, home(1), 1);
-    setup.listeners[0].route = Route::LeastPlayers;
-    setup.listeners[0].backends = [0, 1, 2].map(BackendId).to_vec();
+    setup.listeners[ListenerId(0)].route = Route::LeastPlayers;
+    setup.listeners[ListenerId(0)].backends = [0, 1, 2].map(BackendId).to_vec();
     setup.backends[BackendId(0)].slots = 1;
     setup.backends.push(bundle_backend("annex", 1));
     setup.backends.push(udp_backend("box", "127.0.0.1:7777", 1));

@@ -5,7 +5,7 @@ use super::clients::{Library, Player, Scribe};
 use super::games::{Game, Heard};
 use super::rig::{Asked, OUR_USER, Rig, bundle_backend, home, listener, plain_setup, udp_backend};
 use crate::counters::{Ended, LinkRefusal};
-use crate::ids::BackendId;
+use crate::ids::{BackendId, ListenerId};
 use crate::mail::Mail;
 use crate::setup::{Allowed, Credentials, LinkKind, Setup};
 use ringgate_batch::{IoEvent, SendFailure};
@@ -345,7 +345,7 @@ fn a_full_link_loses_payloads_by_name_and_nothing_else() {
 fn what_a_full_link_is_owed_arrives_in_order_however_long_it_takes() {
     let mut setup = plain_setup();
     setup.backends[BackendId(0)].slots = 200;
-    setup.listeners[0].sessions_max = 200;
+    setup.listeners[ListenerId(0)].sessions_max = 200;
     let mut rig = Rig::new(setup);
     let game = Game::join(&mut rig, "arena");
     game.hear(&mut rig);
@@ -386,9 +386,9 @@ fn what_a_full_link_is_owed_arrives_in_order_however_long_it_takes() {
 fn a_process_that_never_reads_loses_its_link_before_the_gateway_its_memory() {
     let mut setup = plain_setup();
     setup.backends[BackendId(0)].slots = 5000;
-    setup.listeners[0].sessions_max = 5000;
+    setup.listeners[ListenerId(0)].sessions_max = 5000;
     setup.worker_sessions_max = 5000;
-    setup.listeners[0].limits = crate::Limits::NONE;
+    setup.listeners[ListenerId(0)].limits = crate::Limits::NONE;
     let mut rig = Rig::new(setup);
     let game = Game::join(&mut rig, "arena");
     rig.obstacles.push((game.link, SendFailure::Full));

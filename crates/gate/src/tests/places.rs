@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::clients::Player;
 use super::rig::{Rig, endpoint, home, listener, udp_backend};
 use super::unreal::rig::{Arena, Player as Shooter, rules_mut, unreal_setup};
-use crate::ids::BackendId;
+use crate::ids::{BackendId, ListenerId};
 use crate::setup::Setup;
 use ringgate_batch::LocalIp;
 use ringgate_core::drops::DropReason;
@@ -19,7 +19,7 @@ const ROOM: u16 = 6;
 fn full_setup() -> Setup {
     let backend = udp_backend("box", GAME, ROOM.into());
     let mut setup = Setup::new(vec![listener("eu", &[0])], vec![backend], 1);
-    setup.listeners[0].sessions_max = ROOM.into();
+    setup.listeners[ListenerId(0)].sessions_max = ROOM.into();
     setup.worker_sessions_max = ROOM.into();
     setup
 }
@@ -70,7 +70,7 @@ fn a_full_unreal_table_leaves_and_is_full_again_at_other_addresses() {
     let mut setup = unreal_setup(1);
     rules_mut(&mut setup).idle_timeout_ns = 1_000_000_000;
     setup.backends[BackendId(0)].slots = ROOM.into();
-    setup.listeners[0].sessions_max = ROOM.into();
+    setup.listeners[ListenerId(0)].sessions_max = ROOM.into();
     setup.worker_sessions_max = ROOM.into();
     let mut arena = Arena::new(setup, 1);
     let mut generations: Vec<HashSet<_>> = Vec::new();

@@ -3,6 +3,7 @@
 use super::clients::{Player, Scribe, forged};
 use super::games::{Game, Heard};
 use super::rig::{Fleet, Rig, endpoint, home, plain_setup};
+use crate::ids::ListenerId;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::PacketKind;
@@ -46,7 +47,7 @@ fn a_session_follows_its_player_to_another_port() {
 #[test]
 fn a_listener_may_ignore_new_ports() {
     let mut setup = plain_setup();
-    setup.listeners[0].follow_port_switch = false;
+    setup.listeners[ListenerId(0)].follow_port_switch = false;
     let mut rig = Rig::new(setup);
     let _game = Game::join(&mut rig, "arena");
     let scribe = Scribe::new(&rig.token(1));

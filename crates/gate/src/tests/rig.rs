@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::counters::Counters;
 use crate::gate::Gate;
 use crate::host::Host;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, BindId, ListenerId};
 use crate::mail::Mail;
 use crate::now::Now;
 use crate::seed::{Seed, WorkerIndex};
@@ -94,7 +94,9 @@ pub(super) fn listener(name: &str, backends: &[u16]) -> Listener {
 
 /// The rules of the first listener.
 pub(super) fn netcode_rules(setup: &mut Setup) -> &mut Netcode {
-    let Protocol::Netcode(rules) = &mut setup.listeners[0].protocol else { panic!("netcode") };
+    let Protocol::Netcode(rules) = &mut setup.listeners[ListenerId(0)].protocol else {
+        panic!("netcode")
+    };
     rules
 }
 
@@ -168,7 +170,7 @@ impl Rig {
         for (at, listener) in listeners.iter().enumerate() {
             for bind in 0..listener.public.len() as u16 {
                 let socket = SocketId(PLAYER_SOCKETS[at].0 + u32::from(bind));
-                gate.bind_player_socket(socket, at as u16, bind);
+                gate.bind_player_socket(socket, ListenerId::at(at), BindId(bind));
             }
         }
         gate.bind_udp_link(UDP_LINK);
@@ -233,8 +235,8 @@ impl Rig {
     }
 
     /// A datagram for the `listener`th listener, alone in a turn.
-    pub(super) fn deliver_at(&mut self, listener: usize, from: Endpoint, bytes: &[u8]) {
-        self.push_at(PLAYER_SOCKETS[listener], from, bytes);
+    pub(super) fn deliver_at(&mut self, listener: ListenerId, from: Endpoint, bytes: &[u8]) {
+        self.push_at(PLAYER_SOCKETS[listener.index()], from, bytes);
         self.turn();
     }
 
@@ -528,7 +530,7 @@ impl Judge {
 
 impl Gate {
     fn session_at(&self, player: Endpoint) -> SessionId {
-        let address = Address { listener: 0, endpoint: player };
+        let address = Address { listener: ListenerId(0), endpoint: player };
         let netcode = &self.fronts.netcode;
         let index = netcode.sessions.find(netcode.sessions.hash(&address), &address);
         netcode.session_id(index.expect("a player lives there"))

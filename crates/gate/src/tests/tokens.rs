@@ -4,6 +4,7 @@ use super::clients::Scribe;
 use super::games::Game;
 use super::rig::{Fleet, Rig, bundle_backend, home, listener, netcode_rules, plain_setup};
 use crate::counters::Ended;
+use crate::ids::ListenerId;
 use crate::setup::Setup;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
@@ -116,19 +117,21 @@ fn two_listeners() -> (Rig, Game, Scribe) {
 #[test]
 fn a_handshake_that_began_before_the_token_was_spent_ends_with_a_denial() {
     let (mut rig, game, scribe) = two_listeners();
-    rig.deliver_at(1, home(1), &scribe.request());
+    rig.deliver_at(ListenerId(1), home(1), &scribe.request());
     let challenge = scribe.challenge(&mut rig, home(1));
     scribe.connect(&mut rig, home(1));
     let recorded = scribe.payload(2, b"once");
     rig.deliver(home(1), &recorded);
     rig.take_for(home(1));
     let response = scribe.packet(PacketKind::Response, 1, &challenge);
-    rig.provokes(DropReason::TokenSpent, |rig| rig.deliver_at(1, home(1), &response));
+    rig.provokes(DropReason::TokenSpent, |rig| rig.deliver_at(ListenerId(1), home(1), &response));
     assert_eq!(scribe.kinds(&mut rig, home(1)), [PacketKind::Denied]);
     assert_eq!(rig.counters().pending, 0);
-    rig.deliver_at(1, home(1), &recorded);
+    rig.deliver_at(ListenerId(1), home(1), &recorded);
     assert_eq!((rig.sessions(), game.payloads(&mut rig).len()), (1, 1));
-    rig.provokes(DropReason::TokenSpent, |rig| rig.deliver_at(1, home(1), &scribe.request()));
+    rig.provokes(DropReason::TokenSpent, |rig| {
+        rig.deliver_at(ListenerId(1), home(1), &scribe.request())
+    });
 }
 
 #[test]
@@ -136,18 +139,18 @@ fn a_token_is_in_one_session_at_a_time() {
     let (mut rig, _game, scribe) = two_listeners();
     scribe.connect(&mut rig, home(1));
     // The player has not heard of it, gives up, and tries the next address of its token.
-    rig.deliver_at(1, home(1), &scribe.request());
+    rig.deliver_at(ListenerId(1), home(1), &scribe.request());
     let challenge = scribe.challenge(&mut rig, home(1));
     let response = scribe.packet(PacketKind::Response, 1, &challenge);
     rig.provokes(DropReason::ResponseClientConnected, |rig| {
-        rig.deliver_at(1, home(1), &response);
+        rig.deliver_at(ListenerId(1), home(1), &response);
     });
     assert!(scribe.kinds(&mut rig, home(1)).is_empty(), "no denial: it may go on trying");
     for _ in 0..100 {
         rig.pass(100);
-        rig.deliver_at(1, home(1), &scribe.request());
+        rig.deliver_at(ListenerId(1), home(1), &scribe.request());
         let challenge = scribe.challenge(&mut rig, home(1));
-        rig.deliver_at(1, home(1), &scribe.packet(PacketKind::Response, 1, &challenge));
+        rig.deliver_at(ListenerId(1), home(1), &scribe.packet(PacketKind::Response, 1, &challenge));
         if rig.counters().sessions_opened == 2 {
             return assert_eq!(rig.sessions(), 1);
         }

@@ -17,8 +17,8 @@ use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Limits, LinkKind, Listener, Mail, Netcode, Now, Protocol, Route,
-    Setup, TokenReuse,
+    Allowed, Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Mail, Netcode, Now,
+    Protocol, Route, Setup, TokenReuse,
 };
 use ringgate_link::bundle::{CloseReason, Hello, SessionId, ToGame, Writer};
 
@@ -238,7 +238,7 @@ impl Cast {
             }
         };
         input.damage(&mut datagram);
-        self.stage.push(worker, listener, from, &datagram);
+        self.stage.push(worker, ListenerId(listener), from, &datagram);
         self.tape.push(datagram);
     }
 
@@ -250,13 +250,18 @@ impl Cast {
         };
         let mut datagram = datagram.clone();
         input.damage(&mut datagram);
-        self.stage.push(worker, u16::from(input.byte() > 200), home(input.below(HOMES)), &datagram);
+        self.stage.push(
+            worker,
+            ListenerId(u16::from(input.byte() > 200)),
+            home(input.below(HOMES)),
+            &datagram,
+        );
     }
 
     fn throw_junk(&mut self, worker: usize, input: &mut Input<'_>) {
         let len = input.below(60);
         let junk = input.bytes(len);
-        self.stage.push(worker, 0, home(input.below(HOMES)), &junk);
+        self.stage.push(worker, ListenerId(0), home(input.below(HOMES)), &junk);
     }
 
     fn join(&mut self, worker: usize) {
@@ -313,7 +318,10 @@ impl Cast {
                 }
             }
             120..=139 => self.stage.obstacles.push((worker, UDP_LINK, why)),
-            140..=159 => self.stage.obstacles.push((worker, super::stage::player_socket(0), why)),
+            140..=159 => {
+                let socket = super::stage::player_socket(ListenerId(0));
+                self.stage.obstacles.push((worker, socket, why));
+            }
             160..=199 => {
                 if !self.links.is_empty() {
                     let at = input.below(self.links.len());
@@ -337,7 +345,7 @@ impl Cast {
         }
         let keys = self.keys;
         self.stage.reload(|setup| {
-            let listener = &mut setup.listeners[0];
+            let listener = &mut setup.listeners[ListenerId(0)];
             match what {
                 64..=95 => listener.follow_port_switch = value < 200,
                 96..=127 => listener.sessions_max = u32::from(value % 8),

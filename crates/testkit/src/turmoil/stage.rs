@@ -9,7 +9,9 @@ use crate::Host;
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, Port, SendFailure, SocketId, TxTarget, Wire};
 use ringgate_core::crypto::Aead;
 use ringgate_core::secret::Key;
-use ringgate_gate::{Claims, Credentials, Gate, Mail, Now, Seed, Setup, WorkerIndex};
+use ringgate_gate::{
+    BindId, Claims, Credentials, Gate, ListenerId, Mail, Now, Seed, Setup, WorkerIndex,
+};
 
 /// Decisions, one byte each. When there are none left, the run is over.
 pub(super) struct Input<'a>(&'a [u8]);
@@ -104,10 +106,10 @@ impl Stage {
             };
             let worker = WorkerIndex { index, count: workers };
             let (setup, claims) = (Arc::clone(&setup), Arc::clone(&claims));
-            let listeners = setup.listeners.len() as u16;
+            let listeners = setup.listeners.ids();
             let mut gate = Gate::new(setup, worker, claims, Aead::detect(), seed, START);
-            for listener in 0..listeners {
-                gate.bind_player_socket(player_socket(listener), listener, 0);
+            for listener in listeners {
+                gate.bind_player_socket(player_socket(listener), listener, BindId(0));
             }
             gate.bind_udp_link(UDP_LINK);
             gate.bind_link_listener(LINK_LISTENER);
@@ -142,7 +144,13 @@ impl Stage {
     }
 
     /// A player's datagram, found by the worker's next turn.
-    pub(super) fn push(&mut self, worker: usize, listener: u16, from: Endpoint, bytes: &[u8]) {
+    pub(super) fn push(
+        &mut self,
+        worker: usize,
+        listener: ListenerId,
+        from: Endpoint,
+        bytes: &[u8],
+    ) {
         self.strangers.entry(from).or_default().from += bytes.len() as u64;
         self.push_on(worker, player_socket(listener), from, LocalIp::UNSPECIFIED, bytes);
     }
@@ -234,7 +242,7 @@ impl Stage {
     fn inspect(&mut self, worker: usize) {
         self.balance(worker);
         let sessions: usize = self.hosts.iter().map(|host| host.gate().session_count()).sum();
-        let listeners = 0..self.setup.listeners.len();
+        let listeners = self.setup.listeners.ids();
         let claimed: u32 = listeners.map(|listener| self.claims.sessions(listener)).sum();
         assert_eq!(claimed as usize, sessions, "claims and sessions");
         let backends = self.setup.backends.ids();
@@ -286,8 +294,8 @@ impl Wire for Sockets<'_> {
     }
 }
 
-pub(super) const fn player_socket(listener: u16) -> SocketId {
-    SocketId(1 + listener as u32)
+pub(super) const fn player_socket(listener: ListenerId) -> SocketId {
+    SocketId(1 + listener.0 as u32)
 }
 
 pub(super) fn is_player_socket(socket: SocketId) -> bool {

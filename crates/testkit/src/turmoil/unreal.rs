@@ -14,8 +14,8 @@ use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_core::proto::unreal::stand_in::StandIn;
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::{
-    Backend, BackendId, Duplicates, Limits, LinkKind, Listener, Mail, Protocol, Route, Setup,
-    Unreal,
+    Backend, BackendId, Duplicates, Limits, LinkKind, Listener, ListenerId, Mail, Protocol, Route,
+    Setup, Unreal,
 };
 
 /// Runs one sequence of events to its end; what does not hold panics. Returns how many sessions
@@ -156,7 +156,7 @@ impl Cast {
     fn send(&mut self, player: usize, mut datagram: Vec<u8>, input: &mut Input<'_>) {
         input.damage(&mut datagram);
         let Player { home, worker, .. } = self.players[player];
-        self.stage.push(worker, 0, home, &datagram);
+        self.stage.push(worker, ListenerId(0), home, &datagram);
         self.tape.push(datagram);
     }
 
@@ -167,13 +167,13 @@ impl Cast {
         };
         let mut datagram = datagram.clone();
         input.damage(&mut datagram);
-        self.stage.push(worker, 0, home(input.below(HOMES)), &datagram);
+        self.stage.push(worker, ListenerId(0), home(input.below(HOMES)), &datagram);
     }
 
     fn throw_junk(&mut self, worker: usize, input: &mut Input<'_>) {
         let len = input.below(80);
         let junk = input.bytes(len);
-        self.stage.push(worker, 0, home(input.below(HOMES)), &junk);
+        self.stage.push(worker, ListenerId(0), home(input.below(HOMES)), &junk);
     }
 
     fn move_away(&mut self, input: &mut Input<'_>) {
@@ -216,7 +216,7 @@ impl Cast {
     fn reload(&mut self, input: &mut Input<'_>) {
         let (what, value) = (input.byte(), input.byte());
         self.stage.reload(|setup| {
-            let listener = &mut setup.listeners[0];
+            let listener = &mut setup.listeners[ListenerId(0)];
             match what {
                 0..=63 => listener.follow_port_switch = value < 200,
                 64..=127 => listener.sessions_max = u32::from(value % 8),

@@ -3,7 +3,7 @@
 use crate::plan::{GameLink, Plan};
 use ringgate_batch::Endpoint;
 use ringgate_core::secret::Key;
-use ringgate_gate::Credentials;
+use ringgate_gate::{BindId, Credentials, ListenerId};
 
 /// What all tokens and packets of a simulated world are bound to.
 pub(super) const PROTOCOL: u64 = 0x7369_6d75_6c61_7465;
@@ -20,18 +20,18 @@ pub(super) fn game_name(number: u16) -> String {
 }
 
 /// A listener has an IPv4 address and an IPv6 one.
-pub(super) fn public_address(listener: u16, bind: u16) -> Endpoint {
-    let port = 40_000 + listener;
-    if bind == 0 {
+pub(super) fn public_address(listener: ListenerId, bind: BindId) -> Endpoint {
+    let port = 40_000 + listener.0;
+    if bind == BindId(0) {
         return Endpoint::v4([203, 0, 113, 9], port);
     }
     Endpoint::v6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9], 0, port)
 }
 
 /// Listener and bind of every socket for players.
-pub(super) fn player_sockets(plan: &Plan) -> impl Iterator<Item = (u16, u16)> + use<> {
+pub(super) fn player_sockets(plan: &Plan) -> impl Iterator<Item = (ListenerId, BindId)> + use<> {
     let listeners = plan.listeners as u16 + u16::from(plan.unreal_players > 0);
-    (0..listeners).flat_map(|listener| [(listener, 0), (listener, 1)])
+    (0..listeners).map(ListenerId).flat_map(|it| [(it, BindId(0)), (it, BindId(1))])
 }
 
 /// Where a game process on a udp link listens.

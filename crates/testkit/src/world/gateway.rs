@@ -8,6 +8,7 @@ use crate::network::{Datagram, Faults};
 use crate::plan::GameLink;
 use crate::worker::{Arrival, SocketIds, Worker};
 use ringgate_batch::{Endpoint, IoEvent, Port, SendFailure, SocketId, TxTarget, Wire};
+use ringgate_gate::{BindId, ListenerId};
 use std::collections::VecDeque;
 use std::io;
 
@@ -193,7 +194,7 @@ impl Outside {
         }
     }
 
-    fn send_down(&mut self, via: (u16, u16), to: Endpoint, bytes: &[u8]) {
+    fn send_down(&mut self, via: (ListenerId, BindId), to: Endpoint, bytes: &[u8]) {
         let public = self.public.iter().find(|(_, binding)| **binding == via);
         let Some((&from, _)) = public else { return };
         if self.unreal_listener == Some(via.0) {

@@ -5,14 +5,14 @@ use std::collections::{HashMap, HashSet};
 use super::state::{Outside, S, World};
 use crate::plan::GameLink;
 use crate::player::Whereabouts;
-use ringgate_gate::{BackendId, Gate, SessionInfo};
+use ringgate_gate::{BackendId, Gate, ListenerId, SessionInfo};
 
 impl World {
     /// Looks at every session, and at how much is remembered.
     pub(super) fn look_at_sessions(&mut self) {
         let gates = self.workers.iter().map(|worker| worker.host.gate());
         // Those of the Unreal listener, which is behind the others, are looked at with its servers.
-        let is_netcode = |it: &SessionInfo| usize::from(it.listener) < self.plan.listeners;
+        let is_netcode = |it: &SessionInfo| it.listener.index() < self.plan.listeners;
         let sessions = gates.clone().flat_map(Gate::sessions).filter(is_netcode);
         let sessions: Vec<SessionInfo> = sessions.collect();
         let pending: u64 = gates.map(|gate| gate.counters().pending).sum();
@@ -29,7 +29,7 @@ impl World {
     fn look_at_claims(&mut self, sessions: &[SessionInfo]) {
         let Self { plan, outside: Outside { judge, .. }, claims, .. } = self;
         let (mut clients, mut slots) = (HashSet::new(), HashSet::new());
-        let mut listeners: HashMap<u16, u32> = HashMap::new();
+        let mut listeners: HashMap<ListenerId, u32> = HashMap::new();
         for session in sessions {
             let is_only = clients.insert((session.listener, session.client_id));
             judge.require(is_only, || format!("a second session: {session:?}"));
@@ -40,8 +40,10 @@ impl World {
             *listeners.entry(session.listener).or_default() += 1;
         }
         for (listener, count) in listeners {
-            judge.require(count <= plan.sessions_max, || format!("{count} sessions at {listener}"));
-            let claimed = claims.sessions(usize::from(listener));
+            judge.require(count <= plan.sessions_max, || {
+                format!("{count} sessions at {listener:?}")
+            });
+            let claimed = claims.sessions(listener);
             judge.require(count == claimed, || format!("{count} sessions, {claimed} claimed"));
         }
     }
@@ -118,7 +120,7 @@ impl World {
             judge.require(pending == 0, || format!("{pending} handshakes left at worker {at}"));
         }
         for listener in 0..plan.listeners {
-            let claimed = claims.sessions(listener);
+            let claimed = claims.sessions(ListenerId::at(listener));
             judge.require(claimed == 0, || format!("{claimed} claims left at {listener}"));
         }
         for (at, game) in plan.games.iter().enumerate() {

@@ -8,6 +8,7 @@ use ringgate_core::netcode::{
     ConnectToken, ServerAddresses, TokenSecrets, TokenSpec, mint_with, user_data,
 };
 use ringgate_core::secret::Key;
+use ringgate_gate::{BindId, ListenerId};
 
 impl World {
     /// A player comes, with a new token or with the one it had.
@@ -15,7 +16,7 @@ impl World {
         let habits = self.plan.habits.clone();
         let player = &self.players[at];
         let reused = player.last.clone().filter(|_| self.random.chance(habits.reuse_per_mille));
-        let listener = self.random.within(0..self.plan.listeners as u64) as u16;
+        let listener = ListenerId(self.random.within(0..self.plan.listeners as u64) as u16);
         let last = match reused {
             Some(last) => Last { uses: last.uses + 1, ..last },
             None => {
@@ -63,8 +64,8 @@ impl World {
         }
     }
 
-    fn mint(&mut self, client_id: u64, at: usize, listener: u16) -> ConnectToken {
-        let bind = u16::from(!self.players[at].ip.is_v4());
+    fn mint(&mut self, client_id: u64, at: usize, listener: ListenerId) -> ConnectToken {
+        let bind = BindId(u16::from(!self.players[at].ip.is_v4()));
         let server = public_address(listener, bind).into();
         let servers = ServerAddresses::new(&[server]).expect("a plain address");
         let mut spec = TokenSpec::new(PROTOCOL, client_id, servers);

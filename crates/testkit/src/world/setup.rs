@@ -24,8 +24,8 @@ use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_gate::pace::Rules;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Claims, Gate, Limits, LinkKind, Listener, Netcode, Protocol, Seed,
-    Setup, WorkerIndex,
+    Allowed, Backend, BackendId, BindId, Claims, Gate, Limits, LinkKind, Listener, ListenerId,
+    Netcode, Protocol, Seed, Setup, WorkerIndex,
 };
 
 impl World {
@@ -179,7 +179,7 @@ fn setup(plan: &Plan) -> Setup {
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: plan.token_reuse,
         }),
-        public: [0, 1].map(|bind| public_address(at, bind).into()).to_vec(),
+        public: [0, 1].map(|n| public_address(ListenerId(at), BindId(n)).into()).to_vec(),
         backends: (0..plan.games.len()).map(BackendId::at).collect(),
         route: plan.route,
         sessions_max: plan.sessions_max,

@@ -16,7 +16,7 @@ use crate::unreal_player::UnrealPlayer;
 use crate::unreal_server::{UnrealJudge, UnrealServer};
 use crate::worker::{Arrival, Worker};
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, SocketId};
-use ringgate_gate::{Claims, Now};
+use ringgate_gate::{BindId, Claims, ListenerId, Now};
 
 /// A simulated world.
 pub struct World {
@@ -59,15 +59,15 @@ pub(super) struct Outside {
     /// Who lives at an address, and how good the way there is.
     pub(super) homes: HashMap<Endpoint, Home>,
     /// The gateway's public addresses: listener and bind.
-    pub(super) public: HashMap<Endpoint, (u16, u16)>,
+    pub(super) public: HashMap<Endpoint, (ListenerId, BindId)>,
     /// The workers' sockets for players and for udp links, which have the same ids in all of them.
-    pub(super) player_sockets: HashMap<(u16, u16), SocketId>,
+    pub(super) player_sockets: HashMap<(ListenerId, BindId), SocketId>,
     pub(super) udp_link: SocketId,
     pub(super) roles: HashMap<(usize, SocketId), Role>,
     /// Refusals that workers have not heard of yet.
     pub(super) refusals: Vec<(usize, IoEvent)>,
     pub(super) tape: Vec<Datagram>,
-    pub(super) unreal_listener: Option<u16>,
+    pub(super) unreal_listener: Option<ListenerId>,
     pub(super) servers: Vec<UnrealServer>,
     pub(super) unreal_judge: UnrealJudge,
     /// Who of the Unreal game lives at an address, and how good the way there is.
@@ -86,7 +86,7 @@ pub(super) struct Home {
 pub(super) enum Role {
     Link { game: u16 },
     LinkListener,
-    Player { listener: u16, bind: u16 },
+    Player { listener: ListenerId, bind: BindId },
     Session { game: u16 },
     UdpLink,
 }

@@ -21,6 +21,7 @@ use ringgate_core::proto::unreal::bits::BitWriter;
 use ringgate_core::proto::unreal::handshake::{Body, Handshake, TAIL_BYTES_MAX, Tail};
 use ringgate_core::proto::unreal::notify::Fields;
 use ringgate_core::proto::unreal::prefix::Ids;
+use ringgate_gate::BindId;
 
 impl World {
     /// An Unreal player does whatever is due.
@@ -35,7 +36,7 @@ impl World {
             Ok(game) => game,
         };
         let Some(listener) = outside.unreal_listener else { return };
-        let server = public_address(listener, u16::from(!player.ip.is_v4()));
+        let server = public_address(listener, BindId(u16::from(!player.ip.is_v4())));
         while let Some(next) = game.next_move(*now_ns, &plan.habits, unreal_random) {
             match next {
                 UnrealMove::Send(bytes) => {
@@ -171,9 +172,8 @@ impl World {
         for worker in &self.workers {
             let gate = worker.host.gate();
             let listeners = &gate.setup().listeners;
-            let is_ours = |it: &ringgate_gate::SessionInfo| {
-                listeners[usize::from(it.listener)].unreal().is_some()
-            };
+            let is_ours =
+                |it: &ringgate_gate::SessionInfo| listeners[it.listener].unreal().is_some();
             for session in gate.sessions().filter(is_ours) {
                 let is_fresh = session.heard_ns + timeout_ns + slack_ns > now_ns;
                 self.outside

@@ -12,12 +12,12 @@ use ringgate_core::proto::unreal::client::Profile;
 use ringgate_core::proto::unreal::handshake::Base;
 use ringgate_core::proto::unreal::prefix::{Framing, Magic};
 use ringgate_gate::{
-    Backend, BackendId, Duplicates, Limits, LinkKind, Listener, Protocol, Route, Unreal,
+    Backend, BackendId, Duplicates, Limits, LinkKind, Listener, ListenerId, Protocol, Route, Unreal,
 };
 
 /// The number of the Unreal listener, where there is one: the last.
-pub(super) fn unreal_listener(plan: &Plan) -> Option<u16> {
-    (plan.unreal_players > 0).then_some(plan.listeners as u16)
+pub(super) fn unreal_listener(plan: &Plan) -> Option<ListenerId> {
+    (plan.unreal_players > 0).then_some(ListenerId::at(plan.listeners))
 }
 
 /// The listener and its backends, which come after all others.
@@ -25,7 +25,7 @@ pub(super) fn listener(plan: &Plan) -> Option<Listener> {
     let number = unreal_listener(plan)?;
     let first = plan.games.len() as u16;
     Some(Listener {
-        name: format!("listener-{number}"),
+        name: format!("listener-{}", number.0),
         protocol: Protocol::Unreal(Unreal {
             framing: framing(plan),
             learns_base: true,

@@ -134,7 +134,7 @@ impl NetcodeFront {
             slot: claim.slot,
             slots_max: setup.backends[claim.backend].slots,
             user_data,
-            listener: &setup.listeners[usize::from(address.listener)].name,
+            listener: &setup.listeners[address.listener].name,
         };
         turn.tell_link(link, |writer| writer.opened(&opened));
     }

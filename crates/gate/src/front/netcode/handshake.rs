@@ -8,7 +8,7 @@ use crate::arrivals::Origin;
 use crate::counters::Ended;
 use crate::front::netcode::session::{Heard, Pending, Session};
 use crate::front::netcode::state::NetcodeFront;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, ListenerId};
 use crate::mail::forget_departed;
 use crate::routing::NoRoom;
 use crate::setup::{LinkKind, TokenReuse};
@@ -42,7 +42,7 @@ impl NetcodeFront {
         verdict: Verdict,
         bytes: &mut [u8],
     ) -> Result<(), DropReason> {
-        let listener = usize::from(origin.address.listener);
+        let listener = origin.address.listener;
         let rules =
             turn.common.setup.listeners[listener].netcode().ok_or(DropReason::UnknownSource)?;
         let expire_s = Request::inspect(bytes, rules.protocol_id, turn.now.unix_s)?.expire_unix_s();
@@ -237,7 +237,7 @@ impl NetcodeFront {
         response_sequence: u64,
         challenge: &ChallengeToken,
     ) -> Result<(), DropReason> {
-        let listener = usize::from(origin.address.listener);
+        let listener = origin.address.listener;
         if turn.common.claims.is_connected(origin.address.listener, challenge.client_id) {
             return Err(DropReason::ResponseClientConnected);
         }
@@ -333,7 +333,7 @@ impl NetcodeFront {
     /// Tells the player, its backend and its neighbours' claims about a new session.
     fn welcome(&mut self, turn: &mut Turn<'_>, index: u32) {
         let address = *self.sessions.address(index);
-        if turn.common.setup.listeners[usize::from(address.listener)].follow_port_switch {
+        if turn.common.setup.listeners[address.listener].follow_port_switch {
             self.make_resident(turn, index);
         }
         if !self.lacks_socket(turn, index) {
@@ -371,7 +371,7 @@ impl NetcodeFront {
     /// Gives back what a session holds and takes it out of the table.
     fn drop_session(&mut self, turn: &mut Turn<'_>, index: u32, why: Ended) {
         let address = *self.sessions.address(index);
-        let policy = &self.listeners[usize::from(address.listener)].replay;
+        let policy = &self.listeners[address.listener].replay;
         let sequence = self.sessions.at(index).window.latest(policy).unwrap_or(0);
         self.departed.leave(self.sessions.hash(&address), sequence, turn.now.mono_ns);
         let session = self.sessions.at_mut(index);
@@ -411,7 +411,7 @@ fn user_data_for(
 /// Tries a token under the keys that are being rotated out.
 fn open_with_older_keys(
     turn: &mut Turn<'_>,
-    listener: usize,
+    listener: ListenerId,
     parts: &mut RequestParts<'_>,
 ) -> bool {
     let rules = turn.common.setup.listeners[listener].netcode();
@@ -426,7 +426,7 @@ fn open_with_older_keys(
     false
 }
 
-fn allows_token_reuse(turn: &Turn<'_>, listener: usize) -> bool {
+fn allows_token_reuse(turn: &Turn<'_>, listener: ListenerId) -> bool {
     let rules = turn.common.setup.listeners[listener].netcode();
     rules.is_some_and(|rules| rules.token_reuse == TokenReuse::Allow)
 }

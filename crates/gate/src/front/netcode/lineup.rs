@@ -208,6 +208,7 @@ const NS_PER_MS: u64 = 1_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::ListenerId;
     use crate::shared::homes::Homes;
     use crate::store::hash::HashKey;
     use crate::store::table::{Address, Resting, Tenant};
@@ -234,14 +235,14 @@ mod tests {
             let homes = Homes::new(1, KEY);
             let mut residents = Residents::new(0, &homes, players.len());
             let mut sessions = Table::new(players.len().max(1), Resting::NONE, 0, KEY);
-            let area = Area::address(0, &CARRIER);
+            let area = Area::address(ListenerId(0), &CARRIER);
             let bucket = homes.bucket(&area);
             for (n, (latest, silent_ms)) in (0..).zip(players) {
                 let mut session = Session::nobody();
                 session.window.commit(*latest, &Policy::NETCODE).expect("the first");
                 session.last_receive_ns = (now_ms - silent_ms) * MS;
                 let home = if n % 3 == 2 { Endpoint::v4([198, 51, 100, 7], 0) } else { CARRIER };
-                let address = Address { listener: 0, endpoint: home.with_port(n) };
+                let address = Address { listener: ListenerId(0), endpoint: home.with_port(n) };
                 let index = sessions.insert(address, session, 0).expect("room");
                 residents.enter(&homes, bucket, index);
             }

@@ -15,6 +15,7 @@ use crate::front::netcode::arrival::{Arrival, Target};
 use crate::front::netcode::listener::ListenerRules;
 use crate::front::netcode::session::Heard;
 use crate::front::netcode::state::NetcodeFront;
+use crate::ids::ListenerId;
 use crate::now::Now;
 use crate::roles::Role;
 use crate::store::table::Address;
@@ -35,7 +36,7 @@ impl NetcodeFront {
         &mut self,
         common: &mut Common,
         now: Now,
-        listener: u16,
+        listener: ListenerId,
         run: Range<usize>,
         rx: &RxBatch,
     ) {
@@ -61,7 +62,7 @@ impl NetcodeFront {
         &mut self,
         common: &mut Common,
         now: Now,
-        listener: u16,
+        listener: ListenerId,
         meta: &RxMeta,
         source: Source,
         bytes: &[u8],
@@ -114,11 +115,16 @@ impl NetcodeFront {
     /// The replay pre-check. A gap that the listener forbids passes here, because a forged packet
     /// must not end a session: the commit after opening decides.
     #[inline]
-    fn check_window(&self, index: u32, listener: u16, header: Header) -> Result<(), DropReason> {
+    fn check_window(
+        &self,
+        index: u32,
+        listener: ListenerId,
+        header: Header,
+    ) -> Result<(), DropReason> {
         if !header.kind.is_replay_protected() {
             return Ok(());
         }
-        let policy = &self.listeners[usize::from(listener)].replay;
+        let policy = &self.listeners[listener].replay;
         match self.sessions.at(index).window.check(header.sequence, policy) {
             Err(Refusal::Gap) | Ok(()) => Ok(()),
             Err(why) => Err(why.into()),
@@ -151,12 +157,12 @@ impl NetcodeFront {
                 Target::Pending(index) => (&pending.at(index).open_key, pending.address(index)),
                 _ => continue,
             };
-            let job = packet_job(key, &listeners[usize::from(*listener)], arrival.header, bytes);
+            let job = packet_job(key, &listeners[*listener], arrival.header, bytes);
             batch.push(at, job, aead, verdicts);
         }
         // Behind the arrivals' verdicts come those of the copies that are tried.
         for (number, index, header, copy) in port_switches.trials.copies() {
-            let listener = &listeners[usize::from(sessions.address(index).listener)];
+            let listener = &listeners[sessions.address(index).listener];
             let job = packet_job(&sessions.at(index).open_key, listener, header, copy);
             batch.push(arrivals.len() + number, job, aead, verdicts);
         }
@@ -175,7 +181,7 @@ impl NetcodeFront {
             else {
                 continue;
             };
-            let rules = setup.listeners[usize::from(listener)].netcode();
+            let rules = setup.listeners[listener].netcode();
             let key = rules.and_then(|rules| rules.keys.first());
             let (Some(parts), Some(key)) = (RequestParts::split(bytes), key) else {
                 continue;
@@ -295,7 +301,7 @@ impl NetcodeFront {
         sequence: u64,
     ) -> Result<(), DropReason> {
         let listener = self.sessions.address(index).listener;
-        let policy = &self.listeners[usize::from(listener)].replay;
+        let policy = &self.listeners[listener].replay;
         let committed = self.sessions.at_mut(index).window.commit(sequence, policy);
         let refused = committed.map_err(DropReason::from);
         if refused == Err(DropReason::SequenceGap) {
@@ -318,7 +324,7 @@ impl NetcodeFront {
         let Self { sessions, listeners, .. } = self;
         let (key, Address { listener, .. }) =
             (&sessions.at(index).open_key, *sessions.address(index));
-        let mut jobs = [packet_job(key, &listeners[usize::from(listener)], header, bytes)];
+        let mut jobs = [packet_job(key, &listeners[listener], header, bytes)];
         turn.common.aead.open(&mut jobs);
         jobs[0].verdict
     }
@@ -345,7 +351,7 @@ fn look_at_request(
     is_connected: bool,
     bytes: &[u8],
 ) -> Result<(), DropReason> {
-    let listener = &common.setup.listeners[usize::from(address.listener)];
+    let listener = &common.setup.listeners[address.listener];
     let rules = listener.netcode().ok_or(DropReason::UnknownSource)?;
     Request::inspect(bytes, rules.protocol_id, now.unix_s)?;
     if is_connected {

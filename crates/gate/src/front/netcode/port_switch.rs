@@ -70,8 +70,7 @@ impl NetcodeFront {
         // Nearly always empty, and its own hash costs as much as ours.
         let is_steered = !common.neighbours.steered.is_empty()
             && common.neighbours.steered.contains_key(&(address.listener, address.endpoint));
-        if !is_steered && !common.setup.listeners[usize::from(address.listener)].follow_port_switch
-        {
+        if !is_steered && !common.setup.listeners[address.listener].follow_port_switch {
             return Err(DropReason::UnknownSource);
         }
         let header =
@@ -126,7 +125,7 @@ impl NetcodeFront {
         let bucket = common.claims.homes().bucket(&area);
         let Self { sessions, port_switches, listeners, .. } = self;
         let PortSwitches { residents, lineups, sources, few, many, trials, .. } = port_switches;
-        let policy = &listeners[usize::from(address.listener)].replay;
+        let policy = &listeners[address.listener].replay;
         let source = sources.of(hash, header.sequence, now_ns);
         let lost = Lost {
             area,
@@ -274,7 +273,7 @@ impl NetcodeFront {
         if !self.sessions.is_live(index) {
             return Err(DropReason::SessionEnded);
         }
-        let policy = &self.listeners[usize::from(origin.address.listener)].replay;
+        let policy = &self.listeners[origin.address.listener].replay;
         let latest = self.sessions.at(index).window.latest(policy);
         if latest.is_some_and(|latest| header.sequence <= latest) {
             return Err(DropReason::PortSwitchStale);

@@ -1,6 +1,7 @@
 //! Packets for players: written here, sealed when the outgoing batch is sent.
 
 use crate::front::netcode::state::NetcodeFront;
+use crate::ids::ListenerId;
 use crate::output::Tag;
 use crate::sealing::About;
 use crate::turn::Turn;
@@ -22,7 +23,7 @@ impl NetcodeFront {
     ) -> Result<(), DropReason> {
         let now_ns = turn.now.mono_ns;
         let address = self.sessions.address(index);
-        let aads = &self.listeners[usize::from(address.listener)].aads;
+        let aads = &self.listeners[address.listener].aads;
         let peer = Some(address.endpoint);
         let session = self.sessions.at_mut(index);
         let sequence = session.next_sequence.take()?;
@@ -40,7 +41,7 @@ impl NetcodeFront {
     pub(crate) fn emit_handshake(
         &mut self,
         turn: &mut Turn<'_>,
-        listener: u16,
+        listener: ListenerId,
         key: &Key,
         (kind, body): (PacketKind, &[u8]),
         target: TxTarget,
@@ -49,7 +50,7 @@ impl NetcodeFront {
         let room = turn.room();
         let (header, len) = encode_packet(kind, sequence, body, room.slot);
         let slot = room.send(len, target, Tag::Player.encode());
-        let aads = &self.listeners[usize::from(listener)].aads;
+        let aads = &self.listeners[listener].aads;
         turn.common.sealing.push(key, about(slot, header, len, aads));
         // No session will say when it is not needed any more.
         turn.common.sealing.expire();

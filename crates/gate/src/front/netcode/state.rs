@@ -7,7 +7,7 @@ use crate::front::netcode::session::{Pending, Session};
 use crate::front::netcode::socket_queue::SocketQueue;
 use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::sweep::Sweep;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, IdVec, ListenerId};
 use crate::info::SessionInfo;
 use crate::links::loopback::index_of_loopback;
 use crate::now::Now;
@@ -25,7 +25,7 @@ use ringgate_core::secret::Key;
 pub(crate) struct NetcodeFront {
     /// Which worker's.
     pub(crate) worker: u16,
-    pub(crate) listeners: Vec<ListenerRules>,
+    pub(crate) listeners: IdVec<ListenerId, ListenerRules>,
     pub(crate) sessions: Table<Session>,
     /// Invariant: hashes with the same key as `sessions`, so that a datagram's source is hashed
     /// once.
@@ -59,7 +59,7 @@ impl NetcodeFront {
         let first_generation = (session_starts >> 32) as u32;
         Self {
             worker,
-            listeners: Vec::new(),
+            listeners: IdVec::new(),
             sessions: Table::new(sessions_max, resting, first_generation, hash_key),
             pending: Table::new(setup.worker_pending_max, Resting::NONE, 0, hash_key),
             sweep: Sweep::new(now_ns),
@@ -78,7 +78,7 @@ impl NetcodeFront {
 
     /// Takes in what a new setup says about listeners.
     pub(crate) fn adopt(&mut self, setup: &Setup) {
-        for listener in &setup.listeners[self.listeners.len()..] {
+        for listener in setup.listeners.iter().skip(self.listeners.len()) {
             self.listeners.push(ListenerRules::new(listener));
         }
         for (rules, listener) in self.listeners.iter_mut().zip(&setup.listeners) {

@@ -60,7 +60,7 @@ impl NetcodeFront {
     }
 
     fn keep_alive_ns(&self, turn: &Turn<'_>, index: u32) -> u64 {
-        let listener = usize::from(self.sessions.address(index).listener);
+        let listener = self.sessions.address(index).listener;
         let rules = turn.common.setup.listeners[listener].netcode();
         rules.map_or(SEND_INTERVAL_NS, |rules| rules.keep_alive_ns)
     }

@@ -6,6 +6,7 @@ use crate::arrivals::Origin;
 use crate::common::Common;
 use crate::front::unreal::kinds::kind_index;
 use crate::front::unreal::state::UnrealFront;
+use crate::ids::ListenerId;
 use crate::info::SessionInfo;
 use crate::output::Tag;
 use crate::setup::Unreal;
@@ -81,8 +82,8 @@ impl UnrealFront {
     }
 
     /// How the packets between a listener and its players are laid out now.
-    pub(crate) fn framing(&self, listener: u16) -> Result<Framing, DropReason> {
-        let face = self.faces.get(usize::from(listener));
+    pub(crate) fn framing(&self, listener: ListenerId) -> Result<Framing, DropReason> {
+        let face = self.faces.get(listener);
         face.map(|face| face.framing).ok_or(DropReason::UnknownSource)
     }
 
@@ -128,8 +129,8 @@ impl UnrealFront {
 }
 
 /// The rules of a listener.
-pub(crate) fn rules_of(common: &Common, listener: u16) -> Result<&Unreal, DropReason> {
-    common.setup.listeners[usize::from(listener)].unreal().ok_or(DropReason::UnknownSource)
+pub(crate) fn rules_of(common: &Common, listener: ListenerId) -> Result<&Unreal, DropReason> {
+    common.setup.listeners[listener].unreal().ok_or(DropReason::UnknownSource)
 }
 
 /// A handshake packet did what it came for.

@@ -36,7 +36,7 @@ impl UnrealFront {
         bytes: &[u8],
     ) -> Result<(), DropReason> {
         let listener = origin.address.listener;
-        if !turn.common.setup.listeners[usize::from(listener)].follow_port_switch {
+        if !turn.common.setup.listeners[listener].follow_port_switch {
             return Err(DropReason::UnknownSource);
         }
         let is_here = |index: &u32| self.sessions.at(*index).cookie() == Some(&original);
@@ -61,7 +61,7 @@ impl UnrealFront {
         if let Some(other) = known {
             self.end_session(turn, other, Ended::Replaced);
         }
-        let limits = &turn.common.setup.listeners[usize::from(listener)].limits;
+        let limits = &turn.common.setup.listeners[listener].limits;
         let claim = &mut self.sessions.at_mut(index).claim;
         turn.common.claims.relocate(claim, origin.address.endpoint, limits)?;
         turn.common.claims.cookies().use_once(&proof.cookie, turn.now.mono_ns)?;

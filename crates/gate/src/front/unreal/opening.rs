@@ -101,10 +101,10 @@ impl UnrealFront {
         let listener = origin.address.listener;
         if let Some(index) = known {
             let claim = self.sessions.at(index).claim;
-            let backends = &turn.common.setup.listeners[usize::from(listener)].backends;
+            let backends = &turn.common.setup.listeners[listener].backends;
             if backends.contains(&claim.backend)
                 && turn.common.takes_players(claim.backend)
-                && self.is_open_to(usize::from(listener), claim.backend)
+                && self.is_open_to(listener, claim.backend)
             {
                 turn.common.claims.cookies().use_once(&proof.cookie, turn.now.mono_ns)?;
                 return Ok(self.release(turn, index, Ended::Replaced));
@@ -116,7 +116,7 @@ impl UnrealFront {
         // Players have no ids here, and every one needs its own.
         let client_id = u64::from(turn.common.worker.index) << 48 | self.serial;
         let key = source_key(origin);
-        let is_open = |backend| self.is_open_to(usize::from(listener), backend);
+        let is_open = |backend| self.is_open_to(listener, backend);
         let claim = turn.common.claim_place(
             listener,
             (client_id, key),
@@ -192,7 +192,7 @@ impl UnrealFront {
         turn.common.newcomers.handshakes.leave(&address.block());
         turn.common.counters.sessions_opened += 1;
         turn.common.stamps.handshakes_ns.push(turn.now.mono_ns - opening.since_ns);
-        if turn.common.setup.listeners[usize::from(listener)].follow_port_switch {
+        if turn.common.setup.listeners[listener].follow_port_switch {
             let client_id = opening.response.ids.client();
             turn.common.claims.cookies().settle(&cookie, client_id, self.resident(turn, index));
         }

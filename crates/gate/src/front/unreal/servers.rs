@@ -3,7 +3,7 @@
 use crate::front::unreal::probed::{Face, Probed};
 use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, ListenerId};
 use crate::info::ServerInfo;
 use crate::setup::Setup;
 use ringgate_core::proto::unreal::prefix::Framing;
@@ -16,7 +16,7 @@ impl UnrealFront {
 
     /// Whether a listener may send players to a backend: that one answers, in the layout that the
     /// players are spoken to in.
-    pub(crate) fn is_open_to(&self, listener: usize, backend: BackendId) -> bool {
+    pub(crate) fn is_open_to(&self, listener: ListenerId, backend: BackendId) -> bool {
         let probed = self.probed.get(backend).and_then(Option::as_ref);
         probed.is_none_or(|probed| {
             let face = self.faces.get(listener).copied().unwrap_or_default();
@@ -60,7 +60,7 @@ impl UnrealFront {
     /// Learns which backends serve Unreal games.
     pub(crate) fn adopt(&mut self, setup: &Setup, now_ns: u64) {
         self.probed.resize_with(setup.backends.len(), || None);
-        for listener in &setup.listeners[self.faces.len().min(setup.listeners.len())..] {
+        for listener in setup.listeners.iter().skip(self.faces.len()) {
             let framing = listener.unreal().map_or_else(Framing::default, |rules| rules.framing);
             self.faces.push(Face { framing, ..Face::default() });
         }

@@ -5,7 +5,7 @@ use crate::front::unreal::credit::Credits;
 use crate::front::unreal::loopback::index_of_loopback;
 use crate::front::unreal::probed::{Face, Probed};
 use crate::front::unreal::session::Session;
-use crate::ids::{BackendId, IdVec};
+use crate::ids::{BackendId, IdVec, ListenerId};
 use crate::seed::Random;
 use crate::setup::Setup;
 use crate::shared::cookies::Keyring;
@@ -27,8 +27,8 @@ pub(crate) struct UnrealFront {
     pub(crate) keyring: Option<Keyring>,
     /// When we last asked for fresh secrets.
     pub(crate) asked_for_secrets_ns: Option<u64>,
-    /// By a listener's number: what players are told about the server behind it.
-    pub(crate) faces: Vec<Face>,
+    /// What the players of each listener are told about the server behind it.
+    pub(crate) faces: IdVec<ListenerId, Face>,
     /// What is known of each server of an Unreal game.
     pub(crate) probed: IdVec<BackendId, Option<Probed>>,
     /// Some backend is one.
@@ -56,7 +56,7 @@ impl UnrealFront {
             opening_count: 0,
             keyring: None,
             asked_for_secrets_ns: None,
-            faces: Vec::new(),
+            faces: IdVec::new(),
             probed: IdVec::new(),
             has_servers: false,
             next_probe_ns: now_ns,

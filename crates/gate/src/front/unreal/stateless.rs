@@ -10,6 +10,7 @@ use crate::front::protocol::Front;
 use crate::front::unreal::datagrams::{count_handled, rules_of};
 use crate::front::unreal::kinds::{UNREAL_GAME, kind_index};
 use crate::front::unreal::state::UnrealFront;
+use crate::ids::ListenerId;
 use crate::setup::Duplicates;
 use crate::shared::cookies::Keyring;
 use crate::store::admission::Rate;
@@ -81,7 +82,7 @@ impl UnrealFront {
     fn check_served(
         &self,
         turn: &Turn<'_>,
-        listener: u16,
+        listener: ListenerId,
         packet: &Handshake,
     ) -> Result<(), DropReason> {
         let rules = rules_of(turn.common, listener)?;
@@ -102,7 +103,7 @@ impl UnrealFront {
         packet: &Handshake,
         bytes: usize,
     ) {
-        let face = self.faces[usize::from(origin.address.listener)];
+        let face = self.faces[origin.address.listener];
         let speaks = |identity: &Identity| identity.base.version >= UPGRADE_VERSION_MIN;
         let Some(identity) = face.identity.filter(speaks) else { return };
         let is_asking = matches!(packet.body, Body::Initial { .. });
@@ -130,7 +131,7 @@ impl UnrealFront {
         if turn.common.life.draining_until_ns.is_some() {
             return Err(DropReason::Draining);
         }
-        let face = self.faces[usize::from(listener)];
+        let face = self.faces[listener];
         let identity = face.identity.ok_or(DropReason::RequestBackendDown)?;
         turn.common.admit_request(turn.now, &origin.address)?;
         let client_id = packet.ids.client();
@@ -183,14 +184,14 @@ impl UnrealFront {
         bytes: usize,
     ) -> Result<(), DropReason> {
         let listener = origin.address.listener;
-        if !turn.common.setup.listeners[usize::from(listener)].follow_port_switch {
+        if !turn.common.setup.listeners[listener].follow_port_switch {
             return Err(DropReason::UnknownSource);
         }
         let rules = rules_of(turn.common, listener)?;
         if rules.duplicates == Duplicates::Notify {
             Header::read(reader)?;
         }
-        let face = &self.faces[usize::from(listener)];
+        let face = &self.faces[listener];
         let request = face.restart_request(ids, &rules.versions)?;
         let bytes_min = Kind::RestartRequest
             .packet_bytes(&face.framing, request.base.version, TAIL_BYTES_MIN)

@@ -1,12 +1,14 @@
 //! Rotation and the memory of used responses, on a clock that moves when a test says so.
 
 use super::*;
+use crate::ids::ListenerId;
 use crate::store::table::Place;
 use ringgate_core::proto::unreal::cookie::SecretId;
 use ringgate_core::proto::unreal::timing::{ROTATION_NS, ROTATION_SPREAD_NS};
 
 const S: u64 = 1_000_000_000;
 const START: u64 = 100 * S;
+const LISTENER: ListenerId = ListenerId(2);
 const HOME: Endpoint = Endpoint::v4([192, 0, 2, 1], 5000);
 const LIMITS: ClaimLimits = ClaimLimits { sessions_max: 4, tokens_max: 3 };
 
@@ -49,8 +51,9 @@ fn a_worker_copies_the_secrets_when_they_have_changed() {
 #[test]
 fn one_workers_challenge_is_anothers_proof_until_its_secret_has_been_replaced() {
     let cookies = started();
-    let proof = keyring(&cookies).challenge(START, HOME, 5, 2);
-    let verify = |cookies: &Cookies, now_ns| keyring(cookies).verify(now_ns, &proof, HOME, 5, 2);
+    let proof = keyring(&cookies).challenge(START, HOME, 5, LISTENER);
+    let verify =
+        |cookies: &Cookies, now_ns| keyring(cookies).verify(now_ns, &proof, HOME, 5, LISTENER);
     assert_eq!(verify(&cookies, START), Ok(()));
     assert_eq!(verify(&cookies, START + 40 * S), Err(DropReason::CookieExpired));
     assert_eq!(verify(&cookies, START + 40 * S - 1), Ok(()), "as long as nothing rotates");
@@ -65,43 +68,48 @@ fn both_secrets_are_there_from_the_start() {
     let keyring = keyring(&started());
     let other = SecretId::from_bit(!keyring.epoch.active().bit());
     let timestamp = Timestamp::from_ns(START - S);
-    let input = MacInput::new(timestamp, HOME, 5, 2);
+    let input = MacInput::new(timestamp, HOME, 5, LISTENER.0.into());
     let cookie = Cookie(keyring.macs[other.index()].tag(input.as_bytes()));
     let proof = Proof { secret_id: other, timestamp, cookie };
-    assert_eq!(keyring.verify(START, &proof, HOME, 5, 2), Ok(()));
+    assert_eq!(keyring.verify(START, &proof, HOME, 5, LISTENER), Ok(()));
 }
 
 #[test]
 fn every_bit_of_a_proof_and_of_its_address_matters() {
     let keyring = keyring(&started());
-    let proof = keyring.challenge(START, HOME, 5, 2);
+    let proof = keyring.challenge(START, HOME, 5, LISTENER);
     let is_refused = |proof: &Proof, source, client_id, listener| {
         keyring.verify(START, proof, source, client_id, listener).is_err()
     };
-    assert!(!is_refused(&proof, HOME, 5, 2));
+    assert!(!is_refused(&proof, HOME, 5, LISTENER));
     for bit in 0..160 {
         let mut cookie = proof.cookie;
         cookie.0[bit / 8] ^= 1 << (bit % 8);
-        assert!(is_refused(&Proof { cookie, ..proof }, HOME, 5, 2), "cookie bit {bit}");
+        assert!(is_refused(&Proof { cookie, ..proof }, HOME, 5, LISTENER), "cookie bit {bit}");
     }
     for bit in 0..64 {
         let timestamp = Timestamp::from_wire(proof.timestamp.to_wire() ^ 1 << bit);
-        assert!(is_refused(&Proof { timestamp, ..proof }, HOME, 5, 2), "time bit {bit}");
+        assert!(is_refused(&Proof { timestamp, ..proof }, HOME, 5, LISTENER), "time bit {bit}");
     }
     let secret_id = SecretId::from_bit(!proof.secret_id.bit());
-    assert!(is_refused(&Proof { secret_id, ..proof }, HOME, 5, 2));
+    assert!(is_refused(&Proof { secret_id, ..proof }, HOME, 5, LISTENER));
     for bit in 0..16 {
-        assert!(is_refused(&proof, HOME.with_port(HOME.port() ^ 1 << bit), 5, 2), "port bit {bit}");
-        assert!(is_refused(&proof, HOME, 5, 2 ^ 1 << bit), "listener bit {bit}");
+        assert!(
+            is_refused(&proof, HOME.with_port(HOME.port() ^ 1 << bit), 5, LISTENER),
+            "port bit {bit}"
+        );
+        assert!(is_refused(&proof, HOME, 5, ListenerId(2 ^ 1 << bit)), "listener bit {bit}");
     }
     for bit in 0..32 {
         let ip = u32::from_be_bytes([192, 0, 2, 1]) ^ 1 << bit;
         assert!(
-            is_refused(&proof, Endpoint::v4(ip.to_be_bytes(), HOME.port()), 5, 2),
+            is_refused(&proof, Endpoint::v4(ip.to_be_bytes(), HOME.port()), 5, LISTENER),
             "ip bit {bit}"
         );
     }
-    (0..3).for_each(|bit| assert!(is_refused(&proof, HOME, 5 ^ 1 << bit, 2), "client bit {bit}"));
+    (0..3).for_each(|bit| {
+        assert!(is_refused(&proof, HOME, 5 ^ 1 << bit, LISTENER), "client bit {bit}")
+    });
 }
 
 #[test]
@@ -131,15 +139,15 @@ fn a_full_memory_refuses_new_responses_and_keeps_the_old() {
 fn a_cookie_names_its_session_until_that_is_over() {
     let cookies = started();
     let resident =
-        |index| Resident { worker: 1, listener: 2, place: Place { index, generation: 1 } };
+        |index| Resident { worker: 1, listener: LISTENER, place: Place { index, generation: 1 } };
     let cookie = Cookie([7; 20]);
     let unknown = Err(DropReason::CookieUnknown);
     cookies.settle(&cookie, 5, resident(3));
-    assert_eq!(cookies.owner(&cookie, 5, 2), Ok(resident(3)));
-    assert_eq!(cookies.owner(&cookie, 5, 0), unknown, "another listener's");
-    assert_eq!(cookies.owner(&cookie, 4, 2), Err(DropReason::UnrealIds), "another client's");
+    assert_eq!(cookies.owner(&cookie, 5, LISTENER), Ok(resident(3)));
+    assert_eq!(cookies.owner(&cookie, 5, ListenerId(0)), unknown, "another listener's");
+    assert_eq!(cookies.owner(&cookie, 4, LISTENER), Err(DropReason::UnrealIds), "another client's");
     cookies.unsettle(&cookie, &resident(4));
-    assert_eq!(cookies.owner(&cookie, 5, 2), Ok(resident(3)), "another session's");
+    assert_eq!(cookies.owner(&cookie, 5, LISTENER), Ok(resident(3)), "another session's");
     cookies.unsettle(&cookie, &resident(3));
-    assert_eq!(cookies.owner(&cookie, 5, 2), unknown);
+    assert_eq!(cookies.owner(&cookie, 5, LISTENER), unknown);
 }

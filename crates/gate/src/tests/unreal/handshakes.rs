@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::rig::home;
 use super::rig::{Arena, BASE, Player, rules_mut, unreal_setup};
 use crate::counters::Ended;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, ListenerId};
 use crate::mail::Mail;
 use crate::setup::{Limits, Route, Setup};
 use ringgate_core::drops::DropReason;
@@ -162,7 +162,7 @@ fn slots_and_sessions_are_limits() {
     assert!(third.plays(&mut arena), "when there is room, the same response will do");
 
     let mut setup = unreal_setup(1);
-    setup.listeners[0].sessions_max = 1;
+    setup.listeners[ListenerId(0)].sessions_max = 1;
     let mut arena = Arena::new(setup, 1);
     Player::connected(&mut arena, 1);
     let mut second = Player::new(&arena, 2);
@@ -191,14 +191,14 @@ fn a_draining_gateway_takes_nobody_in_and_a_stopped_one_has_nobody() {
 #[test]
 fn players_are_routed_by_load_or_by_address() {
     let mut setup = unreal_setup(2);
-    setup.listeners[0].route = Route::LeastPlayers;
+    setup.listeners[ListenerId(0)].route = Route::LeastPlayers;
     let mut arena = Arena::new(setup, 1);
     (0..6).for_each(|id| drop(Player::connected(&mut arena, id)));
     let counts = arena.servers.iter().map(|server| server.stand_in.connections().len());
     assert_eq!(counts.collect::<Vec<_>>(), [3, 3]);
 
     let mut setup = unreal_setup(2);
-    setup.listeners[0].route = Route::Hash;
+    setup.listeners[ListenerId(0)].route = Route::Hash;
     let mut arena = Arena::new(setup, 1);
     let mut player = Player::connected(&mut arena, 1);
     let first = arena.servers.iter().position(|it| it.stand_in.connections().len() == 1);
@@ -356,13 +356,13 @@ fn one_address_does_not_fill_a_server() {
     assert!(other.plays(&mut arena));
 
     let mut setup = roomy_setup();
-    setup.listeners[0].limits = Limits { sessions_per_block: 5, ..Limits::NONE };
+    setup.listeners[ListenerId(0)].limits = Limits { sessions_per_block: 5, ..Limits::NONE };
     let mut arena = Arena::new(setup, 1);
     assert_eq!(flood(&mut arena, 8), 5);
     assert_eq!(arena.drops(DropReason::BlockFull), 3);
 
     let mut setup = roomy_setup();
-    setup.listeners[0].limits = Limits::NONE;
+    setup.listeners[ListenerId(0)].limits = Limits::NONE;
     let mut arena = Arena::new(setup, 1);
     assert_eq!(flood(&mut arena, 40), 40, "0 is no limit");
 }
@@ -370,7 +370,7 @@ fn one_address_does_not_fill_a_server() {
 #[test]
 fn sessions_count_where_their_players_are_now() {
     let mut setup = roomy_setup();
-    setup.listeners[0].limits.sessions_per_address = 1;
+    setup.listeners[ListenerId(0)].limits.sessions_per_address = 1;
     let mut arena = Arena::new(setup, 1);
     let mut first = Player::connected(&mut arena, 1);
     let mut second = Player::connected(&mut arena, 2);
@@ -402,7 +402,7 @@ fn sessions_count_where_their_players_are_now() {
 #[test]
 fn unfinished_handshakes_of_one_block_are_bounded() {
     let mut setup = roomy_setup();
-    setup.listeners[0].limits = Limits { handshakes_per_block: 3, ..Limits::NONE };
+    setup.listeners[ListenerId(0)].limits = Limits { handshakes_per_block: 3, ..Limits::NONE };
     let mut arena = Arena::new(setup, 1);
     arena.servers[0].is_deaf = true;
     flood(&mut arena, 8);

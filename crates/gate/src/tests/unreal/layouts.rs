@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use super::super::rig::home;
 use super::rig::{Arena, BASE, Player, rules_mut, unreal_setup};
 use crate::counters::Ended;
+use crate::ids::ListenerId;
 use crate::setup::Setup;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::client::State;
@@ -130,7 +131,7 @@ fn players_are_sent_only_to_servers_that_speak_as_they_do() {
     let short = (laid_out(Layout::VersionedShort), speaking(3, 3));
     let long = (Framing::default(), speaking(3, 4));
     let mut setup = learning(2, Layout::Versioned, 3..=4);
-    setup.listeners[0].route = crate::Route::LeastPlayers;
+    setup.listeners[ListenerId(0)].route = crate::Route::LeastPlayers;
     let mut arena = Arena::speaking(setup, 1, &[short, long]);
     arena.pass(1100);
     // The first server that answers gives the listener its face.

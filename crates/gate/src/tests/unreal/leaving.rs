@@ -3,7 +3,7 @@
 
 use super::rig::{Arena, Player, rules_mut, unreal_setup};
 use crate::counters::Ended;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, ListenerId};
 use crate::setup::{Route, Setup};
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
@@ -174,7 +174,7 @@ fn a_player_who_returns_at_once_takes_its_slot_with_the_same_client_id_too() {
 /// Three players on one server of two, because the other one came later.
 fn lopsided(slots: u32) -> (Arena, Vec<Player>) {
     let mut setup = unreal_setup(2);
-    setup.listeners[0].route = Route::LeastPlayers;
+    setup.listeners[ListenerId(0)].route = Route::LeastPlayers;
     setup.backends[BackendId(0)].slots = slots;
     let mut arena = Arena::new(setup, 1);
     arena.servers[1].is_deaf = true;

@@ -2,6 +2,7 @@
 
 use super::rig::{Arena, Player, unreal_setup};
 use crate::counters::Ended;
+use crate::ids::ListenerId;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::client::State;
 
@@ -187,7 +188,7 @@ fn strangers_are_asked_to_restart_at_a_limited_rate_and_with_no_more_than_they_s
 #[test]
 fn sessions_that_must_not_follow_do_not() {
     let mut setup = unreal_setup(1);
-    setup.listeners[0].follow_port_switch = false;
+    setup.listeners[ListenerId(0)].follow_port_switch = false;
     let mut arena = Arena::new(setup, 1);
     let mut player = Player::connected(&mut arena, 1);
     player.change_port(&mut arena, 0);

@@ -2,6 +2,7 @@
 
 use super::super::rig::{Fleet, Rig, listener, udp_backend};
 use crate::counters::Counters;
+use crate::ids::ListenerId;
 use crate::setup::{Duplicates, Limits, Listener, Protocol, Setup, Unreal};
 use ringgate_batch::{Endpoint, IoEvent, LocalIp};
 use ringgate_core::crypto::cookie::CookieMac;
@@ -49,7 +50,9 @@ pub(in crate::tests) fn unreal_setup(servers: u16) -> Setup {
 }
 
 pub(in crate::tests) fn rules_mut(setup: &mut Setup) -> &mut Unreal {
-    let Protocol::Unreal(rules) = &mut setup.listeners[0].protocol else { panic!("Unreal") };
+    let Protocol::Unreal(rules) = &mut setup.listeners[ListenerId(0)].protocol else {
+        panic!("Unreal")
+    };
     rules
 }
 
@@ -102,7 +105,7 @@ pub(in crate::tests) struct Arena {
 impl Arena {
     /// Workers that have heard from their servers.
     pub(in crate::tests) fn new(setup: Setup, workers: u16) -> Self {
-        let framing = setup.listeners[0].unreal().expect("Unreal").framing;
+        let framing = setup.listeners[ListenerId(0)].unreal().expect("Unreal").framing;
         let servers = vec![(framing, BASE); setup.backends.len()];
         Self::speaking(setup, workers, &servers)
     }
@@ -242,7 +245,7 @@ pub(in crate::tests) struct Player {
 impl Player {
     pub(in crate::tests) fn new(arena: &Arena, client_id: u8) -> Self {
         let setup = arena.fleet.rigs[0].host.gate().setup();
-        let framing = setup.listeners[0].unreal().expect("Unreal").framing;
+        let framing = setup.listeners[ListenerId(0)].unreal().expect("Unreal").framing;
         Self::with_base(arena, framing, client_id, BASE)
     }
 
