@@ -115,7 +115,7 @@ fn what_can_change_live_does_and_is_named() {
     );
     let delay = ringgate_gate::pace::BatchDelay::AtMost(std::time::Duration::from_micros(70));
     assert_eq!(running.setup.batch_delay, delay);
-    let listener = &running.setup.listeners[0];
+    let listener = &running.setup.listeners[ListenerId(0)];
     assert_eq!((listener.sessions_max, listener.follow_port_switch), (50, false));
     let limits = Limits { requests_per_block: 3, sessions_per_address: 2, ..Limits::NETCODE };
     assert_eq!(listener.limits, limits);

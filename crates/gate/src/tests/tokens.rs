@@ -130,7 +130,7 @@ fn a_handshake_that_began_before_the_token_was_spent_ends_with_a_denial() {
     rig.deliver_at(ListenerId(1), home(1), &recorded);
     assert_eq!((rig.sessions(), game.payloads(&mut rig).len()), (1, 1));
     rig.provokes(DropReason::TokenSpent, |rig| {
-        rig.deliver_at(ListenerId(1), home(1), &scribe.request())
+        rig.deliver_at(ListenerId(1), home(1), &scribe.request());
     });
 }
 

@@ -108,7 +108,7 @@ fn every_bit_of_a_proof_and_of_its_address_matters() {
         );
     }
     (0..3).for_each(|bit| {
-        assert!(is_refused(&proof, HOME, 5 ^ 1 << bit, LISTENER), "client bit {bit}")
+        assert!(is_refused(&proof, HOME, 5 ^ 1 << bit, LISTENER), "client bit {bit}");
     });
 }
 
