@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::clients::Player;
+use super::clients::{Player, Scribe};
 use super::games::Game;
 use super::rig::{Rig, home, plain_setup};
 use crate::mail::Mail;
 use crate::pace::BatchDelay;
 use crate::setup::Setup;
 use ringgate_batch::Wait;
+use ringgate_link::bundle::Writer;
 
 fn busy_setup(batch_delay: BatchDelay) -> Setup {
     Setup { batch_delay, ..plain_setup() }
@@ -56,6 +57,32 @@ fn a_busy_worker_waits_for_more_and_a_quiet_one_for_anything() {
     rig.pass(50);
     assert!(!gathers(&rig));
     assert_eq!(rig.host.gathers().delay_ns, 0);
+}
+
+#[test]
+fn what_was_gathered_wakes_the_game_process_once_and_its_answer_is_one_turn() {
+    let mut rig = Rig::new(busy_setup(BatchDelay::Auto));
+    let game = Game::join(&mut rig, "arena");
+    let players: Vec<_> =
+        (1..=4).map(|id| (home(id), Scribe::new(&rig.token(id.into())))).collect();
+    for (home, player) in &players {
+        player.connect(&mut rig, *home);
+        rig.deliver(*home, &player.keep_alive(2));
+    }
+    let guests = game.guests(&mut rig);
+    for sequence in 3..20 {
+        for (home, player) in &players {
+            rig.push(*home, &player.payload(sequence, b"up"));
+        }
+        let before = rig.counters().link_datagrams_out;
+        rig.turn();
+        assert_eq!(rig.counters().link_datagrams_out - before, 1);
+        assert_eq!(game.payloads(&mut rig).len(), 4);
+        let answer = |w: &mut Writer<'_>| guests.iter().all(|it| w.payload(it.session, b"down"));
+        let turns = rig.counters().payloads_down;
+        game.say(&mut rig, answer);
+        assert_eq!(rig.counters().payloads_down - turns, 4);
+    }
 }
 
 #[test]
