@@ -131,6 +131,12 @@ impl RxBatch {
         Self { copied: Some(0), ..Self::new(Arena::new(bytes), entries_max) }
     }
 
+    /// Whether at least half of it is taken: more is waiting, as a rule.
+    #[inline]
+    pub fn is_half_full(&self) -> bool {
+        self.entries.len() * 2 >= self.entries.capacity()
+    }
+
     /// Copies a datagram in; what is left to say about it goes into the description that comes
     /// back. `None` when the batch is full.
     ///

@@ -41,6 +41,9 @@ drop_reasons! {
     // classify: connection requests, in the order of the checks
     /// The prefix's source address block asks too often.
     RequestRateLimited = "request_rate_limited",
+    /// A worker that is behind has looked at its share of connection requests in this turn; the
+    /// client asks again.
+    RequestDeferred = "request_deferred",
     /// A connection request that is not exactly 1078 bytes.
     RequestLength = "request_length",
     /// A connection request of another protocol version.

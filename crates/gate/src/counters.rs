@@ -386,6 +386,7 @@ impl Ledger {
             | R::BlockFull
             | R::BlockHandshakesFull
             | R::PendingFull
+            | R::RequestDeferred
             | R::Draining
             | R::PacketLength
             | R::PacketType

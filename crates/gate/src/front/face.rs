@@ -57,7 +57,7 @@ impl Fronts {
     /// First look: whom each datagram concerns, as far as it can be known without decrypting.
     pub(crate) fn classify(&mut self, turn: &mut Turn<'_>, rx: &RxBatch) {
         self.fetch_sources(turn.common, rx);
-        self.netcode.arrivals.clear();
+        self.netcode.begin_looks(rx);
         for at in 0..turn.common.runs.len() {
             let Run { role: Role::Player { listener, .. }, range } = turn.common.runs[at].clone()
             else {

@@ -280,6 +280,12 @@ impl<T: Tenant> Table<T> {
         Ok(index)
     }
 
+    /// Whether there are as many entries as there may be.
+    #[inline]
+    pub(crate) const fn is_full(&self) -> bool {
+        self.live_count >= self.capacity
+    }
+
     /// Whether somebody could be given a place that nobody had a moment ago, were the table not
     /// full.
     pub(crate) fn has_rested_place(&self, now_ns: u64) -> bool {
@@ -362,7 +368,7 @@ impl<T: Tenant> Table<T> {
 
     /// The place that was left first, if that was long enough ago, or a fresh one.
     fn take_place(&mut self, now_ns: u64) -> Result<u32, NoPlace> {
-        if self.live_count >= self.capacity {
+        if self.is_full() {
             return Err(NoPlace::Full);
         }
         if self.is_rested(now_ns)

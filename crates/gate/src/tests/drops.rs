@@ -43,6 +43,7 @@ provocations! {
     UnknownSource: unknown_source;
     SessionEnded: session_ended;
     RequestRateLimited: request_rate_limited;
+    RequestDeferred: request_deferred;
     RequestLength: request_length;
     RequestVersion: request_version;
     RequestProtocol: request_protocol;
@@ -193,6 +194,13 @@ fn request_rate_limited(reason: DropReason) {
     rig.jump(1000);
     rig.deliver(home(1), &scribe.request());
     assert_eq!(rig.counters().handled[PacketKind::Request as usize], 3);
+}
+
+fn request_deferred(reason: DropReason) {
+    let (mut rig, _) = ready();
+    let scribe = Scribe::new(&rig.token(1));
+    (0..33).for_each(|_| rig.push(home(1), &scribe.request()));
+    rig.provokes(reason, Rig::turn);
 }
 
 fn request_length(reason: DropReason) {

@@ -320,3 +320,64 @@ fn one_block_never_fills_the_table_even_without_a_limit() {
     assert_eq!(rig.counters().pending, 16);
     Scribe::new(&rig.token(1)).connect(&mut rig, home(1));
 }
+
+#[test]
+fn a_player_who_has_not_heard_that_it_is_in_is_told_when_it_asks() {
+    let mut rig = Rig::new(plain_setup());
+    let _game = Game::join(&mut rig, "arena");
+    let scribe = Scribe::new(&rig.token(1));
+    rig.deliver(home(1), &scribe.request());
+    let challenge = scribe.challenge(&mut rig, home(1));
+    let response = scribe.packet(PacketKind::Response, 1, &challenge);
+    rig.deliver(home(1), &response);
+    assert_eq!(scribe.kinds(&mut rig, home(1)), [PacketKind::KeepAlive]);
+    for _ in 0..3 {
+        rig.provokes(DropReason::PacketUnexpected, |rig| rig.deliver(home(1), &response));
+        assert_eq!(scribe.kinds(&mut rig, home(1)), [PacketKind::KeepAlive], "that one was lost");
+    }
+    rig.deliver(home(1), &scribe.keep_alive(2));
+    rig.provokes(DropReason::PacketUnexpected, |rig| rig.deliver(home(1), &response));
+    assert!(rig.take_for(home(1)).is_empty(), "it knows");
+}
+
+/// Requests of those from `first` on, each from its own address, in one turn.
+fn ask_at_once(rig: &mut Rig, scribes: &[Scribe], first: usize) {
+    for (n, scribe) in scribes.iter().enumerate().skip(first) {
+        rig.push(endpoint(&format!("198.51.{n}.1:9")), &scribe.request());
+    }
+    rig.turn();
+}
+
+#[test]
+fn a_worker_that_is_behind_answers_some_requests_and_leaves_the_others_to_their_next_try() {
+    let mut rig = Rig::new(plain_setup());
+    let _game = Game::join(&mut rig, "arena");
+    let scribes: Vec<_> = (0..60).map(|n| Scribe::new(&rig.token(n))).collect();
+    ask_at_once(&mut rig, &scribes[..31], 0);
+    assert_eq!((rig.counters().pending, rig.drops(DropReason::RequestDeferred)), (31, 0));
+    ask_at_once(&mut rig, &scribes, 0);
+    assert_eq!((rig.counters().pending, rig.drops(DropReason::RequestDeferred)), (32, 28));
+    ask_at_once(&mut rig, &scribes, 32);
+    assert_eq!((rig.counters().pending, rig.drops(DropReason::RequestDeferred)), (60, 28));
+}
+
+#[test]
+fn what_finds_no_place_for_its_handshake_costs_no_cipher() {
+    let mut setup = plain_setup();
+    setup.worker_pending_max = 1;
+    let mut rig = Rig::new(setup);
+    let _game = Game::join(&mut rig, "arena");
+    let [first, second] = [1, 2].map(|n| Scribe::new(&rig.token(n)));
+    rig.deliver(home(1), &first.request());
+    let mut forged = second.request();
+    *forged.last_mut().expect("a byte") ^= 1;
+    rig.provokes(DropReason::PendingFull, |rig| rig.deliver(home(2), &forged));
+    // The one who has the place can ask again.
+    scribe_is_challenged(&mut rig, &first);
+}
+
+fn scribe_is_challenged(rig: &mut Rig, scribe: &Scribe) {
+    rig.take_for(home(1));
+    rig.deliver(home(1), &scribe.request());
+    assert_eq!(scribe.kinds(rig, home(1)), [PacketKind::Challenge]);
+}

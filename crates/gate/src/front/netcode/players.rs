@@ -24,13 +24,25 @@ use ringgate_batch::{RxBatch, RxMeta};
 use ringgate_core::crypto::{Aead, Job, Nonce, Verdict};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{DATAGRAM_BYTES_MAX, TAG_BYTES};
-use ringgate_core::proto::netcode::packet::{Header, Receiver};
+use ringgate_core::proto::netcode::packet::{Header, PacketKind, Receiver};
 use ringgate_core::proto::netcode::request::{Request, RequestParts};
 use ringgate_core::proto::netcode::server::{SessionPacket, session_packet};
 use ringgate_core::proto::replay::Refusal;
 use ringgate_core::secret::Key;
 
 impl NetcodeFront {
+    /// Before any datagram of this turn has its first look.
+    ///
+    /// A request costs its token's cipher and an answer, a hundred times what a look costs. A worker
+    /// that is behind would spend nearly all of its time on players who ask again and again because
+    /// they are not answered, while what its players send, and the responses of those who are half
+    /// way in, are lost in the full queue. So it takes a share of them in each turn, and leaves the
+    /// rest to their next try.
+    pub(crate) fn begin_looks(&mut self, rx: &RxBatch) {
+        self.arrivals.clear();
+        self.requests_left = if rx.is_half_full() { REQUESTS_WHEN_BEHIND } else { u32::MAX };
+    }
+
     /// First look at a run of datagrams of one listener.
     pub(crate) fn classify(
         &mut self,
@@ -95,6 +107,7 @@ impl NetcodeFront {
         let session = self.sessions.find_guessed(source.guess, source.hash, address);
         if Request::is_claimed_by(bytes) {
             look_at_request(common, now, address, session.is_some(), bytes)?;
+            self.take_request(source.hash, address)?;
             return Ok(Target::Request);
         }
         if let Some(index) = session {
@@ -110,6 +123,16 @@ impl NetcodeFront {
             return Err(DropReason::SessionEnded);
         }
         self.look_at_unknown(common, now, address, source.hash, bytes)
+    }
+
+    /// Whether a request may cost a cipher: there is a place for the handshake, and time.
+    fn take_request(&mut self, hash: u32, address: &Address) -> Result<(), DropReason> {
+        if self.pending.is_full() && self.pending.find(hash, address).is_none() {
+            return Err(DropReason::PendingFull);
+        }
+        self.requests_left =
+            self.requests_left.checked_sub(1).ok_or(DropReason::RequestDeferred)?;
+        Ok(())
     }
 
     /// The replay pre-check. A gap that the listener forbids passes here, because a forged packet
@@ -265,7 +288,11 @@ impl NetcodeFront {
             self.commit_window(turn, index, header.sequence)?;
         }
         let body = &bytes[header.body_start()..bytes.len() - TAG_BYTES];
-        match session_packet(header.kind, body)? {
+        let packet = session_packet(header.kind, body);
+        if packet.is_err() && header.kind == PacketKind::Response {
+            self.repeat_welcome(turn, index);
+        }
+        match packet? {
             SessionPacket::Disconnect => self.end_session(turn, index, Ended::ByPlayer),
             SessionPacket::KeepAlive => self.hear(turn, index),
             SessionPacket::Payload(payload) => {
@@ -275,6 +302,14 @@ impl NetcodeFront {
         }
         turn.common.counters.handled[header.kind as usize] += 1;
         Ok(())
+    }
+
+    /// A response of a player who is in already: it has not heard so, and is told again.
+    #[cold]
+    fn repeat_welcome(&mut self, turn: &mut Turn<'_>, index: u32) {
+        if !self.sessions.at(index).is_confirmed() && !self.lacks_socket(turn, index) {
+            self.emit_keep_alive(turn, index);
+        }
     }
 
     /// The first packet of a session that could be played again in another one of its token. Once
@@ -429,6 +464,10 @@ fn check_length(bytes: &[u8]) -> Result<(), DropReason> {
         _ => Err(DropReason::TooLong),
     }
 }
+
+/// Connection requests in a turn of a worker that is behind: two batches of tokens, a quarter of a
+/// millisecond with their answers.
+const REQUESTS_WHEN_BEHIND: u32 = 32;
 
 /// Packets opened at once. The kernels gain nothing beyond 64 (docs/BENCHMARKS.md, crypto).
 const OPEN_BATCH: usize = 64;

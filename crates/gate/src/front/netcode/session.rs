@@ -171,15 +171,22 @@ impl Session {
     /// When the player is due a keep-alive, on a listener that sends them every `every_ns`.
     ///
     /// Players who do not know yet that they are connected wait for nothing else, so they get
-    /// theirs at netcode's own pace. And however slow the pace, three in a row can be lost before
+    /// theirs at netcode's own pace at first, and after each one twice as late: where thousands of
+    /// answers are lost because there are too many, more of them do not help. (Their clients ask in
+    /// the meantime, and are answered.) And however slow the pace, three in a row can be lost before
     /// the player gives up.
     pub(crate) fn keep_alive_at_ns(&self, every_ns: u64) -> u64 {
         let pace_ns = match (self.is_confirmed(), self.timeout_ns()) {
-            (false, _) => every_ns.min(SEND_INTERVAL_NS),
+            (false, _) => every_ns.min(self.unheard_ns().max(SEND_INTERVAL_NS)),
             (true, 0) => every_ns,
             (true, timeout_ns) => every_ns.min(timeout_ns / KEEP_ALIVES_PER_TIMEOUT),
         };
         self.last_send_ns + pace_ns
+    }
+
+    /// How long after its last sign of life the player was last sent something.
+    fn unheard_ns(&self) -> u64 {
+        self.last_send_ns.saturating_sub(self.last_receive_ns)
     }
 
     /// When this session wants to be looked at again.

@@ -42,6 +42,8 @@ pub(crate) struct NetcodeFront {
     /// By the position of a datagram in its batch.
     pub(crate) arrivals: Vec<Arrival>,
     pub(crate) verdicts: Vec<Verdict>,
+    /// Connection requests that may still be looked at in this turn.
+    pub(crate) requests_left: u32,
 }
 
 impl NetcodeFront {
@@ -73,6 +75,7 @@ impl NetcodeFront {
             random: Random(session_starts),
             arrivals: Vec::new(),
             verdicts: Vec::new(),
+            requests_left: 0,
         }
     }
 
