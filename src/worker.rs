@@ -35,7 +35,7 @@ use watch::Watch;
 
 use ringgate_core::crypto::Aead;
 use ringgate_gate::pace::Rules;
-use ringgate_gate::{Claims, Gate, Mail, Now, Seed, Setup, WorkerIndex};
+use ringgate_gate::{Claims, Gate, Mail, Now, Seed, Setup, WorkerId, WorkerIndex};
 use ringgate_io::socket::UdpSocket;
 use ringgate_io::{self as io, Choice, DriverOptions, StartError};
 use ringgate_os::clock::{self, Clock};
@@ -265,7 +265,7 @@ impl<'a> Start<'a> {
         let seed = Seed::generate()
             .map_err(|why| StartError::other("draw random numbers", std::io::Error::other(why)))?;
         let now = Now { mono_ns: self.clock.now_ns(), unix_s: clock::unix_seconds() };
-        let worker = WorkerIndex { index, count: plan.workers };
+        let worker = WorkerIndex { id: WorkerId(index), count: plan.workers };
         let claims = Arc::clone(&self.claims);
         let players = match self.claimed.take() {
             Some(claimed) => sockets::register_players(claimed, &mut driver)?,

@@ -21,7 +21,7 @@ use ringgate_core::proto::unreal::stand_in::StandIn;
 use ringgate_core::secret::{CookieSecret, Key};
 use ringgate_gate::{
     Backend, BackendId, BindId, Claims, Duplicates, Gate, Limits, LinkKind, Listener, ListenerId,
-    Now, Protocol, Route, Seed, Setup, Unreal, WorkerIndex,
+    Now, Protocol, Route, Seed, Setup, Unreal, WorkerId, WorkerIndex,
 };
 use ringgate_testkit::{ConnectedPlayers, Host, Random};
 
@@ -243,7 +243,7 @@ fn unreal_host() -> Host {
     let setup = unreal_setup();
     let claims = Arc::new(Claims::new(1, &setup.backend_slots(), setup.claim_limits()));
     let seed = Seed { challenge_key: Key::from_bytes([3; 32]), random: [1, 2, 3, 4] };
-    let worker = WorkerIndex { index: 0, count: 1 };
+    let worker = WorkerIndex { id: WorkerId(0), count: 1 };
     let mut gate = Gate::new(Arc::new(setup), worker, claims, Aead::detect(), seed, UNREAL_NOW);
     gate.bind_player_socket(PLAYERS_SOCKET, ListenerId(0), BindId(0));
     gate.bind_udp_link(UDP_LINK);

@@ -11,7 +11,7 @@ use ringgate_batch::{Clock, Driver, Moment, SocketId};
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::body::{self, Stage, Surroundings};
 use ringgate_gate::pace::Rules;
-use ringgate_gate::{Gate, Mail};
+use ringgate_gate::{Gate, Mail, WorkerId};
 use ringgate_io::AnyDriver;
 use ringgate_os::{clock, notify};
 
@@ -164,8 +164,8 @@ impl Surroundings for Around {
         self.mailbox.has_mail()
     }
 
-    fn send(&mut self, to: u16, mail: Mail) -> Result<(), Box<Mail>> {
-        match self.posts.get(usize::from(to)) {
+    fn send(&mut self, to: WorkerId, mail: Mail) -> Result<(), Box<Mail>> {
+        match self.posts.get(to.index()) {
             Some(post) => post.send(mail).map_err(|MailboxFull(mail)| mail),
             None => Ok(()),
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::ids::BindId;
+use crate::ids::{BindId, WorkerId};
 use crate::links::loopback::index_of_loopback;
 use crate::roles::{Role, Roles};
 use crate::store::table::Address;
@@ -19,7 +19,7 @@ pub(crate) struct Origin {
     pub(crate) local: LocalIp,
     pub(crate) kernel_ns: u64,
     /// The worker that received it, where that is not this one.
-    pub(crate) forwarded_by: Option<u16>,
+    pub(crate) forwarded_by: Option<WorkerId>,
 }
 
 /// Where a datagram comes from, as far as that can be known before anything is looked at.

@@ -7,7 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::gate::Gate;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, WorkerId};
 use crate::mail::{Mail, Request};
 use crate::now::Now;
 use crate::pace::{BatchDelay, Pace, Rules};
@@ -57,7 +57,7 @@ pub trait Surroundings {
     fn has_mail(&self) -> bool;
 
     /// Gives another worker a message, or gives it back.
-    fn send(&mut self, to: u16, mail: Mail) -> Result<(), Box<Mail>>;
+    fn send(&mut self, to: WorkerId, mail: Mail) -> Result<(), Box<Mail>>;
 
     /// Two secrets for cookies; `None` where there are none now, and the gate asks again.
     fn cookie_secrets(&mut self) -> Option<[CookieSecret; 2]>;
@@ -348,7 +348,7 @@ mod tests {
             false
         }
 
-        fn send(&mut self, _to: u16, _mail: Mail) -> Result<(), Box<Mail>> {
+        fn send(&mut self, _to: WorkerId, _mail: Mail) -> Result<(), Box<Mail>> {
             Ok(())
         }
 

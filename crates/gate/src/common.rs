@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::arrivals::{Run, Source};
 use crate::counters::{Counters, Stamps};
 use crate::front::Front;
-use crate::ids::{BackendId, IdVec, ListenerId};
+use crate::ids::{BackendId, IdVec, ListenerId, WorkerId};
 use crate::links::table::Links;
 use crate::listeners::ListenerState;
 use crate::mail::{Mail, Request};
@@ -61,9 +61,9 @@ pub(crate) struct Newcomers {
 /// What is between this worker and the others.
 pub(crate) struct Neighbours {
     /// Addresses whose datagrams we forward, and the worker that owns their session.
-    pub(crate) steered: HashMap<(ListenerId, Endpoint), u16>,
+    pub(crate) steered: HashMap<(ListenerId, Endpoint), WorkerId>,
     /// What has to go to them.
-    pub(crate) mail_out: Vec<(u16, Mail)>,
+    pub(crate) mail_out: Vec<(WorkerId, Mail)>,
 }
 
 /// How far a gate has come.

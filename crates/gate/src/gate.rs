@@ -8,7 +8,7 @@ use crate::counters::{Counters, LinkRefusal, Stamps};
 use crate::front::face::Fronts;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::unreal::state::UnrealFront;
-use crate::ids::{BindId, ListenerId};
+use crate::ids::{BindId, ListenerId, WorkerId};
 use crate::info::{ServerInfo, SessionInfo};
 use crate::mail::{Mail, Request};
 use crate::now::Now;
@@ -46,7 +46,7 @@ impl Gate {
         let handshakes_max = setup.worker_pending_max + UnrealFront::sessions_max(&setup);
         let random = (seed, hash_key);
         let mut fronts = Fronts {
-            netcode: NetcodeFront::new(&setup, worker.index, &claims, random, now_ns),
+            netcode: NetcodeFront::new(&setup, worker.id, &claims, random, now_ns),
             unreal: UnrealFront::new(&setup, hash_key, session_starts.rotate_left(32), now_ns),
             #[cfg(test)]
             plain: crate::tests::plain::front::PlainFront::new(&setup, hash_key),
@@ -108,7 +108,7 @@ impl Gate {
     }
 
     /// What has to go to other workers, with their index. Empties the list.
-    pub(crate) fn poll_mail(&mut self) -> impl Iterator<Item = (u16, Mail)> + '_ {
+    pub(crate) fn poll_mail(&mut self) -> impl Iterator<Item = (WorkerId, Mail)> + '_ {
         self.common.neighbours.mail_out.drain(..)
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::body::{Body, Gathers, Stage, Surroundings};
 use crate::gate::Gate;
+use crate::ids::WorkerId;
 use crate::mail::Mail;
 use crate::now::Now;
 use crate::pace::Rules;
@@ -23,7 +24,7 @@ pub struct Host {
 #[derive(Default)]
 struct Letters {
     waiting: VecDeque<Mail>,
-    written: Vec<(u16, Mail)>,
+    written: Vec<(WorkerId, Mail)>,
     secrets: u64,
 }
 
@@ -87,7 +88,7 @@ impl Host {
 
     /// What has been written to other workers, with their index. What cannot be delivered goes back
     /// by [`Gate::mail_refused`].
-    pub fn take_written(&mut self) -> Vec<(u16, Mail)> {
+    pub fn take_written(&mut self) -> Vec<(WorkerId, Mail)> {
         std::mem::take(&mut self.letters.written)
     }
 
@@ -120,7 +121,7 @@ impl Surroundings for Letters {
         !self.waiting.is_empty()
     }
 
-    fn send(&mut self, to: u16, mail: Mail) -> Result<(), Box<Mail>> {
+    fn send(&mut self, to: WorkerId, mail: Mail) -> Result<(), Box<Mail>> {
         self.written.push((to, mail));
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::ids::{BackendId, BindId};
+use crate::ids::{BackendId, BindId, WorkerId};
 use crate::setup::Setup;
 use crate::store::table::Address;
 use ringgate_batch::{LocalIp, SocketId};
@@ -40,7 +40,7 @@ pub enum Mail {
 #[derive(Clone, Copy, Debug)]
 pub struct Steering {
     pub(crate) address: Address,
-    pub(crate) worker: u16,
+    pub(crate) worker: WorkerId,
     /// The sequence that the address's session had come to, where it is over.
     pub(crate) departed_at: Option<u64>,
 }
@@ -56,9 +56,9 @@ pub struct ForwardedDatagram {
     /// It comes from a port that nobody knows, and may belong to a session of that address.
     pub(crate) is_lost: bool,
     /// Whom it is for.
-    pub(crate) to_worker: u16,
+    pub(crate) to_worker: WorkerId,
     /// Who received it.
-    pub(crate) from_worker: u16,
+    pub(crate) from_worker: WorkerId,
     pub(crate) len: u16,
     pub(crate) bytes: [u8; UNREAL_BYTES_MAX],
 }
@@ -107,16 +107,16 @@ pub struct Listening {
 }
 
 /// Tells a worker that datagrams from `address` are `owner`'s.
-pub(crate) fn steer_to(address: Address, owner: u16) -> Mail {
+pub(crate) fn steer_to(address: Address, owner: WorkerId) -> Mail {
     Mail::Steer(Steering { address, worker: owner, departed_at: None })
 }
 
 /// Tells a worker that datagrams from `address` are no longer `owner`'s.
-pub(crate) fn forget_steering(address: Address, owner: u16) -> Mail {
+pub(crate) fn forget_steering(address: Address, owner: WorkerId) -> Mail {
     Mail::Unsteer(Steering { address, worker: owner, departed_at: None })
 }
 
 /// The same because the session is over, which had come to `sequence`.
-pub(crate) fn forget_departed(address: Address, owner: u16, sequence: u64) -> Mail {
+pub(crate) fn forget_departed(address: Address, owner: WorkerId, sequence: u64) -> Mail {
     Mail::Unsteer(Steering { address, worker: owner, departed_at: Some(sequence) })
 }

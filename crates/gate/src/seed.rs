@@ -1,5 +1,6 @@
 //! What a gate starts from: which worker it is, and randomness.
 
+use crate::ids::WorkerId;
 use ringgate_core::secret::Key;
 
 /// Randomness that a gate starts from.
@@ -25,8 +26,8 @@ impl Seed {
 /// Which worker a gate belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerIndex {
-    /// From 0.
-    pub index: u16,
+    /// Its number.
+    pub id: WorkerId,
     /// How many there are.
     pub count: u16,
 }

@@ -3,6 +3,7 @@
 use crate::arrivals::Origin;
 use crate::common::Common;
 use crate::front::face::Fronts;
+use crate::ids::WorkerId;
 use crate::mail::{ForwardedDatagram, Mail, Steering};
 use crate::store::table::Address;
 use crate::turn::Turn;
@@ -12,7 +13,13 @@ use ringgate_core::limits::UNREAL_BYTES_MAX;
 impl Common {
     /// Hands a datagram to another worker: one of a session that it has, or one that may belong to
     /// a session of the same address (`is_lost`).
-    pub(crate) fn forward(&mut self, origin: &Origin, worker: u16, is_lost: bool, bytes: &[u8]) {
+    pub(crate) fn forward(
+        &mut self,
+        origin: &Origin,
+        worker: WorkerId,
+        is_lost: bool,
+        bytes: &[u8],
+    ) {
         let mut datagram = ForwardedDatagram {
             address: origin.address,
             bind: origin.bind,
@@ -20,7 +27,7 @@ impl Common {
             kernel_ns: origin.kernel_ns,
             is_lost,
             to_worker: worker,
-            from_worker: self.worker.index,
+            from_worker: self.worker.id,
             len: bytes.len() as u16,
             bytes: [0; UNREAL_BYTES_MAX],
         };
@@ -47,7 +54,7 @@ impl Common {
         }
     }
 
-    pub(crate) fn forget_owner(&mut self, address: &Address, worker: u16) {
+    pub(crate) fn forget_owner(&mut self, address: &Address, worker: WorkerId) {
         let key = (address.listener, address.endpoint);
         if self.neighbours.steered.get(&key) == Some(&worker) {
             self.neighbours.steered.remove(&key);

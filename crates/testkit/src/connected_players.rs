@@ -20,14 +20,15 @@ use ringgate_core::proto::replay::Policy;
 use ringgate_gate::host::Host;
 use ringgate_gate::{
     Allowed, Backend, BackendId, BindId, Claims, Credentials, Gate, Limits, LinkKind, Listener,
-    ListenerId, Mail, Netcode, Now, Protocol, Route, Seed, Setup, TokenReuse, WorkerIndex,
+    ListenerId, Mail, Netcode, Now, Protocol, Route, Seed, Setup, TokenReuse, WorkerId,
+    WorkerIndex,
 };
 use ringgate_link::bundle::{Hello, SessionId, ToGame, Writer};
 
 /// A worker's gate, and everybody who is connected to it.
 pub struct ConnectedPlayers {
     host: Host,
-    worker: u16,
+    worker: WorkerId,
     now: Now,
     cipher: Cipher,
     members: Vec<Member>,
@@ -70,7 +71,7 @@ impl ConnectedPlayers {
     pub fn behind_one_address(players: usize, aead: Aead) -> Self {
         let setup = Arc::new(setup(players, 0));
         let claims = claims(&setup);
-        let place = WorkerIndex { index: 0, count: 1 };
+        let place = WorkerIndex { id: WorkerId(0), count: 1 };
         Self::worker(place, players, &setup, &claims, aead, (true, |_| ()))
     }
 
@@ -84,7 +85,7 @@ impl ConnectedPlayers {
     ) -> Self {
         let setup = Arc::new(setup(players, idle_games));
         let claims = claims(&setup);
-        let place = WorkerIndex { index: 0, count: 1 };
+        let place = WorkerIndex { id: WorkerId(0), count: 1 };
         Self::worker(place, players, &setup, &claims, aead, (false, prepare))
     }
 
@@ -94,7 +95,7 @@ impl ConnectedPlayers {
         let setup = Arc::new(setup(usize::from(count) * players, 0));
         let claims = claims(&setup);
         let worker = |index| {
-            let place = WorkerIndex { index, count };
+            let place = WorkerIndex { id: WorkerId(index), count };
             Self::worker(place, players, &setup, &claims, aead(), (false, |_| ()))
         };
         (0..count).map(worker).collect()
@@ -116,7 +117,7 @@ impl ConnectedPlayers {
         let members = Vec::with_capacity(players);
         let mut connected = Self {
             host: Host::new(gate),
-            worker: place.index,
+            worker: place.id,
             now: START,
             cipher,
             members,
@@ -331,8 +332,8 @@ fn note_openings(first: usize, wave: &mut [Newcomer], bundle: &[u8]) {
     }
 }
 
-fn client_id(worker: u16, player: usize) -> u64 {
-    u64::from(worker) << CLIENT_ID_BITS | player as u64
+fn client_id(worker: WorkerId, player: usize) -> u64 {
+    u64::from(worker.0) << CLIENT_ID_BITS | player as u64
 }
 
 /// A player's key in one direction.

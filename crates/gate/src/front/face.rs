@@ -11,7 +11,7 @@ use crate::common::Common;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::protocol::Front;
 use crate::front::unreal::state::UnrealFront;
-use crate::ids::{BackendId, ListenerId};
+use crate::ids::{BackendId, ListenerId, WorkerId};
 use crate::info::{ServerInfo, SessionInfo};
 use crate::mail::Steering;
 use crate::roles::Role;
@@ -108,7 +108,7 @@ impl Fronts {
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
-        (from_worker, is_lost): (u16, bool),
+        (from_worker, is_lost): (WorkerId, bool),
         bytes: &mut [u8],
     ) -> Result<(), DropReason> {
         match turn.common.front(origin.address.listener) {

@@ -63,7 +63,7 @@ impl Turn<'_> {
                 }
                 let welcome = Welcome {
                     version,
-                    worker: self.common.worker.index,
+                    worker: self.common.worker.id.0,
                     workers: self.common.worker.count,
                     incarnation: self.common.setup.incarnation,
                 };

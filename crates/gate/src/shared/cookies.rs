@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::ids::ListenerId;
+use crate::ids::{ListenerId, WorkerId};
 use crate::setup::ClaimLimits;
 use crate::shared::upgrades::Upgrades;
 use crate::store::multimap::Multimap;
@@ -31,7 +31,7 @@ use ringgate_core::secret::CookieSecret;
 /// A session that other workers know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resident {
-    pub(crate) worker: u16,
+    pub(crate) worker: WorkerId,
     pub(crate) listener: ListenerId,
     pub(crate) place: Place,
 }

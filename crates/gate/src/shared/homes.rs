@@ -8,6 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::ids::WorkerId;
 use crate::store::area::Area;
 use crate::store::hash::HashKey;
 use ringgate_core::limits::WORKERS_MAX;
@@ -52,17 +53,17 @@ impl Homes {
     }
 
     /// The first session of a worker has come into a bucket.
-    pub(crate) fn enter(&self, bucket: u32, worker: u16) {
-        self.word(bucket, worker).fetch_or(1 << (worker % 64), Ordering::Relaxed);
+    pub(crate) fn enter(&self, bucket: u32, worker: WorkerId) {
+        self.word(bucket, worker).fetch_or(1 << (worker.0 % 64), Ordering::Relaxed);
     }
 
     /// The last one has left it.
-    pub(crate) fn leave(&self, bucket: u32, worker: u16) {
-        self.word(bucket, worker).fetch_and(!(1 << (worker % 64)), Ordering::Relaxed);
+    pub(crate) fn leave(&self, bucket: u32, worker: WorkerId) {
+        self.word(bucket, worker).fetch_and(!(1 << (worker.0 % 64)), Ordering::Relaxed);
     }
 
-    fn word(&self, bucket: u32, worker: u16) -> &AtomicU64 {
-        &self.buckets[bucket as usize][usize::from(worker) / 64]
+    fn word(&self, bucket: u32, worker: WorkerId) -> &AtomicU64 {
+        &self.buckets[bucket as usize][worker.index() / 64]
     }
 }
 
@@ -73,13 +74,13 @@ impl Workers {
     }
 
     /// Whether a worker is one of them.
-    pub(crate) const fn contains(self, worker: u16) -> bool {
-        self.0 >> worker & 1 == 1
+    pub(crate) const fn contains(self, worker: WorkerId) -> bool {
+        self.0 >> worker.0 & 1 == 1
     }
 
     /// All but one.
-    pub(crate) const fn without(self, worker: u16) -> Self {
-        Self(self.0 & !(1 << worker))
+    pub(crate) const fn without(self, worker: WorkerId) -> Self {
+        Self(self.0 & !(1 << worker.0))
     }
 
     /// How many they are.
@@ -88,8 +89,8 @@ impl Workers {
     }
 
     /// One after the other.
-    pub(crate) fn iter(self) -> impl Iterator<Item = u16> {
-        (0..u128::BITS as u16).filter(move |worker| self.contains(*worker))
+    pub(crate) fn iter(self) -> impl Iterator<Item = WorkerId> {
+        (0..u128::BITS as u16).map(WorkerId).filter(move |worker| self.contains(*worker))
     }
 }
 
@@ -109,18 +110,22 @@ mod tests {
     #[test]
     fn workers_come_and_go_by_themselves() {
         let homes = Homes::new(1, HashKey::new([1, 2]));
-        let there = |bucket| homes.workers(bucket).iter().collect::<Vec<_>>();
-        homes.enter(7, 0);
-        homes.enter(7, 64);
-        homes.enter(7, 126);
-        homes.enter(8, 1);
+        let there =
+            |bucket| homes.workers(bucket).iter().map(|worker| worker.0).collect::<Vec<_>>();
+        homes.enter(7, WorkerId(0));
+        homes.enter(7, WorkerId(64));
+        homes.enter(7, WorkerId(126));
+        homes.enter(8, WorkerId(1));
         assert_eq!((there(7), there(8), there(9)), (vec![0, 64, 126], vec![1], vec![]));
-        homes.leave(7, 64);
+        homes.leave(7, WorkerId(64));
         assert_eq!(there(7), [0, 126]);
         let workers = homes.workers(7);
-        assert!(workers.contains(126) && !workers.contains(64));
-        assert_eq!((workers.count(), workers.without(0).iter().collect()), (2, vec![126]));
-        homes.leave(8, 1);
+        assert!(workers.contains(WorkerId(126)) && !workers.contains(WorkerId(64)));
+        assert_eq!(
+            (workers.count(), workers.without(WorkerId(0)).iter().collect()),
+            (2, vec![WorkerId(126)])
+        );
+        homes.leave(8, WorkerId(1));
         assert!(homes.workers(8).is_empty());
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::counters::Counters;
 use crate::gate::Gate;
 use crate::host::Host;
-use crate::ids::{BackendId, BindId, ListenerId};
+use crate::ids::{BackendId, BindId, ListenerId, WorkerId};
 use crate::mail::Mail;
 use crate::now::Now;
 use crate::seed::{Seed, WorkerIndex};
@@ -149,7 +149,7 @@ impl Rig {
 
     pub(super) fn with_claims(setup: Setup, claims: Arc<Claims>) -> Self {
         let judge = Rc::new(RefCell::new(Judge::new(PROTOCOL)));
-        Self::worker(Arc::new(setup), WorkerIndex { index: 0, count: 1 }, claims, judge)
+        Self::worker(Arc::new(setup), WorkerIndex { id: WorkerId(0), count: 1 }, claims, judge)
     }
 
     fn worker(
@@ -159,8 +159,8 @@ impl Rig {
         judge: Rc<RefCell<Judge>>,
     ) -> Self {
         let seed = Seed {
-            challenge_key: key(200 + worker.index as u8),
-            random: [u64::MAX, u64::from(worker.index), 1, 2],
+            challenge_key: key(200 + worker.id.0 as u8),
+            random: [u64::MAX, u64::from(worker.id.0), 1, 2],
         };
         let listeners = setup.listeners.clone();
         if listeners.iter().any(|listener| listener.netcode().is_none()) {
@@ -396,7 +396,12 @@ impl Fleet {
         let setup = Arc::new(setup);
         let worker = |index| {
             let (setup, claims) = (Arc::clone(&setup), Arc::clone(&claims));
-            Rig::worker(setup, WorkerIndex { index, count }, claims, Rc::clone(&judge))
+            Rig::worker(
+                setup,
+                WorkerIndex { id: WorkerId(index), count },
+                claims,
+                Rc::clone(&judge),
+            )
         };
         Self { rigs: (0..count).map(worker).collect() }
     }
@@ -419,8 +424,8 @@ impl Fleet {
     /// Delivers the mail of one worker, and not what follows from it.
     pub(super) fn deliver_mail_once(&mut self, from: usize) {
         for (to, mail) in self.rigs[from].host.take_written() {
-            self.rigs[usize::from(to)].mail(mail);
-            self.rigs[usize::from(to)].turn();
+            self.rigs[to.index()].mail(mail);
+            self.rigs[to.index()].turn();
         }
     }
 

@@ -10,7 +10,7 @@ use ringgate_batch::{Endpoint, IoEvent, LocalIp, Port, SendFailure, SocketId, Tx
 use ringgate_core::crypto::Aead;
 use ringgate_core::secret::Key;
 use ringgate_gate::{
-    BindId, Claims, Credentials, Gate, ListenerId, Mail, Now, Seed, Setup, WorkerIndex,
+    BindId, Claims, Credentials, Gate, ListenerId, Mail, Now, Seed, Setup, WorkerId, WorkerIndex,
 };
 
 /// Decisions, one byte each. When there are none left, the run is over.
@@ -86,7 +86,7 @@ pub(super) struct Stage {
     /// Sockets that take nothing for now.
     pub(super) obstacles: Vec<(usize, SocketId, SendFailure)>,
     /// Mail on its way.
-    mail: VecDeque<(usize, u16, Mail)>,
+    mail: VecDeque<(usize, WorkerId, Mail)>,
     /// By worker: port switches so far.
     switches: Vec<u64>,
     strangers: HashMap<Endpoint, Exchange>,
@@ -104,7 +104,7 @@ impl Stage {
                 challenge_key: Key::from_bytes([200 + index as u8; 32]),
                 random: [u64::MAX - 3, u64::from(index) << 40 | 5, 1, 2],
             };
-            let worker = WorkerIndex { index, count: workers };
+            let worker = WorkerIndex { id: WorkerId(index), count: workers };
             let (setup, claims) = (Arc::clone(&setup), Arc::clone(&claims));
             let listeners = setup.listeners.ids();
             let mut gate = Gate::new(setup, worker, claims, Aead::detect(), seed, START);
@@ -189,8 +189,8 @@ impl Stage {
             self.hosts[from].gate_mut().mail_refused(&mail);
             return self.balance(from);
         }
-        self.tell(usize::from(to), mail);
-        self.turn(usize::from(to));
+        self.tell(to.index(), mail);
+        self.turn(to.index());
     }
 
     /// Mail for a worker, from another or from the control thread.

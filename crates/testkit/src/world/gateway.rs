@@ -44,7 +44,7 @@ impl World {
 
     fn carry_mail(&mut self, at: usize) {
         for (to, mail) in self.workers[at].host.take_written() {
-            if let Err(refused) = self.workers[usize::from(to)].post(mail) {
+            if let Err(refused) = self.workers[to.index()].post(mail) {
                 self.workers[at].host.gate_mut().mail_refused(&refused);
             }
         }

@@ -25,7 +25,7 @@ use ringgate_core::secret::Key;
 use ringgate_gate::pace::Rules;
 use ringgate_gate::{
     Allowed, Backend, BackendId, BindId, Claims, Gate, Limits, LinkKind, Listener, ListenerId,
-    Netcode, Protocol, Seed, Setup, WorkerIndex,
+    Netcode, Protocol, Seed, Setup, WorkerId, WorkerIndex,
 };
 
 impl World {
@@ -70,7 +70,7 @@ impl World {
             challenge_key: Key::from_bytes(random.bytes()),
             random: std::array::from_fn(|_| random.word()),
         };
-        let place = WorkerIndex { index, count: self.plan.workers };
+        let place = WorkerIndex { id: WorkerId(index), count: self.plan.workers };
         let claims = Arc::clone(&self.claims);
         let now = self.gate_now();
         let gate = Gate::new(Arc::clone(setup), place, claims, Aead::detect(), seed, now);

@@ -16,7 +16,7 @@ impl NetcodeFront {
     pub(crate) fn session_id(&self, index: u32) -> SessionId {
         let place = self.sessions.place(index);
         let generation = u64::from(place.generation);
-        SessionId::new(usize::from(self.worker), generation << 32 | u64::from(index))
+        SessionId::new(self.worker.index(), generation << 32 | u64::from(index))
     }
 
     /// The live session that a link means.

@@ -381,7 +381,7 @@ impl NetcodeFront {
             turn.common.close_socket(socket);
         }
         if let Some(worker) = steered_by {
-            let forget = forget_departed(address, turn.common.worker.index, sequence);
+            let forget = forget_departed(address, turn.common.worker.id, sequence);
             turn.common.neighbours.mail_out.push((worker.worker(), forget));
         }
         self.port_switches.residents.leave(turn.common.claims.homes(), index);

@@ -208,7 +208,7 @@ const NS_PER_MS: u64 = 1_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::ListenerId;
+    use crate::ids::{ListenerId, WorkerId};
     use crate::shared::homes::Homes;
     use crate::store::hash::HashKey;
     use crate::store::table::{Address, Resting, Tenant};
@@ -233,7 +233,7 @@ mod tests {
         /// `now_ms`. Every third belongs to another address in the same bucket.
         fn new(players: &[(u64, u64)], now_ms: u64) -> Self {
             let homes = Homes::new(1, KEY);
-            let mut residents = Residents::new(0, &homes, players.len());
+            let mut residents = Residents::new(WorkerId(0), &homes, players.len());
             let mut sessions = Table::new(players.len().max(1), Resting::NONE, 0, KEY);
             let area = Area::address(ListenerId(0), &CARRIER);
             let bucket = homes.bucket(&area);

@@ -34,6 +34,7 @@ use crate::front::netcode::session::Neighbour;
 use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::netcode::trials::Mover;
+use crate::ids::WorkerId;
 use crate::mail::{forget_departed, forget_steering, steer_to};
 use crate::now::Now;
 use crate::shared::homes::Workers;
@@ -87,7 +88,7 @@ impl NetcodeFront {
         if workers.is_empty() {
             return Err(DropReason::UnknownSource);
         }
-        let others = workers.without(common.worker.index);
+        let others = workers.without(common.worker.id);
         let candidates = match self.candidates(common, now, address, hash, header, bytes.len()) {
             // Nobody of ours, as far as we can look now; perhaps somebody of theirs.
             Err(_) if !others.is_empty() => {
@@ -304,7 +305,7 @@ impl NetcodeFront {
         let Address { listener, endpoint } = origin.address;
         let homes = turn.common.claims.homes();
         let workers = homes.workers(homes.bucket(&Area::address(listener, &endpoint)));
-        let others = workers.without(turn.common.worker.index);
+        let others = workers.without(turn.common.worker.id);
         if others.is_empty() {
             return Err(DropReason::PortSwitchForged);
         }
@@ -323,7 +324,7 @@ impl NetcodeFront {
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
-        from_worker: u16,
+        from_worker: WorkerId,
         is_lost: bool,
         bytes: &mut [u8],
     ) -> Result<(), DropReason> {
@@ -341,11 +342,11 @@ impl NetcodeFront {
                 let header = Header::decode(bytes, Receiver::Server)?;
                 // The session is over and the other worker has not heard yet.
                 if !self.is_straggler(turn.common, turn.now, &origin.address, origin.hash, bytes) {
-                    let forget = forget_steering(origin.address, turn.common.worker.index);
+                    let forget = forget_steering(origin.address, turn.common.worker.id);
                     turn.common.neighbours.mail_out.push((from_worker, forget));
                     return Err(DropReason::UnknownSource);
                 }
-                let (address, owner) = (origin.address, turn.common.worker.index);
+                let (address, owner) = (origin.address, turn.common.worker.id);
                 let forget = forget_departed(address, owner, header.sequence);
                 turn.common.neighbours.mail_out.push((from_worker, forget));
                 Err(DropReason::SessionEnded)
@@ -394,27 +395,27 @@ impl NetcodeFront {
             turn.common
                 .neighbours
                 .mail_out
-                .push((worker.worker(), forget_steering(old, turn.common.worker.index)));
+                .push((worker.worker(), forget_steering(old, turn.common.worker.id)));
         }
         if let Some(worker) = origin.forwarded_by {
             turn.common
                 .neighbours
                 .mail_out
-                .push((worker, steer_to(origin.address, turn.common.worker.index)));
+                .push((worker, steer_to(origin.address, turn.common.worker.id)));
         }
         turn.common.counters.port_switches += 1;
     }
 
     /// The worker that receives a player's datagrams does not know that they are ours: its mailbox
     /// was full when it was told.
-    fn remind_of_steering(&mut self, turn: &mut Turn<'_>, index: u32, from_worker: u16) {
+    fn remind_of_steering(&mut self, turn: &mut Turn<'_>, index: u32, from_worker: WorkerId) {
         if self.sessions.is_live(index) {
             let address = *self.sessions.address(index);
             self.sessions.at_mut(index).steered_by = Some(Neighbour::new(from_worker));
             turn.common
                 .neighbours
                 .mail_out
-                .push((from_worker, steer_to(address, turn.common.worker.index)));
+                .push((from_worker, steer_to(address, turn.common.worker.id)));
         }
     }
 

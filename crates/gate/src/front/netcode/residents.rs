@@ -4,10 +4,11 @@
 //! come and to leave costs the same however many there are. Who walks along it compares the
 //! addresses: a bucket may hold several.
 
+use crate::ids::WorkerId;
 use crate::shared::homes::Homes;
 
 pub(crate) struct Residents {
-    worker: u16,
+    worker: WorkerId,
     /// By bucket: the first session's place and one, or 0.
     heads: Vec<u32>,
     /// By a session's place.
@@ -25,7 +26,7 @@ struct Node {
 
 impl Residents {
     /// Room for so many sessions.
-    pub(crate) fn new(worker: u16, homes: &Homes, sessions_max: usize) -> Self {
+    pub(crate) fn new(worker: WorkerId, homes: &Homes, sessions_max: usize) -> Self {
         let nodes = Vec::with_capacity(sessions_max);
         Self { worker, heads: vec![0; homes.len()], nodes }
     }
@@ -98,7 +99,7 @@ mod tests {
         #[test]
         fn agrees_with_lists(steps in prop::collection::vec((0u32..20, 0u32..3), 1..300)) {
             let homes = Homes::new(1, HashKey::new([1, 2]));
-            let mut residents = Residents::new(3, &homes, 20);
+            let mut residents = Residents::new(WorkerId(3), &homes, 20);
             let mut model: Vec<Vec<u32>> = vec![Vec::new(); 3];
             for (session, bucket) in steps {
                 match model.iter().position(|list| list.contains(&session)) {
@@ -113,7 +114,7 @@ mod tests {
                 }
                 for (bucket, list) in (0..).zip(&model) {
                     prop_assert_eq!(&residents.of(bucket).collect::<Vec<_>>(), list);
-                    prop_assert_eq!(homes.workers(bucket).contains(3), !list.is_empty());
+                    prop_assert_eq!(homes.workers(bucket).contains(WorkerId(3)), !list.is_empty());
                     if let Some(first) = list.first() {
                         let rest: Vec<_> = residents.behind(bucket, *first).collect();
                         prop_assert_eq!(&rest[..], &list[1..]);

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::num::NonZeroU8;
 use std::ops::Range;
 
-use crate::ids::BackendId;
+use crate::ids::{BackendId, WorkerId};
 use crate::shared::claims::Claim;
 use crate::shared::claims::history::TokenMac;
 use crate::store::table::{Address, TENANT_OFFSET, Tenant};
@@ -106,12 +106,12 @@ const DEFAULT_WINDOW_BYTES: usize = 8 + 256 / 8;
 pub(crate) struct Neighbour(NonZeroU8);
 
 impl Neighbour {
-    pub(crate) const fn new(worker: u16) -> Self {
-        Self(NonZeroU8::MIN.saturating_add(worker as u8))
+    pub(crate) const fn new(worker: WorkerId) -> Self {
+        Self(NonZeroU8::MIN.saturating_add(worker.0 as u8))
     }
 
-    pub(crate) fn worker(self) -> u16 {
-        u16::from(self.0.get()) - 1
+    pub(crate) fn worker(self) -> WorkerId {
+        WorkerId(u16::from(self.0.get()) - 1)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::front::netcode::lineup::Lineups;
 use crate::front::netcode::residents::Residents;
 use crate::front::netcode::sources::Sources;
 use crate::front::netcode::trials::Trials;
+use crate::ids::WorkerId;
 use crate::shared::claims::Claims;
 use crate::store::admission::{Admission, Bucket, Rate};
 use crate::store::area::Area;
@@ -67,7 +68,7 @@ impl Spending {
 
 impl PortSwitches {
     pub(crate) fn new(
-        (worker, sessions_max): (u16, usize),
+        (worker, sessions_max): (WorkerId, usize),
         claims: &Claims,
         key: HashKey,
         now_ns: u64,

@@ -7,7 +7,7 @@ use crate::front::netcode::session::{Pending, Session};
 use crate::front::netcode::socket_queue::SocketQueue;
 use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::sweep::Sweep;
-use crate::ids::{BackendId, IdVec, ListenerId};
+use crate::ids::{BackendId, IdVec, ListenerId, WorkerId};
 use crate::info::SessionInfo;
 use crate::links::loopback::index_of_loopback;
 use crate::now::Now;
@@ -24,7 +24,7 @@ use ringgate_core::secret::Key;
 
 pub(crate) struct NetcodeFront {
     /// Which worker's.
-    pub(crate) worker: u16,
+    pub(crate) worker: WorkerId,
     pub(crate) listeners: IdVec<ListenerId, ListenerRules>,
     pub(crate) sessions: Table<Session>,
     /// Invariant: hashes with the same key as `sessions`, so that a datagram's source is hashed
@@ -49,7 +49,7 @@ pub(crate) struct NetcodeFront {
 impl NetcodeFront {
     pub(crate) fn new(
         setup: &Setup,
-        worker: u16,
+        worker: WorkerId,
         claims: &Claims,
         (seed, hash_key): (Seed, HashKey),
         now_ns: u64,
@@ -71,7 +71,7 @@ impl NetcodeFront {
             session_sockets: SocketQueue::new(),
             challenge_key: seed.challenge_key,
             challenge_sequence: 0,
-            global_sequence: GlobalSequence::new(usize::from(worker), global_start),
+            global_sequence: GlobalSequence::new(worker.index(), global_start),
             random: Random(session_starts),
             arrivals: Vec::new(),
             verdicts: Vec::new(),

@@ -16,6 +16,7 @@ use crate::arrivals::Origin;
 use crate::counters::Ended;
 use crate::front::unreal::datagrams::count_handled;
 use crate::front::unreal::state::UnrealFront;
+use crate::ids::WorkerId;
 use crate::mail::{Steering, forget_steering, steer_to};
 use crate::shared::cookies::Resident;
 use crate::turn::Turn;
@@ -51,7 +52,7 @@ impl UnrealFront {
         }
         let client_id = packet.ids.client();
         let owner = turn.common.claims.cookies().owner(&original, client_id, listener)?;
-        if owner.worker != turn.common.worker.index {
+        if owner.worker != turn.common.worker.id {
             return self.hand_over(turn, known, origin, owner, &proof, bytes);
         }
         let index = self.sessions.live(owner.place).ok_or(DropReason::CookieUnknown)?;
@@ -118,13 +119,13 @@ impl UnrealFront {
             turn.common
                 .neighbours
                 .mail_out
-                .push((worker, forget_steering(old, turn.common.worker.index)));
+                .push((worker, forget_steering(old, turn.common.worker.id)));
         }
         if let Some(worker) = origin.forwarded_by {
             turn.common
                 .neighbours
                 .mail_out
-                .push((worker, steer_to(origin.address, turn.common.worker.index)));
+                .push((worker, steer_to(origin.address, turn.common.worker.id)));
         }
         turn.common.counters.port_switches += 1;
     }
@@ -134,7 +135,7 @@ impl UnrealFront {
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
-        from_worker: u16,
+        from_worker: WorkerId,
         is_lost: bool,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
@@ -155,7 +156,7 @@ impl UnrealFront {
                     turn.common
                         .neighbours
                         .mail_out
-                        .push((from_worker, steer_to(origin.address, turn.common.worker.index)));
+                        .push((from_worker, steer_to(origin.address, turn.common.worker.id)));
                 }
                 let outcome = self.step_handshake(turn, known, origin, &packet, bytes);
                 if self.session_of(origin).is_none() {
@@ -174,9 +175,9 @@ impl UnrealFront {
 }
 
 /// Tells another worker that datagrams from an address are not ours.
-fn forget_at(turn: &mut Turn<'_>, worker: u16, origin: &Origin) {
+fn forget_at(turn: &mut Turn<'_>, worker: WorkerId, origin: &Origin) {
     turn.common
         .neighbours
         .mail_out
-        .push((worker, forget_steering(origin.address, turn.common.worker.index)));
+        .push((worker, forget_steering(origin.address, turn.common.worker.id)));
 }

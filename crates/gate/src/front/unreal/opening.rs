@@ -82,7 +82,7 @@ impl UnrealFront {
             turn.common
                 .neighbours
                 .mail_out
-                .push((worker, steer_to(origin.address, turn.common.worker.index)));
+                .push((worker, steer_to(origin.address, turn.common.worker.id)));
         }
         self.ask_server(turn, index);
         Ok(())
@@ -114,7 +114,7 @@ impl UnrealFront {
         }
         self.serial += 1;
         // Players have no ids here, and every one needs its own.
-        let client_id = u64::from(turn.common.worker.index) << 48 | self.serial;
+        let client_id = u64::from(turn.common.worker.id.0) << 48 | self.serial;
         let key = source_key(origin);
         let is_open = |backend| self.is_open_to(listener, backend);
         let claim = turn.common.claim_place(

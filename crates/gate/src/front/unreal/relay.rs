@@ -179,7 +179,7 @@ impl UnrealFront {
             turn.common
                 .neighbours
                 .mail_out
-                .push((worker, forget_steering(address, turn.common.worker.index)));
+                .push((worker, forget_steering(address, turn.common.worker.id)));
         }
         self.sessions.remove(index);
         claim
@@ -187,7 +187,7 @@ impl UnrealFront {
 
     pub(crate) fn resident(&self, turn: &Turn<'_>, index: u32) -> Resident {
         Resident {
-            worker: turn.common.worker.index,
+            worker: turn.common.worker.id,
             listener: self.sessions.address(index).listener,
             place: self.sessions.place(index),
         }

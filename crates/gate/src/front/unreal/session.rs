@@ -1,6 +1,7 @@
 //! One player of an Unreal game.
 
 use crate::front::unreal::guard::Guard;
+use crate::ids::WorkerId;
 use crate::shared::claims::Claim;
 use crate::store::table::Tenant;
 use ringgate_batch::{Endpoint, LocalIp, SocketId, TxTarget};
@@ -35,7 +36,7 @@ pub(crate) struct Session {
     /// When a packet last passed, from either side, that closes the connection; 0 while none has.
     pub(crate) closed_ns: u64,
     /// The worker that forwards this player's datagrams to us, after a port switch.
-    pub(crate) steered_by: Option<u16>,
+    pub(crate) steered_by: Option<WorkerId>,
 }
 
 /// How far a session is.

@@ -1,7 +1,7 @@
 //! Rotation and the memory of used responses, on a clock that moves when a test says so.
 
 use super::*;
-use crate::ids::ListenerId;
+use crate::ids::{ListenerId, WorkerId};
 use crate::store::table::Place;
 use ringgate_core::proto::unreal::cookie::SecretId;
 use ringgate_core::proto::unreal::timing::{ROTATION_NS, ROTATION_SPREAD_NS};
@@ -138,8 +138,11 @@ fn a_full_memory_refuses_new_responses_and_keeps_the_old() {
 #[test]
 fn a_cookie_names_its_session_until_that_is_over() {
     let cookies = started();
-    let resident =
-        |index| Resident { worker: 1, listener: LISTENER, place: Place { index, generation: 1 } };
+    let resident = |index| Resident {
+        worker: WorkerId(1),
+        listener: LISTENER,
+        place: Place { index, generation: 1 },
+    };
     let cookie = Cookie([7; 20]);
     let unknown = Err(DropReason::CookieUnknown);
     cookies.settle(&cookie, 5, resident(3));
