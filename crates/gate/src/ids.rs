@@ -59,6 +59,8 @@ ids! {
     pub BindId(u16);
     /// A listener: its position in [`Setup::listeners`](crate::Setup::listeners).
     pub ListenerId(u16);
+    /// A player's index at its backend, from 0.
+    pub Slot(u32);
     /// A worker of the gateway, from 0.
     pub WorkerId(u16);
     /// A connection on the worker's link socket.

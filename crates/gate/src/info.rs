@@ -1,6 +1,6 @@
 //! What a gate tells about itself: for inspection, not for every turn.
 
-use crate::ids::{BackendId, ListenerId};
+use crate::ids::{BackendId, ListenerId, Slot};
 use crate::shared::claims::Claim;
 use ringgate_batch::Endpoint;
 use ringgate_core::proto::unreal::front::Identity;
@@ -17,7 +17,7 @@ pub struct SessionInfo {
     /// The number of its backend.
     pub backend: BackendId,
     /// Its index there.
-    pub slot: u32,
+    pub slot: Slot,
     /// When it was last heard.
     pub heard_ns: u64,
     /// Silence after which it is given up; 0 for never.

@@ -48,7 +48,7 @@ pub use counters::{Counters, Ended, Imbalance, Ledger, LinkRefusal, List, Number
 pub use front::netcode::filter::filter as netcode_filter;
 pub use front::{Front, PACKET_KIND_NAMES, PACKET_KINDS};
 pub use gate::Gate;
-pub use ids::{BackendId, BindId, Id, IdVec, ListenerId, WorkerId};
+pub use ids::{BackendId, BindId, Id, IdVec, ListenerId, Slot, WorkerId};
 pub use info::{ServerInfo, SessionInfo};
 pub use links::loopback::is_shared_socket_backend;
 pub use mail::{ForwardedDatagram, Listening, Mail, Steering};

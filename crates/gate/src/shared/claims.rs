@@ -17,7 +17,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::ids::{BackendId, IdVec, ListenerId};
+use crate::ids::{BackendId, IdVec, ListenerId, Slot};
 use crate::now::Now;
 use crate::setup::{ClaimLimits, Limits};
 use crate::shared::claims::history::{History, TokenMac, TokenName, TokenPast};
@@ -38,7 +38,7 @@ pub(crate) struct Claim {
     pub(crate) listener: ListenerId,
     pub(crate) client_id: u64,
     pub(crate) backend: BackendId,
-    pub(crate) slot: u32,
+    pub(crate) slot: Slot,
     /// Where the player is, for the limits on sources.
     pub(crate) source: Endpoint,
 }
@@ -49,7 +49,7 @@ impl Claim {
         listener: ListenerId(0),
         client_id: 0,
         backend: BackendId(0),
-        slot: 0,
+        slot: Slot(0),
         source: Endpoint::v4([0; 4], 0),
     };
 }
@@ -399,7 +399,7 @@ impl Slots {
         Self { taken: vec![0; max.div_ceil(64) as usize], first_open: 0, count: 0, max }
     }
 
-    fn take(&mut self) -> Option<u32> {
+    fn take(&mut self) -> Option<Slot> {
         let words = self.taken.iter().enumerate().skip(self.first_open);
         let (word, bits) = words.into_iter().find(|(_, bits)| **bits != u64::MAX)?;
         let slot = word as u32 * 64 + bits.trailing_ones();
@@ -409,14 +409,15 @@ impl Slots {
         }
         self.taken[word] |= 1 << (slot % 64);
         self.count += 1;
-        Some(slot)
+        Some(Slot(slot))
     }
 
-    fn give(&mut self, slot: u32) {
-        let word = &mut self.taken[slot as usize / 64];
-        debug_assert!(*word & 1 << (slot % 64) != 0, "a slot is given back once");
-        *word &= !(1 << (slot % 64));
-        self.first_open = self.first_open.min(slot as usize / 64);
+    fn give(&mut self, slot: Slot) {
+        let (at, bit) = (slot.index() / 64, 1 << (slot.0 % 64));
+        let word = &mut self.taken[at];
+        debug_assert!(*word & bit != 0, "a slot is given back once");
+        *word &= !bit;
+        self.first_open = self.first_open.min(at);
         self.count -= 1;
     }
 
@@ -476,7 +477,7 @@ mod tests {
         let claims = claims(2, &[2, 70]);
         let first = connect(&claims, 0, 1, 0).expect("free");
         let second = connect(&claims, 0, 2, 0).expect("free");
-        assert_eq!((first.slot, second.slot), (0, 1));
+        assert_eq!((first.slot, second.slot), (Slot(0), Slot(1)));
         assert_eq!(connect(&claims, 0, 1, 1), Err(DropReason::ResponseClientConnected));
         assert_eq!(connect(&claims, 0, 3, 0), Err(DropReason::ResponseBackendFull));
         assert!(connect(&claims, 1, 1, 1).is_ok(), "another listener has its own clients");
@@ -489,7 +490,7 @@ mod tests {
             (2, 2, 1)
         );
         claims.leave(&first);
-        assert_eq!(connect(&claims, 0, 9, 0).map(|claim| claim.slot), Ok(0));
+        assert_eq!(connect(&claims, 0, 9, 0).map(|claim| claim.slot), Ok(Slot(0)));
     }
 
     #[test]
@@ -571,11 +572,11 @@ mod tests {
     fn every_slot_is_given_out_once() {
         let claims = claims(1, &[70]);
         let taken: Vec<u32> =
-            (0..70).map(|id| connect(&claims, 0, id, 0).expect("70 slots").slot).collect();
+            (0..70).map(|id| connect(&claims, 0, id, 0).expect("70 slots").slot.0).collect();
         assert_eq!(taken, (0..70).collect::<Vec<_>>());
         assert!(!claims.has_free_slot(BackendId(0)));
         claims.resize_backends(&[71, 5]);
-        assert_eq!(connect(&claims, 0, 99, 0).map(|claim| claim.slot), Ok(70));
+        assert_eq!(connect(&claims, 0, 99, 0).map(|claim| claim.slot), Ok(Slot(70)));
         assert!(connect(&claims, 0, 98, 1).is_ok(), "a backend that a reload has added");
     }
 }

@@ -36,7 +36,7 @@ impl World {
             let is_alone = slots.insert((session.backend, session.slot));
             judge.require(is_alone, || format!("a second player in a slot: {session:?}"));
             let slots_max = plan.games[session.backend.index()].slots;
-            judge.require(session.slot < slots_max, || format!("no such slot: {session:?}"));
+            judge.require(session.slot.0 < slots_max, || format!("no such slot: {session:?}"));
             *listeners.entry(session.listener).or_default() += 1;
         }
         for (listener, count) in listeners {

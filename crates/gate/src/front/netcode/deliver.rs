@@ -131,7 +131,7 @@ impl NetcodeFront {
             session: self.session_id(index),
             client_id: claim.client_id,
             address: address.endpoint.into(),
-            slot: claim.slot,
+            slot: claim.slot.0,
             slots_max: setup.backends[claim.backend].slots,
             user_data,
             listener: &setup.listeners[address.listener].name,

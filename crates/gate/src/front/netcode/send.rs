@@ -61,7 +61,7 @@ impl NetcodeFront {
     pub(crate) fn emit_keep_alive(&mut self, turn: &mut Turn<'_>, index: u32) {
         let session = self.sessions.at(index);
         let slots = turn.common.setup.backends[session.backend].slots;
-        let body = KeepAlive { slot: session.slot, slots }.encode();
+        let body = KeepAlive { slot: session.slot.0, slots }.encode();
         // It fails where the session has used up its sequence, after 2^63 packets. Then it falls
         // silent, and its player gives up; no payload was lost here, so none is counted.
         let _ = self.emit(turn, index, PacketKind::KeepAlive, &body);

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::num::NonZeroU8;
 use std::ops::Range;
 
-use crate::ids::{BackendId, WorkerId};
+use crate::ids::{BackendId, Slot, WorkerId};
 use crate::shared::claims::Claim;
 use crate::shared::claims::history::TokenMac;
 use crate::store::table::{Address, TENANT_OFFSET, Tenant};
@@ -34,7 +34,7 @@ pub(crate) struct Session {
     /// The link epoch in which the backend was told of this session; 0 before it was.
     pub(crate) announced: u32,
     /// The player's index in its backend.
-    pub(crate) slot: u32,
+    pub(crate) slot: Slot,
     /// Silence after which the player is given up, in milliseconds: more than 49 days are 49 days.
     /// 0 for never.
     pub(crate) timeout_ms: u32,
@@ -123,7 +123,7 @@ impl Tenant for Session {
             open_key: Key::from_bytes([0; KEY_BYTES]),
             last_receive_ns: 0,
             announced: 0,
-            slot: 0,
+            slot: Slot(0),
             timeout_ms: 0,
             backend: BackendId(0),
             heard: Heard::Nothing,
