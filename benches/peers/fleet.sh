@@ -68,6 +68,8 @@ trap clean EXIT
 trap 'exit 130' INT TERM
 ip netns add "$ns"
 ip -n "$ns" link set lo up
+ip -n "$ns" addr add 10.77.1.1/32 dev lo
+ip -n "$ns" route add local 10.80.0.0/12 dev lo
 ulimit -n 65536 2>/dev/null || true
 
 within() { ip netns exec "$ns" "$@"; }
@@ -84,7 +86,7 @@ wait_for() {
     local hex
     hex=$(printf '%04X' "$1")
     for _ in {1..100}; do
-        within grep -qi ":$hex 0000" /proc/net/udp && return 0
+        within grep -qi ":$hex 0000" /proc/net/udp /proc/net/udp6 && return 0
         kill -0 "$started" 2>/dev/null || return 1
         sleep 0.1
     done
@@ -102,7 +104,8 @@ key=$work/key
 head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$key"
 chmod 600 "$key"
 protocol_id=7
-front=127.0.0.1:40000
+# Players share a socket and have addresses of 10.80.0.0/12. They are not on loopback, because quilkin takes nothing from there.
+front=10.77.1.1:40000
 far=127.0.0.1:41000
 
 far_end() {
@@ -110,8 +113,8 @@ far_end() {
     game_pid=$started
     wait_for 41000
 }
-plain() { players=(--plain --server "${1:-$front}"); }
-netcode() { players=(--server "$front" --key "$key" --protocol-id $protocol_id); }
+plain() { players=(--plain --server "${1:-$front}" --players-at 10.80.0.0); }
+netcode() { players=(--server "$front" --key "$key" --protocol-id $protocol_id --players-at 10.80.0.0); }
 
 # Each contender: starts it, sets `players`, `pid` and `game_pid` as far as there are such. 1: it is not here.
 run_bare() {
@@ -128,6 +131,7 @@ run_nat() {
     ip -n "$nat_ns" link set lo up
     ip -n "$ns" link set rg-fleet up
     ip -n "$nat_ns" link set rg-nat up
+    ip -n "$nat_ns" route add 10.80.0.0/12 via 10.77.0.1
     # What comes in is handled on the contender's core, wherever it was sent.
     ip netns exec "$nat_ns" sh -c "echo 1 >/proc/sys/net/ipv4/ip_forward
         printf '%x' $((1 << GATE_CORE)) >/sys/class/net/rg-nat/queues/rx-0/rps_cpus"
@@ -164,7 +168,7 @@ run_envoy() {
 static_resources:
   listeners:
   - name: front
-    address: { socket_address: { protocol: UDP, address: 127.0.0.1, port_value: 40000 } }
+    address: { socket_address: { protocol: UDP, address: 10.77.1.1, port_value: 40000 } }
     listener_filters:
     - name: envoy.filters.udp_listener.udp_proxy
       typed_config:

@@ -55,6 +55,9 @@ impl Part {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (protocol, ..) = args.players.dial()?;
+    if args.players.players_at.is_some() {
+        return Err(Failure::BadInput("--players-at: attackers know players on loopback".into()));
+    }
     let mut kinds = kinds(&args.kind)?;
     if args.kind.iter().any(|name| name == "all") {
         kinds.retain(|kind| kind.suits(&protocol));

@@ -1,7 +1,7 @@
 //! Arguments that every command with honest players shares: whom they dial, with which tokens, from
 //! which threads.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +80,11 @@ pub(super) struct PlayerArgs {
     /// another host
     #[arg(long)]
     own_sockets: bool,
+    /// Let players share a few sockets although the server is not on loopback: their addresses
+    /// begin here, a million for each thread, and all must be this host's, as after `ip route add
+    /// local 10.80.0.0/12 dev lo`
+    #[arg(long, value_name = "ADDR", conflicts_with = "own_sockets")]
+    pub(super) players_at: Option<Ipv4Addr>,
     /// The gateway's admin address, to check its books against ours
     #[arg(long, value_name = "ADDR")]
     admin: Option<SocketAddr>,
@@ -169,6 +174,7 @@ impl PlayerArgs {
             interval: Duration::from_secs(1),
             server,
             ports: if nat { NAT_PORTS } else { 1 },
+            players_at: self.players_at,
             own_sockets: self.own_sockets,
         })
     }

@@ -3,18 +3,19 @@
 //! On loopback a thread needs a few sockets for all its players: a socket that is bound to the
 //! wildcard address sends from any 127.x.y.z and learns from the control message which of them an
 //! answer was for. So a player's address is its index, and finding it costs a subtraction.
-//! Elsewhere every player has a socket of its own, out of the machine's port range.
+//! The same goes for any other block of addresses that are all this host's. Elsewhere every player
+//! has a socket of its own, out of the machine's port range.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use ringgate_batch::{Endpoint, LocalIp, RxMeta, SocketId, TxTarget};
 
 /// The addresses of one thread's players.
 #[derive(Debug)]
 pub enum Addresses {
-    /// A loopback address for each.
-    Loopback {
+    /// An address for each, all of them this host's.
+    Shared {
         /// One for each port; more than one for players whose NAT changes its mind.
         sockets: Vec<SocketId>,
         /// The address of player 0.
@@ -35,7 +36,13 @@ impl Addresses {
     /// Loopback addresses of a thread: 127.16.0.0 and up, a million for each.
     pub const fn loopback(sockets: Vec<SocketId>, thread: u32) -> Self {
         assert!(thread < THREADS_MAX, "127.0.0.0/8 has room for 15 threads");
-        Self::Loopback { sockets, first: FIRST_PLAYER + (thread << 20) }
+        Self::Shared { sockets, first: FIRST_PLAYER + (thread << 20) }
+    }
+
+    /// Addresses of a thread in another block, which begins at `first`.
+    pub const fn block(sockets: Vec<SocketId>, first: Ipv4Addr, thread: u32) -> Self {
+        assert!(thread < THREADS_MAX, "as many as on loopback");
+        Self::Shared { sockets, first: first.to_bits().saturating_add(thread << 20) }
     }
 
     /// Sockets for each player, one for each port.
@@ -48,7 +55,7 @@ impl Addresses {
     /// How many players there can be.
     pub fn players_max(&self) -> u32 {
         match self {
-            Self::Loopback { .. } => PLAYERS_MAX,
+            Self::Shared { .. } => PLAYERS_MAX,
             Self::Sockets { sockets, ports, .. } => sockets.len() as u32 / ports,
         }
     }
@@ -57,7 +64,7 @@ impl Addresses {
     #[inline]
     pub fn target(&self, player: u32, port: u32, to: Endpoint) -> TxTarget {
         match self {
-            Self::Loopback { sockets, first } => TxTarget {
+            Self::Shared { sockets, first } => TxTarget {
                 socket: sockets[port as usize % sockets.len()],
                 peer: Some(to),
                 source: LocalIp::v4(loopback_address(*first, player).to_be_bytes(), 0),
@@ -75,7 +82,7 @@ impl Addresses {
     #[inline]
     pub fn is_at(&self, port: u32, meta: &RxMeta) -> bool {
         match self {
-            Self::Loopback { sockets, .. } => sockets[port as usize % sockets.len()] == meta.socket,
+            Self::Shared { sockets, .. } => sockets[port as usize % sockets.len()] == meta.socket,
             Self::Sockets { sockets, ports, players } => {
                 let player = players.get(&meta.socket).copied().unwrap_or_default();
                 sockets[(player * ports + port % ports) as usize] == meta.socket
@@ -87,7 +94,7 @@ impl Addresses {
     #[inline]
     pub fn player_of(&self, meta: &RxMeta) -> Option<u32> {
         match self {
-            Self::Loopback { first, .. } => match meta.local.ip() {
+            Self::Shared { first, .. } => match meta.local.ip() {
                 IpAddr::V4(ip) => player_of_loopback(*first, ip.into()),
                 IpAddr::V6(_) => None,
             },
@@ -101,7 +108,7 @@ impl Addresses {
 /// not take them for one household.
 #[inline]
 pub const fn loopback_address(first: u32, player: u32) -> u32 {
-    first + ((player << 8 | player >> 12) & (PLAYERS_MAX - 1))
+    first.wrapping_add((player << 8 | player >> 12) & (PLAYERS_MAX - 1))
 }
 
 const fn player_of_loopback(first: u32, address: u32) -> Option<u32> {
@@ -135,6 +142,9 @@ mod tests {
             assert_eq!(player_of_loopback(first + PLAYERS_MAX, address), None);
             assert_eq!(player_of_loopback(first - PLAYERS_MAX, address), None);
         }
+        let block = Addresses::block(vec![SocketId(0)], Ipv4Addr::new(10, 80, 0, 0), 2);
+        let target = block.target(4097, 0, Endpoint::v4([10, 77, 1, 1], 9));
+        assert_eq!(target.source, LocalIp::v4([10, 112, 1, 1], 0));
         let network = |player| loopback_address(first, player) >> 8;
         assert!((1..4096).all(|player| network(player) != network(0)));
         assert_eq!(network(4096), network(0));

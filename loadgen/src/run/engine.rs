@@ -6,7 +6,7 @@
 //! payloads leave at moments of their own, [`pacer`](super::pacer) says what comes next instead.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,6 +45,8 @@ pub struct Options {
     pub server: SocketAddr,
     /// Ports among which a NAT can switch.
     pub ports: usize,
+    /// From which address on players live who share a few sockets beyond loopback.
+    pub players_at: Option<Ipv4Addr>,
     /// A socket for each player even on loopback, as it has to be elsewhere.
     pub own_sockets: bool,
 }
@@ -458,13 +460,17 @@ fn open(
     let is_loopback = matches!(options.server, SocketAddr::V4(v4) if v4.ip().is_loopback());
     let mut sockets = Vec::new();
     let ports = options.ports.max(1);
-    if is_loopback && !options.own_sockets {
+    if (is_loopback || options.players_at.is_some()) && !options.own_sockets {
         for _ in 0..ports {
             let wildcard = SocketAddr::from(([0, 0, 0, 0], 0));
             let opened = socket::player(wildcard, &UdpOptions::default())?;
             sockets.push(driver.register(opened.fd, SocketKind::Datagram).map_err(fail)?);
         }
-        return Ok((driver, Addresses::loopback(sockets.clone(), thread), sockets));
+        let addresses = match options.players_at {
+            None => Addresses::loopback(sockets.clone(), thread),
+            Some(first) => Addresses::block(sockets.clone(), first, thread),
+        };
+        return Ok((driver, addresses, sockets));
     }
     let small = UdpOptions {
         receive_buffer_bytes: 64 << 10,

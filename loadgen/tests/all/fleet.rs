@@ -102,6 +102,7 @@ fn play(server: SocketAddr, threads: u32, arrivals: Arrivals, scenario: &str) ->
             interval: Duration::from_millis(250),
             server,
             ports: 3,
+            players_at: None,
             own_sockets: false,
             gather: None,
         },
