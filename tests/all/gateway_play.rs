@@ -1,10 +1,16 @@
 //! Players through a gateway to a game server and back, over real sockets.
 
 use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ringgate_core::drops::DropReason;
+use ringgate_gate::body::Gathers;
+use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{Counters, Ended};
 use ringgate_io::Choice;
+use ringgate_os::clock;
 
 use crate::gateway_rig::{Echo, Gateway, Wishes, local, on_both_drivers, socket_toward, until};
 
@@ -21,6 +27,7 @@ on_both_drivers!(
     a_udp_game_server_that_dies_is_missed_and_taken_back,
     a_bundle_game_server_that_dies_is_missed_and_taken_back,
     stopping_while_players_play_tells_them_and_loses_nothing_silently,
+    a_busy_worker_waits_for_more_until_it_is_told_not_to,
 );
 
 /// Every length that a payload may have, in steps and at the ends.
@@ -259,4 +266,38 @@ fn stopping_while_players_play_tells_them_and_loses_nothing_silently(io: Choice)
         players.iter().all(|player| !player.client.is_connected())
     });
     drop(game);
+}
+
+fn a_busy_worker_waits_for_more_until_it_is_told_not_to(io: Choice) {
+    let mut gateway = Gateway::start(&Wishes { workers: 1, filter: false, ..Wishes::new(io) });
+    let _game = Echo::bundle(&gateway);
+    let mut player = gateway.player(1);
+    player.connect();
+    let busy = Arc::new(AtomicBool::new(true));
+    let crowd = std::thread::spawn({
+        let (busy, address) = (Arc::clone(&busy), gateway.address());
+        move || {
+            let crowd = socket_toward(address);
+            while busy.load(Ordering::Relaxed) {
+                // A full receive buffer may refuse some.
+                (0..5).for_each(|_| _ = crowd.send_to(&[0x35; 40], address));
+                clock::sleep(Duration::from_micros(100));
+            }
+        }
+    });
+    gateway.adopt_delay(BatchDelay::AtMost(Duration::from_millis(1)));
+    until("it has waited", || gateway.gathers().is_some_and(|it| it.count > 20));
+    player.echo(b"mail, timers and players get through");
+    assert!(gateway.gathers().is_some_and(|it| it.waited_ns > 0));
+    gateway.adopt_delay(BatchDelay::OFF);
+    until("it is told", || gateway.gathers().is_some());
+    let told = gateway.gathers().expect("as above");
+    let turns = || gateway.fleet().published()[0].report().turns;
+    let enough = turns() + 200;
+    until("it has gone on", || turns() > enough);
+    assert_eq!(gateway.gathers(), Some(Gathers { delay_ns: 0, ..told }));
+    busy.store(false, Ordering::Relaxed);
+    crowd.join().expect("it only sends");
+    player.echo(b"and afterwards");
+    gateway.stop();
 }

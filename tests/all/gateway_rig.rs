@@ -13,6 +13,8 @@ use ringgate_core::proto::netcode::address::ServerAddresses;
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
+use ringgate_gate::body::Gathers;
+use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
     Allowed, Backend, BackendId, Counters, Limits, LinkKind, Listener, Netcode, Protocol, Route,
     Setup, TokenReuse,
@@ -77,6 +79,7 @@ pub(crate) struct Gateway {
     fleet: Option<Fleet>,
     folder: Folder,
     key: Key,
+    setup: Setup,
     address: SocketAddr,
     public: Option<SocketAddr>,
     udp: Option<SocketAddr>,
@@ -86,12 +89,13 @@ impl Gateway {
     pub(crate) fn start(wishes: &Wishes) -> Self {
         let folder = Folder::new();
         let key = Key::generate().expect("random bytes");
-        let fleet =
-            Fleet::start(&plan(wishes, &folder, &key)).expect("a gateway starts on loopback");
+        let plan = plan(wishes, &folder, &key);
+        let fleet = Fleet::start(&plan).expect("a gateway starts on loopback");
+        let setup = Setup::clone(&plan.setup);
         let address = fleet.addresses()[0][0];
         let public =
             wishes.public.first().map(|public| SocketAddr::new(public.ip(), address.port()));
-        Self { fleet: Some(fleet), folder, key, address, public, udp: wishes.udp }
+        Self { fleet: Some(fleet), folder, key, setup, address, public, udp: wishes.udp }
     }
 
     /// Where players find it.
@@ -110,6 +114,20 @@ impl Gateway {
 
     pub(crate) fn fleet(&self) -> &Fleet {
         self.fleet.as_ref().expect("stopped at the end only")
+    }
+
+    /// Gives the workers another delay, as a reload does.
+    pub(crate) fn adopt_delay(&mut self, batch_delay: BatchDelay) {
+        self.setup.batch_delay = batch_delay;
+        self.setup.revision += 1;
+        self.fleet().adopt(&self.setup);
+    }
+
+    /// What the first worker has waited on purpose, as it says by itself once it goes by the last
+    /// setup.
+    pub(crate) fn gathers(&self) -> Option<Gathers> {
+        let report = self.fleet().published()[0].report();
+        (report.revision == self.setup.revision).then_some(report.gathers)
     }
 
     /// All workers' counters, as last published.
