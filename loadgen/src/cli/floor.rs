@@ -19,6 +19,7 @@ use super::run::ShapeArgs;
 use crate::measure::bursts::Bursts;
 use crate::measure::gateway::Gateway;
 use crate::players::Protocol;
+use crate::players::arrivals::Arrivals;
 use crate::players::tokens::Tokens;
 use crate::report::record::Record;
 use crate::report::require::What;
@@ -89,7 +90,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut ended = Ok(());
     for number in 1..=args.rounds {
         match round(args, &bare, (&tokens, server, protocol_id), gateway) {
-            Ok((bare, gateway)) => rows.push(note(number, bare, gateway, &mut csv)?),
+            Ok((bare, gateway)) => rows.push(note(number, bare, gateway, arrivals, &mut csv)?),
             // What the rounds before have shown is worth having.
             Err(why) => {
                 ended = Err(why);
@@ -122,7 +123,13 @@ fn round(
 type Row = (f64, f64, f64);
 
 /// Shows a round.
-fn note(number: usize, bare: Figure, gateway: Figure, csv: &mut String) -> Result<Row, Failure> {
+fn note(
+    number: usize,
+    bare: Figure,
+    gateway: Figure,
+    arrivals: Arrivals,
+    csv: &mut String,
+) -> Result<Row, Failure> {
     let ratio = gateway.cpu_us / bare.cpu_us;
     print(&format!(
         "{number:>6}{:>14.3}{:>14.3}{ratio:>9.3}{:>13}{:>13}{:>13}{:>13}{}\n",
@@ -136,7 +143,7 @@ fn note(number: usize, bare: Figure, gateway: Figure, csv: &mut String) -> Resul
     ))?;
     let _ = writeln!(
         csv,
-        "{number},{:.4},{:.4},{ratio:.4},{},{},{},{},{},{}",
+        "{number},{:.4},{:.4},{ratio:.4},{},{},{},{},{},{},{}",
         bare.cpu_us,
         gateway.cpu_us,
         bare.p50_ns,
@@ -144,7 +151,8 @@ fn note(number: usize, bare: Figure, gateway: Figure, csv: &mut String) -> Resul
         bare.p99_ns,
         gateway.p99_ns,
         bare.loss,
-        gateway.loss
+        gateway.loss,
+        arrivals.name()
     );
     Ok((bare.cpu_us, gateway.cpu_us, ratio))
 }
@@ -283,4 +291,4 @@ impl Drop for BareProcess {
     }
 }
 
-const CSV_HEAD: &str = "round,bare_us,gateway_us,ratio,bare_p50_ns,gateway_p50_ns,bare_p99_ns,gateway_p99_ns,bare_loss,gateway_loss\n";
+const CSV_HEAD: &str = "round,bare_us,gateway_us,ratio,bare_p50_ns,gateway_p50_ns,bare_p99_ns,gateway_p99_ns,bare_loss,gateway_loss,arrivals\n";
