@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use crate::ids::{BindId, WorkerId};
-use crate::links::loopback::index_of_loopback;
+use crate::links::loopback::guess_of_loopback;
 use crate::roles::{Role, Roles};
-use crate::store::table::Address;
+use crate::store::table::{Address, Guess};
 use ringgate_batch::{LocalIp, RxBatch, RxMeta, SocketId};
 
 /// Where a datagram came from and in through.
@@ -29,8 +29,8 @@ pub(crate) struct Source {
     pub(crate) role: Role,
     /// Of its address, where it comes from a player's side.
     pub(crate) hash: u32,
-    /// The session that it is probably about, or [`NOBODY`].
-    pub(crate) guess: u32,
+    /// The session that it is probably about.
+    pub(crate) guess: Guess,
 }
 
 /// Neighbours in a batch that one socket has brought.
@@ -55,8 +55,7 @@ pub(crate) fn find_runs(runs: &mut Vec<Run>, rx: &RxBatch, roles: &Roles) {
 impl Source {
     /// Of a datagram of a game process: on the udp link, its player can be guessed.
     pub(crate) fn link(role: &Role, local: &LocalIp) -> Self {
-        let player = || index_of_loopback(local).unwrap_or(NOBODY);
-        let guess = if *role == Role::UdpLink { player() } else { NOBODY };
+        let guess = if *role == Role::UdpLink { guess_of_loopback(local) } else { Guess::NOBODY };
         Self { role: *role, hash: 0, guess }
     }
 
@@ -74,6 +73,3 @@ impl Source {
         })
     }
 }
-
-/// Behind the end of every table.
-pub(crate) const NOBODY: u32 = u32::MAX;

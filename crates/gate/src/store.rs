@@ -4,6 +4,7 @@
 pub(crate) mod admission;
 pub(crate) mod area;
 pub(crate) mod census;
+pub(crate) mod entry;
 pub(crate) mod hash;
 pub(crate) mod index;
 pub(crate) mod multimap;

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::arrivals::{NOBODY, Origin, Run, Source, find_runs};
+use crate::arrivals::{Origin, Run, Source, find_runs};
 use crate::common::Common;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::protocol::Front;
@@ -16,7 +16,7 @@ use crate::info::{ServerInfo, SessionInfo};
 use crate::mail::Steering;
 use crate::roles::Role;
 use crate::setup::Setup;
-use crate::store::table::Place;
+use crate::store::table::{Guess, Place};
 use crate::turn::Turn;
 use ringgate_batch::{LocalIp, RxBatch, RxMeta};
 use ringgate_core::drops::DropReason;
@@ -287,7 +287,7 @@ impl Fronts {
                 sources.extend(metas.iter().map(|meta| Source::link(role, &meta.local)));
                 continue;
             };
-            let found = |hash| sources.push(Source { role: *role, hash, guess: NOBODY });
+            let found = |hash| sources.push(Source { role: *role, hash, guess: Guess::NOBODY });
             match front(listener) {
                 Front::Netcode => self.netcode.sessions.hash_sources(listener, metas, found),
                 Front::Unreal => self.unreal.sessions.hash_sources(listener, metas, found),

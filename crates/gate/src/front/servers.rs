@@ -2,10 +2,12 @@
 
 use crate::common::Common;
 use crate::front::face::Fronts;
+use crate::front::netcode::answers::entry_of;
 use crate::front::protocol::Front;
 use crate::ids::BackendId;
 use crate::links::players::Players;
 use crate::roles::Role;
+use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, RxMeta, SocketId};
 use ringgate_core::drops::DropReason;
@@ -74,13 +76,13 @@ impl Players for Fronts {
     #[inline]
     fn fetch(&self, session: SessionId) {
         // Only netcode's players are behind bundle links.
-        self.netcode.fetch_player(session.as_u64() as u32);
+        self.netcode.fetch_player(entry_of(session));
     }
 
     #[inline]
     fn find(&self, turn: &Turn<'_>, backend: BackendId, session: SessionId) -> Option<u32> {
         match turn.common.server_front(backend) {
-            Front::Netcode => self.netcode.session_for_backend(backend, session),
+            Front::Netcode => self.netcode.session_for_backend(backend, session).map(Entry::number),
             Front::Unreal => None,
             #[cfg(test)]
             Front::Plain => None,

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use crate::store::entry::Entry;
+use crate::store::table::Guess;
 use ringgate_batch::LocalIp;
 
 /// Whether players of a backend at this address get loopback addresses of their own on one shared
@@ -10,19 +12,25 @@ pub fn is_shared_socket_backend(address: &SocketAddr) -> bool {
     matches!(address, SocketAddr::V4(v4) if v4.ip().is_loopback())
 }
 
-/// The loopback address that a player at `index` has on the udp link: 127.1.0.0 and up, so that it
+/// The loopback address that the player of an entry has on the udp link: 127.1.0.0 and up, so that it
 /// is never one that people use by hand.
-pub(crate) fn loopback_of(index: u32) -> Option<LocalIp> {
-    let host = index.checked_add(LOOPBACK_FIRST).filter(|host| *host <= LOOPBACK_LAST)?;
+pub(crate) fn loopback_of<T>(entry: Entry<T>) -> Option<LocalIp> {
+    let host = entry.number().checked_add(LOOPBACK_FIRST).filter(|host| *host <= LOOPBACK_LAST)?;
     let [_, x, y, z] = host.to_be_bytes();
     Some(LocalIp::v4([127, x, y, z], 0))
 }
 
-/// The index of the player who has this loopback address.
-pub(crate) fn index_of_loopback(local: &LocalIp) -> Option<u32> {
+/// The entry of the player who has this loopback address.
+pub(crate) fn entry_of_loopback<T>(local: &LocalIp) -> Option<Entry<T>> {
     let std::net::IpAddr::V4(v4) = local.ip() else { return None };
     let [127, x, y, z] = v4.octets() else { return None };
-    u32::from_be_bytes([0, x, y, z]).checked_sub(LOOPBACK_FIRST)
+    let number = u32::from_be_bytes([0, x, y, z]).checked_sub(LOOPBACK_FIRST);
+    number.map(Entry::numbered)
+}
+
+/// The guess that a datagram is for the player who has this loopback address.
+pub(crate) fn guess_of_loopback(local: &LocalIp) -> Guess {
+    Guess::of(entry_of_loopback::<()>(local))
 }
 
 /// How many players of one worker can have a loopback address each.
@@ -38,13 +46,14 @@ mod tests {
 
     #[test]
     fn loopback_addresses_map_both_ways_and_end_before_the_broadcast() {
-        for index in [0, 1, 255, 65_536, 0x00fe_fffe] {
-            let local = loopback_of(index).expect("in range");
+        for number in [0, 1, 255, 65_536, 0x00fe_fffe] {
+            let entry = Entry::<()>::numbered(number);
+            let local = loopback_of(entry).expect("in range");
             assert!(local.ip().is_loopback());
-            assert_eq!(index_of_loopback(&local), Some(index));
+            assert_eq!(entry_of_loopback(&local), Some(entry));
         }
-        assert_eq!(loopback_of(0x00fe_ffff), None);
-        assert_eq!(index_of_loopback(&LocalIp::v4([127, 0, 0, 1], 0)), None);
-        assert_eq!(index_of_loopback(&LocalIp::v4([10, 1, 0, 1], 0)), None);
+        assert_eq!(loopback_of(Entry::<()>::numbered(0x00fe_ffff)), None);
+        assert_eq!(entry_of_loopback::<()>(&LocalIp::v4([127, 0, 0, 1], 0)), None);
+        assert_eq!(entry_of_loopback::<()>(&LocalIp::v4([10, 1, 0, 1], 0)), None);
     }
 }

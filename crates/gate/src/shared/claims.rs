@@ -25,6 +25,7 @@ use crate::shared::cookies::Cookies;
 use crate::shared::homes::Homes;
 use crate::store::area::Area;
 use crate::store::census::Census;
+use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
 use crate::store::multimap::Multimap;
 use ringgate_batch::Endpoint;
@@ -366,7 +367,7 @@ impl Inner {
         Ok(())
     }
 
-    fn find_client(&self, hash: u32, key: &ClientKey) -> Option<u32> {
+    fn find_client(&self, hash: u32, key: &ClientKey) -> Option<Entry<Client>> {
         let id = key.client_id.to_le_bytes();
         let is_it = |known: &Client| known.id == id && known.listener() == key.listener;
         self.clients.find(hash, is_it)

@@ -18,6 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::ids::{ListenerId, WorkerId};
 use crate::setup::ClaimLimits;
 use crate::shared::upgrades::Upgrades;
+use crate::store::entry::Entry;
 use crate::store::multimap::Multimap;
 use crate::store::table::Place;
 use ringgate_batch::Endpoint;
@@ -230,7 +231,7 @@ impl Keyring {
 struct Used {
     cookies: Multimap<Cookie>,
     /// When each can be forgotten, and its position.
-    expiries: VecDeque<(u64, u32)>,
+    expiries: VecDeque<(u64, Entry<Cookie>)>,
 }
 
 impl Used {

@@ -4,6 +4,7 @@
 //! things to be counted. Found by a keyed hash: whoever chooses addresses cannot make them collide.
 
 use crate::store::area::Area;
+use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
 use crate::store::multimap::Multimap;
 
@@ -61,7 +62,7 @@ impl Census {
         }
     }
 
-    fn find(&self, area: &Area) -> (u32, Option<u32>) {
+    fn find(&self, area: &Area) -> (u32, Option<Entry<Count>>) {
         let hash = area.hash(self.key) as u32;
         let is_it = |known: &Count| known.prefix == area.prefix && known.tag == area.tag;
         (hash, self.counts.find(hash, is_it))

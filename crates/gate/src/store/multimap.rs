@@ -5,14 +5,16 @@
 //! record is found after four or five adjacent cells, and nothing after thirty. That is much for a
 //! packet and nothing for a handshake, and half the memory of a map.
 
+use crate::ids::Id;
+use crate::store::entry::Entry;
 use crate::store::index::Index;
 
 /// A bounded multimap of `T` by hash. Records with equal keys may lie in it side by side.
 pub(crate) struct Multimap<T> {
     index: Index,
-    /// Invariant: what lies at a position in `free` is nobody's.
+    /// Invariant: what lies at the entries in `free` is nobody's.
     records: Vec<T>,
-    free: Vec<u32>,
+    free: Vec<Entry<T>>,
     capacity: usize,
 }
 
@@ -38,44 +40,45 @@ impl<T: Copy> Multimap<T> {
     }
 
     /// Where the first record lies with that hash that `is_it`.
-    pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(&T) -> bool) -> Option<u32> {
-        self.index.find(hash, |position| is_it(&self.records[position as usize]))
+    pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(&T) -> bool) -> Option<Entry<T>> {
+        let found = self.index.find(hash, |number| is_it(&self.records[number as usize]));
+        found.map(Entry::numbered)
     }
 
     /// Adds a record; `None` when it is full.
-    pub(crate) fn insert(&mut self, hash: u32, record: T) -> Option<u32> {
+    pub(crate) fn insert(&mut self, hash: u32, record: T) -> Option<Entry<T>> {
         if self.is_full() {
             return None;
         }
-        let position = match self.free.pop() {
-            Some(position) => {
-                self.records[position as usize] = record;
-                position
+        let entry = match self.free.pop() {
+            Some(entry) => {
+                self.records[entry.index()] = record;
+                entry
             }
             None => {
                 self.records.push(record);
-                self.records.len() as u32 - 1
+                Entry::at(self.records.len() - 1)
             }
         };
-        self.index.insert(hash, position);
-        Some(position)
+        self.index.insert(hash, entry.number());
+        Some(entry)
     }
 
     /// Takes a record out that was found.
-    pub(crate) fn remove(&mut self, hash: u32, position: u32) -> T {
-        self.index.remove(hash, position);
-        self.free.push(position);
-        self.records[position as usize]
+    pub(crate) fn remove(&mut self, hash: u32, entry: Entry<T>) -> T {
+        self.index.remove(hash, entry.number());
+        self.free.push(entry);
+        self.records[entry.index()]
     }
 
-    /// The record at a position that was found.
-    pub(crate) fn at(&self, position: u32) -> &T {
-        &self.records[position as usize]
+    /// The record of an entry that was found.
+    pub(crate) fn at(&self, entry: Entry<T>) -> &T {
+        &self.records[entry.index()]
     }
 
-    /// The record at a position that was found.
-    pub(crate) fn at_mut(&mut self, position: u32) -> &mut T {
-        &mut self.records[position as usize]
+    /// The record of an entry that was found.
+    pub(crate) fn at_mut(&mut self, entry: Entry<T>) -> &mut T {
+        &mut self.records[entry.index()]
     }
 }
 
@@ -93,7 +96,7 @@ mod tests {
         #[test]
         fn agrees_with_a_hash_map(steps in prop::collection::vec(0u32..40, 1..400)) {
             let mut map = Multimap::new(24);
-            let mut model: HashMap<u32, u32> = HashMap::new();
+            let mut model: HashMap<u32, Entry<u32>> = HashMap::new();
             for n in steps {
                 match model.remove(&n) {
                     Some(position) => prop_assert_eq!(map.remove(hash(n), position), n),

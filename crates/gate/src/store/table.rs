@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 
 use crate::ids::ListenerId;
 use crate::store::area::Area;
+use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
 use crate::store::index::Index;
 use ringgate_batch::{Endpoint, RxMeta, prefetch_line};
@@ -52,7 +53,34 @@ impl Address {
     }
 }
 
-/// A position in the slab, and the generation that tells its tenants apart.
+/// The entry that a lookup will probably find, in the table of the front that the datagram is for;
+/// [`NOBODY`](Self::NOBODY) where there is none. It lies beside datagrams of all fronts, so it has
+/// no type: the table that is asked with it compares the address, and whoever holds the session's
+/// id its generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Guess(u32);
+
+impl Guess {
+    /// Behind the end of every table.
+    pub(crate) const NOBODY: Self = Self(u32::MAX);
+
+    /// The guess that it is this entry.
+    #[inline]
+    pub(crate) fn of<T>(entry: Option<Entry<T>>) -> Self {
+        entry.map_or(Self::NOBODY, |entry| Self(entry.number()))
+    }
+
+    /// The entry, as one of the table of the front that the datagram is for. Perhaps there is none
+    /// of this number.
+    #[inline]
+    pub(crate) const fn entry<T>(self) -> Entry<T> {
+        Entry::numbered(self.0)
+    }
+}
+
+/// A position in the slab, and the generation that tells its tenants apart. It has no type, because
+/// workers tell it each other and sockets have it as their role; [`Table::live`] looks whether its
+/// tenant is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     pub(crate) index: u32,
@@ -73,9 +101,9 @@ pub(crate) trait Tenant {
 pub(crate) struct Table<T> {
     key: HashKey,
     index: Index,
-    slots: Vec<Slot<T>>,
-    free: VecDeque<Rest>,
-    removed: Vec<u32>,
+    stored: Vec<Stored<T>>,
+    free: VecDeque<Rest<T>>,
+    removed: Vec<Entry<T>>,
     live_count: usize,
     capacity: usize,
     /// Invariant: not fewer than `capacity`.
@@ -110,14 +138,14 @@ pub(crate) enum NoPlace {
 /// An entry. What a lookup compares fills the first half of a cache line, and the tenant begins
 /// behind it.
 #[repr(C, align(64))]
-struct Slot<T> {
+struct Stored<T> {
     address: Address,
     generation: Generation,
     /// Invariant: somebody while the entry is indexed, and after its removal until `reclaim`.
     tenant: T,
 }
 
-/// Where a slot's tenant begins, for tenants who care about cache lines.
+/// Where an entry's tenant begins, for tenants who care about cache lines.
 pub(crate) const TENANT_OFFSET: usize = size_of::<Address>() + size_of::<Generation>();
 
 /// Which tenant of its place an entry is, and whether it is indexed.
@@ -145,8 +173,8 @@ impl Generation {
 }
 
 /// A free place, and since when.
-struct Rest {
-    index: u32,
+struct Rest<T> {
+    entry: Entry<T>,
     since_ns: u64,
 }
 
@@ -163,7 +191,7 @@ impl<T: Tenant> Table<T> {
         Self {
             key,
             index: Index::new(capacity * INDEX_CELLS),
-            slots: Vec::with_capacity(places_max),
+            stored: Vec::with_capacity(places_max),
             free: VecDeque::with_capacity(places_max),
             removed: Vec::with_capacity(capacity),
             live_count: 0,
@@ -174,13 +202,13 @@ impl<T: Tenant> Table<T> {
         }
     }
 
-    /// Bytes that one entry takes at most: its slot, its cells of the index, and its place in the
+    /// Bytes that one entry takes at most: itself, its cells of the index, and its place in the
     /// lists of free ones.
     pub(crate) const fn entry_bytes() -> usize {
-        size_of::<Slot<T>>()
+        size_of::<Stored<T>>()
             + INDEX_CELLS * Index::CELL_BYTES
-            + size_of::<Rest>()
-            + size_of::<u32>()
+            + size_of::<Rest<T>>()
+            + size_of::<Entry<T>>()
     }
 
     /// How many entries are indexed.
@@ -188,9 +216,15 @@ impl<T: Tenant> Table<T> {
         self.live_count
     }
 
-    /// How many places have ever been used: the bound of all indexes.
+    /// How many places have ever been used.
     pub(crate) fn places(&self) -> u32 {
-        self.slots.len() as u32
+        self.stored.len() as u32
+    }
+
+    /// The entries of all places that have ever been used. Does not hold the table, so that they
+    /// can be changed meanwhile.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<T>> + use<T> {
+        (0..self.places()).map(Entry::numbered)
     }
 
     /// The hash of an address, under this table's key.
@@ -201,17 +235,24 @@ impl<T: Tenant> Table<T> {
 
     /// Where the entry of `address` lives.
     #[inline]
-    pub(crate) fn find(&self, hash: u32, address: &Address) -> Option<u32> {
-        self.index.find(hash, |index| self.slots[index as usize].address == *address)
+    pub(crate) fn find(&self, hash: u32, address: &Address) -> Option<Entry<T>> {
+        let is_it = |number: u32| self.stored[number as usize].address == *address;
+        self.index.find(hash, is_it).map(Entry::numbered)
     }
 
     /// Where the entry of `address` lives, which is probably where [`guess`](Self::guess) has said.
     /// Nothing may have been inserted or removed in between: where there was no guess there is
     /// nobody.
     #[inline]
-    pub(crate) fn find_guessed(&self, guess: u32, hash: u32, address: &Address) -> Option<u32> {
-        let slot = self.slots.get(guess as usize)?;
-        if slot.address == *address { Some(guess) } else { self.find(hash, address) }
+    pub(crate) fn find_guessed(
+        &self,
+        guess: Guess,
+        hash: u32,
+        address: &Address,
+    ) -> Option<Entry<T>> {
+        let entry = guess.entry();
+        let stored = self.stored.get(entry.index())?;
+        if stored.address == *address { Some(entry) } else { self.find(hash, address) }
     }
 
     /// Hashes where a run of datagrams comes from; while one is hashed, memory works on those
@@ -237,24 +278,24 @@ impl<T: Tenant> Table<T> {
 
     /// The entry that a lookup of that hash will probably find.
     #[inline]
-    pub(crate) fn guess(&self, hash: u32) -> Option<u32> {
-        self.index.find(hash, |_| true)
+    pub(crate) fn guess(&self, hash: u32) -> Option<Entry<T>> {
+        self.index.find(hash, |_| true).map(Entry::numbered)
     }
 
-    /// Has some lines of an entry fetched. Any index will do.
+    /// Has some lines of an entry fetched, if there is one of this number.
     #[inline]
-    pub(crate) fn prefetch(&self, index: u32, lines: std::ops::Range<usize>) {
-        if let Some(slot) = self.slots.get(index as usize) {
-            lines.for_each(|line| prefetch_line(slot, line));
+    pub(crate) fn prefetch(&self, entry: Entry<T>, lines: std::ops::Range<usize>) {
+        if let Some(stored) = self.stored.get(entry.index()) {
+            lines.for_each(|line| prefetch_line(stored, line));
         }
     }
 
     /// The address ranges of everything that is large, for advice to the operating system. Most is
     /// not in use yet.
     pub(crate) fn memory(&self) -> [std::ops::Range<*const u8>; 2] {
-        let slots = self.slots.as_ptr();
-        let end = slots.wrapping_add(self.slots.capacity());
-        [slots.cast()..end.cast(), self.index.memory()]
+        let stored = self.stored.as_ptr();
+        let end = stored.wrapping_add(self.stored.capacity());
+        [stored.cast()..end.cast(), self.index.memory()]
     }
 
     /// Inserts an entry for an address that has none, if there is a place for it.
@@ -263,21 +304,21 @@ impl<T: Tenant> Table<T> {
         address: Address,
         tenant: T,
         now_ns: u64,
-    ) -> Result<u32, NoPlace> {
+    ) -> Result<Entry<T>, NoPlace> {
         let hash = self.hash(&address);
         debug_assert!(self.find(hash, &address).is_none(), "one entry per address");
-        let index = self.take_place(now_ns)?;
+        let entry = self.take_place(now_ns)?;
         let old =
-            self.slots.get(index as usize).map(|old| next_generation(old.generation.number()));
+            self.stored.get(entry.index()).map(|old| next_generation(old.generation.number()));
         let generation = Generation::indexed(old.unwrap_or(self.first_generation));
-        let slot = Slot { address, generation, tenant };
-        match self.slots.get_mut(index as usize) {
-            Some(old) => *old = slot,
-            None => self.slots.push(slot),
+        let stored = Stored { address, generation, tenant };
+        match self.stored.get_mut(entry.index()) {
+            Some(old) => *old = stored,
+            None => self.stored.push(stored),
         }
-        self.index.insert(hash, index);
+        self.index.insert(hash, entry.number());
         self.live_count += 1;
-        Ok(index)
+        Ok(entry)
     }
 
     /// Whether there are as many entries as there may be.
@@ -289,95 +330,96 @@ impl<T: Tenant> Table<T> {
     /// Whether somebody could be given a place that nobody had a moment ago, were the table not
     /// full.
     pub(crate) fn has_rested_place(&self, now_ns: u64) -> bool {
-        self.slots.len() < self.places_max || self.is_rested(now_ns)
+        self.stored.len() < self.places_max || self.is_rested(now_ns)
     }
 
-    /// Takes an entry out of the index. It can still be reached by its index until
+    /// Takes an entry out of the index. It can still be reached until
     /// [`reclaim`](Self::reclaim).
-    pub(crate) fn remove(&mut self, index: u32) {
-        let slot = &mut self.slots[index as usize];
-        if slot.generation.is_indexed() {
-            slot.generation = slot.generation.unindexed();
-            let address = slot.address;
-            self.index.remove(self.hash(&address), index);
-            self.removed.push(index);
+    pub(crate) fn remove(&mut self, entry: Entry<T>) {
+        let stored = &mut self.stored[entry.index()];
+        if stored.generation.is_indexed() {
+            stored.generation = stored.generation.unindexed();
+            let address = stored.address;
+            self.index.remove(self.hash(&address), entry.number());
+            self.removed.push(entry);
             self.live_count -= 1;
         }
     }
 
     /// Moves an entry to another address, which must have none.
-    pub(crate) fn readdress(&mut self, index: u32, address: Address) {
-        debug_assert!(self.is_live(index), "only live entries move");
-        let old = std::mem::replace(&mut self.slots[index as usize].address, address);
-        self.index.remove(self.hash(&old), index);
-        self.index.insert(self.hash(&address), index);
+    pub(crate) fn readdress(&mut self, entry: Entry<T>, address: Address) {
+        debug_assert!(self.is_live(entry), "only live entries move");
+        let old = std::mem::replace(&mut self.stored[entry.index()].address, address);
+        self.index.remove(self.hash(&old), entry.number());
+        self.index.insert(self.hash(&address), entry.number());
     }
 
-    /// Ends the tenancy of removed entries: call it when no index noted in this turn is used any
+    /// Ends the tenancy of removed entries: call it when no entry noted in this turn is used any
     /// more.
     pub(crate) fn reclaim(&mut self, now_ns: u64) {
-        for index in self.removed.drain(..) {
-            self.slots[index as usize].tenant = T::nobody();
-            self.free.push_back(Rest { index, since_ns: now_ns });
+        for entry in self.removed.drain(..) {
+            self.stored[entry.index()].tenant = T::nobody();
+            self.free.push_back(Rest { entry, since_ns: now_ns });
         }
     }
 
     /// The address of an entry.
     #[inline]
-    pub(crate) fn address(&self, index: u32) -> &Address {
-        &self.slots[index as usize].address
+    pub(crate) fn address(&self, entry: Entry<T>) -> &Address {
+        &self.stored[entry.index()].address
     }
 
     /// Whether the entry is indexed (not removed).
     #[inline]
-    pub(crate) fn is_live(&self, index: u32) -> bool {
-        self.slots.get(index as usize).is_some_and(|slot| slot.generation.is_indexed())
+    pub(crate) fn is_live(&self, entry: Entry<T>) -> bool {
+        self.stored.get(entry.index()).is_some_and(|stored| stored.generation.is_indexed())
     }
 
     /// The place of an entry, to recognise its tenant later.
     #[inline]
-    pub(crate) fn place(&self, index: u32) -> Place {
-        Place { index, generation: self.slots[index as usize].generation.number() }
+    pub(crate) fn place(&self, entry: Entry<T>) -> Place {
+        Place { index: entry.number(), generation: self.stored[entry.index()].generation.number() }
     }
 
-    /// The index of a place whose tenant is still the same and live.
+    /// The entry of a place whose tenant is still the same and live.
     #[inline]
-    pub(crate) fn live(&self, place: Place) -> Option<u32> {
-        let slot = self.slots.get(place.index as usize)?;
-        (slot.generation.0 == Generation::indexed(place.generation).0).then_some(place.index)
+    pub(crate) fn live(&self, place: Place) -> Option<Entry<T>> {
+        let entry = Entry::numbered(place.index);
+        let stored = self.stored.get(entry.index())?;
+        (stored.generation.0 == Generation::indexed(place.generation).0).then_some(entry)
     }
 
-    /// The live tenant at an index, if there is one.
+    /// The live tenant of an entry, if there is one.
     #[inline]
-    pub(crate) fn get(&self, index: u32) -> Option<&T> {
-        let slot = self.slots.get(index as usize)?;
-        slot.generation.is_indexed().then_some(&slot.tenant)
+    pub(crate) fn get(&self, entry: Entry<T>) -> Option<&T> {
+        let stored = self.stored.get(entry.index())?;
+        stored.generation.is_indexed().then_some(&stored.tenant)
     }
 
-    /// The tenant at an index that was noted in this turn.
+    /// The tenant of an entry that was noted in this turn.
     #[inline]
-    pub(crate) fn at(&self, index: u32) -> &T {
-        &self.slots[index as usize].tenant
+    pub(crate) fn at(&self, entry: Entry<T>) -> &T {
+        &self.stored[entry.index()].tenant
     }
 
-    /// The tenant at an index that was noted in this turn.
+    /// The tenant of an entry that was noted in this turn.
     #[inline]
-    pub(crate) fn at_mut(&mut self, index: u32) -> &mut T {
-        &mut self.slots[index as usize].tenant
+    pub(crate) fn at_mut(&mut self, entry: Entry<T>) -> &mut T {
+        &mut self.stored[entry.index()].tenant
     }
 
     /// The place that was left first, if that was long enough ago, or a fresh one.
-    fn take_place(&mut self, now_ns: u64) -> Result<u32, NoPlace> {
+    fn take_place(&mut self, now_ns: u64) -> Result<Entry<T>, NoPlace> {
         if self.is_full() {
             return Err(NoPlace::Full);
         }
         if self.is_rested(now_ns)
             && let Some(rest) = self.free.pop_front()
         {
-            return Ok(rest.index);
+            return Ok(rest.entry);
         }
-        if self.slots.len() < self.places_max {
-            return Ok(self.slots.len() as u32);
+        if self.stored.len() < self.places_max {
+            return Ok(Entry::numbered(self.stored.len() as u32));
         }
         Err(if self.rest_ns == 0 { NoPlace::Full } else { NoPlace::Resting })
     }
@@ -423,7 +465,7 @@ mod tests {
         }
     }
 
-    fn lookup(table: &Table<u16>, n: u16) -> Option<u32> {
+    fn lookup(table: &Table<u16>, n: u16) -> Option<Entry<u16>> {
         let address = address(n);
         table.find(table.hash(&address), &address)
     }
@@ -432,7 +474,7 @@ mod tests {
         #[test]
         fn agrees_with_a_hash_map(steps in prop::collection::vec((0u16..40, 0u8..3), 1..400)) {
             let mut table = Table::new(24, Resting::NONE, 0, KEY);
-            let mut model: HashMap<u16, u32> = HashMap::new();
+            let mut model: HashMap<u16, Entry<u16>> = HashMap::new();
             for (n, action) in steps {
                 match (action, model.get(&n).copied()) {
                     (0, None) => match table.insert(address(n), n, 0) {
@@ -490,7 +532,7 @@ mod tests {
                 Ok(index) => {
                     let since_ns = left_ns.remove(&index);
                     let has_rested = since_ns.is_none_or(|since_ns| now_ns - since_ns >= 50);
-                    assert!(has_rested, "{index} at {now_ns}");
+                    assert!(has_rested, "{index:?} at {now_ns}");
                     here.push_back(index);
                     served += 1;
                 }

@@ -9,8 +9,12 @@
 //! once, and nothing is allocated or moved afterwards. An entry that a player has left behind wakes
 //! the next player in its place, too early, which harms nobody.
 
-/// Due times of many places, in whatever unit `TICK` is in.
-pub(crate) struct Wheel<const TICK: u64> {
+use std::marker::PhantomData;
+
+use crate::ids::Id;
+
+/// Due times of many places that are named by `I`, in whatever unit `TICK` is in.
+pub(crate) struct Wheel<I, const TICK: u64> {
     /// The first place of each bucket's list.
     heads: [u32; BUCKETS],
     /// A bit for each bucket. Invariant: set where the list is not empty.
@@ -22,9 +26,10 @@ pub(crate) struct Wheel<const TICK: u64> {
     /// The first tick that has not been fired.
     next_tick: u64,
     armed: usize,
+    named_by: PhantomData<fn() -> I>,
 }
 
-impl<const TICK: u64> Wheel<TICK> {
+impl<I: Id, const TICK: u64> Wheel<I, TICK> {
     /// Bytes that one place takes.
     pub(crate) const ENTRY_BYTES: usize = size_of::<u32>();
 
@@ -37,14 +42,15 @@ impl<const TICK: u64> Wheel<TICK> {
             firing: END,
             next_tick: now / TICK,
             armed: 0,
+            named_by: PhantomData,
         }
     }
 
     /// Wakes `place` at `deadline`, or at the horizon if that is sooner. Never in the tick being
     /// fired. A place that is armed already stays as it is.
     #[inline]
-    pub(crate) fn arm(&mut self, place: u32, deadline: u64) {
-        let at = place as usize;
+    pub(crate) fn arm(&mut self, place: I, deadline: u64) {
+        let at = place.index();
         if at >= self.next.len() {
             self.next.resize(at + 1, IDLE);
         }
@@ -54,7 +60,7 @@ impl<const TICK: u64> Wheel<TICK> {
         let last = self.next_tick + BUCKETS as u64 - 2;
         let tick = deadline.div_ceil(TICK).clamp(self.next_tick, last);
         let bucket = tick as usize % BUCKETS;
-        self.next[at] = std::mem::replace(&mut self.heads[bucket], place);
+        self.next[at] = std::mem::replace(&mut self.heads[bucket], at as u32);
         self.taken[bucket / WORD_BITS] |= 1 << (bucket % WORD_BITS);
         self.armed += 1;
     }
@@ -64,14 +70,14 @@ impl<const TICK: u64> Wheel<TICK> {
     /// Empty buckets are passed over, and after a jump of the clock each bucket is visited once at
     /// most.
     #[inline]
-    pub(crate) fn pop_due(&mut self, now: u64) -> Option<u32> {
+    pub(crate) fn pop_due(&mut self, now: u64) -> Option<I> {
         if self.firing == END && !self.begin_bucket(now / TICK) {
             return None;
         }
-        let place = self.firing;
-        self.firing = std::mem::replace(&mut self.next[place as usize], IDLE);
+        let at = self.firing as usize;
+        self.firing = std::mem::replace(&mut self.next[at], IDLE);
         self.armed -= 1;
-        Some(place)
+        Some(I::at(at))
     }
 
     /// Takes the next bucket that is due and not empty.
@@ -132,19 +138,20 @@ const WORD_BITS: usize = u64::BITS as usize;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::entry::Entry;
     use proptest::prelude::*;
 
-    type Wheel = crate::store::wheel::Wheel<TICK_NS>;
+    type Wheel = crate::store::wheel::Wheel<Entry<()>, TICK_NS>;
 
     fn fire(wheel: &mut Wheel, now_ns: u64) -> Vec<u32> {
-        std::iter::from_fn(|| wheel.pop_due(now_ns)).collect()
+        std::iter::from_fn(|| wheel.pop_due(now_ns)).map(Entry::number).collect()
     }
 
     #[test]
     fn fires_in_order_not_before_the_deadline_and_within_a_tick_after() {
         let mut wheel = Wheel::new(0, 0);
         for ms in [500, 3, 100, 101, 7] {
-            wheel.arm(ms, u64::from(ms) * 1_000_000);
+            wheel.arm(Entry::numbered(ms), u64::from(ms) * 1_000_000);
         }
         let mut fired = Vec::new();
         for now_ms in 0..600u64 {
@@ -161,7 +168,7 @@ mod tests {
     #[test]
     fn a_far_deadline_fires_at_the_horizon() {
         let mut wheel = Wheel::new(0, 0);
-        wheel.arm(1, u64::MAX / 2);
+        wheel.arm(Entry::numbered(1), u64::MAX / 2);
         let due = wheel.next_due().expect("armed");
         assert!(due <= BUCKETS as u64 * TICK_NS);
         assert_eq!(fire(&mut wheel, due), [1]);
@@ -170,7 +177,7 @@ mod tests {
     #[test]
     fn a_jump_of_the_clock_fires_everything_once() {
         let mut wheel = Wheel::new(0, 0);
-        (0..500).for_each(|place| wheel.arm(place, u64::from(place) * 2_000_000));
+        (0..500).for_each(|place| wheel.arm(Entry::numbered(place), u64::from(place) * 2_000_000));
         let mut fired = fire(&mut wheel, 86_400_000_000_000);
         fired.sort_unstable();
         assert_eq!(fired, (0..500).collect::<Vec<_>>());
@@ -179,7 +186,7 @@ mod tests {
     #[test]
     fn what_is_armed_while_firing_waits_for_the_next_tick() {
         let mut wheel = Wheel::new(0, 0);
-        (1..4).for_each(|place| wheel.arm(place, 0));
+        (1..4).for_each(|place| wheel.arm(Entry::numbered(place), 0));
         let mut fired = 0;
         while let Some(place) = wheel.pop_due(0) {
             wheel.arm(place, 0);
@@ -197,7 +204,7 @@ mod tests {
         ) {
             let mut wheel = Wheel::new(0, start * TICK_NS);
             for (place, ticks) in (0..).zip(&ahead) {
-                wheel.arm(place, (start + ticks) * TICK_NS);
+                wheel.arm(Entry::numbered(place), (start + ticks) * TICK_NS);
             }
             let soonest = ahead.iter().min().map(|ticks| start + ticks.min(&(BUCKETS as u64 - 2)));
             prop_assert_eq!(wheel.next_due(), soonest.map(|tick| tick * TICK_NS));
@@ -207,8 +214,8 @@ mod tests {
     #[test]
     fn a_place_is_armed_once() {
         let mut wheel = Wheel::new(0, 0);
-        wheel.arm(7, 8_000_000);
-        wheel.arm(7, 100_000_000);
+        wheel.arm(Entry::numbered(7), 8_000_000);
+        wheel.arm(Entry::numbered(7), 100_000_000);
         assert_eq!(fire(&mut wheel, 8_000_000), [7]);
         assert!(fire(&mut wheel, 1_000_000_000).is_empty());
     }

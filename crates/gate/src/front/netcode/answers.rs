@@ -1,8 +1,10 @@
 //! Game processes' payloads on their way to players.
 
 use crate::counters::Ended;
+use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
 use crate::ids::BackendId;
+use crate::store::entry::Entry;
 use crate::store::table::Place;
 use crate::turn::Turn;
 use ringgate_batch::RxMeta;
@@ -13,16 +15,16 @@ use ringgate_link::bundle::{CloseReason, SessionId};
 
 impl NetcodeFront {
     /// What links know a session by.
-    pub(crate) fn session_id(&self, index: u32) -> SessionId {
+    pub(crate) fn session_id(&self, index: Entry<Session>) -> SessionId {
         let place = self.sessions.place(index);
         let generation = u64::from(place.generation);
-        SessionId::new(self.worker.index(), generation << 32 | u64::from(index))
+        SessionId::new(self.worker.index(), generation << 32 | u64::from(index.number()))
     }
 
     /// The live session that a link means.
     #[inline]
-    pub(crate) fn session_index(&self, session: SessionId) -> Option<u32> {
-        let index = session.as_u64() as u32;
+    pub(crate) fn session_index(&self, session: SessionId) -> Option<Entry<Session>> {
+        let index = entry_of(session);
         (self.sessions.is_live(index) && self.session_id(index) == session).then_some(index)
     }
 
@@ -32,7 +34,7 @@ impl NetcodeFront {
         &self,
         backend: BackendId,
         session: SessionId,
-    ) -> Option<u32> {
+    ) -> Option<Entry<Session>> {
         self.session_index(session).filter(|index| self.sessions.at(*index).backend == backend)
     }
 
@@ -91,7 +93,7 @@ impl NetcodeFront {
 
     /// Seals a game process's payload for one player.
     #[inline]
-    fn send_to_player(&mut self, turn: &mut Turn<'_>, index: u32, payload: &[u8]) {
+    fn send_to_player(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, payload: &[u8]) {
         turn.common.counters.payloads_from_links += 1;
         if let Err(why) = self.try_send_to_player(turn, index, payload) {
             turn.common.counters.drops.bump(why);
@@ -104,7 +106,7 @@ impl NetcodeFront {
     fn try_send_to_player(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         payload: &[u8],
     ) -> Result<(), DropReason> {
         if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX {
@@ -117,4 +119,10 @@ impl NetcodeFront {
         }
         self.emit(turn, index, PacketKind::Payload, payload)
     }
+}
+
+/// The entry of the session that a link means, if it is there.
+#[inline]
+pub(crate) const fn entry_of(session: SessionId) -> Entry<Session> {
+    Entry::numbered(session.as_u64() as u32)
 }

@@ -1,5 +1,7 @@
 //! What the first look finds out about a datagram.
 
+use crate::front::netcode::session::{Pending, Session};
+use crate::store::entry::Entry;
 use ringgate_core::proto::netcode::packet::{Header, PacketKind};
 
 /// What `classify` found out about a datagram.
@@ -15,11 +17,11 @@ pub(crate) enum Target {
     /// Nobody we know at this port, but perhaps a player who had another: the number of its trial.
     Mover(u32),
     /// A player in the handshake.
-    Pending(u32),
+    Pending(Entry<Pending>),
     /// Somebody with a token.
     Request,
     /// A player.
-    Session(u32),
+    Session(Entry<Session>),
     /// Dropped and counted.
     Settled,
     /// Another worker's player.

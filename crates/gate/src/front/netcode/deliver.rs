@@ -1,11 +1,13 @@
 //! Players' payloads on their way to game processes, and what a process on a bundle link is told of
 //! its players.
 
+use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
 use crate::ids::LinkId;
 use crate::links::loopback::{is_shared_socket_backend, loopback_of};
 use crate::output::Tag;
 use crate::setup::LinkKind;
+use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, LocalIp, TxTarget};
 use ringgate_core::drops::DropReason;
@@ -17,7 +19,7 @@ impl NetcodeFront {
     pub(crate) fn deliver(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         payload: &[u8],
         kernel_ns: u64,
     ) {
@@ -43,7 +45,7 @@ impl NetcodeFront {
     fn deliver_bundled(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         payload: &[u8],
     ) -> Result<(), DropReason> {
         let backend = self.sessions.at(index).backend;
@@ -61,7 +63,7 @@ impl NetcodeFront {
     fn deliver_shared(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         payload: &[u8],
         backend: Endpoint,
     ) -> Result<(), DropReason> {
@@ -77,7 +79,7 @@ impl NetcodeFront {
     fn deliver_connected(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         payload: &[u8],
     ) -> Result<(), DropReason> {
         self.check_udp_backend(turn, index)?;
@@ -89,14 +91,14 @@ impl NetcodeFront {
 
     /// What the kernel would take and the host then refuse does not count as handed over.
     #[inline]
-    fn check_udp_backend(&self, turn: &Turn<'_>, index: u32) -> Result<(), DropReason> {
+    fn check_udp_backend(&self, turn: &Turn<'_>, index: Entry<Session>) -> Result<(), DropReason> {
         let backend = self.sessions.at(index).backend;
         if turn.common.links.backends[backend].is_up() { Ok(()) } else { Err(DropReason::LinkDown) }
     }
 
     /// Tells the backend of a session, if it has not been told on its present link.
     #[inline]
-    pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, index: u32) {
+    pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let session = self.sessions.at(index);
         let state = &turn.common.links.backends[session.backend];
         if session.announced != state.epoch && state.is_up() {
@@ -105,7 +107,7 @@ impl NetcodeFront {
     }
 
     #[cold]
-    fn announce_now(&mut self, turn: &mut Turn<'_>, index: u32) {
+    fn announce_now(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let backend = self.sessions.at(index).backend;
         let epoch = turn.common.links.backends[backend].epoch;
         match &turn.common.setup.backends[backend].link {
@@ -121,7 +123,7 @@ impl NetcodeFront {
 
     /// Writes the opening record. The user data goes along the first time only; a backend that
     /// comes back gets zeros.
-    fn announce_on(&mut self, turn: &mut Turn<'_>, index: u32, link: LinkId) {
+    fn announce_on(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, link: LinkId) {
         let user_data = self.sessions.at_mut(index).user_data.take();
         let user_data = user_data.as_deref().unwrap_or(&[0; USER_DATA_BYTES]);
         let setup = std::sync::Arc::clone(&turn.common.setup);
@@ -140,7 +142,12 @@ impl NetcodeFront {
     }
 
     /// Tells the backend that a session is over, if it knows of it.
-    pub(crate) fn report_closed(&mut self, turn: &mut Turn<'_>, index: u32, reason: CloseReason) {
+    pub(crate) fn report_closed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        reason: CloseReason,
+    ) {
         let session = self.sessions.at(index);
         let backend = &turn.common.links.backends[session.backend];
         let (Some(link), true) = (backend.link, session.announced == backend.epoch) else { return };

@@ -10,8 +10,10 @@
 //! huge pages ([`Gate::large_tables`](crate::Gate::large_tables)).
 
 use crate::arrivals::Source;
-use crate::front::netcode::session::{OPENING_LINES, SEALING_LINES};
+use crate::front::netcode::session::{OPENING_LINES, SEALING_LINES, Session};
 use crate::front::netcode::state::NetcodeFront;
+use crate::store::entry::Entry;
+use crate::store::table::Guess;
 
 impl NetcodeFront {
     /// Has the sessions fetched of those who have sent a run of datagrams.
@@ -19,7 +21,7 @@ impl NetcodeFront {
         for source in sources {
             match self.sessions.guess(source.hash) {
                 Some(guess) => {
-                    source.guess = guess;
+                    source.guess = Guess::of(Some(guess));
                     self.sessions.prefetch(guess, OPENING_LINES);
                 }
                 None => self.pending.prefetch_index(source.hash),
@@ -30,13 +32,13 @@ impl NetcodeFront {
     /// Has the sessions fetched that were guessed already.
     pub(crate) fn fetch_guessed(&self, sources: &[Source]) {
         for source in sources {
-            self.fetch_player(source.guess);
+            self.fetch_player(source.guess.entry());
         }
     }
 
     /// Has the lines fetched that a packet for a player touches.
     #[inline]
-    pub(crate) fn fetch_player(&self, index: u32) {
+    pub(crate) fn fetch_player(&self, index: Entry<Session>) {
         self.sessions.prefetch(index, OPENING_LINES);
         self.sessions.prefetch(index, SEALING_LINES);
     }

@@ -14,6 +14,7 @@ use crate::routing::NoRoom;
 use crate::setup::{LinkKind, TokenReuse};
 use crate::shared::claims::history::{TokenMac, TokenPast};
 use crate::shared::claims::{Claim, Wanted};
+use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::TxTarget;
 use ringgate_core::crypto::{Job, Verdict, token};
@@ -110,7 +111,7 @@ impl NetcodeFront {
     }
 
     /// Takes an unfinished handshake out of its table, once.
-    pub(crate) fn forget_pending(&mut self, turn: &mut Turn<'_>, index: u32) {
+    pub(crate) fn forget_pending(&mut self, turn: &mut Turn<'_>, index: Entry<Pending>) {
         if self.pending.is_live(index) {
             turn.common.newcomers.handshakes.leave(&self.pending.address(index).block());
             self.pending.remove(index);
@@ -196,7 +197,7 @@ impl NetcodeFront {
     pub(crate) fn step_pending(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Pending>,
         origin: &Origin,
         header: Header,
         verdict: Verdict,
@@ -232,7 +233,7 @@ impl NetcodeFront {
     fn connect(
         &mut self,
         turn: &mut Turn<'_>,
-        pending: u32,
+        pending: Entry<Pending>,
         origin: &Origin,
         response_sequence: u64,
         challenge: &ChallengeToken,
@@ -302,7 +303,7 @@ impl NetcodeFront {
     fn new_session(
         &self,
         turn: &Turn<'_>,
-        pending: u32,
+        pending: Entry<Pending>,
         origin: &Origin,
         claim: Claim,
         next_sequence: SessionSequence,
@@ -331,7 +332,7 @@ impl NetcodeFront {
     }
 
     /// Tells the player, its backend and its neighbours' claims about a new session.
-    fn welcome(&mut self, turn: &mut Turn<'_>, index: u32) {
+    fn welcome(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let address = *self.sessions.address(index);
         if turn.common.setup.listeners[address.listener].follow_port_switch {
             self.make_resident(turn, index);
@@ -345,7 +346,7 @@ impl NetcodeFront {
 
     /// Ends a session: tells the player where that makes sense, tells the backend, gives everything
     /// back.
-    pub(crate) fn end_session(&mut self, turn: &mut Turn<'_>, index: u32, why: Ended) {
+    pub(crate) fn end_session(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, why: Ended) {
         self.end_session_because(turn, index, why, close_reason(why));
     }
 
@@ -353,7 +354,7 @@ impl NetcodeFront {
     pub(crate) fn end_session_because(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         why: Ended,
         reason: CloseReason,
     ) {
@@ -369,7 +370,7 @@ impl NetcodeFront {
     }
 
     /// Gives back what a session holds and takes it out of the table.
-    fn drop_session(&mut self, turn: &mut Turn<'_>, index: u32, why: Ended) {
+    fn drop_session(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, why: Ended) {
         let address = *self.sessions.address(index);
         let policy = &self.listeners[address.listener].replay;
         let sequence = self.sessions.at(index).window.latest(policy).unwrap_or(0);

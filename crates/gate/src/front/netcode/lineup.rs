@@ -14,6 +14,7 @@ use crate::front::netcode::residents::Residents;
 use crate::front::netcode::session::Session;
 use crate::store::admission::{Bucket, Rate};
 use crate::store::area::Area;
+use crate::store::entry::Entry;
 use crate::store::table::{Place, Table};
 use ringgate_core::proto::replay::Policy;
 
@@ -28,7 +29,7 @@ struct Lineup {
     made_ns: u64,
     used_ns: u64,
     /// The last session that was looked at, where there are more behind it.
-    goes_on: Option<u32>,
+    goes_on: Option<Entry<Session>>,
     /// By what they wait for.
     waiting: Vec<Waiting>,
 }
@@ -67,7 +68,7 @@ impl Lineups {
         residents: &Residents,
         sessions: &Table<Session>,
         policy: &Policy,
-        mut found: impl FnMut(u32),
+        mut found: impl FnMut(Entry<Session>),
     ) -> u32 {
         let lineup = self.of(lost, residents, sessions, policy);
         let end = lineup.waiting.partition_point(|waiting| waiting.next <= lost.first_sequence);
@@ -138,9 +139,8 @@ impl Lineup {
     ) -> u32 {
         self.made_ns = lost.now_ns;
         self.waiting.clear();
-        let first = self.goes_on.take().unwrap_or(u32::MAX);
         let mut looked_at = 0;
-        for index in residents.behind(lost.bucket, first) {
+        for index in residents.behind(lost.bucket, self.goes_on.take()) {
             looked_at += 1;
             let address = sessions.address(index);
             if Area::address(address.listener, &address.endpoint) == self.area {
@@ -255,7 +255,7 @@ mod tests {
         }
 
         /// Everybody whom a search finds that goes on with each packet where the last has stopped.
-        fn found(&self, lineups: &mut Lineups, lost: &Lost, at_a_time: u32) -> Vec<u32> {
+        fn found(&self, lineups: &mut Lineups, lost: &Lost, at_a_time: u32) -> Vec<Entry<Session>> {
             let (mut found, mut skipped) = (Vec::new(), 0);
             loop {
                 let looked_at = lineups.search(
@@ -275,8 +275,8 @@ mod tests {
         }
 
         /// The same by asking every session.
-        fn expected(&self, lost: &Lost) -> HashSet<u32> {
-            let is_it = |index: &u32| {
+        fn expected(&self, lost: &Lost) -> HashSet<Entry<Session>> {
+            let is_it = |index: &Entry<Session>| {
                 let address = self.sessions.address(*index);
                 let session = self.sessions.at(*index);
                 let latest = session.window.latest(&Policy::NETCODE).expect("one was received");
@@ -286,7 +286,7 @@ mod tests {
                     && silent_ms >= 250
                     && ahead.is_some_and(|ahead| ahead - 1 <= (256 + silent_ms).min(65_536))
             };
-            (0..self.sessions.places()).filter(is_it).collect()
+            self.sessions.entries().filter(is_it).collect()
         }
     }
 
@@ -301,9 +301,9 @@ mod tests {
             prop_assert_eq!(world.homes.workers(world.bucket).is_empty(), players.is_empty());
             let lost = world.lost(sequence, 10_000);
             let found = world.found(&mut Lineups::new(0), &lost, at_a_time);
-            let latest = |index: &u32| players[*index as usize].0;
+            let latest = |index: &Entry<Session>| players[index.index()].0;
             prop_assert!(found.is_sorted_by_key(|index| std::cmp::Reverse(latest(index))));
-            let set: HashSet<u32> = found.iter().copied().collect();
+            let set: HashSet<_> = found.iter().copied().collect();
             prop_assert_eq!(set.len(), found.len(), "nobody twice");
             prop_assert_eq!(set, world.expected(&lost));
         }
@@ -313,21 +313,25 @@ mod tests {
     fn who_is_heard_or_leaves_after_it_was_made_is_no_candidate() {
         let mut world = World::new(&[(100, 1000), (101, 1000)], 10_000);
         let mut lineups = Lineups::new(0);
-        assert_eq!(world.found(&mut lineups, &world.lost(110, 10_000), 9), [1, 0]);
-        world.sessions.at_mut(1).last_receive_ns = 10_010 * MS;
-        assert_eq!(world.found(&mut lineups, &world.lost(110, 10_020), 9), [0]);
-        world.sessions.remove(0);
-        world.residents.leave(&world.homes, 0);
+        let [first, second] = [0, 1].map(Entry::numbered);
+        assert_eq!(world.found(&mut lineups, &world.lost(110, 10_000), 9), [second, first]);
+        world.sessions.at_mut(second).last_receive_ns = 10_010 * MS;
+        assert_eq!(world.found(&mut lineups, &world.lost(110, 10_020), 9), [first]);
+        world.sessions.remove(first);
+        world.residents.leave(&world.homes, first);
         assert!(world.found(&mut lineups, &world.lost(110, 10_030), 9).is_empty());
         // Once the line-up is old, it is made again, and knows who has fallen silent since.
-        assert_eq!(world.found(&mut lineups, &world.lost(110, 10_300), 9), [1]);
+        assert_eq!(world.found(&mut lineups, &world.lost(110, 10_300), 9), [second]);
     }
 
     #[test]
     fn numbers_at_the_end_of_their_range_are_compared_and_not_overflowed() {
         let world = World::new(&[(u64::MAX, 1000), (u64::MAX - 1, 1000)], 10_000);
         let mut lineups = Lineups::new(0);
-        assert_eq!(world.found(&mut lineups, &world.lost(u64::MAX, 10_000), 9), [1]);
+        assert_eq!(
+            world.found(&mut lineups, &world.lost(u64::MAX, 10_000), 9),
+            [Entry::numbered(1)]
+        );
         assert!(world.found(&mut lineups, &world.lost(0, 10_000), 9).is_empty());
     }
 
@@ -340,6 +344,6 @@ mod tests {
         // The first who came is at the very end.
         let found = |lineups: &mut Lineups, now_ms| world.found(lineups, &world.lost(1, now_ms), 9);
         assert!(found(&mut lineups, 10_000).is_empty());
-        assert_eq!(found(&mut lineups, 10_200), [0]);
+        assert_eq!(found(&mut lineups, 10_200), [Entry::numbered(0)]);
     }
 }

@@ -13,11 +13,12 @@ use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::arrival::{Arrival, Target};
 use crate::front::netcode::listener::ListenerRules;
-use crate::front::netcode::session::Heard;
+use crate::front::netcode::session::{Heard, Session};
 use crate::front::netcode::state::NetcodeFront;
 use crate::ids::ListenerId;
 use crate::now::Now;
 use crate::roles::Role;
+use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_batch::{RxBatch, RxMeta};
@@ -140,7 +141,7 @@ impl NetcodeFront {
     #[inline]
     fn check_window(
         &self,
-        index: u32,
+        index: Entry<Session>,
         listener: ListenerId,
         header: Header,
     ) -> Result<(), DropReason> {
@@ -268,7 +269,7 @@ impl NetcodeFront {
     pub(crate) fn step_session(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         header: Header,
         verdict: Verdict,
         bytes: &[u8],
@@ -306,7 +307,7 @@ impl NetcodeFront {
 
     /// A response of a player who is in already: it has not heard so, and is told again.
     #[cold]
-    fn repeat_welcome(&mut self, turn: &mut Turn<'_>, index: u32) {
+    fn repeat_welcome(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         if !self.sessions.at(index).is_confirmed() && !self.lacks_socket(turn, index) {
             self.emit_keep_alive(turn, index);
         }
@@ -315,7 +316,7 @@ impl NetcodeFront {
     /// The first packet of a session that could be played again in another one of its token. Once
     /// in its life.
     #[cold]
-    fn spend_token(&mut self, turn: &Turn<'_>, index: u32) {
+    fn spend_token(&mut self, turn: &Turn<'_>, index: Entry<Session>) {
         let listener = self.sessions.address(index).listener;
         let session = self.sessions.at_mut(index);
         session.heard = Heard::Something;
@@ -323,7 +324,7 @@ impl NetcodeFront {
     }
 
     #[inline]
-    fn hear(&mut self, turn: &mut Turn<'_>, index: u32) {
+    fn hear(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let session = self.sessions.at_mut(index);
         session.last_receive_ns = turn.now.mono_ns;
         session.heard = Heard::Confirmed;
@@ -332,7 +333,7 @@ impl NetcodeFront {
     fn commit_window(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         sequence: u64,
     ) -> Result<(), DropReason> {
         let listener = self.sessions.address(index).listener;
@@ -352,7 +353,7 @@ impl NetcodeFront {
     pub(crate) fn open_single(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         header: Header,
         bytes: &mut [u8],
     ) -> Verdict {
@@ -369,7 +370,7 @@ impl NetcodeFront {
         &self,
         origin: &Origin,
         bytes: &[u8],
-    ) -> Result<(u32, Header), DropReason> {
+    ) -> Result<(Entry<Session>, Header), DropReason> {
         check_length(bytes)?;
         let found = self.sessions.find(origin.hash, &origin.address);
         let index = found.ok_or(DropReason::UnknownSource)?;

@@ -30,7 +30,7 @@ use crate::arrivals::Origin;
 use crate::common::Common;
 use crate::front::netcode::arrival::Target;
 use crate::front::netcode::lineup::{Lost, could_be};
-use crate::front::netcode::session::Neighbour;
+use crate::front::netcode::session::{Neighbour, Session};
 use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::netcode::trials::Mover;
@@ -40,6 +40,7 @@ use crate::now::Now;
 use crate::shared::homes::Workers;
 use crate::store::admission::Rate;
 use crate::store::area::Area;
+use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_core::crypto::Verdict;
@@ -48,11 +49,11 @@ use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::netcode::packet::{Header, Receiver};
 
 /// The sessions that a packet is tried against.
-type Candidates = ArrayVec<u32, CANDIDATES_MAX>;
+type Candidates = ArrayVec<Entry<Session>, CANDIDATES_MAX>;
 
 impl NetcodeFront {
     /// A session that packets from new ports of its address may belong to.
-    pub(crate) fn make_resident(&mut self, turn: &Turn<'_>, index: u32) {
+    pub(crate) fn make_resident(&mut self, turn: &Turn<'_>, index: Entry<Session>) {
         let Address { listener, endpoint } = *self.sessions.address(index);
         let homes = turn.common.claims.homes();
         let bucket = homes.bucket(&Area::address(listener, &endpoint));
@@ -379,7 +380,7 @@ impl NetcodeFront {
         Ok(())
     }
 
-    fn move_session(&mut self, turn: &mut Turn<'_>, index: u32, origin: &Origin) {
+    fn move_session(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, origin: &Origin) {
         let old = *self.sessions.address(index);
         let session = self.sessions.at_mut(index);
         session.socket = origin.socket;
@@ -408,7 +409,12 @@ impl NetcodeFront {
 
     /// The worker that receives a player's datagrams does not know that they are ours: its mailbox
     /// was full when it was told.
-    fn remind_of_steering(&mut self, turn: &mut Turn<'_>, index: u32, from_worker: WorkerId) {
+    fn remind_of_steering(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        from_worker: WorkerId,
+    ) {
         if self.sessions.is_live(index) {
             let address = *self.sessions.address(index);
             self.sessions.at_mut(index).steered_by = Some(Neighbour::new(from_worker));

@@ -4,8 +4,10 @@
 //! come and to leave costs the same however many there are. Who walks along it compares the
 //! addresses: a bucket may hold several.
 
+use crate::front::netcode::session::Session;
 use crate::ids::WorkerId;
 use crate::shared::homes::Homes;
+use crate::store::entry::Entry;
 
 pub(crate) struct Residents {
     worker: WorkerId,
@@ -32,24 +34,24 @@ impl Residents {
     }
 
     /// A session has come.
-    pub(crate) fn enter(&mut self, homes: &Homes, bucket: u32, session: u32) {
-        let at = session as usize;
+    pub(crate) fn enter(&mut self, homes: &Homes, bucket: u32, session: Entry<Session>) {
+        let (at, number) = (session.index(), session.number());
         if at >= self.nodes.len() {
             self.nodes.resize(at + 1, Node::UNLISTED);
         }
         debug_assert!(self.nodes[at].bucket == NOWHERE, "a session is listed once");
         let head = &mut self.heads[bucket as usize];
-        let next = std::mem::replace(head, session + 1);
+        let next = std::mem::replace(head, number + 1);
         self.nodes[at] = Node { previous: 0, next, bucket };
         match next.checked_sub(1) {
-            Some(next) => self.nodes[next as usize].previous = session + 1,
+            Some(next) => self.nodes[next as usize].previous = number + 1,
             None => homes.enter(bucket, self.worker),
         }
     }
 
     /// A session has left, if it was listed at all.
-    pub(crate) fn leave(&mut self, homes: &Homes, session: u32) {
-        let Some(node) = self.nodes.get_mut(session as usize) else { return };
+    pub(crate) fn leave(&mut self, homes: &Homes, session: Entry<Session>) {
+        let Some(node) = self.nodes.get_mut(session.index()) else { return };
         let Node { previous, next, bucket } = std::mem::replace(node, Node::UNLISTED);
         if bucket == NOWHERE {
             return;
@@ -67,19 +69,25 @@ impl Residents {
     }
 
     /// The sessions of a bucket, from its front.
-    pub(crate) fn of(&self, bucket: u32) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn of(&self, bucket: u32) -> impl Iterator<Item = Entry<Session>> + '_ {
         self.from(self.heads[bucket as usize])
     }
 
-    /// The sessions of a bucket behind one of them, or all where that one has left.
-    pub(crate) fn behind(&self, bucket: u32, session: u32) -> impl Iterator<Item = u32> + '_ {
-        let node = self.nodes.get(session as usize).filter(|node| node.bucket == bucket);
+    /// The sessions of a bucket behind the `last` that was looked at, or all where that one has left
+    /// or there is none.
+    pub(crate) fn behind(
+        &self,
+        bucket: u32,
+        last: Option<Entry<Session>>,
+    ) -> impl Iterator<Item = Entry<Session>> + '_ {
+        let node = last.and_then(|last| self.nodes.get(last.index()));
+        let node = node.filter(|node| node.bucket == bucket);
         self.from(node.map_or(self.heads[bucket as usize], |node| node.next))
     }
 
-    fn from(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
+    fn from(&self, first: u32) -> impl Iterator<Item = Entry<Session>> + '_ {
         let next = |at: &u32| self.nodes[*at as usize].next.checked_sub(1);
-        std::iter::successors(first.checked_sub(1), next)
+        std::iter::successors(first.checked_sub(1), next).map(Entry::numbered)
     }
 }
 
@@ -95,6 +103,10 @@ mod tests {
     use crate::store::hash::HashKey;
     use proptest::prelude::*;
 
+    fn numbers(sessions: impl Iterator<Item = Entry<Session>>) -> Vec<u32> {
+        sessions.map(Entry::number).collect()
+    }
+
     proptest! {
         #[test]
         fn agrees_with_lists(steps in prop::collection::vec((0u32..20, 0u32..3), 1..300)) {
@@ -104,25 +116,25 @@ mod tests {
             for (session, bucket) in steps {
                 match model.iter().position(|list| list.contains(&session)) {
                     Some(at) => {
-                        residents.leave(&homes, session);
+                        residents.leave(&homes, Entry::numbered(session));
                         model[at].retain(|known| *known != session);
                     }
                     None => {
-                        residents.enter(&homes, bucket, session);
+                        residents.enter(&homes, bucket, Entry::numbered(session));
                         model[bucket as usize].insert(0, session);
                     }
                 }
                 for (bucket, list) in (0..).zip(&model) {
-                    prop_assert_eq!(&residents.of(bucket).collect::<Vec<_>>(), list);
+                    prop_assert_eq!(&numbers(residents.of(bucket)), list);
                     prop_assert_eq!(homes.workers(bucket).contains(WorkerId(3)), !list.is_empty());
                     if let Some(first) = list.first() {
-                        let rest: Vec<_> = residents.behind(bucket, *first).collect();
+                        let rest = numbers(residents.behind(bucket, Some(Entry::numbered(*first))));
                         prop_assert_eq!(&rest[..], &list[1..]);
                     }
-                    prop_assert_eq!(&residents.behind(bucket, 19_999).collect::<Vec<_>>(), list);
+                    prop_assert_eq!(&numbers(residents.behind(bucket, Some(Entry::numbered(19_999)))), list);
                 }
             }
-            residents.leave(&homes, 4000);
+            residents.leave(&homes, Entry::numbered(4000));
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Packets for players: written here, sealed when the outgoing batch is sent.
 
+use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
 use crate::ids::ListenerId;
 use crate::output::Tag;
 use crate::sealing::About;
+use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::TxTarget;
 use ringgate_core::drops::DropReason;
@@ -17,7 +19,7 @@ impl NetcodeFront {
     pub(crate) fn emit(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         kind: PacketKind,
         body: &[u8],
     ) -> Result<(), DropReason> {
@@ -58,7 +60,7 @@ impl NetcodeFront {
     }
 
     /// A keep-alive: what tells the player that it is connected, and as whom.
-    pub(crate) fn emit_keep_alive(&mut self, turn: &mut Turn<'_>, index: u32) {
+    pub(crate) fn emit_keep_alive(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let session = self.sessions.at(index);
         let slots = turn.common.setup.backends[session.backend].slots;
         let body = KeepAlive { slot: session.slot.0, slots }.encode();

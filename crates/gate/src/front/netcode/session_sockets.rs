@@ -7,12 +7,14 @@
 
 use crate::common::Common;
 use crate::counters::Ended;
+use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
 use crate::links::loopback::is_shared_socket_backend;
 use crate::mail::Request;
 use crate::now::Now;
 use crate::roles::Role;
 use crate::setup::LinkKind;
+use crate::store::entry::Entry;
 use crate::store::table::Place;
 use crate::turn::Turn;
 use ringgate_batch::{SocketId, TxTarget};
@@ -63,7 +65,7 @@ impl NetcodeFront {
 
     /// Whether a session cannot reach its backend for want of a socket of its own.
     #[inline]
-    pub(crate) fn lacks_socket(&self, turn: &Turn<'_>, index: u32) -> bool {
+    pub(crate) fn lacks_socket(&self, turn: &Turn<'_>, index: Entry<Session>) -> bool {
         let session = self.sessions.at(index);
         session.uplink.is_none()
             && match &turn.common.setup.backends[session.backend].link {
@@ -102,14 +104,14 @@ impl NetcodeFront {
         self.session_sockets.lacking = lacking;
     }
 
-    pub(crate) fn ask_for_socket(&mut self, turn: &mut Turn<'_>, index: u32) {
+    pub(crate) fn ask_for_socket(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let (session, backend) = (self.session_id(index), self.sessions.at(index).backend);
         turn.common.requests.push_back(Request::OpenSessionSocket { session, backend });
     }
 
     /// A player who does not know yet that it is connected is denied; one who plays is told
     /// goodbye.
-    fn give_up_socketless(&mut self, turn: &mut Turn<'_>, index: u32) {
+    fn give_up_socketless(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let address = *self.sessions.address(index);
         let session = self.sessions.at(index);
         if !session.is_confirmed() {

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::front::netcode::session::Session;
+use crate::store::entry::Entry;
 use crate::store::table::Place;
 
 /// Sessions between their asking for a socket and having one.
 pub(crate) struct SocketQueue {
-    /// Those whose socket could not be made, by index: which session that is, and since when.
+    /// Those whose socket could not be made, by entry: which session that is, and since when.
     /// Ordered, so that every run of the simulator asks in the same order.
-    pub(crate) lacking: BTreeMap<u32, (Place, u64)>,
+    pub(crate) lacking: BTreeMap<Entry<Session>, (Place, u64)>,
     /// When they are asked for again.
     pub(crate) due_ns: u64,
     /// Those whose player waits to hear that it is connected.

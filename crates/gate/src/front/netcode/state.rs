@@ -9,11 +9,12 @@ use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::sweep::Sweep;
 use crate::ids::{BackendId, IdVec, ListenerId, WorkerId};
 use crate::info::SessionInfo;
-use crate::links::loopback::index_of_loopback;
+use crate::links::loopback::entry_of_loopback;
 use crate::now::Now;
 use crate::seed::{Random, Seed};
 use crate::setup::Setup;
 use crate::shared::claims::Claims;
+use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
 use crate::store::table::{Address, Resting, Table};
 use crate::store::wheel::{TICK_NS, Wheel};
@@ -31,7 +32,7 @@ pub(crate) struct NetcodeFront {
     /// once.
     pub(crate) pending: Table<Pending>,
     pub(crate) sweep: Sweep,
-    pub(crate) wheel: Wheel<TICK_NS>,
+    pub(crate) wheel: Wheel<Entry<Session>, TICK_NS>,
     pub(crate) port_switches: PortSwitches,
     pub(crate) departed: Departed,
     pub(crate) session_sockets: SocketQueue,
@@ -99,7 +100,7 @@ impl NetcodeFront {
 
     /// All sessions, one after the other.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
-        (0..self.sessions.places()).filter_map(|index| {
+        self.sessions.entries().filter_map(|index| {
             let session = self.sessions.get(index)?;
             let address = self.sessions.address(index);
             Some(SessionInfo {
@@ -116,7 +117,7 @@ impl NetcodeFront {
 
     /// Bytes that one session takes in the tables.
     pub(crate) const fn session_bytes() -> usize {
-        Table::<Session>::entry_bytes() + Wheel::<TICK_NS>::ENTRY_BYTES
+        Table::<Session>::entry_bytes() + Wheel::<Entry<Session>, TICK_NS>::ENTRY_BYTES
     }
 
     /// Gives up the places of what was removed in this turn. Returns how many sessions there are,
@@ -139,13 +140,17 @@ impl NetcodeFront {
 
     /// The backend of the session that has a loopback address.
     pub(crate) fn backend_of_loopback(&self, local: &LocalIp) -> Option<BackendId> {
-        let session = self.sessions.get(index_of_loopback(local)?)?;
+        let session = self.sessions.get(entry_of_loopback(local)?)?;
         Some(session.backend)
     }
 
     /// The session whose player has that loopback address, if it is one of that backend's.
-    pub(crate) fn session_of_loopback(&self, local: &LocalIp, backend: BackendId) -> Option<u32> {
-        index_of_loopback(local).filter(|index| {
+    pub(crate) fn session_of_loopback(
+        &self,
+        local: &LocalIp,
+        backend: BackendId,
+    ) -> Option<Entry<Session>> {
+        entry_of_loopback(local).filter(|index| {
             let session = self.sessions.get(*index);
             session.is_some_and(|session| session.backend == backend)
         })

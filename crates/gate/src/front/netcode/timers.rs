@@ -4,14 +4,16 @@
 use arrayvec::ArrayVec;
 
 use crate::counters::Ended;
+use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
+use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 
 impl NetcodeFront {
     pub(crate) fn handle_timers(&mut self, turn: &mut Turn<'_>) {
         loop {
-            let due: ArrayVec<u32, WAKE_BATCH> =
+            let due: ArrayVec<Entry<Session>, WAKE_BATCH> =
                 std::iter::from_fn(|| self.wheel.pop_due(turn.now.mono_ns))
                     .take(WAKE_BATCH)
                     .collect();
@@ -26,7 +28,7 @@ impl NetcodeFront {
     }
 
     /// Looks after one session and arms it again.
-    fn wake(&mut self, turn: &mut Turn<'_>, index: u32) {
+    fn wake(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let Some(session) = self.sessions.get(index) else { return };
         let backend = session.backend;
         if session.is_timed_out(turn.now.mono_ns) {
@@ -45,7 +47,7 @@ impl NetcodeFront {
     }
 
     /// A player who does not know yet that it is connected hears it when its socket is there.
-    fn keep_alive(&mut self, turn: &mut Turn<'_>, index: u32) {
+    fn keep_alive(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         if !self.sessions.at(index).is_confirmed() && self.lacks_socket(turn, index) {
             self.sessions.at_mut(index).last_send_ns = turn.now.mono_ns;
         } else {
@@ -54,12 +56,12 @@ impl NetcodeFront {
     }
 
     /// Has a session looked at again when it needs to be.
-    pub(crate) fn arm(&mut self, turn: &Turn<'_>, index: u32) {
+    pub(crate) fn arm(&mut self, turn: &Turn<'_>, index: Entry<Session>) {
         let deadline_ns = self.sessions.at(index).deadline_ns(self.keep_alive_ns(turn, index));
         self.wheel.arm(index, deadline_ns);
     }
 
-    fn keep_alive_ns(&self, turn: &Turn<'_>, index: u32) -> u64 {
+    fn keep_alive_ns(&self, turn: &Turn<'_>, index: Entry<Session>) -> u64 {
         let listener = self.sessions.address(index).listener;
         let rules = turn.common.setup.listeners[listener].netcode();
         rules.map_or(SEND_INTERVAL_NS, |rules| rules.keep_alive_ns)
@@ -71,8 +73,8 @@ impl NetcodeFront {
         let places = if self.pending.len() == 0 { 0 } else { self.pending.places() };
         for _ in 0..self.sweep.take_due(places, turn.now.mono_ns) {
             self.sweep.at = (self.sweep.at + 1) % places;
-            let at = self.sweep.at;
-            if self.pending.get(at).is_some_and(|entry| entry.expire_ns < turn.now.mono_ns) {
+            let at = Entry::numbered(self.sweep.at);
+            if self.pending.get(at).is_some_and(|pending| pending.expire_ns < turn.now.mono_ns) {
                 self.forget_pending(turn, at);
             }
         }
@@ -80,7 +82,7 @@ impl NetcodeFront {
 
     /// Ends every session.
     pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
-        for index in 0..self.sessions.places() {
+        for index in self.sessions.entries() {
             if self.sessions.is_live(index) {
                 self.end_session(turn, index, Ended::Shutdown);
             }

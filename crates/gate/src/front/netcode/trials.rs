@@ -6,12 +6,14 @@
 use std::ops::Range;
 
 use crate::arrivals::Origin;
+use crate::front::netcode::session::Session;
+use crate::store::entry::Entry;
 use ringgate_core::proto::netcode::packet::Header;
 
 pub(crate) struct Trials {
     movers: Vec<Mover>,
     /// Sessions, by their place.
-    candidates: Vec<u32>,
+    candidates: Vec<Entry<Session>>,
     /// What came by mail, and copies for each candidate.
     bytes: Vec<u8>,
 }
@@ -57,7 +59,7 @@ impl Trials {
         header: Header,
         origin: Option<Origin>,
         packet: &[u8],
-        candidates: &[u32],
+        candidates: &[Entry<Session>],
         is_others: bool,
     ) -> u32 {
         if origin.is_some() {
@@ -88,13 +90,18 @@ impl Trials {
     }
 
     /// The candidates of a packet: the number of each copy, and the session that it is for.
-    pub(crate) fn candidates_of(&self, mover: &Mover) -> impl Iterator<Item = (usize, u32)> + '_ {
+    pub(crate) fn candidates_of(
+        &self,
+        mover: &Mover,
+    ) -> impl Iterator<Item = (usize, Entry<Session>)> + '_ {
         let range = mover.first..mover.first + mover.count;
         range.clone().zip(self.candidates[range].iter().copied())
     }
 
     /// Every copy, with its number, the session that it is for, and its header.
-    pub(crate) fn copies(&mut self) -> impl Iterator<Item = (usize, u32, Header, &mut [u8])> {
+    pub(crate) fn copies(
+        &mut self,
+    ) -> impl Iterator<Item = (usize, Entry<Session>, Header, &mut [u8])> {
         let mut rest = &mut self.bytes[..];
         let mut taken = 0;
         let candidates = &self.candidates;
@@ -162,16 +169,16 @@ mod tests {
     fn every_candidate_has_a_copy_of_its_own() {
         let mut trials = Trials::new();
         let header = Header::new(PacketKind::Payload, 7);
-        trials.push(header, None, b"abc", &[5, 6], false);
+        trials.push(header, None, b"abc", &[5, 6].map(Entry::numbered), false);
         trials.push(header, None, b"none", &[], true);
-        trials.push(header, None, b"defgh", &[9], false);
+        trials.push(header, None, b"defgh", &[Entry::numbered(9)], false);
         let copies: Vec<_> =
-            trials.copies().map(|(n, index, _, it)| (n, index, it.to_vec())).collect();
+            trials.copies().map(|(n, index, _, it)| (n, index.number(), it.to_vec())).collect();
         let expected =
             [(0, 5, b"abc".to_vec()), (1, 6, b"abc".to_vec()), (2, 9, b"defgh".to_vec())];
         assert_eq!(copies, expected);
         let last = trials.mover(2);
-        assert_eq!(trials.candidates_of(&last).collect::<Vec<_>>(), [(2, 9)]);
+        assert_eq!(trials.candidates_of(&last).collect::<Vec<_>>(), [(2, Entry::numbered(9))]);
         let bytes = trials.lend();
         assert_eq!(bytes[last.copy(2)], *b"defgh");
         trials.give_back(bytes);
@@ -186,7 +193,7 @@ mod tests {
         let capacity = trials.bytes.capacity();
         while trials.room_for(1300) > 0 {
             let count = trials.room_for(1300).min(64);
-            trials.push(header, None, &[0; 1300], &vec![1; count], false);
+            trials.push(header, None, &[0; 1300], &vec![Entry::numbered(1); count], false);
         }
         assert_eq!(trials.bytes.capacity(), capacity);
         trials.clear();

@@ -5,11 +5,13 @@ use std::ops::Range;
 use crate::arrivals::Origin;
 use crate::common::Common;
 use crate::front::unreal::kinds::kind_index;
+use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::ListenerId;
 use crate::info::SessionInfo;
 use crate::output::Tag;
 use crate::setup::Unreal;
+use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{RxBatch, TxTarget};
 use ringgate_core::drops::DropReason;
@@ -24,7 +26,7 @@ impl UnrealFront {
         common: &'a Common,
     ) -> impl Iterator<Item = SessionInfo> + 'a {
         let Self { sessions, .. } = self;
-        (0..sessions.places()).filter_map(|index| {
+        sessions.entries().filter_map(|index| {
             let session = sessions.get(index).filter(|session| !session.is_opening())?;
             let address = sessions.address(index);
             let rules = rules_of(common, address.listener).ok()?;
@@ -77,7 +79,7 @@ impl UnrealFront {
     }
 
     /// The session of whoever a datagram is from.
-    pub(crate) fn session_of(&self, origin: &Origin) -> Option<u32> {
+    pub(crate) fn session_of(&self, origin: &Origin) -> Option<Entry<Session>> {
         self.sessions.find(origin.hash, &origin.address)
     }
 

@@ -1,21 +1,23 @@
 //! Players' loopback addresses toward the servers of Unreal games.
 
+use crate::front::unreal::session::Session;
+use crate::store::entry::Entry;
 use ringgate_batch::LocalIp;
 
-/// The loopback address that the player at `index` has toward game servers: counted down from the
+/// The loopback address that the player of an entry has toward game servers: counted down from the
 /// top, so that it is none that a netcode player has, whose are counted up; they would meet at 16.7
 /// million players of one worker.
-pub(crate) fn loopback_of(index: u32) -> Option<LocalIp> {
-    let host = LOOPBACK_LAST.checked_sub(index).filter(|host| *host >= LOOPBACK_FIRST)?;
+pub(crate) fn loopback_of(entry: Entry<Session>) -> Option<LocalIp> {
+    let host = LOOPBACK_LAST.checked_sub(entry.number()).filter(|host| *host >= LOOPBACK_FIRST)?;
     let [_, x, y, z] = host.to_be_bytes();
     Some(LocalIp::v4([127, x, y, z], 0))
 }
 
-/// The index of the player who has this loopback address.
-pub(crate) fn index_of_loopback(local: &LocalIp) -> Option<u32> {
+/// The entry of the player who has this loopback address.
+pub(crate) fn entry_of_loopback(local: &LocalIp) -> Option<Entry<Session>> {
     let std::net::IpAddr::V4(v4) = local.ip() else { return None };
     let [127, x, y, z] = v4.octets() else { return None };
-    LOOPBACK_LAST.checked_sub(u32::from_be_bytes([0, x, y, z]))
+    LOOPBACK_LAST.checked_sub(u32::from_be_bytes([0, x, y, z])).map(Entry::numbered)
 }
 
 /// Whether a game server's datagram is for the gateway itself.
@@ -36,14 +38,15 @@ mod tests {
 
     #[test]
     fn loopback_addresses_map_both_ways_and_none_is_a_netcode_players() {
-        for index in [0, 1, 255, 65_536, 8_000_000] {
-            let local = loopback_of(index).expect("in range");
+        for number in [0, 1, 255, 65_536, 8_000_000] {
+            let entry = Entry::numbered(number);
+            let local = loopback_of(entry).expect("in range");
             assert!(local.ip().is_loopback());
-            assert_eq!(index_of_loopback(&local), Some(index));
-            assert_ne!(crate::links::loopback::index_of_loopback(&local), Some(index));
+            assert_eq!(entry_of_loopback(&local), Some(entry));
+            assert_ne!(crate::links::loopback::entry_of_loopback(&local), Some(entry));
         }
-        assert_eq!(loopback_of(0), Some(LocalIp::v4([127, 255, 255, 254], 0)));
-        assert_eq!(loopback_of(LOOPBACK_LAST - LOOPBACK_FIRST + 1), None);
-        assert_eq!(index_of_loopback(&LocalIp::v4([10, 1, 0, 1], 0)), None);
+        assert_eq!(loopback_of(Entry::numbered(0)), Some(LocalIp::v4([127, 255, 255, 254], 0)));
+        assert_eq!(loopback_of(Entry::numbered(LOOPBACK_LAST - LOOPBACK_FIRST + 1)), None);
+        assert_eq!(entry_of_loopback(&LocalIp::v4([10, 1, 0, 1], 0)), None);
     }
 }

@@ -15,10 +15,12 @@
 use crate::arrivals::Origin;
 use crate::counters::Ended;
 use crate::front::unreal::datagrams::count_handled;
+use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::WorkerId;
 use crate::mail::{Steering, forget_steering, steer_to};
 use crate::shared::cookies::Resident;
+use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::cookie::{Cookie, Proof};
@@ -30,7 +32,7 @@ impl UnrealFront {
     pub(crate) fn restart(
         &mut self,
         turn: &mut Turn<'_>,
-        known: Option<u32>,
+        known: Option<Entry<Session>>,
         origin: &Origin,
         packet: &Handshake,
         (proof, original): (Proof, Cookie),
@@ -40,7 +42,7 @@ impl UnrealFront {
         if !turn.common.setup.listeners[listener].follow_port_switch {
             return Err(DropReason::UnknownSource);
         }
-        let is_here = |index: &u32| self.sessions.at(*index).cookie() == Some(&original);
+        let is_here = |index: &Entry<Session>| self.sessions.at(*index).cookie() == Some(&original);
         if let Some(index) = known.filter(is_here) {
             if self.sessions.at(index).player_ids.client() != packet.ids.client() {
                 return Err(DropReason::UnrealIds);
@@ -77,7 +79,7 @@ impl UnrealFront {
     fn hand_over(
         &mut self,
         turn: &mut Turn<'_>,
-        known: Option<u32>,
+        known: Option<Entry<Session>>,
         origin: &Origin,
         owner: Resident,
         proof: &Proof,
@@ -102,12 +104,16 @@ impl UnrealFront {
     }
 
     /// Whether a proof is from before what a session stands on: somebody has held it back.
-    fn check_outdated(&self, index: Option<u32>, proof: &Proof) -> Result<(), DropReason> {
+    fn check_outdated(
+        &self,
+        index: Option<Entry<Session>>,
+        proof: &Proof,
+    ) -> Result<(), DropReason> {
         let is_outdated = |index| self.sessions.at(index).standing().outdates(proof);
         if index.is_some_and(is_outdated) { Err(DropReason::ResponseReplayed) } else { Ok(()) }
     }
 
-    fn move_session(&mut self, turn: &mut Turn<'_>, index: u32, origin: &Origin) {
+    fn move_session(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, origin: &Origin) {
         let old = *self.sessions.address(index);
         let session = self.sessions.at_mut(index);
         session.socket = origin.socket;

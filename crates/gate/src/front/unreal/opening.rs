@@ -16,6 +16,7 @@ use crate::front::unreal::state::UnrealFront;
 use crate::mail::steer_to;
 use crate::output::Tag;
 use crate::shared::claims::Claim;
+use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::TxTarget;
 use ringgate_core::drops::DropReason;
@@ -30,7 +31,7 @@ impl UnrealFront {
     pub(crate) fn admit(
         &mut self,
         turn: &mut Turn<'_>,
-        known: Option<u32>,
+        known: Option<Entry<Session>>,
         origin: &Origin,
         packet: &Handshake,
         proof: &Proof,
@@ -94,7 +95,7 @@ impl UnrealFront {
     fn claim(
         &mut self,
         turn: &mut Turn<'_>,
-        known: Option<u32>,
+        known: Option<Entry<Session>>,
         origin: &Origin,
         proof: &Proof,
     ) -> Result<Claim, DropReason> {
@@ -132,7 +133,7 @@ impl UnrealFront {
     }
 
     /// Sends the server what the handshake has to say now, and notes when to look again.
-    pub(crate) fn ask_server(&mut self, turn: &mut Turn<'_>, index: u32) {
+    pub(crate) fn ask_server(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let Self { sessions, wheel, .. } = self;
         let session = sessions.at_mut(index);
         let Stage::Opening(opening) = &mut session.stage else { return };
@@ -162,7 +163,7 @@ impl UnrealFront {
     pub(crate) fn step_opening(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
         let Stage::Opening(opening) = &mut self.sessions.at_mut(index).stage else {
@@ -178,7 +179,7 @@ impl UnrealFront {
     }
 
     /// The server has let the player in: the player is told, with the server's cookie.
-    fn open(&mut self, turn: &mut Turn<'_>, index: u32, cookie: Cookie) {
+    fn open(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, cookie: Cookie) {
         let address = *self.sessions.address(index);
         let listener = address.listener;
         let Ok(rules) = rules_of(turn.common, listener) else { return };
@@ -204,7 +205,7 @@ impl UnrealFront {
     pub(crate) fn acknowledge(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         packet: &Handshake,
         bytes: usize,
     ) -> Result<(), DropReason> {
@@ -227,7 +228,7 @@ impl UnrealFront {
     pub(crate) fn send_ack(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         packet: &Handshake,
         bytes_max: usize,
     ) -> Result<(), DropReason> {
@@ -247,7 +248,7 @@ impl UnrealFront {
 
     /// The server does not speak the player's version, and says so: the player is told, and there
     /// is no session.
-    fn pass_upgrade_on(&mut self, turn: &mut Turn<'_>, index: u32, bytes: &[u8]) {
+    fn pass_upgrade_on(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, bytes: &[u8]) {
         let address = *self.sessions.address(index);
         let session = self.sessions.at(index);
         let Stage::Opening(opening) = &session.stage else { return };

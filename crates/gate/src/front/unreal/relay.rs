@@ -10,13 +10,14 @@ use crate::front::unreal::datagrams::rules_of;
 use crate::front::unreal::guard::Passed;
 use crate::front::unreal::kinds::UNREAL_GAME;
 use crate::front::unreal::loopback::{is_own_address, loopback_of};
-use crate::front::unreal::session::Stage;
+use crate::front::unreal::session::{Session, Stage};
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::BackendId;
 use crate::mail::forget_steering;
 use crate::output::Tag;
 use crate::shared::claims::Claim;
 use crate::shared::cookies::Resident;
+use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{RxMeta, TxTarget};
 use ringgate_core::drops::DropReason;
@@ -31,7 +32,7 @@ impl UnrealFront {
     pub(crate) fn relay_up(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         origin: &Origin,
         (ids, reader): (Ids, BitReader<'_>),
         bytes: &[u8],
@@ -94,7 +95,12 @@ impl UnrealFront {
     }
 
     /// A datagram that a game server has sent to a player's loopback address.
-    pub(crate) fn handle_answer(&mut self, turn: &mut Turn<'_>, index: u32, bytes: &[u8]) {
+    pub(crate) fn handle_answer(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        bytes: &[u8],
+    ) {
         if let Err(why) = self.step_answer(turn, index, bytes) {
             turn.common.count_from_link(match why {
                 DropReason::ReplayDuplicate => DropReason::ServerDuplicate,
@@ -106,7 +112,7 @@ impl UnrealFront {
     fn step_answer(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
         let framing = self.server_framing(index).ok_or(DropReason::SessionUnknown)?;
@@ -127,7 +133,7 @@ impl UnrealFront {
     fn relay_down(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u32,
+        index: Entry<Session>,
         (ids, reader): (Ids, BitReader<'_>),
         bytes: &[u8],
     ) -> Result<(), DropReason> {
@@ -157,13 +163,18 @@ impl UnrealFront {
 
     /// Ends a session and gives back what it holds. Nobody is told: its player and its server speak
     /// only to each other.
-    pub(crate) fn end_session(&mut self, turn: &mut Turn<'_>, index: u32, why: Ended) {
+    pub(crate) fn end_session(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, why: Ended) {
         let claim = self.release(turn, index, why);
         turn.common.claims.leave(&claim);
     }
 
     /// Ends a session whose place goes to another one.
-    pub(crate) fn release(&mut self, turn: &mut Turn<'_>, index: u32, why: Ended) -> Claim {
+    pub(crate) fn release(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        why: Ended,
+    ) -> Claim {
         let address = *self.sessions.address(index);
         let resident = self.resident(turn, index);
         let session = self.sessions.at_mut(index);
@@ -185,7 +196,7 @@ impl UnrealFront {
         claim
     }
 
-    pub(crate) fn resident(&self, turn: &Turn<'_>, index: u32) -> Resident {
+    pub(crate) fn resident(&self, turn: &Turn<'_>, index: Entry<Session>) -> Resident {
         Resident {
             worker: turn.common.worker.id,
             listener: self.sessions.address(index).listener,

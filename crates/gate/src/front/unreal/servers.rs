@@ -6,6 +6,7 @@ use crate::front::unreal::state::UnrealFront;
 use crate::ids::{BackendId, ListenerId};
 use crate::info::ServerInfo;
 use crate::setup::Setup;
+use crate::store::entry::Entry;
 use ringgate_core::proto::unreal::prefix::Framing;
 
 impl UnrealFront {
@@ -25,7 +26,7 @@ impl UnrealFront {
     }
 
     /// How the packets of the server behind a session are laid out.
-    pub(crate) fn server_framing(&self, index: u32) -> Option<Framing> {
+    pub(crate) fn server_framing(&self, index: Entry<Session>) -> Option<Framing> {
         let backend = self.sessions.get(index)?.claim.backend;
         self.probed.get(backend)?.as_ref().map(Probed::framing)
     }

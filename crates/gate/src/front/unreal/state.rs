@@ -1,8 +1,8 @@
 //! What a worker knows of the players of Unreal games, and of the servers behind them.
 
-use crate::arrivals::{NOBODY, Source};
+use crate::arrivals::Source;
 use crate::front::unreal::credit::Credits;
-use crate::front::unreal::loopback::index_of_loopback;
+use crate::front::unreal::loopback::entry_of_loopback;
 use crate::front::unreal::probed::{Face, Probed};
 use crate::front::unreal::session::Session;
 use crate::ids::{BackendId, IdVec, ListenerId};
@@ -10,8 +10,9 @@ use crate::seed::Random;
 use crate::setup::Setup;
 use crate::shared::cookies::Keyring;
 use crate::store::admission::Admission;
+use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
-use crate::store::table::{Resting, Table};
+use crate::store::table::{Guess, Resting, Table};
 use crate::store::wheel::{TICK_NS, Wheel};
 use ringgate_batch::{LINE_BYTES, LocalIp};
 use ringgate_core::proto::unreal::handshake::{TAIL_BYTES_MAX, Tail};
@@ -21,7 +22,7 @@ pub(crate) struct UnrealFront {
     /// Invariant: hashes with the same key as the gate's other tables, so that a datagram's source
     /// is hashed once.
     pub(crate) sessions: Table<Session>,
-    pub(crate) wheel: Wheel<TICK_NS>,
+    pub(crate) wheel: Wheel<Entry<Session>, TICK_NS>,
     /// How many sessions wait for their server.
     pub(crate) opening_count: u64,
     pub(crate) keyring: Option<Keyring>,
@@ -77,8 +78,9 @@ impl UnrealFront {
     /// Has the sessions fetched of those who have sent a run of datagrams.
     pub(crate) fn fetch_players(&self, sources: &mut [Source]) {
         for source in sources {
-            source.guess = self.sessions.guess(source.hash).unwrap_or(NOBODY);
-            self.sessions.prefetch(source.guess, 0..size_of::<Session>().div_ceil(LINE_BYTES));
+            source.guess = Guess::of(self.sessions.guess(source.hash));
+            self.sessions
+                .prefetch(source.guess.entry(), 0..size_of::<Session>().div_ceil(LINE_BYTES));
         }
     }
 
@@ -98,8 +100,12 @@ impl UnrealFront {
     }
 
     /// The session whose player has that loopback address, if it is one of that backend's.
-    pub(crate) fn session_of_loopback(&self, local: &LocalIp, backend: BackendId) -> Option<u32> {
-        index_of_loopback(local).filter(|index| {
+    pub(crate) fn session_of_loopback(
+        &self,
+        local: &LocalIp,
+        backend: BackendId,
+    ) -> Option<Entry<Session>> {
+        entry_of_loopback(local).filter(|index| {
             let session = self.sessions.get(*index);
             session.is_some_and(|session| session.claim.backend == backend)
         })
@@ -107,7 +113,7 @@ impl UnrealFront {
 
     /// The backend of the session that has a loopback address.
     pub(crate) fn backend_of_loopback(&self, local: &LocalIp) -> Option<BackendId> {
-        let session = self.sessions.get(index_of_loopback(local)?)?;
+        let session = self.sessions.get(entry_of_loopback(local)?)?;
         Some(session.claim.backend)
     }
 }

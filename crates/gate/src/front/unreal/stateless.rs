@@ -9,11 +9,13 @@ use crate::arrivals::Origin;
 use crate::front::protocol::Front;
 use crate::front::unreal::datagrams::{count_handled, rules_of};
 use crate::front::unreal::kinds::{UNREAL_GAME, kind_index};
+use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::ListenerId;
 use crate::setup::Duplicates;
 use crate::shared::cookies::Keyring;
 use crate::store::admission::Rate;
+use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
@@ -29,7 +31,7 @@ impl UnrealFront {
     pub(crate) fn step_handshake(
         &mut self,
         turn: &mut Turn<'_>,
-        known: Option<u32>,
+        known: Option<Entry<Session>>,
         origin: &Origin,
         packet: &Handshake,
         bytes: &[u8],
@@ -74,7 +76,7 @@ impl UnrealFront {
     }
 
     /// What further handshake packets from the address of a session are judged by.
-    fn standing(&self, index: u32) -> Standing {
+    fn standing(&self, index: Entry<Session>) -> Standing {
         let session = self.sessions.at(index);
         Standing { over_ns: self.over_since_ns(session), ..session.standing() }
     }
@@ -156,7 +158,7 @@ impl UnrealFront {
 
     /// A proof that was not needed, because its player has a session already: it shall be good for
     /// nothing later.
-    pub(crate) fn note_proof(&mut self, turn: &mut Turn<'_>, index: u32, proof: &Proof) {
+    pub(crate) fn note_proof(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, proof: &Proof) {
         self.sessions.at_mut(index).prove(proof);
         // It may have been noted before. Where there is no room, no response opens anything.
         let _ = turn.common.claims.cookies().use_once(&proof.cookie, turn.now.mono_ns);

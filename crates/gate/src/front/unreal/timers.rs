@@ -8,6 +8,7 @@ use crate::front::unreal::session::{Session, Stage};
 use crate::front::unreal::state::UnrealFront;
 use crate::mail::Request;
 use crate::now::Now;
+use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_core::secret::CookieSecret;
 
@@ -56,7 +57,7 @@ impl UnrealFront {
     }
 
     /// Looks after one session and arms it again.
-    fn wake(&mut self, turn: &mut Turn<'_>, index: u32) {
+    fn wake(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let Some(session) = self.sessions.get(index) else { return };
         let backend = session.claim.backend;
         if let Stage::Opening(opening) = &session.stage {
@@ -96,7 +97,7 @@ impl UnrealFront {
 
     /// Ends every session.
     pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
-        for index in 0..self.sessions.places() {
+        for index in self.sessions.entries() {
             if self.sessions.is_live(index) {
                 self.end_session(turn, index, Ended::Shutdown);
             }

@@ -12,6 +12,7 @@
 //! a clock that was set back delays forgetting until it has caught up.
 
 use crate::now::Now;
+use crate::store::entry::Entry;
 use crate::store::multimap::Multimap;
 use crate::store::wheel::Wheel;
 use ringgate_core::drops::DropReason;
@@ -28,7 +29,7 @@ pub(crate) struct History {
     uses: Multimap<Use>,
     /// In seconds of the monotonic clock. A place is a position in `uses`, which stays armed as
     /// long as it is taken.
-    expiries: Wheel<1>,
+    expiries: Wheel<Entry<Use>, 1>,
 }
 
 /// What a token has been used for.
@@ -178,11 +179,11 @@ impl History {
         }
     }
 
-    fn find(&self, mac: &TokenMac) -> Option<u32> {
+    fn find(&self, mac: &TokenMac) -> Option<Entry<Use>> {
         self.uses.find(hash(mac), |used| used.mac == *mac)
     }
 
-    fn find_by_name(&self, name: TokenName) -> Option<u32> {
+    fn find_by_name(&self, name: TokenName) -> Option<Entry<Use>> {
         self.uses.find(hash(&name), |used| used.mac.starts_with(&name))
     }
 

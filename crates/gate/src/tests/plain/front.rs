@@ -11,6 +11,7 @@ use crate::info::SessionInfo;
 use crate::output::Tag;
 use crate::setup::Setup;
 use crate::shared::claims::Claim;
+use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
 use crate::store::table::{Resting, Table, Tenant};
 use crate::turn::Turn;
@@ -43,7 +44,7 @@ impl PlainFront {
     }
 
     pub(crate) fn due_ns(&self) -> u64 {
-        let all = (0..self.sessions.places()).filter_map(|index| self.sessions.get(index));
+        let all = self.sessions.entries().filter_map(|index| self.sessions.get(index));
         all.map(|session| session.heard_ns + IDLE_NS).min().unwrap_or(u64::MAX)
     }
 
@@ -53,20 +54,20 @@ impl PlainFront {
     }
 
     pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
-        (0..self.sessions.places()).filter_map(|index| {
+        self.sessions.entries().filter_map(|index| {
             let Session { claim, heard_ns, .. } = self.sessions.get(index)?;
             Some(SessionInfo::of_claim(claim, claim.source, *heard_ns, IDLE_NS))
         })
     }
 
     pub(crate) fn backend_of_loopback(&self, local: &LocalIp) -> Option<BackendId> {
-        Some(self.sessions.get(index_of(local)?)?.claim.backend)
+        Some(self.sessions.get(entry_of(local)?)?.claim.backend)
     }
 }
 
-fn index_of(local: &LocalIp) -> Option<u32> {
+fn entry_of(local: &LocalIp) -> Option<Entry<Session>> {
     let std::net::IpAddr::V4(v4) = local.ip() else { return None };
-    u32::from(v4).checked_sub(FIRST)
+    u32::from(v4).checked_sub(FIRST).map(Entry::numbered)
 }
 
 /// 127.128.0.0
@@ -94,14 +95,14 @@ impl PlainFront {
         let session = self.sessions.at_mut(index);
         session.heard_ns = turn.now.mono_ns;
         let peer = turn.common.links.backends[session.claim.backend].address;
-        let source = LocalIp::v4((FIRST + index).to_be_bytes(), 0);
+        let source = LocalIp::v4((FIRST + index.number()).to_be_bytes(), 0);
         turn.send_raw(bytes, TxTarget { socket: UDP_LINK, peer, source }, Tag::UdpPayload);
         turn.common.counters.payloads_up += 1;
         turn.common.counters.payloads_to_links += 1;
         Ok(())
     }
 
-    fn open(&mut self, turn: &mut Turn<'_>, origin: &Origin) -> Result<u32, DropReason> {
+    fn open(&mut self, turn: &mut Turn<'_>, origin: &Origin) -> Result<Entry<Session>, DropReason> {
         let (key, source) = (u64::from(origin.hash), origin.address.endpoint);
         let claim =
             turn.common.claim_place(origin.address.listener, (key, key), source, |_| true)?;
@@ -114,7 +115,7 @@ impl PlainFront {
     }
 
     pub(crate) fn handle_server(&mut self, turn: &mut Turn<'_>, meta: &RxMeta, bytes: &[u8]) {
-        let found = index_of(&meta.local);
+        let found = entry_of(&meta.local);
         let Some(session) = found.and_then(|index| self.sessions.get(index)) else {
             return turn.common.count_from_link(DropReason::SessionUnknown);
         };
@@ -138,7 +139,7 @@ impl PlainFront {
     }
 
     fn end(&mut self, turn: &mut Turn<'_>, why: Ended, is_over: impl Fn(&Session) -> bool) {
-        for index in 0..self.sessions.places() {
+        for index in self.sessions.entries() {
             let session = self.sessions.get(index);
             if let Some(session) = session.filter(|session| is_over(session)) {
                 turn.common.claims.leave(&session.claim);
