@@ -12,8 +12,8 @@ pub fn is_shared_socket_backend(address: &SocketAddr) -> bool {
     matches!(address, SocketAddr::V4(v4) if v4.ip().is_loopback())
 }
 
-/// The loopback address that the player of an entry has on the udp link: 127.1.0.0 and up, so that it
-/// is never one that people use by hand.
+/// The loopback address that the player of an entry has on the udp link: 127.1.0.0 and up, so that
+/// it is never one that people use by hand.
 pub(crate) fn loopback_of<T>(entry: Entry<T>) -> Option<LocalIp> {
     let host = entry.number().checked_add(LOOPBACK_FIRST).filter(|host| *host <= LOOPBACK_LAST)?;
     let [_, x, y, z] = host.to_be_bytes();

@@ -73,8 +73,8 @@ impl Residents {
         self.from(self.heads[bucket as usize])
     }
 
-    /// The sessions of a bucket behind the `last` that was looked at, or all where that one has left
-    /// or there is none.
+    /// The sessions of a bucket behind the `last` that was looked at, or all where that one has
+    /// left or there is none.
     pub(crate) fn behind(
         &self,
         bucket: u32,

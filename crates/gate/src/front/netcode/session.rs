@@ -173,8 +173,8 @@ impl Session {
     /// Players who do not know yet that they are connected wait for nothing else, so they get
     /// theirs at netcode's own pace at first, and after each one twice as late: where thousands of
     /// answers are lost because there are too many, more of them do not help. (Their clients ask in
-    /// the meantime, and are answered.) And however slow the pace, three in a row can be lost before
-    /// the player gives up.
+    /// the meantime, and are answered.) And however slow the pace, three in a row can be lost
+    /// before the player gives up.
     pub(crate) fn keep_alive_at_ns(&self, every_ns: u64) -> u64 {
         let pace_ns = match (self.is_confirmed(), self.timeout_ns()) {
             (false, _) => every_ns.min(self.unheard_ns().max(SEND_INTERVAL_NS)),
