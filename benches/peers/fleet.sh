@@ -94,7 +94,7 @@ wait_for() {
 }
 wait_for_line() {
     for _ in {1..100}; do
-        grep -q "$2" "$work/$1" && return 0
+        grep -qs "$2" "$work/$1" && return 0
         sleep 0.1
     done
     return 1
@@ -298,6 +298,11 @@ ladder() {
     ip netns exec "$ns" "$BIN/ringgate-loadgen" ladder "${players[@]}" "${who[@]}" "${core[@]}" --cores "$LOAD_CORE" \
         --sessions "$SESSIONS" --bytes "$BYTES" --p99 50ms --csv "$work/steps.csv" "$@" >"$work/ladder.log" 2>&1
 }
+# Looks for the knee from a rate on. 1: that was too much already.
+knee() {
+    ladder --from "$1" --factor 1.7 --halvings 2 --loss 0.1 --ramp 300ms --hold "$KNEE_HOLD" --arrivals "$KNEE_ARRIVALS" || true
+    ! grep -q 'already too much' "$work/ladder.log"
+}
 # Copies the steps into the record, with round and contender in front.
 keep() {
     awk -v r="$1" -v c="$2" -v k="$3" 'NR > 1 {print r "," c "," k "," $0}' "$work/steps.csv" >>"$csv"
@@ -326,8 +331,7 @@ turn() {
             sed -n '3,/^$/s/..*/  &/p' "$work/ladder.log" >&2
             if [[ $KNEE == yes ]]; then
                 [[ -n $game_pid ]] && taskset -acp "$game_core_at_knee" "$game_pid" >/dev/null
-                ladder --from "$(knee_from "$contender")" --factor 1.7 --halvings 2 --loss 0.1 --ramp 300ms --hold "$KNEE_HOLD" \
-                    --arrivals "$KNEE_ARRIVALS" || true
+                knee "$(knee_from "$contender")" || knee $(($(knee_from "$contender") / 4)) || true
                 keep "$round" "$contender" knee
                 say "  $(sed -n '/^knee\|already too much\|no knee/p' "$work/ladder.log" | tail -1)"
             fi
@@ -361,7 +365,8 @@ done
 Not alike: the bare echo and the renetcode server answer themselves, everybody else has a game process behind; ringgate and renetcode also
 prove, decrypt and encrypt, everybody else passes on bytes of the same number. The game process is a bare echo on UDP (udp link and proxies), or
 \`ringgate echo\` (bundle link). renetcode looks through all of its players for each packet. quilkin has a thread and a ring for each
-upstream, nginx, Envoy and quilkin a socket for each player. The NAT belongs to no process: its CPU is what its core was busy for
+upstream, nginx, Envoy and quilkin a socket for each player. Receive buffers are what each asks for: 8 MiB for ringgate, its echo and the bare
+echo, the kernel's default for the others. The NAT belongs to no process: its CPU is what its core was busy for
 beyond $( ((game_core == GATE_CORE)) && echo "what it was with the bare echo, which includes that echo's own" || echo "nothing"), and its way leads over
 a veth pair. $( ((game_core == GATE_CORE)) && echo "Contender and game process share core $GATE_CORE, the generator has core $LOAD_CORE; for the knee (arrivals $KNEE_ARRIVALS) the game process is on the generator's.")
 Knee: loss at most 0.1 %, p99 at most 50 ms. $reasons
