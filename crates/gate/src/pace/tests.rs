@@ -221,6 +221,22 @@ fn a_burst_is_taken_without_a_wait_and_silence_ends_the_waiting() {
     assert_eq!(trial.now_ns, before_ns + MS);
 }
 
+#[test]
+fn a_quiet_gateway_s_bursts_are_answered_as_fast_as_without_waiting() {
+    let median = |limit| {
+        let mut trial = Trial::new(limit, ROOM);
+        // 2,000 a second, all players in the same millisecond.
+        trial
+            .arrivals
+            .extend((0..30).flat_map(|burst| (0..200).map(move |n| burst * 100 * MS + n * 5000)));
+        let mut waited = trial.run(3000 * MS).waited;
+        waited.sort_unstable();
+        waited[waited.len() / 2]
+    };
+    let (auto, off) = (median(AUTO), median(BatchDelay::OFF));
+    assert!(auto * 100 <= off * 105, "{auto} instead of {off}");
+}
+
 /// Each sends again when it was answered, 15 µs after its turn.
 fn play_in_a_loop(players: u64, ms: u64) -> Trial {
     let mut trial = Trial::new(AUTO, ROOM);
