@@ -46,9 +46,13 @@ pub(crate) fn run(name: &'static str, peers: Peers<'_>) {
     let mut bench = Bench::from_args(name);
     for operation in [Operation::Open, Operation::Seal] {
         for size in [8, 32, 64, 100, 200, 300, 600, 1200] {
-            compare(&mut bench, peers, operation, &format!("{size} bytes"), |_| size);
+            compare(&mut bench, peers, operation, &format!("{size} bytes"), BATCHES, |_| size);
         }
-        compare(&mut bench, peers, operation, "game mix", game_mix);
+        compare(&mut bench, peers, operation, "game mix", BATCHES, game_mix);
+        for size in FEW_SIZES {
+            let title = format!("{size} bytes, few at a time");
+            compare(&mut bench, peers, operation, &title, FEW, |_| size);
+        }
     }
     take_turns(&mut bench, peers);
     refuse_tokens(&mut bench);
@@ -96,6 +100,7 @@ fn compare(
     peers: Peers<'_>,
     operation: Operation,
     sizes: &str,
+    batches: &[usize],
     text_len: impl Fn(&mut Random) -> usize,
 ) {
     let title = format!("{}, {sizes}", operation.name());
@@ -111,7 +116,7 @@ fn compare(
         group.add(name, Peer { cipher, traffic: &traffic, operation, other_work: 0 });
     }
     for (kernel, aead) in &aeads {
-        let batches = if *kernel == Kernel::Portable { &BATCHES[..1] } else { BATCHES };
+        let batches = if *kernel == Kernel::Portable { &batches[..1] } else { batches };
         for &batch in batches {
             group.add(
                 format!("{kernel} x{batch}"),
@@ -363,6 +368,14 @@ const PACKETS: usize = 512;
 const BATCH_MAX: usize = 64;
 
 const BATCHES: &[usize] = &[1, 2, 4, 8, 16, 32, 64];
+
+/// What a worker finds that is not busy, in every size that a kernel might treat in its own way:
+/// block ends of `ChaCha20`, one byte more, and what lies between.
+const FEW: &[usize] = &[1, 2, 4];
+const FEW_SIZES: [usize; 27] = [
+    16, 40, 64, 65, 80, 100, 128, 129, 150, 192, 193, 200, 230, 256, 257, 300, 350, 400, 448, 449,
+    512, 600, 700, 800, 960, 1080, 1200,
+];
 
 /// Packets of a turn among other work, and the steps of that: 50 µs.
 const TURN_PACKETS: usize = 32;
