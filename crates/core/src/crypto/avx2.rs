@@ -17,6 +17,7 @@
 
 mod bytes;
 mod chacha;
+mod rows;
 
 use super::poly;
 use super::wide::{
@@ -38,6 +39,8 @@ impl Wide for Avx2 {
     const SET_LANES: usize = LANES / 2;
     const ROWS_BEST: usize = 4;
     const ROWS_AT_ONCE: usize = 2;
+    const ROWS_NEXT: usize = 6;
+    const TOGETHER_MAX: [usize; 3] = [6, 12, 12];
     const LONE_TEXT_MAX: usize = 23 * BLOCK_BYTES;
 
     #[inline]
@@ -69,10 +72,10 @@ impl Wide for Avx2 {
         self,
         source: Source<'_>,
         rows: &mut [[u8; BLOCK_BYTES]],
-        meanwhile: M,
-    ) -> M {
+        meanwhile: &mut M,
+    ) {
         // SAFETY: `self` proves the feature.
-        unsafe { chacha::stream(source, rows, meanwhile) }
+        unsafe { rows::stream(source, rows, meanwhile) };
     }
 
     #[inline]
@@ -85,6 +88,12 @@ impl Wide for Avx2 {
     fn xor_row(self, text: &mut [u8], row: &[u8; BLOCK_BYTES]) {
         // SAFETY: `self` proves the feature.
         unsafe { chacha::xor_row(text, row) }
+    }
+
+    #[inline]
+    fn xor_rows(self, text: &mut [u8], rows: &[[u8; BLOCK_BYTES]]) {
+        // SAFETY: `self` proves the feature.
+        unsafe { chacha::xor_rows(text, rows) }
     }
 
     #[inline]

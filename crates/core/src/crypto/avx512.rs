@@ -20,6 +20,7 @@
 mod bytes;
 mod chacha;
 pub(super) mod ifma;
+mod rows;
 
 use super::poly;
 use super::wide::{
@@ -47,6 +48,8 @@ impl Wide for Avx512 {
     const SET_LANES: usize = LANES;
     const ROWS_BEST: usize = 12;
     const ROWS_AT_ONCE: usize = 4;
+    const ROWS_NEXT: usize = 8;
+    const TOGETHER_MAX: [usize; 3] = [6, 15, 20];
     const LONE_TEXT_MAX: usize = 23 * BLOCK_BYTES;
 
     #[inline]
@@ -70,7 +73,7 @@ impl Wide for Avx512 {
     #[inline]
     fn rows(self, sources: &[Source<'_>], rows: &mut Rows) {
         // SAFETY: `self` proves the features.
-        unsafe { chacha::rows(sources, rows) }
+        unsafe { rows::rows(sources, rows) }
     }
 
     #[inline]
@@ -78,10 +81,10 @@ impl Wide for Avx512 {
         self,
         source: Source<'_>,
         rows: &mut [[u8; BLOCK_BYTES]],
-        meanwhile: M,
-    ) -> M {
+        meanwhile: &mut M,
+    ) {
         // SAFETY: `self` proves the features.
-        unsafe { chacha::stream(source, rows, meanwhile) }
+        unsafe { rows::stream(source, rows, meanwhile) };
     }
 
     #[inline]
@@ -94,6 +97,12 @@ impl Wide for Avx512 {
     fn xor_row(self, text: &mut [u8], row: &[u8; BLOCK_BYTES]) {
         // SAFETY: `self` proves the features.
         unsafe { chacha::xor_row(text, row) }
+    }
+
+    #[inline]
+    fn xor_rows(self, text: &mut [u8], rows: &[[u8; BLOCK_BYTES]]) {
+        // SAFETY: `self` proves the features.
+        unsafe { chacha::xor_rows(text, rows) }
     }
 
     #[inline]

@@ -21,11 +21,12 @@
 //! its speed for 60 to 500 µs until it has. So there is always some key stream between the tags of
 //! two groups.
 //!
-//! A chunk of a single packet takes a shorter way ([`lone`]).
+//! A single packet takes a shorter way ([`lone`]), and so does each of a few long ones ([`few`]).
 //!
 //! Nothing here depends on a secret except what a forged packet saves, and that a packet is forged
 //! is no secret: the peer learns it from our silence.
 
+mod few;
 mod lone;
 mod order;
 
@@ -62,9 +63,10 @@ impl<W: Wide> Batch<W> {
     /// Verifies every job and decrypts those that are authentic.
     pub(super) fn open(&mut self, jobs: &mut [Job<'_>]) {
         for jobs in jobs.chunks_mut(CHUNK) {
-            match jobs {
-                [job] if Self::is_short(job) => self.open_lone(job),
-                jobs => self.open_chunk(jobs),
+            if few::each_alone::<W>(jobs) {
+                jobs.chunks_mut(1).for_each(|job| self.open_one(job));
+            } else {
+                self.open_chunk(jobs);
             }
         }
     }
@@ -72,10 +74,27 @@ impl<W: Wide> Batch<W> {
     /// Encrypts every job and writes its tag.
     pub(super) fn seal(&mut self, jobs: &mut [Job<'_>]) {
         for jobs in jobs.chunks_mut(CHUNK) {
-            match jobs {
-                [job] if Self::is_short(job) => self.seal_lone(job),
-                jobs => self.seal_chunk(jobs),
+            if few::each_alone::<W>(jobs) {
+                jobs.chunks_mut(1).for_each(|job| self.seal_one(job));
+            } else {
+                self.seal_chunk(jobs);
             }
+        }
+    }
+
+    /// Verifies a single job, and decrypts it if it is authentic.
+    fn open_one(&mut self, job: &mut [Job<'_>]) {
+        match job {
+            [job] if Self::is_short(job) => self.open_lone(job),
+            job => self.open_chunk(job),
+        }
+    }
+
+    /// Encrypts a single job and writes its tag.
+    fn seal_one(&mut self, job: &mut [Job<'_>]) {
+        match job {
+            [job] if Self::is_short(job) => self.seal_lone(job),
+            job => self.seal_chunk(job),
         }
     }
 
@@ -87,7 +106,7 @@ impl<W: Wide> Batch<W> {
     ) {
         for tokens in tokens.chunks(ROWS) {
             self.derive_some(tokens, pass_on);
-            self.wipe();
+            self.wipe(false);
         }
     }
 
@@ -108,7 +127,7 @@ impl<W: Wide> Batch<W> {
         let mut packets = Packets::new();
         order.take(jobs, &mut packets);
         let forged = self.open_packets(&mut packets);
-        self.wipe();
+        self.wipe(few::took_one_call(&packets));
         drop(packets);
         for (index, job) in jobs.iter_mut().enumerate() {
             let is_forged = forged >> order.rank(index) & 1 == 1;
@@ -121,7 +140,7 @@ impl<W: Wide> Batch<W> {
         let mut packets = Packets::new();
         Order::by_length(jobs).take(jobs, &mut packets);
         self.seal_packets(&mut packets);
-        self.wipe();
+        self.wipe(few::took_one_call(&packets));
         drop(packets);
         for job in jobs {
             job.verdict = Verdict::Done;
@@ -260,13 +279,18 @@ impl<W: Wide> Batch<W> {
         self.wide.rows(sources, &mut self.scratch.rows);
     }
 
-    /// Wipes what a chunk has left behind, on the stack as well.
+    /// Wipes what a chunk has left behind, on the stack as well, which is less where one call has
+    /// computed all key stream of few packets.
     ///
     /// Inlined, so that the stack it wipes begins where that of the kernels began.
     #[allow(clippy::inline_always, reason = "a call would leave its own frame unwiped")]
     #[inline(always)]
-    fn wipe(&mut self) {
-        zeroize_stack::<STACK_BYTES>();
+    fn wipe(&mut self, took_one_call: bool) {
+        if took_one_call {
+            zeroize_stack::<STACK_BYTES_FEW>();
+        } else {
+            zeroize_stack::<STACK_BYTES>();
+        }
         self.scratch.wipe();
     }
 
@@ -274,11 +298,7 @@ impl<W: Wide> Batch<W> {
     #[allow(clippy::inline_always, reason = "as above")]
     #[inline(always)]
     fn wipe_lone(&mut self, rows: usize) {
-        if rows <= ROWS_BRIEF {
-            zeroize_stack::<STACK_BYTES_BRIEF>();
-        } else {
-            zeroize_stack::<STACK_BYTES>();
-        }
+        zeroize_stack::<STACK_BYTES_LONE>();
         self.wide.wipe_rows(&mut self.scratch.rows.0[..rows]);
         optimization_barrier(&self.scratch);
     }
@@ -387,14 +407,15 @@ const IDLE_LANES_SHARE: usize = 8;
 /// No kernel writes rows in larger steps.
 const ROWS_WRITTEN: usize = 4;
 
-/// More stack than the kernels leave key material on: in general, and for a lone packet of few
-/// rows. A test searches the stack; it needs half as much in our own release profile as in one
-/// without link-time optimisation, which is what dependants have.
+/// More stack than the kernels leave key material on: in general, for few packets, and for one. A
+/// test searches the stack; it needs half as much in our own release profile as in one without
+/// link-time optimisation, which is what dependants have.
+///
+/// It is written at 32 bytes a cycle, before anything else can be: that was a quarter of what a
+/// lone packet took.
 const STACK_BYTES: usize = 8192 * UNOPTIMISED;
-const STACK_BYTES_BRIEF: usize = 4096 * UNOPTIMISED;
-
-/// A lone packet that took no more rows than this has used little of the stack.
-const ROWS_BRIEF: usize = 8;
+const STACK_BYTES_FEW: usize = 4096 * UNOPTIMISED;
+const STACK_BYTES_LONE: usize = 1024 * UNOPTIMISED;
 
 /// Code that is not optimised keeps a copy of everything.
 const UNOPTIMISED: usize = if cfg!(debug_assertions) { 8 } else { 1 };

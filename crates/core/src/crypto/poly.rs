@@ -97,6 +97,7 @@ fn absorb_padded<const N: usize>(sums: &mut [Sum; N], parts: [&[u8]; N]) {
 }
 
 /// The tag of one packet, while what it is computed from comes in parts.
+#[derive(Clone, Copy)]
 pub(super) struct Running {
     sum: Sum,
     s: [u64; 2],
@@ -111,14 +112,20 @@ impl Running {
     }
 
     #[inline]
-    pub(super) fn absorb(&mut self, block: &[u8; 16]) {
-        self.sum.absorb(halves(block));
+    pub(super) fn absorb_all(&mut self, blocks: &[[u8; 16]]) {
+        let mut sum = self.sum;
+        for block in blocks {
+            sum.absorb(halves(block));
+        }
+        self.sum = sum;
     }
 
-    /// Absorbs what is left of a part, padded with zeros to whole blocks.
+    /// Absorbs what a part has beyond whole blocks, padded with zeros.
     #[inline]
-    pub(super) fn absorb_padded(&mut self, part: &[u8]) {
-        absorb_padded(std::array::from_mut(&mut self.sum), [part]);
+    pub(super) fn absorb_tail(&mut self, tail: &[u8]) {
+        if !tail.is_empty() {
+            self.sum.absorb(padded_halves(tail));
+        }
     }
 
     /// Absorbs the lengths and ends.

@@ -108,7 +108,7 @@ fn open(aead: &mut Aead, packets: &mut [Packet]) -> Vec<bool> {
     jobs.iter().map(|job| job.verdict == Verdict::Done).collect()
 }
 
-/// The judge: the `chacha20poly1305` crate, one packet at a time.
+/// The reference: the `chacha20poly1305` crate, one packet at a time.
 fn reference_seal(packet: &mut Packet) {
     super::portable::seal(&mut packet.job());
 }

@@ -68,6 +68,13 @@ pub(super) trait Wide: Copy {
     /// [`rows`](Self::rows) computes this many blocks, or a multiple, in the time of one.
     const ROWS_AT_ONCE: usize;
 
+    /// [`stream`](Self::stream) computes at most this many rows.
+    const ROWS_NEXT: usize;
+
+    /// Blocks of key stream, block 0s included, up to which two, three and four packets are worked
+    /// on together; beyond that each alone is faster.
+    const TOGETHER_MAX: [usize; 3];
+
     /// A lone packet's text, as long as it is faster on ordinary integers than in lanes.
     const LONE_TEXT_MAX: usize;
 
@@ -85,14 +92,14 @@ pub(super) trait Wide: Copy {
     /// Writes the key stream of each source, of which there are one to twelve, to its row.
     fn rows(self, sources: &[Source<'_>], rows: &mut Rows);
 
-    /// Writes the key stream from a source on to `rows`, at most eight and a multiple of
-    /// [`ROWS_AT_ONCE`](Self::ROWS_AT_ONCE), in step with something else.
+    /// Writes the key stream of one packet, from a source on, to `rows`, of which there are at most
+    /// [`ROWS_NEXT`](Self::ROWS_NEXT), in step with something else.
     fn stream<M: Meanwhile>(
         self,
         source: Source<'_>,
         rows: &mut [[u8; BLOCK_BYTES]],
-        meanwhile: M,
-    ) -> M;
+        meanwhile: &mut M,
+    );
 
     /// Writes zeros to rows.
     fn wipe_rows(self, rows: &mut [[u8; BLOCK_BYTES]]);
@@ -100,14 +107,17 @@ pub(super) trait Wide: Copy {
     /// XORs at most 64 bytes with a row.
     fn xor_row(self, text: &mut [u8], row: &[u8; BLOCK_BYTES]);
 
+    /// XORs a text with the rows of its key stream, as far as either reaches.
+    fn xor_rows(self, text: &mut [u8], rows: &[[u8; BLOCK_BYTES]]);
+
     /// Computes the tag of every packet of a group. Fast where neighbours are of similar length.
     fn tags(self, keys: &OneTimeKeys, packets: &[Packet<'_>], tags: &mut Tags);
 }
 
 /// Work on ordinary integers, done while wide registers wait for themselves. Implementations are
 /// inlined at any price: a call would make the registers take the way through memory. For the same
-/// reason it is passed by value.
-pub(super) trait Meanwhile {
+/// reason a kernel works on a copy.
+pub(super) trait Meanwhile: Copy {
     /// A piece of it, ten or twenty times.
     fn step(&mut self);
 }
@@ -125,6 +135,16 @@ pub(super) struct Source<'a> {
     pub(super) key: &'a [u8; 32],
     pub(super) nonce: &'a Nonce,
     pub(super) counter: u32,
+}
+
+impl Source<'_> {
+    /// The first eight bytes of the nonce, and the last four.
+    #[inline]
+    pub(super) fn nonce_words(&self) -> [u64; 2] {
+        let head = self.nonce.first_chunk().expect("a nonce has twelve bytes");
+        let tail = self.nonce.last_chunk().expect("a nonce has twelve bytes");
+        [u64::from_le_bytes(*head), u64::from(u32::from_le_bytes(*tail))]
+    }
 }
 
 /// One job of a chunk, taken apart.
@@ -349,5 +369,11 @@ impl Tags {
     }
 }
 
-/// The first four words of every `ChaCha20` block: "expand 32-byte k".
+/// The first four words of every `ChaCha20` block.
 pub(super) const SIGMA: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
+
+/// The same as bytes.
+pub(super) static SIGMA_BYTES: [u8; 16] = *b"expand 32-byte k";
+
+/// Rounds of `ChaCha20`: one on columns and one on diagonals in turn.
+pub(super) const ROUNDS: usize = 20;

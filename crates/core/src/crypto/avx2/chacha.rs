@@ -1,16 +1,11 @@
 //! `ChaCha20` in 256-bit registers.
 //!
-//! The layouts are those of [the 512-bit kernel](super::super::avx512): *wide*, with one block in
-//! each 32-bit lane and one word of it in each of sixteen registers, here in halves of eight
-//! blocks; and *rows*, with two blocks in each set of four registers.
+//! The layouts are those of [the 512-bit kernel](super::super::avx512): *wide* here, with one block
+//! in each 32-bit lane and one word of it in each of sixteen registers, in halves of eight blocks;
+//! and whole blocks in 128-bit lanes for few of them, in [`rows`](super::rows).
 //!
 //! ```text
-//! wide     v[w]  =  | w of b0 | w of b1 | w of b2 | w of b3 || w of b4 | … | w of b7 |
-//!
-//! rows     a     =  | w0  w1  w2  w3  of b0 || w0  w1  w2  w3  of b1 |
-//!          b     =  | w4  w5  w6  w7        || w4  w5  w6  w7        |
-//!          c     =  | w8  w9  w10 w11       || w8  w9  w10 w11       |
-//!          d     =  | w12 w13 w14 w15       || w12 w13 w14 w15       |        || ends 128 bits
+//! v[w]  =  | w of b0 | w of b1 | w of b2 | w of b3 || w of b4 | … | w of b7 |
 //! ```
 //!
 //! From wide to bytes, four registers at a time are transposed within their 128 bits; of blocks `i`
@@ -23,9 +18,6 @@
 //! v12 … v15  ->  d[i] = | w12 … w15 of bi || w12 … w15 of b(i+4) |
 //! ```
 //!
-//! In rows, a column round is four quarter rounds at once, one in each word. For a diagonal round
-//! the rows are turned until each diagonal stands in one column, and are turned back behind it.
-//!
 //! What matters, in cycles of a Granite Rapids core:
 //! - There is no rotation. By 16 and by 8 bits it is a shuffle of bytes, otherwise two shifts and
 //!   an or: 1280 instructions for eight blocks, which three ports could do in 430. They take 565,
@@ -33,17 +25,18 @@
 //!   temporary values and shuffle patterns keep pushing words of it to memory and back.
 //! - The patterns are loaded through a `black_box`. When the compiler knows them it replaces the
 //!   one shuffle of a rotation by 16 with two others (7 %).
-//! - Rows cost 300 and 420 for up to 2 and 4 blocks, eight blocks wide 620. Hence `ROWS_BEST`.
+//! - Eight blocks take 620 (Zen 4: 665), six in [`rows`](super::rows) on Zen 4 477. So up to six
+//!   blocks are done there, twelve as twice six, and seven or eight here.
 
 use std::arch::x86_64::*;
 use std::hint::black_box;
 
 use super::bytes::{
-    join_128, load_8x32, load_12, load_16, load_32, load_row, store_8x32, store_row, xor_with,
+    Rotations, join_128, load_8x32, load_12, load_16, load_row, rotate, store_8x32, store_row,
+    xor_part, xor_with,
 };
-use crate::crypto::wide::{
-    BLOCK_BYTES, Input, LANES, Meanwhile, OneTimeKeys, Places, Rows, SIGMA, Source,
-};
+use super::rows as few;
+use crate::crypto::wide::{BLOCK_BYTES, Input, LANES, OneTimeKeys, Places, Rows, SIGMA, Source};
 
 /// Blocks in a set of registers. The sixteen lanes of a wide call are two such halves.
 const HALF: usize = LANES / 2;
@@ -116,16 +109,14 @@ macro_rules! quarter_rounds {
     };
 }
 
-/// The sixteen words of eight blocks, in step with something else.
+/// The sixteen words of eight blocks.
 macro_rules! stream_words {
-    ($input:expr, $half:expr, $meanwhile:expr) => {{
+    ($input:expr, $half:expr) => {{
         let by = Rotations::load();
         let mut v = input_words($input, $half);
         for _ in 0..10 {
             quarter_rounds!(v, by: (0 4 8 12) (1 5 9 13) (2 6 10 14) (3 7 11 15));
-            $meanwhile.step();
             quarter_rounds!(v, by: (0 5 10 15) (1 6 11 12) (2 7 8 13) (3 4 9 14));
-            $meanwhile.step();
         }
         let again = input_words(black_box($input), $half);
         for i in 0..16 {
@@ -152,40 +143,6 @@ fn input_words(input: &Input, half: usize) -> [__m256i; 16] {
     words
 }
 
-/// Shuffles of bytes that rotate each 32-bit word to the left.
-#[derive(Clone, Copy)]
-struct Rotations {
-    left_16: __m256i,
-    left_8: __m256i,
-}
-
-impl Rotations {
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn load() -> Self {
-        static LEFT_16: [u8; 32] = rotation_by_bytes(2);
-        static LEFT_8: [u8; 32] = rotation_by_bytes(1);
-        Self { left_16: load_32(black_box(&LEFT_16)), left_8: load_32(black_box(&LEFT_8)) }
-    }
-}
-
-/// For each byte of the result, the one of the same 128-bit lane that it is taken from.
-const fn rotation_by_bytes(left: usize) -> [u8; 32] {
-    let mut from = [0; 32];
-    let mut i = 0;
-    while i < from.len() {
-        from[i] = (i % 16 / 4 * 4 + (i + 4 - left) % 4) as u8;
-        i += 1;
-    }
-    from
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn rotate<const LEFT: i32, const RIGHT: i32>(x: __m256i) -> __m256i {
-    _mm256_or_si256(_mm256_slli_epi32::<LEFT>(x), _mm256_srli_epi32::<RIGHT>(x))
-}
-
 #[target_feature(enable = "avx2")]
 pub(super) fn one_time_keys(input: &Input, keys: &mut OneTimeKeys) {
     for half in 0..input.lanes.div_ceil(HALF) {
@@ -196,7 +153,7 @@ pub(super) fn one_time_keys(input: &Input, keys: &mut OneTimeKeys) {
 #[inline(never)]
 #[target_feature(enable = "avx2")]
 fn one_time_keys_of_half(input: &Input, half: usize, keys: &mut OneTimeKeys) {
-    let v = stream_words!(input, half, ());
+    let v = stream_words!(input, half);
     for i in 0..8 {
         store_8x32(half_mut(keys.sixteen_mut(i), half), v[i]);
     }
@@ -204,7 +161,7 @@ fn one_time_keys_of_half(input: &Input, half: usize, keys: &mut OneTimeKeys) {
 
 #[target_feature(enable = "avx2")]
 pub(super) fn xor(input: &Input, set: usize, places: &mut impl Places) {
-    let v = stream_words!(input, set, ());
+    let v = stream_words!(input, set);
     each_row(v, |lane, row| xor_with(places.place(lane), row));
 }
 
@@ -226,157 +183,26 @@ fn each_row(v: [__m256i; 16], mut use_row: impl FnMut(usize, [__m256i; 2])) {
 
 #[target_feature(enable = "avx2")]
 pub(super) fn rows(sources: &[Source<'_>], rows: &mut Rows) {
-    for (sources, rows) in sources.chunks(HALF).zip(rows.0.chunks_mut(HALF)) {
-        match sources.len() {
-            0..=2 => rows_of::<1>(sources, rows),
-            3..=4 => rows_of::<2>(sources, rows),
-            _ => rows_of_half(sources, rows),
-        }
+    if sources.len() <= few::BLOCKS_MAX {
+        few::rows(sources, &mut rows.0);
+    } else if sources.len() <= HALF {
+        rows_of_half(sources, &mut rows.0);
+    } else {
+        let (first, rest) = sources.split_at(few::BLOCKS_MAX);
+        few::rows(first, &mut rows.0);
+        few::rows(rest, &mut rows.0[few::BLOCKS_MAX..]);
     }
 }
 
 /// Rows of up to eight blocks, computed wide.
+#[inline(never)]
 #[target_feature(enable = "avx2")]
 fn rows_of_half(sources: &[Source<'_>], rows: &mut [[u8; BLOCK_BYTES]]) {
     let mut input = Input::ZERO;
     let sources = std::array::from_fn(|lane| sources[lane.min(sources.len() - 1)]);
     gather_half(&sources, &mut input, 0);
-    let v = stream_words!(&input, 0, ());
+    let v = stream_words!(&input, 0);
     each_row(v, |lane, row| store_row(&mut rows[lane], row));
-}
-
-/// Rows of two times `SETS` blocks; the last source stands in for those that are missing.
-#[target_feature(enable = "avx2")]
-fn rows_of<const SETS: usize>(sources: &[Source<'_>], rows: &mut [[u8; BLOCK_BYTES]]) {
-    let source = |lane: usize| &sources[lane.min(sources.len() - 1)];
-    let sigma = _mm256_broadcastsi128_si256(load_sigma());
-    let mut input = [[sigma; 4]; SETS];
-    for (s, [_, b, c, d]) in input.iter_mut().enumerate() {
-        let two = [source(2 * s), source(2 * s + 1)];
-        let nonces;
-        (*b, *c, nonces) = load_two(two);
-        let counter = |i: usize| _mm_cvtsi32_si128(two[i].counter as i32);
-        *d = _mm256_or_si256(_mm256_bslli_epi128::<4>(nonces), join_128(counter(0), counter(1)));
-    }
-    store_rows(stream_rows(&input, &mut ()), rows);
-}
-
-/// The key stream of one packet, from a source on: one set of two blocks, or two, or eight blocks
-/// wide.
-#[target_feature(enable = "avx2")]
-pub(super) fn stream<M: Meanwhile>(
-    source: Source<'_>,
-    rows: &mut [[u8; BLOCK_BYTES]],
-    meanwhile: M,
-) -> M {
-    match rows.len() {
-        0..=2 => stream_of::<1, M>(source, rows, meanwhile),
-        3..=4 => stream_of::<2, M>(source, rows, meanwhile),
-        _ => stream_of_half(source, rows, meanwhile),
-    }
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn stream_of_half<M: Meanwhile>(
-    source: Source<'_>,
-    rows: &mut [[u8; BLOCK_BYTES]],
-    mut meanwhile: M,
-) -> M {
-    let mut input = Input::ZERO;
-    let sources =
-        std::array::from_fn(|lane| Source { counter: source.counter + lane as u32, ..source });
-    gather_half(&sources, &mut input, 0);
-    let v = stream_words!(&input, 0, meanwhile);
-    each_row(v, |lane, row| {
-        if let Some(place) = rows.get_mut(lane) {
-            store_row(place, row);
-        }
-    });
-    meanwhile
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn stream_of<const SETS: usize, M: Meanwhile>(
-    source: Source<'_>,
-    rows: &mut [[u8; BLOCK_BYTES]],
-    mut meanwhile: M,
-) -> M {
-    let half = |i: usize| load_16(&source.key.as_chunks().0[i]);
-    let counted =
-        _mm_insert_epi32::<0>(_mm_bslli_si128::<4>(load_12(source.nonce)), source.counter as i32);
-    let first = _mm256_add_epi32(
-        _mm256_broadcastsi128_si256(counted),
-        _mm256_setr_epi32(0, 0, 0, 0, 1, 0, 0, 0),
-    );
-    let mut input = [[
-        _mm256_broadcastsi128_si256(load_sigma()),
-        _mm256_broadcastsi128_si256(half(0)),
-        _mm256_broadcastsi128_si256(half(1)),
-        first,
-    ]; SETS];
-    if let Some([.., d]) = input.get_mut(1) {
-        let two = _mm256_setr_epi32(2, 0, 0, 0, 2, 0, 0, 0);
-        *d = _mm256_add_epi32(first, two);
-    }
-    store_rows(stream_rows(&input, &mut meanwhile), rows);
-    meanwhile
-}
-
-/// The rows of the cipher's matrix after all rounds, for every set.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn stream_rows<const SETS: usize>(
-    input: &[[__m256i; 4]; SETS],
-    meanwhile: &mut impl Meanwhile,
-) -> [[__m256i; 4]; SETS] {
-    let by = Rotations::load();
-    let mut v = *input;
-    for _ in 0..10 {
-        quarter_rounds_on_columns(&mut v, by);
-        for [a, _, c, d] in &mut v {
-            // Diagonals become columns. The row that stays is `b`, which is ready last.
-            *a = _mm256_shuffle_epi32::<0x93>(*a);
-            *d = _mm256_shuffle_epi32::<0x4e>(*d);
-            *c = _mm256_shuffle_epi32::<0x39>(*c);
-        }
-        quarter_rounds_on_columns(&mut v, by);
-        for [a, _, c, d] in &mut v {
-            *a = _mm256_shuffle_epi32::<0x39>(*a);
-            *d = _mm256_shuffle_epi32::<0x4e>(*d);
-            *c = _mm256_shuffle_epi32::<0x93>(*c);
-        }
-        meanwhile.step();
-    }
-    for (v, input) in v.iter_mut().zip(input) {
-        for i in 0..4 {
-            v[i] = _mm256_add_epi32(v[i], input[i]);
-        }
-    }
-    v
-}
-
-/// Writes two blocks of each set.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn store_rows<const SETS: usize>(v: [[__m256i; 4]; SETS], rows: &mut [[u8; BLOCK_BYTES]]) {
-    for ([a, b, c, d], rows) in v.into_iter().zip(rows.chunks_mut(2)) {
-        let low = |x, y| _mm256_permute2x128_si256::<0x20>(x, y);
-        let high = |x, y| _mm256_permute2x128_si256::<0x31>(x, y);
-        let both = [[low(a, b), low(c, d)], [high(a, b), high(c, d)]];
-        for (row, out) in rows.iter_mut().zip(both) {
-            store_row(row, out);
-        }
-    }
-}
-
-/// The first row of the cipher's matrix.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn load_sigma() -> __m128i {
-    let [s0, s1, s2, s3] = SIGMA.map(|word| word as i32);
-    _mm_setr_epi32(s0, s1, s2, s3)
 }
 
 #[target_feature(enable = "avx2")]
@@ -386,33 +212,24 @@ pub(super) fn wipe_rows(rows: &mut [[u8; BLOCK_BYTES]]) {
     }
 }
 
-/// Four quarter rounds for every block, the sets in lock-step.
-#[inline]
 #[target_feature(enable = "avx2")]
-fn quarter_rounds_on_columns<const SETS: usize>(v: &mut [[__m256i; 4]; SETS], by: Rotations) {
-    const A: usize = 0;
-    const B: usize = 1;
-    const C: usize = 2;
-    const D: usize = 3;
-    macro_rules! step {
-        ($sum:ident += $addend:ident, $mixed:ident: $rotate:expr) => {
-            for row in v.iter_mut() {
-                row[$sum] = _mm256_add_epi32(row[$sum], row[$addend]);
-            }
-            for row in v.iter_mut() {
-                row[$mixed] = $rotate(_mm256_xor_si256(row[$mixed], row[$sum]));
-            }
-        };
+pub(super) fn xor_row(text: &mut [u8], row: &[u8; BLOCK_BYTES]) {
+    match <&mut [u8; BLOCK_BYTES]>::try_from(&mut *text) {
+        Ok(whole) => xor_with(whole, load_row(row)),
+        Err(_) => xor_part(text, row),
     }
-    step!(A += B, D: |x| _mm256_shuffle_epi8(x, by.left_16));
-    step!(C += D, B: rotate::<12, 20>);
-    step!(A += B, D: |x| _mm256_shuffle_epi8(x, by.left_8));
-    step!(C += D, B: rotate::<7, 25>);
 }
 
 #[target_feature(enable = "avx2")]
-pub(super) fn xor_row(text: &mut [u8], row: &[u8; BLOCK_BYTES]) {
-    xor_with(text, load_row(row));
+pub(super) fn xor_rows(text: &mut [u8], rows: &[[u8; BLOCK_BYTES]]) {
+    let (blocks, tail) = text.as_chunks_mut::<BLOCK_BYTES>();
+    let whole = blocks.len();
+    for (block, row) in blocks.iter_mut().zip(rows) {
+        xor_with(block, load_row(row));
+    }
+    if let Some(row) = rows.get(whole) {
+        xor_part(tail, row);
+    }
 }
 
 /// A 4 by 4 matrix of 32-bit words in each 128-bit lane, transposed.

@@ -12,10 +12,12 @@
 
 use std::arch::x86_64::{
     __m128i, __m256i, __m512i, __mmask8, __mmask64, _bzhi_u64, _mm_loadu_si128,
-    _mm_maskz_loadu_epi32, _mm256_loadu_si256, _mm512_castsi128_si512, _mm512_inserti32x4,
-    _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_mask_storeu_epi64, _mm512_maskz_loadu_epi8,
-    _mm512_storeu_si512, _mm512_xor_si512,
+    _mm_maskz_loadu_epi32, _mm_set_epi64x, _mm256_loadu_si256, _mm256_storeu_si256,
+    _mm512_castsi128_si512, _mm512_inserti32x4, _mm512_loadu_si512, _mm512_mask_storeu_epi8,
+    _mm512_mask_storeu_epi64, _mm512_maskz_loadu_epi8, _mm512_storeu_si512, _mm512_xor_si512,
 };
+
+use crate::crypto::wide::Source;
 
 /// The first or second half of a key.
 #[inline]
@@ -23,6 +25,19 @@ use std::arch::x86_64::{
 pub(super) fn load_16(bytes: &[u8; 16]) -> __m128i {
     // SAFETY: reads the 16 bytes of `bytes`.
     unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
+}
+
+/// The last row of a block's matrix: counter and nonce.
+///
+/// The nonce is loaded as two words, because it has often just been stored as such; a single load
+/// would wait until both have left the store buffer.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
+pub(super) fn load_block_input(source: &Source<'_>) -> __m128i {
+    let [head, tail] = source.nonce_words();
+    let low = u64::from(source.counter) | head << 32;
+    let high = head >> 32 | tail << 32;
+    _mm_set_epi64x(high as i64, low as i64)
 }
 
 /// A nonce, with a zero word behind it.
@@ -78,6 +93,13 @@ pub(super) fn store_up_to_8x64(words: &mut [u64], value: __m512i) {
     let mask = lowest_bits(words.len().min(8)) as __mmask8;
     // SAFETY: the mask has a bit for each of the first eight `words`, and nothing else is written.
     unsafe { _mm512_mask_storeu_epi64(words.as_mut_ptr().cast(), mask, value) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
+pub(super) fn store_32(bytes: &mut [u8; 32], value: __m256i) {
+    // SAFETY: writes the 32 bytes of `bytes`.
+    unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), value) }
 }
 
 #[inline]

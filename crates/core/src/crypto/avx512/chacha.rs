@@ -1,7 +1,7 @@
-//! `ChaCha20` in 512-bit registers, in two layouts.
+//! `ChaCha20` in 512-bit registers for many blocks; few are in [`rows`](super::rows).
 //!
-//! **Wide**: register `w` holds word `w` of sixteen blocks, one per 32-bit lane, and a quarter
-//! round is the scalar one with vectors for words.
+//! The layout is *wide*: register `w` holds word `w` of sixteen blocks, one per 32-bit lane, and a
+//! quarter round is the scalar one with vectors for words.
 //!
 //! ```text
 //! input:  16 keys, 16 nonces  --transpose-->  12 rows of 16 words in memory
@@ -26,18 +26,6 @@
 //! a0 b0 c0 d0  ->  | b0: w0 … w15 |, | b4: w0 … w15 |, | b8: … |, | b12: … |
 //! ```
 //!
-//! **Rows**: four blocks share four registers, one 128-bit lane each; a register holds one row of
-//! the cipher's 4 by 4 matrix. Nothing is transposed before, and after it only whole 128-bit lanes;
-//! but each round rotates three of the rows, and one set of four registers is a single chain of
-//! dependent instructions. Good for few blocks.
-//!
-//! ```text
-//! a = | b0: w0  w1  w2  w3  || b1 … || b2 … || b3 … |     diagonals become columns when
-//! b = | b0: w4  w5  w6  w7  || b1 … || b2 … || b3 … |     a is turned by one word to the right,
-//! c = | b0: w8  w9  w10 w11 || b1 … || b2 … || b3 … |     c by one to the left, d by two;
-//! d = | b0: w12 w13 w14 w15 || b1 … || b2 … || b3 … |     b, which is ready last, stays
-//! ```
-//!
 //! What matters, in cycles of a Granite Rapids core:
 //! - The 960 instructions of the rounds need 480 cycles on two ports. A group of sixteen takes 523
 //!   without output and 570 with it, so there is little left to gain in the rounds.
@@ -47,8 +35,8 @@
 //!   none for temporary values.
 //! - The rounds are a macro. A function with a target feature cannot be forced inline, and a call
 //!   would pass sixteen registers through memory.
-//! - Rows cost 255, 415 and 585 for up to 4, 8 and 12 blocks, gathering and mixing up to sixteen
-//!   650. Hence `ROWS_BEST`.
+//! - Gathering and mixing up to sixteen blocks takes 650 (Zen 4: 750), up to twelve less in rows.
+//!   Hence `ROWS_BEST`.
 
 use std::arch::x86_64::*;
 use std::hint::black_box;
@@ -56,9 +44,7 @@ use std::hint::black_box;
 use super::bytes::{
     join_128, load_12, load_16, load_16x32, load_64, store_16x32, store_64, xor_with,
 };
-use crate::crypto::wide::{
-    BLOCK_BYTES, Input, LANES, Meanwhile, OneTimeKeys, Places, Rows, SIGMA, Source,
-};
+use crate::crypto::wide::{BLOCK_BYTES, Input, LANES, OneTimeKeys, Places, SIGMA, Source};
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
 pub(super) fn gather(sources: &[Source<'_>; LANES], lanes: usize, input: &mut Input) {
@@ -170,158 +156,28 @@ pub(super) fn xor(input: &Input, set: usize, places: &mut impl Places) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
-pub(super) fn rows(sources: &[Source<'_>], rows: &mut Rows) {
-    match sources.len() {
-        0..=4 => rows_of::<1>(sources, rows),
-        5..=8 => rows_of::<2>(sources, rows),
-        _ => rows_of::<3>(sources, rows),
-    }
-}
-
-/// Rows of four times `SETS` blocks; the last source stands in for those that are missing.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
-fn rows_of<const SETS: usize>(sources: &[Source<'_>], rows: &mut Rows) {
-    let source = |lane: usize| &sources[lane.min(sources.len() - 1)];
-    let sigma = _mm512_broadcast_i32x4(load_sigma());
-    let mut input = [[sigma; 4]; SETS];
-    for (s, [_, b, c, d]) in input.iter_mut().enumerate() {
-        let four = [source(4 * s), source(4 * s + 1), source(4 * s + 2), source(4 * s + 3)];
-        let nonces;
-        (*b, *c, nonces) = load_four(four);
-        let counter = |i: usize| _mm_cvtsi32_si128(four[i].counter as i32);
-        let counters = join_128([counter(0), counter(1), counter(2), counter(3)]);
-        *d = _mm512_or_si512(_mm512_bslli_epi128::<4>(nonces), counters);
-    }
-    store_rows(stream_rows(&input, &mut ()), &mut rows.0);
-}
-
-/// The key stream of one packet, from a source on: one set of four blocks, or two.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
-pub(super) fn stream<M: Meanwhile>(
-    source: Source<'_>,
-    rows: &mut [[u8; BLOCK_BYTES]],
-    meanwhile: M,
-) -> M {
-    match rows.len() {
-        0..=4 => stream_of::<1, M>(source, rows, meanwhile),
-        _ => stream_of::<2, M>(source, rows, meanwhile),
-    }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
-fn stream_of<const SETS: usize, M: Meanwhile>(
-    source: Source<'_>,
-    rows: &mut [[u8; BLOCK_BYTES]],
-    mut meanwhile: M,
-) -> M {
-    let half = |i: usize| load_16(&source.key.as_chunks().0[i]);
-    let counted =
-        _mm_insert_epi32::<0>(_mm_bslli_si128::<4>(load_12(source.nonce)), source.counter as i32);
-    let first = _mm512_add_epi32(
-        _mm512_broadcast_i32x4(counted),
-        _mm512_setr_epi32(0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0),
-    );
-    let mut input = [[
-        _mm512_broadcast_i32x4(load_sigma()),
-        _mm512_broadcast_i32x4(half(0)),
-        _mm512_broadcast_i32x4(half(1)),
-        first,
-    ]; SETS];
-    if let Some([.., d]) = input.get_mut(1) {
-        let four = _mm512_broadcast_i32x4(_mm_setr_epi32(4, 0, 0, 0));
-        *d = _mm512_add_epi32(first, four);
-    }
-    store_rows(stream_rows(&input, &mut meanwhile), rows);
-    meanwhile
-}
-
-/// The rows of the cipher's matrix after all rounds, for every set.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
-fn stream_rows<const SETS: usize>(
-    input: &[[__m512i; 4]; SETS],
-    meanwhile: &mut impl Meanwhile,
-) -> [[__m512i; 4]; SETS] {
-    let mut v = *input;
-    for _ in 0..10 {
-        quarter_rounds_on_columns(&mut v);
-        for [a, _, c, d] in &mut v {
-            // Diagonals become columns. The row that stays is `b`, which is ready last.
-            *a = _mm512_shuffle_epi32::<0x93>(*a);
-            *d = _mm512_shuffle_epi32::<0x4e>(*d);
-            *c = _mm512_shuffle_epi32::<0x39>(*c);
-        }
-        quarter_rounds_on_columns(&mut v);
-        for [a, _, c, d] in &mut v {
-            *a = _mm512_shuffle_epi32::<0x39>(*a);
-            *d = _mm512_shuffle_epi32::<0x4e>(*d);
-            *c = _mm512_shuffle_epi32::<0x93>(*c);
-        }
-        meanwhile.step();
-    }
-    for (v, input) in v.iter_mut().zip(input) {
-        for i in 0..4 {
-            v[i] = _mm512_add_epi32(v[i], input[i]);
-        }
-    }
-    v
-}
-
-/// Writes four blocks of each set.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
-fn store_rows<const SETS: usize>(v: [[__m512i; 4]; SETS], rows: &mut [[u8; BLOCK_BYTES]]) {
-    for (v, rows) in v.into_iter().zip(rows.chunks_mut(4)) {
-        for (row, out) in rows.iter_mut().zip(transpose_lanes(v)) {
-            store_64(row, out);
-        }
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
 pub(super) fn wipe_rows(rows: &mut [[u8; BLOCK_BYTES]]) {
     for row in rows {
         store_64(row, _mm512_setzero_si512());
     }
 }
 
-/// The first row of the cipher's matrix.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
-fn load_sigma() -> __m128i {
-    let [s0, s1, s2, s3] = SIGMA.map(|word| word as i32);
-    _mm_setr_epi32(s0, s1, s2, s3)
-}
-
-/// Four quarter rounds for every block, the sets in lock-step.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
-fn quarter_rounds_on_columns<const SETS: usize>(v: &mut [[__m512i; 4]; SETS]) {
-    const A: usize = 0;
-    const B: usize = 1;
-    const C: usize = 2;
-    const D: usize = 3;
-    macro_rules! step {
-        ($sum:ident += $addend:ident, $mixed:ident <<< $bits:literal) => {
-            for row in v.iter_mut() {
-                row[$sum] = _mm512_add_epi32(row[$sum], row[$addend]);
-            }
-            for row in v.iter_mut() {
-                let mixed = _mm512_xor_si512(row[$mixed], row[$sum]);
-                row[$mixed] = _mm512_rol_epi32::<$bits>(mixed);
-            }
-        };
-    }
-    step!(A += B, D <<< 16);
-    step!(C += D, B <<< 12);
-    step!(A += B, D <<< 8);
-    step!(C += D, B <<< 7);
-}
-
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
 pub(super) fn xor_row(text: &mut [u8], row: &[u8; BLOCK_BYTES]) {
     xor_with(text, load_64(row));
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi2")]
+pub(super) fn xor_rows(text: &mut [u8], rows: &[[u8; BLOCK_BYTES]]) {
+    let (blocks, tail) = text.as_chunks_mut::<BLOCK_BYTES>();
+    let whole = blocks.len();
+    for (block, row) in blocks.iter_mut().zip(rows) {
+        let mixed = _mm512_xor_si512(load_64(block), load_64(row));
+        store_64(block, mixed);
+    }
+    if let Some(row) = rows.get(whole) {
+        xor_with(tail, load_64(row));
+    }
 }
 
 /// A 4 by 4 matrix of 32-bit words in each 128-bit lane, transposed.

@@ -65,6 +65,8 @@ impl Wide for Ifma {
     const SET_LANES: usize = Avx512::SET_LANES;
     const ROWS_BEST: usize = Avx512::ROWS_BEST;
     const ROWS_AT_ONCE: usize = Avx512::ROWS_AT_ONCE;
+    const ROWS_NEXT: usize = Avx512::ROWS_NEXT;
+    const TOGETHER_MAX: [usize; 3] = [6, usize::MAX, usize::MAX];
     const LONE_TEXT_MAX: usize = Avx512::LONE_TEXT_MAX;
 
     #[inline]
@@ -92,9 +94,9 @@ impl Wide for Ifma {
         self,
         source: Source<'_>,
         rows: &mut [[u8; BLOCK_BYTES]],
-        meanwhile: M,
-    ) -> M {
-        self.avx512.stream(source, rows, meanwhile)
+        meanwhile: &mut M,
+    ) {
+        self.avx512.stream(source, rows, meanwhile);
     }
 
     #[inline]
@@ -105,6 +107,11 @@ impl Wide for Ifma {
     #[inline]
     fn xor_row(self, text: &mut [u8], row: &[u8; BLOCK_BYTES]) {
         self.avx512.xor_row(text, row);
+    }
+
+    #[inline]
+    fn xor_rows(self, text: &mut [u8], rows: &[[u8; BLOCK_BYTES]]) {
+        self.avx512.xor_rows(text, rows);
     }
 
     fn tags(self, keys: &OneTimeKeys, packets: &[Packet<'_>], tags: &mut Tags) {

@@ -2,15 +2,17 @@
 //! fill.
 //!
 //! ```text
-//! key stream of blocks 0 to 3         the one-time key, and all that a text of 192 bytes needs
-//! key stream of the next 8, and so on, if the text is longer
+//! key stream of blocks 0 to 5         the one-time key, and all that a text of 320 bytes needs
+//! key stream of the next 8, and so on, if the text is longer            (AVX2: the next 6)
 //!     meanwhile: Poly1305 of what is encrypted already
 //! ```
 //!
 //! Few blocks of key stream are one chain of dependent instructions in wide registers, and Poly1305
 //! of one packet is one on ordinary integers: neither can use the whole core, and both in step take
-//! hardly longer than one of them. What it costs is that a forged packet's key stream is computed
-//! before the tag is known; the packet is not touched all the same.
+//! hardly longer than one of them. So Poly1305, the longer chain of the two, begins as early as it
+//! can: after as many blocks as take little longer than block 0 alone. What it costs is that a
+//! forged packet's key stream is computed before the tag is known; the packet is not touched all
+//! the same.
 
 use super::Batch;
 use crate::crypto::poly::Running;
@@ -47,21 +49,19 @@ impl<W: Wide> Batch<W> {
 /// Never inlined, so that what it leaves on the stack lies below the caller, who wipes it.
 #[inline(never)]
 fn open<W: Wide>(wide: W, rows: &mut Rows, packet: &mut Packet<'_>) -> (bool, usize) {
-    let (rows, mut tag) = begin(wide, rows, packet);
-    let (mut left, tail) = packet.text.as_chunks();
+    let (rows, tag) = begin(wide, rows, packet);
+    let (blocks, tail) = packet.text.as_chunks();
+    let mut absorbing = Absorbing { tag, blocks };
     let mut first = ROWS_FIRST;
-    for rows in rows.get_mut(ROWS_FIRST..).unwrap_or_default().chunks_mut(ROWS_NEXT) {
-        let absorbing = Absorbing { tag, blocks: left };
-        Absorbing { tag, blocks: left } = wide.stream(packet.source(first as u32), rows, absorbing);
+    for rows in rows.get_mut(ROWS_FIRST..).unwrap_or_default().chunks_mut(W::ROWS_NEXT) {
+        wide.stream(packet.source(first as u32), rows, &mut absorbing);
         first += rows.len();
     }
-    for block in left {
-        tag.absorb(block);
-    }
-    tag.absorb_padded(tail);
-    let authentic = packet.carries(tag.finish(packet));
+    absorbing.tag.absorb_all(absorbing.blocks);
+    absorbing.tag.absorb_tail(tail);
+    let authentic = packet.carries(absorbing.tag.finish(packet));
     if authentic {
-        xor(wide, packet.text, &rows[1..]);
+        wide.xor_rows(packet.text, &rows[1..]);
     }
     (authentic, rows.len())
 }
@@ -73,20 +73,22 @@ fn seal<W: Wide>(wide: W, rows: &mut Rows, packet: &mut Packet<'_>) -> usize {
     let (first_rows, next_rows) = rows.split_at_mut(rows.len().min(ROWS_FIRST));
     let mut first = first_rows.len();
     let mut encrypted = packet.text.len().min((first - 1) * BLOCK_BYTES);
-    xor(wide, &mut packet.text[..encrypted], &first_rows[1..]);
+    wide.xor_rows(&mut packet.text[..encrypted], &first_rows[1..]);
     let mut absorbed = 0;
-    for rows in next_rows.chunks_mut(ROWS_NEXT) {
+    for rows in next_rows.chunks_mut(W::ROWS_NEXT) {
         let (blocks, _) = packet.text[absorbed..encrypted].as_chunks();
-        let absorbing = Absorbing { tag, blocks };
-        let left;
-        Absorbing { tag, blocks: left } = wide.stream(packet.source(first as u32), rows, absorbing);
-        absorbed = encrypted - size_of_val(left);
+        let mut absorbing = Absorbing { tag, blocks };
+        wide.stream(packet.source(first as u32), rows, &mut absorbing);
+        tag = absorbing.tag;
+        absorbed = encrypted - size_of_val(absorbing.blocks);
         first += rows.len();
         let end = packet.text.len().min((first - 1) * BLOCK_BYTES);
-        xor(wide, &mut packet.text[encrypted..end], rows);
+        wide.xor_rows(&mut packet.text[encrypted..end], rows);
         encrypted = end;
     }
-    tag.absorb_padded(&packet.text[absorbed..]);
+    let (blocks, tail) = packet.text[absorbed..].as_chunks();
+    tag.absorb_all(blocks);
+    tag.absorb_tail(tail);
     packet.write_tag(tag.finish(packet));
     rows.len()
 }
@@ -98,15 +100,18 @@ fn begin<'r, W: Wide>(
     rows: &'r mut Rows,
     packet: &Packet<'_>,
 ) -> (&'r mut [[u8; BLOCK_BYTES]], Running) {
-    let wanted = (1 + packet.stream_blocks()).next_multiple_of(W::ROWS_AT_ONCE);
+    let wanted = 1 + packet.stream_blocks();
     let rows = &mut rows.0[..wanted];
-    wide.stream(packet.source(0), &mut rows[..wanted.min(ROWS_FIRST)], ());
+    wide.stream(packet.source(0), &mut rows[..wanted.min(ROWS_FIRST)], &mut ());
     let mut tag = Running::new(&rows[0]);
-    tag.absorb_padded(packet.aad);
+    let (blocks, tail) = packet.aad.as_chunks();
+    tag.absorb_all(blocks);
+    tag.absorb_tail(tail);
     (rows, tag)
 }
 
 /// Poly1305 over the blocks that are left.
+#[derive(Clone, Copy)]
 struct Absorbing<'t> {
     tag: Running,
     blocks: &'t [[u8; 16]],
@@ -117,26 +122,16 @@ impl Meanwhile for Absorbing<'_> {
     #[inline(always)]
     fn step(&mut self) {
         if let Some((some, rest)) = self.blocks.split_first_chunk::<BLOCKS_PER_STEP>() {
-            for block in some {
-                self.tag.absorb(block);
-            }
+            self.tag.absorb_all(some);
             self.blocks = rest;
+        } else {
+            self.tag.absorb_all(std::mem::take(&mut self.blocks));
         }
     }
 }
 
-#[inline]
-fn xor<W: Wide>(wide: W, text: &mut [u8], rows: &[[u8; BLOCK_BYTES]]) {
-    for (place, row) in text.chunks_mut(BLOCK_BYTES).zip(rows) {
-        wide.xor_row(place, row);
-    }
-}
-
 /// Rows that are computed before anything else. The first one is the one-time key's.
-const ROWS_FIRST: usize = 4;
+const ROWS_FIRST: usize = 6;
 
-/// Rows that are computed at a time after them.
-const ROWS_NEXT: usize = 8;
-
-/// Blocks of Poly1305 that take hardly longer than the rounds of `ChaCha20` beside them.
-const BLOCKS_PER_STEP: usize = 2;
+/// Blocks of Poly1305 that take as long as a pair of `ChaCha20` rounds beside them.
+const BLOCKS_PER_STEP: usize = 3;
