@@ -162,8 +162,9 @@ impl Generator {
             };
             let byte = if self.load.junk { JUNK } else { player as u8 };
             let tx = self.driver.tx();
-            tx.slot().expect("flushed when full").fill(byte);
-            tx.commit(self.load.bytes, target, 0);
+            let room = tx.room().expect("flushed when full");
+            room.slot.fill(byte);
+            room.send(self.load.bytes, target, 0);
         }
         self.flush();
         for line in self.elsewhere.chunks_mut(64) {
@@ -213,9 +214,8 @@ impl Driven {
             let meta = rx.metas()[index];
             let target =
                 TxTarget { socket: meta.socket, peer: Some(meta.peer), source: meta.local };
-            let slot = tx.slot().expect("more slots than a turn brings");
-            slot[..meta.len()].copy_from_slice(rx.bytes(index));
-            tx.commit(meta.len(), target, 0);
+            let room = tx.room().expect("more slots than a turn brings");
+            room.send_copy(rx.bytes(index), target, 0);
         }
         out.flush(tx);
         assert!(!tx.has_failures(), "loopback takes everything");

@@ -120,9 +120,8 @@ impl Attacker {
             let (address, len) = self.make();
             let target = self.target(address);
             let spoofs_players = self.options.kind.spoofs_players();
-            sender(&mut self.driver, &mut self.players_socket, spoofs_players)
-                .tx()
-                .commit(len, target, 0);
+            let tx = sender(&mut self.driver, &mut self.players_socket, spoofs_players).tx();
+            tx.room().expect("made in it").send(len, target, 0);
             self.made += 1;
         }
         self.flush(self.options.kind.spoofs_players());
@@ -149,7 +148,7 @@ impl Attacker {
     fn make(&mut self) -> (u32, usize) {
         let Self { options, rng, driver, players_socket, recording, .. } = self;
         let tx = sender(driver, players_socket, options.kind.spoofs_players()).tx();
-        let slot = tx.slot().expect("a batch is as large as what is sent at once");
+        let slot = tx.room().expect("a batch is as large as what is sent at once").slot;
         let count = self.made as u32;
         let Some((forger, packet)) = self.forger.as_ref().zip(options.kind.packet()) else {
             return netcode::write(options, recording, count, rng, slot);
@@ -212,9 +211,8 @@ impl Attacker {
                 source: LocalIp::v4(self.recording.from.to_be_bytes(), 0),
             };
             let tx = self.driver.tx();
-            if let Some(slot) = tx.slot() {
-                slot[..datagram.len()].copy_from_slice(datagram);
-                tx.commit(datagram.len(), target, 0);
+            if let Some(room) = tx.room() {
+                room.send_copy(datagram, target, 0);
             }
             self.flush(false);
             self.listen(ASK_EVERY)?;
@@ -251,9 +249,8 @@ impl Attacker {
             let target = self.target(self.recording.from);
             for bytes in &self.recording.packets[first..] {
                 let tx = self.driver.tx();
-                let Some(slot) = tx.slot() else { break };
-                slot[..bytes.len()].copy_from_slice(bytes);
-                tx.commit(bytes.len(), target, 0);
+                let Some(room) = tx.room() else { break };
+                room.send_copy(bytes, target, 0);
             }
             self.flush(false);
             self.listen(Duration::from_millis(1))?;

@@ -74,9 +74,8 @@ impl Rig {
 
     /// Puts a datagram into the outgoing batch.
     pub(crate) fn queue(&mut self, target: TxTarget, bytes: &[u8]) {
-        let tx = self.driver.tx();
-        tx.slot().expect("a free slot")[..bytes.len()].copy_from_slice(bytes);
-        tx.commit(bytes.len(), target, 0);
+        let room = self.driver.tx().room().expect("a free slot");
+        room.send_copy(bytes, target, 0);
     }
 
     /// Sends what is queued. Returns the failures by the entry's position.

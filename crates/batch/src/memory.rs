@@ -215,10 +215,10 @@ mod tests {
         driver.turn(Wait::No).expect("nothing can fail");
         assert!(driver.rx().is_empty(), "what was given out is gone");
         for (socket, byte) in [(1, 10), (2, 20), (2, 21), (1, 11)] {
-            driver.tx().slot().expect("free")[0] = byte;
             let source = LocalIp::UNSPECIFIED;
             let target = TxTarget { socket: SocketId(socket), peer: None, source };
-            driver.tx().commit(1, target, u64::from(byte));
+            let room = driver.tx().room().expect("free");
+            room.send_copy(&[byte], target, u64::from(byte));
         }
         driver.flush();
         let failed: Vec<_> = driver.tx().failures().map(|(entry, ..)| entry.tag).collect();

@@ -1,8 +1,8 @@
 //! What leaves in a turn: datagrams for players, datagrams and bundles for game processes.
 //!
-//! The gate asks for a slot, writes into it and commits it with its target; the driver walks the
-//! entries in order and sends them. Slots come in two sizes: small ones for single datagrams, and a
-//! few large ones in which a bundle grows over the whole turn while small slots are being filled
+//! The gate asks for room, writes into it and says where it goes; the driver walks the entries in
+//! order and sends them. Slots come in two sizes: small ones for single datagrams, and a few large
+//! ones in which a bundle grows over the whole turn while small slots are being filled
 //! beside it. A payload is copied once, into its slot, and sealed there. When slots run out, the
 //! gate has the driver flush and goes on. Both the memory and when it is free again are the
 //! driver's: it makes the batch, and its flush empties it.
@@ -90,6 +90,13 @@ impl Room<'_> {
         self.entries.push(TxEntry { target, tag, offset: self.offset, len: len as u32 });
         position
     }
+
+    /// Copies a datagram into the slot and sends it.
+    #[inline]
+    pub fn send_copy(self, bytes: &[u8], target: TxTarget, tag: u64) -> u32 {
+        self.slot[..bytes.len()].copy_from_slice(bytes);
+        self.send(bytes.len(), target, tag)
+    }
 }
 
 /// The outgoing datagrams of one turn.
@@ -148,31 +155,6 @@ impl TxBatch {
         let slot = self.memory[offset as usize..].first_chunk_mut()?;
         let (entries, used) = (&mut self.entries, &mut self.small_used);
         Some(Room { slot, offset, entries, used })
-    }
-
-    /// The next small slot's bytes, `None` when all are taken. Write into it, then
-    /// [`commit`](Self::commit).
-    #[inline]
-    pub fn slot(&mut self) -> Option<&mut [u8; TX_SLOT_BYTES]> {
-        if self.small_left() == 0 {
-            return None;
-        }
-        let start = self.small_used as usize * TX_SLOT_BYTES;
-        self.memory[start..].first_chunk_mut()
-    }
-
-    /// Sends the first `len` bytes of the slot that [`slot`](Self::slot) returned. Returns the
-    /// entry's index.
-    #[inline]
-    pub fn commit(&mut self, len: usize, target: TxTarget, tag: u64) -> usize {
-        assert!(
-            len <= TX_SLOT_BYTES && self.small_left() > 0,
-            "commit without a slot, or past its end"
-        );
-        let offset = self.small_used * TX_SLOT_BYTES as u32;
-        self.small_used += 1;
-        self.entries.push(TxEntry { target, tag, offset, len: len as u32 });
-        self.entries.len() - 1
     }
 
     /// Takes a large slot to be filled over the turn, `None` when all are taken.
@@ -291,14 +273,13 @@ mod tests {
         let mut batch = TxBatch::new(2, 1);
         let bundle = batch.open_large().expect("one large slot");
         assert!(batch.open_large().is_none());
-        batch.slot().expect("first").fill(1);
-        batch.commit(10, TARGET, 7);
+        batch.room().expect("first").send_copy(&[1; 10], TARGET, 7);
         batch.large_mut(&bundle).fill(9);
         assert!(batch.room().is_some(), "room that is left stays");
         let room = batch.room().expect("second");
         room.slot.fill(2);
         assert_eq!(room.send(20, TARGET, 8), 1);
-        assert!(batch.slot().is_none() && batch.room().is_none());
+        assert!(batch.room().is_none());
         batch.commit_large(bundle, 30, TARGET, 9);
 
         let seen: Vec<_> =

@@ -56,9 +56,7 @@ impl Turn<'_> {
 
     /// Sends bytes to a game process as they are.
     pub(crate) fn send_raw(&mut self, bytes: &[u8], target: TxTarget, tag: Tag) {
-        let room = self.room();
-        room.slot[..bytes.len()].copy_from_slice(bytes);
-        room.send(bytes.len(), target, tag.encode());
+        self.room().send_copy(bytes, target, tag.encode());
         self.common.counters.link_datagrams_out += 1;
     }
 

@@ -233,8 +233,7 @@ mod tests {
             no_checksums(&handle, refused);
             let mut tx = TxBatch::new(10, 0);
             for n in 0..10 {
-                tx.slot().expect("free")[..2].copy_from_slice(&[round, n]);
-                tx.commit(2, target, 0);
+                tx.room().expect("free").send_copy(&[round, n], target, 0);
             }
             sender.flush(&table, &mut tx, &mut stats);
             assert!(!tx.has_failures());

@@ -123,9 +123,8 @@ fn over_udp(
                 if tx.small_left() == 0 {
                     out.flush(tx);
                 }
-                if let Some(slot) = tx.slot() {
-                    slot[..bytes.len()].copy_from_slice(bytes);
-                    tx.commit(bytes.len(), TxTarget { socket, peer: Some(player), source }, 0);
+                if let Some(room) = tx.room() {
+                    room.send_copy(bytes, TxTarget { socket, peer: Some(player), source }, 0);
                 }
             });
             out.flush(tx);

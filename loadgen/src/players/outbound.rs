@@ -322,9 +322,8 @@ impl Swarm {
     fn commit(&mut self, item: &Item, range: std::ops::Range<usize>, now: Now, tx: &mut TxBatch) {
         let port = self.port(item.player, now);
         let target = self.addresses.target(item.player, port, item.to);
-        let Some(slot) = tx.slot() else { return self.lose_up(item.tag) };
-        slot[..range.len()].copy_from_slice(&self.staged.bytes[range.clone()]);
-        tx.commit(range.len(), target, item.tag);
+        let Some(room) = tx.room() else { return self.lose_up(item.tag) };
+        room.send_copy(&self.staged.bytes[range], target, item.tag);
     }
 
     fn release_held(&mut self, player: u32, now: Now, tx: &mut TxBatch) {
@@ -343,9 +342,8 @@ impl Swarm {
     ) {
         let port = self.port(player, now);
         let target = self.addresses.target(player, port, to);
-        let Some(slot) = tx.slot() else { return self.lose_up(tag) };
-        slot[..bytes.len()].copy_from_slice(bytes);
-        tx.commit(bytes.len(), target, tag);
+        let Some(room) = tx.room() else { return self.lose_up(tag) };
+        room.send_copy(bytes, target, tag);
     }
 
     /// Sends what was delayed until now. Returns whether there is more of it.

@@ -102,9 +102,8 @@ impl Bare {
             }
         };
         let bytes = rx.bytes(index);
-        if let Some(slot) = tx.slot() {
-            slot[..bytes.len()].copy_from_slice(bytes);
-            tx.commit(bytes.len(), target, 0);
+        if let Some(room) = tx.room() {
+            room.send_copy(bytes, target, 0);
         }
         if tx.small_left() == 0 {
             self.flush();

@@ -166,7 +166,8 @@ impl Swarm {
                 if tx.small_left() == 0 {
                     out.flush(tx);
                 }
-                let slot = tx.slot().expect("flushed above");
+                let room = tx.room().expect("flushed above");
+                let slot = &mut *room.slot;
                 let written =
                     player.client.poll_transmit(now_ns, slot).map(|(to, bytes)| (to, bytes.len()));
                 let written = written.or_else(|| {
@@ -179,7 +180,7 @@ impl Swarm {
                 let Some((to, len)) = written else { break };
                 let target =
                     TxTarget { socket: *socket, peer: Some(to.into()), source: player.source };
-                tx.commit(len, target, 0);
+                room.send(len, target, 0);
             }
         }
         out.flush(tx);

@@ -107,10 +107,10 @@ fn send(
     if tx.small_left() == 0 {
         flush(out, tx);
     }
-    let Some(slot) = tx.slot() else { return };
-    match write(slot) {
+    let Some(room) = tx.room() else { return };
+    match write(room.slot) {
         0 => {}
-        len => drop(tx.commit(len, target, 0)),
+        len => drop(room.send(len, target, 0)),
     }
 }
 

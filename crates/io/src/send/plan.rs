@@ -277,8 +277,7 @@ mod tests {
                 peer: Some(Endpoint::v4([127, 0, 0, peer], 9)),
                 source: LocalIp::UNSPECIFIED,
             };
-            assert!(tx.slot().is_some());
-            tx.commit(len, target, tag);
+            tx.room().expect("as many as there are").send(len, target, tag);
         }
         tx
     }

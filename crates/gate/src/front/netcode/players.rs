@@ -34,11 +34,11 @@ use ringgate_core::secret::Key;
 impl NetcodeFront {
     /// Before any datagram of this turn has its first look.
     ///
-    /// A request costs its token's cipher and an answer, a hundred times what a look costs. A worker
-    /// that is behind would spend nearly all of its time on players who ask again and again because
-    /// they are not answered, while what its players send, and the responses of those who are half
-    /// way in, are lost in the full queue. So it takes a share of them in each turn, and leaves the
-    /// rest to their next try.
+    /// A request costs its token's cipher and an answer, a hundred times what a look costs. A
+    /// worker that is behind would spend nearly all of its time on players who ask again and again
+    /// because they are not answered, while what its players send, and the responses of those who
+    /// are half way in, are lost in the full queue. So it takes a share of them in each turn, and
+    /// leaves the rest to their next try.
     pub(crate) fn begin_looks(&mut self, rx: &RxBatch) {
         self.arrivals.clear();
         self.requests_left = if rx.is_half_full() { REQUESTS_WHEN_BEHIND } else { u32::MAX };
