@@ -219,7 +219,7 @@ impl Body {
         let (fronts, mut turn) = gate.begin(now, tx, &mut out);
         around.take_mail(|mail| fronts.handle_mail(&mut turn, mail));
         fronts.turn(&mut turn, rx);
-        // Whoever spins is there when something arrives.
+        // A worker that spins does not sleep, so it takes what arrives at once.
         pace.limit(if *spin_ns > 0 { BatchDelay::OFF } else { gate.setup().batch_delay });
         let from_players = gate.counters().datagrams_in - before;
         pace.note(now.mono_ns, from_players, rx.metas().len());

@@ -291,7 +291,7 @@ impl LinkRefusal {
             GoodbyeReason::RecordInvalid => Self::RecordInvalid,
             GoodbyeReason::Unauthorised => Self::Unauthorised,
             GoodbyeReason::VersionUnsupported => Self::VersionUnsupported,
-            // Nobody is refused for the others.
+            // No process is refused for the other reasons.
             _ => Self::HelloExpected,
         }
     }

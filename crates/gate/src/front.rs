@@ -1,5 +1,5 @@
-//! The protocols that players speak, each in a folder of its own. Whoever adds one adds it to
-//! [`Front`], and the compiler lists every place that it needs.
+//! The protocols that players speak, each in a folder of its own. A new one is added to [`Front`],
+//! and the compiler lists every place that it needs.
 
 pub(crate) mod face;
 pub(crate) mod netcode;

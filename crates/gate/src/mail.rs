@@ -24,7 +24,7 @@ pub enum Mail {
         /// Told to the backends.
         left_ms: u32,
     },
-    /// Whether anybody listens where a udp backend should.
+    /// Whether a process listens where a udp backend should.
     Listening(Listening),
     /// New keys, routes, backends and limits. Listeners and backends keep their numbers.
     Setup(Arc<Setup>),
@@ -32,7 +32,7 @@ pub enum Mail {
     Steer(Steering),
     /// End every session, telling each player.
     Stop,
-    /// Datagrams from this address belong to nobody any more.
+    /// Datagrams from this address belong to no session any more.
     Unsteer(Steering),
 }
 
@@ -53,7 +53,7 @@ pub struct ForwardedDatagram {
     pub(crate) bind: BindId,
     pub(crate) local: LocalIp,
     pub(crate) kernel_ns: u64,
-    /// It comes from a port that nobody knows, and may belong to a session of that address.
+    /// It comes from an unknown port, and may belong to a session of that address.
     pub(crate) is_lost: bool,
     /// Whom it is for.
     pub(crate) to_worker: WorkerId,
@@ -94,7 +94,7 @@ pub(crate) enum Request {
     },
 }
 
-/// Whether anybody listens where a udp backend should.
+/// Whether a process listens where a udp backend should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listening {
     /// The backend's number.
@@ -102,7 +102,7 @@ pub struct Listening {
     /// The address that was looked at: by the time a gate hears of it, the number may be another
     /// backend's.
     pub address: SocketAddr,
-    /// Whether somebody does.
+    /// Whether a process does.
     pub is_there: bool,
 }
 

@@ -101,7 +101,7 @@ impl Common {
     }
 }
 
-/// Why nobody can be let in.
+/// Why no player can be let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
     BackendDown,

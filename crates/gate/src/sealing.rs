@@ -1,8 +1,8 @@
 //! Packets that were written in a turn and wait for the cipher.
 //!
 //! A packet is sealed where it lies in the outgoing batch, and all of a turn together: when the
-//! batch is flushed, whoever causes that. So each packet brings along what its sealing needs, its
-//! key too, and nobody has to be asked for anything.
+//! batch is flushed, whatever part of the gate causes that. So each packet brings along all that
+//! its sealing needs, its key too.
 //!
 //! A key that was copied here stays until another one is written over it; a session's must not
 //! outlive the session. So the copies are wiped at the end of each turn in which a session ended.

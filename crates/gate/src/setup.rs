@@ -1,4 +1,4 @@
-//! What a gate is told before it starts: plain data, checked by whoever made it.
+//! What a gate is told before it starts: plain data. The caller has checked it.
 //!
 //! Listeners and backends are numbered by their position, and keep their number over a reload: the
 //! configuration's names are resolved by the caller. The number of a retired backend that no worker
@@ -256,7 +256,7 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// Whoever one of them allows.
+    /// Everyone whom one of them allows.
     pub(crate) fn union<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
         let mut union = Self::default();
         for allowed in all {

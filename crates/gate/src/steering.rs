@@ -38,7 +38,8 @@ impl Common {
 
     pub(crate) fn steer(&mut self, steering: Steering) {
         if self.neighbours.steered.len() >= STEERED_MAX {
-            // Any of them: whoever is wrongly forgotten is steered again by its next packet.
+            // Any of them: an address that is forgotten too early is steered again by its next
+            // packet.
             let forgotten = self.neighbours.steered.keys().next().copied();
             forgotten.map(|key| self.neighbours.steered.remove(&key));
         }

@@ -1,5 +1,5 @@
 //! What a gate asks of its fronts: one function for each question, and in it one arm for each of
-//! them. Whoever adds a front is led here by the compiler.
+//! them. The compiler leads here when a front is added.
 //!
 //! Datagrams come in runs: neighbours in a batch that one socket has brought. A front is chosen
 //! once for a run.
@@ -169,7 +169,7 @@ impl Fronts {
         session.map(|session| session.backend)
     }
 
-    /// The kernel says that nobody listens where a server should.
+    /// The kernel says that no process listens where a server should.
     pub(crate) fn lose_server(&mut self, turn: &mut Turn<'_>, backend: BackendId) {
         match turn.common.server_front(backend) {
             Front::Netcode => {}

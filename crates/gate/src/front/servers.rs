@@ -49,7 +49,7 @@ impl Fronts {
         players.or_else(|| backends.ids().find(is_from))
     }
 
-    /// The kernel says that nobody listens where a udp backend should.
+    /// The kernel says that no process listens where a udp backend should.
     pub(crate) fn lose_udp_backend(
         &mut self,
         turn: &mut Turn<'_>,
@@ -62,7 +62,7 @@ impl Fronts {
                 let mut backends = turn.common.links.backends.pairs();
                 backends.find_map(|(id, state)| (state.address == Some(*peer)).then_some(id))
             }
-            // Anybody could make us send to an address at which nobody listens.
+            // An attacker could make us send to an address at which no process listens.
             Role::Link(_) | Role::LinkListener | Role::Player { .. } | Role::Vacant => None,
         };
         if let Some(backend) = lost {

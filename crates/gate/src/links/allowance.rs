@@ -4,7 +4,7 @@
 //! are sealed; meanwhile every other player of the worker waits. So each link has an allowance in
 //! every turn. What goes beyond it is kept here, in order, and as long as something is, the link's
 //! socket is not read: what the process says next stays in the kernel until its buffer is full, and
-//! then the process waits. Nothing is lost on the way, and nobody waits for another's turn to end.
+//! then the process waits. Nothing is lost on the way, and no link waits for another one's.
 //!
 //! The links that have something here are served in turn, beginning with another one each time.
 
@@ -52,7 +52,7 @@ impl Turn<'_> {
         let count = self.common.links.all.len();
         self.common.links.first_backlog = (self.common.links.first_backlog + 1) % count;
         for step in 0..count {
-            let at = LinkId(((self.common.links.first_backlog + step) % count) as u16);
+            let at = LinkId::at((self.common.links.first_backlog + step) % count);
             if self.common.links.get_mut(at).is_some_and(|link| !link.backlog.is_empty()) {
                 self.serve_backlog(players, at);
                 self.common.settle_hold(at);
@@ -160,7 +160,7 @@ impl Turn<'_> {
 }
 
 impl Common {
-    /// The gateway stops, and hears nobody out.
+    /// The gateway stops, and does not read what is left.
     pub(crate) fn drop_backlogs(&mut self) {
         for at in self.links.all.ids() {
             let Some(link) = self.links.get_mut(at) else { continue };

@@ -50,7 +50,7 @@ impl Backlog {
         self.reached = Reached::default();
     }
 
-    /// Payloads that nobody has looked at: those of the records that are whole.
+    /// Payloads that were not looked at: those of the records that are whole.
     pub(crate) fn payloads(&self) -> u64 {
         let (mut start, mut reached, mut payloads) = (0, self.reached, 0);
         for &end in &self.ends {

@@ -1,9 +1,9 @@
-//! What is known from outside about udp backends: whether anybody listens where they should. The
-//! worker's host asks the kernel, for all workers at once, so that no player has to be harmed to
-//! find out.
+//! What is known from outside about udp backends: whether a process listens where they should. The
+//! worker's host asks the kernel, for all workers at once, so that no payload of a player has to be
+//! lost to find out.
 //!
-//! A worker still sees refusals itself, sooner than it is told. What it is told holds longer: while
-//! nobody listens, silence is no sign of life.
+//! A worker also sees refusals itself, sooner than it is told. What it is told holds longer: while
+//! no process listens, an unanswered probe does not mean that the backend is back.
 
 use crate::common::Common;
 use crate::ids::BackendId;

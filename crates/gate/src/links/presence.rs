@@ -81,7 +81,7 @@ impl Common {
         self.links.next_probe_ns = self.links.next_probe_ns.min(due_ns);
     }
 
-    /// A probe did not leave, so that nobody refused it proves nothing.
+    /// A probe did not leave, so it proves nothing that it was not refused.
     pub(crate) fn take_back_probe(&mut self, address: Option<Endpoint>) {
         self.counters.link_datagrams_out -= 1;
         if let Some(state) = self.links.backends.iter_mut().find(|state| state.address == address) {
@@ -146,7 +146,7 @@ impl Turn<'_> {
     }
 
     /// Looks whether udp backends that were gone are back: an empty datagram that the kernel does
-    /// not refuse for a while means that somebody listens again.
+    /// not refuse for a while means that a process listens again.
     pub(crate) fn probe_backends(&mut self) {
         if self.now.mono_ns < self.common.links.next_probe_ns {
             return;
@@ -170,7 +170,7 @@ impl Turn<'_> {
         let state = &self.common.links.backends[backend];
         let (false, Some(address)) = (state.is_up(), state.address) else { return };
         if self.common.setup.backends[backend].retired && self.common.claims.players(backend) == 0 {
-            // Nobody waits for it, and what listens there one day may be another program.
+            // No player waits for it, and what listens there one day may be another program.
             return self.common.links.backends[backend].come_back();
         }
         if self.common.server_front(backend).asks_servers() {

@@ -190,7 +190,7 @@ pub(crate) fn payloads_in(bundle: &[u8]) -> u64 {
     Frames::new(bundle).map_while(Result::ok).map(Frame::payloads).sum()
 }
 
-/// Whether anybody listens where a udp backend should, as was found out from outside.
+/// Whether a process listens where a udp backend should, as was found out from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// Not looked at.
@@ -227,7 +227,7 @@ pub(crate) struct BackendState {
 impl BackendState {
     pub(crate) fn new(setup: &Backend, now_ns: u64) -> Self {
         match &setup.link {
-            // Nobody has said hello yet.
+            // No process has said hello yet.
             LinkKind::Bundle { .. } => Self {
                 front: Front::Netcode,
                 link: None,
@@ -267,7 +267,7 @@ impl BackendState {
     }
 
     /// When to look whether a udp backend that is gone is back: not while it is known from outside
-    /// that nobody listens.
+    /// that no process listens.
     pub(crate) fn probe_due_ns(&self) -> Option<u64> {
         let wait_ns = if self.probe_open { PROBE_ANSWER_NS } else { PROBE_EVERY_NS };
         let can_be_back = !self.is_up() && self.seen != Seen::Deserted && self.address.is_some();

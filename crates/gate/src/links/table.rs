@@ -67,7 +67,7 @@ impl Links {
         self.all.get_mut(link)?.as_mut()
     }
 
-    /// The link of a backend, if somebody is still at its other end.
+    /// The link of a backend, if the process at its other end is still there.
     #[inline]
     pub(crate) fn live(&self, backend: BackendId) -> Option<LinkId> {
         self.backends[backend]

@@ -66,8 +66,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Hands over all bundles. Nobody is asked who has none: a host may have hundreds of game
-    /// processes.
+    /// Hands over all bundles. Only links that have one are visited: a host may have hundreds of
+    /// game processes.
     pub(crate) fn commit_bundles(&mut self) {
         let mut open_links = std::mem::take(&mut self.common.links.open);
         for link in open_links.drain(..) {

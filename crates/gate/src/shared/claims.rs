@@ -2,7 +2,7 @@
 //! are taken.
 //!
 //! Touched only while a player connects or leaves; never for a packet of a session. One mutex
-//! guards it all but what is asked for datagrams of unknown sources ([`Homes`]), so that a claim is
+//! guards everything but [`Homes`], which every datagram of an unknown source asks. So a claim is
 //! all or nothing. Memory is bounded: when the token history is full of live entries, new tokens
 //! are refused and counted; a live entry is never evicted, because that would let its token be used
 //! from elsewhere.
@@ -45,7 +45,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Stands where nobody has a session.
+    /// Stands where there is no session.
     pub(crate) const NOBODYS: Self = Self {
         listener: ListenerId(0),
         client_id: 0,
@@ -233,7 +233,8 @@ impl Claims {
         self.give_back(claim, None);
     }
 
-    /// The same for a player who was last at `source`, where its token is known by from now on.
+    /// The same for a player who was last at `source`: from now on its token may be used from
+    /// there.
     pub(crate) fn leave_from(&self, claim: &Claim, source: &Endpoint) {
         self.give_back(claim, Some(self.hashes.hash_one(source)));
     }
@@ -269,7 +270,7 @@ impl Claims {
     }
 
     /// Takes a session along to where its player has moved, if that address and that block may have
-    /// another one: so that nobody collects the sessions of many addresses at one of them.
+    /// another one: otherwise an attacker could collect the sessions of many addresses at one.
     pub(crate) fn relocate(
         &self,
         claim: &mut Claim,
@@ -377,8 +378,8 @@ impl Inner {
     fn check_token(&self, mac: &TokenMac) -> Result<(), DropReason> {
         match self.tokens.past(mac) {
             TokenPast::Fresh | TokenPast::HadSession => Ok(()),
-            // At another listener, and perhaps its player does not know: there it ends soon, and
-            // this one can begin.
+            // The session is at another listener. Perhaps its player has left it without a word:
+            // then it ends soon, and the player may try again.
             TokenPast::InSession => Err(DropReason::ResponseClientConnected),
             TokenPast::Spent => Err(DropReason::TokenSpent),
         }

@@ -3,10 +3,10 @@
 //!
 //! The kernel hashes a player's address to one worker as a rule, but not when the player reaches us
 //! by another of our addresses or comes from another port, and a recorded response may be sent to
-//! any address of ours. So the secrets are everybody's, and so is the memory of used responses:
-//! neither relies on who receives what. Both are touched by handshakes only: a challenge reads one
-//! atomic number, to see whether the secrets have changed since it copied them; the lock is taken
-//! for a response that has verified, and nobody can make those up.
+//! any address of ours. So all workers share the secrets and the memory of used responses, and it
+//! does not matter which worker receives what. Both are touched by handshakes only: a challenge
+//! reads one atomic number, to see whether the secrets have changed since it copied them; the lock
+//! is taken for a response that has verified, and an attacker cannot make those up.
 //!
 //! The set of used responses is bounded. When it is full, new ones are refused and counted; a live
 //! entry is never evicted, because that would let its response open a session again.
@@ -191,7 +191,7 @@ impl Keyring {
         }
     }
 
-    /// What somebody at `source` has to answer, to show that they receive there.
+    /// What a client at `source` has to answer, to show that it receives there.
     pub(crate) fn challenge(
         &self,
         now_ns: u64,

@@ -1,10 +1,10 @@
-//! Where an address has sessions: which workers' business a packet from a new port of it may be.
+//! Which workers have sessions of an address: a packet from a new port of it may belong to one.
 //!
 //! Every datagram of an unknown source asks, so nothing here is locked: a fixed table of bits, one
 //! for each worker in each bucket of addresses. A worker writes when the first of its sessions
 //! comes into a bucket and when the last has left, that is while players connect and leave; it
-//! knows by its own residents list when that is. Addresses that share a
-//! bucket are taken for each other here, and told apart by the worker whose sessions they are.
+//! knows by its own list of residents when that is. Addresses that share a bucket are taken for
+//! each other here; the worker that has the sessions tells them apart.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,8 +1,8 @@
 //! How often clients are told that their version is not served: 512 times in 300 seconds, as an
 //! engine's server limits itself, over all workers and listeners.
 //!
-//! The moments of those answers are kept, so that no stretch of 300 seconds has more of them. While
-//! there are none left, nobody takes the lock.
+//! The times of those answers are kept, so that no stretch of 300 seconds has more of them. While
+//! no more are allowed, the lock is not taken.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

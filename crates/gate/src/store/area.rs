@@ -12,7 +12,7 @@ use ringgate_core::limits::LISTENERS_MAX;
 /// An address or a block, at one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Area {
-    /// An IPv4 address, or the upper half of an IPv6 one, without the bits that do not count.
+    /// An IPv4 address, or the upper half of an IPv6 one; the bits behind the prefix are 0.
     pub(crate) prefix: u64,
     /// What the prefix is, and the listener.
     pub(crate) tag: u32,

@@ -1,7 +1,8 @@
 //! How many there are of something in each block or address: exact counts in bounded memory.
 //!
 //! An area is remembered while it has at least one, so a census needs no more room than there are
-//! things to be counted. Found by a keyed hash: whoever chooses addresses cannot make them collide.
+//! things to be counted. Areas are found by a keyed hash, so that an attacker who chooses addresses
+//! cannot make them collide.
 
 use crate::store::area::Area;
 use crate::store::entry::Entry;
@@ -13,7 +14,7 @@ pub(crate) struct Census {
     counts: Multimap<Count>,
 }
 
-/// An area's, in two words.
+/// The count of an area, in two words.
 #[derive(Clone, Copy)]
 struct Count {
     prefix: u64,

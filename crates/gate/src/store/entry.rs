@@ -1,8 +1,8 @@
 //! Which entry of a table: a number that the compiler does not take for that of another table.
 //!
-//! A netcode session, a handshake and an Unreal session are found by numbers that look alike, and
-//! each would find somebody in the wrong table. So an entry carries in its type what is stored
-//! there. It is four bytes all the same.
+//! A netcode session, a handshake and an Unreal session are found by numbers that look alike. In
+//! the wrong table such a number would find a stranger. So the type of an entry says what is stored
+//! in its table. It costs nothing: an entry has four bytes, as the number has.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -25,7 +25,7 @@ impl<T> Entry<T> {
         Self { number, table_of: PhantomData }
     }
 
-    /// Its number, for the same.
+    /// Its number, for the same users.
     #[inline]
     pub(crate) const fn number(self) -> u32 {
         self.number

@@ -1,9 +1,9 @@
 //! A keyed hash of addresses, for tables that strangers fill.
 //!
 //! `SipHash-1-3`, the hash that `std`'s maps use, over exactly three words, over seven bytes, or
-//! over any: whoever chooses addresses and ports without the key cannot aim at one cell. `std`'s
-//! own takes its key from the operating system only, which would keep a simulated gate from running
-//! twice in the same way.
+//! over any number of bytes. An attacker who chooses addresses and ports does not know the key, so
+//! it cannot aim at one cell. `std`'s own takes its key from the operating system only, which would
+//! keep a simulated gate from running twice in the same way.
 
 /// Secret of one table's hash.
 #[derive(Clone, Copy)]

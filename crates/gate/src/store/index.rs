@@ -1,11 +1,11 @@
 //! Finds positions by hash: open addressing with linear probing over 8-byte cells, in zeroed memory
 //! of a fixed size.
 //!
-//! A cell holds a 32-bit hash and a position, so almost every probe of another's cell ends without
-//! a look at what it stands for. Where a hash belongs is its share of the whole table (a
-//! multiplication, no modulo), so a table is exactly as large as was asked for, and not the next
-//! power of two. Nothing grows and nothing is rehashed; a page of cells takes memory when its first
-//! cell is written.
+//! A cell holds a 32-bit hash and a position, so almost every probe of a cell with another hash
+//! ends without a look at what lies at the position. Where a hash belongs is its share of the whole
+//! table (a multiplication, no modulo), so a table is exactly as large as was asked for, and not
+//! the next power of two. Nothing grows and nothing is rehashed; a page of cells takes memory when
+//! its first cell is written.
 //!
 //! Several positions may have the same hash, and the same key too, as long as they are few.
 
@@ -114,7 +114,7 @@ const fn position_of(cell: u64) -> u32 {
     (cell as u32).wrapping_sub(1)
 }
 
-/// A table for nobody still has a home for every hash.
+/// An index for no positions still has a cell where every hash begins.
 const CELLS_MIN: usize = 16;
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! A bounded number of small records, found by hash: what the claims are kept in.
 //!
-//! Everything is reserved at the start and nothing is moved or rehashed later, so whoever holds a
-//! lock over one holds it for a few cache misses. The index is seven eighths full at most: a
-//! record is found after four or five adjacent cells, and nothing after thirty. That is much for a
-//! packet and nothing for a handshake, and half the memory of a map.
+//! Everything is reserved at the start and nothing is moved or rehashed later, so a lock over a
+//! multimap is held for a few cache misses at a time. The index is seven eighths full at most: a
+//! record is found after four or five adjacent cells, and that there is none is known after thirty.
+//! That would cost a packet much, but costs a handshake little, and it takes half the memory of a
+//! map.
 
 use crate::ids::Id;
 use crate::store::entry::Entry;
@@ -12,7 +13,7 @@ use crate::store::index::Index;
 /// A bounded multimap of `T` by hash. Records with equal keys may lie in it side by side.
 pub(crate) struct Multimap<T> {
     index: Index,
-    /// Invariant: what lies at the entries in `free` is nobody's.
+    /// Invariant: the records at the entries in `free` are not in use.
     records: Vec<T>,
     free: Vec<Entry<T>>,
     capacity: usize,

@@ -1,4 +1,5 @@
-//! Who lives at an address: a slab of entries, found by listener and endpoint.
+//! Which session or handshake belongs to an address: a slab of entries, found by listener and
+//! endpoint.
 //!
 //! The [`Index`] is at most half full, so a lookup touches one line of it and one of the entry; a
 //! batch of lookups has them fetched first, all at once. The hash key is random per process: an
@@ -9,9 +10,9 @@
 //! An entry that is removed keeps its place until [`Table::reclaim`], so that positions noted
 //! earlier in a turn stay valid to its end. Freed places are reused oldest first and not before
 //! they have rested, because a place is also an address (the player's loopback address on the udp
-//! link) and a session id: a game process must not mistake a new player for the last. So there are
-//! more places than entries: at least a whole table may leave and be full again. Those that were
-//! never used cost nothing, and when all others rest, there is no place.
+//! link) and a session id: a game process must not take a new player for the one before. So there
+//! are more places than entries: all entries of a full table may leave, and as many may come at
+//! once. Places that were never used cost nothing. When all free places rest, none is given out.
 
 use std::collections::VecDeque;
 
@@ -55,8 +56,8 @@ impl Address {
 
 /// The entry that a lookup will probably find, in the table of the front that the datagram is for;
 /// [`NOBODY`](Self::NOBODY) where there is none. It lies beside datagrams of all fronts, so it has
-/// no type: the table that is asked with it compares the address, and whoever holds the session's
-/// id its generation.
+/// no type. A wrong guess does no harm: the table compares the address, and who knows a session by
+/// its id compares the generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Guess(u32);
 
@@ -89,7 +90,7 @@ pub(crate) struct Place {
 
 /// What lives in a table.
 pub(crate) trait Tenant {
-    /// Stands in a place that nobody has, without a secret of whoever had it.
+    /// Stands in a free place. It holds no secret of the tenant before.
     ///
     /// Not an `Option`: the compiler would mark its absence in whichever field has bits to spare,
     /// and every packet would wait for the line of that field (with a million sessions, a third of
@@ -115,14 +116,14 @@ pub(crate) struct Table<T> {
 /// How places rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resting {
-    /// For how long nobody is given a place that somebody has left.
+    /// For how long a place is not given out again after its tenant has left.
     pub(crate) ns: u64,
     /// How many places there are beyond the capacity.
     pub(crate) spare: usize,
 }
 
 impl Resting {
-    /// Places that mean nothing to anybody else.
+    /// For a table whose places are no addresses and no ids: none rests.
     pub(crate) const NONE: Self = Self { ns: 0, spare: 0 };
 }
 
@@ -131,7 +132,7 @@ impl Resting {
 pub(crate) enum NoPlace {
     /// There are as many entries as there may be.
     Full,
-    /// All places that nobody has were left a moment ago.
+    /// All free places were left a moment ago.
     Resting,
 }
 
@@ -141,7 +142,8 @@ pub(crate) enum NoPlace {
 struct Stored<T> {
     address: Address,
     generation: Generation,
-    /// Invariant: somebody while the entry is indexed, and after its removal until `reclaim`.
+    /// Invariant: not [`Tenant::nobody`] while the entry is indexed, and after its removal until
+    /// `reclaim`.
     tenant: T,
 }
 
@@ -241,8 +243,8 @@ impl<T: Tenant> Table<T> {
     }
 
     /// Where the entry of `address` lives, which is probably where [`guess`](Self::guess) has said.
-    /// Nothing may have been inserted or removed in between: where there was no guess there is
-    /// nobody.
+    /// Nothing may have been inserted or removed in between: where there was no guess, the address
+    /// has no entry.
     #[inline]
     pub(crate) fn find_guessed(
         &self,
@@ -327,8 +329,8 @@ impl<T: Tenant> Table<T> {
         self.live_count >= self.capacity
     }
 
-    /// Whether somebody could be given a place that nobody had a moment ago, were the table not
-    /// full.
+    /// Whether there is a place that has rested or was never used. The table may be full all the
+    /// same.
     pub(crate) fn has_rested_place(&self, now_ns: u64) -> bool {
         self.stored.len() < self.places_max || self.is_rested(now_ns)
     }
@@ -440,8 +442,8 @@ const fn next_generation(generation: u32) -> u32 {
 
 const GENERATION_MAX: u32 = (1 << 24) - 1;
 
-/// Cells of the index for each entry: a packet looks one and a half of them up, or two and a half
-/// to find nobody.
+/// Cells of the index for each entry: a lookup reads one and a half of them if it finds an entry,
+/// and two and a half if there is none.
 const INDEX_CELLS: usize = 2;
 
 #[cfg(test)]
@@ -519,7 +521,7 @@ mod tests {
         assert_eq!(table.insert(address(5), 5, 1000), Err(NoPlace::Full));
     }
 
-    /// Whoever comes and goes, a place is nobody's for as long as it has to be, and the newcomer
+    /// However entries come and go, a free place rests for as long as it has to, and the newcomer
     /// who gets none finds all at rest.
     #[test]
     fn no_place_is_given_out_before_it_has_rested() {

@@ -2,12 +2,12 @@
 //!
 //! One ring of buckets, each a list of places due in the same tick (4 ms for sessions, a second for
 //! used tokens). There is no cancelling and no moving: a session has one entry, which fires at its
-//! deadline or earlier; whoever is woken looks at its own clocks and arms itself again. A deadline
-//! beyond the ring's horizon fires at the horizon and is armed again from there.
+//! deadline or earlier; then its user looks at the session's own clocks and arms it again. A
+//! deadline beyond the ring's horizon fires at the horizon and is armed again from there.
 //!
 //! A place has one entry at most, so the lists are links between places: four bytes each, reserved
-//! once, and nothing is allocated or moved afterwards. An entry that a player has left behind wakes
-//! the next player in its place, too early, which harms nobody.
+//! once, and nothing is allocated or moved afterwards. An entry that a player has left behind fires
+//! for the next player in its place. That is too early, and does no harm.
 
 use std::marker::PhantomData;
 
@@ -125,12 +125,11 @@ const END: u32 = u32::MAX;
 /// In no list.
 const IDLE: u32 = u32::MAX - 1;
 
-/// The tick of sessions. Keep-alives are due every 100 ms; 4 ms of slack is what players cannot
-/// tell.
+/// The tick of sessions. Keep-alives are due every 100 ms, and players do not notice 4 ms more.
 pub(crate) const TICK_NS: u64 = 4_000_000;
 
-/// About four seconds of a session's ticks, which is how often one is looked at that has nothing
-/// due; a power of two for the modulo.
+/// About four seconds of a session's ticks: a session that has nothing due is looked at so often. A
+/// power of two for the modulo.
 const BUCKETS: usize = 1024;
 
 const WORD_BITS: usize = u64::BITS as usize;

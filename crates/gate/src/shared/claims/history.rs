@@ -1,15 +1,15 @@
 //! Used connect tokens, each remembered until it cannot be used any more.
 //!
-//! A token that was used belongs to the address that used it first, so that nobody else gets in
-//! with a copy of it. It is in one session at a time. Each of its sessions must start its sequence
-//! where no earlier one can have come, because they share their keys; and for the same reason there
-//! is none after one that has taken anything in from its player: what was recorded then could not
-//! be told from what is new.
+//! A token that was used belongs to the address that used it first, so that a copy of it is of no
+//! use elsewhere. It is in one session at a time. All sessions of a token share their keys. So each
+//! must start its sequence beyond every number of an earlier one. And after a session that has
+//! taken anything in from its player there is no other one, because recorded packets of the first
+//! could not be told from new ones of the second.
 //!
 //! Tokens expire by the wall clock, which can be set. So a token is forgotten only when two clocks
-//! agree: the monotonic one says that it would have expired had nobody touched the other, and that
-//! one says that it is refused now. Ahead and back again, nothing was forgotten that is good again;
-//! a clock that was set back delays forgetting until it has caught up.
+//! agree: by the monotonic clock it has expired since its first use, and by the wall clock it would
+//! be refused now. So where the wall clock is set ahead and back, no token is forgotten that can be
+//! used again. A clock that was set back delays forgetting until it has caught up.
 
 use crate::now::Now;
 use crate::store::entry::Entry;
@@ -212,7 +212,7 @@ fn seconds(now: Now) -> u64 {
     now.mono_ns / NS_PER_S
 }
 
-/// A tag is random to everybody who has not the key of tokens, and only good tokens come here.
+/// A tag looks random to all who do not have the key of tokens, and only good tokens come here.
 fn hash(tag: &[u8]) -> u32 {
     u32::from_le_bytes([tag[0], tag[1], tag[2], tag[3]])
 }
