@@ -14,11 +14,11 @@ pub(crate) struct Arrival {
 /// Whom a datagram concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// Nobody we know at this port, but perhaps a player who had another: the number of its trial.
+    /// An unknown port, but perhaps that of a player who had another one: the number of its trial.
     Mover(u32),
     /// A player in the handshake.
     Pending(Entry<Pending>),
-    /// Somebody with a token.
+    /// A client that asks to be let in with a token.
     Request,
     /// A player.
     Session(Entry<Session>),

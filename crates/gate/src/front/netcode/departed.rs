@@ -1,19 +1,19 @@
-//! Who has just left: so that what still arrives from them is known for what it is.
+//! Players who have just left: their last packets, which still arrive, are known by this memory.
 //!
-//! A netcode client says goodbye ten times, and one who was sent away goes on until it hears of it.
-//! Those packets come from an address that nobody has any more, as junk does, but they are no
-//! reason to worry, and must not be tried against the sessions of their neighbours. So each worker
-//! remembers a few thousand addresses for half a minute, with the sequence that their session had
-//! come to: a straggler is numbered close to it. Another player whom a NAT moves to that very port
-//! is not, but for an odd chance.
+//! A netcode client says goodbye ten times, and one whose session was ended goes on sending until
+//! it hears of it. Those packets come from an address without a session, as junk does. But they are
+//! no attack, and must not be tried against the sessions of other players at the same address. So
+//! each worker remembers a few thousand addresses for half a minute, with the sequence that their
+//! session had come to: a late packet is numbered close to it. The packets of another player whom a
+//! NAT moves to the same port are numbered otherwise, except by rare chance.
 //!
-//! Fixed memory, four entries to a cache line: who leaves takes the place of the one of four who
-//! left first. Nothing is looked up where nobody has left lately.
+//! The memory is fixed, with four entries to a cache line: an address that is new takes the place
+//! of the oldest of four. Nothing is looked up while no player has left lately.
 
 /// Addresses that sessions have left.
 pub(crate) struct Departed {
     sets: Vec<Set>,
-    /// When somebody last left.
+    /// When a player last left.
     latest_ns: Option<u64>,
 }
 

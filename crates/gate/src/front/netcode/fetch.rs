@@ -1,10 +1,10 @@
 //! What a batch will touch is fetched before anything looks at it: all first lines, then all that
 //! they lead to.
 //!
-//! With a million players every packet is for somebody whom no cache knows. Looked at one after the
-//! other, each costs three or four waits for memory; fetched together, the whole batch costs about
-//! as many as one. Where everything is in a cache already, this costs a few nanoseconds
-//! (benches/turn.rs).
+//! With a million players nearly every packet is for a session that is in no cache. Looked at one
+//! after the other, each packet costs three or four waits for memory; fetched together, the whole
+//! batch costs about as many as one packet. Where everything is in a cache already, this costs a
+//! few nanoseconds (benches/turn.rs).
 //!
 //! What bounds this is how many walks of page tables the CPU has under way, so the worker asks for
 //! huge pages ([`Gate::large_tables`](crate::Gate::large_tables)).

@@ -1,4 +1,4 @@
-//! How a player comes in: request, challenge, response; where it is sent; how it leaves.
+//! How a session begins (request, challenge, response), which backend it gets, and how it ends.
 //!
 //! The order of the checks is the reference's (a real client must see no difference); what is
 //! stricter is stated where it is checked. Nothing is kept for a request before its token has

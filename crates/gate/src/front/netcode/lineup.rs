@@ -5,7 +5,7 @@
 //! is numbered just ahead of everything that its session has received. So the silent sessions of an
 //! address are lined up by the number that they wait for, and a packet finds the few behind its
 //! own. A line-up is made when it is needed and kept for a moment, so that to make it costs little
-//! however many packets come; whoever is in it is looked at again before anything is tried.
+//! however many packets come; a session of it is looked at again before its key is tried.
 //!
 //! Memory is bounded: so many line-ups, each of so many sessions. Where an address has more, each
 //! line-up goes on where the last one has stopped.
@@ -73,7 +73,8 @@ impl Lineups {
         let lineup = self.of(lost, residents, sessions, policy);
         let end = lineup.waiting.partition_point(|waiting| waiting.next <= lost.first_sequence);
         let mut count = 0;
-        // From the one that waits for just this number to those that have missed ever more.
+        // First the session that waits for just this number, then those that have missed more and
+        // more.
         let waiting = lineup.waiting[..end].iter().rev().skip(skipped as usize);
         for waiting in waiting.take(limit as usize) {
             if lost.first_sequence - waiting.next > REACH_MAX {
@@ -129,7 +130,7 @@ impl Lineups {
 }
 
 impl Lineup {
-    /// Lines up who is silent now; returns how many sessions were looked at for it.
+    /// Lines up the sessions that are silent now; returns how many were looked at for it.
     fn make(
         &mut self,
         lost: &Lost,
@@ -254,7 +255,7 @@ mod tests {
             Lost { area, bucket, sequence, first_sequence: sequence, now_ns: now_ms * MS }
         }
 
-        /// Everybody whom a search finds that goes on with each packet where the last has stopped.
+        /// All that a search finds that goes on with each packet where the last one has stopped.
         fn found(&self, lineups: &mut Lineups, lost: &Lost, at_a_time: u32) -> Vec<Entry<Session>> {
             let (mut found, mut skipped) = (Vec::new(), 0);
             loop {

@@ -37,8 +37,8 @@ impl NetcodeFront {
     /// A request costs its token's cipher and an answer, a hundred times what a look costs. A
     /// worker that is behind would spend nearly all of its time on players who ask again and again
     /// because they are not answered, while what its players send, and the responses of those who
-    /// are half way in, are lost in the full queue. So it takes a share of them in each turn, and
-    /// leaves the rest to their next try.
+    /// are in the handshake, are lost in the full queue. So it takes a share of them in each turn,
+    /// and leaves the rest to their next try.
     pub(crate) fn begin_looks(&mut self, rx: &RxBatch) {
         self.arrivals.clear();
         self.requests_left = if rx.is_half_full() { REQUESTS_WHEN_BEHIND } else { u32::MAX };
@@ -242,7 +242,7 @@ impl NetcodeFront {
         }
     }
 
-    /// A datagram of somebody who is no player, or not yet.
+    /// A datagram from an address without a session.
     fn step_other(
         &mut self,
         turn: &mut Turn<'_>,
@@ -305,7 +305,7 @@ impl NetcodeFront {
         Ok(())
     }
 
-    /// A response of a player who is in already: it has not heard so, and is told again.
+    /// A response of a player who has a session already: it does not know, and is told again.
     #[cold]
     fn repeat_welcome(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         if !self.sessions.at(index).is_confirmed() && !self.lacks_socket(turn, index) {

@@ -11,18 +11,18 @@
 //!                                                      one that has fallen silent (lineup)
 //!            is there anything left of what may be spent?      by port, address or block, in all
 //! open       a copy for each candidate, in the turn's batch
-//! step       the session moves; or nobody's: then the packet goes to the other workers that have
+//! step       the session moves; if none opens it, the packet goes to the other workers that have
 //!            sessions of the address
 //! ```
 //!
 //! Junk and movers come from the same address and look alike until something opens. So what junk
 //! can spend is bounded several times: a port has a small share, few sessions (a household) and
-//! many (a carrier) draw on different budgets, and a packet that is not numbered like anybody's
-//! next one costs no cipher.
+//! many (a carrier) draw on different budgets, and a packet that is not numbered as the next one of
+//! some session costs no cipher.
 //!
 //! A session never changes its worker. When the kernel hashes the new port to another worker, that
-//! one forwards the player's datagrams from then on: the game process, the link and the slot notice
-//! nothing.
+//! one forwards the player's datagrams from then on: for the game process, the link and the slot
+//! nothing changes.
 
 use arrayvec::ArrayVec;
 
@@ -60,7 +60,7 @@ impl NetcodeFront {
         self.port_switches.residents.enter(homes, bucket, index);
     }
 
-    /// Whether a packet from nobody we know may be from a player who had another port.
+    /// Whether a packet from an unknown port may be from a player who had another one.
     pub(crate) fn look_at_unknown(
         &mut self,
         common: &mut Common,
@@ -91,7 +91,7 @@ impl NetcodeFront {
         }
         let others = workers.without(common.worker.id);
         let candidates = match self.candidates(common, now, address, hash, header, bytes.len()) {
-            // Nobody of ours, as far as we can look now; perhaps somebody of theirs.
+            // None of our sessions, as far as we can look now; perhaps one of theirs.
             Err(_) if !others.is_empty() => {
                 self.pay_forward(now, address, (hash, header), others)?;
                 Candidates::new()
@@ -167,7 +167,7 @@ impl NetcodeFront {
             looked_at += lineups.search(&lost, range, residents, sessions, policy, |index| {
                 candidates.push(index);
             });
-            // Where all were tried, the search begins anew: somebody may have fallen silent only
+            // Where all were tried, the search begins anew: a session may have fallen silent only
             // now.
             source.tried = if looked_at < limit { 0 } else { source.tried + looked_at };
         }
@@ -292,7 +292,7 @@ impl NetcodeFront {
         self.step_session(turn, index, header, Verdict::Done, opened, kernel_ns)
     }
 
-    /// Nobody of ours: has the other workers try theirs.
+    /// It is of none of our sessions: has the other workers try theirs.
     fn pass_mover_on(
         &mut self,
         turn: &mut Turn<'_>,

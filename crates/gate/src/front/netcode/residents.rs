@@ -1,8 +1,8 @@
 //! One worker's sessions by address: what a packet from a new port of it may be one of.
 //!
 //! A list runs through the sessions of each bucket of addresses, the latest in front, so that to
-//! come and to leave costs the same however many there are. Who walks along it compares the
-//! addresses: a bucket may hold several.
+//! enter and to leave costs the same however many there are. A bucket may hold several addresses:
+//! a search along its list compares them.
 
 use crate::front::netcode::session::Session;
 use crate::ids::WorkerId;
@@ -11,15 +11,15 @@ use crate::store::entry::Entry;
 
 pub(crate) struct Residents {
     worker: WorkerId,
-    /// By bucket: the first session's place and one, or 0.
+    /// By bucket: the number of the first session plus one, or 0.
     heads: Vec<u32>,
-    /// By a session's place.
+    /// By the number of a session's entry.
     nodes: Vec<Node>,
 }
 
 #[derive(Clone, Copy)]
 struct Node {
-    /// The neighbours' places and one, or 0.
+    /// The neighbours' numbers plus one, or 0.
     previous: u32,
     next: u32,
     /// Or [`NOWHERE`].

@@ -54,7 +54,7 @@ impl NetcodeFront {
         let slot = room.send(len, target, Tag::Player.encode());
         let aads = &self.listeners[listener].aads;
         turn.common.sealing.push(key, about(slot, header, len, aads));
-        // No session will say when it is not needed any more.
+        // There is no session at whose end the key would be forgotten.
         turn.common.sealing.expire();
         turn.count_out(kind as usize, len);
     }

@@ -16,7 +16,7 @@ use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Window;
 use ringgate_core::secret::{KEY_BYTES, Key};
 
-/// An authenticated player, laid out by who touches what. In a table's slot the lines are:
+/// An authenticated player, laid out by who touches what. In a table's entry the lines are:
 ///
 /// ```text
 /// 0      address, generation │ open_key             a packet from the player: these two lines,
@@ -33,12 +33,12 @@ pub(crate) struct Session {
     pub(crate) last_receive_ns: u64,
     /// The link epoch in which the backend was told of this session; 0 before it was.
     pub(crate) announced: u32,
-    /// The player's index in its backend.
+    /// The player's index at its backend.
     pub(crate) slot: Slot,
     /// Silence after which the player is given up, in milliseconds: more than 49 days are 49 days.
     /// 0 for never.
     pub(crate) timeout_ms: u32,
-    /// The number of the backend.
+    /// Where the player plays.
     pub(crate) backend: BackendId,
     /// What the player has been heard to say.
     pub(crate) heard: Heard,

@@ -1,9 +1,9 @@
 //! Sessions' own sockets, toward backends that are not on this host's loopback.
 //!
 //! The worker makes them when it is asked, and may lack a descriptor for the next. A player is not
-//! told that it is connected before its socket is there: it would send what nobody can pass on. It
-//! is asked for again for a while, and then the player is told that there is no room, so that it
-//! tries another server instead of waiting for a timeout.
+//! told that it is connected before its socket is there: until then its payloads cannot be passed
+//! on. The socket is asked for again for a while, and then the player is told that there is no
+//! room, so that it tries another server instead of waiting for a timeout.
 
 use crate::common::Common;
 use crate::counters::Ended;

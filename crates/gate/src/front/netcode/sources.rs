@@ -4,7 +4,7 @@
 //! Players who have been moved and those who send junk come from the same address, and look alike
 //! until something opens. Each port has a small share, so one that sends much gets no more than one
 //! that sends little. The table is fixed and indexed by a keyed hash: each source has two places to
-//! be in, and where both are taken it has that of the one who was silent for longer.
+//! be in, and where both are taken it replaces the one that was silent for longer.
 
 /// Fixed memory for the sources of the last few seconds.
 pub(crate) struct Sources(Box<[Port]>);

@@ -1,4 +1,4 @@
-//! What may be spent on finding out whose a packet from an unknown port is.
+//! What may be spent on finding the session of a packet from an unknown port.
 
 use crate::front::netcode::lineup::Lineups;
 use crate::front::netcode::residents::Residents;
@@ -91,8 +91,8 @@ const FEW_TRIALS: (u32, u32) = (1_000, 100_000);
 
 /// What one block may spend a second, and all together, where addresses have many sessions. A trial
 /// costs what a forged packet of a player costs, 76 to 112 ns (docs/BENCHMARKS.md, The turn), so
-/// these and those of households stay below six percent of a core. Two thousand players are found
-/// with it whose packets nothing but their order tells apart.
+/// these and those of households stay below six percent of a core. That is enough to find two
+/// thousand players of one address whose packets differ by nothing but their order.
 const MANY_TRIALS: (u32, u32) = (300_000, 400_000);
 
 /// Datagrams that one block may have handed to other workers a second, and all together: a copy of

@@ -133,7 +133,7 @@ impl NetcodeFront {
         self.port_switches.trials.clear();
     }
 
-    /// An address is no player's any more; another worker's player was there.
+    /// An address has no session any more; another worker's player was there.
     pub(crate) fn note_departed(&mut self, now: Now, address: &Address, sequence: u64) {
         self.departed.leave(self.sessions.hash(address), sequence, now.mono_ns);
     }

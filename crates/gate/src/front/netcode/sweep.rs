@@ -27,7 +27,7 @@ impl Sweep {
     }
 }
 
-/// A table full of handshakes that nobody will finish is free again a second after they have
+/// A table full of handshakes that will never be finished is free again a second after they have
 /// expired.
 const SWEEP_NS: u64 = 1_000_000_000;
 

@@ -67,8 +67,8 @@ impl NetcodeFront {
         rules.map_or(SEND_INTERVAL_NS, |rules| rules.keep_alive_ns)
     }
 
-    /// Looks at a few unfinished handshakes, so that the memory of those who never answer comes
-    /// back.
+    /// Looks at a few unfinished handshakes, so that those that were never answered give their
+    /// memory back.
     fn sweep_pending(&mut self, turn: &mut Turn<'_>) {
         let places = if self.pending.len() == 0 { 0 } else { self.pending.places() };
         for _ in 0..self.sweep.take_due(places, turn.now.mono_ns) {

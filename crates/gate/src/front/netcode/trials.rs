@@ -12,7 +12,7 @@ use ringgate_core::proto::netcode::packet::Header;
 
 pub(crate) struct Trials {
     movers: Vec<Mover>,
-    /// Sessions, by their place.
+    /// The sessions that packets are tried against.
     candidates: Vec<Entry<Session>>,
     /// What came by mail, and copies for each candidate.
     bytes: Vec<u8>,

@@ -4,11 +4,11 @@
 //! A player whose game is quiet sends keep-alives of 10 bytes, and a request to restart has 19. So
 //! the bytes of packets that are too small to be answered are added up for each address, and when
 //! they suffice, one request is paid for with them: two keep-alives, less than half a second.
-//! Whoever forges somebody's address sends at least as many bytes as arrive there.
+//! So an attacker who forges an address sends at least as many bytes as arrive there.
 //!
 //! The memory is an array that a keyed hash indexes. Two addresses that meet in one place do not
-//! share: the later one begins anew, which can only make answers rarer. So a flood costs players
-//! whose port has just changed some waiting, and nobody anything else.
+//! share: the later one begins anew, which can only make answers rarer. So a flood makes players
+//! wait whose port has just changed, and does no other harm.
 
 use crate::store::hash::HashKey;
 use ringgate_batch::Endpoint;

@@ -78,7 +78,7 @@ impl UnrealFront {
         }
     }
 
-    /// The session of whoever a datagram is from.
+    /// The session of the address that a datagram is from.
     pub(crate) fn session_of(&self, origin: &Origin) -> Option<Entry<Session>> {
         self.sessions.find(origin.hash, &origin.address)
     }
@@ -107,7 +107,7 @@ impl UnrealFront {
         Ok(())
     }
 
-    /// Writes a handshake packet for whomever; returns its length.
+    /// Writes a handshake packet; returns its length.
     pub(crate) fn send_handshake(
         &mut self,
         turn: &mut Turn<'_>,

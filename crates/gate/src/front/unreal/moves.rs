@@ -1,5 +1,4 @@
-//! Players whose port has changed, and who have done the handshake again to show that they are the
-//! same.
+//! Players whose port has changed. They have done the handshake again to prove who they are.
 //!
 //! A restart response proves two things: with the new cookie that its sender receives at the new
 //! address, and with the original one that it knows the session. The session moves, the game server
@@ -75,7 +74,7 @@ impl UnrealFront {
         Ok(())
     }
 
-    /// Gives a restart response to the worker that has its session, which judges once more.
+    /// Gives a restart response to the worker that has its session, which checks it once more.
     fn hand_over(
         &mut self,
         turn: &mut Turn<'_>,
@@ -92,7 +91,7 @@ impl UnrealFront {
         // A proof that has done its work, recorded or repeated, changes nothing here; the owner may
         // repeat its answer.
         if turn.common.claims.cookies().check_unused(&proof.cookie).is_ok() {
-            // Whoever was at this address is not there any more.
+            // The player who was at this address is not there any more.
             if let Some(index) = known {
                 self.end_session(turn, index, Ended::Replaced);
             }
@@ -103,7 +102,7 @@ impl UnrealFront {
         Ok(())
     }
 
-    /// Whether a proof is from before what a session stands on: somebody has held it back.
+    /// Whether a proof is older than the last one of a session: then it was held back.
     fn check_outdated(
         &self,
         index: Option<Entry<Session>>,

@@ -2,7 +2,8 @@
 //!
 //! The server sees the player's own loopback address, versions, build and client id, so it decides
 //! about the player and not about us. Its cookie goes to the player with the acknowledgement, which
-//! is sent only when the server has sent its own: so the player never speaks into the void.
+//! is sent only when the server has sent its own: so no packet of the player is lost because the
+//! server does not know it yet.
 
 use crate::arrivals::Origin;
 use crate::counters::Ended;
@@ -124,7 +125,8 @@ impl UnrealFront {
             origin.address.endpoint,
             is_open,
         )?;
-        // Only now: who finds a server full asks again with the same response, until there is room.
+        // Only now: a player who finds a server full asks again with the same response, until there
+        // is room.
         if let Err(why) = turn.common.claims.cookies().use_once(&proof.cookie, turn.now.mono_ns) {
             turn.common.claims.leave(&claim);
             return Err(why);

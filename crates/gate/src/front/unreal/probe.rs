@@ -3,15 +3,15 @@
 //!
 //! Every worker asks for itself, from 127.0.0.1, which is no player's address. A server that has
 //! not answered for some seconds gets no new players; those it has stay, because a server that
-//! loads a level answers nobody for a while. Whether a server is gone altogether is the kernel's to
-//! say.
+//! loads a level does not answer for a while. That a server is gone altogether is known from the
+//! kernel only.
 //!
 //! A server understands only what is laid out as its own packets are, and how it was built is
 //! learned here too: it is asked in one [`Way`] after the other until it answers. The questions of
 //! the two bases have tails of such lengths that a server of the other base finds them too long or
 //! too short; their counter, which servers repeat, says which of them was answered; and an answer
-//! whose time is none is not believed. Should a wrong one pass all the same, the answers that
-//! follow do not, and the server is asked in all ways again.
+//! whose time is not possible is refused. Where a wrong answer passes all the same, the next ones
+//! do not, and the server is asked in all ways again.
 
 use crate::front::unreal::loopback::OWN_ADDRESS;
 use crate::front::unreal::probed::{ANSWER_NS_MAX, ASK_AGAIN_NS, Probed, REPEAT_NS, Way};
@@ -119,7 +119,7 @@ impl UnrealFront {
         Ok(())
     }
 
-    /// The kernel says that nobody listens where a game server should.
+    /// The kernel says that no process listens where a game server should.
     pub(crate) fn lose_server(&mut self, turn: &mut Turn<'_>, backend: BackendId) {
         let Some(probed) = self.probed[backend].as_mut() else { return };
         probed.is_refused = true;

@@ -34,7 +34,7 @@ pub(crate) struct Probed {
     pub(crate) is_answering: bool,
     pub(crate) answered_ns: u64,
     pub(crate) due_ns: u64,
-    /// The kernel has said that nobody listens there, and there was no answer since.
+    /// The kernel has said that no process listens there, and there was no answer since.
     pub(crate) is_refused: bool,
     /// When it last answered again after that: another process, which knows none of the sessions
     /// from before.
@@ -53,7 +53,7 @@ pub(crate) struct Face {
 }
 
 impl Face {
-    /// The request to restart, for a game packet from nowhere.
+    /// The request to restart, for a game packet from an unknown address.
     pub(crate) fn restart_request(
         &self,
         game: Ids,

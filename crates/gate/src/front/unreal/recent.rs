@@ -1,9 +1,9 @@
 //! Exact copies of datagrams, told by a keyed hash: for games that encrypt their headers.
 //!
 //! A ring of the last few hashes, each with the time when it came. It remembers a second at up to
-//! [`RECENT_MAX`] datagrams a second and less beyond that, so that one player's flood is that
-//! player's loss. A copy that somebody sends later than that is for the game's own encryption to
-//! refuse.
+//! [`RECENT_MAX`] datagrams a second and less beyond that: a player who floods shortens the memory
+//! of its own session only. A copy that is sent later than that has to be refused by the game's own
+//! encryption.
 
 /// What one side has sent lately.
 #[derive(Clone, Debug)]

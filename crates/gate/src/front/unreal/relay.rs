@@ -146,7 +146,7 @@ impl UnrealFront {
         if ids != session.server_ids {
             return Err(DropReason::UnrealIds);
         }
-        // What is lost on loopback is the host's doing, and no reason to end anything.
+        // Packets that are lost on loopback were lost by the host: no reason to end a session.
         let gaps = Gaps { now_ns: turn.now.mono_ns, limit: 0 };
         if guard.pass(Sender::Server, reader, bytes, *hash, gaps)? == Passed::Closing {
             session.closed_ns = turn.now.mono_ns;
@@ -161,8 +161,8 @@ impl UnrealFront {
         Ok(())
     }
 
-    /// Ends a session and gives back what it holds. Nobody is told: its player and its server speak
-    /// only to each other.
+    /// Ends a session and gives back what it holds. Neither its player nor its server is told: they
+    /// speak only to each other.
     pub(crate) fn end_session(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, why: Ended) {
         let claim = self.release(turn, index, why);
         turn.common.claims.leave(&claim);

@@ -91,7 +91,7 @@ impl Session {
         }
     }
 
-    /// What further handshake packets from the player's address are judged by.
+    /// What further handshake packets from the player's address are checked against.
     pub(crate) fn standing(&self) -> Standing {
         Standing {
             ids: self.player_ids,
@@ -102,8 +102,8 @@ impl Session {
         }
     }
 
-    /// When the connection was closed, as far as it can be told. Whoever plays on has not closed
-    /// anything: the packet was forged or misread.
+    /// When the connection was closed, as far as it can be told. Where the player plays on, it was
+    /// not: the packet was forged or misread.
     pub(crate) fn closed_ns(&self) -> Option<u64> {
         let is_closed = self.closed_ns > 0 && self.heard_ns <= self.closed_ns + LAST_WORDS_NS;
         is_closed.then_some(self.closed_ns)

@@ -119,8 +119,8 @@ impl UnrealFront {
 }
 
 /// How long a loopback address is not given to another player. An engine keeps a connection that
-/// has fallen silent for a minute or more, and answers whoever comes from the same address as if it
-/// were the same player.
+/// has fallen silent for a minute or more, and takes another player at the same address for the
+/// one before.
 const PLACE_REST_NS: u64 = 120_000_000_000;
 
 /// 8 bytes each.

@@ -1,9 +1,8 @@
-//! What is answered without remembering anything: challenges, and requests to restart; and who gets
-//! past them.
+//! What is answered without remembering anything (challenges, and requests to restart), and which
+//! responses pass.
 //!
-//! The order of the checks is their cost: size, magic, type, filler (in
-//! `classify`), version and build, the cookie's time, the rate of the source,
-//! and only then a MAC.
+//! The cheapest check comes first: size, magic, type, filler (in `classify`), version and build,
+//! the cookie's time, the rate of the source, and only then a MAC.
 
 use crate::arrivals::Origin;
 use crate::front::protocol::Front;
@@ -75,7 +74,7 @@ impl UnrealFront {
         Ok(())
     }
 
-    /// What further handshake packets from the address of a session are judged by.
+    /// What further handshake packets from the address of a session are checked against.
     fn standing(&self, index: Entry<Session>) -> Standing {
         let session = self.sessions.at(index);
         Standing { over_ns: self.over_since_ns(session), ..session.standing() }
@@ -119,8 +118,8 @@ impl UnrealFront {
         }
     }
 
-    /// Asks whoever claims to be at an address to prove it. Nothing is kept, and no byte more goes
-    /// back than came.
+    /// Asks a client that claims to be at an address to prove it. Nothing is kept, and no byte more
+    /// goes back than came.
     fn challenge(
         &mut self,
         turn: &mut Turn<'_>,
@@ -156,8 +155,8 @@ impl UnrealFront {
         self.keyring(turn)?.verify(turn.now.mono_ns, proof, endpoint, client_id, listener)
     }
 
-    /// A proof that was not needed, because its player has a session already: it shall be good for
-    /// nothing later.
+    /// A proof that was not needed, because its player has a session already: it is noted as used,
+    /// so that it opens nothing later.
     pub(crate) fn note_proof(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, proof: &Proof) {
         self.sessions.at_mut(index).prove(proof);
         // It may have been noted before. Where there is no room, no response opens anything.
@@ -176,8 +175,8 @@ impl UnrealFront {
         self.restarts.admit(&source.block(), rate, turn.now.mono_ns)
     }
 
-    /// A game packet from nobody we know, who may be a player whose port has changed: asks for a
-    /// restart of the handshake.
+    /// A game packet from an unknown address, perhaps of a player whose port has changed: asks for
+    /// a restart of the handshake.
     pub(crate) fn ask_to_restart(
         &mut self,
         turn: &mut Turn<'_>,

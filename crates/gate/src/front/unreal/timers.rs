@@ -45,8 +45,8 @@ impl UnrealFront {
         self.has_servers
     }
 
-    /// Whoever notices first that the secrets are old asks for fresh ones; where several do, the
-    /// first that gets them wins.
+    /// The worker that notices first that the secrets are old asks for fresh ones. Where several
+    /// do, those that come first are used.
     fn ask_for_secrets(&mut self, turn: &mut Turn<'_>) {
         let asked = self.asked_for_secrets_ns;
         let has_asked = asked.is_some_and(|at_ns| turn.now.mono_ns < at_ns + ASK_NS);
