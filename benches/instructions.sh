@@ -1,5 +1,5 @@
 #!/bin/bash
-# Counts the instructions that the cipher executes per packet, under callgrind: numbers that neither the machine's mood nor its
+# Counts the instructions that the cipher executes per packet, under callgrind: numbers that neither the machine's clock nor its
 # neighbours change. Writes benches/record/instructions.csv; what a change costs is that file's diff.
 #
 # valgrind knows no AVX-512, so the portable and the AVX2 kernel are counted. The portable one is the chacha20poly1305 crate,

@@ -91,7 +91,7 @@ pub enum IoEvent {
         /// The socket.
         socket: SocketId,
     },
-    /// The kernel reports that nobody listens at `peer` (ICMP port unreachable), for a datagram we
+    /// The kernel reports that no one listens at `peer` (ICMP port unreachable), for a datagram we
     /// had sent there.
     Unreachable {
         /// The socket that had sent it.
@@ -99,7 +99,7 @@ pub enum IoEvent {
         /// Where it was sent to.
         peer: Endpoint,
     },
-    /// Somebody rang the driver's bell (mail, a signal).
+    /// The driver's bell was rung (mail, a signal).
     Woken,
 }
 
@@ -171,7 +171,7 @@ impl RxBatch {
     }
 
     /// Whether the batch lies over this very arena. A driver asks before it lends slots: a batch of
-    /// another driver would name bytes that somebody else is using.
+    /// another driver would name bytes that are in use elsewhere.
     pub fn is_over(&self, arena: &Arc<Arena>) -> bool {
         Arc::ptr_eq(&self.arena, arena)
     }

@@ -93,7 +93,7 @@ impl SocketTable {
     }
 
     fn ask(&mut self, question: &[u8], mut take: impl FnMut(Bound)) -> io::Result<()> {
-        // What is left of an earlier answer that was given up belongs to nobody.
+        // What is left of an earlier answer that was given up is discarded.
         let sequence = &question[SEQUENCE];
         self.socket.send(question)?;
         let mut socket = &self.socket;

@@ -115,7 +115,7 @@ pub(super) trait Wide: Copy {
 }
 
 /// Work on ordinary integers, done while wide registers wait for themselves. Implementations are
-/// inlined at any price: a call would make the registers take the way through memory. For the same
+/// always inlined: a call would make the registers take the way through memory. For the same
 /// reason a kernel works on a copy.
 pub(super) trait Meanwhile: Copy {
     /// A piece of it, ten or twenty times.

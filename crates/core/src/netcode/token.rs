@@ -17,7 +17,7 @@ use crate::secret::Key;
 pub struct TokenSpec {
     /// Which game, and which version of it; must be the listener's.
     pub protocol_id: u64,
-    /// Who the player is. Nobody else with this id can be connected at the same time.
+    /// Who the player is. No other player with this id can be connected at the same time.
     pub client_id: u64,
     /// The servers for the client to try, in this order.
     pub servers: ServerAddresses,

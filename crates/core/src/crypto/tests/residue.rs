@@ -126,7 +126,7 @@ impl Stack {
         assert_eq!((made, given, started), (0, 0, 0), "a thread");
         // SAFETY: `pthread_create` succeeded, so it has written the thread's handle.
         let thread = unsafe { thread.assume_init() };
-        // SAFETY: joined once; nobody else knows the handle.
+        // SAFETY: joined once; no other code knows the handle.
         let joined = unsafe { libc::pthread_join(thread, std::ptr::null_mut()) };
         assert_eq!(joined, 0, "a thread of our own");
     }

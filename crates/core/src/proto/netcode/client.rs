@@ -247,7 +247,7 @@ impl Client {
         &self.seal_key
     }
 
-    /// Decides whether a datagram is worth opening. Changes nothing, so nobody can harm the client
+    /// Decides whether a datagram is worth opening. Changes nothing, so no one can harm the client
     /// by forging one.
     #[inline]
     pub fn handle_datagram(&self, from: Endpoint, datagram: &[u8]) -> Result<OpenWork, DropReason> {

@@ -45,7 +45,7 @@ impl<'a> Bunch<'a> {
             reader.skip(SEQUENCE_BITS)?;
         }
         if is_open || is_reliable {
-            // A name that is spelled out is nobody's control channel.
+            // No control channel has a name that is spelled out.
             reader.flag()?.then_some(())?;
             read_packed(reader)?;
         }

@@ -4,7 +4,7 @@
 //! It asks, answers the challenge, and is in when the server acknowledges; the acknowledgement's
 //! cookie is the connection's. Until then it answers every challenge that comes, as engines do: two
 //! requests that both arrive make two answers. Whatever is not answered is repeated each second,
-//! and a challenge that nobody acknowledges is replaced after 15 seconds. A server that no longer
+//! and a challenge that is not acknowledged is replaced after 15 seconds. A server that no longer
 //! knows the client's address asks it to restart: then it does the same again and hands in the
 //! connection's cookie, and the connection goes on. To be asked is cheap to forge, so a client
 //! follows only under the conditions of [`Client::may_restart`].

@@ -18,7 +18,7 @@
 //! [`SIZES`] says how long each type is, and encoder, decoder and tests go by it. The tail is 8 to
 //! 16 random bytes, so that packets of one type differ in length; readers pass over it. Initial
 //! connects are as long as the challenge they provoke: their body is all zero, which is checked, so
-//! nobody gets more out of a server than they put in.
+//! no sender gets more bytes out of a server than it put in.
 //!
 //! In the original shape nothing names the type: the length tells those with other bodies apart,
 //! and the timestamp the rest (zero: initial; above: challenge or response, depending on who reads;

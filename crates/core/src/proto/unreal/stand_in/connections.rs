@@ -48,7 +48,7 @@ impl Connections {
         &mut self.list[index]
     }
 
-    /// Takes somebody in whose address and cookie nobody has.
+    /// Adds a client whose address and cookie no connection has.
     pub(super) fn insert(&mut self, connection: Connection) {
         let index = self.list.len();
         self.by_address.insert(connection.address, index);
@@ -67,7 +67,7 @@ impl Connections {
         }
     }
 
-    /// Gives one another address, which nobody has.
+    /// Gives a connection another address, which no other connection has.
     pub(super) fn readdress(&mut self, index: usize, to: Endpoint) {
         let connection = &mut self.list[index];
         self.by_address.remove(&std::mem::replace(&mut connection.address, to));
