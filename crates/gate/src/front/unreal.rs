@@ -29,6 +29,7 @@ pub(crate) mod probe;
 pub(crate) mod probed;
 pub(crate) mod recent;
 pub(crate) mod relay;
+pub(crate) mod response;
 pub(crate) mod servers;
 pub(crate) mod session;
 pub(crate) mod state;

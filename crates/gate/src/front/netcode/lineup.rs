@@ -42,6 +42,16 @@ struct Waiting {
     place: Place,
 }
 
+/// What a worker knows of the sessions that a packet may belong to.
+#[derive(Clone, Copy)]
+pub(crate) struct Sessions<'a> {
+    /// Which ones each address has.
+    pub(crate) residents: &'a Residents,
+    pub(crate) table: &'a Table<Session>,
+    /// How their windows are read.
+    pub(crate) policy: &'a Policy,
+}
+
 /// A packet that looks for its session.
 #[derive(Clone, Copy)]
 pub(crate) struct Lost {
@@ -65,12 +75,11 @@ impl Lineups {
         &mut self,
         lost: &Lost,
         (skipped, limit): (u32, u32),
-        residents: &Residents,
-        sessions: &Table<Session>,
-        policy: &Policy,
+        sessions: Sessions<'_>,
         mut found: impl FnMut(Entry<Session>),
     ) -> u32 {
-        let lineup = self.of(lost, residents, sessions, policy);
+        let Sessions { table, policy, .. } = sessions;
+        let lineup = self.of(lost, sessions);
         let end = lineup.waiting.partition_point(|waiting| waiting.next <= lost.first_sequence);
         let mut count = 0;
         // First the session that waits for just this number, then those that have missed more and
@@ -81,8 +90,8 @@ impl Lineups {
                 break;
             }
             count += 1;
-            let Some(index) = sessions.live(waiting.place) else { continue };
-            let session = sessions.at(index);
+            let Some(index) = table.live(waiting.place) else { continue };
+            let session = table.at(index);
             if could_be(session, policy, lost) && is_silent(session, lost) {
                 found(index);
             }
@@ -90,13 +99,7 @@ impl Lineups {
         count
     }
 
-    fn of(
-        &mut self,
-        lost: &Lost,
-        residents: &Residents,
-        sessions: &Table<Session>,
-        policy: &Policy,
-    ) -> &Lineup {
+    fn of(&mut self, lost: &Lost, sessions: Sessions<'_>) -> &Lineup {
         let at = self.place_for(&lost.area);
         let Self { lineups, steps } = self;
         let lineup = &mut lineups[at];
@@ -104,7 +107,7 @@ impl Lineups {
         let is_old = lost.now_ns >= lineup.made_ns.saturating_add(KEPT_NS);
         let is_fresh = lineup.made_ns == 0;
         if (is_old || is_fresh) && steps.level(STEPS, lost.now_ns) > 0 {
-            steps.spend(lineup.make(lost, residents, sessions, policy));
+            steps.spend(lineup.make(lost, sessions));
         }
         lineup
     }
@@ -131,24 +134,19 @@ impl Lineups {
 
 impl Lineup {
     /// Lines up the sessions that are silent now; returns how many were looked at for it.
-    fn make(
-        &mut self,
-        lost: &Lost,
-        residents: &Residents,
-        sessions: &Table<Session>,
-        policy: &Policy,
-    ) -> u32 {
+    fn make(&mut self, lost: &Lost, sessions: Sessions<'_>) -> u32 {
+        let Sessions { residents, table, policy } = sessions;
         self.made_ns = lost.now_ns;
         self.waiting.clear();
         let mut looked_at = 0;
         for index in residents.behind(lost.bucket, self.goes_on.take()) {
             looked_at += 1;
-            let address = sessions.address(index);
+            let address = table.address(index);
             if Area::address(address.listener, &address.endpoint) == self.area {
-                let session = sessions.at(index);
+                let session = table.at(index);
                 if is_silent(session, lost) {
                     let next = next_of(session, policy);
-                    self.waiting.push(Waiting { next, place: sessions.place(index) });
+                    self.waiting.push(Waiting { next, place: table.place(index) });
                 }
             }
             if looked_at == LOOKED_AT_MAX {
@@ -262,9 +260,11 @@ mod tests {
                 let looked_at = lineups.search(
                     lost,
                     (skipped, at_a_time),
-                    &self.residents,
-                    &self.sessions,
-                    &Policy::NETCODE,
+                    Sessions {
+                        residents: &self.residents,
+                        table: &self.sessions,
+                        policy: &Policy::NETCODE,
+                    },
                     |index| found.push(index),
                 );
                 assert!(looked_at <= at_a_time);

@@ -29,7 +29,7 @@ use arrayvec::ArrayVec;
 use crate::arrivals::Origin;
 use crate::common::Common;
 use crate::front::netcode::arrival::Target;
-use crate::front::netcode::lineup::{Lost, could_be};
+use crate::front::netcode::lineup::{Lost, Sessions, could_be};
 use crate::front::netcode::session::{Neighbour, Session};
 use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::state::NetcodeFront;
@@ -164,9 +164,8 @@ impl NetcodeFront {
         } else {
             is_at_home = true;
             let range = (source.tried, limit);
-            looked_at += lineups.search(&lost, range, residents, sessions, policy, |index| {
-                candidates.push(index);
-            });
+            let sessions = Sessions { residents, table: sessions, policy };
+            looked_at += lineups.search(&lost, range, sessions, |index| candidates.push(index));
             // Where all were tried, the search begins anew: a session may have fallen silent only
             // now.
             source.tried = if looked_at < limit { 0 } else { source.tried + looked_at };

@@ -14,6 +14,7 @@
 use crate::arrivals::Origin;
 use crate::counters::Ended;
 use crate::front::unreal::datagrams::count_handled;
+use crate::front::unreal::response::Response;
 use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::WorkerId;
@@ -24,7 +25,7 @@ use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::cookie::{Cookie, Proof};
 use ringgate_core::proto::unreal::front::{Classified, classify};
-use ringgate_core::proto::unreal::handshake::{Body, Handshake, Kind, Receiver};
+use ringgate_core::proto::unreal::handshake::{Body, Kind, Receiver};
 
 impl UnrealFront {
     /// A restart response whose proof holds, from an address with a session or without one.
@@ -33,15 +34,15 @@ impl UnrealFront {
         turn: &mut Turn<'_>,
         known: Option<Entry<Session>>,
         origin: &Origin,
-        packet: &Handshake,
-        (proof, original): (Proof, Cookie),
-        bytes: &[u8],
+        response: Response<'_>,
+        original: &Cookie,
     ) -> Result<(), DropReason> {
+        let Response { packet, proof, bytes } = response;
         let listener = origin.address.listener;
         if !turn.common.setup.listeners[listener].follow_port_switch {
             return Err(DropReason::UnknownSource);
         }
-        let is_here = |index: &Entry<Session>| self.sessions.at(*index).cookie() == Some(&original);
+        let is_here = |index: &Entry<Session>| self.sessions.at(*index).cookie() == Some(original);
         if let Some(index) = known.filter(is_here) {
             if self.sessions.at(index).player_ids.client() != packet.ids.client() {
                 return Err(DropReason::UnrealIds);
@@ -52,9 +53,9 @@ impl UnrealFront {
             return Ok(());
         }
         let client_id = packet.ids.client();
-        let owner = turn.common.claims.cookies().owner(&original, client_id, listener)?;
+        let owner = turn.common.claims.cookies().owner(original, client_id, listener)?;
         if owner.worker != turn.common.worker.id {
-            return self.hand_over(turn, known, origin, owner, &proof, bytes);
+            return self.hand_over(turn, known, origin, response, owner);
         }
         let index = self.sessions.live(owner.place).ok_or(DropReason::CookieUnknown)?;
         self.check_outdated(known, &proof)?;
@@ -80,14 +81,14 @@ impl UnrealFront {
         turn: &mut Turn<'_>,
         known: Option<Entry<Session>>,
         origin: &Origin,
+        response: Response<'_>,
         owner: Resident,
-        proof: &Proof,
-        bytes: &[u8],
     ) -> Result<(), DropReason> {
+        let Response { proof, bytes, .. } = response;
         if origin.forwarded_by.is_some() {
             return Err(DropReason::CookieUnknown);
         }
-        self.check_outdated(known, proof)?;
+        self.check_outdated(known, &proof)?;
         // A proof that has done its work, recorded or repeated, changes nothing here; the owner may
         // repeat its answer.
         if turn.common.claims.cookies().check_unused(&proof.cookie).is_ok() {

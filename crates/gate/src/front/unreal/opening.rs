@@ -12,6 +12,7 @@ use crate::front::unreal::guard::Guard;
 use crate::front::unreal::kinds::kind_index;
 use crate::front::unreal::loopback::loopback_of;
 use crate::front::unreal::relay::pass_on;
+use crate::front::unreal::response::Response;
 use crate::front::unreal::session::{Opening, Session, Stage};
 use crate::front::unreal::state::UnrealFront;
 use crate::mail::steer_to;
@@ -34,10 +35,9 @@ impl UnrealFront {
         turn: &mut Turn<'_>,
         known: Option<Entry<Session>>,
         origin: &Origin,
-        packet: &Handshake,
-        proof: &Proof,
-        bytes: usize,
+        response: Response<'_>,
     ) -> Result<(), DropReason> {
+        let Response { packet, proof, bytes } = response;
         if turn.common.life.draining_until_ns.is_some() {
             return Err(DropReason::Draining);
         }
@@ -46,7 +46,7 @@ impl UnrealFront {
         if !self.sessions.has_rested_place(turn.now.mono_ns) {
             return Err(DropReason::PlacesResting);
         }
-        let claim = self.claim(turn, known, origin, proof)?;
+        let claim = self.claim(turn, known, origin, &proof)?;
         let listener = origin.address.listener;
         let profile = Profile {
             framing: self.framing(listener)?,
@@ -57,7 +57,7 @@ impl UnrealFront {
         let opening = Opening {
             client,
             response: *packet,
-            response_bytes: bytes,
+            response_bytes: bytes.len(),
             since_ns: turn.now.mono_ns,
         };
         let session = Session {

@@ -8,6 +8,7 @@ use crate::arrivals::Origin;
 use crate::front::protocol::Front;
 use crate::front::unreal::datagrams::{count_handled, rules_of};
 use crate::front::unreal::kinds::{UNREAL_GAME, kind_index};
+use crate::front::unreal::response::Response;
 use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::ListenerId;
@@ -58,12 +59,12 @@ impl UnrealFront {
             }
             InSession::Replace(proof) => {
                 self.check_proof(turn, origin, packet, &proof)?;
-                self.admit(turn, known, origin, packet, &proof, bytes.len())?;
+                self.admit(turn, known, origin, Response { packet, proof, bytes })?;
             }
             InSession::Restart(proof, original) => {
                 self.check_proof(turn, origin, packet, &proof)?;
-                let restart = (proof, original);
-                return self.restart(turn, known, origin, packet, restart, bytes);
+                let response = Response { packet, proof, bytes };
+                return self.restart(turn, known, origin, response, &original);
             }
             InSession::Stale(proof) => {
                 self.check_proof(turn, origin, packet, &proof)?;
