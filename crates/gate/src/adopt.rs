@@ -1,4 +1,4 @@
-//! What a gate shares begins, and takes setups in.
+//! How the parts that all fronts share are made, and how they take a new setup in.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::store::hash::HashKey;
 use ringgate_core::crypto::Aead;
 
 impl Common {
-    /// Without sockets, and told nothing yet but how large it is to be.
+    /// Without sockets, and without a setup but for its sizes.
     pub(crate) fn new(
         setup: &Setup,
         worker: WorkerIndex,
@@ -62,7 +62,7 @@ impl Common {
         }
     }
 
-    /// Another backend has this number from now on.
+    /// From now on the number means another backend.
     pub(crate) fn forget_replaced(&mut self, now: Now, backend: BackendId, by: &Backend) {
         if let Some(link) = self.links.backends[backend].link {
             self.lose_link(now, link);

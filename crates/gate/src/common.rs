@@ -66,7 +66,7 @@ pub(crate) struct Neighbours {
     pub(crate) mail_out: Vec<(WorkerId, Mail)>,
 }
 
-/// How far a gate has come.
+/// Whether a gate is in a turn, drains or has stopped, and since when it runs.
 pub(crate) struct Life {
     /// Between the first mail of a turn and the turn's end.
     pub(crate) in_turn: bool,

@@ -10,11 +10,11 @@ use ringgate_core::proto::unreal::front::Identity;
 pub struct SessionInfo {
     /// Who the player is.
     pub client_id: u64,
-    /// Which listener it came in by.
+    /// The listener that it plays through.
     pub listener: ListenerId,
     /// Where it is.
     pub address: Endpoint,
-    /// The number of its backend.
+    /// Where it plays.
     pub backend: BackendId,
     /// Its index there.
     pub slot: Slot,
@@ -25,7 +25,7 @@ pub struct SessionInfo {
 }
 
 impl SessionInfo {
-    /// Of a session of which a front knows little more than its claim.
+    /// For fronts that know little more of a session than its claim.
     pub(crate) fn of_claim(
         claim: &Claim,
         address: Endpoint,

@@ -89,7 +89,7 @@ pub(crate) enum Request {
     OpenSessionSocket {
         /// The session.
         session: SessionId,
-        /// The backend's number.
+        /// Where its player plays.
         backend: BackendId,
     },
 }
@@ -97,7 +97,7 @@ pub(crate) enum Request {
 /// Whether a process listens where a udp backend should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listening {
-    /// The backend's number.
+    /// The backend.
     pub backend: BackendId,
     /// The address that was looked at: by the time a gate hears of it, the number may be another
     /// backend's.

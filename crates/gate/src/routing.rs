@@ -88,7 +88,8 @@ impl Common {
             Route::Single => candidates.next(),
             // Rendezvous hashing: when a backend goes, only its own players move.
             Route::Hash => candidates.max_by_key(|&backend| mix(client_id, backend)),
-            // One with a free slot, whatever it has; where all are full, the answer is that one is.
+            // Those with a free slot come first, however many players they have. Where all are
+            // full, one of them is chosen, and the player is told that it is full.
             Route::LeastPlayers => candidates.min_by_key(|&backend| {
                 let players = self.claims.players(backend);
                 (!self.claims.has_free_slot(backend), players)

@@ -152,7 +152,8 @@ pub struct Netcode {
 /// What becomes of a token whose session has taken something in from its player.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenReuse {
-    /// It opens another session, in which what was recorded of the last one is taken for new.
+    /// It opens another session. Packets that were recorded in the last one are taken for new
+    /// there.
     Allow,
     /// It opens no other session.
     Deny,

@@ -61,7 +61,7 @@ impl Fronts {
     }
 
     /// Forgets what is known of backends whose number is another's from now on. They have no
-    /// players: those who hand numbers out have seen to it.
+    /// players: a number is given away only then.
     fn forget_replaced(&mut self, turn: &mut Turn<'_>, setup: &Setup) {
         for backend in turn.common.links.backends.ids() {
             if setup.backends[backend].is_same(&turn.common.setup.backends[backend]) {
@@ -74,7 +74,7 @@ impl Fronts {
 
     fn handle_event(&mut self, turn: &mut Turn<'_>, event: IoEvent) {
         match event {
-            // What the process has still said comes first; its link is given up afterwards.
+            // What the process has sent before is read first; its link is given up afterwards.
             IoEvent::Closed { socket } => {
                 if let Role::Link(link) = turn.common.roles.of(socket) {
                     turn.common.mark_hung_up(link);
@@ -91,7 +91,7 @@ impl Fronts {
         let IoEvent::Closed { socket } = event else { return };
         let common = &mut *turn.common;
         match common.roles.of(socket) {
-            // What it has said before is heard to the end.
+            // What the process has sent before is still being read.
             Role::Link(link) if common.links.get_mut(link).is_some_and(|link| link.is_held) => {}
             Role::Link(link) => common.lose_link(turn.now, link),
             Role::SessionLink(place) => {
@@ -132,7 +132,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Parts from the game processes.
+    /// Says goodbye to the game processes: the gateway is about to go.
     fn stop(&mut self) {
         self.common.drop_backlogs();
         self.say_goodbye();

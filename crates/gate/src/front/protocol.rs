@@ -47,7 +47,7 @@ impl Front {
         }
     }
 
-    /// Whether it looks for a server that is gone itself, in its own language.
+    /// Whether it asks its servers itself, in its own protocol, if they are there.
     pub(crate) const fn asks_servers(self) -> bool {
         match self {
             Self::Netcode => false,

@@ -42,7 +42,7 @@ impl Backlog {
         self.ends.push_back(self.bytes.len());
     }
 
-    /// Forgets everything, and gives memory back that only a flood needs.
+    /// Forgets everything, and gives memory back that is needed in a flood only.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES);

@@ -39,7 +39,7 @@ impl Turn<'_> {
             (ToGateway::Close { session, reason }, Some(backend)) => {
                 players.close(self, backend, session, reason);
             }
-            // What only a later version knows, and no payload's loss.
+            // A record of a later version: it can be skipped, and no payload is lost by it.
             (ToGateway::Unknown(_), Some(_)) => {}
             (ToGateway::Ping { token }, Some(_)) => {
                 // A pong is of no use when it comes late: a full link loses it.

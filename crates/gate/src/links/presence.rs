@@ -91,7 +91,7 @@ impl Common {
 }
 
 impl Turn<'_> {
-    /// Parts from processes that have connected and may not, or do not say who they are.
+    /// Closes the links of processes that may not connect, or do not say who they are in time.
     pub(crate) fn close_unidentified_links(&mut self) {
         if !self.common.links.has_unsettled {
             return;
@@ -113,8 +113,8 @@ impl Turn<'_> {
             .any(|link| link.backend.is_none() || link.has_deferred());
     }
 
-    /// Parts from processes that a new setup does not allow any more. Those of a retired backend
-    /// stay with their players.
+    /// Closes the links of processes that a new setup does not allow any more. Those of a retired
+    /// backend stay with their players.
     pub(crate) fn close_disallowed_links(&mut self) {
         for at in self.common.links.all.ids() {
             let Some(link) = &self.common.links.all[at] else { continue };
@@ -174,7 +174,7 @@ impl Turn<'_> {
             return self.common.links.backends[backend].come_back();
         }
         if self.common.server_front(backend).asks_servers() {
-            // Asked in its own language.
+            // Its front asks it, in the protocol of the game.
             return;
         }
         let can_probe = is_shared_socket_backend(&address.into());

@@ -27,13 +27,13 @@ pub(crate) struct Links {
     pub(crate) multicasts: Multicasts,
     /// Who may connect at all: the processes that one backend or another allows.
     pub(crate) may_connect: Allowed,
-    /// Whose link was last closed, by reason.
+    /// The process whose link was closed last, by reason.
     pub(crate) last_refused: [Option<Credentials>; LinkRefusal::COUNT],
     /// Carries all players to udp backends on loopback.
     pub(crate) udp: Option<SocketId>,
 }
 
-/// Tells the second time that a multicast names a session from the first.
+/// Finds sessions that a multicast names twice.
 pub(crate) struct Multicasts {
     /// The last multicast that has named each session.
     seen: Vec<u32>,

@@ -89,7 +89,8 @@ impl NetcodeFront {
         Ok(())
     }
 
-    /// What the kernel would take and the host then refuse does not count as handed over.
+    /// Refuses payloads for a backend that is gone: the kernel would take them, but they would not
+    /// arrive, and must not count as handed over.
     #[inline]
     fn check_udp_backend(&self, turn: &Turn<'_>, index: Entry<Session>) -> Result<(), DropReason> {
         let backend = self.sessions.at(index).backend;

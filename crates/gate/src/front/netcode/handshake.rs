@@ -331,7 +331,8 @@ impl NetcodeFront {
         }
     }
 
-    /// Tells the player, its backend and its neighbours' claims about a new session.
+    /// Tells the player and its backend about a new session, lists it under its address where it
+    /// follows port switches, and starts its timer.
     fn welcome(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let address = *self.sessions.address(index);
         if turn.common.setup.listeners[address.listener].follow_port_switch {
