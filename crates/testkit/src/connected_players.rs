@@ -414,6 +414,6 @@ const TO_CLIENT: u8 = 2;
 /// Higher than any that connecting takes; a gate takes any jump.
 const NEXT_SEQUENCE: u64 = 100;
 
-/// Players who are let in together: as many requests as a turn takes. Who is connecting takes far
-/// more memory than who is connected.
-const WAVE: usize = 64;
+/// Players who are let in together: as many requests as a gate takes in a turn that is not half
+/// full. A player who is connecting takes far more memory than one who is connected.
+const WAVE: usize = 31;
