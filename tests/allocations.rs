@@ -172,7 +172,11 @@ fn a_million_spoofed_requests_allocate_nothing_and_are_answered_with_nothing() {
     request[22..30].copy_from_slice(&u64::MAX.to_le_bytes());
     let mut flood = |connected: &mut ConnectedPlayers, count: u64| {
         let mut answers = 0;
-        for _ in 0..count {
+        for n in 0..count {
+            // A worker that is behind would leave most of them to the clients' next try.
+            if n % 16 == 0 {
+                answers += connected.turn();
+            }
             let from = Endpoint::v4(random.bytes(), random.word() as u16);
             random.fill(&mut request[30..54]);
             while !connected.receive(from, &request) {
