@@ -125,7 +125,7 @@ pub enum Wait {
     /// passed.
     AtMost(Duration),
     /// This long before anything is looked for, so that more can be taken at once. Nothing that
-    /// arrives ends it, so that nobody is charged for a wake-up; the bell does.
+    /// arrives ends it, so that no sender pays for a wake-up; the bell does.
     Gather(Duration),
 }
 

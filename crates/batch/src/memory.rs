@@ -126,8 +126,8 @@ impl<W: Wire> Driver for MemoryDriver<'_, W> {
         self.wire.hold(socket, is_held);
     }
 
-    /// Never waits: what arrives is put there between two turns, and whoever takes them has asked
-    /// beforehand how long to wait.
+    /// Never waits: what arrives is put there between two turns, and the caller has asked before
+    /// how long to wait.
     fn turn(&mut self, _wait: Wait) -> io::Result<()> {
         let Memory { rx, is_old, stats, .. } = &mut *self.memory;
         if std::mem::replace(is_old, true) {

@@ -46,7 +46,7 @@ impl Pace {
 }
 
 /// Bundles that a sleep has to gather, by expectation, in halves: it costs about as much as to be
-/// woken by one. Going on takes less, so that nobody changes their mind all the time.
+/// woken by one. Going on takes less, so that a rate near the border settles.
 const WORTH_BEGINNING: u64 = 4;
 const WORTH_GOING_ON: u64 = 3;
 
@@ -56,7 +56,7 @@ const GATHERED: u64 = 8;
 /// After so many there may be more, and nothing is gained by waiting for it.
 const FULL: u64 = 8;
 
-/// A pause that is longer tells no more: nobody waits behind it.
+/// A pause that is longer tells no more: nothing waits behind it.
 const PASSED_NS_MAX: u64 = 10_000_000;
 
 #[cfg(test)]

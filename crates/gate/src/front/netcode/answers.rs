@@ -38,7 +38,7 @@ impl NetcodeFront {
         self.session_index(session).filter(|index| self.sessions.at(*index).backend == backend)
     }
 
-    /// Sends a payload to the player whom a backend names.
+    /// Sends a payload to the player that a backend names.
     pub(crate) fn send_for_backend(
         &mut self,
         turn: &mut Turn<'_>,
