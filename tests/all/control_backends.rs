@@ -145,7 +145,8 @@ fn a_server_on_another_host_is_asked(io: Choice) {
             let Some(pair) = Pair::new() else { return };
             let mut gateway = pair.role(&pair.gateway, &test_name(io), "gateway");
             let ran = gateway.output().expect("runs");
-            assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+            let said = [ran.stdout, ran.stderr].concat();
+            assert!(ran.status.success(), "{}", String::from_utf8_lossy(&said));
         }
     }
 }

@@ -34,7 +34,7 @@ macro_rules! on_both_drivers {
         }
         mod uring {
             $( #[test] fn $name() {
-                if crate::io_rig::Rig::uring().is_some() {
+                if crate::io_rig::Rig::uring_works() {
                     super::$name(ringgate_io::Choice::Uring);
                 }
             } )+

@@ -47,7 +47,8 @@ fn play(name: &str, io: Choice, player: fn(&str)) {
             let test = format!("io_path::{driver}::{name}");
             let gateway = Gateway::start(&pair, &test);
             let ran = pair.role(&pair.player, &test, "player").output().expect("runs");
-            assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+            let said = [ran.stdout, ran.stderr].concat();
+            assert!(ran.status.success(), "{}", String::from_utf8_lossy(&said));
             drop(gateway);
         }
     }

@@ -57,6 +57,13 @@ impl Rig {
         }
     }
 
+    /// Whether io_uring works here. Asked in a thread of its own: a ring that is closed interrupts
+    /// what the thread that opened it waits for next, and a test waits for answers.
+    pub(crate) fn uring_works() -> bool {
+        let asked = std::thread::spawn(|| Self::uring().is_some()).join();
+        asked.unwrap_or_else(|why| std::panic::resume_unwind(why))
+    }
+
     fn open(choice: Choice) -> Result<Self, io::StartError> {
         let options =
             DriverOptions { tx_datagrams: 512, tx_bundles: 8, ..DriverOptions::default() };
