@@ -10,7 +10,7 @@ use crate::gate::Gate;
 use crate::ids::{BackendId, WorkerId};
 use crate::mail::{Mail, Request};
 use crate::now::Now;
-use crate::pace::{BatchDelay, Pace, Rules};
+use crate::pace::{BatchDelay, Found, Pace, Rules};
 use crate::setup::LinkKind;
 use ringgate_batch::{Batches, Clock, Driver, IoEvent, Moment, Port, RxBatch, Wait};
 use ringgate_core::secret::CookieSecret;
@@ -176,7 +176,7 @@ impl Body {
         let gathered = self.end_gathering(wait, reaped);
         note_queueing(driver.rx(), around, reaped, gathered.as_ref());
         let now = Now { mono_ns: reaped.mono_ns, unix_s: reaped.unix_ns / NS_PER_S };
-        let is_idle = self.decide(driver, around, now);
+        let is_idle = self.decide(driver, around, now, gathered.is_some());
         self.note_latencies(clock, around, reaped, is_idle);
         self.send_mail(around);
         self.answer_requests(driver, around, now);
@@ -203,6 +203,7 @@ impl Body {
         driver: &mut D,
         around: &mut S,
         now: Now,
+        has_slept: bool,
     ) -> bool {
         let Self { gate, busy_at_ns, pace, spin_ns, .. } = self;
         let Batches { rx, tx, mut out } = driver.batches();
@@ -222,8 +223,9 @@ impl Body {
         // A worker that spins does not sleep, so it takes what arrives at once.
         pace.limit(if *spin_ns > 0 { BatchDelay::OFF } else { gate.setup().batch_delay });
         let from_players = gate.counters().datagrams_in - before;
-        pace.note(now.mono_ns, from_players, rx.metas().len());
-        rx.metas().is_empty()
+        let from_all = rx.metas().len();
+        pace.note(now.mono_ns, Found { has_slept, from_players, from_all });
+        from_all == 0
     }
 
     fn note_latencies<S: Surroundings>(

@@ -14,6 +14,8 @@
 //!             rate of late
 //!   waits     when the delay is expected to gather what is worth a sleep; not at low rates. Once
 //!             it has begun it goes on at somewhat less, and if it ended soon, it begins later
+//!   in vain   when fewer than half of its sleeps find what a player sent: players send in bursts,
+//!             and the rate does not know. To be woken once for each burst is cheaper
 //!   at once   after a turn that was full, whatever the delay
 //! ```
 
@@ -94,6 +96,43 @@ pub struct Pace {
     /// Turns in a row that found nothing.
     empty_turns: u8,
     was_full: bool,
+    sleeps: Sleeps,
+}
+
+/// The sleeps of late, and what came of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sleeps {
+    count: u32,
+    /// How many found what a player sent.
+    found: u32,
+}
+
+impl Sleeps {
+    /// One more, and what it found. Those from before weigh less and less.
+    const fn add(&mut self, from_players: u64) {
+        self.count += 1;
+        self.found += (from_players > 0) as u32;
+        if self.count == 2 * SLEEPS_TO_JUDGE {
+            self.count /= 2;
+            self.found /= 2;
+        }
+    }
+
+    const fn are_in_vain(self) -> bool {
+        self.count >= SLEEPS_TO_JUDGE && self.found < self.count / 2
+            || self.count >= SLEEPS_TO_SEE && self.found <= self.count / 8
+    }
+}
+
+/// What a turn began with.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Whether the worker had waited on purpose.
+    pub has_slept: bool,
+    /// Datagrams of players.
+    pub from_players: u64,
+    /// Datagrams of everybody.
+    pub from_all: usize,
 }
 
 impl Pace {
@@ -112,6 +151,7 @@ impl Pace {
             put_off_ns: 0,
             empty_turns: 0,
             was_full: false,
+            sleeps: Sleeps { count: 0, found: 0 },
         }
     }
 
@@ -126,13 +166,21 @@ impl Pace {
         }
     }
 
-    /// Takes note of a turn that began at `now_ns`: datagrams of players, and of everybody.
-    pub fn note(&mut self, now_ns: u64, from_players: u64, from_all: usize) {
-        self.was_full = from_all >= FULL;
-        self.empty_turns = if from_all == 0 { self.empty_turns.saturating_add(1) } else { 0 };
-        self.arrived += from_players;
+    /// Takes note of what a turn that began at `now_ns` has found.
+    pub fn note(&mut self, now_ns: u64, found: Found) {
+        self.was_full = found.from_all >= FULL;
+        self.empty_turns = if found.from_all == 0 { self.empty_turns.saturating_add(1) } else { 0 };
+        self.arrived += found.from_players;
+        if found.has_slept {
+            self.sleeps.add(found.from_players);
+        }
         let passed_ns = now_ns.saturating_sub(self.since_ns);
-        if passed_ns >= self.rules.window_ns {
+        if passed_ns < self.rules.window_ns {
+            return;
+        }
+        if self.arrived == 0 && self.rate == 0.0 {
+            self.since_ns = now_ns;
+        } else {
             self.end_window(now_ns, passed_ns);
         }
     }
@@ -163,6 +211,9 @@ impl Pace {
         let rate = self.arrived as f64 * NS_PER_S / passed;
         let share = |memory_ns: u64| passed / (passed + memory_ns as f64);
         self.rate += (rate - self.rate) * share(self.rules.memory_ns);
+        if self.rate < RATE_MIN {
+            self.rate = 0.0;
+        }
         self.peak = rate.max(self.peak * (1.0 - share(self.rules.peak_memory_ns)));
         (self.since_ns, self.arrived) = (now_ns, 0);
         self.choose(now_ns);
@@ -179,18 +230,23 @@ impl Pace {
                 && now_ns >= self.begins_at_ns =>
             {
                 self.waits_since_ns = Some(now_ns);
+                self.sleeps = Sleeps::default();
             }
             Some(since_ns) if gathers < WORTH_GOING_ON || rate < RATE_TO_GO_ON => {
                 self.waits_since_ns = None;
                 self.put_off(now_ns, now_ns.saturating_sub(since_ns));
+            }
+            Some(_) if self.sleeps.are_in_vain() => {
+                self.waits_since_ns = None;
+                self.put_off(now_ns, 0);
             }
             _ => {}
         }
         self.delay_ns = if self.waits_since_ns.is_some() { delay_ns as u64 } else { 0 };
     }
 
-    /// Waiting has ended after so long. Players who send only when they are answered slow down when
-    /// they wait, and would be waited for in vain, again and again.
+    /// Waiting has ended after so long, or was in vain from its beginning. Players who send only when
+    /// they are answered slow down when they wait, and would be waited for in vain again and again.
     fn put_off(&mut self, now_ns: u64, waited_ns: u64) {
         let (least_ns, most_ns) = (self.rules.ns(PUT_OFF_MIN_NS), self.rules.ns(PUT_OFF_MAX_NS));
         let was_settled = waited_ns >= self.rules.ns(SETTLED_NS);
@@ -254,6 +310,12 @@ const SLEEP_MIN_NS: u64 = 10_000;
 
 /// Waiting that has lasted this long was no mistake.
 const SETTLED_NS: u64 = 500 * MS;
+
+/// Sleeps that say whether half of them are worth it: enough that chance seldom says otherwise at
+/// the rates where nearly half find nothing, and over within milliseconds.
+const SLEEPS_TO_JUDGE: u32 = 64;
+/// Sleeps after which it is plain to see when hardly any finds something.
+const SLEEPS_TO_SEE: u32 = 16;
 
 const PUT_OFF_MIN_NS: u64 = 8 * MS;
 const PUT_OFF_MAX_NS: u64 = 256 * MS;

@@ -14,6 +14,8 @@ struct Trial {
     choices: Vec<(u64, u64)>,
     /// Datagrams of each turn that found some, with its time.
     turns: Vec<(u64, usize)>,
+    /// Times it has waited on purpose.
+    sleeps: usize,
     /// Nanoseconds that each datagram waited.
     waited: Vec<u64>,
 }
@@ -26,6 +28,7 @@ impl Trial {
             arrivals: VecDeque::new(),
             choices: vec![(0, 0)],
             turns: Vec::new(),
+            sleeps: 0,
             waited: Vec::new(),
         }
     }
@@ -54,6 +57,16 @@ impl Trial {
         self.run(end_ns)
     }
 
+    /// As many at once as a tick of so many microseconds brings.
+    fn ticks(mut self, rate: u64, tick_us: u64, ms: u64) -> Self {
+        let end_ns = self.now_ns + ms * MS;
+        let at_once = rate * tick_us / 1_000_000;
+        for at in (self.now_ns..end_ns).step_by(1000 * tick_us as usize) {
+            self.arrivals.extend(std::iter::repeat_n(at, at_once as usize));
+        }
+        self.run(end_ns)
+    }
+
     /// Nothing arrives; the worker turns every 50 ms as workers do.
     fn silence(self, ms: u64) -> Self {
         let end_ns = self.now_ns + ms * MS;
@@ -62,7 +75,9 @@ impl Trial {
 
     fn run(mut self, end_ns: u64) -> Self {
         while self.now_ns < end_ns {
-            self.now_ns = match self.pace.delay_ns() {
+            let delay_ns = self.pace.delay_ns();
+            self.sleeps += usize::from(delay_ns.is_some());
+            self.now_ns = match delay_ns {
                 Some(ns) => self.now_ns + ns.max(2000),
                 None => match self.arrivals.front() {
                     Some(next_ns) if *next_ns <= self.now_ns => self.now_ns + 2000,
@@ -70,18 +85,19 @@ impl Trial {
                     None => (self.now_ns + 50 * MS).min(end_ns),
                 },
             };
-            self.turn();
+            self.turn(delay_ns.is_some());
         }
         self
     }
 
-    fn turn(&mut self) {
+    fn turn(&mut self, has_slept: bool) {
         let mut count = 0;
         while count < 64 && self.arrivals.front().is_some_and(|at| *at <= self.now_ns) {
             self.waited.extend(self.arrivals.pop_front().map(|at| self.now_ns - at));
             count += 1;
         }
-        self.pace.note(self.now_ns, count as u64, count);
+        let found = Found { has_slept, from_players: count as u64, from_all: count };
+        self.pace.note(self.now_ns, found);
         if count > 0 {
             self.turns.push((self.now_ns, count));
         }
@@ -242,14 +258,15 @@ fn play_in_a_loop(players: u64, ms: u64) -> Trial {
     let mut trial = Trial::new(AUTO, ROOM);
     trial.arrivals.extend((0..players).map(|player| player * 1000));
     while trial.now_ns < ms * MS {
-        let next_ns = match (trial.pace.delay_ns(), trial.arrivals.front()) {
+        let delay_ns = trial.pace.delay_ns();
+        let next_ns = match (delay_ns, trial.arrivals.front()) {
             (Some(ns), _) => trial.now_ns + ns.max(2000),
             (None, Some(next_ns)) => next_ns.max(&trial.now_ns) + 5000,
             (None, None) => trial.now_ns + MS,
         };
         trial.now_ns = next_ns;
         let before = trial.waited.len();
-        trial.turn();
+        trial.turn(delay_ns.is_some());
         let answered = (trial.waited.len() - before) as u64;
         trial.arrivals.extend((0..answered).map(|n| trial.now_ns + 15_000 + n * 500));
     }
@@ -295,8 +312,44 @@ fn a_slower_world_waits_in_proportion() {
     let slow = Rules::new(ROOM).slowed(1000);
     let mut pace = Pace::new(AUTO, slow, 0);
     for step in 1..40 {
-        pace.note(step * 500 * MS, 30, 0);
+        let found = Found { has_slept: false, from_players: 30, from_all: 0 };
+        pace.note(step * 500 * MS, found);
     }
     let chosen = pace.chosen_ns();
     assert!((50_000_000..60_000_000).contains(&chosen), "{chosen} at 60 a second");
+}
+
+#[test]
+fn who_sends_in_bursts_is_soon_not_slept_for() {
+    for (rate, tick_us) in [(40_000, 250), (100_000, 250), (40_000, 1000)] {
+        let trial = Trial::new(AUTO, ROOM).ticks(rate, tick_us, 4000);
+        let ticks = 4_000_000 / tick_us as usize;
+        assert!(trial.sleeps > 64, "it tries: {}", trial.sleeps);
+        assert!(trial.sleeps < ticks / 4, "and gives up: {} in {ticks} ticks", trial.sleeps);
+    }
+}
+
+#[test]
+fn bursts_that_a_sleep_finds_are_slept_for() {
+    let trial = Trial::new(AUTO, ROOM).ticks(100_000, 50, 2000);
+    assert!(trial.waits() && trial.changes() == 1, "{:?}", trial.choices);
+}
+
+#[test]
+fn who_stops_sending_in_bursts_is_slept_for_again() {
+    let trial = Trial::new(AUTO, ROOM).ticks(60_000, 500, 4000).poisson(60_000.0, 500, 8);
+    let (sleeps, turns) = (trial.sleeps, trial.turns.len());
+    let trial = trial.poisson(60_000.0, 1000, 9);
+    assert!(trial.waits(), "{:?}", trial.choices);
+    let share = (trial.sleeps - sleeps) as f64 / (trial.turns.len() - turns) as f64;
+    assert!(share > 0.7, "{share}");
+}
+
+#[test]
+fn nothing_is_computed_while_nobody_plays_and_the_rate_is_right_afterwards() {
+    let trial = Trial::new(AUTO, ROOM).poisson(60_000.0, 500, 2).silence(60_000);
+    assert!(!trial.waits() && trial.pace.rate == 0.0, "{:?}", trial.pace);
+    let trial = trial.poisson(60_000.0, 50, 3);
+    assert!((40_000.0..80_000.0).contains(&trial.pace.rate), "{:?}", trial.pace);
+    assert!(trial.waits());
 }

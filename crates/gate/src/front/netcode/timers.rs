@@ -13,10 +13,13 @@ use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 impl NetcodeFront {
     pub(crate) fn handle_timers(&mut self, turn: &mut Turn<'_>) {
         loop {
-            let due: ArrayVec<Entry<Session>, WAKE_BATCH> =
-                std::iter::from_fn(|| self.wheel.pop_due(turn.now.mono_ns))
-                    .take(WAKE_BATCH)
-                    .collect();
+            let mut due: ArrayVec<Entry<Session>, WAKE_BATCH> = ArrayVec::new();
+            while let Some(index) = self.wheel.pop_due(turn.now.mono_ns) {
+                due.push(index);
+                if due.is_full() {
+                    break;
+                }
+            }
             due.iter().for_each(|index| self.fetch_player(*index));
             due.iter().for_each(|index| self.wake(turn, *index));
             if !due.is_full() {
