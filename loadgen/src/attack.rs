@@ -11,6 +11,7 @@
 
 mod kind;
 mod netcode;
+mod plain;
 mod unreal;
 
 use std::io;
@@ -106,11 +107,15 @@ impl Attacker {
 
     fn listen(&mut self, at_most: Duration) -> io::Result<()> {
         self.driver.turn(Wait::AtMost(at_most))?;
-        let is_netcode = matches!(self.options.protocol, Protocol::Netcode(_));
+        let is_payload = |bytes: &[u8]| match self.options.protocol {
+            Protocol::Netcode(_) => netcode::is_payload(bytes),
+            Protocol::Plain(_) => true,
+            Protocol::Unreal(_) => false,
+        };
         for (meta, bytes) in self.driver.rx().iter_mut() {
             self.stats.answers += 1;
             self.stats.answer_bytes += meta.len() as u64;
-            self.stats.payload_answers += u64::from(is_netcode && netcode::is_payload(bytes));
+            self.stats.payload_answers += u64::from(is_payload(bytes));
         }
         Ok(())
     }
@@ -141,6 +146,10 @@ impl Attacker {
         self.stats.unsent += failed;
         self.stats.sent += tx.sent().len() as u64 - failed;
         self.stats.sent_bytes += all_bytes - failed_bytes;
+        if matches!(self.options.protocol, Protocol::Plain(_)) {
+            // Every datagram may be a payload.
+            self.stats.payloads = self.stats.sent;
+        }
     }
 
     /// Writes the next datagram into the batch's slot. Returns the address it comes from, and its
@@ -150,6 +159,9 @@ impl Attacker {
         let tx = sender(driver, players_socket, options.kind.spoofs_players()).tx();
         let slot = tx.room().expect("a batch is as large as what is sent at once").slot;
         let count = self.made as u32;
+        if let (Protocol::Plain(plain), true) = (&options.protocol, options.kind.is_plain()) {
+            return plain::write(options.kind, plain, count, rng, slot);
+        }
         let Some((forger, packet)) = self.forger.as_ref().zip(options.kind.packet()) else {
             return netcode::write(options, recording, count, rng, slot);
         };
@@ -185,6 +197,7 @@ impl Attacker {
             }
             Kind::ReplayedCapture => self.record()?,
             Kind::Junk | Kind::ForgedRequest | Kind::ForgedPayload | Kind::ForgedDisconnect => {}
+            kind if kind.is_plain() => {}
             _ => self.learn()?,
         }
         Ok(())

@@ -10,6 +10,7 @@ mod floor;
 mod ladder;
 mod live;
 mod outcome;
+mod plain;
 mod players;
 mod report;
 mod run;

@@ -10,6 +10,7 @@ pub mod impair;
 mod inbound;
 mod lifecycle;
 mod outbound;
+mod plain;
 mod player;
 mod population;
 mod push;
@@ -25,6 +26,7 @@ mod unreal;
 mod wheel;
 
 pub use self::addresses::{Addresses, FIRST_PLAYER, THREADS_MAX, loopback_address};
+pub use self::plain::{Plain, Sequence, TokenAt};
 pub use self::push::{Ack, PUSH_BYTES, Push, since};
 pub(crate) use self::received::Received;
 pub use self::staged::TX_SLOTS;

@@ -15,6 +15,8 @@ mod gateway;
 mod interrupted;
 #[path = "all/interval_log.rs"]
 mod interval_log;
+#[path = "all/plain.rs"]
+mod plain;
 #[path = "all/proof.rs"]
 mod proof;
 #[path = "all/restarts.rs"]

@@ -42,6 +42,16 @@ pub enum Kind {
     UnrealGame,
     /// Game packets with live players' addresses and numbers that are guessed.
     UnrealForgedGame,
+    /// Datagrams as players send them, from random addresses: each may begin a session.
+    PlainSources,
+    /// The same number again and again, from a few addresses.
+    PlainDuplicates,
+    /// Numbers that jump ahead, from a few addresses, whose sessions that ends.
+    PlainJumps,
+    /// Tokens that lead nowhere, from random addresses.
+    PlainUnknownToken,
+    /// Datagrams that have no room for a token or a number, from random addresses.
+    PlainShort,
 }
 
 impl Kind {
@@ -58,6 +68,18 @@ impl Kind {
         })
     }
 
+    /// Whether it is about listeners that know nothing of the game.
+    pub(super) const fn is_plain(self) -> bool {
+        matches!(
+            self,
+            Self::PlainSources
+                | Self::PlainDuplicates
+                | Self::PlainJumps
+                | Self::PlainUnknownToken
+                | Self::PlainShort
+        )
+    }
+
     /// Whether it has live players' addresses.
     pub(super) const fn spoofs_players(self) -> bool {
         matches!(self, Self::ForgedPayload | Self::ForgedDisconnect | Self::UnrealForgedGame)
@@ -70,13 +92,19 @@ impl Kind {
     }
 
     /// Whether it makes sense against players of that protocol.
-    pub const fn suits(self, protocol: &Protocol) -> bool {
+    pub fn suits(self, protocol: &Protocol) -> bool {
         let is_unreals = self.packet().is_some();
         match protocol {
             _ if matches!(self, Self::Junk) => true,
-            Protocol::Netcode(_) => !is_unreals,
+            Protocol::Netcode(_) => !is_unreals && !self.is_plain(),
             Protocol::Unreal(_) => is_unreals,
-            Protocol::Bare(_) => false,
+            Protocol::Plain(plain) => match self {
+                Self::PlainSources => true,
+                Self::PlainDuplicates | Self::PlainJumps => plain.sequence.is_some(),
+                Self::PlainUnknownToken => !plain.tokens.is_empty(),
+                Self::PlainShort => plain.needs() > 1,
+                _ => false,
+            },
         }
     }
 }

@@ -20,7 +20,6 @@ use crate::measure::bursts::Bursts;
 use crate::measure::gateway::Gateway;
 use crate::players::Protocol;
 use crate::players::arrivals::Arrivals;
-use crate::players::tokens::Tokens;
 use crate::report::record::Record;
 use crate::report::require::What;
 use crate::run::Run;
@@ -62,7 +61,10 @@ struct Figure {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let (tokens, server, protocol_id) = args.players.tokens()?;
+    let (protocol, server, protocol_id) = args.players.dial()?;
+    if matches!(protocol, Protocol::Unreal(_)) {
+        return Err(Failure::BadInput("floor: a bare echo is none to Unreal's players".into()));
+    }
     if args.rounds == 0 {
         return Err(Failure::BadInput("--rounds: at least 1".into()));
     }
@@ -89,7 +91,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (mut rows, mut csv) = (Vec::new(), String::from(CSV_HEAD));
     let mut ended = Ok(());
     for number in 1..=args.rounds {
-        match round(args, &bare, (&tokens, server, protocol_id), gateway) {
+        match round(args, &bare, (&protocol, server, protocol_id), gateway) {
             Ok((bare, gateway)) => rows.push(note(number, bare, gateway, arrivals, &mut csv)?),
             // What the rounds before have shown is worth having.
             Err(why) => {
@@ -109,14 +111,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 fn round(
     args: &Args,
     bare: &BareProcess,
-    (tokens, server, protocol_id): (&Tokens, SocketAddr, u64),
+    (protocol, server, protocol_id): (&Protocol, SocketAddr, u64),
     gateway: Gateway,
 ) -> Result<(Figure, Figure), Failure> {
     let base = Gateway { pid: Some(bare.pid()), admin: None };
-    let protocol = Protocol::Bare(bare.address.into());
-    let bare_run = contender(args, protocol, (bare.address, 0), base)?;
-    let protocol = Protocol::Netcode(tokens.clone());
-    Ok((bare_run, contender(args, protocol, (server, protocol_id), gateway)?))
+    let bare_run = contender(args, protocol.bare(bare.address.into()), (bare.address, 0), base)?;
+    Ok((bare_run, contender(args, protocol.clone(), (server, protocol_id), gateway)?))
 }
 
 /// CPU per round trip of the bare contender and the gateway, and their ratio.

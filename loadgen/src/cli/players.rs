@@ -11,6 +11,7 @@ use ringgate_core::secret::Key;
 use ringgate_io::Choice;
 
 use super::outcome::Failure;
+use super::plain::PlainArgs;
 use super::unreal::UnrealArgs;
 use super::values::{driver, duration, number};
 use crate::measure::gateway::Gateway;
@@ -41,10 +42,8 @@ pub(super) struct PlayerArgs {
     /// Name of the backend, put into the tokens' user data for listeners that route by it
     #[arg(long, value_name = "NAME", default_value = "")]
     backend: String,
-    /// Players speak plain UDP instead of netcode, to a server that answers each datagram with
-    /// itself: no sessions, no key; datagrams are as long as netcode's around the same payload
-    #[arg(long, conflicts_with_all = ["key", "tokens", "protocol_id", "backend", "unreal"])]
-    plain: bool,
+    #[command(flatten)]
+    plain: PlainArgs,
     #[command(flatten)]
     unreal: UnrealArgs,
     /// Seconds of silence after which a session ends [default: 10; Unreal 30]
@@ -100,15 +99,16 @@ pub(super) struct PlayerArgs {
 impl PlayerArgs {
     /// What players speak, whom they dial, and the protocol id.
     pub(super) fn dial(&self) -> Result<(Protocol, SocketAddr, u64), Failure> {
+        self.plain.check()?;
         if self.unreal.unreal {
             let server =
                 self.server.ok_or_else(|| Failure::BadInput("--server is missing".into()))?;
             return Ok((Protocol::Unreal(self.unreal.setup(server, self.timeout())), server, 0));
         }
-        if self.plain {
+        if self.plain.plain {
             let server =
                 self.server.ok_or_else(|| Failure::BadInput("--server is missing".into()))?;
-            return Ok((Protocol::Bare(server.into()), server, 0));
+            return Ok((Protocol::Plain(self.plain.setup(server)?), server, 0));
         }
         let (tokens, server, protocol_id) = self.tokens()?;
         Ok((Protocol::Netcode(tokens), server, protocol_id))

@@ -11,7 +11,7 @@ use super::push::Push;
 use super::received::{Arrival, Received};
 use super::staged::{Delayed, Way};
 use super::stamp::Stamp;
-use super::swarm::{Now, Swarm};
+use super::swarm::{Now, Protocol, Swarm};
 use super::unreal::{Heard, UNREAL_PAYLOAD_BYTES_MAX};
 use crate::measure::tally::{Count, Stage};
 
@@ -120,7 +120,7 @@ impl Swarm {
 
     fn deliver(&mut self, inbound: &mut [Inbound<'_>], now: Now) {
         let works = self.open(inbound);
-        for (item, work) in inbound.iter().zip(works) {
+        for (item, work) in inbound.iter_mut().zip(works) {
             match work {
                 Ok(None) => self.handle_unsealed(item, now),
                 Ok(Some(work)) => self.handle_opened(item, &work, now),
@@ -133,7 +133,7 @@ impl Swarm {
     fn open(&mut self, inbound: &mut [Inbound<'_>]) -> Vec<Result<Option<OpenWork>, DropReason>> {
         let Self { players, aad, aead, .. } = self;
         let look = |item: &Inbound<'_>| match &players[item.player as usize].wire {
-            Wire::Bare(_) | Wire::Unreal(_) => Ok(None),
+            Wire::Plain(_) | Wire::Unreal(_) => Ok(None),
             Wire::Netcode(client) => client.handle_datagram(item.from, item.bytes).map(Some),
         };
         let mut works: Vec<_> = inbound.iter().map(look).collect();
@@ -154,10 +154,10 @@ impl Swarm {
         works
     }
 
-    fn handle_unsealed(&mut self, item: &Inbound<'_>, now: Now) {
+    fn handle_unsealed(&mut self, item: &mut Inbound<'_>, now: Now) {
         let index = item.player;
         let Wire::Unreal(player) = &mut self.players[index as usize].wire else {
-            return self.judge(index, item.bytes, item.at_ns);
+            return self.handle_plain(item);
         };
         let mut payload = [0; UNREAL_PAYLOAD_BYTES_MAX];
         let heard = match player.handle_datagram(now.mono_ns, item.bytes, &mut payload) {
@@ -178,6 +178,19 @@ impl Swarm {
             Heard::Nothing => self.tally.counters.bump(Count::PlainIn),
             Heard::Payload(_) | Heard::Garbage => {}
         }
+    }
+
+    fn handle_plain(&mut self, item: &mut Inbound<'_>) {
+        let Inbound { player, at_ns, .. } = *item;
+        if Push::is_claimed_by(item.bytes, self.setup.run) {
+            return self.judge(player, item.bytes, at_ns);
+        }
+        let session = self.players[player as usize].session;
+        let payload = match &self.setup.protocol {
+            Protocol::Plain(plain) => plain.payload(session, item.bytes),
+            _ => item.bytes,
+        };
+        self.judge(player, payload, at_ns);
     }
 
     fn handle_opened(&mut self, item: &Inbound<'_>, work: &OpenWork, now: Now) {

@@ -154,7 +154,7 @@ impl Swarm {
         };
         self.population.present.push_back((index, session));
         self.gauges.connecting += 1;
-        if matches!(self.players[index as usize].wire, Wire::Bare(_)) {
+        if matches!(self.players[index as usize].wire, Wire::Plain(_)) {
             self.enter_game(index, now.mono_ns);
         }
         self.reschedule(index);
@@ -163,7 +163,7 @@ impl Swarm {
 
     fn wire(&self, session: u32, client_id: u8, now: Now) -> Option<Wire> {
         match &self.setup.protocol {
-            Protocol::Bare(to) => Some(Wire::Bare(*to)),
+            Protocol::Plain(plain) => Some(Wire::Plain(plain.server)),
             Protocol::Netcode(tokens) => {
                 let client_id = u64::from(self.setup.run) << 32 | u64::from(session);
                 let token = tokens.take(client_id, now.unix_ns / NS_PER_S)?;
@@ -182,7 +182,7 @@ impl Swarm {
     pub(super) fn enter_game(&mut self, index: u32, now_ns: u64) {
         let player = &mut self.players[index as usize];
         player.life = Life::Playing;
-        if !matches!(player.wire, Wire::Bare(_)) {
+        if !matches!(player.wire, Wire::Plain(_)) {
             player.keep_alive_ns = now_ns + self.setup.keep_alive_ns;
         }
         let took_ns = now_ns.saturating_sub(player.joined_ns);

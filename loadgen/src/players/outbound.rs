@@ -18,7 +18,7 @@ use super::staged::{
     VISITS_MAX, Way,
 };
 use super::stamp::Stamp;
-use super::swarm::{Now, Swarm};
+use super::swarm::{Now, Protocol, Swarm};
 use super::unreal::UNREAL_PAYLOAD_BYTES_MAX;
 use super::wheel::TICK_NS;
 use crate::measure::tally::{Count, Stage};
@@ -147,9 +147,11 @@ impl Swarm {
         self.behind_ns = late_ns;
         player.next_counter += 1;
         let item = match &mut player.wire {
-            Wire::Bare(_) => {
-                let len = len + NETCODE_OVERHEAD_BYTES;
-                stamp.write(&mut slot[..len]);
+            Wire::Plain(_) => {
+                let Protocol::Plain(plain) = &setup.protocol else {
+                    unreachable!("a swarm speaks one protocol")
+                };
+                let len = plain.write(&stamp, len, slot);
                 Item {
                     player: index,
                     len: len as u16,
@@ -394,6 +396,3 @@ const LATE_NS: u64 = 1_000_000;
 /// So far behind its schedule a generator that sends one by one gives that up until it has caught
 /// up: a batch is cheaper, and what it holds is late already.
 pub(super) const BEHIND_NS: u64 = 100_000;
-
-/// What netcode adds to a payload: prefix, one to seven sequence bytes, tag.
-const NETCODE_OVERHEAD_BYTES: usize = 1 + 4 + 16;

@@ -72,7 +72,7 @@ pub(super) struct Held {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "where it counts all are clients")]
 pub(super) enum Wire {
-    Bare(Endpoint),
+    Plain(Endpoint),
     Netcode(Client),
     Unreal(Box<UnrealPlayer>),
 }
@@ -81,7 +81,7 @@ impl Wire {
     /// Whom the player talks to.
     fn server(&self) -> Endpoint {
         match self {
-            Self::Bare(to) => *to,
+            Self::Plain(to) => *to,
             Self::Netcode(client) => client.server(),
             Self::Unreal(player) => player.server(),
         }
@@ -90,7 +90,7 @@ impl Wire {
     /// When there is something to say or to decide, payloads and keep-alives aside.
     pub(super) fn poll_timeout(&self) -> Option<u64> {
         match self {
-            Self::Bare(_) => None,
+            Self::Plain(_) => None,
             Self::Netcode(client) => client.poll_timeout(),
             Self::Unreal(player) => player.poll_timeout(),
         }
@@ -100,7 +100,7 @@ impl Wire {
     /// keep-alive is due.
     fn urgent_ns(&self) -> u64 {
         match self {
-            Self::Bare(_) | Self::Netcode(_) => u64::MAX,
+            Self::Plain(_) | Self::Netcode(_) => u64::MAX,
             Self::Unreal(player) => player.poll_timeout().unwrap_or(u64::MAX),
         }
     }
@@ -108,7 +108,7 @@ impl Wire {
     /// Says goodbye, as far as the protocol knows one.
     pub(super) fn leave(&mut self) {
         match self {
-            Self::Bare(_) => {}
+            Self::Plain(_) => {}
             Self::Netcode(client) => client.disconnect(),
             Self::Unreal(player) => player.leave(),
         }
@@ -117,7 +117,7 @@ impl Wire {
     /// Whether a datagram for the player carries a payload.
     pub(super) fn is_payload(&self, datagram: &[u8]) -> bool {
         match self {
-            Self::Bare(_) => true,
+            Self::Plain(_) => true,
             Self::Netcode(_) => {
                 datagram.first().is_some_and(|b| b & 15 == PacketKind::Payload as u8)
             }
@@ -143,7 +143,7 @@ pub(super) enum Life {
 impl Player {
     pub(super) const fn free() -> Self {
         Self {
-            wire: Wire::Bare(Endpoint::v4([0; 4], 0)),
+            wire: Wire::Plain(Endpoint::v4([0; 4], 0)),
             life: Life::Free,
             session: 0,
             next_counter: 0,
@@ -165,7 +165,7 @@ impl Player {
     /// Its netcode client.
     pub(super) const fn client(&self) -> Option<&Client> {
         match &self.wire {
-            Wire::Bare(_) | Wire::Unreal(_) => None,
+            Wire::Plain(_) | Wire::Unreal(_) => None,
             Wire::Netcode(client) => Some(client),
         }
     }
@@ -173,7 +173,7 @@ impl Player {
     /// Its netcode client.
     pub(super) const fn client_mut(&mut self) -> Option<&mut Client> {
         match &mut self.wire {
-            Wire::Bare(_) | Wire::Unreal(_) => None,
+            Wire::Plain(_) | Wire::Unreal(_) => None,
             Wire::Netcode(client) => Some(client),
         }
     }

@@ -24,6 +24,7 @@ use ringgate_core::proto::netcode::packet::AadTable;
 use super::addresses::Addresses;
 use super::arrivals::Arrivals;
 use super::impair::Impairments;
+use super::plain::Plain;
 use super::player::{self, Player};
 use super::population::Population;
 use super::scenario::Plan;
@@ -41,9 +42,20 @@ pub enum Protocol {
     Netcode(Tokens),
     /// Unreal's handshake and packet header.
     Unreal(Unreal),
-    /// Payloads as they are, made longer by as much as netcode would, to measure what a bare echo
-    /// costs, or a proxy that knows no sessions.
-    Bare(Endpoint),
+    /// Payloads as they are, to measure what a bare echo costs, a proxy, or a gateway that knows
+    /// nothing of the game.
+    Plain(Plain),
+}
+
+impl Protocol {
+    /// What a bare echo is sent in the gateway's place: datagrams of the same length.
+    #[must_use]
+    pub fn bare(&self, server: Endpoint) -> Self {
+        Self::Plain(match self {
+            Self::Plain(plain) => Plain { server, ..plain.clone() },
+            Self::Netcode(_) | Self::Unreal(_) => Plain::bare(server),
+        })
+    }
 }
 
 /// What a thread's swarm is told.

@@ -12,7 +12,7 @@ use crate::players::arrivals::Arrivals;
 use crate::players::impair::Impairments;
 use crate::players::scenario::Scenario;
 use crate::players::traffic::{Shape, Traffic};
-use crate::players::{Addresses, Now, Protocol, Setup, Stamp, Swarm, TICK_NS, TX_SLOTS};
+use crate::players::{Addresses, Now, Plain, Protocol, Setup, Stamp, Swarm, TICK_NS, TX_SLOTS};
 
 const MS: u64 = 1_000_000;
 
@@ -41,7 +41,7 @@ impl Thread {
         let setup = Setup {
             run: 7,
             thread: 0,
-            protocol: Protocol::Bare(Endpoint::v4([127, 0, 0, 1], 9)),
+            protocol: Protocol::Plain(Plain::bare(Endpoint::v4([127, 0, 0, 1], 9))),
             protocol_id: 0,
             arrivals,
             impair: Arc::new(Impairments::default()),
