@@ -50,6 +50,7 @@ use reload::{Next, Outcome};
 use ringgate_gate::{BackendId, IdVec, Mail, Setup};
 use ringgate_os::clock;
 use ringgate_os::overflows::Overflows;
+use ringgate_os::usage::Usage;
 use runtime::Runtime;
 use view::{Drain, View};
 
@@ -62,8 +63,8 @@ pub struct Settings {
     pub config: Config,
     /// What the workers were told because of it.
     pub setup: Arc<Setup>,
-    /// What tells full sockets from filters that refuse.
-    pub overflows: Overflows,
+    /// What tells full sockets from filters that refuse, and what the process takes of the host.
+    pub kernel: (Overflows, Usage),
 }
 
 /// A control plane that is ready: signals are caught and the admin address is bound. What is
@@ -83,10 +84,10 @@ impl Control {
     /// Binds the admin address, begins the histogram file, and catches signals. The error is one
     /// sentence.
     pub fn start(fleet: Fleet, settings: Settings) -> Result<Self, String> {
-        let Settings { config_file, config, setup, overflows } = settings;
+        let Settings { config_file, config, setup, kernel } = settings;
         let runtime = Runtime::start(config.gateway.io != IoChoice::Mmsg)
             .map_err(|why| format!("cannot start the control thread's runtime: {why}"))?;
-        let view = Arc::new(View::new(&fleet, Arc::clone(&setup), config_file.clone(), overflows));
+        let view = Arc::new(View::new(&fleet, Arc::clone(&setup), config_file.clone(), kernel));
         let (sender, commands) = mpsc::channel(COMMANDS_MAX);
         let events = runtime
             .block_on(async { Events::listen(commands) })

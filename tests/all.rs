@@ -28,6 +28,8 @@ mod control_commands;
 mod control_drain;
 #[path = "all/control_kernels.rs"]
 mod control_kernels;
+#[path = "all/control_metrics.rs"]
+mod control_metrics;
 #[path = "all/control_pages.rs"]
 mod control_pages;
 #[path = "all/control_privileges.rs"]

@@ -16,6 +16,7 @@ use ringgate_gate::Setup;
 use ringgate_io::socket;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::process;
+use ringgate_os::usage::Usage;
 use ringgate_report::text::put;
 
 /// Runs the gateway until SIGTERM, which drains it.
@@ -47,8 +48,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let ports = Ports::claim(&plan, admin).map_err(Failure::failed)?;
     make_folders(&config, plan.run_dir.is_some())?;
     let run_dir = config.gateway.run_dir.clone();
-    // It cannot be opened behind the next line.
-    let overflows = Overflows::open();
+    // They cannot be opened behind the next line.
+    let kernel = (Overflows::open(), Usage::open());
     privileges.give_up_files(&config, &args.config)?;
     let fleet = Fleet::start_on(&plan, ports).map_err(Failure::failed)?;
     if let Some(why) = fleet.why_not_uring() {
@@ -58,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         tracing::warn!("this kernel does not restrict the workers' rings to their requests: {why}");
     }
     let setup = Arc::clone(&plan.setup);
-    let settings = Settings { config_file: args.config.clone(), config, setup, overflows };
+    let settings = Settings { config_file: args.config.clone(), config, setup, kernel };
     let mut control = Control::start(fleet, settings).map_err(Failure::failed)?;
     privileges.become_user(&run_dir, plan.run_dir.is_some())?;
     open_socket(&mut control, &run_dir)?;

@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::access::{self, Visitor};
 use super::reload::Outcome;
+use super::status::SCHEMA;
 use super::view::{Snapshot, View};
 use super::{health, metrics, status};
 use crate::config::Admin;
@@ -94,7 +95,7 @@ async fn drain(
     tracing::info!("{visitor} asks for a drain");
     match state.ask(Command::Drain).await {
         Ok(Draining { sessions, left_ms }) => {
-            let answer = json!({ "state": "draining", "sessions": sessions, "left_ms": left_ms });
+            let answer = json!({ "schema": SCHEMA, "state": "draining", "sessions": sessions, "left_ms": left_ms });
             as_json(StatusCode::OK, &answer)
         }
         Err(refusal) => refusal,
@@ -107,11 +108,12 @@ async fn reload(
 ) -> Response {
     tracing::info!("{visitor} asks for a reload");
     match state.ask(Command::Reload).await {
-        Ok(Ok(changes)) => {
-            as_json(StatusCode::OK, &json!({ "reloaded": true, "changes": changes }))
-        }
+        Ok(Ok(changes)) => as_json(
+            StatusCode::OK,
+            &json!({ "schema": SCHEMA, "reloaded": true, "changes": changes }),
+        ),
         Ok(Err(mistakes)) => {
-            let answer = json!({ "reloaded": false, "mistakes": mistakes });
+            let answer = json!({ "schema": SCHEMA, "reloaded": false, "mistakes": mistakes });
             as_json(StatusCode::UNPROCESSABLE_ENTITY, &answer)
         }
         Err(refusal) => refusal,

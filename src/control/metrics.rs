@@ -7,6 +7,7 @@
 //! to wait for the first.
 
 mod text;
+mod traffic;
 
 pub(super) use text::CONTENT_TYPE;
 
@@ -40,6 +41,8 @@ pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
     health(&mut text, snapshot);
     listeners(&mut text, snapshot);
     backends(&mut text, snapshot);
+    traffic::render(&mut text, snapshot);
+    process(&mut text, snapshot);
     latencies(&mut text, snapshot);
     text.into_string()
 }
@@ -147,7 +150,7 @@ fn daemon(text: &mut Text, snapshot: &Snapshot<'_>) {
         snapshot.live.reloads.config_unix_s,
     );
     one(
-        "ringgate_histogram_write_failures_total",
+        "ringgate_interval_write_failures_total",
         Kind::Counter,
         "Intervals that could not be written to the histogram file.",
         snapshot.live.log_failures,
@@ -353,20 +356,20 @@ fn latencies(text: &mut Text, snapshot: &Snapshot<'_>) {
     let mut quantiles = text.family(
         "ringgate_stage_interval_seconds",
         Kind::Gauge,
-        "Latency by stage in the last interval, over all workers; quantile 1 is the longest.",
+        "Latency by stage in the last interval, over all workers; q is the quantile, 1 the longest.",
     );
     for stage in Stage::ALL {
         let interval = &latencies.interval[stage as usize];
         for (quantile, ns) in QUANTILES.iter().zip(&interval.quantiles_ns) {
             let quantile = quantile.to_string();
-            let labels = [("stage", stage.name()), ("quantile", &quantile)];
+            let labels = [("stage", stage.name()), ("q", &quantile)];
             quantiles.sample(&labels, seconds(*ns));
         }
-        let labels = [("stage", stage.name()), ("quantile", "1")];
+        let labels = [("stage", stage.name()), ("q", "1")];
         quantiles.sample(&labels, seconds(interval.max_ns));
     }
     let mut counts = text.family(
-        "ringgate_stage_interval_count",
+        "ringgate_stage_interval_samples",
         Kind::Gauge,
         "Latencies recorded in the last interval.",
     );
@@ -374,6 +377,49 @@ fn latencies(text: &mut Text, snapshot: &Snapshot<'_>) {
         let count = latencies.interval[stage as usize].count;
         counts.sample(&[("stage", stage.name())], count);
     }
+}
+
+/// By the names that every Prometheus client library has for them; what the kernel does not tell is
+/// left out.
+fn process(text: &mut Text, snapshot: &Snapshot<'_>) {
+    let used = &snapshot.used;
+    let mut one = |name, kind, help, value: Option<f64>| {
+        if let Some(value) = value {
+            text.family(name, kind, help).sample(&[], value);
+        }
+    };
+    let whole = |value: Option<u64>| value.map(|value| value as f64);
+    one(
+        "process_cpu_seconds_total",
+        Kind::Counter,
+        "Time on a CPU, in user and kernel mode, in seconds.",
+        used.cpu_seconds,
+    );
+    one(
+        "process_resident_memory_bytes",
+        Kind::Gauge,
+        "Memory that the process has, in bytes.",
+        whole(used.resident_bytes),
+    );
+    one(
+        "process_virtual_memory_bytes",
+        Kind::Gauge,
+        "Address space that the process has, in bytes.",
+        whole(used.virtual_bytes),
+    );
+    one("process_open_fds", Kind::Gauge, "Descriptors that are open.", whole(used.open_files));
+    one(
+        "process_max_fds",
+        Kind::Gauge,
+        "Descriptors that may be open.",
+        whole(used.open_files_max),
+    );
+    one(
+        "process_start_time_seconds",
+        Kind::Gauge,
+        "When the process started, in seconds since 1970.",
+        Some(snapshot.facts.started_unix_s as f64),
+    );
 }
 
 fn each_worker(snapshot: &Snapshot<'_>, mut each: impl FnMut(&str, &Report)) {
@@ -411,7 +457,9 @@ mod tests {
                 assert!(samples.insert(series), "{series} is there twice");
             }
         }
-        assert!(families.iter().all(|family| family.starts_with("ringgate_")));
+        let is_ours =
+            |family: &&str| ["ringgate_", "process_"].iter().any(|it| family.starts_with(it));
+        assert!(families.iter().all(is_ours));
         assert_eq!(page.matches("# HELP ").count(), families.len());
     }
 
@@ -451,10 +499,10 @@ mod tests {
         let handbook = include_str!("../../docs/OPERATING.md");
         let listed: HashSet<&str> = handbook
             .lines()
-            .filter(|line| line.starts_with("| `ringgate_"))
+            .filter(|line| line.starts_with("| `ringgate_") || line.starts_with("| `process_"))
             .flat_map(|line| line.split('|').nth(1).expect("a cell").split('`'))
             .map(|name| name.split('{').next().expect("a name"))
-            .filter(|name| name.starts_with("ringgate_"))
+            .filter(|name| name.starts_with("ringgate_") || name.starts_with("process_"))
             .collect();
         let missing: Vec<_> = there.difference(&listed).collect();
         let stale: Vec<_> = listed.difference(&there).collect();

@@ -11,6 +11,10 @@ use crate::worker::Stage;
 use ringgate_core::proto::unreal::front::Identity;
 use ringgate_gate::{Counters, Ended, Front, LinkKind, PACKET_KIND_NAMES, PACKET_KINDS};
 
+/// The version of all JSON that the gateway answers with: one more when a field goes away or
+/// changes its meaning.
+pub(super) const SCHEMA: u32 = 1;
+
 /// The page.
 pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
     let mut page = serde_json::to_string_pretty(&Status::of(snapshot))
@@ -21,6 +25,7 @@ pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
 
 #[derive(Serialize)]
 struct Status<'a> {
+    schema: u32,
     version: &'static str,
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -177,6 +182,7 @@ impl<'a> Status<'a> {
         let live = &snapshot.live;
         let not_ready_because = health::is_ready(snapshot).err();
         Self {
+            schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
             state: if live.drain.is_some() { "draining" } else { "serving" },
             drain_left_ms: live
@@ -360,7 +366,7 @@ mod tests {
             snapshot.reports[1].counters.sessions = 4;
             snapshot.reports[1].socket_drops = 6;
         });
-        assert_eq!(page["uptime_s"], 60);
+        assert_eq!((&page["schema"], &page["uptime_s"]), (&1.into(), &60.into()));
         assert_eq!(page["pid"], std::process::id());
         assert_eq!(page["incarnation"].as_str().map(str::len), Some(16));
         assert_eq!(page["totals"]["sessions"], 11);

@@ -10,10 +10,11 @@ use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Limits, LinkKind, Listener, Netcode, Protocol, Route, Setup,
-    TokenReuse,
+    Allowed, Backend, BackendId, BackendTraffic, Limits, LinkKind, Listener, ListenerTraffic,
+    Netcode, Protocol, Route, Setup, TokenReuse,
 };
 use ringgate_os::overflows::Split;
+use ringgate_os::usage::Used;
 
 pub(super) fn facts() -> Facts {
     Facts {
@@ -46,6 +47,17 @@ pub(super) fn snapshot(facts: &Facts) -> Snapshot<'_> {
         players: vec![2, 5],
         tokens: 9,
         socket_drops: Some(split()),
+        used: used(),
+    }
+}
+
+fn used() -> Used {
+    Used {
+        cpu_seconds: Some(1.5),
+        resident_bytes: Some(1 << 20),
+        virtual_bytes: Some(1 << 30),
+        open_files: Some(20),
+        open_files_max: Some(1024),
     }
 }
 
@@ -99,6 +111,10 @@ fn report(is_first: bool) -> Report {
     if is_first {
         report.counters.datagrams_in = 3;
         report.counters.sessions = 7;
+        report.listeners =
+            vec![ListenerTraffic { datagrams_in: 3, drops: 3, ..Default::default() }];
+        let traffic = BackendTraffic { payloads_up: 4, bytes_up: 400, ..Default::default() };
+        report.backends = vec![BackendTraffic::default(), traffic];
         report.counters.drops.add(DropReason::UnknownSource, 3);
     }
     report

@@ -12,9 +12,12 @@ use super::latency::Latencies;
 use crate::config::Admin;
 use crate::worker::{Fleet, Published, Report};
 use ringgate_core::proto::unreal::front::Identity;
-use ringgate_gate::{BackendId, Claims, Counters, Setup};
+use ringgate_gate::{
+    BackendId, BackendTraffic, Claims, Counters, ListenerId, ListenerTraffic, Setup,
+};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::overflows::{Overflows, Split};
+use ringgate_os::usage::{Usage, Used};
 
 /// Where snapshots are taken.
 pub(super) struct View {
@@ -24,6 +27,7 @@ pub(super) struct View {
     claims: Arc<Claims>,
     live: Mutex<Live>,
     sockets: Mutex<Sockets>,
+    usage: Mutex<Usage>,
 }
 
 /// What tells full sockets from filters that refuse, as of the last look.
@@ -92,6 +96,8 @@ pub(super) struct Snapshot<'a> {
     pub(super) tokens: usize,
     /// What the kernel has dropped at players' sockets, by cause, where it tells.
     pub(super) socket_drops: Option<Split>,
+    /// What the process takes of the host.
+    pub(super) used: Used,
 }
 
 impl View {
@@ -99,7 +105,7 @@ impl View {
         fleet: &Fleet,
         setup: Arc<Setup>,
         config_file: PathBuf,
-        mut kernel: Overflows,
+        (mut kernel, usage): (Overflows, Usage),
     ) -> Self {
         let split = kernel.count().map(Split::starting_at);
         let started_unix_s = clock::unix_seconds();
@@ -126,6 +132,7 @@ impl View {
             claims: Arc::clone(fleet.claims()),
             live: Mutex::new(live),
             sockets: Mutex::new(Sockets { kernel, split }),
+            usage: Mutex::new(usage),
         }
     }
 
@@ -180,6 +187,7 @@ impl View {
             players: backends.map(|backend| self.claims.players(backend)).collect(),
             tokens: self.claims.tokens_remembered(),
             socket_drops,
+            used: self.usage.lock().unwrap_or_else(PoisonError::into_inner).used(),
             live,
         }
     }
@@ -196,6 +204,22 @@ impl Snapshot<'_> {
     /// What a backend that serves an Unreal game has said about itself.
     pub(super) fn server(&self, backend: BackendId) -> Option<Identity> {
         self.reports.iter().find_map(|report| identity(report, backend))
+    }
+
+    /// What a listener has carried, over all workers.
+    pub(super) fn listener_traffic(&self, listener: ListenerId) -> ListenerTraffic {
+        let mut sum = ListenerTraffic::default();
+        let of = |report: &Report| report.listeners.get(listener.index()).copied();
+        self.reports.iter().filter_map(of).for_each(|traffic| sum.merge(&traffic));
+        sum
+    }
+
+    /// What a backend has carried, over all workers.
+    pub(super) fn backend_traffic(&self, backend: BackendId) -> BackendTraffic {
+        let mut sum = BackendTraffic::default();
+        let of = |report: &Report| report.backends.get(backend.index()).copied();
+        self.reports.iter().filter_map(of).for_each(|traffic| sum.merge(&traffic));
+        sum
     }
 
     /// How many workers reach a backend.

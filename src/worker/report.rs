@@ -4,7 +4,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::stages::Recorder;
 use ringgate_gate::body::Gathers;
-use ringgate_gate::{Counters, Credentials, LinkRefusal, ServerInfo};
+use ringgate_gate::{
+    BackendTraffic, Counters, Credentials, LinkRefusal, ListenerTraffic, ServerInfo,
+};
 use ringgate_io::IoStats;
 
 /// A worker's counters at one moment.
@@ -21,6 +23,10 @@ pub struct Report {
     pub backends_up: Vec<bool>,
     /// How often each backend has become reachable for this worker.
     pub backend_arrivals: Vec<u64>,
+    /// What each listener has carried.
+    pub listeners: Vec<ListenerTraffic>,
+    /// What each backend has carried.
+    pub backends: Vec<BackendTraffic>,
     /// What each backend says about itself, where it serves an Unreal game.
     pub servers: Vec<Option<ServerInfo>>,
     /// Whose link was last closed for each reason, in the order of [`LinkRefusal::ALL`].

@@ -135,6 +135,10 @@ impl Worker {
         report.backends_up.extend(gate.backends_up());
         report.backend_arrivals.clear();
         report.backend_arrivals.extend(gate.backend_arrivals());
+        report.listeners.clear();
+        report.listeners.extend(gate.listener_traffic());
+        report.backends.clear();
+        report.backends.extend(gate.backend_traffic());
         report.servers.clear();
         report.servers.extend(gate.servers());
         report.socket_drops =

@@ -143,7 +143,7 @@ fn limit_files(daemon: &Daemon, bytes: &str) {
 }
 
 fn on_a_full_disk(driver: &str) {
-    const FAILURES: &str = "ringgate_histogram_write_failures_total";
+    const FAILURES: &str = "ringgate_interval_write_failures_total";
     let mut text = Text::new();
     put(&mut text.gateway, format_args!("io = \"{driver}\"\n"));
     text.more.push_str("[histograms]\ndir = \"hist\"\ninterval = \"1s\"\n");

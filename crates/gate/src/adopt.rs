@@ -19,6 +19,7 @@ use crate::shared::claims::Claims;
 use crate::store::admission::Admission;
 use crate::store::census::Census;
 use crate::store::hash::HashKey;
+use crate::traffic::ListenerTraffic;
 use ringgate_core::crypto::Aead;
 
 impl Common {
@@ -73,7 +74,11 @@ impl Common {
     pub(crate) fn adopt(&mut self, setup: Arc<Setup>, now_ns: u64) {
         for listener in setup.listeners.iter().skip(self.listeners.len()) {
             let front = Front::of(&listener.protocol);
-            self.listeners.push(ListenerState { front, sockets: IdVec::new() });
+            self.listeners.push(ListenerState {
+                front,
+                sockets: IdVec::new(),
+                traffic: ListenerTraffic::default(),
+            });
         }
         self.claims.resize_backends(&setup.backend_slots());
         let in_use = setup.backends.iter().filter(|backend| !backend.retired);

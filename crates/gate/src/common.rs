@@ -126,6 +126,25 @@ impl Common {
         self.requests.push_back(Request::CloseSocket(socket));
     }
 
+    /// A datagram that came in at a listener goes no further.
+    pub(crate) fn drop_datagram(&mut self, listener: ListenerId, why: DropReason) {
+        self.listeners[listener].traffic.drops += 1;
+        self.counters.drops.bump(why);
+    }
+
+    /// A payload between a backend and one of its players goes no further.
+    pub(crate) fn drop_payload(&mut self, backend: BackendId, why: DropReason) {
+        self.links.backends[backend].traffic.drops += 1;
+        self.counters.drops.bump(why);
+    }
+
+    /// A player has completed its handshake.
+    pub(crate) fn count_session(&mut self, listener: ListenerId, backend: BackendId) {
+        self.listeners[listener].traffic.sessions_opened += 1;
+        self.links.backends[backend].traffic.sessions_opened += 1;
+        self.counters.sessions_opened += 1;
+    }
+
     /// Something came from a game process that goes no further.
     pub(crate) fn count_from_link(&mut self, why: DropReason) {
         self.counters.payloads_from_links += 1;

@@ -17,6 +17,7 @@ use crate::seed::{Seed, WorkerIndex};
 use crate::setup::{Credentials, Setup};
 use crate::shared::claims::Claims;
 use crate::store::hash::HashKey;
+use crate::traffic::{BackendTraffic, ListenerTraffic};
 use crate::turn::Turn;
 use ringgate_batch::{Flush, SocketId, TxBatch};
 use ringgate_core::crypto::Aead;
@@ -116,7 +117,7 @@ impl Gate {
     pub fn mail_refused(&mut self, mail: &Mail) {
         let Mail::Datagram(datagram) = mail else { return };
         self.common.counters.forwarded_out -= 1;
-        self.common.counters.drops.bump(DropReason::MailboxFull);
+        self.common.drop_datagram(datagram.address.listener, DropReason::MailboxFull);
         self.common.take_back(datagram);
     }
 
@@ -161,6 +162,16 @@ impl Gate {
     /// How often each backend has become reachable for this worker.
     pub fn backend_arrivals(&self) -> impl Iterator<Item = u64> + '_ {
         self.common.links.backends.iter().map(|state| state.arrivals)
+    }
+
+    /// What each listener has carried.
+    pub fn listener_traffic(&self) -> impl Iterator<Item = ListenerTraffic> + '_ {
+        self.common.listeners.iter().map(|state| state.traffic)
+    }
+
+    /// What each backend has carried.
+    pub fn backend_traffic(&self) -> impl Iterator<Item = BackendTraffic> + '_ {
+        self.common.links.backends.iter().map(|state| state.traffic)
     }
 
     /// What each backend has said about itself, where it serves an Unreal game.

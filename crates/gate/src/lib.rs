@@ -42,6 +42,7 @@ mod steering;
 mod store;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod turn;
 
 pub use counters::{Counters, Ended, Imbalance, Ledger, LinkRefusal, List, Number, Stamps};
@@ -59,3 +60,4 @@ pub use setup::{
     Protocol, Route, Setup, TokenReuse, Unreal,
 };
 pub use shared::claims::Claims;
+pub use traffic::{BackendTraffic, ListenerTraffic};

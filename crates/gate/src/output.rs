@@ -1,7 +1,7 @@
 //! What leaves a gate: datagrams written into the outgoing batch, sealed and sent in one go.
 
 use crate::common::Common;
-use crate::ids::LinkId;
+use crate::ids::{LinkId, ListenerId};
 use crate::links::state::Link;
 use crate::turn::Turn;
 use ringgate_batch::{Room, SendFailure, TxBatch, TxTarget};
@@ -61,9 +61,13 @@ impl Turn<'_> {
     }
 
     /// Counts a packet that was written for a player.
-    pub(crate) fn count_out(&mut self, kind: usize, len: usize) {
+    pub(crate) fn count_out(&mut self, listener: ListenerId, kind: usize, len: usize) {
+        let len = len as u64;
         self.common.counters.packets_out[kind] += 1;
-        self.common.counters.bytes_out += len as u64;
+        self.common.counters.bytes_out += len;
+        let traffic = &mut self.common.listeners[listener].traffic;
+        traffic.packets_out += 1;
+        traffic.bytes_out += len;
     }
 
     /// Seals and sends what there is, and empties the batch. May be called in the middle of a step,

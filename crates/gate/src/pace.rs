@@ -245,8 +245,9 @@ impl Pace {
         self.delay_ns = if self.waits_since_ns.is_some() { delay_ns as u64 } else { 0 };
     }
 
-    /// Waiting has ended after so long, or was in vain from its beginning. Players who send only when
-    /// they are answered slow down when they wait, and would be waited for in vain again and again.
+    /// Waiting has ended after so long, or was in vain from its beginning. Players who send only
+    /// when they are answered slow down when they wait, and would be waited for in vain again and
+    /// again.
     fn put_off(&mut self, now_ns: u64, waited_ns: u64) {
         let (least_ns, most_ns) = (self.rules.ns(PUT_OFF_MIN_NS), self.rules.ns(PUT_OFF_MAX_NS));
         let was_settled = waited_ns >= self.rules.ns(SETTLED_NS);

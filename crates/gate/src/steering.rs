@@ -72,7 +72,7 @@ impl Fronts {
     ) {
         turn.common.counters.forwarded_in += 1;
         if let Err(why) = self.step_forwarded(turn, &mut datagram) {
-            turn.common.counters.drops.bump(why);
+            turn.common.drop_datagram(datagram.address.listener, why);
         }
     }
 

@@ -11,4 +11,5 @@ pub mod overflows;
 pub mod owners;
 pub mod process;
 pub mod signals;
+pub mod usage;
 pub mod utc;

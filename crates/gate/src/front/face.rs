@@ -63,9 +63,13 @@ impl Fronts {
             else {
                 continue;
             };
-            turn.common.counters.datagrams_in += range.len() as u64;
-            let bytes = range.clone().map(|at| rx.bytes(at).len() as u64);
-            turn.common.counters.bytes_in += bytes.sum::<u64>();
+            let datagrams = range.len() as u64;
+            let bytes = range.clone().map(|at| rx.bytes(at).len() as u64).sum::<u64>();
+            turn.common.counters.datagrams_in += datagrams;
+            turn.common.counters.bytes_in += bytes;
+            let traffic = &mut turn.common.listeners[listener].traffic;
+            traffic.datagrams_in += datagrams;
+            traffic.bytes_in += bytes;
             match turn.common.front(listener) {
                 Front::Netcode => self.netcode.classify(turn.common, turn.now, listener, range, rx),
                 // Nothing is decrypted, so everything is looked at in its step.
@@ -94,8 +98,8 @@ impl Fronts {
                 continue;
             };
             match turn.common.front(listener) {
-                Front::Netcode => self.netcode.step(turn, range, rx),
-                Front::Unreal => self.unreal.step(turn, range, rx),
+                Front::Netcode => self.netcode.step(turn, listener, range, rx),
+                Front::Unreal => self.unreal.step(turn, listener, range, rx),
                 #[cfg(test)]
                 Front::Plain => self.plain.step(turn, range, rx),
             }

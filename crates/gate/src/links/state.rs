@@ -9,6 +9,7 @@ use crate::front::protocol::Front;
 use crate::ids::{BackendId, LinkId};
 use crate::links::backlog::Backlog;
 use crate::setup::{Backend, LinkKind};
+use crate::traffic::BackendTraffic;
 use ringgate_batch::{Credentials, Endpoint, LargeSlot, LocalIp, SocketId, TxBatch, TxTarget};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{Frame, Frames, Writer};
@@ -222,6 +223,7 @@ pub(crate) struct BackendState {
     pub(crate) has_been_up: bool,
     /// Where a udp backend listens.
     pub(crate) address: Option<Endpoint>,
+    pub(crate) traffic: BackendTraffic,
 }
 
 impl BackendState {
@@ -239,6 +241,7 @@ impl BackendState {
                 seen: Seen::Never,
                 has_been_up: false,
                 address: None,
+                traffic: BackendTraffic::default(),
             },
             // Taken to be there until the kernel says that it is not.
             LinkKind::Udp { address } => Self {
@@ -252,6 +255,7 @@ impl BackendState {
                 seen: Seen::Never,
                 has_been_up: true,
                 address: Some(Endpoint::from(*address)),
+                traffic: BackendTraffic::default(),
             },
         }
     }

@@ -95,9 +95,11 @@ impl NetcodeFront {
     #[inline]
     fn send_to_player(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, payload: &[u8]) {
         turn.common.counters.payloads_from_links += 1;
+        let backend = self.sessions.at(index).backend;
         if let Err(why) = self.try_send_to_player(turn, index, payload) {
-            turn.common.counters.drops.bump(why);
+            turn.common.drop_payload(backend, why);
         } else {
+            turn.common.links.backends[backend].traffic.note_down(payload.len());
             turn.common.counters.payloads_down += 1;
             turn.common.stamps.downlink_count += 1;
         }

@@ -36,9 +36,10 @@ impl NetcodeFront {
         match delivered {
             Ok(()) => {
                 turn.common.counters.payloads_to_links += 1;
+                turn.common.links.backends[backend].traffic.note_up(payload.len());
                 turn.common.stamps.uplink_kernel_ns.push(kernel_ns);
             }
-            Err(why) => turn.common.counters.drops.bump(why),
+            Err(why) => turn.common.drop_payload(backend, why),
         }
     }
 

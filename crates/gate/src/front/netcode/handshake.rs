@@ -294,7 +294,7 @@ impl NetcodeFront {
             return Err(DropReason::ResponseSessionsFull);
         };
         self.forget_pending(turn, pending);
-        turn.common.counters.sessions_opened += 1;
+        turn.common.count_session(listener, claim.backend);
         turn.common.stamps.handshakes_ns.push(turn.now.mono_ns - since_ns);
         self.welcome(turn, index);
         Ok(())

@@ -89,7 +89,7 @@ impl NetcodeFront {
         match found {
             Ok(target) => Arrival { target, header: Header::read(bytes) },
             Err(why) => {
-                common.counters.drops.bump(why);
+                common.drop_datagram(listener, why);
                 Arrival::SETTLED
             }
         }
@@ -223,8 +223,14 @@ impl NetcodeFront {
         self.step_mailed_movers(turn);
     }
 
-    /// Third look at a run of datagrams: state machines and payloads.
-    pub(crate) fn step(&mut self, turn: &mut Turn<'_>, run: Range<usize>, rx: &mut RxBatch) {
+    /// Third look at a run of datagrams of one listener: state machines and payloads.
+    pub(crate) fn step(
+        &mut self,
+        turn: &mut Turn<'_>,
+        listener: ListenerId,
+        run: Range<usize>,
+        rx: &mut RxBatch,
+    ) {
         for at in run {
             let Arrival { target, header } = self.arrivals[at];
             let verdict = self.verdicts[at];
@@ -237,7 +243,7 @@ impl NetcodeFront {
                 _ => self.step_other(turn, at, rx),
             };
             if let Err(why) = outcome {
-                turn.common.counters.drops.bump(why);
+                turn.common.drop_datagram(listener, why);
             }
         }
     }

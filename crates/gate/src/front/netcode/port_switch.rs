@@ -226,7 +226,7 @@ impl NetcodeFront {
             let outcome = self.step_mover(turn, &mover, &origin, packet, &mut copies);
             self.port_switches.trials.give_back(copies);
             if let Err(why) = outcome {
-                turn.common.counters.drops.bump(why);
+                turn.common.drop_datagram(origin.address.listener, why);
             }
         }
     }

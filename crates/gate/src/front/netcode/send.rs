@@ -25,8 +25,8 @@ impl NetcodeFront {
     ) -> Result<(), DropReason> {
         let now_ns = turn.now.mono_ns;
         let address = self.sessions.address(index);
-        let aads = &self.listeners[address.listener].aads;
-        let peer = Some(address.endpoint);
+        let (listener, peer) = (address.listener, Some(address.endpoint));
+        let aads = &self.listeners[listener].aads;
         let session = self.sessions.at_mut(index);
         let sequence = session.next_sequence.take()?;
         session.last_send_ns = now_ns;
@@ -35,7 +35,7 @@ impl NetcodeFront {
         let target = TxTarget { socket: session.socket, peer, source: session.local };
         let slot = room.send(len, target, Tag::Player.encode());
         turn.common.sealing.push(&session.seal_key, about(slot, header, len, aads));
-        turn.count_out(kind as usize, len);
+        turn.count_out(listener, kind as usize, len);
         Ok(())
     }
 
@@ -56,7 +56,7 @@ impl NetcodeFront {
         turn.common.sealing.push(key, about(slot, header, len, aads));
         // There is no session at whose end the key would be forgotten.
         turn.common.sealing.expire();
-        turn.count_out(kind as usize, len);
+        turn.count_out(listener, kind as usize, len);
     }
 
     /// A keep-alive: what tells the player that it is connected, and as whom.

@@ -36,7 +36,13 @@ impl UnrealFront {
     }
 
     /// A run of datagrams of one listener.
-    pub(crate) fn step(&mut self, turn: &mut Turn<'_>, run: Range<usize>, rx: &RxBatch) {
+    pub(crate) fn step(
+        &mut self,
+        turn: &mut Turn<'_>,
+        listener: ListenerId,
+        run: Range<usize>,
+        rx: &RxBatch,
+    ) {
         for at in run {
             let meta = &rx.metas()[at];
             let outcome = match turn.common.sources[at].origin(meta) {
@@ -45,7 +51,7 @@ impl UnrealFront {
                 None => Err(DropReason::UnknownSource),
             };
             if let Err(why) = outcome {
-                turn.common.counters.drops.bump(why);
+                turn.common.drop_datagram(listener, why);
             }
         }
     }
@@ -97,35 +103,30 @@ impl UnrealFront {
         answer: &Handshake,
         bytes_max: usize,
     ) -> Result<(), DropReason> {
-        let framing = self.framing(origin.address.listener)?;
         let target = TxTarget {
             socket: origin.socket,
             peer: Some(origin.address.endpoint),
             source: origin.local,
         };
-        self.send_handshake(turn, &framing, answer, bytes_max, (target, Tag::Player))?;
-        Ok(())
+        self.send_handshake(turn, origin.address.listener, answer, bytes_max, target)
     }
 
-    /// Writes a handshake packet; returns its length.
+    /// Writes a handshake packet for a player.
     pub(crate) fn send_handshake(
         &mut self,
         turn: &mut Turn<'_>,
-        framing: &Framing,
+        listener: ListenerId,
         packet: &Handshake,
         bytes_max: usize,
-        (target, tag): (TxTarget, Tag),
+        target: TxTarget,
     ) -> Result<(), DropReason> {
+        let framing = self.framing(listener)?;
         let room = turn.room();
         let tail = self.tail();
-        let len = encode_within(packet, framing, tail, bytes_max, room.slot)
+        let len = encode_within(packet, &framing, tail, bytes_max, room.slot)
             .ok_or(DropReason::RestartRateLimited)?;
-        room.send(len, target, tag.encode());
-        if tag == Tag::Player {
-            turn.count_out(kind_index(packet.body.kind()), len);
-        } else {
-            turn.common.counters.link_datagrams_out += 1;
-        }
+        room.send(len, target, Tag::Player.encode());
+        turn.count_out(listener, kind_index(packet.body.kind()), len);
         Ok(())
     }
 }

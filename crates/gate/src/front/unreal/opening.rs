@@ -191,9 +191,10 @@ impl UnrealFront {
         let Stage::Opening(opening) = stage else { return };
         session.server_ids = opening.client.ids();
         session.heard_ns = turn.now.mono_ns;
+        let backend = session.claim.backend;
         self.opening_count -= 1;
         turn.common.newcomers.handshakes.leave(&address.block());
-        turn.common.counters.sessions_opened += 1;
+        turn.common.count_session(listener, backend);
         turn.common.stamps.handshakes_ns.push(turn.now.mono_ns - opening.since_ns);
         if turn.common.setup.listeners[listener].follow_port_switch {
             let client_id = opening.response.ids.client();
@@ -244,8 +245,7 @@ impl UnrealFront {
         let unknown = Identity { session: 0, base: packet.base };
         let identity = Identity { session: packet.ids.session(), ..known.unwrap_or(unknown) };
         let ack = identity.answer(packet, Body::Ack(cookie));
-        let framing = self.framing(address.listener)?;
-        self.send_handshake(turn, &framing, &ack, bytes_max, (target, Tag::Player))
+        self.send_handshake(turn, address.listener, &ack, bytes_max, target)
     }
 
     /// The server does not speak the player's version, and says so: the player is told, and there
@@ -259,7 +259,7 @@ impl UnrealFront {
         let is_short = bytes.len() <= opening.response_bytes;
         if let (Ok(framing), true) = (self.framing(address.listener), is_short) {
             pass_on(turn, &framing, bytes, ids, (target, Tag::Player));
-            turn.count_out(kind_index(Kind::VersionUpgrade), bytes.len());
+            turn.count_out(address.listener, kind_index(Kind::VersionUpgrade), bytes.len());
         }
         self.end_session(turn, index, Ended::ByBackend);
     }

@@ -60,19 +60,21 @@ impl UnrealFront {
         }
         session.heard_ns = turn.now.mono_ns;
         let server_ids = session.server_ids;
-        let backend = &turn.common.links.backends[session.claim.backend];
+        let backend_id = session.claim.backend;
+        let backend = &turn.common.links.backends[backend_id];
         let (backend, is_up) = (backend.address, backend.is_up());
         turn.common.counters.handled[UNREAL_GAME] += 1;
         turn.common.counters.payloads_up += 1;
         let (Some(socket), Some(source), true) = (turn.common.links.udp, loopback_of(index), is_up)
         else {
-            turn.common.counters.drops.bump(DropReason::LinkDown);
+            turn.common.drop_payload(backend_id, DropReason::LinkDown);
             return Ok(());
         };
         let target = TxTarget { socket, peer: backend, source };
         pass_on(turn, &framing, bytes, server_ids, (target, Tag::UdpPayload));
         turn.common.counters.link_datagrams_out += 1;
         turn.common.counters.payloads_to_links += 1;
+        turn.common.links.backends[backend_id].traffic.note_up(bytes.len());
         turn.common.stamps.uplink_kernel_ns.push(origin.kernel_ns);
         Ok(())
     }
@@ -152,11 +154,13 @@ impl UnrealFront {
             session.closed_ns = turn.now.mono_ns;
         }
         let (player_ids, target) = (session.player_ids, session.target(address.endpoint));
+        let backend = session.claim.backend;
         let framing = self.framing(address.listener)?;
         pass_on(turn, &framing, bytes, player_ids, (target, Tag::Player));
-        turn.count_out(UNREAL_GAME, bytes.len());
+        turn.count_out(address.listener, UNREAL_GAME, bytes.len());
         turn.common.counters.payloads_from_links += 1;
         turn.common.counters.payloads_down += 1;
+        turn.common.links.backends[backend].traffic.note_down(bytes.len());
         turn.common.stamps.downlink_count += 1;
         Ok(())
     }
