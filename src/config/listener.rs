@@ -72,7 +72,7 @@ pub(super) fn read(
             netcode::read(&mut section, bind.as_deref(), around).map(Protocol::Netcode)
         }
         Some(Front::Unreal) => unreal::read(&mut section).map(Protocol::Unreal),
-        None => None,
+        Some(Front::Plain) | None => None,
     };
     let limits = limits::read(&mut section, word);
     let ignored = match word {

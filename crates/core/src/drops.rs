@@ -188,6 +188,23 @@ drop_reasons! {
     /// The packet acknowledges what was never sent, or takes an acknowledgement back.
     AckImplausible = "ack_implausible",
 
+    // plain: any datagram, in the order of the checks
+    /// The datagram does not begin with the bytes that the listener demands.
+    PatternMissing = "pattern_missing",
+    /// The datagram's token stands for no backend, or the datagram is too short to have one.
+    TokenUnknown = "token_unknown",
+    /// The datagram ends before its sequence number does.
+    SequenceMissing = "sequence_missing",
+    /// A gap has ended the session of the source, which may not begin again yet.
+    AfterGap = "after_gap",
+    /// The source's block of addresses begins sessions too often.
+    StartBlockLimited = "start_block_limited",
+    /// Too many sessions begin at the listener.
+    StartLimited = "start_limited",
+    /// The table of half-open sessions is full: a reload has raised its bound beyond what was set
+    /// aside at the start.
+    HalfOpenFull = "half_open_full",
+
     // toward game processes
     /// The backend's link has no room.
     LinkFull = "link_full",
@@ -201,9 +218,10 @@ drop_reasons! {
     SessionUnknown = "session_unknown",
     /// A datagram on the udp link from an address that is no backend's.
     LinkStranger = "link_stranger",
-    /// A packet of an Unreal game's server that has come before.
+    /// A packet of an Unreal game's server, or a guarded one of another's, that has come before.
     ServerDuplicate = "server_duplicate",
-    /// A packet of an Unreal game's server that makes no sense for its player now.
+    /// A packet of an Unreal game's server that makes no sense for its player now, or a guarded one
+    /// of a plain game's without a number.
     ServerPacketInvalid = "server_packet_invalid",
     /// A payload for a player whom the same multicast has named before.
     MulticastDuplicate = "multicast_duplicate",
@@ -211,6 +229,8 @@ drop_reasons! {
     LinkEnded = "link_ended",
     /// A payload of 0 or of more than 1200 bytes.
     PayloadLength = "payload_length",
+    /// An answer that is more than a source may be sent that has not answered yet.
+    AnswerLimited = "answer_limited",
     /// The player's session has used up its sequence numbers.
     SequenceExhausted = "sequence_exhausted",
 

@@ -46,6 +46,13 @@ impl Endpoint {
         ((ip >> 64) as u64, ip as u64)
     }
 
+    /// The address without the port in one word, for those who come back to the same server by it.
+    #[inline]
+    pub const fn ip_key(&self) -> u64 {
+        let (high, low) = self.ip_words();
+        high ^ low.rotate_left(32)
+    }
+
     /// The port in host order.
     #[inline]
     pub const fn port(self) -> u16 {

@@ -17,6 +17,9 @@ pub const DATAGRAM_BYTES_MAX: usize = 1 + 8 + PAYLOAD_BYTES_MAX + TAG_BYTES;
 /// an Ethernet frame).
 pub const UNREAL_BYTES_MAX: usize = 1500;
 
+/// Longest datagram of a plain listener: what an Ethernet frame holds of UDP over IPv4.
+pub const PLAIN_BYTES_MAX: usize = 1472;
+
 /// The furthest jump of an Unreal packet's number that there is: 14 bits, and what lies half of
 /// them ahead is old.
 pub const UNREAL_GAP_MAX: u16 = (1 << 13) - 1;
@@ -56,4 +59,5 @@ const _: () = assert!(SESSIONS_MAX < 0x00fe_ffff);
 const _: () = assert!(DATAGRAM_BYTES_MAX == 1225);
 const _: () =
     assert!(DATAGRAM_BYTES_MAX <= RX_DATAGRAM_BYTES && UNREAL_BYTES_MAX < RX_DATAGRAM_BYTES);
+const _: () = assert!(PLAIN_BYTES_MAX <= UNREAL_BYTES_MAX);
 const _: () = assert!(DATAGRAM_BYTES_MAX <= TX_SLOT_BYTES && UNREAL_BYTES_MAX <= TX_SLOT_BYTES);

@@ -163,6 +163,10 @@ counters! {
         /// Unfinished handshakes now.
         pending: gauge,
             "ringgate_handshakes_pending", "Unfinished handshakes now.";
+        /// Half-open sessions, and sources after a gap, that made room for others.
+        half_open_evicted: counter,
+            "ringgate_half_open_evicted_total",
+            "Half-open sessions of plain listeners, and sources barred after a gap, that made room for others.";
         /// Sessions opened.
         sessions_opened: counter,
             "ringgate_sessions_opened_total", "Handshakes completed.";
@@ -362,6 +366,13 @@ impl Ledger {
         match reason {
             R::Empty
             | R::TooLong
+            | R::PatternMissing
+            | R::TokenUnknown
+            | R::SequenceMissing
+            | R::AfterGap
+            | R::StartBlockLimited
+            | R::StartLimited
+            | R::HalfOpenFull
             | R::UnknownSource
             | R::SessionEnded
             | R::RequestRateLimited
@@ -432,6 +443,7 @@ impl Ledger {
             | R::ServerPacketInvalid
             | R::MulticastDuplicate
             | R::LinkEnded
+            | R::AnswerLimited
             | R::PayloadLength
             | R::SequenceExhausted => Self::Downlink,
             R::RecordInvalid | R::LinkStranger => Self::Links,

@@ -3,6 +3,7 @@
 
 pub(crate) mod face;
 pub(crate) mod netcode;
+pub(crate) mod plain;
 pub(crate) mod protocol;
 mod servers;
 pub(crate) mod unreal;

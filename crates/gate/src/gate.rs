@@ -7,6 +7,7 @@ use crate::common::Common;
 use crate::counters::{Counters, LinkRefusal, Stamps};
 use crate::front::face::Fronts;
 use crate::front::netcode::state::NetcodeFront;
+use crate::front::plain::state::PlainFront;
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::{BindId, ListenerId, WorkerId};
 use crate::info::{ServerInfo, SessionInfo};
@@ -49,8 +50,9 @@ impl Gate {
         let mut fronts = Fronts {
             netcode: NetcodeFront::new(&setup, worker.id, &claims, random, now_ns),
             unreal: UnrealFront::new(&setup, hash_key, session_starts.rotate_left(32), now_ns),
+            plain: PlainFront::new(&setup, hash_key, session_starts.rotate_left(16), now_ns),
             #[cfg(test)]
-            plain: crate::tests::plain::front::PlainFront::new(&setup, hash_key),
+            third: crate::tests::third::front::ThirdFront::new(&setup, hash_key),
         };
         let sizes = (hash_key, handshakes_max);
         let mut common = Common::new(&setup, worker, claims, aead, sizes, now_ns);

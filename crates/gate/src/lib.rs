@@ -57,7 +57,7 @@ pub use now::Now;
 pub use seed::{Seed, WorkerIndex};
 pub use setup::{
     Allowed, Backend, ClaimLimits, Credentials, Duplicates, Limits, LinkKind, Listener, Netcode,
-    Protocol, Route, Setup, TokenReuse, Unreal,
+    Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace, TokenReuse, Tokens, Unreal,
 };
 pub use shared::claims::Claims;
 pub use traffic::{BackendTraffic, ListenerTraffic};

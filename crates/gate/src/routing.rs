@@ -85,7 +85,8 @@ impl Common {
         let mut candidates =
             backends.filter(|&backend| self.takes_players(backend) && is_open(backend));
         match rules.route {
-            Route::Single => candidates.next(),
+            // Where a token stands for a backend, no other is open.
+            Route::Single | Route::Token => candidates.next(),
             // Rendezvous hashing: when a backend goes, only its own players move.
             Route::Hash => candidates.max_by_key(|&backend| mix(client_id, backend)),
             // Those with a free slot come first, however many players they have. Where all are

@@ -4,12 +4,15 @@
 //! configuration's names are resolved by the caller. The number of a retired backend that no worker
 //! and no player knows any more may become another's.
 
+mod plain;
+
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 use crate::ids::{BackendId, IdVec, ListenerId};
 use crate::links::loopback::LOOPBACK_PLACES;
 use crate::pace::BatchDelay;
+pub use plain::{Plain, Sequence, Token, TokenPlace, Tokens};
 pub use ringgate_batch::Credentials;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::Framing;
@@ -98,6 +101,9 @@ impl Limits {
 
     /// What an Unreal listener has where its configuration says nothing.
     pub const UNREAL: Self = Self { sessions_per_address: 32, ..Self::NETCODE };
+
+    /// What a plain listener has where its configuration says nothing.
+    pub const PLAIN: Self = Self { sessions_per_address: 32, ..Self::NONE };
 }
 
 impl Listener {
@@ -105,19 +111,29 @@ impl Listener {
     pub const fn netcode(&self) -> Option<&Netcode> {
         match &self.protocol {
             Protocol::Netcode(rules) => Some(rules),
-            Protocol::Unreal(_) => None,
+            Protocol::Unreal(_) | Protocol::Plain(_) => None,
             #[cfg(test)]
-            Protocol::Plain => None,
+            Protocol::Third => None,
         }
     }
 
     /// The rules of an Unreal listener.
     pub const fn unreal(&self) -> Option<&Unreal> {
         match &self.protocol {
-            Protocol::Netcode(_) => None,
+            Protocol::Netcode(_) | Protocol::Plain(_) => None,
             #[cfg(test)]
-            Protocol::Plain => None,
+            Protocol::Third => None,
             Protocol::Unreal(rules) => Some(rules),
+        }
+    }
+
+    /// The rules of a plain listener.
+    pub const fn plain(&self) -> Option<&Plain> {
+        match &self.protocol {
+            Protocol::Netcode(_) | Protocol::Unreal(_) => None,
+            #[cfg(test)]
+            Protocol::Third => None,
+            Protocol::Plain(rules) => Some(rules),
         }
     }
 }
@@ -129,9 +145,11 @@ pub enum Protocol {
     Netcode(Netcode),
     /// Unreal Engine's UDP protocol.
     Unreal(Unreal),
+    /// Any other game's, over UDP.
+    Plain(Plain),
     /// A test's.
     #[cfg(test)]
-    Plain,
+    Third,
 }
 
 /// The rules of a netcode listener.
@@ -200,6 +218,8 @@ pub enum Route {
     LeastPlayers,
     /// The only one.
     Single,
+    /// The one that the datagram's token stands for.
+    Token,
     /// The one that the token's user data names.
     UserData,
 }

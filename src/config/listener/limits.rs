@@ -10,7 +10,7 @@ pub(super) fn read(listener: &mut Section<'_, '_>, protocol: Option<Front>) -> O
         // Anybody who can answer a challenge takes a place in the game.
         Some(Front::Unreal) => UNREAL_SESSIONS_PER_ADDRESS,
         // Every player needs a token of its own.
-        Some(Front::Netcode) | None => 0,
+        Some(Front::Netcode | Front::Plain) | None => 0,
     };
     let mut section = listener.table("limits")?;
     let requests_per_block = count(section.integer("requests_per_block"));

@@ -168,6 +168,12 @@ impl Window {
         self.holds(self.latest, policy).then_some(self.latest)
     }
 
+    /// The largest sequence accepted so far, in a window that has one.
+    #[inline]
+    pub(crate) const fn newest(&self) -> u64 {
+        self.latest
+    }
+
     /// Whether [`commit`](Self::commit) would accept `sequence` now.
     #[inline]
     pub fn check(&self, sequence: u64, policy: &Policy) -> Result<(), Refusal> {

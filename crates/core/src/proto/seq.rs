@@ -52,9 +52,7 @@ impl<const BITS: u32> Seq<BITS> {
     /// `-2^(BITS-1)` at the half-range point.
     #[inline]
     pub const fn distance_from(self, base: Self) -> i64 {
-        // The difference goes to the top of the word, so that its highest bit becomes the sign.
-        let spare_bits = u64::BITS - BITS;
-        (self.0.wrapping_sub(base.0) << spare_bits).cast_signed() >> spare_bits
+        distance(BITS, self.0, base.0)
     }
 
     /// Whether this comes after `other`.
@@ -75,6 +73,15 @@ impl<const BITS: u32> Seq<BITS> {
         assert!(BITS >= 2 && BITS <= u64::BITS, "a width from 2 to 64 bits");
         u64::MAX >> (u64::BITS - BITS)
     };
+}
+
+/// Steps from `base` to `number`, of which the low `bits` bits count, for a width from 1 to 64 bits
+/// that is known only at run time.
+#[inline]
+pub(crate) const fn distance(bits: u32, number: u64, base: u64) -> i64 {
+    // The difference goes to the top of the word, so that its highest bit becomes the sign.
+    let spare_bits = u64::BITS - bits;
+    (number.wrapping_sub(base) << spare_bits).cast_signed() >> spare_bits
 }
 
 #[cfg(test)]

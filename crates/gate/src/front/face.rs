@@ -9,6 +9,7 @@ use std::ops::Range;
 use crate::arrivals::{Origin, Run, Source, find_runs};
 use crate::common::Common;
 use crate::front::netcode::state::NetcodeFront;
+use crate::front::plain::state::PlainFront;
 use crate::front::protocol::Front;
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::{BackendId, ListenerId, WorkerId};
@@ -25,8 +26,9 @@ use ringgate_core::drops::DropReason;
 pub(crate) struct Fronts {
     pub(crate) netcode: NetcodeFront,
     pub(crate) unreal: UnrealFront,
+    pub(crate) plain: PlainFront,
     #[cfg(test)]
-    pub(crate) plain: crate::tests::plain::front::PlainFront,
+    pub(crate) third: crate::tests::third::front::ThirdFront,
 }
 
 impl Fronts {
@@ -36,8 +38,9 @@ impl Fronts {
             match front {
                 Front::Netcode => self.netcode.adopt(setup),
                 Front::Unreal => self.unreal.adopt(setup, now_ns),
+                Front::Plain => self.plain.adopt(setup, now_ns),
                 #[cfg(test)]
-                Front::Plain => {}
+                Front::Third => {}
             }
         }
     }
@@ -46,10 +49,10 @@ impl Fronts {
     pub(crate) fn forget_server(&mut self, backend: BackendId) {
         for front in Front::ALL {
             match front {
-                Front::Netcode => {}
+                Front::Netcode | Front::Plain => {}
                 Front::Unreal => self.unreal.forget_server(backend),
                 #[cfg(test)]
-                Front::Plain => {}
+                Front::Third => {}
             }
         }
     }
@@ -73,9 +76,9 @@ impl Fronts {
             match turn.common.front(listener) {
                 Front::Netcode => self.netcode.classify(turn.common, turn.now, listener, range, rx),
                 // Nothing is decrypted, so everything is looked at in its step.
-                Front::Unreal => {}
+                Front::Unreal | Front::Plain => {}
                 #[cfg(test)]
-                Front::Plain => {}
+                Front::Third => {}
             }
         }
     }
@@ -100,8 +103,9 @@ impl Fronts {
             match turn.common.front(listener) {
                 Front::Netcode => self.netcode.step(turn, listener, range, rx),
                 Front::Unreal => self.unreal.step(turn, listener, range, rx),
+                Front::Plain => self.plain.step(turn, listener, range, rx),
                 #[cfg(test)]
-                Front::Plain => self.plain.step(turn, range, rx),
+                Front::Third => self.third.step(turn, range, rx),
             }
         }
         self.netcode.end_steps();
@@ -118,8 +122,10 @@ impl Fronts {
         match turn.common.front(origin.address.listener) {
             Front::Netcode => self.netcode.step_mailed(turn, origin, from_worker, is_lost, bytes),
             Front::Unreal => self.unreal.step_mailed(turn, origin, from_worker, is_lost, bytes),
-            #[cfg(test)]
+            // A session never leaves its address, and so never its worker.
             Front::Plain => Err(DropReason::UnknownSource),
+            #[cfg(test)]
+            Front::Third => Err(DropReason::UnknownSource),
         }
     }
 
@@ -129,9 +135,9 @@ impl Fronts {
         let Some(sequence) = steering.departed_at else { return };
         match turn.common.front(steering.address.listener) {
             Front::Netcode => self.netcode.note_departed(turn.now, &steering.address, sequence),
-            Front::Unreal => {}
+            Front::Unreal | Front::Plain => {}
             #[cfg(test)]
-            Front::Plain => {}
+            Front::Third => {}
         }
     }
 
@@ -146,8 +152,9 @@ impl Fronts {
         match turn.common.server_front(from) {
             Front::Netcode => self.netcode.handle_server(turn, from, meta, bytes),
             Front::Unreal => self.unreal.handle_server(turn, from, meta, bytes),
+            Front::Plain => self.plain.handle_server(turn, from, meta, bytes),
             #[cfg(test)]
-            Front::Plain => self.plain.handle_server(turn, meta, bytes),
+            Front::Third => self.third.handle_server(turn, meta, bytes),
         }
     }
 
@@ -160,8 +167,9 @@ impl Fronts {
         let backend = move |front: &Front| match front {
             Front::Netcode => self.netcode.backend_of_loopback(local),
             Front::Unreal => self.unreal.backend_of_loopback(local),
-            #[cfg(test)]
             Front::Plain => self.plain.backend_of_loopback(local),
+            #[cfg(test)]
+            Front::Third => self.third.backend_of_loopback(local),
         };
         Front::ALL.iter().filter_map(backend)
     }
@@ -176,20 +184,20 @@ impl Fronts {
     /// The kernel says that no process listens where a server should.
     pub(crate) fn lose_server(&mut self, turn: &mut Turn<'_>, backend: BackendId) {
         match turn.common.server_front(backend) {
-            Front::Netcode => {}
+            Front::Netcode | Front::Plain => {}
             Front::Unreal => self.unreal.lose_server(turn, backend),
             #[cfg(test)]
-            Front::Plain => {}
+            Front::Third => {}
         }
     }
 
     /// Whether a server answers its front, as far as that asks it.
     pub(crate) fn is_answering(&self, common: &Common, backend: BackendId) -> bool {
         match common.server_front(backend) {
-            Front::Netcode => true,
+            Front::Netcode | Front::Plain => true,
             Front::Unreal => self.unreal.is_answering(backend),
             #[cfg(test)]
-            Front::Plain => true,
+            Front::Third => true,
         }
     }
 
@@ -204,8 +212,9 @@ impl Fronts {
             match front {
                 Front::Netcode => self.netcode.handle_timers(turn),
                 Front::Unreal => self.unreal.handle_timers(turn),
-                #[cfg(test)]
                 Front::Plain => self.plain.handle_timers(turn),
+                #[cfg(test)]
+                Front::Third => self.third.handle_timers(turn),
             }
         }
     }
@@ -215,8 +224,9 @@ impl Fronts {
         let due_ns = |front: &Front| match front {
             Front::Netcode => self.netcode.due_ns(),
             Front::Unreal => self.unreal.due_ns(common).unwrap_or(u64::MAX),
-            #[cfg(test)]
             Front::Plain => self.plain.due_ns(),
+            #[cfg(test)]
+            Front::Third => self.third.due_ns(),
         };
         Front::ALL.iter().map(due_ns).fold(u64::MAX, u64::min)
     }
@@ -227,8 +237,9 @@ impl Fronts {
             match front {
                 Front::Netcode => self.netcode.stop(turn),
                 Front::Unreal => self.unreal.stop(turn),
-                #[cfg(test)]
                 Front::Plain => self.plain.stop(turn),
+                #[cfg(test)]
+                Front::Third => self.third.stop(turn),
             }
         }
     }
@@ -241,8 +252,9 @@ impl Fronts {
             let (open, opening) = match front {
                 Front::Netcode => self.netcode.reclaim(now_ns),
                 Front::Unreal => self.unreal.reclaim(now_ns),
-                #[cfg(test)]
                 Front::Plain => self.plain.reclaim(now_ns),
+                #[cfg(test)]
+                Front::Third => self.third.reclaim(now_ns),
             };
             sessions += open;
             pending += opening;
@@ -257,8 +269,9 @@ impl Fronts {
         common: &'a Common,
     ) -> impl Iterator<Item = SessionInfo> + 'a {
         let sessions = self.netcode.sessions().chain(self.unreal.sessions(common));
+        let sessions = sessions.chain(self.plain.sessions(common));
         #[cfg(test)]
-        let sessions = sessions.chain(self.plain.sessions());
+        let sessions = sessions.chain(self.third.sessions());
         sessions
     }
 
@@ -267,15 +280,17 @@ impl Fronts {
         let count = |front: &Front| match front {
             Front::Netcode => self.netcode.sessions.len(),
             Front::Unreal => self.unreal.sessions.len(),
+            Front::Plain => self.plain.open_count,
             #[cfg(test)]
-            Front::Plain => self.plain.sessions.len(),
+            Front::Third => self.third.sessions.len(),
         };
         Front::ALL.iter().map(count).sum()
     }
 
     /// Where the tables lie that are large and touched at random.
     pub(crate) fn large_tables(&self) -> impl Iterator<Item = Range<*const u8>> + use<> {
-        self.netcode.sessions.memory().into_iter().chain(self.unreal.sessions.memory())
+        let tables = self.netcode.sessions.memory().into_iter();
+        tables.chain(self.unreal.sessions.memory()).chain(self.plain.sessions.memory())
     }
 
     /// Hashes the sources of what has arrived, and has their sessions fetched. While one is hashed,
@@ -295,8 +310,9 @@ impl Fronts {
             match front(listener) {
                 Front::Netcode => self.netcode.sessions.hash_sources(listener, metas, found),
                 Front::Unreal => self.unreal.sessions.hash_sources(listener, metas, found),
-                #[cfg(test)]
                 Front::Plain => self.plain.sessions.hash_sources(listener, metas, found),
+                #[cfg(test)]
+                Front::Third => self.third.sessions.hash_sources(listener, metas, found),
             }
         }
         for Run { role, range } in runs.iter() {
@@ -305,8 +321,9 @@ impl Fronts {
                 Role::Player { listener, .. } => match front(listener) {
                     Front::Netcode => self.netcode.fetch_players(sources),
                     Front::Unreal => self.unreal.fetch_players(sources),
+                    Front::Plain => self.plain.fetch_players(sources),
                     #[cfg(test)]
-                    Front::Plain => {}
+                    Front::Third => {}
                 },
                 Role::UdpLink => self.netcode.fetch_guessed(sources),
                 _ => {}

@@ -1,6 +1,6 @@
 //! The list of protocols, with what each of them is called.
 
-use crate::front::{netcode, unreal};
+use crate::front::{netcode, plain, unreal};
 use crate::setup::Protocol;
 use ringgate_batch::filter::Filter;
 #[cfg(test)]
@@ -13,9 +13,11 @@ pub enum Front {
     Netcode,
     /// Unreal Engine's UDP protocol.
     Unreal,
+    /// Any other game's, over UDP.
+    Plain,
     /// A test's.
     #[cfg(test)]
-    Plain,
+    Third,
 }
 
 impl Front {
@@ -23,8 +25,9 @@ impl Front {
     pub const ALL: &[Self] = &[
         Self::Netcode,
         Self::Unreal,
-        #[cfg(test)]
         Self::Plain,
+        #[cfg(test)]
+        Self::Third,
     ];
 
     /// What a listener's rules are for.
@@ -32,8 +35,9 @@ impl Front {
         match protocol {
             Protocol::Netcode(_) => Self::Netcode,
             Protocol::Unreal(_) => Self::Unreal,
+            Protocol::Plain(_) => Self::Plain,
             #[cfg(test)]
-            Protocol::Plain => Self::Plain,
+            Protocol::Third => Self::Third,
         }
     }
 
@@ -42,18 +46,19 @@ impl Front {
         match self {
             Self::Netcode => "netcode",
             Self::Unreal => "unreal",
-            #[cfg(test)]
             Self::Plain => "plain",
+            #[cfg(test)]
+            Self::Third => "third",
         }
     }
 
     /// Whether it asks its servers itself, in its own protocol, if they are there.
     pub(crate) const fn asks_servers(self) -> bool {
         match self {
-            Self::Netcode => false,
+            Self::Netcode | Self::Plain => false,
             Self::Unreal => true,
             #[cfg(test)]
-            Self::Plain => false,
+            Self::Third => false,
         }
     }
 
@@ -79,8 +84,9 @@ impl Front {
                 "unreal_restart_response",
                 "unreal_version_upgrade",
             ],
+            Self::Plain => &["plain"],
             #[cfg(test)]
-            Self::Plain => &["plain_datagram"],
+            Self::Third => &["third_datagram"],
         }
     }
 
@@ -101,8 +107,9 @@ impl Protocol {
         match self {
             Self::Netcode(rules) => netcode::filter::filter(rules.protocol_id),
             Self::Unreal(rules) => unreal::filter::filter(&rules.framing),
+            Self::Plain(rules) => plain::filter::filter(rules),
             #[cfg(test)]
-            Self::Plain => Filter::new().allow(Rule::new(0..=u8::MAX, 1..=u16::MAX)),
+            Self::Third => Filter::new().allow(Rule::new(0..=u8::MAX, 1..=u16::MAX)),
         }
     }
 }

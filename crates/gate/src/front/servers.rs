@@ -83,9 +83,9 @@ impl Players for Fronts {
     fn find(&self, turn: &Turn<'_>, backend: BackendId, session: SessionId) -> Option<u32> {
         match turn.common.server_front(backend) {
             Front::Netcode => self.netcode.session_for_backend(backend, session).map(Entry::number),
-            Front::Unreal => None,
+            Front::Unreal | Front::Plain => None,
             #[cfg(test)]
-            Front::Plain => None,
+            Front::Third => None,
         }
     }
 
@@ -99,9 +99,11 @@ impl Players for Fronts {
     ) {
         match turn.common.server_front(backend) {
             Front::Netcode => self.netcode.send_for_backend(turn, backend, session, payload),
-            Front::Unreal => turn.common.count_from_link(DropReason::SessionUnknown),
+            Front::Unreal | Front::Plain => {
+                turn.common.count_from_link(DropReason::SessionUnknown);
+            }
             #[cfg(test)]
-            Front::Plain => turn.common.count_from_link(DropReason::SessionUnknown),
+            Front::Third => turn.common.count_from_link(DropReason::SessionUnknown),
         }
     }
 
@@ -114,9 +116,9 @@ impl Players for Fronts {
     ) {
         match turn.common.server_front(backend) {
             Front::Netcode => self.netcode.close_for_backend(turn, backend, session, reason),
-            Front::Unreal => {}
+            Front::Unreal | Front::Plain => {}
             #[cfg(test)]
-            Front::Plain => {}
+            Front::Third => {}
         }
     }
 }

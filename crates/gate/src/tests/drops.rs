@@ -123,9 +123,22 @@ pub(super) const OF_UNREAL: &[DropReason] = &[
     DropReason::ServerPacketInvalid,
 ];
 
+/// What is refused at plain listeners only: provoked in `plain`.
+pub(super) const OF_PLAIN: &[DropReason] = &[
+    DropReason::PatternMissing,
+    DropReason::TokenUnknown,
+    DropReason::SequenceMissing,
+    DropReason::AfterGap,
+    DropReason::StartBlockLimited,
+    DropReason::StartLimited,
+    DropReason::HalfOpenFull,
+    DropReason::AnswerLimited,
+];
+
 #[test]
 fn every_reason_is_provoked() {
-    let ours = DropReason::ALL.iter().filter(|reason| !OF_UNREAL.contains(reason));
+    let elsewhere = [OF_UNREAL, OF_PLAIN].concat();
+    let ours = DropReason::ALL.iter().filter(|reason| !elsewhere.contains(reason));
     assert!(PROVOKED.iter().eq(ours));
 }
 

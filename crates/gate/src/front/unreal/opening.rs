@@ -117,7 +117,7 @@ impl UnrealFront {
         self.serial += 1;
         // Players have no ids here, and every one needs its own.
         let client_id = u64::from(turn.common.worker.id.0) << 48 | self.serial;
-        let key = source_key(origin);
+        let key = origin.address.endpoint.ip_key();
         let is_open = |backend| self.is_open_to(listener, backend);
         let claim = turn.common.claim_place(
             listener,
@@ -263,13 +263,6 @@ impl UnrealFront {
         }
         self.end_session(turn, index, Ended::ByBackend);
     }
-}
-
-/// What routes a player by hash: the address without the port, so that a player comes back to the
-/// same server.
-fn source_key(origin: &Origin) -> u64 {
-    let (high, low) = origin.address.endpoint.ip_words();
-    high ^ low.rotate_left(32)
 }
 
 /// A lost acknowledgement is repeated about once a second, as often as the engine asks; a little

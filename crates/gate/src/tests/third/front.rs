@@ -1,4 +1,4 @@
-//! Plain UDP: a session for every address that speaks. What a protocol needs to be a front.
+//! A session for every address that speaks. What a protocol needs to be a front.
 
 use std::ops::Range;
 
@@ -20,9 +20,9 @@ use ringgate_core::drops::DropReason;
 
 /// Silence after which a player is given up.
 const IDLE_NS: u64 = 1_000_000_000;
-pub(crate) const KIND: usize = Front::Plain.first_kind();
+pub(crate) const KIND: usize = Front::Third.first_kind();
 
-pub(crate) struct PlainFront {
+pub(crate) struct ThirdFront {
     pub(crate) sessions: Table<Session>,
 }
 
@@ -38,7 +38,7 @@ impl Tenant for Session {
     }
 }
 
-impl PlainFront {
+impl ThirdFront {
     pub(crate) fn new(setup: &Setup, key: HashKey) -> Self {
         Self { sessions: Table::new(setup.worker_sessions_max, Resting::NONE, 0, key) }
     }
@@ -73,7 +73,7 @@ fn entry_of(local: &LocalIp) -> Option<Entry<Session>> {
 /// 127.128.0.0
 const FIRST: u32 = 0x7f80_0000;
 
-impl PlainFront {
+impl ThirdFront {
     pub(crate) fn step(&mut self, turn: &mut Turn<'_>, run: Range<usize>, rx: &RxBatch) {
         for at in run {
             let origin = turn.common.sources[at].origin(&rx.metas()[at]).expect("from a player");

@@ -1,0 +1,17 @@
+//! Players of any game over UDP: datagrams pass as they are, and a source address is a session.
+//!
+//! Nothing is proven here. So a session is *half open* until its source has sent again after an
+//! answer: until then it holds no slot, its place may go to whoever comes later, and its source is
+//! sent little more than it has sent.
+
+pub(crate) mod addresses;
+pub(crate) mod datagrams;
+pub(crate) mod ending;
+pub(crate) mod filter;
+pub(crate) mod guards;
+pub(crate) mod kinds;
+pub(crate) mod opening;
+pub(crate) mod relay;
+pub(crate) mod session;
+pub(crate) mod state;
+pub(crate) mod unproven;

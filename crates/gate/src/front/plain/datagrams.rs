@@ -1,0 +1,181 @@
+//! Where each datagram of a plain listener goes, in the order of the checks: what costs least, and
+//! what needs no session, comes first.
+
+use std::ops::Range;
+
+use crate::arrivals::Origin;
+use crate::front::plain::session::{Session, Stage};
+use crate::front::plain::state::PlainFront;
+use crate::ids::ListenerId;
+use crate::setup::Plain;
+use crate::store::entry::Entry;
+use crate::turn::Turn;
+use ringgate_batch::RxBatch;
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::PLAIN_BYTES_MAX;
+use ringgate_core::proto::replay::Refusal;
+
+/// What a datagram that looks as it should is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    /// As it was received.
+    pub(crate) len: usize,
+    /// What the game server gets.
+    pub(crate) payload: &'a [u8],
+    /// Empty where the listener's datagrams have none.
+    pub(crate) token: &'a [u8],
+    pub(crate) token_hash: u64,
+    /// Where they are numbered.
+    pub(crate) number: Option<u32>,
+}
+
+impl PlainFront {
+    /// A run of datagrams of one listener.
+    pub(crate) fn step(
+        &mut self,
+        turn: &mut Turn<'_>,
+        listener: ListenerId,
+        run: Range<usize>,
+        rx: &RxBatch,
+    ) {
+        let setup = std::sync::Arc::clone(&turn.common.setup);
+        let rules = setup.listeners[listener].plain();
+        for at in run {
+            let meta = &rx.metas()[at];
+            let outcome = match (turn.common.sources[at].origin(meta), rules) {
+                _ if meta.truncated => Err(DropReason::TooLong),
+                (Some(origin), Some(rules)) => {
+                    self.step_datagram(turn, rules, &origin, rx.bytes(at))
+                }
+                _ => Err(DropReason::UnknownSource),
+            };
+            if let Err(why) = outcome {
+                turn.common.drop_datagram(listener, why);
+            }
+        }
+    }
+
+    fn step_datagram(
+        &mut self,
+        turn: &mut Turn<'_>,
+        rules: &Plain,
+        origin: &Origin,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        let parts = self.take_apart(rules, bytes)?;
+        match self.sessions.find(origin.hash, &origin.address) {
+            Some(index) => self.step_known(turn, rules, (index, origin), &parts),
+            None => self.start(turn, rules, origin, &parts),
+        }
+    }
+
+    /// Looks at everything that can be seen in a datagram itself.
+    fn take_apart<'a>(&self, rules: &Plain, bytes: &'a [u8]) -> Result<Parts<'a>, DropReason> {
+        if bytes.len() > PLAIN_BYTES_MAX {
+            return Err(DropReason::TooLong);
+        }
+        if bytes.is_empty() {
+            return Err(DropReason::Empty);
+        }
+        if !bytes.starts_with(&rules.begins_with) {
+            return Err(DropReason::PatternMissing);
+        }
+        let (token, rest) = match &rules.token {
+            Some(token) => token.split(bytes).ok_or(DropReason::TokenUnknown)?,
+            None => (&bytes[..0], bytes),
+        };
+        let strips = rules.token.as_ref().is_some_and(|token| token.strip);
+        let payload = if strips { rest } else { bytes };
+        if payload.is_empty() {
+            return Err(DropReason::Empty);
+        }
+        let number = match &rules.sequence {
+            Some(sequence) => Some(sequence.field.read(bytes).ok_or(DropReason::SequenceMissing)?),
+            None => None,
+        };
+        let token_hash = if token.is_empty() { 0 } else { self.hash.hash_bytes(token) };
+        Ok(Parts { len: bytes.len(), payload, token, token_hash, number })
+    }
+
+    /// A datagram from a source that is known.
+    fn step_known(
+        &mut self,
+        turn: &mut Turn<'_>,
+        rules: &Plain,
+        (index, origin): (Entry<Session>, &Origin),
+        parts: &Parts<'_>,
+    ) -> Result<(), DropReason> {
+        let session = self.sessions.at(index);
+        if turn.now.mono_ns >= session.heard_ns + patience_ns(rules, session) {
+            // Its timer has not fired yet.
+            self.give_up(turn, index);
+            return self.start(turn, rules, origin, parts);
+        }
+        if session.is_barred() {
+            return Err(DropReason::AfterGap);
+        }
+        if session.token != parts.token_hash {
+            return self.change_token(turn, rules, (index, origin), parts);
+        }
+        self.guard(turn, rules, index, parts)?;
+        let session = self.sessions.at_mut(index);
+        session.heard_ns = turn.now.mono_ns;
+        match session.stage {
+            Stage::Open => {}
+            Stage::HalfOpen { is_answered: true } => self.open(turn, rules, index)?,
+            Stage::HalfOpen { is_answered: false } | Stage::Barred => {
+                session.credit = session.credit.saturating_add(credit_for(rules, parts.len));
+            }
+        }
+        self.relay_up(turn, index, parts.payload, origin.kernel_ns);
+        Ok(())
+    }
+
+    /// Lets each number pass once; a jump ends the session.
+    fn guard(
+        &mut self,
+        turn: &mut Turn<'_>,
+        rules: &Plain,
+        index: Entry<Session>,
+        parts: &Parts<'_>,
+    ) -> Result<(), DropReason> {
+        let (Some(sequence), Some(number)) = (&rules.sequence, parts.number) else { return Ok(()) };
+        let listener = self.sessions.address(index).listener;
+        let changes = self.listeners[listener].sequence_changes;
+        let session = self.sessions.at_mut(index);
+        if session.guarded_by != changes {
+            // A reload has changed the rules: the numbers so far mean nothing under them.
+            session.guarded_by = changes;
+            self.start_guards(index, rules, number);
+            return Ok(());
+        }
+        let passed = self.guards[0].of(index).pass(number, sequence.field.width, &sequence.policy);
+        if passed == Err(Refusal::Gap) {
+            self.bar(turn, index);
+        }
+        Ok(passed?)
+    }
+
+    pub(crate) fn start_guards(&mut self, index: Entry<Session>, rules: &Plain, first: u32) {
+        if let Some(sequence) = &rules.sequence {
+            self.guards[0].start(index, first, &sequence.policy);
+        }
+    }
+}
+
+/// Silence after which a session is over, or a barred source free again.
+pub(crate) const fn patience_ns(rules: &Plain, session: &Session) -> u64 {
+    match session.stage {
+        Stage::HalfOpen { .. } => rules.half_open_ns,
+        Stage::Open => rules.idle_ns,
+        Stage::Barred => rules.rest_ns,
+    }
+}
+
+/// What a source may be sent for a datagram of so many bytes while nothing shows where it is.
+pub(crate) fn credit_for(rules: &Plain, len: usize) -> u32 {
+    match rules.answer_times {
+        0 => u32::MAX,
+        times => times.saturating_mul(len as u32),
+    }
+}

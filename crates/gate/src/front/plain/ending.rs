@@ -1,0 +1,104 @@
+//! Sessions that end, and what happens because time passes.
+
+use crate::counters::Ended;
+use crate::front::plain::datagrams::patience_ns;
+use crate::front::plain::session::{Session, Stage};
+use crate::front::plain::state::{PlainFront, rules_of};
+use crate::store::entry::Entry;
+use crate::store::table::Place;
+use crate::turn::Turn;
+
+impl PlainFront {
+    /// Looks after the sessions that are due.
+    pub(crate) fn handle_timers(&mut self, turn: &mut Turn<'_>) {
+        while let Some(index) = self.wheel.pop_due(turn.now.mono_ns) {
+            self.wake(turn, index);
+        }
+    }
+
+    fn wake(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        let Some(session) = self.sessions.get(index) else { return };
+        let listener = self.sessions.address(index).listener;
+        let Ok(rules) = rules_of(turn.common, listener) else { return };
+        let deadline_ns = session.heard_ns + patience_ns(rules, session);
+        if turn.now.mono_ns >= deadline_ns {
+            return self.give_up(turn, index);
+        }
+        let backend = session.backend;
+        let is_lost = turn.common.links.backends[backend]
+            .is_lost(&turn.common.setup.backends[backend], turn.now.mono_ns);
+        if is_lost && session.is_open() {
+            return self.end(turn, index, Ended::BackendGone);
+        }
+        self.wheel.arm(index, deadline_ns);
+    }
+
+    /// Ends what has been silent for too long, or has to make room.
+    pub(crate) fn give_up(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        self.end(turn, index, Ended::TimedOut);
+    }
+
+    /// Ends a session whose source begins another one.
+    pub(crate) fn replace(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        self.end(turn, index, Ended::Replaced);
+    }
+
+    /// Ends every session.
+    pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
+        for index in self.sessions.entries() {
+            if self.sessions.is_live(index) {
+                self.end(turn, index, Ended::Shutdown);
+            }
+        }
+    }
+
+    /// Ends whatever an entry is, and forgets its source.
+    pub(crate) fn end(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, why: Ended) {
+        self.release(turn, index, why);
+        self.sessions.remove(index);
+    }
+
+    /// A gap ends the session, and its source may not begin again for a while.
+    pub(crate) fn bar(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        let was_open = self.sessions.at(index).is_open();
+        self.release(turn, index, Ended::SequenceGap);
+        let session = self.sessions.at_mut(index);
+        session.stage = Stage::Barred;
+        session.heard_ns = turn.now.mono_ns;
+        if was_open {
+            self.make_room(turn, index);
+        }
+    }
+
+    /// Gives back what a session holds.
+    fn release(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, why: Ended) {
+        let session = self.sessions.at_mut(index);
+        let address = session.loopback.take();
+        match session.stage {
+            Stage::Open => {
+                turn.common.claims.leave(&session.claim);
+                turn.common.counters.sessions_closed[why as usize] += 1;
+                self.open_count -= 1;
+                if let Some(address) = address {
+                    self.addresses.rest(address, turn.now.mono_ns);
+                }
+            }
+            Stage::HalfOpen { .. } => {
+                self.half_open_count -= 1;
+                if let Some(address) = address {
+                    self.addresses.give_back(address);
+                }
+            }
+            Stage::Barred => {}
+        }
+    }
+
+    /// Forgets who has no place among the unproven any more, after a reload.
+    pub(crate) fn forget_unproven(&mut self, place: Place) {
+        let Some(index) = self.sessions.live(place) else { return };
+        // It is not heard any more, and so its timer ends it.
+        if !self.sessions.at(index).is_open() {
+            self.sessions.at_mut(index).heard_ns = 0;
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Sessions that begin, and sources that show that they are where they say.
+//!
+//! Whoever sends a first datagram has a half-open session: the game server hears of it, but it
+//! holds no slot, because anybody can write any address on a datagram. Its backend is chosen now,
+//! of those that have a free slot. It opens with its next datagram after an answer, and only then
+//! takes a slot: where all have gone meanwhile, its datagrams are dropped until it is given up. So
+//! a server has no more players than slots, and knows of at most `half_open_max` others for each
+//! worker.
+
+use crate::arrivals::Origin;
+use crate::front::plain::datagrams::{Parts, credit_for};
+use crate::front::plain::session::{Session, Stage};
+use crate::front::plain::state::PlainFront;
+use crate::ids::BackendId;
+use crate::routing::NoRoom;
+use crate::setup::{LinkKind, Plain, Route};
+use crate::shared::claims::Claim;
+use crate::store::admission::Rate;
+use crate::store::entry::Entry;
+use crate::turn::Turn;
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::netcode::USER_DATA_BYTES;
+
+impl PlainFront {
+    /// The first datagram of a source.
+    pub(crate) fn start(
+        &mut self,
+        turn: &mut Turn<'_>,
+        rules: &Plain,
+        origin: &Origin,
+        parts: &Parts<'_>,
+    ) -> Result<(), DropReason> {
+        let wanted = wanted_backend(turn, rules, origin, parts)?;
+        self.admit_start(turn, rules, origin)?;
+        let backend = choose_backend(turn, origin, wanted)?;
+        let index = self.insert(turn, rules, origin, (backend, parts))?;
+        if let Some(number) = parts.number {
+            self.start_guards(index, rules, number);
+        }
+        self.make_room(turn, index);
+        self.wheel.arm(index, turn.now.mono_ns + rules.half_open_ns);
+        self.relay_up(turn, index, parts.payload, origin.kernel_ns);
+        Ok(())
+    }
+
+    /// A source that has a session and comes with another token: the same as a new one.
+    pub(crate) fn change_token(
+        &mut self,
+        turn: &mut Turn<'_>,
+        rules: &Plain,
+        (index, origin): (Entry<Session>, &Origin),
+        parts: &Parts<'_>,
+    ) -> Result<(), DropReason> {
+        // A token that nobody has ends nothing.
+        wanted_backend(turn, rules, origin, parts)?;
+        self.replace(turn, index);
+        self.start(turn, rules, origin, parts)
+    }
+
+    /// Whether one more session may begin.
+    fn admit_start(
+        &mut self,
+        turn: &Turn<'_>,
+        rules: &Plain,
+        origin: &Origin,
+    ) -> Result<(), DropReason> {
+        let (address, now_ns) = (&origin.address, turn.now.mono_ns);
+        let rate = Rate::new(rules.starts_per_block, 1);
+        if !self.starts.admit(&address.block(), rate, now_ns) {
+            return Err(DropReason::StartBlockLimited);
+        }
+        let rate = Rate::new(rules.starts_total, 1);
+        let starts = &mut self.listeners[address.listener].starts;
+        if rate.per_second > 0 && !starts.take(rate, 1, now_ns) {
+            return Err(DropReason::StartLimited);
+        }
+        if self.sessions.len() - self.open_count >= self.unproven_max {
+            return Err(DropReason::HalfOpenFull);
+        }
+        Ok(())
+    }
+
+    fn insert(
+        &mut self,
+        turn: &Turn<'_>,
+        rules: &Plain,
+        origin: &Origin,
+        (backend, parts): (BackendId, &Parts<'_>),
+    ) -> Result<Entry<Session>, DropReason> {
+        let now_ns = turn.now.mono_ns;
+        let session = Session {
+            stage: Stage::HalfOpen { is_answered: false },
+            backend,
+            server_guarded: None,
+            token: parts.token_hash,
+            heard_ns: now_ns,
+            began_ns: now_ns,
+            socket: origin.socket,
+            guarded_by: self.listeners[origin.address.listener].sequence_changes,
+            local: origin.local,
+            loopback: None,
+            credit: credit_for(rules, parts.len),
+            claim: Claim::NOBODYS,
+        };
+        let inserted = self.sessions.insert(origin.address, session, now_ns);
+        let index = inserted.map_err(|_| DropReason::HalfOpenFull)?;
+        self.half_open_count += 1;
+        if let LinkKind::Udp { .. } = &turn.common.setup.backends[backend].link {
+            let address = self.addresses.take(index.number(), now_ns);
+            self.sessions.at_mut(index).loopback = address;
+        }
+        Ok(index)
+    }
+
+    /// Notes who has begun, and ends the one that began first, where there are too many.
+    pub(crate) fn make_room(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        let listener = self.sessions.address(index).listener;
+        let place = self.sessions.place(index);
+        if let Some(before) = self.listeners[listener].unproven.enter(place)
+            && before != place
+            && let Some(entry) = self.sessions.live(before)
+            && !self.sessions.at(entry).is_open()
+        {
+            turn.common.counters.half_open_evicted += 1;
+            self.give_up(turn, entry);
+        }
+    }
+
+    /// The source of a half-open session has sent again after an answer: it is a player.
+    pub(crate) fn open(
+        &mut self,
+        turn: &mut Turn<'_>,
+        rules: &Plain,
+        index: Entry<Session>,
+    ) -> Result<(), DropReason> {
+        let now_ns = turn.now.mono_ns;
+        if self.open_count >= self.open_max {
+            return Err(DropReason::ResponseSessionsFull);
+        }
+        let is_on_udp = self.sessions.at(index).loopback.is_some();
+        if is_on_udp && !self.addresses.has_player_address(now_ns) {
+            return Err(DropReason::PlacesResting);
+        }
+        self.serial += 1;
+        // Players have no ids here, and every one needs its own.
+        let client_id = u64::from(turn.common.worker.id.0) << 48 | self.serial;
+        let address = *self.sessions.address(index);
+        let session = self.sessions.at_mut(index);
+        let wanted = session.backend;
+        session.claim = turn.common.claim_place(
+            address.listener,
+            (client_id, address.endpoint.ip_key()),
+            address.endpoint,
+            |backend| backend == wanted,
+        )?;
+        session.stage = Stage::Open;
+        if is_on_udp {
+            self.addresses.promote();
+        }
+        self.open_count += 1;
+        self.half_open_count -= 1;
+        turn.common.count_session(address.listener, wanted);
+        turn.common.stamps.handshakes_ns.push(now_ns - session.began_ns);
+        self.wheel.arm(index, now_ns + rules.idle_ns);
+        Ok(())
+    }
+}
+
+/// The backend that a datagram's token stands for, where the listener goes by tokens.
+fn wanted_backend(
+    turn: &Turn<'_>,
+    rules: &Plain,
+    origin: &Origin,
+    parts: &Parts<'_>,
+) -> Result<Option<BackendId>, DropReason> {
+    let Some(token) = &rules.token else { return Ok(None) };
+    let backend = token.backends.get(parts.token).ok_or(DropReason::TokenUnknown)?;
+    let listener = &turn.common.setup.listeners[origin.address.listener];
+    Ok(Some(backend).filter(|_| listener.route == Route::Token))
+}
+
+/// The backend that a newcomer would play at, if it came in now.
+fn choose_backend(
+    turn: &Turn<'_>,
+    origin: &Origin,
+    wanted: Option<BackendId>,
+) -> Result<BackendId, DropReason> {
+    let (listener, source) = (origin.address.listener, &origin.address.endpoint);
+    turn.common.claims.has_room_for(listener, source, turn.common.limits(listener))?;
+    let is_open = |backend| wanted.is_none_or(|wanted| backend == wanted);
+    let key = origin.address.endpoint.ip_key();
+    let found = turn.common.find_room(listener, key, &[0; USER_DATA_BYTES], is_open);
+    found.map_err(NoRoom::at_request)
+}

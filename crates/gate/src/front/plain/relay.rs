@@ -1,0 +1,146 @@
+//! Datagrams of sessions, in both directions: passed on as they are.
+
+use crate::front::plain::kinds::PLAIN;
+use crate::front::plain::session::{Session, Stage};
+use crate::front::plain::state::{PlainFront, rules_of};
+use crate::ids::BackendId;
+use crate::links::loopback::loopback_of;
+use crate::output::Tag;
+use crate::setup::Sequence;
+use crate::store::entry::Entry;
+use crate::turn::Turn;
+use ringgate_batch::{RxMeta, TxTarget};
+use ringgate_core::drops::DropReason;
+use ringgate_core::limits::PLAIN_BYTES_MAX;
+use ringgate_core::proto::replay::Policy;
+
+impl PlainFront {
+    /// Hands a datagram's payload to its game server.
+    pub(crate) fn relay_up(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        payload: &[u8],
+        kernel_ns: u64,
+    ) {
+        let backend = self.sessions.at(index).backend;
+        turn.common.counters.handled[PLAIN] += 1;
+        turn.common.counters.payloads_up += 1;
+        match self.deliver(turn, index, payload) {
+            Ok(()) => {
+                turn.common.counters.payloads_to_links += 1;
+                turn.common.links.backends[backend].traffic.note_up(payload.len());
+                turn.common.stamps.uplink_kernel_ns.push(kernel_ns);
+            }
+            Err(why) => turn.common.drop_payload(backend, why),
+        }
+    }
+
+    fn deliver(
+        &self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        payload: &[u8],
+    ) -> Result<(), DropReason> {
+        let session = self.sessions.at(index);
+        let backend = &turn.common.links.backends[session.backend];
+        if !backend.is_up() || backend.address.is_none() {
+            return Err(DropReason::LinkDown);
+        }
+        let peer = backend.address;
+        let socket = turn.common.links.udp.ok_or(DropReason::LinkDown)?;
+        let source = session.loopback.and_then(loopback_of).ok_or(DropReason::LinkDown)?;
+        turn.send_raw(payload, TxTarget { socket, peer, source }, Tag::UdpPayload);
+        Ok(())
+    }
+
+    /// A datagram on the udp link.
+    pub(crate) fn handle_server(
+        &mut self,
+        turn: &mut Turn<'_>,
+        from: BackendId,
+        meta: &RxMeta,
+        bytes: &[u8],
+    ) {
+        let index = self.session_of_loopback(&meta.local);
+        let is_its_own = |index: &Entry<Session>| {
+            self.sessions.get(*index).is_some_and(|session| session.backend == from)
+        };
+        match index.filter(is_its_own) {
+            Some(_) if meta.truncated => turn.common.count_from_link(DropReason::PayloadLength),
+            Some(index) => self.send_to_player(turn, index, bytes),
+            None => turn.common.count_from_link(DropReason::SessionUnknown),
+        }
+    }
+
+    /// Passes a game server's datagram on to one player.
+    pub(crate) fn send_to_player(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        bytes: &[u8],
+    ) {
+        turn.common.counters.payloads_from_links += 1;
+        let backend = self.sessions.at(index).backend;
+        if let Err(why) = self.check_answer(turn, index, bytes) {
+            return turn.common.drop_payload(backend, why);
+        }
+        let address = self.sessions.address(index);
+        let target = self.sessions.at(index).target(address.endpoint);
+        turn.room().send_copy(bytes, target, Tag::Player.encode());
+        turn.count_out(address.listener, PLAIN, bytes.len());
+        turn.common.links.backends[backend].traffic.note_down(bytes.len());
+        turn.common.counters.payloads_down += 1;
+        turn.common.stamps.downlink_count += 1;
+    }
+
+    fn check_answer(
+        &mut self,
+        turn: &Turn<'_>,
+        index: Entry<Session>,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        if bytes.is_empty() || bytes.len() > PLAIN_BYTES_MAX {
+            return Err(DropReason::PayloadLength);
+        }
+        let rules = rules_of(turn.common, self.sessions.address(index).listener)?;
+        if let Some(sequence) = rules.sequence.filter(|sequence| sequence.both) {
+            self.guard_answer(turn, &sequence, index, bytes)?;
+        }
+        let session = self.sessions.at_mut(index);
+        if let Stage::HalfOpen { is_answered } = &mut session.stage {
+            if turn.now.mono_ns >= session.heard_ns + rules.half_open_ns {
+                return Err(DropReason::SessionUnknown);
+            }
+            let rest = session.credit.checked_sub(bytes.len() as u32);
+            session.credit = rest.ok_or(DropReason::AnswerLimited)?;
+            *is_answered = true;
+        }
+        Ok(())
+    }
+
+    /// Lets each of a server's numbers pass once. It may jump: what is lost on this host's loopback
+    /// was lost by the host, and is no reason to end a session.
+    fn guard_answer(
+        &mut self,
+        turn: &Turn<'_>,
+        sequence: &Sequence,
+        index: Entry<Session>,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        let number = sequence.field.read(bytes).ok_or(DropReason::ServerPacketInvalid)?;
+        let policy = Policy::new(sequence.policy.size_bits(), 0).expect("it is a window's size");
+        let changes = self.listeners[self.sessions.address(index).listener].sequence_changes;
+        let session = self.sessions.at_mut(index);
+        // A server that was started again numbers as it likes.
+        let arrivals = turn.common.links.backends[session.backend].arrivals as u32;
+        let guarded = Some((changes, arrivals));
+        if session.server_guarded == guarded {
+            let passed = self.guards[1].of(index).pass(number, sequence.field.width, &policy);
+            return passed.map_err(|_| DropReason::ServerDuplicate);
+        }
+        session.server_guarded = guarded;
+        self.guards[1].start(index, number, &policy);
+        Ok(())
+    }
+}

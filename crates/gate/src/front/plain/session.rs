@@ -1,0 +1,83 @@
+//! One source of datagrams at a plain listener.
+
+use crate::front::plain::addresses::Loopback;
+use crate::ids::BackendId;
+use crate::shared::claims::Claim;
+use crate::store::entry::Entry;
+use crate::store::table::Tenant;
+use ringgate_batch::{Endpoint, LocalIp, SocketId, TxTarget};
+
+/// A source that a game server may know.
+pub(crate) struct Session {
+    pub(crate) stage: Stage,
+    /// Where it plays.
+    pub(crate) backend: BackendId,
+    /// The hash of its token, where the listener's datagrams have one.
+    pub(crate) token: u64,
+    /// When it was last heard, or when its session ended by a gap.
+    pub(crate) heard_ns: u64,
+    pub(crate) began_ns: u64,
+    /// Our socket that the player talks to.
+    pub(crate) socket: SocketId,
+    /// Counts the sequence rules of its listener: those that its guards go by.
+    pub(crate) guarded_by: u32,
+    /// The same for its server's numbers, and how often the server had arrived; `None` before its
+    /// first.
+    pub(crate) server_guarded: Option<(u32, u32)>,
+    /// The address the player talks to, where the socket has several.
+    pub(crate) local: LocalIp,
+    /// Its address toward the game server, where that is on a udp link.
+    pub(crate) loopback: Option<Entry<Loopback>>,
+    /// Bytes that it may still be sent while it is half open.
+    pub(crate) credit: u32,
+    /// What it holds once it has answered; nobody's before.
+    pub(crate) claim: Claim,
+}
+
+/// How far a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Nothing shows that the source is where it says.
+    HalfOpen {
+        /// The source was sent an answer.
+        is_answered: bool,
+    },
+    /// It has sent again after an answer.
+    Open,
+    /// A gap has ended the session. The entry remembers its source for a while.
+    Barred,
+}
+
+impl Tenant for Session {
+    fn nobody() -> Self {
+        Self {
+            stage: Stage::Barred,
+            backend: BackendId(0),
+            server_guarded: None,
+            token: 0,
+            heard_ns: 0,
+            began_ns: 0,
+            socket: SocketId(u32::MAX),
+            guarded_by: 0,
+            local: LocalIp::UNSPECIFIED,
+            loopback: None,
+            credit: 0,
+            claim: Claim::NOBODYS,
+        }
+    }
+}
+
+impl Session {
+    /// The way to the player at that address.
+    pub(crate) const fn target(&self, player: Endpoint) -> TxTarget {
+        TxTarget { socket: self.socket, peer: Some(player), source: self.local }
+    }
+
+    pub(crate) const fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Open)
+    }
+
+    pub(crate) const fn is_barred(&self) -> bool {
+        matches!(self.stage, Stage::Barred)
+    }
+}

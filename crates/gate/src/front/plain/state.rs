@@ -1,0 +1,179 @@
+//! What a worker knows of the players of plain listeners.
+
+use crate::arrivals::Source;
+use crate::common::Common;
+use crate::front::plain::addresses::Addresses;
+use crate::front::plain::guards::Guards;
+use crate::front::plain::session::Session;
+use crate::front::plain::unproven::Unproven;
+use crate::ids::{BackendId, IdVec, ListenerId};
+use crate::info::SessionInfo;
+use crate::setup::{Plain, Sequence, Setup};
+use crate::store::admission::{Admission, Bucket};
+use crate::store::entry::Entry;
+use crate::store::hash::HashKey;
+use crate::store::table::{Guess, Resting, Table};
+use crate::store::wheel::{TICK_NS, Wheel};
+use ringgate_batch::{LINE_BYTES, LocalIp};
+use ringgate_core::drops::DropReason;
+
+/// The players of one worker's plain listeners, and those who may become some.
+pub(crate) struct PlainFront {
+    /// Invariant: hashes with the same key as the gate's other tables, so that a datagram's source
+    /// is hashed once.
+    pub(crate) sessions: Table<Session>,
+    pub(crate) wheel: Wheel<Entry<Session>, TICK_NS>,
+    pub(crate) addresses: Addresses,
+    /// Of players' datagrams, and of servers'.
+    pub(crate) guards: [Guards; 2],
+    pub(crate) listeners: IdVec<ListenerId, PlainListener>,
+    /// Sessions that may begin, for each block.
+    pub(crate) starts: Admission,
+    /// Open sessions, of which there may be `open_max`.
+    pub(crate) open_count: usize,
+    pub(crate) open_max: usize,
+    pub(crate) half_open_count: usize,
+    /// Half-open sessions and barred sources that the table has room for, beside the open ones.
+    pub(crate) unproven_max: usize,
+    /// Keys the hashes of tokens.
+    pub(crate) hash: HashKey,
+    /// Numbers sessions, because players have no ids here.
+    pub(crate) serial: u64,
+}
+
+/// What a worker remembers of one listener.
+pub(crate) struct PlainListener {
+    pub(crate) unproven: Unproven,
+    /// Sessions that may begin, from whatever block.
+    pub(crate) starts: Bucket,
+    pub(crate) sequence: Option<Sequence>,
+    /// Counts how often that has changed.
+    pub(crate) sequence_changes: u32,
+}
+
+impl PlainFront {
+    pub(crate) fn new(setup: &Setup, key: HashKey, random: u64, now_ns: u64) -> Self {
+        let rules = || setup.listeners.iter().filter_map(|listener| listener.plain());
+        let is_served = rules().next().is_some();
+        let open_max = if is_served { setup.worker_sessions_max } else { 0 };
+        let half_open: usize = rules().map(|rules| rules.half_open_max.max(1) as usize).sum();
+        // More listeners may come by a reload.
+        let unproven_max = if is_served { half_open.max(UNPROVEN_MIN) } else { 0 };
+        let spare = if is_served { TURN_STARTS_MAX } else { 0 };
+        let places = open_max + unproven_max + spare;
+        let unproven_addresses =
+            if is_served { UNPROVEN_ADDRESSES.max(4 * unproven_max) } else { 0 };
+        Self {
+            sessions: Table::new(
+                open_max + unproven_max,
+                // Addresses rest, and ids have a generation: places need no rest. The spare ones
+                // are for what is removed in a turn and given back at its end.
+                Resting { ns: 0, spare },
+                (random >> 32) as u32,
+                key,
+            ),
+            wheel: Wheel::new(places, now_ns),
+            addresses: Addresses::new(open_max + setup.spare_places(open_max), unproven_addresses),
+            guards: [Guards::new(places), Guards::new(places)],
+            listeners: IdVec::new(),
+            starts: Admission::new(if is_served { START_BUCKETS } else { 1 }, key, now_ns),
+            open_count: 0,
+            open_max,
+            half_open_count: 0,
+            unproven_max,
+            hash: key,
+            serial: 0,
+        }
+    }
+
+    /// Takes a new setup in.
+    pub(crate) fn adopt(&mut self, setup: &Setup, now_ns: u64) {
+        for (id, listener) in setup.listeners.pairs() {
+            let rules = listener.plain();
+            let (sequence, max) = (
+                rules.and_then(|rules| rules.sequence),
+                rules.map_or(0, |rules| rules.half_open_max),
+            );
+            let Some(known) = self.listeners.get_mut(id) else {
+                self.listeners.push(PlainListener {
+                    unproven: Unproven::new(max),
+                    starts: Bucket::full(now_ns),
+                    sequence,
+                    sequence_changes: 0,
+                });
+                continue;
+            };
+            if known.sequence != sequence {
+                known.sequence = sequence;
+                known.sequence_changes += 1;
+            }
+            for place in known.unproven.resize(max) {
+                self.forget_unproven(place);
+            }
+        }
+    }
+
+    /// Has the sessions fetched of those who have sent a run of datagrams.
+    pub(crate) fn fetch_players(&self, sources: &mut [Source]) {
+        for source in sources {
+            source.guess = Guess::of(self.sessions.guess(source.hash));
+            self.sessions
+                .prefetch(source.guess.entry(), 0..size_of::<Session>().div_ceil(LINE_BYTES));
+        }
+    }
+
+    /// When the next session is looked after; `u64::MAX` while there is none.
+    pub(crate) fn due_ns(&self) -> u64 {
+        self.wheel.next_due().unwrap_or(u64::MAX)
+    }
+
+    /// Gives up the places of what was removed in this turn. Returns how many open sessions there
+    /// are, and how many that are half open.
+    pub(crate) fn reclaim(&mut self, now_ns: u64) -> (u64, u64) {
+        self.sessions.reclaim(now_ns);
+        (self.open_count as u64, self.half_open_count as u64)
+    }
+
+    /// The session that has a loopback address.
+    pub(crate) fn session_of_loopback(&self, local: &LocalIp) -> Option<Entry<Session>> {
+        self.addresses.owner(local).map(Entry::numbered)
+    }
+
+    /// The backend of the session that has a loopback address.
+    pub(crate) fn backend_of_loopback(&self, local: &LocalIp) -> Option<BackendId> {
+        Some(self.sessions.get(self.session_of_loopback(local)?)?.backend)
+    }
+
+    /// The open sessions, one by one: for inspection, not for every turn.
+    pub(crate) fn sessions<'a>(
+        &'a self,
+        common: &'a Common,
+    ) -> impl Iterator<Item = SessionInfo> + 'a {
+        let Self { sessions, .. } = self;
+        sessions.entries().filter_map(|index| {
+            let session = sessions.get(index).filter(|session| session.is_open())?;
+            let address = sessions.address(index);
+            let rules = rules_of(common, address.listener).ok()?;
+            let (claim, timeout_ns) = (&session.claim, rules.idle_ns);
+            Some(SessionInfo::of_claim(claim, address.endpoint, session.heard_ns, timeout_ns))
+        })
+    }
+}
+
+/// The rules of a listener.
+pub(crate) fn rules_of(common: &Common, listener: ListenerId) -> Result<&Plain, DropReason> {
+    common.setup.listeners[listener].plain().ok_or(DropReason::UnknownSource)
+}
+
+/// What there is room for at least, so that a reload may add listeners. It takes no memory until it
+/// is used.
+const UNPROVEN_MIN: usize = 16_384;
+
+/// At the fastest rate at which sessions may begin by default, one comes back after 13 seconds.
+const UNPROVEN_ADDRESSES: usize = 1 << 17;
+
+/// More than a driver brings in a turn.
+const TURN_STARTS_MAX: usize = 8192;
+
+/// 8 bytes each.
+const START_BUCKETS: usize = 1 << 14;
