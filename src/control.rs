@@ -12,6 +12,7 @@
 
 mod access;
 mod door;
+mod events;
 mod health;
 mod hlog;
 mod http;
@@ -20,7 +21,6 @@ mod metrics;
 mod notify;
 pub mod plan;
 mod recorder;
-mod refusals;
 mod reload;
 mod runtime;
 mod status;
@@ -42,10 +42,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::{Admin, Config, IoChoice, LoadError};
 use crate::worker::{Fleet, Published};
+use events::Watcher;
 use http::{Command, Draining};
 use notify::Notifier;
 use recorder::Recorder;
-use refusals::Refusals;
 use reload::{Next, Outcome};
 use ringgate_gate::{BackendId, IdVec, Mail, Setup};
 use ringgate_os::clock;
@@ -109,7 +109,7 @@ impl Control {
             config,
             setup,
             notifier: Notifier::from_env(),
-            refusals: Refusals::default(),
+            watcher: Watcher::default(),
             retired_since: IdVec::new(),
             terms: 0,
         };
@@ -171,6 +171,7 @@ impl Control {
             let _ = std::fs::remove_file(path);
         }
         let stopped = fleet.stop();
+        tracing::info!(event = "stop", "stopped");
         runtime.block_on(recorder.finish());
         // A worker's own error says more than that there was one.
         stopped.and(ended)
@@ -223,7 +224,7 @@ struct ControlLoop {
     config: Config,
     setup: Arc<Setup>,
     notifier: Notifier,
-    refusals: Refusals,
+    watcher: Watcher,
     /// The revision of the setup that retired each backend which is retired.
     retired_since: IdVec<BackendId, Option<u64>>,
     /// Signals to end that have come.
@@ -237,9 +238,18 @@ impl ControlLoop {
         while self.terms < TERMS_TO_STOP {
             match events.next().await {
                 Event::Command(command) => self.obey(fleet, command),
-                Event::Reload => drop(self.reload(fleet)),
+                Event::Reload => {
+                    tracing::info!(
+                        event = "asked",
+                        what = "reload",
+                        by = "SIGHUP",
+                        "told to reload"
+                    );
+                    drop(self.reload(fleet));
+                }
                 Event::Terminate => {
                     self.terms += 1;
+                    tracing::info!(event = "asked", what = "drain", by = "a signal", "told to end");
                     self.drain(fleet);
                 }
                 Event::Tick if fleet.has_failed() => {
@@ -248,13 +258,33 @@ impl ControlLoop {
                 Event::Tick if self.has_drained() => break,
                 Event::Tick => {
                     self.show_life(&mut alive_at_ns);
-                    if self.refusals.is_due(self.view.now_ns()) {
-                        self.refusals.tell(&self.view.snapshot());
+                    if self.watcher.is_due(self.view.now_ns()) {
+                        self.watcher.tell(&self.view.snapshot());
                     }
                 }
             }
         }
+        self.tell_end();
         Ok(())
+    }
+
+    /// Why the daemon stops now.
+    fn tell_end(&mut self) {
+        let snapshot = self.view.snapshot();
+        self.watcher.tell_last(&snapshot);
+        let sessions = snapshot.totals().sessions;
+        let is_over = snapshot.live.drain.is_some_and(|drain| snapshot.now_ns >= drain.until_ns);
+        let reason = match (self.terms >= TERMS_TO_STOP, is_over) {
+            (true, _) => "second_signal",
+            (false, true) => "deadline",
+            (false, false) => "empty",
+        };
+        tracing::info!(
+            event = "drain_end",
+            reason,
+            sessions,
+            "the drain is over: {sessions} sessions are left"
+        );
     }
 
     fn obey(&mut self, fleet: &Fleet, command: Command) {
@@ -278,7 +308,13 @@ impl ControlLoop {
         let timeout = self.config.gateway.drain_timeout;
         let until_ns = now_ns + timeout.as_nanos() as u64;
         let left_ms = timeout.as_millis().min(u128::from(u32::MAX)) as u32;
-        tracing::info!(left_ms, "draining: no new players are taken in");
+        let sessions = self.view.snapshot().totals().sessions;
+        tracing::info!(
+            event = "drain_begin",
+            sessions,
+            left_ms,
+            "draining: no new players are taken in"
+        );
         self.notifier.stopping(timeout);
         fleet.tell_all(|| Mail::Drain { left_ms });
         self.view.live().drain = Some(Drain { since_ns: now_ns, until_ns });
@@ -312,12 +348,20 @@ impl ControlLoop {
                 live.admin = self.config.admin.clone().map(Arc::new);
                 live.reloads.done += 1;
                 live.reloads.config_unix_s = clock::unix_seconds();
-                tracing::info!(changes = changes.join("; "), "the config was read again");
+                tracing::info!(
+                    event = "reload",
+                    changes = changes.join("; "),
+                    "the config was read again"
+                );
             }
             Err(mistakes) => {
                 live.reloads.refused += 1;
                 for mistake in mistakes {
-                    tracing::error!("the config was not changed: {mistake}");
+                    tracing::error!(
+                        event = "reload_refused",
+                        mistake,
+                        "the config was not changed: {mistake}"
+                    );
                 }
             }
         }

@@ -26,6 +26,8 @@ mod control_backends;
 mod control_commands;
 #[path = "all/control_drain.rs"]
 mod control_drain;
+#[path = "all/control_events.rs"]
+mod control_events;
 #[path = "all/control_kernels.rs"]
 mod control_kernels;
 #[path = "all/control_metrics.rs"]

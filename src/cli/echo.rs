@@ -4,6 +4,7 @@
 mod sockets;
 mod unreal;
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use super::{Failure, exit};
 use ringgate_core::limits::TX_SLOT_BYTES;
 use ringgate_io::Choice;
-use ringgate_link::backend::{Event, Options};
+use ringgate_link::backend::{Event, LinkLoss, Options};
 use sockets::Sockets;
 
 /// Answers every player with what it sent.
@@ -53,16 +54,38 @@ fn echo_bundles(run_dir: &Path, name: &str) -> Result<(), Failure> {
     let fail = |why| Failure::failed(format_args!("bundle link at {}: {why}", run_dir.display()));
     let mut backend = Options::new(run_dir, name).start().map_err(fail)?;
     exit::print(&format!("echo: backend {name} at {}\n", run_dir.display()))?;
+    let mut refusals = Refusals::default();
     loop {
         backend.wait(None).map_err(fail)?;
         let mut events = backend.poll().map_err(fail)?;
         while let Some((event, outbox)) = events.next() {
-            if let Event::Payload { session, bytes } = event {
-                // A full link drops the answer, as the internet would; the outbox counts it.
-                let _ = outbox.send(session, bytes);
+            match event {
+                Event::Payload { session, bytes } => {
+                    // A full link drops the answer, as the internet would; the outbox counts it.
+                    let _ = outbox.send(session, bytes);
+                }
+                Event::LinkUp { worker, .. } => refusals.forget(worker),
+                Event::LinkLost { worker, loss, .. } => refusals.tell(worker, loss),
+                _ => {}
             }
         }
         backend.flush();
+    }
+}
+
+/// Why links are down, said once for each worker: a link that is refused is tried again and again.
+#[derive(Default)]
+struct Refusals(HashMap<usize, LinkLoss>);
+
+impl Refusals {
+    fn tell(&mut self, worker: usize, loss: LinkLoss) {
+        if self.0.insert(worker, loss) != Some(loss) {
+            eprintln!("echo: worker {worker}: {loss}; trying again");
+        }
+    }
+
+    fn forget(&mut self, worker: usize) {
+        self.0.remove(&worker);
     }
 }
 

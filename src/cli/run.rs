@@ -65,6 +65,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     open_socket(&mut control, &run_dir)?;
     privileges.give_up_system_calls()?;
     exit::print(&announcement(&plan.setup, &control))?;
+    tell_start(&plan.setup, &control);
     control.serve().map_err(Failure::failed)
 }
 
@@ -104,6 +105,26 @@ fn open_socket(control: &mut Control, run_dir: &Path) -> Result<(), Failure> {
          a run_dir of its own"
     );
     Ok(())
+}
+
+/// The same for the log, as events.
+fn tell_start(setup: &Setup, control: &Control) {
+    let fleet = control.fleet();
+    for (listener, addresses) in setup.listeners.iter().zip(fleet.addresses()) {
+        for address in addresses {
+            let name = &listener.name;
+            tracing::info!(event = "listening", listener = name, %address, "listener {name} on {address}");
+        }
+    }
+    tracing::info!(
+        event = "start",
+        version = env!("CARGO_PKG_VERSION"),
+        pid = std::process::id(),
+        workers = fleet.worker_count(),
+        driver = fleet.driver(),
+        cipher = fleet.kernel(),
+        "ready"
+    );
 }
 
 /// What the daemon serves, a line for each address: tools and tests read these.

@@ -92,7 +92,7 @@ async fn drain(
     State(state): State<AdminState>,
     Extension(visitor): Extension<Visitor>,
 ) -> Response {
-    tracing::info!("{visitor} asks for a drain");
+    note(&visitor, "drain");
     match state.ask(Command::Drain).await {
         Ok(Draining { sessions, left_ms }) => {
             let answer = json!({ "schema": SCHEMA, "state": "draining", "sessions": sessions, "left_ms": left_ms });
@@ -106,7 +106,7 @@ async fn reload(
     State(state): State<AdminState>,
     Extension(visitor): Extension<Visitor>,
 ) -> Response {
-    tracing::info!("{visitor} asks for a reload");
+    note(&visitor, "reload");
     match state.ask(Command::Reload).await {
         Ok(Ok(changes)) => as_json(
             StatusCode::OK,
@@ -118,6 +118,11 @@ async fn reload(
         }
         Err(refusal) => refusal,
     }
+}
+
+/// Who asks for what goes into the log before it is done.
+fn note(visitor: &Visitor, what: &str) {
+    tracing::info!(event = "asked", what, by = %visitor, "{visitor} asks for a {what}");
 }
 
 async fn nothing() -> Response {

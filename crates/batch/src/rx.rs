@@ -71,6 +71,8 @@ pub struct Credentials {
     pub uid: u32,
     /// The group.
     pub gid: u32,
+    /// The process, where it is known; else 0. Only to be told: it may be another's by now.
+    pub pid: u32,
 }
 
 /// Something a driver has noticed that is not a datagram.

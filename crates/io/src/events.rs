@@ -47,7 +47,8 @@ pub(super) fn accept_all<E: Interface>(
         let (connection, peer) = match socket::accept(fd) {
             Ok(Some(link)) => {
                 let Ok(peer) = socket::peer_credentials(link.as_fd()) else { continue };
-                let peer = Credentials { uid: peer.uid, gid: peer.gid };
+                let peer =
+                    Credentials { uid: peer.uid, gid: peer.gid, pid: peer.pid.unsigned_abs() };
                 (interface.register(link, SocketKind::Link), peer)
             }
             Err(_) if reserve.turn_away(fd) => {

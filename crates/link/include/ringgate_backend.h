@@ -212,6 +212,40 @@ void rg_flush(rg_backend *backend);
 int rg_is_up(const rg_backend *backend);
 struct rg_stats rg_stats(const rg_backend *backend);
 
+/* Why a link is down, in words for a log: what an RG_LINK_LOST has as `reason`. */
+static inline const char *rg_link_loss_text(unsigned reason) {
+    switch (reason) {
+    case RG_GOODBYE_SHUTDOWN:
+        return "the gateway shuts down";
+    case RG_GOODBYE_VERSION_UNSUPPORTED:
+        return "the gateway refuses this link: no version in common, update the older side";
+    case RG_GOODBYE_UNAUTHORISED:
+        return "the gateway refuses this link: run as its user, or list this user in the backend's "
+               "allow_uids or allow_gids";
+    case RG_GOODBYE_NAME_UNKNOWN:
+        return "the gateway refuses this link: its config has no [[backend]] of this name with "
+               "link = \"bundle\"";
+    case RG_GOODBYE_NAME_TAKEN:
+        return "the gateway refuses this link: another process is connected as this backend";
+    case RG_GOODBYE_HELLO_EXPECTED:
+        return "the gateway closed this link: it wants one hello, first and soon";
+    case RG_GOODBYE_RECORD_INVALID:
+        return "the gateway closed this link: a record broke the format";
+    case RG_LOSS_HUNG_UP:
+        return "the gateway hung up without a word: it was stopped, or crashed";
+    case RG_LOSS_RECORD_INVALID:
+        return "the gateway broke the format";
+    case RG_LOSS_WELCOME_EXPECTED:
+        return "the gateway did not begin with one welcome";
+    case RG_LOSS_VERSION_UNSUPPORTED:
+        return "the gateway has chosen a version that was not offered";
+    case RG_LOSS_FAILED:
+        return "the link cannot be read";
+    default:
+        return "the gateway closed this link for another reason";
+    }
+}
+
 /* The worker that owns a session. */
 static inline unsigned rg_worker(uint64_t session) { return (unsigned)(session >> 56); }
 

@@ -124,7 +124,7 @@ impl ConnectedPlayers {
             is_one_address,
         };
         for game in 0..setup.backends.len() as u32 {
-            let (connection, peer) = (link_of(game), Credentials { uid: 1, gid: 1 });
+            let (connection, peer) = (link_of(game), Credentials { uid: 1, gid: 1, pid: 0 });
             let socket = connection;
             connected.host.notice(IoEvent::Accepted { socket, connection, peer });
         }

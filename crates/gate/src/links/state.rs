@@ -341,7 +341,7 @@ mod tests {
     use super::*;
     use ringgate_link::bundle::{CloseReason, SessionId};
 
-    const CREDENTIALS: Credentials = Credentials { uid: 0, gid: 0 };
+    const CREDENTIALS: Credentials = Credentials { uid: 0, gid: 0, pid: 0 };
 
     #[test]
     fn a_refused_bundle_loses_payloads_and_keeps_endings_in_order() {

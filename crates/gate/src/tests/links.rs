@@ -33,8 +33,8 @@ fn is_closed(rig: &Rig, game: &Game) -> bool {
 fn a_process_has_to_be_allowed() {
     let mut rig = Rig::new(plain_setup());
     for (credentials, is_welcome) in [
-        (Credentials { uid: 0, gid: 0 }, false),
-        (Credentials { uid: 1001, gid: 1000 }, false),
+        (Credentials { uid: 0, gid: 0, pid: 0 }, false),
+        (Credentials { uid: 1001, gid: 1000, pid: 0 }, false),
         (OUR_USER, true),
     ] {
         let game = Game::connect(&mut rig, credentials);
@@ -159,7 +159,7 @@ fn who_connects_and_says_nothing_is_parted_from() {
 
 /// A gate with a backend of one user and one of another.
 fn two_users() -> (Rig, Credentials) {
-    let other = Credentials { uid: 2000, gid: 2000 };
+    let other = Credentials { uid: 2000, gid: 2000, pid: 0 };
     let mut backends = vec![bundle_backend("arena", 4), bundle_backend("other", 4)];
     backends[1].link = LinkKind::Bundle { allow: Allowed { uids: vec![2000], gids: Vec::new() } };
     (Rig::new(Setup::new(vec![listener("eu", &[0])], backends, 1)), other)
@@ -172,7 +172,7 @@ fn refusals(rig: &Rig, why: LinkRefusal) -> u64 {
 #[test]
 fn whom_no_backend_allows_is_refused_at_once_and_takes_no_room() {
     let (mut rig, other) = two_users();
-    let stranger = Credentials { uid: 3000, gid: 3000 };
+    let stranger = Credentials { uid: 3000, gid: 3000, pid: 0 };
     for _ in 0..5 {
         let links: Vec<_> = (0..100).map(|_| rig.accept_link(stranger)).collect();
         rig.turn();

@@ -43,7 +43,7 @@ pub(super) const UDP_LINK: SocketId = SocketId(20);
 const LINK_LISTENER: SocketId = SocketId(21);
 const FIRST_LINK: u32 = 30;
 
-pub(super) const OUR_USER: Credentials = Credentials { uid: 1000, gid: 1000 };
+pub(super) const OUR_USER: Credentials = Credentials { uid: 1000, gid: 1000, pid: 0 };
 
 pub(super) fn key(n: u8) -> Key {
     Key::from_bytes([n; 32])

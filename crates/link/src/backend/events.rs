@@ -1,12 +1,13 @@
 //! The receiving half: from what the poller found to one event after the other.
 
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
 use super::super::bundle::{
-    BUNDLE_BYTES_MAX, CloseReason, Frames, Goodbye, Opened, RecordError, SessionId, ToGame,
-    VERSION_MAX, VERSION_MIN, Welcome,
+    BUNDLE_BYTES_MAX, CloseReason, Frames, Goodbye, GoodbyeReason, Opened, RecordError, SessionId,
+    ToGame, VERSION_MAX, VERSION_MIN, Welcome,
 };
 use super::link::Received;
 use super::poller::READY_TIMER;
@@ -83,6 +84,46 @@ pub enum LinkLoss {
     VersionUnsupported(u16),
     /// The kernel failed to read from the socket.
     Failed(io::ErrorKind),
+}
+
+impl fmt::Display for LinkLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Goodbye(Goodbye { reason, error }) => {
+                write!(f, "the gateway has closed the link: {reason}")?;
+                error.iter().try_for_each(|error| write!(f, " ({error})"))?;
+                f.write_str(what_to_do(*reason))
+            }
+            Self::HungUp => {
+                f.write_str("the gateway has hung up without a word: it was stopped, or crashed")
+            }
+            Self::RecordInvalid(error) => write!(f, "the gateway broke the format: {error}"),
+            Self::WelcomeExpected => f.write_str("the gateway did not begin with one welcome"),
+            Self::VersionUnsupported(version) => {
+                write!(f, "the gateway has chosen version {version}, which was not offered")
+            }
+            Self::Failed(why) => write!(f, "the link cannot be read: {why}"),
+        }
+    }
+}
+
+/// What helps against a refusal.
+const fn what_to_do(reason: GoodbyeReason) -> &'static str {
+    match reason {
+        GoodbyeReason::NameTaken => {
+            "; another process is connected as this backend: end it, or use another name"
+        }
+        GoodbyeReason::NameUnknown => {
+            "; the gateway's config has no [[backend]] of this name with link = \"bundle\""
+        }
+        GoodbyeReason::Unauthorised => {
+            "; run as the gateway's user, or list this user in the backend's allow_uids or allow_gids"
+        }
+        GoodbyeReason::VersionUnsupported => {
+            "; gateway and library have no version of the link in common: update the older one"
+        }
+        _ => "",
+    }
 }
 
 /// The events of one turn. Dropping it early loses nothing: the next poll goes on where it stopped.

@@ -313,4 +313,4 @@ pub(super) const START: Now = Now { mono_ns: 1_000_000_000_000, unix_s: 1_700_00
 pub(super) const UDP_LINK: SocketId = SocketId(20);
 const LINK_LISTENER: SocketId = SocketId(21);
 const FIRST_SOCKET: u32 = 30;
-pub(super) const US: Credentials = Credentials { uid: 7, gid: 7 };
+pub(super) const US: Credentials = Credentials { uid: 7, gid: 7, pid: 0 };

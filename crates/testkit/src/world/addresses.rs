@@ -9,7 +9,7 @@ use ringgate_gate::{BindId, Credentials, ListenerId};
 pub(super) const PROTOCOL: u64 = 0x7369_6d75_6c61_7465;
 
 /// Who game processes run as.
-pub(super) const GAME_USER: Credentials = Credentials { uid: 7, gid: 7 };
+pub(super) const GAME_USER: Credentials = Credentials { uid: 7, gid: 7, pid: 0 };
 
 pub(super) fn listener_keys() -> [Key; 2] {
     [Key::from_bytes([1; 32]), Key::from_bytes([2; 32])]
