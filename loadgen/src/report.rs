@@ -4,9 +4,7 @@
 //! Runs that are compared share every axis and keep their colour through the whole page. Charts
 //! have few marks, named axes with units and a legend; exact figures stand in tables below them.
 
-mod axis;
 pub mod books;
-mod chart;
 pub mod check;
 pub mod curve;
 mod figures;

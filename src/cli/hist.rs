@@ -1,9 +1,12 @@
 //! `ringgate hist`: what to do with the histogram files of gateways and load generators. All
 //! commands read any `HdrHistogram` interval log whose values are nanoseconds.
 
+mod diff;
 mod merge;
+mod moment;
 mod plot;
 mod show;
+mod slots;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,9 +15,11 @@ use clap::Subcommand;
 use hdrhistogram::Histogram;
 
 use super::Failure;
+use moment::Span;
+use ringgate_os::utc;
 use ringgate_report::hlog::{self, Interval};
 
-/// Show, plot and merge histogram files
+/// Show, compare, plot and merge histogram files
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -23,6 +28,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum HistCommand {
+    Diff(diff::Args),
     Merge(merge::Args),
     Plot(plot::Args),
     Show(show::Args),
@@ -30,6 +36,7 @@ enum HistCommand {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
+        HistCommand::Diff(args) => diff::run(args),
         HistCommand::Merge(args) => merge::run(args),
         HistCommand::Plot(args) => plot::run(args),
         HistCommand::Show(args) => show::run(args),
@@ -42,6 +49,8 @@ struct Files {
     /// Histogram files (.hlog)
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    span: Span,
 }
 
 /// A file that was read.
@@ -53,8 +62,43 @@ struct Loaded {
 impl Files {
     /// Reads them all. A file without a single interval is a mistake: nothing can be shown of it.
     fn load(&self) -> Result<Vec<Loaded>, Failure> {
-        self.files.iter().map(|path| load(path)).collect()
+        let mut logs =
+            self.files.iter().map(|path| load(path)).collect::<Result<Vec<Loaded>, _>>()?;
+        if !self.span.is_everything() {
+            for loaded in &mut logs {
+                self.span.cut(&mut loaded.log.intervals);
+            }
+            logs.retain(|loaded| !loaded.log.intervals.is_empty());
+        }
+        if logs.is_empty() {
+            return Err(Failure::bad_input("no file has an interval between --from and --to"));
+        }
+        Ok(logs)
     }
+}
+
+impl Loaded {
+    /// What it is, who wrote it where, and from when to when it goes.
+    fn origin(&self) -> String {
+        self.origin_of(&self.path)
+    }
+
+    fn origin_of(&self, path: &Path) -> String {
+        let (path, span) = (path.display(), span(&self.log.intervals));
+        match &self.log.writer[..] {
+            "" => format!("{path}: {span}"),
+            writer => format!("{path}: by {writer}, {span}"),
+        }
+    }
+}
+
+/// From when to when intervals go.
+fn span(intervals: &[Interval]) -> String {
+    let begin = intervals.iter().map(|interval| interval.start).min().unwrap_or_default();
+    let ends = intervals.iter().map(|interval| interval.start.saturating_add(interval.length));
+    let end = ends.max().unwrap_or_default();
+    let length = utc::span(end.abs_diff(begin).as_secs());
+    format!("{} to {} ({length})", utc::date(begin.as_secs()), utc::date(end.as_secs()))
 }
 
 fn load(path: &Path) -> Result<Loaded, Failure> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::runtime::{File, Files};
 use crate::config::Histograms;
 use crate::worker::{Stage, Stages};
-use ringgate_os::utc;
+use ringgate_os::{host, utc};
 use ringgate_report::hlog;
 
 /// A file that grows, and its successors.
@@ -40,7 +40,8 @@ impl HistogramLog {
         let (path, file) = create(files, &rules.dir, &utc::stamp(unix.as_secs()))?;
         let rules = rules.clone();
         let mut log = Self { rules, files, path, file, end: 0, is_torn: false };
-        let head = hlog::head(unix, concat!("ringgate ", env!("CARGO_PKG_VERSION")));
+        let writer = format!("ringgate {} on {}", env!("CARGO_PKG_VERSION"), host::name());
+        let head = hlog::head(unix, &writer);
         if let Err(why) = log.write(head).await {
             // A file without a head is of no use, and the next attempt makes its own.
             let _ = std::fs::remove_file(&log.path);

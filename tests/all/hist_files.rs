@@ -70,6 +70,22 @@ fn the_commands_read_what_the_daemon_wrote() {
     assert_eq!(run(ringgate(arguments)).succeeded(), "");
     let svg = std::fs::read_to_string(svg).expect("written");
     assert!(svg.starts_with("<svg ") && svg.contains("prefers-color-scheme"));
+    assert!(svg.contains(&format!("on {}, ", ringgate_os::host::name())), "{svg}");
+    let over_time = ["hist".as_ref(), "plot".as_ref(), file, "--over-time".as_ref()];
+    let svg = run(ringgate(over_time)).succeeded();
+    for tag in ["handshake", "uplink", "turn"] {
+        assert!(svg.contains(&format!(">{tag}</text>")), "{tag} is missing");
+    }
+    let diff = run(ringgate(["hist".as_ref(), "diff".as_ref(), file, file])).succeeded();
+    assert!(diff.lines().any(|line| line.starts_with("turn") && line.contains("count")), "{diff}");
+    assert!(!diff.contains("  significant\n"), "a file does not differ from itself: {diff}");
+    let table = |option: &str, time: &str| {
+        let arguments = ["hist".as_ref(), "show".as_ref(), file, option.as_ref(), time.as_ref()];
+        run(ringgate(arguments))
+    };
+    assert_eq!(table("--from", "1h").succeeded(), table("--to", "2099-12-31").succeeded());
+    let refusal = table("--to", "1h").refused();
+    assert_eq!(refusal, "no file has an interval between --from and --to");
 
     let twice = folder.join("twice.hlog");
     let arguments =

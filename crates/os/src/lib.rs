@@ -4,6 +4,7 @@
 
 pub mod clock;
 pub mod diag;
+pub mod host;
 pub mod memory;
 pub mod message;
 pub mod notify;

@@ -8,6 +8,38 @@ pub fn date(unix_s: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
+/// The second that a date of [`date`] stands for. `T` may stand between day and time, `Z` behind
+/// both, and the time or its seconds may be missing.
+pub fn parse(text: &str) -> Option<u64> {
+    let text = text.trim_end_matches(" UTC").trim_end_matches('Z');
+    let (day, time) = text.split_once([' ', 'T']).unwrap_or((text, "00:00"));
+    let [year, month, day] = numbers(day, '-')?[..] else { return None };
+    let (hour, minute, second) = match numbers(time, ':')?[..] {
+        [hour, minute] => (hour, minute, 0),
+        [hour, minute, second] => (hour, minute, second),
+        _ => return None,
+    };
+    let days = days(year, month, day).filter(|days| civil(*days) == (year, month, day))?;
+    (hour < 24 && minute < 60 && second < 60)
+        .then_some(days * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+fn numbers(text: &str, between: char) -> Option<Vec<u64>> {
+    let number = |part: &str| {
+        let is_number = matches!(part.len(), 1..=4) && part.bytes().all(|it| it.is_ascii_digit());
+        part.parse().ok().filter(|_| is_number)
+    };
+    text.split(between).map(number).collect()
+}
+
+/// The other way around than [`civil`]. What is no day of the calendar is some other day.
+fn days(year: u64, month: u64, day: u64) -> Option<u64> {
+    let (year, month) =
+        if month > 2 { (year, month - 3) } else { (year.checked_sub(1)?, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day;
+    days.checked_sub(719_469)
+}
+
 /// `20231114T221320Z`, for file names.
 pub fn stamp(unix_s: u64) -> String {
     date(unix_s).replace(['-', ':'], "").replacen(' ', "T", 1).replace(" UTC", "Z")
@@ -53,6 +85,39 @@ mod tests {
             (253_402_300_799, "9999-12-31 23:59:59 UTC"),
         ] {
             assert_eq!(date(unix_s), text);
+            assert_eq!(parse(text), Some(unix_s));
+        }
+    }
+
+    #[test]
+    fn dates_are_read_with_and_without_their_ends() {
+        for text in [
+            "2023-11-14 22:13:20",
+            "2023-11-14T22:13:20Z",
+            "2023-11-14T22:13:20",
+            "2023-11-14 22:13:20 UTC",
+        ] {
+            assert_eq!(parse(text), Some(1_700_000_000), "{text}");
+        }
+        assert_eq!(parse("2023-11-14 22:13"), Some(1_699_999_980));
+        assert_eq!(parse("2023-11-14"), Some(1_699_920_000));
+        for text in [
+            "",
+            "2023",
+            "2023-02-29",
+            "2023-13-01",
+            "2023-00-01",
+            "2023-01-00",
+            "1969-12-31",
+            "0-1-1",
+            "2023-11-14 24:00",
+            "2023-11-14 22",
+            "2023-11-14 22:60",
+            "2023-11-14 +2:10",
+            "2023-11-14 22:13:20.5",
+            "99999-01-01",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
         }
     }
 

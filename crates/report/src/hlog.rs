@@ -79,6 +79,8 @@ pub struct Interval {
 /// A log that was read.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
+    /// Who wrote it and where, as its head says; empty where it does not.
+    pub writer: String,
     /// In the order of the file.
     pub intervals: Vec<Interval>,
     /// The last line has no end: it was being written, or its writer was killed. It is left out.
@@ -115,6 +117,10 @@ pub fn read(bytes: &[u8]) -> Result<Log, ReadError> {
     let mut epoch = Epoch::default();
     let mut counts_left = FILE_COUNTS_MAX;
     for (at, line) in bytes[..end].split_inclusive(|byte| *byte == b'\n').enumerate() {
+        if let Some(writer) = writer_of(line) {
+            writer.clone_into(&mut log.writer);
+            continue;
+        }
         match read_line(line, &mut epoch, &mut counts_left) {
             Ok(interval) => log.intervals.extend(interval),
             Err(found) => {
@@ -127,6 +133,12 @@ pub fn read(bytes: &[u8]) -> Result<Log, ReadError> {
         Some(first) => Err(first),
         None => Ok(log),
     }
+}
+
+/// Who a line says has written the log.
+fn writer_of(line: &[u8]) -> Option<&str> {
+    let inside = line.strip_prefix(b"#[Logged by ")?.trim_ascii_end().strip_suffix(b"]")?;
+    std::str::from_utf8(inside).ok().filter(|it| it.len() < 1000 && !it.contains(char::is_control))
 }
 
 /// One line, with its end. Most are intervals; some say something about the log, and some nothing.
@@ -283,6 +295,7 @@ mod tests {
         assert!(text.contains("\nTag=turn,20.000,10.000,2.501,HIST"), "{text}");
         let log = read(text.as_bytes()).expect("ours");
         assert_eq!((log.intervals.len(), log.is_cut_off), (6, false));
+        assert_eq!(log.writer, "a test");
         let Interval { tag, start, length, histogram: read } = &log.intervals[4];
         assert_eq!((tag.as_str(), *length), ("turn", Duration::from_secs(10)));
         assert_eq!(*start, BEGAN + Duration::from_secs(20));

@@ -1,6 +1,7 @@
-//! What results are written as: latency logs that the tools of `HdrHistogram` read, and text for
-//! terminals. The daemon and the load generator share it.
+//! What results are written as: latency logs that the tools of `HdrHistogram` read, charts, and
+//! text for terminals. The daemon and the load generator share it.
 #![deny(unsafe_code)]
 
+pub mod chart;
 pub mod hlog;
 pub mod text;

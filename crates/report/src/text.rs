@@ -13,6 +13,11 @@ pub fn time(ns: u64) -> String {
     }
 }
 
+/// `1 ms`: a time without the zeros that a round one does not need.
+pub fn round_time(ns: u64) -> String {
+    time(ns).replace(".00 ", " ").replace(".0 ", " ")
+}
+
 fn three(value: f64, unit: &str) -> String {
     let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
     format!("{value:.digits$} {unit}")
@@ -118,6 +123,7 @@ mod tests {
     fn numbers_keep_three_digits_and_their_unit() {
         let times = [0, 999, 1_500, 15_550, 150_000, 2_100_000, 60_000_000_000].map(time);
         assert_eq!(times, ["0 ns", "999 ns", "1.50 µs", "15.6 µs", "150 µs", "2.10 ms", "60.0 s"]);
+        assert_eq!([1_000, 1_500, 20_000_000].map(round_time), ["1 µs", "1.50 µs", "20 ms"]);
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([0.0, 1e-6, 0.5].map(percent), ["0 %", "< 0.001 %", "50.000 %"]);
     }

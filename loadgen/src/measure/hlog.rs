@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use ringgate_os::host;
 use ringgate_report::hlog;
 
 use crate::measure::tally::{Stage, Tally};
@@ -16,7 +17,8 @@ pub struct Log<W> {
 impl<W: Write> Log<W> {
     /// Begins a log whose times count from `start_unix_ns`.
     pub fn begin(mut out: W, start_unix_ns: u64, comment: &str) -> io::Result<Self> {
-        let writer = format!("ringgate-loadgen {}: {comment}", env!("CARGO_PKG_VERSION"));
+        let (version, host) = (env!("CARGO_PKG_VERSION"), host::name());
+        let writer = format!("ringgate-loadgen {version} on {host}: {comment}");
         out.write_all(hlog::head(Duration::from_nanos(start_unix_ns), &writer).as_bytes())?;
         Ok(Self { out })
     }

@@ -1,19 +1,15 @@
 //! `ringgate hist merge`: one file out of many, such as those of all gateways of a fleet.
 //!
-//! What was recorded at the same time under the same tag is added up. Gateways do not start their
-//! intervals in step, so time is cut into slots as long as the usual interval, and an interval
-//! belongs to the slot that its middle lies in.
+//! What was recorded at the same time under the same tag is added up.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
-
 use super::super::Failure;
 use super::super::exit::print;
-use super::{Files, Loaded, add, empty_like};
-use ringgate_report::hlog::{self, Interval};
+use super::slots::Slots;
+use super::{Files, Loaded};
+use ringgate_report::hlog;
 
 /// Add the intervals of several files up into one file
 #[derive(Debug, clap::Args)]
@@ -36,39 +32,25 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 /// The merged log, as text.
 fn merge(logs: &[Loaded]) -> std::io::Result<String> {
-    let intervals = || logs.iter().flat_map(|loaded| &loaded.log.intervals);
-    let begin = intervals().map(|interval| interval.start).min().unwrap_or_default();
-    let slot_length = usual_length(intervals());
-    let mut slots: BTreeMap<(u128, &str), Histogram<u64>> = BTreeMap::new();
-    for interval in intervals() {
-        let middle = interval.start.abs_diff(begin).saturating_add(interval.length / 2);
-        let slot = middle.as_nanos() / slot_length.as_nanos();
-        let sum =
-            slots.entry((slot, &interval.tag)).or_insert_with(|| empty_like(&interval.histogram));
-        add(sum, &interval.histogram);
-    }
+    let Slots { begin, length, sums } = Slots::of(logs, SLOTS_MAX);
     let writer =
         format!("ringgate {}, hist merge of {} files", env!("CARGO_PKG_VERSION"), logs.len());
     let mut text = hlog::head(begin, &writer);
-    for ((slot, tag), sum) in &slots {
-        let start = Duration::from_nanos((slot * slot_length.as_nanos()) as u64);
-        hlog::write_line(&mut text, tag, start, slot_length, sum)?;
+    for ((slot, tag), sum) in &sums {
+        let start = Duration::from_nanos((slot * length.as_nanos()) as u64);
+        hlog::write_line(&mut text, tag, start, length, sum)?;
     }
     Ok(text)
 }
 
-/// The median: a gateway's first and last intervals may be short, and one on a busy machine long.
-fn usual_length<'i>(intervals: impl Iterator<Item = &'i Interval>) -> Duration {
-    let mut lengths: Vec<Duration> = intervals.map(|interval| interval.length).collect();
-    lengths.sort_unstable();
-    lengths.get(lengths.len() / 2).copied().unwrap_or_default().max(Duration::from_millis(1))
-}
+/// As many as there are intervals.
+const SLOTS_MAX: u128 = u128::MAX;
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::interval;
     use super::*;
-    use ringgate_report::hlog::Log;
+    use ringgate_report::hlog::{Interval, Log};
 
     fn loaded(intervals: Vec<Interval>) -> Loaded {
         Loaded { path: "a.hlog".into(), log: Log { intervals, ..Log::default() } }

@@ -1,14 +1,11 @@
 //! `ringgate hist show`: a table of percentiles.
 
-use std::time::Duration;
-
 use super::super::Failure;
 use super::super::exit::print;
 use super::{Files, Loaded, by_tag, named};
-use ringgate_os::utc;
 use ringgate_report::text::{Side, Table, count, put, time};
 
-/// Print the percentiles of each tag over all intervals of all files
+/// Print the percentiles of each tag over all files
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -22,7 +19,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 fn render(logs: &[Loaded]) -> String {
     let mut text = String::new();
     for loaded in logs {
-        head(&mut text, loaded);
+        put(&mut text, format_args!("{}\n", loaded.origin()));
     }
     let quantiles = QUANTILES.map(|(name, _)| (name, Side::Right));
     let mut table = Table::new(
@@ -41,21 +38,6 @@ fn render(logs: &[Loaded]) -> String {
     }
     put(&mut text, format_args!("\n{table}"));
     text
-}
-
-/// From when to when a file goes.
-fn head(text: &mut String, Loaded { path, log }: &Loaded) {
-    let begin = log.intervals.iter().map(|interval| interval.start).min().unwrap_or_default();
-    let ends = log.intervals.iter().map(|interval| interval.start.saturating_add(interval.length));
-    let end = ends.max().unwrap_or_default();
-    let name = path.display();
-    put(text, format_args!("{name}: {}", span(begin, end)));
-    text.push('\n');
-}
-
-fn span(begin: Duration, end: Duration) -> String {
-    let length = utc::span(end.abs_diff(begin).as_secs());
-    format!("{} to {} ({length})", utc::date(begin.as_secs()), utc::date(end.as_secs()))
 }
 
 const QUANTILES: [(&str, f64); 6] = [

@@ -4,10 +4,10 @@
 use std::fmt::Write as _;
 
 use super::{Curve, Step};
-use crate::report::axis::Scale;
-use crate::report::chart::{Chart, Line, Mark, escape};
 use crate::report::page::STYLE;
 use crate::text::{count, percent, time};
+use ringgate_report::chart::axis::plain;
+use ringgate_report::chart::{Axis, COLOURS, Chart, Line, Mark, Scale, escape, style};
 
 /// The whole page. Several ladders are compared.
 pub fn html(curves: &[Curve]) -> String {
@@ -18,15 +18,16 @@ pub fn html(curves: &[Curve]) -> String {
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>{0}</title><style>{STYLE}</style></head><body>\n<h1>{0}</h1>\n",
-        escape(&title)
+         <title>{0}</title><style>{STYLE}{1}</style></head><body>\n<h1>{0}</h1>\n",
+        escape(&title),
+        style()
     );
     for curve in curves {
         let _ = writeln!(html, "<p>{}</p>", escape(&curve.headline()));
     }
     html.push_str("<div class=\"charts\">\n");
-    html.push_str(&cost(curves).svg());
-    html.push_str(&latency(curves).svg());
+    html.push_str(&cost(curves).figure());
+    html.push_str(&latency(curves).figure());
     html.push_str("</div>\n");
     for (index, curve) in curves.iter().enumerate() {
         steps(index, curve, &mut html);
@@ -69,7 +70,7 @@ fn lines(curves: &[Curve], kinds: &[Kind]) -> Vec<Line> {
         kinds.iter().map(move |(suffix, is_dashed, of)| Line {
             name: format!("{} {suffix}", curve.name),
             colour,
-            is_dashed: *is_dashed,
+            dash: usize::from(*is_dashed),
             points: curve.points(of),
         })
     });
@@ -86,14 +87,12 @@ fn cost(curves: &[Curve]) -> Chart {
             ("whole core", true, |step| step.costs.core.us_per_trip),
         ],
     );
-    let values = lines.iter().flat_map(|line| line.points.iter().map(|point| point.1));
+    let scale = Scale::from_zero(Chart::values(&lines));
     Chart {
-        title: "CPU per round trip over load",
-        x_name: "payloads per second",
+        title: "CPU per round trip over load".into(),
         x: rates(curves),
-        y_name: "CPU per round trip, µs",
-        y: Scale::from_zero(values),
-        y_text: |us| format!("{us:.1}"),
+        y: Axis::new("CPU per round trip, µs", scale, |us| format!("{us:.1}")),
+        heat: Vec::new(),
         marks: knees(curves),
         lines,
     }
@@ -107,22 +106,20 @@ fn latency(curves: &[Curve]) -> Chart {
             ("median", true, |step| (step.p50_ns > 0).then_some(step.p50_ns as f64)),
         ],
     );
-    let values: Vec<_> =
-        lines.iter().flat_map(|line| line.points.iter().map(|point| point.1)).collect();
+    let scale = Scale::decades(Chart::values(&lines));
     Chart {
-        title: "Round trip over load",
-        x_name: "payloads per second",
+        title: "Round trip over load".into(),
         x: rates(curves),
-        y_name: "round trip",
-        y: Scale::decades(values.into_iter()),
-        y_text: |ns| time(ns as u64),
+        y: Axis::new("round trip", scale, |ns| time(ns as u64)),
+        heat: Vec::new(),
         marks: knees(curves),
         lines,
     }
 }
 
-fn rates(curves: &[Curve]) -> Scale {
-    Scale::from_zero(curves.iter().flat_map(|curve| curve.steps.iter().map(|step| step.rate)))
+fn rates(curves: &[Curve]) -> Axis {
+    let rates = curves.iter().flat_map(|curve| curve.steps.iter().map(|step| step.rate));
+    Axis::new("payloads per second", Scale::from_zero(rates), plain)
 }
 
 fn knees(curves: &[Curve]) -> Vec<Mark> {
@@ -141,7 +138,7 @@ fn steps(index: usize, curve: &Curve, html: &mut String) {
     let _ = write!(
         html,
         "<h2><span class=\"key k{}\"></span>{}</h2>\n<div class=\"scroll\"><table><thead><tr>",
-        index % crate::report::chart::COLOURS,
+        index % COLOURS,
         escape(&curve.name)
     );
     for head in HEADS {
@@ -230,7 +227,7 @@ mod tests {
             assert!(page.contains(text), "{text}");
         }
         assert_eq!(page.matches("<figure>").count(), 2);
-        assert_eq!(page.matches("class=\"line mark").count(), 2);
+        assert_eq!(page.matches("text-anchor=\"start\">knee").count(), 2);
         assert!(page.contains("in &lt;vain&gt;") && !page.contains("NaN"));
         let points = curve("", None).points(|step| step.costs.gateway.us_per_trip);
         assert_eq!(points, [(20e3, 6.5), (60e3, 4.25)]);
