@@ -35,7 +35,7 @@ impl NetcodeFront {
         backend: BackendId,
         session: SessionId,
     ) -> Option<Entry<Session>> {
-        self.session_index(session).filter(|index| self.sessions.at(*index).backend == backend)
+        self.session_index(session).filter(|index| self.sessions.at(*index).is_of(backend))
     }
 
     /// Sends a payload to the player that a backend names.

@@ -84,7 +84,7 @@ impl NetcodeFront {
         payload: &[u8],
     ) -> Result<(), DropReason> {
         self.check_udp_backend(turn, index)?;
-        let socket = self.sessions.at(index).uplink.ok_or(DropReason::LinkDown)?;
+        let socket = self.sessions.at(index).uplink().ok_or(DropReason::LinkDown)?;
         let target = TxTarget { socket, peer: None, source: LocalIp::UNSPECIFIED };
         turn.send_raw(payload, target, Tag::UdpPayload);
         Ok(())
@@ -126,7 +126,7 @@ impl NetcodeFront {
     /// Writes the opening record. The user data goes along the first time only; a backend that
     /// comes back gets zeros.
     fn announce_on(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, link: LinkId) {
-        let user_data = self.sessions.at_mut(index).user_data.take();
+        let user_data = self.untold.remove(&index);
         let user_data = user_data.as_deref().unwrap_or(&[0; USER_DATA_BYTES]);
         let setup = std::sync::Arc::clone(&turn.common.setup);
         let address = *self.sessions.address(index);

@@ -36,10 +36,17 @@ impl NetcodeFront {
         }
     }
 
+    /// Has everything fetched that looking after a session touches.
+    pub(crate) fn fetch_session(&self, index: Entry<Session>) {
+        self.sessions.prefetch(index, OPENING_LINES);
+        self.fetch_player(index);
+    }
+
     /// Has the lines fetched that a packet for a player touches.
     #[inline]
     pub(crate) fn fetch_player(&self, index: Entry<Session>) {
-        self.sessions.prefetch(index, OPENING_LINES);
-        self.sessions.prefetch(index, SEALING_LINES);
+        for lines in SEALING_LINES {
+            self.sessions.prefetch(index, lines);
+        }
     }
 }

@@ -6,9 +6,9 @@
 
 use crate::arrivals::Origin;
 use crate::counters::Ended;
-use crate::front::netcode::session::{Heard, Pending, Session};
+use crate::front::netcode::session::{Beginning, Pending, Session};
 use crate::front::netcode::state::NetcodeFront;
-use crate::ids::{BackendId, ListenerId};
+use crate::ids::ListenerId;
 use crate::mail::forget_departed;
 use crate::routing::NoRoom;
 use crate::setup::{LinkKind, TokenReuse};
@@ -20,7 +20,6 @@ use ringgate_batch::TxTarget;
 use ringgate_core::crypto::{Job, Verdict, token};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::TAG_BYTES;
-use ringgate_core::proto::netcode::UserData;
 use ringgate_core::proto::netcode::challenge::{CHALLENGE_BODY_BYTES, ChallengeToken, encode_body};
 use ringgate_core::proto::netcode::packet::{Header, PacketKind, nonce};
 use ringgate_core::proto::netcode::request::{Request, RequestParts};
@@ -280,12 +279,12 @@ impl NetcodeFront {
                 return Err(why);
             }
         };
-        let mut session = self.new_session(turn, pending, origin, claim, next_sequence);
         // A client numbers all its packets in one row. So whatever comes before the response
         // belongs to an earlier session of the same token: late, or recorded and sent again.
         let first_sequence = response_sequence.saturating_add(1);
-        session.window = Window::starting_at(first_sequence, &self.listeners[listener].replay);
-        session.user_data = user_data_for(turn, claim.backend, &challenge.user_data);
+        let window = Window::starting_at(first_sequence, &self.listeners[listener].replay);
+        let claimed = (claim, next_sequence);
+        let session = self.new_session(turn, pending, origin, claimed, window);
         let since_ns = self.pending.at(pending).since_ns;
         let Ok(index) = self.sessions.insert(origin.address, session, turn.now.mono_ns) else {
             turn.common.claims.leave(&claim);
@@ -294,6 +293,9 @@ impl NetcodeFront {
             return Err(DropReason::ResponseSessionsFull);
         };
         self.forget_pending(turn, pending);
+        if let LinkKind::Bundle { .. } = turn.common.setup.backends[claim.backend].link {
+            self.untold.insert(index, Box::new(challenge.user_data));
+        }
         turn.common.count_session(listener, claim.backend);
         turn.common.stamps.handshakes_ns.push(turn.now.mono_ns - since_ns);
         self.welcome(turn, index);
@@ -305,30 +307,20 @@ impl NetcodeFront {
         turn: &Turn<'_>,
         pending: Entry<Pending>,
         origin: &Origin,
-        claim: Claim,
-        next_sequence: SessionSequence,
+        (claim, next_sequence): (Claim, SessionSequence),
+        window: Window,
     ) -> Session {
         let pending = self.pending.at(pending);
         let timeout_s = u64::try_from(pending.timeout_seconds).unwrap_or(0);
-        Session {
-            window: Window::new(),
+        let beginning = Beginning {
+            claim,
             open_key: pending.open_key.clone(),
-            last_receive_ns: turn.now.mono_ns,
             seal_key: pending.seal_key.clone(),
+            window,
             next_sequence,
-            last_send_ns: turn.now.mono_ns,
-            socket: origin.socket,
-            local: origin.local,
-            heard: Heard::Nothing,
-            announced: 0,
-            uplink: None,
-            backend: claim.backend,
-            slot: claim.slot,
-            client_id: claim.client_id,
             timeout_ms: u32::try_from(timeout_s * MS_PER_S).unwrap_or(u32::MAX),
-            steered_by: None,
-            user_data: None,
-        }
+        };
+        Session::new(beginning, origin.socket, origin.local, turn.now.mono_ns)
     }
 
     /// Tells the player and its backend about a new session, lists it under its address where it
@@ -378,7 +370,7 @@ impl NetcodeFront {
         self.departed.leave(self.sessions.hash(&address), sequence, turn.now.mono_ns);
         let session = self.sessions.at_mut(index);
         turn.common.claims.leave_from(&session.claim(&address), &address.endpoint);
-        let (uplink, steered_by) = (session.uplink.take(), session.steered_by.take());
+        let (uplink, steered_by) = (session.set_uplink(None), session.steered_by.take());
         if let Some(socket) = uplink {
             turn.common.close_socket(socket);
         }
@@ -387,6 +379,7 @@ impl NetcodeFront {
             turn.common.neighbours.mail_out.push((worker.worker(), forget));
         }
         self.port_switches.residents.leave(turn.common.claims.homes(), index);
+        self.untold.remove(&index);
         self.sessions.remove(index);
         turn.common.sealing.expire();
         turn.common.counters.sessions_closed[why as usize] += 1;
@@ -395,18 +388,6 @@ impl NetcodeFront {
     fn deny(&mut self, turn: &mut Turn<'_>, origin: &Origin, key: &Key) {
         let packet = (PacketKind::Denied, &[][..]);
         self.emit_handshake(turn, origin.address.listener, key, packet, reply_to(origin));
-    }
-}
-
-/// What a backend will be told of a player; one on a udp link is told nothing.
-fn user_data_for(
-    turn: &mut Turn<'_>,
-    backend: BackendId,
-    user_data: &UserData,
-) -> Option<Box<UserData>> {
-    match turn.common.setup.backends[backend].link {
-        LinkKind::Bundle { .. } => Some(Box::new(*user_data)),
-        LinkKind::Udp { .. } => None,
     }
 }
 

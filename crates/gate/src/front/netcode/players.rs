@@ -333,7 +333,7 @@ impl NetcodeFront {
     fn hear(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let session = self.sessions.at_mut(index);
         session.last_receive_ns = turn.now.mono_ns;
-        session.heard = Heard::Confirmed;
+        session.confirm();
     }
 
     fn commit_window(

@@ -382,8 +382,7 @@ impl NetcodeFront {
     fn move_session(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, origin: &Origin) {
         let old = *self.sessions.address(index);
         let session = self.sessions.at_mut(index);
-        session.socket = origin.socket;
-        session.local = origin.local;
+        session.talk_through(origin.socket, origin.local);
         let steered_by =
             std::mem::replace(&mut session.steered_by, origin.forwarded_by.map(Neighbour::new));
         self.sessions.readdress(index, origin.address);

@@ -32,7 +32,8 @@ impl NetcodeFront {
         session.last_send_ns = now_ns;
         let room = turn.room();
         let (header, len) = encode_packet(kind, sequence, body, room.slot);
-        let target = TxTarget { socket: session.socket, peer, source: session.local };
+        let (socket, source) = session.talks_to();
+        let target = TxTarget { socket, peer, source };
         let slot = room.send(len, target, Tag::Player.encode());
         turn.common.sealing.push(&session.seal_key, about(slot, header, len, aads));
         turn.count_out(listener, kind as usize, len);

@@ -10,7 +10,6 @@ use crate::shared::claims::history::TokenMac;
 use crate::store::table::{Address, TENANT_OFFSET, Tenant};
 use ringgate_batch::{LINE_BYTES, LocalIp, SocketId};
 use ringgate_core::limits::WORKERS_MAX;
-use ringgate_core::proto::netcode::UserData;
 use ringgate_core::proto::netcode::server::{PendingBinding, SessionSequence};
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Window;
@@ -21,8 +20,8 @@ use ringgate_core::secret::{KEY_BYTES, Key};
 /// ```text
 /// 0      address, generation │ open_key             a packet from the player: these two lines,
 /// 1      hot facts │ window, up to 256 bits         side by side
-/// 2, 3   the rest of a larger window │ seal_key
-/// 4      what sealing changes │ what only endings need
+/// 2, 3   the rest of a larger window │ who the player is, and what few sessions have
+/// 4      seal_key │ what sealing changes            a packet for the player: this one and the first
 /// ```
 #[repr(C)]
 pub(crate) struct Session {
@@ -47,6 +46,13 @@ pub(crate) struct Session {
     /// The sequences the player has used.
     pub(crate) window: Window,
 
+    /// Who the player is.
+    pub(crate) client_id: u64,
+    /// The address the player talks to, where `near` has no room for it.
+    far: LocalIp,
+    /// The session's own socket toward a backend that is not on this host's loopback.
+    uplink: OwnSocket,
+
     /// Seals what the player gets.
     pub(crate) seal_key: Key,
     /// The sequence of the next packet for the player. Invariant: only grows, in a range that no
@@ -55,15 +61,39 @@ pub(crate) struct Session {
     /// When the last packet was sent.
     pub(crate) last_send_ns: u64,
     /// Our socket that the player talks to.
-    pub(crate) socket: SocketId,
-    /// The address the player talks to, where the socket has several.
-    pub(crate) local: LocalIp,
-    /// The session's own socket toward a backend that is not on this host's loopback.
-    pub(crate) uplink: Option<SocketId>,
-    /// Who the player is.
-    pub(crate) client_id: u64,
-    /// For the backend, until it has been told. One on a udp link never is.
-    pub(crate) user_data: Option<Box<UserData>>,
+    socket: SocketId,
+    /// Invariant: the same as `backend`.
+    owner: BackendId,
+    /// Invariant: whether `heard` is [`Heard::Confirmed`].
+    is_confirmed: bool,
+    near: Near,
+}
+
+/// The address the player talks to, where the socket has several.
+#[derive(Clone, Copy, Debug)]
+enum Near {
+    Unspecified,
+    V4([u8; 4]),
+    /// In [`Session::far`].
+    Far,
+}
+
+/// The socket of a session that has one, else a number that no socket has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OwnSocket(SocketId);
+
+impl OwnSocket {
+    const NONE: Self = Self(SocketId(u32::MAX));
+}
+
+/// What a session begins with.
+pub(crate) struct Beginning {
+    pub(crate) claim: Claim,
+    pub(crate) open_key: Key,
+    pub(crate) seal_key: Key,
+    pub(crate) window: Window,
+    pub(crate) next_sequence: SessionSequence,
+    pub(crate) timeout_ms: u32,
 }
 
 /// What a session has heard of its player since the response.
@@ -82,7 +112,7 @@ pub(crate) enum Heard {
 pub(crate) const OPENING_LINES: Range<usize> = 0..2;
 
 /// What answering a player touches.
-pub(crate) const SEALING_LINES: Range<usize> = 3..5;
+pub(crate) const SEALING_LINES: [Range<usize>; 2] = [0..1, 4..5];
 
 const _: () = {
     const fn line(offset: usize) -> usize {
@@ -92,10 +122,8 @@ const _: () = {
         line(offset_of!(Session, open_key)) == 0 && line(offset_of!(Session, last_receive_ns)) == 1
     );
     assert!(line(offset_of!(Session, window) + DEFAULT_WINDOW_BYTES - 1) == 1);
-    assert!(
-        line(offset_of!(Session, seal_key)) == 3 && line(offset_of!(Session, next_sequence)) == 4
-    );
-    assert!(TENANT_OFFSET + size_of::<Session>() == SEALING_LINES.end * LINE_BYTES);
+    assert!(line(offset_of!(Session, seal_key)) == 4 && line(offset_of!(Session, near)) == 4);
+    assert!(TENANT_OFFSET + size_of::<Session>() == 5 * LINE_BYTES);
 };
 
 /// The part of a window that 256 bits use.
@@ -129,19 +157,90 @@ impl Tenant for Session {
             heard: Heard::Nothing,
             steered_by: None,
             window: Window::new(),
+            client_id: 0,
+            far: LocalIp::UNSPECIFIED,
+            uplink: OwnSocket::NONE,
             seal_key: Key::from_bytes([0; KEY_BYTES]),
             next_sequence: SessionSequence::EXHAUSTED,
             last_send_ns: 0,
             socket: SocketId(u32::MAX),
-            local: LocalIp::UNSPECIFIED,
-            uplink: None,
-            client_id: 0,
-            user_data: None,
+            owner: BackendId(0),
+            is_confirmed: false,
+            near: Near::Unspecified,
         }
     }
 }
 
 impl Session {
+    /// A session that has said and heard nothing, of a player who talks to one of our addresses.
+    pub(crate) fn new(it: Beginning, socket: SocketId, local: LocalIp, now_ns: u64) -> Self {
+        let mut session = Self {
+            open_key: it.open_key,
+            last_receive_ns: now_ns,
+            slot: it.claim.slot,
+            timeout_ms: it.timeout_ms,
+            backend: it.claim.backend,
+            window: it.window,
+            client_id: it.claim.client_id,
+            seal_key: it.seal_key,
+            next_sequence: it.next_sequence,
+            last_send_ns: now_ns,
+            owner: it.claim.backend,
+            ..Self::nobody()
+        };
+        session.talk_through(socket, local);
+        session
+    }
+
+    /// The player talks to this address of this socket from now on.
+    pub(crate) fn talk_through(&mut self, socket: SocketId, local: LocalIp) {
+        self.socket = socket;
+        self.near = match local.ip_bytes() {
+            _ if local == LocalIp::UNSPECIFIED => Near::Unspecified,
+            [.., a, b, c, d] if local.is_v4() && local.interface == 0 => Near::V4([*a, *b, *c, *d]),
+            _ => Near::Far,
+        };
+        self.far = if matches!(self.near, Near::Far) { local } else { LocalIp::UNSPECIFIED };
+    }
+
+    /// Our socket that the player talks to, and the address, where the socket has several.
+    #[inline]
+    pub(crate) fn talks_to(&self) -> (SocketId, LocalIp) {
+        let local = match self.near {
+            Near::Unspecified => LocalIp::UNSPECIFIED,
+            Near::V4(ip) => LocalIp::v4(ip, 0),
+            Near::Far => self.far,
+        };
+        (self.socket, local)
+    }
+
+    /// The session's own socket toward a backend that is not on this host's loopback.
+    pub(crate) fn uplink(&self) -> Option<SocketId> {
+        (self.uplink != OwnSocket::NONE).then_some(self.uplink.0)
+    }
+
+    /// Has another socket of its own from now on, or none. Returns the one that it had.
+    pub(crate) fn set_uplink(&mut self, socket: Option<SocketId>) -> Option<SocketId> {
+        let had = self.uplink();
+        self.uplink = socket.map_or(OwnSocket::NONE, OwnSocket);
+        had
+    }
+
+    /// Whether it is a player of this backend. Asked where only what sealing touches is at hand.
+    #[inline]
+    pub(crate) fn is_of(&self, backend: BackendId) -> bool {
+        self.owner == backend
+    }
+
+    /// The player knows that it is connected.
+    #[inline]
+    pub(crate) const fn confirm(&mut self) {
+        if !matches!(self.heard, Heard::Confirmed) {
+            self.heard = Heard::Confirmed;
+            self.is_confirmed = true;
+        }
+    }
+
     /// What is to be given back when it ends.
     pub(crate) const fn claim(&self, address: &Address) -> Claim {
         Claim {
@@ -160,7 +259,7 @@ impl Session {
 
     /// Whether the player knows that it is connected.
     pub(crate) const fn is_confirmed(&self) -> bool {
-        matches!(self.heard, Heard::Confirmed)
+        self.is_confirmed
     }
 
     /// Whether nothing was heard for longer than the token allows.
@@ -235,3 +334,34 @@ impl Tenant for Pending {
 const KEEP_ALIVES_PER_TIMEOUT: u64 = 4;
 
 const NS_PER_MS: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_player_talks_to_the_address_that_was_said_last() {
+        let mut session = Session::nobody();
+        let v6 = [0xfd, 0x98, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        for local in [
+            LocalIp::v6(v6, 0),
+            LocalIp::v4([10, 98, 0, 1], 0),
+            LocalIp::v6(v6, 7),
+            LocalIp::UNSPECIFIED,
+            LocalIp::v4([10, 98, 0, 2], 3),
+            LocalIp::v4([0, 0, 0, 0], 0),
+        ] {
+            session.talk_through(SocketId(5), local);
+            assert_eq!(session.talks_to(), (SocketId(5), local));
+        }
+    }
+
+    #[test]
+    fn a_session_may_have_a_socket_of_its_own() {
+        let mut session = Session::nobody();
+        assert_eq!(session.set_uplink(Some(SocketId(0))), None);
+        assert_eq!(session.uplink(), Some(SocketId(0)));
+        assert_eq!(session.set_uplink(None), Some(SocketId(0)));
+        assert_eq!(session.uplink(), None);
+    }
+}

@@ -35,7 +35,7 @@ impl NetcodeFront {
         };
         let place = self.sessions.place(index);
         let session = self.sessions.at_mut(index);
-        session.uplink = Some(socket);
+        session.set_uplink(Some(socket));
         if !session.is_confirmed() {
             self.session_sockets.unwelcomed.push(place);
         }
@@ -58,7 +58,7 @@ impl NetcodeFront {
     pub(crate) fn lose_session_socket(&mut self, place: Place) {
         if let Some(index) = self.sessions.live(place) {
             let session = self.sessions.at_mut(index);
-            session.uplink = None;
+            session.set_uplink(None);
             session.announced = 0;
         }
     }
@@ -67,7 +67,7 @@ impl NetcodeFront {
     #[inline]
     pub(crate) fn lacks_socket(&self, turn: &Turn<'_>, index: Entry<Session>) -> bool {
         let session = self.sessions.at(index);
-        session.uplink.is_none()
+        session.uplink().is_none()
             && match &turn.common.setup.backends[session.backend].link {
                 LinkKind::Udp { address } => !is_shared_socket_backend(address),
                 LinkKind::Bundle { .. } => false,
@@ -115,7 +115,7 @@ impl NetcodeFront {
         let address = *self.sessions.address(index);
         let session = self.sessions.at(index);
         if !session.is_confirmed() {
-            let (socket, source) = (session.socket, session.local);
+            let (socket, source) = session.talks_to();
             let target = TxTarget { socket, peer: Some(address.endpoint), source };
             let key = session.seal_key.clone();
             let packet = (PacketKind::Denied, &[][..]);

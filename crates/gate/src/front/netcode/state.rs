@@ -1,5 +1,7 @@
 //! One worker's netcode players, and what else it keeps for them.
 
+use std::collections::HashMap;
+
 use crate::front::netcode::arrival::Arrival;
 use crate::front::netcode::departed::Departed;
 use crate::front::netcode::listener::ListenerRules;
@@ -20,6 +22,7 @@ use crate::store::table::{Address, Resting, Table};
 use crate::store::wheel::{TICK_NS, Wheel};
 use ringgate_batch::LocalIp;
 use ringgate_core::crypto::Verdict;
+use ringgate_core::proto::netcode::UserData;
 use ringgate_core::proto::netcode::server::GlobalSequence;
 use ringgate_core::secret::Key;
 
@@ -36,6 +39,8 @@ pub(crate) struct NetcodeFront {
     pub(crate) port_switches: PortSwitches,
     pub(crate) departed: Departed,
     pub(crate) session_sockets: SocketQueue,
+    /// What tokens carried for game processes on bundle links that have not been told yet.
+    pub(crate) untold: HashMap<Entry<Session>, Box<UserData>>,
     pub(crate) challenge_key: Key,
     pub(crate) challenge_sequence: u64,
     pub(crate) global_sequence: GlobalSequence,
@@ -70,6 +75,7 @@ impl NetcodeFront {
             port_switches: PortSwitches::new((worker, places), claims, hash_key, now_ns),
             departed: Departed::new(sessions_max),
             session_sockets: SocketQueue::new(),
+            untold: HashMap::new(),
             challenge_key: seed.challenge_key,
             challenge_sequence: 0,
             global_sequence: GlobalSequence::new(worker.index(), global_start),
@@ -152,7 +158,7 @@ impl NetcodeFront {
     ) -> Option<Entry<Session>> {
         entry_of_loopback(local).filter(|index| {
             let session = self.sessions.get(*index);
-            session.is_some_and(|session| session.backend == backend)
+            session.is_some_and(|session| session.is_of(backend))
         })
     }
 }

@@ -20,7 +20,7 @@ impl NetcodeFront {
                     break;
                 }
             }
-            due.iter().for_each(|index| self.fetch_player(*index));
+            due.iter().for_each(|index| self.fetch_session(*index));
             due.iter().for_each(|index| self.wake(turn, *index));
             if !due.is_full() {
                 break;
