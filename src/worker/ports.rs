@@ -105,7 +105,8 @@ impl Ports {
         for (at, binds) in plan.binds.iter().enumerate() {
             let filter = sockets::filter_of(plan, ListenerId::at(at));
             let open = |address: &SocketAddr| {
-                let options = ringgate_io::player_options(filter.as_ref());
+                let may_fragment = plan.setup.listeners[ListenerId::at(at)].may_fragment();
+                let options = ringgate_io::player_options(filter.as_ref(), may_fragment);
                 open_alone(*address, |alone| {
                     let options = socket::UdpOptions { reuse_port: !alone, ..options };
                     socket::player(*address, &options)

@@ -41,7 +41,8 @@ pub(super) fn open_players<D: Driver>(
     let mut players = Vec::with_capacity(addresses.len());
     for (at, binds) in addresses.iter().enumerate() {
         let filter = filter_of(plan, ListenerId::at(at));
-        let port = |address| Port::Players { address, filter: filter.as_ref() };
+        let may_fragment = plan.setup.listeners[ListenerId::at(at)].may_fragment();
+        let port = |address| Port::Players { address, filter: filter.as_ref(), may_fragment };
         let sockets = binds.iter().map(|address| driver.open(&port(*address)));
         players.push(sockets.collect::<Result<Vec<_>, _>>()?);
     }

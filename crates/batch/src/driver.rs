@@ -100,6 +100,8 @@ pub enum Port<'a> {
         address: SocketAddr,
         /// What may be queued at all; everything where there is none.
         filter: Option<&'a Filter>,
+        /// Whether routers may take datagrams apart that are too long for a path.
+        may_fragment: bool,
     },
     /// For game servers on this host that speak plain UDP: sends from any loopback address, and
     /// hears nobody else.

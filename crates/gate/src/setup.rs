@@ -127,6 +127,12 @@ impl Listener {
         }
     }
 
+    /// Whether what its players are sent may be too long for a path: the gateway does not know what
+    /// games say.
+    pub const fn may_fragment(&self) -> bool {
+        self.plain().is_some()
+    }
+
     /// The rules of a plain listener.
     pub const fn plain(&self) -> Option<&Plain> {
         match &self.protocol {

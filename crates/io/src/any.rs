@@ -88,8 +88,9 @@ impl Driver for AnyDriver {
 
     fn open(&mut self, port: &Port<'_>) -> Result<SocketId, StartError> {
         let (fd, kind) = match *port {
-            Port::Players { address, filter } => {
-                (socket::player(address, &player_options(filter))?.fd, SocketKind::Datagram)
+            Port::Players { address, filter, may_fragment } => {
+                let options = player_options(filter, may_fragment);
+                (socket::player(address, &options)?.fd, SocketKind::Datagram)
             }
             Port::UdpLink => (socket::udp_link(&UdpOptions::default())?.fd, SocketKind::Datagram),
             Port::Links { path } => {
@@ -141,8 +142,8 @@ impl Flush for Out<'_> {
 
 /// Like the socket of [`Port::Players`], made by itself: what an address is claimed with before a
 /// driver takes it over.
-pub const fn player_options(filter: Option<&Filter>) -> UdpOptions<'_> {
-    UdpOptions { reuse_port: true, filter, ..UdpOptions::DEFAULT }
+pub const fn player_options(filter: Option<&Filter>, may_fragment: bool) -> UdpOptions<'_> {
+    UdpOptions { reuse_port: true, filter, may_fragment, ..UdpOptions::DEFAULT }
 }
 
 /// Whoever reaches the directory may connect; who may say hello is decided by its credentials.

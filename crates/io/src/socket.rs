@@ -38,6 +38,8 @@ pub struct UdpOptions<'a> {
     pub kernel_time: bool,
     /// What may be queued at all; everything where there is none.
     pub filter: Option<&'a Filter>,
+    /// Routers may take what is too long for a path apart. Without it, it is lost there.
+    pub may_fragment: bool,
 }
 
 impl UdpOptions<'_> {
@@ -49,6 +51,7 @@ impl UdpOptions<'_> {
         send_buffer_bytes: 8 << 20,
         kernel_time: true,
         filter: None,
+        may_fragment: false,
     };
 }
 
@@ -76,8 +79,8 @@ pub struct UdpSocket {
 /// addresses ([`RxMeta::local`](ringgate_batch::RxMeta),
 /// [`TxTarget::source`](ringgate_batch::TxTarget)); bound to one address it does not need to.
 ///
-/// Our datagrams fit every path, so they leave in one piece, whatever the kernel has been told
-/// about the path's MTU (`never_fragment`).
+/// Our own datagrams fit every path, so they leave in one piece, whatever the kernel has been told
+/// about the path's MTU. A game's may be longer ([`UdpOptions::may_fragment`]).
 pub fn player(address: SocketAddr, options: &UdpOptions<'_>) -> Result<UdpSocket, StartError> {
     let socket = udp(address, options)?;
     bind(&socket, address)?;
@@ -261,7 +264,8 @@ fn udp(address: SocketAddr, options: &UdpOptions<'_>) -> Result<Socket, StartErr
     if address.ip().is_unspecified() {
         tell_local_address(&socket, family).map_err(|e| fail("ask for local addresses", e))?;
     }
-    never_fragment(&socket, family).map_err(|e| fail("set path MTU discovery", e))?;
+    choose_fragments(&socket, family, options.may_fragment)
+        .map_err(|e| fail("set path MTU discovery", e))?;
     set_flag(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
         .map_err(|e| fail("ask for drop counts", e))?;
     if options.kernel_time {
@@ -299,13 +303,18 @@ fn tell_local_address(socket: &Socket, family: Family) -> io::Result<()> {
     }
 }
 
-/// Datagrams leave with "don't fragment" set, and messages about a path's MTU change nothing.
+/// Datagrams leave with "don't fragment" set, or where they `may` be taken apart without it; in
+/// both cases messages about a path's MTU change nothing.
 /// Whether such a message is true cannot be told: anybody can send one that quotes a packet of
 /// ours, and a kernel that believes it refuses what is longer for ten minutes. Nor does the kernel
 /// have to find out whether to fragment, which is 10 % of a send (docs/BENCHMARKS.md, the wire). A
 /// dual-stack socket sends to both families, so an IPv6 socket gets both options.
-fn never_fragment(socket: &Socket, family: Family) -> io::Result<()> {
-    let (v4, v6) = (libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE);
+fn choose_fragments(socket: &Socket, family: Family, may: bool) -> io::Result<()> {
+    let (v4, v6) = if may {
+        (libc::IP_PMTUDISC_OMIT, libc::IPV6_PMTUDISC_OMIT)
+    } else {
+        (libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE)
+    };
     set_flag(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, v4)?;
     if family == Family::V6 {
         set_flag(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, v6)?;
