@@ -24,6 +24,7 @@ use ringgate_os::process;
 
 /// What a UDP socket should be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the kernel's")]
 pub struct UdpOptions<'a> {
     /// Shares the port with the sockets of other workers; the kernel spreads peers over them by
     /// address.

@@ -11,15 +11,18 @@
 //! After each: the books balance, the claims are the sessions, addresses without a session
 //! were sent no more than they had sent. For netcode also: what leaves is sealed under a known
 //! token's key and no number comes twice under it, challenges go to the token's owner only, no
-//! payload is delivered twice. For Unreal: no server hears a packet twice.
+//! payload is delivered twice. For Unreal: no server hears a packet twice. For plain listeners: none
+//! hears a number of a session twice, where datagrams are numbered.
 //!
 //! Built for tests and fuzzers only.
 
 mod netcode;
+mod plain;
 mod stage;
 mod unreal;
 
 pub use netcode::netcode;
+pub use plain::plain;
 pub use unreal::unreal;
 
 #[cfg(test)]
@@ -40,6 +43,12 @@ mod tests {
     fn netcode_gates_survive_any_sequence_of_events() {
         let opened: u64 = (0..SEEDS).map(|seed| super::netcode(&input(seed))).sum();
         assert!(opened > SEEDS / 4, "{opened} sessions in {SEEDS} runs");
+    }
+
+    #[test]
+    fn plain_gates_survive_any_sequence_of_events() {
+        let opened: u64 = (0..SEEDS).map(|seed| super::plain(&input(seed))).sum();
+        assert!(opened > SEEDS, "{opened} sessions in {SEEDS} runs");
     }
 
     #[test]

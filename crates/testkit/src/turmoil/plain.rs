@@ -1,0 +1,243 @@
+//! Plain listeners in turmoil: sources that anybody can write on a datagram, tokens, numbers that
+//! jump and come again, servers that answer or not, reloads, two workers.
+
+use std::collections::HashSet;
+
+use super::stage::{HOMES, Input, Stage, UDP_LINK, home, is_player_socket};
+use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure};
+use ringgate_core::proto::plain::{Field, Order, Width};
+use ringgate_core::proto::replay::Policy;
+use ringgate_gate::{
+    Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Mail, Plain, Protocol, Route,
+    Sequence, Setup, Token, TokenPlace,
+};
+use std::sync::Arc;
+
+/// Runs one sequence of events to its end; what does not hold panics. Returns how many sessions
+/// were opened.
+pub fn plain(input: &[u8]) -> u64 {
+    let mut input = Input::new(input);
+    let mut cast = Cast::new(&mut input);
+    while !input.is_over() {
+        cast.act(&mut input);
+        cast.watch(&mut input);
+    }
+    let hosts = cast.stage.hosts.iter();
+    hosts.map(|host| host.gate().counters().sessions_opened).sum()
+}
+
+struct Cast {
+    stage: Stage,
+    /// The next number of each source.
+    numbers: [u16; HOMES],
+    tape: Vec<Vec<u8>>,
+    /// By worker and address at the server: what came from there, where datagrams are numbered.
+    heard: HashSet<(usize, LocalIp, u16)>,
+    is_numbered: bool,
+    /// A server that is busy answers nobody.
+    is_deaf: bool,
+}
+
+impl Cast {
+    fn new(input: &mut Input<'_>) -> Self {
+        let setup = setup(input);
+        let is_numbered = rules(&setup).sequence.is_some();
+        Self {
+            stage: Stage::new(setup, WORKERS),
+            numbers: [0; HOMES],
+            tape: Vec::new(),
+            heard: HashSet::new(),
+            is_numbered,
+            is_deaf: false,
+        }
+    }
+
+    fn act(&mut self, input: &mut Input<'_>) {
+        let worker = input.below(WORKERS.into());
+        match input.byte() {
+            0..=149 => self.send(input),
+            150..=179 => self.replay(worker, input),
+            180..=189 => self.throw_junk(worker, input),
+            190..=217 => self.stage.pass(PAUSES_MS[input.below(PAUSES_MS.len())]),
+            218..=229 => self.reload(input),
+            230..=250 => self.trouble(worker, input),
+            251 => self.stage.tell(worker, Mail::Drain { left_ms: 1000 }),
+            252 if input.byte() < 8 => self.stage.tell(worker, Mail::Stop),
+            _ => {}
+        }
+        self.stage.turn(worker);
+    }
+
+    /// A source sends its next datagram, or one that jumps. The kernel gives an address always to
+    /// the same worker.
+    fn send(&mut self, input: &mut Input<'_>) {
+        let at = input.below(HOMES);
+        let step = match input.byte() {
+            0..=7 => 700,
+            8..=31 => 5,
+            32..=47 => u16::MAX - 3,
+            _ => 1,
+        };
+        self.numbers[at] = self.numbers[at].wrapping_add(step);
+        let [high, low] = self.numbers[at].to_be_bytes();
+        let token = TOKENS[usize::from(input.byte() < 20)];
+        let mut datagram = vec![0, high, low, b'a'];
+        datagram.resize(4 + input.below(40), b'a');
+        datagram.extend(token);
+        input.damage(&mut datagram);
+        self.stage.push(worker_of(at), ListenerId(0), home(at), &datagram);
+        self.tape.push(datagram);
+    }
+
+    fn replay(&mut self, worker: usize, input: &mut Input<'_>) {
+        let back = input.below(64) + 1;
+        let Some(datagram) = self.tape.len().checked_sub(back).map(|at| &self.tape[at]) else {
+            return;
+        };
+        let mut datagram = datagram.clone();
+        input.damage(&mut datagram);
+        self.stage.push(worker, ListenerId(0), home(input.below(HOMES)), &datagram);
+    }
+
+    fn throw_junk(&mut self, worker: usize, input: &mut Input<'_>) {
+        let len = input.below(80);
+        let junk = input.bytes(len);
+        self.stage.push(worker, ListenerId(0), home(input.below(HOMES)), &junk);
+    }
+
+    fn reload(&mut self, input: &mut Input<'_>) {
+        let (what, value) = (input.byte(), input.byte());
+        self.stage.reload(|setup| {
+            let listener = &mut setup.listeners[ListenerId(0)];
+            match what {
+                0..=63 => listener.sessions_max = u32::from(value % 8),
+                64..=127 => rules_mut(listener).half_open_max = u32::from(value % 8),
+                128..=159 => setup.backends[BackendId(0)].slots = u32::from(value % 8),
+                160..=191 => listener.limits.sessions_per_address = u32::from(value % 4),
+                _ => setup.backends[BackendId(1)].retired = value < 100,
+            }
+        });
+    }
+
+    fn trouble(&mut self, worker: usize, input: &mut Input<'_>) {
+        let peer = server_at(input.below(SERVERS.into()) as u16).into();
+        match input.byte() {
+            0..=79 => {
+                self.stage.obstacles.clear();
+                self.is_deaf = false;
+            }
+            80..=119 => self.is_deaf = true,
+            120..=159 => {
+                self.stage.notice(worker, IoEvent::Unreachable { socket: UDP_LINK, peer });
+            }
+            160..=189 => self.stage.obstacles.push((worker, UDP_LINK, SendFailure::Full)),
+            _ => {
+                let len = input.below(60);
+                let junk = input.bytes(len);
+                let local = LocalIp::v4([127, 1, 0, input.byte() % 32], 0);
+                self.stage.push_on(worker, UDP_LINK, peer, local, &junk);
+            }
+        }
+    }
+
+    /// Servers answer what has left for them.
+    fn watch(&mut self, input: &mut Input<'_>) {
+        for _ in 0..ROUNDS_MAX {
+            let sent = self.stage.take_sent();
+            if sent.is_empty() {
+                return;
+            }
+            for sent in sent.iter().filter(|sent| !is_player_socket(sent.target.socket)) {
+                let Some(to) = sent.target.peer else { continue };
+                self.reach((sent.worker, to, sent.target.source), &sent.bytes, input);
+            }
+        }
+    }
+
+    fn reach(
+        &mut self,
+        (worker, server, source): (usize, Endpoint, LocalIp),
+        bytes: &[u8],
+        input: &mut Input<'_>,
+    ) {
+        if let (Some(number), true) = (bytes.get(1..3), self.is_numbered) {
+            let number = u16::from_be_bytes([number[0], number[1]]);
+            assert!(self.heard.insert((worker, source, number)), "a server heard {number} twice");
+        }
+        if !self.is_deaf && input.byte() < 200 {
+            let answer = &bytes[..bytes.len().min(1 + input.below(64))];
+            self.stage.push_on(worker, UDP_LINK, server, source, answer);
+            self.stage.turn(worker);
+        }
+    }
+}
+
+fn setup(input: &mut Input<'_>) -> Setup {
+    let slots = 1 + input.below(8) as u32;
+    let backends = (0..SERVERS).map(|number| Backend {
+        name: format!("game-{number}"),
+        link: LinkKind::Udp { address: server_at(number) },
+        slots,
+        grace_ns: 2_000_000_000,
+        retired: false,
+    });
+    let (has_token, is_numbered) = (input.byte() < 128, input.byte() < 128);
+    let known = TOKENS.into_iter().zip((0..SERVERS).map(BackendId));
+    let token = Token {
+        at: TokenPlace::End,
+        bytes: 2,
+        strip: input.byte() < 128,
+        backends: Arc::new(known.collect()),
+    };
+    let field = Field { offset: 1, width: Width::Sixteen, order: Order::Big };
+    let rules = Plain {
+        token: has_token.then_some(token),
+        sequence: is_numbered.then_some(Sequence { field, policy: Policy::UNET, both: false }),
+        idle_ns: 5_000_000_000,
+        half_open_max: 1 + input.below(8) as u32,
+        // What holds for all fronts in turmoil: no stranger is sent more than it has sent.
+        answer_times: 1,
+        ..Plain::default()
+    };
+    let listener = Listener {
+        name: "any".to_owned(),
+        route: match input.byte() {
+            _ if has_token => Route::Token,
+            0..128 => Route::LeastPlayers,
+            _ => Route::Hash,
+        },
+        protocol: Protocol::Plain(rules),
+        public: Vec::new(),
+        backends: (0..SERVERS).map(BackendId).collect(),
+        sessions_max: 6,
+        follow_port_switch: false,
+        limits: Limits::NONE,
+    };
+    let mut setup = Setup::new(vec![listener], backends.collect(), 1);
+    setup.worker_sessions_max = 1 + input.below(8);
+    setup.worker_spare_places_min = input.below(64);
+    setup
+}
+
+fn rules(setup: &Setup) -> &Plain {
+    setup.listeners[ListenerId(0)].plain().expect("the only protocol here")
+}
+
+fn rules_mut(listener: &mut Listener) -> &mut Plain {
+    let Protocol::Plain(rules) = &mut listener.protocol else { unreachable!("plain") };
+    rules
+}
+
+const fn worker_of(home: usize) -> usize {
+    home % WORKERS as usize
+}
+
+fn server_at(number: u16) -> std::net::SocketAddr {
+    ([127, 0, 0, 1], 7000 + number).into()
+}
+
+const WORKERS: u16 = 2;
+const SERVERS: u16 = 2;
+const TOKENS: [[u8; 2]; 2] = [*b"xx", *b"yy"];
+const ROUNDS_MAX: usize = 20;
+const PAUSES_MS: [u64; 8] = [1, 20, 100, 300, 1_000, 2_000, 12_000, 200_000];
