@@ -35,7 +35,7 @@ impl NetcodeFront {
         backend: BackendId,
         session: SessionId,
     ) -> Option<Entry<Session>> {
-        self.session_index(session).filter(|index| self.sessions.at(*index).is_of(backend))
+        self.session_index(session).filter(|index| self.sessions.at(*index).owner() == backend)
     }
 
     /// Sends a payload to the player that a backend names.
@@ -95,7 +95,7 @@ impl NetcodeFront {
     #[inline]
     fn send_to_player(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, payload: &[u8]) {
         turn.common.counters.payloads_from_links += 1;
-        let backend = self.sessions.at(index).backend;
+        let backend = self.sessions.at(index).owner();
         if let Err(why) = self.try_send_to_player(turn, index, payload) {
             turn.common.drop_payload(backend, why);
         } else {

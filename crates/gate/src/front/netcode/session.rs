@@ -226,10 +226,10 @@ impl Session {
         had
     }
 
-    /// Whether it is a player of this backend. Asked where only what sealing touches is at hand.
+    /// Where the player plays: asked where only what sealing touches is at hand.
     #[inline]
-    pub(crate) fn is_of(&self, backend: BackendId) -> bool {
-        self.owner == backend
+    pub(crate) const fn owner(&self) -> BackendId {
+        self.owner
     }
 
     /// The player knows that it is connected.

@@ -158,7 +158,7 @@ impl NetcodeFront {
     ) -> Option<Entry<Session>> {
         entry_of_loopback(local).filter(|index| {
             let session = self.sessions.get(*index);
-            session.is_some_and(|session| session.is_of(backend))
+            session.is_some_and(|session| session.owner() == backend)
         })
     }
 }
