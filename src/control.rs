@@ -19,6 +19,7 @@ mod http;
 mod latency;
 mod metrics;
 mod notify;
+mod page;
 pub mod plan;
 mod recorder;
 mod reload;

@@ -22,6 +22,8 @@ mod config_values;
 mod control_access;
 #[path = "all/control_backends.rs"]
 mod control_backends;
+#[path = "all/control_browser.rs"]
+mod control_browser;
 #[path = "all/control_commands.rs"]
 mod control_commands;
 #[path = "all/control_drain.rs"]

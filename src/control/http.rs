@@ -19,7 +19,7 @@ use super::access::{self, Visitor};
 use super::reload::Outcome;
 use super::status::SCHEMA;
 use super::view::{Snapshot, View};
-use super::{health, metrics, status};
+use super::{health, metrics, page, status};
 use crate::config::Admin;
 
 /// What an operator asks of the control thread.
@@ -51,6 +51,7 @@ pub(super) struct AdminState {
 pub(super) fn router(view: Arc<View>, commands: mpsc::Sender<Command>) -> Router {
     let state = AdminState { view, commands, turn: Arc::new(Semaphore::new(1)) };
     Router::new()
+        .route("/", get(page::show))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/status", get(show_status))
@@ -126,7 +127,7 @@ fn note(visitor: &Visitor, what: &str) {
 }
 
 async fn nothing() -> Response {
-    let paths = "nothing is here; GET /metrics /healthz /readyz /status, POST /drain /reload\n";
+    let paths = "nothing is here; GET / /metrics /healthz /readyz /status, POST /drain /reload\n";
     (StatusCode::NOT_FOUND, paths).into_response()
 }
 

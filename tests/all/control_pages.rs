@@ -110,7 +110,7 @@ fn what_the_filter_refuses_is_told_from_what_finds_no_room() {
 #[test]
 fn other_paths_and_methods_are_refused() {
     let daemon = Daemon::start(&Text::new());
-    assert_eq!(daemon.get("/").status, 404);
+    assert_eq!(daemon.get("/nothing").status, 404);
     assert_eq!(daemon.post("/metrics").status, 405);
     assert_eq!(daemon.get("/drain").status, 405);
     assert_eq!(daemon.status()["state"], "serving");
