@@ -177,6 +177,11 @@ pub struct Limits {
     /// Players of a block who are asked to restart their handshake, a second and worker. Of no
     /// meaning in netcode.
     pub restarts_per_block: u32,
+    /// Sessions that sources of a block begin, a second and worker. Of plain listeners only, and 0
+    /// on others; the four above are 0 on plain ones.
+    pub starts_per_block: u32,
+    /// Sessions that begin at all, a second and worker. Of plain listeners only.
+    pub starts: u32,
     /// Sessions of an address, over all workers.
     pub sessions_per_address: u32,
     /// Sessions of a block, over all workers.
@@ -186,12 +191,15 @@ pub struct Limits {
 /// How a new player's backend is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// By a hash of the client id (of the address, on Unreal listeners).
+    /// By a hash of the client id (of the address, on Unreal and plain listeners).
     Hash,
     /// The backend with the fewest players.
     LeastPlayers,
     /// The only backend there is.
     Single,
+    /// The backend that the datagram's token stands for. Invariant: plain only, and there are a
+    /// token and tokens.
+    Token,
     /// The backend named in the first 32 bytes of the token's user data. Invariant: netcode only.
     UserData,
 }
@@ -200,6 +208,7 @@ impl Word for Route {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("single", Self::Single),
         ("user-data", Self::UserData),
+        ("token", Self::Token),
         ("hash", Self::Hash),
         ("least-players", Self::LeastPlayers),
     ];
@@ -239,6 +248,8 @@ pub enum Protocol {
     Netcode(Netcode),
     /// Unreal Engine's UDP protocol.
     Unreal(Unreal),
+    /// Anything else over UDP.
+    Plain(Plain),
 }
 
 /// The fields of a netcode listener.
@@ -333,6 +344,110 @@ pub enum NetworkVersions {
     Any,
     /// Those with one of these checksums.
     Only(Vec<u32>),
+}
+
+/// The fields of a plain listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plain {
+    /// What every datagram carries. Invariant: there with [`Route::Token`] and nowhere else.
+    pub token: Option<RoutingToken>,
+    /// Whose each token is. Invariant: all of the token's length, all different, none without
+    /// [`Route::Token`].
+    pub tokens: RoutingTokens,
+    /// Where every datagram has a number.
+    pub sequence: Option<Sequence>,
+    /// Whose numbers are looked at.
+    pub guard: GuardedWays,
+    /// Numbers that a session remembers. Invariant: a power of two, 64 to 1024, and below half of
+    /// the sequence's numbers.
+    pub replay_window: u16,
+    /// A jump over more numbers than this ends the session; without it any jump is fine.
+    /// Invariant: below half of the sequence's numbers, and there is a sequence.
+    pub gap_limit: Option<NonZeroU64>,
+    /// What every datagram of a player begins with.
+    pub begins_with: Vec<u8>,
+    /// Silence after which a session ends.
+    pub idle_timeout: Duration,
+    /// Silence after which a session ends that nobody has shown to be alive.
+    pub half_open_timeout: Duration,
+    /// Such sessions of a worker.
+    pub half_open_max: u32,
+    /// So many times the bytes that it has sent a source of such a session gets; 0 for any number.
+    pub answer_limit: u32,
+    /// How long a source may not begin again after a gap has ended its session.
+    pub gap_rest: Duration,
+}
+
+/// A token in every datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoutingToken {
+    /// Where it stands.
+    pub at: TokenPlace,
+    /// How long it is, 1 to 64.
+    pub bytes: u8,
+    /// Whether game servers get datagrams without it.
+    pub strip: bool,
+}
+
+/// Where a token stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenPlace {
+    /// At a datagram's end.
+    End,
+    /// At its start.
+    Start,
+}
+
+impl Word for TokenPlace {
+    const WORDS: &'static [(&'static str, Self)] = &[("end", Self::End), ("start", Self::Start)];
+}
+
+/// Tokens, each with an index into [`Config::backends`].
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct RoutingTokens(pub Vec<(Box<[u8]>, usize)>);
+
+/// Whoever knows a token reaches a server by it: only their number is told.
+impl fmt::Debug for RoutingTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} tokens", self.0.len())
+    }
+}
+
+/// Where every datagram has a number that counts up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sequence {
+    /// Bytes before it. Invariant: the longest datagram holds it.
+    pub offset: u16,
+    /// Its width: 8, 16 or 32.
+    pub bits: u8,
+    /// Which of its bytes comes first.
+    pub order: NumberOrder,
+}
+
+/// Which byte of a number comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberOrder {
+    /// The highest.
+    Big,
+    /// The lowest.
+    Little,
+}
+
+impl Word for NumberOrder {
+    const WORDS: &'static [(&'static str, Self)] = &[("big", Self::Big), ("little", Self::Little)];
+}
+
+/// Whose numbers are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardedWays {
+    /// Those of players.
+    Up,
+    /// Those of players and game servers.
+    Both,
+}
+
+impl Word for GuardedWays {
+    const WORDS: &'static [(&'static str, Self)] = &[("up", Self::Up), ("both", Self::Both)];
 }
 
 /// One game process.

@@ -16,6 +16,8 @@ mod config_bounds;
 mod config_keys;
 #[path = "all/config_mistakes.rs"]
 mod config_mistakes;
+#[path = "all/config_plain.rs"]
+mod config_plain;
 #[path = "all/config_values.rs"]
 mod config_values;
 #[path = "all/control_access.rs"]

@@ -16,43 +16,59 @@ pub fn explain() -> String {
     for table in TABLES {
         for (index, example) in table.examples.iter().enumerate() {
             text.push('\n');
-            if index == 0 {
-                comment(&mut text, table.meaning);
-            } else {
-                comment(&mut text, &format!("Fields of {} {}s only.", example.variant, table.name));
+            let Example { variant, .. } = example;
+            match table.examples[..index].iter().any(|earlier| earlier.variant == *variant) {
+                _ if index == 0 => comment(&mut text, table.meaning),
+                false => comment(&mut text, &format!("Fields of {variant} {}s only.", table.name)),
+                true => comment(&mut text, &format!("One more {variant} {}.", table.name)),
             }
-            one(&mut text, table, example);
+            one(&mut text, table, index);
         }
     }
     text
 }
 
-fn one(text: &mut String, table: &Table, example: &Example) {
+fn one(text: &mut String, table: &Table, index: usize) {
     let (open, close) = if table.repeated { ("[[", "]]") } else { ("[", "]") };
     put(text, format_args!("{open}{}{close}", table.name));
+    let example = &table.examples[index];
     for field in table.fields.iter().filter(|field| field.applies_to(example.variant)) {
         let given = example.values.iter().find(|(name, _)| *name == field.name);
-        match given {
-            Some((_, value)) if !example.shared && field.only.is_none() => {
-                put(text, format_args!("{} = {value}", field.name));
+        match &field.kind {
+            // TOML wants them behind all other fields, and that is where the description has them.
+            Kind::Table(inner) => explain_inner(text, inner, &table.examples[..=index]),
+            _ if is_new(field, &table.examples[..=index]) => {
+                explain_field(text, field, given.map(|(_, value)| *value));
             }
-            _ if example.shared || field.only.is_some() => match &field.kind {
-                // TOML wants them behind all other fields, and that is where the description has
-                // them.
-                Kind::Table(inner) => explain_inner(text, inner),
-                _ => explain_field(text, field, given.map(|(_, value)| *value)),
-            },
-            _ => {}
+            _ => {
+                if let Some((_, value)) = given {
+                    put(text, format_args!("{} = {value}", field.name));
+                }
+            }
         }
     }
 }
 
-/// A table inside of the one before it, which may be left out.
-fn explain_inner(text: &mut String, table: &Table) {
+/// Whether the last of these examples is the first that has a field.
+fn is_new(field: &Field, examples: &[Example]) -> bool {
+    let first = examples.iter().position(|example| field.applies_to(example.variant));
+    first.is_some_and(|first| first + 1 == examples.len())
+}
+
+/// A table inside of the one before it, which may be left out, as far as it was not explained yet.
+fn explain_inner(text: &mut String, table: &Table, examples: &[Example]) {
+    let fields: Vec<_> = table.fields.iter().filter(|field| is_new(field, examples)).collect();
+    if fields.is_empty() {
+        return;
+    }
     text.push('\n');
-    comment(text, table.meaning);
+    if examples.len() == 1 {
+        comment(text, table.meaning);
+    }
     put(text, format_args!("[{}]", table.name));
-    table.fields.iter().for_each(|field| explain_field(text, field, None));
+    for field in fields {
+        explain_field(text, field, None);
+    }
 }
 
 fn explain_field(text: &mut String, field: &Field, given: Option<&str>) {

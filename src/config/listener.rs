@@ -2,19 +2,23 @@
 
 mod limits;
 mod netcode;
+mod plain;
+mod tokens;
 mod unreal;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use toml::de::DeValue;
+
 use super::backend::{Known, KnownBackend};
 use super::distinct::Distinct;
 use super::keys::KeySources;
 use super::mistake::{Place, Report, nearest};
 use super::schema::LinkWord;
-use super::section::Section;
-use super::{Listener, Protocol, Route, values};
+use super::section::{Section, integer};
+use super::{Listener, PortSwitch, Protocol, Route, values};
 use ringgate_core::limits::BINDS_MAX;
 use ringgate_gate::Front;
 
@@ -65,14 +69,21 @@ pub(super) fn read(
     let backends = read_backends(&mut section, word, around);
     let route = read_route(&mut section, word, backends.as_deref());
     let max_sessions = section.integer("max_sessions");
-    let port_switch = section.choice("port_switch");
+    let port_switch = match word {
+        // Nothing could prove that it is the same player.
+        Some(Front::Plain) => Some(PortSwitch::Ignore),
+        _ => section.choice("port_switch").map(|(chosen, _)| chosen),
+    };
     let filter = section.flag("filter");
     let protocol = match word {
         Some(Front::Netcode) => {
             netcode::read(&mut section, bind.as_deref(), around).map(Protocol::Netcode)
         }
         Some(Front::Unreal) => unreal::read(&mut section).map(Protocol::Unreal),
-        Some(Front::Plain) | None => None,
+        Some(Front::Plain) => {
+            plain::read(&mut section, route, backends.as_deref(), around).map(Protocol::Plain)
+        }
+        None => None,
     };
     let limits = limits::read(&mut section, word);
     let ignored = match word {
@@ -86,7 +97,7 @@ pub(super) fn read(
         backends: backends?,
         route: route?,
         max_sessions: max_sessions.and_then(|count| usize::try_from(count).ok())?,
-        port_switch: port_switch?.0,
+        port_switch: port_switch?,
         filter: filter?,
         limits: limits?,
         ignored: ignored?,
@@ -108,13 +119,20 @@ fn read_backends(
     for (name, place) in names {
         match known.find(&name) {
             Some((index, backend)) => {
-                if protocol == Some(Front::Unreal) {
-                    check_unreal_backend(&name, &place, backend, section.report);
+                match protocol {
+                    Some(Front::Unreal) => {
+                        check_unbundled(&name, &place, backend, section.report);
+                        check_local(&name, &place, backend, "unreal", section.report);
+                    }
+                    Some(Front::Plain) => {
+                        check_local(&name, &place, backend, "plain", section.report);
+                    }
+                    Some(Front::Netcode) | None => {}
                 }
                 let first = protocol.map(|word| *around.spoken.entry(index).or_insert(word));
                 if first != protocol {
                     let found =
-                        format_args!("{name:?}, which is behind a listener of the other protocol");
+                        format_args!("{name:?}, which is behind a listener of another protocol");
                     section.report.expected(&place, found, "a backend that speaks one protocol");
                 }
                 indices.push(index);
@@ -128,21 +146,26 @@ fn read_backends(
     Some(indices)
 }
 
-/// Players of Unreal games have loopback addresses of their own toward a server that does not know
-/// of a gateway.
-fn check_unreal_backend(
-    name: &str,
-    place: &Place,
-    backend: &KnownBackend,
-    report: &mut Report<'_>,
-) {
+/// Nothing that the gateway could say on a bundle link is known of an Unreal player.
+fn check_unbundled(name: &str, place: &Place, backend: &KnownBackend, report: &mut Report<'_>) {
     if backend.link == Some(LinkWord::Bundle) {
         let found = format_args!("{name:?}, which has link = \"bundle\"");
         report.expected(place, found, "a backend with link = \"udp\" (unreal)");
     }
+}
+
+/// Players have loopback addresses of their own toward a server that does not know of a gateway.
+fn check_local(
+    name: &str,
+    place: &Place,
+    backend: &KnownBackend,
+    protocol: &str,
+    report: &mut Report<'_>,
+) {
     if let Some(address) = backend.address.filter(|address| !is_ipv4_loopback(address)) {
         let found = format_args!("{name:?}, which is at {address}");
-        report.expected(place, found, "a backend on this host, at 127.x.y.z (unreal)");
+        let expected = format_args!("a backend on this host, at 127.x.y.z ({protocol})");
+        report.expected(place, found, expected);
     }
 }
 
@@ -151,12 +174,14 @@ fn is_ipv4_loopback(address: &SocketAddr) -> bool {
 }
 
 fn unknown_backend(name: &str, place: &Place, known: &Known, report: &mut Report<'_>) {
+    report.note(place, unknown(name, known));
+}
+
+/// What is wrong with a name that no backend has.
+fn unknown(name: &str, known: &Known) -> String {
     match nearest(name, known.names()) {
-        Some(near) => {
-            let message = format!("found no [[backend]] named {name:?}, did you mean {near:?}?");
-            report.note(place, message);
-        }
-        None => report.expected(place, format_args!("{name:?}"), "the name of a [[backend]]"),
+        Some(near) => format!("found no [[backend]] named {name:?}, did you mean {near:?}?"),
+        None => format!("found {name:?}, expected the name of a [[backend]]"),
     }
 }
 
@@ -173,7 +198,12 @@ fn read_route(
             section.report.expected(
                 &place,
                 format_args!("{found} and several backends"),
-                "\"user-data\", \"hash\" or \"least-players\" (or one backend)",
+                match protocol {
+                    Some(Front::Plain) => {
+                        "\"token\", \"hash\" or \"least-players\" (or one backend)"
+                    }
+                    _ => "\"user-data\", \"hash\" or \"least-players\" (or one backend)",
+                },
             );
         }
         Route::UserData if protocol == Some(Front::Unreal) => {
@@ -183,9 +213,25 @@ fn read_route(
                 "\"single\", \"hash\" or \"least-players\"",
             );
         }
+        Route::UserData if protocol == Some(Front::Plain) => {
+            section.report.expected(
+                &place,
+                "\"user-data\" on a plain listener, whose players have no connect tokens",
+                "\"single\", \"token\", \"hash\" or \"least-players\"",
+            );
+        }
+        Route::Token if protocol.is_some_and(|protocol| protocol != Front::Plain) => {
+            section.report.expected(&place, "\"token\", which plain listeners have", "another way");
+        }
         _ => {}
     }
     Some(route)
+}
+
+/// The size of a replay window.
+fn window(value: &DeValue<'_>) -> Option<u16> {
+    let size = u16::try_from(integer(value)?).ok()?;
+    ((64..=1024).contains(&size) && size.is_power_of_two()).then_some(size)
 }
 
 /// The values of a list without their places.

@@ -30,6 +30,15 @@ pub(super) fn of(config: &Config) -> Vec<String> {
             ));
         }
     }
+    for listener in &config.listeners {
+        if matches!(&listener.protocol, Protocol::Plain(rules) if rules.gap_limit.is_some()) {
+            notices.push(format!(
+                "listener {:?}: nothing is authenticated there, so whoever can send in a player's name can end its session by \
+                 gap_limit",
+                listener.name
+            ));
+        }
+    }
     for (index, backend) in config.backends.iter().enumerate() {
         if !config.listeners.iter().any(|listener| listener.backends.contains(&index)) {
             notices.push(format!("backend {:?} is behind no listener", backend.name));
@@ -60,6 +69,6 @@ fn framings(config: &Config, backend: usize) -> impl Iterator<Item = (&str, Fram
             let framing = (unreal.magic.as_slice(), kind, unreal.handshake_base);
             Some((listener.name.as_str(), framing))
         }
-        Protocol::Netcode(_) => None,
+        Protocol::Netcode(_) | Protocol::Plain(_) => None,
     })
 }

@@ -11,8 +11,11 @@
 use std::fmt;
 
 use super::values::{Word, words};
-use super::{HandshakeBase, IoChoice, LogFormat, PortSwitch, Route, TokenReuse, UnrealMode};
-use ringgate_core::limits::WORKERS_MAX;
+use super::{
+    GuardedWays, HandshakeBase, IoChoice, LogFormat, NumberOrder, PortSwitch, Route, TokenPlace,
+    TokenReuse, UnrealMode,
+};
+use ringgate_core::limits::{PLAIN_BYTES_MAX, WORKERS_MAX};
 use ringgate_gate::Front;
 
 /// One table of the file.
@@ -27,13 +30,11 @@ pub(super) struct Table {
     pub(super) examples: &'static [Example],
 }
 
-/// One table as `explain` shows it.
+/// One table as `explain` shows it. A field is explained in the first that has it.
 #[derive(Debug)]
 pub(super) struct Example {
     /// Selects the fields of this variant only.
     pub(super) variant: &'static str,
-    /// Whether the fields that all variants share are explained here too.
-    pub(super) shared: bool,
     pub(super) values: &'static [(&'static str, &'static str)],
 }
 
@@ -44,8 +45,8 @@ pub(super) struct Field {
     pub(super) changes: Changes,
     pub(super) kind: Kind,
     pub(super) presence: Presence,
-    /// The only variant of the table that has this field, such as `netcode`.
-    pub(super) only: Option<&'static str>,
+    /// The variants of the table that have this field, such as `netcode`; empty for all.
+    pub(super) only: &'static [&'static str],
     pub(super) meaning: &'static str,
 }
 
@@ -122,17 +123,17 @@ impl Field {
         presence: Presence,
         meaning: &'static str,
     ) -> Self {
-        Self { name, changes, kind, presence, only: None, meaning }
+        Self { name, changes, kind, presence, only: &[], meaning }
     }
 
-    const fn only(mut self, variant: &'static str) -> Self {
-        self.only = Some(variant);
+    const fn only(mut self, variants: &'static [&'static str]) -> Self {
+        self.only = variants;
         self
     }
 
     /// Whether a table of this variant may have the field.
     pub(super) fn applies_to(&self, variant: &str) -> bool {
-        self.only.is_none_or(|only| only == variant)
+        self.only.is_empty() || self.only.contains(&variant)
     }
 }
 
@@ -213,7 +214,7 @@ pub(super) const GATEWAY: Table = Table {
     name: "gateway",
     repeated: false,
     meaning: "The daemon as a whole. May be left out.",
-    examples: &[Example { variant: "", shared: true, values: &[] }],
+    examples: &[Example { variant: "", values: &[] }],
     fields: &[
         Field::new(
             "workers",
@@ -301,7 +302,6 @@ pub(super) const LISTENER: Table = Table {
     examples: &[
         Example {
             variant: "netcode",
-            shared: true,
             values: &[
                 ("name", "\"eu-west\""),
                 ("protocol", "\"netcode\""),
@@ -314,12 +314,20 @@ pub(super) const LISTENER: Table = Table {
         },
         Example {
             variant: "unreal",
-            shared: false,
             values: &[
                 ("name", "\"shooter\""),
                 ("protocol", "\"unreal\""),
                 ("bind", "[\"0.0.0.0:7777\"]"),
                 ("backends", "[\"shooter-1\"]"),
+            ],
+        },
+        Example {
+            variant: "plain",
+            values: &[
+                ("name", "\"any\""),
+                ("protocol", "\"plain\""),
+                ("bind", "[\"0.0.0.0:7000\"]"),
+                ("backends", "[\"any-1\"]"),
             ],
         },
     ],
@@ -336,7 +344,7 @@ pub(super) const LISTENER: Table = Table {
             Changes::Restart,
             Kind::Choice(words::<Front>),
             Presence::Required,
-            "What players speak: netcode 1.02, or Unreal Engine's UDP protocol.",
+            "What players speak: netcode 1.02, Unreal Engine's UDP protocol, or anything else over UDP (\"plain\").",
         ),
         Field::new(
             "bind",
@@ -355,7 +363,7 @@ pub(super) const LISTENER: Table = Table {
             Presence::Optional("[\"203.0.113.9:40000\"]"),
             "The addresses that connect tokens must name. Without it: those in bind, which then may not be wildcards.",
         )
-        .only("netcode"),
+        .only(&["netcode"]),
         Field::new(
             "protocol_id",
             Changes::Restart,
@@ -365,7 +373,7 @@ pub(super) const LISTENER: Table = Table {
             Presence::Required,
             "The game's protocol id. Clients and tokens with another one are ignored.",
         )
-        .only("netcode"),
+        .only(&["netcode"]),
         Field::new(
             "keys",
             Changes::Reload,
@@ -379,7 +387,7 @@ pub(super) const LISTENER: Table = Table {
              variable; credential names a file in $CREDENTIALS_DIRECTORY (systemd); hex is the key itself. Relative paths \
              start at the config file's directory.",
         )
-        .only("netcode"),
+        .only(&["netcode"]),
         Field::new(
             "backends",
             Changes::Reload,
@@ -393,8 +401,9 @@ pub(super) const LISTENER: Table = Table {
             Kind::Choice(words::<Route>),
             Presence::Default("\"single\""),
             "How a new player's backend is chosen. \"single\": there is only one. \"user-data\": the token's user data \
-             begins with its name, padded with NUL to 32 bytes (netcode only). \"hash\": by client id, or by address on \
-             Unreal listeners. \"least-players\": the one with the fewest.",
+             begins with its name, padded with NUL to 32 bytes (netcode only). \"token\": tokens says whose the datagram's token \
+             is (plain only). \"hash\": by client id, or by address on Unreal and plain listeners. \"least-players\": the one \
+             with the fewest.",
         ),
         Field::new(
             "max_sessions",
@@ -408,8 +417,10 @@ pub(super) const LISTENER: Table = Table {
             Changes::ReloadBut("for sessions that begin later"),
             Kind::Choice(words::<PortSwitch>),
             Presence::Default("\"follow\""),
-            "Whether a session follows its player to another port, as when a router forgets its mapping.",
-        ),
+            "Whether a session follows its player to another port, as when a router forgets its mapping. On plain listeners \
+             nothing could prove it: a new port is a new session.",
+        )
+        .only(&["netcode", "unreal"]),
         Field::new(
             "filter",
             Changes::Restart,
@@ -422,16 +433,18 @@ pub(super) const LISTENER: Table = Table {
             Changes::Restart,
             Kind::Value("a power of two from 64 to 1024"),
             Presence::Default("256"),
-            "How many sequences back a late packet may come. netcode's own window is 256.",
+            "How many sequences back a late packet may come. netcode's own window is 256. On plain listeners it needs sequence \
+             and is below half of its numbers.",
         )
-        .only("netcode"),
+        .only(&["netcode", "plain"]),
         Field::new(
             "gap_limit",
             Changes::Reload,
             Kind::Integer { min: 0, max: 1 << 32 },
             Presence::Default("0"),
             "A jump over more than this many sequences ends the session. 0: any jump is fine. Unreal: up to 8191, and by two \
-             packets, because nothing proves who has sent one.",
+             packets, because nothing proves who has sent one. Plain: it needs sequence, is below half of its numbers, and anybody \
+             who can send in a player's name can end its session.",
         ),
         Field::new(
             "keep_alive",
@@ -441,7 +454,7 @@ pub(super) const LISTENER: Table = Table {
             "A player who is sent nothing else for so long is sent a keep-alive, and a quarter of its token's timeout is the \
              longest wait in any case. netcode's own pace is 100ms; idle fleets of many thousands live better with 1s.",
         )
-        .only("netcode"),
+        .only(&["netcode"]),
         Field::new(
             "token_reuse",
             Changes::Reload,
@@ -451,7 +464,7 @@ pub(super) const LISTENER: Table = Table {
              sent a denial and needs a new one. \"allow\": yes, and then recorded packets of the first session are taken for \
              packets of the second.",
         )
-        .only("netcode"),
+        .only(&["netcode"]),
         Field::new(
             "magic",
             Changes::Restart,
@@ -459,7 +472,7 @@ pub(super) const LISTENER: Table = Table {
             Presence::Default("\"\""),
             "The bits that start every packet, as the engine's net.MagicHeader writes them.",
         )
-        .only("unreal"),
+        .only(&["unreal"]),
         Field::new(
             "versions",
             Changes::Restart,
@@ -468,7 +481,7 @@ pub(super) const LISTENER: Table = Table {
             "Handshake versions to serve: [0], or any of 1 and 2, or any of 3 and 4. The packets of these three kinds begin \
              differently, so each needs a listener of its own.",
         )
-        .only("unreal"),
+        .only(&["unreal"]),
         Field::new(
             "handshake_base",
             Changes::Restart,
@@ -478,7 +491,7 @@ pub(super) const LISTENER: Table = Table {
              built and cannot be seen in a packet. \"auto\": as in the servers' answers. \"long\": they have it. \"short\": they \
              do not.",
         )
-        .only("unreal"),
+        .only(&["unreal"]),
         Field::new(
             "mode",
             Changes::Restart,
@@ -487,7 +500,7 @@ pub(super) const LISTENER: Table = Table {
             "\"notify\": packet headers are in the clear, duplicates are found by sequence. \"opaque\": game packets are \
              encrypted or compressed, exact copies within one second are dropped.",
         )
-        .only("unreal"),
+        .only(&["unreal"]),
         Field::new(
             "window",
             Changes::Restart,
@@ -495,7 +508,7 @@ pub(super) const LISTENER: Table = Table {
             Presence::Default("\"on\""),
             "Whether duplicates are dropped at all.",
         )
-        .only("unreal"),
+        .only(&["unreal"]),
         Field::new(
             "network_versions",
             Changes::Restart,
@@ -503,16 +516,16 @@ pub(super) const LISTENER: Table = Table {
             Presence::Default("\"any\""),
             "The network versions (checksums of project and engine versions) that may connect.",
         )
-        .only("unreal"),
+        .only(&["unreal"]),
         Field::new(
             "idle_timeout",
             Changes::Restart,
             Kind::Duration { min: "1s", max: "1h" },
-            Presence::Default("\"30s\""),
-            "A player who is silent for this long is gone; one whose connection was closed, or whose server has travelled or was \
-             started again, after three seconds.",
+            Presence::Optional("\"30s\""),
+            "A player who is silent for this long is gone. Without it: 30s on Unreal listeners, 60s on plain ones. An Unreal player \
+             whose connection was closed, or whose server has travelled or was started again, is gone after three seconds.",
         )
-        .only("unreal"),
+        .only(&["unreal", "plain"]),
         Field::new(
             "restart_small",
             Changes::Reload,
@@ -520,7 +533,86 @@ pub(super) const LISTENER: Table = Table {
             Presence::Optional("false"),
             "Has no effect any more: quiet players are asked to restart once their small packets have paid for the question.",
         )
-        .only("unreal"),
+        .only(&["unreal"]),
+        Field::new(
+            "token",
+            Changes::Restart,
+            Kind::Value("{ at = \"end\" or \"start\", bytes = 1 to 64, strip = true or false }"),
+            Presence::Optional("{ at = \"end\", bytes = 8, strip = true }"),
+            "The token that every datagram carries: at its end (the default of at) or its start, so many bytes. With strip (the \
+             default) game servers get datagrams without it. It is looked at in every datagram, and another token is another \
+             session. Only with route = \"token\".",
+        )
+        .only(&["plain"]),
+        Field::new(
+            "tokens",
+            Changes::Reload,
+            Kind::List { items: "tokens", item: "{ hex = …, backend = … } or { file = … }" },
+            Presence::Optional("[{ hex = \"1122334455667788\", backend = \"any-1\" }]"),
+            "Whose each token is, up to 100000. A file has a token in hex and the name of a backend on each line, \
+             and may have empty lines and comments (#); it is closed to group and others (chmod 600), and a relative path starts at \
+             the config file's directory. Only with route = \"token\".",
+        )
+        .only(&["plain"]),
+        Field::new(
+            "sequence",
+            Changes::Restart,
+            Kind::Value("{ offset = …, bits = 8, 16 or 32, order = \"big\" or \"little\" }"),
+            Presence::Optional("{ offset = 4, bits = 16, order = \"big\" }"),
+            "Where every datagram has a number that counts up, so many bytes from its start as it is received; order is \"big\" \
+             where it is not said. With it duplicates, and what is older than replay_window, are dropped. Nothing is authenticated: \
+             who can send in a player's name can use up its numbers.",
+        )
+        .only(&["plain"]),
+        Field::new(
+            "guard",
+            Changes::Restart,
+            Kind::Choice(words::<GuardedWays>),
+            Presence::Default("\"up\""),
+            "Whose numbers are looked at, where there is a sequence: the players' (\"up\"), or also the game servers' (\"both\").",
+        )
+        .only(&["plain"]),
+        Field::new(
+            "begins_with",
+            Changes::Restart,
+            Kind::Value("up to 64 bytes as pairs of hex digits"),
+            Presence::Default("\"\""),
+            "What every datagram of a player begins with; others are dropped.",
+        )
+        .only(&["plain"]),
+        Field::new(
+            "half_open_timeout",
+            Changes::Reload,
+            Kind::Duration { min: "100ms", max: "1m" },
+            Presence::Default("\"2s\""),
+            "A session is half open until its source has sent again after an answer. One that stays so for so long ends.",
+        )
+        .only(&["plain"]),
+        Field::new(
+            "half_open_max",
+            Changes::ReloadBut("up to what it was at the start"),
+            Kind::Integer { min: 16, max: 65_536 },
+            Presence::Default("4096"),
+            "Half-open sessions of a worker, at a time. When there are more, the oldest of them ends; players who are in are never \
+             touched.",
+        )
+        .only(&["plain"]),
+        Field::new(
+            "answer_limit",
+            Changes::Reload,
+            Kind::Integer { min: 0, max: 1000 },
+            Presence::Default("3"),
+            "While its session is half open, a source gets at most so many times the bytes that it has sent. 0: as many as come.",
+        )
+        .only(&["plain"]),
+        Field::new(
+            "gap_rest",
+            Changes::Reload,
+            Kind::Duration { min: "0s", max: "10m" },
+            Presence::Default("\"2s\""),
+            "A source whose session has ended by gap_limit may begin again after so long.",
+        )
+        .only(&["plain"]),
         // Behind all others, because of what TOML takes to belong to it.
         Field::new("limits", Changes::Reload, Kind::Table(&LIMITS), Presence::Default("{}"), LIMITS.meaning),
     ],
@@ -542,21 +634,24 @@ pub(super) const LIMITS: Table = Table {
             LIMIT,
             Presence::Default("2000"),
             "Connection requests of a block that are looked at, a second. On Unreal listeners: initials and responses.",
-        ),
+        )
+        .only(&["netcode", "unreal"]),
         Field::new(
             "handshakes_per_block",
             Changes::Reload,
             LIMIT,
             Presence::Default("2000"),
             "Unfinished handshakes of a block, at a time.",
-        ),
+        )
+        .only(&["netcode", "unreal"]),
         Field::new(
             "port_switches_per_block",
             Changes::Reload,
             LIMIT,
             Presence::Default("500"),
             "Sessions of a block that follow their player to another port, a second; twice as many may come at once.",
-        ),
+        )
+        .only(&["netcode", "unreal"]),
         Field::new(
             "restarts_per_block",
             Changes::Reload,
@@ -564,13 +659,30 @@ pub(super) const LIMITS: Table = Table {
             Presence::Default("200"),
             "Players of a block who are asked to restart their handshake because their port has changed, a second. Used on \
              Unreal listeners.",
-        ),
+        )
+        .only(&["netcode", "unreal"]),
+        Field::new(
+            "starts_per_block",
+            Changes::Reload,
+            LIMIT,
+            Presence::Default("500"),
+            "Sessions that the sources of a block may begin, a second.",
+        )
+        .only(&["plain"]),
+        Field::new(
+            "starts",
+            Changes::Reload,
+            LIMIT,
+            Presence::Default("10000"),
+            "Sessions that may begin at all, a second.",
+        )
+        .only(&["plain"]),
         Field::new(
             "sessions_per_address",
             Changes::Reload,
             LIMIT,
             Presence::Optional("32"),
-            "Sessions of an address, at a time. Without it: 32 on Unreal listeners, whose players have no tokens, and 0 on \
+            "Sessions of an address, at a time. Without it: 32 on Unreal and plain listeners, where anybody may come, and 0 on \
              netcode listeners.",
         ),
         Field::new(
@@ -579,6 +691,87 @@ pub(super) const LIMITS: Table = Table {
             LIMIT,
             Presence::Default("0"),
             "Sessions of a block, at a time.",
+        ),
+    ],
+};
+
+/// `token` of plain listeners, which is explained with the field.
+pub(super) const TOKEN: Table = Table {
+    name: "token",
+    repeated: false,
+    meaning: "",
+    examples: &[],
+    fields: &[
+        Field::new(
+            "at",
+            Changes::Restart,
+            Kind::Choice(words::<TokenPlace>),
+            Presence::Default("\"end\""),
+            "",
+        ),
+        Field::new(
+            "bytes",
+            Changes::Restart,
+            Kind::Integer { min: 1, max: 64 },
+            Presence::Required,
+            "",
+        ),
+        Field::new("strip", Changes::Restart, Kind::Flag, Presence::Default("true"), ""),
+    ],
+};
+
+/// An element of `tokens`, which is explained with the field.
+pub(super) const TOKEN_SOURCE: Table = Table {
+    name: "tokens",
+    repeated: false,
+    meaning: "",
+    examples: &[],
+    fields: &[
+        Field::new(
+            "hex",
+            Changes::Reload,
+            Kind::Value("a token in hex"),
+            Presence::Optional(""),
+            "",
+        ),
+        Field::new(
+            "backend",
+            Changes::Reload,
+            Kind::Value("the name of a [[backend]]"),
+            Presence::Optional(""),
+            "",
+        ),
+        Field::new(
+            "file",
+            Changes::Reload,
+            Kind::Value("the path of a file"),
+            Presence::Optional(""),
+            "",
+        ),
+    ],
+};
+
+/// `sequence` of plain listeners, which is explained with the field.
+pub(super) const SEQUENCE: Table = Table {
+    name: "sequence",
+    repeated: false,
+    meaning: "",
+    examples: &[],
+    fields: &[
+        Field::new(
+            "offset",
+            Changes::Restart,
+            Kind::Integer { min: 0, max: PLAIN_BYTES_MAX as u64 - 1 },
+            Presence::Required,
+            "",
+        ),
+        Field::new("bits", Changes::Restart, Kind::Value("8, 16 or 32"), Presence::Required, ""),
+        Field::new(
+            "order",
+            Changes::Restart,
+            Kind::Choice(words::<NumberOrder>),
+            Presence::Default("\"big\""),
+            "",
         ),
     ],
 };
@@ -592,16 +785,23 @@ pub(super) const BACKEND: Table = Table {
     examples: &[
         Example {
             variant: "bundle",
-            shared: true,
             values: &[("name", "\"arena-1\""), ("link", "\"bundle\""), ("slots", "64")],
         },
         Example {
             variant: "udp",
-            shared: false,
             values: &[
                 ("name", "\"shooter-1\""),
                 ("link", "\"udp\""),
                 ("address", "\"127.0.0.1:7778\""),
+                ("slots", "100"),
+            ],
+        },
+        Example {
+            variant: "udp",
+            values: &[
+                ("name", "\"any-1\""),
+                ("link", "\"udp\""),
+                ("address", "\"127.0.0.1:7001\""),
                 ("slots", "100"),
             ],
         },
@@ -643,7 +843,7 @@ pub(super) const BACKEND: Table = Table {
             Presence::Required,
             "Where the server listens.",
         )
-        .only("udp"),
+        .only(&["udp"]),
         Field::new(
             "allow_uids",
             Changes::Reload,
@@ -651,7 +851,7 @@ pub(super) const BACKEND: Table = Table {
             Presence::Optional("[990]"),
             "Users whose processes may connect under this name. Without this and allow_gids: the gateway's own user.",
         )
-        .only("bundle"),
+        .only(&["bundle"]),
         Field::new(
             "allow_gids",
             Changes::Reload,
@@ -659,7 +859,7 @@ pub(super) const BACKEND: Table = Table {
             Presence::Optional("[990]"),
             "Groups whose processes may connect under this name.",
         )
-        .only("bundle"),
+        .only(&["bundle"]),
     ],
 };
 
@@ -668,7 +868,7 @@ pub(super) const ADMIN: Table = Table {
     repeated: false,
     meaning: "HTTP for operators over TCP: /metrics /healthz /readyz /status. Without it nothing is served there; the control \
               socket (control.sock in run_dir, for root and the daemon's own user) is there in any case.",
-    examples: &[Example { variant: "", shared: true, values: &[] }],
+    examples: &[Example { variant: "", values: &[] }],
     fields: &[
         Field::new(
             "bind",
@@ -706,7 +906,7 @@ pub(super) const HISTOGRAMS: Table = Table {
     name: "histograms",
     repeated: false,
     meaning: "Latency histograms by stage, as HdrHistogram interval logs. Without it none are written.",
-    examples: &[Example { variant: "", shared: true, values: &[] }],
+    examples: &[Example { variant: "", values: &[] }],
     fields: &[
         Field::new(
             "dir",

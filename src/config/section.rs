@@ -21,6 +21,10 @@ pub(super) struct Node<'a> {
     pub(super) value: DeValue<'a>,
 }
 
+/// A field that is there is wrong, and that was noted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Noted;
+
 /// A table that is being read.
 pub(super) struct Section<'r, 'a> {
     pub(super) report: &'r mut Report<'a>,
@@ -92,12 +96,55 @@ impl<'r, 'a> Section<'r, 'a> {
         };
         let Node { place, value } = self.take(name)?;
         match value {
-            DeValue::Table(values) => Some(Section::new(self.report, description, place, values)),
+            DeValue::Table(values) => {
+                let variant = self.variant;
+                Some(Section { variant, ..Section::new(self.report, description, place, values) })
+            }
             other => {
                 self.report.expected(&place, kind_of(&other), &self.field(name).kind);
                 None
             }
         }
+    }
+
+    /// An optional field that is a table of this description, to be read and finished likewise.
+    pub(super) fn inline(
+        &mut self,
+        name: &str,
+        description: &'static Table,
+    ) -> Result<Option<Section<'_, 'a>>, Noted> {
+        let Some(Node { place, value }) = self.node(name) else { return Ok(None) };
+        match value {
+            DeValue::Table(values) => {
+                Ok(Some(Section::new(self.report, description, place, values)))
+            }
+            other => {
+                self.report.expected(&place, kind_of(&other), &self.field(name).kind);
+                Err(Noted)
+            }
+        }
+    }
+
+    /// Whether the file has a field that was not read yet.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// What a field accepts.
+    pub(super) fn form(&self, name: &str) -> &'static Kind {
+        &self.field(name).kind
+    }
+
+    /// Where a field stands, or would stand.
+    pub(super) fn place(&self, name: &str) -> Place {
+        let absent = self.place_of(name);
+        let at = self.values.get(name).map_or(absent.at, |value| value.span().start);
+        Place::new(absent.path, at)
+    }
+
+    /// A duration in the range of its description, or something else where it is absent.
+    pub(super) fn duration_or(&mut self, name: &str, absent: Duration) -> Option<Duration> {
+        if self.is_absent(name) { Some(absent) } else { self.duration(name) }
     }
 
     /// A duration in the range of its description.
@@ -277,13 +324,11 @@ impl Table {
                     .collect();
                 report.unknown(place, name, &known);
             }
-            (Some(Field { only: Some(only), .. }), Some(variant)) => {
-                let found = format_args!("a field of {only} {}s", self.name);
-                report.expected(
-                    place,
-                    found,
-                    format_args!("fields of {variant} {}s only", self.name),
-                );
+            (Some(Field { only, .. }), Some(variant)) if !only.is_empty() => {
+                // An inner table's variants are those of the table around it.
+                let noun = self.name.split('.').next().unwrap_or(self.name);
+                let found = format_args!("a field of {} {noun}s", only.join(" and "));
+                report.expected(place, found, format_args!("fields of {variant} {noun}s only"));
             }
             // Without a readable variant nobody can say which fields belong here.
             (Some(_), _) => {}

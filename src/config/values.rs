@@ -84,6 +84,17 @@ pub fn host(text: &str) -> Option<String> {
 /// The longest name of the DNS.
 const HOST_BYTES_MAX: usize = 253;
 
+/// Up to so many bytes, as pairs of hex digits.
+pub fn bytes(text: &str, max: usize) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text
+        .chars()
+        .map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+        .collect::<Option<_>>()?;
+    let (pairs, rest) = digits.as_chunks::<2>();
+    let fits = rest.is_empty() && pairs.len() <= max;
+    fits.then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
+}
+
 /// Up to 32 digits 0 and 1, the first one first on the wire.
 pub fn magic(text: &str) -> Option<Vec<bool>> {
     if text.len() > 32 {
@@ -151,6 +162,15 @@ mod tests {
         assert_eq!(host("Gate-1.example").as_deref(), Some("gate-1.example"));
         for text in ["", "a:1", "http://a", "a/b", "é", "a b", "[::1]", &"x".repeat(254)] {
             assert_eq!(host(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_pairs_of_digits() {
+        assert_eq!(bytes("00fFa1", 3), Some(vec![0, 255, 0xa1]));
+        assert_eq!(bytes("", 0), Some(Vec::new()));
+        for text in ["0", "000", "0x", "+1", "é0", "00000000"] {
+            assert_eq!(bytes(text, 3), None, "{text}");
         }
     }
 

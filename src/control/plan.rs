@@ -1,5 +1,6 @@
 //! From the config's words to what workers are told. Names become numbers here, and nowhere else.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread;
 
@@ -7,12 +8,13 @@ use crate::config::{self, Config};
 use crate::confine::User;
 use crate::worker::Plan;
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX, WORKERS_MAX};
+use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Duplicates, Limits, LinkKind, Listener, Netcode, Protocol, Route,
-    Setup, TokenReuse, Unreal,
+    Allowed, Backend, BackendId, Duplicates, Limits, LinkKind, Listener, Netcode, Plain, Protocol,
+    Route, Sequence, Setup, Token, TokenPlace, TokenReuse, Unreal,
 };
 use ringgate_io::Choice;
 use ringgate_os::process;
@@ -70,6 +72,11 @@ pub(super) fn listener(listener: &config::Listener, backends: Vec<BackendId>) ->
             (Protocol::Netcode(netcode(rules)), rules.public.clone())
         }
         config::Protocol::Unreal(rules) => (Protocol::Unreal(unreal(rules)), Vec::new()),
+        config::Protocol::Plain(rules) => {
+            let numbers = listener.backends.iter().copied().zip(backends.iter().copied());
+            let plain = plain(rules, &listener.limits, &numbers.collect());
+            (Protocol::Plain(plain), Vec::new())
+        }
     };
     Listener {
         name: listener.name.clone(),
@@ -80,6 +87,7 @@ pub(super) fn listener(listener: &config::Listener, backends: Vec<BackendId>) ->
             config::Route::Hash => Route::Hash,
             config::Route::LeastPlayers => Route::LeastPlayers,
             config::Route::Single => Route::Single,
+            config::Route::Token => Route::Token,
             config::Route::UserData => Route::UserData,
         },
         sessions_max: listener.max_sessions as u32,
@@ -142,6 +150,54 @@ fn unreal(rules: &config::Unreal) -> Unreal {
         },
         gap_limit: rules.gap_limit.map_or(0, std::num::NonZeroU16::get),
         idle_timeout_ns: rules.idle_timeout.as_nanos() as u64,
+    }
+}
+
+/// `numbers` are those of the listener's backends.
+fn plain(
+    rules: &config::Plain,
+    limits: &config::Limits,
+    numbers: &HashMap<usize, BackendId>,
+) -> Plain {
+    let with_number = |(token, backend): &(Box<[u8]>, usize)| (token.clone(), numbers[backend]);
+    let tokens = || rules.tokens.0.iter().map(with_number).collect();
+    let gap_limit = rules.gap_limit.map_or(0, std::num::NonZeroU64::get);
+    let policy = Policy::new(u32::from(rules.replay_window), gap_limit)
+        .expect("the config has checked the window's size");
+    Plain {
+        token: rules.token.map(|token| Token {
+            at: match token.at {
+                config::TokenPlace::End => TokenPlace::End,
+                config::TokenPlace::Start => TokenPlace::Start,
+            },
+            bytes: token.bytes,
+            strip: token.strip,
+            backends: Arc::new(tokens()),
+        }),
+        sequence: rules.sequence.map(|sequence| Sequence {
+            field: field(sequence),
+            policy,
+            both: rules.guard == config::GuardedWays::Both,
+        }),
+        begins_with: rules.begins_with.clone(),
+        idle_ns: rules.idle_timeout.as_nanos() as u64,
+        half_open_ns: rules.half_open_timeout.as_nanos() as u64,
+        rest_ns: rules.gap_rest.as_nanos() as u64,
+        half_open_max: rules.half_open_max,
+        answer_times: rules.answer_limit,
+        starts_per_block: limits.starts_per_block,
+        starts_total: limits.starts,
+    }
+}
+
+fn field(sequence: config::Sequence) -> Field {
+    Field {
+        offset: sequence.offset,
+        width: Width::of_bits(sequence.bits.into()).expect("the config has checked the bits"),
+        order: match sequence.order {
+            config::NumberOrder::Big => Order::Big,
+            config::NumberOrder::Little => Order::Little,
+        },
     }
 }
 

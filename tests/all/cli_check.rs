@@ -19,7 +19,7 @@ fn the_explanation_checks() {
     let folder = Folder::new();
     let file = folder.file("gate.toml", explained(&folder), 0o644);
     let output = run(ringgate(["check".as_ref(), file.as_os_str()])).succeeded();
-    assert_eq!(output, format!("{}: ok, 2 listeners, 2 backends\n", file.display()));
+    assert_eq!(output, format!("{}: ok, 3 listeners, 3 backends\n", file.display()));
 }
 
 #[test]

@@ -256,7 +256,7 @@ fn listener_fields() {
         (
             "protocol = \"netcode\"",
             "protocol = \"netcod\"",
-            "gate.toml:3: listener[0].protocol: found \"netcod\", expected \"netcode\" or \"unreal\"",
+            "gate.toml:3: listener[0].protocol: found \"netcod\", expected \"netcode\", \"unreal\" or \"plain\"",
         ),
         (
             "[\"127.0.0.1:40000\"]",
@@ -327,7 +327,7 @@ fn optional_listener_fields() {
         ),
         (
             "route = \"random\"",
-            "gate.toml:5: listener[0].route: found \"random\", expected \"single\", \"user-data\", \"hash\" or \"least-players\"",
+            "gate.toml:5: listener[0].route: found \"random\", expected \"single\", \"user-data\", \"token\", \"hash\" or \"least-players\"",
         ),
         (
             "max_sessions = 0",
@@ -585,7 +585,7 @@ backends = ["shooter"]
     check(
         &format!("{GOOD_UNREAL}{other}"),
         &[
-            "gate.toml:19: listener[1].backends[0]: found \"shooter\", which is behind a listener of the other protocol, \
+            "gate.toml:19: listener[1].backends[0]: found \"shooter\", which is behind a listener of another protocol, \
              expected a backend that speaks one protocol",
         ],
     );

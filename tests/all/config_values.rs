@@ -69,6 +69,8 @@ const DEFAULT_LIMITS: Limits = Limits {
     handshakes_per_block: 2000,
     port_switches_per_block: 500,
     restarts_per_block: 200,
+    starts_per_block: 0,
+    starts: 0,
     sessions_per_address: 0,
     sessions_per_block: 0,
 };
@@ -91,6 +93,8 @@ fn every_limit_arrives_and_only_unreal_has_one_on_the_sessions_of_an_address() {
         handshakes_per_block: 2,
         port_switches_per_block: 3,
         restarts_per_block: 4,
+        starts_per_block: 0,
+        starts: 0,
         sessions_per_address: 5,
         sessions_per_block: 1_000_000,
     };

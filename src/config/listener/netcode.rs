@@ -3,12 +3,10 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 
-use toml::de::DeValue;
-
-use super::{Surroundings, bare};
+use super::{Surroundings, bare, window};
 use crate::config::distinct::Distinct;
 use crate::config::mistake::Place;
-use crate::config::section::{Section, integer, number};
+use crate::config::section::{Section, number};
 use crate::config::{Netcode, source, values};
 use ringgate_core::secret::Key;
 
@@ -21,7 +19,7 @@ pub(super) fn read(
     let public = read_public(section, bind);
     let protocol_id = section.value("protocol_id", number);
     let keys = read_keys(section, around);
-    let replay_window = section.value("replay_window", replay_window);
+    let replay_window = section.value("replay_window", window);
     let gap_limit = section.integer("gap_limit");
     let keep_alive = section.duration("keep_alive");
     let token_reuse = section.choice("token_reuse");
@@ -54,11 +52,6 @@ fn read_public(
         );
     }
     Some(bare(public))
-}
-
-fn replay_window(value: &DeValue<'_>) -> Option<u16> {
-    let size = u16::try_from(integer(value)?).ok()?;
-    ((64..=1024).contains(&size) && size.is_power_of_two()).then_some(size)
 }
 
 /// All keys of a listener. Every source is tried, so that all that is wrong is known.

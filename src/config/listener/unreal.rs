@@ -1,6 +1,7 @@
 //! The fields of Unreal listeners.
 
 use std::num::NonZeroU16;
+use std::time::Duration;
 
 use toml::de::DeValue;
 
@@ -17,7 +18,7 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Option<Unreal> {
     let window = section.choice("window");
     let gap_limit = read_gap_limit(section, mode.as_ref(), window.as_ref());
     let network_versions = section.value("network_versions", network_versions);
-    let idle_timeout = section.duration("idle_timeout");
+    let idle_timeout = section.duration_or("idle_timeout", IDLE_TIMEOUT);
     Some(Unreal {
         magic: magic?.0,
         versions: versions?,
@@ -105,3 +106,6 @@ fn network_versions(value: &DeValue<'_>) -> Option<NetworkVersions> {
         .collect::<Option<_>>()
         .map(NetworkVersions::Only)
 }
+
+/// What engines give a silent connection, or less.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -3,10 +3,12 @@
 //! Every structure is taken apart completely, so a field that is new cannot be forgotten here; what
 //! follows from a difference is said where the field is described, in `config::schema`.
 
+use std::collections::HashMap;
 use std::mem::discriminant;
 
 use crate::config::{
-    Admin, Changes, Config, Gateway, Listener, Netcode, Protocol, Unreal, changes_of,
+    Admin, Changes, Config, Gateway, Listener, Netcode, Plain, Protocol, RoutingTokens, Unreal,
+    changes_of,
 };
 
 /// A field's name, and whether the two configs differ in it.
@@ -86,6 +88,9 @@ pub(super) fn listener_fields(
         (Protocol::Unreal(before), Protocol::Unreal(after)) => {
             fields.extend(unreal_fields(before, after));
         }
+        (Protocol::Plain(before), Protocol::Plain(after)) => {
+            fields.extend(plain_fields((old, before), (new, after)));
+        }
         _ => {}
     }
     fields
@@ -126,6 +131,46 @@ fn unreal_fields(before: &Unreal, after: &Unreal) -> [Compared; 8] {
         ("gap_limit", *gap_limit != after.gap_limit),
         ("idle_timeout", *idle_timeout != after.idle_timeout),
     ]
+}
+
+fn plain_fields(
+    (old, before): (&Config, &Plain),
+    (new, after): (&Config, &Plain),
+) -> [Compared; 12] {
+    let Plain {
+        token,
+        tokens,
+        sequence,
+        guard,
+        replay_window,
+        gap_limit,
+        begins_with,
+        idle_timeout,
+        half_open_timeout,
+        half_open_max,
+        answer_limit,
+        gap_rest,
+    } = before;
+    [
+        ("token", *token != after.token),
+        ("tokens", tokens_by_name(old, tokens) != tokens_by_name(new, &after.tokens)),
+        ("sequence", *sequence != after.sequence),
+        ("guard", *guard != after.guard),
+        ("replay_window", *replay_window != after.replay_window),
+        ("gap_limit", *gap_limit != after.gap_limit),
+        ("begins_with", *begins_with != after.begins_with),
+        ("idle_timeout", *idle_timeout != after.idle_timeout),
+        ("half_open_timeout", *half_open_timeout != after.half_open_timeout),
+        ("half_open_max", *half_open_max != after.half_open_max),
+        ("answer_limit", *answer_limit != after.answer_limit),
+        ("gap_rest", *gap_rest != after.gap_rest),
+    ]
+}
+
+/// In any order: they are different tokens.
+fn tokens_by_name<'c>(config: &'c Config, tokens: &'c RoutingTokens) -> HashMap<&'c [u8], &'c str> {
+    let name = |backend: usize| config.backends[backend].name.as_str();
+    tokens.0.iter().map(|(token, backend)| (&**token, name(*backend))).collect()
 }
 
 fn backend_names<'c>(config: &'c Config, listener: &Listener) -> Vec<&'c str> {

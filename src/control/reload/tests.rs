@@ -281,6 +281,63 @@ fn unreal_text() -> &'static str {
     "#
 }
 
+/// One plain listener before two backends.
+fn plain_text() -> &'static str {
+    r#"
+    [[listener]]
+    name = "any"
+    protocol = "plain"
+    bind = ["127.0.0.1:7000"]
+    backends = ["a", "b"]
+    route = "token"
+    token = { bytes = 2 }
+    tokens = [{ hex = "0001", backend = "a" }, { hex = "0002", backend = "b" }]
+    sequence = { offset = 0, bits = 16 }
+    [[backend]]
+    name = "a"
+    link = "udp"
+    address = "127.0.0.1:7001"
+    slots = 8
+    [[backend]]
+    name = "b"
+    link = "udp"
+    address = "127.0.0.1:7002"
+    slots = 8
+    "#
+}
+
+#[test]
+fn tokens_and_limits_of_a_plain_listener_change_live() {
+    let mut running = Running::start(plain_text());
+    let backend = |running: &Running, token: u16| {
+        let rules = running.setup.listeners[ListenerId(0)].plain().expect("a plain listener");
+        rules.token.as_ref().expect("as configured").backends.get(&token.to_be_bytes())
+    };
+    assert_eq!(backend(&running, 2), Some(BackendId(1)));
+    // The order of tokens and backends in the file is nothing that could change.
+    let turned = plain_text()
+        .replace("[\"a\", \"b\"]", "[\"b\", \"a\"]")
+        .replace("hex = \"0001\", backend = \"a\"", "hex = \"0002\", backend = \"b\"")
+        .replacen("hex = \"0002\", backend = \"b\" }]", "hex = \"0001\", backend = \"a\" }]", 1);
+    assert_eq!(running.reload(&turned), Ok(strings(&["listener any: backends"])));
+    assert_eq!(backend(&running, 2), Some(BackendId(1)));
+    let changed = turned.replace("\"0001\"", "\"0003\"").replace(
+        "sequence =",
+        "gap_limit = 9\nanswer_limit = 0\nlimits = { starts = 7 }\nsequence =",
+    );
+    let changes = running.reload(&changed).expect("fine");
+    let expected = ["limits", "tokens", "gap_limit", "answer_limit"];
+    assert_eq!(changes, expected.map(|field| format!("listener any: {field}")));
+    let found = [1, 2, 3].map(|token| backend(&running, token));
+    assert_eq!(found, [None, Some(BackendId(1)), Some(BackendId(0))]);
+    let rules = running.setup.listeners[ListenerId(0)].plain().expect("a plain listener");
+    assert_eq!((rules.starts_total, rules.answer_times), (7, 0));
+    assert_eq!(rules.sequence.expect("as configured").policy.gap_limit(), 9);
+    let refused = changed.replace("bytes = 2", "bytes = 2, strip = false");
+    let refusals = running.reload(&refused).expect_err("a restart");
+    assert_eq!(refusals, ["listener any: token has changed; that needs a restart"]);
+}
+
 #[test]
 fn every_field_that_the_config_describes_is_compared() {
     let described = |table: &str| -> BTreeSet<&str> {
@@ -300,6 +357,7 @@ fn every_field_that_the_config_describes_is_compared() {
         names(listener_fields((config, listener), (config, listener)))
     };
     let mut compared = &listener(&netcode) | &listener(&unreal);
+    compared.extend(listener(&config(plain_text())));
     // A listener is known by its name, and the other one does nothing.
     compared.extend(["name", "restart_small"]);
     assert_eq!(compared, described("listener"));

@@ -1,0 +1,182 @@
+//! The fields of plain listeners: what there is to know of a game whose protocol is not known.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use super::{Surroundings, tokens, window};
+use crate::config::mistake::Place;
+use crate::config::schema::{SEQUENCE, TOKEN};
+use crate::config::section::{Noted, Section, integer};
+use crate::config::{GuardedWays, Plain, Route, RoutingToken, Sequence, TokenPlace, values};
+use ringgate_core::limits::PLAIN_BYTES_MAX;
+
+/// `route` and `backends` are the listener's, where they could be read.
+pub(super) fn read(
+    section: &mut Section<'_, '_>,
+    route: Option<Route>,
+    backends: Option<&[usize]>,
+    around: &Surroundings<'_>,
+) -> Option<Plain> {
+    check_route(section, route);
+    let token = read_token(section);
+    let bytes = token.ok().flatten().map(|token| usize::from(token.bytes));
+    let tokens = tokens::read(section, bytes, backends, around);
+    let sequence = read_sequence(section, token.ok().flatten());
+    let guard = section.choice("guard");
+    let replay_window = section.value("replay_window", window);
+    let gap_place = section.place("gap_limit");
+    let gap_limit = section.integer("gap_limit");
+    match (sequence, &guard, &replay_window, gap_limit) {
+        (Ok(None), Some((guard, of_guard)), Some((window, of_window)), Some(limit)) => {
+            let said = [
+                ("guard", *guard != GuardedWays::Up, of_guard.clone()),
+                ("replay_window", *window != WINDOW, of_window.clone()),
+                ("gap_limit", limit > 0, gap_place),
+            ];
+            check_unguarded(section, &said);
+        }
+        (Ok(Some(sequence)), _, window, limit) => {
+            if let Some((window, place)) = window {
+                check_half(section, (*window).into(), sequence, place);
+            }
+            if let Some(limit) = limit {
+                check_half(section, limit, sequence, &gap_place);
+            }
+        }
+        _ => {}
+    }
+    let begins_with = section.text("begins_with", |text| values::bytes(text, PATTERN_BYTES_MAX));
+    let idle_timeout = section.duration_or("idle_timeout", IDLE_TIMEOUT);
+    let half_open_timeout = section.duration("half_open_timeout");
+    let half_open_max = section.integer("half_open_max");
+    let answer_limit = section.integer("answer_limit");
+    let gap_rest = section.duration("gap_rest");
+    Some(Plain {
+        token: token.ok()?,
+        tokens: tokens?,
+        sequence: sequence.ok()?,
+        guard: guard?.0,
+        replay_window: replay_window?.0,
+        gap_limit: NonZeroU64::new(gap_limit?),
+        begins_with: begins_with?.0,
+        idle_timeout: idle_timeout?,
+        half_open_timeout: half_open_timeout?,
+        half_open_max: u32::try_from(half_open_max?).ok()?,
+        answer_limit: u32::try_from(answer_limit?).ok()?,
+        gap_rest: gap_rest?,
+    })
+}
+
+/// A token and tokens belong to `route = "token"`, and that to them.
+fn check_route(section: &mut Section<'_, '_>, route: Option<Route>) {
+    let Some(route) = route else { return };
+    for field in ["token", "tokens"] {
+        let place = section.place(field);
+        match (route == Route::Token, section.has(field)) {
+            (true, false) => {
+                let form = section.form(field);
+                let expected = format_args!("{form} (route = \"token\" goes by it)");
+                section.report.expected(&place, "nothing", expected);
+            }
+            (false, true) => {
+                let found = format_args!("{field} without route = \"token\"");
+                section.report.expected(&place, found, "both or neither");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Without a sequence there is nothing to guard by.
+fn check_unguarded(section: &mut Section<'_, '_>, said: &[(&'static str, bool, Place)]) {
+    for (field, _, place) in said.iter().filter(|(_, is_said, _)| *is_said) {
+        section.report.expected(
+            place,
+            format_args!("{field} without sequence"),
+            "a sequence, which it is about",
+        );
+    }
+}
+
+fn read_token(listener: &mut Section<'_, '_>) -> Result<Option<RoutingToken>, Noted> {
+    let Some(mut section) = listener.inline("token", &TOKEN)? else { return Ok(None) };
+    let at = section.choice("at");
+    let bytes = section.integer("bytes");
+    let strip = section.flag("strip");
+    section.finish();
+    let read = || {
+        let bytes = u8::try_from(bytes?).ok()?;
+        Some(RoutingToken { at: at?.0, bytes, strip: strip? })
+    };
+    read().map(Some).ok_or(Noted)
+}
+
+fn read_sequence(
+    listener: &mut Section<'_, '_>,
+    token: Option<RoutingToken>,
+) -> Result<Option<Sequence>, Noted> {
+    let Some(mut section) = listener.inline("sequence", &SEQUENCE)? else { return Ok(None) };
+    let place = section.place("offset");
+    let offset = section.integer("offset");
+    let bits = section.value("bits", bits);
+    let order = section.choice("order");
+    if let (Some(offset), Some((bits, _))) = (offset, &bits) {
+        check_offset(&mut section, (offset, *bits), token, &place);
+    }
+    section.finish();
+    let read = || {
+        let offset = u16::try_from(offset?).ok()?;
+        Some(Sequence { offset, bits: bits?.0, order: order?.0 })
+    };
+    read().map(Some).ok_or(Noted)
+}
+
+fn bits(value: &DeValue<'_>) -> Option<u8> {
+    u8::try_from(integer(value)?).ok().filter(|bits| matches!(bits, 8 | 16 | 32))
+}
+
+/// A number ends with the longest datagram, and is no part of a token, which does not count up.
+fn check_offset(
+    section: &mut Section<'_, '_>,
+    (offset, bits): (u64, u8),
+    token: Option<RoutingToken>,
+    place: &Place,
+) {
+    let last = PLAIN_BYTES_MAX as u64 - u64::from(bits / 8);
+    if offset > last {
+        let found = format_args!("{offset} for {bits} bits");
+        let expected = format_args!("at most {last} (datagrams have {PLAIN_BYTES_MAX} bytes)");
+        section.report.expected(place, found, expected);
+    }
+    let at_start = token.filter(|token| token.at == TokenPlace::Start);
+    let before = at_start.map_or(0, |token| u64::from(token.bytes));
+    if offset < before {
+        let found = format_args!("{offset}, which lies in the token");
+        let expected = format_args!("at least {before} (the token is at the start)");
+        section.report.expected(place, found, expected);
+    }
+}
+
+/// Beyond half of the numbers, new and old cannot be told apart.
+fn check_half(section: &mut Section<'_, '_>, found: u64, sequence: Sequence, place: &Place) {
+    let half = 1_u64 << (sequence.bits - 1);
+    if found >= half {
+        let found = format_args!("{found} for a sequence of {} bits", sequence.bits);
+        section.report.expected(
+            place,
+            found,
+            format_args!("less than {half}, half of its numbers"),
+        );
+    }
+}
+
+/// What the description says, too.
+const WINDOW: u16 = 256;
+
+/// More than any game says at the start of each datagram.
+const PATTERN_BYTES_MAX: usize = 64;
+
+/// Games of unknown kind may have long silences.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);

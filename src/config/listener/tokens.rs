@@ -1,0 +1,184 @@
+//! `tokens` of plain listeners: whose each token is, in the config itself or in files beside it.
+//!
+//! A token is never quoted: who knows it reaches a server by it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::Read;
+use std::path::Path;
+
+use toml::de::DeValue;
+
+use super::{Surroundings, unknown};
+use crate::config::keys::{KeyError, open_closed, shape};
+use crate::config::mistake::Report;
+use crate::config::schema::TOKEN_SOURCE;
+use crate::config::section::{Node, Section, kind_of};
+use crate::config::{RoutingTokens, values};
+
+/// Every source is tried, so that all that is wrong is known. `bytes` is the length of a token and
+/// `backends` are the listener's, where they could be read.
+pub(super) fn read(
+    section: &mut Section<'_, '_>,
+    bytes: Option<usize>,
+    backends: Option<&[usize]>,
+    around: &Surroundings<'_>,
+) -> Option<RoutingTokens> {
+    let nodes = section.nodes("tokens")?;
+    let count = nodes.len();
+    let mut reader =
+        Reader { bytes, backends, around, seen: HashMap::new(), tokens: Vec::with_capacity(count) };
+    let mut good = 0;
+    for (index, node) in nodes.into_iter().enumerate() {
+        good += usize::from(reader.read(index, node, section.report).is_some());
+    }
+    (good == count).then_some(RoutingTokens(reader.tokens))
+}
+
+/// What tokens are checked against, and those that were read.
+struct Reader<'s> {
+    bytes: Option<usize>,
+    backends: Option<&'s [usize]>,
+    around: &'s Surroundings<'s>,
+    seen: HashMap<Box<[u8]>, Origin>,
+    tokens: Vec<(Box<[u8]>, usize)>,
+}
+
+/// Where a token stands.
+#[derive(Clone, Copy)]
+struct Origin {
+    /// In the list.
+    index: usize,
+    /// In the file, where it is one.
+    line: Option<usize>,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            None => write!(f, "tokens[{}]", self.index),
+            Some(line) => write!(f, "tokens[{}], line {line}", self.index),
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// One element of the list; `None` where it is wrong, which was noted.
+    fn read<'a>(&mut self, index: usize, node: Node<'a>, report: &mut Report<'a>) -> Option<()> {
+        let Node { place, value } = node;
+        let DeValue::Table(table) = value else {
+            report.expected(&place, kind_of(&value), FORMS);
+            return None;
+        };
+        let is_strange = table.keys().any(|key| !WORDS.contains(&key.get_ref().as_ref()));
+        let mut section = Section::new(report, &TOKEN_SOURCE, place.clone(), table);
+        let places = WORDS.map(|word| section.place(word));
+        let texts =
+            WORDS.map(|word| section.text_or(word, None, |text| Some(Some(text.to_owned()))));
+        section.finish();
+        let [hex, backend, file] = texts;
+        let [at_hex, at_backend, at_file] = places;
+        let origin = Origin { index, line: None };
+        match (hex?, backend?, file?) {
+            _ if is_strange => None,
+            (Some(hex), Some(backend), None) => {
+                let token = self.token(&hex).map_err(|wrong| report.note(&at_hex, wrong));
+                let backend =
+                    self.backend(&backend).map_err(|wrong| report.note(&at_backend, wrong));
+                let pushed = self.push(token.ok()?, backend.ok()?, origin);
+                pushed.map_err(|wrong| report.note(&at_hex, wrong)).ok()
+            }
+            (None, None, Some(file)) => {
+                let path = self.around.base.join(file);
+                self.file(&path, index).map_err(|wrong| report.note(&at_file, wrong)).ok()
+            }
+            _ => {
+                report.expected(&place, "another combination", FORMS);
+                None
+            }
+        }
+    }
+
+    /// All tokens of a file, to the first that is wrong.
+    fn file(&mut self, path: &Path, index: usize) -> Result<(), String> {
+        let text = text_of(path).map_err(|error| error.to_string())?;
+        for (line, number) in text.lines().zip(1..) {
+            let line = line.split('#').next().unwrap_or_default();
+            let mut words = line.split_whitespace();
+            let (hex, backend) = match (words.next(), words.next(), words.next()) {
+                (None, ..) => continue,
+                (Some(hex), Some(backend), None) => (hex, backend),
+                _ => {
+                    return Err(format!(
+                        "line {number}: found another form, expected a token in hex and the name of a backend"
+                    ));
+                }
+            };
+            let origin = Origin { index, line: Some(number) };
+            self.token(hex)
+                .and_then(|token| self.push(token, self.backend(backend)?, origin))
+                .map_err(|wrong| format!("line {number}: {wrong}"))?;
+        }
+        Ok(())
+    }
+
+    fn token(&self, hex: &str) -> Result<Box<[u8]>, String> {
+        let digits = self.bytes.map_or_else(
+            || "pairs of hex digits".to_owned(),
+            |bytes| format!("{} hex digits (token.bytes is {bytes})", 2 * bytes),
+        );
+        let token = values::bytes(hex, self.bytes.unwrap_or(usize::MAX));
+        let fits = |token: &Vec<u8>| self.bytes.is_none_or(|bytes| token.len() == bytes);
+        let token = token.filter(fits).map(Vec::into_boxed_slice);
+        token.ok_or_else(|| format!("found {}, expected {digits}", shape(hex.as_bytes())))
+    }
+
+    /// The index of one of the listener's backends.
+    fn backend(&self, name: &str) -> Result<usize, String> {
+        match self.around.backends.find(name) {
+            Some((index, _)) if self.backends.is_none_or(|all| all.contains(&index)) => Ok(index),
+            Some(_) => Err(format!(
+                "found {name:?}, which backends does not name, expected one of this listener's backends"
+            )),
+            None if self.around.backends.is_complete() => Err(unknown(name, self.around.backends)),
+            // A name that could not be read may have been this one; that is a mistake of its own.
+            None => Ok(0),
+        }
+    }
+
+    fn push(&mut self, token: Box<[u8]>, backend: usize, origin: Origin) -> Result<(), String> {
+        if self.tokens.len() == TOKENS_MAX {
+            return Err(format!("found more tokens, expected at most {TOKENS_MAX}"));
+        }
+        if let Some(before) = self.seen.insert(token.clone(), origin) {
+            return Err(format!("found the token of {before} again, expected each token once"));
+        }
+        self.tokens.push((token, backend));
+        Ok(())
+    }
+}
+
+/// What a file says that nobody but its owner may read.
+fn text_of(path: &Path) -> Result<String, KeyError> {
+    const EXPECTED: &str = "lines of text, each a token in hex and the name of a backend";
+    let file = open_closed(path)?;
+    let mut text = String::new();
+    match file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text) {
+        Err(why) => Err(KeyError::new(format!("a file that cannot be read ({why})"), EXPECTED)),
+        Ok(len) if len as u64 > FILE_BYTES_MAX => {
+            Err(KeyError::new(format!("a file of more than {FILE_BYTES_MAX} bytes"), EXPECTED))
+        }
+        Ok(_) => Ok(text),
+    }
+}
+
+/// What an element of the list may say.
+const WORDS: [&str; 3] = ["hex", "backend", "file"];
+
+const FORMS: &str = "{ hex = …, backend = … } or { file = … }";
+
+/// So many that a fleet of the size of a host has enough, and a wrong file does not fill memory.
+const TOKENS_MAX: usize = 100_000;
+
+/// All tokens at their longest, each with the longest name.
+const FILE_BYTES_MAX: u64 = 16 << 20;
