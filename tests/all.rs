@@ -90,6 +90,8 @@ mod netcode_interop_rules;
 mod netcode_vectors;
 #[path = "all/netns.rs"]
 mod netns;
+#[path = "all/plain_game.rs"]
+mod plain_game;
 #[path = "all/plain_gateway.rs"]
 mod plain_gateway;
 #[path = "all/readme.rs"]

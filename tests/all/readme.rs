@@ -1,6 +1,6 @@
 //! What the README tells an operator to type, typed: its config, its key and its token, an
 //! unmodified UDP server behind the daemon, and renetcode's client in front of it, on both drivers;
-//! and the same for its Unreal servers.
+//! and the same for its Unreal servers and for any other.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -17,7 +17,11 @@ use crate::folder::Folder;
 use crate::gateway_rig::{Renet, on_both_drivers, socket_toward, until};
 use crate::unreal_rig::Player as UnrealPlayer;
 
-on_both_drivers!(the_readme_serves_an_unmodified_server, the_readme_serves_an_unreal_server);
+on_both_drivers!(
+    the_readme_serves_an_unmodified_server,
+    the_readme_serves_an_unreal_server,
+    the_readme_serves_any_server
+);
 
 /// A program that ends with its owner, and what it has said so far.
 struct Program {
@@ -151,5 +155,33 @@ fn the_readme_serves_an_unreal_server(io: Choice) {
     let mut player = UnrealPlayer::new(Framing::default(), 5, address);
     player.connect();
     (0..3).for_each(|_| player.echo());
+    assert_eq!(daemon.terminate(), Some(0), "SIGTERM drains and exits 0");
+}
+
+fn the_readme_serves_any_server(io: Choice) {
+    let folder = Folder::new();
+    let mut game = Program::start(ringgate(["echo", "--udp", "127.0.0.1:0"]));
+    let game_address = game.line("echo: udp on ");
+    let driver = driver_name(io);
+    let mut text = with(config(2), "0.0.0.0:7000", "127.0.0.1:0");
+    text = with(&text, "127.0.0.1:7001", &game_address);
+    text = format!("[gateway]\nio = \"{driver}\"\ndrain_timeout = \"1s\"\n\n{text}");
+    let file = folder.file("gate.toml", text, 0o600);
+    run(ringgate(["check".as_ref(), file.as_os_str()])).succeeded();
+    let mut daemon =
+        Program::start(ringgate(["run".as_ref(), "--config".as_ref(), file.as_os_str()]));
+    let address: SocketAddr = daemon.line("listener any on ").parse().expect("an address");
+    assert!(daemon.line("ready: ").contains(&format!("driver {driver}")));
+    let player = socket_toward(address);
+    for payload in [&b"hello"[..], &[7; 1], &[9; 1472]] {
+        let (mut tries, mut echo) = (0, [0; 2000]);
+        until("the echo is back", || {
+            if tries % 200 == 0 {
+                player.send_to(payload, address).expect("loopback takes it");
+            }
+            tries += 1;
+            player.recv(&mut echo).is_ok_and(|len| echo[..len] == *payload)
+        });
+    }
     assert_eq!(daemon.terminate(), Some(0), "SIGTERM drains and exits 0");
 }
