@@ -6,6 +6,8 @@ mod cli_check;
 mod cli_doctor;
 #[path = "all/cli_keygen.rs"]
 mod cli_keygen;
+#[path = "all/cli_reference.rs"]
+mod cli_reference;
 #[path = "all/cli_token.rs"]
 mod cli_token;
 #[path = "all/command.rs"]

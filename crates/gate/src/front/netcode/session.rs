@@ -21,7 +21,7 @@ use ringgate_core::secret::{KEY_BYTES, Key};
 /// 0      address, generation │ open_key             a packet from the player: these two lines,
 /// 1      hot facts │ window, up to 256 bits         side by side
 /// 2, 3   the rest of a larger window │ who the player is, and what few sessions have
-/// 4      seal_key │ what sealing changes            a packet for the player: this one and the first
+/// 4      seal_key │ what sealing changes            a packet for the player: this one, the first
 /// ```
 #[repr(C)]
 pub(crate) struct Session {

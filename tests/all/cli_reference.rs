@@ -1,0 +1,97 @@
+//! docs/CONFIG.md is what `ringgate check --explain` says, rendered: this test renders it and holds
+//! the two together. With `WRITE_CONFIG_REFERENCE=1` it writes the document.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use crate::command::{ringgate, run};
+
+#[test]
+fn the_config_reference_is_what_the_command_explains() {
+    let explained = run(ringgate(["check", "--explain"])).succeeded();
+    let rendered = render(&explained);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/CONFIG.md");
+    if std::env::var_os("WRITE_CONFIG_REFERENCE").is_some_and(|value| value == "1") {
+        fs::write(&path, &rendered).expect("our own folder");
+    }
+    let document = fs::read_to_string(&path).expect("it is there");
+    let differs = document.lines().zip(rendered.lines()).position(|(is, should)| is != should);
+    let line = differs.unwrap_or(document.lines().count().min(rendered.lines().count())) + 1;
+    assert!(
+        document == rendered,
+        "docs/CONFIG.md:{line} is not what the command says: run this test with \
+         WRITE_CONFIG_REFERENCE=1 and commit the document"
+    );
+}
+
+/// Paragraphs of the explanation: comments, and below them what they are about.
+fn render(explained: &str) -> String {
+    let mut page = String::from(HEAD);
+    for block in explained.split("\n\n").map(str::trim_end).skip(1) {
+        let about = block.lines().find(|line| is_about(line));
+        let words: Vec<_> = block
+            .lines()
+            .take_while(|line| !is_about(line))
+            .map(|line| line.trim_start_matches('#').trim())
+            .collect();
+        let (facts, text) = facts_of(&words);
+        match about {
+            Some(section) if section.starts_with('[') => {
+                let _ = write!(page, "\n## `{section}`\n\n{text}\n");
+                // What a section of one kind begins with, so that the example is a whole one.
+                let given: Vec<_> = block.lines().skip_while(|line| !is_about(line)).collect();
+                if given.len() > 1 {
+                    let _ = write!(page, "\n```toml\n{}\n```\n", given.join("\n"));
+                }
+            }
+            Some(field) => {
+                let field = field.trim_start_matches("# ");
+                let _ = write!(page, "\n### `{field}`\n\n{text}\n\n{facts}");
+            }
+            None => panic!("neither a section nor a field: {block}"),
+        }
+    }
+    page
+}
+
+/// A section's or a field's own line; an optional field's is a comment.
+fn is_about(line: &str) -> bool {
+    let line = line.strip_prefix("# ").unwrap_or(line);
+    let name = line.split(" = ").next().unwrap_or("");
+    line.starts_with('[') && line.ends_with(']') && !line.contains(' ')
+        || line.contains(" = ") && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+}
+
+/// What is said of a field line by line, as a list, and the text before.
+fn facts_of(words: &[&str]) -> (String, String) {
+    let is_fact = |word: &str| FACTS.iter().any(|fact| word.starts_with(fact));
+    let first = words.iter().position(|word| is_fact(word)).unwrap_or(words.len());
+    let mut facts = String::new();
+    for word in &words[first..] {
+        match word.split_once(": ") {
+            Some((fact, rest)) if is_fact(word) => {
+                let _ =
+                    write!(facts, "{}- *{fact}*: {rest}", if facts.is_empty() { "" } else { "\n" });
+            }
+            _ => {
+                let _ = write!(facts, " {word}");
+            }
+        }
+    }
+    if !facts.is_empty() {
+        facts.push('\n');
+    }
+    (facts, words[..first].join(" "))
+}
+
+const FACTS: [&str; 4] = ["Default: ", "Required: ", "Optional: ", "Changes: "];
+
+const HEAD: &str = "\
+# The config file, field by field
+
+This page is `ringgate check --explain`, rendered; a test holds the two together. The command prints it as a config file that can be
+edited. A field that has a *default* may be left out and then has the value that is shown; an *optional* one means something else when it is
+absent; the value of a *required* one is an example. *Changes* says what makes a new value count: a reload (`ringgate reload`) or a
+restart. What belongs together, and why, is in [OPERATING.md](OPERATING.md).
+";
