@@ -51,6 +51,7 @@ fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> bool {
     match record {
         ToGame::Welcome(welcome) => writer.welcome(welcome),
         ToGame::Opened(opened) => writer.opened(opened),
+        ToGame::OpenedPlain(opened) => writer.opened_plain(opened),
         ToGame::Payload { session, bytes } => writer.payload(*session, bytes),
         ToGame::Closed { session, reason } => writer.closed(*session, *reason),
         ToGame::Pong { token } => writer.pong(*token),

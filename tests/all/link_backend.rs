@@ -7,8 +7,8 @@ use std::time::Duration;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use ringgate_link::backend::{Backend, Event, LinkLoss, Options, Outbox, SendError};
 use ringgate_link::bundle::{
-    CloseReason, Goodbye, GoodbyeReason, Hello, RecordError, SessionId, ToGateway, USER_DATA_BYTES,
-    VERSION_MAX, Welcome,
+    CloseReason, Goodbye, GoodbyeReason, Hello, LONG_PAYLOAD_BYTES_MAX, RecordError, SessionId,
+    ToGateway, USER_DATA_BYTES, VERSION_MAX, VERSION_PLAIN, Welcome,
 };
 use ringgate_os::notify;
 
@@ -155,7 +155,13 @@ fn what_cannot_be_sent_is_refused_and_counted() {
     let session = links[0].session(1);
     let outbox = backend.outbox();
     assert_eq!(outbox.send(session, &[]), Err(SendError::PayloadLength));
-    assert_eq!(outbox.send(session, &[0; PAYLOAD_BYTES_MAX + 1]), Err(SendError::PayloadLength));
+    let long = [0; LONG_PAYLOAD_BYTES_MAX + 1];
+    assert_eq!(outbox.send(session, &long), Err(SendError::PayloadLength));
+    let longer_than_a_multicast = &long[..=PAYLOAD_BYTES_MAX];
+    assert_eq!(
+        outbox.multicast(&[session], longer_than_a_multicast),
+        Err(SendError::PayloadLength)
+    );
     assert_eq!(outbox.multicast(&[session], &[]), Err(SendError::PayloadLength));
     assert_eq!(outbox.close(session, CloseReason::TimedOut), Err(SendError::NotAChoice));
     let elsewhere = SessionId::new(1, 1);
@@ -356,7 +362,10 @@ fn nothing_counts_before_the_welcome_and_no_second_one_is_taken() {
     let cases: [(&[Welcome], LinkLoss); 4] = [
         (&[], LinkLoss::WelcomeExpected),
         (&[right, right], LinkLoss::WelcomeExpected),
-        (&[Welcome { version: 3, ..right }], LinkLoss::VersionUnsupported(3)),
+        (
+            &[Welcome { version: VERSION_MAX + 1, ..right }],
+            LinkLoss::VersionUnsupported(VERSION_MAX + 1),
+        ),
         (
             &[Welcome { worker: 1, workers: 2, ..right }],
             LinkLoss::RecordInvalid(RecordError::WorkerInvalid),
@@ -373,6 +382,26 @@ fn nothing_counts_before_the_welcome_and_no_second_one_is_taken() {
         });
         assert_eq!(next_loss(&mut backend).1, expected);
         assert!(!backend.is_up());
+    }
+}
+
+/// A link of an older version does not take what only later ones have room for.
+#[test]
+fn long_payloads_leave_only_on_links_that_know_them() {
+    for version in [VERSION_PLAIN - 1, VERSION_PLAIN] {
+        let dir = Folder::new();
+        let gateway = Gateway::start(dir.path(), 1, 7);
+        let mut backend = Backend::connect(dir.path(), "arena-1").expect("the gateway listens");
+        let link = gateway.accept(0);
+        link.send(|writer| {
+            assert!(writer.welcome(&Welcome { version, ..gateway.welcome(0) }));
+        });
+        run_until(&mut backend, |event, outbox| {
+            assert!(matches!(event, Event::LinkUp { .. }), "{event:?}");
+            let sent = outbox.send(link.session(1), &[0; PAYLOAD_BYTES_MAX + 1]);
+            assert_eq!(sent.is_ok(), version >= VERSION_PLAIN);
+            true
+        });
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
 use ringgate_link::bundle::{
-    CloseReason, GoodbyeReason, MULTICAST_SESSIONS_MAX, NAME_BYTES_MAX, RecordError, ToGame,
-    ToGateway, VERSION_MAX, VERSION_MIN,
+    CloseReason, GoodbyeReason, LONG_PAYLOAD_BYTES_MAX, MULTICAST_SESSIONS_MAX, NAME_BYTES_MAX,
+    RecordError, ToGame, ToGateway, VERSION_MAX, VERSION_MIN,
 };
 
 fn document() -> String {
@@ -60,6 +60,14 @@ fn describe_to_game(record: &ToGame<'_>) -> String {
             player.slots_max,
             player.listener,
             text(player.user_data).trim_end_matches('\0'),
+        ),
+        ToGame::OpenedPlain(player) => format!(
+            "opened_plain: session {} at {}, slot {}, of {}, listener {}",
+            player.session,
+            player.address,
+            player.slot.map_or_else(|| "none yet".to_owned(), |slot| slot.to_string()),
+            player.slots_max,
+            player.listener,
         ),
         ToGame::Payload { session, bytes } => {
             format!("payload: session {session}, {:?}", text(bytes))
@@ -147,6 +155,10 @@ fn the_limits_are_those_of_the_code() {
     let expected = [
         ("bytes of a datagram", BUNDLE_BYTES_MAX.to_string()),
         ("bytes of a payload", format!("1 to {PAYLOAD_BYTES_MAX}")),
+        (
+            "bytes of a payload for one player, from version 3 on",
+            format!("1 to {LONG_PAYLOAD_BYTES_MAX}"),
+        ),
         ("sessions in a multicast", format!("1 to {MULTICAST_SESSIONS_MAX}")),
         ("bytes of a name", format!("1 to {NAME_BYTES_MAX}")),
         ("workers", format!("1 to {WORKERS_MAX}")),
@@ -203,5 +215,5 @@ fn fields_follow_each_other_without_a_gap_and_fill_the_example() {
         assert!(fills, "{} bytes for {next}: {section}", example.bytes.len());
         checked += 1;
     }
-    assert_eq!(checked, 10, "ping and pong share a section");
+    assert_eq!(checked, 11, "ping and pong share a section");
 }

@@ -10,8 +10,8 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 use ringgate_batch::Endpoint;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
 use ringgate_link::bundle::{
-    self, CloseReason, Frame, Frames, GoodbyeReason, RecordError, SessionId, ToGame, ToGateway,
-    USER_DATA_BYTES, Writer,
+    self, CloseReason, Frame, Frames, GoodbyeReason, LONG_PAYLOAD_BYTES_MAX, OpenedPlain,
+    RecordError, SessionId, ToGame, ToGateway, USER_DATA_BYTES, Writer,
 };
 
 use crate::command::{ringgate, run};
@@ -33,6 +33,8 @@ fn the_header_has_the_numbers_of_the_codec() {
     add("RG_VERSION_MAX", bundle::VERSION_MAX.into());
     add("RG_BUNDLE_BYTES_MAX", BUNDLE_BYTES_MAX);
     add("RG_PAYLOAD_BYTES_MAX", PAYLOAD_BYTES_MAX);
+    add("RG_LONG_PAYLOAD_BYTES_MAX", bundle::LONG_PAYLOAD_BYTES_MAX);
+    add("RG_NO_SLOT", u32::MAX as usize);
     add("RG_USER_DATA_BYTES", USER_DATA_BYTES);
     add("RG_NAME_BYTES_MAX", bundle::NAME_BYTES_MAX);
     add("RG_MULTICAST_SESSIONS_MAX", bundle::MULTICAST_SESSIONS_MAX);
@@ -115,7 +117,7 @@ fn the_echo_example_returns_what_players_send() {
     ];
     assert_eq!(answer, expected.concat());
 
-    for len in 1..=PAYLOAD_BYTES_MAX {
+    for len in 1..=LONG_PAYLOAD_BYTES_MAX {
         let payload = vec![len as u8; len];
         links[0].send(|writer| assert!(writer.payload(links[0].session(1), &payload)));
         let answer = links[0].receive().expect("the echo");
@@ -298,6 +300,19 @@ fn describe(record: &ToGame<'_>) -> String {
                 hex(player.user_data),
             )
         }
+        ToGame::OpenedPlain(player) => {
+            let address = Endpoint::from(player.address);
+            format!(
+                "opened_plain session={} scope={} port={} slot={} of={} listener={} ip={}",
+                player.session.as_u64(),
+                address.scope(),
+                address.port(),
+                player.slot.unwrap_or(u32::MAX),
+                player.slots_max,
+                player.listener,
+                hex(address.ip_bytes()),
+            )
+        }
         ToGame::Payload { session, bytes } => {
             format!("payload session={} bytes={}", session.as_u64(), hex(bytes))
         }
@@ -327,14 +342,15 @@ fn hostile_datagram(rng: &mut TestRng) -> Vec<u8> {
     let session = SessionId::new(rng.random_range(0..2), rng.random_range(1..9));
     let payload = vec![7; rng.random_range(1..=40)];
     for _ in 0..rng.random_range(1..6) {
-        assert!(match rng.random_range(0..7) {
+        assert!(match rng.random_range(0..8) {
+            7 => writer.opened_plain(&opened_plain(session, rng.random_range(0..3))),
             6 => writer.frame(later_record(&mut [9; 50], rng)),
             0 => writer.opened(&opened(session, &user_data)),
             1 => writer.payload(session, &payload),
             2 => writer.closed(session, CloseReason::ALL[rng.random_range(0..8)]),
             3 => writer.pong(rng.random()),
             4 => writer.draining(rng.random()),
-            _ => writer.payload(session, &[1; PAYLOAD_BYTES_MAX]),
+            _ => writer.payload(session, &[1; LONG_PAYLOAD_BYTES_MAX]),
         });
     }
     let mut datagram = writer.bytes().to_vec();
@@ -350,6 +366,11 @@ fn hostile_datagram(rng: &mut TestRng) -> Vec<u8> {
         datagram.truncate(rng.random_range(1..=datagram.len()));
     }
     datagram
+}
+
+fn opened_plain(session: SessionId, slot: u32) -> OpenedPlain<'static> {
+    let address = ([192, 0, 2, 7], 4711).into();
+    OpenedPlain { session, address, slot: slot.checked_sub(1), slots_max: 64, listener: "any" }
 }
 
 /// A record that nobody knows yet and that may be skipped.
@@ -412,6 +433,6 @@ fn named_mistakes() -> Vec<Vec<u8>> {
 
 fn welcomed(gateway: &Gateway, game: &mut Game) -> GatewayLink {
     let link = gateway.accept_and_welcome(0);
-    assert_eq!(game.line(), "up workers=1 incarnation=9 version=2");
+    assert_eq!(game.line(), "up workers=1 incarnation=9 version=3");
     link
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::common::{Common, Life, Neighbours, Newcomers};
 use crate::counters::{Counters, Stamps};
 use crate::front::Front;
+use crate::front::plain::state::PlainFront;
 use crate::ids::{BackendId, IdVec};
 use crate::links::state::BackendState;
 use crate::links::table::Links;
@@ -32,7 +33,7 @@ impl Common {
         (hash_key, handshakes_max): (HashKey, usize),
         now_ns: u64,
     ) -> Self {
-        let places = setup.worker_sessions_max + setup.spare_places(setup.worker_sessions_max);
+        let places = setup.worker_places().max(PlainFront::places(setup));
         Self {
             worker,
             listeners: IdVec::new(),

@@ -7,7 +7,7 @@
 
 use crate::front::protocol::PACKET_KIND_NAMES;
 use ringgate_core::drops::{DropCounts, DropReason};
-use ringgate_link::bundle::GoodbyeReason;
+use ringgate_link::bundle::{CloseReason, GoodbyeReason};
 
 /// An enum whose variants have names and places in a list of counters.
 macro_rules! named_list {
@@ -283,6 +283,20 @@ named_list! {
         Unauthorised = "unauthorised",
         /// The process speaks another version.
         VersionUnsupported = "version_unsupported",
+    }
+}
+
+impl Ended {
+    /// What a game process on a bundle link is told.
+    pub(crate) const fn close_reason(self) -> CloseReason {
+        match self {
+            Self::BackendGone => CloseReason::Unconfigured,
+            Self::ByBackend => CloseReason::Finished,
+            Self::ByPlayer | Self::Replaced => CloseReason::PlayerLeft,
+            Self::SequenceGap => CloseReason::SequenceGap,
+            Self::Shutdown => CloseReason::Shutdown,
+            Self::TimedOut => CloseReason::TimedOut,
+        }
     }
 }
 

@@ -50,7 +50,12 @@ impl Gate {
         let mut fronts = Fronts {
             netcode: NetcodeFront::new(&setup, worker.id, &claims, random, now_ns),
             unreal: UnrealFront::new(&setup, hash_key, session_starts.rotate_left(32), now_ns),
-            plain: PlainFront::new(&setup, hash_key, session_starts.rotate_left(16), now_ns),
+            plain: PlainFront::new(
+                &setup,
+                worker.id,
+                (hash_key, session_starts.rotate_left(16)),
+                now_ns,
+            ),
             #[cfg(test)]
             third: crate::tests::third::front::ThirdFront::new(&setup, hash_key),
         };

@@ -40,13 +40,15 @@
 extern "C" {
 #endif
 
-/* The versions of the format that this header speaks: all from the first to the second. */
+/* The versions of the format that this header speaks: all from the first to the third. */
 #define RG_VERSION_MIN 1
-#define RG_VERSION_MAX 2
+#define RG_VERSION_MAX 3
 
 /* Limits of the format. */
 #define RG_BUNDLE_BYTES_MAX 16384
-#define RG_PAYLOAD_BYTES_MAX 1200
+#define RG_PAYLOAD_BYTES_MAX 1200 /* of a player of netcode, and of a multicast */
+#define RG_LONG_PAYLOAD_BYTES_MAX 1472 /* of one player, on links from version 3 on */
+#define RG_NO_SLOT UINT32_MAX
 #define RG_USER_DATA_BYTES 256
 #define RG_NAME_BYTES_MAX 32
 #define RG_MULTICAST_SESSIONS_MAX 1024
@@ -110,8 +112,11 @@ enum rg_event_kind {
     RG_CLOSED,      /* session, reason */
     RG_PONG,        /* round_trip_ns */
     RG_DRAINING,    /* left_ms: the gateway takes no new players and will shut down */
-    RG_LINK_LOST    /* reason, error, payloads_unsent: forget all sessions of the worker; players
+    RG_LINK_LOST,   /* reason, error, payloads_unsent: forget all sessions of the worker; players
                        who are still there are opened again when the link is up */
+    RG_OPENED_PLAIN /* session, ip, scope, port, slot, slots_max, listener: a player of a plain
+                       listener. The slot is RG_NO_SLOT until its source has sent again after an
+                       answer; then the event comes once more */
 };
 
 /* What happened. Pointers are valid until the next call of rg_next. */
@@ -132,7 +137,7 @@ struct rg_event {
     const uint8_t *user_data; /* RG_USER_DATA_BYTES; zeros when opened again */
     char listener[RG_NAME_BYTES_MAX + 1]; /* where the player came in, NUL-terminated */
     const uint8_t *bytes;
-    size_t bytes_len; /* 1 to RG_PAYLOAD_BYTES_MAX */
+    size_t bytes_len; /* 1 to RG_LONG_PAYLOAD_BYTES_MAX; of netcode 1 to RG_PAYLOAD_BYTES_MAX */
     uint64_t round_trip_ns;
     uint32_t left_ms;
     uint64_t payloads_unsent; /* taken by rg_send, and gone down with the link */
@@ -155,7 +160,8 @@ enum rg_send_result {
     RG_SEND_OK = 0,
     RG_SEND_LINK_DOWN = -1,      /* the session's link is down, or it is no session */
     RG_SEND_LINK_FULL = -2,      /* the gateway does not read fast enough; the queue is full */
-    RG_SEND_PAYLOAD_LENGTH = -3, /* a payload has 1 to RG_PAYLOAD_BYTES_MAX bytes */
+    RG_SEND_PAYLOAD_LENGTH = -3, /* a payload has 1 to RG_PAYLOAD_BYTES_MAX bytes, or for one player
+                                    on a link from version 3 on RG_LONG_PAYLOAD_BYTES_MAX */
     RG_SEND_NOT_A_CHOICE = -4    /* only the gateway closes for this reason */
 };
 
@@ -285,6 +291,7 @@ enum {
     RG__PONG = 5,
     RG__DRAINING = 6,
     RG__GOODBYE = 7,
+    RG__OPENED_PLAIN = 8,
     RG__HELLO = 16,
     RG__MULTICAST = 17,
     RG__CLOSE = 18,
@@ -325,6 +332,7 @@ struct rg__bundle {
 struct rg__link {
     int fd; /* -1: down */
     int is_welcomed;
+    unsigned version; /* as the gateway has chosen */
     int is_send_broken; /* what the kernel still has for us is read before the link is lost */
     int is_watched_for_room;
     struct rg__bundle *bundles; /* a ring; `bundles_len` from `first` on are in use */
@@ -853,6 +861,7 @@ static unsigned rg__read_welcome(rg_backend *backend, unsigned worker, const uin
         return RG_ERROR_NONE;
     }
     backend->links[worker].is_welcomed = 1;
+    backend->links[worker].version = version;
     backend->workers = workers;
     backend->backoff_ns = RG__BACKOFF_NS_MIN;
     rg__open_links(backend);
@@ -888,6 +897,27 @@ static unsigned rg__read_opened(const uint8_t *body, size_t len, struct rg_event
     return RG_ERROR_NONE;
 }
 
+static unsigned rg__read_opened_plain(const uint8_t *body, size_t len, struct rg_event *event) {
+    if (len < 8)
+        return RG_ERROR_BODY_LENGTH;
+    event->session = rg__get(body, 8);
+    if (event->session == 0)
+        return RG_ERROR_SESSION_ZERO;
+    if (len < 38)
+        return RG_ERROR_BODY_LENGTH;
+    if (!rg__is_name(body + 38, len - 38))
+        return RG_ERROR_NAME_INVALID;
+    event->kind = RG_OPENED_PLAIN;
+    event->slot = (uint32_t)rg__get(body + 8, 4);
+    event->slots_max = (uint32_t)rg__get(body + 12, 4);
+    event->ip = body + 16;
+    event->scope = (uint32_t)rg__get(body + 32, 4);
+    event->port = (uint16_t)rg__get(body + 36, 2);
+    memcpy(event->listener, body + 38, len - 38);
+    event->listener[len - 38] = '\0';
+    return RG_ERROR_NONE;
+}
+
 /* A payload or a closed: both begin with the session. */
 static unsigned rg__read_session(unsigned kind, const uint8_t *body, size_t len,
                                  struct rg_event *event) {
@@ -897,7 +927,7 @@ static unsigned rg__read_session(unsigned kind, const uint8_t *body, size_t len,
     if (event->session == 0)
         return RG_ERROR_SESSION_ZERO;
     if (kind == RG__PAYLOAD) {
-        if (len - 8 < 1 || len - 8 > RG_PAYLOAD_BYTES_MAX)
+        if (len - 8 < 1 || len - 8 > RG_LONG_PAYLOAD_BYTES_MAX)
             return RG_ERROR_PAYLOAD_LENGTH;
         event->kind = RG_PAYLOAD;
         event->bytes = body + 8;
@@ -926,13 +956,17 @@ static size_t rg__body_bytes(unsigned kind) {
 
 static unsigned rg__read_body(rg_backend *backend, unsigned worker, unsigned kind,
                               const uint8_t *body, size_t len, struct rg_event *event) {
-    if (kind == RG__PAYLOAD || kind == RG__CLOSED || kind == RG__OPENED) {
+    if (kind == RG__PAYLOAD || kind == RG__CLOSED || kind == RG__OPENED ||
+        kind == RG__OPENED_PLAIN) {
         if (!backend->links[worker].is_welcomed) {
             rg__lose(backend, worker, RG_LOSS_WELCOME_EXPECTED, 0, event);
             return RG_ERROR_NONE;
         }
-        return kind == RG__OPENED ? rg__read_opened(body, len, event)
-                                  : rg__read_session(kind, body, len, event);
+        if (kind == RG__OPENED)
+            return rg__read_opened(body, len, event);
+        if (kind == RG__OPENED_PLAIN)
+            return rg__read_opened_plain(body, len, event);
+        return rg__read_session(kind, body, len, event);
     }
     if (rg__body_bytes(kind) == 0)
         return RG_ERROR_KIND_UNKNOWN;
@@ -1078,13 +1112,15 @@ int rg_next(rg_backend *backend, struct rg_event *event) {
 int rg_send(rg_backend *backend, uint64_t session, const void *bytes, size_t bytes_len) {
     struct rg__link *link;
     uint8_t *record;
-    if (bytes_len < 1 || bytes_len > RG_PAYLOAD_BYTES_MAX)
+    if (bytes_len < 1 || bytes_len > RG_LONG_PAYLOAD_BYTES_MAX)
         return RG_SEND_PAYLOAD_LENGTH;
     link = rg__link_of(backend, session);
     if (link == NULL) {
         backend->stats.payloads_link_down++;
         return RG_SEND_LINK_DOWN;
     }
+    if (bytes_len > RG_PAYLOAD_BYTES_MAX && link->version < 3)
+        return RG_SEND_PAYLOAD_LENGTH;
     record = rg__push(backend, link, RG__HEADER_BYTES + 8 + bytes_len, RG__PAYLOAD, 1);
     if (record == NULL)
         return RG_SEND_LINK_FULL;

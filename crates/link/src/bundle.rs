@@ -33,7 +33,9 @@ mod write;
 pub use frame::{Frame, Frames};
 pub use read::Reader;
 pub use reason::{CloseReason, GoodbyeReason, RecordError};
-pub use record::{Goodbye, Hello, Opened, Sessions, ToGame, ToGateway, Welcome, is_name};
+pub use record::{
+    Goodbye, Hello, Opened, OpenedPlain, Sessions, ToGame, ToGateway, Welcome, is_name,
+};
 pub use session::SessionId;
 pub use write::Writer;
 
@@ -41,14 +43,21 @@ pub use write::Writer;
 pub const VERSION_MIN: u16 = 1;
 
 /// The highest version of the format that this code speaks.
-pub const VERSION_MAX: u16 = 2;
+pub const VERSION_MAX: u16 = 3;
+
+/// The first version with players of plain listeners, who have no client id, and with payloads of
+/// up to [`LONG_PAYLOAD_BYTES_MAX`].
+pub const VERSION_PLAIN: u16 = 3;
 
 /// Longest datagram, in both directions. 16 KiB hold 13 full-size payloads or 140 of 100 bytes;
 /// longer ones gain less than 2 % (docs/BENCHMARKS.md, links).
 pub const BUNDLE_BYTES_MAX: usize = 16 * 1024;
 
-/// Longest payload of one player.
+/// Longest payload of one player of netcode, and of a multicast.
 pub const PAYLOAD_BYTES_MAX: usize = 1200;
+
+/// Longest payload of one player of a plain listener, on links from [`VERSION_PLAIN`] on.
+pub const LONG_PAYLOAD_BYTES_MAX: usize = 1472;
 
 /// Most workers, and with them links, that a gateway has.
 pub const WORKERS_MAX: usize = 128;
@@ -96,6 +105,7 @@ mod kind {
     pub(super) const PONG: u8 = 5;
     pub(super) const DRAINING: u8 = 6;
     pub(super) const GOODBYE: u8 = 7;
+    pub(super) const OPENED_PLAIN: u8 = 8;
 
     pub(super) const HELLO: u8 = 16;
     pub(super) const MULTICAST: u8 = 17;

@@ -209,6 +209,9 @@ impl Game {
             ToGame::Welcome(welcome) => {
                 judge.require(usize::from(welcome.worker) == worker, || format!("{welcome:?}"));
             }
+            ToGame::OpenedPlain(opened) => {
+                judge.require(false, || format!("{opened:?} is no player's of netcode"));
+            }
             ToGame::Payload { .. }
             | ToGame::Pong { .. }
             | ToGame::Draining { .. }

@@ -15,7 +15,7 @@ static void run_until(rg_backend *backend, enum rg_event_kind last) {
 }
 
 int main(int argc, char **argv) {
-    static const uint8_t payload[RG_PAYLOAD_BYTES_MAX] = {1};
+    static const uint8_t payload[RG_LONG_PAYLOAD_BYTES_MAX + 1] = {1};
     const uint64_t stuck = 1, other = (UINT64_C(1) << 56) | 1, elsewhere = (UINT64_C(2) << 56) | 1;
     const uint64_t everyone[] = {1, (UINT64_C(1) << 56) | 1, (UINT64_C(2) << 56) | 1, 0};
     uint64_t serial;
@@ -28,10 +28,10 @@ int main(int argc, char **argv) {
     }
     run_until(backend, RG_LINK_UP);
     printf("%d %d %d %d %d\n", rg_send(backend, stuck, payload, 0),
-           rg_send(backend, stuck, payload, RG_PAYLOAD_BYTES_MAX + 1),
+           rg_send(backend, stuck, payload, sizeof payload),
            rg_send(backend, elsewhere, payload, 1), rg_send(backend, 0, payload, 1),
            rg_close_session(backend, stuck, RG_CLOSE_TIMED_OUT));
-    while (rg_send(backend, stuck, payload, sizeof payload) == RG_SEND_OK)
+    while (rg_send(backend, stuck, payload, RG_PAYLOAD_BYTES_MAX) == RG_SEND_OK)
         ;
     for (serial = 1; serial <= 3000; serial++)
         if (rg_close_session(backend, serial, RG_CLOSE_FINISHED) != RG_SEND_OK)

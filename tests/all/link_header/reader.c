@@ -34,6 +34,12 @@ static void print_event(const struct rg_event *event) {
         print_hex("ip", event->ip, 16);
         print_hex("user", event->user_data, RG_USER_DATA_BYTES);
         break;
+    case RG_OPENED_PLAIN:
+        printf("opened_plain session=%llu scope=%u port=%u slot=%u of=%u listener=%s", session,
+               scope_of(event), (unsigned)event->port, (unsigned)event->slot,
+               (unsigned)event->slots_max, event->listener);
+        print_hex("ip", event->ip, 16);
+        break;
     case RG_PAYLOAD:
         printf("payload session=%llu", session);
         print_hex("bytes", event->bytes, event->bytes_len);

@@ -10,6 +10,7 @@ pub(crate) mod ending;
 pub(crate) mod filter;
 pub(crate) mod guards;
 pub(crate) mod kinds;
+pub(crate) mod links;
 pub(crate) mod opening;
 pub(crate) mod relay;
 pub(crate) mod session;

@@ -75,7 +75,7 @@ impl Fronts {
 impl Players for Fronts {
     #[inline]
     fn fetch(&self, session: SessionId) {
-        // Only netcode's players are behind bundle links.
+        // Nearly always they are netcode's players; the others are found without it.
         self.netcode.fetch_player(entry_of(session));
     }
 
@@ -83,7 +83,8 @@ impl Players for Fronts {
     fn find(&self, turn: &Turn<'_>, backend: BackendId, session: SessionId) -> Option<u32> {
         match turn.common.server_front(backend) {
             Front::Netcode => self.netcode.session_for_backend(backend, session).map(Entry::number),
-            Front::Unreal | Front::Plain => None,
+            Front::Unreal => None,
+            Front::Plain => self.plain.session_for_backend(backend, session).map(Entry::number),
             #[cfg(test)]
             Front::Third => None,
         }
@@ -99,9 +100,8 @@ impl Players for Fronts {
     ) {
         match turn.common.server_front(backend) {
             Front::Netcode => self.netcode.send_for_backend(turn, backend, session, payload),
-            Front::Unreal | Front::Plain => {
-                turn.common.count_from_link(DropReason::SessionUnknown);
-            }
+            Front::Unreal => turn.common.count_from_link(DropReason::SessionUnknown),
+            Front::Plain => self.plain.send_for_backend(turn, backend, session, payload),
             #[cfg(test)]
             Front::Third => turn.common.count_from_link(DropReason::SessionUnknown),
         }
@@ -116,7 +116,8 @@ impl Players for Fronts {
     ) {
         match turn.common.server_front(backend) {
             Front::Netcode => self.netcode.close_for_backend(turn, backend, session, reason),
-            Front::Unreal | Front::Plain => {}
+            Front::Unreal => {}
+            Front::Plain => self.plain.close_for_backend(turn, backend, session, reason),
             #[cfg(test)]
             Front::Third => {}
         }

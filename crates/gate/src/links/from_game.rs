@@ -60,6 +60,7 @@ impl Turn<'_> {
                 state.come_back();
                 if let Some(link) = self.common.links.get_mut(link) {
                     link.backend = Some(backend);
+                    link.version = version;
                 }
                 let welcome = Welcome {
                     version,

@@ -12,7 +12,7 @@ use crate::setup::{Backend, LinkKind};
 use crate::traffic::BackendTraffic;
 use ringgate_batch::{Credentials, Endpoint, LargeSlot, LocalIp, SocketId, TxBatch, TxTarget};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
-use ringgate_link::bundle::{Frame, Frames, Writer};
+use ringgate_link::bundle::{Frame, Frames, VERSION_MIN, Writer};
 
 /// A connection on the worker's link socket.
 pub(crate) struct Link {
@@ -22,6 +22,8 @@ pub(crate) struct Link {
     pub(crate) is_barred: bool,
     /// The backend it is, once it has said hello and was let in.
     pub(crate) backend: Option<BackendId>,
+    /// What is spoken with it.
+    pub(crate) version: u16,
     /// The process is gone; what it has said in its last moments is still being read.
     pub(crate) hung_up: bool,
     /// What it has said and was not looked at yet.
@@ -55,6 +57,7 @@ impl Link {
             credentials,
             is_barred: false,
             backend: None,
+            version: VERSION_MIN,
             hung_up: false,
             backlog: Backlog::default(),
             is_held: false,

@@ -5,7 +5,7 @@ use super::games::{Game, Guest, Heard};
 use super::rig::{Rig, bundle_backend, endpoint, home, listener, plain_setup, udp_backend};
 use crate::setup::Setup;
 use ringgate_core::netcode::{State, user_data};
-use ringgate_link::bundle::CloseReason;
+use ringgate_link::bundle::{CloseReason, VERSION_MAX};
 
 fn a_player_comes_talks_and_leaves<L: Library>(rig: &mut Rig, game: &Game, mut player: Player<L>) {
     player.connect(rig);
@@ -43,7 +43,7 @@ fn token_of_seven(rig: &mut Rig) -> ringgate_core::netcode::ConnectToken {
 fn our_client_plays_over_a_bundle_link() {
     let mut rig = Rig::new(plain_setup());
     let game = Game::join(&mut rig, "arena");
-    let welcome = Heard::Welcome { version: 2, worker: 0, workers: 1, incarnation: 77 };
+    let welcome = Heard::Welcome { version: VERSION_MAX, worker: 0, workers: 1, incarnation: 77 };
     assert_eq!(game.hear(&mut rig), [welcome]);
     let token = token_of_seven(&mut rig);
     let player = Player::new(&rig, home(1), &token);

@@ -1,5 +1,6 @@
 //! Plain listeners: any game over UDP.
 
+mod bundles;
 mod drops;
 mod guards;
 mod players;

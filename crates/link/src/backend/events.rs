@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::super::bundle::{
-    BUNDLE_BYTES_MAX, CloseReason, Frames, Goodbye, GoodbyeReason, Opened, RecordError, SessionId,
-    ToGame, VERSION_MAX, VERSION_MIN, Welcome,
+    BUNDLE_BYTES_MAX, CloseReason, Frames, Goodbye, GoodbyeReason, Opened, OpenedPlain,
+    RecordError, SessionId, ToGame, VERSION_MAX, VERSION_MIN, Welcome,
 };
 use super::link::Received;
 use super::poller::READY_TIMER;
@@ -29,11 +29,13 @@ pub enum Event<'a> {
     },
     /// A player is connected.
     Opened(Opened<'a>),
+    /// There is a player of a plain listener; the same again once it has its slot.
+    OpenedPlain(OpenedPlain<'a>),
     /// A player's payload.
     Payload {
         /// Whose.
         session: SessionId,
-        /// 1 to 1200 bytes.
+        /// 1 to 1472 bytes; of a player of netcode at most 1200.
         bytes: &'a [u8],
     },
     /// A session is over. The last event about it.
@@ -141,7 +143,7 @@ impl Events<'_> {
         let Backend { inbox, outbox, .. } = &mut *self.backend;
         let event = match step {
             Step::Payload { session, at } => Event::Payload { session, bytes: &inbox.buf[at] },
-            Step::Opened { at } => Event::Opened(inbox.opened(at)),
+            Step::Opened { at } => inbox.opened(at),
             Step::Plain(event) => event,
         };
         Some((event, outbox))
@@ -182,9 +184,10 @@ impl Inbox {
         self.unread.start < self.unread.end
     }
 
-    fn opened(&self, at: Range<usize>) -> Opened<'_> {
+    fn opened(&self, at: Range<usize>) -> Event<'_> {
         match ToGame::read(&self.buf[at]).next() {
-            Some(Ok(ToGame::Opened(opened))) => opened,
+            Some(Ok(ToGame::Opened(opened))) => Event::Opened(opened),
+            Some(Ok(ToGame::OpenedPlain(opened))) => Event::OpenedPlain(opened),
             _ => unreachable!("the step was made from this very record"),
         }
     }
@@ -289,7 +292,7 @@ impl Backend {
                 self.inbox.unread.start = end;
                 return Some(Step::Payload { session, at: end - bytes.len()..end });
             }
-            ToGame::Opened(_) => {
+            ToGame::Opened(_) | ToGame::OpenedPlain(_) => {
                 self.inbox.unread.start = end;
                 return Some(Step::Opened { at: start..end });
             }
@@ -321,7 +324,7 @@ impl Backend {
             return self.lose(worker, LinkLoss::WelcomeExpected);
         }
         self.inbox.unread.start = end;
-        self.outbox.links[worker].welcome();
+        self.outbox.links[worker].welcome(welcome.version);
         self.workers = welcome.workers.into();
         self.backoff = BACKOFF_MIN;
         self.open_links();

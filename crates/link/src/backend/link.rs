@@ -6,7 +6,9 @@ use std::path::Path;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::super::bundle::{Hello, NAME_BYTES_MAX, Writer};
+use super::super::bundle::{
+    Hello, LONG_PAYLOAD_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, VERSION_PLAIN, Writer,
+};
 use super::SendStats;
 use super::poller::Poller;
 use super::queue::Queue;
@@ -14,7 +16,8 @@ use super::queue::Queue;
 #[derive(Debug)]
 pub(super) struct Link {
     socket: Option<Socket>,
-    is_welcomed: bool,
+    /// The version that the gateway has chosen; `None` before its welcome.
+    version: Option<u16>,
     /// The kernel takes nothing any more. What it still has for us is read before the link is lost.
     is_send_broken: bool,
     is_watched_for_room: bool,
@@ -33,7 +36,7 @@ impl Link {
     pub(super) const fn new(queue_bundles: usize) -> Self {
         Self {
             socket: None,
-            is_welcomed: false,
+            version: None,
             is_send_broken: false,
             is_watched_for_room: false,
             queue: Queue::new(queue_bundles),
@@ -68,7 +71,7 @@ impl Link {
     /// Closes the socket. Returns how many payloads had not been sent.
     pub(super) fn close(&mut self) -> u64 {
         self.socket = None;
-        self.is_welcomed = false;
+        self.version = None;
         self.is_send_broken = false;
         self.is_watched_for_room = false;
         self.queue.clear()
@@ -79,15 +82,23 @@ impl Link {
     }
 
     pub(super) const fn is_up(&self) -> bool {
-        self.is_welcomed && !self.is_send_broken
+        self.is_welcomed() && !self.is_send_broken
     }
 
     pub(super) const fn is_welcomed(&self) -> bool {
-        self.is_welcomed
+        self.version.is_some()
     }
 
-    pub(super) const fn welcome(&mut self) {
-        self.is_welcomed = true;
+    pub(super) const fn welcome(&mut self, version: u16) {
+        self.version = Some(version);
+    }
+
+    /// The longest payload for one player.
+    pub(super) fn payload_bytes_max(&self) -> usize {
+        match self.version {
+            Some(version) if version >= VERSION_PLAIN => LONG_PAYLOAD_BYTES_MAX,
+            _ => PAYLOAD_BYTES_MAX,
+        }
     }
 
     /// Reads one datagram. A `buf` that is filled to its end has cut one off.

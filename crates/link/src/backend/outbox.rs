@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::super::bundle::{CloseReason, MULTICAST_SESSIONS_MAX, PAYLOAD_BYTES_MAX, SessionId};
+use super::super::bundle::{
+    CloseReason, LONG_PAYLOAD_BYTES_MAX, MULTICAST_SESSIONS_MAX, PAYLOAD_BYTES_MAX, SessionId,
+};
 use super::link::Link;
 
 /// Takes payloads for players. They leave with the next [`flush`](super::Backend::flush).
@@ -21,7 +23,8 @@ pub enum SendError {
     LinkDown,
     /// The gateway does not read its end fast enough; the queue is full.
     LinkFull,
-    /// A payload of 0 or of more than 1200 bytes.
+    /// A payload of 0 bytes or of more than 1200; to one player, on a link from
+    /// [`VERSION_PLAIN`](super::super::bundle::VERSION_PLAIN) on, of more than 1472.
     PayloadLength,
     /// A reason that is not [a game's choice](CloseReason::is_games_choice).
     NotAChoice,
@@ -47,15 +50,16 @@ pub struct SendStats {
 }
 
 impl Outbox {
-    /// Sends 1 to 1200 bytes to one player.
+    /// Sends 1 to 1200 bytes to one player; up to 1472 to one of a plain listener.
     #[inline]
     pub fn send(&mut self, session: SessionId, payload: &[u8]) -> Result<(), SendError> {
-        check_payload(payload)?;
+        check_payload(payload, LONG_PAYLOAD_BYTES_MAX)?;
         let stats = &mut self.stats;
         let Some(link) = up(&mut self.links, session.worker()) else {
             stats.payloads_link_down += 1;
             return Err(SendError::LinkDown);
         };
+        check_payload(payload, link.payload_bytes_max())?;
         if !link.push(1, stats, |writer| writer.payload(session, payload)) {
             stats.payloads_link_full += 1;
             return Err(SendError::LinkFull);
@@ -72,7 +76,7 @@ impl Outbox {
         sessions: &[SessionId],
         payload: &[u8],
     ) -> Result<usize, SendError> {
-        check_payload(payload)?;
+        check_payload(payload, PAYLOAD_BYTES_MAX)?;
         self.by_worker.resize_with(self.links.len(), Vec::new);
         for &session in sessions {
             match self.by_worker.get_mut(session.worker()) {
@@ -123,7 +127,9 @@ impl fmt::Display for SendError {
         f.write_str(match self {
             Self::LinkDown => "the link to the session's worker is down",
             Self::LinkFull => "the link to the session's worker is full",
-            Self::PayloadLength => "a payload has 1 to 1200 bytes",
+            Self::PayloadLength => {
+                "a payload has 1 to 1200 bytes, or 1472 for a plain listener's player"
+            }
             Self::NotAChoice => "only the gateway closes for this reason",
         })
     }
@@ -132,8 +138,8 @@ impl fmt::Display for SendError {
 impl std::error::Error for SendError {}
 
 #[inline]
-fn check_payload(payload: &[u8]) -> Result<(), SendError> {
-    let fits = !payload.is_empty() && payload.len() <= PAYLOAD_BYTES_MAX;
+fn check_payload(payload: &[u8], bytes_max: usize) -> Result<(), SendError> {
+    let fits = !payload.is_empty() && payload.len() <= bytes_max;
     if fits { Ok(()) } else { Err(SendError::PayloadLength) }
 }
 

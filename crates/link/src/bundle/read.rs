@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 
 use super::record::is_name_bytes;
 use super::{
-    CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello, MULTICAST_SESSIONS_MAX, Opened,
-    PAYLOAD_BYTES_MAX, RecordError, SessionId, Sessions, ToGame, ToGateway, WORKERS_MAX, Welcome,
-    address, kind,
+    CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello, LONG_PAYLOAD_BYTES_MAX,
+    MULTICAST_SESSIONS_MAX, Opened, OpenedPlain, PAYLOAD_BYTES_MAX, RecordError, SessionId,
+    Sessions, ToGame, ToGateway, WORKERS_MAX, Welcome, address, kind,
 };
 
 /// The records of one datagram, decoded. An error is the last item.
@@ -33,11 +33,13 @@ impl<'a> ToGame<'a> {
     pub fn decode(frame: Frame<'a>) -> Result<Self, RecordError> {
         let mut body = Body(frame.body());
         let record = match frame.kind() {
-            kind::PAYLOAD => {
-                Self::Payload { session: body.session()?, bytes: body.take_payload()? }
-            }
+            kind::PAYLOAD => Self::Payload {
+                session: body.session()?,
+                bytes: body.take_payload(LONG_PAYLOAD_BYTES_MAX)?,
+            },
             kind::WELCOME => Self::Welcome(body.welcome()?),
             kind::OPENED => Self::Opened(body.opened()?),
+            kind::OPENED_PLAIN => Self::OpenedPlain(body.opened_plain()?),
             kind::CLOSED => Self::Closed {
                 session: body.session()?,
                 reason: CloseReason::from_u8(body.u8()?).unwrap_or(CloseReason::Other),
@@ -67,12 +69,14 @@ impl<'a> ToGateway<'a> {
     pub fn decode(frame: Frame<'a>) -> Result<Self, RecordError> {
         let mut body = Body(frame.body());
         let record = match frame.kind() {
-            kind::PAYLOAD => {
-                Self::Payload { session: body.session()?, bytes: body.take_payload()? }
-            }
-            kind::MULTICAST => {
-                Self::Multicast { sessions: body.sessions()?, bytes: body.take_payload()? }
-            }
+            kind::PAYLOAD => Self::Payload {
+                session: body.session()?,
+                bytes: body.take_payload(LONG_PAYLOAD_BYTES_MAX)?,
+            },
+            kind::MULTICAST => Self::Multicast {
+                sessions: body.sessions()?,
+                bytes: body.take_payload(PAYLOAD_BYTES_MAX)?,
+            },
             kind::HELLO => Self::Hello(body.hello()?),
             kind::CLOSE => Self::Close { session: body.session()?, reason: body.games_reason()? },
             kind::PING => Self::Ping { token: body.u64()? },
@@ -151,9 +155,9 @@ impl<'a> Body<'a> {
 
     /// A payload has no length of its own: it is the rest of its record.
     #[inline]
-    fn take_payload(&mut self) -> Result<&'a [u8], RecordError> {
+    fn take_payload(&mut self, bytes_max: usize) -> Result<&'a [u8], RecordError> {
         let payload = std::mem::take(&mut self.0);
-        if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX {
+        if payload.is_empty() || payload.len() > bytes_max {
             return Err(RecordError::PayloadLength);
         }
         Ok(payload)
@@ -202,6 +206,17 @@ impl<'a> Body<'a> {
             slots_max: self.u32()?,
             address: self.address()?,
             user_data: self.array()?,
+            listener: self.take_name()?,
+        })
+    }
+
+    fn opened_plain(&mut self) -> Result<OpenedPlain<'a>, RecordError> {
+        let (session, slot, slots_max) = (self.session()?, self.u32()?, self.u32()?);
+        Ok(OpenedPlain {
+            session,
+            slot: (slot != OpenedPlain::NO_SLOT).then_some(slot),
+            slots_max,
+            address: self.address()?,
             listener: self.take_name()?,
         })
     }

@@ -15,11 +15,13 @@ pub enum ToGame<'a> {
     Welcome(Welcome),
     /// A player is connected.
     Opened(Opened<'a>),
+    /// There is a player of a plain listener, or it has its slot now.
+    OpenedPlain(OpenedPlain<'a>),
     /// A player's payload.
     Payload {
         /// Whose.
         session: SessionId,
-        /// 1 to 1200 bytes.
+        /// 1 to 1472 bytes; of a player of netcode at most 1200.
         bytes: &'a [u8],
     },
     /// A session is over. The last record about it, and the answer to [`ToGateway::Close`].
@@ -54,7 +56,7 @@ pub enum ToGateway<'a> {
     Payload {
         /// Whose.
         session: SessionId,
-        /// 1 to 1200 bytes.
+        /// 1 to 1472 bytes; for a player of netcode at most 1200.
         bytes: &'a [u8],
     },
     /// One payload for several players.
@@ -143,6 +145,27 @@ pub struct Opened<'a> {
     pub user_data: &'a [u8; USER_DATA_BYTES],
     /// The listener that the player came in by. Always [a name](is_name).
     pub listener: &'a str,
+}
+
+/// A player of a plain listener. Nothing proves who that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenedPlain<'a> {
+    /// The session, until it is closed.
+    pub session: SessionId,
+    /// Where the player is, or says that it is. IPv4 even where the gateway's socket is dual-stack.
+    pub address: SocketAddr,
+    /// The player's index in this backend. `None` while the session is half open: its source has
+    /// not sent again after an answer. Then the record comes once more.
+    pub slot: Option<u32>,
+    /// How many slots the backend has.
+    pub slots_max: u32,
+    /// The listener that the player came in by. Always [a name](is_name).
+    pub listener: &'a str,
+}
+
+impl OpenedPlain<'_> {
+    /// What stands for no slot.
+    pub(super) const NO_SLOT: u32 = u32::MAX;
 }
 
 /// How the gateway ends a link.

@@ -24,11 +24,18 @@ fn opened(listener: &str) -> Opened<'_> {
     }
 }
 
+fn opened_plain(slot: Option<u32>) -> OpenedPlain<'static> {
+    let address = "192.0.2.7:4711".parse().expect("literal");
+    OpenedPlain { session: session(3, 9), address, slot, slots_max: 64, listener: "any" }
+}
+
 /// Every kind of record from the gateway.
 fn records_to_game() -> Vec<ToGame<'static>> {
     vec![
         ToGame::Welcome(Welcome { version: VERSION_MAX, worker: 3, workers: 4, incarnation: 77 }),
         ToGame::Opened(opened("eu-west")),
+        ToGame::OpenedPlain(opened_plain(None)),
+        ToGame::OpenedPlain(opened_plain(Some(5))),
         ToGame::Payload { session: session(3, 9), bytes: b"input" },
         ToGame::Closed { session: session(3, 9), reason: CloseReason::TimedOut },
         ToGame::Pong { token: 0x0123_4567_89ab_cdef },
@@ -44,6 +51,7 @@ fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> bool {
     match record {
         ToGame::Welcome(welcome) => writer.welcome(welcome),
         ToGame::Opened(opened) => writer.opened(opened),
+        ToGame::OpenedPlain(opened) => writer.opened_plain(opened),
         ToGame::Payload { session, bytes } => writer.payload(*session, bytes),
         ToGame::Closed { session, reason } => writer.closed(*session, *reason),
         ToGame::Pong { token } => writer.pong(*token),
@@ -220,7 +228,7 @@ fn each_error_has_a_record_that_provokes_it() {
     assert_eq!(gateway_error(&raw(kind::PING, &[&[0; 9]])), Some(RecordError::BodyLength));
     assert_eq!(gateway_error(&raw(kind::PAYLOAD, &[&zero, b"x"])), Some(RecordError::SessionZero));
     assert_eq!(gateway_error(&raw(kind::PAYLOAD, &[&one])), Some(RecordError::PayloadLength));
-    let too_long = [0; PAYLOAD_BYTES_MAX + 1];
+    let too_long = [0; LONG_PAYLOAD_BYTES_MAX + 1];
     let payload = raw(kind::PAYLOAD, &[&one, &too_long]);
     assert_eq!(gateway_error(&payload), Some(RecordError::PayloadLength));
     assert_eq!(game_error(&payload), Some(RecordError::PayloadLength));

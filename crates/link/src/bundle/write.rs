@@ -7,8 +7,8 @@
 use super::record::is_name_bytes;
 use super::{
     BUNDLE_BYTES_MAX, COUNT_BYTES, CloseReason, Frame, Goodbye, HEADER_BYTES, Hello,
-    MULTICAST_SESSIONS_MAX, Opened, PAYLOAD_BYTES_MAX, RecordError, SESSION_BYTES, SessionId,
-    USER_DATA_BYTES, Welcome, address, kind,
+    LONG_PAYLOAD_BYTES_MAX, MULTICAST_SESSIONS_MAX, Opened, OpenedPlain, PAYLOAD_BYTES_MAX,
+    RecordError, SESSION_BYTES, SessionId, USER_DATA_BYTES, Welcome, address, kind,
 };
 
 /// Appends records to a buffer.
@@ -73,11 +73,12 @@ impl<'a> Writer<'a> {
         true
     }
 
-    /// Both ways: a payload of 1 to 1200 bytes from or for one player.
+    /// Both ways: a payload of 1 to 1472 bytes from or for one player. More than 1200 only on links
+    /// from [`VERSION_PLAIN`](super::VERSION_PLAIN) on.
     #[inline]
     #[must_use]
     pub fn payload(&mut self, session: SessionId, bytes: &[u8]) -> bool {
-        if !is_sendable(!bytes.is_empty() && bytes.len() <= PAYLOAD_BYTES_MAX) {
+        if !is_sendable(!bytes.is_empty() && bytes.len() <= LONG_PAYLOAD_BYTES_MAX) {
             return false;
         }
         self.record(kind::PAYLOAD, SESSION_BYTES + bytes.len(), |body| {
@@ -118,6 +119,27 @@ impl<'a> Writer<'a> {
             body.u32(interface);
             body.u16(port);
             body.bytes(opened.user_data);
+            body.bytes(listener);
+        })
+    }
+
+    /// From the gateway, on links from [`VERSION_PLAIN`](super::VERSION_PLAIN) on: there is a player
+    /// of a plain listener.
+    #[must_use]
+    pub fn opened_plain(&mut self, opened: &OpenedPlain<'_>) -> bool {
+        let listener = opened.listener.as_bytes();
+        if !is_sendable(is_name_bytes(listener) && opened.slot != Some(OpenedPlain::NO_SLOT)) {
+            return false;
+        }
+        let (ip, interface, port) = address::to_fields(opened.address);
+        let fixed_bytes = 8 + 4 + 4 + 16 + 4 + 2;
+        self.record(kind::OPENED_PLAIN, fixed_bytes + listener.len(), |body| {
+            body.u64(opened.session.as_u64());
+            body.u32(opened.slot.unwrap_or(OpenedPlain::NO_SLOT));
+            body.u32(opened.slots_max);
+            body.bytes(&ip);
+            body.u32(interface);
+            body.u16(port);
             body.bytes(listener);
         })
     }

@@ -340,7 +340,7 @@ impl NetcodeFront {
     /// Ends a session: tells the player where that makes sense, tells the backend, gives everything
     /// back.
     pub(crate) fn end_session(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, why: Ended) {
-        self.end_session_because(turn, index, why, close_reason(why));
+        self.end_session_because(turn, index, why, why.close_reason());
     }
 
     /// [`end_session`](Self::end_session) with a reason of the game process's choice.
@@ -416,18 +416,6 @@ fn allows_token_reuse(turn: &Turn<'_>, listener: ListenerId) -> bool {
 
 fn reply_to(origin: &Origin) -> TxTarget {
     TxTarget { socket: origin.socket, peer: Some(origin.address.endpoint), source: origin.local }
-}
-
-fn close_reason(why: Ended) -> CloseReason {
-    match why {
-        Ended::BackendGone => CloseReason::Unconfigured,
-        Ended::ByBackend => CloseReason::Finished,
-        // Sessions on bundle links are not replaced.
-        Ended::ByPlayer | Ended::Replaced => CloseReason::PlayerLeft,
-        Ended::SequenceGap => CloseReason::SequenceGap,
-        Ended::Shutdown => CloseReason::Shutdown,
-        Ended::TimedOut => CloseReason::TimedOut,
-    }
 }
 
 const NS_PER_S: u64 = 1_000_000_000;

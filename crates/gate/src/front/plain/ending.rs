@@ -7,6 +7,7 @@ use crate::front::plain::state::{PlainFront, rules_of};
 use crate::store::entry::Entry;
 use crate::store::table::Place;
 use crate::turn::Turn;
+use ringgate_link::bundle::CloseReason;
 
 impl PlainFront {
     /// Looks after the sessions that are due.
@@ -54,14 +55,25 @@ impl PlainFront {
 
     /// Ends whatever an entry is, and forgets its source.
     pub(crate) fn end(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, why: Ended) {
-        self.release(turn, index, why);
+        self.end_because(turn, index, why, why.close_reason());
+    }
+
+    /// The same, with the reason that a game process on a bundle link is told.
+    pub(crate) fn end_because(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        why: Ended,
+        reason: CloseReason,
+    ) {
+        self.release(turn, index, why, reason);
         self.sessions.remove(index);
     }
 
     /// A gap ends the session, and its source may not begin again for a while.
     pub(crate) fn bar(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let was_open = self.sessions.at(index).is_open();
-        self.release(turn, index, Ended::SequenceGap);
+        self.release(turn, index, Ended::SequenceGap, CloseReason::SequenceGap);
         let session = self.sessions.at_mut(index);
         session.stage = Stage::Barred;
         session.heard_ns = turn.now.mono_ns;
@@ -71,8 +83,16 @@ impl PlainFront {
     }
 
     /// Gives back what a session holds.
-    fn release(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, why: Ended) {
+    fn release(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        why: Ended,
+        reason: CloseReason,
+    ) {
+        self.report_closed(turn, index, reason);
         let session = self.sessions.at_mut(index);
+        session.announced = 0;
         let address = session.loopback.take();
         match session.stage {
             Stage::Open => {

@@ -5,7 +5,7 @@
 //! of those that have a free slot. It opens with its next datagram after an answer, and only then
 //! takes a slot: where all have gone meanwhile, its datagrams are dropped until it is given up. So
 //! a server has no more players than slots, and knows of at most `half_open_max` others for each
-//! worker.
+//! worker. On a bundle link it is told which is which.
 
 use crate::arrivals::Origin;
 use crate::front::plain::datagrams::{Parts, credit_for};
@@ -96,6 +96,8 @@ impl PlainFront {
             heard_ns: now_ns,
             began_ns: now_ns,
             socket: origin.socket,
+            announced: 0,
+            slot_told: false,
             guarded_by: self.listeners[origin.address.listener].sequence_changes,
             local: origin.local,
             loopback: None,
@@ -187,7 +189,9 @@ fn choose_backend(
 ) -> Result<BackendId, DropReason> {
     let (listener, source) = (origin.address.listener, &origin.address.endpoint);
     turn.common.claims.has_room_for(listener, source, turn.common.limits(listener))?;
-    let is_open = |backend| wanted.is_none_or(|wanted| backend == wanted);
+    let is_open = |backend| {
+        wanted.is_none_or(|wanted| backend == wanted) && turn.common.speaks_plain(backend)
+    };
     let key = origin.address.endpoint.ip_key();
     let found = turn.common.find_room(listener, key, &[0; USER_DATA_BYTES], is_open);
     found.map_err(NoRoom::at_request)

@@ -37,14 +37,17 @@ impl PlainFront {
     }
 
     fn deliver(
-        &self,
+        &mut self,
         turn: &mut Turn<'_>,
         index: Entry<Session>,
         payload: &[u8],
     ) -> Result<(), DropReason> {
         let session = self.sessions.at(index);
         let backend = &turn.common.links.backends[session.backend];
-        if !backend.is_up() || backend.address.is_none() {
+        if backend.address.is_none() {
+            return self.deliver_bundled(turn, index, payload);
+        }
+        if !backend.is_up() {
             return Err(DropReason::LinkDown);
         }
         let peer = backend.address;

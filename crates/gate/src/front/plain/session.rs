@@ -21,6 +21,10 @@ pub(crate) struct Session {
     pub(crate) socket: SocketId,
     /// Counts the sequence rules of its listener: those that its guards go by.
     pub(crate) guarded_by: u32,
+    /// The link of its backend on which it was announced, as the backend counts them; 0 for none.
+    pub(crate) announced: u32,
+    /// That link was told its slot.
+    pub(crate) slot_told: bool,
     /// The same for its server's numbers, and how often the server had arrived; `None` before its
     /// first.
     pub(crate) server_guarded: Option<(u32, u32)>,
@@ -59,6 +63,8 @@ impl Tenant for Session {
             began_ns: 0,
             socket: SocketId(u32::MAX),
             guarded_by: 0,
+            announced: 0,
+            slot_told: false,
             local: LocalIp::UNSPECIFIED,
             loopback: None,
             credit: 0,

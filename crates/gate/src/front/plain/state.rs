@@ -6,7 +6,7 @@ use crate::front::plain::addresses::Addresses;
 use crate::front::plain::guards::Guards;
 use crate::front::plain::session::Session;
 use crate::front::plain::unproven::Unproven;
-use crate::ids::{BackendId, IdVec, ListenerId};
+use crate::ids::{BackendId, IdVec, ListenerId, WorkerId};
 use crate::info::SessionInfo;
 use crate::setup::{Plain, Sequence, Setup};
 use crate::store::admission::{Admission, Bucket};
@@ -37,6 +37,8 @@ pub(crate) struct PlainFront {
     pub(crate) unproven_max: usize,
     /// Keys the hashes of tokens.
     pub(crate) hash: HashKey,
+    /// Whose sessions these are.
+    pub(crate) worker: WorkerId,
     /// Numbers sessions, because players have no ids here.
     pub(crate) serial: u64,
 }
@@ -52,22 +54,20 @@ pub(crate) struct PlainListener {
 }
 
 impl PlainFront {
-    pub(crate) fn new(setup: &Setup, key: HashKey, random: u64, now_ns: u64) -> Self {
-        let rules = || setup.listeners.iter().filter_map(|listener| listener.plain());
-        let is_served = rules().next().is_some();
-        let open_max = if is_served { setup.worker_sessions_max } else { 0 };
-        let half_open: usize = rules().map(|rules| rules.half_open_max.max(1) as usize).sum();
-        // More listeners may come by a reload.
-        let unproven_max = if is_served { half_open.max(UNPROVEN_MIN) } else { 0 };
-        let spare = if is_served { TURN_STARTS_MAX } else { 0 };
-        let places = open_max + unproven_max + spare;
+    pub(crate) fn new(
+        setup: &Setup,
+        worker: WorkerId,
+        (key, random): (HashKey, u64),
+        now_ns: u64,
+    ) -> Self {
+        let Room { open_max, unproven_max, spare } = Room::of(setup);
+        let (is_served, places) = (unproven_max > 0, Self::places(setup));
         let unproven_addresses =
             if is_served { UNPROVEN_ADDRESSES.max(4 * unproven_max) } else { 0 };
         Self {
             sessions: Table::new(
                 open_max + unproven_max,
-                // Addresses rest, and ids have a generation: places need no rest. The spare ones
-                // are for what is removed in a turn and given back at its end.
+                // Addresses rest, and ids have a generation: places need no rest.
                 Resting { ns: 0, spare },
                 (random >> 32) as u32,
                 key,
@@ -82,8 +82,15 @@ impl PlainFront {
             half_open_count: 0,
             unproven_max,
             hash: key,
+            worker,
             serial: 0,
         }
+    }
+
+    /// How many places the table has.
+    pub(crate) fn places(setup: &Setup) -> usize {
+        let Room { open_max, unproven_max, spare } = Room::of(setup);
+        open_max + unproven_max + spare
     }
 
     /// Takes a new setup in.
@@ -157,6 +164,30 @@ impl PlainFront {
             let (claim, timeout_ns) = (&session.claim, rules.idle_ns);
             Some(SessionInfo::of_claim(claim, address.endpoint, session.heard_ns, timeout_ns))
         })
+    }
+}
+
+/// How many entries there may be of each sort.
+struct Room {
+    open_max: usize,
+    unproven_max: usize,
+    /// For what is removed in a turn and given back at its end.
+    spare: usize,
+}
+
+impl Room {
+    /// None at all where no listener is a plain one.
+    fn of(setup: &Setup) -> Self {
+        let rules = || setup.listeners.iter().filter_map(|listener| listener.plain());
+        if rules().next().is_none() {
+            return Self { open_max: 0, unproven_max: 0, spare: 0 };
+        }
+        let half_open: usize = rules().map(|rules| rules.half_open_max.max(1) as usize).sum();
+        Self {
+            open_max: setup.worker_sessions_max,
+            unproven_max: half_open.max(UNPROVEN_MIN),
+            spare: TURN_STARTS_MAX,
+        }
     }
 }
 
