@@ -123,8 +123,8 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// From the gateway, on links from [`VERSION_PLAIN`](super::VERSION_PLAIN) on: there is a player
-    /// of a plain listener.
+    /// From the gateway: there is a player of a plain listener. Only on links from
+    /// [`VERSION_PLAIN`](super::VERSION_PLAIN) on.
     #[must_use]
     pub fn opened_plain(&mut self, opened: &OpenedPlain<'_>) -> bool {
         let listener = opened.listener.as_bytes();
