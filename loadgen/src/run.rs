@@ -241,7 +241,10 @@ impl<'a> End<'a> {
         }
         self.seen = seen;
         let is_still = now_ns - *moved_ns >= STILL_NS;
-        let is_quiet = is_still && glimpse.is_some_and(|(_, sessions)| sessions <= sessions_before);
+        // Plain players have no goodbye: their sessions stay until they are given up.
+        let has_goodbyes = !matches!(self.run.protocol, Protocol::Plain(_));
+        let is_left = |sessions| !has_goodbyes || sessions <= sessions_before;
+        let is_quiet = is_still && glimpse.is_some_and(|(_, sessions)| is_left(sessions));
         let is_over = now_ns - *gone_ns >= patience.as_nanos() as u64;
         (is_quiet || is_over).then_some(is_quiet)
     }

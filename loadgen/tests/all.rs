@@ -17,6 +17,8 @@ mod interrupted;
 mod interval_log;
 #[path = "all/plain.rs"]
 mod plain;
+#[path = "all/plain_gateway.rs"]
+mod plain_gateway;
 #[path = "all/proof.rs"]
 mod proof;
 #[path = "all/restarts.rs"]

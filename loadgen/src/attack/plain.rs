@@ -18,37 +18,40 @@ pub(super) fn write(
 ) -> (u32, usize) {
     match kind {
         Kind::PlainSources => {
-            let len = dress(plain, rng.word() as u32, rng, slot);
+            let whose = rng.word() as u32;
+            let len = dress(plain, whose, rng.word() as u32, rng, slot);
             (random_address(rng.word()), len)
         }
         Kind::PlainDuplicates => {
-            let len = dress(plain, 7, rng, slot);
-            (FIRST_ADDRESS + count % DUPLICATORS, len)
+            let whose = count % DUPLICATORS;
+            let len = dress(plain, whose, 7, rng, slot);
+            (FIRST_ADDRESS + whose, len)
         }
         Kind::PlainJumps => {
-            let round = u64::from(count / JUMPERS);
+            let (round, whose) = (u64::from(count / JUMPERS), count % JUMPERS);
             // As far as a number can be ahead, nearly: three eighths of all numbers.
             let range = plain.sequence.map_or(1, Sequence::range);
             let number = (round * (range / 8 * 3) % range) as u32;
-            let len = dress(plain, number, rng, slot);
-            (FIRST_ADDRESS + count % JUMPERS, len)
+            let len = dress(plain, whose, number, rng, slot);
+            (FIRST_ADDRESS + whose, len)
         }
         Kind::PlainUnknownToken => {
-            let len = dress(plain, rng.word() as u32, rng, slot);
+            let len = dress(plain, 0, rng.word() as u32, rng, slot);
             let place = token_place(plain, len);
             rng.fill(&mut slot[place]);
             (random_address(rng.word()), len)
         }
         Kind::PlainShort => {
-            let len = dress(plain, 0, rng, slot).min(plain.needs() - 1);
+            let len = dress(plain, 0, 0, rng, slot).min(plain.needs() - 1);
             (random_address(rng.word()), 1 + rng.below(len as u64) as usize)
         }
         _ => unreachable!("no other attack is one on plain listeners"),
     }
 }
 
-/// Writes a datagram as players do, with random bytes for a payload.
-fn dress(plain: &Plain, number: u32, rng: &mut Rng, slot: &mut [u8]) -> usize {
+/// Writes a datagram as a player does, whose token is always the same, with random bytes for a
+/// payload.
+fn dress(plain: &Plain, whose: u32, number: u32, rng: &mut Rng, slot: &mut [u8]) -> usize {
     let field_end = plain.sequence.map_or(0, Sequence::end);
     let len = field_end + plain.token_bytes() + rng.between(20, 200) as usize;
     rng.fill(&mut slot[..len]);
@@ -56,7 +59,7 @@ fn dress(plain: &Plain, number: u32, rng: &mut Rng, slot: &mut [u8]) -> usize {
         sequence.write((u64::from(number) % sequence.range()) as u32, slot);
     }
     let place = token_place(plain, len);
-    slot[place].copy_from_slice(plain.any_token(rng));
+    slot[place].copy_from_slice(plain.token(whose));
     len
 }
 

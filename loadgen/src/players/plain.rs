@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ringgate_batch::Endpoint;
 
 use super::stamp::{STAMP_BYTES, Stamp};
-use crate::rng::{Rng, mix};
+use crate::rng::mix;
 
 /// What plain players say, and to whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,16 +160,11 @@ impl Plain {
     }
 
     /// A player's token.
-    fn token(&self, session: u32) -> &[u8] {
+    pub(crate) fn token(&self, session: u32) -> &[u8] {
         match self.tokens.len() {
             0 => &[],
             many => &self.tokens[session as usize % many],
         }
-    }
-
-    /// Somebody's token.
-    pub(crate) fn any_token(&self, rng: &mut Rng) -> &[u8] {
-        self.token(rng.word() as u32)
     }
 
     /// Bytes of a token.
