@@ -11,7 +11,7 @@
 # behind a veth pair for the NAT, because a router has to forward), which goes away with it. Takes about 20 minutes. What can be set,
 # from outside, and what it is without:
 set -euo pipefail
-: "${CONTENDERS:=bare nat nginx envoy quilkin quilkin20 renetcode udp bundle bundle-0us}"
+: "${CONTENDERS:=bare nat nginx envoy quilkin quilkin20 renetcode udp bundle bundle-0us plain plain20 plain20-0us}"
 : "${ROUNDS:=3}"
 : "${RATES:=20000,60000,100000}"   # payloads a second; the table has a column for each
 : "${ARRIVALS:=spread}"            # spread | poisson
@@ -229,6 +229,52 @@ run_renetcode() {
     pid=$started
     wait_for 40000 && netcode
 }
+# The gateway's plain listener, which does the same work as a proxy, in front of one server, or of so many; with lines of [gateway].
+run_plain() {
+    local servers=${1:-1} more=${2:-} far_ends=() names=() n
+    for ((n = 0; n < servers; n++)); do
+        far_ends+=("127.0.0.1:$((41000 + n))")
+        names+=("\"game-$n\"")
+    done
+    local all
+    all=$(IFS=,; echo "${names[*]}")
+    mkdir -p "$work/run"
+    {
+        cat <<CONFIG
+[gateway]
+workers = 1
+pin = false
+run_dir = "$work/run"
+$more
+[[listener]]
+name = "fleet"
+protocol = "plain"
+bind = ["$front"]
+route = "hash"
+backends = [$all]
+max_sessions = 100000
+[listener.limits]
+starts_per_block = 0
+starts = 0
+sessions_per_address = 0
+CONFIG
+        for ((n = 0; n < servers; n++)); do
+            printf '[[backend]]\nname = "game-%d"\nlink = "udp"\naddress = "%s"\nslots = 100000\n' "$n" "${far_ends[n]}"
+        done
+    } >"$work/gate.toml"
+    far_end "$(IFS=,; echo "${far_ends[*]}")"
+    start_gateway && plain
+}
+run_plain20() { run_plain 20; }
+run_plain20-0us() { run_plain 20 'batch_delay = "0us"'; }
+# Checks and starts what is configured.
+start_gateway() {
+    "$BIN/ringgate" check "$work/gate.toml" >"$work/check.log" 2>&1 ||
+        { missing="its config is refused: $(tail -1 "$work/check.log")"; return 1; }
+    start "$GATE_CORE" gateway.log "$BIN/ringgate" run --config "$work/gate.toml"
+    pid=$started
+    wait_for_line gateway.log '^ready:' || { missing="the gateway did not start: $(tail -1 "$work/gateway.log")"; return 1; }
+}
 # The gateway with a link of a kind, and lines of [gateway] beside.
 gateway() {
     local link=$1 more=${2:-}
@@ -256,12 +302,7 @@ name = "game"
 slots = 100000
 $link
 CONFIG
-    "$BIN/ringgate" check "$work/gate.toml" >"$work/check.log" 2>&1 ||
-        { missing="its config is refused: $(tail -1 "$work/check.log")"; return 1; }
-    start "$GATE_CORE" gateway.log "$BIN/ringgate" run --config "$work/gate.toml"
-    pid=$started
-    wait_for_line gateway.log '^ready:' || { missing="the gateway did not start: $(tail -1 "$work/gateway.log")"; return 1; }
-    netcode
+    start_gateway && netcode
 }
 run_udp() { far_end && gateway "link = \"udp\"
 address = \"$far\""; }
@@ -286,6 +327,9 @@ name_of() {
         udp) echo "**ringgate, udp link**" ;;
         bundle) echo "**ringgate, bundle link**" ;;
         bundle-0us) echo "ringgate, bundle link, batch_delay 0us" ;;
+        plain) echo "**ringgate, plain listener, one upstream**" ;;
+        plain20) echo "**ringgate, plain listener, 20 upstreams**" ;;
+        plain20-0us) echo "ringgate, plain listener, 20 upstreams, batch_delay 0us" ;;
     esac
 }
 # Where the search for the knee begins: below it, and not so far that it takes minutes.
@@ -363,7 +407,7 @@ done
     echo
     cat <<NOTES
 Not alike: the bare echo and the renetcode server answer themselves, everybody else has a game process behind; ringgate and renetcode also
-prove, decrypt and encrypt, everybody else passes on bytes of the same number. The game process is a bare echo on UDP (udp link and proxies), or
+prove, decrypt and encrypt, but for ringgate's plain listener, which like everybody else passes on bytes of the same number. The game process is a bare echo on UDP (udp link and proxies), or
 \`ringgate echo\` (bundle link). renetcode looks through all of its players for each packet. quilkin has a thread and a ring for each
 upstream, nginx, Envoy and quilkin a socket for each player. Receive buffers are what each asks for: 8 MiB for ringgate, its echo and the bare
 echo, the kernel's default for the others. The NAT belongs to no process: its CPU is what its core was busy for
