@@ -14,6 +14,8 @@ use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, DATAGRAM_BYTES_MAX, UNREAL_BYTES_MAX};
 use ringgate_core::proto::netcode::VERSION_INFO;
 use ringgate_core::proto::netcode::request::REQUEST_BYTES;
+use ringgate_core::proto::plain::{Field, Order, Width};
+use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::client::Profile;
 use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Tail};
 use ringgate_core::proto::unreal::prefix::{Framing, Ids};
@@ -21,7 +23,8 @@ use ringgate_core::proto::unreal::stand_in::StandIn;
 use ringgate_core::secret::{CookieSecret, Key};
 use ringgate_gate::{
     Backend, BackendId, BindId, Claims, Duplicates, Gate, Limits, LinkKind, Listener, ListenerId,
-    Now, Protocol, Route, Seed, Setup, Unreal, WorkerId, WorkerIndex,
+    Now, Plain, Protocol, Route, Seed, Sequence, Setup, Token, TokenPlace, Unreal, WorkerId,
+    WorkerIndex,
 };
 use ringgate_testkit::{ConnectedPlayers, Host, Random};
 
@@ -242,15 +245,19 @@ fn unreal_setup() -> Setup {
     Setup::new(vec![listener], vec![backend], 1)
 }
 
-/// A gate that has heard from the Unreal server behind it.
-fn unreal_host() -> Host {
-    let setup = unreal_setup();
+fn gate_of(setup: Setup) -> Gate {
     let claims = Arc::new(Claims::new(1, &setup.backend_slots(), setup.claim_limits()));
     let seed = Seed { challenge_key: Key::from_bytes([3; 32]), random: [1, 2, 3, 4] };
     let worker = WorkerIndex { id: WorkerId(0), count: 1 };
     let mut gate = Gate::new(Arc::new(setup), worker, claims, Aead::detect(), seed, UNREAL_NOW);
     gate.bind_player_socket(PLAYERS_SOCKET, ListenerId(0), BindId(0));
     gate.bind_udp_link(UDP_LINK);
+    gate
+}
+
+/// A gate that has heard from the Unreal server behind it.
+fn unreal_host() -> Host {
+    let mut gate = gate_of(unreal_setup());
     gate.renew_cookies(UNREAL_NOW, [1, 2].map(|byte| CookieSecret::from_bytes([byte; 64])));
     let mut host = Host::new(gate);
     let mut question = Vec::new();
@@ -317,6 +324,54 @@ fn a_million_spoofed_initial_connects_allocate_nothing_and_get_no_more_than_they
     assert!(bytes_out <= bytes_in);
     let counters = host.gate().counters();
     assert_eq!((counters.sessions, counters.pending), (0, 0));
+    assert_eq!(counters.check_conservation(), Ok(()));
+}
+
+/// A plain listener with everything that it can look for.
+fn plain_setup() -> Setup {
+    let mut setup = unreal_setup();
+    let listener = &mut setup.listeners[ListenerId(0)];
+    let known = [(*b"to", BackendId(0))].into_iter().collect();
+    let token = Token { at: TokenPlace::End, bytes: 2, strip: true, backends: Arc::new(known) };
+    let field = Field { offset: 0, width: Width::Sixteen, order: Order::Big };
+    listener.protocol = Protocol::Plain(Plain {
+        token: Some(token),
+        sequence: Some(Sequence { field, policy: Policy::UNET, both: true }),
+        half_open_max: 256,
+        starts_per_block: 0,
+        starts_total: 0,
+        ..Plain::default()
+    });
+    listener.route = Route::Token;
+    setup
+}
+
+#[test]
+fn a_million_half_open_sessions_allocate_nothing() {
+    const STARTS: u64 = 1_000_000;
+    let mut host = Host::new(gate_of(plain_setup()));
+    let mut random = Random::new(4);
+    let mut passed = 0;
+    let mut flood = |host: &mut Host, turns: u64| {
+        for _ in 0..turns {
+            for _ in 0..PER_TURN {
+                let from = Endpoint::v4(random.bytes(), random.word() as u16);
+                host.receive(PLAYERS_SOCKET, from, b"12345to").expect("as many as a turn finds");
+            }
+            host.turn(UNREAL_NOW, &mut |_: &TxTarget, bytes: &[u8]| {
+                passed += u64::from(bytes == b"12345");
+                Ok(())
+            });
+        }
+    };
+    flood(&mut host, 100);
+    let before = LIVE_BYTES.get();
+    let allocations = allocations_in(|| flood(&mut host, STARTS / PER_TURN));
+    assert_eq!((allocations, LIVE_BYTES.get() - before), (0, 0));
+    let counters = host.gate().counters();
+    assert_eq!((counters.sessions, counters.pending), (0, 256));
+    assert!(counters.half_open_evicted > STARTS - 1000, "{}", counters.half_open_evicted);
+    assert!(passed > STARTS, "each began: {passed}");
     assert_eq!(counters.check_conservation(), Ok(()));
 }
 
