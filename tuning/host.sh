@@ -1,0 +1,134 @@
+#!/bin/bash
+# Network card, interrupts, packet steering and processors of a host that runs ringgate.
+#
+#   host.sh show  CARD             what is set now
+#   host.sh apply CARD WORKERS     processors for interrupts first, WORKERS processors for the gateway behind them
+#   host.sh undo  CARD             back to what it was before (kept in /run/ringgate-host)
+#
+# Nothing survives a reboot: call it from a unit, before ringgate.service. Each step says why it is done, and skips what a card
+# lacks. How to see that it helps: `ringgate hist diff before.hlog after.hlog`, and in `ringgate top` even workers and no kernel
+# drops. Written for hosts with real cards; on the virtual machine where it was written only `show` and the steering were run.
+set -euo pipefail
+
+action=${1:-} card=${2:-} workers=${3:-}
+saved=/run/ringgate-host/$card
+case $action in
+    show | undo) [[ -n $card ]] ;;
+    apply) [[ -n $card && $workers =~ ^[1-9][0-9]*$ ]] ;;
+    *) false ;;
+esac || {
+    sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+}
+[[ -d /sys/class/net/$card ]] || {
+    echo "host.sh: there is no network card $card" >&2
+    exit 2
+}
+
+say() { printf '%s\n' "$*"; }
+
+# write FILE VALUE REASON: keep the old value for undo, then set the new one.
+write() {
+    local file=$1 value=$2 reason=$3 before
+    [[ -w $file ]] || { say "skipped  $file: not there, or not writable"; return 0; }
+    before=$(tr -d '\0' <"$file")
+    [[ $before == "$value" ]] && { say "as is    $file = $value"; return 0; }
+    if (printf '%s' "$value" >"$file") 2>/dev/null; then
+        printf '%s\t%s\n' "$file" "$before" >>"$saved"
+        say "set      $file = $value (was $before)"
+        say "         why: $reason"
+    else
+        say "skipped  $file: the kernel refuses $value"
+    fi
+}
+
+# set_card WHAT ARGUMENTS: what ethtool sets. The old values are in `show`: note them first.
+set_card() {
+    local what=$1
+    shift
+    if ethtool "$@" 2>/dev/null; then say "set      $card: $what"; else say "skipped  $card: $what"; fi
+}
+
+# A mask of processors FIRST to LAST, in groups of 32 bits as the kernel wants them.
+mask() {
+    local first=$1 last=$2 words=() word cpu
+    for ((word = 0; word <= last / 32; word++)); do
+        local bits=0
+        for ((cpu = word * 32; cpu < word * 32 + 32; cpu++)); do
+            ((cpu >= first && cpu <= last)) && bits=$((bits | 1 << (cpu - word * 32)))
+        done
+        words=("$(printf '%08x' $bits)" "${words[@]}")
+    done
+    (IFS=,; printf '%s' "${words[*]}")
+}
+
+interrupts() { awk -v card="$card" '$NF ~ "(^|[^a-z0-9])" card "([^a-z0-9]|$)" { sub(":", "", $1); print $1 }' /proc/interrupts; }
+
+show() {
+    say "processors: $(nproc --all); isolated: $(cat /sys/devices/system/cpu/isolated 2>/dev/null || true)"
+    say "interrupts of $card: $(interrupts | tr '\n' ' ')"
+    local file
+    for file in /sys/class/net/"$card"/queues/rx-*/rps_cpus; do say "$file = $(cat "$file")"; done
+    if command -v ethtool >/dev/null; then
+        for file in -l -g -c; do ethtool "$file" "$card" 2>/dev/null || true; done
+    fi
+}
+
+apply() {
+    local cpus spare
+    cpus=$(nproc --all)
+    ((workers < cpus)) || { say "WORKERS has to leave one of the $cpus processors to interrupts" >&2; exit 2; }
+    spare=$((cpus - workers))
+    mkdir -p "${saved%/*}"
+    : >>"$saved"
+
+    # The card's interrupts and the kernel's half of receiving stay off the workers' processors: a worker that is interrupted
+    # for 50 us makes every player of its batch wait for them.
+    local at=0 irq
+    for irq in $(interrupts); do
+        write "/proc/irq/$irq/smp_affinity_list" $((at++ % spare)) "interrupts beside the workers, one processor for each"
+    done
+
+    # Where a card has fewer queues than processors, the kernel spreads what it receives by the players' addresses. Over the spare
+    # processors only: the workers have their own sockets to read.
+    local file
+    for file in /sys/class/net/"$card"/queues/rx-*/rps_cpus; do
+        write "$file" "$(mask 0 $((spare - 1)))" "protocol work on the processors that have no worker"
+    done
+    # RFS would move that work to where the socket is read, which is where the workers are.
+    for file in /sys/class/net/"$card"/queues/rx-*/rps_flow_cnt; do
+        write "$file" 0 "flows follow no thread: the workers' processors are for workers"
+    done
+
+    # Kernel threads and timers that may run anywhere run elsewhere.
+    write /sys/devices/virtual/workqueue/cpumask "$(mask 0 $((spare - 1)))" "deferred kernel work beside the workers"
+
+    if command -v ethtool >/dev/null; then
+        # A longer ring holds the burst of one tick of all games; 4096 is the most that most cards have.
+        set_card "rx ring 4096 (undo: ethtool -G $card rx, with what show says)" -G "$card" rx 4096
+        # Interrupts at once when little comes, and together when much does: games notice 100 us, and 1 ms clearly.
+        set_card "rx-usecs 20, adaptive (undo: ethtool -C $card, with what show says)" -C "$card" adaptive-rx on rx-usecs 20
+        # Players' datagrams are told apart by port as well, or a carrier's players share one queue.
+        set_card "UDP is hashed by address and port (undo: ethtool -N $card rx-flow-hash udp4 sd)" -N "$card" rx-flow-hash udp4 sdfn
+    else
+        say "skipped  ring, moderation and hash: ethtool is not installed"
+    fi
+
+    say
+    say "The workers' processors are $spare to $((cpus - 1)): CPUAffinity=$spare-$((cpus - 1)) in \`systemctl edit ringgate\`, and pin = true."
+    say "For a host of its own, on the kernel's command line (reboot; undo: take it off again):"
+    say "  isolcpus=managed_irq,domain,$spare-$((cpus - 1)) nohz_full=$spare-$((cpus - 1)) rcu_nocbs=$spare-$((cpus - 1))"
+    say "  why: no other thread, no tick and no deferred memory work runs where a worker does"
+    say "Stop irqbalance, or it undoes the first step: systemctl disable --now irqbalance"
+}
+
+undo() {
+    [[ -s $saved ]] || { say "nothing to undo for $card"; return 0; }
+    # The last first, because a file may have been set twice.
+    tac "$saved" | while IFS=$'\t' read -r file before; do
+        printf '%s' "$before" >"$file" && say "set back $file = $before"
+    done
+    rm -f "$saved"
+}
+
+"$action"
