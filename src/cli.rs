@@ -3,6 +3,7 @@
 //! same way for all commands.
 
 mod admin;
+mod build;
 mod check;
 mod demo;
 mod doctor;
@@ -10,6 +11,7 @@ mod drain;
 mod echo;
 mod exit;
 mod files;
+mod generate;
 mod hist;
 mod keygen;
 pub mod logging;
@@ -23,13 +25,13 @@ mod top;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub use exit::Failure;
 
 /// A gateway in front of fleets of game servers.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, long_version = build::LONG_VERSION.as_str())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -42,6 +44,7 @@ enum Command {
     Doctor(doctor::Args),
     Drain(drain::Args),
     Echo(echo::Args),
+    Generate(generate::Args),
     Hist(hist::Args),
     Keygen(keygen::Args),
     Reload(reload::Args),
@@ -66,6 +69,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             Command::Doctor(args) => doctor::run(&args),
             Command::Drain(args) => drain::run(&args),
             Command::Echo(args) => echo::run(&args),
+            Command::Generate(args) => generate::run(&args, Cli::command()),
             Command::Hist(args) => hist::run(&args),
             Command::Keygen(args) => keygen::run(&args),
             Command::Reload(args) => reload::run(&args),

@@ -10,6 +10,8 @@ mod cli_keygen;
 mod cli_reference;
 #[path = "all/cli_token.rs"]
 mod cli_token;
+#[path = "all/cli_top.rs"]
+mod cli_top;
 #[path = "all/command.rs"]
 mod command;
 #[path = "all/config_bounds.rs"]
@@ -100,6 +102,8 @@ mod plain_gateway;
 mod readme;
 #[path = "all/sim_seeds.rs"]
 mod sim_seeds;
+#[path = "all/tuning.rs"]
+mod tuning;
 #[path = "all/unreal_echo.rs"]
 mod unreal_echo;
 #[path = "all/unreal_gateway.rs"]

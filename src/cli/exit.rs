@@ -44,6 +44,16 @@ impl Failure {
     }
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadInput(sentence) | Self::Failed(sentence) => f.write_str(sentence),
+            Self::Mistakes(mistakes) => mistakes.fmt(f),
+            Self::Usage(error) => error.fmt(f),
+        }
+    }
+}
+
 impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
         match error {

@@ -64,7 +64,8 @@ pub(super) fn head(status: &Status) -> String {
     text
 }
 
-fn listeners(status: &Status) -> Table {
+/// Listeners with their fill; `top` has the same.
+pub(super) fn listeners(status: &Status) -> Table {
     let mut table = Table::new(&[
         ("listener", Side::Left),
         ("sessions", Side::Right),

@@ -1,0 +1,136 @@
+//! What lies in tuning/ fits the daemon: dashboard, alert rules and what a package ships.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::command::{ringgate, run};
+use crate::control_rig::{Daemon, Game, Text};
+use crate::folder::Folder;
+
+fn tuning(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tuning").join(path)
+}
+
+fn text_of(path: &str) -> String {
+    std::fs::read_to_string(tuning(path)).expect("it lies in tuning/")
+}
+
+/// Every metric of ours that a text names.
+fn named(text: &str) -> BTreeSet<String> {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let words = text.split(|letter| !is_part(letter));
+    let is_metric = |word: &&str| word.starts_with("ringgate_") || word.starts_with("process_");
+    words.filter(is_metric).map(str::to_owned).collect()
+}
+
+#[test]
+fn dashboard_and_rules_name_metrics_that_there_are() {
+    let daemon = Daemon::start(&Text::new());
+    let _game = Game::start(&daemon, "arena");
+    daemon.ready();
+    let page = daemon.get("/metrics").body;
+    let samples = page.lines().filter(|line| !line.starts_with('#'));
+    let there: BTreeSet<_> =
+        samples.filter_map(|line| line.split(['{', ' ']).next()).map(str::to_owned).collect();
+    for file in [
+        "grafana/ringgate.json",
+        "prometheus/ringgate.rules.yml",
+        "prometheus/ringgate.rules.test.yml",
+    ] {
+        let named = named(&text_of(file));
+        assert!(named.len() > 10, "{file} names {named:?}");
+        let missing: Vec<_> = named.difference(&there).collect();
+        assert!(
+            missing.is_empty(),
+            "{file} names metrics that the gateway does not have: {missing:?}"
+        );
+    }
+    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/OPERATING.md");
+    let text = std::fs::read_to_string(documents).expect("it is there");
+    let queries = text.split("### Queries").nth(1).and_then(|rest| rest.split("\n#").next());
+    let missing: Vec<_> =
+        named(queries.expect("the chapter")).difference(&there).cloned().collect();
+    assert!(missing.is_empty(), "the queries name {missing:?}");
+}
+
+#[test]
+fn rules_name_drop_reasons_that_there_are() {
+    let rules = text_of("prometheus/ringgate.rules.yml");
+    let reasons = rules.split("reason=~\"").nth(1).and_then(|rest| rest.split('"').next());
+    let known: Vec<_> = ringgate_core::drops::DropReason::ALL.iter().map(|it| it.name()).collect();
+    for reason in reasons.expect("one rule goes by reason").split('|') {
+        assert!(known.contains(&reason), "{reason}");
+    }
+}
+
+#[test]
+fn the_dashboard_is_one_that_grafana_reads() {
+    let board: serde_json::Value =
+        serde_json::from_str(&text_of("grafana/ringgate.json")).expect("JSON");
+    let panels = board["panels"].as_array().expect("a list");
+    let ids: BTreeSet<_> =
+        panels.iter().map(|panel| panel["id"].as_u64().expect("a number")).collect();
+    assert_eq!(ids.len(), panels.len(), "every panel has a number of its own");
+    for panel in panels {
+        let place = &panel["gridPos"];
+        let right = place["x"].as_u64().zip(place["w"].as_u64()).map(|(x, w)| x + w);
+        assert!(right.is_some_and(|right| right <= 24), "{place}");
+        let queries = panel["targets"].as_array().expect("a list");
+        assert!(queries.iter().all(|it| it["expr"].is_string()), "{panel}");
+    }
+}
+
+#[test]
+fn promtool_accepts_the_rules_and_each_alert_fires_when_it_should() {
+    for arguments in
+        [["check", "rules", "ringgate.rules.yml"], ["test", "rules", "ringgate.rules.test.yml"]]
+    {
+        let mut command = Command::new("promtool");
+        let output = command.args(arguments).current_dir(tuning("prometheus")).output();
+        let Ok(output) = output else {
+            let why = "promtool is not there (Debian has it in the package prometheus)";
+            let required = std::env::var_os("REQUIRE_PROMTOOL").is_some_and(|v| v == "1");
+            assert!(!required, "REQUIRE_PROMTOOL=1, but {why}");
+            eprintln!("skipped: {why}");
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+#[test]
+fn the_containers_profile_allows_what_the_daemon_allows_itself() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/confine.rs");
+    let source = std::fs::read_to_string(source).expect("it is there");
+    let list = source.split("mod tests").next().expect("some");
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let calls = list.split("libc::SYS_").skip(1).filter_map(|it| it.split(|l| !is_name(l)).next());
+    let profile: serde_json::Value =
+        serde_json::from_str(&text_of("container/seccomp.json")).expect("JSON");
+    let allowed: Vec<_> = profile["syscalls"][0]["names"].as_array().expect("a list").clone();
+    let calls: Vec<_> = calls.filter(|call| *call != "seccomp").collect();
+    assert!(calls.len() > 80, "{calls:?}");
+    for call in calls {
+        assert!(allowed.iter().any(|it| it == call), "{call} is missing");
+    }
+    assert!(allowed.iter().any(|it| it == "io_uring_setup"));
+}
+
+#[test]
+fn completions_and_man_pages_are_made_for_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let text = run(ringgate(["generate", "completions", shell])).succeeded();
+        assert!(text.contains("keygen") && text.contains("drain"), "{shell}");
+    }
+    let folder = Folder::new();
+    let out = ["generate".as_ref(), "man".as_ref(), "--out".as_ref(), folder.path().as_os_str()];
+    assert_eq!(run(ringgate(out)).succeeded(), "");
+    for page in ["ringgate.1", "ringgate-run.1", "ringgate-hist-plot.1"] {
+        let text = std::fs::read_to_string(folder.join(page)).expect("a page");
+        assert!(text.contains(".TH "), "{page}");
+    }
+    let version = run(ringgate(["--version"])).succeeded();
+    assert!(version.contains("\ncommit ") && version.contains("\nbuild "), "{version}");
+}
