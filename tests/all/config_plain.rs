@@ -135,6 +135,26 @@ fn every_field_arrives() {
 }
 
 #[test]
+fn the_shipped_example_is_good() {
+    let example = include_str!("../../tuning/ringgate.plain.example.toml");
+    let config = good(example);
+    assert_eq!((config.listeners.len(), config.backends.len()), (1, 2));
+    let defaults = Plain {
+        token: Some(RoutingToken { at: TokenPlace::End, bytes: 8, strip: true }),
+        tokens: rules(&config).tokens.clone(),
+        ..rules(&good(LEAST)).clone()
+    };
+    assert_eq!(*rules(&config), defaults);
+    assert_eq!(config.listeners[0].limits, good(LEAST).listeners[0].limits);
+    // What is commented out is right too.
+    let with_guard: Vec<_> = example
+        .lines()
+        .map(|line| line.strip_prefix("# ").filter(|it| it.contains(" = ")).unwrap_or(line))
+        .collect();
+    assert!(rules(&good(&with_guard.join("\n"))).gap_limit.is_some());
+}
+
+#[test]
 fn what_is_left_out_has_its_default() {
     let config = good(LEAST);
     let expected = Plain {
