@@ -15,6 +15,7 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 chmod 755 "$root"
 
+# /etc/ringgate is open to the service's user, which has no name before it starts; keys in it have mode 0600.
 install -D -m 755 "$BIN" "$root/usr/bin/ringgate"
 install -d "$root/lib/systemd/system" "$root/etc/sysctl.d" "$root/etc/ringgate"
 # The unit names the place where administrators install; packages have another.
