@@ -60,6 +60,16 @@ fn the_same_seed_is_the_same_world() {
     assert_eq!(first.counters, second.counters);
     assert_eq!((first.lives, first.said, first.heard), (second.lives, second.said, second.heard));
     assert_eq!(first.unreal_heard, second.unreal_heard);
+    assert_eq!(first.plain_heard, second.plain_heard);
+}
+
+#[test]
+fn a_game_that_nobody_understands_is_played_beside_others_and_under_attack() {
+    for seed in [1, 2] {
+        let plan = Plan { plain_players: 20, ..Plan::from_seed(seed) };
+        let report = run(plan);
+        assert!(report.heard > 100 && report.plain_heard > 300, "{report:?}");
+    }
 }
 
 #[test]

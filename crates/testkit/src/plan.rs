@@ -20,7 +20,10 @@ pub struct Plan {
     pub listeners: usize,
     /// Players of an Unreal game, which has a listener of its own where there are any.
     pub unreal_players: usize,
-    /// Servers of that game.
+    /// Players of a game that the gateway does not understand, which has a plain listener and two
+    /// servers where there are any.
+    pub plain_players: usize,
+    /// Servers of the Unreal game.
     pub servers: usize,
     /// Game processes behind each of them.
     pub games: Vec<GamePlan>,
@@ -113,6 +116,7 @@ impl Plan {
             players: 20,
             listeners: 1,
             unreal_players: 0,
+            plain_players: 0,
             servers: 0,
             games,
             route: Route::Single,
@@ -159,6 +163,7 @@ impl Plan {
         plan.timeout_s = random.within(1..4) as i32;
         plan.unreal_players = random.within(0..20) as usize;
         plan.servers = random.within(1..4) as usize;
+        plan.plain_players = Random::new(seed ^ 0x706c).within(0..12) as usize;
         if seed / 8 % 2 == 1 {
             plan.token_reuse = TokenReuse::Allow;
             plan.habits.counts_on = true;

@@ -9,6 +9,8 @@ mod addresses;
 mod gateway;
 mod inspection;
 mod lives;
+mod plain;
+mod plain_game;
 mod setup;
 mod state;
 mod unreal;
@@ -39,6 +41,8 @@ pub struct Report {
     pub heard: u64,
     /// Payloads that servers of the Unreal game have heard.
     pub unreal_heard: u64,
+    /// Payloads that servers of the plain game have heard.
+    pub plain_heard: u64,
     /// Sessions that there were at once, at most.
     pub sessions_peak: usize,
     /// Times that workers have waited for more.
@@ -70,6 +74,7 @@ impl World {
             heard: lives.iter().map(|life| life.up.heard()).sum(),
             gathers: self.workers.iter().map(|worker| worker.host.gathers().count).sum(),
             unreal_heard: self.outside.unreal_judge.heard_in_all(),
+            plain_heard: self.outside.plain.as_ref().map_or(0, plain_game::PlainGame::heard_in_all),
             sessions_peak,
         }
     }
@@ -85,10 +90,12 @@ impl World {
         for player in 0..self.unreal_players.len() {
             self.act_unreal(player);
         }
+        self.act_plain();
         self.attack();
         self.attack_unreal();
         self.run_games();
         self.run_servers();
+        self.run_plain_servers();
         self.jump();
         for worker in 0..self.workers.len() {
             self.run_worker(worker);
@@ -109,6 +116,9 @@ impl World {
                     self.outside.unreal_judge.came(datagram.from, datagram.bytes.len());
                 }
                 self.deliver_to_worker(listener, bind, datagram);
+                continue;
+            }
+            if self.outside.deliver_to_plain_player(&datagram) {
                 continue;
             }
             if self.deliver_to_unreal_player(&datagram) {
@@ -212,12 +222,16 @@ impl World {
             }
         }
         self.silence_unreal_players(quiet_until_ns);
+        if let Some(plain) = &mut self.outside.plain {
+            plain.fall_silent(quiet_until_ns);
+        }
         while self.now_ns < quiet_until_ns {
             self.step()?;
         }
         if self.plan.is_fair() {
             self.require_that_all_arrived();
             self.require_that_all_unreal_arrived();
+            self.require_that_all_plain_arrived();
         }
         self.outside.judge.verdict()
     }

@@ -30,7 +30,8 @@ pub(super) fn public_address(listener: ListenerId, bind: BindId) -> Endpoint {
 
 /// Listener and bind of every socket for players.
 pub(super) fn player_sockets(plan: &Plan) -> impl Iterator<Item = (ListenerId, BindId)> + use<> {
-    let listeners = plan.listeners as u16 + u16::from(plan.unreal_players > 0);
+    let others = [plan.unreal_players, plan.plain_players].map(|players| u16::from(players > 0));
+    let listeners = plan.listeners as u16 + others.iter().sum::<u16>();
     (0..listeners).map(ListenerId).flat_map(|it| [(it, BindId(0)), (it, BindId(1))])
 }
 

@@ -179,6 +179,9 @@ impl Outside {
             }
             (Role::UdpLink, Some(to)) => {
                 let game = to.port() - FIRST_GAME_PORT;
+                if self.reach_plain_server(worker, game.into(), target.source, bytes) {
+                    return Ok(());
+                }
                 if let Some(server) = usize::from(game).checked_sub(self.games.len()) {
                     self.reach_server(worker, server, to, target.socket, target.source, bytes);
                     return Ok(());
@@ -199,6 +202,10 @@ impl Outside {
         let Some((&from, _)) = public else { return };
         if self.unreal_listener == Some(via.0) {
             return self.send_to_unreal_player(from, to, bytes);
+        }
+        if self.plain_listener == Some(via.0) {
+            self.send_to_plain_player(from, to, bytes);
+            return;
         }
         self.judge.watch(to, bytes);
         self.tap(from, to, bytes);

@@ -139,7 +139,7 @@ impl World {
 
 /// What a gateway of these sizes may remember.
 const TOKENS_MAX: usize = 32_768;
-const PENDING_MAX: u64 = 1024;
+const PENDING_MAX: u64 = 2048;
 
 /// A timer is late by this much at most.
 const WHEEL_TICK_NS: u64 = 4_000_000;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::addresses::{
     GAME_USER, PROTOCOL, game_address, game_name, listener_keys, player_sockets, public_address,
 };
+use super::plain_game::{self, PlainGame};
 use super::state::{Ahead, Outside, Role, S, World};
 use super::unreal_setup;
 use crate::attacker::Attacker;
@@ -132,7 +133,8 @@ impl Outside {
         let games = (0..plan.games.len() as u16).map(|at| Game::new(at, game_name(at), workers));
         let public = player_sockets(plan)
             .map(|(listener, bind)| (public_address(listener, bind), (listener, bind)));
-        debug_assert_eq!(setup.backends.len(), plan.games.len() + plan.servers_started());
+        let servers = plan.servers_started() + plain_game::servers_started(plan);
+        debug_assert_eq!(setup.backends.len(), plan.games.len() + servers);
         Self {
             now_ns: 0,
             network: Network::default(),
@@ -149,6 +151,8 @@ impl Outside {
             refusals: Vec::new(),
             tape: Vec::new(),
             unreal_listener: unreal_setup::unreal_listener(plan),
+            plain_listener: plain_game::plain_listener(plan),
+            plain: PlainGame::new(plan),
             servers: Vec::new(),
             unreal_judge: UnrealJudge::default(),
             unreal_homes: std::collections::HashMap::new(),
@@ -187,8 +191,8 @@ fn setup(plan: &Plan) -> Setup {
         // Thousands of players come faster than one block may, and share their blocks.
         limits: if plan.players > 1000 { Limits::NONE } else { Limits::NETCODE },
     });
-    let listeners = listeners.chain(unreal_setup::listener(plan));
-    let backends = backends.chain(unreal_setup::backends(plan));
+    let listeners = listeners.chain(unreal_setup::listener(plan)).chain(plain_game::listener(plan));
+    let backends = backends.chain(unreal_setup::backends(plan)).chain(plain_game::backends(plan));
     let mut setup = Setup::new(listeners.collect(), backends.collect(), plan.seed);
     setup.batch_delay = plan.batch_delay;
     let has_udp = plan.games.iter().any(|game| game.link != GameLink::Bundle);

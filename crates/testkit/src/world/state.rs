@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::addresses::{NOBODY, game_address};
+use super::plain_game::PlainGame;
 use crate::attacker::Attacker;
 use crate::game::{Answer, Game, Guest};
 use crate::judge::Judge;
@@ -68,6 +69,9 @@ pub(super) struct Outside {
     pub(super) refusals: Vec<(usize, IoEvent)>,
     pub(super) tape: Vec<Datagram>,
     pub(super) unreal_listener: Option<ListenerId>,
+    pub(super) plain_listener: Option<ListenerId>,
+    /// The game behind the plain listener, where there is one.
+    pub(super) plain: Option<PlainGame>,
     pub(super) servers: Vec<UnrealServer>,
     pub(super) unreal_judge: UnrealJudge,
     /// Who of the Unreal game lives at an address, and how good the way there is.
