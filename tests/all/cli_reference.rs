@@ -17,7 +17,8 @@ fn the_config_reference_is_what_the_command_explains() {
     }
     let document = fs::read_to_string(&path).expect("it is there");
     let differs = document.lines().zip(rendered.lines()).position(|(is, should)| is != should);
-    let line = differs.unwrap_or(document.lines().count().min(rendered.lines().count())) + 1;
+    let shorter = || document.lines().count().min(rendered.lines().count());
+    let line = differs.unwrap_or_else(shorter) + 1;
     assert!(
         document == rendered,
         "docs/CONFIG.md:{line} is not what the command says: run this test with \
