@@ -14,13 +14,16 @@ mod files;
 mod generate;
 mod hist;
 mod keygen;
+mod kick;
 pub mod logging;
 mod reload;
 mod run;
+mod sessions;
 mod signal;
 mod status;
 mod token;
 mod top;
+mod undrain;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -47,11 +50,14 @@ enum Command {
     Generate(generate::Args),
     Hist(hist::Args),
     Keygen(keygen::Args),
+    Kick(kick::Args),
     Reload(reload::Args),
     Run(run::Args),
+    Sessions(sessions::Args),
     Status(status::Args),
     Token(token::Args),
     Top(top::Args),
+    Undrain(undrain::Args),
 }
 
 /// The control socket's name in `run_dir`.
@@ -72,11 +78,14 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             Command::Generate(args) => generate::run(&args, Cli::command()),
             Command::Hist(args) => hist::run(&args),
             Command::Keygen(args) => keygen::run(&args),
+            Command::Kick(args) => kick::run(&args),
             Command::Reload(args) => reload::run(&args),
             Command::Run(args) => run::run(&args),
+            Command::Sessions(args) => sessions::run(&args),
             Command::Status(args) => status::run(&args),
             Command::Token(args) => token::run(&args),
             Command::Top(args) => top::run(&args),
+            Command::Undrain(args) => undrain::run(&args),
         },
         Err(error) => Err(Failure::from(error)),
     };

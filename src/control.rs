@@ -12,6 +12,7 @@
 
 mod access;
 mod door;
+mod draining;
 mod events;
 mod health;
 mod hlog;
@@ -21,9 +22,11 @@ mod metrics;
 mod notify;
 mod page;
 pub mod plan;
+mod query;
 mod recorder;
 mod reload;
 mod runtime;
+mod sessions;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -42,18 +45,19 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::{Admin, Config, IoChoice, LoadError};
-use crate::worker::{Fleet, Published};
+use crate::worker::Fleet;
+use draining::Deadlines;
 use events::Watcher;
-use http::{Command, Draining};
+use http::Command;
 use notify::Notifier;
 use recorder::Recorder;
 use reload::{Next, Outcome};
-use ringgate_gate::{BackendId, IdVec, Mail, Setup};
+use ringgate_gate::{BackendId, IdVec, Setup};
 use ringgate_os::clock;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
 use runtime::Runtime;
-use view::{Drain, View};
+use view::View;
 
 /// What the control plane starts from.
 #[derive(Debug)]
@@ -113,6 +117,7 @@ impl Control {
             watcher: Watcher::default(),
             retired_since: IdVec::new(),
             terms: 0,
+            deadlines: Deadlines::new(),
         };
         Ok(Self { runtime, fleet, main_loop, router, admin, socket: None, recorder, events })
     }
@@ -230,6 +235,7 @@ struct ControlLoop {
     retired_since: IdVec<BackendId, Option<u64>>,
     /// Signals to end that have come.
     terms: u32,
+    deadlines: Deadlines,
 }
 
 impl ControlLoop {
@@ -251,7 +257,7 @@ impl ControlLoop {
                 Event::Terminate => {
                     self.terms += 1;
                     tracing::info!(event = "asked", what = "drain", by = "a signal", "told to end");
-                    self.drain(fleet);
+                    self.drain(fleet, None);
                 }
                 Event::Tick if fleet.has_failed() => {
                     return Err(io::Error::other("a worker has failed"));
@@ -259,6 +265,7 @@ impl ControlLoop {
                 Event::Tick if self.has_drained() => break,
                 Event::Tick => {
                     self.show_life(&mut alive_at_ns);
+                    self.end_overdue(fleet);
                     if self.watcher.is_due(self.view.now_ns()) {
                         self.watcher.tell(&self.view.snapshot());
                     }
@@ -291,46 +298,16 @@ impl ControlLoop {
     fn obey(&mut self, fleet: &Fleet, command: Command) {
         // The client may have closed its connection without waiting for the answer.
         match command {
-            Command::Drain(reply) => answer(reply, self.drain(fleet)),
+            Command::Drain { deadline, reply } => answer(reply, self.drain(fleet, deadline)),
+            Command::DrainBackend { backend, drained, deadline, reply } => {
+                answer(reply, self.drain_backend(fleet, backend, drained, deadline));
+            }
+            Command::Undrain(reply) => answer(reply, self.undrain(fleet)),
+            Command::Survey { wanted, ends, limit, reply } => {
+                answer(reply, draining::survey(fleet, wanted, ends, limit));
+            }
             Command::Reload(reply) => answer(reply, self.reload(fleet)),
         }
-    }
-
-    /// Begins a drain, unless one is under way.
-    fn drain(&mut self, fleet: &Fleet) -> Draining {
-        let now_ns = self.view.now_ns();
-        let under_way = self.view.live().drain;
-        let until_ns = under_way.map_or_else(|| self.begin_drain(fleet, now_ns), |it| it.until_ns);
-        let left_ms = until_ns.saturating_sub(now_ns) / NS_PER_MS;
-        Draining { sessions: self.view.snapshot().totals().sessions, left_ms }
-    }
-
-    fn begin_drain(&mut self, fleet: &Fleet, now_ns: u64) -> u64 {
-        let timeout = self.config.gateway.drain_timeout;
-        let until_ns = now_ns + timeout.as_nanos() as u64;
-        let left_ms = timeout.as_millis().min(u128::from(u32::MAX)) as u32;
-        let sessions = self.view.snapshot().totals().sessions;
-        tracing::info!(
-            event = "drain_begin",
-            sessions,
-            left_ms,
-            "draining: no new players are taken in"
-        );
-        self.notifier.stopping(timeout);
-        fleet.tell_all(|| Mail::Drain { left_ms });
-        self.view.live().drain = Some(Drain { since_ns: now_ns, until_ns });
-        until_ns
-    }
-
-    /// Whether a drain is over: its time is, or every worker has said since it began that nobody is
-    /// left.
-    fn has_drained(&self) -> bool {
-        let Some(drain) = self.view.live().drain else { return false };
-        let has_emptied = |worker: &Arc<Published>| {
-            let report = worker.report();
-            report.at_ns > drain.since_ns && report.counters.sessions == 0
-        };
-        self.view.now_ns() >= drain.until_ns || self.view.published().iter().all(has_emptied)
     }
 
     /// Reads the config again, and tells the workers if that is possible.

@@ -50,6 +50,8 @@ mod control_reload;
 mod control_rig;
 #[path = "all/control_second.rs"]
 mod control_second;
+#[path = "all/control_sessions.rs"]
+mod control_sessions;
 #[path = "all/folder.rs"]
 mod folder;
 #[path = "all/gateway_hostile.rs"]

@@ -241,6 +241,7 @@ fn unreal_setup() -> Setup {
         slots: 1000,
         grace_ns: 0,
         retired: false,
+        drained: false,
     };
     Setup::new(vec![listener], vec![backend], 1)
 }

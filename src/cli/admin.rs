@@ -98,6 +98,11 @@ impl Admin {
         }
     }
 
+    /// Asks for a page that may be refused.
+    pub(super) fn fetch(&self, path: &str) -> Result<Answer, Failure> {
+        self.ask("GET", path)
+    }
+
     /// Changes something.
     pub(super) fn post(&self, path: &str) -> Result<Answer, Failure> {
         self.ask("POST", path)

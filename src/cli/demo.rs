@@ -106,6 +106,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
         slots: args.players,
         grace_ns: 1_000_000_000,
         retired: false,
+        drained: false,
     };
     Plan {
         setup: Arc::new(Setup {

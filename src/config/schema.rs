@@ -825,9 +825,9 @@ pub(super) const BACKEND: Table = Table {
         Field::new(
             "slots",
             Changes::Reload,
-            Kind::Integer { min: 1, max: 1_000_000 },
+            Kind::Integer { min: 0, max: 1_000_000 },
             Presence::Required,
-            "How many players it takes; more are denied. netcode clients are told this number.",
+            "How many players it takes; more are denied. netcode clients are told this number. 0 takes nobody new.",
         ),
         Field::new(
             "grace",

@@ -88,6 +88,16 @@ pub(super) async fn may_change(request: Request, next: Next) -> Response {
     refusal.into_response()
 }
 
+/// For what shows players' addresses: refuses who may only read, and web pages.
+pub(super) async fn may_see_players(request: Request, next: Next) -> Response {
+    let refusal = match request.extensions().get::<Right>() {
+        _ if request.headers().contains_key(header::ORIGIN) => Refusal::WebPage,
+        Some(Right::Change) => return next.run(request).await,
+        _ => Refusal::ShowsPlayers,
+    };
+    refusal.into_response()
+}
+
 fn judge(rules: Option<&Admin>, parts: &request::Parts) -> Result<Right, Refusal> {
     let (hosts, token) = rules.map_or((&[][..], None), |it| (&it.hosts[..], it.token.as_ref()));
     match parts.extensions.get::<Visitor>() {
@@ -174,6 +184,7 @@ enum Refusal {
     HostForeign,
     HostUnclear,
     OnlyReads,
+    ShowsPlayers,
     TokenWrong,
     WebPage,
 }
@@ -193,6 +204,11 @@ impl IntoResponse for Refusal {
                 StatusCode::FORBIDDEN,
                 "here you may only read: change things through the control socket (`ringgate drain` and `reload` use \
                  control.sock in run_dir), or set [admin] token and send it as a bearer token\n",
+            ),
+            Self::ShowsPlayers => (
+                StatusCode::FORBIDDEN,
+                "this shows where players are: ask through the control socket (control.sock in run_dir), or send the token \
+                 of [admin] token as a bearer token\n",
             ),
             Self::TokenWrong => (
                 StatusCode::UNAUTHORIZED,

@@ -53,7 +53,7 @@ fn why_unready(snapshot: &Snapshot<'_>, listener: &Listener) -> Option<String> {
         .backends
         .iter()
         .copied()
-        .filter(|id| backends.get(*id).is_some_and(|backend| !backend.retired))
+        .filter(|id| backends.get(*id).is_some_and(|it| !it.retired && !it.drained))
         .collect();
     let reaches_none = |report: &Report| !meant.iter().any(|id| is_up(report, *id));
     let worker = snapshot.reports.iter().position(reaches_none).filter(|_| !meant.is_empty())?;

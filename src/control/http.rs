@@ -5,6 +5,7 @@
 //! thread, which no packet passes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Extension, State};
@@ -16,16 +17,35 @@ use serde_json::json;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::access::{self, Visitor};
+use super::query::{Query, Refusal};
 use super::reload::Outcome;
 use super::status::SCHEMA;
 use super::view::{Snapshot, View};
-use super::{health, metrics, page, status};
+use super::{health, metrics, page, sessions, status};
 use crate::config::Admin;
+use ringgate_gate::{BackendId, Ended, Survey, Wanted};
 
 /// What an operator asks of the control thread.
 pub(super) enum Command {
     /// Take nobody in any more, and end when everybody has left.
-    Drain(oneshot::Sender<Draining>),
+    Drain { deadline: Option<Duration>, reply: oneshot::Sender<Draining> },
+    /// Send nobody to a backend any more, or somebody again.
+    DrainBackend {
+        backend: BackendId,
+        drained: bool,
+        deadline: Option<Duration>,
+        /// How many players it has.
+        reply: oneshot::Sender<u32>,
+    },
+    /// Take players in again. Whether there was a drain.
+    Undrain(oneshot::Sender<Result<bool, &'static str>>),
+    /// Look through all sessions.
+    Survey {
+        wanted: Wanted,
+        ends: Option<Ended>,
+        limit: usize,
+        reply: oneshot::Sender<Arc<Survey>>,
+    },
     /// Read the config again.
     Reload(oneshot::Sender<Outcome>),
 }
@@ -57,6 +77,9 @@ pub(super) fn router(view: Arc<View>, commands: mpsc::Sender<Command>) -> Router
         .route("/status", get(show_status))
         .route("/metrics", get(show_metrics))
         .route("/drain", post(drain).route_layer(from_fn(access::may_change)))
+        .route("/undrain", post(undrain).route_layer(from_fn(access::may_change)))
+        .route("/kick", post(sessions::kick).route_layer(from_fn(access::may_change)))
+        .route("/sessions", get(sessions::show).route_layer(from_fn(access::may_see_players)))
         .route("/reload", post(reload).route_layer(from_fn(access::may_change)))
         .fallback(nothing)
         .layer(from_fn_with_state(state.clone(), access::admit))
@@ -92,15 +115,63 @@ async fn show_metrics(State(state): State<AdminState>) -> Response {
 async fn drain(
     State(state): State<AdminState>,
     Extension(visitor): Extension<Visitor>,
+    uri: Uri,
 ) -> Response {
-    note(&visitor, "drain");
-    match state.ask(Command::Drain).await {
-        Ok(Draining { sessions, left_ms }) => {
-            let answer = json!({ "schema": SCHEMA, "state": "draining", "sessions": sessions, "left_ms": left_ms });
-            as_json(StatusCode::OK, &answer)
-        }
-        Err(refusal) => refusal,
-    }
+    try_drain(&state, &visitor, &uri).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn try_drain(state: &AdminState, visitor: &Visitor, uri: &Uri) -> Result<Response, Refusal> {
+    let query = Query::of(uri, &["backend", "deadline_ms"])?;
+    let deadline = query.read("deadline_ms", "milliseconds, at most a day", |text| {
+        text.parse().ok().filter(|ms| *ms <= DEADLINE_MAX_MS).map(Duration::from_millis)
+    })?;
+    let Some(name) = query.text("backend") else {
+        note(visitor, "drain");
+        let drain = |reply| Command::Drain { deadline, reply };
+        let Draining { sessions, left_ms } = state.ask(drain).await?;
+        let answer = json!({ "schema": SCHEMA, "state": "draining", "sessions": sessions, "left_ms": left_ms });
+        return Ok(as_json(StatusCode::OK, &answer));
+    };
+    let backend = sessions::backend_named(state, name)?;
+    note(visitor, &format!("drain of backend {name}"));
+    let drain = |reply| Command::DrainBackend { backend, drained: true, deadline, reply };
+    let players = state.ask(drain).await?;
+    let left_ms = deadline.map(|it| it.as_millis() as u64);
+    let answer =
+        json!({ "schema": SCHEMA, "backend": name, "players": players, "left_ms": left_ms });
+    Ok(as_json(StatusCode::OK, &answer))
+}
+
+async fn undrain(
+    State(state): State<AdminState>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Response {
+    try_undrain(&state, &visitor, &uri).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn try_undrain(
+    state: &AdminState,
+    visitor: &Visitor,
+    uri: &Uri,
+) -> Result<Response, Refusal> {
+    let query = Query::of(uri, &["backend"])?;
+    let Some(name) = query.text("backend") else {
+        note(visitor, "undrain");
+        return Ok(match state.ask(Command::Undrain).await? {
+            Ok(was_draining) => as_json(
+                StatusCode::OK,
+                &json!({ "schema": SCHEMA, "state": "serving", "was_draining": was_draining }),
+            ),
+            Err(why) => (StatusCode::CONFLICT, format!("{why}\n")).into_response(),
+        });
+    };
+    let backend = sessions::backend_named(state, name)?;
+    note(visitor, &format!("undrain of backend {name}"));
+    let undrain = |reply| Command::DrainBackend { backend, drained: false, deadline: None, reply };
+    let players = state.ask(undrain).await?;
+    let answer = json!({ "schema": SCHEMA, "backend": name, "players": players });
+    Ok(as_json(StatusCode::OK, &answer))
 }
 
 async fn reload(
@@ -117,17 +188,18 @@ async fn reload(
             let answer = json!({ "schema": SCHEMA, "reloaded": false, "mistakes": mistakes });
             as_json(StatusCode::UNPROCESSABLE_ENTITY, &answer)
         }
-        Err(refusal) => refusal,
+        Err(refusal) => refusal.into_response(),
     }
 }
 
 /// Who asks for what goes into the log before it is done.
-fn note(visitor: &Visitor, what: &str) {
+pub(super) fn note(visitor: &Visitor, what: &str) {
     tracing::info!(event = "asked", what, by = %visitor, "{visitor} asks for a {what}");
 }
 
 async fn nothing() -> Response {
-    let paths = "nothing is here; GET / /metrics /healthz /readyz /status, POST /drain /reload\n";
+    let paths = "nothing is here; GET / /metrics /healthz /readyz /status /sessions, \
+                 POST /drain /undrain /kick /reload\n";
     (StatusCode::NOT_FOUND, paths).into_response()
 }
 
@@ -135,6 +207,11 @@ impl AdminState {
     /// What `[admin]` says now.
     pub(super) fn rules(&self) -> Option<Arc<Admin>> {
         self.view.live().admin.clone()
+    }
+
+    /// Where snapshots are taken.
+    pub(super) fn view(&self) -> &View {
+        &self.view
     }
 
     /// A page that takes some time to make.
@@ -146,11 +223,11 @@ impl AdminState {
     }
 
     /// Has the control thread do something, and waits for its answer.
-    async fn ask<T>(
+    pub(super) async fn ask<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
-    ) -> Result<T, Response> {
-        let stopping = || (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
+    ) -> Result<T, Refusal> {
+        let stopping = || (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).await.map_err(|_| stopping())?;
         answer.await.map_err(|_| stopping())
@@ -164,8 +241,11 @@ fn verdict(verdict: Result<(), String>) -> Response {
     }
 }
 
-fn as_json(status: StatusCode, answer: &serde_json::Value) -> Response {
+pub(super) fn as_json(status: StatusCode, answer: &serde_json::Value) -> Response {
     (status, [(header::CONTENT_TYPE, JSON)], format!("{answer}\n")).into_response()
 }
+
+/// A drain is over after a day at the most.
+const DEADLINE_MAX_MS: u64 = 24 * 60 * 60 * 1000;
 
 const JSON: &str = "application/json";

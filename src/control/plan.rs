@@ -226,6 +226,7 @@ pub(super) fn backend(backend: &config::Backend, own: u32) -> Backend {
         slots: backend.slots,
         grace_ns: backend.grace.as_nanos() as u64,
         retired: false,
+        drained: false,
     }
 }
 

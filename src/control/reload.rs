@@ -83,7 +83,12 @@ fn number_backends(
     };
     let known: Vec<_> = fresh.iter().map(find).collect();
     for (fresh, number) in fresh.iter().zip(&known) {
-        number.inspect(|number| backends[*number] = fresh.clone());
+        if let Some(number) = *number {
+            let known = &setup.backends[number];
+            // A reload is no reason to send players where an operator wants none.
+            let drained = known.drained && !known.retired;
+            backends[number] = Backend { drained, ..fresh.clone() };
+        }
     }
     let mut numbers = Vec::with_capacity(fresh.len());
     // Before this one, none is free.

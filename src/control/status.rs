@@ -100,6 +100,8 @@ struct Backend<'a> {
     players: u32,
     slots: u32,
     retired: bool,
+    /// An operator sends no new players there.
+    drained: bool,
     /// What it says about itself, where it serves an Unreal game and has answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     unreal: Option<UnrealServer>,
@@ -272,6 +274,7 @@ fn backends<'a>(snapshot: &'a Snapshot<'_>) -> Vec<Backend<'a>> {
                 players,
                 slots: backend.slots,
                 retired: backend.retired,
+                drained: backend.drained,
                 unreal: snapshot.server(id).map(unreal_server),
             }
         })

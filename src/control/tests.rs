@@ -97,6 +97,7 @@ fn backend(retired: bool) -> Backend {
         slots: 64,
         grace_ns: 0,
         retired,
+        drained: false,
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Report {
     pub servers: Vec<Option<ServerInfo>>,
     /// Whose link was last closed for each reason, in the order of [`LinkRefusal::ALL`].
     pub last_refused: [Option<Credentials>; LinkRefusal::COUNT],
+    /// The port of the socket that carries its players to udp backends on loopback.
+    pub link_port: Option<u16>,
     /// Which setup the worker goes by.
     pub revision: u64,
     /// Turns taken.

@@ -12,7 +12,7 @@ use ringgate_core::secret::CookieSecret;
 use ringgate_gate::body::{self, Stage, Surroundings};
 use ringgate_gate::pace::Rules;
 use ringgate_gate::{Gate, Mail, WorkerId};
-use ringgate_io::AnyDriver;
+use ringgate_io::{AnyDriver, socket};
 use ringgate_os::{clock, notify};
 
 /// A worker that is ready to run.
@@ -24,6 +24,7 @@ pub(super) struct Worker {
     players: Vec<SocketId>,
     published: Arc<Published>,
     housekeeping_at_ns: u64,
+    link_port: Option<u16>,
 }
 
 /// The clocks of this host.
@@ -48,7 +49,10 @@ impl Worker {
         spin: Duration,
         pace: Rules,
     ) -> Self {
+        let link = gate.udp_link().and_then(|link| driver.fd(link));
+        let link_port = link.and_then(|fd| socket::local_address(fd).ok());
         Self {
+            link_port: link_port.map(|address| address.port()),
             body: body::Body::new(gate, spin, pace, clock.now_ns()),
             driver,
             clock: HostClock(clock),
@@ -139,6 +143,7 @@ impl Worker {
         report.listeners.extend(gate.listener_traffic());
         report.backends.clear();
         report.backends.extend(gate.backend_traffic());
+        report.link_port = self.link_port;
         report.servers.clear();
         report.servers.extend(gate.servers());
         report.socket_drops =

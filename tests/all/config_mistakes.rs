@@ -201,7 +201,7 @@ fn missing_fields_are_at_the_line_of_their_table() {
             "gate.toml:1: listener[0].keys: found nothing, expected a list of one or more key sources, each \
              { file = … }, { env = … }, { hex = … } or { credential = … }",
             "gate.toml:4: backend[0].name: found nothing, expected a name of 1 to 31 letters, digits, '.', '_' or '-'",
-            "gate.toml:4: backend[0].slots: found nothing, expected a whole number from 1 to 1000000",
+            "gate.toml:4: backend[0].slots: found nothing, expected a whole number from 0 to 1000000",
             "gate.toml:4: backend[0].address: found nothing, expected an IP:port that can be sent to (no wildcard, \
              no port 0)",
         ],
@@ -637,7 +637,7 @@ fn backend_fields() {
         (
             "slots = 64",
             "slots = 2_000_000",
-            "gate.toml:12: backend[0].slots: found 2000000, expected a whole number from 1 to 1000000",
+            "gate.toml:12: backend[0].slots: found 2000000, expected a whole number from 0 to 1000000",
         ),
         (
             "slots = 64",
@@ -743,7 +743,7 @@ replay_window = 65
 [[backend]]
 name = "arena"
 link = "udp"
-slots = 0
+slots = -1
 "#;
     check(
         text,
@@ -761,7 +761,7 @@ slots = 0
             "gate.toml:12: listener[0].replay_window: found 65, expected a power of two from 64 to 1024",
             "gate.toml:14: backend[0].address: found nothing, expected an IP:port that can be sent to (no wildcard, no \
              port 0)",
-            "gate.toml:17: backend[0].slots: found 0, expected a whole number from 1 to 1000000",
+            "gate.toml:17: backend[0].slots: found -1, expected a whole number from 0 to 1000000",
         ],
     );
 }

@@ -41,7 +41,7 @@ fn a_file_with_mistakes_changes_nothing_and_every_mistake_is_told() {
     let _game = Game::start(&daemon, "arena");
     daemon.ready();
     text.gateway.push_str("spim = 1\n");
-    text.backends = text.backends.replace("slots = 4", "slots = 0");
+    text.backends = text.backends.replace("slots = 4", "slots = -1");
     daemon.rewrite(&text);
     let page = daemon.post("/reload");
     assert_eq!(page.status, 422);

@@ -220,6 +220,13 @@ impl Daemon {
         exchange(stream, "POST", path, "Host: localhost\r\n").expect("an answer")
     }
 
+    /// A page that only the control socket shows.
+    pub(crate) fn ask(&self, path: &str) -> Page {
+        let stream = UnixStream::connect(self.control()).expect("the control socket listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        exchange(stream, "GET", path, "Host: localhost\r\n").expect("an answer")
+    }
+
     pub(crate) fn status(&self) -> serde_json::Value {
         self.get("/status").json()
     }
@@ -347,6 +354,15 @@ impl Player {
             self.socket.send_to(datagram, to).expect("loopback takes it");
             self.turn().iter().any(|echo| echo == payload).then_some(())
         });
+    }
+
+    /// Sends a payload once.
+    pub(crate) fn play_once(&mut self, payload: &[u8]) {
+        let mut buffer = [0; 2048];
+        let now_ns = self.clock.now_ns();
+        let (to, datagram) =
+            self.client.write_payload(now_ns, payload, &mut buffer).expect("connected");
+        self.socket.send_to(datagram, to).expect("loopback takes it");
     }
 
     /// Sends so many payloads, once each, a few milliseconds apart; how many, and how many have

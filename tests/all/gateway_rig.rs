@@ -218,6 +218,7 @@ fn plan(wishes: &Wishes, folder: &Folder, key: &Key) -> Plan {
         slots: wishes.slots,
         grace_ns: wishes.grace_ms * 1_000_000,
         retired: false,
+        drained: false,
     };
     Plan {
         setup: Arc::new(Setup::new(vec![listener], vec![backend], 7)),

@@ -46,6 +46,7 @@ impl Gateway {
             slots: 64,
             grace_ns: 500_000_000,
             retired: false,
+            drained: false,
         });
         let listener = Listener {
             name: "any".to_owned(),

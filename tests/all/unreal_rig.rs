@@ -79,6 +79,7 @@ impl Gateway {
             slots: wishes.slots,
             grace_ns: 500_000_000,
             retired: false,
+            drained: false,
         });
         let listener = Listener {
             name: "shooter".to_owned(),

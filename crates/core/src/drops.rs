@@ -34,6 +34,9 @@ drop_reasons! {
     /// Not a connection request, and nobody we know lives at the source address.
     UnknownSource = "unknown_source",
 
+    /// An operator has denied the source's address.
+    AddressDenied = "address_denied",
+
     /// Late from a netcode session that its address has had until a moment ago: a repeated goodbye,
     /// or sent before the player heard that it was over.
     SessionEnded = "session_ended",

@@ -53,6 +53,7 @@ impl Common {
             counters: Counters::default(),
             stamps: Stamps::default(),
             requests: VecDeque::new(),
+            surveys: Vec::new(),
             life: Life {
                 in_turn: false,
                 turned_ns: now_ns,

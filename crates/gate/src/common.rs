@@ -21,6 +21,7 @@ use crate::store::admission::{Admission, Rate};
 use crate::store::census::Census;
 use crate::store::hash::HashKey;
 use crate::store::table::Address;
+use crate::survey::Running;
 use ringgate_batch::{Endpoint, SocketId};
 use ringgate_core::crypto::Aead;
 use ringgate_core::drops::DropReason;
@@ -47,6 +48,8 @@ pub(crate) struct Common {
     pub(crate) counters: Counters,
     pub(crate) stamps: Stamps,
     pub(crate) requests: VecDeque<Request>,
+    /// Questions about all sessions.
+    pub(crate) surveys: Vec<Running>,
     pub(crate) life: Life,
 }
 
@@ -124,6 +127,12 @@ impl Common {
     pub(crate) fn close_socket(&mut self, socket: SocketId) {
         self.roles.assign(socket, Role::Vacant);
         self.requests.push_back(Request::CloseSocket(socket));
+    }
+
+    /// Whether a source without a session may begin one. Asked before anything that costs more.
+    #[inline]
+    pub(crate) fn check_denied(&self, source: &Endpoint) -> Result<(), DropReason> {
+        if self.setup.denied.holds(source) { Err(DropReason::AddressDenied) } else { Ok(()) }
     }
 
     /// A datagram that came in at a listener goes no further.

@@ -253,8 +253,12 @@ named_list! {
         BackendGone = "backend_gone",
         /// The game process closed it.
         ByBackend = "by_backend",
+        /// An operator ended it.
+        ByOperator = "by_operator",
         /// The player left.
         ByPlayer = "by_player",
+        /// The player's address is denied.
+        Denied = "denied",
         /// A second handshake from the player's address took its place.
         Replaced = "replaced",
         /// The gateway stops.
@@ -292,6 +296,7 @@ impl Ended {
         match self {
             Self::BackendGone => CloseReason::Unconfigured,
             Self::ByBackend => CloseReason::Finished,
+            Self::ByOperator | Self::Denied => CloseReason::Operator,
             Self::ByPlayer | Self::Replaced => CloseReason::PlayerLeft,
             Self::SequenceGap => CloseReason::SequenceGap,
             Self::Shutdown => CloseReason::Shutdown,
@@ -388,6 +393,7 @@ impl Ledger {
             | R::StartLimited
             | R::HalfOpenFull
             | R::UnknownSource
+            | R::AddressDenied
             | R::SessionEnded
             | R::RequestRateLimited
             | R::RequestLength

@@ -135,6 +135,9 @@ impl Gate {
 
     /// When the gate wants to be called again at the latest. `None` while nothing is timed.
     pub fn poll_timeout(&self) -> Option<u64> {
+        if !self.common.surveys.is_empty() {
+            return Some(self.common.life.turned_ns);
+        }
         let links_ns = self.common.links.due_ns(self.common.life.turned_ns);
         let due_ns = links_ns.min(self.fronts.due_ns(&self.common));
         (due_ns < u64::MAX).then_some(due_ns)
@@ -199,6 +202,11 @@ impl Gate {
     /// Whether [`Mail::Stop`] has been carried out: every player has been told.
     pub fn is_stopped(&self) -> bool {
         self.common.life.stopped
+    }
+
+    /// The socket that carries all players to udp backends on loopback.
+    pub fn udp_link(&self) -> Option<SocketId> {
+        self.common.links.udp
     }
 
     /// Which kernel seals and opens.

@@ -1,13 +1,17 @@
 //! What a gate tells about itself: for inspection, not for every turn.
 
-use crate::ids::{BackendId, ListenerId, Slot};
+use crate::ids::{BackendId, ListenerId, Slot, WorkerId};
 use crate::shared::claims::Claim;
-use ringgate_batch::Endpoint;
+use crate::store::table::Place;
+use ringgate_batch::{Endpoint, LocalIp};
 use ringgate_core::proto::unreal::front::Identity;
+use ringgate_link::bundle::SessionId;
 
 /// What is worth knowing about a session from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
+    /// What links know it by.
+    pub id: u64,
     /// Who the player is.
     pub client_id: u64,
     /// The listener that it plays through.
@@ -18,6 +22,8 @@ pub struct SessionInfo {
     pub backend: BackendId,
     /// Its index there.
     pub slot: Slot,
+    /// The address that its udp server sees, without the port.
+    pub link_address: Option<LocalIp>,
     /// When it was last heard.
     pub heard_ns: u64,
     /// Silence after which it is given up; 0 for never.
@@ -28,13 +34,21 @@ impl SessionInfo {
     /// For fronts that know little more of a session than its claim.
     pub(crate) fn of_claim(
         claim: &Claim,
+        (id, link_address): (u64, Option<LocalIp>),
         address: Endpoint,
         heard_ns: u64,
         timeout_ns: u64,
     ) -> Self {
         let &Claim { client_id, listener, backend, slot, .. } = claim;
-        Self { client_id, listener, address, backend, slot, heard_ns, timeout_ns }
+        Self { id, client_id, listener, address, backend, slot, link_address, heard_ns, timeout_ns }
     }
+}
+
+/// A number for a session whose game process knows it by its address: the place of its tenant, as
+/// on bundle links.
+pub(crate) fn session_number(worker: WorkerId, place: Place) -> u64 {
+    let serial = u64::from(place.generation) << 32 | u64::from(place.index);
+    SessionId::new(worker.index(), serial).as_u64()
 }
 
 /// What a game server of an Unreal game says about itself.

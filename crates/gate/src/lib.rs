@@ -16,10 +16,12 @@
 #![deny(unsafe_code)]
 
 mod adopt;
+mod answering;
 mod arrivals;
 pub mod body;
 mod common;
 mod counters;
+mod denied;
 mod front;
 mod gate;
 pub mod host;
@@ -31,6 +33,7 @@ mod mail;
 mod now;
 mod output;
 pub mod pace;
+mod prefix;
 mod roles;
 mod routing;
 mod sealing;
@@ -40,12 +43,14 @@ mod shared;
 mod stages;
 mod steering;
 mod store;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod traffic;
 mod turn;
 
 pub use counters::{Counters, Ended, Imbalance, Ledger, LinkRefusal, List, Number, Stamps};
+pub use denied::Denied;
 pub use front::netcode::filter::filter as netcode_filter;
 pub use front::{Front, PACKET_KIND_NAMES, PACKET_KINDS};
 pub use gate::Gate;
@@ -54,10 +59,12 @@ pub use info::{ServerInfo, SessionInfo};
 pub use links::loopback::is_shared_socket_backend;
 pub use mail::{ForwardedDatagram, Listening, Mail, Steering};
 pub use now::Now;
+pub use prefix::Prefix;
 pub use seed::{Seed, WorkerIndex};
 pub use setup::{
     Allowed, Backend, ClaimLimits, Credentials, Duplicates, Limits, LinkKind, Listener, Netcode,
     Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace, TokenReuse, Tokens, Unreal,
 };
 pub use shared::claims::Claims;
+pub use survey::{Found, Survey, Wanted};
 pub use traffic::{BackendTraffic, ListenerTraffic};

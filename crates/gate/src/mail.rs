@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::ids::{BackendId, BindId, WorkerId};
 use crate::setup::Setup;
 use crate::store::table::Address;
+use crate::survey::Survey;
 use ringgate_batch::{LocalIp, SocketId};
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_link::bundle::SessionId;
@@ -32,6 +33,10 @@ pub enum Mail {
     Steer(Steering),
     /// End every session, telling each player.
     Stop,
+    /// Look through all sessions.
+    Survey(Arc<Survey>),
+    /// Take players in again.
+    Undrain,
     /// Datagrams from this address belong to no session any more.
     Unsteer(Steering),
 }

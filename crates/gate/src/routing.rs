@@ -69,7 +69,8 @@ impl Common {
 
     /// Whether a backend is there for new players.
     pub(crate) fn takes_players(&self, backend: BackendId) -> bool {
-        self.links.backends[backend].is_up() && !self.setup.backends[backend].retired
+        let rules = &self.setup.backends[backend];
+        self.links.backends[backend].is_up() && !rules.retired && !rules.drained
     }
 
     /// Chooses among the listener's backends that are up.

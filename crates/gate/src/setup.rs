@@ -8,7 +8,9 @@ mod plain;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
+use crate::denied::Denied;
 use crate::ids::{BackendId, IdVec, ListenerId};
 use crate::links::loopback::LOOPBACK_PLACES;
 use crate::pace::BatchDelay;
@@ -38,6 +40,8 @@ pub struct Setup {
     pub incarnation: u64,
     /// Counts the setups of a run.
     pub revision: u64,
+    /// Addresses that may not play.
+    pub denied: Arc<Denied>,
 }
 
 /// One public address, or several.
@@ -243,6 +247,8 @@ pub struct Backend {
     pub grace_ns: u64,
     /// Not in the configuration any more: no new players.
     pub retired: bool,
+    /// An operator drains it: no new players either.
+    pub drained: bool,
 }
 
 impl Backend {
@@ -316,6 +322,7 @@ impl Setup {
             batch_delay: BatchDelay::OFF,
             incarnation,
             revision: 0,
+            denied: Arc::default(),
         }
     }
 

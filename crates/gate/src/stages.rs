@@ -4,6 +4,7 @@ use crate::front::face::Fronts;
 use crate::mail::Mail;
 use crate::roles::Role;
 use crate::setup::Setup;
+use crate::survey::Running;
 use crate::turn::Turn;
 use ringgate_batch::{IoEvent, RxBatch};
 
@@ -25,6 +26,7 @@ impl Fronts {
             self.handle_closed(turn, event);
         }
         self.handle_timers(turn);
+        self.serve_surveys(turn);
         turn.probe_backends();
         turn.close_unidentified_links();
         turn.common.give_up_broken_links(turn.now);
@@ -55,6 +57,8 @@ impl Fronts {
                 self.stop(turn);
                 turn.stop();
             }
+            Mail::Survey(survey) => turn.common.surveys.push(Running::new(survey)),
+            Mail::Undrain => turn.common.life.draining_until_ns = None,
             Mail::Unsteer(steering) => self.unsteer(turn, &steering),
         }
         turn.common.give_up_broken_links(turn.now);

@@ -16,6 +16,7 @@ mod ports;
 mod rig;
 mod routing;
 mod sessions;
+mod surveys;
 pub(crate) mod third;
 mod tokens;
 mod udp;

@@ -393,6 +393,7 @@ fn setup(players: usize, idle_games: u16) -> Setup {
         slots: players as u32,
         grace_ns: 0,
         retired: false,
+        drained: false,
     };
     Setup::new(vec![listener], (0..=idle_games).map(backend).collect(), 1)
 }

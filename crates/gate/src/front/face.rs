@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use crate::arrivals::{Origin, Run, Source, find_runs};
 use crate::common::Common;
+use crate::counters::Ended;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::plain::state::PlainFront;
 use crate::front::protocol::Front;
@@ -17,6 +18,7 @@ use crate::info::{ServerInfo, SessionInfo};
 use crate::mail::Steering;
 use crate::roles::Role;
 use crate::setup::Setup;
+use crate::store::entry::Entry;
 use crate::store::table::{Guess, Place};
 use crate::turn::Turn;
 use ringgate_batch::{LocalIp, RxBatch, RxMeta};
@@ -268,11 +270,48 @@ impl Fronts {
         &'a self,
         common: &'a Common,
     ) -> impl Iterator<Item = SessionInfo> + 'a {
-        let sessions = self.netcode.sessions().chain(self.unreal.sessions(common));
-        let sessions = sessions.chain(self.plain.sessions(common));
-        #[cfg(test)]
-        let sessions = sessions.chain(self.third.sessions());
-        sessions
+        Front::ALL.iter().flat_map(move |front| {
+            let places = 0..self.places(*front);
+            places.filter_map(move |place| self.session_at(common, *front, place))
+        })
+    }
+
+    /// How many places of a front's table have been used.
+    pub(crate) fn places(&self, front: Front) -> u32 {
+        match front {
+            Front::Netcode => self.netcode.sessions.places(),
+            Front::Unreal => self.unreal.sessions.places(),
+            Front::Plain => self.plain.sessions.places(),
+            #[cfg(test)]
+            Front::Third => self.third.sessions.places(),
+        }
+    }
+
+    /// The session at one of them.
+    pub(crate) fn session_at(
+        &self,
+        common: &Common,
+        front: Front,
+        place: u32,
+    ) -> Option<SessionInfo> {
+        match front {
+            Front::Netcode => self.netcode.info(common, Entry::numbered(place)),
+            Front::Unreal => self.unreal.info(common, Entry::numbered(place)),
+            Front::Plain => self.plain.info(common, Entry::numbered(place)),
+            #[cfg(test)]
+            Front::Third => self.third.info(place),
+        }
+    }
+
+    /// Ends the session at one of them.
+    pub(crate) fn end_at(&mut self, turn: &mut Turn<'_>, front: Front, place: u32, why: Ended) {
+        match front {
+            Front::Netcode => self.netcode.end_session(turn, Entry::numbered(place), why),
+            Front::Unreal => self.unreal.end_session(turn, Entry::numbered(place), why),
+            Front::Plain => self.plain.end(turn, Entry::numbered(place), why),
+            #[cfg(test)]
+            Front::Third => {}
+        }
     }
 
     /// Sessions now, those included whose server is still asked.

@@ -3,12 +3,15 @@
 //! [`every_reason_is_provoked`] compares the cases with the list of all reasons, so a new reason
 //! without a case fails.
 
+use std::sync::Arc;
+
 use super::clients::{Player, Scribe, forged};
 use super::games::{Game, Heard};
 use super::rig::{
     Fleet, OUR_USER, PROTOCOL, PUBLIC, Rig, bundle_backend, claims_for, endpoint, home, key,
     listener, netcode_rules, plain_setup, udp_backend,
 };
+use crate::denied::Denied;
 use crate::ids::ListenerId;
 use crate::mail::Mail;
 use crate::setup::{ClaimLimits, Limits, Setup, TokenReuse};
@@ -41,6 +44,7 @@ provocations! {
     Empty: empty;
     TooLong: too_long;
     UnknownSource: unknown_source;
+    AddressDenied: address_denied;
     SessionEnded: session_ended;
     RequestRateLimited: request_rate_limited;
     RequestDeferred: request_deferred;
@@ -189,6 +193,24 @@ fn unknown_source(reason: DropReason) {
         rig.provokes(reason, |rig| rig.deliver(home(2), datagram));
     }
     rig.provokes(reason, |rig| rig.deliver(home(2), &scribe.payload(10, b"from elsewhere")));
+}
+
+fn address_denied(reason: DropReason) {
+    let (mut rig, _, player) = playing();
+    let [early, late] = [rig.token(7), rig.token(8)].map(|token| Scribe::new(&token));
+    rig.deliver(home(2), &early.request());
+    let challenge = early.challenge(&mut rig, home(2));
+    let mut setup = rig.host.gate().setup().clone();
+    setup.denied = Arc::new(Denied::new([("10.0.0.0/8".parse().expect("a prefix"), true)]));
+    rig.mail(Mail::Setup(setup.into()));
+    rig.turn();
+    rig.provokes(reason, |rig| rig.deliver(home(3), &late.request()));
+    let response = early.packet(PacketKind::Response, 1, &challenge);
+    rig.provokes(reason, |rig| rig.deliver(home(2), &response));
+    rig.provokes(reason, |rig| rig.deliver(home(3), &player.payload(9, b"from a new port")));
+    // Whose session is to end is told by a survey.
+    rig.deliver(home(1), &player.payload(10, b"still here"));
+    assert_eq!(rig.drops(reason), 3);
 }
 
 fn session_ended(reason: DropReason) {

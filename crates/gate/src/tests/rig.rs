@@ -65,6 +65,7 @@ pub(super) fn bundle_backend(name: &str, slots: u32) -> Backend {
         slots,
         grace_ns: 2_000_000_000,
         retired: false,
+        drained: false,
     }
 }
 

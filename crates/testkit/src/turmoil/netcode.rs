@@ -439,6 +439,7 @@ fn setup(input: &mut Input<'_>, allows_reuse: bool) -> Setup {
         slots: 1 + input.below(8) as u32,
         grace_ns: 2_000_000_000,
         retired: false,
+        drained: false,
     };
     let allow = Allowed { uids: vec![US.uid], gids: Vec::new() };
     let address = GAME.parse().expect("literal");

@@ -315,6 +315,7 @@ fn setup(input: &mut Input<'_>) -> Setup {
         slots,
         grace_ns: 2_000_000_000,
         retired: false,
+        drained: false,
     });
     let listener = Listener {
         name: "ue".to_owned(),

@@ -99,6 +99,7 @@ pub(super) fn backends(plan: &Plan) -> impl Iterator<Item = Backend> + '_ {
         slots: SESSIONS_MAX,
         grace_ns: S,
         retired: false,
+        drained: false,
     })
 }
 

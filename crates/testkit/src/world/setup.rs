@@ -173,6 +173,7 @@ fn setup(plan: &Plan) -> Setup {
         slots: game.slots,
         grace_ns: S,
         retired: false,
+        drained: false,
     });
     let listeners = (0..plan.listeners as u16).map(|at| Listener {
         name: format!("listener-{at}"),

@@ -106,6 +106,9 @@ impl NetcodeFront {
     ) -> Result<Target, DropReason> {
         check_length(bytes)?;
         let session = self.sessions.find_guessed(source.guess, source.hash, address);
+        if session.is_none() {
+            common.check_denied(&address.endpoint)?;
+        }
         if Request::is_claimed_by(bytes) {
             look_at_request(common, now, address, session.is_some(), bytes)?;
             self.take_request(source.hash, address)?;

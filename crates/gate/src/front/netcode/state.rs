@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::common::Common;
 use crate::front::netcode::arrival::Arrival;
 use crate::front::netcode::departed::Departed;
 use crate::front::netcode::listener::ListenerRules;
@@ -11,10 +12,10 @@ use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::sweep::Sweep;
 use crate::ids::{BackendId, IdVec, ListenerId, WorkerId};
 use crate::info::SessionInfo;
-use crate::links::loopback::entry_of_loopback;
+use crate::links::loopback::{entry_of_loopback, is_shared_socket_backend, loopback_of};
 use crate::now::Now;
 use crate::seed::{Random, Seed};
-use crate::setup::Setup;
+use crate::setup::{LinkKind, Setup};
 use crate::shared::claims::Claims;
 use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
@@ -104,20 +105,24 @@ impl NetcodeFront {
         session_ns.min(socket_ns).min(sweep_ns)
     }
 
-    /// All sessions, one after the other.
-    pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
-        self.sessions.entries().filter_map(|index| {
-            let session = self.sessions.get(index)?;
-            let address = self.sessions.address(index);
-            Some(SessionInfo {
-                client_id: session.client_id,
-                listener: address.listener,
-                address: address.endpoint,
-                backend: session.backend,
-                slot: session.slot,
-                heard_ns: session.last_receive_ns,
-                timeout_ns: session.timeout_ns(),
-            })
+    /// The session at a place, where there is one.
+    pub(crate) fn info(&self, common: &Common, index: Entry<Session>) -> Option<SessionInfo> {
+        let session = self.sessions.get(index)?;
+        let address = self.sessions.address(index);
+        let is_shared = match &common.setup.backends[session.backend].link {
+            LinkKind::Udp { address } => is_shared_socket_backend(address),
+            LinkKind::Bundle { .. } => false,
+        };
+        Some(SessionInfo {
+            id: self.session_id(index).as_u64(),
+            client_id: session.client_id,
+            listener: address.listener,
+            address: address.endpoint,
+            backend: session.backend,
+            slot: session.slot,
+            link_address: if is_shared { loopback_of(index) } else { None },
+            heard_ns: session.last_receive_ns,
+            timeout_ns: session.timeout_ns(),
         })
     }
 

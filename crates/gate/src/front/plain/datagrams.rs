@@ -63,7 +63,11 @@ impl PlainFront {
         bytes: &[u8],
     ) -> Result<(), DropReason> {
         let parts = self.take_apart(rules, bytes)?;
-        match self.sessions.find(origin.hash, &origin.address) {
+        let known = self.sessions.find(origin.hash, &origin.address);
+        if known.is_none_or(|index| !self.sessions.at(index).is_open()) {
+            turn.common.check_denied(&origin.address.endpoint)?;
+        }
+        match known {
             Some(index) => self.step_known(turn, rules, (index, origin), &parts),
             None => self.start(turn, rules, origin, &parts),
         }

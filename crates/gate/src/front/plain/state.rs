@@ -7,7 +7,8 @@ use crate::front::plain::guards::Guards;
 use crate::front::plain::session::Session;
 use crate::front::plain::unproven::Unproven;
 use crate::ids::{BackendId, IdVec, ListenerId, WorkerId};
-use crate::info::SessionInfo;
+use crate::info::{SessionInfo, session_number};
+use crate::links::loopback::loopback_of;
 use crate::setup::{Plain, Sequence, Setup};
 use crate::store::admission::{Admission, Bucket};
 use crate::store::entry::Entry;
@@ -151,19 +152,15 @@ impl PlainFront {
         Some(self.sessions.get(self.session_of_loopback(local)?)?.backend)
     }
 
-    /// The open sessions, one by one: for inspection, not for every turn.
-    pub(crate) fn sessions<'a>(
-        &'a self,
-        common: &'a Common,
-    ) -> impl Iterator<Item = SessionInfo> + 'a {
-        let Self { sessions, .. } = self;
-        sessions.entries().filter_map(|index| {
-            let session = sessions.get(index).filter(|session| session.is_open())?;
-            let address = sessions.address(index);
-            let rules = rules_of(common, address.listener).ok()?;
-            let (claim, timeout_ns) = (&session.claim, rules.idle_ns);
-            Some(SessionInfo::of_claim(claim, address.endpoint, session.heard_ns, timeout_ns))
-        })
+    /// The open session at a place, where there is one.
+    pub(crate) fn info(&self, common: &Common, index: Entry<Session>) -> Option<SessionInfo> {
+        let session = self.sessions.get(index).filter(|session| session.is_open())?;
+        let address = self.sessions.address(index);
+        let rules = rules_of(common, address.listener).ok()?;
+        let (claim, timeout_ns) = (&session.claim, rules.idle_ns);
+        let link_address = session.loopback.and_then(loopback_of);
+        let names = (session_number(common.worker.id, self.sessions.place(index)), link_address);
+        Some(SessionInfo::of_claim(claim, names, address.endpoint, session.heard_ns, timeout_ns))
     }
 }
 

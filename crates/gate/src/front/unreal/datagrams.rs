@@ -5,10 +5,11 @@ use std::ops::Range;
 use crate::arrivals::Origin;
 use crate::common::Common;
 use crate::front::unreal::kinds::kind_index;
+use crate::front::unreal::loopback::loopback_of;
 use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::ListenerId;
-use crate::info::SessionInfo;
+use crate::info::{SessionInfo, session_number};
 use crate::output::Tag;
 use crate::setup::Unreal;
 use crate::store::entry::Entry;
@@ -20,19 +21,15 @@ use ringgate_core::proto::unreal::handshake::{Handshake, Kind, Receiver};
 use ringgate_core::proto::unreal::prefix::Framing;
 
 impl UnrealFront {
-    /// The open sessions of Unreal games, one by one: for inspection, not for every turn.
-    pub(crate) fn sessions<'a>(
-        &'a self,
-        common: &'a Common,
-    ) -> impl Iterator<Item = SessionInfo> + 'a {
-        let Self { sessions, .. } = self;
-        sessions.entries().filter_map(|index| {
-            let session = sessions.get(index).filter(|session| !session.is_opening())?;
-            let address = sessions.address(index);
-            let rules = rules_of(common, address.listener).ok()?;
-            let (claim, timeout_ns) = (&session.claim, rules.idle_timeout_ns);
-            Some(SessionInfo::of_claim(claim, address.endpoint, session.heard_ns, timeout_ns))
-        })
+    /// The open session at a place, where there is one.
+    pub(crate) fn info(&self, common: &Common, index: Entry<Session>) -> Option<SessionInfo> {
+        let session = self.sessions.get(index).filter(|session| !session.is_opening())?;
+        let address = self.sessions.address(index);
+        let rules = rules_of(common, address.listener).ok()?;
+        let (claim, timeout_ns) = (&session.claim, rules.idle_timeout_ns);
+        let place = self.sessions.place(index);
+        let names = (session_number(common.worker.id, place), loopback_of(index));
+        Some(SessionInfo::of_claim(claim, names, address.endpoint, session.heard_ns, timeout_ns))
     }
 
     /// A run of datagrams of one listener.
@@ -66,6 +63,9 @@ impl UnrealFront {
         let framing = self.framing(origin.address.listener)?;
         let classified = classify(bytes, &framing, Receiver::Server)?;
         let known = self.session_of(origin);
+        if known.is_none_or(|index| self.sessions.at(index).is_opening()) {
+            turn.common.check_denied(&origin.address.endpoint)?;
+        }
         if known.is_none() && !turn.common.neighbours.steered.is_empty() {
             let key = (origin.address.listener, origin.address.endpoint);
             if let Some(&worker) = turn.common.neighbours.steered.get(&key) {

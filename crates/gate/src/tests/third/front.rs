@@ -53,11 +53,10 @@ impl ThirdFront {
         (self.sessions.len() as u64, 0)
     }
 
-    pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
-        self.sessions.entries().filter_map(|index| {
-            let Session { claim, heard_ns, .. } = self.sessions.get(index)?;
-            Some(SessionInfo::of_claim(claim, claim.source, *heard_ns, IDLE_NS))
-        })
+    pub(crate) fn info(&self, place: u32) -> Option<SessionInfo> {
+        let Session { claim, heard_ns, .. } = self.sessions.get(Entry::numbered(place))?;
+        let names = (u64::from(place), None);
+        Some(SessionInfo::of_claim(claim, names, claim.source, *heard_ns, IDLE_NS))
     }
 
     pub(crate) fn backend_of_loopback(&self, local: &LocalIp) -> Option<BackendId> {

@@ -1,0 +1,153 @@
+//! Drains, of the gateway and of one backend, and how they are taken back.
+//!
+//! A gateway that drains ends when it is empty or its time is over. A backend that drains takes no
+//! new players; those who are there stay until they leave, or until its deadline.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::http::Draining;
+use super::view::Drain;
+use super::{ControlLoop, NS_PER_MS};
+use crate::worker::{Fleet, Published};
+use ringgate_gate::{BackendId, Ended, Mail, Setup, Survey, Wanted};
+
+/// When the players of backends that drain have to leave.
+pub(super) type Deadlines = HashMap<BackendId, u64>;
+
+impl ControlLoop {
+    /// Begins a drain of the gateway, or gives one that is under way another deadline.
+    pub(super) fn drain(&mut self, fleet: &Fleet, deadline: Option<Duration>) -> Draining {
+        let now_ns = self.view.now_ns();
+        let under_way = self.view.live().drain;
+        let until_ns = match (under_way, deadline) {
+            (Some(drain), None) => drain.until_ns,
+            _ => {
+                let timeout = deadline.unwrap_or(self.config.gateway.drain_timeout);
+                self.begin_drain(fleet, now_ns, timeout)
+            }
+        };
+        let left_ms = until_ns.saturating_sub(now_ns) / NS_PER_MS;
+        Draining { sessions: self.view.snapshot().totals().sessions, left_ms }
+    }
+
+    fn begin_drain(&mut self, fleet: &Fleet, now_ns: u64, timeout: Duration) -> u64 {
+        let until_ns = now_ns + timeout.as_nanos() as u64;
+        let left_ms = timeout.as_millis().min(u128::from(u32::MAX)) as u32;
+        let sessions = self.view.snapshot().totals().sessions;
+        tracing::info!(
+            event = "drain_begin",
+            sessions,
+            left_ms,
+            "draining: no new players are taken in"
+        );
+        self.notifier.stopping(timeout);
+        fleet.tell_all(|| Mail::Drain { left_ms });
+        self.view.live().drain = Some(Drain { since_ns: now_ns, until_ns });
+        until_ns
+    }
+
+    /// Takes the gateway's drain back. Not one that a signal has begun: who sends it waits for the
+    /// daemon's end.
+    pub(super) fn undrain(&mut self, fleet: &Fleet) -> Result<bool, &'static str> {
+        if self.terms > 0 {
+            return Err("a signal has begun this drain, and whoever sent it waits for the end");
+        }
+        if self.view.live().drain.take().is_none() {
+            return Ok(false);
+        }
+        fleet.tell_all(|| Mail::Undrain);
+        self.notifier.ready();
+        tracing::info!(event = "undrain", "players are taken in again");
+        Ok(true)
+    }
+
+    /// Whether a drain is over: its time is, or every worker has said since it began that nobody is
+    /// left.
+    pub(super) fn has_drained(&self) -> bool {
+        let Some(drain) = self.view.live().drain else { return false };
+        let has_emptied = |worker: &Arc<Published>| {
+            let report = worker.report();
+            report.at_ns > drain.since_ns && report.counters.sessions == 0
+        };
+        self.view.now_ns() >= drain.until_ns || self.view.published().iter().all(has_emptied)
+    }
+
+    /// Sends no new players to a backend, or some again. Returns how many it has.
+    pub(super) fn drain_backend(
+        &mut self,
+        fleet: &Fleet,
+        backend: BackendId,
+        drained: bool,
+        deadline: Option<Duration>,
+    ) -> u32 {
+        let players = self.view.players(backend);
+        let now_ns = self.view.now_ns();
+        self.deadlines.remove(&backend);
+        if let Some(deadline) = deadline.filter(|_| drained) {
+            self.deadlines.insert(backend, now_ns + deadline.as_nanos() as u64);
+        }
+        let mut setup = Setup::clone(&self.setup);
+        let name = setup.backends[backend].name.clone();
+        setup.backends[backend].drained = drained;
+        self.revise(fleet, setup);
+        if drained {
+            let left_ms = deadline.map(|deadline| deadline.as_millis() as u64);
+            tracing::info!(
+                event = "backend_drain",
+                backend = name,
+                players,
+                left_ms,
+                "backend {name} takes no new players"
+            );
+        } else {
+            tracing::info!(
+                event = "backend_undrain",
+                backend = name,
+                players,
+                "backend {name} takes players again"
+            );
+        }
+        players
+    }
+
+    /// Ends the sessions of backends whose time to drain is over.
+    pub(super) fn end_overdue(&mut self, fleet: &Fleet) {
+        let now_ns = self.view.now_ns();
+        let is_over =
+            |(backend, until_ns): (&BackendId, &u64)| (now_ns >= *until_ns).then_some(*backend);
+        let Some(backend) = self.deadlines.iter().find_map(is_over) else { return };
+        self.deadlines.remove(&backend);
+        let (name, players) = (&self.setup.backends[backend].name, self.view.players(backend));
+        tracing::info!(
+            event = "backend_drain_end",
+            backend = name,
+            players,
+            "the drain of backend {name} is over: {players} players are told to leave"
+        );
+        let wanted = Wanted { backend: Some(backend), ..Wanted::default() };
+        survey(fleet, wanted, Some(Ended::ByOperator), 0);
+    }
+
+    /// Gives all workers another setup that no config has changed.
+    pub(super) fn revise(&mut self, fleet: &Fleet, mut setup: Setup) {
+        setup.revision += 1;
+        self.setup = fleet.adopt(&setup);
+        self.note_retired();
+        self.view.live().setup = Arc::clone(&self.setup);
+    }
+}
+
+/// Asks all workers about their sessions.
+pub(super) fn survey(
+    fleet: &Fleet,
+    wanted: Wanted,
+    ends: Option<Ended>,
+    limit: usize,
+) -> Arc<Survey> {
+    let workers = fleet.worker_count() as u32;
+    let survey = Arc::new(Survey::new(wanted, ends, limit, workers));
+    fleet.tell_all(|| Mail::Survey(Arc::clone(&survey)));
+    survey
+}

@@ -1,0 +1,174 @@
+//! `GET /sessions` and `POST /kick`: who is here, and out with one of them.
+//!
+//! Both ask all workers, who look through their tables beside their players' packets, and wait for
+//! the answers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Extension, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::json;
+
+use super::access::Visitor;
+use super::http::{AdminState, Command, as_json, note};
+use super::query::{Query, Refusal, wrong};
+use super::status::SCHEMA;
+use super::view::Snapshot;
+use ringgate_gate::{BackendId, Ended, Found, Prefix, SessionInfo, Survey, Wanted, WorkerId};
+
+#[derive(Serialize)]
+struct Page<'a> {
+    schema: u32,
+    /// How many there are like that.
+    count: u64,
+    /// Every worker has answered.
+    complete: bool,
+    sessions: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    /// What links know it by.
+    session: String,
+    client_id: u64,
+    listener: &'a str,
+    backend: &'a str,
+    slot: u32,
+    /// Where the player is.
+    address: SocketAddr,
+    /// Where its udp server sees it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link_address: Option<SocketAddr>,
+    worker: u16,
+    silent_ms: u64,
+    /// Silence after which it is given up; 0 for never.
+    timeout_ms: u64,
+}
+
+/// `GET /sessions?client=&session=&address=&backend=&limit=`.
+pub(super) async fn show(State(state): State<AdminState>, uri: Uri) -> Response {
+    try_show(&state, &uri).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn try_show(state: &AdminState, uri: &Uri) -> Result<Response, Refusal> {
+    let query = Query::of(uri, &["client", "session", "address", "backend", "limit"])?;
+    let limit = query.read("limit", "a number up to 10000", |text| {
+        text.parse().ok().filter(|limit| *limit <= LIMIT_MAX)
+    })?;
+    let place = query.text("address").and_then(|text| text.parse::<SocketAddr>().ok());
+    let wanted = wanted(state, &query)?;
+    let (found, complete) = ask(state, wanted, None, limit.unwrap_or(LIMIT)).await?;
+    let snapshot = state.view().snapshot();
+    let rows = found.sessions.iter().map(|(worker, info)| row(&snapshot, *worker, info));
+    let is_at = |row: &Row<'_>| {
+        place.is_none_or(|place| row.address == place || row.link_address == Some(place))
+    };
+    let sessions: Vec<_> = rows.filter(is_at).collect();
+    let count = if place.is_some() { sessions.len() as u64 } else { found.count };
+    let page = Page { schema: SCHEMA, count, complete, sessions };
+    let page = serde_json::to_value(&page).expect("plain data");
+    Ok(as_json(StatusCode::OK, &page))
+}
+
+/// `POST /kick?client=` or `?session=`.
+pub(super) async fn kick(
+    State(state): State<AdminState>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Response {
+    try_kick(&state, &visitor, &uri).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn try_kick(state: &AdminState, visitor: &Visitor, uri: &Uri) -> Result<Response, Refusal> {
+    let query = Query::of(uri, &["client", "session"])?;
+    let wanted = wanted(state, &query)?;
+    let whom = match (wanted.client_id, wanted.session) {
+        (Some(client_id), _) => format!("client {client_id}"),
+        (None, Some(session)) => format!("session {session:016x}"),
+        (None, None) => return Err(wrong("expected client=ID or session=ID")),
+    };
+    note(visitor, &format!("kick of {whom}"));
+    let (found, complete) = ask(state, wanted, Some(Ended::ByOperator), 0).await?;
+    let ended = found.count;
+    tracing::info!(event = "kicked", whom, ended, "ended {ended} sessions of {whom}");
+    Ok(as_json(StatusCode::OK, &json!({ "schema": SCHEMA, "ended": ended, "complete": complete })))
+}
+
+fn wanted(state: &AdminState, query: &Query) -> Result<Wanted, Refusal> {
+    let client_id = query.read("client", "a client id", |text| match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    })?;
+    let session =
+        query.read("session", "16 hex digits", |text| u64::from_str_radix(text, 16).ok())?;
+    let address = query.read("address", "an address, a prefix or IP:port", |text| {
+        let place = text.parse::<SocketAddr>().ok();
+        let all =
+            |place: SocketAddr| Prefix::new(place.ip(), if place.is_ipv4() { 32 } else { 128 });
+        place.map_or_else(|| text.parse().ok(), all)
+    })?;
+    let backend = query.text("backend").map(|name| backend_named(state, name)).transpose()?;
+    Ok(Wanted { client_id, session, address, backend, ..Wanted::default() })
+}
+
+/// The backend that has this name now.
+pub(super) fn backend_named(state: &AdminState, name: &str) -> Result<BackendId, Refusal> {
+    let setup = Arc::clone(&state.view().live().setup);
+    let mut known = setup.backends.pairs().filter(|(_, backend)| !backend.retired);
+    let found = known.find_map(|(id, backend)| (backend.name == name).then_some(id));
+    found.ok_or_else(|| (StatusCode::NOT_FOUND, format!("there is no backend {name:?}\n")))
+}
+
+/// Asks all workers, and waits until they have answered, or long enough. Returns whether all have.
+async fn ask(
+    state: &AdminState,
+    wanted: Wanted,
+    ends: Option<Ended>,
+    limit: usize,
+) -> Result<(Found, bool), Refusal> {
+    let survey = state.ask(|reply| Command::Survey { wanted, ends, limit, reply }).await?;
+    Ok(answer(&survey).await)
+}
+
+/// What has become of a question.
+pub(super) async fn answer(survey: &Survey) -> (Found, bool) {
+    for _ in 0..TRIES {
+        if survey.is_done() {
+            break;
+        }
+        tokio::time::sleep(TRY_EVERY).await;
+    }
+    (survey.found(), survey.is_done())
+}
+
+fn row<'a>(snapshot: &'a Snapshot<'_>, worker: WorkerId, info: &SessionInfo) -> Row<'a> {
+    let setup = &snapshot.live.setup;
+    let port = snapshot.reports.get(usize::from(worker.0)).and_then(|report| report.link_port);
+    let link_address = info.link_address.zip(port);
+    Row {
+        session: format!("{:016x}", info.id),
+        client_id: info.client_id,
+        listener: setup.listeners.get(info.listener).map_or("", |it| &it.name),
+        backend: setup.backends.get(info.backend).map_or("", |it| &it.name),
+        slot: info.slot.0,
+        address: info.address.into(),
+        link_address: link_address.map(|(local, port)| SocketAddr::new(local.ip(), port)),
+        worker: worker.0,
+        silent_ms: snapshot.now_ns.saturating_sub(info.heard_ns) / NS_PER_MS,
+        timeout_ms: info.timeout_ns / NS_PER_MS,
+    }
+}
+
+/// Sessions that are shown where the request does not say.
+const LIMIT: usize = 100;
+const LIMIT_MAX: usize = 10_000;
+
+/// Ten million sessions take a worker some five thousand turns.
+const TRIES: u32 = 5000;
+const TRY_EVERY: Duration = Duration::from_millis(2);
+
+const NS_PER_MS: u64 = 1_000_000;
