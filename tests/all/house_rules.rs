@@ -12,6 +12,7 @@ mod paths;
 mod source;
 
 use std::path::Path;
+use std::process::Command;
 
 use circles::circles;
 use citations::{dead_citations, is_there};
@@ -192,6 +193,20 @@ fn the_core_needs_no_operating_system() {
 #[test]
 fn comments_fit_beside_code() {
     hold(comment_violations);
+}
+
+/// What no compiler reads: scripts, documents, configs.
+#[test]
+fn no_file_keeps_the_marks_of_a_merge() {
+    let marks = ["-nIE", "^(<<<<<<<|>>>>>>>) "];
+    let root = env!("CARGO_MANIFEST_DIR");
+    match Command::new("git").args(["-C", root, "grep"]).args(marks).output() {
+        Ok(found) if found.status.code() == Some(1) => {}
+        Ok(found) if found.status.success() => {
+            panic!("\n{}", String::from_utf8_lossy(&found.stdout))
+        }
+        _ => eprintln!("SKIPPED: git does not know these files"),
+    }
 }
 
 fn all_code() -> Vec<Source> {

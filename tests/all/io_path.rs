@@ -19,9 +19,12 @@ use crate::netns::{self, Pair};
 on_both_drivers!(
     forged_news_of_a_smaller_path_change_nothing,
     one_players_path_costs_the_others_no_segments,
+    what_may_be_taken_apart_crosses_a_narrow_wire,
 );
 
 const PLAYER_PORT: u16 = 7000;
+/// A socket as plain listeners have it.
+const PLAIN_PORT: u16 = 7001;
 const BACKEND: SocketAddr = SocketAddr::new(IpAddr::V4(PLAYER), 9000);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 1);
 const PLAYER: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 2);
@@ -34,6 +37,10 @@ fn forged_news_of_a_smaller_path_change_nothing(io: Choice) {
 
 fn one_players_path_costs_the_others_no_segments(io: Choice) {
     play("one_players_path_costs_the_others_no_segments", io, be_two_players);
+}
+
+fn what_may_be_taken_apart_crosses_a_narrow_wire(io: Choice) {
+    play("what_may_be_taken_apart_crosses_a_narrow_wire", io, be_narrow);
 }
 
 /// Runs a test's two halves in the two namespaces, or the half that this process is.
@@ -81,6 +88,9 @@ fn serve(io: Choice) {
     let mut rig = if io == Choice::Uring { Rig::uring().expect("checked") } else { Rig::mmsg() };
     rig.player(&format!("0.0.0.0:{PLAYER_PORT}"));
     rig.player(&format!("[{GATEWAY_V6}]:{PLAYER_PORT}"));
+    let plain = UdpOptions { may_fragment: true, ..UdpOptions::default() };
+    let plain = socket::player(SocketAddr::from(([0; 4], PLAIN_PORT)), &plain).expect("it is free");
+    rig.driver.register(plain.fd, SocketKind::Datagram).expect("registers");
     let toward = TxTarget { socket: link(&mut rig), peer: None, source: LocalIp::UNSPECIFIED };
     println!("{SERVES}");
     loop {
@@ -173,6 +183,14 @@ fn be_two_players(_gateway: &str) {
     assert_eq!(narrow.recv(&mut buffer).expect("what fits comes"), 100);
     assert_eq!(ask(&wide, "player 1200 1200"), [1200, 1200]);
     assert_eq!(gso_sends(), 2, "as before");
+}
+
+/// A player behind a wire that takes no long packets, whose game sends long ones nevertheless.
+fn be_narrow(_gateway: &str) {
+    let server = SocketAddr::from(([10, 98, 1, 1], PLAIN_PORT));
+    let player = ask_socket(SocketAddr::from(([10, 98, 1, 2], 0)), server);
+    assert_eq!(ask(&player, "player 1472"), [1472]);
+    assert_eq!(ask(&player, "player 1472 1472 700 100"), [1472, 1472, 700, 100]);
 }
 
 fn ask_socket(own: SocketAddr, server: SocketAddr) -> UdpSocket {

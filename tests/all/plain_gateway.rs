@@ -3,22 +3,26 @@
 
 use std::cell::Cell;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::folder::Folder;
 use crate::gateway_rig::{local, on_both_drivers, stop, until};
 use ringgate::worker::{Fleet, Plan};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
 use ringgate_gate::{
-    Backend, BackendId, Counters, Ended, Limits, LinkKind, Listener, Plain, Protocol, Route,
-    Sequence, Setup, Token, TokenPlace,
+    Allowed, Backend, BackendId, Counters, Ended, Limits, LinkKind, Listener, Plain, Protocol,
+    Route, Sequence, Setup, Token, TokenPlace,
 };
 use ringgate_io::Choice;
+use ringgate_link::backend::{Event, Options};
 use socket2::{Domain, Socket, Type};
 
 on_both_drivers!(
@@ -26,6 +30,7 @@ on_both_drivers!(
     datagrams_of_every_length_come_back,
     a_jump_ends_a_session_over_real_sockets,
     strangers_take_nothing_from_players,
+    a_game_process_on_a_bundle_link_has_plain_players,
     iperf_measures_through_the_gateway,
 );
 
@@ -40,9 +45,21 @@ impl Gateway {
     }
 
     fn bound(io: Choice, bind: SocketAddr, servers: &[SocketAddr], rules: Plain) -> Self {
-        let backends = servers.iter().enumerate().map(|(number, address)| Backend {
+        let links = servers.iter().map(|address| LinkKind::Udp { address: *address }).collect();
+        Self::linked(io, bind, (links, None), rules)
+    }
+
+    /// With such links to its servers, and a directory for the sockets of those on bundle links.
+    fn linked(
+        io: Choice,
+        bind: SocketAddr,
+        (links, run_dir): (Vec<LinkKind>, Option<PathBuf>),
+        rules: Plain,
+    ) -> Self {
+        let servers = links.len();
+        let backends = links.into_iter().enumerate().map(|(number, link)| Backend {
             name: format!("server-{number}"),
-            link: LinkKind::Udp { address: *address },
+            link,
             slots: 64,
             grace_ns: 500_000_000,
             retired: false,
@@ -53,7 +70,7 @@ impl Gateway {
             route: if rules.token.is_some() { Route::Token } else { Route::LeastPlayers },
             protocol: Protocol::Plain(rules),
             public: Vec::new(),
-            backends: (0..servers.len()).map(BackendId::at).collect(),
+            backends: (0..servers).map(BackendId::at).collect(),
             sessions_max: 1000,
             follow_port_switch: false,
             limits: Limits::NONE,
@@ -62,7 +79,7 @@ impl Gateway {
             setup: Arc::new(Setup::new(vec![listener], backends.collect(), 7)),
             binds: vec![vec![bind]],
             filter: vec![true],
-            run_dir: None,
+            run_dir,
             workers: 2,
             pin: false,
             io,
@@ -257,6 +274,45 @@ fn strangers_take_nothing_from_players(io: Choice) {
     let counters = gateway.stop();
     assert_eq!(counters.sessions_opened, 1, "{counters:#?}");
     drop(server);
+}
+
+fn a_game_process_on_a_bundle_link_has_plain_players(io: Choice) {
+    let folder = Folder::new();
+    let own_uid = std::fs::metadata(folder.path()).expect("the folder is ours").uid();
+    let link = LinkKind::Bundle { allow: Allowed { uids: vec![own_uid], gids: Vec::new() } };
+    let links = (vec![link], Some(folder.path().to_owned()));
+    let gateway = Gateway::linked(io, local("127.0.0.1:0"), links, Plain::default());
+    let mut game = Options::new(folder.path(), "server-0").start().expect("a backend");
+    let player = gateway.player();
+    let sent: Vec<u8> = (0..1472).map(|at| at as u8).collect();
+    let (mut slots, mut answers) = (Vec::new(), 0);
+    until("an answer to a player who has a slot", || {
+        if game.is_up() {
+            player.send(&sent).expect("loopback takes it");
+        }
+        let _ = game.wait(Some(Duration::from_millis(5)));
+        let mut events = game.poll().expect("links work");
+        while let Some((event, outbox)) = events.next() {
+            match event {
+                Event::OpenedPlain(opened) => slots.push(opened.slot),
+                Event::Payload { session, bytes } => {
+                    assert_eq!(bytes, sent);
+                    let _ = outbox.send(session, bytes);
+                }
+                _ => {}
+            }
+        }
+        game.flush();
+        let mut buffer = [0; 2048];
+        while let Ok(len) = player.recv(&mut buffer) {
+            assert_eq!(buffer[..len], sent);
+            answers += 1;
+        }
+        slots.len() == 2 && answers > 1
+    });
+    assert_eq!(slots, [None, Some(0)], "told at once, and again when it has its slot");
+    let counters = gateway.stop();
+    assert_eq!(counters.sessions_opened, 1, "{counters:#?}");
 }
 
 /// `iperf3` sends and receives datagrams through the gateway; what its two ends agree on over TCP
