@@ -26,9 +26,9 @@ fn the_explanation_checks() {
 fn mistakes_are_lines_that_editors_can_jump_by() {
     let folder = Folder::new();
     let text =
-        explained(&folder).replace("pin = true", "pin = 1").replace("slots = 64", "slots = 0");
+        explained(&folder).replace("pin = true", "pin = 1").replace("slots = 64", "slots = -1");
     let line_of = |what| text.lines().position(|line| line == what).expect("it is there") + 1;
-    let (pin, slots) = (line_of("pin = 1"), line_of("slots = 0"));
+    let (pin, slots) = (line_of("pin = 1"), line_of("slots = -1"));
     let file = folder.file("gate.toml", &text, 0o644);
     let ran = run(ringgate(["check".as_ref(), file.as_os_str()]));
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
@@ -37,7 +37,7 @@ fn mistakes_are_lines_that_editors_can_jump_by() {
         ran.stderr,
         format!(
             "{name}:{pin}: gateway.pin: found 1, expected true or false\n\
-             {name}:{slots}: backend[0].slots: found 0, expected a whole number from 1 to 1000000\n"
+             {name}:{slots}: backend[0].slots: found -1, expected a whole number from 0 to 1000000\n"
         )
     );
 }
