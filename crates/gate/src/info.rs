@@ -1,11 +1,9 @@
 //! What a gate tells about itself: for inspection, not for every turn.
 
-use crate::ids::{BackendId, ListenerId, Slot, WorkerId};
+use crate::ids::{BackendId, ListenerId, Slot};
 use crate::shared::claims::Claim;
-use crate::store::table::Place;
 use ringgate_batch::{Endpoint, LocalIp};
 use ringgate_core::proto::unreal::front::Identity;
-use ringgate_link::bundle::SessionId;
 
 /// What is worth knowing about a session from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,13 +40,6 @@ impl SessionInfo {
         let &Claim { client_id, listener, backend, slot, .. } = claim;
         Self { id, client_id, listener, address, backend, slot, link_address, heard_ns, timeout_ns }
     }
-}
-
-/// A number for a session whose game process knows it by its address: the place of its tenant, as
-/// on bundle links.
-pub(crate) fn session_number(worker: WorkerId, place: Place) -> u64 {
-    let serial = u64::from(place.generation) << 32 | u64::from(place.index);
-    SessionId::new(worker.index(), serial).as_u64()
 }
 
 /// What a game server of an Unreal game says about itself.

@@ -1,8 +1,30 @@
 //! The players of game processes, as far as links ask for them.
 
-use crate::ids::BackendId;
+use crate::ids::{BackendId, WorkerId};
+use crate::store::table::Place;
 use crate::turn::Turn;
 use ringgate_link::bundle::{CloseReason, SessionId};
+
+/// What links know a session by: its worker and its place, with the place's tenant.
+#[inline]
+pub(crate) fn session_id(worker: WorkerId, place: Place) -> SessionId {
+    let generation = u64::from(place.generation);
+    SessionId::new(worker.index(), generation << 32 | u64::from(place.index))
+}
+
+impl Turn<'_> {
+    /// Tells a backend that a session is over, if it was told of it on its present link.
+    pub(crate) fn report_closed(
+        &mut self,
+        (backend, announced): (BackendId, u32),
+        session: SessionId,
+        reason: CloseReason,
+    ) {
+        let state = &self.common.links.backends[backend];
+        let (Some(link), true) = (state.link, announced == state.epoch) else { return };
+        self.tell_link(link, |writer| writer.closed(session, reason));
+    }
+}
 
 /// What a game process can ask for. It names its own players only: each question has the number of
 /// its backend.

@@ -82,6 +82,10 @@ impl<I: Id, const TICK: u64> Wheel<I, TICK> {
 
     /// Takes the next bucket that is due and not empty.
     fn begin_bucket(&mut self, now_tick: u64) -> bool {
+        if self.armed == 0 {
+            self.next_tick = self.next_tick.max(now_tick + 1);
+            return false;
+        }
         if now_tick > self.next_tick + BUCKETS as u64 {
             self.next_tick = now_tick - BUCKETS as u64 + 1;
         }

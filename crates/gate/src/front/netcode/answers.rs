@@ -4,6 +4,7 @@ use crate::counters::Ended;
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
 use crate::ids::BackendId;
+use crate::links::players::session_id;
 use crate::store::entry::Entry;
 use crate::store::table::Place;
 use crate::turn::Turn;
@@ -16,9 +17,7 @@ use ringgate_link::bundle::{CloseReason, SessionId};
 impl NetcodeFront {
     /// What links know a session by.
     pub(crate) fn session_id(&self, index: Entry<Session>) -> SessionId {
-        let place = self.sessions.place(index);
-        let generation = u64::from(place.generation);
-        SessionId::new(self.worker.index(), generation << 32 | u64::from(index.number()))
+        session_id(self.worker, self.sessions.place(index))
     }
 
     /// The live session that a link means.

@@ -11,7 +11,7 @@ use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, LocalIp, TxTarget};
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::{CloseReason, Opened, USER_DATA_BYTES};
+use ringgate_link::bundle::{Opened, USER_DATA_BYTES};
 
 impl NetcodeFront {
     /// Hands a player's payload to its backend.
@@ -141,19 +141,5 @@ impl NetcodeFront {
             listener: &setup.listeners[address.listener].name,
         };
         turn.tell_link(link, |writer| writer.opened(&opened));
-    }
-
-    /// Tells the backend that a session is over, if it knows of it.
-    pub(crate) fn report_closed(
-        &mut self,
-        turn: &mut Turn<'_>,
-        index: Entry<Session>,
-        reason: CloseReason,
-    ) {
-        let session = self.sessions.at(index);
-        let backend = &turn.common.links.backends[session.backend];
-        let (Some(link), true) = (backend.link, session.announced == backend.epoch) else { return };
-        let session = self.session_id(index);
-        turn.tell_link(link, |writer| writer.closed(session, reason));
     }
 }

@@ -358,7 +358,9 @@ impl NetcodeFront {
                 let _ = self.emit(turn, index, PacketKind::Disconnect, &[]);
             }
         }
-        self.report_closed(turn, index, reason);
+        let session = self.sessions.at(index);
+        let told = (session.backend, session.announced);
+        turn.report_closed(told, self.session_id(index), reason);
         self.drop_session(turn, index, why);
     }
 

@@ -90,7 +90,9 @@ impl PlainFront {
         why: Ended,
         reason: CloseReason,
     ) {
-        self.report_closed(turn, index, reason);
+        let session = self.sessions.at(index);
+        let told = (session.backend, session.announced);
+        turn.report_closed(told, self.session_id(index), reason);
         let session = self.sessions.at_mut(index);
         session.announced = 0;
         let address = session.loopback.take();

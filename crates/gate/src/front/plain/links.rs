@@ -5,6 +5,7 @@ use crate::counters::Ended;
 use crate::front::plain::session::Session;
 use crate::front::plain::state::PlainFront;
 use crate::ids::{BackendId, LinkId};
+use crate::links::players::session_id;
 use crate::setup::LinkKind;
 use crate::store::entry::Entry;
 use crate::turn::Turn;
@@ -70,25 +71,9 @@ impl PlainFront {
         turn.tell_link(link, |writer| writer.opened_plain(&opened));
     }
 
-    /// Tells the game process that a session is over, if it knows of it.
-    pub(crate) fn report_closed(
-        &self,
-        turn: &mut Turn<'_>,
-        index: Entry<Session>,
-        why: CloseReason,
-    ) {
-        let session = self.sessions.at(index);
-        let backend = &turn.common.links.backends[session.backend];
-        let (Some(link), true) = (backend.link, session.announced == backend.epoch) else { return };
-        let session = self.session_id(index);
-        turn.tell_link(link, |writer| writer.closed(session, why));
-    }
-
     /// What links know a session by.
-    fn session_id(&self, index: Entry<Session>) -> SessionId {
-        let place = self.sessions.place(index);
-        let generation = u64::from(place.generation);
-        SessionId::new(self.worker.index(), generation << 32 | u64::from(index.number()))
+    pub(crate) fn session_id(&self, index: Entry<Session>) -> SessionId {
+        session_id(self.worker, self.sessions.place(index))
     }
 
     /// A session that a backend names, if it is one of its own.

@@ -7,7 +7,7 @@ use crate::front::plain::guards::Guards;
 use crate::front::plain::session::Session;
 use crate::front::plain::unproven::Unproven;
 use crate::ids::{BackendId, IdVec, ListenerId, WorkerId};
-use crate::info::{SessionInfo, session_number};
+use crate::info::SessionInfo;
 use crate::links::loopback::loopback_of;
 use crate::setup::{Plain, Sequence, Setup};
 use crate::store::admission::{Admission, Bucket};
@@ -159,7 +159,7 @@ impl PlainFront {
         let rules = rules_of(common, address.listener).ok()?;
         let (claim, timeout_ns) = (&session.claim, rules.idle_ns);
         let link_address = session.loopback.and_then(loopback_of);
-        let names = (session_number(common.worker.id, self.sessions.place(index)), link_address);
+        let names = (self.session_id(index).as_u64(), link_address);
         Some(SessionInfo::of_claim(claim, names, address.endpoint, session.heard_ns, timeout_ns))
     }
 }

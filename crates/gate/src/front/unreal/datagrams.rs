@@ -9,7 +9,8 @@ use crate::front::unreal::loopback::loopback_of;
 use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::ListenerId;
-use crate::info::{SessionInfo, session_number};
+use crate::info::SessionInfo;
+use crate::links::players::session_id;
 use crate::output::Tag;
 use crate::setup::Unreal;
 use crate::store::entry::Entry;
@@ -28,7 +29,7 @@ impl UnrealFront {
         let rules = rules_of(common, address.listener).ok()?;
         let (claim, timeout_ns) = (&session.claim, rules.idle_timeout_ns);
         let place = self.sessions.place(index);
-        let names = (session_number(common.worker.id, place), loopback_of(index));
+        let names = (session_id(common.worker.id, place).as_u64(), loopback_of(index));
         Some(SessionInfo::of_claim(claim, names, address.endpoint, session.heard_ns, timeout_ns))
     }
 
