@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use crate::captures::Captures;
 use crate::common::{Common, Life, Neighbours, Newcomers};
 use crate::counters::{Counters, Stamps};
 use crate::front::Front;
@@ -54,6 +55,7 @@ impl Common {
             stamps: Stamps::default(),
             requests: VecDeque::new(),
             surveys: Vec::new(),
+            captures: Captures::new(),
             life: Life {
                 in_turn: false,
                 turned_ns: now_ns,

@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::arrivals::{Run, Source};
+use crate::captures::Captures;
 use crate::counters::{Counters, Stamps};
 use crate::front::Front;
 use crate::ids::{BackendId, IdVec, ListenerId, WorkerId};
@@ -50,6 +51,8 @@ pub(crate) struct Common {
     pub(crate) requests: VecDeque<Request>,
     /// Questions about all sessions.
     pub(crate) surveys: Vec<Running>,
+    /// Who wants copies of datagrams.
+    pub(crate) captures: Captures,
     pub(crate) life: Life,
 }
 
@@ -139,12 +142,14 @@ impl Common {
     pub(crate) fn drop_datagram(&mut self, listener: ListenerId, why: DropReason) {
         self.listeners[listener].traffic.drops += 1;
         self.counters.drops.bump(why);
+        self.captures.note_drop(why);
     }
 
     /// A payload between a backend and one of its players goes no further.
     pub(crate) fn drop_payload(&mut self, backend: BackendId, why: DropReason) {
         self.links.backends[backend].traffic.drops += 1;
         self.counters.drops.bump(why);
+        self.captures.note_drop(why);
     }
 
     /// A player has completed its handshake.

@@ -7,5 +7,6 @@ pub(crate) mod plain;
 pub(crate) mod protocol;
 mod servers;
 pub(crate) mod unreal;
+mod watched;
 
 pub use protocol::{Front, PACKET_KIND_NAMES, PACKET_KINDS};

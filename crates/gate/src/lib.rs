@@ -19,6 +19,8 @@ mod adopt;
 mod answering;
 mod arrivals;
 pub mod body;
+mod capture;
+mod captures;
 mod common;
 mod counters;
 mod denied;
@@ -49,6 +51,7 @@ mod tests;
 mod traffic;
 mod turn;
 
+pub use capture::{Capture, Captured, Meant};
 pub use counters::{Counters, Ended, Imbalance, Ledger, LinkRefusal, List, Number, Stamps};
 pub use denied::Denied;
 pub use front::netcode::filter::filter as netcode_filter;

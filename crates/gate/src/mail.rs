@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::capture::Capture;
 use crate::ids::{BackendId, BindId, WorkerId};
 use crate::setup::Setup;
 use crate::store::table::Address;
@@ -18,6 +19,8 @@ use ringgate_link::bundle::SessionId;
     reason = "a datagram travels inline so that forwarding allocates nothing"
 )]
 pub enum Mail {
+    /// Copy datagrams for an operator.
+    Capture(Arc<Capture>),
     /// A datagram that belongs to a session of the receiver, or may.
     Datagram(ForwardedDatagram),
     /// Stop taking players in; those who are here stay, for at most this long.
@@ -69,6 +72,10 @@ pub struct ForwardedDatagram {
 }
 
 impl ForwardedDatagram {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..usize::from(self.len)]
     }

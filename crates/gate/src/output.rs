@@ -33,7 +33,7 @@ impl Tag {
         }
     }
 
-    const fn decode(tag: u64) -> Self {
+    pub(crate) const fn decode(tag: u64) -> Self {
         match tag as u8 {
             0 => Self::Player,
             1 => Self::Probe,
@@ -75,9 +75,16 @@ impl Turn<'_> {
     /// stage ([`Common::give_up_broken_links`]).
     pub(crate) fn submit(&mut self) {
         self.commit_bundles();
+        let is_watched = !self.common.captures.is_empty();
+        if is_watched {
+            self.common.keep_unsealed(self.tx);
+        }
         self.common.sealing.seal(self.tx, &mut self.common.aead);
         if !self.tx.is_empty() {
             self.out.flush(self.tx);
+            if is_watched {
+                self.common.show_sent(self.now.mono_ns, self.tx);
+            }
             if self.tx.has_failures() {
                 self.common.note_failures(self.tx);
                 self.common.links.all.iter_mut().flatten().for_each(Link::end_flush);
@@ -103,7 +110,8 @@ impl Common {
     }
 }
 
-fn departure_reason(why: SendFailure) -> DropReason {
+/// Why a packet did not leave that could not be sent.
+pub(crate) const fn departure_reason(why: SendFailure) -> DropReason {
     match why {
         SendFailure::Full => DropReason::SendBufferFull,
         SendFailure::Gone | SendFailure::Refused => DropReason::SendRefused,

@@ -81,6 +81,17 @@ impl Sealing {
         self.waiting = 0;
     }
 
+    /// All that waits, each with its slot.
+    pub(crate) fn each_waiting(&self, tx: &mut TxBatch, mut found: impl FnMut(&About, &[u8])) {
+        let mut waiting =
+            self.packets[..self.waiting].iter().map(|packet| &packet.about).peekable();
+        for (at, slot) in tx.small_slots_mut().enumerate() {
+            if let Some(about) = waiting.next_if(|about| about.slot as usize == at) {
+                found(about, slot);
+            }
+        }
+    }
+
     /// A session ends, and its key with it.
     pub(crate) const fn expire(&mut self) {
         self.has_expired = true;

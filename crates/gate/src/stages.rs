@@ -38,6 +38,7 @@ impl Fronts {
     pub(crate) fn handle_mail(&mut self, turn: &mut Turn<'_>, mail: Mail) {
         turn.begin();
         match mail {
+            Mail::Capture(capture) => turn.common.captures.join(turn.common.worker.id, capture),
             Mail::Datagram(datagram) => self.handle_forwarded(turn, datagram),
             Mail::Drain { left_ms } => turn.drain(left_ms),
             Mail::Listening(news) => {
@@ -122,6 +123,7 @@ impl Turn<'_> {
     fn begin(&mut self) {
         if !std::mem::replace(&mut self.common.life.in_turn, true) {
             self.common.stamps.clear();
+            self.common.captures.begin(self.common.worker.id);
             self.common.renew_allowances();
             self.flush_deferred();
         }

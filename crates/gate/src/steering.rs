@@ -34,6 +34,7 @@ impl Common {
         datagram.bytes_mut().copy_from_slice(bytes);
         self.neighbours.mail_out.push((worker, Mail::Datagram(datagram)));
         self.counters.forwarded_out += 1;
+        self.captures.defer();
     }
 
     pub(crate) fn steer(&mut self, steering: Steering) {
@@ -71,7 +72,15 @@ impl Fronts {
         mut datagram: ForwardedDatagram,
     ) {
         turn.common.counters.forwarded_in += 1;
-        if let Err(why) = self.step_forwarded(turn, &mut datagram) {
+        if turn.common.captures.is_empty() {
+            self.take_forwarded(turn, &mut datagram);
+        } else {
+            self.handle_forwarded_watched(turn, &mut datagram);
+        }
+    }
+
+    pub(crate) fn take_forwarded(&mut self, turn: &mut Turn<'_>, datagram: &mut ForwardedDatagram) {
+        if let Err(why) = self.step_forwarded(turn, datagram) {
             turn.common.drop_datagram(datagram.address.listener, why);
         }
     }

@@ -1,6 +1,7 @@
 //! Tests of a whole gate: players, game processes and attackers that speak to it in memory.
 
 mod basics;
+mod captures;
 mod clients;
 mod crowds;
 mod drops;
@@ -8,6 +9,7 @@ mod floods;
 mod games;
 mod gathering;
 mod handshakes;
+mod lens;
 mod lifecycle;
 mod links;
 mod places;

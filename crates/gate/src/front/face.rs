@@ -75,13 +75,29 @@ impl Fronts {
             let traffic = &mut turn.common.listeners[listener].traffic;
             traffic.datagrams_in += datagrams;
             traffic.bytes_in += bytes;
-            match turn.common.front(listener) {
-                Front::Netcode => self.netcode.classify(turn.common, turn.now, listener, range, rx),
-                // Nothing is decrypted, so everything is looked at in its step.
-                Front::Unreal | Front::Plain => {}
-                #[cfg(test)]
-                Front::Third => {}
+            if turn.common.captures.is_empty() {
+                self.classify_run(turn, listener, range, rx);
+            } else {
+                self.classify_watched(turn, listener, range, rx);
             }
+        }
+    }
+
+    /// First look at a run of one listener.
+    #[inline]
+    pub(crate) fn classify_run(
+        &mut self,
+        turn: &mut Turn<'_>,
+        listener: ListenerId,
+        run: Range<usize>,
+        rx: &RxBatch,
+    ) {
+        match turn.common.front(listener) {
+            Front::Netcode => self.netcode.classify(turn.common, turn.now, listener, run, rx),
+            // Nothing is decrypted, so everything is looked at in its step.
+            Front::Unreal | Front::Plain => {}
+            #[cfg(test)]
+            Front::Third => {}
         }
     }
 
@@ -102,15 +118,31 @@ impl Fronts {
                 });
                 continue;
             };
-            match turn.common.front(listener) {
-                Front::Netcode => self.netcode.step(turn, listener, range, rx),
-                Front::Unreal => self.unreal.step(turn, listener, range, rx),
-                Front::Plain => self.plain.step(turn, listener, range, rx),
-                #[cfg(test)]
-                Front::Third => self.third.step(turn, range, rx),
+            if turn.common.captures.is_empty() {
+                self.step_run(turn, listener, range, rx);
+            } else {
+                self.step_watched(turn, listener, range, rx);
             }
         }
         self.netcode.end_steps();
+    }
+
+    /// Third look at a run of one listener.
+    #[inline]
+    pub(crate) fn step_run(
+        &mut self,
+        turn: &mut Turn<'_>,
+        listener: ListenerId,
+        run: Range<usize>,
+        rx: &mut RxBatch,
+    ) {
+        match turn.common.front(listener) {
+            Front::Netcode => self.netcode.step(turn, listener, run, rx),
+            Front::Unreal => self.unreal.step(turn, listener, run, rx),
+            Front::Plain => self.plain.step(turn, listener, run, rx),
+            #[cfg(test)]
+            Front::Third => self.third.step(turn, run, rx),
+        }
     }
 
     /// A datagram that another worker received.

@@ -23,6 +23,7 @@ use crate::setup::{
 };
 use crate::shared::claims::Claims;
 use crate::store::table::Address;
+use crate::tests::lens::Lens;
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, Port, SendFailure, SocketId, TxTarget, Wire};
 use ringgate_core::crypto::{Aead, Job, Key, Verdict};
 use ringgate_core::drops::{DropCounts, DropReason};
@@ -369,8 +370,10 @@ impl Rig {
     /// Asserts that `act` makes the gate count `reason` once and no other reason at all.
     pub(super) fn provokes(&mut self, reason: DropReason, act: impl FnOnce(&mut Self)) {
         let before = self.counters().drops.clone();
+        let lens = Lens::wide(self);
         act(self);
         assert_eq!(newly(&before, &self.counters().drops), [(reason, 1)]);
+        lens.has_seen(reason);
     }
 }
 

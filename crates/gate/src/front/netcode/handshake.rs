@@ -57,6 +57,7 @@ impl NetcodeFront {
         // datagram overwrites it.
         private.zeroize();
         let token = token?;
+        turn.common.captures.identify(token.client_id);
         check_addressed_to(&token.addresses, &self.listeners[listener].own)?;
         if self.sessions.find(origin.hash, &origin.address).is_some() {
             // It was connected earlier in this turn.

@@ -251,6 +251,26 @@ impl NetcodeFront {
         }
     }
 
+    /// What a player says in a datagram of the batch, once that has been opened.
+    pub(crate) fn payload_at<'a>(&self, at: usize, rx: &'a RxBatch) -> Option<&'a [u8]> {
+        let Arrival { target, header } = self.arrivals.get(at)?;
+        let is_opened = matches!(target, Target::Session(_))
+            && self.verdicts.get(at) == Some(&Verdict::Done)
+            && header.kind == PacketKind::Payload;
+        let bytes = rx.bytes(at);
+        is_opened.then(|| &bytes[header.body_start()..bytes.len() - TAG_BYTES])
+    }
+
+    /// The player at an address, or who wants to be one.
+    pub(crate) fn client_at(&self, hash: u32, address: &Address) -> Option<u64> {
+        let session = self.sessions.find(hash, address).map(|at| self.sessions.at(at).client_id);
+        let pending = || {
+            let found = self.pending.find(hash, address)?;
+            Some(self.pending.at(found).binding.client_id)
+        };
+        session.or_else(pending)
+    }
+
     /// A datagram from an address without a session.
     fn step_other(
         &mut self,

@@ -223,10 +223,16 @@ impl NetcodeFront {
             let mut packet = [0; UNREAL_BYTES_MAX];
             let packet = &mut packet[..mover.packet().len()];
             packet.copy_from_slice(&copies[mover.packet()]);
+            let sealed = turn.common.take_up_mover(&origin, packet);
             let outcome = self.step_mover(turn, &mover, &origin, packet, &mut copies);
             self.port_switches.trials.give_back(copies);
             if let Err(why) = outcome {
                 turn.common.drop_datagram(origin.address.listener, why);
+            }
+            if let Some(sealed) = sealed {
+                let moved = self.client_at(origin.hash, &origin.address);
+                moved.inspect(|client_id| turn.common.captures.identify(*client_id));
+                turn.common.show_mover(turn.now.mono_ns, &origin, &sealed);
             }
         }
     }
@@ -376,6 +382,7 @@ impl NetcodeFront {
             return Err(DropReason::PortSwitchRateLimited);
         }
         self.port_switches.trials.push(header, Some(*origin), bytes, &candidates, false);
+        turn.common.captures.defer();
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Every reason for which only a plain listener refuses something, provoked.
 
 use super::super::drops::OF_PLAIN;
+use super::super::lens::Lens;
 use super::super::rig::{Rig, endpoint, home};
 use super::{SERVERS, arrived, numbered, plain_setup_with, play_with, rules_of, tokens, unet};
 use crate::mail::Mail;
@@ -47,8 +48,10 @@ fn strict(rules: &mut Plain) {
 fn every_reason_of_a_plain_listener_is_provoked() {
     for (reason, provoke) in CASES {
         let mut rig = Rig::new(plain_setup_with(8, strict));
+        let lens = Lens::wide(&mut rig);
         provoke(&mut rig);
         assert_eq!(rig.drops(*reason), 1, "{reason:?}");
+        lens.has_seen(*reason);
     }
     let provoked: Vec<_> = CASES.iter().map(|(reason, _)| *reason).collect();
     let rest: Vec<_> = OF_PLAIN.iter().filter(|reason| !provoked.contains(reason)).collect();

@@ -1,6 +1,7 @@
 //! Every reason for which an Unreal listener refuses something, provoked.
 
 use super::super::drops::OF_UNREAL;
+use super::super::lens::Lens;
 use super::super::rig::{home, newly};
 use super::rig::{Arena, BASE, Player, rules_mut, unreal_setup};
 use crate::setup::Setup;
@@ -145,12 +146,14 @@ fn every_reason_is_provoked_by_itself() {
         let mut arena = Arena::new(magic_setup(), 1);
         let mut player = Player::connected(&mut arena, 5);
         let before = arena.counters().drops;
+        let lens = Lens::wide(arena.rig());
         case(&mut arena, &mut player);
         let found = newly(&before, &arena.counters().drops);
         assert!(found.contains(&(*why, 1)), "{}: {found:?}", why.name());
         let besides = found.iter().filter(|(other, _)| other != why);
         let is_forged_too = |(other, _): &(DropReason, u64)| *other == DropReason::CookieForged;
         assert!(besides.copied().all(|it| is_forged_too(&it)), "{}: {found:?}", why.name());
+        lens.has_seen(*why);
     }
 }
 

@@ -127,7 +127,7 @@ impl Arena {
         arena
     }
 
-    pub(super) fn rig(&mut self) -> &mut Rig {
+    pub(in crate::tests) fn rig(&mut self) -> &mut Rig {
         &mut self.fleet.rigs[0]
     }
 
