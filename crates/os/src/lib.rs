@@ -11,6 +11,8 @@ pub mod notify;
 pub mod overflows;
 pub mod owners;
 pub mod process;
+pub mod rights;
+pub mod shared;
 pub mod signals;
 pub mod usage;
 pub mod utc;
