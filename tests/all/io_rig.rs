@@ -57,6 +57,12 @@ impl Rig {
         }
     }
 
+    /// Another driver of the same kind.
+    pub(crate) fn alike(&self) -> Self {
+        let choice = if self.driver.name() == "uring" { Choice::Uring } else { Choice::Mmsg };
+        Self::open(choice).expect("there is one already")
+    }
+
     /// Whether io_uring works here. Asked in a thread of its own: a ring that is closed interrupts
     /// what the thread that opened it waits for next, and a test waits for answers.
     pub(crate) fn uring_works() -> bool {

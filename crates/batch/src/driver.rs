@@ -42,6 +42,11 @@ pub trait Driver {
     /// An error is the end of the driver: everything that can be survived is.
     fn turn(&mut self, wait: Wait) -> io::Result<()>;
 
+    /// Asks for nothing any more, and brings what requests under way had already taken: the last
+    /// pass before its sockets go to another process. What arrives from then on stays in the
+    /// sockets. A turn after it asks again, so a driver that has let go can go on.
+    fn let_go(&mut self) -> io::Result<()>;
+
     /// Both batches, to be used side by side, and what sends the outgoing one.
     fn batches(&mut self) -> Batches<'_, Self::Out<'_>>;
 

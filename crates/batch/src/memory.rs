@@ -137,6 +137,11 @@ impl<W: Wire> Driver for MemoryDriver<'_, W> {
         Ok(())
     }
 
+    /// Nothing is ever under way.
+    fn let_go(&mut self) -> io::Result<()> {
+        self.turn(Wait::No)
+    }
+
     fn batches(&mut self) -> Batches<'_, MemoryOut<'_, W>> {
         let Memory { rx, tx, failing, stats, .. } = &mut *self.memory;
         Batches { rx, tx, out: MemoryOut { failing, stats, wire: self.wire } }

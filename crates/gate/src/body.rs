@@ -170,6 +170,29 @@ impl Body {
     ) -> io::Result<u64> {
         let wait = self.wait(around, until_ns);
         driver.turn(wait)?;
+        Ok(self.finish_turn(driver, clock, around, wait))
+    }
+
+    /// The last turn before the driver's sockets go to another process: takes in what was under
+    /// way, and asks for nothing. A turn after it goes on as before.
+    pub fn last_turn<D: Driver, S: Surroundings>(
+        &mut self,
+        driver: &mut D,
+        clock: &impl Clock,
+        around: &mut S,
+    ) -> io::Result<u64> {
+        driver.let_go()?;
+        Ok(self.finish_turn(driver, clock, around, Wait::No))
+    }
+
+    /// Everything after the driver has come back.
+    fn finish_turn<D: Driver, S: Surroundings>(
+        &mut self,
+        driver: &mut D,
+        clock: &impl Clock,
+        around: &mut S,
+        wait: Wait,
+    ) -> u64 {
         let reaped = clock.now();
         self.reaped_ns = reaped.mono_ns;
         self.turns += 1;
@@ -183,7 +206,7 @@ impl Body {
         if self.pace.chosen_ns() > 0 {
             self.ended = clock.now();
         }
-        Ok(reaped.mono_ns)
+        reaped.mono_ns
     }
 
     /// What of a wait that is over was on purpose. Where the driver came back later than it should

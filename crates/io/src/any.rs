@@ -54,6 +54,11 @@ impl AnyDriver {
         either!(&mut self.interface, interface => interface.register(socket, kind))
     }
 
+    /// Every socket, in an order that depends on nothing but when each was registered and closed.
+    pub fn sockets(&self) -> Vec<(SocketId, SocketKind)> {
+        either!(&self.interface, interface => interface.sockets())
+    }
+
     /// The descriptor of a socket, for options and peer credentials.
     pub fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>> {
         either!(&self.interface, interface => interface.fd(socket))
@@ -114,6 +119,10 @@ impl Driver for AnyDriver {
 
     fn turn(&mut self, wait: Wait) -> io::Result<()> {
         either!(&mut self.interface, interface => interface.turn(&mut self.rx, wait))
+    }
+
+    fn let_go(&mut self) -> io::Result<()> {
+        either!(&mut self.interface, interface => interface.let_go(&mut self.rx))
     }
 
     fn batches(&mut self) -> Batches<'_, Out<'_>> {

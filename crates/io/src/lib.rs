@@ -68,6 +68,12 @@ trait Interface {
     /// As [`Driver::hold`].
     fn hold(&mut self, socket: SocketId, is_held: bool);
 
+    /// As [`Driver::let_go`], into the batch that was opened with it.
+    fn let_go(&mut self, rx: &mut RxBatch) -> io::Result<()>;
+
+    /// Every registered socket, in the order of their places.
+    fn sockets(&self) -> Vec<(SocketId, SocketKind)>;
+
     /// The descriptor of a registered socket, for options and peer credentials.
     fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>>;
 

@@ -47,7 +47,14 @@ impl<S> Table<S> {
         state: S,
     ) -> io::Result<SocketId> {
         let family = socket::family(fd.as_fd())?;
-        let socket = Registered { fd, kind, family, drops: 0, state };
+        // Another process may have had it before us, and counted those.
+        let drops = match kind {
+            SocketKind::Datagram | SocketKind::ConnectedDatagram => {
+                socket::socket_drops(fd.as_fd()).unwrap_or_default()
+            }
+            SocketKind::LinkListener | SocketKind::Link => 0,
+        };
+        let socket = Registered { fd, kind, family, drops, state };
         let index = self.free_place()?;
         let place = &mut self.places[usize::from(index)];
         place.socket = Some(socket);
@@ -74,6 +81,14 @@ impl<S> Table<S> {
         let place = self.places.get_mut(index_of(id))?;
         let current = place.generation == generation_of(id);
         place.socket.as_mut().filter(|_| current)
+    }
+
+    /// All of them, in the order of their places.
+    pub(super) fn all(&self) -> impl Iterator<Item = (SocketId, &Registered<S>)> {
+        self.places.iter().enumerate().filter_map(|(index, place)| {
+            let socket = place.socket.as_ref()?;
+            Some((id_of(index as u16, place.generation), socket))
+        })
     }
 
     pub(super) fn fd(&self, id: SocketId) -> Option<BorrowedFd<'_>> {

@@ -80,6 +80,8 @@ pub(super) struct Uring {
     lent: Vec<(SlotSize, u16)>,
     sender: Sender,
     stats: IoStats,
+    /// Nothing is asked for again, and nobody is accepted: see `Driver::let_go`.
+    is_letting_go: bool,
 }
 
 impl Uring {
@@ -126,6 +128,7 @@ impl Uring {
             lent: Vec::new(),
             sender: Sender::default(),
             stats: IoStats::default(),
+            is_letting_go: false,
         };
         Ok((driver, batch))
     }
@@ -281,8 +284,9 @@ impl Uring {
                 Op::Bell => self.hear_bell(rx),
                 Op::Listen => self.accept(id, rx),
                 Op::Receive(size) => self.handle_receive(size, id, &completion, rx),
-                // The receive behind it is cancelled, and says so.
-                Op::Wait => {}
+                // The receive behind it is cancelled and does not say so: where a success is not
+                // reported, what hangs on a failure is not either.
+                Op::Wait => self.receive_ended(id, -libc::ECANCELED, rx),
             }
         }
     }
@@ -299,6 +303,9 @@ impl Uring {
             return;
         }
         self.listeners.push(id);
+        if self.is_letting_go {
+            return;
+        }
         let mut reserve = std::mem::take(&mut self.reserve);
         self.stats.rx_errors += events::accept_all(self, &mut reserve, id, rx);
         self.reserve = reserve;
@@ -358,7 +365,8 @@ impl Uring {
                 }
                 // One that ran out of slots must not be armed before there are some: it would wake
                 // at once, and again.
-                if !is_empty
+                if self.is_letting_go
+                    || !is_empty
                     || patience(socket.kind, self.drained.len()) > 0
                     || !self.arm(id).unwrap_or(false)
                 {
@@ -397,6 +405,30 @@ impl Uring {
         self.ring.cancel(which);
         // Runs the completions, with which the kernel lets go of the socket.
         let _ = self.enter_if_enabled();
+    }
+
+    /// Takes every request back, and what those have brought that could not be.
+    fn cancel_all(&mut self, rx: &mut RxBatch) -> io::Result<()> {
+        // What is queued but not submitted could not be found.
+        self.enter(None)?;
+        self.reap(rx);
+        for _ in 0..CANCEL_ROUNDS {
+            if !self.ring.cancel(CancelBuilder::any()) {
+                break;
+            }
+            self.enter(None)?;
+            self.reap(rx);
+            if !self.is_asking() {
+                return Ok(());
+            }
+        }
+        Err(io::Error::other("receives are under way and cannot be taken back"))
+    }
+
+    /// Whether a request is under way.
+    fn is_asking(&self) -> bool {
+        let is_armed = |socket: &Registered<Receiving>| socket.state.state == State::Armed;
+        self.bell_is_polled || self.table.all().any(|(_, socket)| is_armed(socket))
     }
 
     fn enter_if_enabled(&mut self) -> io::Result<()> {
@@ -445,6 +477,21 @@ impl Interface for Uring {
             // One that is armed has a receive behind its poll, and is held when that has ended.
             _ => {}
         }
+    }
+
+    fn let_go(&mut self, rx: &mut RxBatch) -> io::Result<()> {
+        self.slots.assert_owns(rx);
+        self.ring.enable()?;
+        rx.clear();
+        self.take_slots_back();
+        self.is_letting_go = true;
+        let cancelled = self.cancel_all(rx);
+        self.is_letting_go = false;
+        cancelled
+    }
+
+    fn sockets(&self) -> Vec<(SocketId, SocketKind)> {
+        self.table.all().map(|(id, socket)| (id, socket.kind)).collect()
     }
 
     fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>> {
@@ -517,6 +564,9 @@ impl Drop for Uring {
 
 /// Requests queued before they must be submitted.
 const SUBMISSIONS: u32 = 256;
+
+/// Receives that end by themselves while they are taken back leave the next round nothing.
+const CANCEL_ROUNDS: usize = 8;
 
 /// Completions for a few hundred links that all have something at once.
 const COMPLETIONS_MIN: u32 = 1024;

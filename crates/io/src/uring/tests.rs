@@ -201,3 +201,22 @@ fn a_busy_socket_gets_more_receives_and_an_idle_one_none() {
     assert_eq!([turn(0), turn(0), turn(1)].map(|(_, stays)| stays), [true, true, true]);
     assert_eq!([turn(0), turn(0), turn(0)].map(|(_, stays)| stays), [true, true, false]);
 }
+
+#[test]
+fn a_ring_lets_go_of_everything_and_of_nothing() {
+    if ring_is_missing() {
+        return;
+    }
+    let (mut driver, mut rx) = Uring::open(&DriverOptions::default()).expect("opens");
+    let (_, address) = player(&mut driver);
+    driver.turn(&mut rx, Wait::AtMost(Duration::from_millis(1))).expect("armed now");
+    assert!(driver.is_asking());
+    for _ in 0..3 {
+        driver.let_go(&mut rx).expect("it lets go");
+        assert!(!driver.is_asking() && rx.is_empty());
+    }
+    UdpSocket::bind("127.0.0.1:0").expect("loopback").send_to(&[7], address).expect("sent");
+    driver.let_go(&mut rx).expect("it lets go");
+    assert!(rx.is_empty(), "it stays in the socket");
+    assert_eq!(receive(&mut driver, &mut rx, 1).len(), 1);
+}
