@@ -191,6 +191,8 @@ const CALLS: &[i64] = &[
     libc::SYS_unlinkat,
     libc::SYS_write,
     libc::SYS_writev,
+    // Memory that another process reads: what it takes over.
+    libc::SYS_memfd_create,
     // Memory and threads.
     libc::SYS_brk,
     libc::SYS_clone,

@@ -10,4 +10,5 @@ pub mod cli;
 pub mod config;
 pub mod confine;
 pub mod control;
+pub mod handover;
 pub mod worker;

@@ -56,12 +56,13 @@ const MAY_USE: &[(&str, &str)] = &[
     ("loadgen/src/rng", ""),
     ("loadgen/src/run", "batch core io measure os players report"),
     ("loadgen/src/servers", "batch core io players rng"),
-    ("src/cli", "batch config confine control core gate io link os report worker"),
+    ("src/cli", "batch config confine control core gate handover io link os report worker"),
     ("src/config", "core gate::Front"),
     ("src/confine", ""),
-    ("src/control", "batch config confine core gate io::Choice os report worker"),
+    ("src/control", "batch config confine core gate handover io::Choice os report worker"),
+    ("src/handover", "os"),
     ("src/main", "ringgate"),
-    ("src/worker", "batch config core gate io link os"),
+    ("src/worker", "batch config core gate handover io link os"),
 ];
 
 /// Crates whose files may not import each other in a circle.

@@ -1,0 +1,30 @@
+//! Handing a running gateway to the next process: what both say to each other, and who owns the
+//! players at each step.
+//!
+//! ```text
+//!   successor                                 predecessor
+//!      │ hello ────────────────────────────────▶ │   serves
+//!      │ ◀──────────────────────────────────── welcome, with the facts
+//!    prepares: config, tables, drivers           │   serves
+//!      │ prepared ─────────────────────────────▶ │
+//!      │                                      freezes: the one barrier of all workers
+//!      │ ◀──────────────────────────────────── sockets …, given
+//!    imports                                     │   waits, and may still take it back
+//!      │ taken ════════════════════════════════▶ │   the one moment at which the owner changes
+//!    serves                                    leaves
+//! ```
+//!
+//! [`steps`] decides and touches nothing, so that every death at every step can be played through;
+//! [`channel`] is the socket between the two; [`message`] is what goes over it. What has no bound
+//! (facts, state) goes in memory beside it, never through a file.
+
+pub mod channel;
+pub mod message;
+pub mod steps;
+
+pub use channel::Channel;
+pub use message::{Facts, Given, Message, SocketRow};
+pub use steps::{Giver, GiverStep, Heard, Taker, TakerStep};
+
+/// The socket's name in `run_dir`.
+pub const SOCKET: &str = "handover.sock";

@@ -1,0 +1,174 @@
+//! What predecessor and successor say to each other.
+//!
+//! Each message is one packet with a line of JSON, so that either side can be older: fields are
+//! added, and what a reader does not know it skips. Lists that may be long lie in memory of their
+//! own ([`Facts`], [`Given`]), whose length a message tells.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// One packet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case")]
+pub enum Message {
+    /// The successor is there. The first word.
+    Hello {
+        /// What it speaks: [`CONVERSATION`].
+        conversation: u32,
+        /// Its release, for logs.
+        release: String,
+        /// Its process id, for logs and for the service manager.
+        pid: u32,
+    },
+    /// It may prepare. Comes with descriptors: the facts, then the memory of each stream.
+    Welcome {
+        /// How long the facts are.
+        facts_bytes: u64,
+    },
+    /// Its tables and drivers are there. From now on the predecessor may freeze.
+    Prepared,
+    /// Descriptors, in the order of the rows of what is given.
+    Sockets,
+    /// That was all. Comes with the memory of the rows.
+    Given {
+        /// How long the rows are.
+        given_bytes: u64,
+    },
+    /// From here on the successor is the owner.
+    Taken,
+    /// The predecessor was not answered in time and is the owner again.
+    TakenBack,
+    /// It is not to be, and why.
+    Refused {
+        /// A sentence.
+        why: String,
+    },
+}
+
+/// The version of the conversation. Another one is refused.
+pub const CONVERSATION: u32 = 1;
+
+/// What a successor has to know before it prepares.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// The predecessor's release.
+    pub release: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Processes that have had this gateway so far, itself included.
+    pub generation: u64,
+    /// How many workers it has.
+    pub workers: u16,
+    /// Where the clock of its workers begins, in nanoseconds of this boot's monotonic clock.
+    pub epoch_ns: u64,
+    /// When the first process of this gateway started.
+    pub started_unix_s: u64,
+    /// The name and the addresses of each listener, with the ports that the kernel has chosen.
+    pub listeners: Vec<(String, Vec<SocketAddr>)>,
+    /// Where the sockets for game processes and operators are.
+    pub run_dir: PathBuf,
+    /// How much of the shared stream is written by now: what the layout is.
+    pub layout_bytes: u64,
+    /// Where the admin address is, if its descriptor is given.
+    pub admin: Option<SocketAddr>,
+    /// Where the control socket is, if its descriptor is given.
+    pub control: Option<PathBuf>,
+    /// Where the socket for the next hand-over is, if its descriptor is given.
+    pub next: Option<PathBuf>,
+    /// `NOTIFY_SOCKET` of the service manager, if there is one.
+    pub notify: Option<String>,
+    /// Backends that an operator sends nobody to, and until when, on the workers' clock.
+    pub drained: Vec<(String, Option<u64>)>,
+}
+
+/// What a successor gets at the barrier, apart from the state itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// How long each worker's stream is.
+    pub worker_bytes: Vec<u64>,
+    /// How long the shared stream is.
+    pub shared_bytes: u64,
+    /// A row for each descriptor, in the order in which they were sent.
+    pub sockets: Vec<SocketRow>,
+    /// What each worker's driver and loop have counted.
+    pub counted: Vec<Vec<u64>>,
+    /// What the control plane has counted.
+    pub control: Vec<u64>,
+}
+
+/// One descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketRow {
+    /// Whose it is.
+    pub worker: u16,
+    /// What it is, as a driver has to know.
+    pub kind: u8,
+    /// Its number in the predecessor's driver, by which the streams name it.
+    pub id: u32,
+    /// The listener and the position of the address, where it is a listener's.
+    pub player: Option<(u16, u16)>,
+}
+
+impl Message {
+    /// As it goes over the wire.
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("it has no maps with other keys than strings")
+    }
+
+    /// `None` where the bytes are no message.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    /// A first word of this release.
+    pub fn hello() -> Self {
+        let release = env!("CARGO_PKG_VERSION").to_owned();
+        Self::Hello { conversation: CONVERSATION, release, pid: std::process::id() }
+    }
+
+    /// A refusal that fits a packet.
+    pub fn refused(why: &impl ToString) -> Self {
+        let mut why = why.to_string();
+        while why.len() > WHY_BYTES_MAX {
+            why.pop();
+        }
+        Self::Refused { why }
+    }
+}
+
+const WHY_BYTES_MAX: usize = 2000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_back_as_they_went() {
+        let all = [
+            Message::hello(),
+            Message::Welcome { facts_bytes: 5 },
+            Message::Prepared,
+            Message::Sockets,
+            Message::Given { given_bytes: u64::MAX },
+            Message::Taken,
+            Message::TakenBack,
+            Message::refused(&"é".repeat(5000)),
+        ];
+        for message in all {
+            let bytes = message.encode();
+            assert!(bytes.len() < super::super::channel::MESSAGE_BYTES_MAX);
+            assert_eq!(Message::decode(&bytes), Some(message));
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_none_and_what_is_new_is_skipped() {
+        for bytes in [&b""[..], b"{}", b"GET / HTTP/1.1", b"{\"say\":\"dance\"}", b"\xff"] {
+            assert_eq!(Message::decode(bytes), None);
+        }
+        let later = br#"{"say":"prepared","since":7}"#;
+        assert_eq!(Message::decode(later), Some(Message::Prepared));
+    }
+}

@@ -1,0 +1,251 @@
+//! Who owns the gateway at each step of a hand-over: both sides as machines without sockets and
+//! clocks, so that every death at every step can be played through.
+//!
+//! The owner is who may run the workers. It changes at one moment: when the successor's `Taken` is
+//! in the predecessor's queue. The kernel makes that one act. Before the predecessor resumes it
+//! shuts the door, after which no `Taken` gets in; and before it resumes it says `TakenBack`, so a
+//! successor whose `Taken` was refused knows whether its predecessor goes on (`TakenBack`) or has
+//! died with the workers frozen (the end of what it said): then nobody else has the players, and
+//! the successor has all of them.
+
+use std::time::Duration;
+
+use super::message::Message;
+
+/// What has come from the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// The successor is there.
+    Hello,
+    /// It may prepare.
+    Welcome,
+    /// It has prepared.
+    Prepared,
+    /// A part of what is given.
+    Sockets,
+    /// All of it is there.
+    Given,
+    /// The successor is the owner.
+    Taken,
+    /// The predecessor is the owner again.
+    TakenBack,
+    /// The other side will not.
+    Refused,
+    /// What is no message.
+    Nonsense,
+    /// Nothing more will come: the other process has closed its end, or died.
+    Gone,
+    /// Nothing has come in time.
+    Late,
+}
+
+impl Heard {
+    /// What a message is.
+    pub const fn of(message: &Message) -> Self {
+        match message {
+            Message::Hello { .. } => Self::Hello,
+            Message::Welcome { .. } => Self::Welcome,
+            Message::Prepared => Self::Prepared,
+            Message::Sockets => Self::Sockets,
+            Message::Given { .. } => Self::Given,
+            Message::Taken => Self::Taken,
+            Message::TakenBack => Self::TakenBack,
+            Message::Refused { .. } => Self::Refused,
+        }
+    }
+}
+
+/// What the predecessor does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GiverStep {
+    /// Wait for a message so long, and tell [`Giver::hear`].
+    Wait(Duration),
+    /// Look at the first word, send the facts, and tell [`Giver::did`].
+    Welcome,
+    /// Stop all workers at the barrier, and tell.
+    Freeze,
+    /// Send everything, and tell.
+    Give,
+    /// Let no message in any more, and tell [`Giver::hear`] whether a `Taken` was in.
+    ShutDoor,
+    /// Say so, if anybody hears it, and tell.
+    TakeBack,
+    /// It goes on. The end.
+    Resume,
+    /// The gateway is another process's now. The end.
+    Leave,
+    /// It was never frozen; say why, if anybody hears it. The end.
+    Part,
+}
+
+/// The predecessor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Giver {
+    at: GiverAt,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GiverAt {
+    Greeting,
+    Welcoming,
+    Preparing,
+    Freezing,
+    Giving,
+    Given,
+    Shutting,
+    TakingBack,
+    Over,
+}
+
+impl Giver {
+    /// Somebody has connected.
+    pub const fn new() -> (Self, GiverStep) {
+        (Self { at: GiverAt::Greeting }, GiverStep::Wait(HELLO_WITHIN))
+    }
+
+    const fn go(&mut self, at: GiverAt, step: GiverStep) -> GiverStep {
+        self.at = at;
+        step
+    }
+
+    /// What has come of a wait or of a door that was shut.
+    pub const fn hear(&mut self, heard: Heard) -> GiverStep {
+        match (self.at, heard) {
+            (GiverAt::Greeting, Heard::Hello) => self.go(GiverAt::Welcoming, GiverStep::Welcome),
+            (GiverAt::Preparing, Heard::Prepared) => self.go(GiverAt::Freezing, GiverStep::Freeze),
+            (GiverAt::Given | GiverAt::Shutting, Heard::Taken) => {
+                self.go(GiverAt::Over, GiverStep::Leave)
+            }
+            // It may be too late for that, so the door decides.
+            (GiverAt::Given, _) => self.go(GiverAt::Shutting, GiverStep::ShutDoor),
+            (GiverAt::Shutting, _) => self.go(GiverAt::TakingBack, GiverStep::TakeBack),
+            _ => self.go(GiverAt::Over, GiverStep::Part),
+        }
+    }
+
+    /// Whether what it was told to do has worked.
+    pub const fn did(&mut self, well: bool) -> GiverStep {
+        match (self.at, well) {
+            (GiverAt::Welcoming, true) => {
+                self.go(GiverAt::Preparing, GiverStep::Wait(PREPARED_WITHIN))
+            }
+            (GiverAt::Freezing, true) => self.go(GiverAt::Giving, GiverStep::Give),
+            (GiverAt::Giving, true) => self.go(GiverAt::Given, GiverStep::Wait(TAKEN_WITHIN)),
+            // What the successor has of it may be all of it.
+            (GiverAt::Giving, false) => self.go(GiverAt::Shutting, GiverStep::ShutDoor),
+            (GiverAt::Freezing, false) | (GiverAt::TakingBack, _) => {
+                self.go(GiverAt::Over, GiverStep::Resume)
+            }
+            _ => self.go(GiverAt::Over, GiverStep::Part),
+        }
+    }
+}
+
+/// What the successor does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakerStep {
+    /// Wait for a message so long, and tell [`Taker::hear`].
+    Wait(Duration),
+    /// Say the first word, and tell [`Taker::did`].
+    Hello,
+    /// Make everything that can be made before, and tell.
+    Prepare,
+    /// Say so, and tell.
+    SayPrepared,
+    /// Build the workers from what was given, without running them, and tell.
+    Import,
+    /// Say `Taken`, and tell whether it got in.
+    Take,
+    /// Run the workers. The end.
+    Serve,
+    /// The predecessor has ended and had given nothing: start without it. The end.
+    StartAfresh,
+    /// Say why, if anybody hears it, and exit without having touched anything. The end.
+    Exit,
+}
+
+/// The successor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taker {
+    at: TakerAt,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TakerAt {
+    Greeting,
+    Asked,
+    Preparing,
+    Prepared,
+    Receiving,
+    Importing,
+    Taking,
+    Refused,
+    Over,
+}
+
+impl Taker {
+    /// It is connected.
+    pub const fn new() -> (Self, TakerStep) {
+        (Self { at: TakerAt::Greeting }, TakerStep::Hello)
+    }
+
+    const fn go(&mut self, at: TakerAt, step: TakerStep) -> TakerStep {
+        self.at = at;
+        step
+    }
+
+    /// What has come of a wait.
+    pub const fn hear(&mut self, heard: Heard) -> TakerStep {
+        match (self.at, heard) {
+            (TakerAt::Asked, Heard::Welcome) => self.go(TakerAt::Preparing, TakerStep::Prepare),
+            (TakerAt::Receiving, Heard::Sockets) => {
+                self.go(TakerAt::Receiving, TakerStep::Wait(GIVEN_WITHIN))
+            }
+            (TakerAt::Receiving, Heard::Given) => self.go(TakerAt::Importing, TakerStep::Import),
+            // It has died, with everything frozen and given.
+            (TakerAt::Refused, Heard::Gone) => self.go(TakerAt::Over, TakerStep::Serve),
+            // It has died before.
+            (TakerAt::Asked | TakerAt::Receiving, Heard::Gone) => {
+                self.go(TakerAt::Over, TakerStep::StartAfresh)
+            }
+            _ => self.go(TakerAt::Over, TakerStep::Exit),
+        }
+    }
+
+    /// Whether what it was told to do has worked.
+    pub const fn did(&mut self, well: bool) -> TakerStep {
+        match (self.at, well) {
+            // Where it could not be said, nobody may be there to hear it.
+            (TakerAt::Greeting, _) => self.go(TakerAt::Asked, TakerStep::Wait(WELCOME_WITHIN)),
+            (TakerAt::Preparing, true) => self.go(TakerAt::Prepared, TakerStep::SayPrepared),
+            (TakerAt::Prepared, _) => self.go(TakerAt::Receiving, TakerStep::Wait(GIVEN_WITHIN)),
+            (TakerAt::Importing, true) => self.go(TakerAt::Taking, TakerStep::Take),
+            (TakerAt::Taking, true) => self.go(TakerAt::Over, TakerStep::Serve),
+            (TakerAt::Taking, false) => {
+                self.go(TakerAt::Refused, TakerStep::Wait(TAKEN_BACK_WITHIN))
+            }
+            _ => self.go(TakerAt::Over, TakerStep::Exit),
+        }
+    }
+}
+
+/// A successor says hello as soon as it is connected.
+const HELLO_WITHIN: Duration = Duration::from_secs(5);
+
+/// The predecessor's control thread may be at something else.
+const WELCOME_WITHIN: Duration = Duration::from_secs(5);
+
+/// Reads its config, makes its tables and looks for its udp servers; nobody waits for it.
+const PREPARED_WITHIN: Duration = Duration::from_mins(1);
+
+/// The barrier and the writing of what changed; the predecessor gives up on it before.
+const GIVEN_WITHIN: Duration = Duration::from_secs(20);
+
+/// Players wait for this. It is less than what clients bear in silence.
+const TAKEN_WITHIN: Duration = Duration::from_secs(3);
+
+/// It is said at once after the door was shut.
+const TAKEN_BACK_WITHIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests;
