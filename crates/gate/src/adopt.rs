@@ -21,6 +21,7 @@ use crate::shared::claims::Claims;
 use crate::store::admission::Admission;
 use crate::store::census::Census;
 use crate::store::hash::HashKey;
+use crate::taps::Taps;
 use crate::traffic::ListenerTraffic;
 use ringgate_core::crypto::Aead;
 
@@ -56,6 +57,7 @@ impl Common {
             requests: VecDeque::new(),
             surveys: Vec::new(),
             captures: Captures::new(),
+            taps: Taps::new(worker.id),
             life: Life {
                 in_turn: false,
                 turned_ns: now_ns,

@@ -23,6 +23,8 @@ use crate::store::census::Census;
 use crate::store::hash::HashKey;
 use crate::store::table::Address;
 use crate::survey::Running;
+use crate::taps::Taps;
+use crate::trace::Detail;
 use ringgate_batch::{Endpoint, SocketId};
 use ringgate_core::crypto::Aead;
 use ringgate_core::drops::DropReason;
@@ -53,6 +55,8 @@ pub(crate) struct Common {
     pub(crate) surveys: Vec<Running>,
     /// Who wants copies of datagrams.
     pub(crate) captures: Captures,
+    /// Who watches what is decided here.
+    pub(crate) taps: Taps,
     pub(crate) life: Life,
 }
 
@@ -139,7 +143,16 @@ impl Common {
     }
 
     /// A datagram that came in at a listener goes no further.
-    pub(crate) fn drop_datagram(&mut self, listener: ListenerId, why: DropReason) {
+    pub(crate) fn drop_datagram(&mut self, address: &Address, why: DropReason) {
+        self.count_drop(address.listener, why);
+        if !self.taps.is_empty() {
+            self.taps.note_drop(address, None, why, Detail::Nothing);
+        }
+    }
+
+    /// Counts a datagram that goes no further, for who says so in more words.
+    #[inline]
+    pub(crate) fn count_drop(&mut self, listener: ListenerId, why: DropReason) {
         self.listeners[listener].traffic.drops += 1;
         self.counters.drops.bump(why);
         self.captures.note_drop(why);

@@ -124,7 +124,7 @@ impl Gate {
     pub fn mail_refused(&mut self, mail: &Mail) {
         let Mail::Datagram(datagram) = mail else { return };
         self.common.counters.forwarded_out -= 1;
-        self.common.drop_datagram(datagram.address.listener, DropReason::MailboxFull);
+        self.common.drop_datagram(&datagram.address, DropReason::MailboxFull);
         self.common.show_refused(datagram);
         self.common.take_back(datagram);
     }

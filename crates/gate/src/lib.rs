@@ -46,10 +46,13 @@ mod stages;
 mod steering;
 mod store;
 mod survey;
+mod taps;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod traffic;
 mod turn;
+mod watching;
 
 pub use capture::{Capture, Captured, Meant};
 pub use counters::{Counters, Ended, Imbalance, Ledger, LinkRefusal, List, Number, Stamps};
@@ -70,4 +73,5 @@ pub use setup::{
 };
 pub use shared::claims::Claims;
 pub use survey::{Found, Survey, Wanted};
+pub use trace::{Detail, Fact, Record, Trace, Watched};
 pub use traffic::{BackendTraffic, ListenerTraffic};

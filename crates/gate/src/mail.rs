@@ -8,6 +8,7 @@ use crate::ids::{BackendId, BindId, WorkerId};
 use crate::setup::Setup;
 use crate::store::table::Address;
 use crate::survey::Survey;
+use crate::trace::Trace;
 use ringgate_batch::{LocalIp, SocketId};
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_link::bundle::SessionId;
@@ -38,6 +39,8 @@ pub enum Mail {
     Stop,
     /// Look through all sessions.
     Survey(Arc<Survey>),
+    /// Tell what is decided about these packets.
+    Trace(Arc<Trace>),
     /// Take players in again.
     Undrain,
     /// Datagrams from this address belong to no session any more.

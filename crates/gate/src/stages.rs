@@ -59,6 +59,7 @@ impl Fronts {
                 turn.stop();
             }
             Mail::Survey(survey) => turn.common.surveys.push(Running::new(survey)),
+            Mail::Trace(trace) => turn.common.taps.watch(trace, turn.now.mono_ns),
             Mail::Undrain => turn.common.life.draining_until_ns = None,
             Mail::Unsteer(steering) => self.unsteer(turn, &steering),
         }
@@ -125,6 +126,7 @@ impl Turn<'_> {
             self.common.stamps.clear();
             self.common.captures.begin(self.common.worker.id);
             self.common.renew_allowances();
+            self.common.taps.begin(self.now.mono_ns);
             self.flush_deferred();
         }
     }

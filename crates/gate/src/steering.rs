@@ -72,6 +72,9 @@ impl Fronts {
         mut datagram: ForwardedDatagram,
     ) {
         turn.common.counters.forwarded_in += 1;
+        if !turn.common.taps.is_empty() {
+            self.netcode.note_mailed(turn.common, &datagram.address);
+        }
         if turn.common.captures.is_empty() {
             self.take_forwarded(turn, &mut datagram);
         } else {
@@ -81,7 +84,7 @@ impl Fronts {
 
     pub(crate) fn take_forwarded(&mut self, turn: &mut Turn<'_>, datagram: &mut ForwardedDatagram) {
         if let Err(why) = self.step_forwarded(turn, datagram) {
-            turn.common.drop_datagram(datagram.address.listener, why);
+            turn.common.drop_datagram(&datagram.address, why);
         }
     }
 

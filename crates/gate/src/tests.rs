@@ -21,5 +21,6 @@ mod sessions;
 mod surveys;
 pub(crate) mod third;
 mod tokens;
+mod traces;
 mod udp;
 mod unreal;

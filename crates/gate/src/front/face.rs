@@ -19,7 +19,7 @@ use crate::mail::Steering;
 use crate::roles::Role;
 use crate::setup::Setup;
 use crate::store::entry::Entry;
-use crate::store::table::{Guess, Place};
+use crate::store::table::{Address, Guess, Place};
 use crate::turn::Turn;
 use ringgate_batch::{LocalIp, RxBatch, RxMeta};
 use ringgate_core::drops::DropReason;
@@ -79,6 +79,28 @@ impl Fronts {
                 self.classify_run(turn, listener, range, rx);
             } else {
                 self.classify_watched(turn, listener, range, rx);
+            }
+        }
+        if !turn.common.taps.is_empty() {
+            self.note_seen(turn, rx);
+        }
+    }
+
+    /// Tells who watches of everything that has arrived from players.
+    #[cold]
+    fn note_seen(&self, turn: &mut Turn<'_>, rx: &RxBatch) {
+        for Run { role, range } in &turn.common.runs {
+            let Role::Player { listener, .. } = *role else { continue };
+            match turn.common.front(listener) {
+                Front::Netcode => self.netcode.note_seen(turn.common, listener, range.clone(), rx),
+                Front::Unreal | Front::Plain => {
+                    for meta in &rx.metas()[range.clone()] {
+                        let address = Address { listener, endpoint: meta.peer };
+                        turn.common.taps.note_seen(&address, None);
+                    }
+                }
+                #[cfg(test)]
+                Front::Third => {}
             }
         }
     }

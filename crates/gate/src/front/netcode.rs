@@ -5,6 +5,7 @@ pub(crate) mod answers;
 pub(crate) mod arrival;
 pub(crate) mod deliver;
 pub(crate) mod departed;
+pub(crate) mod explain;
 pub(crate) mod fetch;
 pub(crate) mod filter;
 pub(crate) mod handshake;

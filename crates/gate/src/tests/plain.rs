@@ -40,7 +40,7 @@ fn rules_of(setup: &mut Setup) -> &mut Plain {
     rules
 }
 
-fn plain_rig(change: impl FnOnce(&mut Plain)) -> Rig {
+pub(super) fn plain_rig(change: impl FnOnce(&mut Plain)) -> Rig {
     Rig::new(plain_setup_with(8, change))
 }
 
@@ -71,7 +71,7 @@ fn arrived(rig: &mut Rig) -> Vec<(LocalIp, usize, Vec<u8>)> {
 
 /// Has a source play: it sends, is answered and sends again. Returns its address at the server, and
 /// which that is.
-fn play(rig: &mut Rig, from: Endpoint, bytes: &[u8]) -> (LocalIp, usize) {
+pub(super) fn play(rig: &mut Rig, from: Endpoint, bytes: &[u8]) -> (LocalIp, usize) {
     play_with(rig, from, [bytes, bytes])
 }
 

@@ -69,6 +69,27 @@ impl<'a> Request<'a> {
     }
 }
 
+/// What a datagram says that has a request's length, before anything of it is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// The game that its token is for.
+    pub protocol_id: u64,
+    /// From when on its token is worthless.
+    pub expire_unix_s: u64,
+}
+
+impl Claims {
+    /// `None` for a datagram of another length.
+    pub fn of(datagram: &[u8]) -> Option<Self> {
+        let datagram: &[u8; REQUEST_BYTES] = datagram.try_into().ok()?;
+        let number = |range: Range<usize>| {
+            datagram[range].first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+        };
+        let (protocol_id, expire_unix_s) = (number(PROTOCOL_RANGE)?, number(EXPIRE_RANGE)?);
+        Some(Self { protocol_id, expire_unix_s })
+    }
+}
+
 /// The parts of a request that opening it in place needs, borrowed apart from each other.
 #[derive(Debug)]
 pub struct RequestParts<'a> {

@@ -39,7 +39,11 @@ impl NetcodeFront {
                 turn.common.links.backends[backend].traffic.note_up(payload.len());
                 turn.common.stamps.uplink_kernel_ns.push(kernel_ns);
             }
-            Err(why) => turn.common.drop_payload(backend, why),
+            Err(why) => {
+                let address = self.sessions.address(index);
+                let client_id = self.sessions.at(index).client_id;
+                turn.common.drop_uplink(address, Some(client_id), (backend, why));
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 
 use crate::arrivals::Origin;
 use crate::counters::Ended;
+use crate::front::netcode::explain::note_opened;
 use crate::front::netcode::session::{Beginning, Pending, Session};
 use crate::front::netcode::state::NetcodeFront;
 use crate::ids::ListenerId;
@@ -15,6 +16,7 @@ use crate::setup::{LinkKind, TokenReuse};
 use crate::shared::claims::history::{TokenMac, TokenPast};
 use crate::shared::claims::{Claim, Wanted};
 use crate::store::entry::Entry;
+use crate::trace::Fact;
 use crate::turn::Turn;
 use ringgate_batch::TxTarget;
 use ringgate_core::crypto::{Job, Verdict, token};
@@ -48,9 +50,11 @@ impl NetcodeFront {
         let expire_s = Request::inspect(bytes, rules.protocol_id, turn.now.unix_s)?.expire_unix_s();
         let mut parts = RequestParts::split(bytes).ok_or(DropReason::RequestLength)?;
         let mac: TokenMac = *parts.private.last_chunk().expect("a private token ends with its tag");
-        if verdict != Verdict::Done && !open_with_older_keys(turn, listener, &mut parts) {
-            return Err(DropReason::RequestForged);
-        }
+        let key = match verdict {
+            Verdict::Done => Some(0),
+            _ => open_with_older_keys(turn, listener, &mut parts),
+        };
+        let key = key.ok_or(DropReason::RequestForged)?;
         let private = RequestParts::split(bytes).ok_or(DropReason::RequestLength)?.private;
         let token = PrivateToken::decode(private);
         // The slot goes back to the kernel, and must not hold a session's keys until the next
@@ -58,6 +62,9 @@ impl NetcodeFront {
         private.zeroize();
         let token = token?;
         turn.common.captures.identify(token.client_id);
+        if !turn.common.taps.is_empty() {
+            note_opened(turn, origin, &token, (key, expire_s));
+        }
         check_addressed_to(&token.addresses, &self.listeners[listener].own)?;
         if self.sessions.find(origin.hash, &origin.address).is_some() {
             // It was connected earlier in this turn.
@@ -177,6 +184,7 @@ impl NetcodeFront {
         let packet = (PacketKind::Challenge, &body[..]);
         let listener = origin.address.listener;
         self.emit_handshake(turn, listener, &token.server_to_client, packet, reply_to(origin));
+        turn.common.trace(&origin.address, Some(token.client_id), Fact::Challenged);
         Ok(())
     }
 
@@ -239,6 +247,7 @@ impl NetcodeFront {
         challenge: &ChallengeToken,
     ) -> Result<(), DropReason> {
         let listener = origin.address.listener;
+        turn.common.trace_player(&origin.address, challenge.client_id);
         if turn.common.claims.is_connected(origin.address.listener, challenge.client_id) {
             return Err(DropReason::ResponseClientConnected);
         }
@@ -298,6 +307,10 @@ impl NetcodeFront {
             self.untold.insert(index, Box::new(challenge.user_data));
         }
         turn.common.count_session(listener, claim.backend);
+        let (backend, slot) = (claim.backend, claim.slot);
+        let session = self.session_id(index).as_u64();
+        let began = Fact::Began { session, backend, slot, took_ns: turn.now.mono_ns - since_ns };
+        turn.common.trace(&origin.address, Some(claim.client_id), began);
         turn.common.stamps.handshakes_ns.push(turn.now.mono_ns - since_ns);
         self.welcome(turn, index);
         Ok(())
@@ -372,6 +385,7 @@ impl NetcodeFront {
         let sequence = self.sessions.at(index).window.latest(policy).unwrap_or(0);
         self.departed.leave(self.sessions.hash(&address), sequence, turn.now.mono_ns);
         let session = self.sessions.at_mut(index);
+        turn.common.trace_end(&address, Some(session.client_id), why);
         turn.common.claims.leave_from(&session.claim(&address), &address.endpoint);
         let (uplink, steered_by) = (session.set_uplink(None), session.steered_by.take());
         if let Some(socket) = uplink {
@@ -389,27 +403,29 @@ impl NetcodeFront {
     }
 
     fn deny(&mut self, turn: &mut Turn<'_>, origin: &Origin, key: &Key) {
+        turn.common.trace(&origin.address, None, Fact::Denied);
         let packet = (PacketKind::Denied, &[][..]);
         self.emit_handshake(turn, origin.address.listener, key, packet, reply_to(origin));
     }
 }
 
-/// Tries a token under the keys that are being rotated out.
+/// Tries a token under the keys that are being rotated out. Returns which one opens it.
 fn open_with_older_keys(
     turn: &mut Turn<'_>,
     listener: ListenerId,
     parts: &mut RequestParts<'_>,
-) -> bool {
+) -> Option<usize> {
     let rules = turn.common.setup.listeners[listener].netcode();
-    for key in rules.iter().flat_map(|rules| &rules.keys).skip(1) {
+    let keys = rules.iter().flat_map(|rules| &rules.keys).enumerate();
+    for (age, key) in keys.skip(1) {
         let (subkey, token_nonce) = token::derive(key, parts.nonce);
         let mut jobs = [Job::new(&subkey, token_nonce, parts.aad, &mut parts.private[..])];
         turn.common.aead.open(&mut jobs);
         if jobs[0].verdict == Verdict::Done {
-            return true;
+            return Some(age);
         }
     }
-    false
+    None
 }
 
 fn allows_token_reuse(turn: &Turn<'_>, listener: ListenerId) -> bool {

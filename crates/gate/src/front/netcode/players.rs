@@ -89,7 +89,7 @@ impl NetcodeFront {
         match found {
             Ok(target) => Arrival { target, header: Header::read(bytes) },
             Err(why) => {
-                common.drop_datagram(listener, why);
+                self.drop_datagram(common, now, &address, (why, bytes));
                 Arrival::SETTLED
             }
         }
@@ -246,7 +246,8 @@ impl NetcodeFront {
                 _ => self.step_other(turn, at, rx),
             };
             if let Err(why) = outcome {
-                turn.common.drop_datagram(listener, why);
+                let address = Address { listener, endpoint: rx.metas()[at].peer };
+                self.drop_datagram(turn.common, turn.now, &address, (why, rx.bytes(at)));
             }
         }
     }

@@ -42,6 +42,7 @@ use crate::store::admission::Rate;
 use crate::store::area::Area;
 use crate::store::entry::Entry;
 use crate::store::table::Address;
+use crate::trace::Fact;
 use crate::turn::Turn;
 use ringgate_core::crypto::Verdict;
 use ringgate_core::drops::DropReason;
@@ -227,7 +228,7 @@ impl NetcodeFront {
             let outcome = self.step_mover(turn, &mover, &origin, packet, &mut copies);
             self.port_switches.trials.give_back(copies);
             if let Err(why) = outcome {
-                turn.common.drop_datagram(origin.address.listener, why);
+                turn.common.drop_datagram(&origin.address, why);
             }
             if let Some(sealed) = sealed {
                 let moved = self.client_at(origin.hash, &origin.address);
@@ -410,6 +411,8 @@ impl NetcodeFront {
                 .push((worker, steer_to(origin.address, turn.common.worker.id)));
         }
         turn.common.counters.port_switches += 1;
+        let client_id = self.sessions.at(index).client_id;
+        turn.common.trace(&origin.address, Some(client_id), Fact::Moved { from: old.endpoint });
     }
 
     /// The worker that receives a player's datagrams does not know that they are ours: its mailbox

@@ -9,6 +9,7 @@ use crate::front::plain::state::PlainFront;
 use crate::ids::ListenerId;
 use crate::setup::Plain;
 use crate::store::entry::Entry;
+use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_batch::RxBatch;
 use ringgate_core::drops::DropReason;
@@ -50,7 +51,8 @@ impl PlainFront {
                 _ => Err(DropReason::UnknownSource),
             };
             if let Err(why) = outcome {
-                turn.common.drop_datagram(listener, why);
+                let address = Address { listener, endpoint: meta.peer };
+                turn.common.drop_datagram(&address, why);
             }
         }
     }

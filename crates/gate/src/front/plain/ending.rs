@@ -91,6 +91,9 @@ impl PlainFront {
         reason: CloseReason,
     ) {
         let session = self.sessions.at(index);
+        if !matches!(session.stage, Stage::Barred) {
+            turn.common.trace_end(self.sessions.address(index), None, why);
+        }
         let told = (session.backend, session.announced);
         turn.report_closed(told, self.session_id(index), reason);
         let session = self.sessions.at_mut(index);

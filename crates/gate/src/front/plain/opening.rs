@@ -17,6 +17,7 @@ use crate::setup::{LinkKind, Plain, Route};
 use crate::shared::claims::Claim;
 use crate::store::admission::Rate;
 use crate::store::entry::Entry;
+use crate::trace::Fact;
 use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::USER_DATA_BYTES;
@@ -39,6 +40,7 @@ impl PlainFront {
         }
         self.make_room(turn, index);
         self.wheel.arm(index, turn.now.mono_ns + rules.half_open_ns);
+        turn.common.trace(&origin.address, None, Fact::Waits { backend });
         self.relay_up(turn, index, parts.payload, origin.kernel_ns);
         Ok(())
     }
@@ -162,7 +164,11 @@ impl PlainFront {
         self.open_count += 1;
         self.half_open_count -= 1;
         turn.common.count_session(address.listener, wanted);
-        turn.common.stamps.handshakes_ns.push(now_ns - session.began_ns);
+        let (slot, took_ns) = (session.claim.slot, now_ns - session.began_ns);
+        turn.common.stamps.handshakes_ns.push(took_ns);
+        let id = self.session_id(index).as_u64();
+        let began = Fact::Began { session: id, backend: wanted, slot, took_ns };
+        turn.common.trace(&address, None, began);
         self.wheel.arm(index, now_ns + rules.idle_ns);
         Ok(())
     }

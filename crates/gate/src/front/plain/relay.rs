@@ -32,7 +32,10 @@ impl PlainFront {
                 turn.common.links.backends[backend].traffic.note_up(payload.len());
                 turn.common.stamps.uplink_kernel_ns.push(kernel_ns);
             }
-            Err(why) => turn.common.drop_payload(backend, why),
+            Err(why) => {
+                let address = self.sessions.address(index);
+                turn.common.drop_uplink(address, None, (backend, why));
+            }
         }
     }
 

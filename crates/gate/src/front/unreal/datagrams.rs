@@ -14,6 +14,7 @@ use crate::links::players::session_id;
 use crate::output::Tag;
 use crate::setup::Unreal;
 use crate::store::entry::Entry;
+use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_batch::{RxBatch, TxTarget};
 use ringgate_core::drops::DropReason;
@@ -49,7 +50,8 @@ impl UnrealFront {
                 None => Err(DropReason::UnknownSource),
             };
             if let Err(why) = outcome {
-                turn.common.drop_datagram(listener, why);
+                let address = Address { listener, endpoint: meta.peer };
+                turn.common.drop_datagram(&address, why);
             }
         }
     }

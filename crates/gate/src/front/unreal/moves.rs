@@ -21,6 +21,7 @@ use crate::ids::WorkerId;
 use crate::mail::{Steering, forget_steering, steer_to};
 use crate::shared::cookies::Resident;
 use crate::store::entry::Entry;
+use crate::trace::Fact;
 use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::cookie::{Cookie, Proof};
@@ -134,6 +135,7 @@ impl UnrealFront {
                 .push((worker, steer_to(origin.address, turn.common.worker.id)));
         }
         turn.common.counters.port_switches += 1;
+        turn.common.trace(&origin.address, None, Fact::Moved { from: old.endpoint });
     }
 
     /// A datagram that another worker has received, for a session of ours or one that may be.

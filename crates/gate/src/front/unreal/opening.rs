@@ -15,10 +15,12 @@ use crate::front::unreal::relay::pass_on;
 use crate::front::unreal::response::Response;
 use crate::front::unreal::session::{Opening, Session, Stage};
 use crate::front::unreal::state::UnrealFront;
+use crate::links::players::session_id;
 use crate::mail::steer_to;
 use crate::output::Tag;
 use crate::shared::claims::Claim;
 use crate::store::entry::Entry;
+use crate::trace::Fact;
 use crate::turn::Turn;
 use ringgate_batch::TxTarget;
 use ringgate_core::drops::DropReason;
@@ -86,6 +88,7 @@ impl UnrealFront {
                 .mail_out
                 .push((worker, steer_to(origin.address, turn.common.worker.id)));
         }
+        turn.common.trace(&origin.address, None, Fact::Waits { backend: claim.backend });
         self.ask_server(turn, index);
         Ok(())
     }
@@ -191,11 +194,15 @@ impl UnrealFront {
         let Stage::Opening(opening) = stage else { return };
         session.server_ids = opening.client.ids();
         session.heard_ns = turn.now.mono_ns;
-        let backend = session.claim.backend;
+        let (backend, slot) = (session.claim.backend, session.claim.slot);
         self.opening_count -= 1;
         turn.common.newcomers.handshakes.leave(&address.block());
         turn.common.count_session(listener, backend);
-        turn.common.stamps.handshakes_ns.push(turn.now.mono_ns - opening.since_ns);
+        let took_ns = turn.now.mono_ns - opening.since_ns;
+        turn.common.stamps.handshakes_ns.push(took_ns);
+        let session = session_id(turn.common.worker.id, self.sessions.place(index)).as_u64();
+        let began = Fact::Began { session, backend, slot, took_ns };
+        turn.common.trace(&address, None, began);
         if turn.common.setup.listeners[listener].follow_port_switch {
             let client_id = opening.response.ids.client();
             turn.common.claims.cookies().settle(&cookie, client_id, self.resident(turn, index));

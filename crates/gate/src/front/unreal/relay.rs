@@ -67,7 +67,8 @@ impl UnrealFront {
         turn.common.counters.payloads_up += 1;
         let (Some(socket), Some(source), true) = (turn.common.links.udp, loopback_of(index), is_up)
         else {
-            turn.common.drop_payload(backend_id, DropReason::LinkDown);
+            let why = (backend_id, DropReason::LinkDown);
+            turn.common.drop_uplink(&origin.address, None, why);
             return Ok(());
         };
         let target = TxTarget { socket, peer: backend, source };
@@ -181,6 +182,7 @@ impl UnrealFront {
     ) -> Claim {
         let address = *self.sessions.address(index);
         let resident = self.resident(turn, index);
+        turn.common.trace_end(&address, None, why);
         let session = self.sessions.at_mut(index);
         let claim = session.claim;
         if let Some(cookie) = session.cookie() {

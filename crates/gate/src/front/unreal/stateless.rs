@@ -17,6 +17,7 @@ use crate::shared::cookies::Keyring;
 use crate::store::admission::Rate;
 use crate::store::entry::Entry;
 use crate::store::table::Address;
+use crate::trace::Fact;
 use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::BitReader;
@@ -139,7 +140,9 @@ impl UnrealFront {
         let client_id = packet.ids.client();
         let proof = self.keyring(turn)?.challenge(turn.now.mono_ns, endpoint, client_id, listener);
         let answer = identity.answer(packet, Body::Challenge(proof));
-        self.answer(turn, origin, &answer, bytes)
+        self.answer(turn, origin, &answer, bytes)?;
+        turn.common.trace(&origin.address, None, Fact::Challenged);
+        Ok(())
     }
 
     /// Whether a response answers one of our challenges.
@@ -210,6 +213,7 @@ impl UnrealFront {
         }
         self.answer(turn, origin, &request, bytes.max(bytes_min))?;
         turn.common.counters.handled[UNREAL_GAME] += 1;
+        turn.common.trace(&origin.address, None, Fact::AskedToRestart);
         Ok(())
     }
 }
