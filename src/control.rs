@@ -28,8 +28,10 @@ mod reload;
 mod runtime;
 mod sessions;
 mod status;
+mod streaming;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod view;
 
 use std::io;
@@ -52,7 +54,7 @@ use http::Command;
 use notify::Notifier;
 use recorder::Recorder;
 use reload::{Next, Outcome};
-use ringgate_gate::{BackendId, IdVec, Setup};
+use ringgate_gate::{BackendId, IdVec, Mail, Setup};
 use ringgate_os::clock;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
@@ -305,6 +307,10 @@ impl ControlLoop {
             Command::Undrain(reply) => answer(reply, self.undrain(fleet)),
             Command::Survey { wanted, ends, limit, reply } => {
                 answer(reply, draining::survey(fleet, wanted, ends, limit));
+            }
+            Command::Trace { trace, reply } => {
+                fleet.tell_all(|| Mail::Trace(Arc::clone(&trace)));
+                answer(reply, ());
             }
             Command::Reload(reply) => answer(reply, self.reload(fleet)),
         }

@@ -56,6 +56,10 @@ pub(super) async fn serve_unix(listener: UnixListener, router: Router) {
     }
 }
 
+/// How long an answer may be under way that goes on for a while: longer than the door's own time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Streams(pub(super) Duration);
+
 /// Says why, as far as that goes without waiting.
 fn turn_away(stream: UnixStream) {
     let why = access::NOT_ENTITLED;
@@ -91,6 +95,8 @@ struct Entry {
     is_busy: bool,
     /// Bytes of the answer.
     bytes: usize,
+    /// For how long it goes on, where it is such an answer.
+    streams: Option<Streams>,
 }
 
 impl Places {
@@ -131,7 +137,7 @@ impl Taken {
         }
         let id = self.next;
         self.next += 1;
-        self.list.push_back(Entry { id, task: None, is_busy: false, bytes: 0 });
+        self.list.push_back(Entry { id, task: None, is_busy: false, bytes: 0, streams: None });
         Some(id)
     }
 
@@ -175,8 +181,19 @@ impl Place {
         }
     }
 
-    fn answers(&self, bytes: usize) {
-        self.places.taken().answers(self.id, bytes, self.places.bytes_max);
+    fn answers(&self, bytes: usize, streams: Option<Streams>) {
+        let mut taken = self.places.taken();
+        taken.answers(self.id, bytes, self.places.bytes_max);
+        if let Some(entry) = taken.entry(self.id) {
+            entry.streams = streams;
+        }
+    }
+
+    /// For how much longer than the door's own time the answer goes on.
+    fn streams(&self) -> Option<Duration> {
+        let mut taken = self.places.taken();
+        let Streams(lasts) = taken.entry(self.id)?.streams.take()?;
+        Some(lasts)
     }
 }
 
@@ -196,6 +213,7 @@ async fn converse<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let pages = TowerToHyperService::new(router);
+    let of_connection = Arc::clone(&place);
     let service = service_fn(|mut request: hyper::Request<Incoming>| {
         if !request.method().is_safe() {
             place.works();
@@ -205,7 +223,8 @@ async fn converse<S>(
         let place = Arc::clone(&place);
         async move {
             let answer = answer.await?;
-            place.answers(answer.body().size_hint().exact().unwrap_or_default() as usize);
+            let bytes = answer.body().size_hint().exact().unwrap_or_default() as usize;
+            place.answers(bytes, answer.extensions().get().copied());
             Ok::<_, std::convert::Infallible>(answer)
         }
     });
@@ -215,7 +234,12 @@ async fn converse<S>(
         .keep_alive(false)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
-    let _ = tokio::time::timeout(timeout, connection).await;
+    let mut connection = std::pin::pin!(connection);
+    if tokio::time::timeout(timeout, &mut connection).await.is_err()
+        && let Some(lasts) = of_connection.streams()
+    {
+        let _ = tokio::time::timeout(lasts, connection).await;
+    }
 }
 
 /// Binds the TCP door. What a reader leaves unread waits in a small buffer of the kernel.

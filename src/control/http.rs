@@ -14,16 +14,16 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::json;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::access::{self, Visitor};
 use super::query::{Query, Refusal};
 use super::reload::Outcome;
 use super::status::SCHEMA;
 use super::view::{Snapshot, View};
-use super::{health, metrics, page, sessions, status};
+use super::{health, metrics, page, sessions, status, trace};
 use crate::config::Admin;
-use ringgate_gate::{BackendId, Ended, Survey, Wanted};
+use ringgate_gate::{BackendId, Ended, Survey, Trace, Wanted};
 
 /// What an operator asks of the control thread.
 pub(super) enum Command {
@@ -46,6 +46,8 @@ pub(super) enum Command {
         limit: usize,
         reply: oneshot::Sender<Arc<Survey>>,
     },
+    /// Have the workers tell what they decide.
+    Trace { trace: Arc<Trace>, reply: oneshot::Sender<()> },
     /// Read the config again.
     Reload(oneshot::Sender<Outcome>),
 }
@@ -65,11 +67,18 @@ pub(super) struct AdminState {
     /// One long page is made at a time. Requests wait for that off the thread, so that short pages
     /// (health) never wait for more than one of them.
     turn: Arc<Semaphore>,
+    /// A place for each trace.
+    traces: Arc<Semaphore>,
 }
 
 /// All pages.
 pub(super) fn router(view: Arc<View>, commands: mpsc::Sender<Command>) -> Router {
-    let state = AdminState { view, commands, turn: Arc::new(Semaphore::new(1)) };
+    let state = AdminState {
+        view,
+        commands,
+        turn: Arc::new(Semaphore::new(1)),
+        traces: Arc::new(Semaphore::new(trace::TRACES_MAX)),
+    };
     Router::new()
         .route("/", get(page::show))
         .route("/healthz", get(healthz))
@@ -80,6 +89,7 @@ pub(super) fn router(view: Arc<View>, commands: mpsc::Sender<Command>) -> Router
         .route("/undrain", post(undrain).route_layer(from_fn(access::may_change)))
         .route("/kick", post(sessions::kick).route_layer(from_fn(access::may_change)))
         .route("/sessions", get(sessions::show).route_layer(from_fn(access::may_see_players)))
+        .route("/trace", get(trace::show).route_layer(from_fn(access::may_see_players)))
         .route("/reload", post(reload).route_layer(from_fn(access::may_change)))
         .fallback(nothing)
         .layer(from_fn_with_state(state.clone(), access::admit))
@@ -198,7 +208,7 @@ pub(super) fn note(visitor: &Visitor, what: &str) {
 }
 
 async fn nothing() -> Response {
-    let paths = "nothing is here; GET / /metrics /healthz /readyz /status /sessions, \
+    let paths = "nothing is here; GET / /metrics /healthz /readyz /status /sessions /trace, \
                  POST /drain /undrain /kick /reload\n";
     (StatusCode::NOT_FOUND, paths).into_response()
 }
@@ -212,6 +222,16 @@ impl AdminState {
     /// Where snapshots are taken.
     pub(super) fn view(&self) -> &View {
         &self.view
+    }
+
+    /// The same, for what outlives the request.
+    pub(super) fn shared_view(&self) -> Arc<View> {
+        Arc::clone(&self.view)
+    }
+
+    /// A place for a trace, where one is free.
+    pub(super) fn trace_place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.traces).try_acquire_owned().ok()
     }
 
     /// A page that takes some time to make.

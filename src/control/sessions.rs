@@ -31,7 +31,7 @@ struct Page<'a> {
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+pub(super) struct Row<'a> {
     /// What links know it by.
     session: String,
     client_id: u64,
@@ -99,10 +99,7 @@ async fn try_kick(state: &AdminState, visitor: &Visitor, uri: &Uri) -> Result<Re
 }
 
 fn wanted(state: &AdminState, query: &Query) -> Result<Wanted, Refusal> {
-    let client_id = query.read("client", "a client id", |text| match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
-    })?;
+    let client_id = query.read("client", "a client id", number)?;
     let session =
         query.read("session", "16 hex digits", |text| u64::from_str_radix(text, 16).ok())?;
     let address = query.read("address", "an address, a prefix or IP:port", |text| {
@@ -113,6 +110,14 @@ fn wanted(state: &AdminState, query: &Query) -> Result<Wanted, Refusal> {
     })?;
     let backend = query.text("backend").map(|name| backend_named(state, name)).transpose()?;
     Ok(Wanted { client_id, session, address, backend, ..Wanted::default() })
+}
+
+/// A client id, as people write it.
+pub(super) fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
 }
 
 /// The backend that has this name now.
@@ -145,7 +150,7 @@ pub(super) async fn answer(survey: &Survey) -> (Found, bool) {
     (survey.found(), survey.is_done())
 }
 
-fn row<'a>(snapshot: &'a Snapshot<'_>, worker: WorkerId, info: &SessionInfo) -> Row<'a> {
+pub(super) fn row<'a>(snapshot: &'a Snapshot<'_>, worker: WorkerId, info: &SessionInfo) -> Row<'a> {
     let setup = &snapshot.live.setup;
     let port = snapshot.reports.get(usize::from(worker.0)).and_then(|report| report.link_port);
     let link_address = info.link_address.zip(port);

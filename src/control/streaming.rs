@@ -1,0 +1,67 @@
+//! Answers that go on for a while: what they are made of is looked for now and then, and sent as it
+//! comes. Who stops reading ends them.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::Frame;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::door::Streams;
+
+/// An answer that lasts so long at the most. `fill` appends what there is to be sent, and says
+/// whether more is to come.
+pub(super) fn stream<F>(content_type: &'static str, lasts: Duration, fill: F) -> Response
+where
+    F: FnMut(&mut Vec<u8>) -> Then + Send + Unpin + 'static,
+{
+    let mut every = interval(LOOK_EVERY);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let body = Body::new(Streamed { fill, every, then: Then::GoOn });
+    let mut response =
+        (StatusCode::OK, [(header::CONTENT_TYPE, content_type)], body).into_response();
+    response.extensions_mut().insert(Streams(lasts));
+    response
+}
+
+/// What comes behind what was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    End,
+    GoOn,
+}
+
+struct Streamed<F> {
+    fill: F,
+    every: Interval,
+    then: Then,
+}
+
+impl<F: FnMut(&mut Vec<u8>) -> Then + Unpin> HttpBody for Streamed<F> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self.get_mut();
+        while this.then == Then::GoOn {
+            ready!(this.every.poll_tick(context));
+            let mut bytes = Vec::new();
+            this.then = (this.fill)(&mut bytes);
+            if !bytes.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(bytes.into()))));
+            }
+        }
+        Poll::Ready(None)
+    }
+}
+
+/// How often: often enough for who reads along, and seldom enough to cost nothing.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
