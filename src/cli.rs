@@ -16,6 +16,7 @@ mod hist;
 mod keygen;
 mod kick;
 pub mod logging;
+mod probe;
 mod reload;
 mod run;
 mod sessions;
@@ -23,6 +24,7 @@ mod signal;
 mod status;
 mod token;
 mod top;
+mod trace;
 mod undrain;
 
 use std::ffi::OsString;
@@ -51,12 +53,14 @@ enum Command {
     Hist(hist::Args),
     Keygen(keygen::Args),
     Kick(kick::Args),
+    Probe(Box<probe::Args>),
     Reload(reload::Args),
     Run(run::Args),
     Sessions(sessions::Args),
     Status(status::Args),
     Token(token::Args),
     Top(top::Args),
+    Trace(trace::Args),
     Undrain(undrain::Args),
 }
 
@@ -79,12 +83,14 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             Command::Hist(args) => hist::run(&args),
             Command::Keygen(args) => keygen::run(&args),
             Command::Kick(args) => kick::run(&args),
+            Command::Probe(args) => probe::run(&args),
             Command::Reload(args) => reload::run(&args),
             Command::Run(args) => run::run(&args),
             Command::Sessions(args) => sessions::run(&args),
             Command::Status(args) => status::run(&args),
             Command::Token(args) => token::run(&args),
             Command::Top(args) => top::run(&args),
+            Command::Trace(args) => trace::run(&args),
             Command::Undrain(args) => undrain::run(&args),
         },
         Err(error) => Err(Failure::from(error)),

@@ -8,7 +8,7 @@
 pub(super) mod page;
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -108,6 +108,37 @@ impl Admin {
         self.ask("POST", path)
     }
 
+    /// Begins to read an answer that comes as it is made. Reading fails when nothing has come for
+    /// [`ANSWER_TIMEOUT`].
+    pub(super) fn stream(&self, path: &str) -> Result<Box<dyn BufRead>, Failure> {
+        let stream = self.connect().and_then(|(mut stream, host)| {
+            self.send(&mut stream, &host, "GET", path)?;
+            Ok(stream)
+        });
+        let mut answer = BufReader::new(stream.map_err(|why| self.unreachable(&why))?);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            let mut line = String::new();
+            let len = answer.by_ref().take(HEAD_BYTES_MAX).read_line(&mut line);
+            if len.map_err(|why| self.unreachable(&why))? == 0 {
+                break;
+            }
+            head.push_str(&line);
+        }
+        match parse(&head) {
+            Some(Answer { status: 200, .. }) => Ok(Box::new(answer)),
+            Some(Answer { status, .. }) => {
+                let mut body = String::new();
+                let _ = answer.take(ANSWER_BYTES_MAX).read_to_string(&mut body);
+                Err(match status {
+                    400 | 404 => Failure::bad_input(body.trim_end()),
+                    _ => self.unexpected(status, &body),
+                })
+            }
+            None => Err(self.not_a_gateway()),
+        }
+    }
+
     /// Whether anybody is there.
     pub(super) fn answers(&self) -> bool {
         self.exchange("GET", "/healthz").is_ok()
@@ -121,9 +152,11 @@ impl Admin {
 
     fn ask(&self, method: &str, path: &str) -> Result<Answer, Failure> {
         let text = self.exchange(method, path).map_err(|why| self.unreachable(&why))?;
-        parse(&text).ok_or_else(|| {
-            Failure::failed(format_args!("what answers at {} is not a gateway", self.target))
-        })
+        parse(&text).ok_or_else(|| self.not_a_gateway())
+    }
+
+    fn not_a_gateway(&self) -> Failure {
+        Failure::failed(format_args!("what answers at {} is not a gateway", self.target))
     }
 
     fn unreachable(&self, why: &io::Error) -> Failure {
@@ -140,40 +173,9 @@ impl Admin {
     }
 
     fn exchange(&self, method: &str, path: &str) -> io::Result<String> {
-        match &self.target {
-            Target::Socket(at) => {
-                let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-                // It bounds the wait for a place in a queue that is full, too.
-                socket.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-                socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-                socket.connect(&SockAddr::unix(at)?)?;
-                self.converse(UnixStream::from(socket), "localhost", method, path)
-            }
-            Target::Tcp(address) => {
-                let stream = TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?;
-                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-                stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-                self.converse(stream, &address.to_string(), method, path)
-            }
-        }
-    }
-
-    fn converse(
-        &self,
-        mut stream: impl Read + Write,
-        host: &str,
-        method: &str,
-        path: &str,
-    ) -> io::Result<String> {
-        let token = self.token.as_ref();
-        let token =
-            token.map(|it| Zeroizing::new(format!("Authorization: Bearer {}\r\n", it.as_str())));
-        let token = token.as_ref().map_or("", |line| line.as_str());
-        let head = Zeroizing::new(format!(
-            "{method} {path} HTTP/1.0\r\nHost: {host}\r\n{token}Content-Length: 0\r\n\r\n"
-        ));
+        let (mut stream, host) = self.connect()?;
         // A server that refuses at once may have closed already; what it said is there to be read.
-        let sent = stream.write_all(head.as_bytes());
+        let sent = self.send(&mut stream, &host, method, path);
         let mut answer = Vec::new();
         let received = stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
         if answer.is_empty() {
@@ -182,7 +184,49 @@ impl Admin {
         }
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
+
+    /// A connection, and what its gateway is called.
+    fn connect(&self) -> io::Result<(Box<dyn Connection>, String)> {
+        match &self.target {
+            Target::Socket(at) => {
+                let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+                // It bounds the wait for a place in a queue that is full, too.
+                socket.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+                socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+                socket.connect(&SockAddr::unix(at)?)?;
+                Ok((Box::new(UnixStream::from(socket)), "localhost".to_owned()))
+            }
+            Target::Tcp(address) => {
+                let stream = TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?;
+                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+                stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+                Ok((Box::new(stream), address.to_string()))
+            }
+        }
+    }
+
+    fn send(
+        &self,
+        stream: &mut impl Write,
+        host: &str,
+        method: &str,
+        path: &str,
+    ) -> io::Result<()> {
+        let token = self.token.as_ref();
+        let token =
+            token.map(|it| Zeroizing::new(format!("Authorization: Bearer {}\r\n", it.as_str())));
+        let token = token.as_ref().map_or("", |line| line.as_str());
+        let head = Zeroizing::new(format!(
+            "{method} {path} HTTP/1.0\r\nHost: {host}\r\n{token}Content-Length: 0\r\n\r\n"
+        ));
+        stream.write_all(head.as_bytes())
+    }
 }
+
+/// What a request goes out through.
+trait Connection: Read + Write {}
+
+impl<T: Read + Write> Connection for T {}
 
 /// Status and body. HTTP/1.0 has neither chunks nor a connection that stays.
 fn parse(answer: &str) -> Option<Answer> {
@@ -195,6 +239,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A reload reads files, and a busy machine may keep the control thread waiting.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Far more than any line of our heads.
+const HEAD_BYTES_MAX: u64 = 8192;
 
 /// Far more than any page.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;

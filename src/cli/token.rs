@@ -6,6 +6,8 @@ mod mint;
 
 use clap::Subcommand;
 
+pub(super) use inspect::read;
+
 use super::Failure;
 use crate::config::keys;
 use ringgate_core::secret::Key;
@@ -32,7 +34,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The key that `--key` names.
-fn key(text: &str) -> Result<Key, Failure> {
+pub(super) fn key(text: &str) -> Result<Key, Failure> {
     keys::hex_or_file(text).map_err(|error| Failure::bad_input(format_args!("--key: {error}")))
 }
 

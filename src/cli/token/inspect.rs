@@ -54,7 +54,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read(path: &Path) -> Result<ConnectToken, Failure> {
+/// A token's file.
+pub(in crate::cli) fn read(path: &Path) -> Result<ConnectToken, Failure> {
     let bad =
         |error: &dyn fmt::Display| Failure::bad_input(format_args!("{}: {error}", path.display()));
     let mut bytes = Zeroizing::new([0; CONNECT_TOKEN_BYTES]);

@@ -1,0 +1,291 @@
+//! A netcode player: its token, its request, its answer to the challenge, and its goodbye.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::super::Failure;
+use super::super::token::{key, read};
+use super::line::Line;
+use super::{Args, Outcome, Report, SCHEMA, Step, ask_there, ms, network_means};
+use ringgate_core::netcode::{
+    self, Client, ConnectToken, Notice, OpenError, ServerAddresses, State, TokenSpec,
+};
+use ringgate_core::secret::Key;
+use ringgate_os::{clock, utc};
+
+pub(super) fn probe(args: &Args) -> Result<Report, Failure> {
+    let key = args.key.as_deref().map(key).transpose()?;
+    let mut token = match &args.token {
+        Some(file) => read(file)?,
+        None => mint(args, key.as_ref())?,
+    };
+    let own = key.as_ref().filter(|_| args.token.is_some());
+    let about = About::of(&token, own);
+    let first = token.addresses.iter().next().copied();
+    let server = args.server.or(first).ok_or_else(|| Failure::bad_input("no server is named"))?;
+    // Only this one, whatever else the token names.
+    token.addresses = ServerAddresses::new(&[server]).map_err(Failure::bad_input)?;
+    let line = Line::open(server)?;
+    let mut way = Way::new(&line, &token)?;
+    let outcome = way.go(args.timeout)?;
+    let steps = std::mem::take(&mut way.steps);
+    let from = line.local()?;
+    let asked = if way.is_challenged { "response" } else { "request" };
+    let means = means(outcome, asked, &about, (server, from));
+    let mut all = vec![Step::new("token", about.text, 0, None)];
+    all.extend(steps);
+    let took_ms = ms(way.ended_ns);
+    Ok(Report {
+        schema: SCHEMA,
+        protocol: "netcode",
+        server,
+        from,
+        outcome,
+        steps: all,
+        took_ms,
+        means,
+    })
+}
+
+/// A token of our own.
+fn mint(args: &Args, key: Option<&Key>) -> Result<ConnectToken, Failure> {
+    let wanted = "expected --token FILE, or --key K --protocol-id N --server ADDR, or --plain or --unreal with --server ADDR";
+    let (Some(key), Some(protocol_id), Some(server)) = (key, args.protocol_id, args.server) else {
+        return Err(Failure::bad_input(wanted));
+    };
+    let random = getrandom::u64().map_err(Failure::failed)?;
+    let servers = ServerAddresses::new(&[server]).map_err(Failure::bad_input)?;
+    let user_data = netcode::user_data(args.user_data.as_bytes())
+        .ok_or_else(|| Failure::bad_input("--user-data: at most 256 bytes"))?;
+    let client_id = args.client_id.unwrap_or(random);
+    let spec = TokenSpec {
+        lifetime_seconds: Some(LIFETIME_S),
+        timeout_seconds: TIMEOUT_S,
+        user_data,
+        ..TokenSpec::new(protocol_id, client_id, servers)
+    };
+    netcode::mint(&spec, key, clock::unix_seconds()).map_err(Failure::failed)
+}
+
+/// What a token says by itself, before anybody is asked.
+struct About {
+    text: String,
+    /// What is wrong with it.
+    faults: Vec<String>,
+}
+
+impl About {
+    fn of(token: &ConnectToken, key: Option<&Key>) -> Self {
+        let now_s = clock::unix_seconds();
+        let (made, expires) = (token.create_unix_s, token.expire_unix_s);
+        let lasts = utc::span(expires.saturating_sub(made));
+        let mut faults = Vec::new();
+        if expires <= now_s {
+            let ago = utc::span(now_s - expires);
+            faults.push(format!(
+                "the token expired {ago} ago by this host's clock: servers drop it without a word"
+            ));
+            let made = utc::span(now_s.saturating_sub(made));
+            faults.push(format!(
+                "it says that it was made {made} ago, for {lasts}: if it was made just now, the token service's clock is behind"
+            ));
+        } else if made > now_s + SKEW_S {
+            let ahead = utc::span(made - now_s);
+            faults.push(format!(
+                "the token was made {ahead} from now by this host's clock: the token service's clock is ahead, or this one behind"
+            ));
+        }
+        match key.map(|key| netcode::open_private(token, key)) {
+            Some(Err(OpenError::WrongKey)) => faults.push(
+                "the token was made under another key than --key, or for another protocol id: servers drop it without a word"
+                    .to_owned(),
+            ),
+            Some(Err(why)) => faults.push(why.to_string()),
+            Some(Ok(_)) | None => {}
+        }
+        let named = token.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let until = match expires {
+            u64::MAX => "never expires".to_owned(),
+            _ if expires <= now_s => format!("expired {} ago", utc::span(now_s - expires)),
+            _ => format!("expires in {}", utc::span(expires - now_s)),
+        };
+        let protocol_id = token.protocol_id;
+        Self { text: format!("for protocol id {protocol_id:#x} and {named}, {until}"), faults }
+    }
+}
+
+/// The way in.
+struct Way<'a> {
+    line: &'a Line,
+    client: Client,
+    steps: Vec<Step>,
+    /// Datagrams that were sent for the step at hand, and when it began.
+    sent: u32,
+    since_ns: u64,
+    is_challenged: bool,
+    ended_ns: u64,
+}
+
+impl<'a> Way<'a> {
+    fn new(line: &'a Line, token: &ConnectToken) -> Result<Self, Failure> {
+        let now_ns = line.now_ns();
+        let client = Client::new(token, now_ns).map_err(Failure::failed)?;
+        let steps = Vec::new();
+        Ok(Self {
+            line,
+            client,
+            steps,
+            sent: 0,
+            since_ns: now_ns,
+            is_challenged: false,
+            ended_ns: 0,
+        })
+    }
+
+    fn go(&mut self, patience: Duration) -> Result<Outcome, Failure> {
+        let patience_ns = patience.as_nanos() as u64;
+        let mut buffer = [0; 2048];
+        let outcome = loop {
+            let now_ns = self.line.now_ns();
+            let _ = self.client.handle_timeout(now_ns);
+            if now_ns >= self.since_ns + patience_ns || self.is_given_up() {
+                break Outcome::Silence;
+            }
+            if let Some(trouble) = self.send_due(&mut buffer)? {
+                break trouble;
+            }
+            let len = match self.line.receive(&mut buffer)? {
+                Ok(Some(len)) => len,
+                Ok(None) => continue,
+                Err(trouble) => break trouble.into(),
+            };
+            let (now_ns, server) = (self.line.now_ns(), self.client.server());
+            let notice = self.client.handle_datagram(now_ns, server, &mut buffer[..len]);
+            let slot = match notice {
+                Ok(Some(Notice::Connected(info))) => Some((info.slot, info.slots)),
+                _ => None,
+            };
+            if let Some(outcome) = self.note(slot) {
+                break outcome;
+            }
+        };
+        self.ended_ns = self.line.now_ns();
+        match outcome {
+            Outcome::Connected => self.leave(&mut buffer)?,
+            Outcome::Denied => {}
+            _ => {
+                let step = if self.is_challenged { "response" } else { "request" };
+                self.end_step(step, no_answer(outcome));
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.client.state().is_closed() && self.client.state() != State::Denied
+    }
+
+    /// Sends what the client has to say.
+    fn send_due(&mut self, buffer: &mut [u8]) -> Result<Option<Outcome>, Failure> {
+        let now_ns = self.line.now_ns();
+        while let Some((_, datagram)) = self.client.poll_transmit(now_ns, buffer) {
+            self.sent += 1;
+            if let Err(trouble) = self.line.send(datagram)? {
+                return Ok(Some(trouble.into()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks where the client stands behind a datagram.
+    fn note(&mut self, slot: Option<(u32, u32)>) -> Option<Outcome> {
+        let step = if self.is_challenged { "response" } else { "request" };
+        if let Some((slot, slots)) = slot {
+            self.end_step(step, format!("let in, slot {slot} of {slots},"));
+            return Some(Outcome::Connected);
+        }
+        match self.client.state() {
+            State::Denied => {
+                self.end_step(step, "denied");
+                Some(Outcome::Denied)
+            }
+            State::SendingResponse if !self.is_challenged => {
+                self.end_step(step, "challenged");
+                self.is_challenged = true;
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn end_step(&mut self, step: &'static str, found: impl Into<String>) {
+        let now_ns = self.line.now_ns();
+        self.steps.push(Step::new(step, found, self.sent, Some(now_ns - self.since_ns)));
+        (self.sent, self.since_ns) = (0, now_ns);
+    }
+
+    /// Gives the slot back.
+    fn leave(&mut self, buffer: &mut [u8]) -> Result<(), Failure> {
+        self.client.disconnect();
+        // Whoever put us out meanwhile does not matter any more.
+        let _ = self.send_due(buffer)?;
+        self.steps.push(Step::new("goodbye", "said", 0, None));
+        Ok(())
+    }
+}
+
+fn no_answer(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Refused => "refused by the host (ICMP)",
+        Outcome::Unreachable => "unreachable, says the network (ICMP)",
+        Outcome::Blocked => "not let out by this host",
+        _ => "no answer",
+    }
+}
+
+fn means(
+    outcome: Outcome,
+    asked: &str,
+    about: &About,
+    (server, from): (SocketAddr, SocketAddr),
+) -> Vec<String> {
+    let mut means = match outcome {
+        Outcome::Connected => Vec::new(),
+        Outcome::Denied => vec![
+            "the gateway knows the token and says no: no free slot (max_sessions, slots), no backend up, a limit on one source, \
+             a drain, or a token that has had its session"
+                .to_owned(),
+            "`ringgate status` on the gateway shows sessions, slots and backends; `ringgate trace` says which it was".to_owned(),
+        ],
+        Outcome::Silence if asked == "response" => vec![
+            "the challenge was answered and nothing came back: the client id may have a session already (`ringgate sessions \
+             --client`), or the backend is still starting"
+                .to_owned(),
+            "or larger datagrams are lost on the way: a response is 334 bytes, a request 1078".to_owned(),
+        ],
+        Outcome::Silence => {
+            let mut means = about.faults.clone();
+            let others = if means.is_empty() { "" } else { "otherwise: " };
+            means.push(format!(
+                "{others}another key or protocol id than the listener's, an expired token, a token that names other addresses than \
+                 the listener's public ones, one that was used from another address, a denied address, or a filter on the way to {server}"
+            ));
+            means
+        }
+        other => network_means(other, server),
+    };
+    if matches!(outcome, Outcome::Silence | Outcome::Denied) {
+        means.push(ask_there(from));
+    }
+    if outcome == Outcome::Connected {
+        means.extend(about.faults.iter().cloned());
+    }
+    means
+}
+
+/// Of tokens made here.
+const LIFETIME_S: u64 = 60;
+const TIMEOUT_S: i32 = 15;
+
+/// Clocks that differ by less do no harm.
+const SKEW_S: u64 = 5;

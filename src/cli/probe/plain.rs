@@ -1,0 +1,52 @@
+//! A player of any UDP game: something is sent, and any answer of the game's will do.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::super::Failure;
+use super::line::Line;
+use super::{Outcome, Report, SCHEMA, Step, ask_there, ms, network_means};
+
+pub(super) fn probe(
+    server: SocketAddr,
+    payload: &[u8],
+    patience: Duration,
+) -> Result<Report, Failure> {
+    let line = Line::open(server)?;
+    let until_ns = patience.as_nanos() as u64;
+    let (mut sent, mut due_ns) = (0, 0);
+    let mut buffer = [0; 65_536];
+    let (outcome, found) = loop {
+        let now_ns = line.now_ns();
+        if now_ns >= until_ns {
+            break (Outcome::Silence, "no answer".to_owned());
+        }
+        if now_ns >= due_ns {
+            due_ns = now_ns + SEND_EVERY_NS;
+            sent += 1;
+            if let Err(trouble) = line.send(payload)? {
+                break (trouble.into(), "not sent".to_owned());
+            }
+        }
+        match line.receive(&mut buffer)? {
+            Ok(Some(len)) => break (Outcome::Connected, format!("answered with {len} bytes")),
+            Ok(None) => {}
+            Err(trouble) => break (trouble.into(), "refused (ICMP)".to_owned()),
+        }
+    };
+    let (took_ns, from) = (line.now_ns(), line.local()?);
+    let means = match outcome {
+        Outcome::Silence => vec![
+            "the game does not answer this payload, the listener demands other first bytes, a token or a number, no backend is up or \
+             has a free slot, or the source begins too often"
+                .to_owned(),
+            ask_there(from),
+        ],
+        other => network_means(other, server),
+    };
+    let steps = vec![Step::new("datagram", found, sent, Some(took_ns))];
+    let took_ms = ms(took_ns);
+    Ok(Report { schema: SCHEMA, protocol: "plain", server, from, outcome, steps, took_ms, means })
+}
+
+const SEND_EVERY_NS: u64 = 250_000_000;

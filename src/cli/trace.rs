@@ -1,0 +1,113 @@
+//! `ringgate trace`: what a running gateway decides about one player's packets, as it decides it.
+
+use std::io::BufRead;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::Failure;
+use super::admin::Place;
+use super::exit::show;
+use crate::config::values;
+use ringgate_gate::Prefix;
+use ringgate_os::utc;
+
+/// Show every decision about one player's packets as it is made, and why
+///
+/// Of a netcode player by its client id, of any player by its address. A packet whose client id is
+/// not known yet (a request whose token does not open) is only counted for --client: --address
+/// shows it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The player's client id, decimal or 0x… (netcode only)
+    #[arg(long, value_name = "ID", group = "whom", required_unless_present = "address", value_parser = client)]
+    client: Option<u64>,
+    /// An address, or a network such as 192.0.2.0/24
+    #[arg(long, value_name = "PREFIX", group = "whom", value_parser = prefix)]
+    address: Option<String>,
+    /// How long, an hour at most
+    #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = lasts)]
+    lasts: Duration,
+    /// Print what comes as it is: one JSON object a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// A line, as far as it is shown.
+#[derive(Deserialize)]
+struct Line {
+    event: String,
+    unix_ms: Option<u64>,
+    listener: Option<String>,
+    address: Option<String>,
+    client_id: Option<u64>,
+    text: String,
+}
+
+fn client(text: &str) -> Result<u64, String> {
+    values::number(text).ok_or_else(|| format!("found {text:?}, expected a number of 64 bits"))
+}
+
+fn prefix(text: &str) -> Result<String, String> {
+    let read = text.parse::<Prefix>();
+    read.map(|_| text.to_owned()).map_err(|why| format!("found {text:?}, {why}"))
+}
+
+fn lasts(text: &str) -> Result<Duration, String> {
+    let span = values::duration(text).filter(|it| (LASTS_MIN..=LASTS_MAX).contains(it));
+    span.ok_or_else(|| format!("found {text:?}, expected a time such as 30s or 5m, 1h at most"))
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let admin = args.place.find()?;
+    let whom = match (args.client, &args.address) {
+        (Some(client_id), _) => format!("client={client_id}"),
+        (None, address) => {
+            let address = address.as_ref().expect("clap wants one of them");
+            format!("address={}", address.replace('/', "%2F"))
+        }
+    };
+    let path = format!("/trace?{whom}&for_ms={}", args.lasts.as_millis());
+    let lines = admin.stream(&path)?;
+    let mut is_whole = false;
+    for line in lines.lines() {
+        let Ok(line) = line else { break };
+        if line.is_empty() {
+            continue;
+        }
+        let read = serde_json::from_str::<Line>(&line);
+        is_whole |= read.as_ref().is_ok_and(|line| line.event == "end");
+        let text = match read {
+            Ok(read) if !args.json => read.in_words(),
+            _ => format!("{line}\n"),
+        };
+        if !show(&text)? {
+            return Ok(());
+        }
+    }
+    if is_whole {
+        return Ok(());
+    }
+    Err(Failure::failed(
+        "the gateway ended the trace too early: it has stopped, or does not answer",
+    ))
+}
+
+impl Line {
+    /// Time of day, who and what.
+    fn in_words(&self) -> String {
+        let time = self.unix_ms.map_or(String::new(), |ms| {
+            let date = utc::date(ms / 1000);
+            format!("{}.{:03}  ", date.get(11..19).unwrap_or_default(), ms % 1000)
+        });
+        let listener = self.listener.as_ref().map_or(String::new(), |name| format!("{name}  "));
+        let address = self.address.as_ref().map_or(String::new(), |it| format!("{it}  "));
+        let client = self.client_id.map_or(String::new(), |id| format!("client {id}  "));
+        format!("{time}{listener}{address}{client}{}\n", self.text)
+    }
+}
+
+const LASTS_MIN: Duration = Duration::from_millis(1);
+const LASTS_MAX: Duration = Duration::from_hours(1);
