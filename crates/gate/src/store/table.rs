@@ -358,7 +358,14 @@ impl<T: Tenant> Table<T> {
 
     /// Ends the tenancy of removed entries: call it when no entry noted in this turn is used any
     /// more.
+    #[inline]
     pub(crate) fn reclaim(&mut self, now_ns: u64) {
+        if !self.removed.is_empty() {
+            self.reclaim_removed(now_ns);
+        }
+    }
+
+    fn reclaim_removed(&mut self, now_ns: u64) {
         for entry in self.removed.drain(..) {
             self.stored[entry.index()].tenant = T::nobody();
             self.free.push_back(Rest { entry, since_ns: now_ns });

@@ -18,7 +18,9 @@ pub(crate) struct Wheel<I, const TICK: u64> {
     /// The first place of each bucket's list.
     heads: [u32; BUCKETS],
     /// A bit for each bucket. Invariant: set where the list is not empty.
-    taken: [u64; BUCKETS / WORD_BITS],
+    taken: [u64; WORDS],
+    /// A bit for each word of `taken`. Invariant: set where the word is not 0.
+    taken_words: u16,
     /// For each place, the one behind it in its list, or [`IDLE`].
     next: Vec<u32>,
     /// What is left of the bucket that fires.
@@ -37,7 +39,8 @@ impl<I: Id, const TICK: u64> Wheel<I, TICK> {
     pub(crate) fn new(places: usize, now: u64) -> Self {
         Self {
             heads: [END; BUCKETS],
-            taken: [0; BUCKETS / WORD_BITS],
+            taken: [0; WORDS],
+            taken_words: 0,
             next: Vec::with_capacity(places),
             firing: END,
             next_tick: now / TICK,
@@ -62,6 +65,7 @@ impl<I: Id, const TICK: u64> Wheel<I, TICK> {
         let bucket = tick as usize % BUCKETS;
         self.next[at] = std::mem::replace(&mut self.heads[bucket], at as u32);
         self.taken[bucket / WORD_BITS] |= 1 << (bucket % WORD_BITS);
+        self.taken_words |= 1 << (bucket / WORD_BITS);
         self.armed += 1;
     }
 
@@ -71,7 +75,7 @@ impl<I: Id, const TICK: u64> Wheel<I, TICK> {
     /// most.
     #[inline]
     pub(crate) fn pop_due(&mut self, now: u64) -> Option<I> {
-        if self.firing == END && !self.begin_bucket(now / TICK) {
+        if self.firing == END && (now < self.next_tick * TICK || !self.begin_bucket(now / TICK)) {
             return None;
         }
         let at = self.firing as usize;
@@ -92,31 +96,31 @@ impl<I: Id, const TICK: u64> Wheel<I, TICK> {
         while self.next_tick <= now_tick && self.firing == END {
             let bucket = self.next_tick as usize % BUCKETS;
             self.firing = std::mem::replace(&mut self.heads[bucket], END);
-            self.taken[bucket / WORD_BITS] &= !(1 << (bucket % WORD_BITS));
+            let word = bucket / WORD_BITS;
+            self.taken[word] &= !(1 << (bucket % WORD_BITS));
+            self.taken_words &= !(u16::from(self.taken[word] == 0) << word);
             self.next_tick += 1;
         }
         self.firing != END
     }
 
-    /// When the next non-empty bucket is due, to know how long a worker may sleep. Asked in every
-    /// turn, so it is found among bits.
+    /// When the next non-empty bucket is due, to know how long a worker may sleep. Asked twice in
+    /// every turn, so it is found among bits, and without a loop.
     pub(crate) fn next_due(&self) -> Option<u64> {
-        if self.armed == 0 {
+        if self.taken_words == 0 {
             return None;
         }
         let at = self.next_tick as usize % BUCKETS;
-        let (first, below) = (at / WORD_BITS, (1 << (at % WORD_BITS)) - 1);
-        // Once round, and the first word's lower bits at the end.
-        let words = (0..=self.taken.len()).map(|step| {
-            let word = (first + step) % self.taken.len();
-            let bits = match step {
-                0 => self.taken[word] & !below,
-                _ if word == first => self.taken[word] & below,
-                _ => self.taken[word],
-            };
-            (word, bits)
-        });
-        let (word, bits) = words.into_iter().find(|(_, bits)| *bits != 0)?;
+        let first = at / WORD_BITS;
+        let ahead = self.taken[first] & (u64::MAX << (at % WORD_BITS));
+        let (word, bits) = if ahead != 0 {
+            (first, ahead)
+        } else {
+            // Once round: what the first word has besides lies behind, and so comes last.
+            let steps = self.taken_words.rotate_right(first as u32 + 1).trailing_zeros();
+            let word = (first + 1 + steps as usize) % WORDS;
+            (word, self.taken[word])
+        };
         let bucket = word * WORD_BITS + bits.trailing_zeros() as usize;
         let ticks = (bucket + BUCKETS - at) % BUCKETS;
         Some((self.next_tick + ticks as u64) * TICK)
@@ -137,6 +141,10 @@ pub(crate) const TICK_NS: u64 = 4_000_000;
 const BUCKETS: usize = 1024;
 
 const WORD_BITS: usize = u64::BITS as usize;
+
+/// As many as a word of bits over them has.
+const WORDS: usize = BUCKETS / WORD_BITS;
+const _: () = assert!(WORDS == u16::BITS as usize);
 
 #[cfg(test)]
 mod tests {
