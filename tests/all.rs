@@ -106,6 +106,8 @@ mod plain_gateway;
 mod readme;
 #[path = "all/sim_seeds.rs"]
 mod sim_seeds;
+#[path = "all/token_languages.rs"]
+mod token_languages;
 #[path = "all/tuning.rs"]
 mod tuning;
 #[path = "all/unreal_echo.rs"]

@@ -146,6 +146,11 @@ impl Gateway {
         mint(&spec, &self.key, clock::unix_seconds()).expect("random bytes")
     }
 
+    /// The key that its tokens are sealed with, as a key file has it.
+    pub(crate) fn key_hex(&self) -> String {
+        self.key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// A player with our client.
     pub(crate) fn player(&self, client_id: u64) -> Player {
         Player::new(&self.token(client_id), self.address())
