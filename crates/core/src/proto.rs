@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod netcode;
+pub mod notify;
 pub mod plain;
 pub mod replay;
 pub mod seq;

@@ -8,8 +8,8 @@
 //!
 //! - [`front`]: what a gateway decides about datagrams, without the tables it decides over.
 //! - [`client`]: the engine's client side of the handshake as a state machine.
-//! - [`peer`]: one end of the packet header's sequences and acknowledgements, for test players and
-//!   test servers.
+//! - [`peer`]: one end of a connection ([`Notify`](super::notify::Notify)) with these packets, for
+//!   test players and test servers.
 //! - [`bunch`]: what such players say on the control channel.
 //! - [`stand_in`]: a server side that shares no rule with [`front`], so that it can judge it.
 //!
@@ -31,10 +31,7 @@ pub mod stand_in;
 #[cfg(test)]
 mod vectors;
 
-use crate::proto::seq::Seq;
-
-/// The number of a packet, in both directions.
-pub type PacketSeq = Seq<14>;
+pub use crate::proto::notify::PacketSeq;
 
 /// Paces of the handshake, and how long its parts live. Instants are nanoseconds of one monotonic
 /// clock.

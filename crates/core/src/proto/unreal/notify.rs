@@ -20,13 +20,10 @@ use super::prefix::{Framing, Ids, Prefix};
 use super::timing::NS_PER_S;
 use crate::drops::DropReason;
 use crate::limits::UNREAL_GAP_MAX;
+use crate::proto::notify;
 use crate::proto::replay::{Policy, WrappedWindow};
 
-/// The longest history, in words of 32 packets.
-pub const HISTORY_WORDS_MAX: usize = 8;
-
-/// How many packets the longest history covers.
-pub const HISTORY_PACKETS_MAX: usize = HISTORY_WORDS_MAX * WORD_BITS;
+pub use crate::proto::notify::{HISTORY_PACKETS_MAX, HISTORY_WORDS_MAX};
 
 /// The header of one game packet.
 #[derive(Clone, Copy, Debug)]
@@ -69,20 +66,12 @@ impl<'a> Header<'a> {
         self.history.remaining()
     }
 
-    /// Whether the packet `age` numbers before [`acked`](Self::acked) has arrived, as the sender
-    /// says.
-    #[inline]
-    pub fn has_arrived(&self, age: usize) -> bool {
-        let mut bit = self.history;
-        bit.skip(age).and_then(|()| bit.flag()).unwrap_or(false)
-    }
-
-    /// What became of every packet after `known` up to [`acked`](Self::acked), oldest first. Empty
-    /// where the header acknowledges nothing new.
-    pub fn news_since(&self, known: PacketSeq) -> impl Iterator<Item = (PacketSeq, bool)> + '_ {
-        let count = usize::try_from(self.acked.distance_from(known)).unwrap_or(0);
-        let status = |age| (self.acked.wrapping_sub(age as u64), self.has_arrived(age));
-        (0..count).rev().map(status)
+    /// What it says of packets, in the form that [`Notify`](notify::Notify) takes.
+    pub fn told(&self) -> notify::Header {
+        let mut bits = self.history;
+        let mut word = || bits.read(WORD_BITS).unwrap_or(0) as u32;
+        let history = std::array::from_fn(|_| word());
+        notify::Header { sequence: self.sequence, acked: self.acked, history }
     }
 
     /// The game's bits: packet info and bunches, without the termination bits. At least one.

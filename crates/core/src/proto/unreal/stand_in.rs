@@ -12,7 +12,7 @@
 //! player expects. A player that closes the control channel is gone, and so is one that is silent
 //! for long enough ([`StandIn::close_idle`]).
 //!
-//! All memory is taken when it is made, except for connections: each takes about 5 KiB when it is
+//! All memory is taken when it is made, except for connections: each takes about 3 KiB when it is
 //! opened.
 
 mod connections;
