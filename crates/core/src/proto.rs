@@ -2,6 +2,7 @@
 //! in the caller's buffers; `now` is an argument; AEAD work is described here and done by `crypto`.
 #![forbid(unsafe_code)]
 
+pub mod delivery;
 pub mod netcode;
 pub mod notify;
 pub mod plain;
