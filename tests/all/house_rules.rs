@@ -42,6 +42,7 @@ const NEEDS: &[(&str, &str)] = &[
 #[rustfmt::skip]
 const MAY_USE: &[(&str, &str)] = &[
     ("crates/core/src/crypto", "limits secret"),
+    ("crates/core/src/delivery", "drops limits proto"),
     ("crates/core/src/drops", ""),
     ("crates/core/src/endpoint", ""),
     ("crates/core/src/limits", ""),

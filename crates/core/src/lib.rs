@@ -2,11 +2,13 @@
 //! token services alike.
 //!
 //! `proto` knows the formats, `crypto` seals and opens in batches, `netcode` joins both into
-//! connect tokens and a client. Nothing of an operating system is in here: no socket, no clock, no
-//! thread. Time is an argument, and so is randomness, unless the feature `random` is on.
+//! connect tokens and a client, `delivery` carries whole messages in a connection's payloads.
+//! Nothing of an operating system is in here: no socket, no clock, no thread. Time is an argument,
+//! and so is randomness, unless the feature `random` is on.
 #![deny(unsafe_code)]
 
 pub mod crypto;
+pub mod delivery;
 pub mod drops;
 pub mod endpoint;
 pub mod limits;

@@ -1,0 +1,95 @@
+//! What is under way: every packet that nothing is known about, and what it carries.
+//!
+//! Packets are reported in the order in which they left, so two queues are enough.
+
+use std::collections::VecDeque;
+
+use crate::proto::delivery::PartSeq;
+
+/// A packet under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet {
+    pub(super) left_ns: u64,
+    pub(super) bytes: u16,
+    /// How many items it carries that something depends on.
+    pub(super) items: u16,
+    /// It asks for an acknowledgement.
+    pub(super) asks: bool,
+}
+
+/// What a packet carries that something depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    /// A part of a message on a reliable channel.
+    Part {
+        /// The channel.
+        channel: u8,
+        /// The part's number.
+        sequence: u16,
+    },
+    /// A message whose sender wants to know what becomes of it.
+    Token(u64),
+}
+
+impl Item {
+    pub(super) const fn part(channel: u8, sequence: PartSeq) -> Self {
+        Self::Part { channel, sequence: sequence.value() as u16 }
+    }
+}
+
+/// Everything under way.
+#[derive(Debug, Default)]
+pub(super) struct Flight {
+    packets: VecDeque<Packet>,
+    items: VecDeque<Item>,
+    /// Items of the packet that is being written, at the end of the queue.
+    unsent: u16,
+    /// Packets that ask for an acknowledgement.
+    asking: usize,
+}
+
+impl Flight {
+    /// Packets under way that ask for an acknowledgement.
+    pub(super) const fn asking(&self) -> usize {
+        self.asking
+    }
+
+    /// The next packet carries this.
+    pub(super) fn carry(&mut self, item: Item) {
+        self.items.push_back(item);
+        self.unsent += 1;
+    }
+
+    /// The packet has left, with everything that it carries.
+    pub(super) fn handle_sent(&mut self, now_ns: u64, bytes: usize, asks: bool) {
+        let items = std::mem::take(&mut self.unsent);
+        self.packets.push_back(Packet { left_ns: now_ns, bytes: bytes as u16, items, asks });
+        self.asking += usize::from(asks);
+    }
+
+    /// The oldest packet is under way no more. Its items come next out of
+    /// [`take_item`](Self::take_item).
+    pub(super) fn take_packet(&mut self) -> Option<Packet> {
+        let packet = self.packets.pop_front()?;
+        self.asking -= usize::from(packet.asks);
+        Some(packet)
+    }
+
+    pub(super) fn take_item(&mut self) -> Option<Item> {
+        self.items.pop_front()
+    }
+
+    /// Everything that is carried, oldest first.
+    pub(super) fn items(&self) -> impl Iterator<Item = Item> + '_ {
+        self.items.iter().copied()
+    }
+
+    pub(super) fn trim(&mut self) {
+        self.packets.shrink_to_fit();
+        self.items.shrink_to_fit();
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.packets.capacity() * size_of::<Packet>() + self.items.capacity() * size_of::<Item>()
+    }
+}

@@ -1,0 +1,142 @@
+//! What each kind of channel promises, and what a quiet connection costs.
+
+use super::world::{Event, MS, Path, SECOND, World};
+use crate::delivery::{Channel, End, Options, Report, SendError};
+
+/// Everything that happens at both ends within so long.
+fn events(world: &mut World, within_ns: u64) -> Vec<(usize, Event)> {
+    let mut events = Vec::new();
+    let end_ns = world.now_ns + within_ns;
+    world.run_until(end_ns, |at, event| events.push((at, event)));
+    events
+}
+
+fn message(channel: Channel, bytes: &[u8]) -> (usize, Event) {
+    (1, Event::Message(channel, bytes.to_vec()))
+}
+
+fn delivered(token: u64) -> (usize, Event) {
+    (0, Event::Report(Report { token, is_delivered: true }))
+}
+
+#[test]
+fn a_message_of_each_kind_arrives_and_is_reported() {
+    let mut world = World::of(&Path::good(10 * MS), 1);
+    let channels = [Channel::Reliable(0), Channel::Sequenced(7), Channel::Unreliable(255)];
+    for (token, channel) in channels.into_iter().enumerate() {
+        world.ends[0].send(channel, b"hello", Some(token as u64)).expect("room");
+    }
+    let mut found = events(&mut world, 900 * MS);
+    found.sort_by_key(|(at, event)| (*at, format!("{event:?}")));
+    let mut expected: Vec<_> = (0..3).map(delivered).collect();
+    expected.extend(channels.map(|channel| message(channel, b"hello")));
+    assert_eq!(found, expected);
+    assert_eq!(world.sent[0].0, 1, "one packet holds them all");
+}
+
+#[test]
+fn a_message_of_64_kib_arrives_whole_and_a_longer_one_is_refused() {
+    let mut world = World::of(&Path::good(10 * MS), 1);
+    let longest: Vec<u8> = (0..64 * 1024_u32).map(|n| (n / 7) as u8).collect();
+    let end = &mut world.ends[0];
+    assert_eq!(end.send(Channel::Reliable(9), &longest, Some(1)), Ok(()));
+    let longer = [&longest[..], &[1]].concat();
+    assert_eq!(end.send(Channel::Reliable(9), &longer, None), Err(SendError::TooLong));
+    assert_eq!(end.send(Channel::Unreliable(9), &longest[..1159], None), Ok(()));
+    assert_eq!(end.send(Channel::Unreliable(9), &longest[..1160], None), Err(SendError::TooLong));
+    assert_eq!(end.send(Channel::Reliable(9), &[], None), Err(SendError::Empty));
+    let found = events(&mut world, 2 * SECOND);
+    assert!(found.contains(&message(Channel::Reliable(9), &longest)));
+    assert!(found.contains(&delivered(1)));
+}
+
+#[test]
+fn a_queue_that_is_full_says_so_until_messages_have_arrived() {
+    let mut world = World::of(&Path::good(10 * MS), 1);
+    let message = vec![1; 32 * 1024];
+    let taken =
+        (0..10).take_while(|_| world.ends[0].send(Channel::Reliable(0), &message, None).is_ok());
+    assert_eq!(taken.count(), 8, "256 KiB");
+    assert_eq!(world.ends[0].send(Channel::Reliable(5), &[1], None), Err(SendError::Full));
+    assert!(world.settle(10 * SECOND, |_, _| ()));
+    assert_eq!(world.ends[0].send(Channel::Reliable(5), &[1], None), Ok(()));
+}
+
+#[test]
+fn an_acknowledgement_provokes_none_and_leaves_soon() {
+    let mut world = World::of(&Path::good(10 * MS), 1);
+    let start_ns = world.now_ns;
+    world.ends[0].send(Channel::Unreliable(0), b"move", Some(1)).expect("room");
+    let mut reported_ns = 0;
+    world.run_until(start_ns + 900 * MS, |_, event| {
+        if matches!(event, Event::Report(_)) {
+            reported_ns = start_ns;
+        }
+    });
+    assert_eq!((world.sent, reported_ns), ([(1, 14), (1, 8)], start_ns));
+}
+
+#[test]
+fn a_quiet_connection_keeps_alive_at_its_pace() {
+    let options = Options { keep_alive_ns: 200 * MS, ..Options::default() };
+    let slow = Options { keep_alive_ns: 5 * SECOND, ..Options::default() };
+    let path = Path::good(10 * MS);
+    let mut world = World::new([options, slow], [path.clone(), path], 1);
+    let end_ns = world.now_ns + 100 * SECOND;
+    world.run_until(end_ns, |_, event| panic!("{event:?}"));
+    assert_eq!((world.sent[0].0, world.sent[1].0), (500, 20));
+    // What is known of packets is still told, and the history has not grown for it.
+    assert!(world.sent[0].1 <= 500 * 8 && world.sent[1].1 <= 20 * 12, "{:?}", world.sent);
+}
+
+#[test]
+fn a_quiet_connection_takes_less_than_4_kib() {
+    let bytes = |end: &End| size_of_val(end) + end.heap_bytes();
+    let mut world = World::of(&Path::good(10 * MS), 1);
+    assert!(bytes(&world.ends[0]) < 2048, "{}", bytes(&world.ends[0]));
+    for _ in 0..100 {
+        for channel in [Channel::Reliable(0), Channel::Sequenced(0), Channel::Unreliable(0)] {
+            world.ends[0].send(channel, &[7; 1000], None).expect("room");
+        }
+        assert!(world.settle(SECOND, |_, _| ()));
+    }
+    let end_ns = world.now_ns + 10 * SECOND;
+    world.run_until(end_ns, |_, _| ());
+    world.ends.iter_mut().for_each(End::trim);
+    for end in &world.ends {
+        assert!(bytes(end) < 4096, "{}", bytes(end));
+    }
+}
+
+#[test]
+fn snapshots_and_bulk_share_packets_fairly() {
+    let mut world = World::of(&Path::good(25 * MS), 1);
+    let (mut snapshots, mut bulk) = (0, 0);
+    let message = vec![1; 20_000];
+    for _ in 0..90 {
+        let _ = world.ends[0].send(Channel::Reliable(0), &message, None);
+        world.ends[0].send(Channel::Sequenced(0), &[2; 600], None).expect("room");
+        let end_ns = world.now_ns + 33 * MS;
+        world.run_until(end_ns, |_, event| match event {
+            Event::Message(Channel::Sequenced(_), _) => snapshots += 1,
+            Event::Message(..) => bulk += 1,
+            Event::Report(_) => {}
+        });
+    }
+    assert!(snapshots >= 85 && bulk >= 80, "{snapshots} snapshots, {bulk} messages");
+}
+
+#[test]
+fn what_the_network_does_is_measured() {
+    let lossy = Path { loss_percent: 10, ..Path::good(40 * MS) };
+    let mut world = World::new([Options::default(); 2], [lossy, Path::good(20 * MS)], 3);
+    assert_eq!(world.ends[0].quality().round_trip_ns, 0);
+    for _ in 0..300 {
+        world.ends[0].send(Channel::Unreliable(0), &[1; 100], None).expect("room");
+        let end_ns = world.now_ns + 20 * MS;
+        world.run_until(end_ns, |_, _| ());
+    }
+    let quality = world.ends[0].quality();
+    assert!((60 * MS..70 * MS).contains(&quality.round_trip_ns), "{quality:?}");
+    assert!((30..250).contains(&quality.loss_per_mille), "{quality:?}");
+}

@@ -1,0 +1,193 @@
+//! Peers that lie: each ends the connection with a reason of its own, and none makes it grow.
+
+use super::random::Random;
+use super::world::{MS, SECOND};
+use crate::delivery::{Channel, End, Fault, Options, RECEIVE_BYTES_MAX, Refusal};
+use crate::drops::DropReason;
+use crate::proto::delivery::{Frame, HEADER_BYTES_MAX, Part, PartSeq, write_header};
+use crate::proto::notify::{Notify, PacketSeq};
+
+/// A peer that writes what it wants.
+struct Liar {
+    notify: Notify,
+    now_ns: u64,
+    end: End,
+}
+
+impl Liar {
+    fn new() -> Self {
+        let zero = PacketSeq::new(0);
+        let now_ns = 1000 * SECOND;
+        let end = End::new(&Options::default(), now_ns);
+        Self { notify: Notify::starting_at(zero, zero), now_ns, end }
+    }
+
+    /// An honest header, and whatever behind it.
+    fn say(&mut self, frames: &[u8]) -> Result<(), Refusal> {
+        let mut packet = [0; 1300];
+        let len = write_header(&self.notify, &mut packet[..HEADER_BYTES_MAX]);
+        packet[len..len + frames.len()].copy_from_slice(frames);
+        self.notify.handle_sent();
+        let taken = self.end.handle_packet(self.now_ns, &packet[..len + frames.len()], |_, _| ());
+        self.hear();
+        taken
+    }
+
+    fn part(&mut self, part: &Part<'_>) -> Result<(), Refusal> {
+        let frame = Frame::Reliable(*part);
+        let mut bytes = vec![0; frame.wire_bytes()];
+        frame.write(&mut bytes);
+        self.say(&bytes)
+    }
+
+    /// Acknowledges what the end has sent.
+    fn hear(&mut self) {
+        let mut out = [0; 1200];
+        while let Some(len) = self.end.poll_transmit(self.now_ns, &mut out) {
+            let (header, _) = crate::proto::delivery::read_header(&out[..len]).expect("honest");
+            self.notify.handle_header(&header, true, |_, _| ()).expect("honest");
+        }
+    }
+}
+
+fn fault(fault: Fault) -> Result<(), Refusal> {
+    Err(Refusal::Fault(fault))
+}
+
+#[test]
+fn what_is_no_packet_ends_the_connection() {
+    for bytes in [&[][..], &[0; 7], &[0x08, 0, 0, 0, 0, 0, 0, 0], &[0; 1201]] {
+        let mut end = End::new(&Options::default(), 0);
+        assert_eq!(end.handle_packet(0, bytes, |_, _| ()), fault(Fault::Malformed));
+        assert_eq!(end.fault(), Some(Fault::Malformed));
+        assert_eq!(end.handle_packet(0, &[], |_, _| ()), fault(Fault::Malformed));
+        assert_eq!((end.poll_transmit(0, &mut [0; 1200]), end.poll_timeout()), (None, None));
+    }
+    assert_eq!(Liar::new().say(&[0x20]), fault(Fault::Malformed));
+}
+
+#[test]
+fn numbers_that_nobody_has_sent_end_the_connection() {
+    let packet = |sequence: u32, acked: u32| {
+        let fields = sequence << 18 | (acked & 0x3fff) << 4;
+        [fields.to_le_bytes(), [0; 4]].concat()
+    };
+    let after = |packet: &[u8]| {
+        let mut end = End::new(&Options::default(), 0);
+        end.handle_packet(0, packet, |_, _| ())
+    };
+    let before = u32::MAX;
+    assert_eq!(after(&packet(0, before)), Ok(()));
+    assert_eq!(after(&packet(255, before)), Ok(()));
+    assert_eq!(after(&packet(256, before)), fault(Fault::Sequence));
+    assert_eq!(after(&packet(0, 0)), fault(Fault::Acknowledgement));
+    assert_eq!(after(&packet(0, before - 1)), fault(Fault::Acknowledgement));
+    let late = Err(Refusal::Dropped(DropReason::ReplayTooOld));
+    assert_eq!(after(&packet(16383, before)), late);
+    assert_eq!(after(&packet(10_000, 77)), late, "what is late is not looked at");
+}
+
+#[test]
+fn endless_fragments_end_the_connection() {
+    let mut liar = Liar::new();
+    let bytes = [7; 1000];
+    let refused = (0..1000_u64).find_map(|n| {
+        let part = Part {
+            channel: 0,
+            sequence: PartSeq::new(n),
+            is_first: n == 0,
+            is_last: false,
+            bytes: &bytes,
+        };
+        liar.part(&part).err()
+    });
+    assert_eq!(refused, Some(Refusal::Fault(Fault::MessageLength)));
+    assert!(liar.end.heap_bytes() < 2 * RECEIVE_BYTES_MAX);
+}
+
+#[test]
+fn a_flood_of_channels_ends_the_connection() {
+    let mut liar = Liar::new();
+    let refused = (0..256 * 200_u64).find_map(|n| {
+        let part = Part {
+            channel: n as u8,
+            sequence: PartSeq::new(1 + n / 256),
+            is_first: true,
+            is_last: false,
+            bytes: &[7],
+        };
+        liar.part(&part).err()
+    });
+    assert_eq!(refused, Some(Refusal::Fault(Fault::Memory)));
+    assert!(liar.end.heap_bytes() < 2 * RECEIVE_BYTES_MAX, "{}", liar.end.heap_bytes());
+}
+
+#[test]
+fn a_peer_that_never_acknowledges_gets_no_more_than_a_history_and_half_a_minute() {
+    let options = Options::default();
+    let mut end = End::new(&options, 0);
+    let (mut now_ns, mut packets) = (0, 0);
+    while end.fault().is_none() && now_ns < 60 * SECOND {
+        for channel in [Channel::Reliable(0), Channel::Unreliable(0), Channel::Sequenced(3)] {
+            let _ = end.send(channel, &[7; 1000], Some(now_ns));
+        }
+        while end.poll_report().is_some() {}
+        while end.poll_transmit(now_ns, &mut [0; 1200]).is_some() {
+            packets += 1;
+        }
+        now_ns += 10 * MS;
+    }
+    assert_eq!(end.fault(), Some(Fault::Silence));
+    assert!((30 * SECOND..31 * SECOND).contains(&now_ns) && packets <= 256, "{packets} {now_ns}");
+    let queues = options.reliable_bytes_max + options.unreliable_bytes_max;
+    assert!(end.heap_bytes() < 3 * queues, "{}", end.heap_bytes());
+}
+
+#[test]
+fn a_peer_that_says_that_all_is_lost_gets_a_little_for_half_a_minute() {
+    let mut end = End::new(&Options::default(), 0);
+    let zero = PacketSeq::new(0);
+    let mut peer = Notify::starting_at(zero, zero);
+    let (mut now_ns, mut bytes) = (0, 0);
+    while end.fault().is_none() && now_ns < 60 * SECOND {
+        let _ = end.send(Channel::Reliable(0), &[7; 1000], None);
+        let mut out = [0; 1200];
+        while let Some(len) = end.poll_transmit(now_ns, &mut out) {
+            bytes += len;
+            let (header, _) = crate::proto::delivery::read_header(&out[..len]).expect("honest");
+            peer.handle_header(&header, false, |_, _| ()).expect("honest");
+        }
+        let mut packet = [0; HEADER_BYTES_MAX];
+        let len = write_header(&peer, &mut packet);
+        if peer.has_room() {
+            peer.handle_sent();
+            let taken = end.handle_packet(now_ns, &packet[..len], |_, _| ());
+            assert!(taken.is_ok() || end.fault() == Some(Fault::Silence), "{taken:?}");
+        }
+        now_ns += MS;
+    }
+    assert_eq!(end.fault(), Some(Fault::Silence));
+    assert!(bytes < 30 * 1_000_000, "{bytes} bytes");
+}
+
+/// Whatever comes, an end neither panics nor grows, and its memory is what it says.
+#[test]
+fn junk_behind_honest_headers_does_no_harm() {
+    let mut random = Random::new(11);
+    for _ in 0..300 {
+        let mut liar = Liar::new();
+        for _ in 0..100 {
+            let frames: Vec<_> = (0..random.within(0..40)).map(|_| junk(&mut random)).collect();
+            if liar.say(&frames).is_err() {
+                break;
+            }
+            liar.now_ns += random.within(0..50 * MS);
+        }
+        assert!(liar.end.heap_bytes() < 2 * RECEIVE_BYTES_MAX);
+    }
+}
+
+/// Bytes that are often the head of a frame.
+fn junk(random: &mut Random) -> u8 {
+    [0, 1, 0x0d, 0x05, 0x15, 2, 3, random.word() as u8][random.within(0..8) as usize]
+}

@@ -1,0 +1,139 @@
+//! What callers of an [`End`](super::End) say and hear.
+
+use crate::drops::DropReason;
+use crate::limits::PAYLOAD_BYTES_MAX;
+use crate::proto::notify::PacketSeq;
+
+/// Where a message goes, or comes from. Channels of different kinds have nothing to do with each
+/// other, whatever their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Channel {
+    /// Messages of 1 byte to 64 KiB that arrive once and in order.
+    Reliable(u8),
+    /// Messages of at most one packet, of which only the newest matters.
+    Sequenced(u8),
+    /// Messages of at most one packet, without promises.
+    Unreliable(u8),
+}
+
+/// How an end behaves. The other end need not have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The number of our first packet.
+    pub first_sent: PacketSeq,
+    /// The number of the other end's first packet.
+    pub first_received: PacketSeq,
+    /// The longest packet that is sent: 200 to 1200 bytes.
+    pub packet_bytes: usize,
+    /// After how much silence of ours an empty packet leaves, so that the other end hears what
+    /// arrived and networks do not forget us.
+    pub keep_alive_ns: u64,
+    /// How long an acknowledgement may wait for a packet that leaves anyhow.
+    pub ack_delay_ns: u64,
+    /// The most that waits on all reliable channels, what is not acknowledged yet included.
+    pub reliable_bytes_max: usize,
+    /// The most that waits on all other channels. What is too much takes the place of the oldest.
+    pub unreliable_bytes_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            first_sent: PacketSeq::new(0),
+            first_received: PacketSeq::new(0),
+            packet_bytes: PAYLOAD_BYTES_MAX,
+            keep_alive_ns: 1_000_000_000,
+            ack_delay_ns: 5_000_000,
+            reliable_bytes_max: 256 * 1024,
+            unreliable_bytes_max: 32 * 1024,
+        }
+    }
+}
+
+/// What became of a message that was sent with a token. Exactly one for each, as long as the
+/// connection lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The token.
+    pub token: u64,
+    /// It arrived. (`false`: it is not known to have arrived, and never will be. A message on a
+    /// reliable channel always arrives.)
+    pub is_delivered: bool,
+}
+
+/// How good the connection is, as far as this end can tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quality {
+    /// The round trip, smoothed; 0 before the first one.
+    pub round_trip_ns: u64,
+    /// How far round trips differ from it, smoothed.
+    pub variation_ns: u64,
+    /// Lost packets out of a thousand, smoothed over some tens of them.
+    pub loss_per_mille: u16,
+    /// How many bytes may be in flight.
+    pub window_bytes: u32,
+    /// How many bytes are in flight.
+    pub in_flight_bytes: u32,
+    /// How many bytes wait on reliable channels, what is not acknowledged yet included.
+    pub reliable_bytes: usize,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// The connection is over.
+    Closed,
+    /// A message has a byte at least.
+    Empty,
+    /// There is no room: it can be sent when others have been acknowledged.
+    Full,
+    /// It is longer than a message of its kind may be.
+    TooLong,
+}
+
+/// Why a packet was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It was dropped, and the connection lives.
+    Dropped(DropReason),
+    /// It ends the connection, or has come after the end.
+    Fault(Fault),
+}
+
+macro_rules! faults {
+    ($( $(#[$doc:meta])* $variant:ident = $name:literal ),+ $(,)?) => {
+        /// Why a connection is over: the other end does what no honest one does.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Fault { $( $(#[$doc])* $variant ),+ }
+
+        impl Fault {
+            /// Every fault, in declaration order.
+            pub const ALL: &'static [Self] = &[ $( Self::$variant ),+ ];
+
+            /// The name for metrics, tables and documents.
+            pub const fn name(self) -> &'static str {
+                match self { $( Self::$variant => $name ),+ }
+            }
+        }
+    };
+}
+
+faults! {
+    /// A packet that is too short or too long, or a frame that nobody writes.
+    Malformed = "delivery_malformed",
+    /// A packet's number is further ahead than packets can be in flight.
+    Sequence = "delivery_sequence",
+    /// What was not sent is acknowledged, or an acknowledgement is taken back.
+    Acknowledgement = "delivery_acknowledgement",
+    /// A part of a message is further ahead than its channel's window.
+    Window = "delivery_window",
+    /// A message begins in the middle of another, or goes on without a beginning.
+    Marks = "delivery_marks",
+    /// A message grows over 64 KiB.
+    MessageLength = "delivery_message_length",
+    /// More is waiting for its turn than an end has to keep.
+    Memory = "delivery_memory",
+    /// Nothing has been acknowledged as arrived for half a minute.
+    Silence = "delivery_silence",
+}
