@@ -4,6 +4,7 @@
 
 mod admin;
 mod build;
+mod capture;
 mod check;
 mod demo;
 mod doctor;
@@ -44,6 +45,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Capture(capture::Args),
     Check(check::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
@@ -74,6 +76,7 @@ const RUN_DIR_DEFAULT: &str = "/run/ringgate";
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let result = match Cli::try_parse_from(args) {
         Ok(Cli { command }) => match command {
+            Command::Capture(args) => capture::run(&args),
             Command::Check(args) => check::run(&args),
             Command::Demo(args) => demo::run(&args),
             Command::Doctor(args) => doctor::run(&args),

@@ -11,6 +11,7 @@
 //! workers stop, and tell the players who are left. The second signal skips the wait.
 
 mod access;
+mod capture;
 mod door;
 mod draining;
 mod events;
@@ -300,6 +301,10 @@ impl ControlLoop {
     fn obey(&mut self, fleet: &Fleet, command: Command) {
         // The client may have closed its connection without waiting for the answer.
         match command {
+            Command::Capture { capture, reply } => {
+                fleet.tell_all(|| Mail::Capture(Arc::clone(&capture)));
+                answer(reply, ());
+            }
             Command::Drain { deadline, reply } => answer(reply, self.drain(fleet, deadline)),
             Command::DrainBackend { backend, drained, deadline, reply } => {
                 answer(reply, self.drain_backend(fleet, backend, drained, deadline));

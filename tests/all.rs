@@ -30,6 +30,8 @@ mod control_access;
 mod control_backends;
 #[path = "all/control_browser.rs"]
 mod control_browser;
+#[path = "all/control_capture.rs"]
+mod control_capture;
 #[path = "all/control_commands.rs"]
 mod control_commands;
 #[path = "all/control_drain.rs"]

@@ -21,12 +21,14 @@ use super::query::{Query, Refusal};
 use super::reload::Outcome;
 use super::status::SCHEMA;
 use super::view::{Snapshot, View};
-use super::{health, metrics, page, sessions, status, trace};
+use super::{capture, health, metrics, page, sessions, status, trace};
 use crate::config::Admin;
-use ringgate_gate::{BackendId, Ended, Survey, Trace, Wanted};
+use ringgate_gate::{BackendId, Capture, Ended, Survey, Trace, Wanted};
 
 /// What an operator asks of the control thread.
 pub(super) enum Command {
+    /// Have the workers copy datagrams.
+    Capture { capture: Arc<Capture>, reply: oneshot::Sender<()> },
     /// Take nobody in any more, and end when everybody has left.
     Drain { deadline: Option<Duration>, reply: oneshot::Sender<Draining> },
     /// Send nobody to a backend any more, or somebody again.
@@ -69,16 +71,15 @@ pub(super) struct AdminState {
     turn: Arc<Semaphore>,
     /// A place for each trace.
     traces: Arc<Semaphore>,
+    /// A place for each capture.
+    captures: Arc<Semaphore>,
 }
 
 /// All pages.
 pub(super) fn router(view: Arc<View>, commands: mpsc::Sender<Command>) -> Router {
-    let state = AdminState {
-        view,
-        commands,
-        turn: Arc::new(Semaphore::new(1)),
-        traces: Arc::new(Semaphore::new(trace::TRACES_MAX)),
-    };
+    let places = |count| Arc::new(Semaphore::new(count));
+    let (traces, captures) = (places(trace::TRACES_MAX), places(capture::CAPTURES_MAX));
+    let state = AdminState { view, commands, turn: places(1), traces, captures };
     Router::new()
         .route("/", get(page::show))
         .route("/healthz", get(healthz))
@@ -90,6 +91,7 @@ pub(super) fn router(view: Arc<View>, commands: mpsc::Sender<Command>) -> Router
         .route("/kick", post(sessions::kick).route_layer(from_fn(access::may_change)))
         .route("/sessions", get(sessions::show).route_layer(from_fn(access::may_see_players)))
         .route("/trace", get(trace::show).route_layer(from_fn(access::may_see_players)))
+        .route("/capture", get(capture::show).route_layer(from_fn(access::may_see_players)))
         .route("/reload", post(reload).route_layer(from_fn(access::may_change)))
         .fallback(nothing)
         .layer(from_fn_with_state(state.clone(), access::admit))
@@ -208,7 +210,7 @@ pub(super) fn note(visitor: &Visitor, what: &str) {
 }
 
 async fn nothing() -> Response {
-    let paths = "nothing is here; GET / /metrics /healthz /readyz /status /sessions /trace, \
+    let paths = "nothing is here; GET / /metrics /healthz /readyz /status /sessions /trace /capture, \
                  POST /drain /undrain /kick /reload\n";
     (StatusCode::NOT_FOUND, paths).into_response()
 }
@@ -232,6 +234,11 @@ impl AdminState {
     /// A place for a trace, where one is free.
     pub(super) fn trace_place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.traces).try_acquire_owned().ok()
+    }
+
+    /// A place for a capture, where one is free.
+    pub(super) fn capture_place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.captures).try_acquire_owned().ok()
     }
 
     /// A page that takes some time to make.

@@ -14,13 +14,17 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::door::Streams;
 
-/// An answer that lasts so long at the most. `fill` appends what there is to be sent, and says
-/// whether more is to come.
-pub(super) fn stream<F>(content_type: &'static str, lasts: Duration, fill: F) -> Response
+/// An answer that lasts so long at the most, and is looked after that often. `fill` appends what
+/// there is to be sent, and says whether more is to come.
+pub(super) fn stream<F>(
+    content_type: &'static str,
+    (lasts, every): (Duration, Duration),
+    fill: F,
+) -> Response
 where
     F: FnMut(&mut Vec<u8>) -> Then + Send + Unpin + 'static,
 {
-    let mut every = interval(LOOK_EVERY);
+    let mut every = interval(every);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let body = Body::new(Streamed { fill, every, then: Then::GoOn });
     let mut response =
@@ -62,6 +66,3 @@ impl<F: FnMut(&mut Vec<u8>) -> Then + Unpin> HttpBody for Streamed<F> {
         Poll::Ready(None)
     }
 }
-
-/// How often: often enough for who reads along, and seldom enough to cost nothing.
-const LOOK_EVERY: Duration = Duration::from_millis(50);

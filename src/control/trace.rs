@@ -57,7 +57,7 @@ async fn try_show(state: &AdminState, visitor: &Visitor, uri: &Uri) -> Result<Re
     state.ask(|reply| Command::Trace { trace: Arc::clone(&follower.trace), reply }).await?;
     follower.tell_who_is_here(state, watched).await?;
     let fill = move |out: &mut Vec<u8>| follower.fill(out);
-    Ok(stream(JSON_LINES, lasts + GRACE, fill))
+    Ok(stream(JSON_LINES, (lasts + GRACE, LOOK_EVERY), fill))
 }
 
 /// Whose packets a request means, and that in words.
@@ -255,6 +255,9 @@ const LASTS_MAX_MS: u64 = 3_600_000;
 
 /// For the last lines to be read.
 const GRACE: Duration = Duration::from_secs(30);
+
+/// Often enough for who reads along, and seldom enough to cost nothing.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 const COUNT_EVERY_NS: u64 = 1_000_000_000;
 

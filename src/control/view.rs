@@ -151,6 +151,11 @@ impl View {
         self.clock.now_ns()
     }
 
+    /// The addresses of each listener, by its number.
+    pub(super) fn addresses(&self) -> Vec<Vec<SocketAddr>> {
+        self.facts.addresses.clone()
+    }
+
     /// What each worker publishes.
     pub(super) fn published(&self) -> &[Arc<Published>] {
         &self.published

@@ -243,7 +243,13 @@ impl Running {
             return;
         }
         let clear = clear.filter(|_| capture.in_clear);
-        capture.offer(end, listener, |captured| fill(captured, worker, seen, wire, clear));
+        // Only what is sent is surely his: others may send from where he is.
+        let receiver = || meant.client_id.filter(|_| seen.is_outbound);
+        let client_id = seen.client_id.or_else(receiver);
+        capture.offer(end, listener, |captured| {
+            fill(captured, worker, seen, wire, clear);
+            captured.client_id = client_id;
+        });
     }
 
     /// Where the player is who is meant.

@@ -89,7 +89,7 @@ impl Taps {
     #[cold]
     pub(crate) fn note(&self, address: &Address, client_id: Option<u64>, fact: Fact) {
         let at_hand = self.at_hand.filter(|it| it.address == *address);
-        let client_id = client_id.or(at_hand.map(|it| it.client_id));
+        let client_id = client_id.or_else(|| at_hand.map(|it| it.client_id));
         for trace in self.traces.iter().filter(|trace| trace.wants(address, client_id)) {
             trace.note(Record {
                 at_ns: self.now_ns,

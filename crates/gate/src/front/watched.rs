@@ -106,7 +106,7 @@ impl Fronts {
     fn client_at(&self, common: &Common, address: &Address) -> Option<u64> {
         let hash = address.hash(common.hash_key);
         match common.front(address.listener) {
-            Front::Netcode => self.netcode.client_at(hash, address),
+            Front::Netcode => self.netcode.player_at(address),
             Front::Unreal => {
                 let found = self.unreal.sessions.find(hash, address)?;
                 Some(self.unreal.sessions.at(found).claim.client_id)

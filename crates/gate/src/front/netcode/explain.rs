@@ -63,7 +63,7 @@ impl NetcodeFront {
     }
 
     /// Who is at an address, in a session or in a handshake.
-    fn player_at(&self, address: &Address) -> Option<u64> {
+    pub(crate) fn player_at(&self, address: &Address) -> Option<u64> {
         let hash = self.sessions.hash(address);
         let session = self.sessions.find(hash, address);
         let session = session.map(|index| self.sessions.at(index).client_id);

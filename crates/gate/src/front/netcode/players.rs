@@ -262,16 +262,6 @@ impl NetcodeFront {
         is_opened.then(|| &bytes[header.body_start()..bytes.len() - TAG_BYTES])
     }
 
-    /// The player at an address, or who wants to be one.
-    pub(crate) fn client_at(&self, hash: u32, address: &Address) -> Option<u64> {
-        let session = self.sessions.find(hash, address).map(|at| self.sessions.at(at).client_id);
-        let pending = || {
-            let found = self.pending.find(hash, address)?;
-            Some(self.pending.at(found).binding.client_id)
-        };
-        session.or_else(pending)
-    }
-
     /// A datagram from an address without a session.
     fn step_other(
         &mut self,

@@ -231,7 +231,7 @@ impl NetcodeFront {
                 turn.common.drop_datagram(&origin.address, why);
             }
             if let Some(sealed) = sealed {
-                let moved = self.client_at(origin.hash, &origin.address);
+                let moved = self.player_at(&origin.address);
                 moved.inspect(|client_id| turn.common.captures.identify(*client_id));
                 turn.common.show_mover(turn.now.mono_ns, &origin, &sealed);
             }

@@ -1,0 +1,38 @@
+//! What a capture says about each packet, in words.
+
+use ringgate_core::proto::netcode::packet::PacketKind;
+use ringgate_gate::{Captured, Front};
+use ringgate_report::text::put;
+
+/// What has become of a datagram, and what is known of it.
+pub(super) fn comment(text: &mut String, captured: &Captured, front: Option<Front>) {
+    text.clear();
+    match captured.dropped {
+        Some(why) => put(text, format_args!("dropped: {}", why.name())),
+        None if captured.is_outbound => text.push_str("sent"),
+        None => text.push_str("handled"),
+    }
+    if captured.is_clear {
+        text.push_str("; payload in clear");
+    } else if let Some(kind) = kind(captured, front) {
+        put(text, format_args!("; {kind}"));
+    }
+    if let Some(client_id) = captured.client_id {
+        put(text, format_args!("; client {client_id}"));
+    }
+    put(text, format_args!("; worker {}", captured.worker.0));
+    if let Some(worker) = captured.received_by {
+        put(text, format_args!(", received by worker {}", worker.0));
+    }
+    if captured.is_cut {
+        text.push_str("; longer than what is received, the rest is missing");
+    }
+}
+
+/// What a packet says that it is, where its protocol has packets of several kinds that can be told
+/// by one byte.
+fn kind(captured: &Captured, front: Option<Front>) -> Option<&'static str> {
+    let front = front.filter(|front| *front == Front::Netcode)?;
+    let kind = PacketKind::of_prefix(*captured.bytes.first()?)?;
+    front.kind_names().get(kind as usize).copied()
+}
