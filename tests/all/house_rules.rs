@@ -41,14 +41,15 @@ const NEEDS: &[(&str, &str)] = &[
 /// Drivers and gates meet in `worker` alone; leaves know nobody.
 #[rustfmt::skip]
 const MAY_USE: &[(&str, &str)] = &[
+    ("crates/core/src/carry", ""),
     ("crates/core/src/crypto", "limits secret"),
     ("crates/core/src/delivery", "drops limits proto"),
     ("crates/core/src/drops", ""),
-    ("crates/core/src/endpoint", ""),
+    ("crates/core/src/endpoint", "carry"),
     ("crates/core/src/limits", ""),
     ("crates/core/src/netcode", "crypto drops limits proto secret"),
-    ("crates/core/src/proto", "drops endpoint limits secret"),
-    ("crates/core/src/secret", ""),
+    ("crates/core/src/proto", "carry drops endpoint limits secret"),
+    ("crates/core/src/secret", "carry"),
     ("loadgen/src/attack", "batch core io os players report::check rng"),
     ("loadgen/src/cli", "attack batch core io link measure os players report run servers"),
     ("loadgen/src/measure", "core os report::hlog"),

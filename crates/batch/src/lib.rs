@@ -23,6 +23,8 @@ pub use ringgate_core::endpoint::{Endpoint, LocalIp};
 pub use rx::{Credentials, IoEvent, RxBatch, RxMeta};
 pub use tx::{LargeSlot, Room, SendFailure, TxBatch, TxEntry, TxTarget};
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+
 /// A socket as a driver numbers it. Meaning is given to it elsewhere: drivers know no listener and
 /// no backend.
 ///
@@ -36,5 +38,16 @@ impl SocketId {
     #[inline]
     pub const fn index(self) -> usize {
         (self.0 & 0xffff) as usize
+    }
+}
+
+/// Sockets have other numbers in the process that takes over.
+impl Carry for SocketId {
+    fn write(&self, out: &mut Writer<'_>) {
+        self.0.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        from.socket().map(Self)
     }
 }

@@ -75,6 +75,8 @@ pub struct Credentials {
     pub pid: u32,
 }
 
+ringgate_core::carried!(Credentials { uid, gid, pid });
+
 /// Something a driver has noticed that is not a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoEvent {

@@ -147,6 +147,9 @@ impl LocalIp {
     }
 }
 
+crate::carried!(Endpoint { ip, scope, port });
+crate::carried!(LocalIp { ip, interface });
+
 const MAPPED_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 const fn mapped(ip: [u8; 4]) -> [u8; 16] {

@@ -7,6 +7,7 @@
 //! and so is randomness, unless the feature `random` is on.
 #![deny(unsafe_code)]
 
+pub mod carry;
 pub mod crypto;
 pub mod delivery;
 pub mod drops;

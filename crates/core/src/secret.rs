@@ -116,6 +116,8 @@ impl fmt::Debug for CookieSecret {
     }
 }
 
+crate::carried_alone!(Key, CookieSecret);
+
 fn hex_digit(digit: u8) -> Option<u8> {
     (digit as char).to_digit(16).map(|value| value as u8)
 }

@@ -9,6 +9,7 @@
 //! Nothing is authenticated. Whoever can send in a player's name can use up numbers, and end a
 //! session by a jump where those are limited.
 
+use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::proto::replay::{Policy, Refusal, Window};
 use crate::proto::seq::distance;
 
@@ -128,6 +129,26 @@ impl Guard {
         // It exists as long as nobody sends 2^63 numbers.
         let full = latest.checked_add_signed(steps).ok_or(Refusal::TooOld)?;
         self.window.commit(full, policy)
+    }
+}
+
+crate::carried!(Field { offset, width, order });
+crate::carried_by_number!(Width { Eight = 8, Sixteen = 16, ThirtyTwo = 32 });
+crate::carried_by_number!(Order { Big = 0, Little = 1 });
+
+impl Carry for Guard {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { window } = self;
+        window.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let window = Window::read(from)?;
+        // One that was never started has seen nothing, and is started before it is asked.
+        if window.newest() < 1 << 32 && window.newest() != 0 {
+            return Err(Broken::Invalid("guard"));
+        }
+        Ok(Self { window })
     }
 }
 

@@ -35,6 +35,7 @@ mod tests;
 
 pub use wrapped::WrappedWindow;
 
+use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::drops::DropReason;
 
 /// How large a window is and how far it may jump. One policy serves all sessions of a listener.
@@ -232,6 +233,22 @@ impl Window {
         }
         skipped &= (1 << (next % WORD_BITS)) - 1;
         self.words[policy.word_index(last)] &= !skipped;
+    }
+}
+
+crate::carried!(Window { latest, words });
+
+impl Carry for Policy {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { size_bits, gap_max } = self;
+        [*size_bits, *gap_max].write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let [size_bits, gap_max] = <[u64; 2]>::read(from)?;
+        let size_bits = u32::try_from(size_bits).unwrap_or(0);
+        let gap_limit = if gap_max == u64::MAX { 0 } else { gap_max };
+        Self::new(size_bits, gap_limit).ok_or(Broken::Invalid("policy"))
     }
 }
 

@@ -11,6 +11,8 @@
 //! `Ord`, and numbers of different widths do not compare at all. Where an order is needed,
 //! [`Seq::extend`] gives full numbers.
 
+use crate::carry::{Broken, Carry, Reader, Writer};
+
 /// A number of `BITS` bits that wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seq<const BITS: u32>(
@@ -73,6 +75,16 @@ impl<const BITS: u32> Seq<BITS> {
         assert!(BITS >= 2 && BITS <= u64::BITS, "a width from 2 to 64 bits");
         u64::MAX >> (u64::BITS - BITS)
     };
+}
+
+impl<const BITS: u32> Carry for Seq<BITS> {
+    fn write(&self, out: &mut Writer<'_>) {
+        self.0.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        u64::read(from).map(Self::new)
+    }
 }
 
 /// Steps from `base` to `number`, of which the low `bits` bits count, for a width from 1 to 64 bits

@@ -19,6 +19,7 @@ use std::net::SocketAddr;
 use super::address::ServerAddresses;
 use super::challenge::{CHALLENGE_TOKEN_BYTES, split_body};
 use super::packet::PacketKind;
+use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::drops::DropReason;
 use crate::endpoint::Endpoint;
 use crate::limits::WORKERS_MAX;
@@ -182,6 +183,46 @@ impl GlobalSequence {
         let taken = self.0;
         self.0 = (taken & !GLOBAL_COUNT_MASK) | (taken.wrapping_add(1) & GLOBAL_COUNT_MASK);
         taken
+    }
+}
+
+crate::carried!(PendingBinding { first_challenge_sequence, client_id });
+
+impl SessionSequence {
+    /// Leaves out so many numbers: a process that hands a session over and then goes on with it
+    /// after all does not know which numbers the other one has used.
+    pub fn skip(&mut self, count: u64) {
+        self.0 = self.0.saturating_add(count).min(GLOBAL_SEQUENCE_START);
+    }
+}
+
+impl Carry for SessionSequence {
+    #[inline]
+    fn write(&self, out: &mut Writer<'_>) {
+        self.0.write(out);
+    }
+
+    #[inline]
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let next = u64::read(from)?;
+        if next <= GLOBAL_SEQUENCE_START {
+            Ok(Self(next))
+        } else {
+            Err(Broken::Invalid("sequence"))
+        }
+    }
+}
+
+impl GlobalSequence {
+    /// The same as [`SessionSequence::skip`].
+    pub const fn skip(&mut self, count: u64) {
+        let next = self.0.wrapping_add(count) & GLOBAL_COUNT_MASK;
+        self.0 = (self.0 & !GLOBAL_COUNT_MASK) | next;
+    }
+
+    /// How far a worker's sequence has come.
+    pub const fn count(self) -> u64 {
+        self.0 & GLOBAL_COUNT_MASK
     }
 }
 

@@ -6,6 +6,7 @@
 //! behind the first.
 
 use super::{Policy, Refusal, SIZE_BITS_MAX, Window};
+use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::proto::seq::Seq;
 
 /// The sequences of `BITS` bits that one direction of one session has accepted.
@@ -60,4 +61,19 @@ impl<const BITS: u32> WrappedWindow<BITS> {
         assert!(range / 2 >= SIZE_BITS_MAX as u64, "the window must fit into the half that is old");
         range
     };
+}
+
+impl<const BITS: u32> Carry for WrappedWindow<BITS> {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { window } = self;
+        window.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let window = Window::read(from)?;
+        if window.latest < Self::RANGE - 1 {
+            return Err(Broken::Invalid("window"));
+        }
+        Ok(Self { window })
+    }
 }

@@ -249,6 +249,25 @@ impl Client {
     }
 }
 
+crate::carried!(Client {
+    framing,
+    base,
+    ids,
+    state,
+    challenge,
+    authorised,
+    due_ns as time,
+    sent_ns as time,
+    asked_to_restart_ns as maybe_time,
+    heard_game_ns as time,
+});
+crate::carried_by_number!(State {
+    SendingInitial = 0,
+    SendingResponse = 1,
+    Connected = 2,
+    WrongVersion = 3,
+});
+
 /// No restart earlier than this after the last handshake packet.
 const RESTART_PAUSE_NS: u64 = 10 * NS_PER_S;
 

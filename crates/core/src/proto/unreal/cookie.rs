@@ -139,6 +139,11 @@ pub struct Proof {
     pub cookie: Cookie,
 }
 
+crate::carried_alone!(Cookie, SecretId, Timestamp);
+crate::carried!(Proof { secret_id, timestamp, cookie });
+crate::carried!(Epoch { active, rotated_ns as time });
+crate::carried!(Rotation { secrets, epoch, due_ns as time });
+
 /// The bytes that a cookie is the MAC of. Every field has a fixed place, so no two inputs have the
 /// same bytes:
 ///

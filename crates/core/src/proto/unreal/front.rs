@@ -19,6 +19,7 @@ use super::handshake::{Base, Body, Handshake, Receiver, Shape, Tail};
 use super::notify::packet_bytes_min;
 use super::prefix::{Framing, Ids};
 use super::timing::NS_PER_S;
+use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::drops::DropReason;
 use crate::endpoint::Endpoint;
 
@@ -85,6 +86,22 @@ pub struct Identity {
     pub session: u8,
     /// Its versions and its build. The counter is not used.
     pub base: Base,
+}
+
+impl Carry for Identity {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { session, base } = self;
+        session.write(out);
+        base.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let session = u8::read(from)?;
+        if Ids::new(session, 0).session() != session {
+            return Err(Broken::Invalid("session number"));
+        }
+        Ok(Self { session, base: Base::read(from)? })
+    }
 }
 
 impl Identity {

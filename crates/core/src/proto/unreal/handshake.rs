@@ -30,6 +30,7 @@
 use super::bits::{BitReader, BitWriter};
 use super::cookie::{COOKIE_BYTES, Cookie, Proof, SecretId, Timestamp};
 use super::prefix::{Framing, Ids, Layout, Prefix};
+use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::drops::DropReason;
 
 /// The types, by their number on the wire.
@@ -241,6 +242,40 @@ pub struct Handshake {
     pub base: Base,
     /// What this one says.
     pub body: Body,
+}
+
+crate::carried!(Handshake { ids, base, body });
+crate::carried!(Base { version_min, version, sent_count, network_version, network_features });
+
+impl Carry for Body {
+    fn write(&self, out: &mut Writer<'_>) {
+        (self.kind() as u8).write(out);
+        match self {
+            Self::Initial { is_restart } => is_restart.write(out),
+            Self::Challenge(proof) | Self::Response(proof) => proof.write(out),
+            Self::Ack(cookie) => cookie.write(out),
+            Self::RestartResponse { proof, original } => {
+                proof.write(out);
+                original.write(out);
+            }
+            Self::RestartRequest | Self::VersionUpgrade => {}
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let kind = Kind::of_number(u8::read(from)?).ok_or(Broken::Invalid("handshake"))?;
+        Ok(match kind {
+            Kind::Initial => Self::Initial { is_restart: bool::read(from)? },
+            Kind::Challenge => Self::Challenge(Proof::read(from)?),
+            Kind::Response => Self::Response(Proof::read(from)?),
+            Kind::Ack => Self::Ack(Cookie::read(from)?),
+            Kind::RestartRequest => Self::RestartRequest,
+            Kind::RestartResponse => {
+                Self::RestartResponse { proof: Proof::read(from)?, original: Cookie::read(from)? }
+            }
+            Kind::VersionUpgrade => Self::VersionUpgrade,
+        })
+    }
 }
 
 impl Handshake {

@@ -314,6 +314,10 @@ impl Filter {
     }
 }
 
+crate::carried!(Filter { client, server });
+crate::carried!(Direction { window, acked, passed_ns as time, landing });
+crate::carried!(Landing { sequence, acked, passed_ns });
+
 /// The furthest jump that one packet makes by itself. An engine keeps at most 256 packets in
 /// flight.
 pub const LEAP_MAX: u16 = 1024;

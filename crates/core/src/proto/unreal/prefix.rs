@@ -6,6 +6,7 @@
 //! told by configuration, as the magic bits are, or learned from the game's server.
 
 use super::bits::{BitReader, BitWriter, store};
+use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::drops::DropReason;
 use crate::limits::UNREAL_BYTES_MAX;
 
@@ -151,6 +152,40 @@ pub struct Framing {
     pub magic: Magic,
     /// Whether ids follow.
     pub layout: Layout,
+}
+
+crate::carried!(Framing { magic, layout });
+crate::carried_by_number!(Layout {
+    Original = 0,
+    EarlyShort = 1,
+    Early = 2,
+    VersionedShort = 3,
+    Versioned = 4,
+});
+
+impl Carry for Magic {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { bits, len } = self;
+        (*bits, *len).write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (bits, len) = <(u32, u8)>::read(from)?;
+        let is_one = usize::from(len) <= MAGIC_BITS_MAX && u64::from(bits) >> len == 0;
+        if is_one { Ok(Self { bits, len }) } else { Err(Broken::Invalid("magic")) }
+    }
+}
+
+impl Carry for Ids {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { session, client } = self;
+        (*session, *client).write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (session, client) = <(u8, u8)>::read(from)?;
+        Ok(Self::new(session, client))
+    }
 }
 
 /// The beginning of one packet.
