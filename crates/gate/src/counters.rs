@@ -78,6 +78,41 @@ macro_rules! counters {
                 of: |counters| &counters.$list,
             }, )+ ];
 
+            /// Shows everything by its names: the counter's, and the one in its list.
+            pub(crate) fn show(&self, mut show: impl FnMut(&'static str, &'static str, u64)) {
+                $( show(stringify!($field), "", self.$field); )+
+                $( for (name, count) in $names.iter().zip(&self.$list) {
+                    show(stringify!($list), name, *count);
+                } )+
+                for (reason, count) in self.drops.iter() {
+                    show(DROPS, reason.name(), count);
+                }
+            }
+
+            /// Adds to what has these names. False where there is none: it was counted by
+            /// another release.
+            pub(crate) fn add(&mut self, counter: &str, name: &str, count: u64) -> bool {
+                let place = match (counter, name) {
+                    $( (stringify!($field), "") => Some(&mut self.$field), )+
+                    $( (stringify!($list), name) => {
+                        let at = $names.iter().position(|known| *known == name);
+                        at.map(|at| &mut self.$list[at])
+                    } )+
+                    (DROPS, name) => {
+                        let mut all = DropReason::ALL.iter();
+                        let reason = all.find(|reason| reason.name() == name);
+                        reason.map(|reason| self.drops.add(*reason, count));
+                        return reason.is_some();
+                    }
+                    _ => None,
+                };
+                match place {
+                    Some(place) => *place = place.wrapping_add(count),
+                    None => return false,
+                }
+                true
+            }
+
             /// Adds another worker's counters.
             pub fn merge(&mut self, other: &Self) {
                 $( self.$field += other.$field; )+
@@ -87,6 +122,9 @@ macro_rules! counters {
         }
     };
 }
+
+/// What the list of drops is called among the counters.
+const DROPS: &str = "drops";
 
 macro_rules! is_gauge {
     (counter) => {
@@ -259,6 +297,8 @@ named_list! {
         ByPlayer = "by_player",
         /// The player's address is denied.
         Denied = "denied",
+        /// It could not be carried into the process that has taken the gateway over.
+        NotCarried = "not_carried",
         /// A second handshake from the player's address took its place.
         Replaced = "replaced",
         /// The gateway stops.
@@ -294,7 +334,7 @@ impl Ended {
     /// What a game process on a bundle link is told.
     pub(crate) const fn close_reason(self) -> CloseReason {
         match self {
-            Self::BackendGone => CloseReason::Unconfigured,
+            Self::BackendGone | Self::NotCarried => CloseReason::Unconfigured,
             Self::ByBackend => CloseReason::Finished,
             Self::ByOperator | Self::Denied => CloseReason::Operator,
             Self::ByPlayer | Self::Replaced => CloseReason::PlayerLeft,

@@ -97,6 +97,11 @@ impl Host {
         self.body.wait(&self.letters, u64::MAX)
     }
 
+    /// Whether nothing of a turn is left that a hand-over would lose.
+    pub fn can_be_handed_over(&self) -> bool {
+        self.letters.written.is_empty() && !self.gate().is_stopped()
+    }
+
     /// What was waited on purpose.
     pub const fn gathers(&self) -> Gathers {
         self.body.gathers()

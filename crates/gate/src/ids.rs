@@ -7,6 +7,8 @@
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+
 /// What names an element of an [`IdVec`].
 pub trait Id: Copy {
     /// What names the element at a position.
@@ -66,6 +68,29 @@ ids! {
     /// A connection on the worker's link socket.
     pub(crate) LinkId(u16);
 }
+
+/// Listeners and backends may have other numbers in the process that takes over.
+impl Carry for ListenerId {
+    fn write(&self, out: &mut Writer<'_>) {
+        self.0.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        from.listener().map(Self)
+    }
+}
+
+impl Carry for BackendId {
+    fn write(&self, out: &mut Writer<'_>) {
+        self.0.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        from.backend().map(Self)
+    }
+}
+
+ringgate_core::carried_alone!(LinkId, Slot, WorkerId);
 
 /// A vector whose elements have names.
 #[derive(Clone, Debug)]

@@ -26,6 +26,7 @@ mod counters;
 mod denied;
 mod front;
 mod gate;
+pub mod handover;
 pub mod host;
 mod ids;
 mod info;

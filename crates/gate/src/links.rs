@@ -3,6 +3,7 @@
 pub(crate) mod allowance;
 pub(crate) mod backlog;
 pub(crate) mod from_game;
+pub(crate) mod handed;
 pub(crate) mod listening;
 pub(crate) mod loopback;
 pub(crate) mod players;

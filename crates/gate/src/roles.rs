@@ -36,6 +36,11 @@ impl Roles {
         self.0[at] = (socket, role);
     }
 
+    /// All sockets that have a role.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (SocketId, Role)> + '_ {
+        self.0.iter().copied().filter(|(_, role)| *role != Role::Vacant)
+    }
+
     /// The role of a socket.
     #[inline]
     pub(crate) fn of(&self, socket: SocketId) -> Role {

@@ -37,6 +37,11 @@ pub struct WorkerIndex {
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
+    /// Leaves out more numbers than another process with the same seed has drawn meanwhile.
+    pub(crate) fn skip(&mut self) {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(1 << 32));
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

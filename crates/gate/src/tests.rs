@@ -8,6 +8,7 @@ mod drops;
 mod floods;
 mod games;
 mod gathering;
+mod handover;
 mod handshakes;
 mod lens;
 mod lifecycle;

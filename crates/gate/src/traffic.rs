@@ -75,3 +75,20 @@ impl BackendTraffic {
         self.bytes_down += len as u64;
     }
 }
+
+ringgate_core::carried!(ListenerTraffic {
+    datagrams_in,
+    bytes_in,
+    packets_out,
+    bytes_out,
+    sessions_opened,
+    drops,
+});
+ringgate_core::carried!(BackendTraffic {
+    payloads_up,
+    bytes_up,
+    payloads_down,
+    bytes_down,
+    sessions_opened,
+    drops,
+});

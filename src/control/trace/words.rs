@@ -71,6 +71,7 @@ pub(super) const fn ended(why: Ended) -> &'static str {
         Ended::ByOperator => "an operator ended it (kick, or the end of a drain)",
         Ended::ByPlayer => "the player left",
         Ended::Denied => "an operator has denied the player's address",
+        Ended::NotCarried => "it could not be carried into the process that has taken over",
         Ended::Replaced => "another handshake from the same address took its place",
         Ended::Shutdown => "the gateway stops",
         Ended::SequenceGap => "its packet number jumped further than gap_limit",

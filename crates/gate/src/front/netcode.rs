@@ -8,6 +8,7 @@ pub(crate) mod departed;
 pub(crate) mod explain;
 pub(crate) mod fetch;
 pub(crate) mod filter;
+pub(crate) mod handed;
 pub(crate) mod handshake;
 pub(crate) mod lineup;
 pub(crate) mod listener;

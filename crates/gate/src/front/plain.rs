@@ -9,6 +9,7 @@ pub(crate) mod datagrams;
 pub(crate) mod ending;
 pub(crate) mod filter;
 pub(crate) mod guards;
+pub(crate) mod handed;
 pub(crate) mod kinds;
 pub(crate) mod links;
 pub(crate) mod opening;

@@ -21,6 +21,7 @@ pub(crate) mod credit;
 pub(crate) mod datagrams;
 pub(crate) mod filter;
 pub(crate) mod guard;
+pub(crate) mod handed;
 pub(crate) mod kinds;
 pub(crate) mod loopback;
 pub(crate) mod moves;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{Frame, Frames, ToGateway};
 
@@ -57,10 +58,36 @@ impl Backlog {
             let bundle = &self.bytes[start..end];
             let frames = Frames::new(&bundle[reached.at..]).map_while(Result::ok);
             let valid = frames.take_while(|frame| ToGateway::decode(*frame).is_ok());
-            payloads += valid.map(Frame::payloads).sum::<u64>() - reached.sessions as u64;
+            let all = valid.map(Frame::payloads).sum::<u64>();
+            payloads += all.saturating_sub(reached.sessions as u64);
             (start, reached) = (end, Reached::default());
         }
         payloads
+    }
+}
+
+ringgate_core::carried!(Reached { at, sessions, serial });
+
+impl Carry for Backlog {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { bytes, ends, reached } = self;
+        bytes.write(out);
+        ends.write(out);
+        reached.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (bytes, ends) = (Vec::read(from)?, VecDeque::<usize>::read(from)?);
+        let reached = Reached::read(from)?;
+        let first = ends.front().copied().unwrap_or(0);
+        let is_ordered = ends.iter().is_sorted() && ends.back().copied() == bytes.len().into();
+        if !ends.is_empty() && !is_ordered
+            || reached.at > first
+            || ends.is_empty() != bytes.is_empty()
+        {
+            return Err(Broken::Invalid("backlog"));
+        }
+        Ok(Self { bytes, ends, reached })
     }
 }
 

@@ -11,6 +11,7 @@ use crate::links::backlog::Backlog;
 use crate::setup::{Backend, LinkKind};
 use crate::traffic::BackendTraffic;
 use ringgate_batch::{Credentials, Endpoint, LargeSlot, LocalIp, SocketId, TxBatch, TxTarget};
+use ringgate_core::carry::{self, Broken, Carry, Reader, maybe_time, time};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{Frame, Frames, VERSION_MIN, Writer};
 
@@ -289,6 +290,95 @@ impl BackendState {
     /// Whether it has been gone for longer than its players wait.
     pub(crate) fn is_lost(&self, setup: &Backend, now_ns: u64) -> bool {
         self.gone_since_ns.is_some_and(|since| now_ns >= since.saturating_add(setup.grace_ns))
+    }
+}
+
+ringgate_core::carried_by_number!(Seen { Never = 0, Deserted = 1, There = 2 });
+
+impl Carry for Link {
+    fn write(&self, out: &mut carry::Writer<'_>) {
+        let Self {
+            socket,
+            credentials,
+            is_barred,
+            backend,
+            version,
+            hung_up,
+            backlog,
+            is_held: _,
+            // Given anew in each turn.
+            allowance: _,
+            allowed_in: _,
+            unidentified_since_ns,
+            // Of one turn.
+            bundle: _,
+            deferred,
+            came_back_bytes: _,
+        } = self;
+        socket.write(out);
+        credentials.write(out);
+        is_barred.write(out);
+        backend.write(out);
+        version.write(out);
+        hung_up.write(out);
+        backlog.write(out);
+        unidentified_since_ns.write(out);
+        deferred.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let mut link = Self::new(SocketId::read(from)?, Credentials::read(from)?);
+        link.is_barred = bool::read(from)?;
+        link.backend = Carry::read(from)?;
+        link.version = u16::read(from)?;
+        link.hung_up = bool::read(from)?;
+        link.backlog = Backlog::read(from)?;
+        link.is_held = !link.backlog.is_empty();
+        link.unidentified_since_ns = maybe_time::read(from)?;
+        link.deferred = Vec::read(from)?;
+        Ok(link)
+    }
+}
+
+impl BackendState {
+    /// Writes what is known. What the setup says is known there.
+    pub(crate) fn hand_over(&self, out: &mut carry::Writer<'_>) {
+        let Self {
+            front: _,
+            link,
+            epoch,
+            arrivals,
+            gone_since_ns,
+            probed_ns,
+            probe_open,
+            seen,
+            has_been_up,
+            address: _,
+            traffic,
+        } = self;
+        link.write(out);
+        epoch.write(out);
+        arrivals.write(out);
+        gone_since_ns.write(out);
+        probed_ns.write(out);
+        probe_open.write(out);
+        seen.write(out);
+        has_been_up.write(out);
+        traffic.write(out);
+    }
+
+    /// Goes on with it.
+    pub(crate) fn take_over(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        self.link = Carry::read(from)?;
+        self.epoch = u32::read(from)?;
+        self.arrivals = u64::read(from)?;
+        self.gone_since_ns = maybe_time::read(from)?;
+        self.probed_ns = time::read(from)?;
+        self.probe_open = bool::read(from)?;
+        self.seen = Seen::read(from)?;
+        self.has_been_up = bool::read(from)?;
+        self.traffic = Carry::read(from)?;
+        Ok(())
     }
 }
 

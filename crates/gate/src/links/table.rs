@@ -97,6 +97,12 @@ impl Multicasts {
         self.serial
     }
 
+    /// The sessions that a multicast has named so far.
+    pub(crate) fn named_by(&self, serial: u32) -> Vec<u32> {
+        let named = (0..).zip(&self.seen).filter(|(_, seen)| **seen == serial);
+        named.map(|(session, _)| session).collect()
+    }
+
     /// Whether a multicast has named a session before, which is noted.
     #[inline]
     pub(crate) fn names_again(&mut self, serial: u32, session: u32) -> bool {

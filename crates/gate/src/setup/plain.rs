@@ -143,6 +143,8 @@ pub struct Sequence {
     pub both: bool,
 }
 
+ringgate_core::carried!(Sequence { field, policy, both });
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,9 +11,10 @@
 //! new token clears a few expired ones away, however many have expired at once. What is reserved
 //! takes memory only when it is first used.
 
+pub(crate) mod handed;
 pub(crate) mod history;
 
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -78,7 +79,7 @@ pub(crate) struct Wanted<'a> {
 pub struct Claims {
     inner: Mutex<Inner>,
     /// Keys the hashes of client ids and addresses.
-    hashes: RandomState,
+    hashes: HashKey,
     /// Players of each backend: read without the lock to route.
     players: IdVec<BackendId, AtomicU32>,
     /// Sessions of each listener.
@@ -96,7 +97,7 @@ struct Inner {
 }
 
 /// A client id, and the listener where it has a session.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct ClientKey {
     client_id: u64,
     listener: ListenerId,
@@ -127,13 +128,13 @@ impl Claims {
     /// # Panics
     /// Where there are more listeners or backends than a gateway can have.
     pub fn new(listeners: usize, backend_slots: &[u32], limits: ClaimLimits) -> Self {
-        let hashes = RandomState::new();
-        Self::with_key(listeners, backend_slots, limits, [hashes.hash_one(0), hashes.hash_one(1)])
+        let random = RandomState::new();
+        Self::with_key(listeners, backend_slots, limits, [random.hash_one(0), random.hash_one(1)])
     }
 
-    /// [`new`](Self::new) with a given key for the addresses that share a bucket: which these are
-    /// decides who is asked about a player's new port, so a simulated world needs the same ones
-    /// each time.
+    /// [`new`](Self::new) with a given key for all hashes: which addresses share a bucket decides
+    /// who is asked about a player's new port, so a simulated world needs the same ones each time;
+    /// and the memory of a process that goes on with what another one has kept is by its key.
     ///
     /// # Panics
     /// As for [`new`](Self::new).
@@ -144,7 +145,6 @@ impl Claims {
         key: [u64; 2],
     ) -> Self {
         assert!(listeners <= LISTENERS_MAX && backend_slots.len() <= BACKENDS_MAX);
-        let hashes = RandomState::new();
         let key = HashKey::new(key);
         let inner = Inner {
             clients: Multimap::new(limits.sessions_max),
@@ -154,7 +154,7 @@ impl Claims {
         };
         Self {
             inner: Mutex::new(inner),
-            hashes,
+            hashes: key,
             players: (0..BACKENDS_MAX).map(|_| AtomicU32::new(0)).collect(),
             sessions: (0..LISTENERS_MAX).map(|_| AtomicU32::new(0)).collect(),
             cookies: Cookies::new(),
@@ -172,7 +172,7 @@ impl Claims {
         expire_s: u64,
         now: Now,
     ) -> Result<TokenPast, DropReason> {
-        let source = self.hashes.hash_one(source);
+        let source = self.hash_source(source);
         self.lock().tokens.use_token(mac, source, expire_s, now)
     }
 
@@ -236,7 +236,7 @@ impl Claims {
     /// The same for a player who was last at `source`: from now on its token may be used from
     /// there.
     pub(crate) fn leave_from(&self, claim: &Claim, source: &Endpoint) {
-        self.give_back(claim, Some(self.hashes.hash_one(source)));
+        self.give_back(claim, Some(self.hash_source(source)));
     }
 
     fn give_back(&self, claim: &Claim, source: Option<u64>) {
@@ -340,8 +340,13 @@ impl Claims {
         &self.cookies
     }
 
-    fn hash(&self, key: &impl Hash) -> u32 {
-        self.hashes.hash_one(key) as u32
+    fn hash(&self, key: &ClientKey) -> u32 {
+        self.hashes.hash([key.client_id, key.listener.0.into(), 0]) as u32
+    }
+
+    fn hash_source(&self, source: &Endpoint) -> u64 {
+        let (high, low) = source.ip_words();
+        self.hashes.hash([high, low, u64::from(source.port()) << 32 | u64::from(source.scope())])
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -22,6 +22,7 @@ use crate::store::entry::Entry;
 use crate::store::multimap::Multimap;
 use crate::store::table::Place;
 use ringgate_batch::Endpoint;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::cookie::{Cookie, Epoch, MacInput, Proof, Rotation, Timestamp};
@@ -164,6 +165,40 @@ impl Cookies {
         if owner.client_id == client_id { Ok(owner.resident) } else { Err(DropReason::UnrealIds) }
     }
 
+    /// Writes the secrets and the memory of used responses. Whose sessions cookies name is told by
+    /// the sessions themselves.
+    pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
+        let inner = self.lock();
+        inner.is_some().write(out);
+        if let Some(Inner { rotation, used, owners: _ }) = inner.as_ref() {
+            rotation.write(out);
+            used.hand_over(out);
+        }
+        self.upgrades.hand_over(out);
+    }
+
+    /// Goes on with the secrets of another process.
+    pub(crate) fn take_over(
+        &self,
+        from: &mut Reader<'_>,
+        limits: ClaimLimits,
+    ) -> Result<(), Broken> {
+        if bool::read(from)? {
+            let rotation = Rotation::read(from)?;
+            let due_ns = rotation.poll_timeout();
+            let mut used = Used::new(limits.tokens_max);
+            used.take_over(from)?;
+            let owners = match self.lock().take() {
+                Some(inner) => inner.owners,
+                None => Multimap::new(limits.sessions_max),
+            };
+            *self.lock() = Some(Inner { rotation, used, owners });
+            self.due_ns.store(due_ns, Ordering::Relaxed);
+            self.generation.fetch_add(1, Ordering::Release);
+        }
+        self.upgrades.take_over(from)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Inner>> {
         // As with the claims: a worker that panics ends the process.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -251,6 +286,24 @@ impl Used {
         let position =
             self.cookies.insert(hash(cookie), *cookie).ok_or(DropReason::ResponseHistoryFull)?;
         self.expiries.push_back((now_ns + COOKIE_LIFETIME_NS_MAX, position));
+        Ok(())
+    }
+
+    fn hand_over(&self, out: &mut Writer<'_>) {
+        (self.expiries.len() as u32).write(out);
+        for (expiry_ns, position) in &self.expiries {
+            expiry_ns.write(out);
+            self.cookies.at(*position).write(out);
+        }
+    }
+
+    fn take_over(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        for _ in 0..u32::read(from)? {
+            let (expiry_ns, cookie) = (time::read(from)?, Cookie::read(from)?);
+            let position = self.cookies.insert(hash(&cookie), cookie);
+            let position = position.ok_or(Broken::Invalid("number of used responses"))?;
+            self.expiries.push_back((expiry_ns, position));
+        }
         Ok(())
     }
 

@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
+
 /// Shared by all workers.
 pub(crate) struct Upgrades {
     /// Nothing may be sent before this.
@@ -37,6 +39,26 @@ impl Upgrades {
         }
         sent.push_back(now_ns);
         true
+    }
+
+    /// Writes when the last ones were sent.
+    pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
+        let Self { free_ns, sent_ns } = self;
+        free_ns.load(Ordering::Relaxed).write(out);
+        sent_ns.lock().unwrap_or_else(PoisonError::into_inner).write(out);
+    }
+
+    /// Goes on where another process has stopped.
+    pub(crate) fn take_over(&self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let free_ns = time::read(from)?;
+        let sent_ns = VecDeque::<u64>::read(from)?;
+        if sent_ns.len() > UPGRADES_MAX || sent_ns.iter().any(|at_ns| time::check(*at_ns).is_err())
+        {
+            return Err(Broken::Invalid("number of upgrades"));
+        }
+        self.free_ns.store(free_ns, Ordering::Relaxed);
+        *self.sent_ns.lock().unwrap_or_else(PoisonError::into_inner) = sent_ns;
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 
 use crate::ids::Id;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 /// Which entry, of a table or a multimap of `T`.
 pub(crate) struct Entry<T> {
@@ -35,6 +36,17 @@ impl<T> Entry<T> {
     #[inline]
     pub(crate) const fn index(self) -> usize {
         self.number as usize
+    }
+}
+
+/// In a table of the same kind: whoever reads it looks whether there is one of that number.
+impl<T> Carry for Entry<T> {
+    fn write(&self, out: &mut Writer<'_>) {
+        self.number.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        u32::read(from).map(Self::numbered)
     }
 }
 

@@ -14,6 +14,11 @@ impl HashKey {
         Self(words)
     }
 
+    /// What it is made of.
+    pub(crate) const fn words(self) -> [u64; 2] {
+        self.0
+    }
+
     /// The hash of three words.
     #[inline]
     pub(crate) fn hash(self, words: [u64; 3]) -> u64 {

@@ -25,6 +25,11 @@ impl Index {
         Self { cells: vec![0; cells.max(CELLS_MIN)] }
     }
 
+    /// How many cells there are.
+    pub(crate) fn len(&self) -> usize {
+        self.cells.len()
+    }
+
     /// The first position with that hash that `is_it`.
     #[inline]
     pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {

@@ -14,6 +14,8 @@
 //! are more places than entries: all entries of a full table may leave, and as many may come at
 //! once. Places that were never used cost nothing. When all free places rest, none is given out.
 
+pub(crate) mod handed;
+
 use std::collections::VecDeque;
 
 use crate::ids::ListenerId;

@@ -69,6 +69,16 @@ impl<I: Id, const TICK: u64> Wheel<I, TICK> {
         self.armed += 1;
     }
 
+    /// How many places were ever armed, from the first on.
+    pub(crate) fn places(&self) -> usize {
+        self.next.len()
+    }
+
+    /// Whether a place is armed.
+    pub(crate) fn is_armed(&self, place: I) -> bool {
+        self.next.get(place.index()).is_some_and(|next| *next != IDLE)
+    }
+
     /// The next place that is due at `now`. Its entry is spent; it may be armed again at once.
     ///
     /// Empty buckets are passed over, and after a jump of the clock each bucket is visited once at

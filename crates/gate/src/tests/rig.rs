@@ -10,6 +10,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::handover;
 use crate::counters::Counters;
 use crate::gate::Gate;
 use crate::host::Host;
@@ -274,6 +275,24 @@ impl Rig {
             Surface { sent, obstacles, judge, requests, descriptors, session_sockets, next_socket };
         host.turn(*now, &mut sockets);
         self.balance();
+        if handover::is_rehearsed() && self.is_alone() && self.host.can_be_handed_over() {
+            self.hand_over();
+        }
+    }
+
+    /// Hands the gate over to another one and goes on with that.
+    pub(super) fn hand_over(&mut self) {
+        let setup = Arc::clone(&self.host.gate().common.setup);
+        let succession = handover::succession(&[self.host.gate()], &setup, self.now);
+        let [gate] = succession.gates.try_into().ok().expect("one worker");
+        *self.host.gate_mut() = gate;
+        self.balance();
+    }
+
+    /// Whether nobody else holds what the workers agree on.
+    fn is_alone(&self) -> bool {
+        let common = &self.host.gate().common;
+        common.worker.count == 1 && Arc::strong_count(&common.claims) == 1
     }
 
     /// Mail for the next turn.
@@ -423,6 +442,27 @@ impl Fleet {
         let sent: u64 = self.rigs.iter().map(|rig| rig.counters().forwarded_out).sum();
         let received: u64 = self.rigs.iter().map(|rig| rig.counters().forwarded_in).sum();
         assert_eq!(sent, received, "no datagram is lost between workers");
+        if handover::is_rehearsed() && self.can_be_handed_over() {
+            self.hand_over();
+        }
+    }
+
+    /// Whether nothing is under way, and no test holds what the workers agree on.
+    fn can_be_handed_over(&self) -> bool {
+        let is_quiet = |rig: &Rig| rig.host.can_be_handed_over() && rig.host.mail_count() == 0;
+        let claims = &self.rigs[0].host.gate().common.claims;
+        self.rigs.iter().all(is_quiet) && Arc::strong_count(claims) == self.rigs.len()
+    }
+
+    /// Hands all gates over to others and goes on with those.
+    pub(super) fn hand_over(&mut self) {
+        let now = self.rigs[0].now;
+        let gates: Vec<_> = self.rigs.iter().map(|rig| rig.host.gate()).collect();
+        let setup = Arc::clone(&gates[0].common.setup);
+        let succession = handover::succession(&gates, &setup, now);
+        for (rig, gate) in self.rigs.iter_mut().zip(succession.gates) {
+            *rig.host.gate_mut() = gate;
+        }
     }
 
     /// Delivers the mail of one worker, and not what follows from it.

@@ -10,6 +10,8 @@
 //! The memory is fixed, with four entries to a cache line: an address that is new takes the place
 //! of the oldest of four. Nothing is looked up while no player has left lately.
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer, maybe_time};
+
 /// Addresses that sessions have left.
 pub(crate) struct Departed {
     sets: Vec<Set>,
@@ -42,14 +44,17 @@ impl Departed {
     /// Notes that the session of an address is over, which had taken in everything up to
     /// `sequence`.
     pub(crate) fn leave(&mut self, hash: u32, sequence: u64, now_ns: u64) {
-        let now_ms = ms(now_ns);
+        self.note(hash, ms(now_ns), sequence);
+        self.latest_ns = Some(now_ns);
+    }
+
+    fn note(&mut self, hash: u32, now_ms: u32, sequence: u64) {
         let at = self.set_of(hash);
         let set = &mut self.sets[at].0;
         let known = set.iter().position(|entry| entry.hash == hash);
         let oldest = || (0..set.len()).max_by_key(|at| now_ms.wrapping_sub(set[*at].left_ms));
         let at = known.or_else(oldest).unwrap_or(0);
         set[at] = Departure { hash, left_ms: now_ms, sequence };
-        self.latest_ns = Some(now_ns);
     }
 
     /// Whether anything is remembered. A flood of junk at a gateway that no player leaves touches
@@ -72,10 +77,31 @@ impl Departed {
         })
     }
 
+    /// Writes those that are remembered, if any may be asked about.
+    pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
+        let Self { sets, latest_ns } = self;
+        latest_ns.write(out);
+        let left = sets.iter().flat_map(|set| &set.0).filter(|it| it.left_ms != 0);
+        let left = left.filter(|_| latest_ns.is_some());
+        (left.clone().count() as u32).write(out);
+        left.for_each(|departure| departure.write(out));
+    }
+
+    /// Remembers them.
+    pub(crate) fn take_over(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        self.latest_ns = maybe_time::read(from)?;
+        for Departure { hash, left_ms, sequence } in Vec::read(from)? {
+            self.note(hash, left_ms, sequence);
+        }
+        Ok(())
+    }
+
     const fn set_of(&self, hash: u32) -> usize {
         hash as usize & (self.sets.len() - 1)
     }
 }
+
+ringgate_core::carried!(Departure { hash, left_ms, sequence });
 
 fn ms(now_ns: u64) -> u32 {
     (now_ns / NS_PER_MS) as u32

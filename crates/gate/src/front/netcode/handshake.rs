@@ -309,9 +309,10 @@ impl NetcodeFront {
         turn.common.count_session(listener, claim.backend);
         let (backend, slot) = (claim.backend, claim.slot);
         let session = self.session_id(index).as_u64();
-        let began = Fact::Began { session, backend, slot, took_ns: turn.now.mono_ns - since_ns };
+        let took_ns = turn.now.mono_ns.saturating_sub(since_ns);
+        let began = Fact::Began { session, backend, slot, took_ns };
         turn.common.trace(&origin.address, Some(claim.client_id), began);
-        turn.common.stamps.handshakes_ns.push(turn.now.mono_ns - since_ns);
+        turn.common.stamps.handshakes_ns.push(took_ns);
         self.welcome(turn, index);
         Ok(())
     }

@@ -55,8 +55,13 @@ type Candidates = ArrayVec<Entry<Session>, CANDIDATES_MAX>;
 impl NetcodeFront {
     /// A session that packets from new ports of its address may belong to.
     pub(crate) fn make_resident(&mut self, turn: &Turn<'_>, index: Entry<Session>) {
+        self.list_resident(turn.common, index);
+    }
+
+    /// The same without a turn.
+    pub(crate) fn list_resident(&mut self, common: &Common, index: Entry<Session>) {
         let Address { listener, endpoint } = *self.sessions.address(index);
-        let homes = turn.common.claims.homes();
+        let homes = common.claims.homes();
         let bucket = homes.bucket(&Area::address(listener, &endpoint));
         self.port_switches.residents.enter(homes, bucket, index);
     }

@@ -9,6 +9,7 @@ use crate::shared::claims::Claim;
 use crate::shared::claims::history::TokenMac;
 use crate::store::table::{Address, TENANT_OFFSET, Tenant};
 use ringgate_batch::{LINE_BYTES, LocalIp, SocketId};
+use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_core::limits::WORKERS_MAX;
 use ringgate_core::proto::netcode::server::{PendingBinding, SessionSequence};
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
@@ -326,6 +327,94 @@ impl Tenant for Pending {
             expire_ns: 0,
             since_ns: 0,
             token_mac: [0; 16],
+        }
+    }
+}
+
+ringgate_core::carried_by_number!(Heard { Nothing = 0, Something = 1, Confirmed = 2 });
+ringgate_core::carried!(Pending {
+    open_key,
+    seal_key,
+    binding,
+    timeout_seconds,
+    expire_ns,
+    since_ns as time,
+    token_mac,
+});
+
+impl Carry for Session {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self {
+            open_key,
+            last_receive_ns,
+            announced,
+            slot,
+            timeout_ms,
+            backend,
+            heard,
+            steered_by,
+            window,
+            client_id,
+            far: _,
+            uplink,
+            seal_key,
+            next_sequence,
+            last_send_ns,
+            socket,
+            owner: _,
+            is_confirmed: _,
+            near: _,
+        } = self;
+        open_key.write(out);
+        last_receive_ns.write(out);
+        announced.write(out);
+        slot.write(out);
+        timeout_ms.write(out);
+        backend.write(out);
+        heard.write(out);
+        steered_by.map(Neighbour::worker).write(out);
+        window.write(out);
+        client_id.write(out);
+        uplink.0.write(out);
+        seal_key.write(out);
+        next_sequence.write(out);
+        last_send_ns.write(out);
+        socket.write(out);
+        self.talks_to().1.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let mut session = Self {
+            open_key: Key::read(from)?,
+            last_receive_ns: time::read(from)?,
+            announced: u32::read(from)?,
+            slot: Slot::read(from)?,
+            timeout_ms: u32::read(from)?,
+            backend: BackendId::read(from)?,
+            heard: Heard::read(from)?,
+            steered_by: Option::read(from)?.map(Neighbour::new),
+            window: Window::read(from)?,
+            client_id: u64::read(from)?,
+            uplink: OwnSocket::read(from)?,
+            seal_key: Key::read(from)?,
+            next_sequence: SessionSequence::read(from)?,
+            last_send_ns: time::read(from)?,
+            ..Self::nobody()
+        };
+        session.owner = session.backend;
+        session.is_confirmed = session.heard == Heard::Confirmed;
+        let socket = SocketId::read(from)?;
+        session.talk_through(socket, LocalIp::read(from)?);
+        Ok(session)
+    }
+}
+
+impl OwnSocket {
+    /// A session whose socket was not handed over has none.
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        match SocketId::read(from) {
+            Err(Broken::Foreign) => Ok(Self::NONE),
+            socket => socket.map(Self),
         }
     }
 }

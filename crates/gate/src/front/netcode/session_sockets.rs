@@ -66,9 +66,15 @@ impl NetcodeFront {
     /// Whether a session cannot reach its backend for want of a socket of its own.
     #[inline]
     pub(crate) fn lacks_socket(&self, turn: &Turn<'_>, index: Entry<Session>) -> bool {
+        self.needs_socket(turn.common, index)
+    }
+
+    /// The same without a turn.
+    #[inline]
+    pub(crate) fn needs_socket(&self, common: &Common, index: Entry<Session>) -> bool {
         let session = self.sessions.at(index);
         session.uplink().is_none()
-            && match &turn.common.setup.backends[session.backend].link {
+            && match &common.setup.backends[session.backend].link {
                 LinkKind::Udp { address } => !is_shared_socket_backend(address),
                 LinkKind::Bundle { .. } => false,
             }

@@ -3,6 +3,7 @@
 
 use arrayvec::ArrayVec;
 
+use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
@@ -42,7 +43,7 @@ impl NetcodeFront {
         {
             return self.end_session(turn, index, Ended::BackendGone);
         }
-        if session.keep_alive_at_ns(self.keep_alive_ns(turn, index)) <= turn.now.mono_ns {
+        if session.keep_alive_at_ns(self.keep_alive_ns(turn.common, index)) <= turn.now.mono_ns {
             self.keep_alive(turn, index);
         }
         self.announce(turn, index);
@@ -60,13 +61,18 @@ impl NetcodeFront {
 
     /// Has a session looked at again when it needs to be.
     pub(crate) fn arm(&mut self, turn: &Turn<'_>, index: Entry<Session>) {
-        let deadline_ns = self.sessions.at(index).deadline_ns(self.keep_alive_ns(turn, index));
+        self.arm_first(turn.common, index);
+    }
+
+    /// The same without a turn.
+    pub(crate) fn arm_first(&mut self, common: &Common, index: Entry<Session>) {
+        let deadline_ns = self.sessions.at(index).deadline_ns(self.keep_alive_ns(common, index));
         self.wheel.arm(index, deadline_ns);
     }
 
-    fn keep_alive_ns(&self, turn: &Turn<'_>, index: Entry<Session>) -> u64 {
+    fn keep_alive_ns(&self, common: &Common, index: Entry<Session>) -> u64 {
         let listener = self.sessions.address(index).listener;
-        let rules = turn.common.setup.listeners[listener].netcode();
+        let rules = common.setup.listeners[listener].netcode();
         rules.map_or(SEND_INTERVAL_NS, |rules| rules.keep_alive_ns)
     }
 

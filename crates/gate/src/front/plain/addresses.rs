@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use crate::links::loopback::{self, LOOPBACK_PLACES};
 use crate::store::entry::Entry;
 use ringgate_batch::LocalIp;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 /// What is numbered here: a loopback address.
 pub(crate) struct Loopback;
@@ -86,6 +87,61 @@ impl Addresses {
         self.owners.get(address.index()).copied().filter(|owner| *owner != NOBODY)
     }
 
+    /// Writes who waits for what. Who has which address is told by the sessions.
+    pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
+        let Self { owners, unproven, resting, players: _, players_max: _, unproven_max: _ } = self;
+        owners.len().write(out);
+        unproven.write(out);
+        resting.write(out);
+    }
+
+    /// Goes on with it; then come [`own`](Self::own) and [`settle`](Self::settle).
+    pub(crate) fn take_over(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let count = usize::read(from)?;
+        if count > self.players_max + self.unproven_max {
+            return Err(Broken::Invalid("number of addresses"));
+        }
+        // In the memory that was reserved.
+        self.owners.clear();
+        self.owners.resize(count, MISSING);
+        self.unproven.extend(VecDeque::<Entry<Loopback>>::read(from)?);
+        self.resting.extend(VecDeque::<(Entry<Loopback>, u64)>::read(from)?);
+        let rest = self.resting.iter().map(|(address, _)| address);
+        for address in self.unproven.iter().chain(rest) {
+            match self.owners.get_mut(address.index()) {
+                Some(owner) if *owner == MISSING => *owner = NOBODY,
+                _ => return Err(Broken::Invalid("address")),
+            }
+        }
+        self.players = self.resting.len();
+        Ok(())
+    }
+
+    /// A session has an address, as a player's or not.
+    pub(crate) fn own(
+        &mut self,
+        address: Entry<Loopback>,
+        owner: u32,
+        is_player: bool,
+    ) -> Result<(), Broken> {
+        match self.owners.get_mut(address.index()) {
+            Some(known) if *known == MISSING => *known = owner,
+            _ => return Err(Broken::Invalid("address")),
+        }
+        self.players += usize::from(is_player);
+        Ok(())
+    }
+
+    /// All sessions have come: the addresses of those who were not carried rest.
+    pub(crate) fn settle(&mut self, now_ns: u64) {
+        for at in 0..self.owners.len() {
+            if self.owners[at] == MISSING {
+                self.players += 1;
+                self.rest(Entry::numbered(at as u32), now_ns);
+            }
+        }
+    }
+
     fn end_rests(&mut self, now_ns: u64) {
         while let Some(&(address, until_ns)) = self.resting.front()
             && now_ns >= until_ns
@@ -102,6 +158,9 @@ impl Addresses {
 const REST_NS: u64 = 120_000_000_000;
 
 const NOBODY: u32 = u32::MAX;
+
+/// Of an address whose session has not come yet.
+const MISSING: u32 = u32::MAX - 1;
 
 #[cfg(test)]
 mod tests {

@@ -29,3 +29,19 @@ impl Guards {
         &mut self.0[entry.index()]
     }
 }
+
+impl Guards {
+    /// The guard of an entry, if one was ever started there.
+    pub(crate) fn get(&self, entry: Entry<Session>) -> Option<&Guard> {
+        self.0.get(entry.index())
+    }
+
+    /// Gives an entry the guard that it had in another process.
+    pub(crate) fn put(&mut self, entry: Entry<Session>, guard: Guard) {
+        let at = entry.index();
+        if at >= self.0.len() {
+            self.0.resize_with(at + 1, Guard::default);
+        }
+        self.0[at] = guard;
+    }
+}

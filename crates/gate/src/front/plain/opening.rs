@@ -164,7 +164,7 @@ impl PlainFront {
         self.open_count += 1;
         self.half_open_count -= 1;
         turn.common.count_session(address.listener, wanted);
-        let (slot, took_ns) = (session.claim.slot, now_ns - session.began_ns);
+        let (slot, took_ns) = (session.claim.slot, now_ns.saturating_sub(session.began_ns));
         turn.common.stamps.handshakes_ns.push(took_ns);
         let id = self.session_id(index).as_u64();
         let began = Fact::Began { session: id, backend: wanted, slot, took_ns };

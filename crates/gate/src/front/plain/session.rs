@@ -6,6 +6,7 @@ use crate::shared::claims::Claim;
 use crate::store::entry::Entry;
 use crate::store::table::Tenant;
 use ringgate_batch::{Endpoint, LocalIp, SocketId, TxTarget};
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 /// A source that a game server may know.
 pub(crate) struct Session {
@@ -85,5 +86,44 @@ impl Session {
 
     pub(crate) const fn is_barred(&self) -> bool {
         matches!(self.stage, Stage::Barred)
+    }
+}
+
+ringgate_core::carried!(Session {
+    stage,
+    backend,
+    token,
+    heard_ns as time,
+    began_ns as time,
+    socket,
+    guarded_by,
+    announced,
+    slot_told,
+    server_guarded,
+    local,
+    loopback,
+    credit,
+    claim,
+});
+
+impl Carry for Stage {
+    fn write(&self, out: &mut Writer<'_>) {
+        let number: u8 = match self {
+            Self::HalfOpen { is_answered: false } => 0,
+            Self::HalfOpen { is_answered: true } => 1,
+            Self::Open => 2,
+            Self::Barred => 3,
+        };
+        number.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        match u8::read(from)? {
+            0 => Ok(Self::HalfOpen { is_answered: false }),
+            1 => Ok(Self::HalfOpen { is_answered: true }),
+            2 => Ok(Self::Open),
+            3 => Ok(Self::Barred),
+            _ => Err(Broken::Invalid("stage")),
+        }
     }
 }

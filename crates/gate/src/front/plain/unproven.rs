@@ -5,6 +5,7 @@
 //! long it lasts, and finds room without a look at the others.
 
 use crate::store::table::Place;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 pub(crate) struct Unproven {
     /// Some may have ended or opened since.
@@ -35,6 +36,19 @@ impl Unproven {
         let before = self.begun[self.next].replace(newcomer);
         self.next = (self.next + 1) % self.begun.len();
         before
+    }
+}
+
+impl Carry for Unproven {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { begun, next } = self;
+        begun.write(out);
+        next.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (begun, next) = (Vec::read(from)?, usize::read(from)?);
+        if next < begun.len() { Ok(Self { begun, next }) } else { Err(Broken::Invalid("ring")) }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::front::unreal::recent::Recent;
 use crate::setup::Duplicates;
 use crate::store::hash::HashKey;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::BitReader;
 use ringgate_core::proto::unreal::bunch::closes_connection;
@@ -66,6 +67,31 @@ impl Guard {
                 if is_new { Ok(Passed::Playing) } else { Err(DropReason::ReplayDuplicate) }
             }
             Self::Pass => Ok(Passed::Playing),
+        }
+    }
+}
+
+impl Carry for Guard {
+    fn write(&self, out: &mut Writer<'_>) {
+        match self {
+            Self::Notify(filter) => {
+                0_u8.write(out);
+                filter.write(out);
+            }
+            Self::Opaque(recent) => {
+                1_u8.write(out);
+                recent.write(out);
+            }
+            Self::Pass => 2_u8.write(out),
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        match u8::read(from)? {
+            0 => Filter::read(from).map(Self::Notify),
+            1 => Carry::read(from).map(Self::Opaque),
+            2 => Ok(Self::Pass),
+            _ => Err(Broken::Invalid("guard")),
         }
     }
 }

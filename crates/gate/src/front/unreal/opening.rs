@@ -198,7 +198,7 @@ impl UnrealFront {
         self.opening_count -= 1;
         turn.common.newcomers.handshakes.leave(&address.block());
         turn.common.count_session(listener, backend);
-        let took_ns = turn.now.mono_ns - opening.since_ns;
+        let took_ns = turn.now.mono_ns.saturating_sub(opening.since_ns);
         turn.common.stamps.handshakes_ns.push(took_ns);
         let session = session_id(turn.common.worker.id, self.sessions.place(index)).as_u64();
         let began = Fact::Began { session, backend, slot, took_ns };

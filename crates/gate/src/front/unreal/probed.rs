@@ -3,6 +3,7 @@
 use std::ops::{Range, RangeInclusive};
 
 use crate::setup::Unreal;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::front::{Classified, Identity, classify};
 use ringgate_core::proto::unreal::handshake::{
@@ -139,6 +140,59 @@ impl Probed {
             |(way, packet): &(usize, Handshake)| packet.base.sent_count == count_of(*way);
         let mut all = 0..self.ways.len();
         all.clone().filter_map(read).find(is_named).or_else(|| all.find_map(read))
+    }
+}
+
+impl Probed {
+    /// Writes what was found out. How it may be asked is said by the setup.
+    pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
+        let Self {
+            ways: _,
+            way,
+            ways_tried,
+            base: _,
+            identity,
+            is_answering,
+            answered_ns,
+            due_ns,
+            is_refused,
+            returned_ns,
+        } = self;
+        [*way, *ways_tried].write(out);
+        identity.write(out);
+        [*is_answering, *is_refused].write(out);
+        [*answered_ns, *due_ns, *returned_ns].write(out);
+    }
+
+    /// Goes on with what another process has found out.
+    pub(crate) fn take_over(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let [way, ways_tried] = Carry::read(from)?;
+        self.identity = Carry::read(from)?;
+        [self.is_answering, self.is_refused] = Carry::read(from)?;
+        for ns in [&mut self.answered_ns, &mut self.due_ns, &mut self.returned_ns] {
+            *ns = time::read(from)?;
+        }
+        if way >= self.ways.len() || !(1..=self.ways.len()).contains(&ways_tried) {
+            return Err(Broken::Invalid("way to ask"));
+        }
+        (self.way, self.ways_tried) = (way, ways_tried);
+        Ok(())
+    }
+}
+
+impl Face {
+    /// Writes what players were told.
+    pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
+        let Self { framing, identity, sessions } = self;
+        Carry::write(framing, out);
+        identity.write(out);
+        sessions.write(out);
+    }
+
+    /// Goes on with it.
+    pub(crate) fn take_over(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (framing, identity) = (Carry::read(from)?, Carry::read(from)?);
+        Ok(Self { framing, identity, sessions: u8::read(from)? })
     }
 }
 

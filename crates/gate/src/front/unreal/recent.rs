@@ -5,6 +5,8 @@
 //! of its own session only. A copy that is sent later than that has to be refused by the game's own
 //! encryption.
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+
 /// What one side has sent lately.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent {
@@ -35,6 +37,23 @@ impl Recent {
         self.entries[usize::from(self.next)] = print | u64::from(now_ms);
         self.next = (self.next + 1) % RECENT_MAX as u8;
         true
+    }
+}
+
+impl Carry for Recent {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { entries, next } = self;
+        entries.write(out);
+        next.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (entries, next) = (Carry::read(from)?, u8::read(from)?);
+        if usize::from(next) < RECENT_MAX {
+            Ok(Self { entries, next })
+        } else {
+            Err(Broken::Invalid("memory of copies"))
+        }
     }
 }
 

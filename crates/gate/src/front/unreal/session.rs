@@ -5,6 +5,7 @@ use crate::ids::WorkerId;
 use crate::shared::claims::Claim;
 use crate::store::table::Tenant;
 use ringgate_batch::{Endpoint, LocalIp, SocketId, TxTarget};
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::proto::unreal::client::Client;
 use ringgate_core::proto::unreal::cookie::{Cookie, Proof};
 use ringgate_core::proto::unreal::front::Standing;
@@ -61,6 +62,12 @@ pub(crate) struct Opening {
     /// How long it was.
     pub(crate) response_bytes: usize,
     pub(crate) since_ns: u64,
+}
+
+impl Stage {
+    const fn is_open(&self) -> bool {
+        matches!(self, Self::Open { .. })
+    }
 }
 
 impl Tenant for Session {
@@ -121,6 +128,43 @@ impl Session {
 
     pub(crate) const fn is_opening(&self) -> bool {
         matches!(self.stage, Stage::Opening(_))
+    }
+}
+
+ringgate_core::carried!(Session {
+    stage,
+    player_ids,
+    server_ids,
+    heard_ns as time,
+    socket,
+    local,
+    claim,
+    accepted,
+    proven_ns as time,
+    acknowledged_ns as time,
+    closed_ns as time,
+    steered_by,
+});
+ringgate_core::carried!(Opening { client, response, response_bytes, since_ns as time });
+
+impl Carry for Stage {
+    fn write(&self, out: &mut Writer<'_>) {
+        self.is_open().write(out);
+        match self {
+            Self::Opening(opening) => opening.write(out),
+            Self::Open { cookie, guard } => {
+                cookie.write(out);
+                guard.write(out);
+            }
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        Ok(if bool::read(from)? {
+            Self::Open { cookie: Cookie::read(from)?, guard: Guard::read(from)? }
+        } else {
+            Self::Opening(Box::read(from)?)
+        })
     }
 }
 

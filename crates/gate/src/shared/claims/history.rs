@@ -15,6 +15,7 @@ use crate::now::Now;
 use crate::store::entry::Entry;
 use crate::store::multimap::Multimap;
 use crate::store::wheel::Wheel;
+use ringgate_core::carry::Broken;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::server::SessionSequence;
 
@@ -47,7 +48,7 @@ pub(crate) enum TokenPast {
 
 /// How a token was used.
 #[derive(Clone, Copy)]
-struct Use {
+pub(crate) struct Use {
     mac: TokenMac,
     /// Hash of its owner's address and port: where it was first used from, or where its session has
     /// moved since.
@@ -179,6 +180,29 @@ impl History {
         }
     }
 
+    /// How many places tokens have had.
+    pub(crate) fn places(&self) -> usize {
+        self.expiries.places()
+    }
+
+    /// The token at a place, if there is one.
+    pub(crate) fn at_place(&self, place: usize) -> Option<&Use> {
+        let entry = Entry::numbered(place as u32);
+        self.expiries.is_armed(entry).then(|| self.uses.at(entry))
+    }
+
+    /// Remembers a token as another process has, in the place of what is known of it.
+    pub(crate) fn remember(&mut self, used: Use) -> Result<(), Broken> {
+        if let Some(position) = self.find(&used.mac) {
+            *self.uses.at_mut(position) = used;
+            return Ok(());
+        }
+        let position = self.uses.insert(hash(&used.mac), used);
+        let position = position.ok_or(Broken::Invalid("number of used tokens"))?;
+        self.expiries.arm(position, used.fate.keep_until_s());
+        Ok(())
+    }
+
     fn find(&self, mac: &TokenMac) -> Option<Entry<Use>> {
         self.uses.find(hash(mac), |used| used.mac == *mac)
     }
@@ -207,6 +231,9 @@ impl History {
         }
     }
 }
+
+ringgate_core::carried!(Use { mac, source, next_sequence, expire_s, fate });
+ringgate_core::carried_alone!(Fate);
 
 fn seconds(now: Now) -> u64 {
     now.mono_ns / NS_PER_S

@@ -1,0 +1,244 @@
+//! netcode players on their way to the next process.
+
+use crate::common::Common;
+use crate::front::netcode::session::{Pending, Session};
+use crate::front::netcode::state::NetcodeFront;
+use crate::front::protocol::Front;
+use crate::handover::arriving::{NO_TOKEN, Unclaimed};
+use crate::roles::Role;
+use crate::seed::Random;
+use crate::shared::claims::history::TokenName;
+use crate::store::entry::Entry;
+use crate::store::table::handed::read_free;
+use crate::store::table::{Address, Place};
+use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
+use ringgate_core::proto::netcode::server::GlobalSequence;
+use ringgate_core::proto::netcode::{USER_DATA_BYTES, UserData};
+use ringgate_core::secret::Key;
+
+impl NetcodeFront {
+    /// Writes a session. The token that it was opened with is looked up, unless what was written
+    /// of it earlier says it.
+    pub(crate) fn hand_over_session(
+        &self,
+        common: &Common,
+        entry: Entry<Session>,
+        earlier: Option<&[u8]>,
+        out: &mut Writer<'_>,
+    ) {
+        let (session, address) = (self.sessions.at(entry), self.sessions.address(entry));
+        let look_up = || common.claims.token_of(&session.claim(address)).unwrap_or(NO_TOKEN);
+        let place = self.sessions.place(entry);
+        place.write(out);
+        earlier.and_then(|earlier| token_in(earlier, place)).unwrap_or_else(look_up).write(out);
+        address.write(out);
+        session.write(out);
+        let user_data = self.untold.get(&entry);
+        user_data.is_some().write(out);
+        if let Some(user_data) = user_data {
+            user_data.write(out);
+        }
+    }
+
+    /// Takes a session in, in the place of whatever was there.
+    pub(crate) fn take_session(
+        &mut self,
+        common: &mut Common,
+        place: Place,
+        from: &mut Reader<'_>,
+        unclaimed: &mut Unclaimed,
+    ) -> Result<(), Broken> {
+        let (token, address) = (TokenName::read(from)?, Address::read(from)?);
+        if common.front(address.listener) != Front::Netcode {
+            return Err(Broken::Foreign);
+        }
+        let session = Session::read(from)?;
+        let user_data = Option::<Box<[u8; USER_DATA_BYTES]>>::read(from)?;
+        let steered_by = session.steered_by.map(|worker| worker.worker().0);
+        if steered_by.is_some_and(|worker| worker >= common.worker.count) {
+            return Err(Broken::Invalid("worker"));
+        }
+        let claim = session.claim(&address);
+        if let Some(entry) = self.sessions.live_at(place.index) {
+            let known = self.sessions.at(entry);
+            let known_address = *self.sessions.address(entry);
+            let is_same = self.sessions.place(entry) == place
+                && known_address == address
+                && known.claim(&known_address) == claim;
+            if is_same {
+                *self.sessions.at_mut(entry) = session;
+                self.note_untold(entry, user_data);
+                return Ok(());
+            }
+            self.put_away(common, entry, unclaimed);
+        }
+        if let Some(other) = self.sessions.find(self.sessions.hash(&address), &address) {
+            // It has left this address since it was copied.
+            self.put_away(common, other, unclaimed);
+        }
+        let entry = self.sessions.put(place, address, session)?;
+        if !common.claims.resume(&claim, token) {
+            unclaimed.0.insert(entry.number(), token);
+        }
+        if common.setup.listeners[address.listener].follow_port_switch {
+            self.list_resident(common, entry);
+        }
+        self.note_untold(entry, user_data);
+        Ok(())
+    }
+
+    fn note_untold(&mut self, entry: Entry<Session>, user_data: Option<Box<UserData>>) {
+        match user_data {
+            Some(user_data) => self.untold.insert(entry, user_data),
+            None => self.untold.remove(&entry),
+        };
+    }
+
+    /// Takes a session out that was copied and is not there any more.
+    pub(crate) fn put_away(
+        &mut self,
+        common: &mut Common,
+        entry: Entry<Session>,
+        unclaimed: &mut Unclaimed,
+    ) {
+        let claim = self.sessions.at(entry).claim(self.sessions.address(entry));
+        if unclaimed.0.remove(&entry.number()).is_none() {
+            common.claims.release(&claim);
+        }
+        self.port_switches.residents.leave(common.claims.homes(), entry);
+        self.untold.remove(&entry);
+        self.sessions.take_out(entry);
+    }
+
+    /// Claims again what a session could not have when it came.
+    pub(crate) fn claim_again(
+        &self,
+        common: &Common,
+        entry: Entry<Session>,
+        token: TokenName,
+    ) -> bool {
+        let claim = self.sessions.at(entry).claim(self.sessions.address(entry));
+        common.claims.resume(&claim, token)
+    }
+
+    /// Writes an unfinished handshake.
+    pub(crate) fn hand_over_pending(&self, entry: Entry<Pending>, out: &mut Writer<'_>) {
+        self.pending.place(entry).write(out);
+        self.pending.address(entry).write(out);
+        self.pending.at(entry).write(out);
+    }
+
+    /// Takes an unfinished handshake in. One at a listener that is not there any more is over.
+    pub(crate) fn take_pending(
+        &mut self,
+        common: &mut Common,
+        place: Place,
+        from: &mut Reader<'_>,
+    ) -> Result<(), Broken> {
+        let address = Address::read(from)?;
+        if common.front(address.listener) != Front::Netcode {
+            return Err(Broken::Foreign);
+        }
+        let pending = Pending::read(from)?;
+        if self.pending.find(self.pending.hash(&address), &address).is_some() {
+            return Err(Broken::Invalid("handshake"));
+        }
+        self.pending.put(place, address, pending)?;
+        common.newcomers.handshakes.enter(&address.block());
+        Ok(())
+    }
+
+    /// Writes everything but sessions and handshakes.
+    pub(crate) fn hand_over_rest(&self, out: &mut Writer<'_>) {
+        let Self {
+            // From the setup, and from who it is.
+            worker: _,
+            listeners: _,
+            sessions,
+            pending,
+            // They begin anew, or follow from the sessions.
+            sweep: _,
+            wheel: _,
+            port_switches: _,
+            departed,
+            session_sockets: _,
+            // With their sessions.
+            untold: _,
+            challenge_key,
+            challenge_sequence,
+            global_sequence,
+            random,
+            // Empty between two turns.
+            arrivals: _,
+            verdicts: _,
+            requests_left: _,
+        } = self;
+        sessions.hand_over_free(out);
+        pending.hand_over_free(out);
+        challenge_key.write(out);
+        challenge_sequence.write(out);
+        global_sequence.count().write(out);
+        random.0.write(out);
+        departed.hand_over(out);
+    }
+
+    /// Goes on with it.
+    pub(crate) fn take_rest(
+        &mut self,
+        common: &mut Common,
+        from: &mut Reader<'_>,
+        unclaimed: &mut Unclaimed,
+    ) -> Result<(), Broken> {
+        read_free(from, |place, since_ns| {
+            if let Some(entry) = self.sessions.live_at(place.index) {
+                self.put_away(common, entry, unclaimed);
+            }
+            self.sessions.free(place, since_ns)
+        })?;
+        read_free(from, |place, since_ns| self.pending.free(place, since_ns))?;
+        self.challenge_key = Key::read(from)?;
+        self.challenge_sequence = u64::read(from)?;
+        let count = u64::read(from)?;
+        self.global_sequence = GlobalSequence::new(common.worker.id.index(), count);
+        self.random = Random(u64::read(from)?);
+        self.departed.take_over(from)
+    }
+
+    /// Everything has come: timers, sockets, lists.
+    pub(crate) fn settle_in(&mut self, common: &mut Common) {
+        for entry in self.sessions.entries() {
+            let Some(session) = self.sessions.get(entry) else { continue };
+            let place = self.sessions.place(entry);
+            if let Some(socket) = session.uplink() {
+                common.roles.assign(socket, Role::SessionLink(place));
+                if !session.is_confirmed() {
+                    self.session_sockets.unwelcomed.push(place);
+                }
+            } else if self.needs_socket(common, entry) {
+                // Asked for again, whether it was lost on the way or had not come.
+                self.sessions.at_mut(entry).announced = 0;
+            }
+            self.arm_first(common, entry);
+        }
+    }
+
+    /// Leaves out numbers that another process may have used meanwhile.
+    pub(crate) fn skip_sequences(&mut self, count: u64) {
+        for entry in self.sessions.entries() {
+            if self.sessions.is_live(entry) {
+                self.sessions.at_mut(entry).next_sequence.skip(count);
+            }
+        }
+        self.challenge_sequence = self.challenge_sequence.saturating_add(count);
+        self.global_sequence.skip(count);
+        self.random.skip();
+    }
+}
+
+/// The token in an earlier record of a session.
+fn token_in(earlier: &[u8], place: Place) -> Option<TokenName> {
+    let maps = Maps::default();
+    let mut from = Reader::new(earlier, &maps);
+    let known = Place::read(&mut from).ok()?;
+    (known == place).then(|| TokenName::read(&mut from).ok())?
+}

@@ -1,0 +1,200 @@
+//! Plain players on their way to the next process, half-open ones among them.
+
+use crate::common::Common;
+use crate::front::plain::datagrams::patience_ns;
+use crate::front::plain::session::{Session, Stage};
+use crate::front::plain::state::{PlainFront, rules_of};
+use crate::front::plain::unproven::Unproven;
+use crate::front::protocol::Front;
+use crate::handover::arriving::{NO_TOKEN, Unclaimed};
+use crate::ids::ListenerId;
+use crate::setup::Sequence;
+use crate::store::entry::Entry;
+use crate::store::table::handed::read_free;
+use crate::store::table::{Address, Place};
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+use ringgate_core::proto::plain::Guard;
+
+impl PlainFront {
+    /// Writes the session at a place, with its guards.
+    pub(crate) fn hand_over_session(&self, entry: Entry<Session>, out: &mut Writer<'_>) {
+        self.sessions.place(entry).write(out);
+        self.sessions.address(entry).write(out);
+        self.sessions.at(entry).write(out);
+        for guards in &self.guards {
+            guards.get(entry).cloned().write(out);
+        }
+    }
+
+    /// Takes a session in, in the place of whatever was there.
+    pub(crate) fn take_session(
+        &mut self,
+        common: &Common,
+        place: Place,
+        from: &mut Reader<'_>,
+        unclaimed: &mut Unclaimed,
+    ) -> Result<(), Broken> {
+        let address = Address::read(from)?;
+        if common.front(address.listener) != Front::Plain {
+            return Err(Broken::Foreign);
+        }
+        let session = Session::read(from)?;
+        let guards = <[Option<Guard>; 2]>::read(from)?;
+        if let Some(entry) = self.sessions.live_at(place.index) {
+            let known = self.sessions.at(entry);
+            let is_same = self.sessions.place(entry) == place
+                && *self.sessions.address(entry) == address
+                && known.is_open() == session.is_open()
+                && known.claim == session.claim;
+            if is_same {
+                *self.sessions.at_mut(entry) = session;
+                self.put_guards(common, entry, guards);
+                return Ok(());
+            }
+            self.put_away(common, entry, unclaimed);
+        }
+        if let Some(other) = self.sessions.find(self.sessions.hash(&address), &address) {
+            // It is over, and its source has begun again.
+            self.put_away(common, other, unclaimed);
+        }
+        let (is_open, claim) = (session.is_open(), session.claim);
+        let entry = self.sessions.put(place, address, session)?;
+        if is_open && !common.claims.resume(&claim, NO_TOKEN) {
+            unclaimed.0.insert(entry.number(), NO_TOKEN);
+        }
+        self.put_guards(common, entry, guards);
+        Ok(())
+    }
+
+    /// Every session of a listener whose datagrams are numbered has guards.
+    fn put_guards(&mut self, common: &Common, entry: Entry<Session>, guards: [Option<Guard>; 2]) {
+        let listener = self.sessions.address(entry).listener;
+        let rules = common.setup.listeners[listener].plain();
+        let is_numbered = rules.is_some_and(|rules| rules.sequence.is_some());
+        for (mine, guard) in self.guards.iter_mut().zip(guards) {
+            if is_numbered || guard.is_some() {
+                mine.put(entry, guard.unwrap_or_default());
+            }
+        }
+    }
+
+    /// Takes a session out that was copied and is not there any more.
+    pub(crate) fn put_away(
+        &mut self,
+        common: &Common,
+        entry: Entry<Session>,
+        unclaimed: &mut Unclaimed,
+    ) {
+        let session = self.sessions.at(entry);
+        if unclaimed.0.remove(&entry.number()).is_none() && session.is_open() {
+            common.claims.release(&session.claim);
+        }
+        self.sessions.take_out(entry);
+    }
+
+    /// Claims again what a session could not have when it came.
+    pub(crate) fn claim_again(&self, common: &Common, entry: Entry<Session>) -> bool {
+        common.claims.resume(&self.sessions.at(entry).claim, NO_TOKEN)
+    }
+
+    /// Writes everything but sessions and listeners.
+    pub(crate) fn hand_over_rest(&self, out: &mut Writer<'_>) {
+        let Self {
+            sessions,
+            // They follow from the sessions.
+            wheel: _,
+            open_count: _,
+            half_open_count: _,
+            addresses,
+            // With their sessions.
+            guards: _,
+            // Each in a record of its own.
+            listeners: _,
+            // They begin anew.
+            starts: _,
+            // From the setup, and from who it is.
+            open_max: _,
+            unproven_max: _,
+            worker: _,
+            // The same key, with which the gate was made.
+            hash: _,
+            serial,
+        } = self;
+        sessions.hand_over_free(out);
+        addresses.hand_over(out);
+        serial.write(out);
+    }
+
+    /// Goes on with it.
+    pub(crate) fn take_rest(
+        &mut self,
+        common: &Common,
+        from: &mut Reader<'_>,
+        unclaimed: &mut Unclaimed,
+    ) -> Result<(), Broken> {
+        read_free(from, |place, since_ns| {
+            if let Some(entry) = self.sessions.live_at(place.index) {
+                self.put_away(common, entry, unclaimed);
+            }
+            self.sessions.free(place, since_ns)
+        })?;
+        self.addresses.take_over(from)?;
+        self.serial = u64::read(from)? & SERIAL_MASK;
+        Ok(())
+    }
+
+    /// Writes what is remembered of a listener: whose turn it is to make room, and how often the
+    /// rules of its guards have changed.
+    pub(crate) fn hand_over_listener(&self, listener: ListenerId, out: &mut Writer<'_>) {
+        let known = &self.listeners[listener];
+        listener.write(out);
+        known.unproven.write(out);
+        known.sequence.write(out);
+        known.sequence_changes.write(out);
+    }
+
+    /// Goes on with it. Rules that differ now have changed once more.
+    pub(crate) fn take_listener(
+        &mut self,
+        common: &Common,
+        from: &mut Reader<'_>,
+    ) -> Result<(), Broken> {
+        let listener = ListenerId::read(from)?;
+        let unproven = Unproven::read(from)?;
+        let sequence = Option::<Sequence>::read(from)?;
+        let changes = u32::read(from)?;
+        let rules = common.setup.listeners[listener].plain();
+        let max = rules.map_or(0, |rules| rules.half_open_max);
+        let known = self.listeners.get_mut(listener).ok_or(Broken::Invalid("listener"))?;
+        known.unproven = unproven;
+        known.sequence_changes = changes.wrapping_add((sequence != known.sequence).into());
+        for place in known.unproven.resize(max) {
+            self.forget_unproven(place);
+        }
+        Ok(())
+    }
+
+    /// Everything has come: timers, counts, addresses.
+    pub(crate) fn settle_in(&mut self, common: &Common, now_ns: u64) -> Result<(), Broken> {
+        (self.open_count, self.half_open_count) = (0, 0);
+        for entry in self.sessions.entries() {
+            let Some(session) = self.sessions.get(entry) else { continue };
+            match session.stage {
+                Stage::Open => self.open_count += 1,
+                Stage::HalfOpen { .. } => self.half_open_count += 1,
+                Stage::Barred => {}
+            }
+            if let Some(address) = session.loopback {
+                self.addresses.own(address, entry.number(), session.is_open())?;
+            }
+            let listener = self.sessions.address(entry).listener;
+            let patience_ns = rules_of(common, listener).map_or(0, |it| patience_ns(it, session));
+            self.wheel.arm(entry, session.heard_ns.saturating_add(patience_ns));
+        }
+        self.addresses.settle(now_ns);
+        Ok(())
+    }
+}
+
+/// The part of a client id that numbers sessions.
+const SERIAL_MASK: u64 = (1 << 48) - 1;

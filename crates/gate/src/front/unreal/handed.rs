@@ -1,0 +1,193 @@
+//! Players of Unreal games on their way to the next process, and what is known of their servers.
+
+use crate::common::Common;
+use crate::front::protocol::Front;
+use crate::front::unreal::probed::Face;
+use crate::front::unreal::session::{Session, Stage};
+use crate::front::unreal::state::UnrealFront;
+use crate::handover::arriving::{NO_TOKEN, Unclaimed};
+use crate::ids::{BackendId, ListenerId};
+use crate::seed::Random;
+use crate::shared::cookies::Resident;
+use crate::store::entry::Entry;
+use crate::store::table::handed::read_free;
+use crate::store::table::{Address, Place};
+use crate::store::wheel::TICK_NS;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+
+impl UnrealFront {
+    /// Writes the session at a place.
+    pub(crate) fn hand_over_session(&self, entry: Entry<Session>, out: &mut Writer<'_>) {
+        self.sessions.place(entry).write(out);
+        self.sessions.address(entry).write(out);
+        self.sessions.at(entry).write(out);
+    }
+
+    /// Takes a session in, in the place of whatever was there.
+    pub(crate) fn take_session(
+        &mut self,
+        common: &Common,
+        place: Place,
+        from: &mut Reader<'_>,
+        unclaimed: &mut Unclaimed,
+    ) -> Result<(), Broken> {
+        let address = Address::read(from)?;
+        if common.front(address.listener) != Front::Unreal {
+            return Err(Broken::Foreign);
+        }
+        let session = Session::read(from)?;
+        if session.steered_by.is_some_and(|worker| worker.0 >= common.worker.count) {
+            return Err(Broken::Invalid("worker"));
+        }
+        let claim = session.claim;
+        if let Some(entry) = self.sessions.live_at(place.index) {
+            let is_same = self.sessions.place(entry) == place
+                && *self.sessions.address(entry) == address
+                && self.sessions.at(entry).claim == claim;
+            if is_same {
+                *self.sessions.at_mut(entry) = session;
+                return Ok(());
+            }
+            self.put_away(common, entry, unclaimed);
+        }
+        if let Some(other) = self.sessions.find(self.sessions.hash(&address), &address) {
+            // It has left this address since it was copied.
+            self.put_away(common, other, unclaimed);
+        }
+        let entry = self.sessions.put(place, address, session)?;
+        if !common.claims.resume(&claim, NO_TOKEN) {
+            unclaimed.0.insert(entry.number(), NO_TOKEN);
+        }
+        Ok(())
+    }
+
+    /// Takes a session out that was copied and is not there any more.
+    pub(crate) fn put_away(
+        &mut self,
+        common: &Common,
+        entry: Entry<Session>,
+        unclaimed: &mut Unclaimed,
+    ) {
+        if unclaimed.0.remove(&entry.number()).is_none() {
+            common.claims.release(&self.sessions.at(entry).claim);
+        }
+        self.sessions.take_out(entry);
+    }
+
+    /// Claims again what a session could not have when it came.
+    pub(crate) fn claim_again(&self, common: &Common, entry: Entry<Session>) -> bool {
+        common.claims.resume(&self.sessions.at(entry).claim, NO_TOKEN)
+    }
+
+    /// Writes everything but sessions, listeners and servers.
+    pub(crate) fn hand_over_rest(&self, out: &mut Writer<'_>) {
+        let Self {
+            sessions,
+            // They follow from the sessions, or are asked for at once.
+            wheel: _,
+            opening_count: _,
+            keyring: _,
+            asked_for_secrets_ns: _,
+            // Each in a record of its own.
+            faces: _,
+            probed: _,
+            has_servers: _,
+            next_probe_ns: _,
+            // They begin anew.
+            credits: _,
+            restarts: _,
+            // The same key, with which the gate was made.
+            hash: _,
+            random,
+            serial,
+        } = self;
+        sessions.hand_over_free(out);
+        random.0.write(out);
+        serial.write(out);
+    }
+
+    /// Goes on with it.
+    pub(crate) fn take_rest(
+        &mut self,
+        common: &Common,
+        from: &mut Reader<'_>,
+        unclaimed: &mut Unclaimed,
+    ) -> Result<(), Broken> {
+        read_free(from, |place, since_ns| {
+            if let Some(entry) = self.sessions.live_at(place.index) {
+                self.put_away(common, entry, unclaimed);
+            }
+            self.sessions.free(place, since_ns)
+        })?;
+        self.random = Random(u64::read(from)?);
+        self.serial = u64::read(from)? & SERIAL_MASK;
+        Ok(())
+    }
+
+    /// Writes what the players of a listener were told.
+    pub(crate) fn hand_over_listener(&self, listener: ListenerId, out: &mut Writer<'_>) {
+        listener.write(out);
+        self.faces[listener].hand_over(out);
+    }
+
+    pub(crate) fn take_listener(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let listener = ListenerId::read(from)?;
+        let face = Face::take_over(from)?;
+        *self.faces.get_mut(listener).ok_or(Broken::Invalid("listener"))? = face;
+        Ok(())
+    }
+
+    /// Writes what is known of a server. False where it is none.
+    pub(crate) fn hand_over_server(&self, backend: BackendId, out: &mut Writer<'_>) {
+        backend.write(out);
+        if let Some(probed) = &self.probed[backend] {
+            probed.hand_over(out);
+        }
+    }
+
+    /// Goes on with what is known of a server, where this process asks it too.
+    pub(crate) fn take_server(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let backend = BackendId::read(from)?;
+        match self.probed.get_mut(backend).and_then(Option::as_mut) {
+            Some(probed) => probed.take_over(from),
+            None => Err(Broken::Foreign),
+        }
+    }
+
+    /// Everything has come: timers, counts, whose cookies are whose.
+    pub(crate) fn settle_in(&mut self, common: &mut Common, now_ns: u64) {
+        self.opening_count = 0;
+        for entry in self.sessions.entries() {
+            let Some(session) = self.sessions.get(entry) else { continue };
+            let address = *self.sessions.address(entry);
+            match &session.stage {
+                Stage::Opening(_) => {
+                    self.opening_count += 1;
+                    common.newcomers.handshakes.enter(&address.block());
+                    self.wheel.arm(entry, now_ns);
+                }
+                Stage::Open { cookie, .. } => {
+                    if common.setup.listeners[address.listener].follow_port_switch {
+                        let resident = Resident {
+                            worker: common.worker.id,
+                            listener: address.listener,
+                            place: self.sessions.place(entry),
+                        };
+                        let client_id = session.player_ids.client();
+                        common.claims.cookies().settle(cookie, client_id, resident);
+                    }
+                    // Not all of them in one turn. Each is looked at and armed again.
+                    let later = u64::from(entry.number()) % WAKE_TICKS;
+                    self.wheel.arm(entry, now_ns + later * TICK_NS);
+                }
+            }
+        }
+        self.show_faces(&std::sync::Arc::clone(&common.setup));
+    }
+}
+
+/// The part of a client id that numbers sessions.
+const SERIAL_MASK: u64 = (1 << 48) - 1;
+
+/// All sessions are looked at within half a second.
+const WAKE_TICKS: u64 = 128;

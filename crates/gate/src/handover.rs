@@ -1,0 +1,43 @@
+//! A gate on its way to the next process: everything that it knows, as records in memory that the
+//! caller gives, and a gate made of them on the other side.
+//!
+//! The *predecessor* writes, the *successor* reads. Both run on one host since the same boot, so
+//! moments of the monotonic clock mean the same to both. What is large is written *ahead*, while
+//! the predecessor still serves: a few places of a table between two turns. After the barrier, when
+//! no worker takes turns any more, the *rest* follows: what has changed since, found by comparing
+//! each record with the one that was written ahead, so that no packet pays for a mark; and
+//! everything that is small.
+//!
+//! ```text
+//! shared stream    format, keys ┊ used tokens ┊ changed tokens, cookies             end
+//! worker's stream  keys         ┊ sessions    ┊ changed sessions, handshakes, free
+//!                               ┊             ┊ places, links, counters, …           end
+//!                    begin        ahead         rest
+//! ```
+//!
+//! Places, generations and session ids stay what they are, so game processes notice nothing.
+//! Numbers of listeners, backends and sockets may be others in the successor: they are mapped while
+//! they are read. Who cannot be carried, because the successor has no such listener or backend, is
+//! ended and counted. A stream that is not exactly what it should be is refused as a whole.
+
+pub(crate) mod arriving;
+mod common;
+mod export;
+mod format;
+mod import;
+mod record;
+mod rehearsal;
+mod shared;
+mod sockets;
+
+pub use export::Export;
+pub use format::{Format, bytes_max};
+pub use import::{Arrived, Import};
+pub use record::{Refused, Sink};
+pub use rehearsal::{Rehearsal, Succession, succeed};
+pub use ringgate_core::carry::Maps;
+pub use shared::{SharedExport, SharedImport};
+pub use sockets::SocketUse;
+
+/// Whether everything that a session needs is carried. While it is not, nobody is handed over.
+pub const IS_WHOLE: bool = false;

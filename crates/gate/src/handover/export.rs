@@ -1,0 +1,191 @@
+//! What a predecessor writes of each worker.
+
+use crate::front::protocol::Front;
+use crate::gate::Gate;
+use crate::handover::common::hand_over_common;
+use crate::handover::record::{Kind, Mirror, Refused, Sink, Whose};
+use crate::handover::sockets::bound;
+use crate::store::entry::Entry;
+use ringgate_core::carry::Carry;
+
+/// What is being written of one worker.
+#[derive(Default)]
+pub struct Export {
+    netcode: Mirror,
+    unreal: Mirror,
+    plain: Mirror,
+    /// The table and the place that come next.
+    next: (usize, u32),
+}
+
+/// The tables that are written ahead.
+const TABLES: [Front; 3] = [Front::Netcode, Front::Unreal, Front::Plain];
+
+impl Gate {
+    /// Goes on after a hand-over that has failed. Every sequence leaves out more numbers than the
+    /// other process can have used, if it has begun at all: no nonce is used twice.
+    pub fn resume_after_failed_hand_over(&mut self) {
+        self.fronts.netcode.skip_sequences(SKIPPED);
+    }
+}
+
+/// Sequence numbers that are left out where another process may have used some.
+const SKIPPED: u64 = 1 << 16;
+
+impl Export {
+    /// Nothing was written yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Writes the next so many places of the tables, between two turns; the beginning before the
+    /// first. Returns whether all tables have been gone through once more: then what has changed
+    /// meanwhile can be written in another round.
+    pub fn ahead(
+        &mut self,
+        gate: &Gate,
+        sink: &mut Sink<'_>,
+        places: u32,
+    ) -> Result<bool, Refused> {
+        Self::begin(gate, sink)?;
+        let mut left = places;
+        while left > 0 {
+            let (table, place) = self.next;
+            let Some(&front) = TABLES.get(table) else {
+                self.next = (0, 0);
+                return Ok(true);
+            };
+            if place >= gate.fronts.places(front) {
+                self.next = (table + 1, 0);
+                continue;
+            }
+            self.write_session(gate, sink, front, place, false)?;
+            self.next.1 += 1;
+            left -= 1;
+        }
+        Ok(false)
+    }
+
+    /// Writes what has changed since, and everything that is small. No worker takes turns any more,
+    /// and no mail is under way.
+    pub fn rest(&mut self, gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
+        check_quiet(gate)?;
+        Self::begin(gate, sink)?;
+        for front in TABLES {
+            for place in 0..gate.fronts.places(front) {
+                self.write_session(gate, sink, front, place, true)?;
+            }
+        }
+        write_fronts(gate, sink)?;
+        hand_over_common(&gate.common, sink)?;
+        sink.append(Kind::End, |_| {})
+    }
+
+    fn begin(gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
+        if !sink.is_empty() {
+            return Ok(());
+        }
+        sink.begin(Whose(gate.common.worker.id.0))?;
+        sink.append(Kind::WorkerKeys, |out| {
+            gate.common.hash_key.words().write(out);
+            bound(gate).write(out);
+        })
+    }
+
+    fn write_session(
+        &mut self,
+        gate: &Gate,
+        sink: &mut Sink<'_>,
+        front: Front,
+        place: u32,
+        is_last: bool,
+    ) -> Result<(), Refused> {
+        let fronts = &gate.fronts;
+        let (kind, mirror) = match front {
+            Front::Netcode => (Kind::NetcodeSession, &mut self.netcode),
+            Front::Unreal => (Kind::UnrealSession, &mut self.unreal),
+            Front::Plain => (Kind::PlainSession, &mut self.plain),
+            #[cfg(test)]
+            Front::Third => return Ok(()),
+        };
+        let before = mirror.of(place as usize);
+        let at = match front {
+            Front::Netcode => {
+                let entry = Entry::numbered(place);
+                let Some(session) = fronts.netcode.sessions.get(entry) else { return Ok(()) };
+                // The descriptor of its own socket may not have been there when it was written.
+                let before = before.filter(|_| !is_last || session.uplink().is_none());
+                sink.append_changed(kind, before, |out, earlier| {
+                    fronts.netcode.hand_over_session(&gate.common, entry, earlier, out);
+                })?
+            }
+            Front::Unreal => {
+                let entry = Entry::numbered(place);
+                if !fronts.unreal.sessions.is_live(entry) {
+                    return Ok(());
+                }
+                sink.append_changed(kind, before, |out, _| {
+                    fronts.unreal.hand_over_session(entry, out);
+                })?
+            }
+            Front::Plain => {
+                let entry = Entry::numbered(place);
+                if !fronts.plain.sessions.is_live(entry) {
+                    return Ok(());
+                }
+                sink.append_changed(kind, before, |out, _| {
+                    fronts.plain.hand_over_session(entry, out);
+                })?
+            }
+            #[cfg(test)]
+            Front::Third => return Ok(()),
+        };
+        mirror.note(place as usize, at);
+        Ok(())
+    }
+}
+
+/// Whether nothing of a turn is left.
+fn check_quiet(gate: &Gate) -> Result<(), Refused> {
+    let common = &gate.common;
+    let fronts = &gate.fronts;
+    let is_quiet = !common.life.in_turn
+        && !common.life.stopped
+        && common.requests.is_empty()
+        && common.neighbours.mail_out.is_empty()
+        && fronts.netcode.sessions.is_settled()
+        && fronts.netcode.pending.is_settled()
+        && fronts.unreal.sessions.is_settled()
+        && fronts.plain.sessions.is_settled();
+    if is_quiet { Ok(()) } else { Err(Refused::Busy) }
+}
+
+fn write_fronts(gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
+    let (fronts, common) = (&gate.fronts, &gate.common);
+    let pending = &fronts.netcode.pending;
+    for entry in pending.entries().filter(|entry| pending.is_live(*entry)) {
+        sink.append(Kind::NetcodeHandshake, |out| fronts.netcode.hand_over_pending(entry, out))?;
+    }
+    sink.append(Kind::NetcodeRest, |out| fronts.netcode.hand_over_rest(out))?;
+    sink.append(Kind::UnrealRest, |out| fronts.unreal.hand_over_rest(out))?;
+    sink.append(Kind::PlainRest, |out| fronts.plain.hand_over_rest(out))?;
+    for listener in common.listeners.ids() {
+        match common.front(listener) {
+            Front::Unreal => sink.append(Kind::UnrealListener, |out| {
+                fronts.unreal.hand_over_listener(listener, out);
+            })?,
+            Front::Plain => sink.append(Kind::PlainListener, |out| {
+                fronts.plain.hand_over_listener(listener, out);
+            })?,
+            Front::Netcode => {}
+            #[cfg(test)]
+            Front::Third => {}
+        }
+    }
+    for (backend, probed) in fronts.unreal.probed.pairs() {
+        if probed.is_some() {
+            sink.append(Kind::UnrealServer, |out| fronts.unreal.hand_over_server(backend, out))?;
+        }
+    }
+    Ok(())
+}

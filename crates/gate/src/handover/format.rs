@@ -1,0 +1,228 @@
+//! What a successor has to know of its predecessor before anything else: whether it can read its
+//! state, and what numbers mean.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use crate::handover::record::{
+    Kind, Refused, Sink, Whose, check_beginning, first_record, take_records,
+};
+use crate::setup::{Backend, LinkKind, Listener, Protocol, Setup};
+use ringgate_batch::Endpoint;
+use ringgate_core::carry::{Carry, Maps, Reader};
+use ringgate_core::proto::unreal::prefix::Framing;
+
+/// What a process says about itself and its state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Format {
+    /// Its release, for people.
+    pub release: String,
+    /// Tells this boot of the host from others: moments of the monotonic clock are of one boot.
+    pub boot_id: [u8; 16],
+    /// How many workers it has.
+    pub workers: u16,
+    /// Tells game processes that it is the same gateway.
+    pub incarnation: u64,
+    /// Sessions of one worker.
+    sessions_max: u64,
+    /// Places of one worker's sessions.
+    places: u64,
+    /// Unfinished handshakes of one worker.
+    pending_max: u64,
+    listeners: Vec<ListenerFormat>,
+    backends: Vec<BackendFormat>,
+}
+
+ringgate_core::carried!(Format {
+    release,
+    boot_id,
+    workers,
+    incarnation,
+    sessions_max,
+    places,
+    pending_max,
+    listeners,
+    backends,
+});
+
+/// What must not change about a listener, for its sessions to be carried.
+#[derive(Clone, Debug, PartialEq)]
+struct ListenerFormat {
+    name: String,
+    protocol: String,
+    /// netcode: what packets are bound to.
+    protocol_id: u64,
+    /// netcode: where the bits of windows lie. Plain: 0.
+    replay_bits: u32,
+    /// Unreal: how packets begin.
+    framing: Option<Framing>,
+}
+
+ringgate_core::carried!(ListenerFormat { name, protocol, protocol_id, replay_bits, framing });
+
+/// What makes a backend the same one.
+#[derive(Clone, Debug, PartialEq)]
+struct BackendFormat {
+    name: String,
+    /// Where it listens; `None` for one that connects to us.
+    address: Option<Endpoint>,
+}
+
+ringgate_core::carried!(BackendFormat { name, address });
+
+impl Format {
+    /// What a process with that setup and so many workers says.
+    pub fn of(setup: &Setup, workers: u16, boot_id: [u8; 16]) -> Self {
+        Self {
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            boot_id,
+            workers,
+            incarnation: setup.incarnation,
+            sessions_max: setup.worker_sessions_max as u64,
+            places: setup.worker_places() as u64,
+            pending_max: setup.worker_pending_max as u64,
+            listeners: setup.listeners.iter().map(ListenerFormat::of).collect(),
+            backends: setup.backends.iter().map(BackendFormat::of).collect(),
+        }
+    }
+
+    /// Begins the shared stream.
+    pub fn write(&self, sink: &mut Sink<'_>) -> Result<(), Refused> {
+        sink.begin(Whose::SHARED)?;
+        sink.append(Kind::Format, |out| Carry::write(self, out))
+    }
+
+    /// Reads the beginning of the shared stream. Returns how many bytes it has.
+    pub fn read(bytes: &[u8]) -> Result<(Self, usize), Refused> {
+        let start = check_beginning(bytes, Whose::SHARED)?;
+        let mut format = None;
+        let (head, maps) = (first_record(&bytes[start..]), Maps::default());
+        let len = take_records(head, |kind, body| {
+            if kind != Kind::Format {
+                return Err(Refused::Stranger);
+            }
+            let mut from = Reader::new(body, &maps);
+            let read = <Self as Carry>::read(&mut from).and_then(|it| from.end().map(|()| it));
+            format = Some(read.map_err(|why| Refused::Broken(why, kind.what()))?);
+            Ok(())
+        })?;
+        format.map(|format| (format, start + len)).ok_or(Refused::Stranger)
+    }
+
+    /// Whether this process can go on with what another one has. Says why not, or what its numbers
+    /// mean here; sockets are missing in that.
+    pub fn compatible(&self, predecessor: &Self) -> Result<Maps, String> {
+        let mut why = String::new();
+        let mut mismatch = |what: &str, theirs: String, ours: String| {
+            let _ = write!(why, "{what}: the running process has {theirs}, this one {ours}; ");
+        };
+        if self.boot_id != predecessor.boot_id {
+            mismatch("the boot of the host", "another".to_owned(), "this".to_owned());
+        }
+        for (what, theirs, ours) in [
+            ("workers", u64::from(predecessor.workers), u64::from(self.workers)),
+            ("incarnation", predecessor.incarnation, self.incarnation),
+        ] {
+            if theirs != ours {
+                mismatch(what, theirs.to_string(), ours.to_string());
+            }
+        }
+        for (what, theirs, ours) in [
+            ("sessions of a worker", predecessor.sessions_max, self.sessions_max),
+            ("places of a worker", predecessor.places, self.places),
+            ("handshakes of a worker", predecessor.pending_max, self.pending_max),
+        ] {
+            if theirs > ours {
+                mismatch(what, theirs.to_string(), format!("only {ours}"));
+            }
+        }
+        for theirs in &predecessor.listeners {
+            let ours = self.listeners.iter().find(|ours| ours.name == theirs.name);
+            if let Some(ours) = ours.filter(|ours| *ours != theirs) {
+                let (theirs, ours) = (theirs.rules(), ours.rules());
+                mismatch(&format!("the rules of listener {:?}", theirs.0), theirs.1, ours.1);
+            }
+        }
+        if why.is_empty() { Ok(self.maps(predecessor)) } else { Err(sentence(&why)) }
+    }
+
+    fn maps(&self, predecessor: &Self) -> Maps {
+        let listener = |theirs: &ListenerFormat| {
+            self.listeners.iter().position(|ours| ours == theirs).map(|at| at as u16)
+        };
+        let backend = |theirs: &BackendFormat| {
+            self.backends.iter().position(|ours| ours.is_same(theirs)).map(|at| at as u16)
+        };
+        Maps {
+            listeners: predecessor.listeners.iter().map(listener).collect(),
+            backends: predecessor.backends.iter().map(backend).collect(),
+            ..Maps::default()
+        }
+    }
+}
+
+fn sentence(why: &str) -> String {
+    why.trim_end_matches("; ").to_owned()
+}
+
+impl ListenerFormat {
+    fn of(listener: &Listener) -> Self {
+        let (mut protocol_id, mut replay_bits, mut framing) = (0, 0, None);
+        let protocol = match &listener.protocol {
+            Protocol::Netcode(rules) => {
+                (protocol_id, replay_bits) = (rules.protocol_id, rules.replay.size_bits());
+                "netcode"
+            }
+            Protocol::Unreal(rules) => {
+                framing = Some(rules.framing);
+                "unreal"
+            }
+            Protocol::Plain(_) => "plain",
+            #[cfg(test)]
+            Protocol::Third => "third",
+        };
+        let (name, protocol) = (listener.name.clone(), protocol.to_owned());
+        Self { name, protocol, protocol_id, replay_bits, framing }
+    }
+
+    fn rules(&self) -> (&str, String) {
+        let Self { name, protocol, protocol_id, replay_bits, framing } = self;
+        let rules = format!("{protocol}, {protocol_id:#x}, {replay_bits} bits, {framing:?}");
+        (name, rules)
+    }
+}
+
+impl BackendFormat {
+    fn of(backend: &Backend) -> Self {
+        let address = match &backend.link {
+            LinkKind::Bundle { .. } => None,
+            LinkKind::Udp { address } => Some(endpoint_of(*address)),
+        };
+        Self { name: backend.name.clone(), address }
+    }
+
+    /// As [`Backend::is_same`] says.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self.address, other.address) {
+            (Some(one), Some(other)) => one == other,
+            (None, None) => self.name == other.name,
+            _ => false,
+        }
+    }
+}
+
+fn endpoint_of(address: SocketAddr) -> Endpoint {
+    Endpoint::from(address)
+}
+
+/// How large the memory for one worker's stream has to be at the most: every place written ahead
+/// and once more, with all that is small. Pages that are not written take no memory.
+pub fn bytes_max(setup: &Setup) -> usize {
+    2 * setup.worker_places() * PLACE_BYTES_MAX + setup.worker_pending_max * 256 + REST_BYTES
+}
+
+/// What a place takes at the most, once: an Unreal session that tells copies by their bytes.
+const PLACE_BYTES_MAX: usize = 2560;
+
+/// Links that do not read have a megabyte each.
+const REST_BYTES: usize = 1 << 30;

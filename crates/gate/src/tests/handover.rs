@@ -1,0 +1,109 @@
+//! Gates that are handed over to the next process: whoever plays, plays on.
+//!
+//! With `REHEARSE_HAND_OVER=1` in the environment every test of this crate has its gate handed over
+//! after each turn, so that all of them hold the state that is carried against what they test.
+
+use std::sync::{Arc, LazyLock};
+
+use super::clients::{Player, Scribe};
+use super::games::{Game, Heard};
+use super::rig::{Rig, home, plain_setup};
+use crate::gate::Gate;
+use crate::handover::{Rehearsal, Succession, succeed};
+use crate::now::Now;
+use crate::setup::Setup;
+use ringgate_core::drops::DropReason;
+
+/// Whether every test is to hand its gate over all the time.
+pub(super) fn is_rehearsed() -> bool {
+    static IS_REHEARSED: LazyLock<bool> =
+        LazyLock::new(|| std::env::var_os("REHEARSE_HAND_OVER").is_some());
+    *IS_REHEARSED
+}
+
+/// What becomes of gates that are handed over. A second hand-over has to write what the first one
+/// has written: so nothing is lost, and nothing is made up.
+pub(super) fn succession(gates: &[&Gate], setup: &Arc<Setup>, now: Now) -> Succession {
+    let is_same_setup = Arc::ptr_eq(&gates[0].common.setup, setup);
+    let (streams, first) = rehearse(gates, setup, now);
+    if is_same_setup {
+        let heirs: Vec<_> = first.gates.iter().collect();
+        let (again, _) = rehearse(&heirs, setup, now);
+        for (one, other) in streams.iter().zip(&again) {
+            assert!(sorted(one) == sorted(other), "{}", difference(one, other));
+        }
+    }
+    first
+}
+
+fn rehearse(gates: &[&Gate], setup: &Arc<Setup>, now: Now) -> (Vec<Vec<u8>>, Succession) {
+    let mut rehearsal = Rehearsal::new(gates.len(), STREAM_BYTES);
+    rehearsal.write_rest(gates).expect("it is quiet");
+    let streams: Vec<_> = rehearsal.streams().map(<[u8]>::to_vec).collect();
+    let parts: Vec<_> = streams[1..].iter().map(Vec::as_slice).collect();
+    let succession = succeed(&streams[0], &parts, gates, setup, now).expect("it can be read");
+    assert_eq!(succession.arrived.not_carried, 0);
+    (streams, succession)
+}
+
+/// The records of a stream: tables are walked in an order that may differ.
+fn sorted(stream: &[u8]) -> Vec<&[u8]> {
+    let mut rest = &stream[12..];
+    let mut records = Vec::new();
+    while let Some((head, _)) = rest.split_first_chunk::<8>() {
+        let len = 8 + u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+        records.push(&rest[..len]);
+        rest = &rest[len..];
+    }
+    records.sort_unstable();
+    records
+}
+
+fn difference(one: &[u8], other: &[u8]) -> String {
+    let (one, other) = (sorted(one), sorted(other));
+    let pair = one.iter().zip(&other).find(|(one, other)| one != other);
+    format!("{} and {} records, the first that differ: {pair:?}", one.len(), other.len())
+}
+
+const STREAM_BYTES: usize = 8 << 20;
+
+fn playing() -> (Rig, Game, Scribe) {
+    let mut rig = Rig::new(plain_setup());
+    let game = Game::join(&mut rig, "arena");
+    let scribe = Scribe::new(&rig.token(1));
+    scribe.connect(&mut rig, home(1));
+    (rig, game, scribe)
+}
+
+#[test]
+fn a_player_plays_on_and_its_game_hears_of_nothing() {
+    let (mut rig, game, scribe) = playing();
+    rig.deliver(home(1), &scribe.payload(2, b"before"));
+    let session = game.guests(&mut rig)[0].session;
+    rig.hand_over();
+    assert_eq!(rig.sessions(), 1);
+    rig.deliver(home(1), &scribe.payload(3, b"after"));
+    assert_eq!(game.hear(&mut rig), [Heard::Payload(session, b"after".to_vec())]);
+    rig.take_for(home(1));
+    game.say(&mut rig, |writer| writer.payload(session, b"answer"));
+    let answer = rig.take_for(home(1)).pop().expect("an answer");
+    assert_eq!(scribe.open(&answer).expect("sealed for the player").1, b"answer");
+    rig.provokes(DropReason::ReplayDuplicate, |rig| {
+        rig.deliver(home(1), &scribe.payload(2, b"before"));
+    });
+}
+
+#[test]
+fn a_handshake_that_is_not_finished_goes_on() {
+    let mut rig = Rig::new(plain_setup());
+    let _game = Game::join(&mut rig, "arena");
+    let token = rig.token(1);
+    let mut player = Player::new(&rig, home(1), &token);
+    for _ in 0..40 {
+        rig.hand_over();
+        player.exchange(&mut rig);
+        rig.pass(10);
+    }
+    assert_eq!(rig.sessions(), 1);
+    player.send(&mut rig, b"hello");
+}
