@@ -25,7 +25,7 @@ use ringgate_report::text::put;
 /// Be a player for a moment, and say at which step it fails and why
 ///
 /// With a token from the token service, or with one made on the spot under the listener's key, or
-/// without any for other protocols. Exits with 0 if it was let in (plain: answered), 1 if not.
+/// without any for other protocols. Exits with 0 if it was let in (plain, or with --payload: answered), 1 if not.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The player's connect token, as `ringgate token mint` or the token service made it
@@ -50,11 +50,12 @@ pub(super) struct Args {
     /// A plain listener: send something, and wait for an answer of the game
     #[arg(long, requires = "server", conflicts_with_all = ["token", "key", "unreal"])]
     plain: bool,
-    /// Plain: what is sent, as text
-    #[arg(long, value_name = "TEXT", default_value = "ringgate probe", requires = "plain")]
-    payload: String,
-    /// Plain: what is sent, as hex digits
-    #[arg(long, value_name = "HEX", value_parser = hex, requires = "plain", conflicts_with = "payload")]
+    /// What is sent to the game as text, and its answer awaited; netcode: once let in, and only if it
+    /// is given [default with --plain: ringgate probe]
+    #[arg(long, value_name = "TEXT", value_parser = text, conflicts_with = "unreal")]
+    payload: Option<Payload>,
+    /// The same as hex digits
+    #[arg(long, value_name = "HEX", value_parser = hex, conflicts_with_all = ["payload", "unreal"])]
     payload_hex: Option<Payload>,
     /// An Unreal listener: the handshake, up to the server's acknowledgement
     #[arg(long, requires = "server", conflicts_with_all = ["token", "key"])]
@@ -71,6 +72,14 @@ pub(super) struct Args {
 
 #[derive(Clone, Debug)]
 struct Payload(Vec<u8>);
+
+impl Args {
+    /// What is sent to the game, if anything was said.
+    fn payload(&self) -> Option<&[u8]> {
+        let said = self.payload.as_ref().or(self.payload_hex.as_ref());
+        said.map(|payload| payload.0.as_slice())
+    }
+}
 
 /// What became of it.
 #[derive(Debug, Serialize)]
@@ -94,6 +103,8 @@ struct Report {
 enum Outcome {
     /// Let in, or answered.
     Connected,
+    /// Let in, and the game has not answered.
+    Unanswered,
     /// The gateway said that the player may not come in.
     Denied,
     /// Nothing came back.
@@ -139,8 +150,7 @@ impl From<Trouble> for Outcome {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let report = match args.server {
         Some(server) if args.plain => {
-            let payload = args.payload_hex.as_ref().map(|it| it.0.as_slice());
-            plain::probe(server, payload.unwrap_or(args.payload.as_bytes()), args.timeout)?
+            plain::probe(server, args.payload().unwrap_or(b"ringgate probe"), args.timeout)?
         }
         Some(server) if args.unreal => unreal::probe(server, &args.engine, args.timeout)?,
         _ => netcode::probe(args)?,
@@ -171,6 +181,7 @@ fn render(report: &Report) -> String {
         Outcome::Connected => {
             put(&mut text, format_args!("let in after {:.1} ms\n", report.took_ms))
         }
+        Outcome::Unanswered => text.push_str("let in, and not answered\n"),
         _ => text.push_str("not let in\n"),
     }
     for means in &report.means {
@@ -224,6 +235,12 @@ fn number(text: &str) -> Result<u64, String> {
 fn server(text: &str) -> Result<SocketAddr, String> {
     values::reachable_address(text)
         .ok_or_else(|| format!("found {text:?}, expected an IP:port such as 203.0.113.9:40000"))
+}
+
+fn text(text: &str) -> Result<Payload, String> {
+    let is_sendable = (1..=PAYLOAD_MAX).contains(&text.len());
+    let payload = is_sendable.then(|| Payload(text.as_bytes().to_vec()));
+    payload.ok_or_else(|| format!("expected 1 to {PAYLOAD_MAX} bytes"))
 }
 
 fn hex(text: &str) -> Result<Payload, String> {

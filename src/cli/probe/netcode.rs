@@ -27,7 +27,7 @@ pub(super) fn probe(args: &Args) -> Result<Report, Failure> {
     token.addresses = ServerAddresses::new(&[server]).map_err(Failure::bad_input)?;
     let line = Line::open(server)?;
     let mut way = Way::new(&line, &token)?;
-    let outcome = way.go(args.timeout)?;
+    let outcome = way.go(args.timeout, args.payload())?;
     let steps = std::mem::take(&mut way.steps);
     let from = line.local()?;
     let asked = if way.is_challenged { "response" } else { "request" };
@@ -142,7 +142,21 @@ impl<'a> Way<'a> {
         })
     }
 
-    fn go(&mut self, patience: Duration) -> Result<Outcome, Failure> {
+    /// All of it, with the patience that each step deserves. A payload asks the game for an answer.
+    fn go(&mut self, patience: Duration, payload: Option<&[u8]>) -> Result<Outcome, Failure> {
+        let outcome = self.get_in(patience)?;
+        let outcome = match payload {
+            Some(payload) if outcome == Outcome::Connected => self.ask_game(patience, payload)?,
+            _ => outcome,
+        };
+        self.ended_ns = self.line.now_ns();
+        if self.client.is_connected() {
+            self.leave(&mut [0; 2048])?;
+        }
+        Ok(outcome)
+    }
+
+    fn get_in(&mut self, patience: Duration) -> Result<Outcome, Failure> {
         let patience_ns = patience.as_nanos() as u64;
         let mut buffer = [0; 2048];
         let outcome = loop {
@@ -169,16 +183,51 @@ impl<'a> Way<'a> {
                 break outcome;
             }
         };
-        self.ended_ns = self.line.now_ns();
-        match outcome {
-            Outcome::Connected => self.leave(&mut buffer)?,
-            Outcome::Denied => {}
-            _ => {
-                let step = if self.is_challenged { "response" } else { "request" };
-                self.end_step(step, no_answer(outcome));
-            }
+        if !matches!(outcome, Outcome::Connected | Outcome::Denied) {
+            let step = if self.is_challenged { "response" } else { "request" };
+            self.end_step(step, no_answer(outcome));
         }
         Ok(outcome)
+    }
+
+    /// Sends the game something until it answers.
+    fn ask_game(&mut self, patience: Duration, payload: &[u8]) -> Result<Outcome, Failure> {
+        let patience_ns = patience.as_nanos() as u64;
+        let mut buffer = [0; 2048];
+        let mut asked_ns = None;
+        loop {
+            let now_ns = self.line.now_ns();
+            if now_ns >= self.since_ns + patience_ns || !self.client.is_connected() {
+                self.end_step("payload", "no answer of the game");
+                return Ok(Outcome::Unanswered);
+            }
+            if asked_ns.is_none_or(|asked_ns| now_ns >= asked_ns + ASK_AGAIN_NS) {
+                asked_ns = Some(now_ns);
+                let written = self.client.write_payload(now_ns, payload, &mut buffer);
+                let (_, datagram) = written.map_err(|why| Failure::failed(why.name()))?;
+                self.sent += 1;
+                if let Err(trouble) = self.line.send(datagram)? {
+                    return Ok(trouble.into());
+                }
+            }
+            if let Some(trouble) = self.send_due(&mut buffer)? {
+                return Ok(trouble);
+            }
+            let _ = self.client.handle_timeout(now_ns);
+            let len = match self.line.receive(&mut buffer)? {
+                Ok(Some(len)) => len,
+                Ok(None) => continue,
+                Err(trouble) => return Ok(trouble.into()),
+            };
+            let (now_ns, server) = (self.line.now_ns(), self.client.server());
+            let notice = self.client.handle_datagram(now_ns, server, &mut buffer[..len]);
+            if let Ok(Some(Notice::Payload(answer))) = notice {
+                let same = if answer == payload { ", the same" } else { "" };
+                let found = format!("answered with {} bytes{same}", answer.len());
+                self.end_step("payload", found);
+                return Ok(Outcome::Connected);
+            }
+        }
     }
 
     fn is_given_up(&self) -> bool {
@@ -257,6 +306,12 @@ fn means(
                 .to_owned(),
             "`ringgate status` on the gateway shows sessions, slots and backends; `ringgate trace` says which it was".to_owned(),
         ],
+        Outcome::Unanswered => vec![
+            "the player is in, and the game process has said nothing: it may wait for something else, or does not listen where the \
+             backend's address says"
+                .to_owned(),
+            "`ringgate sessions` on the gateway shows the backend, `ringgate status` what was delivered to it".to_owned(),
+        ],
         Outcome::Silence if asked == "response" => vec![
             "the challenge was answered and nothing came back: the client id may have a session already (`ringgate sessions \
              --client`), or the backend is still starting"
@@ -286,6 +341,9 @@ fn means(
 /// Of tokens made here.
 const LIFETIME_S: u64 = 60;
 const TIMEOUT_S: i32 = 15;
+
+/// A payload may be lost, or come before the game is ready.
+const ASK_AGAIN_NS: u64 = 500_000_000;
 
 /// Clocks that differ by less do no harm.
 const SKEW_S: u64 = 5;
