@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_io::Choice;
 use ringgate_os::clock;
 
-use crate::command::{ringgate, run};
+use crate::command::{Ran, ringgate, run};
 use crate::folder::Folder;
 use crate::gateway_rig::{Renet, on_both_drivers, socket_toward, until};
 use crate::unreal_rig::Player as UnrealPlayer;
@@ -81,6 +82,44 @@ const fn driver_name(io: Choice) -> &'static str {
 fn with(text: &str, old: &str, new: &str) -> String {
     assert!(text.contains(old), "the README's config has no {old}");
     text.replace(old, new)
+}
+
+/// Everything in the quick start but the build, by a shell, in a folder and at ports of its own.
+#[test]
+fn the_quick_start_works_when_pasted() {
+    let readme = include_str!("../../README.md");
+    let rest = readme.split("```sh\n").nth(1).expect("the README has a quick start");
+    let mut script = rest.split_once("```").expect("which ends").0.to_owned();
+    let folder = Folder::new();
+    let bin = Path::new(env!("CARGO_BIN_EXE_ringgate")).parent().expect("it lies in a folder");
+    script = with(&script, "cargo build --release -p ringgate ", "# ");
+    script = with(&script, "$PWD/target/release", &bin.display().to_string());
+    for port in [40000, 7777, 9464] {
+        script = with(&script, &format!("127.0.0.1:{port}"), &free_address().to_string());
+    }
+    // Whatever happens, what it has started ends with it; and a failure on the way is one.
+    let script = format!("set -em\ntrap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}wait\n");
+    let mut shell = Command::new("bash");
+    shell.arg("-c").arg(script).current_dir(folder.path()).env_remove("RINGGATE_LOG");
+    let Ran { code, stdout, stderr } = run(shell);
+    let said = format!("{stdout}\n--- stderr\n{stderr}");
+    assert_eq!(code, Some(0), "{said}");
+    for part in [
+        "challenged",
+        "let in, slot 0 of 64",
+        "answered with 5 bytes, the same",
+        "since the start: 1 session",
+        "listener quick on ",
+        "every datagram and payload is accounted for",
+    ] {
+        assert!(stdout.contains(part), "{part:?} is missing:\n{said}");
+    }
+}
+
+/// An address that nobody has just now.
+fn free_address() -> SocketAddr {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
+    socket.local_addr().expect("it is bound")
 }
 
 fn the_readme_serves_an_unmodified_server(io: Choice) {
