@@ -1,8 +1,12 @@
-//! What a gate allocates: nothing while it works, and little for each player.
+//! What a gate allocates: nothing while it works, and little for each player; and an end of the
+//! delivery layer.
 //!
 //! In a test binary of its own, because an allocator that counts is the whole program's. Counted is
 //! what the calling thread does, so tests may run side by side.
 #![allow(unsafe_code, reason = "an allocator is an unsafe trait; this one passes everything on")]
+
+#[path = "allocations/delivery.rs"]
+mod delivery;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
