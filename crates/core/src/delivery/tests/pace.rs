@@ -136,3 +136,39 @@ fn one_way_that_fails_for_a_while_leaves_none_stuck() {
         assert!(world.settle(10 * SECOND, |_, _| ()), "{deaf}");
     }
 }
+
+/// How long messages of that length take, 30 a second, both ways in use: the median, the 99th
+/// percentile and the longest, in milliseconds. The network takes 25 ms and loses every twentieth.
+fn latencies_ms(channel: Channel, len: usize) -> [u64; 3] {
+    let path = Path { loss_percent: 5, ..Path::good(25 * MS) };
+    let mut world = World::of(&path, 5);
+    let mut latencies_ms = Vec::new();
+    for _ in 0..1500 {
+        let mut message = vec![0; len];
+        message[..8].copy_from_slice(&world.now_ns.to_le_bytes());
+        world.ends[0].send(channel, &message, None).expect("room");
+        world.ends[1].send(Channel::Unreliable(0), &[1; 60], None).expect("room");
+        for _ in 0..33 {
+            let end_ns = world.now_ns + MS;
+            world.run_until(end_ns, |at, event| {
+                if let (1, Event::Message(_, message)) = (at, event) {
+                    let sent_ns = u64::from_le_bytes(message[..8].try_into().expect("a stamp"));
+                    latencies_ms.push(end_ns.saturating_sub(sent_ns) / MS);
+                }
+            });
+        }
+    }
+    latencies_ms.sort_unstable();
+    let at = |percent: usize| latencies_ms[(latencies_ms.len() - 1) * percent / 100];
+    [at(50), at(99), at(100)]
+}
+
+#[test]
+fn a_lost_message_is_late_by_little_more_than_a_round_trip() {
+    for (len, bounds) in [(200, [26, 130, 250]), (20_000, [80, 200, 350])] {
+        let found = latencies_ms(Channel::Reliable(0), len);
+        eprintln!("{len} bytes: {found:?}");
+        let is_within = found.iter().zip(bounds).all(|(found, bound)| *found <= bound);
+        assert!(is_within, "{len} bytes: {found:?} of {bounds:?}");
+    }
+}
