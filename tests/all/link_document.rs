@@ -75,6 +75,7 @@ fn describe_to_game(record: &ToGame<'_>) -> String {
         ToGame::Closed { session, reason } => format!("closed: session {session}, {reason}"),
         ToGame::Pong { token } => format!("pong: token {token}"),
         ToGame::Draining { left_ms } => format!("draining: {left_ms} ms left"),
+        ToGame::Undrained => "undrained".to_owned(),
         ToGame::Goodbye(goodbye) => match goodbye.error {
             Some(error) => format!("goodbye: {} ({error})", goodbye.reason),
             None => format!("goodbye: {}", goodbye.reason),
@@ -215,5 +216,5 @@ fn fields_follow_each_other_without_a_gap_and_fill_the_example() {
         assert!(fills, "{} bytes for {next}: {section}", example.bytes.len());
         checked += 1;
     }
-    assert_eq!(checked, 11, "ping and pong share a section");
+    assert_eq!(checked, 11, "ping and pong share a section, draining and undrained too");
 }

@@ -321,6 +321,7 @@ fn describe(record: &ToGame<'_>) -> String {
         }
         ToGame::Pong { .. } => "pong".to_owned(),
         ToGame::Draining { left_ms } => format!("draining left={left_ms}"),
+        ToGame::Undrained => "undrained".to_owned(),
         ToGame::Welcome(_) | ToGame::Goodbye(_) | ToGame::Unknown(_) => {
             panic!("handled by the caller")
         }
@@ -342,7 +343,8 @@ fn hostile_datagram(rng: &mut TestRng) -> Vec<u8> {
     let session = SessionId::new(rng.random_range(0..2), rng.random_range(1..9));
     let payload = vec![7; rng.random_range(1..=40)];
     for _ in 0..rng.random_range(1..6) {
-        assert!(match rng.random_range(0..8) {
+        assert!(match rng.random_range(0..9) {
+            8 => writer.undrained(),
             7 => writer.opened_plain(&opened_plain(session, rng.random_range(0..3))),
             6 => writer.frame(later_record(&mut [9; 50], rng)),
             0 => writer.opened(&opened(session, &user_data)),

@@ -34,7 +34,7 @@ fn later_release_welcomes(gateway: &Gateway, worker: usize) -> GatewayLink {
 /// An opening and a payload between records of a later version.
 fn speak_later_version(link: &GatewayLink) {
     let session = link.session(7);
-    let later: [&[u8]; 3] = [&[4, 0, 128, 0], &[7, 0, 200, 0xff, 1, 2, 3], &[5, 0, 255, 0, 9]];
+    let later: [&[u8]; 3] = [&[4, 0, 129, 0], &[7, 0, 200, 0xff, 1, 2, 3], &[5, 0, 255, 0, 9]];
     let mut bundle = later.concat();
     link.send(|writer| {
         assert!(writer.opened(&opened(session, &[1; USER_DATA_BYTES])));

@@ -41,7 +41,7 @@ pub enum Mail {
     Survey(Arc<Survey>),
     /// Tell what is decided about these packets.
     Trace(Arc<Trace>),
-    /// Take players in again.
+    /// Take players in again. The backends are told.
     Undrain,
     /// Datagrams from this address belong to no session any more.
     Unsteer(Steering),

@@ -60,7 +60,7 @@ impl Fronts {
             }
             Mail::Survey(survey) => turn.common.surveys.push(Running::new(survey)),
             Mail::Trace(trace) => turn.common.taps.watch(trace, turn.now.mono_ns),
-            Mail::Undrain => turn.common.life.draining_until_ns = None,
+            Mail::Undrain => turn.undrain(),
             Mail::Unsteer(steering) => self.unsteer(turn, &steering),
         }
         turn.common.give_up_broken_links(turn.now);
@@ -137,6 +137,13 @@ impl Turn<'_> {
         self.common.life.draining_until_ns = Some(until_ns);
         for link in self.common.links.all.ids() {
             self.tell_draining(link);
+        }
+    }
+
+    /// Takes players in again and tells the backends.
+    fn undrain(&mut self) {
+        if self.common.life.draining_until_ns.take().is_some() {
+            self.tell_undrained();
         }
     }
 

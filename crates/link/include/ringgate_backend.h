@@ -114,9 +114,11 @@ enum rg_event_kind {
     RG_DRAINING,    /* left_ms: the gateway takes no new players and will shut down */
     RG_LINK_LOST,   /* reason, error, payloads_unsent: forget all sessions of the worker; players
                        who are still there are opened again when the link is up */
-    RG_OPENED_PLAIN /* session, ip, scope, port, slot, slots_max, listener: a player of a plain
+    RG_OPENED_PLAIN, /* session, ip, scope, port, slot, slots_max, listener: a player of a plain
                        listener. The slot is RG_NO_SLOT until its source has sent again after an
                        answer; then the event comes once more */
+    RG_UNDRAINED     /* the gateway takes players again: RG_DRAINING does not hold any more.
+                       Gateways of the first releases did not say so */
 };
 
 /* What happened. Pointers are valid until the next call of rg_next. */
@@ -296,7 +298,8 @@ enum {
     RG__MULTICAST = 17,
     RG__CLOSE = 18,
     RG__PING = 19,
-    RG__FIRST_SKIPPABLE = 128 /* from here on, what is not known is passed over */
+    RG__FIRST_SKIPPABLE = 128, /* from here on, what is not known is passed over */
+    RG__UNDRAINED = 128
 };
 
 enum {
@@ -1005,7 +1008,10 @@ static int rg__take_record(rg_backend *backend, unsigned worker, struct rg_event
         error = RG_ERROR_RECORD_LENGTH;
     else if (record[2] >= RG__FIRST_SKIPPABLE && backend->links[worker].is_welcomed) {
         backend->inbox_at += record_bytes;
-        return 0;
+        if (record[2] != RG__UNDRAINED)
+            return 0;
+        event->kind = RG_UNDRAINED;
+        return 1;
     } else if (record[2] >= RG__FIRST_SKIPPABLE)
         return rg__lose(backend, worker, RG_LOSS_WELCOME_EXPECTED, 0, event);
     else if (record[3] != 0)

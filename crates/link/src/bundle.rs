@@ -45,6 +45,9 @@ pub const VERSION_MIN: u16 = 1;
 /// The highest version of the format that this code speaks.
 pub const VERSION_MAX: u16 = 3;
 
+/// The first version in which a record may be passed over by a reader that does not know its kind.
+pub const VERSION_SKIPPABLE: u16 = 2;
+
 /// The first version with players of plain listeners, who have no client id, and with payloads of
 /// up to [`LONG_PAYLOAD_BYTES_MAX`].
 pub const VERSION_PLAIN: u16 = 3;
@@ -95,7 +98,7 @@ const _: () = assert!(VERSION_MAX <= u8::MAX as u16, "a hello names it in eight 
 /// What the header calls each record. Kinds below 16 come from the gateway, those below 128 from
 /// the game process; a payload is the one record that goes both ways.
 mod kind {
-    /// Kinds from here on may be skipped by those who do not know them. None is in use yet.
+    /// Kinds from here on may be skipped by those who do not know them.
     pub(super) const FIRST_SKIPPABLE: u8 = 128;
 
     pub(super) const PAYLOAD: u8 = 1;
@@ -111,4 +114,6 @@ mod kind {
     pub(super) const MULTICAST: u8 = 17;
     pub(super) const CLOSE: u8 = 18;
     pub(super) const PING: u8 = 19;
+
+    pub(super) const UNDRAINED: u8 = 128;
 }

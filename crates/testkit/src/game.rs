@@ -215,6 +215,7 @@ impl Game {
             ToGame::Payload { .. }
             | ToGame::Pong { .. }
             | ToGame::Draining { .. }
+            | ToGame::Undrained
             | ToGame::Goodbye(_) => {}
             ToGame::Unknown(_) => {
                 judge.require(false, || format!("our own gateway says {record:?}"));

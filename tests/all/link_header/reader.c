@@ -53,6 +53,9 @@ static void print_event(const struct rg_event *event) {
     case RG_DRAINING:
         printf("draining left=%u", (unsigned)event->left_ms);
         break;
+    case RG_UNDRAINED:
+        printf("undrained");
+        break;
     case RG_LINK_LOST:
         printf("lost reason=%u error=%u", event->reason, event->error);
         break;

@@ -17,7 +17,7 @@ use crate::roles::Role;
 use crate::setup::{Backend, Credentials, LinkKind};
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, LocalIp, SendFailure, SocketId, TxTarget};
-use ringgate_link::bundle::{Goodbye, GoodbyeReason};
+use ringgate_link::bundle::{Goodbye, GoodbyeReason, VERSION_SKIPPABLE, Writer};
 
 impl Common {
     /// A process has connected to the link socket; it has to say hello before anything else, and
@@ -137,6 +137,18 @@ impl Turn<'_> {
         }
     }
 
+    /// Says that the gateway does not drain any more, to every process that has heard of it and
+    /// that may be told more than the first release knew.
+    pub(crate) fn tell_undrained(&mut self) {
+        for at in self.common.links.all.ids() {
+            let is_told =
+                |link: &mut Link| link.backend.is_some() && link.version >= VERSION_SKIPPABLE;
+            if self.common.links.get_mut(at).is_some_and(is_told) {
+                self.tell_link(at, undrained);
+            }
+        }
+    }
+
     /// Says goodbye to every link: the gateway is about to go.
     pub(crate) fn say_goodbye(&mut self) {
         let goodbye = Goodbye { reason: GoodbyeReason::Shutdown, error: None };
@@ -194,6 +206,11 @@ impl Turn<'_> {
         let target = TxTarget { socket, peer: Some(address), source: LocalIp::UNSPECIFIED };
         self.send_raw(&[], target, Tag::Probe);
     }
+}
+
+/// For writers of any lifetime, which the method itself is not.
+fn undrained(writer: &mut Writer<'_>) -> bool {
+    writer.undrained()
 }
 
 const NS_PER_MS: u64 = 1_000_000;

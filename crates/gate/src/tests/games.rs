@@ -14,6 +14,7 @@ use super::rig::{OUR_USER, Rig};
 pub(super) enum Heard {
     Closed(SessionId, CloseReason),
     Draining(u32),
+    Undrained,
     Goodbye(Goodbye),
     Opened(Guest),
     OpenedPlain(SessionId, Option<u32>),
@@ -119,6 +120,7 @@ fn owned(record: ToGame<'_>) -> Heard {
         ToGame::Closed { session, reason } => Heard::Closed(session, reason),
         ToGame::Pong { token } => Heard::Pong(token),
         ToGame::Draining { left_ms } => Heard::Draining(left_ms),
+        ToGame::Undrained => Heard::Undrained,
         ToGame::Goodbye(goodbye) => Heard::Goodbye(goodbye),
         ToGame::Unknown(frame) => panic!("the gate writes no {frame:?}"),
     }

@@ -12,7 +12,7 @@ use ringgate_batch::{IoEvent, SendFailure};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_core::proto::netcode::packet::PacketKind;
-use ringgate_link::bundle::{CloseReason, Goodbye, GoodbyeReason, RecordError, VERSION_MAX};
+use ringgate_link::bundle::{CloseReason, Goodbye, GoodbyeReason, Hello, RecordError, VERSION_MAX};
 
 fn ready() -> (Rig, Game) {
     let mut rig = Rig::new(plain_setup());
@@ -529,6 +529,33 @@ fn draining_is_told_to_who_is_here_and_to_who_comes() {
     let late = Game::join(&mut rig, "other");
     let heard = late.hear(&mut rig);
     assert!(matches!(heard[..], [Heard::Welcome { .. }, Heard::Draining(2000)]), "{heard:?}");
+}
+
+#[test]
+fn whoever_was_told_of_a_drain_is_told_that_it_is_undone() {
+    let backends = ["arena", "old", "late"].map(|name| bundle_backend(name, 4));
+    let mut rig = Rig::new(Setup::new(vec![listener("eu", &[0])], backends.to_vec(), 1));
+    let game = Game::join(&mut rig, "arena");
+    let nameless = Game::connect(&mut rig, OUR_USER);
+    let first_release = Game::connect(&mut rig, OUR_USER);
+    let hello = Hello { version_min: 1, version_max: 0, pid: 0, name: "old" };
+    first_release.say(&mut rig, |writer| writer.hello(&hello));
+    rig.mail(Mail::Drain { left_ms: 3000 });
+    rig.turn();
+    let late = Game::join(&mut rig, "late");
+    let told = |heard: Vec<Heard>| heard.contains(&Heard::Draining(3000));
+    assert!([&game, &first_release, &late].iter().all(|it| told(it.hear(&mut rig))));
+    rig.mail(Mail::Undrain);
+    rig.turn();
+    assert_eq!(game.hear(&mut rig), [Heard::Undrained]);
+    assert_eq!(late.hear(&mut rig), [Heard::Undrained]);
+    assert!(first_release.hear(&mut rig).is_empty(), "it would not know the record");
+    assert!(nameless.hear(&mut rig).is_empty(), "nothing comes before a welcome");
+    let _player = Player::connected(&mut rig, home(1), 1);
+    rig.mail(Mail::Undrain);
+    rig.turn();
+    let heard = game.hear(&mut rig);
+    assert!(!heard.contains(&Heard::Undrained), "there was no drain: {heard:?}");
 }
 
 #[test]

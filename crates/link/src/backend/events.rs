@@ -59,6 +59,12 @@ pub enum Event<'a> {
         /// How long the players who are here may go on.
         left: Duration,
     },
+    /// The gateway takes players again: what [`Draining`](Self::Draining) said does not hold any
+    /// more. Gateways of the first releases did not say so.
+    Undrained {
+        /// The worker that says so; every one does.
+        worker: usize,
+    },
     /// A link is down: forget every session of its worker. It is tried again until it is up, and
     /// players who are still there then are opened again.
     LinkLost {
@@ -304,6 +310,7 @@ impl Backend {
             ToGame::Draining { left_ms } => {
                 Event::Draining { worker, left: Duration::from_millis(left_ms.into()) }
             }
+            ToGame::Undrained => Event::Undrained { worker },
             ToGame::Unknown(_) => {
                 self.inbox.unread.start = end;
                 return None;

@@ -50,6 +50,8 @@ impl<'a> ToGame<'a> {
                 reason: GoodbyeReason::from_u8(body.u8()?).unwrap_or(GoodbyeReason::Other),
                 error: RecordError::from_u8(body.u8()?),
             }),
+            // Whatever a later version says in it.
+            kind::UNDRAINED => return Ok(Self::Undrained),
             _ if frame.may_be_skipped() => return Ok(Self::Unknown(frame)),
             _ => return Err(RecordError::KindUnknown),
         };

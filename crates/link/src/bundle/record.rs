@@ -41,6 +41,8 @@ pub enum ToGame<'a> {
         /// How long the sessions that exist may go on.
         left_ms: u32,
     },
+    /// The gateway takes players again, and goes on.
+    Undrained,
     /// The gateway is about to close this link. The last record on it.
     Goodbye(Goodbye),
     /// A record of a later version, to be passed over.

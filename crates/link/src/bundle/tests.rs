@@ -40,6 +40,7 @@ fn records_to_game() -> Vec<ToGame<'static>> {
         ToGame::Closed { session: session(3, 9), reason: CloseReason::TimedOut },
         ToGame::Pong { token: 0x0123_4567_89ab_cdef },
         ToGame::Draining { left_ms: 30_000 },
+        ToGame::Undrained,
         ToGame::Goodbye(Goodbye {
             reason: GoodbyeReason::RecordInvalid,
             error: Some(RecordError::SessionZero),
@@ -56,6 +57,7 @@ fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> bool {
         ToGame::Closed { session, reason } => writer.closed(*session, *reason),
         ToGame::Pong { token } => writer.pong(*token),
         ToGame::Draining { left_ms } => writer.draining(*left_ms),
+        ToGame::Undrained => writer.undrained(),
         ToGame::Goodbye(goodbye) => writer.goodbye(*goodbye),
         ToGame::Unknown(frame) => writer.frame(*frame),
     }
@@ -271,7 +273,7 @@ fn a_hello_of_the_first_release_offers_one_version() {
 
 #[test]
 fn a_record_of_a_later_version_can_be_skipped_whatever_it_holds() {
-    for kind in [128, 200, 255] {
+    for kind in [129, 200, 255] {
         for (flags, body) in [(0, &b""[..]), (0x80, b"x"), (0xff, &[0; 4000])] {
             let mut record = raw(kind, &[body]);
             record[3] = flags;
@@ -287,6 +289,15 @@ fn a_record_of_a_later_version_can_be_skipped_whatever_it_holds() {
     assert_eq!(gateway_error(&raw(127, &[])), Some(RecordError::KindUnknown));
     // A record that can be skipped must still say where it ends.
     assert_eq!(game_error(&[5, 0, 128, 0]), Some(RecordError::RecordLength));
+}
+
+#[test]
+fn what_a_later_version_says_in_a_known_record_that_may_be_skipped_is_passed_over() {
+    for record in [&[4, 0, 128, 0][..], &[4, 0, 128, 0xff], &[7, 0, 128, 1, 1, 2, 3]] {
+        assert!(ToGame::read(record).eq([Ok(ToGame::Undrained)]), "{record:?}");
+        // Of the other direction it is a record of a later version.
+        assert!(matches!(ToGateway::read(record).next(), Some(Ok(ToGateway::Unknown(_)))));
+    }
 }
 
 #[test]
@@ -436,7 +447,7 @@ proptest! {
 
     #[test]
     fn no_record_body_makes_a_reader_panic(
-        kind in prop::sample::select(&[1u8, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 128][..]),
+        kind in prop::sample::select(&[1u8, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 128, 129][..]),
         body in prop::collection::vec(any::<u8>(), 0..400),
     ) {
         let record = raw(kind, &[&body]);

@@ -162,6 +162,13 @@ impl<'a> Writer<'a> {
         self.record(kind::DRAINING, 4, |body| body.u32(left_ms))
     }
 
+    /// From the gateway: it takes players again. Only on links from
+    /// [`VERSION_SKIPPABLE`](super::VERSION_SKIPPABLE) on.
+    #[must_use]
+    pub fn undrained(&mut self) -> bool {
+        self.record(kind::UNDRAINED, 0, |_| ())
+    }
+
     /// From the gateway: the link ends here.
     #[must_use]
     pub fn goodbye(&mut self, goodbye: Goodbye) -> bool {
