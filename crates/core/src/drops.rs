@@ -61,6 +61,8 @@ drop_reasons! {
     TokenUnreadable = "token_unreadable",
     /// The token does not name any address of this listener.
     TokenNotForUs = "token_not_for_us",
+    /// An operator has denied the client id of the token (the player was sent a denial).
+    ClientDenied = "client_denied",
     /// The source address already has a session.
     RequestAddressConnected = "request_address_connected",
     /// The client id already has a session.

@@ -58,7 +58,14 @@ fn is_like(wanted: &Wanted, turn: &Turn<'_>, info: &SessionInfo) -> bool {
         && wanted.session.is_none_or(|session| session == info.id)
         && wanted.backend.is_none_or(|backend| backend == info.backend)
         && wanted.address.as_ref().is_none_or(is_at)
-        && (!wanted.is_denied || turn.common.setup.denied.holds(&info.address))
+        && (!wanted.is_denied || is_denied(turn, info))
+}
+
+/// Only netcode's players have ids that somebody has given them.
+fn is_denied(turn: &Turn<'_>, info: &SessionInfo) -> bool {
+    let denied = &turn.common.setup.denied;
+    let has_token = turn.common.front(info.listener) == Front::Netcode;
+    denied.holds(&info.address) || has_token && denied.holds_client(info.client_id)
 }
 
 /// Places that are looked at in a turn: some tens of microseconds where they are in memory.

@@ -295,7 +295,7 @@ named_list! {
         ByOperator = "by_operator",
         /// The player left.
         ByPlayer = "by_player",
-        /// The player's address is denied.
+        /// The player's address is denied, or its id.
         Denied = "denied",
         /// It could not be carried into the process that has taken the gateway over.
         NotCarried = "not_carried",
@@ -443,6 +443,7 @@ impl Ledger {
             | R::RequestForged
             | R::TokenUnreadable
             | R::TokenNotForUs
+            | R::ClientDenied
             | R::RequestAddressConnected
             | R::RequestClientConnected
             | R::TokenUsedElsewhere

@@ -1,4 +1,5 @@
-//! Which addresses may not play: tens of thousands of prefixes, of which the longest decides.
+//! Who may not play: tens of thousands of prefixes of addresses, of which the longest decides, and
+//! players by the id in their token.
 //!
 //! Prefixes lie inside each other or apart, so they cut the line of all addresses into stretches
 //! that are denied and stretches that are not, by turns. What is kept is where each stretch begins:
@@ -17,6 +18,8 @@ pub struct Denied {
     v4_index: Vec<u32>,
     /// The same of IPv6 addresses.
     v6: Vec<u128>,
+    /// Client ids, in order.
+    clients: Vec<u64>,
 }
 
 impl Denied {
@@ -24,24 +27,34 @@ impl Denied {
     pub fn new(prefixes: impl IntoIterator<Item = (Prefix, bool)>) -> Self {
         let (v4, v6): (Vec<_>, Vec<_>) =
             prefixes.into_iter().partition(|(prefix, _)| prefix.is_v4());
-        let v4: Vec<u32> = beginnings(v4).into_iter().map(|at| at as u32).collect();
-        let before = |upper: u32| {
-            v4.partition_point(|at| u64::from(*at) < u64::from(upper) << HALF_BITS) as u32
-        };
-        let v4_index =
-            if v4.is_empty() { Vec::new() } else { (0..=1 << HALF_BITS).map(before).collect() };
-        Self { v4, v4_index, v6: beginnings(v6) }
+        // Behind the last IPv4 address begins nothing that is asked about.
+        let v4 = beginnings(v4).into_iter().filter(|at| *at != V4_END);
+        let v4: Vec<u32> = v4.map(|at| at as u32).collect();
+        Self { v4_index: index_by_half(&v4), v4, v6: beginnings(v6), clients: Vec::new() }
+    }
+
+    /// And these players, by the id in their token.
+    #[must_use]
+    pub fn with_clients(mut self, clients: impl IntoIterator<Item = u64>) -> Self {
+        self.clients = clients.into_iter().collect();
+        self.clients.sort_unstable();
+        self
     }
 
     /// Whether nobody is denied.
     pub const fn is_empty(&self) -> bool {
-        self.v4.is_empty() && self.v6.is_empty()
+        self.v4.is_empty() && self.v6.is_empty() && self.clients.is_empty()
     }
 
     /// Whether an address is.
     #[inline]
     pub fn holds(&self, source: &Endpoint) -> bool {
-        !self.is_empty() && self.is_listed(source)
+        !(self.v4.is_empty() && self.v6.is_empty()) && self.is_listed(source)
+    }
+
+    /// Whether the player with this id is.
+    pub fn holds_client(&self, client_id: u64) -> bool {
+        self.clients.binary_search(&client_id).is_ok()
     }
 
     fn is_listed(&self, source: &Endpoint) -> bool {
@@ -60,6 +73,20 @@ impl Denied {
     }
 }
 
+/// How many beginnings there are before the addresses with each upper half, and at last all.
+fn index_by_half(v4: &[u32]) -> Vec<u32> {
+    if v4.is_empty() {
+        return Vec::new();
+    }
+    let mut before = 0;
+    let mut count_to = |upper: u64| {
+        let is_before = |at: &u32| u64::from(*at) < upper << HALF_BITS;
+        before += v4[before..].iter().take_while(|at| is_before(at)).count();
+        before as u32
+    };
+    (0..=1 << HALF_BITS).map(&mut count_to).collect()
+}
+
 /// Where what is denied begins and ends, by turns.
 fn beginnings(mut prefixes: Vec<(Prefix, bool)>) -> Vec<u128> {
     prefixes.sort_unstable_by_key(|(prefix, _)| (prefix.range().0, prefix.len()));
@@ -76,8 +103,7 @@ fn beginnings(mut prefixes: Vec<(Prefix, bool)>) -> Vec<u128> {
         cuts.add(first, is_denied);
     }
     while let Some((end, _)) = around.pop() {
-        // Behind the last IPv4 address begins nothing that is asked about.
-        if let Some(next) = end.checked_add(1).filter(|next| *next != V4_END) {
+        if let Some(next) = end.checked_add(1) {
             cuts.add(next, said(&around));
         }
     }
@@ -148,10 +174,30 @@ mod tests {
     }
 
     #[test]
+    fn players_are_denied_by_their_id_whatever_their_address_is() {
+        let list = Denied::default().with_clients([7, u64::MAX, 0]);
+        assert!([0, 7, u64::MAX].iter().all(|id| list.holds_client(*id)));
+        assert!(!list.holds_client(1) && !list.holds(&at("10.0.0.1")) && !list.is_empty());
+        assert!(!Denied::default().holds_client(0));
+    }
+
+    #[test]
     fn everything_can_be_denied_but_a_few() {
         let list = denied(&[("0.0.0.0/0", true), ("192.0.2.0/24", false), ("::/0", true)]);
         assert!(list.holds(&at("8.8.8.8")) && list.holds(&at("::1")) && list.holds(&at("f::")));
         assert!(!list.holds(&at("192.0.2.255")) && list.holds(&at("192.0.3.0")));
+    }
+
+    /// It ends where the mapped IPv4 addresses do.
+    #[test]
+    fn an_ipv6_prefix_around_the_mapped_addresses_has_an_end() {
+        let list = denied(&[("::/80", true)]);
+        assert!(list.holds(&at("::1")) && list.holds(&at("::fffe:1:1")));
+        assert!(!list.holds(&at("::1:0:0:0")) && !list.holds(&at("2001:db8::1")));
+        assert!(!list.holds(&at("::ffff:10.0.0.1")) && !list.holds(&at("10.0.0.1")));
+        let list = denied(&[("::/80", true), ("240.0.0.0/4", true)]);
+        assert!(list.holds(&at("255.255.255.255")) && !list.holds(&at("0.0.0.0")));
+        assert!(!list.holds(&at("ffff::")));
     }
 
     /// The rule itself, one prefix after the other.

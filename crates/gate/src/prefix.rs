@@ -34,13 +34,21 @@ impl Prefix {
         u128::from_be_bytes(*ip) & mask(self.len) == self.bits
     }
 
-    /// Whether all addresses of another one begin with it.
+    /// Whether all addresses of another one begin with it. IPv4 addresses are no part of IPv6.
     pub fn covers(&self, other: &Self) -> bool {
-        self.len <= other.len && other.bits & mask(self.len) == self.bits
+        self.is_v4() == other.is_v4()
+            && self.len <= other.len
+            && other.bits & mask(self.len) == self.bits
     }
 
-    /// Its first address and its last.
-    pub(crate) const fn range(&self) -> (u128, u128) {
+    /// The one around it that says a bit less, unless it says nothing.
+    pub fn shorter(&self) -> Option<Self> {
+        let len = self.len.checked_sub(1)?;
+        (!self.is_v4() || len >= MAPPED_LEN).then_some(Self { bits: self.bits & mask(len), len })
+    }
+
+    /// Its first address and its last, IPv4 mapped.
+    pub const fn range(&self) -> (u128, u128) {
         (self.bits, self.bits | !mask(self.len))
     }
 
@@ -114,7 +122,16 @@ mod tests {
     fn a_prefix_covers_what_begins_with_it() {
         assert!(prefix("10.0.0.0/8").covers(&prefix("10.1.0.0/16")));
         assert!(!prefix("10.1.0.0/16").covers(&prefix("10.0.0.0/8")));
+        assert!(!prefix("::/0").covers(&prefix("10.0.0.0/8")));
+        assert!(prefix("::/0").covers(&prefix("2001:db8::/32")));
         assert!(prefix("10.0.0.0/8").holds(&Ipv4Addr::new(10, 9, 9, 9).to_ipv6_mapped().octets()));
         assert!(!prefix("2001:db8::/32").holds(&[0; 16]));
+    }
+
+    #[test]
+    fn prefixes_get_shorter_until_they_say_nothing() {
+        let count = |text| std::iter::successors(Some(prefix(text)), Prefix::shorter).count();
+        assert_eq!([count("10.1.2.3"), count("2001:db8::1"), count("0.0.0.0/0")], [33, 129, 1]);
+        assert_eq!(prefix("10.1.0.0/16").shorter(), Some(prefix("10.0.0.0/15")));
     }
 }

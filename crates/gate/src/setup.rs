@@ -40,7 +40,7 @@ pub struct Setup {
     pub incarnation: u64,
     /// Counts the setups of a run.
     pub revision: u64,
-    /// Addresses that may not play.
+    /// Addresses and players that may not play.
     pub denied: Arc<Denied>,
 }
 

@@ -93,6 +93,8 @@ impl Fronts {
         turn: &mut Turn<'_>,
         datagram: &mut ForwardedDatagram,
     ) -> Result<(), DropReason> {
+        // Whoever forwarded it may not have known yet.
+        turn.common.check_denied(&datagram.address.endpoint)?;
         let listener = datagram.address.listener;
         let sockets = turn.common.listeners.get(listener).map(|listener| &listener.sockets);
         let socket = sockets.and_then(|sockets| sockets.get(datagram.bind).copied());

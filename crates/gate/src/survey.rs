@@ -20,7 +20,7 @@ pub struct Wanted {
     pub address: Option<Prefix>,
     /// Where its player plays.
     pub backend: Option<BackendId>,
-    /// Its player's address is denied by the setup that the worker goes by.
+    /// Its player's address or id is denied by the setup that the worker goes by.
     pub is_denied: bool,
 }
 

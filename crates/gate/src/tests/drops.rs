@@ -55,6 +55,7 @@ provocations! {
     RequestForged: request_forged;
     TokenUnreadable: token_unreadable;
     TokenNotForUs: token_not_for_us;
+    ClientDenied: client_denied;
     RequestAddressConnected: request_address_connected;
     RequestClientConnected: request_client_connected;
     TokenUsedElsewhere: token_used_elsewhere;
@@ -211,6 +212,22 @@ fn address_denied(reason: DropReason) {
     // Whose session is to end is told by a survey.
     rig.deliver(home(1), &player.payload(10, b"still here"));
     assert_eq!(rig.drops(reason), 3);
+}
+
+fn client_denied(reason: DropReason) {
+    let (mut rig, ..) = playing();
+    let [asked, late] = [rig.token(7), rig.token(7)].map(|token| Scribe::new(&token));
+    rig.deliver(home(2), &asked.request());
+    let challenge = asked.challenge(&mut rig, home(2));
+    let mut setup = rig.host.gate().setup().clone();
+    setup.denied = Arc::new(Denied::default().with_clients([7]));
+    rig.mail(Mail::Setup(setup.into()));
+    rig.turn();
+    rig.provokes(reason, |rig| rig.deliver(home(3), &late.request()));
+    assert_eq!(late.kinds(&mut rig, home(3)), [PacketKind::Denied]);
+    let response = asked.packet(PacketKind::Response, 1, &challenge);
+    rig.provokes(reason, |rig| rig.deliver(home(2), &response));
+    assert_eq!(asked.kinds(&mut rig, home(2)), [PacketKind::Denied]);
 }
 
 fn session_ended(reason: DropReason) {

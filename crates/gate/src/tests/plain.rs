@@ -1,6 +1,7 @@
 //! Plain listeners: any game over UDP.
 
 mod bundles;
+mod denied;
 mod drops;
 mod guards;
 mod players;

@@ -1,5 +1,6 @@
 //! Unreal players, gates and game servers in memory, on a clock that moves when a test says so.
 
+mod denied;
 mod drops;
 mod gaps;
 mod handovers;

@@ -66,6 +66,10 @@ impl NetcodeFront {
             note_opened(turn, origin, &token, (key, expire_s));
         }
         check_addressed_to(&token.addresses, &self.listeners[listener].own)?;
+        if turn.common.setup.denied.holds_client(token.client_id) {
+            self.deny(turn, origin, &token.server_to_client);
+            return Err(DropReason::ClientDenied);
+        }
         if self.sessions.find(origin.hash, &origin.address).is_some() {
             // It was connected earlier in this turn.
             return Err(DropReason::RequestAddressConnected);
@@ -250,6 +254,13 @@ impl NetcodeFront {
         turn.common.trace_player(&origin.address, challenge.client_id);
         if turn.common.claims.is_connected(origin.address.listener, challenge.client_id) {
             return Err(DropReason::ResponseClientConnected);
+        }
+        if turn.common.setup.denied.holds_client(challenge.client_id) {
+            // Since it was challenged.
+            let key = self.pending.at(pending).seal_key.clone();
+            self.forget_pending(turn, pending);
+            self.deny(turn, origin, &key);
+            return Err(DropReason::ClientDenied);
         }
         if !self.sessions.has_rested_place(turn.now.mono_ns) {
             // Before the claim, which would use up a session of the token.

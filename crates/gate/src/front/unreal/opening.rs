@@ -171,11 +171,16 @@ impl UnrealFront {
         index: Entry<Session>,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
+        let address = self.sessions.address(index).endpoint;
         let Stage::Opening(opening) = &mut self.sessions.at_mut(index).stage else {
             return Err(DropReason::PacketUnexpected);
         };
         match opening.client.handle_datagram(turn.now.mono_ns, bytes)? {
             Event::Challenged => self.ask_server(turn, index),
+            // Since it was asked for.
+            Event::Connected(_) if turn.common.setup.denied.holds(&address) => {
+                self.end_session(turn, index, Ended::Denied);
+            }
             Event::Connected(cookie) => self.open(turn, index, cookie),
             Event::WrongVersion => self.pass_upgrade_on(turn, index, bytes),
             Event::Game | Event::Reconnected | Event::Restarting => {}
