@@ -1,0 +1,224 @@
+//! The folder itself: made, taken by one gateway for as long as that runs, and files in it that
+//! change as a whole or not at all.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use ringgate_os::process;
+
+/// A folder that is this process's alone.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// Locked while it is open. Nothing is left behind by it, however the process ends.
+    handle: File,
+}
+
+impl Folder {
+    /// Makes the folder if it is not there, and takes it. The error says why that cannot be.
+    pub fn take(path: &Path) -> Result<Self, String> {
+        make(path).map_err(|why| format!("cannot make it: {why}"))?;
+        let handle = File::open(path).map_err(|why| format!("cannot open it: {why}"))?;
+        let meta = handle.metadata().map_err(|why| format!("cannot look at it: {why}"))?;
+        if !meta.is_dir() {
+            return Err("it is not a directory".to_owned());
+        }
+        if meta.mode() & OTHERS_WRITE != 0 {
+            return Err("every user may write to it: take that away (chmod o-w)".to_owned());
+        }
+        match handle.try_lock() {
+            Ok(()) => Ok(Self { path: path.to_owned(), handle }),
+            Err(TryLockError::WouldBlock) => {
+                Err("another gateway uses it: each needs a state_dir of its own".to_owned())
+            }
+            Err(TryLockError::Error(why)) => Err(format!("cannot lock it: {why}")),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether a file could be made in it.
+    pub fn check_writable(&self) -> io::Result<()> {
+        let (path, _) = self.draft("probe")?;
+        fs::remove_file(path)
+    }
+
+    /// What a file holds; `None` where there is none.
+    pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        let path = self.path.join(name);
+        // A pipe in its place must not keep us waiting, nor a link lead us elsewhere.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+            Ok(file) => file,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(why) => return Err(why),
+        };
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is not a plain file"));
+        }
+        let mut bytes = Vec::new();
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Puts a file there, readable by its owner. After a crash at any moment there is the old one
+    /// or the new one, whole.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let (draft, mut file) = self.draft(name)?;
+        let written = file.write_all(bytes).and_then(|()| file.sync_all());
+        let written = written.and_then(|()| fs::rename(&draft, self.path.join(name)));
+        if written.is_err() {
+            // What is half written is of no use; that there is no room was said.
+            let _ = fs::remove_file(&draft);
+        }
+        written?;
+        self.handle.sync_all()
+    }
+
+    /// Gives the folder, and those files in it that are there, to the user that this process is
+    /// about to become. Nothing that a link leads to, and nothing of a third user: where others may
+    /// write to what the folder lies in, they could have us give away any folder of the host.
+    pub fn give_to(&self, user: u32, group: u32, names: &[&str]) -> io::Result<()> {
+        let owner = self.handle.metadata()?.uid();
+        if fs::symlink_metadata(&self.path)?.is_symlink() {
+            return Err(io::Error::other("a link stands in its place"));
+        }
+        if owner != user && owner != process::effective_uid() {
+            return Err(io::Error::other(format!("it belongs to user {owner}")));
+        }
+        for name in names {
+            let path = self.path.join(name);
+            let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path);
+            match file {
+                Ok(file) => fchown(&file, Some(user), Some(group))?,
+                Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+                Err(why) => return Err(why),
+            }
+        }
+        fchown(&self.handle, Some(user), Some(group))
+    }
+
+    /// The file that becomes `name`. One that a crash has left is nobody's: the folder is ours.
+    fn draft(&self, name: &str) -> io::Result<(PathBuf, File)> {
+        let path = self.path.join(format!(".{name}.new"));
+        match fs::remove_file(&path) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+            _ => {}
+        }
+        let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&path)?;
+        Ok((path, file))
+    }
+}
+
+/// The last part closed to everybody else; the folders above as the system makes them.
+fn make(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(FOLDER_MODE).create(path) {
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+const OTHERS_WRITE: u32 = 0o002;
+
+/// Far more than [`RULES_MAX`](crate::denylist::RULES_MAX) rules take.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new() -> Self {
+            static COUNT: AtomicU32 = AtomicU32::new(0);
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("ringgate-state-{}-{count}", std::process::id());
+            Self(std::env::temp_dir().join(name))
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).expect("it is there").permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn files_are_replaced_and_closed_to_others() {
+        let place = Place::new();
+        let path = place.0.join("a/b");
+        let folder = Folder::take(&path).expect("it can be made");
+        folder.check_writable().expect("it is ours");
+        assert_eq!(folder.read("x").expect("readable"), None);
+        for text in ["one", "another"] {
+            folder.replace("x", text.as_bytes()).expect("there is room");
+            assert_eq!(folder.read("x").expect("readable"), Some(text.as_bytes().to_vec()));
+        }
+        assert_eq!((mode(&path), mode(&path.join("x"))), (0o700, 0o600));
+        assert_eq!(fs::read_dir(&path).expect("readable").count(), 1, "no draft is left");
+        // A crash in the middle of a write leaves a draft.
+        fs::write(path.join(".x.new"), "half").expect("ours");
+        folder.replace("x", b"whole").expect("there is room");
+        assert_eq!(folder.read("x").expect("readable"), Some(b"whole".to_vec()));
+    }
+
+    #[test]
+    fn one_gateway_has_it_at_a_time() {
+        let place = Place::new();
+        let folder = Folder::take(&place.0).expect("it can be made");
+        let why = Folder::take(&place.0).expect_err("it is taken");
+        assert!(why.contains("another gateway"), "{why}");
+        drop(folder);
+        Folder::take(&place.0).expect("it is free again");
+    }
+
+    #[test]
+    fn what_is_no_file_of_ours_is_not_read() {
+        let place = Place::new();
+        let folder = Folder::take(&place.0).expect("it can be made");
+        fs::create_dir(place.0.join("folder")).expect("ours");
+        symlink("/etc/passwd", place.0.join("link")).expect("ours");
+        fs::write(place.0.join("large"), vec![b'x'; FILE_BYTES_MAX as usize + 1]).expect("room");
+        for name in ["folder", "link", "large"] {
+            assert!(folder.read(name).is_err(), "{name}");
+        }
+        folder.replace("link", b"text").expect("the link itself is replaced");
+        assert_eq!(folder.read("link").expect("readable"), Some(b"text".to_vec()));
+    }
+
+    #[test]
+    fn a_folder_that_all_may_write_to_or_that_is_none_is_refused() {
+        let place = Place::new();
+        fs::create_dir(&place.0).expect("temporary folders can be made");
+        fs::set_permissions(&place.0, fs::Permissions::from_mode(0o777)).expect("ours");
+        let why = Folder::take(&place.0).expect_err("open to all");
+        assert!(why.contains("chmod"), "{why}");
+        fs::write(place.0.join("file"), "").expect("ours");
+        assert!(Folder::take(&place.0.join("file")).is_err());
+        assert!(Folder::take(&place.0.join("file/below")).is_err());
+    }
+}

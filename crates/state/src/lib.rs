@@ -1,0 +1,13 @@
+//! What outlives a restart of the gateway: its folder, and in it who is denied.
+//!
+//! Rules, their text and the folder know nothing of a running gateway. The control thread asks them
+//! and tells the workers.
+#![deny(unsafe_code)]
+
+pub mod denylist;
+pub mod folder;
+pub mod text;
+
+pub use denylist::{Change, Counts, DenyList, Effect, Refusal, Rule, Whom};
+pub use folder::Folder;
+pub use text::{Kept, Mistake};
