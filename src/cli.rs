@@ -3,10 +3,13 @@
 //! same way for all commands.
 
 mod admin;
+mod allow;
 mod build;
 mod capture;
 mod check;
 mod demo;
+mod denied;
+mod deny;
 mod doctor;
 mod drain;
 mod echo;
@@ -45,9 +48,12 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Allow(allow::Args),
     Capture(capture::Args),
     Check(check::Args),
     Demo(demo::Args),
+    Denied(denied::Args),
+    Deny(deny::Args),
     Doctor(doctor::Args),
     Drain(drain::Args),
     Echo(echo::Args),
@@ -76,9 +82,12 @@ const RUN_DIR_DEFAULT: &str = "/run/ringgate";
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let result = match Cli::try_parse_from(args) {
         Ok(Cli { command }) => match command {
+            Command::Allow(args) => allow::run(&args),
             Command::Capture(args) => capture::run(&args),
             Command::Check(args) => check::run(&args),
             Command::Demo(args) => demo::run(&args),
+            Command::Denied(args) => denied::run(&args),
+            Command::Deny(args) => deny::run(&args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Drain(args) => drain::run(&args),
             Command::Echo(args) => echo::run(&args),

@@ -77,6 +77,8 @@ pub struct Gateway {
     /// Where link sockets live. Invariant: short enough that `worker-127.sock` in it fits a Unix
     /// socket address.
     pub run_dir: PathBuf,
+    /// What outlives a restart.
+    pub state_dir: PathBuf,
     /// How long a drain waits before it disconnects who is still there.
     pub drain_timeout: Duration,
     /// How long a worker polls for more work before it sleeps in the kernel.

@@ -168,7 +168,7 @@ const CALLS: &[i64] = &[
     libc::SYS_clock_nanosleep,
     libc::SYS_gettimeofday,
     libc::SYS_nanosleep,
-    // Files: the config on reload, histograms, link sockets.
+    // Files: the config on reload, histograms, state, link sockets.
     libc::SYS_close,
     libc::SYS_fcntl,
     libc::SYS_fdatasync,
@@ -187,6 +187,8 @@ const CALLS: &[i64] = &[
     libc::SYS_read,
     libc::SYS_readlinkat,
     libc::SYS_readv,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
     libc::SYS_statx,
     libc::SYS_unlinkat,
     libc::SYS_write,
@@ -228,6 +230,8 @@ const CALLS: &[i64] = &[
     libc::SYS_epoll_wait,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_stat,
     #[cfg(target_arch = "x86_64")]

@@ -12,12 +12,15 @@
 
 mod access;
 mod capture;
+mod deny;
+mod denying;
 mod door;
 mod draining;
 mod events;
 mod health;
 mod hlog;
 mod http;
+mod keeper;
 mod latency;
 mod metrics;
 mod notify;
@@ -49,9 +52,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::{Admin, Config, IoChoice, LoadError};
 use crate::worker::Fleet;
+use denying::Denials;
+pub use denying::State;
 use draining::Deadlines;
 use events::Watcher;
 use http::Command;
+pub use keeper::DENIED_FILE;
+use keeper::Keeper;
 use notify::Notifier;
 use recorder::Recorder;
 use reload::{Next, Outcome};
@@ -73,6 +80,8 @@ pub struct Settings {
     pub setup: Arc<Setup>,
     /// What tells full sockets from filters that refuse, and what the process takes of the host.
     pub kernel: (Overflows, Usage),
+    /// What outlives a restart.
+    pub state: State,
 }
 
 /// A control plane that is ready: signals are caught and the admin address is bound. What is
@@ -85,6 +94,7 @@ pub struct Control {
     admin: Option<(TcpListener, SocketAddr)>,
     socket: Option<(UnixListener, PathBuf)>,
     recorder: Recorder,
+    keeper: Option<Keeper>,
     events: Events,
 }
 
@@ -92,7 +102,7 @@ impl Control {
     /// Binds the admin address, begins the histogram file, and catches signals. The error is one
     /// sentence.
     pub fn start(fleet: Fleet, settings: Settings) -> Result<Self, String> {
-        let Settings { config_file, config, setup, kernel } = settings;
+        let Settings { config_file, config, setup, kernel, state } = settings;
         let runtime = Runtime::start(config.gateway.io != IoChoice::Mmsg)
             .map_err(|why| format!("cannot start the control thread's runtime: {why}"))?;
         let view = Arc::new(View::new(&fleet, Arc::clone(&setup), config_file.clone(), kernel));
@@ -101,6 +111,8 @@ impl Control {
             .block_on(async { Events::listen(commands) })
             .map_err(|why| format!("cannot catch signals: {why}"))?;
         view.live().admin = config.admin.clone().map(Arc::new);
+        let (denials, keeper) = Denials::start(state, view.now_ns());
+        view.live().denied = denials.shown();
         let bind = |admin: &Admin| {
             let bound = runtime.block_on(async { door::bind_tcp(admin.bind) });
             let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
@@ -121,8 +133,10 @@ impl Control {
             retired_since: IdVec::new(),
             terms: 0,
             deadlines: Deadlines::new(),
+            denials,
         };
-        Ok(Self { runtime, fleet, main_loop, router, admin, socket: None, recorder, events })
+        let socket = None;
+        Ok(Self { runtime, fleet, main_loop, router, admin, socket, recorder, keeper, events })
     }
 
     /// Serves the control socket at `path`, too. It belongs to whom the process was when it was
@@ -155,11 +169,12 @@ impl Control {
 
     /// Serves until the daemon is told to end, or a worker fails.
     pub fn serve(self) -> io::Result<()> {
-        let Self { runtime, fleet, mut main_loop, router, admin, socket, mut recorder, mut events } =
-            self;
+        let Self { runtime, fleet, mut main_loop, router, admin, socket, keeper, .. } = self;
+        let Self { mut recorder, mut events, .. } = self;
         main_loop.notifier.ready();
         let socket_path = socket.as_ref().map(|(_, path)| path.clone());
-        let ended = runtime.block_on(async {
+        let (ended, keeper) = runtime.block_on(async {
+            let keeper = keeper.map(|keeper| tokio::spawn(keeper.run()));
             if let Some((listener, _)) = admin {
                 tokio::spawn(door::serve_tcp(listener, router.clone()));
             }
@@ -173,15 +188,21 @@ impl Control {
                 let _ = ending.send(true);
                 ended
             };
-            tokio::join!(attend, recorder.run(ends)).0
+            (tokio::join!(attend, recorder.run(ends)).0, keeper)
         });
         // Before the workers stop: who asks from now on should hear that nobody is there.
         if let Some(path) = socket_path {
             let _ = std::fs::remove_file(path);
         }
+        main_loop.denials.close();
         let stopped = fleet.stop();
         tracing::info!(event = "stop", "stopped");
-        runtime.block_on(recorder.finish());
+        runtime.block_on(async {
+            recorder.finish().await;
+            if let Some(keeper) = keeper {
+                drop(keeper.await);
+            }
+        });
         // A worker's own error says more than that there was one.
         stopped.and(ended)
     }
@@ -239,6 +260,7 @@ struct ControlLoop {
     /// Signals to end that have come.
     terms: u32,
     deadlines: Deadlines,
+    denials: Denials,
 }
 
 impl ControlLoop {
@@ -269,6 +291,7 @@ impl ControlLoop {
                 Event::Tick => {
                     self.show_life(&mut alive_at_ns);
                     self.end_overdue(fleet);
+                    self.watch_denied(fleet);
                     if self.watcher.is_due(self.view.now_ns()) {
                         self.watcher.tell(&self.view.snapshot());
                     }
@@ -316,6 +339,9 @@ impl ControlLoop {
             Command::Trace { trace, reply } => {
                 fleet.tell_all(|| Mail::Trace(Arc::clone(&trace)));
                 answer(reply, ());
+            }
+            Command::ChangeDenied { wish, reply } => {
+                answer(reply, self.change_denied(fleet, wish));
             }
             Command::Reload(reply) => answer(reply, self.reload(fleet)),
         }

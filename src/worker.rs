@@ -35,7 +35,7 @@ use watch::Watch;
 
 use ringgate_core::crypto::Aead;
 use ringgate_gate::pace::Rules;
-use ringgate_gate::{Claims, Gate, Mail, Now, Seed, Setup, WorkerId, WorkerIndex};
+use ringgate_gate::{Claims, Denied, Gate, Mail, Now, Seed, Setup, WorkerId, WorkerIndex};
 use ringgate_io::socket::UdpSocket;
 use ringgate_io::{self as io, Choice, DriverOptions, StartError};
 use ringgate_os::clock::{self, Clock};
@@ -64,6 +64,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// From the start on, these may not play.
+    pub fn deny(&mut self, denied: Denied) {
+        self.setup = Arc::new(Setup { denied: Arc::new(denied), ..Setup::clone(&self.setup) });
+    }
+
     /// Where workers listen for game processes.
     fn link_paths(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let path = |dir, worker| sockets::link_path(dir, worker);

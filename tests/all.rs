@@ -34,6 +34,8 @@ mod control_browser;
 mod control_capture;
 #[path = "all/control_commands.rs"]
 mod control_commands;
+#[path = "all/control_denied.rs"]
+mod control_denied;
 #[path = "all/control_drain.rs"]
 mod control_drain;
 #[path = "all/control_events.rs"]

@@ -139,6 +139,14 @@ impl Admin {
         }
     }
 
+    /// How many bytes of names fit into the head of a request, as the gateway takes it there.
+    pub(super) const fn names_bytes_max(&self) -> usize {
+        match self.target {
+            Target::Socket(_) => 60_000,
+            Target::Tcp(_) => 7000,
+        }
+    }
+
     /// Whether anybody is there.
     pub(super) fn answers(&self) -> bool {
         self.exchange("GET", "/healthz").is_ok()

@@ -1,6 +1,7 @@
 //! `ringgate run`: the daemon.
 
 mod privileges;
+mod state;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,13 +42,16 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     for notice in config.notices() {
         tracing::warn!("{notice}");
     }
-    let plan = plan::plan(&config).map_err(Failure::failed)?;
+    let mut plan = plan::plan(&config).map_err(Failure::failed)?;
     let privileges = Privileges::of(&config)?;
     // A gateway that serves here already is not disturbed: nothing has been made or removed yet.
     let admin = config.admin.as_ref().map(|admin| admin.bind);
     let ports = Ports::claim(&plan, admin).map_err(Failure::failed)?;
     make_folders(&config, plan.run_dir.is_some())?;
     let run_dir = config.gateway.run_dir.clone();
+    let state = state::open(&config.gateway)?;
+    // Before the first worker serves the first player.
+    plan.deny(state.denied());
     // They cannot be opened behind the next line.
     let kernel = (Overflows::open(), Usage::open());
     privileges.give_up_files(&config, &args.config)?;
@@ -59,7 +63,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         tracing::warn!("this kernel does not restrict the workers' rings to their requests: {why}");
     }
     let setup = Arc::clone(&plan.setup);
-    let settings = Settings { config_file: args.config.clone(), config, setup, kernel };
+    privileges.give_state(&state)?;
+    let settings = Settings { config_file: args.config.clone(), config, setup, kernel, state };
     let mut control = Control::start(fleet, settings).map_err(Failure::failed)?;
     privileges.become_user(&run_dir, plan.run_dir.is_some())?;
     open_socket(&mut control, &run_dir)?;

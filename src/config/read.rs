@@ -124,6 +124,7 @@ fn read_gateway(mut section: Section<'_, '_>, base: &Path) -> Option<Gateway> {
     let pin = section.flag("pin");
     let io = section.choice("io");
     let run_dir = section.path("run_dir", base);
+    let state_dir = section.path("state_dir", base);
     let drain_timeout = section.duration("drain_timeout");
     let spin = section.duration("spin");
     let batch_delay = section.value("batch_delay", batch_delay);
@@ -136,6 +137,7 @@ fn read_gateway(mut section: Section<'_, '_>, base: &Path) -> Option<Gateway> {
         pin: pin?,
         io: io?.0,
         run_dir: run_dir?,
+        state_dir: state_dir?,
         drain_timeout: drain_timeout?,
         spin: spin?,
         batch_delay: batch_delay?.0,

@@ -247,6 +247,15 @@ pub(super) const GATEWAY: Table = Table {
              worker-1.sock and so on. Each daemon of a host needs its own.",
         ),
         Field::new(
+            "state_dir",
+            Changes::Restart,
+            Kind::Path { bytes_max: DIR_BYTES_MAX },
+            Presence::Default("\"/var/lib/ringgate\""),
+            "What outlives a restart: who is denied. One gateway at a time has it. Made where it is missing, closed to other \
+             users. Where the default cannot be used, or another gateway has it, denials last until the restart, and \
+             `ringgate deny` says so; any other that cannot be used keeps the gateway from starting.",
+        ),
+        Field::new(
             "drain_timeout",
             Changes::Reload,
             Kind::Duration { min: "0s", max: "24h" },
@@ -289,7 +298,7 @@ pub(super) const GATEWAY: Table = Table {
             Changes::Restart,
             Kind::Flag,
             Presence::Default("false"),
-            "Give up most system calls, and all files but run_dir, the histograms' dir, the config file's directory and \
+            "Give up most system calls, and all files but run_dir, state_dir, the histograms' dir, the config file's directory and \
              systemd's credentials: keys that a reload reads must lie there.",
         ),
     ],

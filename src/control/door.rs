@@ -212,6 +212,10 @@ async fn converse<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let head_bytes_max = match visitor {
+        Visitor::Tcp(_) => HEAD_BYTES_MAX,
+        Visitor::Unix { .. } => UNIX_HEAD_BYTES_MAX,
+    };
     let pages = TowerToHyperService::new(router);
     let of_connection = Arc::clone(&place);
     let service = service_fn(|mut request: hyper::Request<Incoming>| {
@@ -232,7 +236,7 @@ async fn converse<S>(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .keep_alive(false)
-        .max_buf_size(HEAD_BYTES_MAX)
+        .max_buf_size(head_bytes_max)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     if tokio::time::timeout(timeout, &mut connection).await.is_err()
@@ -267,6 +271,9 @@ const UNIX_BYTES_MAX: usize = 64 << 20;
 
 /// hyper's smallest buffer, far more than any of our requests.
 const HEAD_BYTES_MAX: usize = 8192;
+
+/// At the control socket, where an operator may name thousands of addresses at once.
+const UNIX_HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// From the connection to the end of the request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(2);

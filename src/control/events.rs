@@ -215,6 +215,7 @@ const TOLD_ENDINGS: [Ended; 2] = [Ended::BackendGone, Ended::SequenceGap];
 /// What keeps players out. Junk is counted and not told.
 const TOLD_REFUSALS: &[DropReason] = &[
     DropReason::AddressDenied,
+    DropReason::ClientDenied,
     DropReason::RequestRateLimited,
     DropReason::RequestVersion,
     DropReason::RequestProtocol,

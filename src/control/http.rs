@@ -12,18 +12,20 @@ use axum::extract::{Extension, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::access::{self, Visitor};
+use super::denying::{Changed, Wish};
 use super::query::{Query, Refusal};
 use super::reload::Outcome;
 use super::status::SCHEMA;
 use super::view::{Snapshot, View};
-use super::{capture, health, metrics, page, sessions, status, trace};
+use super::{capture, deny, health, metrics, page, sessions, status, trace};
 use crate::config::Admin;
 use ringgate_gate::{BackendId, Capture, Ended, Survey, Trace, Wanted};
+use ringgate_state as state;
 
 /// What an operator asks of the control thread.
 pub(super) enum Command {
@@ -50,6 +52,8 @@ pub(super) enum Command {
     },
     /// Have the workers tell what they decide.
     Trace { trace: Arc<Trace>, reply: oneshot::Sender<()> },
+    /// Deny players, or allow them again.
+    ChangeDenied { wish: Wish, reply: oneshot::Sender<Result<Changed, state::Refusal>> },
     /// Read the config again.
     Reload(oneshot::Sender<Outcome>),
 }
@@ -75,24 +79,57 @@ pub(super) struct AdminState {
     captures: Arc<Semaphore>,
 }
 
+/// Whom a path is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum For {
+    /// Everybody who reaches an address: it changes nothing and shows no player's address.
+    Everybody,
+    /// Those who may see where players are.
+    Trusted,
+    /// Those who may change the gateway.
+    Changing,
+}
+
+/// Every path that there is. One that is not here does not exist, so a test that walks through
+/// this list has seen all.
+fn routes() -> Vec<(&'static str, For, MethodRouter<AdminState>)> {
+    vec![
+        ("/", For::Everybody, get(page::show)),
+        ("/metrics", For::Everybody, get(show_metrics)),
+        ("/healthz", For::Everybody, get(healthz)),
+        ("/readyz", For::Everybody, get(readyz)),
+        ("/status", For::Everybody, get(show_status)),
+        ("/sessions", For::Trusted, get(sessions::show)),
+        ("/trace", For::Trusted, get(trace::show)),
+        ("/capture", For::Trusted, get(capture::show)),
+        ("/denied", For::Trusted, get(deny::show)),
+        ("/drain", For::Changing, post(drain)),
+        ("/undrain", For::Changing, post(undrain)),
+        ("/kick", For::Changing, post(sessions::kick)),
+        ("/deny", For::Changing, post(deny::deny)),
+        ("/allow", For::Changing, post(deny::allow)),
+        ("/reload", For::Changing, post(reload)),
+    ]
+}
+
 /// All pages.
 pub(super) fn router(view: Arc<View>, commands: mpsc::Sender<Command>) -> Router {
     let places = |count| Arc::new(Semaphore::new(count));
     let (traces, captures) = (places(trace::TRACES_MAX), places(capture::CAPTURES_MAX));
     let state = AdminState { view, commands, turn: places(1), traces, captures };
-    Router::new()
-        .route("/", get(page::show))
-        .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
-        .route("/status", get(show_status))
-        .route("/metrics", get(show_metrics))
-        .route("/drain", post(drain).route_layer(from_fn(access::may_change)))
-        .route("/undrain", post(undrain).route_layer(from_fn(access::may_change)))
-        .route("/kick", post(sessions::kick).route_layer(from_fn(access::may_change)))
-        .route("/sessions", get(sessions::show).route_layer(from_fn(access::may_see_players)))
-        .route("/trace", get(trace::show).route_layer(from_fn(access::may_see_players)))
-        .route("/capture", get(capture::show).route_layer(from_fn(access::may_see_players)))
-        .route("/reload", post(reload).route_layer(from_fn(access::may_change)))
+    let with_route = |router: Router<AdminState>, (path, whom, methods)| {
+        let methods: MethodRouter<AdminState> = methods;
+        router.route(
+            path,
+            match whom {
+                For::Everybody => methods,
+                For::Trusted => methods.route_layer(from_fn(access::may_see_players)),
+                For::Changing => methods.route_layer(from_fn(access::may_change)),
+            },
+        )
+    };
+    let router = routes().into_iter().fold(Router::new(), with_route);
+    router
         .fallback(nothing)
         .layer(from_fn_with_state(state.clone(), access::admit))
         .with_state(state)
@@ -210,9 +247,13 @@ pub(super) fn note(visitor: &Visitor, what: &str) {
 }
 
 async fn nothing() -> Response {
-    let paths = "nothing is here; GET / /metrics /healthz /readyz /status /sessions /trace /capture, \
-                 POST /drain /undrain /kick /reload\n";
-    (StatusCode::NOT_FOUND, paths).into_response()
+    let paths = |changes: bool| {
+        let routes =
+            routes().into_iter().filter(move |(_, whom, _)| (*whom == For::Changing) == changes);
+        routes.map(|(path, ..)| path).collect::<Vec<_>>().join(" ")
+    };
+    let text = format!("nothing is here; GET {}, POST {}\n", paths(false), paths(true));
+    (StatusCode::NOT_FOUND, text).into_response()
 }
 
 impl AdminState {

@@ -16,6 +16,7 @@ use super::view::{Snapshot, is_up};
 use crate::worker::{Report, Stage};
 use ringgate_core::drops::DropReason;
 use ringgate_gate::Counters;
+use ringgate_state::Counts;
 use text::{Kind, Text};
 
 /// The page.
@@ -39,6 +40,7 @@ pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
     gathers(&mut text, snapshot);
     by_reason(&mut text, snapshot);
     health(&mut text, snapshot);
+    denied(&mut text, snapshot);
     listeners(&mut text, snapshot);
     backends(&mut text, snapshot);
     traffic::render(&mut text, snapshot);
@@ -243,6 +245,27 @@ fn health(text: &mut Text, snapshot: &Snapshot<'_>) {
         let holds = report.counters.check_conservation().is_ok();
         conserved.sample(&[("worker", worker)], u8::from(holds));
     });
+}
+
+fn denied(text: &mut Text, snapshot: &Snapshot<'_>) {
+    let shown = &snapshot.live.denied;
+    let Counts { ipv4, ipv6, exceptions, clients } = shown.counts;
+    let mut rules = text.family(
+        "ringgate_denied_rules",
+        Kind::Gauge,
+        "Rules about who may not play, by what they are about.",
+    );
+    for (kind, count) in
+        [("ipv4", ipv4), ("ipv6", ipv6), ("exception", exceptions), ("client", clients)]
+    {
+        rules.sample(&[("kind", kind)], count);
+    }
+    text.family(
+        "ringgate_denied_kept",
+        Kind::Gauge,
+        "1 while a restart would forget none of these rules.",
+    )
+    .sample(&[], u8::from(shown.why_not_kept().is_none()));
 }
 
 fn listeners(text: &mut Text, snapshot: &Snapshot<'_>) {

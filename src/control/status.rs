@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Serialize, Serializer};
 
+use super::deny::Summary;
 use super::health;
 use super::metrics::incarnation;
 use super::view::Snapshot;
@@ -49,6 +50,8 @@ struct Status<'a> {
     totals: Totals,
     drops: Named,
     sessions_closed: Named,
+    /// Rules about who may not play.
+    denied: Summary,
     packets_handled: Named,
     packets_out: Named,
     stages: Vec<StageRow>,
@@ -211,6 +214,7 @@ impl<'a> Status<'a> {
             sessions_closed: Named(
                 Ended::ALL.map(|why| (why.name(), totals.sessions_closed[why as usize])).to_vec(),
             ),
+            denied: Summary::of(&live.denied),
             packets_handled: by_kind(&totals.handled),
             packets_out: by_kind(&totals.packets_out),
             stages: stages(snapshot),

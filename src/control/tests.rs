@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::denying::Shown;
 use super::view::{Facts, Live, Reloads, Snapshot};
 use crate::worker::Report;
 use ringgate_core::drops::DropReason;
@@ -41,6 +42,7 @@ pub(super) fn snapshot(facts: &Facts) -> Snapshot<'_> {
             latencies: Arc::default(),
             log_failures: 0,
             admin: None,
+            denied: Shown::default(),
         },
         reports: vec![report(true), report(false)],
         sessions: vec![7],

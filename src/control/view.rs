@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::denying::Shown;
 use super::latency::Latencies;
 use crate::config::Admin;
 use crate::worker::{Fleet, Published, Report};
@@ -61,6 +62,7 @@ pub(super) struct Live {
     pub(super) log_failures: u64,
     /// `[admin]`, where there is one.
     pub(super) admin: Option<Arc<Admin>>,
+    pub(super) denied: Shown,
 }
 
 /// A drain that is under way, in nanoseconds of the fleet's clock.
@@ -124,6 +126,7 @@ impl View {
             latencies: Arc::default(),
             log_failures: 0,
             admin: None,
+            denied: Shown::default(),
         };
         Self {
             facts,

@@ -48,7 +48,7 @@ fn more_workers_than_processors_bite() {
 fn config(folder: &Folder, gateway: &str, bind: &str) -> PathBuf {
     let key = "11".repeat(32);
     let text = format!(
-        "[gateway]\nworkers = 1\n{gateway}run_dir = \"run\"\n[[listener]]\nname = \"a\"\n\
+        "[gateway]\nworkers = 1\n{gateway}run_dir = \"run\"\nstate_dir = \"state\"\n[[listener]]\nname = \"a\"\n\
          protocol = \"netcode\"\nbind = [\"{bind}\"]\nprotocol_id = \"0x1\"\n\
          keys = [{{ hex = \"{key}\" }}]\nbackends = [\"b\"]\nmax_sessions = 1000\n\
          [[backend]]\nname = \"b\"\nlink = \"udp\"\naddress = \"127.0.0.1:7777\"\nslots = 64\n"

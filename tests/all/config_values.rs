@@ -43,6 +43,7 @@ fn default_gateway() -> Gateway {
         pin: true,
         io: IoChoice::Auto,
         run_dir: PathBuf::from("/run/ringgate"),
+        state_dir: PathBuf::from("/var/lib/ringgate"),
         drain_timeout: Duration::from_secs(30),
         spin: Duration::ZERO,
         batch_delay: BatchDelay::Auto,
@@ -205,7 +206,7 @@ fn a_field_without_an_effect_is_taken_and_warned_about() {
 #[test]
 fn every_gateway_field_arrives() {
     let text = format!(
-        "[gateway]\nworkers = 2\npin = false\nio = \"mmsg\"\nrun_dir = \"run\"\ndrain_timeout = \"2m\"\n\
+        "[gateway]\nworkers = 2\npin = false\nio = \"mmsg\"\nrun_dir = \"run\"\nstate_dir = \"state\"\ndrain_timeout = \"2m\"\n\
          spin = \"50us\"\nbatch_delay = \"80us\"\nlog = \"json\"\nuser = \"games\"\nconfine = true\n{TEN_LINES}"
     );
     let expected = Gateway {
@@ -213,6 +214,7 @@ fn every_gateway_field_arrives() {
         pin: false,
         io: IoChoice::Mmsg,
         run_dir: PathBuf::from("/etc/ringgate/run"),
+        state_dir: PathBuf::from("/etc/ringgate/state"),
         drain_timeout: Duration::from_mins(2),
         spin: Duration::from_micros(50),
         batch_delay: BatchDelay::AtMost(Duration::from_micros(80)),

@@ -146,7 +146,7 @@ fn names_that_are_not_the_gateways_are_refused() {
 #[test]
 fn tcp_without_a_token_only_reads() {
     let daemon = Daemon::start(&Text::new());
-    for path in ["/drain", "/reload"] {
+    for path in ["/drain", "/reload", "/deny?client=1", "/allow?client=1"] {
         for headers in ["", "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n"] {
             let page = request(daemon.admin, "POST", path, headers).expect("an answer");
             assert_eq!(page.status, 403, "{}", page.body);
@@ -210,9 +210,70 @@ fn no_page_shows_a_players_address() {
     let mut player = Player::connected(daemon.listener, 1, KEY_HEX);
     player.echo(b"hello");
     let port = player.local().port().to_string();
-    for path in ["/healthz", "/readyz", "/status", "/metrics", "/", "/sessions"] {
+    for path in ["/healthz", "/readyz", "/status", "/metrics", "/", "/sessions", "/denied"] {
         let page = daemon.get(path);
         assert!(!page.body.contains(&format!(":{port}")), "{path}: {}", page.body);
+    }
+}
+
+/// What would do something on a path, or show somebody.
+const ACTING: &[(&str, &str)] = &[
+    ("/drain", "?deadline_ms=1"),
+    ("/drain", "?backend=arena"),
+    ("/kick", "?client=1"),
+    ("/deny", "?client=1&prefix=127.0.0.0/8"),
+    ("/allow", "?client=9"),
+    ("/sessions", "?address=127.0.0.0/8"),
+    ("/denied", "?limit=10"),
+    ("/readyz", "?listener=eu"),
+];
+
+/// The gateway lists its paths where it has none, from what it serves by.
+#[test]
+fn on_no_path_a_stranger_changes_anything_or_sees_a_player() {
+    const TOKEN: &str = "a-token-of-the-operators";
+    for has_token in [false, true] {
+        let mut text = Text::new();
+        if has_token {
+            text.admin.push_str("token = { file = \"admin.token\" }\n");
+        }
+        let daemon = Daemon::start_with(&text, |_, folder| {
+            folder.file("admin.token", TOKEN, 0o600);
+        });
+        let _game = Game::start(&daemon, "arena");
+        daemon.ready();
+        let mut player = Player::at([127, 0, 0, 77], daemon.listener, 1, KEY_HEX);
+        player.connect();
+        daemon.post("/deny?client=9");
+        let list = daemon.get("/no-such-path").body;
+        let words = list.split([' ', ',', '\n']);
+        let paths: Vec<_> = words.filter(|word| word.starts_with('/')).collect();
+        assert!(paths.len() > 10 && ACTING.iter().all(|(path, _)| paths.contains(path)), "{list}");
+        let plain = paths.iter().map(|path| (*path, ""));
+        for (path, query) in plain.chain(ACTING.iter().copied()) {
+            let path = format!("{path}{query}");
+            for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"] {
+                for headers in ["", "Authorization: Bearer a-token-of-another\r\n"] {
+                    let page = request(daemon.admin, method, &path, headers).expect("an answer");
+                    let is_read = matches!(method, "GET" | "HEAD") && page.status == 200;
+                    assert!(is_read || page.status >= 400, "{method} {path}: {}", page.status);
+                    assert!(!page.body.contains("127.0.0.77"), "{method} {path}: {}", page.body);
+                }
+            }
+        }
+        player.echo(b"still here");
+        let status = daemon.status();
+        let backend = &status["backends"][0];
+        assert_eq!(
+            (status["state"].as_str(), &backend["drained"]),
+            (Some("serving"), &false.into())
+        );
+        assert_eq!(
+            (status["denied"]["clients"].as_u64(), &backend["players"]),
+            (Some(1), &1.into())
+        );
+        assert_eq!(status["config"]["reloads"], 0);
+        assert_eq!(daemon.log().matches("event=\"asked\"").count(), 1, "ours: {}", daemon.log());
     }
 }
 

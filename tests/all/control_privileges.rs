@@ -40,6 +40,12 @@ fn live(mut daemon: Daemon, text: &Text) {
     let more_slots = text.backends.replace("slots = 4", "slots = 5");
     daemon.rewrite(&Text { backends: more_slots, ..text.clone() });
     assert_eq!(daemon.post("/reload").status, 200, "{}", daemon.log());
+    // What outlives a restart is written with what is left of its rights.
+    let denied = daemon.post("/deny?prefix=192.0.2.0/24&client=99&for_ms=3600000");
+    assert_eq!(denied.json()["kept"], true, "{}", denied.body);
+    let file = daemon.folder.join("state").join("denied");
+    let text = std::fs::read_to_string(file).expect("it was written");
+    assert!(text.contains("\ndeny client 99 until 2"), "{text}");
     // A game process that dies and comes back needs new descriptors.
     drop(game);
     let _game = Game::start(&daemon, "arena");

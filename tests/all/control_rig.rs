@@ -77,6 +77,9 @@ impl Text {
     fn in_full(&self, run_dir: &Path) -> String {
         let run_dir = self.run_dir.as_deref().unwrap_or(run_dir).display();
         let mut text = format!("[gateway]\n{}run_dir = \"{run_dir}\"\n", self.gateway);
+        if !self.gateway.contains("state_dir") {
+            text.push_str("state_dir = \"state\"\n");
+        }
         let admin = format!("[admin]\nbind = \"127.0.0.1:0\"\n{}", self.admin);
         let admin = if self.has_admin { admin.as_str() } else { "" };
         write!(
@@ -303,6 +306,11 @@ pub(crate) struct Player {
 impl Player {
     /// One who asks to be let in, with a token under the listener's key.
     pub(crate) fn new(server: SocketAddr, client_id: u64, key: &str) -> Self {
+        Self::at([127, 0, 0, 1], server, client_id, key)
+    }
+
+    /// The same from another address of this host.
+    pub(crate) fn at(ip: [u8; 4], server: SocketAddr, client_id: u64, key: &str) -> Self {
         let spec = TokenSpec {
             timeout_seconds: 60,
             lifetime_seconds: Some(600),
@@ -310,7 +318,7 @@ impl Player {
         };
         let key = Key::from_hex(key).expect("hex");
         let token = netcode::mint(&spec, &key, clock::unix_seconds()).expect("random bytes");
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let socket = UdpSocket::bind(SocketAddr::from((ip, 0))).expect("a port");
         socket.set_read_timeout(Some(Duration::from_millis(5))).expect("a timeout");
         let clock = Clock::start();
         Self { client: Client::new(&token, clock.now_ns()).expect("random bytes"), socket, clock }
@@ -319,11 +327,15 @@ impl Player {
     /// One who plays.
     pub(crate) fn connected(server: SocketAddr, client_id: u64, key: &str) -> Self {
         let mut player = Self::new(server, client_id, key);
-        wait_for("the handshake", || {
-            player.turn();
-            player.client.is_connected().then_some(())
-        });
+        player.connect();
         player
+    }
+
+    pub(crate) fn connect(&mut self) {
+        wait_for("the handshake", || {
+            self.turn();
+            self.client.is_connected().then_some(())
+        });
     }
 
     /// Sends what is due and takes what has come; payloads that came.

@@ -26,7 +26,7 @@ const fn name_of(io: Choice) -> &'static str {
 fn config(io: Choice, binds: &str, run_dir: &Path, admin: SocketAddr) -> String {
     let (io, run_dir) = (name_of(io), run_dir.display());
     format!(
-        "[gateway]\nworkers = 2\npin = false\nio = \"{io}\"\nrun_dir = \"{run_dir}\"\n\
+        "[gateway]\nworkers = 2\npin = false\nio = \"{io}\"\nrun_dir = \"{run_dir}\"\nstate_dir = \"state\"\n\
          [[listener]]\nname = \"eu\"\nprotocol = \"netcode\"\nbind = [{binds}]\n\
          public = [\"127.0.0.1:40000\"]\nprotocol_id = \"{PROTOCOL_ID:#x}\"\nmax_sessions = 100\n\
          keys = [{{ hex = \"{KEY_HEX}\" }}]\nbackends = [\"arena\"]\n\

@@ -360,6 +360,7 @@ workers = 2
 pin = false
 io = "{driver}"
 run_dir = "run"
+state_dir = "state"
 drain_timeout = "1s"
 [[listener]]
 name = "games"

@@ -133,7 +133,10 @@ fn the_readme_serves_an_unmodified_server(io: Choice) {
     let run_dir = folder.join("run").display().to_string();
     let mut text = config(0).to_owned();
     for (old, new) in [
-        ("run_dir = \"/run/ringgate\"", format!("run_dir = \"{run_dir}\"\nio = \"{driver}\"")),
+        (
+            "run_dir = \"/run/ringgate\"",
+            format!("run_dir = \"{run_dir}\"\nstate_dir = \"state\"\nio = \"{driver}\""),
+        ),
         ("0.0.0.0:40000", "127.0.0.1:0".to_owned()),
         ("/etc/ringgate/netcode.key", key.display().to_string()),
         ("127.0.0.1:7777", game_address),
@@ -184,7 +187,9 @@ fn the_readme_serves_an_unreal_server(io: Choice) {
     let driver = driver_name(io);
     let mut text = with(config(1), "0.0.0.0:7777", "127.0.0.1:0");
     text = with(&text, "127.0.0.1:7778", &game_address);
-    text = format!("[gateway]\nio = \"{driver}\"\ndrain_timeout = \"1s\"\n\n{text}");
+    text = format!(
+        "[gateway]\nio = \"{driver}\"\nstate_dir = \"state\"\ndrain_timeout = \"1s\"\n\n{text}"
+    );
     let file = folder.file("gate.toml", text, 0o600);
     run(ringgate(["check".as_ref(), file.as_os_str()])).succeeded();
     let mut daemon =
@@ -204,7 +209,9 @@ fn the_readme_serves_any_server(io: Choice) {
     let driver = driver_name(io);
     let mut text = with(config(2), "0.0.0.0:7000", "127.0.0.1:0");
     text = with(&text, "127.0.0.1:7001", &game_address);
-    text = format!("[gateway]\nio = \"{driver}\"\ndrain_timeout = \"1s\"\n\n{text}");
+    text = format!(
+        "[gateway]\nio = \"{driver}\"\nstate_dir = \"state\"\ndrain_timeout = \"1s\"\n\n{text}"
+    );
     let file = folder.file("gate.toml", text, 0o600);
     run(ringgate(["check".as_ref(), file.as_os_str()])).succeeded();
     let mut daemon =

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::Failure;
 use crate::config::Config;
 use crate::confine::{self, Reach, User};
-use crate::control::plan;
+use crate::control::{DENIED_FILE, State, plan};
 use ringgate_os::process;
 
 /// What the config wants given up.
@@ -43,6 +43,15 @@ impl Privileges {
             }
         }
         Ok(())
+    }
+
+    /// Gives what is kept to whom the daemon becomes.
+    pub(super) fn give_state(&self, state: &State) -> Result<(), Failure> {
+        let (Some(user), Ok(folder)) = (self.user, &state.folder) else { return Ok(()) };
+        folder.give_to(user.uid, user.gid, &[DENIED_FILE]).map_err(|why| {
+            let path = folder.path().display();
+            Failure::failed(format_args!("cannot hand state_dir {path} over: {why}"))
+        })
     }
 
     /// Becomes the user. Its sockets are removed at the end, by then as that user, so the folder
@@ -99,7 +108,8 @@ fn folders(config: &Config, file: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
     let read = [home].into_iter().chain(credentials).collect();
     let histograms = config.histograms.iter().map(|histograms| histograms.dir.clone());
-    let write = [config.gateway.run_dir.clone()].into_iter().chain(histograms).collect();
+    let own = [config.gateway.run_dir.clone(), config.gateway.state_dir.clone()];
+    let write = own.into_iter().chain(histograms).collect();
     (read, write)
 }
 

@@ -25,13 +25,25 @@ pub(super) fn differing<'f>(
 }
 
 pub(super) fn gateway_fields(before: &Gateway, after: &Gateway) -> Vec<Compared> {
-    let Gateway { workers, pin, io, run_dir, drain_timeout, spin, batch_delay, log, user, confine } =
-        before;
+    let Gateway {
+        workers,
+        pin,
+        io,
+        run_dir,
+        state_dir,
+        drain_timeout,
+        spin,
+        batch_delay,
+        log,
+        user,
+        confine,
+    } = before;
     vec![
         ("workers", *workers != after.workers),
         ("pin", *pin != after.pin),
         ("io", *io != after.io),
         ("run_dir", *run_dir != after.run_dir),
+        ("state_dir", *state_dir != after.state_dir),
         ("drain_timeout", *drain_timeout != after.drain_timeout),
         ("spin", *spin != after.spin),
         ("batch_delay", *batch_delay != after.batch_delay),

@@ -1,0 +1,155 @@
+//! `ringgate denied`: who may not play at a running gateway.
+
+use serde::Deserialize;
+
+use super::Failure;
+use super::admin::{Answer, Place};
+use super::exit::print;
+use ringgate_os::utc;
+use ringgate_report::text::{Side, Table, count, put};
+
+/// Show who is denied at a running gateway, or why an address is
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Only what decides about this address, and what was said around and within this prefix
+    #[arg(value_name = "PREFIX", conflicts_with = "client")]
+    address: Option<String>,
+    /// Only whether this player is
+    #[arg(long, value_name = "ID")]
+    client: Option<String>,
+    /// How many at most
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    limit: usize,
+    /// Print the page as it is, as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    count: u64,
+    decides: Option<Row>,
+    rules: Vec<Row>,
+    not_kept_because: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    prefix: Option<String>,
+    client: Option<u64>,
+    denied: bool,
+    until_unix_s: Option<u64>,
+    left_s: Option<u64>,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let admin = args.place.find()?;
+    let mut path = format!("/denied?limit={}", args.limit);
+    for (name, value) in [("address", &args.address), ("client", &args.client)] {
+        if let Some(value) = value {
+            put(&mut path, format_args!("&{name}={value}"));
+        }
+    }
+    let Answer { status, body } = admin.fetch(&path)?;
+    let asked =
+        args.address.clone().or_else(|| args.client.as_ref().map(|id| format!("client {id}")));
+    match (status, serde_json::from_str(&body)) {
+        (200, Ok(_)) if args.json => print(&body),
+        (200, Ok(page)) => print(&render(&page, asked.as_deref())),
+        (400, _) => Err(Failure::bad_input(body.trim_end())),
+        _ => Err(admin.unexpected(status, &body)),
+    }
+}
+
+fn render(page: &Page, asked: Option<&str>) -> String {
+    let mut text = String::new();
+    if let Some(asked) = asked {
+        text.push_str(&verdict(page, asked));
+    }
+    if !page.rules.is_empty() {
+        let mut table = Table::new(&[
+            ("who", Side::Left),
+            ("may", Side::Left),
+            ("until", Side::Left),
+            ("left", Side::Right),
+        ]);
+        for row in &page.rules {
+            let word = if row.denied { "not play" } else { "play: an exception" };
+            let until = row.until_unix_s.map_or_else(|| "told otherwise".to_owned(), utc::date);
+            let left = row.left_s.map_or(String::new(), utc::span);
+            table.row([row.whom(), word.to_owned(), until, left]);
+        }
+        put(&mut text, format_args!("{table}"));
+    }
+    match asked {
+        None if page.count == 0 => text.push_str("nobody is denied\n"),
+        None => put(&mut text, format_args!("\n{} rules", count(page.count))),
+        Some(_) => {}
+    }
+    if (page.rules.len() as u64) < page.count {
+        put(&mut text, format_args!(", {} of them shown (--limit)", page.rules.len()));
+    }
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    if let (Some(why), false) = (&page.not_kept_because, page.count == 0) {
+        put(&mut text, format_args!("this lasts until the gateway restarts: {why}\n"));
+    }
+    text
+}
+
+/// Whether they may play, and by which rule.
+fn verdict(page: &Page, asked: &str) -> String {
+    match &page.decides {
+        Some(rule) if rule.denied => format!("{asked} is denied, by the rule {}\n", rule.whom()),
+        Some(rule) => format!("{asked} is not denied: {} is an exception\n", rule.whom()),
+        None => format!("{asked} is not denied\n"),
+    }
+}
+
+impl Row {
+    fn whom(&self) -> String {
+        let client = || self.client.map_or(String::new(), |id| format!("client {id}"));
+        self.prefix.clone().unwrap_or_else(client)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(text: &str) -> Page {
+        serde_json::from_str(text).expect("a page")
+    }
+
+    #[test]
+    fn rules_are_shown_as_sentences_of_a_table() {
+        let rules = r#"[{"prefix": "203.0.113.0/24", "denied": true, "until_unix_s": 1769889600, "left_s": 3600},
+            {"prefix": "203.0.113.7/32", "denied": false}, {"client": 42, "denied": true}]"#;
+        let all =
+            page(&format!(r#"{{"count": 5, "rules": {rules}, "not_kept_because": "no disk"}}"#));
+        let shown = render(&all, None);
+        let expected = "who             may                 until                      left\n\
+            203.0.113.0/24  not play            2026-01-31 20:00:00 UTC  60 min\n\
+            203.0.113.7/32  play: an exception  told otherwise\n\
+            client 42       not play            told otherwise\n\
+            \n5 rules, 3 of them shown (--limit)\nthis lasts until the gateway restarts: no disk\n";
+        assert_eq!(shown, expected);
+        assert_eq!(render(&page(r#"{"count": 0, "rules": []}"#), None), "nobody is denied\n");
+    }
+
+    #[test]
+    fn one_address_gets_a_verdict() {
+        let denied = r#"{"prefix": "203.0.113.0/24", "denied": true}"#;
+        let one = page(&format!(r#"{{"count": 1, "decides": {denied}, "rules": [{denied}]}}"#));
+        let shown = render(&one, Some("203.0.113.7"));
+        assert!(
+            shown.starts_with("203.0.113.7 is denied, by the rule 203.0.113.0/24\nwho "),
+            "{shown}"
+        );
+        let none = page(r#"{"count": 0, "rules": [], "not_kept_because": "no disk"}"#);
+        assert_eq!(render(&none, Some("client 7")), "client 7 is not denied\n");
+    }
+}

@@ -1,0 +1,252 @@
+//! Who is denied: what operators say, how workers hear of it, and when it is over.
+//!
+//! A rule with a time ends by the fleet's own clock, which nobody sets: a wall clock that jumps
+//! lets nobody in early and keeps nobody out for longer. Files have moments of the wall clock,
+//! because the next process has another clock of its own. So when the wall clock has jumped, the
+//! file is written anew, and a restart finds what was meant.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::ControlLoop;
+use super::draining::survey;
+use super::keeper::{Done, Keeper, Ticket, Wanted};
+use crate::worker::Fleet;
+use ringgate_gate::{self as gate, Denied, Ended, Setup, Survey};
+use ringgate_os::clock;
+use ringgate_state::{Change, Counts, DenyList, Effect, Folder, Kept, Refusal, Whom};
+
+/// What a gateway finds at its start.
+#[derive(Debug)]
+pub struct State {
+    /// Where it writes, or why it cannot.
+    pub folder: Result<Folder, String>,
+    /// What was there.
+    pub kept: Kept,
+}
+
+impl State {
+    /// What workers start with.
+    pub fn denied(&self) -> Denied {
+        self.kept.list.to_denied()
+    }
+}
+
+/// What an operator wants.
+pub(super) struct Wish {
+    pub(super) whom: Vec<Whom>,
+    pub(super) is_denied: bool,
+    pub(super) lasts: Option<Duration>,
+    pub(super) is_whole: bool,
+}
+
+/// What came of it.
+pub(super) struct Changed {
+    pub(super) effect: Effect,
+    /// The sessions that end for it, where some may.
+    pub(super) survey: Option<Arc<Survey>>,
+    /// When it outlives a restart, or why it does not.
+    pub(super) ticket: Result<Ticket, Arc<str>>,
+}
+
+/// What pages show of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shown {
+    /// Moments are the fleet's.
+    pub(super) list: Arc<DenyList>,
+    pub(super) counts: Counts,
+    why_never_kept: Option<Arc<str>>,
+    done: Option<watch::Receiver<Done>>,
+}
+
+impl Shown {
+    /// Why a restart would forget some of it, if it would.
+    pub(super) fn why_not_kept(&self) -> Option<Arc<str>> {
+        let failure = || self.done.as_ref().and_then(|done| done.borrow().failure.clone());
+        self.why_never_kept.clone().or_else(failure)
+    }
+}
+
+/// The control thread's part.
+pub(super) struct Denials {
+    list: Arc<DenyList>,
+    next_end_ns: u64,
+    /// Where the file is written from.
+    wanted: Option<watch::Sender<Wanted>>,
+    done: watch::Receiver<Done>,
+    why_never_kept: Option<Arc<str>>,
+    /// From the fleet's clock to the wall clock, when the file was last written.
+    offset_ns: u64,
+}
+
+impl Denials {
+    /// What the start has found, and who writes what comes.
+    pub(super) fn start(state: State, now_ns: u64) -> (Self, Option<Keeper>) {
+        let State { folder, kept } = state;
+        let unix_ns = clock::unix_ns();
+        // A clock that was set back, or that nobody has set yet, must not make a ban longer.
+        let from_ns = unix_ns.max(kept.saved_unix_s.saturating_mul(NS_PER_S));
+        let to_fleet = |until_s: u64| {
+            now_ns.saturating_add(until_s.saturating_mul(NS_PER_S).saturating_sub(from_ns))
+        };
+        let list = Arc::new(kept.list.on_clock(to_fleet));
+        let (wanted, wishes) = watch::channel(Wanted::default());
+        let (tell, done) = watch::channel(Done::default());
+        let (keeper, why_never_kept) = match folder {
+            Ok(folder) => (Some(Keeper::new(folder, wishes, tell)), None),
+            Err(why) => (None, Some(why.into())),
+        };
+        let denials = Self {
+            next_end_ns: list.next_end().unwrap_or(u64::MAX),
+            list,
+            wanted: keeper.is_some().then_some(wanted),
+            done,
+            why_never_kept,
+            offset_ns: unix_ns.saturating_sub(now_ns),
+        };
+        (denials, keeper)
+    }
+
+    /// What pages show.
+    pub(super) fn shown(&self) -> Shown {
+        Shown {
+            list: Arc::clone(&self.list),
+            counts: self.list.counts(),
+            why_never_kept: self.why_never_kept.clone(),
+            done: Some(self.done.clone()),
+        }
+    }
+
+    /// Nothing is changed any more: the keeper ends with its last write.
+    pub(super) fn close(&mut self) {
+        self.wanted = None;
+    }
+
+    fn replace(&mut self, list: DenyList, now_ns: u64) {
+        self.next_end_ns = list.next_end().unwrap_or(u64::MAX);
+        self.list = Arc::new(list);
+        self.write(now_ns);
+    }
+
+    /// Has the keeper write the list as it is.
+    fn write(&mut self, now_ns: u64) {
+        let unix_ns = clock::unix_ns();
+        self.offset_ns = unix_ns.saturating_sub(now_ns);
+        let Some(wanted) = &self.wanted else { return };
+        let to_wall = |until_ns: u64| {
+            unix_ns.saturating_add(until_ns.saturating_sub(now_ns)).div_ceil(NS_PER_S)
+        };
+        let list = self.list.on_clock(to_wall);
+        let kept = Arc::new(Kept { list, saved_unix_s: unix_ns / NS_PER_S });
+        wanted.send_modify(|wanted| *wanted = Wanted { number: wanted.number + 1, kept });
+    }
+
+    /// Whether the file names moments that the wall clock does not mean any more.
+    fn is_off(&self, now_ns: u64) -> bool {
+        let offset_ns = clock::unix_ns().saturating_sub(now_ns);
+        self.next_end_ns < u64::MAX && offset_ns.abs_diff(self.offset_ns) > OFFSET_NS_MAX
+    }
+
+    fn ticket(&self) -> Result<Ticket, Arc<str>> {
+        match (&self.wanted, &self.why_never_kept) {
+            (_, Some(why)) => Err(Arc::clone(why)),
+            (Some(wanted), None) => Ok(Ticket::new(wanted.borrow().number, self.done.clone())),
+            (None, None) => Err("the gateway stops".into()),
+        }
+    }
+}
+
+impl ControlLoop {
+    /// Denies or allows, and ends the sessions of those who may not play any more.
+    pub(super) fn change_denied(&mut self, fleet: &Fleet, wish: Wish) -> Result<Changed, Refusal> {
+        let Wish { whom, is_denied, lasts, is_whole } = wish;
+        let now_ns = self.view.now_ns();
+        let until = lasts.map(|lasts| now_ns.saturating_add(lasts.as_nanos() as u64));
+        let change = Change { whom, is_denied, until, is_whole };
+        let (list, effect) = self.denials.list.changed(&change)?;
+        if effect.changed > 0 {
+            self.adopt_denied(fleet, list, now_ns);
+        }
+        let wanted = gate::Wanted { is_denied: true, ..gate::Wanted::default() };
+        let survey = is_denied.then(|| survey(fleet, wanted, Some(Ended::Denied), 0));
+        Ok(Changed { effect, survey, ticket: self.denials.ticket() })
+    }
+
+    /// Ends what is over, and looks after the file.
+    pub(super) fn watch_denied(&mut self, fleet: &Fleet) {
+        let now_ns = self.view.now_ns();
+        if now_ns >= self.denials.next_end_ns {
+            let mut list = DenyList::clone(&self.denials.list);
+            let rules = list.expire(now_ns);
+            self.adopt_denied(fleet, list, now_ns);
+            tracing::info!(
+                event = "denial_over",
+                rules,
+                "{rules} rules about who is denied are over"
+            );
+        }
+        if self.denials.is_off(now_ns) {
+            self.denials.write(now_ns);
+        }
+    }
+
+    fn adopt_denied(&mut self, fleet: &Fleet, list: DenyList, now_ns: u64) {
+        let mut setup = Setup::clone(&self.setup);
+        setup.denied = Arc::new(list.to_denied());
+        self.revise(fleet, setup);
+        self.denials.replace(list, now_ns);
+        self.view.live().denied = self.denials.shown();
+    }
+}
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// Clocks drift apart by less between two writes, or it does not matter.
+const OFFSET_NS_MAX: u64 = 2 * NS_PER_S;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR_S: u64 = 3600;
+
+    fn state(until_s: u64, saved_unix_s: u64) -> State {
+        let whom = vec![Whom::Client(7)];
+        let change = Change { whom, is_denied: true, until: Some(until_s), is_whole: false };
+        let list = DenyList::default().changed(&change).expect("room").0;
+        State { folder: Err("none".to_owned()), kept: Kept { list, saved_unix_s } }
+    }
+
+    #[test]
+    fn a_restart_goes_on_with_what_is_left() {
+        let unix_s = clock::unix_seconds();
+        let (denials, keeper) = Denials::start(state(unix_s + HOUR_S, unix_s - 10), 5 * NS_PER_S);
+        let left_s = denials.next_end_ns / NS_PER_S - 5;
+        assert!((HOUR_S - 5..=HOUR_S).contains(&left_s), "{left_s}");
+        assert!(keeper.is_none() && denials.ticket().is_err());
+        assert_eq!(denials.shown().why_not_kept().as_deref(), Some("none"));
+    }
+
+    #[test]
+    fn a_clock_behind_the_files_makes_no_ban_longer() {
+        let saved = clock::unix_seconds() + 1000 * HOUR_S;
+        let (denials, _) = Denials::start(state(saved + HOUR_S, saved), 0);
+        assert_eq!(denials.next_end_ns / NS_PER_S, HOUR_S);
+    }
+
+    #[test]
+    fn a_wall_clock_that_jumps_makes_the_file_wrong() {
+        let (mut denials, _) = Denials::start(state(clock::unix_seconds() + HOUR_S, 0), NS_PER_S);
+        assert!(!denials.is_off(NS_PER_S));
+        denials.offset_ns += 3 * NS_PER_S;
+        assert!(denials.is_off(NS_PER_S));
+        denials.write(NS_PER_S);
+        assert!(!denials.is_off(NS_PER_S));
+        // Without a time there is nothing that could be wrong.
+        denials.replace(DenyList::default(), NS_PER_S);
+        denials.offset_ns += HOUR_S * NS_PER_S;
+        assert!(!denials.is_off(NS_PER_S));
+    }
+}
