@@ -70,7 +70,7 @@ pub(super) const fn ended(why: Ended) -> &'static str {
         Ended::ByBackend => "the game process closed it",
         Ended::ByOperator => "an operator ended it (kick, or the end of a drain)",
         Ended::ByPlayer => "the player left",
-        Ended::Denied => "an operator has denied the player's address",
+        Ended::Denied => "an operator has denied the player's address or id",
         Ended::NotCarried => "it could not be carried into the process that has taken over",
         Ended::Replaced => "another handshake from the same address took its place",
         Ended::Shutdown => "the gateway stops",
@@ -86,7 +86,9 @@ const fn in_general(why: DropReason) -> &'static str {
         R::Empty => "too short to be anything",
         R::TooLong => "longer than any packet of the protocol",
         R::UnknownSource => "no request, and no session has this address",
-        R::AddressDenied => "an operator has denied the address (`ringgate denied` lists them)",
+        R::AddressDenied => {
+            "an operator has denied the address: `ringgate denied ADDRESS` says by which rule"
+        }
         R::SessionEnded => "late, from a session that is over",
         R::RequestRateLimited => "its block of addresses asks too often",
         R::RequestDeferred => "a worker is behind; the client asks again",
@@ -103,6 +105,7 @@ const fn in_general(why: DropReason) -> &'static str {
             "the token opens, and its inside is not valid: a faulty token service"
         }
         R::TokenNotForUs => "the token names other servers than this listener",
+        R::ClientDenied => "an operator has denied the client id of the token",
         R::RequestAddressConnected => "the address has a session already",
         R::RequestClientConnected | R::ResponseClientConnected => {
             "the client id has a session already: `ringgate sessions --client` shows it"
