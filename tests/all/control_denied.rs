@@ -60,8 +60,9 @@ fn a_player_is_denied_while_it_plays_and_may_come_back() {
     is_kept_out(&daemon, &mut player(&daemon, [127, 0, 0, 5], 0));
     let status = daemon.status();
     assert_eq!((&status["denied"]["ipv4"], &status["denied"]["kept"]), (&1.into(), &true.into()));
-    assert_eq!(status["sessions_closed"]["denied"], 1);
     assert_eq!(status["conservation"]["holds"], true);
+    let closed = || daemon.status()["sessions_closed"]["denied"] == 1;
+    wait_for("the end to be counted", || closed().then_some(()));
 
     // One address of it may play all the same.
     let said = succeeds(&daemon, &["allow", "127.0.0.6"]);
@@ -102,7 +103,7 @@ fn a_player_is_denied_by_its_id_and_hears_it() {
     let mut again = Player::new(daemon.listener, 7, KEY_HEX);
     again.ended();
     assert!(again.is_denied());
-    assert_eq!(daemon.status()["drops"]["client_denied"], 1);
+    wait_for("the drop", || (daemon.status()["drops"]["client_denied"] == 1).then_some(()));
     other.echo(b"plays on");
     let shown = succeeds(&daemon, &["denied", "--client", "7"]);
     assert!(shown.starts_with("client 7 is denied, by the rule client 7\n"), "{shown}");
