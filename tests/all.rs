@@ -6,6 +6,8 @@ mod cli_check;
 mod cli_doctor;
 #[path = "all/cli_keygen.rs"]
 mod cli_keygen;
+#[path = "all/cli_probe.rs"]
+mod cli_probe;
 #[path = "all/cli_reference.rs"]
 mod cli_reference;
 #[path = "all/cli_token.rs"]
@@ -56,6 +58,8 @@ mod control_rig;
 mod control_second;
 #[path = "all/control_sessions.rs"]
 mod control_sessions;
+#[path = "all/control_trace.rs"]
+mod control_trace;
 #[path = "all/folder.rs"]
 mod folder;
 #[path = "all/gateway_hostile.rs"]
@@ -108,6 +112,8 @@ mod plain_game;
 mod plain_gateway;
 #[path = "all/readme.rs"]
 mod readme;
+#[path = "all/sick.rs"]
+mod sick;
 #[path = "all/sim_seeds.rs"]
 mod sim_seeds;
 #[path = "all/token_languages.rs"]

@@ -5,6 +5,8 @@
 //! its public address. What a gateway does not answer it does not explain either, so silence has
 //! several meanings here; `ringgate trace` tells on the gateway which it was.
 
+mod about;
+mod configured;
 mod line;
 mod netcode;
 mod plain;
@@ -24,10 +26,18 @@ use ringgate_report::text::put;
 
 /// Be a player for a moment, and say at which step it fails and why
 ///
-/// With a token from the token service, or with one made on the spot under the listener's key, or
-/// without any for other protocols. Exits with 0 if it was let in (plain, or with --payload: answered), 1 if not.
+/// At what a gateway's config file says, or with a token from the token service, or with one made
+/// on the spot under the listener's key, or without any for other protocols. Exits with 0 if it was
+/// let in (plain, or with --payload: answered), 1 if not.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// The gateway's config file: protocol, address, key and protocol id are taken from there, and
+    /// what is wrong with --token by these is said
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["key", "plain", "unreal"])]
+    config: Option<PathBuf>,
+    /// With --config: the listener's name, where there are several
+    #[arg(long, value_name = "NAME", requires = "config")]
+    listener: Option<String>,
     /// The player's connect token, as `ringgate token mint` or the token service made it
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
@@ -39,16 +49,16 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", value_parser = number, requires = "key", conflicts_with = "token")]
     protocol_id: Option<u64>,
     /// For a token made here: who the player is, decimal or 0x… [default: a random number]
-    #[arg(long, value_name = "N", value_parser = number, requires = "key", conflicts_with = "token")]
+    #[arg(long, value_name = "N", value_parser = number, conflicts_with = "token")]
     client_id: Option<u64>,
     /// For a token made here: with route = "user-data", the backend's name
-    #[arg(long, value_name = "S", default_value = "", requires = "key", conflicts_with = "token")]
+    #[arg(long, value_name = "S", default_value = "", conflicts_with = "token")]
     user_data: String,
     /// Where players connect [default: the first server that the token names]
     #[arg(long, value_name = "ADDR", value_parser = server)]
     server: Option<SocketAddr>,
     /// A plain listener: send something, and wait for an answer of the game
-    #[arg(long, requires = "server", conflicts_with_all = ["token", "key", "unreal"])]
+    #[arg(long, requires = "server", conflicts_with_all = ["token", "key", "unreal", "protocol_id", "client_id"])]
     plain: bool,
     /// What is sent to the game as text, and its answer awaited; netcode: once let in, and only if it
     /// is given [default with --plain: ringgate probe]
@@ -58,7 +68,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "HEX", value_parser = hex, conflicts_with_all = ["payload", "unreal"])]
     payload_hex: Option<Payload>,
     /// An Unreal listener: the handshake, up to the server's acknowledgement
-    #[arg(long, requires = "server", conflicts_with_all = ["token", "key"])]
+    #[arg(long, requires = "server", conflicts_with_all = ["token", "key", "protocol_id", "client_id"])]
     unreal: bool,
     #[command(flatten)]
     engine: unreal::Engine,
@@ -78,6 +88,11 @@ impl Args {
     fn payload(&self) -> Option<&[u8]> {
         let said = self.payload.as_ref().or(self.payload_hex.as_ref());
         said.map(|payload| payload.0.as_slice())
+    }
+
+    /// The same for a game that says nothing by itself.
+    fn plain_payload(&self) -> &[u8] {
+        self.payload().unwrap_or(b"ringgate probe")
     }
 }
 
@@ -148,11 +163,14 @@ impl From<Trouble> for Outcome {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let report = match args.server {
-        Some(server) if args.plain => {
-            plain::probe(server, args.payload().unwrap_or(b"ringgate probe"), args.timeout)?
+    let report = match (&args.config, args.server) {
+        (Some(file), _) => configured::probe(args, file)?,
+        (None, Some(server)) if args.plain => {
+            plain::probe(server, args.plain_payload(), args.timeout)?
         }
-        Some(server) if args.unreal => unreal::probe(server, &args.engine, args.timeout)?,
+        (None, Some(server)) if args.unreal => {
+            unreal::probe(server, &args.engine.profile(), args.timeout)?
+        }
         _ => netcode::probe(args)?,
     };
     print(&if args.json { json(&report) } else { render(&report) })?;

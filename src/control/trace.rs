@@ -104,6 +104,7 @@ struct Told {
     missed: u64,
     carried: (u64, u64),
     nameless: DropCounts,
+    filtered: u64,
 }
 
 impl Follower {
@@ -116,6 +117,7 @@ impl Follower {
     ) -> Self {
         let view = state.shared_view();
         let now_ns = view.now_ns();
+        let filtered = filtered(&view);
         let mut lines = Lines::default();
         lines.push(&json!({
             "event": "begin",
@@ -133,7 +135,13 @@ impl Follower {
             sent_ns: now_ns,
             counted_ns: now_ns + COUNT_EVERY_NS,
             lines,
-            told: Told { records: 0, missed: 0, carried: (0, 0), nameless: DropCounts::new() },
+            told: Told {
+                records: 0,
+                missed: 0,
+                carried: (0, 0),
+                nameless: DropCounts::new(),
+                filtered,
+            },
             view,
             _place: place,
         }
@@ -216,6 +224,11 @@ impl Follower {
                 &json!({ "event": "missed", "unix_ms": unix_ms, "count": new, "text": text }),
             );
         }
+        let filtered = filtered(&self.view);
+        let new = filtered.saturating_sub(std::mem::replace(&mut self.told.filtered, filtered));
+        if new > 0 {
+            self.lines.filtered(unix_ms, new);
+        }
         let nameless = self.trace.nameless();
         if nameless != self.told.nameless {
             let told = std::mem::replace(&mut self.told.nameless, nameless.clone());
@@ -236,6 +249,11 @@ impl Drop for Follower {
             "the trace of {whom} is over: {records} decisions"
         );
     }
+}
+
+/// What the sockets' filters have refused so far, where the kernel tells.
+fn filtered(view: &View) -> u64 {
+    view.snapshot().socket_drops.map_or(0, |split| split.refusals())
 }
 
 /// How many may go on at once: each costs the workers something for what it asks about.

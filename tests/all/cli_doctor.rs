@@ -20,6 +20,12 @@ fn what_bites_decides_the_exit_code() {
     let bites = severities.iter().filter(|it| **it == Some("bites")).count();
     assert_eq!(ran.code, Some(i32::from(bites > 0)), "{severities:?}");
     assert_eq!(ran.stderr.is_empty(), bites == 0, "{}", ran.stderr);
+    let handbook = include_str!("../../docs/OPERATING.md");
+    for finding in findings {
+        let fields: Vec<_> = finding.as_object().expect("an object").keys().collect();
+        assert_eq!(fields, ["change", "found", "severity", "what", "why"]);
+        assert!(fields.iter().all(|name| handbook.contains(&format!("`{name}`"))), "{fields:?}");
+    }
     let names: Vec<_> = findings.iter().filter_map(|it| it["what"].as_str()).collect();
     for expected in ["kernel", "io_uring", "cipher", "net.core.rmem_max"] {
         assert!(names.contains(&expected), "{names:?}");
@@ -100,7 +106,7 @@ fn the_gateway_that_runs_from_the_file_is_in_nobodys_way() {
 }
 
 /// Runs commands as a process that a container runtime has taken io_uring from.
-fn without_io_uring<T: Send>(commands: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn without_io_uring<T: Send>(commands: impl FnOnce() -> T + Send) -> T {
     let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known one");
     let rules = [(libc::SYS_io_uring_setup, Vec::new())].into();
     let denied = SeccompAction::Errno(libc::EPERM as u32);

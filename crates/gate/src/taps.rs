@@ -77,7 +77,8 @@ impl Taps {
             (Detail::Nothing, DropReason::TokenNotForUs) => at_hand.map_or(detail, |it| it.detail),
             _ => detail,
         };
-        if client_id.is_none() {
+        // The address of a session that is over says nothing of who is there now.
+        if client_id.is_none() && why != DropReason::SessionEnded {
             for trace in self.traces.iter().filter(|trace| trace.is_about_a_client()) {
                 trace.note_nameless(why);
             }

@@ -5,22 +5,46 @@ use std::time::Duration;
 
 use super::super::Failure;
 use super::super::token::{key, read};
+use super::about::{About, Rules};
 use super::line::Line;
 use super::{Args, Outcome, Report, SCHEMA, Step, ask_there, ms, network_means};
 use ringgate_core::netcode::{
-    self, Client, ConnectToken, Notice, OpenError, ServerAddresses, State, TokenSpec,
+    self, Client, ConnectToken, Notice, ServerAddresses, State, TokenSpec,
 };
 use ringgate_core::secret::Key;
-use ringgate_os::{clock, utc};
+use ringgate_os::clock;
 
+/// With a token that somebody has made, or one made on the spot as the arguments say.
 pub(super) fn probe(args: &Args) -> Result<Report, Failure> {
     let key = args.key.as_deref().map(key).transpose()?;
-    let mut token = match &args.token {
-        Some(file) => read(file)?,
-        None => mint(args, key.as_ref())?,
+    if let Some(file) = &args.token {
+        let token = read(file)?;
+        let keys = key.map(|key| vec![key]).unwrap_or_default();
+        let rules = Rules { whose: "--key", keys: &keys, protocol_id: None, named: &[] };
+        let about = About::of(&token, &rules);
+        return play(args, token, about);
+    }
+    let wanted = "expected --config FILE, --token FILE, --key K --protocol-id N --server ADDR, or --plain or --unreal with --server ADDR";
+    let (Some(key), Some(protocol_id), Some(server)) = (key, args.protocol_id, args.server) else {
+        return Err(Failure::bad_input(wanted));
     };
-    let own = key.as_ref().filter(|_| args.token.is_some());
-    let about = About::of(&token, own);
+    let token = mint(args, &key, protocol_id, &[server])?;
+    let about = About::of(&token, &Rules { whose: "", keys: &[], protocol_id: None, named: &[] });
+    play(args, token, about)
+}
+
+/// At a listener of a config: with a token that somebody has made, or one of our own.
+pub(super) fn probe_configured(args: &Args, rules: &Rules<'_>) -> Result<Report, Failure> {
+    let token = match (&args.token, rules.keys, rules.protocol_id) {
+        (Some(file), ..) => read(file)?,
+        (None, [key, ..], Some(protocol_id)) => mint(args, key, protocol_id, rules.named)?,
+        (None, ..) => return Err(Failure::bad_input("the listener has no key")),
+    };
+    let about = About { is_configured: true, ..About::of(&token, rules) };
+    play(args, token, about)
+}
+
+fn play(args: &Args, mut token: ConnectToken, about: About) -> Result<Report, Failure> {
     let first = token.addresses.iter().next().copied();
     let server = args.server.or(first).ok_or_else(|| Failure::bad_input("no server is named"))?;
     // Only this one, whatever else the token names.
@@ -48,13 +72,14 @@ pub(super) fn probe(args: &Args) -> Result<Report, Failure> {
 }
 
 /// A token of our own.
-fn mint(args: &Args, key: Option<&Key>) -> Result<ConnectToken, Failure> {
-    let wanted = "expected --token FILE, or --key K --protocol-id N --server ADDR, or --plain or --unreal with --server ADDR";
-    let (Some(key), Some(protocol_id), Some(server)) = (key, args.protocol_id, args.server) else {
-        return Err(Failure::bad_input(wanted));
-    };
+fn mint(
+    args: &Args,
+    key: &Key,
+    protocol_id: u64,
+    named: &[SocketAddr],
+) -> Result<ConnectToken, Failure> {
     let random = getrandom::u64().map_err(Failure::failed)?;
-    let servers = ServerAddresses::new(&[server]).map_err(Failure::bad_input)?;
+    let servers = ServerAddresses::new(named).map_err(Failure::bad_input)?;
     let user_data = netcode::user_data(args.user_data.as_bytes())
         .ok_or_else(|| Failure::bad_input("--user-data: at most 256 bytes"))?;
     let client_id = args.client_id.unwrap_or(random);
@@ -65,53 +90,6 @@ fn mint(args: &Args, key: Option<&Key>) -> Result<ConnectToken, Failure> {
         ..TokenSpec::new(protocol_id, client_id, servers)
     };
     netcode::mint(&spec, key, clock::unix_seconds()).map_err(Failure::failed)
-}
-
-/// What a token says by itself, before anybody is asked.
-struct About {
-    text: String,
-    /// What is wrong with it.
-    faults: Vec<String>,
-}
-
-impl About {
-    fn of(token: &ConnectToken, key: Option<&Key>) -> Self {
-        let now_s = clock::unix_seconds();
-        let (made, expires) = (token.create_unix_s, token.expire_unix_s);
-        let lasts = utc::span(expires.saturating_sub(made));
-        let mut faults = Vec::new();
-        if expires <= now_s {
-            let ago = utc::span(now_s - expires);
-            faults.push(format!(
-                "the token expired {ago} ago by this host's clock: servers drop it without a word"
-            ));
-            let made = utc::span(now_s.saturating_sub(made));
-            faults.push(format!(
-                "it says that it was made {made} ago, for {lasts}: if it was made just now, the token service's clock is behind"
-            ));
-        } else if made > now_s + SKEW_S {
-            let ahead = utc::span(made - now_s);
-            faults.push(format!(
-                "the token was made {ahead} from now by this host's clock: the token service's clock is ahead, or this one behind"
-            ));
-        }
-        match key.map(|key| netcode::open_private(token, key)) {
-            Some(Err(OpenError::WrongKey)) => faults.push(
-                "the token was made under another key than --key, or for another protocol id: servers drop it without a word"
-                    .to_owned(),
-            ),
-            Some(Err(why)) => faults.push(why.to_string()),
-            Some(Ok(_)) | None => {}
-        }
-        let named = token.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let until = match expires {
-            u64::MAX => "never expires".to_owned(),
-            _ if expires <= now_s => format!("expired {} ago", utc::span(now_s - expires)),
-            _ => format!("expires in {}", utc::span(expires - now_s)),
-        };
-        let protocol_id = token.protocol_id;
-        Self { text: format!("for protocol id {protocol_id:#x} and {named}, {until}"), faults }
-    }
 }
 
 /// The way in.
@@ -250,7 +228,7 @@ impl<'a> Way<'a> {
     fn note(&mut self, slot: Option<(u32, u32)>) -> Option<Outcome> {
         let step = if self.is_challenged { "response" } else { "request" };
         if let Some((slot, slots)) = slot {
-            self.end_step(step, format!("let in, slot {slot} of {slots},"));
+            self.end_step(step, format!("let in, slot {slot} of {slots}"));
             return Some(Outcome::Connected);
         }
         match self.client.state() {
@@ -318,8 +296,17 @@ fn means(
                 .to_owned(),
             "or larger datagrams are lost on the way: a response is 334 bytes, a request 1078".to_owned(),
         ],
+        Outcome::Silence if about.is_configured && about.faults.is_empty() => vec![
+            format!(
+                "key, protocol id and addresses are the config's, so a filter on the way to {server} (`nft list ruleset` on both hosts, \
+                 and what is between them), a denied address, or a gateway that runs with another config (`ringgate reload`)"
+            ),
+        ],
         Outcome::Silence => {
             let mut means = about.faults.clone();
+            if about.is_configured {
+                return means;
+            }
             let others = if means.is_empty() { "" } else { "otherwise: " };
             means.push(format!(
                 "{others}another key or protocol id than the listener's, an expired token, a token that names other addresses than \
@@ -344,6 +331,3 @@ const TIMEOUT_S: i32 = 15;
 
 /// A payload may be lost, or come before the game is ready.
 const ASK_AGAIN_NS: u64 = 500_000_000;
-
-/// Clocks that differ by less do no harm.
-const SKEW_S: u64 = 5;

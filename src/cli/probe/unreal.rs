@@ -16,21 +16,22 @@ use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Engine {
     /// Unreal: the bits in front of every packet (net.MagicHeader), like 11011101
-    #[arg(long, value_name = "BITS", default_value = "", value_parser = magic, requires = "unreal")]
+    #[arg(long, value_name = "BITS", default_value = "", value_parser = magic)]
     magic: Magic,
     /// Unreal: handshake version, 0 to 4
-    #[arg(long, value_name = "N", default_value = "4", value_parser = version, requires = "unreal")]
+    #[arg(long, value_name = "N", default_value = "4", value_parser = version)]
     handshake_version: u8,
     /// Unreal: no network features in handshake packets, as in some engines of versions 2 and 3
-    #[arg(long, requires = "unreal")]
+    #[arg(long)]
     short_base: bool,
     /// Unreal: the build, as servers compare it (decimal or 0x…)
-    #[arg(long, value_name = "N", default_value = "0x12345678", value_parser = build, requires = "unreal")]
+    #[arg(long, value_name = "N", default_value = "0x12345678", value_parser = build)]
     network_version: u32,
 }
 
 impl Engine {
-    fn profile(&self) -> Profile {
+    /// What such an engine says about itself.
+    pub(super) fn profile(&self) -> Profile {
         let (layout, oldest) = match self.handshake_version {
             0 => (Layout::Original, 0),
             1 | 2 => (Layout::Early, 1),
@@ -63,12 +64,12 @@ fn build(text: &str) -> Result<u32, String> {
 
 pub(super) fn probe(
     server: SocketAddr,
-    engine: &Engine,
+    profile: &Profile,
     patience: Duration,
 ) -> Result<Report, Failure> {
     let line = Line::open(server)?;
     let mut steps = Vec::new();
-    let outcome = go(&line, engine, patience, &mut steps)?;
+    let outcome = go(&line, profile, patience, &mut steps)?;
     let (took_ms, from) = (ms(line.now_ns()), line.local()?);
     let is_challenged = steps.len() > 1;
     let means = means(outcome, is_challenged, (server, from));
@@ -77,11 +78,11 @@ pub(super) fn probe(
 
 fn go(
     line: &Line,
-    engine: &Engine,
+    profile: &Profile,
     patience: Duration,
     steps: &mut Vec<Step>,
 ) -> Result<Outcome, Failure> {
-    let mut client = Client::new(&engine.profile(), line.now_ns());
+    let mut client = Client::new(profile, line.now_ns());
     let (mut sent, mut since_ns, mut step) = (0, line.now_ns(), "initial");
     let patience_ns = patience.as_nanos() as u64;
     let mut buffer = [0; UNREAL_BYTES_MAX];

@@ -70,11 +70,22 @@ impl Lines {
     pub(super) fn carried(&mut self, unix_ms: u64, datagrams: u64, dropped: u64) {
         let text = match dropped {
             0 => format!("{datagrams} datagrams came and went on"),
-            _ => format!("{datagrams} datagrams came, {dropped} were dropped"),
+            _ => format!("{datagrams} datagrams came, {dropped} of them went no further"),
         };
         self.push(&json!({
             "event": "carried", "unix_ms": unix_ms, "datagrams": datagrams, "dropped": dropped, "text": text
         }));
+    }
+
+    /// Datagrams that no gate has seen.
+    pub(super) fn filtered(&mut self, unix_ms: u64, count: u64) {
+        let text = format!(
+            "the listeners' socket filters refused {count} datagrams of anybody's: no packets of the protocol, or requests for another \
+             protocol id or version (with `filter = false` a trace sees them)"
+        );
+        self.push(
+            &json!({ "event": "filtered", "unix_ms": unix_ms, "count": count, "text": text }),
+        );
     }
 
     /// Datagrams that may have been of the player that is asked about.

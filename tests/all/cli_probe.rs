@@ -1,0 +1,150 @@
+//! `ringgate probe`: a player for a moment, at gateways that let it in and at what does not.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use serde_json::Value;
+
+use crate::command::{Ran, ringgate, run};
+use crate::control_rig::{Daemon, Game, KEY_HEX, PATIENCE, PROTOCOL_ID, Player, Text};
+use crate::folder::Folder;
+
+/// A probe with a token made on the spot.
+fn probe(server: SocketAddr, words: &[&str]) -> Ran {
+    let (server, protocol_id) = (server.to_string(), format!("{PROTOCOL_ID:#x}"));
+    let mut command = ringgate(["probe", "--key", KEY_HEX, "--protocol-id", &protocol_id]);
+    command.args(["--server", &server]).args(words);
+    run(command)
+}
+
+fn serving(text: &Text) -> (Daemon, Game) {
+    let daemon = Daemon::start(text);
+    let game = Game::start(&daemon, "arena");
+    daemon.ready();
+    (daemon, game)
+}
+
+#[test]
+fn a_player_who_is_let_in_says_how_long_each_step_took_and_leaves() {
+    let (daemon, _game) = serving(&Text::new());
+    let said = probe(daemon.listener, &["--client-id", "7"]).succeeded();
+    for words in
+        ["request     challenged after ", "response    let in, slot ", "goodbye", "let in after "]
+    {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    // It has given its slot back.
+    crate::control_rig::wait_for("its end", || {
+        (daemon.ask("/sessions").json()["count"] == 0).then_some(())
+    });
+    let said = probe(daemon.listener, &["--json"]).succeeded();
+    let report: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((&report["schema"], &report["outcome"]), (&1.into(), &"connected".into()));
+    let steps: Vec<_> =
+        report["steps"].as_array().expect("a list").iter().map(|it| &it["step"]).collect();
+    assert_eq!(steps, ["token", "request", "response", "goodbye"]);
+    // Every field stands in the handbook.
+    let handbook = include_str!("../../docs/OPERATING.md");
+    for name in report.as_object().expect("an object").keys() {
+        assert!(handbook.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
+fn the_config_is_all_that_a_probe_needs() {
+    let port =
+        UdpSocket::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
+    let folder = Folder::new();
+    let config = format!(
+        "[gateway]\nworkers = 1\npin = false\nrun_dir = \"{}\"\n[[listener]]\nname = \"eu\"\n\
+         protocol = \"netcode\"\nbind = [\"127.0.0.1:{port}\"]\nprotocol_id = 7\n\
+         keys = [{{ hex = \"{KEY_HEX}\" }}]\nbackends = [\"arena\"]\n\
+         [[backend]]\nname = \"arena\"\nlink = \"udp\"\naddress = \"127.0.0.1:9\"\nslots = 4\n",
+        folder.join("run").display()
+    );
+    let file = folder.file("gate.toml", config, 0o600);
+    let ran = run(ringgate(["probe".as_ref(), "--config".as_ref(), file.as_os_str()]));
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(ran.stderr.contains("nobody listens there"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("refused by the host (ICMP)"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_denial_and_a_silence_are_told_apart() {
+    let (daemon, _game) = serving(&Text { max_sessions: 1, ..Text::new() });
+    let _first = Player::connected(daemon.listener, 1, KEY_HEX);
+    let ran = probe(daemon.listener, &[]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stdout.contains("request     denied after "), "{}", ran.stdout);
+    assert!(ran.stderr.contains("no free slot (max_sessions, slots)"), "{}", ran.stderr);
+
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let ran = probe(silent.local_addr().expect("bound"), &["--timeout", "500ms", "--json"]);
+    assert_eq!(ran.code, Some(1));
+    let report: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_eq!(report["outcome"], "silence");
+    assert!(report["steps"][1]["sent"].as_u64() > Some(1), "{report}");
+}
+
+#[test]
+fn a_token_of_another_key_or_time_is_seen_before_anybody_answers() {
+    let (daemon, _game) = serving(&Text::new());
+    let folder = Folder::new();
+    let token = folder.join("player.token");
+    let (server, protocol_id) = (daemon.listener.to_string(), format!("{PROTOCOL_ID:#x}"));
+    let other = "11".repeat(32);
+    let mint = ringgate(["token", "mint", "--key", &other, "--protocol-id", &protocol_id]);
+    let mut mint = mint;
+    mint.args(["--client-id", "5", "--server", &server, "--out"]).arg(&token);
+    run(mint).succeeded();
+    let mut command = ringgate(["probe", "--key", KEY_HEX, "--timeout", "300ms", "--token"]);
+    command.arg(&token);
+    let ran = run(command);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("made under another key than --key"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_plain_listener_is_probed_with_any_payload() {
+    let server = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    server.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let address = server.local_addr().expect("bound").to_string();
+    let echo = std::thread::spawn(move || {
+        let mut buffer = [0; 100];
+        let (len, from) = server.recv_from(&mut buffer).expect("a probe");
+        server.send_to(b"welcome", from).expect("loopback takes it");
+        buffer[..len].to_vec()
+    });
+    let ran = run(ringgate(["probe", "--plain", "--server", &address, "--payload-hex", "00ff10"]));
+    assert!(ran.succeeded().contains("answered with 7 bytes after "));
+    assert_eq!(echo.join().expect("no panic"), [0, 255, 16]);
+}
+
+#[test]
+fn an_unreal_listener_is_probed_up_to_its_acknowledgement() {
+    use crate::unreal_rig::{Gateway, Server, Wishes};
+    let wishes = Wishes::new(ringgate_io::Choice::Mmsg);
+    let server = Server::start(wishes.rules.framing, 2);
+    let gateway = Gateway::start(&wishes, &[&server]);
+    gateway.await_servers();
+    let address = gateway.address().to_string();
+    let ran = run(ringgate(["probe", "--unreal", "--server", &address]));
+    let said = ran.succeeded();
+    assert!(said.contains("initial     challenged after "), "{said}");
+    assert!(said.contains("response    acknowledged with the server's cookie after "), "{said}");
+}
+
+#[test]
+fn words_that_do_not_fit_together_are_wrong_input() {
+    for words in [
+        &[][..],
+        &["--key", KEY_HEX],
+        &["--plain"],
+        &["--unreal", "--plain", "--server", "127.0.0.1:1"],
+        &["--server", "127.0.0.1"],
+        &["--server", "127.0.0.1:1", "--plain", "--payload-hex", "abc"],
+        &["--token", "/nowhere"],
+    ] {
+        let ran = run(ringgate(["probe"].iter().chain(words)));
+        assert_eq!(ran.code, Some(2), "{words:?}: {}", ran.stderr);
+    }
+}

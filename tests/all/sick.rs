@@ -1,0 +1,273 @@
+//! Ten situations in which players cannot play, each made with a real gateway, and the one command
+//! that says which it is. The handbook shows them in a table; a test holds the two together.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Command, Stdio};
+
+use crate::command::{ringgate, run};
+use crate::control_rig::{Daemon, Game, KEY_HEX, PROTOCOL_ID, Player, Text};
+use crate::control_trace::Tracing;
+use crate::folder::Folder;
+use crate::netns::Pair;
+use ringgate_core::netcode::{self, TokenSpec};
+use ringgate_core::secret::Key;
+use ringgate_os::clock;
+
+/// What an operator reads in each situation, as far as it is the same each time.
+mod says {
+    pub(super) const DEAD_BACKEND: &str =
+        "NOT ready: listener eu: worker 0 reaches no backend of arena";
+    pub(super) const WRONG_KEY: &str =
+        "dropped, request_forged: the token does not open under any key of the listener";
+    pub(super) const EXPIRED: &str = "by this host's clock: servers drop it without a word";
+    pub(super) const SKEWED: &str = "the token service's clock is ahead, or this one behind";
+    pub(super) const FULL: &str =
+        "dropped, request_sessions_full: the listener is full: listener eu has max_sessions = 1";
+    pub(super) const DENIED: &str = "dropped, address_denied: an operator has denied the address";
+    pub(super) const WRONG_PROTOCOL: &str =
+        "the token is for protocol id 0x7, and listener eu has 0x1122334455667788";
+    pub(super) const FILTERED: &str = "so a filter on the way";
+    pub(super) const PORT_IN_USE: &str =
+        "the gateway refuses to start while somebody else is there";
+    pub(super) const NO_IO_URING: &str = "BITES  io_uring";
+}
+
+/// A gateway that players could play at.
+fn serving(text: &Text) -> (Daemon, Game) {
+    let daemon = Daemon::start(text);
+    let game = Game::start(&daemon, "arena");
+    daemon.ready();
+    (daemon, game)
+}
+
+/// A player who keeps asking, until it is dropped.
+struct Asking(Option<std::thread::JoinHandle<()>>, std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+impl Asking {
+    fn start(mut player: Player) -> Self {
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let stopped = std::sync::Arc::clone(&stop);
+        let ask = move || {
+            while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+                player.turn();
+            }
+        };
+        Self(Some(std::thread::spawn(ask)), stop)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.1.store(true, std::sync::atomic::Ordering::Relaxed);
+        let _ = self.0.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+/// A token's file, made so many seconds from now and good for so many.
+fn token(folder: &Folder, server: SocketAddr, made_s: i64, lasts_s: u64) -> std::path::PathBuf {
+    let servers = server.to_string().parse().expect("an address");
+    let spec =
+        TokenSpec { lifetime_seconds: Some(lasts_s), ..TokenSpec::new(PROTOCOL_ID, 5, servers) };
+    let made = clock::unix_seconds().saturating_add_signed(made_s);
+    let key = Key::from_hex(KEY_HEX).expect("hex");
+    let token = netcode::mint(&spec, &key, made).expect("random bytes");
+    folder.file("player.token", token.to_bytes(), 0o600)
+}
+
+/// Everything that a probe with this token says.
+fn probe(file: &std::path::Path) -> String {
+    let mut command = ringgate(["probe", "--timeout", "500ms", "--token"]);
+    command.arg(file);
+    run(command).stdout
+}
+
+#[test]
+fn a_dead_backend() {
+    let daemon = Daemon::start(&Text::new());
+    let mut command = ringgate(["status"]);
+    command.arg("--control").arg(daemon.control());
+    let said = run(command).stdout;
+    assert!(said.contains(says::DEAD_BACKEND), "{said}");
+}
+
+#[test]
+fn a_wrong_key() {
+    let (daemon, _game) = serving(&Text::new());
+    let mut tracing = Tracing::start(&daemon, &["--address", "127.0.0.1"]);
+    let _asking = Asking::start(Player::new(daemon.listener, 1, &"11".repeat(32)));
+    tracing.told(says::WRONG_KEY);
+}
+
+#[test]
+fn an_expired_token() {
+    let (daemon, _game) = serving(&Text::new());
+    let folder = Folder::new();
+    let said = probe(&token(&folder, daemon.listener, -42, 30));
+    assert!(said.contains(says::EXPIRED), "{said}");
+    assert!(
+        said.contains("for 30 s: if it was made just now, the token service's clock is behind"),
+        "{said}"
+    );
+    // And from the other side, with the same number.
+    let mut tracing = Tracing::start(&daemon, &["--address", "127.0.0.1"]);
+    let mut command = ringgate(["probe", "--timeout", "500ms", "--token"]);
+    command.arg(token(&folder, daemon.listener, -42, 30));
+    run(command);
+    tracing.told("dropped, request_expired: the token has expired: it expired 1");
+}
+
+#[test]
+fn clocks_that_differ() {
+    let (daemon, _game) = serving(&Text::new());
+    let said = probe(&token(&Folder::new(), daemon.listener, 3600, 30));
+    assert!(said.contains(says::SKEWED), "{said}");
+}
+
+#[test]
+fn a_full_listener() {
+    let (daemon, _game) = serving(&Text { max_sessions: 1, ..Text::new() });
+    let _first = Player::connected(daemon.listener, 1, KEY_HEX);
+    let mut tracing = Tracing::start(&daemon, &["--client", "2"]);
+    let _asking = Asking::start(Player::new(daemon.listener, 2, KEY_HEX));
+    tracing.told("told that it may not come in");
+    tracing.told(says::FULL);
+}
+
+#[test]
+fn a_wrong_protocol_id() {
+    let (daemon, _game) = serving(&Text::new());
+    let (folder, server) = (Folder::new(), daemon.listener.to_string());
+    let file = folder.join("player.token");
+    let mut command = ringgate(["token", "mint", "--key", KEY_HEX, "--protocol-id", "7"]);
+    command.args(["--client-id", "5", "--server", &server, "--out"]).arg(&file);
+    run(command).succeeded();
+    // The socket filter drops its requests, and is counted.
+    let mut tracing = Tracing::start(&daemon, &["--address", "127.0.0.1"]);
+    let mut command = ringgate(["probe", "--timeout", "500ms", "--token"]);
+    command.arg(&file).arg("--config").arg(daemon.folder.join("gate.toml"));
+    let ran = run(command);
+    assert!(ran.stderr.contains(says::WRONG_PROTOCOL), "{}", ran.stderr);
+    tracing.told("or requests for another protocol id or version");
+}
+
+#[test]
+fn a_wrong_protocol_id_without_a_filter() {
+    let mut text = Text::new();
+    text.listener.push_str("filter = false\n");
+    let (daemon, _game) = serving(&text);
+    let mut tracing = Tracing::start(&daemon, &["--address", "127.0.0.1"]);
+    let (server, words) = (daemon.listener.to_string(), ["--protocol-id", "7"]);
+    let mut command = ringgate(["probe", "--key", KEY_HEX, "--timeout", "500ms"]);
+    command.args(words).args(["--server", &server]);
+    assert_eq!(run(command).code, Some(1));
+    tracing.told("it says 0x7, and the listener has 0x1122334455667788");
+}
+
+#[test]
+fn a_filter_on_the_way() {
+    let Some(pair) = Pair::new() else { return };
+    if Command::new("nft").arg("--version").output().is_err() {
+        let required = std::env::var_os("REQUIRE_NFT").is_some_and(|it| it == "1");
+        assert!(!required, "REQUIRE_NFT=1, and the program `nft` is not there");
+        eprintln!("SKIPPED: a filter takes the program `nft`");
+        return;
+    }
+    let folder = Folder::new();
+    let config = format!(
+        "[gateway]\nworkers = 1\npin = false\nrun_dir = \"{}\"\n[[listener]]\nname = \"eu\"\n\
+         protocol = \"netcode\"\nbind = [\"10.98.0.1:40000\"]\nprotocol_id = 7\n\
+         keys = [{{ hex = \"{KEY_HEX}\" }}]\nbackends = [\"arena\"]\n\
+         [[backend]]\nname = \"arena\"\nlink = \"udp\"\naddress = \"127.0.0.1:7001\"\nslots = 4\n",
+        folder.join("run").display()
+    );
+    let file = folder.file("gate.toml", config, 0o600);
+    let inside = |namespace: &str| {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace]);
+        command
+    };
+    let mut game = inside(&pair.gateway);
+    game.arg(env!("CARGO_BIN_EXE_ringgate")).args(["echo", "--udp", "127.0.0.1:7001"]);
+    let mut game = game.stdout(Stdio::piped()).spawn().expect("`ip` is there");
+    let mut lines = BufReader::new(game.stdout.take().expect("piped")).lines();
+    assert!(lines.any(|line| line.is_ok_and(|line| line.starts_with("echo: "))));
+    let mut gateway = inside(&pair.gateway);
+    gateway.arg(env!("CARGO_BIN_EXE_ringgate")).args(["run", "--config"]).arg(&file);
+    let mut gateway = gateway.stdout(Stdio::piped()).spawn().expect("`ip` is there");
+    let mut lines = BufReader::new(gateway.stdout.take().expect("piped")).lines();
+    assert!(lines.any(|line| line.is_ok_and(|line| line.starts_with("ready: "))));
+    let probe = || {
+        let mut probe = inside(&pair.player);
+        probe.arg(env!("CARGO_BIN_EXE_ringgate"));
+        probe.args(["probe", "--timeout", "1s", "--config"]).arg(&file);
+        run(probe).stdout
+    };
+    let before = probe();
+    for rule in [
+        "add table inet way",
+        "add chain inet way in { type filter hook input priority 0 ; }",
+        "add rule inet way in udp dport 40000 drop",
+    ] {
+        let done = inside(&pair.gateway).arg("nft").arg(rule).status().expect("`nft` is there");
+        assert!(done.success(), "{rule}");
+    }
+    let after = probe();
+    for process in [&mut gateway, &mut game] {
+        process.kill().and_then(|()| process.wait()).expect("ours");
+    }
+    assert!(before.contains("let in after"), "{before}");
+    assert!(after.contains(says::FILTERED), "{after}");
+}
+
+/// The config of a daemon that does not start.
+fn config(folder: &Folder, gateway: &str, bind: &str) -> std::path::PathBuf {
+    let text = format!(
+        "[gateway]\nworkers = 1\n{gateway}run_dir = \"run\"\n[[listener]]\nname = \"eu\"\n\
+         protocol = \"netcode\"\nbind = [\"{bind}\"]\nprotocol_id = 7\n\
+         keys = [{{ hex = \"{KEY_HEX}\" }}]\nbackends = [\"arena\"]\n\
+         [[backend]]\nname = \"arena\"\nlink = \"udp\"\naddress = \"127.0.0.1:9\"\nslots = 4\n"
+    );
+    folder.file("gate.toml", text, 0o600)
+}
+
+#[test]
+fn a_port_in_use() {
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = stranger.local_addr().expect("bound").to_string();
+    let folder = Folder::new();
+    let file = config(&folder, "", &address);
+    let said = run(ringgate(["doctor".as_ref(), "--config".as_ref(), file.as_os_str()])).stdout;
+    let holder = format!("UDP {address}: process {} (", std::process::id());
+    assert!(said.contains(&holder) && said.contains(says::PORT_IN_USE), "{said}");
+}
+
+#[test]
+fn no_io_uring() {
+    let folder = Folder::new();
+    let file = config(&folder, "io = \"uring\"\n", "127.0.0.1:0");
+    let doctor = || run(ringgate(["doctor".as_ref(), "--config".as_ref(), file.as_os_str()]));
+    let said = crate::cli_doctor::without_io_uring(doctor).stdout;
+    assert!(said.contains(says::NO_IO_URING), "{said}");
+}
+
+#[test]
+fn the_handbook_shows_every_situation_with_its_sentence() {
+    let handbook = include_str!("../../docs/OPERATING.md");
+    let words = handbook.split_whitespace().collect::<Vec<_>>().join(" ");
+    for sentence in [
+        says::DEAD_BACKEND,
+        says::WRONG_KEY,
+        says::EXPIRED,
+        says::SKEWED,
+        says::FULL,
+        says::DENIED,
+        says::WRONG_PROTOCOL,
+        says::FILTERED,
+        says::PORT_IN_USE,
+        says::NO_IO_URING,
+    ] {
+        let sentence = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(&sentence), "{sentence}");
+    }
+}
