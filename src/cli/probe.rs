@@ -60,8 +60,8 @@ pub(super) struct Args {
     /// A plain listener: send something, and wait for an answer of the game
     #[arg(long, requires = "server", conflicts_with_all = ["token", "key", "unreal", "protocol_id", "client_id"])]
     plain: bool,
-    /// What is sent to the game as text, and its answer awaited; netcode: once let in, and only if it
-    /// is given [default with --plain: ringgate probe]
+    /// What is sent to the game as text, and its answer awaited; netcode: once let in, and only if
+    /// it is given [default with --plain: ringgate probe]
     #[arg(long, value_name = "TEXT", value_parser = text, conflicts_with = "unreal")]
     payload: Option<Payload>,
     /// The same as hex digits
