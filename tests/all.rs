@@ -24,6 +24,8 @@ mod config_keys;
 mod config_mistakes;
 #[path = "all/config_plain.rs"]
 mod config_plain;
+#[path = "all/config_table.rs"]
+mod config_table;
 #[path = "all/config_values.rs"]
 mod config_values;
 #[path = "all/control_access.rs"]

@@ -135,6 +135,17 @@ fn a_full_listener() {
 }
 
 #[test]
+fn a_banned_player() {
+    let (daemon, _game) = serving(&Text::new());
+    let mut command = ringgate(["deny", "127.0.0.0/8", "--control"]);
+    command.arg(daemon.control());
+    assert_eq!(run(command).code, Some(0));
+    let mut tracing = Tracing::start(&daemon, &["--address", "127.0.0.1"]);
+    let _asking = Asking::start(Player::new(daemon.listener, 1, KEY_HEX));
+    tracing.told(says::DENIED);
+}
+
+#[test]
 fn a_wrong_protocol_id() {
     let (daemon, _game) = serving(&Text::new());
     let (folder, server) = (Folder::new(), daemon.listener.to_string());
