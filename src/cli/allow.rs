@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let contrary = count(changed.contrary);
         put(
             &mut text,
-            format_args!("{contrary} denied prefixes within stay denied (--whole forgets them)\n"),
+            format_args!("denied prefixes within that stay: {contrary} (--whole forgets them)\n"),
         );
     }
     print(&(text + &changed.caveats()))

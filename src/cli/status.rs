@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::admin::Place;
-use super::admin::page::{Backend, Status};
+use super::admin::page::{Backend, Denied, Status};
 use super::exit::print;
 use ringgate_os::utc;
 use ringgate_report::text::{Side, Table, bytes, count, put, time};
@@ -144,6 +144,23 @@ fn traffic(text: &mut String, status: &Status) {
     if !drops.is_empty() {
         let named: Vec<_> = drops.iter().map(|(why, n)| format!("{why} {}", count(**n))).collect();
         put(text, format_args!("drops: {}\n", named.join(", ")));
+    }
+    denied(text, &status.denied);
+}
+
+/// How many rules say who may not play, where there are any.
+fn denied(text: &mut String, denied: &Denied) {
+    let kinds = [
+        (denied.ipv4, "IPv4 prefixes"),
+        (denied.ipv6, "IPv6 prefixes"),
+        (denied.exceptions, "exceptions"),
+        (denied.clients, "client ids"),
+    ];
+    let there = kinds.iter().filter(|(number, _)| *number > 0);
+    let named: Vec<_> = there.map(|(number, kind)| format!("{} {kind}", count(*number))).collect();
+    if !named.is_empty() {
+        let lasts = if denied.kept { "" } else { "; a restart forgets some of it" };
+        put(text, format_args!("denied: {}{lasts}\n", named.join(", ")));
     }
 }
 

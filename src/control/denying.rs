@@ -135,12 +135,16 @@ impl Denials {
         let unix_ns = clock::unix_ns();
         self.offset_ns = unix_ns.saturating_sub(now_ns);
         let Some(wanted) = &self.wanted else { return };
+        let kept = Arc::new(self.kept(now_ns, unix_ns));
+        wanted.send_modify(|wanted| *wanted = Wanted { number: wanted.number + 1, kept });
+    }
+
+    /// What another process would go on from.
+    fn kept(&self, now_ns: u64, unix_ns: u64) -> Kept {
         let to_wall = |until_ns: u64| {
             unix_ns.saturating_add(until_ns.saturating_sub(now_ns)).div_ceil(NS_PER_S)
         };
-        let list = self.list.on_clock(to_wall);
-        let kept = Arc::new(Kept { list, saved_unix_s: unix_ns / NS_PER_S });
-        wanted.send_modify(|wanted| *wanted = Wanted { number: wanted.number + 1, kept });
+        Kept { list: self.list.on_clock(to_wall), saved_unix_s: unix_ns / NS_PER_S }
     }
 
     /// Whether the file names moments that the wall clock does not mean any more.

@@ -64,6 +64,9 @@ fn a_player_is_denied_while_it_plays_and_may_come_back() {
     let closed = || daemon.status()["sessions_closed"]["denied"] == 1;
     wait_for("the end to be counted", || closed().then_some(()));
 
+    let said = succeeds(&daemon, &["status"]);
+    assert!(said.contains("\ndenied: 1 IPv4 prefixes\n"), "{said}");
+
     // One address of it may play all the same.
     let said = succeeds(&daemon, &["allow", "127.0.0.6"]);
     assert!(said.starts_with("127.0.0.6/32 may play: an exception"), "{said}");
@@ -78,7 +81,7 @@ fn a_player_is_denied_while_it_plays_and_may_come_back() {
     let shown = succeeds(&daemon, &["denied", "127.0.0.7"]);
     assert!(shown.starts_with("127.0.0.7 is denied, by the rule 127.0.0.0/24\n"), "{shown}");
     let said = succeeds(&daemon, &["deny", "127.0.0.0/24"]);
-    assert!(said.contains("\n1 exceptions within stay (--whole forgets them)\n"), "{said}");
+    assert!(said.contains("\nexceptions within that stay: 1 (--whole forgets them)\n"), "{said}");
 
     assert_eq!(succeeds(&daemon, &["allow", "127.0.0.0/24"]), "127.0.0.0/24 may play\n");
     assert_eq!(succeeds(&daemon, &["denied"]), "nobody is denied\n");
@@ -230,7 +233,7 @@ fn tens_of_thousands_come_from_a_file_at_once() {
     let shown = succeeds(&daemon, &["denied", "--limit", "5"]);
     assert!(shown.contains("20,002 rules, 5 of them shown (--limit)"), "{shown}");
     let said = succeeds(&daemon, &["allow", "10.0.0.0/8"]);
-    assert!(said.contains("20,000 denied prefixes within stay denied"), "{said}");
+    assert!(said.contains("denied prefixes within that stay: 20,000 (--whole"), "{said}");
     succeeds(&daemon, &["allow", "10.0.0.0/8", "--whole"]);
     assert_eq!(daemon.ask("/denied").json()["count"], 2);
     for (words, said) in [

@@ -3,6 +3,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -35,6 +36,17 @@ impl Folder {
             }
             Err(TryLockError::Error(why)) => Err(format!("cannot lock it: {why}")),
         }
+    }
+
+    /// The folder that another process has taken and passes on: the lock belongs to both for as
+    /// long as either has it open.
+    pub fn adopt(path: &Path, handle: OwnedFd) -> Self {
+        Self { path: path.to_owned(), handle: handle.into() }
+    }
+
+    /// What is passed on for that.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
     }
 
     /// Where it is.
@@ -193,6 +205,19 @@ mod tests {
         let why = Folder::take(&place.0).expect_err("it is taken");
         assert!(why.contains("another gateway"), "{why}");
         drop(folder);
+        Folder::take(&place.0).expect("it is free again");
+    }
+
+    #[test]
+    fn a_folder_that_is_passed_on_stays_taken() {
+        let place = Place::new();
+        let folder = Folder::take(&place.0).expect("it can be made");
+        let passed = folder.descriptor().try_clone_to_owned().expect("descriptors are left");
+        let heir = Folder::adopt(&place.0, passed);
+        drop(folder);
+        assert!(Folder::take(&place.0).is_err());
+        heir.replace("x", b"one").expect("there is room");
+        drop(heir);
         Folder::take(&place.0).expect("it is free again");
     }
 

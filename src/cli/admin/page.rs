@@ -24,6 +24,18 @@ pub(crate) struct Status {
     pub(crate) drops: BTreeMap<String, u64>,
     pub(crate) stages: Vec<Stage>,
     pub(crate) conservation: Conservation,
+    #[serde(default)]
+    pub(crate) denied: Denied,
+}
+
+/// A gateway that says nothing of it denies nobody.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Denied {
+    pub(crate) ipv4: u64,
+    pub(crate) ipv6: u64,
+    pub(crate) exceptions: u64,
+    pub(crate) clients: u64,
+    pub(crate) kept: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -106,6 +106,9 @@ function compare(was, is) {
         isFull(listener) ? "bad" : "good");
     }
   }
+  const rules = (it) => it.denied.ipv4 + it.denied.ipv6 + it.denied.clients;
+  if (rules(was) !== rules(is)) happened(count(rules(is)) + " prefixes and client ids are denied");
+  if (was.denied.kept && !is.denied.kept) happened("a restart would forget who is denied: " + is.denied.not_kept_because, "bad");
   if (was.conservation.holds && !is.conservation.holds) happened("not everything is accounted for", "bad");
 }
 
