@@ -1,16 +1,18 @@
 //! Plain listeners in turmoil: sources that anybody can write on a datagram, tokens, numbers that
-//! jump and come again, servers that answer or not, reloads, two workers.
+//! jump and come again, servers on both links that answer or not, reloads, two workers.
 
 use std::collections::HashSet;
 
-use super::stage::{HOMES, Input, Stage, UDP_LINK, home, is_player_socket};
-use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure};
+use super::stage::{HOMES, Input, Sent, Stage, UDP_LINK, US, home, is_player_socket};
+use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId};
+use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
 use ringgate_gate::{
-    Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Mail, Plain, Protocol, Route,
-    Sequence, Setup, Token, TokenPlace,
+    Allowed, Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Mail, Plain, Protocol,
+    Route, Sequence, Setup, Token, TokenPlace,
 };
+use ringgate_link::bundle::{CloseReason, Hello, SessionId, ToGame, Writer};
 use std::sync::Arc;
 
 /// Runs one sequence of events to its end; what does not hold panics. Returns how many sessions
@@ -18,6 +20,9 @@ use std::sync::Arc;
 pub fn plain(input: &[u8]) -> u64 {
     let mut input = Input::new(input);
     let mut cast = Cast::new(&mut input);
+    if cast.is_bundled {
+        (0..WORKERS).for_each(|worker| cast.connect(worker.into()));
+    }
     while !input.is_over() {
         cast.act(&mut input);
         cast.watch(&mut input);
@@ -31,18 +36,34 @@ struct Cast {
     /// The next number of each source.
     numbers: [u16; HOMES],
     tape: Vec<Vec<u8>>,
-    /// By worker and address at the server: what came from there, where datagrams are numbered.
-    heard: HashSet<(usize, LocalIp, u16)>,
+    /// What servers have heard from each player, where datagrams are numbered.
+    heard: HashSet<(Seat, u16)>,
+    /// Links of the last server, where it is on bundle links: worker and socket.
+    links: Vec<(usize, SocketId)>,
+    /// Players whom it has been told of lately.
+    guests: Vec<SessionId>,
+    is_bundled: bool,
     is_numbered: bool,
     /// A server that is busy answers nobody.
     is_deaf: bool,
+}
+
+/// By what a server tells its players apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Seat {
+    Loopback(usize, LocalIp),
+    Session(SessionId),
 }
 
 impl Cast {
     fn new(input: &mut Input<'_>) -> Self {
         let setup = setup(input);
         let is_numbered = rules(&setup).sequence.is_some();
+        let is_bundled = matches!(setup.backends[BUNDLED].link, LinkKind::Bundle { .. });
         Self {
+            links: Vec::new(),
+            guests: Vec::new(),
+            is_bundled,
             stage: Stage::new(setup, WORKERS),
             numbers: [0; HOMES],
             tape: Vec::new(),
@@ -60,6 +81,7 @@ impl Cast {
             180..=189 => self.throw_junk(worker, input),
             190..=217 => self.stage.pass(PAUSES_MS[input.below(PAUSES_MS.len())]),
             218..=229 => self.reload(input),
+            242..=250 if self.is_bundled => self.speak(worker, input),
             230..=250 => self.trouble(worker, input),
             251 => self.stage.tell(worker, Mail::Drain { left_ms: 1000 }),
             252 if input.byte() < 8 => self.stage.tell(worker, Mail::Stop),
@@ -130,7 +152,8 @@ impl Cast {
             120..=159 => {
                 self.stage.notice(worker, IoEvent::Unreachable { socket: UDP_LINK, peer });
             }
-            160..=189 => self.stage.obstacles.push((worker, UDP_LINK, SendFailure::Full)),
+            160..=174 => self.stage.obstacles.push((worker, UDP_LINK, SendFailure::Full)),
+            175..=189 => self.trouble_link(input),
             _ => {
                 let len = input.below(60);
                 let junk = input.bytes(len);
@@ -148,9 +171,90 @@ impl Cast {
                 return;
             }
             for sent in sent.iter().filter(|sent| !is_player_socket(sent.target.socket)) {
-                let Some(to) = sent.target.peer else { continue };
-                self.reach((sent.worker, to, sent.target.source), &sent.bytes, input);
+                match sent.target.peer {
+                    Some(to) => {
+                        self.reach((sent.worker, to, sent.target.source), &sent.bytes, input);
+                    }
+                    None => self.reach_link(sent, input),
+                }
             }
+        }
+    }
+
+    /// A bundle reaches its server.
+    fn reach_link(&mut self, sent: &Sent, input: &mut Input<'_>) {
+        for record in ToGame::read(&sent.bytes) {
+            match record.expect("the gate writes what we read") {
+                ToGame::OpenedPlain(opened) => {
+                    self.guests.push(opened.session);
+                    let excess = self.guests.len().saturating_sub(12);
+                    self.guests.drain(..excess);
+                }
+                ToGame::Opened(opened) => panic!("{opened:?} is no player of a plain listener"),
+                ToGame::Payload { session, bytes } => {
+                    self.hear(Seat::Session(session), bytes);
+                    if !self.is_deaf && input.byte() < 200 {
+                        let answer = &bytes[..bytes.len().min(1 + input.below(64))];
+                        let (worker, socket) = (sent.worker, sent.target.socket);
+                        self.say(worker, socket, |writer| writer.payload(session, answer));
+                        self.stage.turn(worker);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The server on bundle links connects, or says something that nobody has asked for.
+    fn speak(&mut self, worker: usize, input: &mut Input<'_>) {
+        let Some(&(at, link)) = self.links.iter().find(|(at, _)| *at == worker) else {
+            return self.connect(worker);
+        };
+        let Some(&guest) = input.pick(&self.guests) else { return };
+        match input.byte() {
+            0..=99 => self.say(at, link, |writer| writer.payload(guest, b"a")),
+            100..=149 => self.say(at, link, |writer| writer.close(guest, CloseReason::Kicked)),
+            150..=199 => {
+                let guests = self.guests.clone();
+                self.say(at, link, |writer| writer.multicast(&guests, b"a"));
+            }
+            _ => {
+                let len = input.below(30);
+                let junk = input.bytes(len);
+                self.stage.push_on(at, link, NOBODY, LocalIp::UNSPECIFIED, &junk);
+            }
+        }
+    }
+
+    fn connect(&mut self, worker: usize) {
+        let link = self.stage.accept_link(worker);
+        self.links.push((worker, link));
+        let name = server_name(BUNDLED.0);
+        self.say(worker, link, |writer| writer.hello(&Hello::new(1, &name)));
+    }
+
+    fn trouble_link(&mut self, input: &mut Input<'_>) {
+        let Some(&(worker, socket)) = input.pick(&self.links) else { return };
+        if input.byte() < 100 {
+            return self.stage.obstacles.push((worker, socket, SendFailure::Full));
+        }
+        self.links.retain(|link| *link != (worker, socket));
+        self.stage.notice(worker, IoEvent::Closed { socket });
+    }
+
+    fn say(&mut self, worker: usize, link: SocketId, write: impl FnOnce(&mut Writer<'_>) -> bool) {
+        let mut buf = [0; BUNDLE_BYTES_MAX];
+        let mut writer = Writer::new(&mut buf);
+        if write(&mut writer) {
+            self.stage.push_on(worker, link, NOBODY, LocalIp::UNSPECIFIED, writer.bytes());
+        }
+    }
+
+    /// No server hears a number of a player twice.
+    fn hear(&mut self, seat: Seat, bytes: &[u8]) {
+        if let (Some(number), true) = (bytes.get(1..3), self.is_numbered) {
+            let number = u16::from_be_bytes([number[0], number[1]]);
+            assert!(self.heard.insert((seat, number)), "{seat:?} said {number} twice");
         }
     }
 
@@ -160,10 +264,7 @@ impl Cast {
         bytes: &[u8],
         input: &mut Input<'_>,
     ) {
-        if let (Some(number), true) = (bytes.get(1..3), self.is_numbered) {
-            let number = u16::from_be_bytes([number[0], number[1]]);
-            assert!(self.heard.insert((worker, source, number)), "a server heard {number} twice");
-        }
+        self.hear(Seat::Loopback(worker, source), bytes);
         if !self.is_deaf && input.byte() < 200 {
             let answer = &bytes[..bytes.len().min(1 + input.below(64))];
             self.stage.push_on(worker, UDP_LINK, server, source, answer);
@@ -174,9 +275,14 @@ impl Cast {
 
 fn setup(input: &mut Input<'_>) -> Setup {
     let slots = 1 + input.below(8) as u32;
+    let is_bundled = input.byte() < 128;
     let backends = (0..SERVERS).map(|number| Backend {
-        name: format!("game-{number}"),
-        link: LinkKind::Udp { address: server_at(number) },
+        name: server_name(number),
+        link: if is_bundled && number == BUNDLED.0 {
+            LinkKind::Bundle { allow: Allowed { uids: vec![US.uid], gids: Vec::new() } }
+        } else {
+            LinkKind::Udp { address: server_at(number) }
+        },
         slots,
         grace_ns: 2_000_000_000,
         retired: false,
@@ -233,12 +339,22 @@ const fn worker_of(home: usize) -> usize {
     home % WORKERS as usize
 }
 
+fn server_name(number: u16) -> String {
+    format!("game-{number}")
+}
+
 fn server_at(number: u16) -> std::net::SocketAddr {
     ([127, 0, 0, 1], 7000 + number).into()
 }
 
 const WORKERS: u16 = 2;
 const SERVERS: u16 = 2;
+
+/// The one that may be on bundle links.
+const BUNDLED: BackendId = BackendId(1);
+
+/// The peer of a datagram on a link, which has only one.
+const NOBODY: Endpoint = Endpoint::v4([0; 4], 0);
 const TOKENS: [[u8; 2]; 2] = [*b"xx", *b"yy"];
 const ROUNDS_MAX: usize = 20;
 const PAUSES_MS: [u64; 8] = [1, 20, 100, 300, 1_000, 2_000, 12_000, 200_000];
