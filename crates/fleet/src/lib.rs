@@ -7,4 +7,7 @@
 //! network. Nothing of this is on the way of a packet.
 #![deny(unsafe_code)]
 
+pub mod backoff;
 pub mod etcd;
+pub mod keyspace;
+pub mod mirror;

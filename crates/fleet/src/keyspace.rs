@@ -1,0 +1,304 @@
+//! Where everything stands below the fleet's prefix.
+//!
+//! ```text
+//! PREFIX/truth/gateway/ID              a gateway, under its lease
+//! PREFIX/truth/backend/NAME            a game process, under its lease
+//! PREFIX/truth/key/LISTENER/EPOCH      a listener's key, sealed
+//! PREFIX/truth/ban/client/ID           a banned client, under a lease that ends with the ban
+//! PREFIX/truth/ban/prefix/ADDRESS-LEN  banned addresses, likewise
+//! PREFIX/claim/token/MAC               a token that was used, until it expires
+//! PREFIX/claim/player/GROUP/CLIENT     at which gateway a player is
+//! ```
+//!
+//! Everybody mirrors `truth`; nobody mirrors `claim`, of which there are as many as players.
+
+use std::fmt::{self, Write};
+use std::net::IpAddr;
+
+use bytes::Bytes;
+
+/// The longest name of a gateway, a backend, a listener or a group.
+pub const NAME_BYTES_MAX: usize = 64;
+/// The longest key that is ours.
+pub const KEY_BYTES_MAX: usize = 512;
+/// Bytes of the message authentication code that names a token.
+pub const TOKEN_MAC_BYTES: usize = 16;
+
+/// Something that stands at a key of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// A gateway by its name.
+    Gateway(Name),
+    /// A game process by its name.
+    Backend(Name),
+    /// A listener's key of one epoch.
+    Key(Name, u32),
+    /// A banned client.
+    BanClient(u64),
+    /// Banned addresses.
+    BanPrefix(IpPrefix),
+    /// A token by its message authentication code.
+    Token([u8; TOKEN_MAC_BYTES]),
+    /// A player within a listener group.
+    Player(Name, u64),
+}
+
+/// A name as it may stand in a key: letters, digits, `.`, `_` and `-`, beginning with a letter or a
+/// digit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Box<str>);
+
+impl Name {
+    /// A name, if it is one.
+    pub fn new(text: &str) -> Option<Self> {
+        let first = text.bytes().next()?;
+        let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"._-".contains(&it);
+        let is_name = text.len() <= NAME_BYTES_MAX
+            && first.is_ascii_alphanumeric()
+            && text.bytes().all(is_plain);
+        is_name.then(|| Self(text.into()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Addresses that begin with the same bits. The bits behind are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IpPrefix {
+    address: IpAddr,
+    len: u8,
+}
+
+impl IpPrefix {
+    /// A prefix; `None` if it is longer than an address, or has bits behind its end.
+    pub fn new(address: IpAddr, len: u8) -> Option<Self> {
+        let behind = match address {
+            IpAddr::V4(ip) if len <= 32 => {
+                u128::from(ip.to_bits().checked_shl(len.into()).unwrap_or(0))
+            }
+            IpAddr::V6(ip) if len <= 128 => ip.to_bits().checked_shl(len.into()).unwrap_or(0),
+            _ => return None,
+        };
+        (behind == 0).then_some(Self { address, len })
+    }
+
+    /// Whether the address begins so.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let differ = own.to_bits() ^ other.to_bits();
+                differ.leading_zeros() >= u32::from(self.len)
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let differ = own.to_bits() ^ other.to_bits();
+                differ.leading_zeros() >= u32::from(self.len)
+            }
+            _ => false,
+        }
+    }
+
+    fn parse(text: &str, separator: char) -> Option<Self> {
+        let (address, len) = text.split_once(separator)?;
+        let found = Self::new(address.parse().ok()?, number(len)?)?;
+        // One prefix has one text, and so one key.
+        (found.address.to_string() == address).then_some(found)
+    }
+}
+
+impl fmt::Display for IpPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.len)
+    }
+}
+
+/// Below which prefix a fleet's keys stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyspace {
+    prefix: Box<str>,
+}
+
+impl Keyspace {
+    /// A prefix such as `/ringgate/eu`; `None` if it is none: names between slashes, one slash at
+    /// its beginning, none at its end.
+    pub fn new(prefix: &str) -> Option<Self> {
+        let parts = prefix.strip_prefix('/')?;
+        let is_short = prefix.len() <= KEY_BYTES_MAX / 2;
+        let is_prefix = is_short && parts.split('/').all(|part| Name::new(part).is_some());
+        is_prefix.then(|| Self { prefix: prefix.into() })
+    }
+
+    /// Where the mirrored part begins.
+    pub fn truth(&self) -> Bytes {
+        format!("{}/truth/", self.prefix).into()
+    }
+
+    /// The key at which something stands.
+    pub fn key(&self, place: &Place) -> Bytes {
+        let prefix = &self.prefix;
+        match place {
+            Place::Gateway(name) => format!("{prefix}/truth/gateway/{name}"),
+            Place::Backend(name) => format!("{prefix}/truth/backend/{name}"),
+            Place::Key(listener, epoch) => format!("{prefix}/truth/key/{listener}/{epoch}"),
+            Place::BanClient(client) => format!("{prefix}/truth/ban/client/{client}"),
+            Place::BanPrefix(IpPrefix { address, len }) => {
+                format!("{prefix}/truth/ban/prefix/{address}-{len}")
+            }
+            Place::Token(mac) => format!("{prefix}/claim/token/{}", hex(mac)),
+            Place::Player(group, client) => format!("{prefix}/claim/player/{group}/{client}"),
+        }
+        .into()
+    }
+
+    /// What stands at a key; `None` if it is none of ours.
+    pub fn place(&self, key: &[u8]) -> Option<Place> {
+        if key.len() > KEY_BYTES_MAX {
+            return None;
+        }
+        let key = std::str::from_utf8(key).ok()?;
+        let rest = key.strip_prefix(&*self.prefix)?.strip_prefix('/')?;
+        let mut parts = rest.split('/');
+        let mut next = || parts.next();
+        let place = match (next()?, next()?, next()?) {
+            ("truth", "gateway", name) => Place::Gateway(Name::new(name)?),
+            ("truth", "backend", name) => Place::Backend(Name::new(name)?),
+            ("truth", "key", listener) => Place::Key(Name::new(listener)?, number(next()?)?),
+            ("truth", "ban", "client") => Place::BanClient(number(next()?)?),
+            ("truth", "ban", "prefix") => Place::BanPrefix(IpPrefix::parse(next()?, '-')?),
+            ("claim", "token", mac) => Place::Token(from_hex(mac)?),
+            ("claim", "player", group) => Place::Player(Name::new(group)?, number(next()?)?),
+            _ => return None,
+        };
+        next().is_none().then_some(place)
+    }
+}
+
+/// The kinds of keys whose sudden loss is not believed, for a mirror of any fleet's truth:
+/// gateways, backends and listeners' keys. Bans come and go.
+pub fn classify(key: &[u8]) -> Option<usize> {
+    let has = |part: &[u8]| key.windows(part.len()).any(|window| window == part);
+    [&b"/truth/gateway/"[..], b"/truth/backend/", b"/truth/key/"].into_iter().position(has)
+}
+
+/// A number in the one way in which it can be written.
+fn number<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
+    text.parse::<T>().ok().filter(|number| number.to_string() == text)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        write!(text, "{byte:02x}").expect("a string takes everything");
+    }
+    text
+}
+
+fn from_hex(text: &str) -> Option<[u8; TOKEN_MAC_BYTES]> {
+    let mut bytes = [0; TOKEN_MAC_BYTES];
+    if text.len() != 2 * TOKEN_MAC_BYTES {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = hex_digit(pair[0])? << 4 | hex_digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+fn hex_digit(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    #[test]
+    fn every_place_is_found_at_its_key() {
+        let keyspace = Keyspace::new("/ringgate/eu-1").unwrap();
+        for (place, key) in [
+            (Place::Gateway(name("gw-1.example")), "truth/gateway/gw-1.example"),
+            (Place::Backend(name("b_7")), "truth/backend/b_7"),
+            (Place::Key(name("main"), 12), "truth/key/main/12"),
+            (Place::BanClient(u64::MAX), "truth/ban/client/18446744073709551615"),
+            (
+                Place::BanPrefix(IpPrefix::new([10, 1, 0, 0].into(), 16).unwrap()),
+                "truth/ban/prefix/10.1.0.0-16",
+            ),
+            (
+                Place::BanPrefix(IpPrefix::parse("2001:db8::/32", '/').unwrap()),
+                "truth/ban/prefix/2001:db8::-32",
+            ),
+            (Place::Token([0xab; 16]), "claim/token/abababababababababababababababab"),
+            (Place::Player(name("g"), 7), "claim/player/g/7"),
+        ] {
+            let whole = format!("/ringgate/eu-1/{key}");
+            assert_eq!(keyspace.key(&place), whole.as_bytes());
+            assert_eq!(keyspace.place(whole.as_bytes()), Some(place));
+        }
+    }
+
+    #[test]
+    fn keys_of_others_are_none_of_ours() {
+        let keyspace = Keyspace::new("/f").unwrap();
+        for key in [
+            "/f/truth/gateway/",
+            "/f/truth/gateway/a/b",
+            "/f/truth/gateway",
+            "/g/truth/gateway/a",
+            "/f/truth/gateway/-a",
+            "/f/truth/key/main/01",
+            "/f/truth/key/main",
+            "/ff/truth/x/y",
+            "/f/truth/ban/prefix/10.1.0.1-16",
+            "/f/truth/ban/prefix/10.0.0.0-33",
+            "/f/truth/ban/prefix/2001:DB8::-32",
+            "/f/claim/token/AB",
+            "/f/truth/ban/client/+1",
+        ] {
+            assert_eq!(keyspace.place(key.as_bytes()), None, "{key}");
+        }
+        assert_eq!(keyspace.place(b"/f/truth/gateway/\xff"), None);
+    }
+
+    #[test]
+    fn prefixes_are_names_between_slashes() {
+        for prefix in ["", "/", "a", "/a/", "/a//b", "/a b"] {
+            assert_eq!(Keyspace::new(prefix), None, "{prefix}");
+        }
+        assert!(Keyspace::new("/ringgate").is_some());
+    }
+
+    #[test]
+    fn prefixes_contain_what_begins_so() {
+        let v4 = IpPrefix::parse("10.1.0.0/16", '/').unwrap();
+        assert!(v4.contains([10, 1, 255, 3].into()) && !v4.contains([10, 2, 0, 0].into()));
+        let all = IpPrefix::parse("0.0.0.0/0", '/').unwrap();
+        assert!(all.contains([1, 2, 3, 4].into()) && !all.contains("::1".parse().unwrap()));
+        let one = IpPrefix::parse("::1/128", '/').unwrap();
+        assert!(one.contains("::1".parse().unwrap()) && !one.contains("::2".parse().unwrap()));
+    }
+
+    #[test]
+    fn losses_are_looked_at_by_kind() {
+        assert_eq!(classify(b"/f/truth/gateway/a"), Some(0));
+        assert_eq!(classify(b"/f/truth/backend/a"), Some(1));
+        assert_eq!(classify(b"/f/truth/key/main/1"), Some(2));
+        assert_eq!(classify(b"/f/truth/ban/client/1"), None);
+    }
+}

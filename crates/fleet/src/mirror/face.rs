@@ -1,0 +1,97 @@
+//! What goes into a mirror's machine and comes out of it: options, questions, how it is.
+
+use bytes::Bytes;
+
+use super::judge::{Classify, Doubt};
+use crate::etcd::kv::Range;
+
+/// What a mirror is told at its start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What it copies.
+    pub prefix: Bytes,
+    /// Whose loss is looked at.
+    pub classify: Classify,
+    /// Makes this process's waits unlike others'.
+    pub seed: u64,
+    /// How often the count and the stream are checked.
+    pub check_every_ms: u64,
+    /// How long a watch may say nothing at all, asked for progress.
+    pub silence_max_ms: u64,
+    /// How often a list that is in doubt is read again.
+    pub doubt_every_ms: u64,
+    /// A copy that is older than this is no measure of how many keys there should be.
+    pub memory_ms: u64,
+    /// Keys in a page.
+    pub page_keys: i64,
+    /// More keys than this are not copied.
+    pub keys_max: usize,
+    /// More bytes of keys and values than this are not copied.
+    pub bytes_max: usize,
+}
+
+impl Options {
+    /// The usual times and bounds.
+    pub fn new(prefix: impl Into<Bytes>, classify: Classify, seed: u64) -> Self {
+        Self {
+            prefix: prefix.into(),
+            classify,
+            seed,
+            check_every_ms: 5_000,
+            silence_max_ms: 15_000,
+            doubt_every_ms: 10_000,
+            memory_ms: 600_000,
+            page_keys: 500,
+            keys_max: 200_000,
+            bytes_max: 256 << 20,
+        }
+    }
+}
+
+/// What the shell shall do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Read this range, and hand the answer to [`Machine::handle_ranged`] with this number. What
+    /// was asked before is of no interest any more.
+    Range {
+        /// Tells this question from earlier ones.
+        question: u64,
+        /// What to read.
+        range: Range,
+    },
+    /// Watch the prefix from this revision on, under this number. What comes goes to
+    /// [`Machine::handle_watched`], its end to [`Machine::handle_watch_end`].
+    Watch {
+        /// Tells answers of this watch from those of earlier ones.
+        stream: u64,
+        /// The first revision of interest.
+        from_revision: i64,
+    },
+    /// Ask the running watch for progress.
+    Progress,
+    /// End the running watch.
+    CloseWatch,
+    /// Speak to another member.
+    LeaveMember,
+}
+
+/// How a mirror is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Whether what is known is up to date, as far as anybody can know.
+    pub is_current: bool,
+    /// When an answer last agreed with what is known.
+    pub agreed_at_ms: Option<u64>,
+    /// What is held back, under a number that a confirmation names.
+    pub doubt: Option<(u64, Doubt)>,
+    /// What went wrong last.
+    pub last_error: Option<String>,
+    /// How often everything was listed.
+    pub lists: u64,
+    /// How often a watch was opened.
+    pub watches: u64,
+    /// How often the count, the order or the stream's silence made everything be listed again.
+    pub disagreements: u64,
+    /// Events that were applied.
+    pub events: u64,
+}

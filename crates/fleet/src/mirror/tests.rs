@@ -1,0 +1,405 @@
+//! The mirror's machine against a store that behaves as etcd does: first what each failure does,
+//! then all failures at once, by seed.
+
+mod sim;
+mod store;
+
+use bytes::Bytes;
+
+use super::face::{Ask, Options};
+use super::judge::Doubt;
+use super::machine::Machine;
+use super::truth::Truth;
+use crate::etcd::kv::Ranged;
+use crate::etcd::watch::{ALL_WATCHES, Watched};
+use crate::etcd::{Code, Error};
+use crate::keyspace::classify;
+use store::Store;
+
+const PREFIX: &str = "/f/truth/";
+
+fn options() -> Options {
+    Options { page_keys: 3, ..Options::new(PREFIX, classify, 1) }
+}
+
+fn backend(index: usize) -> Bytes {
+    format!("{PREFIX}backend/b{index}").into()
+}
+
+/// A store with some backends.
+fn store_of(backends: usize) -> Store {
+    let mut store = Store::new(7);
+    for index in 0..backends {
+        store.put(&backend(index), "ready");
+    }
+    store
+}
+
+/// A machine and a store that speak without a network in between.
+struct Pair {
+    machine: Machine,
+    store: Store,
+    now_ms: u64,
+    stream: u64,
+    next: i64,
+    asks: Vec<&'static str>,
+}
+
+impl Pair {
+    fn new(store: Store) -> Self {
+        let machine = Machine::new(options(), Truth::default());
+        let mut pair = Self { machine, store, now_ms: 0, stream: 0, next: 0, asks: Vec::new() };
+        pair.settle();
+        pair
+    }
+
+    /// Until nothing is left to do now.
+    fn settle(&mut self) {
+        loop {
+            while let Some(ask) = self.machine.poll(self.now_ms) {
+                self.answer(ask);
+            }
+            if !self.pump() {
+                return;
+            }
+        }
+    }
+
+    fn answer(&mut self, ask: Ask) {
+        match ask {
+            Ask::Range { question, range } => {
+                self.asks.push(if range.count_only { "count" } else { "page" });
+                let answer = self.store.range(&range);
+                self.machine.handle_ranged(self.now_ms, question, answer);
+            }
+            Ask::Watch { stream, from_revision } => {
+                self.asks.push("watch");
+                (self.stream, self.next) = (stream, from_revision);
+                let created =
+                    Watched { header: self.store.header(), created: true, ..Watched::default() };
+                self.machine.handle_watched(self.now_ms, stream, created);
+            }
+            Ask::Progress => {
+                self.asks.push("progress");
+                let header = self.store.header();
+                let watched = Watched { header, watch_id: ALL_WATCHES, ..Watched::default() };
+                self.machine.handle_watched(self.now_ms, self.stream, watched);
+            }
+            Ask::CloseWatch => {
+                self.asks.push("close");
+                self.stream = 0;
+            }
+            Ask::LeaveMember => self.asks.push("leave"),
+        }
+    }
+
+    /// Tells the watch what has happened. False if nothing has.
+    fn pump(&mut self) -> bool {
+        if self.stream == 0 {
+            return false;
+        }
+        let watched = self.store.watched(self.next, 1000);
+        if watched.events.is_empty() && !watched.canceled {
+            return false;
+        }
+        self.next = self.store.revision + 1;
+        self.machine.handle_watched(self.now_ms, self.stream, watched);
+        true
+    }
+
+    fn wait(&mut self, ms: u64) {
+        let until = self.now_ms + ms;
+        while self.now_ms < until {
+            self.now_ms = self.machine.next_ms().clamp(self.now_ms + 1, until);
+            self.settle();
+        }
+    }
+
+    fn lose_stream(&mut self) {
+        let why = Error::Transport("reset".into());
+        self.machine.handle_watch_end(self.now_ms, self.stream, &why);
+        self.stream = 0;
+    }
+
+    #[track_caller]
+    fn assert_same(&self) {
+        assert_eq!(self.machine.status().doubt, None);
+        assert!(self.machine.truth().entries.iter().eq(self.store.entries().iter()));
+    }
+
+    fn doubt(&self) -> Option<(u64, Doubt)> {
+        self.machine.status().doubt.clone()
+    }
+}
+
+#[test]
+fn a_mirror_lists_in_pages_of_one_revision_and_watches_from_the_next() {
+    let pair = Pair::new(store_of(7));
+    assert_eq!(pair.asks, ["page", "page", "page", "watch"]);
+    assert_eq!(pair.next, pair.store.revision + 1);
+    pair.assert_same();
+}
+
+#[test]
+fn changes_are_told_once() {
+    let mut pair = Pair::new(store_of(2));
+    assert_eq!(pair.machine.take_changes().len(), 2);
+    pair.store.put(&backend(0), "draining");
+    pair.store.delete(&backend(1));
+    pair.settle();
+    let changes = pair.machine.take_changes();
+    assert_eq!(changes[0].value.as_deref(), Some(&b"draining"[..]));
+    assert_eq!((&changes[1].key, &changes[1].value), (&backend(1), &None));
+    assert!(pair.machine.take_changes().is_empty());
+}
+
+#[test]
+fn a_watch_that_breaks_is_resumed_without_a_list() {
+    let mut pair = Pair::new(store_of(5));
+    pair.asks.clear();
+    pair.lose_stream();
+    pair.store.put(&backend(9), "ready");
+    pair.wait(1000);
+    assert_eq!(pair.asks[..4], ["close", "leave", "count", "watch"]);
+    assert_eq!(pair.machine.status().lists, 1);
+    pair.assert_same();
+}
+
+#[test]
+fn after_a_compaction_everything_is_listed_and_only_differences_are_told() {
+    let mut pair = Pair::new(store_of(5));
+    pair.machine.take_changes();
+    pair.lose_stream();
+    pair.store.delete(&backend(1));
+    pair.store.put(&backend(2), "draining");
+    pair.store.compact();
+    pair.wait(1000);
+    assert_eq!(pair.machine.status().lists, 2);
+    assert_eq!(pair.machine.take_changes().len(), 2);
+    pair.assert_same();
+}
+
+#[test]
+fn a_watch_that_is_silent_and_dead_is_found_and_its_member_left() {
+    let mut pair = Pair::new(store_of(5));
+    pair.asks.clear();
+    let until = pair.now_ms + 60_000;
+    while !pair.asks.contains(&"leave") {
+        assert!(pair.now_ms < until, "nobody has noticed");
+        pair.now_ms = pair.machine.next_ms();
+        while let Some(ask) = pair.machine.poll(pair.now_ms) {
+            // The count is answered, the stream is not.
+            if ask != Ask::Progress {
+                pair.answer(ask);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_member_that_cannot_ask_its_leader_is_left() {
+    let mut pair = Pair::new(store_of(5));
+    pair.asks.clear();
+    pair.now_ms = pair.machine.next_ms();
+    let Some(Ask::Range { question, .. }) = pair.machine.poll(pair.now_ms) else { panic!() };
+    pair.machine.handle_ranged(pair.now_ms, question, Err(Error::Timeout));
+    pair.settle();
+    assert!(pair.asks.contains(&"leave"));
+    assert!(!pair.machine.status().is_current);
+}
+
+#[test]
+fn an_event_that_was_lost_is_found_by_counting() {
+    let mut pair = Pair::new(store_of(5));
+    pair.store.put(&backend(9), "ready");
+    pair.next = pair.store.revision + 1;
+    pair.wait(30_000);
+    assert_eq!(pair.machine.status().disagreements, 1);
+    pair.assert_same();
+}
+
+#[test]
+fn a_notice_of_progress_that_overtakes_events_loses_none() {
+    let mut pair = Pair::new(store_of(5));
+    pair.store.put(&backend(9), "ready");
+    let header = pair.store.header();
+    let watched = Watched { header, watch_id: ALL_WATCHES, ..Watched::default() };
+    pair.machine.handle_watched(pair.now_ms, pair.stream, watched);
+    pair.lose_stream();
+    pair.wait(1000);
+    pair.assert_same();
+}
+
+#[test]
+fn the_watchs_own_notice_saves_a_list_after_a_compaction() {
+    let mut pair = Pair::new(store_of(5));
+    for _ in 0..10 {
+        pair.store.put(b"/elsewhere", "x");
+    }
+    let watched = Watched { header: pair.store.header(), ..Watched::default() };
+    pair.machine.handle_watched(pair.now_ms, pair.stream, watched);
+    pair.store.compact();
+    pair.lose_stream();
+    pair.wait(1000);
+    assert_eq!(pair.machine.status().lists, 1);
+    pair.assert_same();
+}
+
+#[test]
+fn another_cluster_is_not_believed_until_an_operator_confirms() {
+    let mut pair = Pair::new(store_of(5));
+    let before = pair.machine.truth().clone();
+    pair.store = Store::new(8);
+    pair.store.put(&backend(0), "ready");
+    pair.lose_stream();
+    pair.wait(60_000);
+    let (number, doubt) = pair.doubt().unwrap();
+    assert_eq!(doubt, Doubt::ClusterChanged { known: 7, told: 8 });
+    assert_eq!(pair.machine.truth(), &before);
+    assert!(!pair.machine.confirm(pair.now_ms, number + 1), "that is another doubt");
+    assert!(pair.machine.confirm(pair.now_ms, number));
+    pair.settle();
+    pair.assert_same();
+}
+
+#[test]
+fn a_restored_etcd_is_not_believed_even_when_its_revisions_have_grown() {
+    let mut pair = Pair::new(store_of(5));
+    let backup = pair.store.clone();
+    pair.store.put(&backend(9), "ready");
+    pair.settle();
+    pair.store = backup;
+    pair.lose_stream();
+    pair.wait(1000);
+    assert!(matches!(pair.doubt(), Some((1, Doubt::RevisionWentBack { .. }))));
+    for _ in 0..10 {
+        pair.store.put(b"/elsewhere", "x");
+    }
+    pair.wait(60_000);
+    let (number, _) = pair.doubt().expect("it stands");
+    assert!(pair.machine.truth().entries.contains_key(&backend(9)));
+    assert!(pair.machine.confirm(pair.now_ms, number));
+    pair.settle();
+    pair.assert_same();
+}
+
+#[test]
+fn half_of_the_backends_gone_at_once_are_put_back_and_held() {
+    let mut pair = Pair::new(store_of(20));
+    pair.machine.take_changes();
+    for index in 0..12 {
+        pair.store.delete(&backend(index));
+        pair.settle();
+    }
+    let (number, doubt) = pair.doubt().unwrap();
+    assert!(matches!(doubt, Doubt::ManyGone { class: 1, .. }), "{doubt:?}");
+    assert_eq!(pair.machine.truth().entries.len(), 20);
+    pair.wait(60_000);
+    let (worse, doubt) = pair.doubt().unwrap();
+    assert!(worse > number, "more have gone since");
+    assert!(matches!(doubt, Doubt::ManyGone { had: 20, left: 8, .. }), "{doubt:?}");
+    assert!(!pair.machine.confirm(pair.now_ms, number));
+    assert!(pair.machine.confirm(pair.now_ms, worse));
+    pair.settle();
+    pair.assert_same();
+    assert_eq!(pair.machine.truth().entries.len(), 8);
+}
+
+#[test]
+fn a_doubt_ends_by_itself_when_what_was_gone_is_back() {
+    let mut pair = Pair::new(store_of(20));
+    for index in 0..12 {
+        pair.store.delete(&backend(index));
+    }
+    pair.settle();
+    assert!(pair.doubt().is_some());
+    for index in 0..12 {
+        pair.store.put(&backend(index), "ready");
+    }
+    pair.wait(20_000);
+    pair.assert_same();
+}
+
+#[test]
+fn a_confirmation_is_for_what_the_operator_has_seen() {
+    let mut pair = Pair::new(store_of(20));
+    for index in 0..10 {
+        pair.store.delete(&backend(index));
+    }
+    pair.settle();
+    let (number, _) = pair.doubt().unwrap();
+    for index in 10..20 {
+        pair.store.delete(&backend(index));
+    }
+    assert!(pair.machine.confirm(pair.now_ms, number));
+    pair.settle();
+    let (worse, _) = pair.doubt().expect("all of them were not spoken of");
+    assert_ne!(worse, number);
+}
+
+#[test]
+fn backends_that_are_replaced_and_few_that_go_are_believed() {
+    let mut pair = Pair::new(store_of(20));
+    for index in 0..20 {
+        pair.store.put(&backend(100 + index), "ready");
+        pair.store.delete(&backend(index));
+    }
+    pair.settle();
+    pair.assert_same();
+    let mut pair = Pair::new(store_of(3));
+    (0..3).for_each(|index| pair.store.delete(&backend(index)));
+    pair.settle();
+    pair.assert_same();
+    assert!(pair.machine.truth().entries.is_empty());
+}
+
+#[test]
+fn what_is_slowly_gone_is_believed() {
+    let mut pair = Pair::new(store_of(20));
+    for index in 0..18 {
+        pair.store.delete(&backend(index));
+        pair.wait(6_000);
+    }
+    pair.assert_same();
+}
+
+#[test]
+fn a_copy_from_disk_is_compared_and_an_old_one_does_not_say_how_many_there_are() {
+    let store = store_of(20);
+    let known = Pair::new(store.clone()).machine.truth().clone();
+    let mut pair = Pair::new(store);
+    (0..15).for_each(|index| pair.store.delete(&backend(index)));
+    pair.machine = Machine::new(options(), known);
+    pair.store.compact();
+    pair.stream = 0;
+    pair.wait(1000);
+    pair.assert_same();
+    assert_eq!(pair.machine.take_changes().len(), 15);
+}
+
+#[test]
+fn hostile_answers_end_in_a_wait_and_not_in_the_copy() {
+    let listing = |pair: &mut Pair| {
+        pair.machine = Machine::new(options(), Truth::default());
+        let Some(Ask::Range { question, .. }) = pair.machine.poll(0) else { panic!() };
+        question
+    };
+    let mut pair = Pair::new(store_of(2));
+    let whole = pair.store.range(&crate::etcd::kv::Range::prefix(PREFIX.as_bytes())).unwrap();
+    let twice = Ranged { kvs: [whole.kvs.clone(), whole.kvs.clone()].concat(), ..whole.clone() };
+    let empty = Ranged { kvs: Vec::new(), more: true, ..whole.clone() };
+    let mut foreign = whole.clone();
+    foreign.kvs[0].key = "/other".into();
+    for answer in [twice, empty, foreign] {
+        let question = listing(&mut pair);
+        pair.machine.handle_ranged(0, question, Ok(answer));
+        assert!(!pair.machine.truth().is_known());
+        assert!(pair.machine.next_ms() > 0 && pair.machine.status().last_error.is_some());
+    }
+    let question = listing(&mut pair);
+    let refused = Error::status(Code::PERMISSION_DENIED, "etcdserver: permission denied");
+    pair.machine.handle_ranged(0, question + 1, Ok(whole));
+    assert!(!pair.machine.truth().is_known(), "nobody has asked that");
+    pair.machine.handle_ranged(0, question, Err(refused));
+    assert_eq!(pair.machine.poll(0), None);
+}
