@@ -10,4 +10,5 @@
 pub mod backoff;
 pub mod etcd;
 pub mod keyspace;
+pub mod lease;
 pub mod mirror;

@@ -1,0 +1,389 @@
+//! What a registration does next, as a state machine without sockets and clocks.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use crate::backoff::Backoff;
+use crate::etcd::Error;
+use crate::etcd::kv::Range;
+use crate::etcd::lease::Lease;
+use crate::etcd::txn::{Compare, Decided, Delete, Op, Put, Txn};
+
+/// What the shell shall do. Answers name the question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Make a lease.
+    Grant(i64),
+    /// Give this lease its time again.
+    KeepAlive(i64),
+    /// Decide this.
+    Decide(Txn),
+    /// End this lease.
+    Revoke(i64),
+}
+
+/// How it stands with one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Not written yet, or not any more.
+    Absent,
+    /// It is there, under an earlier lease of ours.
+    Former {
+        /// The revision that last changed it.
+        mod_revision: i64,
+    },
+    /// It is there, and not as it should be.
+    Outdated,
+    /// It is there, as it should be.
+    Written,
+    /// Another process has this name.
+    Taken {
+        /// The other's lease.
+        by: i64,
+        /// When it is tried again.
+        again_ms: u64,
+    },
+    /// It is to go.
+    Leaving,
+}
+
+/// What a process hands to its successor. Whoever hands it over must not keep the lease alive any
+/// more, and must not revoke it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Handed {
+    /// The lease; 0 for none.
+    pub lease: i64,
+    /// Earlier leases, whose keys may still be there.
+    pub former: Vec<i64>,
+    /// Which keys stood under it.
+    pub keys: Vec<Bytes>,
+}
+
+/// Keys under one lease.
+#[derive(Debug)]
+pub struct Registration {
+    ttl_s: i64,
+    items: BTreeMap<Bytes, Item>,
+    lease: Option<Held>,
+    former: VecDeque<i64>,
+    asked: Option<Asked>,
+    question: u64,
+    backoff: Backoff,
+    rest_until_ms: u64,
+    stops: bool,
+    lost: u64,
+    last_error: Option<String>,
+}
+
+#[derive(Debug)]
+struct Item {
+    value: Bytes,
+    standing: Standing,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    id: i64,
+    /// Until when it lives for certain, by the time at which it was asked for.
+    good_until_ms: u64,
+    renew_at_ms: u64,
+}
+
+#[derive(Debug)]
+struct Asked {
+    number: u64,
+    at_ms: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Lease,
+    Revoke,
+    Item { key: Bytes, value: Bytes, was: Standing },
+}
+
+impl Registration {
+    /// Nothing yet, under a lease of `ttl_s` seconds.
+    pub const fn new(ttl_s: i64, seed: u64) -> Self {
+        Self {
+            ttl_s,
+            items: BTreeMap::new(),
+            lease: None,
+            former: VecDeque::new(),
+            asked: None,
+            question: 0,
+            backoff: Backoff::new(BACKOFF_FIRST_MS, BACKOFF_LAST_MS, seed),
+            rest_until_ms: 0,
+            stops: false,
+            lost: 0,
+            last_error: None,
+        }
+    }
+
+    /// What a predecessor has handed over. To be told by `set` what shall stay before it is polled:
+    /// the keys that are not set again go.
+    pub fn adopt(ttl_s: i64, seed: u64, handed: Handed) -> Self {
+        let mut registration = Self::new(ttl_s, seed);
+        registration.former = handed.former.into();
+        if handed.lease != 0 {
+            let held = Held { id: handed.lease, good_until_ms: 0, renew_at_ms: 0 };
+            registration.lease = Some(held);
+        }
+        for key in handed.keys {
+            registration
+                .items
+                .insert(key, Item { value: Bytes::new(), standing: Standing::Leaving });
+        }
+        registration
+    }
+
+    /// What a successor has to know.
+    pub fn hand_over(self) -> Handed {
+        let keys = self.items.into_iter().filter(|(_, item)| item.standing == Standing::Written);
+        Handed {
+            lease: self.lease.map_or(0, |held| held.id),
+            former: self.former.into(),
+            keys: keys.map(|(key, _)| key).collect(),
+        }
+    }
+
+    /// This key shall have this value.
+    pub fn set(&mut self, key: Bytes, value: Bytes) {
+        let standing = match self.items.get(&key) {
+            Some(item) if item.value == value && item.standing != Standing::Leaving => return,
+            Some(item) => match item.standing {
+                Standing::Written | Standing::Leaving => Standing::Outdated,
+                other => other,
+            },
+            None => Standing::Absent,
+        };
+        self.items.insert(key, Item { value, standing });
+    }
+
+    /// This key shall go.
+    pub fn remove(&mut self, key: &Bytes) {
+        if let Some(item) = self.items.get_mut(key) {
+            item.standing = Standing::Leaving;
+        }
+    }
+
+    /// Somebody has seen that this key is not there, or not ours.
+    pub fn doubt(&mut self, key: &Bytes) {
+        if let Some(item) = self.items.get_mut(key)
+            && item.standing == Standing::Written
+        {
+            item.standing = Standing::Outdated;
+        }
+    }
+
+    /// Everything shall go. [`Registration::has_stopped`] says when it has.
+    pub const fn stop(&mut self) {
+        self.stops = true;
+    }
+
+    /// Whether nothing is left to do after [`Registration::stop`].
+    pub const fn has_stopped(&self) -> bool {
+        self.stops && self.lease.is_none() && self.asked.is_none()
+    }
+
+    /// How it stands with a key; `None` if it is none of ours.
+    pub fn standing(&self, key: &[u8]) -> Option<Standing> {
+        self.items.get(key).map(|item| item.standing)
+    }
+
+    /// Whether everything is written, under a lease that lives for certain.
+    pub fn is_registered(&self, now_ms: u64) -> bool {
+        self.lease.is_some_and(|held| now_ms < held.good_until_ms)
+            && self.items.values().all(|item| item.standing == Standing::Written)
+    }
+
+    /// The lease that is held; 0 for none.
+    pub fn lease_id(&self) -> i64 {
+        self.lease.map_or(0, |held| held.id)
+    }
+
+    /// How many leases have ended while this process lived.
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// What went wrong last.
+    pub fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
+    }
+
+    /// What to do now, under the number that its answer has to name.
+    pub fn poll(&mut self, now_ms: u64) -> Option<(u64, Ask)> {
+        if self.asked.is_some() || now_ms < self.rest_until_ms {
+            return None;
+        }
+        let (what, ask) = self.next_step(now_ms)?;
+        self.question += 1;
+        self.asked = Some(Asked { number: self.question, at_ms: now_ms, what });
+        Some((self.question, ask))
+    }
+
+    /// When something is to be done without anything having come.
+    pub fn next_ms(&self) -> u64 {
+        if self.asked.is_some() {
+            return u64::MAX;
+        }
+        let again = self.items.values().filter_map(|item| match item.standing {
+            Standing::Taken { again_ms, .. } => Some(again_ms),
+            Standing::Written => None,
+            _ => Some(0),
+        });
+        let next = self.lease.iter().map(|held| held.renew_at_ms).chain(again).min();
+        next.unwrap_or(u64::MAX).max(self.rest_until_ms)
+    }
+
+    fn next_step(&mut self, now_ms: u64) -> Option<(What, Ask)> {
+        let Some(held) = self.lease else {
+            let wants = !self.stops && !self.items.is_empty();
+            return wants.then_some((What::Lease, Ask::Grant(self.ttl_s)));
+        };
+        if self.stops {
+            return Some((What::Revoke, Ask::Revoke(held.id)));
+        }
+        if now_ms >= held.renew_at_ms {
+            return Some((What::Lease, Ask::KeepAlive(held.id)));
+        }
+        let is_due = |item: &Item| match item.standing {
+            Standing::Written => false,
+            Standing::Taken { again_ms, .. } => now_ms >= again_ms,
+            _ => true,
+        };
+        let (key, item) = self.items.iter().find(|(_, item)| is_due(item))?;
+        let (key, value, was) = (key.clone(), item.value.clone(), item.standing);
+        let txn = step(&key, item, held.id);
+        Some((What::Item { key, value, was }, Ask::Decide(txn)))
+    }
+
+    /// The answer to a grant, to a keep-alive, or to a revocation.
+    pub fn handle_lease(&mut self, now_ms: u64, question: u64, answer: Result<Lease, Error>) {
+        let Some(asked) = self.asked.take_if(|asked| asked.number == question) else {
+            return;
+        };
+        match (answer, asked.what) {
+            (Err(why), _) => self.fail(now_ms, &why),
+            (Ok(_), What::Revoke) => self.lease = None,
+            (Ok(lease), _) if lease.ttl_s <= 0 || lease.id == 0 => self.lose(now_ms),
+            (Ok(lease), _) => {
+                self.backoff.reset();
+                // From when it was asked: the server may have answered long ago.
+                let ttl_ms = lease.ttl_s as u64 * 1000;
+                self.lease = Some(Held {
+                    id: lease.id,
+                    good_until_ms: asked.at_ms + ttl_ms,
+                    renew_at_ms: asked.at_ms + ttl_ms / 3,
+                });
+            }
+        }
+    }
+
+    /// The answer to a transaction.
+    pub fn handle_decided(&mut self, now_ms: u64, question: u64, answer: Result<Decided, Error>) {
+        let Some(asked) = self.asked.take_if(|asked| asked.number == question) else {
+            return;
+        };
+        let What::Item { key, value, was } = asked.what else {
+            return;
+        };
+        match answer {
+            Err(why) if why.is_lease_gone() => self.lose(now_ms),
+            Err(why) => self.fail(now_ms, &why),
+            Ok(decided) => {
+                self.backoff.reset();
+                if was == Standing::Leaving {
+                    self.settle_leaving(&key);
+                } else {
+                    self.settle(now_ms, &key, &value, &decided);
+                }
+            }
+        }
+    }
+
+    /// Whether the key was there or not: it is not any more, or it is another's.
+    fn settle_leaving(&mut self, key: &Bytes) {
+        match self.items.get_mut(key) {
+            Some(item) if item.standing == Standing::Leaving => drop(self.items.remove(key)),
+            Some(item) => item.standing = Standing::Absent,
+            None => {}
+        }
+    }
+
+    fn settle(&mut self, now_ms: u64, key: &Bytes, value: &Bytes, decided: &Decided) {
+        let lease = self.lease.map_or(0, |held| held.id);
+        let found = decided.found.first().map(|kv| (kv.lease, kv.mod_revision));
+        let is_former = found.is_some_and(|(by, _)| self.former.contains(&by));
+        let Some(item) = self.items.get_mut(key) else { return };
+        if item.standing == Standing::Leaving {
+            return;
+        }
+        item.standing = match found {
+            _ if decided.held && item.value == *value => Standing::Written,
+            _ if decided.held => Standing::Outdated,
+            None => Standing::Absent,
+            Some((by, _)) if by == lease && lease != 0 => Standing::Outdated,
+            Some((_, mod_revision)) if is_former => Standing::Former { mod_revision },
+            Some((by, _)) => {
+                let again_ms = now_ms + self.ttl_s.max(1) as u64 * 1000 / 3;
+                Standing::Taken { by, again_ms }
+            }
+        };
+    }
+
+    /// The lease has ended: everything is to be written again, under another one.
+    fn lose(&mut self, now_ms: u64) {
+        if let Some(held) = self.lease.take() {
+            self.lost += 1;
+            self.former.push_back(held.id);
+            if self.former.len() > FORMER_MAX {
+                self.former.pop_front();
+            }
+        }
+        self.items.retain(|_, item| item.standing != Standing::Leaving);
+        for item in self.items.values_mut() {
+            item.standing = Standing::Absent;
+        }
+        self.rest_until_ms = now_ms;
+    }
+
+    fn fail(&mut self, now_ms: u64, why: &Error) {
+        self.last_error = Some(why.to_string());
+        // Once it must stop, there is no sense in waiting for a server that is away.
+        if self.stops && self.backoff.failures() >= STOP_ATTEMPTS {
+            self.lease = None;
+        }
+        self.rest_until_ms = now_ms + self.backoff.next_wait_ms();
+    }
+}
+
+/// The transaction that brings a key one step nearer to where it should be.
+fn step(key: &Bytes, item: &Item, lease: i64) -> Txn {
+    let put = Put { key: key.clone(), value: item.value.clone(), lease };
+    let read = || vec![Op::Range(Range::one(key.clone()))];
+    let is_ours = || vec![Compare::Lease(key.clone(), lease)];
+    match item.standing {
+        Standing::Absent | Standing::Taken { .. } | Standing::Written => Txn::claim(put),
+        Standing::Outdated => Txn { when: is_ours(), then: vec![Op::Put(put)], or_else: read() },
+        Standing::Former { mod_revision } => Txn {
+            when: vec![Compare::Unchanged(key.clone(), mod_revision)],
+            then: vec![Op::Put(put)],
+            or_else: read(),
+        },
+        Standing::Leaving => {
+            let delete = Delete { key: key.clone(), end: Bytes::new() };
+            Txn { when: is_ours(), then: vec![Op::Delete(delete)], or_else: Vec::new() }
+        }
+    }
+}
+
+const BACKOFF_FIRST_MS: u64 = 100;
+const BACKOFF_LAST_MS: u64 = 3_000;
+/// Leases that are remembered: those of a few restored backups.
+const FORMER_MAX: usize = 8;
+/// How often a lease that is to end is asked to.
+const STOP_ATTEMPTS: u32 = 3;

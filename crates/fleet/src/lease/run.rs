@@ -1,0 +1,97 @@
+//! Does what a registration's machine asks for: sockets and clocks, and no decision.
+
+use std::future::pending;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringgate_os::clock::Clock;
+use tokio::sync::mpsc;
+
+use super::machine::{Ask, Registration};
+use crate::etcd::lease::Lease;
+use crate::etcd::txn::Decided;
+use crate::etcd::{Client, Error};
+
+/// What the process says to its registration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// This key shall have this value.
+    Set(Bytes, Bytes),
+    /// This key shall go.
+    Remove(Bytes),
+    /// Somebody has seen that this key is not there, or not ours.
+    Doubt(Bytes),
+    /// Everything shall go, and the registration ends.
+    Stop,
+}
+
+/// Keeps keys registered until told to stop. Where `commands` is closed instead, the lease is left
+/// as it is, and what comes back can be handed to a successor.
+pub async fn run(
+    mut registration: Registration,
+    client: Client,
+    mut commands: mpsc::Receiver<Command>,
+    mut see: impl FnMut(u64, &Registration) + Send,
+) -> Registration {
+    let clock = Clock::start();
+    let now_ms = || clock.now_ns() / 1_000_000;
+    let mut asking: Option<(u64, Asking)> = None;
+    while !registration.has_stopped() {
+        if let Some((question, ask)) = registration.poll(now_ms()) {
+            asking = Some((question, Box::pin(answer(client.clone(), ask))));
+        }
+        see(now_ms(), &registration);
+        let wait_ms = registration.next_ms().saturating_sub(now_ms()).min(WAIT_MS_MAX);
+        let answered = async {
+            match &mut asking {
+                Some((question, asking)) => (*question, asking.await),
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            command = commands.recv() => match command {
+                Some(command) => obey(&mut registration, command),
+                None => break,
+            },
+            (question, answer) = answered => {
+                asking = None;
+                match answer {
+                    Answer::Lease(lease) => registration.handle_lease(now_ms(), question, lease),
+                    Answer::Decided(decided) => {
+                        registration.handle_decided(now_ms(), question, decided);
+                    }
+                }
+            }
+            () = tokio::time::sleep(Duration::from_millis(wait_ms)) => {}
+        }
+    }
+    registration
+}
+
+fn obey(registration: &mut Registration, command: Command) {
+    match command {
+        Command::Set(key, value) => registration.set(key, value),
+        Command::Remove(key) => registration.remove(&key),
+        Command::Doubt(key) => registration.doubt(&key),
+        Command::Stop => registration.stop(),
+    }
+}
+
+enum Answer {
+    Lease(Result<Lease, Error>),
+    Decided(Result<Decided, Error>),
+}
+
+type Asking = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+async fn answer(client: Client, ask: Ask) -> Answer {
+    match ask {
+        Ask::Grant(ttl_s) => Answer::Lease(client.grant(ttl_s).await),
+        Ask::KeepAlive(id) => Answer::Lease(client.keep_alive(id).await),
+        Ask::Revoke(id) => Answer::Lease(client.revoke(id).await.map(|()| Lease { id, ttl_s: 0 })),
+        Ask::Decide(txn) => Answer::Decided(client.txn(&txn).await),
+    }
+}
+
+const WAIT_MS_MAX: u64 = 60_000;
