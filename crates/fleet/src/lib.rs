@@ -8,7 +8,11 @@
 #![deny(unsafe_code)]
 
 pub mod backoff;
+pub mod copy;
+pub mod epochs;
 pub mod etcd;
 pub mod keyspace;
 pub mod lease;
 pub mod mirror;
+pub mod seal;
+pub mod values;

@@ -1,0 +1,180 @@
+//! The last known truth on disk, for a gateway that is restarted while etcd is away.
+//!
+//! A file is whole or not there: it is written beside its place, synced, and moved. Only its owner
+//! may read it. What a mirror begins with from it is judged like what a mirror remembers.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use bytes::Bytes;
+
+use crate::etcd::Error;
+use crate::etcd::kv::{Header, KeyValue};
+use crate::etcd::wire::{Reader, Writer};
+use crate::mirror::{Entry, Truth};
+
+/// What a file holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copy {
+    /// Of which prefix.
+    pub prefix: Bytes,
+    /// When it was written, in seconds since 1970.
+    pub saved_s: u64,
+    /// What was known.
+    pub truth: Truth,
+}
+
+/// Writes a copy to `path`, in place of an earlier one.
+pub fn save(path: &Path, prefix: &Bytes, truth: &Truth, now_s: u64) -> io::Result<()> {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = folder.unwrap_or_else(|| Path::new("."));
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let beside = folder.join(format!(".{}.new", name.to_string_lossy()));
+    match fs::remove_file(&beside) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    file.write_all(&encode(prefix, truth, now_s))?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    File::open(folder)?.sync_all()
+}
+
+/// Reads the copy at `path`; `None` if there is none.
+pub fn load(path: &Path) -> io::Result<Option<Copy>> {
+    let file = match File::open(path) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(invalid("the copy is too large".into()));
+    }
+    decode(&bytes).map(Some).map_err(|why| invalid(why.to_string()))
+}
+
+fn encode(prefix: &Bytes, truth: &Truth, now_s: u64) -> Vec<u8> {
+    let mut writer = Writer::new();
+    writer.bytes(1, prefix);
+    writer.uint(2, now_s);
+    let header = Header {
+        cluster_id: truth.cluster_id,
+        member_id: 0,
+        revision: truth.revision,
+        raft_term: truth.raft_term,
+    };
+    writer.message(3, |it| header.encode(it));
+    for (key, entry) in &truth.entries {
+        let kv = KeyValue {
+            key: key.clone(),
+            value: entry.value.clone(),
+            mod_revision: entry.mod_revision,
+            version: entry.version,
+            lease: entry.lease,
+            ..KeyValue::default()
+        };
+        writer.message(4, |it| kv.encode(it));
+    }
+    let message = writer.into_bytes();
+    [MAGIC, &checksum(&message).to_le_bytes(), &message].concat()
+}
+
+/// Reads a copy from the bytes of its file.
+pub fn decode(bytes: &[u8]) -> Result<Copy, Error> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or(Error::Malformed("this is no copy of ours"))?;
+    let Some((sum, message)) = rest.split_first_chunk() else {
+        return Err(Error::Malformed("the copy is cut"));
+    };
+    // A fuzzer cannot guess it, and looks for what lies behind.
+    if u64::from_le_bytes(*sum) != checksum(message) && !cfg!(fuzzing) {
+        return Err(Error::Malformed("the copy is damaged"));
+    }
+    let whole = Bytes::copy_from_slice(message);
+    let mut reader = Reader::new(&whole);
+    let mut copy = Copy::default();
+    while let Some((number, value)) = reader.next_field()? {
+        match number {
+            1 => copy.prefix = Bytes::copy_from_slice(value.bytes()?),
+            2 => copy.saved_s = value.uint()?,
+            3 => {
+                let header = Header::decode(value.bytes()?)?;
+                copy.truth.cluster_id = header.cluster_id;
+                copy.truth.revision = header.revision;
+                copy.truth.raft_term = header.raft_term;
+            }
+            4 => {
+                let kv = KeyValue::decode(&whole, value.bytes()?)?;
+                let key = Bytes::copy_from_slice(&kv.key);
+                copy.truth.entries.insert(key, Entry::of(&kv));
+            }
+            _ => {}
+        }
+    }
+    Ok(copy)
+}
+
+/// FNV-1a: finds what a disk does, and is not meant to find what an enemy does.
+fn checksum(bytes: &[u8]) -> u64 {
+    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+const MAGIC: &[u8] = b"ringgate fleet copy 1\n";
+const FILE_BYTES_MAX: u64 = 512 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn truth() -> Truth {
+        let entry = |value: &str, mod_revision| Entry {
+            value: Bytes::copy_from_slice(value.as_bytes()),
+            mod_revision,
+            version: 2,
+            lease: 5,
+        };
+        let entries = [("/f/a".into(), entry("one", 3)), ("/f/b".into(), entry("", 4))];
+        Truth { cluster_id: 9, revision: 7, raft_term: 2, entries: entries.into() }
+    }
+
+    fn folder(name: &str) -> std::path::PathBuf {
+        let folder =
+            std::env::temp_dir().join(format!("ringgate-copy-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded_and_only_the_owner_may_read_it() {
+        let folder = folder("saved");
+        let path = folder.join("truth");
+        assert_eq!(load(&path).unwrap(), None);
+        save(&path, &"/f/".into(), &Truth::default(), 1).unwrap();
+        fs::write(folder.join(".truth.new"), "left over").unwrap();
+        save(&path, &"/f/".into(), &truth(), 2).unwrap();
+        let copy = Copy { prefix: "/f/".into(), saved_s: 2, truth: truth() };
+        assert_eq!(load(&path).unwrap(), Some(copy));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_copy_that_is_cut_or_damaged_is_refused() {
+        let bytes = encode(&"/f/".into(), &truth(), 2);
+        assert!(decode(&bytes).is_ok());
+        for index in 0..bytes.len() {
+            assert!(decode(&bytes[..index]).is_err(), "cut at {index}");
+            let mut damaged = bytes.clone();
+            damaged[index] ^= 1;
+            assert!(decode(&damaged).is_err(), "damaged at {index}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Seals the keys of listeners for etcd: XChaCha20-Poly1305 under the fleet's key, which gateways
+//! and token services have from a file or a credential, and etcd does not.
+//!
+//! Sealed along with a key are the place where it stands and its validity, so whoever may write to
+//! etcd can neither bring an old key back under a new number nor make one live longer. He can
+//! delete keys: that is seen, and held back (`mirror::judge`).
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use chacha20poly1305::aead::AeadInOut;
+use chacha20poly1305::aead::inout::InOutBuf;
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
+use ringgate_core::secret::{KEY_BYTES, Key};
+use zeroize::Zeroizing;
+
+use crate::epochs::Validity;
+use crate::values::ListenerKey;
+
+/// The key that opens the keys.
+#[derive(Clone, Debug)]
+pub struct FleetKey(Key);
+
+/// A sealed key that does not open: of another fleet, of another place, or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotOurs;
+
+impl std::fmt::Display for NotOurs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the sealed key does not open with this fleet's key")
+    }
+}
+
+impl std::error::Error for NotOurs {}
+
+impl FleetKey {
+    /// Takes a key over.
+    pub const fn new(key: Key) -> Self {
+        Self(key)
+    }
+
+    /// Seals a listener's key for the place in etcd where it will stand.
+    pub fn seal(
+        &self,
+        place: &[u8],
+        validity: Validity,
+        key: &Key,
+    ) -> Result<ListenerKey, getrandom::Error> {
+        let mut nonce = [0; NONCE_BYTES];
+        getrandom::fill(&mut nonce)?;
+        let mut bytes = Zeroizing::new(*key.as_bytes());
+        let buffer = InOutBuf::from(&mut bytes[..]);
+        let tag = self
+            .cipher()
+            .encrypt_inout_detached(&nonce.into(), &bound(place, validity), buffer)
+            .expect("32 bytes are not too many");
+        let sealed = STANDARD.encode([&nonce[..], &bytes[..], &tag[..]].concat());
+        Ok(ListenerKey { validity, sealed })
+    }
+
+    /// Opens what stands at a place in etcd.
+    pub fn open(&self, place: &[u8], stored: &ListenerKey) -> Result<Key, NotOurs> {
+        let sealed = STANDARD.decode(&stored.sealed).map_err(|_| NotOurs)?;
+        let (nonce, rest) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or(NotOurs)?;
+        let (key, tag) = rest.split_first_chunk::<KEY_BYTES>().ok_or(NotOurs)?;
+        let tag: [u8; TAG_BYTES] = tag.try_into().map_err(|_| NotOurs)?;
+        let mut bytes = Zeroizing::new(*key);
+        let buffer = InOutBuf::from(&mut bytes[..]);
+        self.cipher()
+            .decrypt_inout_detached(
+                &(*nonce).into(),
+                &bound(place, stored.validity),
+                buffer,
+                &tag.into(),
+            )
+            .map_err(|_| NotOurs)?;
+        Ok(Key::from_bytes(*bytes))
+    }
+
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new(self.0.as_bytes().into())
+    }
+}
+
+/// What a sealed key is bound to.
+fn bound(place: &[u8], validity: Validity) -> Vec<u8> {
+    let Validity { from, mint_until, accept_until } = validity;
+    let times = [from, mint_until, accept_until].map(u64::to_le_bytes).concat();
+    [&b"ringgate fleet key v1\0"[..], &times, place].concat()
+}
+
+const NONCE_BYTES: usize = 24;
+const TAG_BYTES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALIDITY: Validity = Validity { from: 1, mint_until: 2, accept_until: 3 };
+
+    fn fleet(byte: u8) -> FleetKey {
+        FleetKey::new(Key::from_bytes([byte; KEY_BYTES]))
+    }
+
+    #[test]
+    fn what_is_sealed_is_opened_at_its_place() {
+        let key = Key::from_bytes([7; KEY_BYTES]);
+        let sealed = fleet(1).seal(b"/f/truth/key/main/1", VALIDITY, &key).unwrap();
+        assert_eq!(fleet(1).open(b"/f/truth/key/main/1", &sealed), Ok(key.clone()));
+        let again = fleet(1).seal(b"/f/truth/key/main/1", VALIDITY, &key).unwrap();
+        assert_ne!(again, sealed, "a nonce is used once");
+    }
+
+    #[test]
+    fn a_key_of_another_place_time_or_fleet_is_refused() {
+        let place = b"/f/truth/key/main/1";
+        let sealed = fleet(1).seal(place, VALIDITY, &Key::from_bytes([7; KEY_BYTES])).unwrap();
+        assert_eq!(fleet(2).open(place, &sealed), Err(NotOurs));
+        assert_eq!(fleet(1).open(b"/f/truth/key/main/2", &sealed), Err(NotOurs));
+        let longer =
+            ListenerKey { validity: Validity { accept_until: 9, ..VALIDITY }, ..sealed.clone() };
+        assert_eq!(fleet(1).open(place, &longer), Err(NotOurs));
+        let bytes = STANDARD.decode(&sealed.sealed).unwrap();
+        for index in 0..bytes.len() {
+            let mut forged = bytes.clone();
+            forged[index] ^= 1;
+            let forged = ListenerKey { validity: VALIDITY, sealed: STANDARD.encode(&forged) };
+            assert_eq!(fleet(1).open(place, &forged), Err(NotOurs));
+            let cut = STANDARD.encode(&bytes[..index]);
+            let cut = ListenerKey { validity: VALIDITY, sealed: cut };
+            assert_eq!(fleet(1).open(place, &cut), Err(NotOurs));
+        }
+    }
+}

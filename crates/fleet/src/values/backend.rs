@@ -1,0 +1,71 @@
+//! A game process as gateways and token services have to know it.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Labels, Refused, Stored, check, check_labels, check_name, check_text};
+
+/// A game process, under its own lease or its agent's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backend {
+    /// Random, for each start of the process.
+    pub instance: String,
+    /// The host that it runs on: gateways of this host reach it.
+    pub host: String,
+    /// Which listeners lead to it.
+    pub group: String,
+    /// How gateways reach it.
+    pub reach: Reach,
+    /// How many players it takes.
+    pub slots: u32,
+    /// How many it has, as far as it has told.
+    pub used: u32,
+    /// What it is ready for.
+    pub state: State,
+    /// What it can be chosen by.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
+}
+
+/// How gateways reach a game process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reach {
+    /// One datagram for each payload, at this address.
+    Udp(SocketAddr),
+    /// Bundles over this socket file.
+    Bundle(String),
+}
+
+/// What a game process is ready for. Agones' states map to these one to one: `Scheduled` and before
+/// are `starting`, `Ready` is `ready`, `Allocated` and `Reserved` are `allocated`, `Shutdown` and
+/// `Unhealthy` are `draining`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Not yet for players.
+    Starting,
+    /// For anybody.
+    Ready,
+    /// For those whom a matchmaker has sent.
+    Allocated,
+    /// For those who are there.
+    Draining,
+}
+
+impl Stored for Backend {
+    fn check(&self) -> Result<(), Refused> {
+        check_name(&self.instance, "the instance is no name")?;
+        check_name(&self.host, "the host is no name")?;
+        check_name(&self.group, "the group is no name")?;
+        match &self.reach {
+            Reach::Udp(address) => check(address.port() != 0, "the address has no port")?,
+            Reach::Bundle(path) => {
+                check_text(path)?;
+                check(path.starts_with('/'), "the socket's path is not absolute")?;
+            }
+        }
+        check_labels(&self.labels)
+    }
+}

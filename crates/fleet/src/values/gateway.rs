@@ -1,0 +1,64 @@
+//! A gateway as others have to know it.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{LIST_MAX, Refused, Stored, check, check_name, check_text};
+
+/// A gateway, under its lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gateway {
+    /// Random, for each start of the process: tells a successor from an impostor.
+    pub instance: String,
+    /// Where it stands, as the operator calls it.
+    pub region: String,
+    /// The host, by which gateways reach backends.
+    pub host: String,
+    /// The program's version.
+    pub version: String,
+    /// What players dial.
+    pub listeners: Vec<Listener>,
+    /// How many sessions it takes.
+    pub capacity: u32,
+    /// How many it has.
+    pub sessions: u32,
+    /// Whether it takes nobody any more.
+    pub draining: bool,
+    /// When it was started, in seconds since 1970.
+    pub started: u64,
+    /// Its clock when it wrote this, in seconds since 1970.
+    pub written: u64,
+}
+
+/// One of its listeners.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listener {
+    /// Its name, which its keys and its group go by.
+    pub name: String,
+    /// `netcode`, `unreal` or `plain`.
+    pub protocol: String,
+    /// Its public addresses.
+    pub addresses: Vec<SocketAddr>,
+    /// The epochs of its key that this gateway accepts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub epochs: Vec<u32>,
+}
+
+impl Stored for Gateway {
+    fn check(&self) -> Result<(), Refused> {
+        check_name(&self.instance, "the instance is no name")?;
+        check_name(&self.region, "the region is no name")?;
+        check_name(&self.host, "the host is no name")?;
+        check_text(&self.version)?;
+        check(self.listeners.len() <= LIST_MAX, "there are too many listeners")?;
+        self.listeners.iter().try_for_each(|listener| {
+            check_name(&listener.name, "a listener's name is no name")?;
+            check_name(&listener.protocol, "a protocol is no name")?;
+            let lists = [listener.addresses.len(), listener.epochs.len()];
+            check(lists.iter().all(|len| *len <= LIST_MAX), "a listener's lists are too long")?;
+            let may_be_dialled = |it: &SocketAddr| it.port() != 0 && !it.ip().is_unspecified();
+            check(listener.addresses.iter().all(may_be_dialled), "an address cannot be dialled")
+        })
+    }
+}

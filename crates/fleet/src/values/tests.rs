@@ -1,0 +1,86 @@
+//! Values are read as they were written, and everything else is refused.
+
+use super::*;
+use crate::epochs::Validity;
+
+fn backend() -> Backend {
+    Backend {
+        instance: "a1".into(),
+        host: "host-1".into(),
+        group: "main".into(),
+        reach: Reach::Udp("127.0.0.1:7777".parse().unwrap()),
+        slots: 64,
+        used: 3,
+        state: State::Ready,
+        labels: Labels::from([("map".into(), "de_dust2".into())]),
+    }
+}
+
+fn gateway() -> Gateway {
+    let listener = Listener {
+        name: "main".into(),
+        protocol: "netcode".into(),
+        addresses: vec!["192.0.2.1:40000".parse().unwrap()],
+        epochs: vec![3, 4],
+    };
+    Gateway {
+        instance: "i".into(),
+        region: "eu".into(),
+        host: "h".into(),
+        version: "0.1.0".into(),
+        listeners: vec![listener],
+        capacity: 1000,
+        sessions: 1,
+        draining: false,
+        started: 1,
+        written: 2,
+    }
+}
+
+fn comes_back<T: Stored + PartialEq + std::fmt::Debug>(value: &T) {
+    assert_eq!(T::decode(&value.encode().unwrap()).as_ref(), Ok(value));
+}
+
+#[test]
+fn values_are_read_as_they_were_written() {
+    comes_back(&backend());
+    comes_back(&Backend { reach: Reach::Bundle("/run/game.sock".into()), ..backend() });
+    comes_back(&gateway());
+    comes_back(&Ban { until: 7, reason: "aimbot".into(), by: String::new() });
+    comes_back(&TokenClaim { gateway: "g".into(), instance: "i".into() });
+    comes_back(&PlayerClaim { gateway: "g".into(), instance: "i".into(), session: 7 });
+    let validity = Validity { from: 1, mint_until: 2, accept_until: 3 };
+    comes_back(&ListenerKey { validity, sealed: "AAAA".into() });
+}
+
+#[test]
+fn a_value_is_text_that_others_can_write() {
+    let text = r#"{"v":1,"instance":"a1","host":"host-1","group":"main",
+        "reach":{"udp":"127.0.0.1:7777"},"slots":64,"used":3,"state":"ready",
+        "labels":{"map":"de_dust2"},"a field of another program":[1]}"#;
+    assert_eq!(Backend::decode(text.as_bytes()), Ok(backend()));
+}
+
+#[test]
+fn a_later_version_is_refused_as_such() {
+    assert_eq!(Backend::decode(br#"{"v":2,"everything":"else"}"#), Err(Refused::Newer(2)));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    assert!(Backend::decode(b"").is_err());
+    assert!(Backend::decode(b"{}").is_err());
+    assert!(Backend::decode(&vec![b'['; VALUE_BYTES_MAX]).is_err());
+    assert_eq!(Backend::decode(&vec![b' '; VALUE_BYTES_MAX + 1]), Err(Refused::TooLarge));
+    assert!(Backend { host: "a/b".into(), ..backend() }.encode().is_err());
+    assert!(Backend { group: String::new(), ..backend() }.encode().is_err());
+    assert!(Backend { reach: Reach::Bundle("x".into()), ..backend() }.encode().is_err());
+    let many = (0..=LIST_MAX).map(|i| (format!("l{i}"), String::new())).collect();
+    assert!(Backend { labels: many, ..backend() }.encode().is_err());
+    let mut undialled = gateway();
+    undialled.listeners[0].addresses = vec!["0.0.0.0:1".parse().unwrap()];
+    assert!(undialled.encode().is_err());
+    assert!(Ban { until: 1, reason: "\u{1b}[2J".into(), by: String::new() }.encode().is_err());
+    let validity = Validity { from: 2, mint_until: 2, accept_until: 3 };
+    assert!(ListenerKey { validity, sealed: String::new() }.encode().is_err());
+}
