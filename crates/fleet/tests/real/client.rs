@@ -1,0 +1,156 @@
+//! Each kind of request, against the real server.
+
+use std::time::Duration;
+
+use ringgate_fleet::etcd::kv::{Range, key_after};
+use ringgate_fleet::etcd::txn::{Delete, Put, Txn};
+use ringgate_fleet::etcd::{Client, Code, Error};
+
+use super::proxy::{Mood, Proxy};
+use super::rig::{Etcd, free_port, is_installed, options, until};
+
+fn put(key: &str, value: &str, lease: i64) -> Put {
+    Put { key: key.to_owned().into(), value: value.to_owned().into(), lease }
+}
+
+#[tokio::test]
+async fn keys_are_written_read_in_pages_and_removed() {
+    if !is_installed() {
+        return;
+    }
+    let etcd = Etcd::start().await;
+    let client = etcd.client();
+    for index in 0..5 {
+        client.put(&put(&format!("/k/{index}"), "v", 0)).await.unwrap();
+    }
+    let first = client.range(&Range { limit: 3, ..Range::prefix(b"/k/") }).await.unwrap();
+    assert!(first.more && first.kvs.len() == 3 && first.count == 5);
+    assert_eq!(first.kvs[1].version, 1);
+    client.delete(&Delete { key: "/k/4".into(), ..Delete::default() }).await.unwrap();
+    let rest = Range {
+        key: key_after(&first.kvs[2].key),
+        revision: first.header.revision,
+        ..Range::prefix(b"/k/")
+    };
+    assert_eq!(client.range(&rest).await.unwrap().kvs.len(), 2, "as it was at that revision");
+    let count = Range { count_only: true, ..Range::prefix(b"/k/") };
+    let counted = client.range(&count).await.unwrap();
+    assert!(counted.count == 4 && counted.kvs.is_empty());
+    etcd.ctl(&["compact", &counted.header.revision.to_string()]);
+    assert!(client.range(&rest).await.unwrap_err().is_compacted());
+}
+
+#[tokio::test]
+async fn of_two_claims_one_is_decided_for() {
+    if !is_installed() {
+        return;
+    }
+    let etcd = Etcd::start().await;
+    let client = etcd.client();
+    let lease = client.grant(60).await.unwrap();
+    let first = client.txn(&Txn::claim(put("/c", "one", lease.id))).await.unwrap();
+    let second = client.txn(&Txn::claim(put("/c", "two", 0))).await.unwrap();
+    assert!(first.held && !second.held);
+    assert_eq!((&second.found[0].value[..], second.found[0].lease), (&b"one"[..], lease.id));
+    assert!(client.keep_alive(lease.id).await.unwrap().ttl_s > 50);
+    client.revoke(lease.id).await.unwrap();
+    client.revoke(lease.id).await.expect("what is gone is gone");
+    assert!(client.keep_alive(lease.id).await.unwrap().ttl_s <= 0);
+    assert!(client.range(&Range::one("/c")).await.unwrap().kvs.is_empty());
+    let orphan = client.txn(&Txn::claim(put("/c", "x", lease.id))).await;
+    assert!(orphan.unwrap_err().is_lease_gone());
+}
+
+#[tokio::test]
+async fn a_watch_tells_what_happens_and_that_it_lives() {
+    if !is_installed() {
+        return;
+    }
+    let etcd = Etcd::start().await;
+    let client = etcd.client();
+    let before = client.put(&put("/w/a", "1", 0)).await.unwrap();
+    client.put(&put("/w/a", "2", 0)).await.unwrap();
+    let mut watch = client.watch(b"/w/", b"/w0", before.revision).await.unwrap();
+    assert!(watch.next_answer().await.unwrap().created);
+    let mut events = Vec::new();
+    while events.len() < 2 {
+        events.extend(watch.next_answer().await.unwrap().events);
+    }
+    assert_eq!((&events[0].kv.value[..], &events[1].kv.value[..]), (&b"1"[..], &b"2"[..]));
+    assert!(watch.ask_progress());
+    let progress = watch.next_answer().await.unwrap();
+    assert!(progress.events.is_empty() && !progress.canceled);
+    client.delete(&Delete { key: "/w/a".into(), ..Delete::default() }).await.unwrap();
+    let gone = watch.next_answer().await.unwrap();
+    assert!(gone.events[0].is_delete);
+
+    etcd.ctl(&["compact", &gone.header.revision.to_string()]);
+    let mut late = client.watch(b"/w/", b"/w0", before.revision).await.unwrap();
+    let mut told = late.next_answer().await.unwrap();
+    while !told.canceled {
+        told = late.next_answer().await.unwrap();
+    }
+    assert_eq!(told.compact_revision, gone.header.revision);
+}
+
+#[tokio::test]
+async fn a_large_list_comes_whole() {
+    if !is_installed() {
+        return;
+    }
+    let etcd = Etcd::start().await;
+    let client = etcd.client();
+    let value = "x".repeat(30_000);
+    for index in 0..100 {
+        client.put(&put(&format!("/l/{index:03}"), &value, 0)).await.unwrap();
+    }
+    let all = client.range(&Range::prefix(b"/l/")).await.unwrap();
+    assert_eq!(all.kvs.iter().map(|kv| kv.value.len()).sum::<usize>(), 3_000_000);
+}
+
+#[tokio::test]
+async fn a_member_that_cannot_be_reached_is_passed_over() {
+    if !is_installed() {
+        return;
+    }
+    let etcd = Etcd::start().await;
+    let ports = [free_port(), free_port(), etcd.members[0].port];
+    let client = Client::new(options("http", &ports)).unwrap();
+    assert!(client.range(&Range::one("/")).await.is_ok());
+    assert!(client.member().await.ends_with(&ports[2].to_string()));
+    let nowhere = Client::new(options("http", &ports[..2])).unwrap();
+    assert!(matches!(nowhere.range(&Range::one("/")).await, Err(Error::Transport(_))));
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_come_in_time_is_given_up_and_its_member_left() {
+    if !is_installed() {
+        return;
+    }
+    let etcd = Etcd::start().await;
+    let proxy = Proxy::start(etcd.members[0].port).await;
+    let mut options = options("http", &[proxy.port, etcd.members[0].port]);
+    options.request_timeout = Duration::from_millis(300);
+    let client = Client::new(options).unwrap();
+    assert!(client.range(&Range::one("/")).await.is_ok());
+    proxy.set(Mood::Swallows);
+    assert_eq!(client.range(&Range::one("/")).await, Err(Error::Timeout));
+    until("the other is asked", async || client.range(&Range::one("/")).await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn what_is_no_etcd_is_refused() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut socket, b"SSH-2.0-x\r\n").await;
+        }
+    });
+    let client = Client::new(options("http", &[port])).unwrap();
+    let why = client.range(&Range::one("/")).await.unwrap_err();
+    assert!(why.blames_member(), "{why}");
+    let missing = Client::new(ringgate_fleet::etcd::Options::new(Vec::new()));
+    assert!(matches!(missing.unwrap_err(), Error::Config(_)));
+    assert_eq!(Code::UNAVAILABLE.0, 14);
+}

@@ -1,0 +1,162 @@
+//! Registration against the real server: leases that end, names that are taken, successors.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringgate_fleet::etcd::Client;
+use ringgate_fleet::etcd::kv::Range;
+use ringgate_fleet::lease::run::{Command, run};
+use ringgate_fleet::lease::{Registration, Standing};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::proxy::{Mood, Proxy};
+use super::rig::{Etcd, is_installed, options, until};
+
+const KEY: &str = "/f/truth/gateway/g";
+const TTL_S: i64 = 2;
+
+struct Registered {
+    commands: mpsc::Sender<Command>,
+    task: JoinHandle<Registration>,
+    seen: Arc<Mutex<(Option<Standing>, u64)>>,
+}
+
+impl Registered {
+    fn start(client: Client, value: &str) -> Self {
+        Self::with(client, Registration::new(TTL_S, 1), value)
+    }
+
+    fn with(client: Client, mut registration: Registration, value: &str) -> Self {
+        registration.set(KEY.into(), Bytes::copy_from_slice(value.as_bytes()));
+        let (commands, told) = mpsc::channel(4);
+        let seen = Arc::new(Mutex::new((None, 0)));
+        let shown = Arc::clone(&seen);
+        let task = tokio::spawn(run(registration, client, told, move |_, registration| {
+            let standing = registration.standing(KEY.as_bytes());
+            *shown.lock().expect("nobody panics with it") = (standing, registration.lost());
+        }));
+        Self { commands, task, seen }
+    }
+
+    fn standing(&self) -> Option<Standing> {
+        self.seen.lock().expect("nobody panics with it").0
+    }
+
+    fn lost(&self) -> u64 {
+        self.seen.lock().expect("nobody panics with it").1
+    }
+
+    async fn is_written(&self) {
+        until("it is registered", async || self.standing() == Some(Standing::Written)).await;
+    }
+}
+
+async fn value(client: &Client) -> Option<(Bytes, i64)> {
+    let ranged = client.range(&Range::one(KEY)).await.ok()?;
+    ranged.kvs.first().map(|kv| (kv.value.clone(), kv.lease))
+}
+
+#[tokio::test]
+async fn a_registration_lasts_follows_its_value_and_ends_when_told_to() {
+    if !is_installed() {
+        return;
+    }
+    let etcd = Etcd::start().await;
+    let client = etcd.client();
+    let registered = Registered::start(etcd.client(), "one");
+    registered.is_written().await;
+    let (_, lease) = value(&client).await.unwrap();
+    assert_ne!(lease, 0);
+    let set = Command::Set(KEY.into(), "two".into());
+    registered.commands.send(set).await.unwrap();
+    until("the value follows", async || value(&client).await == Some(("two".into(), lease))).await;
+    tokio::time::sleep(Duration::from_secs(2 * TTL_S as u64)).await;
+    assert_eq!(value(&client).await, Some(("two".into(), lease)), "it is kept alive");
+    // Somebody deletes it, and somebody else sees that.
+    etcd.ctl(&["del", KEY]);
+    registered.commands.send(Command::Doubt(KEY.into())).await.unwrap();
+    until("it is back", async || value(&client).await == Some(("two".into(), lease))).await;
+    registered.commands.send(Command::Stop).await.unwrap();
+    assert!(registered.task.await.unwrap().has_stopped());
+    assert_eq!(value(&client).await, None);
+}
+
+#[tokio::test]
+async fn a_lease_that_ends_while_its_process_lives_is_replaced() {
+    if !is_installed() {
+        return;
+    }
+    let etcd = Etcd::start().await;
+    let (client, proxy) = (etcd.client(), Proxy::start(etcd.members[0].port).await);
+    let mut options = options("http", &[proxy.port]);
+    options.request_timeout = Duration::from_millis(500);
+    options.connect_timeout = Duration::from_millis(500);
+    let registered = Registered::start(Client::new(options).unwrap(), "one");
+    registered.is_written().await;
+    proxy.set(Mood::Swallows);
+    until("the lease has ended", async || value(&client).await.is_none()).await;
+    proxy.set(Mood::Open);
+    until("it is registered anew", async || value(&client).await.is_some()).await;
+    until("it knows", async || registered.lost() == 1).await;
+    registered.is_written().await;
+}
+
+#[tokio::test]
+async fn of_two_processes_with_one_name_the_first_has_it_while_it_lives() {
+    if !is_installed() {
+        return;
+    }
+    let etcd = Etcd::start().await;
+    let client = etcd.client();
+    let first = Registered::start(etcd.client(), "first");
+    first.is_written().await;
+    let second = Registered::start(etcd.client(), "second");
+    until("it is told", async || matches!(second.standing(), Some(Standing::Taken { .. }))).await;
+    assert_eq!(value(&client).await.unwrap().0, "first");
+    // The first dies without a word.
+    first.task.abort();
+    second.is_written().await;
+    assert_eq!(value(&client).await.unwrap().0, "second");
+}
+
+#[tokio::test]
+async fn a_successor_adopts_the_lease_and_nobody_sees_the_change() {
+    if !is_installed() {
+        return;
+    }
+    let etcd = Etcd::start().await;
+    let client = etcd.client();
+    let first = Registered::start(etcd.client(), "one");
+    first.is_written().await;
+    let before = client.range(&Range::one(KEY)).await.unwrap();
+    drop(first.commands);
+    let handed = first.task.await.unwrap().hand_over();
+    assert_eq!(handed.keys, [KEY]);
+    let adopted = Registration::adopt(TTL_S, 2, handed);
+    let second = Registered::with(etcd.client(), adopted, "two");
+    second.is_written().await;
+    let after = client.range(&Range::one(KEY)).await.unwrap();
+    let (before, after) = (&before.kvs[0], &after.kvs[0]);
+    assert_eq!((after.lease, after.create_revision), (before.lease, before.create_revision));
+    assert_eq!((&after.value[..], after.version), (&b"two"[..], before.version + 1));
+    tokio::time::sleep(Duration::from_secs(2 * TTL_S as u64)).await;
+    assert!(value(&client).await.is_some(), "the successor keeps it alive");
+}
+
+#[tokio::test]
+async fn a_registration_comes_back_after_etcd_has_lost_everything() {
+    if !is_installed() {
+        return;
+    }
+    let mut etcd = Etcd::start().await;
+    let client = etcd.client();
+    let registered = Registered::start(etcd.client(), "one");
+    registered.is_written().await;
+    etcd.members[0].kill();
+    etcd.members[0].wipe();
+    etcd.members[0].start();
+    until("it is registered anew", async || value(&client).await.is_some()).await;
+    assert!(registered.lost() <= 1);
+}
