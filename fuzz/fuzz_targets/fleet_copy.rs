@@ -1,0 +1,11 @@
+//! Copies of the last known truth, as a disk may give them back: read or refused.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ringgate_fleet::copy;
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(copy) = copy::decode(data) {
+        assert!(copy.truth.entries.len() <= data.len());
+    }
+});
