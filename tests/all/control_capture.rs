@@ -395,28 +395,6 @@ fn no_more_than_a_few_go_on_at_once() {
 }
 
 #[test]
-fn a_daemon_that_has_given_up_files_is_captured_all_the_same() {
-    let mut text = text(Choice::Mmsg);
-    text.gateway.push_str("confine = true\n");
-    // The game process is this test's, whoever the daemon becomes.
-    let uid = ringgate_os::process::effective_uid();
-    text.backends = text.backends.replace("slots = 4", &format!("slots = 4\nallow_uids = [{uid}]"));
-    let daemon = Daemon::start(&text);
-    let _game = Game::start(&daemon, "arena");
-    daemon.ready();
-    let capturing = Capturing::start(&daemon, &["--listener", "eu", "--max-packets", "1"]);
-    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    stranger.send_to(&[0x15; 300], daemon.listener).expect("loopback takes it");
-    let (ran, folder) = capturing.ended();
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let path = folder.join("file.pcapng");
-    assert_eq!(held(&path), (1, Some(0)));
-    let Some(packets) = tshark(&path) else { return };
-    assert!(packets[0].comment.starts_with("dropped: unknown_source; payload; worker"));
-    assert_eq!(packets[0].payload, hex(&[0x15; 300]));
-}
-
-#[test]
 fn a_disk_that_is_full_ends_the_command_and_not_the_daemon() {
     let daemon = Daemon::start(&Text::new());
     let _game = Game::start(&daemon, "arena");

@@ -11,7 +11,6 @@ mod inspection;
 mod lives;
 mod plain;
 mod plain_game;
-mod plain_link;
 mod setup;
 mod state;
 mod unreal;
@@ -44,8 +43,6 @@ pub struct Report {
     pub unreal_heard: u64,
     /// Payloads that servers of the plain game have heard.
     pub plain_heard: u64,
-    /// Those of them that came in bundles.
-    pub plain_bundled: u64,
     /// Sessions that there were at once, at most.
     pub sessions_peak: usize,
     /// Times that workers have waited for more.
@@ -78,7 +75,6 @@ impl World {
             gathers: self.workers.iter().map(|worker| worker.host.gathers().count).sum(),
             unreal_heard: self.outside.unreal_judge.heard_in_all(),
             plain_heard: self.outside.plain.as_ref().map_or(0, plain_game::PlainGame::heard_in_all),
-            plain_bundled: self.outside.plain.as_ref().map_or(0, |game| game.bundled),
             sessions_peak,
         }
     }
@@ -250,7 +246,6 @@ impl World {
             self.step()?;
         }
         self.require_that_nothing_is_left();
-        self.require_that_no_plain_player_is_left();
         self.outside.judge.verdict()
     }
 }

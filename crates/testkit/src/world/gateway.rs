@@ -150,12 +150,8 @@ impl Wire for Sockets<'_> {
         let role = self.outside.roles.remove(&(self.worker, socket));
         self.ids.give(socket);
         self.inbox.retain(|arrival| arrival.socket != socket);
-        match role {
-            Some(Role::Link { game }) => {
-                self.outside.games[usize::from(game)].lose_link(self.worker, socket);
-            }
-            Some(Role::PlainLink) => self.outside.lose_plain_link(self.worker, socket),
-            _ => {}
+        if let Some(Role::Link { game }) = role {
+            self.outside.games[usize::from(game)].lose_link(self.worker, socket);
         }
     }
 
@@ -175,7 +171,6 @@ impl Outside {
                 Ok(())
             }
             (Role::Link { game }, None) => self.fill_link(worker, game, target.socket, bytes),
-            (Role::PlainLink, None) => self.fill_plain_link(worker, target.socket, bytes),
             (Role::Session { game }, None) => {
                 let (address, guest) =
                     (game_address(game, GameLink::UdpRemote), Guest::Socket(worker, target.socket));

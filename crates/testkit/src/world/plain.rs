@@ -4,16 +4,14 @@
 //! Strangers send what they have recorded, and what they make up, from addresses of their own. In
 //! players' names they send nothing: nothing here is authenticated, so no gateway could tell.
 
-use super::addresses::{GAME_USER, NOBODY, game_address, public_address};
-use super::plain_game::{BUNDLED, Heard, PlainGame, Player, Seat};
-use super::plain_link::answer;
-use super::state::{Outside, Role, World};
-use crate::judge::Judge;
+use super::addresses::{game_address, public_address};
+use super::plain_game::{Heard, Player, SERVERS};
+use super::state::{Outside, World};
 use crate::network::Datagram;
 use crate::plan::GameLink;
 use crate::worker::Arrival;
-use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId};
-use ringgate_gate::{BackendId, BindId};
+use ringgate_batch::{Endpoint, LocalIp};
+use ringgate_gate::BindId;
 
 impl World {
     /// Players of the plain game do what is due, and strangers too.
@@ -37,72 +35,20 @@ impl World {
 
     /// Its servers send everything back to where it came from.
     pub(super) fn run_plain_servers(&mut self) {
-        self.run_plain_links();
         let Self { outside: Outside { plain, judge, udp_link, .. }, workers, .. } = self;
         let Some(game) = plain else { return };
-        let peer = game_address(game.first as u16, GameLink::Udp);
-        while let Some((worker, local, bytes)) = game.mail.pop_front() {
-            if game.hear(0, Seat::Loopback(worker, local), &bytes, judge) {
+        for server in 0..SERVERS {
+            let peer = game_address((game.first + server) as u16, GameLink::Udp);
+            while let Some((worker, local, bytes)) = game.mail[server].pop_front() {
+                let Some(note) = Heard::read(&bytes) else { continue };
+                let is_new = game.numbers.insert((server, worker, local, note.number));
+                judge.require(is_new, || format!("{note:?} came twice from {local:?}"));
+                judge.require(note.server == server as u8, || format!("{note:?} at {server}"));
+                *game.heard.entry(note.life).or_default() += 1;
                 let arrival = Arrival { socket: *udp_link, peer, local, bytes };
                 workers[worker].inbox.push_back(arrival);
             }
         }
-    }
-
-    /// The server on bundle links: connects where it has none, reads and answers; it dies and falls
-    /// asleep as the other games do.
-    fn run_plain_links(&mut self) {
-        self.disturb_plain_links();
-        let Self { outside, workers, now_ns, .. } = self;
-        let Outside { plain, judge, roles, .. } = outside;
-        let Some(game) = plain else { return };
-        if *now_ns < game.links.dead_until_ns {
-            return;
-        }
-        let is_awake = *now_ns >= game.links.stalled_until_ns;
-        for (at, worker) in workers.iter_mut().enumerate() {
-            let Some(socket) = game.links.socket(at) else {
-                let socket = worker.open_socket();
-                roles.insert((at, socket), Role::PlainLink);
-                let accepted = IoEvent::Accepted { socket, connection: socket, peer: GAME_USER };
-                worker.events.push(accepted);
-                worker.inbox.push_back(from_link(socket, game.links.connect(at, socket)));
-                continue;
-            };
-            let said = if is_awake { game.links.read(at, judge) } else { Vec::new() };
-            for (session, bytes) in said {
-                if game.hear(BUNDLED, Seat::Session(session), &bytes, judge) {
-                    worker.inbox.push_back(from_link(socket, answer(session, &bytes)));
-                }
-            }
-        }
-    }
-
-    fn disturb_plain_links(&mut self) {
-        let Self { outside, workers, plan, now_ns, .. } = self;
-        let Some(game) = &mut outside.plain else { return };
-        if *now_ns >= plan.lasts_ns || *now_ns < game.links.dead_until_ns {
-            return;
-        }
-        if plan.stalls && game.random.chance(5) {
-            game.links.stalled_until_ns = *now_ns + game.random.within(10..800) * MS;
-        }
-        if plan.crashes && game.random.chance(2) {
-            let until_ns = *now_ns + game.random.within(5..2500) * MS;
-            for (worker, socket) in game.links.die(until_ns) {
-                workers[worker].events.push(IoEvent::Closed { socket });
-            }
-        }
-    }
-
-    /// When everybody has left, no server waits for anybody.
-    pub(super) fn require_that_no_plain_player_is_left(&mut self) {
-        let Outside { plain, judge, .. } = &mut self.outside;
-        let Some(game) = plain else { return };
-        let guests = game.links.guest_count();
-        judge.require(guests == 0, || format!("the plain game waits for {guests}"));
-        let players = self.claims.players(BackendId::at(game.first + BUNDLED));
-        judge.require(players == 0, || format!("{players} slots taken at the plain game"));
     }
 
     /// In a fair world all notes have been heard, and have come back.
@@ -129,29 +75,9 @@ impl Outside {
         bytes: &[u8],
     ) -> bool {
         let Some(game) = &mut self.plain else { return false };
-        if number != game.first {
-            return false;
-        }
-        game.mail.push_back((worker, source, bytes.to_vec()));
+        let Some(server) = number.checked_sub(game.first) else { return false };
+        game.mail[server].push_back((worker, source, bytes.to_vec()));
         true
-    }
-
-    /// What a worker sends to the server that is on bundle links.
-    pub(super) fn fill_plain_link(
-        &mut self,
-        worker: usize,
-        socket: SocketId,
-        bytes: &[u8],
-    ) -> Result<(), SendFailure> {
-        let game = self.plain.as_mut().ok_or(SendFailure::Gone)?;
-        game.links.fill(worker, socket, bytes, self.link_max)
-    }
-
-    /// A worker has closed a link of it.
-    pub(super) fn lose_plain_link(&mut self, worker: usize, socket: SocketId) {
-        if let Some(game) = &mut self.plain {
-            game.links.lose(worker, socket);
-        }
     }
 
     /// What a worker sends to a player of the plain game, or to a stranger.
@@ -173,22 +99,3 @@ impl Outside {
         true
     }
 }
-
-impl PlainGame {
-    /// A server hears something. Returns whether it is a player's.
-    fn hear(&mut self, server: usize, seat: Seat, bytes: &[u8], judge: &mut Judge) -> bool {
-        let Some(note) = Heard::read(bytes) else { return false };
-        let is_new = self.numbers.insert((seat, note.number));
-        judge.require(is_new, || format!("{note:?} came twice from {seat:?}"));
-        judge.require(note.server == server as u8, || format!("{note:?} at {server}"));
-        *self.heard.entry(note.life).or_default() += 1;
-        self.bundled += u64::from(server == BUNDLED);
-        true
-    }
-}
-
-fn from_link(socket: SocketId, bytes: Vec<u8>) -> Arrival {
-    Arrival { socket, peer: NOBODY, local: LocalIp::UNSPECIFIED, bytes }
-}
-
-const MS: u64 = 1_000_000;

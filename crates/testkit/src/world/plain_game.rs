@@ -4,8 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use super::addresses::{GAME_USER, game_address};
-use super::plain_link::PlainLinks;
+use super::addresses::game_address;
 use crate::network::Faults;
 use crate::plan::{GameLink, Plan};
 use crate::random::Random;
@@ -13,10 +12,9 @@ use ringgate_batch::{Endpoint, LocalIp};
 use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Plain, Protocol, Route,
-    Sequence, Token, TokenPlace,
+    Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Plain, Protocol, Route, Sequence,
+    Token, TokenPlace,
 };
-use ringgate_link::bundle::SessionId;
 
 /// Everything about the game that is not the gateway.
 pub(super) struct PlainGame {
@@ -25,28 +23,16 @@ pub(super) struct PlainGame {
     pub(super) first: usize,
     pub(super) random: Random,
     pub(super) players: Vec<Player>,
-    /// What has come for the server on the udp link: by worker and address.
-    pub(super) mail: VecDeque<(usize, LocalIp, Vec<u8>)>,
-    /// The server on bundle links.
-    pub(super) links: PlainLinks,
-    /// What servers have heard from each player.
-    pub(super) numbers: HashSet<(Seat, u16)>,
+    /// What has come for each server: by worker and address.
+    pub(super) mail: [VecDeque<(usize, LocalIp, Vec<u8>)>; SERVERS],
+    /// What each server has heard from an address.
+    pub(super) numbers: HashSet<(usize, usize, LocalIp, u16)>,
     /// Notes that servers have heard from each life.
     pub(super) heard: HashMap<u32, u64>,
-    /// Those that came in bundles.
-    pub(super) bundled: u64,
     pub(super) tape: Vec<Vec<u8>>,
     pub(super) lives: u32,
     /// How good the way to everybody is.
     pub(super) path: Faults,
-}
-
-/// By what a server tells its players apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Seat {
-    /// A loopback address, as seen by a worker's socket.
-    Loopback(usize, LocalIp),
-    Session(SessionId),
 }
 
 pub(super) struct Player {
@@ -107,22 +93,14 @@ pub(super) fn listener(plan: &Plan) -> Option<Listener> {
 
 pub(super) fn backends(plan: &Plan) -> impl Iterator<Item = Backend> + '_ {
     let first = first_server(plan);
-    (first..first + servers_started(plan)).map(move |number| Backend {
-        name: server_name(number),
-        link: if number - first == BUNDLED {
-            LinkKind::Bundle { allow: Allowed { uids: vec![GAME_USER.uid], gids: Vec::new() } }
-        } else {
-            LinkKind::Udp { address: game_address(number as u16, GameLink::Udp).into() }
-        },
+    (first..first + servers_started(plan)).map(|number| Backend {
+        name: format!("plain-{number}"),
+        link: LinkKind::Udp { address: game_address(number as u16, GameLink::Udp).into() },
         slots: SESSIONS_MAX,
         grace_ns: S,
         retired: false,
         drained: false,
     })
-}
-
-fn server_name(number: usize) -> String {
-    format!("plain-{number}")
 }
 
 impl PlainGame {
@@ -151,15 +129,9 @@ impl PlainGame {
             first: first_server(plan),
             random,
             players,
-            mail: VecDeque::new(),
-            links: PlainLinks::new(
-                server_name(first_server(plan) + BUNDLED),
-                SESSIONS_MAX,
-                plan.workers.into(),
-            ),
+            mail: std::array::from_fn(|_| VecDeque::new()),
             numbers: HashSet::new(),
             heard: HashMap::new(),
-            bundled: 0,
             tape: Vec::new(),
             lives: 0,
             path: plan.path.clone(),
@@ -273,10 +245,6 @@ fn token(server: usize) -> [u8; 4] {
 }
 
 pub(super) const SERVERS: usize = 2;
-
-/// Which of them is on bundle links.
-pub(super) const BUNDLED: usize = 1;
-
 const SESSIONS_MAX: u32 = 1000;
 const TAPE_MAX: usize = 256;
 const S: u64 = 1_000_000_000;

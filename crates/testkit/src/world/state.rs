@@ -88,19 +88,10 @@ pub(super) struct Home {
 /// What a worker's socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    Link {
-        game: u16,
-    },
+    Link { game: u16 },
     LinkListener,
-    /// Of the plain game's server that is on bundle links.
-    PlainLink,
-    Player {
-        listener: ListenerId,
-        bind: BindId,
-    },
-    Session {
-        game: u16,
-    },
+    Player { listener: ListenerId, bind: BindId },
+    Session { game: u16 },
     UdpLink,
 }
 
