@@ -80,7 +80,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut text = format!("{named} may not play{span}; ended {ended} sessions\n");
     if changed.contrary > 0 {
         let contrary = count(changed.contrary);
-        put(&mut text, format_args!("exceptions within that stay: {contrary} (--whole forgets them)\n"));
+        put(
+            &mut text,
+            format_args!("exceptions within that stay: {contrary} (--whole forgets them)\n"),
+        );
     }
     print(&(text + &changed.caveats()))
 }

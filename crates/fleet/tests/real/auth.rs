@@ -58,6 +58,28 @@ async fn a_user_logs_in_and_again_when_the_server_has_forgotten() {
     assert!(matches!(nobody.put(&put).await, Err(Error::Status { .. })));
 }
 
+/// With users, whoever has a certificate needs no password: its name is the user.
+#[cfg(feature = "tls")]
+async fn name_is_user(etcd: &Etcd, client: &Client, put: &Put) {
+    let path = |name: &str| etcd.folder.path(name).to_string_lossy().into_owned();
+    let (ca, own, key) = (path("ca.pem"), path("client.pem"), path("client.key"));
+    let proof = ["--cacert", &ca, "--cert", &own, "--key", &key];
+    for words in [
+        "user add root:root",
+        "user add client --no-password",
+        "role add fleet",
+        "role grant-permission fleet --prefix=true readwrite /f/",
+        "user grant-role client fleet",
+        "auth enable",
+    ] {
+        etcd.ctl(&[&proof[..], &words.split(' ').collect::<Vec<_>>()].concat());
+    }
+    client.put(put).await.expect("the user may do that");
+    let beyond = client.range(&Range::one("/other")).await;
+    let denied = Code::PERMISSION_DENIED;
+    assert!(matches!(beyond, Err(Error::Status { code, .. }) if code == denied));
+}
+
 /// Runs openssl in a folder.
 #[cfg(feature = "tls")]
 fn openssl(folder: &Path, arguments: &str) -> bool {
@@ -120,6 +142,8 @@ async fn both_sides_prove_who_they_are() {
     let put = Put { key: format!("{PREFIX}gateway/g").into(), value: "1".into(), lease: 0 };
     client.put(&put).await.unwrap();
     watcher.holds("gateway/g", "1").await;
+
+    name_is_user(&etcd, &client, &put).await;
 
     let unproven = TlsFiles { own: None, ..tls.clone() };
     let unproven = Client::new(Options { tls: Some(unproven), ..etcd.options() }).unwrap();
