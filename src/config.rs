@@ -43,6 +43,7 @@ pub use token::Token;
 
 use keys::KeySources;
 use ringgate_core::secret::Key;
+use ringgate_gate::Front;
 use values::Word;
 
 /// Longest name of a backend or listener. User data routes by a name padded with NUL to 32 bytes.
@@ -81,6 +82,8 @@ pub struct Gateway {
     pub state_dir: PathBuf,
     /// How long a drain waits before it disconnects who is still there.
     pub drain_timeout: Duration,
+    /// Sessions that memory is set aside for, where that is more than all listeners may have.
+    pub reserve_sessions: usize,
     /// How long a worker polls for more work before it sleeps in the kernel.
     pub spin: Duration,
     /// How long a busy worker may wait for more before it looks again.
@@ -138,6 +141,14 @@ pub enum LogFormat {
 
 impl Word for LogFormat {
     const WORDS: &'static [(&'static str, Self)] = &[("human", Self::Human), ("json", Self::Json)];
+}
+
+impl Config {
+    /// Sessions that memory is set aside for, of all listeners together.
+    pub fn reserved_sessions(&self) -> usize {
+        let together: usize = self.listeners.iter().map(|listener| listener.max_sessions).sum();
+        together.max(self.gateway.reserve_sessions)
+    }
 }
 
 /// One public front.
@@ -252,6 +263,17 @@ pub enum Protocol {
     Unreal(Unreal),
     /// Anything else over UDP.
     Plain(Plain),
+}
+
+impl Protocol {
+    /// Which of them it is.
+    pub const fn front(&self) -> Front {
+        match self {
+            Self::Netcode(_) => Front::Netcode,
+            Self::Unreal(_) => Front::Unreal,
+            Self::Plain(_) => Front::Plain,
+        }
+    }
 }
 
 /// The fields of a netcode listener.

@@ -22,6 +22,7 @@ mod hlog;
 mod http;
 mod keeper;
 mod latency;
+mod listeners;
 mod metrics;
 mod notify;
 mod page;
@@ -51,7 +52,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::{Admin, Config, IoChoice, LoadError};
-use crate::worker::Fleet;
+use crate::worker::{Fleet, Opened};
 use denying::Denials;
 pub use denying::State;
 use draining::Deadlines;
@@ -59,10 +60,11 @@ use events::Watcher;
 use http::Command;
 pub use keeper::DENIED_FILE;
 use keeper::Keeper;
+use listeners::Listeners;
 use notify::Notifier;
 use recorder::Recorder;
 use reload::{Next, Outcome};
-use ringgate_gate::{BackendId, IdVec, Mail, Setup};
+use ringgate_gate::{BackendId, IdVec, ListenerId, Mail, Setup};
 use ringgate_os::clock;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
@@ -123,10 +125,11 @@ impl Control {
         let admin = config.admin.as_ref().map(bind).transpose()?;
         let router = http::router(Arc::clone(&view), sender);
         let recorder = Recorder::start(&runtime, &view, config.histograms.as_ref())?;
+        let listeners = Listeners::of(&setup);
         let main_loop = ControlLoop {
             view,
             config_file,
-            config,
+            config: Arc::new(config),
             setup,
             notifier: Notifier::from_env(),
             watcher: Watcher::default(),
@@ -134,6 +137,7 @@ impl Control {
             terms: 0,
             deadlines: Deadlines::new(),
             denials,
+            listeners,
         };
         let socket = None;
         Ok(Self { runtime, fleet, main_loop, router, admin, socket, recorder, keeper, events })
@@ -247,11 +251,19 @@ impl Events {
     }
 }
 
+/// A reload that can be carried out.
+struct Prepared {
+    config: Config,
+    next: Next,
+    /// Not heard yet. Dropped, they close.
+    opened: Vec<(ListenerId, Opened)>,
+}
+
 /// What runs while the workers do: takes commands and signals, and tells the workers.
 struct ControlLoop {
     view: Arc<View>,
     config_file: PathBuf,
-    config: Config,
+    config: Arc<Config>,
     setup: Arc<Setup>,
     notifier: Notifier,
     watcher: Watcher,
@@ -261,6 +273,7 @@ struct ControlLoop {
     terms: u32,
     deadlines: Deadlines,
     denials: Denials,
+    listeners: Listeners,
 }
 
 impl ControlLoop {
@@ -277,7 +290,7 @@ impl ControlLoop {
                         by = "SIGHUP",
                         "told to reload"
                     );
-                    drop(self.reload(fleet));
+                    drop(self.reload(fleet, false));
                 }
                 Event::Terminate => {
                     self.terms += 1;
@@ -292,6 +305,7 @@ impl ControlLoop {
                     self.show_life(&mut alive_at_ns);
                     self.end_overdue(fleet);
                     self.watch_denied(fleet);
+                    self.close_drained(fleet);
                     if self.watcher.is_due(self.view.now_ns()) {
                         self.watcher.tell(&self.view.snapshot());
                     }
@@ -343,14 +357,18 @@ impl ControlLoop {
             Command::ChangeDenied { wish, reply } => {
                 answer(reply, self.change_denied(fleet, wish));
             }
-            Command::Reload(reply) => answer(reply, self.reload(fleet)),
+            Command::Reload { is_dry, reply } => answer(reply, self.reload(fleet, is_dry)),
         }
     }
 
-    /// Reads the config again, and tells the workers if that is possible.
-    fn reload(&mut self, fleet: &Fleet) -> Outcome {
+    /// Reads the config again, and tells the workers if that is possible; only finds out whether it
+    /// is, in a dry run.
+    fn reload(&mut self, fleet: &Fleet, is_dry: bool) -> Outcome {
         if self.view.live().drain.is_some() {
             return Err(vec!["the gateway is draining".to_owned()]);
+        }
+        if is_dry {
+            return self.prepare(fleet).map(|prepared| prepared.next.changes);
         }
         self.notifier.reloading();
         let outcome = self.try_reload(fleet);
@@ -384,16 +402,27 @@ impl ControlLoop {
     }
 
     fn try_reload(&mut self, fleet: &Fleet) -> Outcome {
-        let config = Config::load(&self.config_file).map_err(|why| sentences(&why))?;
-        let next = reload::next(&self.config, &self.setup, &config, |id| self.is_free(id));
-        let Next { setup, changes } = next?;
+        let Prepared { config, next, opened } = self.prepare(fleet)?;
         for notice in config.notices() {
             tracing::warn!("{notice}");
         }
-        self.setup = fleet.adopt(&setup);
+        self.setup = fleet.adopt(&next.setup, opened);
         self.note_retired();
-        self.config = config;
-        Ok(changes)
+        let before = std::mem::replace(&mut self.config, Arc::new(config));
+        self.view.live().setup = Arc::clone(&self.setup);
+        self.note_movements(fleet, &next, &before);
+        Ok(next.changes)
+    }
+
+    /// Does everything of a reload that may fail, and nothing that shows.
+    fn prepare(&self, fleet: &Fleet) -> Result<Prepared, Vec<String>> {
+        let config = Config::load(&self.config_file).map_err(|why| sentences(&why))?;
+        let is_free = |id| self.is_free(id);
+        let next = self.with_known(fleet, |known| {
+            reload::next(&self.config, &self.setup, &config, is_free, known)
+        })?;
+        let opened = self.open_added(fleet, &next, &config)?;
+        Ok(Prepared { config, next, opened })
     }
 
     /// Whether nothing knows a retired backend's number any more: every worker has retired it, so

@@ -7,7 +7,9 @@
 //! only; nothing that the packet path touches is shared.
 
 mod mailbox;
+mod opened;
 mod ports;
+mod public;
 mod report;
 mod sockets;
 mod stages;
@@ -18,24 +20,28 @@ mod watch;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use mailbox::{MailboxFull, Post};
+pub use opened::{NotOpened, Opened, Wanted};
 pub use ports::{Holder, Ports, holder};
 pub use report::{Published, Report};
 pub use ringgate_gate::body::Stage;
 pub use stages::{Recorder, Stages};
 
 use mailbox::Mailbox;
+use opened::NewSockets;
 use thread::Worker;
 use watch::Watch;
 
 use ringgate_core::crypto::Aead;
 use ringgate_gate::pace::Rules;
-use ringgate_gate::{Claims, Denied, Gate, Mail, Now, Seed, Setup, WorkerId, WorkerIndex};
+use ringgate_gate::{
+    Claims, Denied, Gate, ListenerId, Mail, Now, Phase, Seed, Setup, WorkerId, WorkerIndex,
+};
 use ringgate_io::socket::UdpSocket;
 use ringgate_io::{self as io, Choice, DriverOptions, StartError};
 use ringgate_os::clock::{self, Clock};
@@ -82,7 +88,8 @@ pub struct Fleet {
     posts: Vec<Post>,
     published: Vec<Arc<Published>>,
     claims: Arc<Claims>,
-    addresses: Vec<Vec<SocketAddr>>,
+    /// Of each listener; none of one that has closed.
+    addresses: Mutex<Vec<Vec<SocketAddr>>>,
     link_paths: Vec<PathBuf>,
     driver: &'static str,
     why_not_uring: Option<String>,
@@ -110,8 +117,8 @@ impl Fleet {
     }
 
     /// The addresses that each listener serves on, with the ports that the kernel has chosen.
-    pub fn addresses(&self) -> &[Vec<SocketAddr>] {
-        &self.addresses
+    pub fn addresses(&self) -> Vec<Vec<SocketAddr>> {
+        self.known_addresses().clone()
     }
 
     /// Which driver carries the datagrams.
@@ -157,15 +164,58 @@ impl Fleet {
         }
     }
 
-    /// Gives all workers another setup, in which listeners and backends keep their numbers and new
-    /// backends come last. Returns it as the workers have it.
-    pub fn adopt(&self, setup: &Setup) -> Arc<Setup> {
-        let setup = Arc::new(with_ports(setup, &self.addresses));
+    /// Opens a listener's sockets for all workers, beside those that were opened for the same setup
+    /// before. Nothing is changed yet: what is not given to [`adopt`](Self::adopt) closes again.
+    pub fn open(&self, wanted: &Wanted<'_>, beside: &[Opened]) -> Result<Opened, NotOpened> {
+        let beside: Vec<_> = beside.iter().flat_map(Opened::addresses).copied().collect();
+        opened::open(wanted, self.posts.len(), &beside)
+    }
+
+    /// The listener whose sockets take what is sent to an address.
+    pub fn holder_of(&self, address: SocketAddr) -> Option<ListenerId> {
+        let known = self.known_addresses();
+        let holds = |all: &Vec<SocketAddr>| all.iter().any(|it| opened::overlap(*it, address));
+        known.iter().position(holds).map(ListenerId::at)
+    }
+
+    /// Gives all workers another setup, in which backends and listeners that serve keep their
+    /// numbers, and the sockets of the listeners that are new in it. Returns it as the workers have
+    /// it.
+    pub fn adopt(&self, setup: &Setup, opened: Vec<(ListenerId, Opened)>) -> Arc<Setup> {
+        let setup = Arc::new(with_ports(setup, &self.note_addresses(setup, &opened)));
         self.tell_all(|| Mail::Setup(Arc::clone(&setup)));
+        for (listener, Opened { sockets, .. }) in opened {
+            let revision = setup.revision;
+            for (post, sockets) in self.posts.iter().zip(sockets) {
+                post.give(NewSockets { listener, revision, sockets });
+            }
+        }
         if let Some(watch) = &self.watch {
             watch.adopt(&setup);
         }
         setup
+    }
+
+    fn note_addresses(
+        &self,
+        setup: &Setup,
+        opened: &[(ListenerId, Opened)],
+    ) -> Vec<Vec<SocketAddr>> {
+        let mut known = self.known_addresses();
+        known.resize_with(setup.listeners.len(), Vec::new);
+        for (addresses, listener) in known.iter_mut().zip(&setup.listeners) {
+            if listener.phase == Phase::Closed {
+                addresses.clear();
+            }
+        }
+        for (listener, opened) in opened {
+            known[listener.index()].clone_from(&opened.addresses);
+        }
+        known.clone()
+    }
+
+    fn known_addresses(&self) -> MutexGuard<'_, Vec<Vec<SocketAddr>>> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a worker has ended with an error.
@@ -317,7 +367,7 @@ impl<'a> Start<'a> {
             posts,
             published,
             claims: self.claims,
-            addresses: self.addresses,
+            addresses: Mutex::new(self.addresses),
             link_paths: self.link_paths,
             driver,
             why_not_uring: self.why_not_uring,

@@ -46,6 +46,8 @@ mod control_drain;
 mod control_events;
 #[path = "all/control_kernels.rs"]
 mod control_kernels;
+#[path = "all/control_listeners.rs"]
+mod control_listeners;
 #[path = "all/control_metrics.rs"]
 mod control_metrics;
 #[path = "all/control_pages.rs"]

@@ -27,7 +27,7 @@ use ringgate_core::proto::unreal::stand_in::StandIn;
 use ringgate_core::secret::{CookieSecret, Key};
 use ringgate_gate::{
     Backend, BackendId, BindId, Claims, Duplicates, Gate, Limits, LinkKind, Listener, ListenerId,
-    Now, Plain, Protocol, Route, Seed, Sequence, Setup, Token, TokenPlace, Unreal, WorkerId,
+    Now, Phase, Plain, Protocol, Route, Seed, Sequence, Setup, Token, TokenPlace, Unreal, WorkerId,
     WorkerIndex,
 };
 use ringgate_testkit::{ConnectedPlayers, Host, Random};
@@ -238,6 +238,7 @@ fn unreal_setup() -> Setup {
         sessions_max: 1000,
         follow_port_switch: true,
         limits: Limits::NONE,
+        phase: Phase::Serving,
     };
     let backend = Backend {
         name: "game".to_owned(),

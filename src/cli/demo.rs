@@ -19,8 +19,8 @@ use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Counters, Limits, LinkKind, Listener, Netcode, Protocol, Route,
-    Setup, TokenReuse,
+    Allowed, Backend, BackendId, Counters, Limits, LinkKind, Listener, Netcode, Phase, Protocol,
+    Route, Setup, TokenReuse,
 };
 use ringgate_io::Choice;
 use ringgate_link::backend::{Event, Options};
@@ -98,6 +98,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
         sessions_max: args.players,
         follow_port_switch: true,
         limits: Limits::NONE,
+        phase: Phase::Serving,
     };
     let allow = Allowed { uids: vec![process::effective_uid()], gids: Vec::new() };
     let backend = Backend {

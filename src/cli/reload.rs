@@ -12,6 +12,9 @@ use ringgate_report::text::put;
 pub(super) struct Args {
     #[command(flatten)]
     place: Place,
+    /// Only say what would change, or why it would be refused
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// One of the two is there.
@@ -25,12 +28,18 @@ struct Reloaded {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let admin = args.place.find()?;
-    let Answer { status, body } = admin.post("/reload")?;
+    let path = if args.dry_run { "/reload?dry_run=1" } else { "/reload" };
+    let Answer { status, body } = admin.post(path)?;
     let unexpected = || admin.unexpected(status, &body);
     let Reloaded { changes, mistakes } = serde_json::from_str(&body).map_err(|_| unexpected())?;
     match status {
+        200 if args.dry_run && changes.is_empty() => print("a reload would change nothing\n"),
+        200 if args.dry_run => print(&lines("a reload would change", &changes)),
         200 if changes.is_empty() => print("reloaded; nothing has changed\n"),
         200 => print(&lines("reloaded", &changes)),
+        422 if args.dry_run => {
+            Err(Failure::bad_input(lines("a reload would be refused", &mistakes).trim_end()))
+        }
         422 => Err(Failure::bad_input(lines("nothing was changed", &mistakes).trim_end())),
         _ => Err(unexpected()),
     }

@@ -70,11 +70,16 @@ pub(super) fn listeners(status: &Status) -> Table {
         ("listener", Side::Left),
         ("sessions", Side::Right),
         ("of", Side::Right),
+        ("state", Side::Left),
         ("addresses", Side::Left),
     ]);
     for listener in &status.listeners {
         let (sessions, max) = (count(listener.sessions), count(listener.sessions_max));
-        table.row([listener.name.clone(), sessions, max, listener.addresses.join(" ")]);
+        let state = match listener.drain_left_ms {
+            Some(left_ms) => format!("{}, {} s left", listener.state, left_ms.div_ceil(1000)),
+            None => listener.state.clone(),
+        };
+        table.row([listener.name.clone(), sessions, max, state, listener.addresses.join(" ")]);
     }
     table
 }

@@ -126,6 +126,7 @@ fn read_gateway(mut section: Section<'_, '_>, base: &Path) -> Option<Gateway> {
     let run_dir = section.path("run_dir", base);
     let state_dir = section.path("state_dir", base);
     let drain_timeout = section.duration("drain_timeout");
+    let reserve_sessions = section.integer("reserve_sessions");
     let spin = section.duration("spin");
     let batch_delay = section.value("batch_delay", batch_delay);
     let log = section.choice("log");
@@ -139,6 +140,7 @@ fn read_gateway(mut section: Section<'_, '_>, base: &Path) -> Option<Gateway> {
         run_dir: run_dir?,
         state_dir: state_dir?,
         drain_timeout: drain_timeout?,
+        reserve_sessions: reserve_sessions.and_then(|count| usize::try_from(count).ok())?,
         spin: spin?,
         batch_delay: batch_delay?.0,
         log: log?.0,

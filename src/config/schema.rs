@@ -260,7 +260,16 @@ pub(super) const GATEWAY: Table = Table {
             Changes::Reload,
             Kind::Duration { min: "0s", max: "24h" },
             Presence::Default("\"30s\""),
-            "A draining gateway waits this long for players to leave before it disconnects them.",
+            "A draining gateway waits this long for players to leave before it disconnects them, and so does a listener that a \
+             reload has removed.",
+        ),
+        Field::new(
+            "reserve_sessions",
+            Changes::Restart,
+            Kind::Integer { min: 0, max: 10_000_000 },
+            Presence::Default("0"),
+            "Sessions that memory is set aside for, where that is more than the max_sessions of all listeners together: a \
+             reload may add listeners up to it. What is set aside is not used before there are players.",
         ),
         Field::new(
             "spin",
@@ -343,7 +352,7 @@ pub(super) const LISTENER: Table = Table {
     fields: &[
         Field::new(
             "name",
-            Changes::Restart,
+            Changes::ReloadBut("a listener with another name is another one, and the one before drains"),
             NAME,
             Presence::Required,
             "Its name in logs and metrics, different from other listeners' names.",
@@ -357,7 +366,7 @@ pub(super) const LISTENER: Table = Table {
         ),
         Field::new(
             "bind",
-            Changes::Restart,
+            Changes::ReloadBut("to other addresses only: the listener at those before drains"),
             Kind::List {
                 items: "addresses",
                 item: "an IP:port such as \"0.0.0.0:40000\" or \"[::]:40000\"",
@@ -416,7 +425,7 @@ pub(super) const LISTENER: Table = Table {
         ),
         Field::new(
             "max_sessions",
-            Changes::ReloadBut("up to what all listeners together had at the start"),
+            Changes::ReloadBut("up to what all listeners together had at the start, or reserve_sessions"),
             Kind::Integer { min: 1, max: 10_000_000 },
             Presence::Default("100000"),
             "Most players at a time; more are denied. All listeners together have at most 10000000.",

@@ -27,7 +27,7 @@ use super::view::View;
 use file::File;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
-use ringgate_gate::{Capture, Ledger, ListenerId, Meant, Wanted};
+use ringgate_gate::{Capture, Ledger, ListenerId, Meant, Phase, Wanted};
 use ringgate_report::text::put;
 
 /// `GET /capture?listener=&client=&address=&reason=&reason=&decrypted&packets=&for_ms=&snaplen=`.
@@ -123,7 +123,12 @@ fn what(query: &Query, in_clear: bool) -> String {
 
 fn listener_named(state: &AdminState, name: &str) -> Result<ListenerId, Refusal> {
     let setup = Arc::clone(&state.view().live().setup);
-    let found = setup.listeners.pairs().find_map(|(id, it)| (it.name == name).then_some(id));
+    let of_name = |phase: Phase| {
+        let mut listeners = setup.listeners.pairs();
+        listeners.find_map(|(id, it)| (it.name == name && it.phase == phase).then_some(id))
+    };
+    // One that drains, and another of its name, may be there beside each other.
+    let found = of_name(Phase::Serving).or_else(|| of_name(Phase::Draining));
     found.ok_or_else(|| (StatusCode::NOT_FOUND, format!("there is no listener {name:?}\n")))
 }
 

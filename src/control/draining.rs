@@ -133,7 +133,7 @@ impl ControlLoop {
     /// Gives all workers another setup that no config has changed.
     pub(super) fn revise(&mut self, fleet: &Fleet, mut setup: Setup) {
         setup.revision += 1;
-        self.setup = fleet.adopt(&setup);
+        self.setup = fleet.adopt(&setup, Vec::new());
         self.note_retired();
         self.view.live().setup = Arc::clone(&self.setup);
     }

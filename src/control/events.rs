@@ -8,14 +8,14 @@ use std::collections::HashMap;
 
 use super::view::Snapshot;
 use ringgate_core::drops::DropReason;
-use ringgate_gate::{BackendId, Ended, Front, LinkKind, LinkRefusal, ListenerId};
+use ringgate_gate::{BackendId, Ended, Front, LinkKind, LinkRefusal, ListenerId, Phase};
 
 /// What the log knows.
 #[derive(Default)]
 pub(super) struct Watcher {
     next_ns: u64,
     backends: HashMap<(BackendId, String), bool>,
-    full: HashMap<ListenerId, bool>,
+    full: HashMap<(ListenerId, String), bool>,
     ended: [u64; Ended::COUNT],
     links: [u64; LinkRefusal::COUNT],
     refused: HashMap<DropReason, Refused>,
@@ -87,17 +87,19 @@ impl Watcher {
     }
 
     fn tell_listeners(&mut self, snapshot: &Snapshot<'_>) {
-        for (id, listener) in snapshot.live.setup.listeners.pairs() {
+        let listeners = snapshot.live.setup.listeners.pairs();
+        for (id, listener) in listeners.filter(|(_, it)| it.phase == Phase::Serving) {
             let (name, sessions_max) = (&listener.name, listener.sessions_max);
             let sessions = snapshot.sessions.get(id.index()).copied().unwrap_or_default();
-            let was_full = self.full.get(&id).copied().unwrap_or(false);
+            let key = (id, name.clone());
+            let was_full = self.full.get(&key).copied().unwrap_or(false);
             // With some room between, or one player who comes and goes would fill the log.
             let is_full = sessions >= sessions_max
                 || was_full && u64::from(sessions) * 10 >= u64::from(sessions_max) * 9;
             if is_full == was_full {
                 continue;
             }
-            self.full.insert(id, is_full);
+            self.full.insert(key, is_full);
             let listener = name;
             if is_full {
                 tracing::warn!(

@@ -8,7 +8,7 @@
 
 use super::view::{Snapshot, is_up};
 use crate::worker::Report;
-use ringgate_gate::{BackendId, Listener};
+use ringgate_gate::{BackendId, Listener, Phase};
 
 /// `Err` says what is wrong.
 pub(super) fn is_healthy(snapshot: &Snapshot<'_>) -> Result<(), String> {
@@ -23,13 +23,18 @@ pub(super) fn is_healthy(snapshot: &Snapshot<'_>) -> Result<(), String> {
 
 /// `Err` says why players should go elsewhere, a line for each reason.
 pub(super) fn is_ready(snapshot: &Snapshot<'_>) -> Result<(), String> {
-    are_ready(snapshot, snapshot.live.setup.listeners.iter())
+    are_ready(snapshot, serving(snapshot))
 }
 
 /// The same for one listener; `None` where there is none of that name.
 pub(super) fn is_listener_ready(snapshot: &Snapshot<'_>, name: &str) -> Option<Result<(), String>> {
-    let listener = snapshot.live.setup.listeners.iter().find(|listener| listener.name == name)?;
+    let listener = serving(snapshot).find(|listener| listener.name == name)?;
     Some(are_ready(snapshot, [listener]))
+}
+
+/// The listeners that the config has.
+fn serving<'a>(snapshot: &'a Snapshot<'_>) -> impl Iterator<Item = &'a Listener> {
+    snapshot.live.setup.listeners.iter().filter(|listener| listener.phase == Phase::Serving)
 }
 
 fn are_ready<'a>(

@@ -54,8 +54,8 @@ pub(super) enum Command {
     Trace { trace: Arc<Trace>, reply: oneshot::Sender<()> },
     /// Deny players, or allow them again.
     ChangeDenied { wish: Wish, reply: oneshot::Sender<Result<Changed, state::Refusal>> },
-    /// Read the config again.
-    Reload(oneshot::Sender<Outcome>),
+    /// Read the config again, or only say what that would do.
+    Reload { is_dry: bool, reply: oneshot::Sender<Outcome> },
 }
 
 /// The drain that is under way.
@@ -226,19 +226,25 @@ async fn try_undrain(
 async fn reload(
     State(state): State<AdminState>,
     Extension(visitor): Extension<Visitor>,
+    uri: Uri,
 ) -> Response {
-    note(&visitor, "reload");
-    match state.ask(Command::Reload).await {
-        Ok(Ok(changes)) => as_json(
+    try_reload(&state, &visitor, &uri).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn try_reload(state: &AdminState, visitor: &Visitor, uri: &Uri) -> Result<Response, Refusal> {
+    let query = Query::of(uri, &["dry_run"])?;
+    let is_dry = query.read("dry_run", "1", |text| (text == "1").then_some(()))?.is_some();
+    note(visitor, if is_dry { "dry run of a reload" } else { "reload" });
+    Ok(match state.ask(|reply| Command::Reload { is_dry, reply }).await? {
+        Ok(changes) => as_json(
             StatusCode::OK,
-            &json!({ "schema": SCHEMA, "reloaded": true, "changes": changes }),
+            &json!({ "schema": SCHEMA, "reloaded": !is_dry, "changes": changes }),
         ),
-        Ok(Err(mistakes)) => {
+        Err(mistakes) => {
             let answer = json!({ "schema": SCHEMA, "reloaded": false, "mistakes": mistakes });
             as_json(StatusCode::UNPROCESSABLE_ENTITY, &answer)
         }
-        Err(refusal) => refusal.into_response(),
-    }
+    })
 }
 
 /// Who asks for what goes into the log before it is done.

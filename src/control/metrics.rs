@@ -15,7 +15,7 @@ use super::latency::{BOUNDS_NS, QUANTILES};
 use super::view::{Snapshot, is_up};
 use crate::worker::{Report, Stage};
 use ringgate_core::drops::DropReason;
-use ringgate_gate::Counters;
+use ringgate_gate::{Counters, Phase};
 use ringgate_state::Counts;
 use text::{Kind, Text};
 
@@ -268,11 +268,16 @@ fn denied(text: &mut Text, snapshot: &Snapshot<'_>) {
     .sample(&[], u8::from(shown.why_not_kept().is_none()));
 }
 
+/// Listeners that a reload has removed keep their players until they leave; another one may have
+/// the name meanwhile.
 fn listeners(text: &mut Text, snapshot: &Snapshot<'_>) {
-    let setup = &snapshot.live.setup;
+    let in_phase = |phase: Phase| {
+        let all = snapshot.live.setup.listeners.iter().zip(&snapshot.sessions);
+        all.filter(move |(listener, _)| listener.phase == phase)
+    };
     let mut sessions =
         text.family("ringgate_listener_sessions", Kind::Gauge, "Sessions of a listener now.");
-    for (listener, count) in setup.listeners.iter().zip(&snapshot.sessions) {
+    for (listener, count) in in_phase(Phase::Serving) {
         sessions.sample(&[("listener", &listener.name)], count);
     }
     let mut max = text.family(
@@ -280,9 +285,16 @@ fn listeners(text: &mut Text, snapshot: &Snapshot<'_>) {
         Kind::Gauge,
         "Sessions beyond which a listener denies players.",
     );
-    for listener in &setup.listeners {
+    for (listener, _) in in_phase(Phase::Serving) {
         max.sample(&[("listener", &listener.name)], listener.sessions_max);
     }
+    let leaving: u32 = in_phase(Phase::Draining).map(|(_, sessions)| sessions).sum();
+    text.family(
+        "ringgate_removed_listener_sessions",
+        Kind::Gauge,
+        "Sessions of listeners that the config no longer has, and which drain.",
+    )
+    .sample(&[], leaving);
 }
 
 /// Backends that a reload has retired keep their players until they leave; more than one of a name

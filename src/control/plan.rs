@@ -13,8 +13,8 @@ use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Duplicates, Limits, LinkKind, Listener, Netcode, Plain, Protocol,
-    Route, Sequence, Setup, Token, TokenPlace, TokenReuse, Unreal,
+    Allowed, Backend, BackendId, Duplicates, Limits, LinkKind, Listener, Netcode, Phase, Plain,
+    Protocol, Route, Sequence, Setup, Token, TokenPlace, TokenReuse, Unreal,
 };
 use ringgate_io::Choice;
 use ringgate_os::process;
@@ -41,8 +41,10 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
     let own = becomes(&config.gateway)?.map_or_else(process::effective_uid, |user| user.uid);
     let backends = config.backends.iter().map(|it| backend(it, own)).collect();
     let batch_delay = batch_delay(&config.gateway);
+    let mut setup = Setup { batch_delay, ..Setup::new(listeners, backends, incarnation) };
+    setup.reserve_sessions(config.gateway.reserve_sessions);
     Ok(Plan {
-        setup: Arc::new(Setup { batch_delay, ..Setup::new(listeners, backends, incarnation) }),
+        setup: Arc::new(setup),
         binds: config.listeners.iter().map(|listener| listener.bind.clone()).collect(),
         filter: config.listeners.iter().map(|listener| listener.filter).collect(),
         run_dir: has_bundles.then(|| config.gateway.run_dir.clone()),
@@ -93,6 +95,7 @@ pub(super) fn listener(listener: &config::Listener, backends: Vec<BackendId>) ->
         sessions_max: listener.max_sessions as u32,
         follow_port_switch: listener.port_switch == config::PortSwitch::Follow,
         limits: limits(&listener.limits),
+        phase: Phase::Serving,
     }
 }
 

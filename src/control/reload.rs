@@ -3,25 +3,29 @@
 //! All or nothing: a file with mistakes, or one that asks for what only a restart can do, changes
 //! nothing, and every reason is given at once. What can change does so without any session
 //! noticing: keys, routes, backends, slots, limits, grace and drain times, port switching.
+//! Listeners come and go ([`listeners`]).
 //!
 //! Workers know listeners and backends by number, and sessions hold these numbers, so a number
-//! means the same thing for as long as anything knows it. A listener is known by its name. A
-//! backend is known by where it is: the address of a udp backend, the name of a bundle backend. One
-//! that is no longer in the config is *retired*: it keeps its number and its players, and takes no
-//! new ones; if it comes back, it has its number again. When all numbers have been given out, new
-//! backends get those of retired ones that have no players and that every worker has retired.
+//! means the same thing for as long as anything knows it. A backend is known by where it is: the
+//! address of a udp backend, the name of a bundle backend. One that is no longer in the config is
+//! *retired*: it keeps its number and its players, and takes no new ones; if it comes back, it has
+//! its number again. When all numbers have been given out, new backends get those of retired ones
+//! that have no players and that every worker has retired.
 
 mod fields;
+mod listeners;
 
 use std::mem::discriminant;
 
 use crate::config::{self, Config};
 use ringgate_core::limits::BACKENDS_MAX;
-use ringgate_gate::{Backend, BackendId, IdVec, LinkKind, Setup};
+use ringgate_gate::{Backend, BackendId, IdVec, LinkKind, Listener, ListenerId, Phase, Setup};
 use ringgate_os::process;
 
 use super::plan;
 use fields::{admin_fields, differing, gateway_fields, listener_fields};
+pub(super) use listeners::Known;
+use listeners::{Fate, fates};
 
 /// What came of it: what has changed, or why nothing did, a sentence each.
 pub(super) type Outcome = Result<Vec<String>, Vec<String>>;
@@ -32,6 +36,12 @@ pub(super) struct Next {
     pub(super) setup: Setup,
     /// What is different, for the log.
     pub(super) changes: Vec<String>,
+    /// Which listeners of the config are new, with their numbers.
+    pub(super) added: Vec<(ListenerId, usize)>,
+    /// Which listeners have gone from the config.
+    pub(super) removed: Vec<ListenerId>,
+    /// Which are there again before they have drained.
+    pub(super) returned: Vec<ListenerId>,
 }
 
 /// Works out what to tell the workers, who run `setup` because of the config `old`.
@@ -41,10 +51,11 @@ pub(super) fn next(
     setup: &Setup,
     new: &Config,
     is_free: impl Fn(BackendId) -> bool,
+    known: &Known<'_>,
 ) -> Result<Next, Vec<String>> {
     let mut refusals = Vec::new();
     refuse_gateway(old, new, &mut refusals);
-    refuse_listeners(old, new, &mut refusals);
+    let fates = fates(old, setup, new, known, &mut refusals);
     refuse_links(setup, new, &mut refusals);
     refuse_growth(setup, new, &mut refusals);
     if !refusals.is_empty() {
@@ -52,16 +63,76 @@ pub(super) fn next(
     }
     let (backends, numbers) =
         number_backends(setup, new, is_free).map_err(|refusal| vec![refusal])?;
-    let number = |listener: &config::Listener| -> Vec<BackendId> {
-        listener.backends.iter().map(|&backend| numbers[backend]).collect()
-    };
-    let in_order = setup.listeners.iter().filter_map(|known| find(new, &known.name));
-    let listeners = in_order.map(|listener| plan::listener(listener, number(listener)));
-    let listeners = listeners.collect();
+    let mut listeners = leave(setup, &backends, &fates);
+    for (listener, fate) in new.listeners.iter().zip(&fates) {
+        let number = listener.backends.iter().map(|&backend| numbers[backend]).collect();
+        let listener = plan::listener(listener, number);
+        match listeners.get_mut(fate.number()) {
+            Some(known) => *known = listener,
+            None => {
+                listeners.push(listener);
+            }
+        }
+    }
     let batch_delay = plan::batch_delay(&new.gateway);
     let revision = setup.revision + 1;
     let next = Setup { listeners, backends, batch_delay, revision, ..setup.clone() };
-    Ok(Next { changes: changes(old, setup, new, &next), setup: next })
+    let mut changes = changes(old, setup, new, &next);
+    let (added, removed, returned) = movements(setup, &next, &fates, &mut changes);
+    Ok(Next { setup: next, changes, added, removed, returned })
+}
+
+/// The listeners that were there, those that are not in the config any more without newcomers.
+/// They know no backend whose number is another's from now on.
+fn leave(
+    setup: &Setup,
+    backends: &IdVec<BackendId, Backend>,
+    fates: &[Fate],
+) -> IdVec<ListenerId, Listener> {
+    let mut listeners = setup.listeners.clone();
+    for number in setup.listeners.ids() {
+        let listener = &mut listeners[number];
+        let stays = fates.iter().any(|fate| fate.number() == number);
+        if !stays && listener.phase == Phase::Serving {
+            listener.phase = Phase::Draining;
+        }
+        listener.backends.retain(|backend| backends[*backend].is_same(&setup.backends[*backend]));
+    }
+    listeners
+}
+
+type Movements = (Vec<(ListenerId, usize)>, Vec<ListenerId>, Vec<ListenerId>);
+
+/// Which listeners come, go and return.
+fn movements(
+    before: &Setup,
+    after: &Setup,
+    fates: &[Fate],
+    changes: &mut Vec<String>,
+) -> Movements {
+    let (mut added, mut removed, mut returned) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, listener) in before.listeners.pairs() {
+        let phase = after.listeners[number].phase;
+        if (listener.phase, phase) == (Phase::Serving, Phase::Draining) {
+            changes.push(format!("listener {} removed; it drains", listener.name));
+            removed.push(number);
+        }
+    }
+    for (at, fate) in fates.iter().enumerate() {
+        let name = &after.listeners[fate.number()].name;
+        match *fate {
+            Fate::Stays(_) => {}
+            Fate::Returns(number) => {
+                changes.push(format!("listener {name} is back"));
+                returned.push(number);
+            }
+            Fate::Opens(number) => {
+                changes.push(format!("listener {name} added"));
+                added.push((number, at));
+            }
+        }
+    }
+    (added, removed, returned)
 }
 
 /// The new list of backends, and the number in it of each backend of the config. One that was here
@@ -128,23 +199,6 @@ fn refuse_gateway(old: &Config, new: &Config, refusals: &mut Vec<String>) {
     }
 }
 
-/// Refuses to change what a listener's sockets and sessions were made with.
-fn refuse_listeners(old: &Config, new: &Config, refusals: &mut Vec<String>) {
-    for before in &old.listeners {
-        let name = &before.name;
-        let Some(after) = find(new, name) else {
-            refusals.push(format!("listener {name} is gone; to remove one needs a restart"));
-            continue;
-        };
-        let fields = listener_fields((old, before), (new, after));
-        let prefix = format!("listener {name}: ");
-        refusals.extend(differing("listener", &fields, false).map(needs_restart(&prefix)));
-    }
-    for added in new.listeners.iter().filter(|listener| find(old, &listener.name).is_none()) {
-        refusals.push(format!("listener {} is new; to add one needs a restart", added.name));
-    }
-}
-
 fn needs_restart(prefix: &str) -> impl Fn(&'static str) -> String {
     move |field| format!("{prefix}{field} has changed; that needs a restart")
 }
@@ -170,7 +224,8 @@ fn refuse_growth(setup: &Setup, new: &Config, refusals: &mut Vec<String>) {
     let there = setup.worker_sessions_max;
     if wanted > there {
         refusals.push(format!(
-            "max_sessions of all listeners together are {wanted}, and memory was set aside for {there}; more needs a restart"
+            "max_sessions of all listeners together are {wanted}, and memory was set aside for {there}; more needs a restart \
+             (gateway.reserve_sessions sets more aside)"
         ));
     }
 }
@@ -183,7 +238,8 @@ fn changes(old: &Config, before: &Setup, new: &Config, after: &Setup) -> Vec<Str
     let fields = admin_fields(old.admin.as_ref(), new.admin.as_ref());
     changes.extend(differing("admin", &fields, true).map(|it| format!("admin.{it}")));
     for listener in &new.listeners {
-        if let Some(earlier) = find(old, &listener.name) {
+        let is_it = |earlier: &&config::Listener| earlier.bind == listener.bind;
+        if let Some(earlier) = find(old, &listener.name).filter(is_it) {
             let fields = listener_fields((old, earlier), (new, listener));
             let name = &listener.name;
             let live = differing("listener", &fields, true);

@@ -10,7 +10,7 @@ use super::metrics::incarnation;
 use super::view::Snapshot;
 use crate::worker::Stage;
 use ringgate_core::proto::unreal::front::Identity;
-use ringgate_gate::{Counters, Ended, Front, LinkKind, PACKET_KIND_NAMES, PACKET_KINDS};
+use ringgate_gate::{Counters, Ended, Front, LinkKind, PACKET_KIND_NAMES, PACKET_KINDS, Phase};
 
 /// The version of all JSON that the gateway answers with: one more when a field goes away or
 /// changes its meaning.
@@ -85,6 +85,9 @@ struct Worker {
 struct Listener<'a> {
     name: &'a str,
     protocol: &'static str,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drain_left_ms: Option<u64>,
     addresses: &'a [SocketAddr],
     public: &'a [SocketAddr],
     sessions: u32,
@@ -243,17 +246,24 @@ fn workers(snapshot: &Snapshot<'_>) -> Vec<Worker> {
         .collect()
 }
 
+/// Those that a reload has removed are shown while they drain.
 fn listeners<'a>(snapshot: &'a Snapshot<'_>) -> Vec<Listener<'a>> {
-    let listeners = snapshot.live.setup.listeners.iter().zip(&snapshot.facts.addresses);
-    listeners
-        .zip(&snapshot.sessions)
-        .map(|((listener, addresses), &sessions)| Listener {
-            name: &listener.name,
-            protocol: Front::of(&listener.protocol).word(),
-            addresses,
-            public: if listener.public.is_empty() { addresses } else { &listener.public },
-            sessions,
-            sessions_max: listener.sessions_max,
+    let live = &snapshot.live;
+    let left_ms = |until_ns: u64| until_ns.saturating_sub(snapshot.now_ns) / NS_PER_MS;
+    let there = live.setup.listeners.pairs().filter(|(_, it)| it.phase != Phase::Closed);
+    there
+        .map(|(number, listener)| {
+            let addresses = live.addresses.get(number.index()).map_or(&[][..], Vec::as_slice);
+            Listener {
+                name: &listener.name,
+                protocol: Front::of(&listener.protocol).word(),
+                state: if listener.phase == Phase::Serving { "serving" } else { "draining" },
+                drain_left_ms: live.leaving.get(&number).copied().map(left_ms),
+                addresses,
+                public: if listener.public.is_empty() { addresses } else { &listener.public },
+                sessions: snapshot.sessions.get(number.index()).copied().unwrap_or_default(),
+                sessions_max: listener.sessions_max,
+            }
         })
         .collect()
 }
@@ -358,7 +368,7 @@ mod tests {
     use super::super::tests as sample;
     use super::*;
     use ringgate_core::proto::unreal::handshake::Base;
-    use ringgate_gate::ServerInfo;
+    use ringgate_gate::{ListenerId, ServerInfo};
 
     fn page(change: impl FnOnce(&mut Snapshot<'_>)) -> Value {
         let facts = sample::facts();
@@ -395,6 +405,22 @@ mod tests {
         assert_eq!(shown["backends"][1]["up"], false);
         let shown = page(|snapshot| snapshot.players[0] = 0);
         assert_eq!(shown["backends"].as_array().map(Vec::len), Some(1));
+    }
+
+    #[test]
+    fn a_listener_is_shown_while_it_drains() {
+        let with = |phase: Phase| {
+            page(|snapshot| {
+                let mut setup = ringgate_gate::Setup::clone(&snapshot.live.setup);
+                setup.listeners[ListenerId(0)].phase = phase;
+                snapshot.live.setup = setup.into();
+                snapshot.live.leaving = [(ListenerId(0), sample::NOW_NS + 2 * NS_PER_S)].into();
+            })
+        };
+        let shown = &with(Phase::Draining)["listeners"][0];
+        assert_eq!((&shown["state"], &shown["drain_left_ms"]), (&"draining".into(), &2000.into()));
+        assert_eq!(page(|_| {})["listeners"][0]["state"], "serving");
+        assert_eq!(with(Phase::Closed)["listeners"].as_array().map(Vec::len), Some(0));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A gateway that was never there, for the tests of the pages that show one.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_gate::{
     Allowed, Backend, BackendId, BackendTraffic, Limits, LinkKind, Listener, ListenerTraffic,
-    Netcode, Protocol, Route, Setup, TokenReuse,
+    Netcode, Phase, Protocol, Route, Setup, TokenReuse,
 };
 use ringgate_os::overflows::Split;
 use ringgate_os::usage::Used;
@@ -21,7 +22,6 @@ pub(super) fn facts() -> Facts {
     Facts {
         driver: "mmsg",
         cipher: "portable",
-        addresses: vec![vec![SocketAddr::from(([192, 0, 2, 1], 40_000))]],
         config_file: "gate.toml".into(),
         started_unix_s: 1_700_000_000,
         ..Facts::default()
@@ -37,6 +37,8 @@ pub(super) fn snapshot(facts: &Facts) -> Snapshot<'_> {
         now_ns: NOW_NS,
         live: Live {
             setup: Arc::new(setup),
+            addresses: Arc::new(vec![vec![SocketAddr::from(([192, 0, 2, 1], 40_000))]]),
+            leaving: HashMap::new(),
             drain: None,
             reloads: Reloads { config_unix_s: facts.started_unix_s, ..Reloads::default() },
             latencies: Arc::default(),
@@ -89,6 +91,7 @@ fn listener() -> Listener {
         sessions_max: 100,
         follow_port_switch: true,
         limits: Limits::NONE,
+        phase: Phase::Serving,
     }
 }
 

@@ -4,6 +4,7 @@
 //! The pages (`metrics`, `status`, `health`) are functions of a [`Snapshot`], so that they can be
 //! tested without a gateway.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,8 +47,6 @@ pub(super) struct Facts {
     pub(super) why_not_uring: Option<String>,
     /// Which kernel seals and opens.
     pub(super) cipher: &'static str,
-    /// The addresses of each listener, by its number.
-    pub(super) addresses: Vec<Vec<SocketAddr>>,
     pub(super) config_file: PathBuf,
     pub(super) started_unix_s: u64,
 }
@@ -56,6 +55,10 @@ pub(super) struct Facts {
 #[derive(Clone, Debug)]
 pub(super) struct Live {
     pub(super) setup: Arc<Setup>,
+    /// The addresses of each listener, by its number.
+    pub(super) addresses: Arc<Vec<Vec<SocketAddr>>>,
+    /// Until when those who are still there may stay, at listeners that drain.
+    pub(super) leaving: HashMap<ListenerId, u64>,
     pub(super) drain: Option<Drain>,
     pub(super) reloads: Reloads,
     pub(super) latencies: Arc<Latencies>,
@@ -115,12 +118,13 @@ impl View {
             driver: fleet.driver(),
             why_not_uring: fleet.why_not_uring().map(str::to_owned),
             cipher: fleet.kernel(),
-            addresses: fleet.addresses().to_vec(),
             config_file,
             started_unix_s,
         };
         let live = Live {
             setup,
+            addresses: Arc::new(fleet.addresses()),
+            leaving: HashMap::new(),
             drain: None,
             reloads: Reloads { config_unix_s: started_unix_s, ..Reloads::default() },
             latencies: Arc::default(),
@@ -156,7 +160,7 @@ impl View {
 
     /// The addresses of each listener, by its number.
     pub(super) fn addresses(&self) -> Vec<Vec<SocketAddr>> {
-        self.facts.addresses.clone()
+        Vec::clone(&self.live().addresses)
     }
 
     /// What each worker publishes.
@@ -172,6 +176,11 @@ impl View {
     /// Players of a backend.
     pub(super) fn players(&self, backend: BackendId) -> u32 {
         self.claims.players(backend)
+    }
+
+    /// Sessions of a listener.
+    pub(super) fn sessions(&self, listener: ListenerId) -> u32 {
+        self.claims.sessions(listener)
     }
 
     /// What may change, to read or to change it.

@@ -6,18 +6,23 @@
 //! thread never waits for a worker. It grows by what an operator does, a few hundred bytes each,
 //! while a worker does not turn, which its health shows.
 //!
+//! Sockets of new listeners lie beside both: they are not the gate's to know, and are taken now and
+//! then.
+//!
 //! The bell is rung once per message; the driver takes any number of rings as one wake-up.
 
 use std::sync::Arc;
 
 use crossbeam::queue::{ArrayQueue, SegQueue};
 
+use super::opened::NewSockets;
 use ringgate_gate::Mail;
 use ringgate_io::Bell;
 
 /// A worker's end.
 pub(super) struct Mailbox {
     commands: Arc<SegQueue<Mail>>,
+    sockets: Arc<SegQueue<NewSockets>>,
     queue: Arc<ArrayQueue<Mail>>,
     bell: Bell,
 }
@@ -26,6 +31,7 @@ pub(super) struct Mailbox {
 #[derive(Clone)]
 pub struct Post {
     commands: Arc<SegQueue<Mail>>,
+    sockets: Arc<SegQueue<NewSockets>>,
     queue: Arc<ArrayQueue<Mail>>,
     bell: Bell,
 }
@@ -36,13 +42,17 @@ pub struct MailboxFull(pub Box<Mail>);
 
 impl Mailbox {
     pub(super) fn new(bell: Bell) -> Self {
-        let (commands, queue) = (Arc::default(), Arc::new(ArrayQueue::new(MAIL_MAX)));
-        Self { commands, queue, bell }
+        let queue = Arc::new(ArrayQueue::new(MAIL_MAX));
+        Self { commands: Arc::default(), sockets: Arc::default(), queue, bell }
     }
 
     pub(super) fn post(&self) -> Post {
-        let (commands, queue) = (Arc::clone(&self.commands), Arc::clone(&self.queue));
-        Post { commands, queue, bell: self.bell.clone() }
+        Post {
+            commands: Arc::clone(&self.commands),
+            sockets: Arc::clone(&self.sockets),
+            queue: Arc::clone(&self.queue),
+            bell: self.bell.clone(),
+        }
     }
 
     /// What one turn takes: every command, and then so much of the rest that players do not wait
@@ -50,6 +60,11 @@ impl Mailbox {
     pub(super) fn take_some(&self) -> impl Iterator<Item = Mail> {
         let commands = std::iter::from_fn(|| self.commands.pop());
         commands.chain(std::iter::from_fn(|| self.queue.pop()).take(MAIL_PER_TURN))
+    }
+
+    /// What listeners that were added are heard on. Empties the list.
+    pub(super) fn take_sockets(&self) -> impl Iterator<Item = NewSockets> {
+        std::iter::from_fn(|| self.sockets.pop())
     }
 
     /// Whether a turn has left something.
@@ -63,6 +78,11 @@ impl Post {
     pub fn command(&self, mail: Mail) {
         self.commands.push(mail);
         self.bell.ring();
+    }
+
+    /// Gives the sockets of a listener whose setup was given before.
+    pub(super) fn give(&self, sockets: NewSockets) {
+        self.sockets.push(sockets);
     }
 
     /// Delivers a message and wakes its worker.

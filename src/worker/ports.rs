@@ -107,7 +107,7 @@ impl Ports {
             let open = |address: &SocketAddr| {
                 let may_fragment = plan.setup.listeners[ListenerId::at(at)].may_fragment();
                 let options = ringgate_io::player_options(filter.as_ref(), may_fragment);
-                open_alone(*address, |alone| {
+                open_alone(*address, true, |alone| {
                     let options = socket::UdpOptions { reuse_port: !alone, ..options };
                     socket::player(*address, &options)
                 })
@@ -123,21 +123,22 @@ impl Ports {
 }
 
 /// An address that could not be taken.
-struct Taken {
-    why: StartError,
-    holder: Option<Holder>,
+pub(super) struct Taken {
+    pub(super) why: StartError,
+    pub(super) holder: Option<Holder>,
 }
 
 /// Binds a socket that nobody overlaps, and then lets others of ours join it. A wildcard and one of
-/// its addresses may both be ours: then the kernel's own table says that they are all that is
-/// there.
-fn open_alone(
+/// its addresses may both be ours (`may_be_ours`): then the kernel's own table says that they are
+/// all that is there.
+pub(super) fn open_alone(
     address: SocketAddr,
+    may_be_ours: bool,
     open: impl Fn(bool) -> Result<UdpSocket, StartError>,
 ) -> Result<UdpSocket, Box<Taken>> {
     let opened = match open(true) {
         Err(why) if why.is_in_use() => match holder(Transport::Udp, address) {
-            Some(Holder::Ourselves) => open(false),
+            Some(Holder::Ourselves) if may_be_ours => open(false),
             holder => return Err(Box::new(Taken { why, holder })),
         },
         opened => opened,

@@ -36,7 +36,7 @@ fn the_control_thread_does_not_wait_for_a_worker_that_does_not_turn() {
         while post.send(Mail::Drain { left_ms: 1 }).is_ok() {}
     }
     for incarnation in 1..=1000 {
-        fleet.adopt(&Setup::new(Vec::new(), Vec::new(), incarnation));
+        fleet.adopt(&Setup::new(Vec::new(), Vec::new(), incarnation), Vec::new());
     }
     fleet.tell_all(|| Mail::Stop);
     for worker in &mut workers {

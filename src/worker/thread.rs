@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::mailbox::{Mailbox, MailboxFull, Post};
+use super::public::PublicSockets;
 use super::report::Published;
 use super::stages::Recorder;
 use ringgate_batch::{Clock, Driver, Moment, SocketId};
@@ -21,7 +22,7 @@ pub(super) struct Worker {
     driver: AnyDriver,
     clock: HostClock,
     around: Around,
-    players: Vec<SocketId>,
+    players: PublicSockets,
     published: Arc<Published>,
     housekeeping_at_ns: u64,
     link_port: Option<u16>,
@@ -57,7 +58,7 @@ impl Worker {
             driver,
             clock: HostClock(clock),
             around: Around { mailbox, posts: Vec::new(), stages: Box::new(Recorder::new()) },
-            players,
+            players: PublicSockets::new(players),
             published: Arc::new(Published::new()),
             housekeeping_at_ns: 0,
         }
@@ -122,11 +123,22 @@ impl Worker {
             return;
         }
         self.housekeeping_at_ns = now_ns + HOUSEKEEPING_NS;
+        self.take_sockets();
         self.published.pass_by(&mut self.around.stages);
-        self.published.leave_report(|report| self.fill(report, now_ns));
+        let socket_drops = self.players.dropped(&self.driver);
+        self.published.leave_report(|report| self.fill(report, (now_ns, socket_drops)));
     }
 
-    fn fill(&self, report: &mut super::Report, now_ns: u64) {
+    /// Begins to hear the players of listeners that were added.
+    fn take_sockets(&mut self) {
+        let Self { body, driver, around, players, .. } = self;
+        let given = around.mailbox.take_sockets();
+        if let Some(room) = players.take(given, driver, body.gate_mut()) {
+            body.limit_room(room);
+        }
+    }
+
+    fn fill(&self, report: &mut super::Report, (now_ns, socket_drops): (u64, u64)) {
         let gate = self.body.gate();
         report.counters.clone_from(gate.counters());
         report.last_refused = *gate.last_refused();
@@ -146,14 +158,14 @@ impl Worker {
         report.link_port = self.link_port;
         report.servers.clear();
         report.servers.extend(gate.servers());
-        report.socket_drops =
-            self.players.iter().map(|player| self.driver.dropped_at(*player)).sum();
+        report.socket_drops = socket_drops;
     }
 
     /// The last words: everything that was counted.
     fn leave(&mut self) {
         let now_ns = self.clock.0.now_ns();
-        self.published.leave_last_report(|report| self.fill(report, now_ns));
+        let socket_drops = self.players.dropped(&self.driver);
+        self.published.leave_last_report(|report| self.fill(report, (now_ns, socket_drops)));
         self.published.leave_last_stages(std::mem::take(&mut self.around.stages));
     }
 }

@@ -109,7 +109,7 @@ fn gateway_fields() {
         (
             "colour = true",
             "gate.toml:14: gateway.colour: found an unknown field, expected one of workers, pin, io, \
-             run_dir, state_dir, drain_timeout, spin, batch_delay, log, user, confine",
+             run_dir, state_dir, drain_timeout, reserve_sessions, spin, batch_delay, log, user, confine",
         ),
     ] {
         check(
@@ -168,7 +168,7 @@ fn limits_are_read_as_strictly_as_everything_else() {
         &format!("{}[gateway.limits]\nx = 1\n", GOOD.trim_end_matches('\n').to_owned() + "\n"),
         &[
             "gate.toml:13: gateway.limits: found an unknown field, expected one of workers, pin, io, \
-           run_dir, state_dir, drain_timeout, spin, batch_delay, log, user, confine",
+           run_dir, state_dir, drain_timeout, reserve_sessions, spin, batch_delay, log, user, confine",
         ],
     );
 }

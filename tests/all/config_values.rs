@@ -45,6 +45,7 @@ fn default_gateway() -> Gateway {
         run_dir: PathBuf::from("/run/ringgate"),
         state_dir: PathBuf::from("/var/lib/ringgate"),
         drain_timeout: Duration::from_secs(30),
+        reserve_sessions: 0,
         spin: Duration::ZERO,
         batch_delay: BatchDelay::Auto,
         log: LogFormat::Human,
@@ -206,7 +207,7 @@ fn a_field_without_an_effect_is_taken_and_warned_about() {
 #[test]
 fn every_gateway_field_arrives() {
     let text = format!(
-        "[gateway]\nworkers = 2\npin = false\nio = \"mmsg\"\nrun_dir = \"run\"\nstate_dir = \"state\"\ndrain_timeout = \"2m\"\n\
+        "[gateway]\nworkers = 2\npin = false\nio = \"mmsg\"\nrun_dir = \"run\"\nstate_dir = \"state\"\ndrain_timeout = \"2m\"\nreserve_sessions = 5000\n\
          spin = \"50us\"\nbatch_delay = \"80us\"\nlog = \"json\"\nuser = \"games\"\nconfine = true\n{TEN_LINES}"
     );
     let expected = Gateway {
@@ -216,6 +217,7 @@ fn every_gateway_field_arrives() {
         run_dir: PathBuf::from("/etc/ringgate/run"),
         state_dir: PathBuf::from("/etc/ringgate/state"),
         drain_timeout: Duration::from_mins(2),
+        reserve_sessions: 5000,
         spin: Duration::from_micros(50),
         batch_delay: BatchDelay::AtMost(Duration::from_micros(80)),
         log: LogFormat::Json,

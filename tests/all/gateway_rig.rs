@@ -16,8 +16,8 @@ use ringgate_core::secret::Key;
 use ringgate_gate::body::Gathers;
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Counters, Limits, LinkKind, Listener, Netcode, Protocol, Route,
-    Setup, TokenReuse,
+    Allowed, Backend, BackendId, Counters, Limits, LinkKind, Listener, Netcode, Phase, Protocol,
+    Route, Setup, TokenReuse,
 };
 use ringgate_io::Choice;
 use ringgate_link::backend::{Event, Options};
@@ -120,7 +120,7 @@ impl Gateway {
     pub(crate) fn adopt_delay(&mut self, batch_delay: BatchDelay) {
         self.setup.batch_delay = batch_delay;
         self.setup.revision += 1;
-        self.fleet().adopt(&self.setup);
+        self.fleet().adopt(&self.setup, Vec::new());
     }
 
     /// What the first worker has waited on purpose, as it says by itself once it goes by the last
@@ -216,6 +216,7 @@ fn plan(wishes: &Wishes, folder: &Folder, key: &Key) -> Plan {
         sessions_max: 1000,
         follow_port_switch: true,
         limits: Limits::NONE,
+        phase: Phase::Serving,
     };
     let backend = Backend {
         name: "game".to_owned(),

@@ -18,8 +18,8 @@ use ringgate_core::drops::DropReason;
 use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Counters, Ended, Limits, LinkKind, Listener, Plain, Protocol,
-    Route, Sequence, Setup, Token, TokenPlace,
+    Allowed, Backend, BackendId, Counters, Ended, Limits, LinkKind, Listener, Phase, Plain,
+    Protocol, Route, Sequence, Setup, Token, TokenPlace,
 };
 use ringgate_io::Choice;
 use ringgate_link::backend::{Event, Options};
@@ -74,6 +74,7 @@ impl Gateway {
             sessions_max: 1000,
             follow_port_switch: false,
             limits: Limits::NONE,
+            phase: Phase::Serving,
         };
         let plan = Plan {
             setup: Arc::new(Setup::new(vec![listener], backends.collect(), 7)),

@@ -22,8 +22,8 @@ use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_core::proto::unreal::stand_in::{StandIn, Tally};
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::{
-    Backend, BackendId, Counters, Duplicates, Limits, LinkKind, Listener, Protocol, Route, Setup,
-    Unreal,
+    Backend, BackendId, Counters, Duplicates, Limits, LinkKind, Listener, Phase, Protocol, Route,
+    Setup, Unreal,
 };
 use ringgate_io::Choice;
 use ringgate_os::clock::Clock;
@@ -90,6 +90,7 @@ impl Gateway {
             sessions_max: 20_000,
             follow_port_switch: true,
             limits: Limits::UNREAL,
+            phase: Phase::Serving,
         };
         let plan = Plan {
             setup: Arc::new(Setup::new(vec![listener], backends.collect(), 7)),

@@ -22,7 +22,6 @@ use crate::store::admission::Admission;
 use crate::store::census::Census;
 use crate::store::hash::HashKey;
 use crate::taps::Taps;
-use crate::traffic::ListenerTraffic;
 use ringgate_core::crypto::Aead;
 
 impl Common {
@@ -79,12 +78,7 @@ impl Common {
 
     pub(crate) fn adopt(&mut self, setup: Arc<Setup>, now_ns: u64) {
         for listener in setup.listeners.iter().skip(self.listeners.len()) {
-            let front = Front::of(&listener.protocol);
-            self.listeners.push(ListenerState {
-                front,
-                sockets: IdVec::new(),
-                traffic: ListenerTraffic::default(),
-            });
+            self.listeners.push(ListenerState::new(listener));
         }
         self.claims.resize_backends(&setup.backend_slots());
         let in_use = setup.backends.iter().filter(|backend| !backend.retired);

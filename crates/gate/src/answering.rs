@@ -57,6 +57,7 @@ fn is_like(wanted: &Wanted, turn: &Turn<'_>, info: &SessionInfo) -> bool {
     wanted.client_id.is_none_or(|client_id| client_id == info.client_id)
         && wanted.session.is_none_or(|session| session == info.id)
         && wanted.backend.is_none_or(|backend| backend == info.backend)
+        && wanted.listener.is_none_or(|listener| listener == info.listener)
         && wanted.address.as_ref().is_none_or(is_at)
         && (!wanted.is_denied || is_denied(turn, info))
 }

@@ -128,6 +128,11 @@ impl Body {
         &mut self.gate
     }
 
+    /// There is a socket for players now whose receive buffer holds no more datagrams than this.
+    pub fn limit_room(&mut self, room: u32) {
+        self.pace.limit_room(room);
+    }
+
     /// Turns taken.
     pub const fn turns(&self) -> u64 {
         self.turns

@@ -53,6 +53,7 @@ mod tests;
 mod trace;
 mod traffic;
 mod turn;
+mod turnover;
 mod watching;
 
 pub use capture::{Capture, Captured, Meant};
@@ -70,7 +71,7 @@ pub use prefix::Prefix;
 pub use seed::{Seed, WorkerIndex};
 pub use setup::{
     Allowed, Backend, ClaimLimits, Credentials, Duplicates, Limits, LinkKind, Listener, Netcode,
-    Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace, TokenReuse, Tokens, Unreal,
+    Phase, Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace, TokenReuse, Tokens, Unreal,
 };
 pub use shared::claims::Claims;
 pub use survey::{Found, Survey, Wanted};

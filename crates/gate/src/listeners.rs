@@ -2,6 +2,7 @@
 
 use crate::front::Front;
 use crate::ids::{BindId, IdVec};
+use crate::setup::Listener;
 use crate::traffic::ListenerTraffic;
 use ringgate_batch::SocketId;
 
@@ -10,4 +11,12 @@ pub(crate) struct ListenerState {
     /// Our sockets, one for each of its addresses.
     pub(crate) sockets: IdVec<BindId, SocketId>,
     pub(crate) traffic: ListenerTraffic,
+}
+
+impl ListenerState {
+    /// Without sockets.
+    pub(crate) fn new(listener: &Listener) -> Self {
+        let front = Front::of(&listener.protocol);
+        Self { front, sockets: IdVec::new(), traffic: ListenerTraffic::default() }
+    }
 }

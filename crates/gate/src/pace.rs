@@ -136,6 +136,11 @@ pub struct Found {
 }
 
 impl Pace {
+    /// A receive buffer holds no more datagrams than this.
+    pub fn limit_room(&mut self, room: u32) {
+        self.rules.room = self.rules.room.min(f64::from(room));
+    }
+
     /// Knows of no arrivals.
     pub const fn new(limit: BatchDelay, rules: Rules, now_ns: u64) -> Self {
         Self {

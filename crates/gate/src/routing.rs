@@ -2,7 +2,7 @@
 
 use crate::common::Common;
 use crate::ids::{BackendId, ListenerId};
-use crate::setup::Route;
+use crate::setup::{Phase, Route};
 use crate::shared::claims::{Claim, Wanted};
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
@@ -17,7 +17,7 @@ impl Common {
         user_data: &UserData,
         is_open: impl Fn(BackendId) -> bool,
     ) -> Result<BackendId, NoRoom> {
-        if self.life.draining_until_ns.is_some() {
+        if self.takes_nobody(listener) {
             return Err(NoRoom::Draining);
         }
         let rules = &self.setup.listeners[listener];
@@ -65,6 +65,12 @@ impl Common {
         };
         let could_be = rules.backends.iter().copied().filter(is_wanted);
         if self.is_still_starting(could_be) { NoRoom::BackendStarting } else { NoRoom::BackendDown }
+    }
+
+    /// Whether the gateway drains, or this listener.
+    pub(crate) fn takes_nobody(&self, listener: ListenerId) -> bool {
+        self.life.draining_until_ns.is_some()
+            || self.setup.listeners[listener].phase != Phase::Serving
     }
 
     /// Whether a backend is there for new players.

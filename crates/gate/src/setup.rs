@@ -2,7 +2,8 @@
 //!
 //! Listeners and backends are numbered by their position, and keep their number over a reload: the
 //! configuration's names are resolved by the caller. The number of a retired backend that no worker
-//! and no player knows any more may become another's.
+//! and no player knows any more may become another's, and so may that of a listener that every
+//! worker has closed.
 
 mod plain;
 
@@ -63,6 +64,19 @@ pub struct Listener {
     pub follow_port_switch: bool,
     /// What one source may take.
     pub limits: Limits,
+    /// Whether it serves, or is about to go, or has gone.
+    pub phase: Phase,
+}
+
+/// Where a listener is in its life. A number that is closed may serve again: as another listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Players come and play.
+    Serving,
+    /// Nobody is taken in; those who are here stay.
+    Draining,
+    /// It has no sockets and no sessions: what is left of them ends with the setup that says so.
+    Closed,
 }
 
 /// What one source may take of a listener; 0 is no limit. Rates and handshakes are counted by each
@@ -129,6 +143,18 @@ impl Listener {
             Protocol::Third => None,
             Protocol::Unreal(rules) => Some(rules),
         }
+    }
+
+    /// What is left of one that has gone: a number that means nothing, until it is another's.
+    #[must_use]
+    pub fn closed(&self) -> Self {
+        let mut closed = Self { phase: Phase::Closed, ..self.clone() };
+        closed.public.clear();
+        closed.backends.clear();
+        if let Protocol::Netcode(rules) = &mut closed.protocol {
+            rules.keys.clear();
+        }
+        closed
     }
 
     /// Whether what its players are sent may be too long for a path: the gateway does not know what
@@ -324,6 +350,13 @@ impl Setup {
             revision: 0,
             denied: Arc::default(),
         }
+    }
+
+    /// Sets memory aside for so many sessions, where that is more than the listeners may have.
+    pub fn reserve_sessions(&mut self, sessions: usize) {
+        let sessions = sessions.max(self.worker_sessions_max);
+        self.worker_sessions_max = sessions;
+        self.worker_pending_max = (sessions / 4).clamp(PENDING_MIN, PENDING_MAX);
     }
 
     /// Places that one worker sets address space aside for: its sessions, and those that rest.

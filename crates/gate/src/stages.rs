@@ -48,6 +48,7 @@ impl Fronts {
             }
             Mail::Setup(setup) => {
                 self.forget_replaced(turn, &setup);
+                self.turn_over(turn, &setup);
                 self.adopt(&setup, turn.now.mono_ns);
                 turn.common.adopt(setup, turn.now.mono_ns);
                 turn.close_disallowed_links();

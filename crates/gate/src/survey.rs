@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::counters::Ended;
-use crate::ids::{BackendId, WorkerId};
+use crate::ids::{BackendId, ListenerId, WorkerId};
 use crate::info::SessionInfo;
 use crate::prefix::Prefix;
 
@@ -20,6 +20,8 @@ pub struct Wanted {
     pub address: Option<Prefix>,
     /// Where its player plays.
     pub backend: Option<BackendId>,
+    /// Where its player came in.
+    pub listener: Option<ListenerId>,
     /// Its player's address or id is denied by the setup that the worker goes by.
     pub is_denied: bool,
 }

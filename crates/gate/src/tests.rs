@@ -24,5 +24,6 @@ mod surveys;
 pub(crate) mod third;
 mod tokens;
 mod traces;
+mod turnover;
 mod udp;
 mod unreal;

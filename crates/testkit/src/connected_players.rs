@@ -20,7 +20,7 @@ use ringgate_core::proto::replay::Policy;
 use ringgate_gate::host::Host;
 use ringgate_gate::{
     Allowed, Backend, BackendId, BindId, Claims, Credentials, Gate, Limits, LinkKind, Listener,
-    ListenerId, Mail, Netcode, Now, Protocol, Route, Seed, Setup, TokenReuse, WorkerId,
+    ListenerId, Mail, Netcode, Now, Phase, Protocol, Route, Seed, Setup, TokenReuse, WorkerId,
     WorkerIndex,
 };
 use ringgate_link::bundle::{Hello, SessionId, ToGame, Writer};
@@ -386,6 +386,7 @@ fn setup(players: usize, idle_games: u16) -> Setup {
         sessions_max: players as u32,
         follow_port_switch: true,
         limits: Limits::NONE,
+        phase: Phase::Serving,
     };
     let backend = |number: u16| Backend {
         name: format!("game-{number}"),

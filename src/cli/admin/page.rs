@@ -61,6 +61,11 @@ pub(crate) struct Worker {
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Listener {
     pub(crate) name: String,
+    /// Of gateways that can say: whether it serves, or drains because a reload has removed it.
+    #[serde(default)]
+    pub(crate) state: String,
+    #[serde(default)]
+    pub(crate) drain_left_ms: Option<u64>,
     pub(crate) addresses: Vec<String>,
     pub(crate) sessions: u64,
     pub(crate) sessions_max: u64,

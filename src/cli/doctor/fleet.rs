@@ -9,7 +9,7 @@ use ringgate_report::text::{bytes, count};
 const SESSION_BYTES: u64 = 1024;
 
 pub(super) fn memory(host: &Host, config: &Config) -> Option<Finding> {
-    let sessions: u64 = config.listeners.iter().map(|it| it.max_sessions as u64).sum();
+    let sessions = config.reserved_sessions() as u64;
     let text = host.text("proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let available = line.split_whitespace().next()?.parse::<u64>().ok()? * 1024;

@@ -3,13 +3,13 @@
 
 use super::super::view::Snapshot;
 use super::text::{Kind, Text};
-use ringgate_gate::{BackendTraffic, ListenerTraffic};
+use ringgate_gate::{BackendTraffic, ListenerTraffic, Phase};
 
 pub(super) fn render(text: &mut Text, snapshot: &Snapshot<'_>) {
     let listeners = &snapshot.live.setup.listeners;
     for (name, help, of) in OF_LISTENERS {
         let mut family = text.family(name, Kind::Counter, help);
-        for (id, listener) in listeners.pairs() {
+        for (id, listener) in listeners.pairs().filter(|(_, it)| it.phase == Phase::Serving) {
             family.sample(&[("listener", &listener.name)], of(&snapshot.listener_traffic(id)));
         }
     }

@@ -97,9 +97,15 @@ function compare(was, is) {
     } else if (!old.retired && backend.retired) happened("backend " + backend.name + " is retired");
   }
   for (const name of known.keys()) happened("backend " + name + " is gone");
-  const listeners = new Map(was.listeners.map((it) => [it.name, it]));
+  const place = (it) => it.name + " " + it.addresses.join(" ");
+  const listeners = new Map(was.listeners.map((it) => [place(it), it]));
   for (const listener of is.listeners) {
-    const old = listeners.get(listener.name);
+    const old = listeners.get(place(listener));
+    listeners.delete(place(listener));
+    if (!old) happened("listener " + listener.name + " is new");
+    else if (old.state !== listener.state) {
+      happened("listener " + listener.name + (listener.state === "draining" ? " was removed and drains" : " is back"));
+    }
     const isFull = (it) => it.sessions >= it.sessions_max;
     if (old && isFull(old) !== isFull(listener)) {
       happened("listener " + listener.name + (isFull(listener) ? " is full" : " has room again"),
@@ -109,6 +115,7 @@ function compare(was, is) {
   const rules = (it) => it.denied.ipv4 + it.denied.ipv6 + it.denied.clients;
   if (rules(was) !== rules(is)) happened(count(rules(is)) + " prefixes and client ids are denied");
   if (was.denied.kept && !is.denied.kept) happened("a restart would forget who is denied: " + is.denied.not_kept_because, "bad");
+  for (const it of listeners.values()) happened("listener " + it.name + " is gone");
   if (was.conservation.holds && !is.conservation.holds) happened("not everything is accounted for", "bad");
 }
 
@@ -246,8 +253,12 @@ function tables(was, is, seconds) {
   const word = (text) => ({ text, word: true });
   const filled = (n, of) => ({ text: count(n) + " of " + count(of), share: of ? Math.min(1, n / of) : 0,
     className: of && n >= of ? "bad" : "" });
-  table("listeners", [word("name"), word("protocol"), word("address"), "sessions"], is.listeners.map((it) =>
-    [it.name, it.protocol, it.addresses.join(", "), filled(it.sessions, it.sessions_max)]), "none");
+  table("listeners", [word("name"), word("protocol"), word("address"), word("state"), "sessions"], is.listeners.map((it) => {
+    const isGoing = it.state === "draining";
+    const left = isGoing ? it.state + ", " + time(it.drain_left_ms * 1e6) + " left" : it.state;
+    const state = { text: left, className: isGoing ? "warn" : "good" };
+    return [it.name, it.protocol, it.addresses.join(", "), state, filled(it.sessions, it.sessions_max)];
+  }), "none");
   const all = is.workers.length;
   table("backends", [word("name"), word("link"), word("state"), "players"], is.backends.map((it) => {
     const state = it.retired ? { text: "retired", className: "warn" } : it.up ? { text: "up", className: "good" }

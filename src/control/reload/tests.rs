@@ -1,6 +1,7 @@
 //! Configs that follow each other.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use super::super::plan;
 use super::*;
 use crate::config::keys::KeySources;
 use crate::config::{Changes, changes_of};
-use ringgate_gate::{BackendId, Limits, ListenerId};
+use crate::worker::Plan;
+use ringgate_gate::{BackendId, Front, Limits, ListenerId, Phase};
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const OTHER_KEY: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -50,20 +52,59 @@ fn text() -> String {
 struct Running {
     config: Config,
     setup: Arc<Setup>,
+    /// Where each listener is bound.
+    binds: Vec<Vec<SocketAddr>>,
+    /// Configs that had listeners which were removed.
+    left_with: Vec<Config>,
 }
 
 impl Running {
     fn start(text: &str) -> Self {
         let config = config(text);
-        let setup = plan::plan(&config).expect("a plan").setup;
-        Self { config, setup }
+        let Plan { setup, binds, .. } = plan::plan(&config).expect("a plan");
+        Self { config, setup, binds, left_with: Vec::new() }
     }
 
     fn reload(&mut self, text: &str) -> Outcome {
         let new = config(text);
-        let Next { setup, changes } = next(&self.config, &self.setup, &new, |_| true)?;
-        (self.config, self.setup) = (new, Arc::new(setup));
-        Ok(changes)
+        let next = self.next(&new, |_| true)?;
+        self.binds.resize_with(next.setup.listeners.len(), Vec::new);
+        for (number, at) in &next.added {
+            self.binds[number.index()].clone_from(&new.listeners[*at].bind);
+        }
+        let before = std::mem::replace(&mut self.config, new);
+        self.left_with.extend((!next.removed.is_empty()).then_some(before));
+        self.setup = Arc::new(next.setup);
+        Ok(next.changes)
+    }
+
+    /// All that have closed are vacant, and the last config without them had those that drain.
+    fn next(&self, new: &Config, is_free: impl Fn(BackendId) -> bool) -> Result<Next, Vec<String>> {
+        let holder_of = |address| {
+            let holds = |binds: &Vec<SocketAddr>| binds.contains(&address);
+            self.binds.iter().position(holds).map(ListenerId::at)
+        };
+        let left_with = |_| self.left_with.last();
+        let known = Known {
+            fronts: &[Front::Netcode, Front::Plain],
+            left_with: &left_with,
+            is_vacant: &|_| true,
+            holder_of: &holder_of,
+        };
+        next(&self.config, &self.setup, new, is_free, &known)
+    }
+
+    /// A listener that drains has gone.
+    fn close(&mut self, number: ListenerId) {
+        let mut setup = Setup::clone(&self.setup);
+        setup.listeners[number] = setup.listeners[number].closed();
+        self.setup = Arc::new(setup);
+        self.binds[number.index()].clear();
+    }
+
+    /// Name and phase of each listener.
+    fn listeners(&self) -> Vec<(&str, Phase)> {
+        self.setup.listeners.iter().map(|it| (it.name.as_str(), it.phase)).collect()
     }
 
     /// Name, retirement and slots of each backend.
@@ -130,7 +171,6 @@ fn what_needs_a_restart_is_refused_with_all_reasons_and_changes_nothing() {
     let mut running = Running::start(&text());
     let changed = text()
         .replace("[gateway]", "[gateway]\nworkers = 3\nspin = \"1ms\"")
-        .replace("40000", "40001")
         .replace("protocol_id = 7", "protocol_id = 8\nreplay_window = 512")
         .replace("slots = 8", "slots = 9");
     let added = "[admin]\n[[listener]]\nname = \"us\"\nprotocol = \"netcode\"\nbind = [\"127.0.0.1:1\"]\n\
@@ -143,25 +183,91 @@ fn what_needs_a_restart_is_refused_with_all_reasons_and_changes_nothing() {
             "gateway.workers has changed; that needs a restart",
             "gateway.spin has changed; that needs a restart",
             "admin.bind has changed; that needs a restart",
-            "listener eu: bind has changed; that needs a restart",
             "listener eu: protocol_id has changed; that needs a restart",
             "listener eu: replay_window has changed; that needs a restart",
-            "listener us is new; to add one needs a restart",
-            "max_sessions of all listeners together are 101, and memory was set aside for 100; more needs a restart",
+            "max_sessions of all listeners together are 101, and memory was set aside for 100; more needs a restart \
+             (gateway.reserve_sessions sets more aside)",
         ]
     );
     assert_eq!(running.backends(), [("a", false, 8), ("b", false, 8)]);
 }
 
+/// The text with `reserve_sessions`, and a second listener.
+fn with_second(name: &str, bind: &str) -> String {
+    let text = one_listener();
+    let second =
+        text.split("[[listener]]").nth(1).and_then(|rest| rest.split("[[backend]]").next());
+    let second = second.expect("the first one").replace("\"eu\"", &format!("{name:?}"));
+    let second = second.replace("127.0.0.1:40000", bind);
+    format!("{text}[[listener]]{second}")
+}
+
+fn one_listener() -> String {
+    text().replace("[gateway]", "[gateway]\nreserve_sessions = 1000")
+}
+
 #[test]
-fn a_listener_under_another_name_is_another_listener() {
-    let mut running = Running::start(&text());
-    let refusals = running.reload(&text().replace("\"eu\"", "\"us\"")).expect_err("a restart");
-    let expected = [
-        "listener eu is gone; to remove one needs a restart",
-        "listener us is new; to add one needs a restart",
-    ];
-    assert_eq!(refusals, expected);
+fn listeners_come_and_go_and_their_numbers_are_used_again() {
+    let mut running = Running::start(&one_listener());
+    let us = with_second("us", "127.0.0.1:40001");
+    assert_eq!(running.reload(&us), Ok(strings(&["listener us added"])));
+    assert_eq!(running.listeners(), [("eu", Phase::Serving), ("us", Phase::Serving)]);
+    assert_eq!(running.reload(&one_listener()), Ok(strings(&["listener us removed; it drains"])));
+    assert_eq!(running.listeners()[1], ("us", Phase::Draining));
+
+    // Another one of the name is another listener, and the first comes back if it is meant.
+    let elsewhere = with_second("us", "127.0.0.1:40002");
+    assert_eq!(running.reload(&elsewhere), Ok(strings(&["listener us added"])));
+    let both = [("eu", Phase::Serving), ("us", Phase::Draining), ("us", Phase::Serving)];
+    assert_eq!(running.listeners(), both);
+    running.close(ListenerId(1));
+    let changes = running.reload(&with_second("asia", "127.0.0.1:40001")).expect("it is free");
+    assert_eq!(changes, ["listener us removed; it drains", "listener asia added"]);
+    assert_eq!(running.listeners()[1], ("asia", Phase::Serving), "the number, too");
+    let changes = running.reload(&elsewhere).expect("as before");
+    assert_eq!(changes, ["listener asia removed; it drains", "listener us is back"]);
+    let names = [("eu", Phase::Serving), ("asia", Phase::Draining), ("us", Phase::Serving)];
+    assert_eq!(running.listeners(), names);
+}
+
+#[test]
+fn a_listener_that_moves_drains_where_it_was() {
+    let mut running = Running::start(&one_listener());
+    let moved =
+        one_listener().replace("40000", "40001").replace("protocol_id = 7", "protocol_id = 8");
+    let changes = running.reload(&moved).expect("nothing is in the way");
+    assert_eq!(changes, ["listener eu removed; it drains", "listener eu added"]);
+    assert_eq!(running.listeners(), [("eu", Phase::Draining), ("eu", Phase::Serving)]);
+    let back = running.reload(&one_listener()).expect("it is still there");
+    assert_eq!(back, ["listener eu removed; it drains", "listener eu is back"]);
+    assert_eq!(running.listeners(), [("eu", Phase::Serving), ("eu", Phase::Draining)]);
+}
+
+#[test]
+fn an_address_has_one_listener_at_a_time() {
+    let mut running = Running::start(&one_listener());
+    let renamed = one_listener().replace("\"eu\"", "\"us\"");
+    let refusals = running.reload(&renamed).expect_err("players are there");
+    let expected = "listener us: 127.0.0.1:40000 belongs to listener eu, whose players would be diverted; remove that one \
+                    first, and add this one when it has drained";
+    assert_eq!(refusals, [expected]);
+    let moved = one_listener().replace("40000", "40001");
+    running.reload(&moved).expect("fine");
+    let taken = with_second("us", "127.0.0.1:40000").replacen("40000", "40001", 1);
+    let expected = "listener us: 127.0.0.1:40000 belongs to listener eu, which drains; try again when it has gone";
+    assert_eq!(running.reload(&taken).expect_err("it drains"), [expected]);
+}
+
+#[test]
+fn the_first_listener_of_a_protocol_needs_its_tables() {
+    let mut running = Running::start(&one_listener());
+    let unreal = "[[listener]]\nname = \"ue\"\nprotocol = \"unreal\"\nbind = [\"127.0.0.1:7777\"]\n\
+                  backends = [\"c\"]\nmax_sessions = 10\n[[backend]]\nname = \"c\"\nlink = \"udp\"\n\
+                  address = \"127.0.0.1:7009\"\nslots = 1\n";
+    let refusals = running.reload(&format!("{}{unreal}", one_listener())).expect_err("a restart");
+    let expected = "listener ue: no listener spoke unreal at the start, so there are no tables for its players; that needs \
+                    a restart";
+    assert_eq!(refusals, [expected]);
 }
 
 #[test]
@@ -241,7 +347,7 @@ fn numbers_of_backends_that_nothing_knows_any_more_are_given_out_again() {
     assert_eq!(running.setup.backends.len(), BACKENDS_MAX);
     let adds = |running: &Running, is_free: &dyn Fn(BackendId) -> bool| {
         let new = config(&with_more(9_000, 2));
-        next(&running.config, &running.setup, &new, is_free).map(|next| next.setup)
+        running.next(&new, is_free).map(|next| next.setup)
     };
     let why = adds(&running, &|_| false).expect_err("players are everywhere");
     assert!(why[0].starts_with("backend x9000: 4096 backends are there or"), "{why:?}");
@@ -255,8 +361,8 @@ fn numbers_of_backends_that_nothing_knows_any_more_are_given_out_again() {
     // One that comes back has its own number, though others wait for one.
     let back = with_more(75, 1) + &with_more(9_000, 1)[text().len()..];
     let new = config(&back);
-    let next = next(&running.config, &running.setup, &new, |id| [77, 78].contains(&id.0));
-    let Next { setup, changes } = next.expect("78 is free");
+    let next = running.next(&new, |id| [77, 78].contains(&id.0));
+    let Next { setup, changes, .. } = next.expect("78 is free");
     assert_eq!(
         (setup.backends[BackendId(77)].name.as_str(), setup.backends[BackendId(78)].name.as_str()),
         ("x75", "x9000")

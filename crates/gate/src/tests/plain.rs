@@ -17,10 +17,10 @@ use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
 use std::sync::Arc;
 
-const SERVERS: [&str; 2] = ["127.0.0.1:7001", "127.0.0.1:7002"];
+pub(super) const SERVERS: [&str; 2] = ["127.0.0.1:7001", "127.0.0.1:7002"];
 
 /// One plain listener in front of two servers with so many slots each.
-fn plain_setup_with(slots: u32, change: impl FnOnce(&mut Plain)) -> Setup {
+pub(super) fn plain_setup_with(slots: u32, change: impl FnOnce(&mut Plain)) -> Setup {
     let mut rules = Plain { starts_per_block: 0, starts_total: 0, ..Plain::default() };
     change(&mut rules);
     let listener = Listener {

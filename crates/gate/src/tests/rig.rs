@@ -19,8 +19,8 @@ use crate::mail::Mail;
 use crate::now::Now;
 use crate::seed::{Seed, WorkerIndex};
 use crate::setup::{
-    Allowed, Backend, ClaimLimits, Credentials, Limits, LinkKind, Listener, Netcode, Protocol,
-    Route, Setup, TokenReuse,
+    Allowed, Backend, ClaimLimits, Credentials, Limits, LinkKind, Listener, Netcode, Phase,
+    Protocol, Route, Setup, TokenReuse,
 };
 use crate::shared::claims::Claims;
 use crate::store::table::Address;
@@ -92,6 +92,7 @@ pub(super) fn listener(name: &str, backends: &[u16]) -> Listener {
         sessions_max: 100,
         follow_port_switch: true,
         limits: Limits::NETCODE,
+        phase: Phase::Serving,
     }
 }
 

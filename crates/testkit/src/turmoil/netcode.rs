@@ -17,7 +17,7 @@ use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Mail, Netcode, Now,
+    Allowed, Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Mail, Netcode, Now, Phase,
     Protocol, Route, Setup, TokenReuse,
 };
 use ringgate_link::bundle::{CloseReason, Hello, SessionId, ToGame, Writer};
@@ -344,6 +344,9 @@ impl Cast {
             self.keys = self.keys.saturating_add(1);
         }
         let keys = self.keys;
+        if what >= 224 {
+            return self.stage.turn_over(ListenerId(u16::from(what % 2)), value);
+        }
         self.stage.reload(|setup| {
             let listener = &mut setup.listeners[ListenerId(0)];
             match what {
@@ -356,6 +359,9 @@ impl Cast {
             }
             for listener in &mut setup.listeners {
                 let Protocol::Netcode(rules) = &mut listener.protocol else { continue };
+                if listener.phase == Phase::Closed {
+                    continue;
+                }
                 let newest = (keys.saturating_sub(1).max(1)..=keys).rev();
                 rules.keys = newest.map(|key| Key::from_bytes([key; 32])).collect();
             }
@@ -464,6 +470,7 @@ fn setup(input: &mut Input<'_>, allows_reuse: bool) -> Setup {
         sessions_max: 6,
         follow_port_switch: true,
         limits: Limits::NONE,
+        phase: Phase::Serving,
     };
     let listeners = [("eu", "203.0.113.9:40000"), ("us", "203.0.113.9:40001")].map(listener);
     let mut setup = Setup::new(listeners.into(), backends, 1);

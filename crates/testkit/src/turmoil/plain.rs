@@ -9,8 +9,8 @@ use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Mail, Plain, Protocol,
-    Route, Sequence, Setup, Token, TokenPlace,
+    Allowed, Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Mail, Phase, Plain,
+    Protocol, Route, Sequence, Setup, Token, TokenPlace,
 };
 use ringgate_link::bundle::{CloseReason, Hello, SessionId, ToGame, Writer};
 use std::sync::Arc;
@@ -129,6 +129,9 @@ impl Cast {
 
     fn reload(&mut self, input: &mut Input<'_>) {
         let (what, value) = (input.byte(), input.byte());
+        if what >= 236 {
+            return self.stage.turn_over(ListenerId(0), value);
+        }
         self.stage.reload(|setup| {
             let listener = &mut setup.listeners[ListenerId(0)];
             match what {
@@ -319,6 +322,7 @@ fn setup(input: &mut Input<'_>) -> Setup {
         sessions_max: 6,
         follow_port_switch: false,
         limits: Limits::NONE,
+        phase: Phase::Serving,
     };
     let mut setup = Setup::new(vec![listener], backends.collect(), 1);
     setup.worker_sessions_max = 1 + input.below(8);

@@ -10,7 +10,8 @@ use ringgate_batch::{Endpoint, IoEvent, LocalIp, Port, SendFailure, SocketId, Tx
 use ringgate_core::crypto::Aead;
 use ringgate_core::secret::Key;
 use ringgate_gate::{
-    BindId, Claims, Credentials, Gate, ListenerId, Mail, Now, Seed, Setup, WorkerId, WorkerIndex,
+    BindId, Claims, Credentials, Gate, IdVec, Listener, ListenerId, Mail, Now, Phase, Seed, Setup,
+    WorkerId, WorkerIndex,
 };
 
 /// Decisions, one byte each. When there are none left, the run is over.
@@ -76,6 +77,8 @@ pub(super) struct Stage {
     pub(super) hosts: Vec<Host>,
     pub(super) claims: Arc<Claims>,
     pub(super) setup: Arc<Setup>,
+    /// As they were at first.
+    listeners: IdVec<ListenerId, Listener>,
     pub(super) now: Now,
     /// What has left in the turn at hand.
     sent: Vec<Sent>,
@@ -118,6 +121,7 @@ impl Stage {
         Self {
             hosts: (0..workers).map(host).collect(),
             claims,
+            listeners: setup.listeners.clone(),
             setup,
             now: START,
             sent: Vec::new(),
@@ -201,10 +205,36 @@ impl Stage {
     pub(super) fn reload(&mut self, change: impl FnOnce(&mut Setup)) {
         let mut setup = Setup::clone(&self.setup);
         change(&mut setup);
-        self.setup = Arc::new(setup);
+        let before = std::mem::replace(&mut self.setup, Arc::new(setup));
+        let is_closed = |setup: &Setup, listener| setup.listeners[listener].phase == Phase::Closed;
+        let is_new = |it: &ListenerId| is_closed(&before, *it) && !is_closed(&self.setup, *it);
+        let new: Vec<_> = before.listeners.ids().filter(is_new).collect();
         for worker in 0..self.hosts.len() {
             self.tell(worker, Mail::Setup(Arc::clone(&self.setup)));
             self.turn(worker);
+            for &listener in &new {
+                let gate = self.hosts[worker].gate_mut();
+                gate.bind_player_socket(player_socket(listener), listener, BindId(0));
+            }
+        }
+    }
+
+    /// Takes a listener one step further in its life, or back from a drain.
+    pub(super) fn turn_over(&mut self, listener: ListenerId, value: u8) {
+        let first = self.listeners[listener].clone();
+        self.reload(|setup| {
+            let listener = &mut setup.listeners[listener];
+            *listener = match (listener.phase, value) {
+                (Phase::Serving, _) => Listener { phase: Phase::Draining, ..listener.clone() },
+                (Phase::Draining, 0..160) => listener.closed(),
+                (Phase::Draining, _) => Listener { phase: Phase::Serving, ..listener.clone() },
+                (Phase::Closed, _) => first,
+            };
+        });
+        for host in &self.hosts {
+            let mut sessions = host.gate().sessions();
+            let is_closed = self.setup.listeners[listener].phase == Phase::Closed;
+            assert!(!is_closed || sessions.all(|session| session.listener != listener));
         }
     }
 

@@ -14,8 +14,8 @@ use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_core::proto::unreal::stand_in::StandIn;
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::{
-    Backend, BackendId, Duplicates, Limits, LinkKind, Listener, ListenerId, Mail, Protocol, Route,
-    Setup, Unreal,
+    Backend, BackendId, Duplicates, Limits, LinkKind, Listener, ListenerId, Mail, Phase, Protocol,
+    Route, Setup, Unreal,
 };
 
 /// Runs one sequence of events to its end; what does not hold panics. Returns how many sessions
@@ -215,6 +215,9 @@ impl Cast {
 
     fn reload(&mut self, input: &mut Input<'_>) {
         let (what, value) = (input.byte(), input.byte());
+        if what >= 236 {
+            return self.stage.turn_over(ListenerId(0), value);
+        }
         self.stage.reload(|setup| {
             let listener = &mut setup.listeners[ListenerId(0)];
             match what {
@@ -334,6 +337,7 @@ fn setup(input: &mut Input<'_>) -> Setup {
         sessions_max: 6,
         follow_port_switch: true,
         limits: Limits::NONE,
+        phase: Phase::Serving,
     };
     let mut setup = Setup::new(vec![listener], backends.collect(), 1);
     setup.worker_sessions_max = 1 + input.below(8);

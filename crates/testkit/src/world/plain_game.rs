@@ -12,8 +12,8 @@ use ringgate_batch::{Endpoint, LocalIp};
 use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
 use ringgate_gate::{
-    Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Plain, Protocol, Route, Sequence,
-    Token, TokenPlace,
+    Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Phase, Plain, Protocol, Route,
+    Sequence, Token, TokenPlace,
 };
 
 /// Everything about the game that is not the gateway.
@@ -88,6 +88,7 @@ pub(super) fn listener(plan: &Plan) -> Option<Listener> {
         sessions_max: SESSIONS_MAX,
         follow_port_switch: false,
         limits: Limits::NONE,
+        phase: Phase::Serving,
     })
 }
 

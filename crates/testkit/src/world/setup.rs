@@ -26,7 +26,7 @@ use ringgate_core::secret::Key;
 use ringgate_gate::pace::Rules;
 use ringgate_gate::{
     Allowed, Backend, BackendId, BindId, Claims, Gate, Limits, LinkKind, Listener, ListenerId,
-    Netcode, Protocol, Seed, Setup, WorkerId, WorkerIndex,
+    Netcode, Phase, Protocol, Seed, Setup, WorkerId, WorkerIndex,
 };
 
 impl World {
@@ -191,6 +191,7 @@ fn setup(plan: &Plan) -> Setup {
         follow_port_switch: true,
         // Thousands of players come faster than one block may, and share their blocks.
         limits: if plan.players > 1000 { Limits::NONE } else { Limits::NETCODE },
+        phase: Phase::Serving,
     });
     let listeners = listeners.chain(unreal_setup::listener(plan)).chain(plain_game::listener(plan));
     let backends = backends.chain(unreal_setup::backends(plan)).chain(plain_game::backends(plan));

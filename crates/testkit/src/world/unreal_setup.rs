@@ -12,7 +12,8 @@ use ringgate_core::proto::unreal::client::Profile;
 use ringgate_core::proto::unreal::handshake::Base;
 use ringgate_core::proto::unreal::prefix::{Framing, Magic};
 use ringgate_gate::{
-    Backend, BackendId, Duplicates, Limits, LinkKind, Listener, ListenerId, Protocol, Route, Unreal,
+    Backend, BackendId, Duplicates, Limits, LinkKind, Listener, ListenerId, Phase, Protocol, Route,
+    Unreal,
 };
 
 /// The number of the Unreal listener, where there is one: the last.
@@ -41,6 +42,7 @@ pub(super) fn listener(plan: &Plan) -> Option<Listener> {
         sessions_max: SESSIONS_MAX,
         follow_port_switch: true,
         limits: Limits::UNREAL,
+        phase: Phase::Serving,
     })
 }
 

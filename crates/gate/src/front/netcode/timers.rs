@@ -7,7 +7,9 @@ use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
+use crate::ids::ListenerId;
 use crate::store::entry::Entry;
+use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 
@@ -78,6 +80,15 @@ impl NetcodeFront {
 
     /// Looks at a few unfinished handshakes, so that those that were never answered give their
     /// memory back.
+    /// Forgets the unfinished handshakes of a listener.
+    pub(crate) fn forget_handshakes(&mut self, turn: &mut Turn<'_>, listener: ListenerId) {
+        for at in self.pending.entries() {
+            if self.pending.is_live(at) && self.pending.address(at).listener == listener {
+                self.forget_pending(turn, at);
+            }
+        }
+    }
+
     fn sweep_pending(&mut self, turn: &mut Turn<'_>) {
         let places = if self.pending.len() == 0 { 0 } else { self.pending.places() };
         for _ in 0..self.sweep.take_due(places, turn.now.mono_ns) {
@@ -91,9 +102,19 @@ impl NetcodeFront {
 
     /// Ends every session.
     pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
+        self.end_all(turn, Ended::Shutdown, |_| true);
+    }
+
+    /// Ends every session at such an address.
+    pub(crate) fn end_all(
+        &mut self,
+        turn: &mut Turn<'_>,
+        why: Ended,
+        is_meant: impl Fn(&Address) -> bool,
+    ) {
         for index in self.sessions.entries() {
-            if self.sessions.is_live(index) {
-                self.end_session(turn, index, Ended::Shutdown);
+            if self.sessions.is_live(index) && is_meant(self.sessions.address(index)) {
+                self.end_session(turn, index, why);
             }
         }
     }

@@ -4,8 +4,9 @@ use crate::counters::Ended;
 use crate::front::plain::datagrams::patience_ns;
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::{PlainFront, rules_of};
+use crate::ids::ListenerId;
 use crate::store::entry::Entry;
-use crate::store::table::Place;
+use crate::store::table::{Address, Place};
 use crate::turn::Turn;
 use ringgate_link::bundle::CloseReason;
 
@@ -20,7 +21,10 @@ impl PlainFront {
     fn wake(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let Some(session) = self.sessions.get(index) else { return };
         let listener = self.sessions.address(index).listener;
-        let Ok(rules) = rules_of(turn.common, listener) else { return };
+        // Its listener has closed, and may be another now.
+        let Ok(rules) = rules_of(turn.common, listener) else {
+            return self.give_up(turn, index);
+        };
         let deadline_ns = session.heard_ns + patience_ns(rules, session);
         if turn.now.mono_ns >= deadline_ns {
             return self.give_up(turn, index);
@@ -46,9 +50,30 @@ impl PlainFront {
 
     /// Ends every session.
     pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
+        self.end_all(turn, Ended::Shutdown, |_| true);
+    }
+
+    /// Ends every session at such an address.
+    pub(crate) fn end_all(
+        &mut self,
+        turn: &mut Turn<'_>,
+        why: Ended,
+        is_meant: impl Fn(&Address) -> bool,
+    ) {
         for index in self.sessions.entries() {
-            if self.sessions.is_live(index) {
-                self.end(turn, index, Ended::Shutdown);
+            if self.sessions.is_live(index) && is_meant(self.sessions.address(index)) {
+                self.end(turn, index, why);
+            }
+        }
+    }
+
+    /// Ends those of a listener who have proven nothing.
+    pub(crate) fn end_unproven(&mut self, turn: &mut Turn<'_>, listener: ListenerId) {
+        for place in self.listeners[listener].unproven.clear() {
+            if let Some(index) = self.sessions.live(place)
+                && !self.sessions.at(index).is_open()
+            {
+                self.end(turn, index, Ended::ByOperator);
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::front::plain::unproven::Unproven;
 use crate::ids::{BackendId, IdVec, ListenerId, WorkerId};
 use crate::info::SessionInfo;
 use crate::links::loopback::loopback_of;
-use crate::setup::{Plain, Sequence, Setup};
+use crate::setup::{Listener, Plain, Sequence, Setup};
 use crate::store::admission::{Admission, Bucket};
 use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
@@ -52,6 +52,18 @@ pub(crate) struct PlainListener {
     pub(crate) sequence: Option<Sequence>,
     /// Counts how often that has changed.
     pub(crate) sequence_changes: u32,
+}
+
+impl PlainListener {
+    pub(crate) fn new(listener: &Listener, now_ns: u64) -> Self {
+        let rules = listener.plain();
+        Self {
+            unproven: Unproven::new(rules.map_or(0, |rules| rules.half_open_max)),
+            starts: Bucket::full(now_ns),
+            sequence: rules.and_then(|rules| rules.sequence),
+            sequence_changes: 0,
+        }
+    }
 }
 
 impl PlainFront {
@@ -103,12 +115,7 @@ impl PlainFront {
                 rules.map_or(0, |rules| rules.half_open_max),
             );
             let Some(known) = self.listeners.get_mut(id) else {
-                self.listeners.push(PlainListener {
-                    unproven: Unproven::new(max),
-                    starts: Bucket::full(now_ns),
-                    sequence,
-                    sequence_changes: 0,
-                });
+                self.listeners.push(PlainListener::new(listener, now_ns));
                 continue;
             };
             if known.sequence != sequence {

@@ -31,6 +31,12 @@ impl Unproven {
         lost
     }
 
+    /// Forgets all of them. Returns those who have begun; some may have ended or opened since.
+    pub(crate) fn clear(&mut self) -> Vec<Place> {
+        self.next = 0;
+        self.begun.iter_mut().filter_map(Option::take).collect()
+    }
+
     /// Gives the next place to one who begins. Returns who had it, and may be there still.
     pub(crate) fn enter(&mut self, newcomer: Place) -> Option<Place> {
         let before = self.begun[self.next].replace(newcomer);

@@ -40,7 +40,7 @@ impl UnrealFront {
         response: Response<'_>,
     ) -> Result<(), DropReason> {
         let Response { packet, proof, bytes } = response;
-        if turn.common.life.draining_until_ns.is_some() {
+        if turn.common.takes_nobody(origin.address.listener) {
             return Err(DropReason::Draining);
         }
         turn.common.claims.cookies().check_unused(&proof.cookie)?;

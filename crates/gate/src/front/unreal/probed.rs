@@ -2,7 +2,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use crate::setup::Unreal;
+use crate::setup::{Listener, Unreal};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::front::{Classified, Identity, classify};
@@ -54,6 +54,12 @@ pub(crate) struct Face {
 }
 
 impl Face {
+    /// Of a listener whose servers have not said anything yet.
+    pub(crate) fn of(listener: &Listener) -> Self {
+        let framing = listener.unreal().map_or_else(Framing::default, |rules| rules.framing);
+        Self { framing, ..Self::default() }
+    }
+
     /// The request to restart, for a game packet from an unknown address.
     pub(crate) fn restart_request(
         &self,

@@ -62,8 +62,7 @@ impl UnrealFront {
     pub(crate) fn adopt(&mut self, setup: &Setup, now_ns: u64) {
         self.probed.resize_with(setup.backends.len(), || None);
         for listener in setup.listeners.iter().skip(self.faces.len()) {
-            let framing = listener.unreal().map_or_else(Framing::default, |rules| rules.framing);
-            self.faces.push(Face { framing, ..Face::default() });
+            self.faces.push(Face::of(listener));
         }
         for listener in &setup.listeners {
             let Some(rules) = listener.unreal() else { continue };

@@ -131,7 +131,7 @@ impl UnrealFront {
     ) -> Result<(), DropReason> {
         let listener = origin.address.listener;
         let endpoint = origin.address.endpoint;
-        if turn.common.life.draining_until_ns.is_some() {
+        if turn.common.takes_nobody(listener) {
             return Err(DropReason::Draining);
         }
         let face = self.faces[listener];

@@ -9,6 +9,7 @@ use crate::front::unreal::state::UnrealFront;
 use crate::mail::Request;
 use crate::now::Now;
 use crate::store::entry::Entry;
+use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_core::secret::CookieSecret;
 
@@ -97,9 +98,19 @@ impl UnrealFront {
 
     /// Ends every session.
     pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
+        self.end_all(turn, Ended::Shutdown, |_| true);
+    }
+
+    /// Ends every session at such an address.
+    pub(crate) fn end_all(
+        &mut self,
+        turn: &mut Turn<'_>,
+        why: Ended,
+        is_meant: impl Fn(&Address) -> bool,
+    ) {
         for index in self.sessions.entries() {
-            if self.sessions.is_live(index) {
-                self.end_session(turn, index, Ended::Shutdown);
+            if self.sessions.is_live(index) && is_meant(self.sessions.address(index)) {
+                self.end_session(turn, index, why);
             }
         }
     }

@@ -1,0 +1,153 @@
+//! Which listeners of a config that was read again stay, come and go.
+//!
+//! A listener is known by its name and by where it is bound. One at other addresses is another one:
+//! it has sockets and a number of its own, and the one before *drains*: it keeps its number, its
+//! sockets and its players until they have left or their time is over. It comes back as it was if
+//! the config has it again before that. Its addresses are nobody else's meanwhile, because the
+//! kernel would send its players' datagrams to both.
+
+use std::net::SocketAddr;
+
+use super::fields::{differing, listener_fields};
+use super::{find, needs_restart};
+use crate::config::{self, Config};
+use ringgate_core::limits::LISTENERS_MAX;
+use ringgate_gate::{Front, ListenerId, Phase, Setup};
+
+/// What the control thread knows of listeners beside what workers were told.
+#[derive(Clone, Copy)]
+pub(in crate::control) struct Known<'a> {
+    /// Whose tables were made at the start.
+    pub(in crate::control) fronts: &'a [Front],
+    /// The config that a listener which drains was last in.
+    pub(in crate::control) left_with: &'a dyn Fn(ListenerId) -> Option<&'a Config>,
+    /// Whether every worker has closed a listener.
+    pub(in crate::control) is_vacant: &'a dyn Fn(ListenerId) -> bool,
+    /// Whose sockets take what is sent to an address.
+    pub(in crate::control) holder_of: &'a dyn Fn(SocketAddr) -> Option<ListenerId>,
+}
+
+/// What becomes of a listener that the config has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It goes on.
+    Stays(ListenerId),
+    /// It drained, and takes players again.
+    Returns(ListenerId),
+    /// It needs sockets. The number is that of one that has closed, or the next.
+    Opens(ListenerId),
+}
+
+impl Fate {
+    pub(super) const fn number(self) -> ListenerId {
+        match self {
+            Self::Stays(number) | Self::Returns(number) | Self::Opens(number) => number,
+        }
+    }
+}
+
+/// What becomes of each listener of the new config, in its order.
+pub(super) fn fates(
+    old: &Config,
+    setup: &Setup,
+    new: &Config,
+    known: &Known<'_>,
+    refusals: &mut Vec<String>,
+) -> Vec<Fate> {
+    let mut numbers = vacant(setup, known).into_iter();
+    let mut fates = Vec::with_capacity(new.listeners.len());
+    for listener in &new.listeners {
+        let fate = match stays(old, setup, (new, listener), refusals) {
+            Some(number) => Some(Fate::Stays(number)),
+            None => returns(setup, (new, listener), known).map(Fate::Returns),
+        };
+        let fate = fate.or_else(|| {
+            refuse_opening(setup, listener, known, refusals);
+            numbers.next().map(Fate::Opens)
+        });
+        match fate {
+            Some(fate) => fates.push(fate),
+            None => refusals.push(format!(
+                "listener {}: {LISTENERS_MAX} listeners are there or have just gone; try again when those have drained",
+                listener.name
+            )),
+        }
+    }
+    fates
+}
+
+/// The listener that serves under this name, where it is bound as the config says. Refuses what
+/// its sockets and sessions were made with, if that is to be different.
+fn stays(
+    old: &Config,
+    setup: &Setup,
+    (new, after): (&Config, &config::Listener),
+    refusals: &mut Vec<String>,
+) -> Option<ListenerId> {
+    let before = find(old, &after.name).filter(|before| before.bind == after.bind)?;
+    let fields = listener_fields((old, before), (new, after));
+    let prefix = format!("listener {}: ", after.name);
+    refusals.extend(differing("listener", &fields, false).map(needs_restart(&prefix)));
+    named(setup, &after.name, Phase::Serving).next()
+}
+
+/// The listener of this name that drains, where nothing is different that its sockets and sessions
+/// were made with.
+fn returns(
+    setup: &Setup,
+    (new, after): (&Config, &config::Listener),
+    known: &Known<'_>,
+) -> Option<ListenerId> {
+    named(setup, &after.name, Phase::Draining).find(|number| {
+        let Some(left_with) = (known.left_with)(*number) else { return false };
+        let Some(before) = find(left_with, &after.name) else { return false };
+        let fields = listener_fields((left_with, before), (new, after));
+        before.bind == after.bind && differing("listener", &fields, false).next().is_none()
+    })
+}
+
+fn named<'s>(
+    setup: &'s Setup,
+    name: &'s str,
+    phase: Phase,
+) -> impl Iterator<Item = ListenerId> + 's {
+    let is_it =
+        move |listener: &ringgate_gate::Listener| listener.name == name && listener.phase == phase;
+    setup.listeners.pairs().filter_map(move |(number, it)| is_it(it).then_some(number))
+}
+
+/// Numbers for listeners that are new.
+fn vacant(setup: &Setup, known: &Known<'_>) -> Vec<ListenerId> {
+    let closed = setup.listeners.pairs().filter(|(_, it)| it.phase == Phase::Closed);
+    let closed = closed.map(|(number, _)| number).filter(|number| (known.is_vacant)(*number));
+    closed.chain((setup.listeners.len()..LISTENERS_MAX).map(ListenerId::at)).collect()
+}
+
+/// Refuses a new listener for which there are no tables, or whose address is another's.
+fn refuse_opening(
+    setup: &Setup,
+    listener: &config::Listener,
+    known: &Known<'_>,
+    refusals: &mut Vec<String>,
+) {
+    let name = &listener.name;
+    let front = listener.protocol.front();
+    if !known.fronts.contains(&front) {
+        refusals.push(format!(
+            "listener {name}: no listener spoke {} at the start, so there are no tables for its players; that needs a restart",
+            front.word()
+        ));
+    }
+    for bind in &listener.bind {
+        let Some(holder) = (known.holder_of)(*bind) else { continue };
+        let holder = &setup.listeners[holder];
+        let what = match holder.phase {
+            Phase::Draining => "which drains; try again when it has gone",
+            Phase::Serving | Phase::Closed => {
+                "whose players would be diverted; remove that one first, and add this one when it has drained"
+            }
+        };
+        refusals
+            .push(format!("listener {name}: {bind} belongs to listener {}, {what}", holder.name));
+    }
+}
