@@ -59,6 +59,13 @@ fn descriptors(daemon: &Daemon) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", daemon.id())).expect("it runs").count()
 }
 
+/// Memory that it has touched.
+fn resident_kib(daemon: &Daemon) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.id())).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a known line");
+    line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number")
+}
+
 /// Players on one listener play on while another one comes and goes.
 fn come_and_go(gateway: &str) {
     let mut text = text(gateway);
@@ -68,7 +75,7 @@ fn come_and_go(gateway: &str) {
     daemon.ready();
     let mut resident = Player::connected(daemon.listener, 1, KEY_HEX);
     resident.echo(b"at home");
-    let (mut at_first, mut played) = (0, 0);
+    let (mut at_first, mut played) = ((0, 0), 0);
     for round in 2..=21 {
         let more = with(&text, "us", "127.0.0.1:0");
         assert_eq!(reload(&daemon, &more), json!(["listener us added"]));
@@ -84,17 +91,22 @@ fn come_and_go(gateway: &str) {
         // Its last socket closes a moment after it has gone from the page.
         wait_for("its address", || UdpSocket::bind(address).ok());
         if round == 3 {
-            at_first = descriptors(&daemon);
+            at_first = (descriptors(&daemon), resident_kib(&daemon));
         }
         played += 1;
     }
-    wait_for("its descriptors", || (descriptors(&daemon) <= at_first).then_some(()));
+    wait_for("its descriptors", || (descriptors(&daemon) <= at_first.0).then_some(()));
+    let grown_kib = resident_kib(&daemon).saturating_sub(at_first.1);
+    assert!(grown_kib < 8 << 10, "{grown_kib} KiB more than after two rounds");
     assert_eq!(played, 20);
     resident.echo(b"at home");
-    let status = daemon.status();
+    // Workers say what they have counted a moment later.
+    let status = wait_for("the books", || {
+        let status = daemon.status();
+        (status["sessions_closed"]["by_player"] == 20).then_some(status)
+    });
     assert_eq!(status["conservation"]["holds"], true, "{status}");
     assert_eq!(status["totals"]["sessions"], 1);
-    assert_eq!(status["sessions_closed"]["by_player"], 20);
     let log = daemon.log();
     for event in ["listener_added", "listener_drain", "listener_removed"] {
         assert_eq!(log.matches(event).count(), 20, "{event}: {log}");

@@ -57,6 +57,8 @@ pub struct Plan {
     pub stalls: bool,
     /// The gateway's clocks jump.
     pub jumps: bool,
+    /// Reloads remove listeners and add them again.
+    pub turnover: bool,
     /// How long workers that are busy wait for more.
     pub batch_delay: BatchDelay,
 }
@@ -145,6 +147,7 @@ impl Plan {
             crashes: false,
             stalls: false,
             jumps: false,
+            turnover: false,
             batch_delay: BatchDelay::OFF,
         }
     }
@@ -214,7 +217,7 @@ impl Plan {
         let paths_are_good = self.path.loss_per_mille == 0 && self.bad_paths_per_mille == 0;
         let room = self.games.iter().map(|game| game.slots as usize).min().unwrap_or(0);
         let has_room = room >= self.players && self.sessions_max as usize >= self.players;
-        paths_are_good && has_room && !self.crashes && !self.stalls && !self.jumps
+        paths_are_good && has_room && !self.crashes && !self.stalls && !self.jumps && !self.turnover
     }
 
     /// Servers of the Unreal game, if it is played.
@@ -248,6 +251,7 @@ impl Plan {
     fn troubles(&mut self, random: &mut Random) {
         self.crashes = true;
         self.stalls = true;
+        self.turnover = true;
         self.link_max = random.within(1..20) as usize;
     }
 

@@ -8,11 +8,13 @@
 mod addresses;
 mod gateway;
 mod inspection;
+mod listeners;
 mod lives;
 mod plain;
 mod plain_game;
 mod setup;
 mod state;
+mod turnover;
 mod unreal;
 mod unreal_setup;
 
@@ -97,6 +99,7 @@ impl World {
         self.run_servers();
         self.run_plain_servers();
         self.jump();
+        self.turn_listeners();
         for worker in 0..self.workers.len() {
             self.run_worker(worker);
         }
@@ -141,7 +144,11 @@ impl World {
     /// Picks the worker as the kernel does: by a hash of both addresses.
     fn deliver_to_worker(&mut self, listener: ListenerId, bind: BindId, datagram: Datagram) {
         let worker = self.worker_of(&datagram.from, &datagram.to);
-        let socket = self.outside.player_sockets[&(listener, bind)];
+        let socket = self.outside.player_sockets[&(worker, listener, bind)];
+        if !self.outside.roles.contains_key(&(worker, socket)) {
+            // It has closed: the kernel throws away what comes.
+            return;
+        }
         let Datagram { from, bytes, .. } = datagram;
         let local = ringgate_batch::LocalIp::UNSPECIFIED;
         self.workers[worker].inbox.push_back(Arrival { socket, peer: from, local, bytes });

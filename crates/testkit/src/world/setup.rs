@@ -7,6 +7,7 @@ use super::addresses::{
 };
 use super::plain_game::{self, PlainGame};
 use super::state::{Ahead, Outside, Role, S, World};
+use super::turnover::Turnover;
 use super::unreal_setup;
 use crate::attacker::Attacker;
 use crate::game::Game;
@@ -51,6 +52,7 @@ impl World {
             unreal_players: unreal_setup::unreal_players(&plan, &mut unreal_random),
             unreal_random,
             unreal_tape: Vec::new(),
+            turnover: Turnover::new(&setup, plan.seed),
             claims,
             outside,
             random,
@@ -82,7 +84,7 @@ impl World {
             let socket = worker.open_socket();
             worker.host.gate_mut().bind_player_socket(socket, listener, bind);
             self.outside.roles.insert((at, socket), Role::Player { listener, bind });
-            self.outside.player_sockets.insert((listener, bind), socket);
+            self.outside.player_sockets.insert((at, listener, bind), socket);
         }
         let udp_link = worker.open_socket();
         worker.host.gate_mut().bind_udp_link(udp_link);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::addresses::{NOBODY, game_address};
 use super::plain_game::PlainGame;
+use super::turnover::Turnover;
 use crate::attacker::Attacker;
 use crate::game::{Answer, Game, Guest};
 use crate::judge::Judge;
@@ -39,6 +40,7 @@ pub struct World {
     pub(super) unreal_random: Random,
     /// What attackers have recorded of it.
     pub(super) unreal_tape: Vec<Datagram>,
+    pub(super) turnover: Turnover,
 }
 
 /// A difference between two clocks.
@@ -61,8 +63,9 @@ pub(super) struct Outside {
     pub(super) homes: HashMap<Endpoint, Home>,
     /// The gateway's public addresses: listener and bind.
     pub(super) public: HashMap<Endpoint, (ListenerId, BindId)>,
-    /// The workers' sockets for players and for udp links, which have the same ids in all of them.
-    pub(super) player_sockets: HashMap<(ListenerId, BindId), SocketId>,
+    /// The workers' sockets for players. Some may have closed.
+    pub(super) player_sockets: HashMap<(usize, ListenerId, BindId), SocketId>,
+    /// Those for udp links, which have the same id in all workers.
     pub(super) udp_link: SocketId,
     pub(super) roles: HashMap<(usize, SocketId), Role>,
     /// Refusals that workers have not heard of yet.
