@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -24,6 +24,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::access::{self, Visitor};
@@ -56,7 +57,8 @@ pub(super) async fn serve_unix(listener: UnixListener, router: Router) {
     }
 }
 
-/// How long an answer may be under way that goes on for a while: longer than the door's own time.
+/// How long an answer may be under way that goes on for a while, whatever the door's own time is:
+/// from its beginning on, and whether its reader takes it or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Streams(pub(super) Duration);
 
@@ -95,8 +97,6 @@ struct Entry {
     is_busy: bool,
     /// Bytes of the answer.
     bytes: usize,
-    /// For how long it goes on, where it is such an answer.
-    streams: Option<Streams>,
 }
 
 impl Places {
@@ -110,7 +110,8 @@ impl Places {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Some(id) = self.taken().enter(self.count_max) else { return };
-        let place = Arc::new(Place { places: Arc::clone(self), id });
+        let (begun, streams) = (Notify::new(), OnceLock::new());
+        let place = Arc::new(Place { places: Arc::clone(self), id, begun, streams });
         let task = tokio::spawn(converse(stream, visitor, router.clone(), place, timeout));
         // On one thread it has not begun yet.
         if let Some(entry) = self.taken().entry(id) {
@@ -137,7 +138,7 @@ impl Taken {
         }
         let id = self.next;
         self.next += 1;
-        self.list.push_back(Entry { id, task: None, is_busy: false, bytes: 0, streams: None });
+        self.list.push_back(Entry { id, task: None, is_busy: false, bytes: 0 });
         Some(id)
     }
 
@@ -172,6 +173,9 @@ impl Taken {
 struct Place {
     places: Arc<Places>,
     id: u64,
+    /// An answer that goes on for a while has begun.
+    begun: Notify,
+    streams: OnceLock<Streams>,
 }
 
 impl Place {
@@ -182,18 +186,22 @@ impl Place {
     }
 
     fn answers(&self, bytes: usize, streams: Option<Streams>) {
-        let mut taken = self.places.taken();
-        taken.answers(self.id, bytes, self.places.bytes_max);
-        if let Some(entry) = taken.entry(self.id) {
-            entry.streams = streams;
+        self.places.taken().answers(self.id, bytes, self.places.bytes_max);
+        if let Some(streams) = streams {
+            // A connection carries one request, so there was none before.
+            let _ = self.streams.set(streams);
+            self.begun.notify_one();
         }
     }
 
-    /// For how much longer than the door's own time the answer goes on.
-    fn streams(&self) -> Option<Duration> {
-        let mut taken = self.places.taken();
-        let Streams(lasts) = taken.entry(self.id)?.streams.take()?;
-        Some(lasts)
+    /// Waits for an answer that goes on for a while; for how long.
+    async fn streams(&self) -> Duration {
+        loop {
+            self.begun.notified().await;
+            if let Some(Streams(lasts)) = self.streams.get() {
+                return *lasts;
+            }
+        }
     }
 }
 
@@ -239,10 +247,12 @@ async fn converse<S>(
         .max_buf_size(head_bytes_max)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    if tokio::time::timeout(timeout, &mut connection).await.is_err()
-        && let Some(lasts) = of_connection.streams()
-    {
-        let _ = tokio::time::timeout(lasts, connection).await;
+    tokio::select! {
+        _ = &mut connection => {}
+        () = tokio::time::sleep(timeout) => {}
+        lasts = of_connection.streams() => {
+            let _ = tokio::time::timeout(lasts, connection).await;
+        }
     }
 }
 

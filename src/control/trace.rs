@@ -51,7 +51,8 @@ async fn try_show(state: &AdminState, visitor: &Visitor, uri: &Uri) -> Result<Re
         (StatusCode::TOO_MANY_REQUESTS, busy)
     })?;
     note(visitor, &format!("trace of {whom}"));
-    let (trace, records) = Trace::new(watched, RECORDS_MAX);
+    let until_ns = state.view().now_ns() + lasts.as_nanos() as u64;
+    let (trace, records) = Trace::new(watched, until_ns, RECORDS_MAX);
     // From here on its end is seen to, whatever happens.
     let mut follower = Follower::new(state, trace, records, (whom, lasts), place);
     state.ask(|reply| Command::Trace { trace: Arc::clone(&follower.trace), reply }).await?;

@@ -1,6 +1,7 @@
 //! `ringgate trace` at a daemon: who may ask, what is told, and how it ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdout, Stdio};
 
@@ -9,11 +10,14 @@ use serde_json::Value;
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, PATIENCE, Player, Text, wait_for};
 use crate::gateway_rig::on_both_drivers;
+use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_io::Choice;
+use ringgate_report::text::put;
 
 on_both_drivers!(
     a_players_way_in_is_told_step_by_step,
     a_trace_ends_by_itself_and_says_what_it_has_told,
+    players_without_a_client_id_are_told_by_their_address,
 );
 
 /// `ringgate trace` that is under way.
@@ -102,7 +106,7 @@ fn a_players_way_in_is_told_step_by_step(io: Choice) {
 fn a_trace_ends_by_itself_and_says_what_it_has_told(io: Choice) {
     let daemon = Daemon::start(&text(io));
     let mut tracing = Tracing::start(&daemon, &["--address", "127.0.0.0/8", "--for", "2s"]);
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     socket.send_to(&[0; 40], daemon.listener).expect("loopback takes it");
     let line = tracing.told("dropped, request_length: no connection request has this length");
     assert!(line.contains("it has 40 bytes"), "{line}");
@@ -110,11 +114,65 @@ fn a_trace_ends_by_itself_and_says_what_it_has_told(io: Choice) {
     assert!(tracing.ended());
 }
 
+/// Where a listener of this name is.
+fn listener(daemon: &Daemon, name: &str) -> SocketAddr {
+    let status = daemon.status();
+    let all = status["listeners"].as_array().expect("a list");
+    let found = all.iter().find(|it| it["name"] == name).expect("it is in the config");
+    found["addresses"][0].as_str().and_then(|text| text.parse().ok()).expect("an address")
+}
+
+fn players_without_a_client_id_are_told_by_their_address(io: Choice) {
+    let echo = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    echo.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let server = crate::unreal_rig::Server::start(Framing::default(), 2);
+    let mut text = text(io);
+    let backends =
+        [("any", "plain", echo.local_addr().expect("bound")), ("ue", "unreal", server.address)];
+    for (name, protocol, address) in backends {
+        put(
+            &mut text.more,
+            format_args!(
+                "[[listener]]\nname = \"{name}\"\nprotocol = \"{protocol}\"\nbind = [\"127.0.0.1:0\"]\n\
+                 backends = [\"{name}-1\"]\nmax_sessions = 10\n[[backend]]\nname = \"{name}-1\"\n\
+                 link = \"udp\"\naddress = \"{address}\"\nslots = 4\n"
+            ),
+        );
+    }
+    let daemon = Daemon::start(&text);
+    wait_for("the servers", || {
+        let status = daemon.status();
+        let backends = status["backends"].as_array().expect("a list").clone();
+        let is_up = |it: &&Value| it["name"] != "arena" && it["workers_up"] == 2;
+        (backends.iter().filter(is_up).count() == 2).then_some(())
+    });
+    let mut tracing = Tracing::start(&daemon, &["--address", "127.0.0.1", "--for", "1m"]);
+
+    let player = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    player.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    player.connect(listener(&daemon, "any")).expect("loopback");
+    let mut buffer = [0; 100];
+    player.send(b"hello").expect("loopback takes it");
+    let line = tracing.told("passed on to backend any-1: its answer decides");
+    assert!(line.contains(&player.local_addr().expect("bound").to_string()), "{line}");
+    let (_, from) = echo.recv_from(&mut buffer).expect("the first datagram");
+    echo.send_to(b"hi", from).expect("loopback takes it");
+    player.recv(&mut buffer).expect("the answer");
+    player.send(b"hello").expect("loopback takes it");
+    tracing.told("began at backend any-1, slot ");
+
+    let address = listener(&daemon, "ue").to_string();
+    run(ringgate(["probe", "--unreal", "--server", &address])).succeeded();
+    tracing.told("asked to prove the address (challenge sent)");
+    tracing.told("passed on to backend ue-1: its answer decides");
+    tracing.told("began at backend ue-1, slot ");
+}
+
 #[test]
 fn lines_have_the_documented_fields() {
     let daemon = Daemon::start(&text(Choice::Mmsg));
     let mut tracing = Tracing::start(&daemon, &["--address", "127.0.0.1", "--for", "2s", "--json"]);
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     socket.send_to(&[0; 40], daemon.listener).expect("loopback takes it");
     let line: Value = serde_json::from_str(&tracing.told("\"dropped\"")).expect("JSON");
     assert_eq!((&line["reason"], &line["bytes"]), (&"request_length".into(), &40.into()));

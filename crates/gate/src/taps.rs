@@ -47,7 +47,7 @@ impl Taps {
     #[cold]
     fn clean_up(&mut self, now_ns: u64) {
         (self.now_ns, self.at_hand) = (now_ns, None);
-        self.traces.retain(|trace| !trace.is_over());
+        self.traces.retain(|trace| !trace.is_over(now_ns));
     }
 
     /// Somebody wants to know.

@@ -28,6 +28,8 @@ pub enum Watched {
 #[derive(Debug)]
 pub struct Trace {
     pub(crate) watched: Watched,
+    /// When it is over in any case, on the workers' clock.
+    until_ns: u64,
     records: SyncSender<Record>,
     is_over: AtomicBool,
     missed: AtomicU64,
@@ -143,11 +145,12 @@ pub enum Detail {
 }
 
 impl Trace {
-    /// A question, and where its answers arrive: so many can wait.
-    pub fn new(watched: Watched, room: usize) -> (Arc<Self>, Receiver<Record>) {
+    /// A question that goes on until then, and where its answers arrive: so many can wait.
+    pub fn new(watched: Watched, until_ns: u64, room: usize) -> (Arc<Self>, Receiver<Record>) {
         let (records, answers) = sync_channel(room);
         let trace = Self {
             watched,
+            until_ns,
             records,
             is_over: AtomicBool::new(false),
             missed: AtomicU64::new(0),
@@ -183,8 +186,8 @@ impl Trace {
         counts
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
+    pub(crate) fn is_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.until_ns || self.is_over.load(Ordering::Relaxed)
     }
 
     /// A worker has decided something that was asked for.

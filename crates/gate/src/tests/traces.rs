@@ -6,7 +6,7 @@ use std::sync::mpsc::Receiver;
 
 use super::clients::{Player, Scribe, forged};
 use super::games::Game;
-use super::rig::{Rig, home, key, plain_setup};
+use super::rig::{Rig, START, home, key, plain_setup};
 use super::unreal::rig::{Arena, Player as UnrealPlayer, unreal_setup};
 use crate::counters::Ended;
 use crate::mail::Mail;
@@ -23,7 +23,7 @@ fn ready() -> (Rig, Game) {
 
 /// Asks, with room for so many records.
 fn watch_with(rig: &mut Rig, watched: Watched, room: usize) -> (Arc<Trace>, Receiver<Record>) {
-    let (trace, records) = Trace::new(watched, room);
+    let (trace, records) = Trace::new(watched, START.mono_ns + 10_000_000_000, room);
     rig.mail(Mail::Trace(Arc::clone(&trace)));
     rig.turn();
     (trace, records)
@@ -181,6 +181,17 @@ fn a_trace_that_is_over_is_forgotten() {
     trace.end();
     rig.deliver(home(1), b"junk");
     assert_eq!((facts(&records), Arc::strong_count(&trace)), (Vec::new(), 1));
+}
+
+#[test]
+fn a_trace_that_nobody_ends_is_over_at_its_time() {
+    let (mut rig, _game) = ready();
+    let (trace, records) = watch(&mut rig, prefix("0.0.0.0/0"));
+    rig.jump(9_990);
+    rig.deliver(home(1), b"junk");
+    rig.jump(10);
+    rig.deliver(home(1), b"junk");
+    assert_eq!((facts(&records).len(), Arc::strong_count(&trace)), (1, 1));
 }
 
 #[test]
