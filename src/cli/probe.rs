@@ -137,7 +137,8 @@ enum Outcome {
 /// One step of the way in.
 #[derive(Debug, Serialize)]
 struct Step {
-    step: &'static str,
+    #[serde(rename = "step")]
+    name: &'static str,
     /// What came of it.
     found: String,
     /// Datagrams that were sent for it.
@@ -148,7 +149,7 @@ struct Step {
 
 impl Step {
     fn new(step: &'static str, found: impl Into<String>, sent: u32, took_ns: Option<u64>) -> Self {
-        Self { step, found: found.into(), sent, took_ms: took_ns.map(ms) }
+        Self { name: step, found: found.into(), sent, took_ms: took_ns.map(ms) }
     }
 }
 
@@ -186,7 +187,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 fn render(report: &Report) -> String {
     let mut text = format!("{} {} from {}\n", report.protocol, report.server, report.from);
     for step in &report.steps {
-        put(&mut text, format_args!("  {:<12}{}", step.step, step.found));
+        put(&mut text, format_args!("  {:<12}{}", step.name, step.found));
         if let Some(took_ms) = step.took_ms {
             put(&mut text, format_args!(" after {took_ms:.1} ms"));
         }
@@ -197,7 +198,7 @@ fn render(report: &Report) -> String {
     }
     match report.outcome {
         Outcome::Connected => {
-            put(&mut text, format_args!("let in after {:.1} ms\n", report.took_ms))
+            put(&mut text, format_args!("let in after {:.1} ms\n", report.took_ms));
         }
         Outcome::Unanswered => text.push_str("let in, and not answered\n"),
         _ => text.push_str("not let in\n"),

@@ -227,8 +227,8 @@ pub mod maybe_time {
     }
 }
 
-/// Says what a struct is made of, so that it can be [carried](crate::carry::Carry). A moment is told
-/// from other numbers by `as time` or `as maybe_time`. All fields have to be there.
+/// Says what a struct is made of, so that it can be [carried](crate::carry::Carry). A moment is
+/// told from other numbers by `as time` or `as maybe_time`. All fields have to be there.
 #[macro_export]
 macro_rules! carried {
     ($type:ty { $( $field:ident $(as $codec:ident)? ),+ $(,)? }) => {

@@ -15,7 +15,7 @@ pub(super) fn probe(
     let line = Line::open(server)?;
     let until_ns = patience.as_nanos() as u64;
     let (mut sent, mut due_ns) = (0, 0);
-    let mut buffer = [0; 65_536];
+    let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     let (outcome, found) = loop {
         let now_ns = line.now_ns();
         if now_ns >= until_ns {
@@ -48,5 +48,8 @@ pub(super) fn probe(
     let took_ms = ms(took_ns);
     Ok(Report { schema: SCHEMA, protocol: "plain", server, from, outcome, steps, took_ms, means })
 }
+
+/// Of any datagram.
+const DATAGRAM_BYTES_MAX: usize = 65_536;
 
 const SEND_EVERY_NS: u64 = 250_000_000;
