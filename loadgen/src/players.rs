@@ -6,7 +6,6 @@
 
 mod addresses;
 pub mod arrivals;
-pub mod impair;
 mod inbound;
 mod lifecycle;
 mod outbound;
@@ -24,6 +23,8 @@ pub mod tokens;
 pub mod traffic;
 mod unreal;
 mod wheel;
+
+pub use ringgate_impair as impair;
 
 pub use self::addresses::{Addresses, FIRST_PLAYER, THREADS_MAX, loopback_address};
 pub use self::plain::{Plain, Sequence, TokenAt};

@@ -27,13 +27,14 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/core", ""),
     ("crates/fleet", "core os"),
     ("crates/gate", "batch core link"),
+    ("crates/impair", ""),
     ("crates/io", "batch core os"),
     ("crates/link", "os"),
     ("crates/os", ""),
     ("crates/report", ""),
     ("crates/state", "gate os"),
     ("crates/testkit", "batch core gate link"),
-    ("loadgen", "batch core io link os report"),
+    ("loadgen", "batch core impair io link os report"),
 ];
 
 /// What each part of the daemon, the core and the load generator may name of other parts and
@@ -55,9 +56,9 @@ const MAY_USE: &[(&str, &str)] = &[
     ("loadgen/src/attack", "batch core io os players report::check rng"),
     ("loadgen/src/cli", "attack batch core io link measure os players report run servers"),
     ("loadgen/src/measure", "core os report::hlog"),
-    ("loadgen/src/players", "batch core measure os rng"),
+    ("loadgen/src/players", "batch core impair measure os rng"),
     ("loadgen/src/report", "measure report players::arrivals players::scenario"),
-    ("loadgen/src/rng", ""),
+    ("loadgen/src/rng", "impair"),
     ("loadgen/src/run", "batch core io measure os players report"),
     ("loadgen/src/servers", "batch core io players rng"),
     ("src/cli", "batch config confine control core gate handover io link os report state worker"),

@@ -99,16 +99,18 @@ impl Swarm {
     /// Decides what the network does to a datagram. False where it does not arrive now.
     fn travels_on(&mut self, index: u32, from: Endpoint, bytes: &[u8], at_ns: u64) -> bool {
         let player = &mut self.players[index as usize];
-        match self.setup.impair.incoming(&mut player.path) {
+        match self.setup.impair.incoming(&mut player.path, at_ns) {
             Fate::Lose => {
                 self.lose_down(index, bytes);
                 false
             }
             Fate::Delay(lag_ns) => {
-                self.delayed.push(Delayed {
+                let session = player.session;
+                self.delay(Delayed {
                     due_ns: at_ns + lag_ns,
+                    order: 0,
                     player: index,
-                    session: player.session,
+                    session,
                     way: Way::Down { from },
                     bytes: bytes.to_vec(),
                 });

@@ -280,7 +280,7 @@ impl Swarm {
             let range = start..start + usize::from(item.len);
             let fate = if is_impaired {
                 let path = &mut self.players[item.player as usize].path;
-                self.setup.impair.outgoing(path, range.len())
+                self.setup.impair.outgoing(path, now.mono_ns, range.len())
             } else {
                 Fate::Pass
             };
@@ -292,8 +292,9 @@ impl Swarm {
                     self.release_held(item.player, now, tx);
                 }
                 Fate::Lose => self.lose_up(item.tag),
-                Fate::Delay(lag_ns) => self.delayed.push(Delayed {
+                Fate::Delay(lag_ns) => self.delay(Delayed {
                     due_ns: now.mono_ns + lag_ns,
+                    order: 0,
                     player: item.player,
                     session: self.players[item.player as usize].session,
                     way: Way::Up { to: item.to, tag: item.tag },
@@ -346,6 +347,13 @@ impl Swarm {
         let target = self.addresses.target(player, port, to);
         let Some(room) = tx.room() else { return self.lose_up(tag) };
         room.send_copy(bytes, target, tag);
+    }
+
+    /// Keeps a datagram until it is due.
+    pub(super) fn delay(&mut self, delayed: Delayed) {
+        let order = self.delays;
+        self.delays += 1;
+        self.delayed.push(Delayed { order, ..delayed });
     }
 
     /// Sends what was delayed until now. Returns whether there is more of it.

@@ -51,6 +51,8 @@ impl Staged {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Delayed {
     pub(super) due_ns: u64,
+    /// How many were delayed before it: what is due at the same time travels in that order.
+    pub(super) order: u64,
     pub(super) player: u32,
     pub(super) session: u32,
     pub(super) way: Way,
@@ -69,7 +71,7 @@ pub(super) enum Way {
 impl Ord for Delayed {
     /// The heap's top is the earliest.
     fn cmp(&self, other: &Self) -> Ordering {
-        other.due_ns.cmp(&self.due_ns)
+        (other.due_ns, other.order).cmp(&(self.due_ns, self.order))
     }
 }
 

@@ -116,6 +116,8 @@ pub struct Swarm {
     pub(super) behind_ns: u64,
     pub(super) staged: Staged,
     pub(super) delayed: BinaryHeap<Delayed>,
+    /// How many datagrams were delayed so far.
+    pub(super) delays: u64,
     pub(super) sessions_made: u32,
     pub(super) aad: Box<AadTable>,
     pub(super) aead: Aead,
@@ -150,6 +152,7 @@ impl Swarm {
             behind_ns: 0,
             staged: Staged::new(),
             delayed: BinaryHeap::new(),
+            delays: 0,
             // Session 0 is what an empty place has.
             sessions_made: 1,
             aead,

@@ -10,12 +10,12 @@ fn settings(text: &str) -> Impairments {
 
 fn outgoing(text: &str, bytes: usize) -> Vec<Fate> {
     let (settings, mut path) = (settings(text), Path::new(1, 7));
-    (0..PACKETS).map(|_| settings.outgoing(&mut path, bytes)).collect()
+    (0..PACKETS).map(|_| settings.outgoing(&mut path, 0, bytes)).collect()
 }
 
 fn incoming(text: &str) -> Vec<Fate> {
     let (settings, mut path) = (settings(text), Path::new(1, 7));
-    (0..PACKETS).map(|_| settings.incoming(&mut path)).collect()
+    (0..PACKETS).map(|_| settings.incoming(&mut path, 0)).collect()
 }
 
 fn share(fates: &[Fate], fate: Fate) -> f64 {
@@ -75,6 +75,7 @@ fn lag_is_fixed_or_varies_evenly() {
     assert_even(&delays_ms(&outgoing("PktLagMin=10 PktLagMax=30", 100)), 10.0, 30.0);
     assert_even(&delays_ms(&outgoing("PktLagMin=10 PktJitter=5", 100)), 10.0, 15.0);
     assert_even(&delays_ms(&incoming("PktIncomingLagMin=5 PktIncomingLagMax=9")), 5.0, 9.0);
+    assert_even(&delays_ms(&incoming("PktIncomingLagMin=5")), 5.0, 5.0);
     assert_eq!(delays_ms(&outgoing("PktLagVariance=20", 100)), [0.0; 0]);
     assert_eq!(
         settings("PktLag=50 PktLagVariance=20 PktIncomingLagMax=5").lag_ns_max(),
@@ -115,7 +116,7 @@ fn the_same_seed_repeats_and_players_differ() {
     let settings = settings("PktLoss=50");
     let fates = |seed, session| {
         let mut path = Path::new(seed, session);
-        (0..64).map(|_| settings.outgoing(&mut path, 1)).collect::<Vec<_>>()
+        (0..64).map(|_| settings.outgoing(&mut path, 0, 1)).collect::<Vec<_>>()
     };
     assert_eq!(fates(1, 1), fates(1, 1));
     assert_ne!(fates(1, 1), fates(1, 2));
@@ -133,8 +134,68 @@ fn settings_are_read_as_they_are_typed_and_mistakes_are_named() {
         ("PktLoss=101", "PktLoss"),
         ("PktLag=-1", "PktLag"),
         ("PktOrder=2", "PktOrder"),
+        ("PktFrameDelay=1.5", "PktFrameDelay"),
+        ("PktFrameDelay=9999", "3600"),
+        ("PktBufferBloatInMS=-1", "PktBufferBloatInMS"),
     ] {
         let why = Impairments::parse(text).expect_err(text);
         assert!(why.contains(expected), "{text}: {why}");
     }
+}
+
+#[test]
+fn names_may_be_written_in_any_case() {
+    let (typed, shown) =
+        (settings("pktlag=50 PKTLOSS=3 seed=7"), settings("PktLag=50 PktLoss=3 Seed=7"));
+    assert_eq!(typed, shown);
+    assert_eq!((typed.pkt_lag, typed.pkt_loss, typed.seed), (50.0, 3.0, 7));
+    for name in Impairments::NAMES {
+        let typed = settings(&format!("{}=1", name.to_ascii_lowercase()));
+        assert_ne!(typed, Impairments::default(), "{name}");
+    }
+}
+
+const FRAME_MS: f64 = 1000.0 / 60.0;
+
+/// When packets arrive that leave every millisecond, both ways.
+fn arrivals_ms(text: &str) -> [Vec<f64>; 2] {
+    let (settings, mut path) = (settings(text), Path::new(1, 7));
+    let arrival = |now_ns: u64, fate: Fate| match fate {
+        Fate::Pass => now_ns as f64 / 1e6,
+        Fate::Delay(later_ns) => (now_ns + later_ns) as f64 / 1e6,
+        fate => panic!("{fate:?}"),
+    };
+    let moments = || (1000..1200_u64).map(|ms| ms * 1_000_000);
+    let up = moments().map(|ns| arrival(ns, settings.outgoing(&mut path, ns, 100))).collect();
+    let down = moments().map(|ns| arrival(ns, settings.incoming(&mut path, ns))).collect();
+    [up, down]
+}
+
+#[test]
+fn a_frame_delay_lets_packets_leave_with_frames() {
+    for (text, way) in [("PktFrameDelay=2", 0), ("PktIncomingFrameDelay=2", 1)] {
+        let both = arrivals_ms(text);
+        let times = &both[way];
+        for (ms, at) in (1000..).zip(times) {
+            let frames = at / FRAME_MS;
+            assert!((frames - frames.round()).abs() < 1e-3, "{at} ms is between two frames");
+            let waited = at - f64::from(ms);
+            assert!(waited > FRAME_MS - 0.01 && waited < 2.0 * FRAME_MS + 0.01, "{waited} ms");
+        }
+        assert!((both[1 - way][5] - 1005.0).abs() < 1e-9, "the other way is as it was");
+    }
+}
+
+#[test]
+fn a_bloated_buffer_keeps_everything_and_lets_it_go_at_once() {
+    for (text, way) in [("PktBufferBloatInMS=50", 0), ("pktincomingbufferbloatinms=50", 1)] {
+        let times = &arrivals_ms(text)[way];
+        let bursts: Vec<_> =
+            times.chunk_by(|a, b| a == b).map(|burst| (burst[0], burst.len())).collect();
+        assert_eq!(bursts, [(1050.0, 50), (1100.0, 50), (1150.0, 50), (1200.0, 50)]);
+    }
+    let both = arrivals_ms("PktLag=10 PktBufferBloatInMS=50");
+    assert!((both[0][39] - 1050.0).abs() < 1e-9 && (both[0][41] - 1100.0).abs() < 1e-9);
+    assert_eq!(settings("PktLag=10 PktBufferBloatInMS=50").lag_ns_max(), 60_000_000);
+    assert_eq!(settings("PktFrameDelay=60").lag_ns_max() / 1_000_000, 999);
 }
