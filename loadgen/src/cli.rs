@@ -7,6 +7,7 @@
 mod attack;
 mod bare;
 mod floor;
+mod impair;
 mod ladder;
 mod live;
 mod outcome;
@@ -42,6 +43,7 @@ enum Command {
     #[command(hide = true)]
     BareEcho(bare::Args),
     Floor(floor::Args),
+    Impair(impair::Args),
     Ladder(ladder::Args),
     Report(report::Args),
     Run(run::Args),
@@ -67,6 +69,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Attack(args) => attack::run(&args),
         Command::BareEcho(args) => bare::run(&args),
         Command::Floor(args) => floor::run(&args),
+        Command::Impair(args) => impair::run(&args),
         Command::Ladder(args) => ladder::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Run(args) => run::run(&args),

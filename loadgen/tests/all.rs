@@ -11,6 +11,8 @@ mod fake_gateway;
 mod fleet;
 #[path = "all/gateway.rs"]
 mod gateway;
+#[path = "all/impair.rs"]
+mod impair;
 #[path = "all/interrupted.rs"]
 mod interrupted;
 #[path = "all/interval_log.rs"]
