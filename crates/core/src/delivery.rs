@@ -19,6 +19,33 @@
 //! ([`End::handle_packet`]), and after both, and when [`End::poll_timeout`] says so, takes packets
 //! out ([`End::poll_transmit`]) and reports ([`End::poll_report`]) until there are none.
 //!
+//! ```
+//! use ringgate_core::delivery::{Channel, End, Options, Report};
+//!
+//! let mut server = End::new(&Options::default(), 0);
+//! let mut player = End::new(&Options::default(), 0);
+//! let level = vec![7; 20_000];
+//! server.send(Channel::Reliable(0), &level, Some(1)).expect("there is room");
+//!
+//! let (mut now_ns, mut packet, mut arrived) = (0, [0; 1200], Vec::new());
+//! let report = loop {
+//!     now_ns += 1_000_000; // in practice: a clock
+//!     while let Some(len) = server.poll_transmit(now_ns, &mut packet) {
+//!         // In practice: a payload of netcode, which may get lost.
+//!         let on_message = |_, message: &[u8]| arrived = message.to_vec();
+//!         player.handle_packet(now_ns, &packet[..len], on_message).expect("an honest server");
+//!     }
+//!     while let Some(len) = player.poll_transmit(now_ns, &mut packet) {
+//!         server.handle_packet(now_ns, &packet[..len], |_, _| ()).expect("an honest player");
+//!     }
+//!     if let Some(report) = server.poll_report() {
+//!         break report;
+//!     }
+//! };
+//! assert_eq!(report, Report { token: 1, is_delivered: true });
+//! assert_eq!(arrived, level);
+//! ```
+//!
 //! Memory is taken when it is needed, kept for the next time, and bounded: what waits to be sent by
 //! [`Options`], what has arrived and cannot be handed over yet by [`RECEIVE_BYTES_MAX`], which both
 //! ends know. A peer that breaks a rule has broken the connection: [`Fault`] says which.
