@@ -23,8 +23,11 @@ pub mod message;
 pub mod steps;
 
 pub use channel::Channel;
-pub use message::{Facts, Given, Message, SocketRow};
+pub use message::{Facts, Given, Message, RetiredRow, SocketRow};
 pub use steps::{Giver, GiverStep, Heard, Taker, TakerStep};
 
-/// The socket's name in `run_dir`.
+/// The name of the control socket in `run_dir`.
+pub const CONTROL_SOCKET: &str = "control.sock";
+
+/// The name in `run_dir` of the socket that successors come to.
 pub const SOCKET: &str = "handover.sock";

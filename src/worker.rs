@@ -6,6 +6,9 @@
 //! fails with one reason. Afterwards the fleet is reached by mailbox and read by published reports
 //! only; nothing that the packet path touches is shared.
 
+mod barrier;
+mod counted;
+mod heir;
 mod mailbox;
 mod opened;
 mod ports;
@@ -25,6 +28,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub use barrier::{Exported, Frozen, stream_bytes_max, write_layout};
+pub use heir::{Estate, Heir, Inheritance};
 pub use mailbox::{MailboxFull, Post};
 pub use opened::{NotOpened, Opened, Wanted};
 pub use ports::{Holder, Ports, holder};
@@ -32,18 +37,18 @@ pub use report::{Published, Report};
 pub use ringgate_gate::body::Stage;
 pub use stages::{Recorder, Stages};
 
-use mailbox::Mailbox;
+use barrier::Helm;
+use counted::Counted;
 use opened::NewSockets;
-use thread::Worker;
+use thread::{Parts, Worker};
 use watch::Watch;
 
 use ringgate_core::crypto::Aead;
-use ringgate_gate::pace::Rules;
 use ringgate_gate::{
     Claims, Denied, Gate, ListenerId, Mail, Now, Phase, Seed, Setup, WorkerId, WorkerIndex,
 };
 use ringgate_io::socket::UdpSocket;
-use ringgate_io::{self as io, Choice, DriverOptions, StartError};
+use ringgate_io::{self as io, AnyDriver, Choice, DriverOptions, StartError};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::memory;
 
@@ -82,10 +87,14 @@ impl Plan {
     }
 }
 
-/// Workers that run.
+/// Workers that run, or are ready to.
 pub struct Fleet {
     threads: Vec<JoinHandle<std::io::Result<()>>>,
+    /// Workers that have not begun to turn.
+    waiting: Vec<Worker>,
+    pin: bool,
     posts: Vec<Post>,
+    helms: Vec<Helm>,
     published: Vec<Arc<Published>>,
     claims: Arc<Claims>,
     /// Of each listener; none of one that has closed.
@@ -97,6 +106,8 @@ pub struct Fleet {
     kernel: &'static str,
     failed: Arc<AtomicBool>,
     clock: Clock,
+    /// As the workers were made with it.
+    setup: Arc<Setup>,
     /// Tells the workers which udp backends are there. Ends before they do.
     watch: Option<Watch>,
 }
@@ -113,7 +124,25 @@ impl Fleet {
         let mut start = Start::new(plan, ports);
         let workers =
             (0..plan.workers).map(|index| start.worker(index)).collect::<Result<Vec<_>, _>>()?;
-        Ok(start.run(workers))
+        let mut fleet = start.ready(workers);
+        fleet.set_off();
+        Ok(fleet)
+    }
+
+    /// Has workers turn that are ready to.
+    pub fn set_off(&mut self) {
+        let cores = if self.pin { core_affinity::get_core_ids() } else { None };
+        for (at, worker) in self.waiting.drain(..).enumerate() {
+            let failed = Arc::clone(&self.failed);
+            self.threads.push(spawn(at, worker, cores.as_deref(), failed));
+        }
+    }
+
+    /// Waits for workers that another process goes on with. What lies in the file system is that
+    /// process's.
+    pub fn part(mut self) -> std::io::Result<()> {
+        self.link_paths.clear();
+        self.join()
     }
 
     /// The addresses that each listener serves on, with the ports that the kernel has chosen.
@@ -143,7 +172,7 @@ impl Fleet {
 
     /// How many workers there are.
     pub fn worker_count(&self) -> usize {
-        self.threads.len()
+        self.published.len()
     }
 
     /// What the workers agree on.
@@ -218,6 +247,11 @@ impl Fleet {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What the workers were made with.
+    pub fn setup(&self) -> &Arc<Setup> {
+        &self.setup
+    }
+
     /// Whether a worker has ended with an error.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
@@ -231,6 +265,10 @@ impl Fleet {
     /// Ends every session, telling its player, and waits for the workers.
     pub fn stop(mut self) -> std::io::Result<()> {
         self.tell_all(|| Mail::Stop);
+        self.join()
+    }
+
+    fn join(&mut self) -> std::io::Result<()> {
         let mut outcome = Ok(());
         for thread in self.threads.drain(..) {
             let ended =
@@ -243,6 +281,10 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
+        if !self.waiting.is_empty() {
+            // They have not begun, so whatever lies there is still another process's.
+            return;
+        }
         if !self.threads.is_empty() {
             self.tell_all(|| Mail::Stop);
             for thread in self.threads.drain(..) {
@@ -293,16 +335,29 @@ struct Start<'a> {
 
 impl<'a> Start<'a> {
     fn new(plan: &'a Plan, ports: Ports) -> Self {
-        let setup = &plan.setup;
+        let setup = Arc::clone(&plan.setup);
         let (slots, limits) = (setup.backend_slots(), setup.claim_limits());
-        let claims = Claims::new(setup.listeners.len(), &slots, limits);
+        let claims = Arc::new(Claims::new(setup.listeners.len(), &slots, limits));
+        let addresses = ports.addresses();
+        let claimed = Some(ports.players);
+        Self { claimed, ..Self::with(plan, setup, claims, Clock::start(), addresses) }
+    }
+
+    /// Without sockets.
+    const fn with(
+        plan: &'a Plan,
+        setup: Arc<Setup>,
+        claims: Arc<Claims>,
+        clock: Clock,
+        addresses: Vec<Vec<SocketAddr>>,
+    ) -> Self {
         Self {
             plan,
-            setup: Arc::clone(setup),
-            claims: Arc::new(claims),
-            clock: Clock::start(),
-            addresses: ports.addresses(),
-            claimed: Some(ports.players),
+            setup,
+            claims,
+            clock,
+            addresses,
+            claimed: None,
             link_paths: Vec::new(),
             why_not_uring: None,
             why_unrestricted: None,
@@ -312,11 +367,7 @@ impl<'a> Start<'a> {
     /// A worker with all its sockets, ready to run.
     fn worker(&mut self, index: u16) -> Result<Worker, StartError> {
         let plan = self.plan;
-        let mut driver = io::open(plan.io, &DriverOptions::default())?;
-        if self.why_not_uring.is_none() {
-            self.why_not_uring = driver.why_not_uring().map(ToString::to_string);
-            self.why_unrestricted = driver.why_unrestricted().map(ToString::to_string);
-        }
+        let mut driver = self.driver()?;
         let seed = Seed::generate()
             .map_err(|why| StartError::other("draw random numbers", std::io::Error::other(why)))?;
         let now = Now { mono_ns: self.clock.now_ns(), unix_s: clock::unix_seconds() };
@@ -339,13 +390,23 @@ impl<'a> Start<'a> {
         }
         sockets::bind_players(plan, &players, &mut driver, &mut gate)?;
         sockets::open_links(plan, index, &mut driver, &mut gate, &mut self.link_paths)?;
-        let mailbox = Mailbox::new(driver.bell());
-        let players: Vec<_> = players.into_iter().flatten().collect();
-        let pace = Rules::new(sockets::room(&driver, &players));
-        Ok(Worker::new(driver, gate, mailbox, players, self.clock, plan.spin, pace))
+        let players = players.into_iter().flatten().collect();
+        let parts = Parts { index, driver, gate, players, counted: Counted::default() };
+        Ok(Worker::new(parts, self.clock, plan.spin))
     }
 
-    fn run(self, mut workers: Vec<Worker>) -> Fleet {
+    /// A driver without sockets.
+    fn driver(&mut self) -> Result<AnyDriver, StartError> {
+        let driver = io::open(self.plan.io, &DriverOptions::default())?;
+        if self.why_not_uring.is_none() {
+            self.why_not_uring = driver.why_not_uring().map(ToString::to_string);
+            self.why_unrestricted = driver.why_unrestricted().map(ToString::to_string);
+        }
+        Ok(driver)
+    }
+
+    /// A fleet whose workers do not turn yet.
+    fn ready(self, mut workers: Vec<Worker>) -> Fleet {
         let posts: Vec<Post> = workers.iter().map(Worker::post).collect();
         let published = workers.iter().map(Worker::published).collect();
         let failed = Arc::new(AtomicBool::new(false));
@@ -356,14 +417,11 @@ impl<'a> Start<'a> {
         }
         let (setup, claims) = (Arc::clone(&self.setup), Arc::clone(&self.claims));
         let watch = Watch::start(setup, claims, posts.clone());
-        let cores = if self.plan.pin { core_affinity::get_core_ids() } else { None };
-        let threads = workers
-            .into_iter()
-            .enumerate()
-            .map(|(at, worker)| spawn(at, worker, cores.as_deref(), Arc::clone(&failed)))
-            .collect();
         Fleet {
-            threads,
+            threads: Vec::new(),
+            helms: workers.iter_mut().map(Worker::take_helm).collect(),
+            waiting: workers,
+            pin: self.plan.pin,
             posts,
             published,
             claims: self.claims,
@@ -375,6 +433,7 @@ impl<'a> Start<'a> {
             kernel,
             failed,
             clock: self.clock,
+            setup: self.setup,
             watch,
         }
     }

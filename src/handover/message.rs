@@ -69,6 +69,8 @@ pub struct Facts {
     pub listeners: Vec<(String, Vec<SocketAddr>)>,
     /// Where the sockets for game processes and operators are.
     pub run_dir: PathBuf,
+    /// Whether game processes can connect there.
+    pub has_links: bool,
     /// How much of the shared stream is written by now: what the layout is.
     pub layout_bytes: u64,
     /// Where the admin address is, if its descriptor is given.
@@ -77,10 +79,25 @@ pub struct Facts {
     pub control: Option<PathBuf>,
     /// Where the socket for the next hand-over is, if its descriptor is given.
     pub next: Option<PathBuf>,
+    /// Where who is denied is written, if the folder's lock is given.
+    pub state_dir: Option<PathBuf>,
     /// `NOTIFY_SOCKET` of the service manager, if there is one.
     pub notify: Option<String>,
-    /// Backends that an operator sends nobody to, and until when, on the workers' clock.
-    pub drained: Vec<(String, Option<u64>)>,
+    /// Backends that the config does not have any more, and that still have players.
+    pub retired: Vec<RetiredRow>,
+}
+
+/// A backend that is kept for its players.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetiredRow {
+    /// Its name.
+    pub name: String,
+    /// Where it listens; `None` where it connects to us.
+    pub address: Option<SocketAddr>,
+    /// How many players it takes.
+    pub slots: u32,
+    /// How long it may be gone.
+    pub grace_ns: u64,
 }
 
 /// What a successor gets at the barrier, apart from the state itself.
@@ -96,6 +113,10 @@ pub struct Given {
     pub counted: Vec<Vec<u64>>,
     /// What the control plane has counted.
     pub control: Vec<u64>,
+    /// Backends that an operator sends nobody to, and until when, on the workers' clock.
+    pub drained: Vec<(String, Option<u64>)>,
+    /// Who is denied, as the file would have it.
+    pub denied: String,
 }
 
 /// One descriptor.

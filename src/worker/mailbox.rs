@@ -74,6 +74,16 @@ impl Mailbox {
 }
 
 impl Post {
+    /// Wakes the worker.
+    pub(super) fn wake(&self) {
+        self.bell.ring();
+    }
+
+    /// Whether anything waits for it.
+    pub(super) fn has_mail(&self) -> bool {
+        !self.queue.is_empty() || !self.commands.is_empty() || !self.sockets.is_empty()
+    }
+
     /// Gives a command, which is never refused, and wakes the worker.
     pub fn command(&self, mail: Mail) {
         self.commands.push(mail);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::Plan;
 use ringgate_batch::filter::Filter;
 use ringgate_batch::{Driver, Port, SocketId};
+use ringgate_gate::handover::SocketUse;
 use ringgate_gate::{BindId, Gate, LinkKind, ListenerId};
 use ringgate_io::socket::UdpSocket;
 use ringgate_io::{AnyDriver, SocketKind, StartError};
@@ -89,6 +90,28 @@ pub(super) fn open_links<D: Driver>(
     gate.bind_link_listener(driver.open(&Port::Links { path: &path })?);
     paths.push(path);
     Ok(())
+}
+
+/// What a socket is, for the process that gets it.
+pub(super) const fn number_of(is: SocketUse) -> u8 {
+    match is {
+        SocketUse::Player(..) => 0,
+        SocketUse::UdpLink => 1,
+        SocketUse::LinkListener => 2,
+        SocketUse::Link => 3,
+        SocketUse::Session => 4,
+    }
+}
+
+/// The same as a driver has to know it; `None` where a later release has more kinds.
+pub(super) const fn kind_of(number: u8) -> Option<SocketKind> {
+    match number {
+        0 | 1 => Some(SocketKind::Datagram),
+        2 => Some(SocketKind::LinkListener),
+        3 => Some(SocketKind::Link),
+        4 => Some(SocketKind::ConnectedDatagram),
+        _ => None,
+    }
 }
 
 /// Where a worker listens for game processes.

@@ -24,7 +24,7 @@ fn asleep() -> (Fleet, Vec<Worker>) {
     let mut starting = start();
     let workers: Vec<_> =
         (0..plan.workers).map(|at| starting.worker(at).expect("no sockets to fail")).collect();
-    let mut fleet = start().run(Vec::new());
+    let mut fleet = start().ready(Vec::new());
     fleet.posts = workers.iter().map(Worker::post).collect();
     (fleet, workers)
 }

@@ -1,23 +1,43 @@
 //! A worker on its thread: the gate's loop over the kernel's sockets, and now and then
 //! housekeeping.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::barrier::{self, Exported, Helm, Order, Stand};
+use super::counted::Counted;
 use super::mailbox::{Mailbox, MailboxFull, Post};
 use super::public::PublicSockets;
 use super::report::Published;
+use super::sockets;
 use super::stages::Recorder;
+use crate::handover::SocketRow;
 use ringgate_batch::{Clock, Driver, Moment, SocketId};
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::body::{self, Stage, Surroundings};
+use ringgate_gate::handover::{Export, Sink, SocketUse};
 use ringgate_gate::pace::Rules;
 use ringgate_gate::{Gate, Mail, WorkerId};
 use ringgate_io::{AnyDriver, socket};
+use ringgate_os::shared::Writing;
 use ringgate_os::{clock, notify};
+
+/// What a worker is made of.
+pub(super) struct Parts {
+    pub(super) index: u16,
+    pub(super) driver: AnyDriver,
+    /// Its sockets are the driver's.
+    pub(super) gate: Gate,
+    /// The driver's sockets for players.
+    pub(super) players: Vec<SocketId>,
+    /// By the processes before this one.
+    pub(super) counted: Counted,
+}
 
 /// A worker that is ready to run.
 pub(super) struct Worker {
+    index: u16,
     body: body::Body,
     driver: AnyDriver,
     clock: HostClock,
@@ -26,6 +46,10 @@ pub(super) struct Worker {
     published: Arc<Published>,
     housekeeping_at_ns: u64,
     link_port: Option<u16>,
+    stand: Stand,
+    helm: Option<Helm>,
+    /// By the processes before this one.
+    counted: Counted,
 }
 
 /// The clocks of this host.
@@ -41,18 +65,15 @@ struct Around {
 }
 
 impl Worker {
-    pub(super) fn new(
-        driver: AnyDriver,
-        gate: Gate,
-        mailbox: Mailbox,
-        players: Vec<SocketId>,
-        clock: clock::Clock,
-        spin: Duration,
-        pace: Rules,
-    ) -> Self {
+    pub(super) fn new(parts: Parts, clock: clock::Clock, spin: Duration) -> Self {
+        let Parts { index, driver, gate, players, counted } = parts;
         let link = gate.udp_link().and_then(|link| driver.fd(link));
         let link_port = link.and_then(|fd| socket::local_address(fd).ok());
+        let pace = Rules::new(sockets::room(&driver, &players));
+        let mailbox = Mailbox::new(driver.bell());
+        let (stand, helm) = barrier::barrier();
         Self {
+            index,
             link_port: link_port.map(|address| address.port()),
             body: body::Body::new(gate, spin, pace, clock.now_ns()),
             driver,
@@ -61,7 +82,15 @@ impl Worker {
             players: PublicSockets::new(players),
             published: Arc::new(Published::new()),
             housekeeping_at_ns: 0,
+            stand,
+            helm: Some(helm),
+            counted,
         }
+    }
+
+    /// How it is brought to the barrier. To be taken once.
+    pub(super) fn take_helm(&mut self) -> Helm {
+        self.helm.take().expect("it is taken once, when the fleet is made")
     }
 
     pub(super) fn post(&self) -> Post {
@@ -109,13 +138,78 @@ impl Worker {
     pub(super) fn run(&mut self) -> std::io::Result<()> {
         // Where that is forbidden, waits take longer than they should.
         let _ = notify::end_waits_on_time();
-        while !self.body.gate().is_stopped() {
-            let Self { body, driver, clock, around, housekeeping_at_ns, .. } = self;
-            let now_ns = body.turn(driver, clock, around, *housekeeping_at_ns)?;
-            self.publish_when_due(now_ns);
+        loop {
+            while !self.body.gate().is_stopped() && !self.stand.is_wanted() {
+                let Self { body, driver, clock, around, housekeeping_at_ns, .. } = self;
+                let now_ns = body.turn(driver, clock, around, *housekeeping_at_ns)?;
+                self.publish_when_due(now_ns);
+            }
+            if self.body.gate().is_stopped() || !self.goes_on() {
+                break;
+            }
         }
         self.leave();
         Ok(())
+    }
+
+    /// Stands at the barrier and does as it is told. Returns whether it goes on.
+    fn goes_on(&mut self) -> bool {
+        let mut has_exported = false;
+        loop {
+            match self.stand.order() {
+                Order::Turn(reply) => drop(reply.send(self.last_turn())),
+                Order::Export(memory, reply) => {
+                    has_exported = true;
+                    drop(reply.send(self.export(memory)));
+                }
+                Order::Resume => {
+                    if has_exported {
+                        self.body.gate_mut().resume_after_failed_hand_over();
+                    }
+                    return true;
+                }
+                Order::Leave => return false,
+            }
+        }
+    }
+
+    /// Writes everything that it knows, and adds its sockets.
+    fn export(&self, mut memory: Writing) -> Result<Exported, String> {
+        let gate = self.body.gate();
+        let mut sink = Sink::new(memory.bytes_mut());
+        let written = Export::new().rest(gate, &mut sink);
+        let bytes = sink.len();
+        memory.use_up_to(bytes);
+        written.map_err(|why| format!("worker {}: {why}", self.index))?;
+        let sockets = gate.sockets().map(|(id, is)| self.give(id, is));
+        let sockets = sockets.collect::<std::io::Result<Vec<_>>>();
+        let sockets = sockets.map_err(|why| format!("worker {}: {why}", self.index))?;
+        let counted = self.counted().numbers().to_vec();
+        Ok(Exported { worker: self.index, memory, bytes, sockets, counted })
+    }
+
+    /// A second descriptor of a socket, and what it is.
+    fn give(&self, id: SocketId, is: SocketUse) -> std::io::Result<(SocketRow, OwnedFd)> {
+        let fd = self.driver.fd(id).ok_or(std::io::ErrorKind::NotFound)?;
+        let player = match is {
+            SocketUse::Player(listener, bind) => Some((listener.0, bind.0)),
+            _ => None,
+        };
+        let kind = sockets::number_of(is);
+        Ok((SocketRow { worker: self.index, kind, id: id.0, player }, fd.try_clone_to_owned()?))
+    }
+
+    fn last_turn(&mut self) -> std::io::Result<()> {
+        self.take_sockets();
+        let Self { body, driver, clock, around, .. } = self;
+        body.last_turn(driver, clock, around).map(drop)
+    }
+
+    /// Leaves a report.
+    pub(super) fn publish(&mut self) {
+        let now_ns = self.clock.0.now_ns();
+        let socket_drops = self.players.dropped(&self.driver);
+        self.published.leave_report(|report| self.fill(report, (now_ns, socket_drops)));
     }
 
     fn publish_when_due(&mut self, now_ns: u64) {
@@ -127,6 +221,11 @@ impl Worker {
         self.published.pass_by(&mut self.around.stages);
         let socket_drops = self.players.dropped(&self.driver);
         self.published.leave_report(|report| self.fill(report, (now_ns, socket_drops)));
+    }
+
+    /// By all processes so far.
+    fn counted(&self) -> Counted {
+        self.counted.and(self.driver.stats(), self.body.turns(), self.body.gathers())
     }
 
     /// Begins to hear the players of listeners that were added.
@@ -142,9 +241,10 @@ impl Worker {
         let gate = self.body.gate();
         report.counters.clone_from(gate.counters());
         report.last_refused = *gate.last_refused();
-        report.io = self.driver.stats();
-        report.turns = self.body.turns();
-        report.gathers = self.body.gathers();
+        let counted = self.counted();
+        report.io = counted.io;
+        report.turns = counted.turns;
+        report.gathers = counted.gathers;
         report.revision = gate.revision();
         report.at_ns = now_ns;
         report.backends_up.clear();

@@ -4,6 +4,7 @@
     reason = "everything else takes `now` as an argument; it comes from here"
 )]
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Monotonic time since an arbitrary start.
@@ -16,6 +17,21 @@ impl Clock {
     /// A clock that starts now.
     pub fn start() -> Self {
         Self { start: Instant::now() }
+    }
+
+    /// A clock that started when another one did, in a process of the same boot of this host.
+    pub fn since(epoch_ns: u64) -> Self {
+        // In this order it is early rather than late, so that time never goes back.
+        let start = Instant::now();
+        let ago = Duration::from_nanos(monotonic_ns().saturating_sub(epoch_ns));
+        Self { start: start.checked_sub(ago).unwrap_or(start) }
+    }
+
+    /// When it started, for [`since`](Self::since): a moment of the host's monotonic clock.
+    pub fn epoch_ns(&self) -> u64 {
+        // As above.
+        let now_ns = monotonic_ns();
+        now_ns.saturating_sub(self.now_ns())
     }
 
     /// Nanoseconds since the start.
@@ -38,12 +54,34 @@ pub fn unix_seconds() -> u64 {
 }
 
 /// Microseconds of `CLOCK_MONOTONIC`, by which the service manager orders what it is told.
-#[expect(unsafe_code, reason = "the standard library does not show this clock's numbers")]
 pub fn monotonic_us() -> u64 {
+    monotonic_ns() / 1000
+}
+
+/// Tells this boot of the host from others, as far as the kernel says. Read once: a confined daemon
+/// cannot read it later.
+pub fn boot_id() -> [u8; 16] {
+    static READ: OnceLock<[u8; 16]> = OnceLock::new();
+    *READ.get_or_init(read_boot_id)
+}
+
+fn read_boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: Vec<u8> =
+        text.chars().filter_map(|it| it.to_digit(16)).map(|it| it as u8).collect();
+    let mut id = [0; 16];
+    for (byte, pair) in id.iter_mut().zip(digits.as_chunks::<2>().0) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    id
+}
+
+#[expect(unsafe_code, reason = "the standard library does not show this clock's numbers")]
+fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a live `timespec`, which the call fills; it cannot fail for this clock.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Sleeps, for control threads and tests that wait for a condition.

@@ -69,6 +69,17 @@ impl Split {
         Self { counted: overflows, ..Self::default() }
     }
 
+    /// Goes on where another process stopped.
+    pub const fn of([drops, counted, open, overflows]: [u64; 4]) -> Self {
+        Self { drops, counted, open, overflows }
+    }
+
+    /// What another process needs to go on.
+    pub const fn numbers(&self) -> [u64; 4] {
+        let Self { drops, counted, open, overflows } = *self;
+        [drops, counted, open, overflows]
+    }
+
     /// Takes in both counts, the sockets' and the namespace's.
     pub fn update(&mut self, drops: u64, overflows: u64) {
         let dropped = drops.saturating_sub(self.drops);
