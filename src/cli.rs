@@ -30,6 +30,7 @@ mod token;
 mod top;
 mod trace;
 mod undrain;
+mod upgrade;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -70,10 +71,10 @@ enum Command {
     Top(top::Args),
     Trace(trace::Args),
     Undrain(undrain::Args),
+    Upgrade(upgrade::Args),
 }
 
-/// The control socket's name in `run_dir`.
-const CONTROL_SOCKET: &str = "control.sock";
+use crate::handover::CONTROL_SOCKET;
 
 /// `run_dir` where the config does not say.
 const RUN_DIR_DEFAULT: &str = "/run/ringgate";
@@ -104,6 +105,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             Command::Top(args) => top::run(&args),
             Command::Trace(args) => trace::run(&args),
             Command::Undrain(args) => undrain::run(&args),
+            Command::Upgrade(args) => upgrade::run(&args),
         },
         Err(error) => Err(Failure::from(error)),
     };

@@ -17,6 +17,7 @@ mod denying;
 mod door;
 mod draining;
 mod events;
+mod handover;
 mod health;
 mod hlog;
 mod http;
@@ -41,6 +42,7 @@ mod view;
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,11 +54,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::{Admin, Config, IoChoice, LoadError};
+use crate::handover::Facts;
 use crate::worker::{Fleet, Opened};
 use denying::Denials;
 pub use denying::State;
 use draining::Deadlines;
 use events::Watcher;
+pub use handover::Program;
 use http::Command;
 pub use keeper::DENIED_FILE;
 use keeper::Keeper;
@@ -64,7 +68,7 @@ use listeners::Listeners;
 use notify::Notifier;
 use recorder::Recorder;
 use reload::{Next, Outcome};
-use ringgate_gate::{BackendId, IdVec, ListenerId, Mail, Setup};
+use ringgate_gate::{Backend, BackendId, IdVec, ListenerId, Mail, Setup};
 use ringgate_os::clock;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
@@ -84,6 +88,24 @@ pub struct Settings {
     pub kernel: (Overflows, Usage),
     /// What outlives a restart.
     pub state: State,
+    /// How the daemon was started.
+    pub program: Program,
+    /// Of the process before this one.
+    pub inherited: Option<Inherited>,
+}
+
+/// What a control plane goes on with.
+#[derive(Debug)]
+pub struct Inherited {
+    /// What was told first.
+    pub facts: Facts,
+    /// What the one before has counted.
+    pub counted: Vec<u64>,
+    /// Backends that an operator sends nobody to, and until when.
+    pub drained: Vec<(String, Option<u64>)>,
+    /// The listening sockets of the admin address, the control socket and the next successors, each
+    /// where there is one.
+    pub doors: [Option<OwnedFd>; 3],
 }
 
 /// A control plane that is ready: signals are caught and the admin address is bound. What is
@@ -95,6 +117,8 @@ pub struct Control {
     router: Router,
     admin: Option<(TcpListener, SocketAddr)>,
     socket: Option<(UnixListener, PathBuf)>,
+    /// Where successors come to.
+    next: Option<(UnixListener, PathBuf)>,
     recorder: Recorder,
     keeper: Option<Keeper>,
     events: Events,
@@ -104,10 +128,14 @@ impl Control {
     /// Binds the admin address, begins the histogram file, and catches signals. The error is one
     /// sentence.
     pub fn start(fleet: Fleet, settings: Settings) -> Result<Self, String> {
-        let Settings { config_file, config, setup, kernel, state } = settings;
+        let Settings { config_file, config, setup, kernel, state, program, inherited } = settings;
         let runtime = Runtime::start(config.gateway.io != IoChoice::Mmsg)
             .map_err(|why| format!("cannot start the control thread's runtime: {why}"))?;
-        let view = Arc::new(View::new(&fleet, Arc::clone(&setup), config_file.clone(), kernel));
+        let mut view = View::new(&fleet, Arc::clone(&setup), config_file.clone(), kernel);
+        if let Some(inherited) = &inherited {
+            view.inherit(inherited);
+        }
+        let view = Arc::new(view);
         let (sender, commands) = mpsc::channel(COMMANDS_MAX);
         let events = runtime
             .block_on(async { Events::listen(commands) })
@@ -115,23 +143,36 @@ impl Control {
         view.live().admin = config.admin.clone().map(Arc::new);
         let (denials, keeper) = Denials::start(state, view.now_ns());
         view.live().denied = denials.shown();
+        let before = inherited.as_ref().and_then(Inherited::admin);
         let bind = |admin: &Admin| {
-            let bound = runtime.block_on(async { door::bind_tcp(admin.bind) });
+            let bound = runtime.block_on(async {
+                match before {
+                    Some((fd, address)) if is_at(admin.bind, address) => door::adopt_tcp(fd),
+                    _ => door::bind_tcp(admin.bind),
+                }
+            });
             let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
             bound
                 .map(|(address, listener)| (listener, address))
                 .map_err(|why| format!("cannot serve the admin address {}: {why}", admin.bind))
         };
         let admin = config.admin.as_ref().map(bind).transpose()?;
-        let router = http::router(Arc::clone(&view), sender);
+        let router = http::router(Arc::clone(&view), sender.clone());
         let recorder = Recorder::start(&runtime, &view, config.histograms.as_ref())?;
         let listeners = Listeners::of(&setup);
-        let main_loop = ControlLoop {
+        let notify = inherited.as_ref().and_then(|it| it.facts.notify.as_deref());
+        let doors = [admin.as_ref().and_then(|(it, _)| second(it)), None, None];
+        let mut main_loop = ControlLoop {
             view,
             config_file,
             config: Arc::new(config),
             setup,
-            notifier: Notifier::from_env(),
+            notifier: Notifier::from_env(notify),
+            program,
+            commands: sender,
+            doors,
+            admin_address: admin.as_ref().map(|(_, address)| *address),
+            is_handing_over: false,
             watcher: Watcher::default(),
             retired_since: IdVec::new(),
             terms: 0,
@@ -139,15 +180,46 @@ impl Control {
             denials,
             listeners,
         };
-        let socket = None;
-        Ok(Self { runtime, fleet, main_loop, router, admin, socket, recorder, keeper, events })
+        if let Some(inherited) = &inherited {
+            main_loop.inherit(&fleet, inherited);
+        }
+        let (socket, next) = (None, None);
+        Ok(Self {
+            runtime,
+            fleet,
+            main_loop,
+            router,
+            admin,
+            socket,
+            next,
+            recorder,
+            keeper,
+            events,
+        })
+    }
+
+    /// Has the workers turn, where they do not yet.
+    pub fn set_off(&mut self) {
+        self.fleet.set_off();
     }
 
     /// Serves the control socket at `path`, too. It belongs to whom the process was when it was
     /// opened, and has to go on belonging to it.
     pub fn serve_socket(&mut self, listener: StdUnixListener, path: PathBuf) -> io::Result<()> {
+        self.main_loop.doors[1] = second(&listener);
         let listener = self.runtime.block_on(async { UnixListener::from_std(listener) })?;
         self.socket = Some((listener, path));
+        Ok(())
+    }
+
+    /// Listens to successors at `path`, too, under the same conditions.
+    pub fn serve_successors(&mut self, listener: OwnedFd, path: PathBuf) -> io::Result<()> {
+        self.main_loop.doors[2] = second(&listener);
+        // Its messages are kept apart, which makes no difference to who listens.
+        let listener = StdUnixListener::from(listener);
+        listener.set_nonblocking(true)?;
+        let listener = self.runtime.block_on(async { UnixListener::from_std(listener) })?;
+        self.next = Some((listener, path));
         Ok(())
     }
 
@@ -173,43 +245,102 @@ impl Control {
 
     /// Serves until the daemon is told to end, or a worker fails.
     pub fn serve(self) -> io::Result<()> {
-        let Self { runtime, fleet, mut main_loop, router, admin, socket, keeper, .. } = self;
-        let Self { mut recorder, mut events, .. } = self;
-        main_loop.notifier.ready();
-        let socket_path = socket.as_ref().map(|(_, path)| path.clone());
+        let Self {
+            runtime,
+            fleet,
+            mut main_loop,
+            router,
+            admin,
+            socket,
+            next,
+            mut recorder,
+            keeper,
+            mut events,
+        } = self;
+        if main_loop.view.facts().generation > 1 {
+            main_loop.notifier.taken_over();
+        } else {
+            main_loop.notifier.ready();
+        }
+        let paths = [socket.as_ref().map(|(_, it)| it), next.as_ref().map(|(_, it)| it)];
+        let paths: Vec<PathBuf> = paths.into_iter().flatten().cloned().collect();
         let (ended, keeper) = runtime.block_on(async {
             let keeper = keeper.map(|keeper| tokio::spawn(keeper.run()));
+            let mut doors = Vec::new();
             if let Some((listener, _)) = admin {
-                tokio::spawn(door::serve_tcp(listener, router.clone()));
+                doors.push(tokio::spawn(door::serve_tcp(listener, router.clone())));
             }
             if let Some((listener, _)) = socket {
-                tokio::spawn(door::serve_unix(listener, router));
+                doors.push(tokio::spawn(door::serve_unix(listener, router)));
+            }
+            if let Some((listener, _)) = next {
+                let commands = main_loop.commands.clone();
+                doors.push(tokio::spawn(handover::serve(listener, commands)));
             }
             let (ending, ends) = watch::channel(false);
             let attend = async {
                 let ended = main_loop.run(&fleet, &mut events).await;
+                if matches!(ended, Ok(End::HandedOver)) {
+                    // Who comes from now on comes to the next process.
+                    doors.iter().for_each(tokio::task::JoinHandle::abort);
+                    tokio::time::sleep(LAST_ANSWERS).await;
+                }
                 // The recorder finishes what it is writing.
                 let _ = ending.send(true);
                 ended
             };
             (tokio::join!(attend, recorder.run(ends)).0, keeper)
         });
+        if matches!(ended, Ok(End::HandedOver)) {
+            let parted = fleet.part();
+            main_loop.denials.close();
+            runtime.block_on(finish(&mut recorder, keeper));
+            return parted;
+        }
         // Before the workers stop: who asks from now on should hear that nobody is there.
-        if let Some(path) = socket_path {
+        for path in paths {
             let _ = std::fs::remove_file(path);
         }
         main_loop.denials.close();
         let stopped = fleet.stop();
         tracing::info!(event = "stop", "stopped");
-        runtime.block_on(async {
-            recorder.finish().await;
-            if let Some(keeper) = keeper {
-                drop(keeper.await);
-            }
-        });
+        runtime.block_on(finish(&mut recorder, keeper));
         // A worker's own error says more than that there was one.
-        stopped.and(ended)
+        stopped.and_then(|()| ended.map(drop))
     }
+}
+
+/// Writes what is left.
+async fn finish(recorder: &mut Recorder, keeper: Option<tokio::task::JoinHandle<()>>) {
+    recorder.finish().await;
+    if let Some(keeper) = keeper {
+        drop(keeper.await);
+    }
+}
+
+/// How the control loop has ended.
+enum End {
+    /// The workers are to stop.
+    Stop,
+    /// They have: another process goes on.
+    HandedOver,
+}
+
+impl Inherited {
+    /// The admin address's listening socket, and where it is.
+    fn admin(&self) -> Option<(&OwnedFd, SocketAddr)> {
+        self.doors[0].as_ref().zip(self.facts.admin)
+    }
+}
+
+/// Whether a socket is where it is wanted.
+fn is_at(wanted: SocketAddr, bound: SocketAddr) -> bool {
+    wanted.ip() == bound.ip() && (wanted.port() == 0 || wanted.port() == bound.port())
+}
+
+/// A second descriptor, to pass on. Without one, the next process makes its own.
+fn second(socket: &impl AsFd) -> Option<OwnedFd> {
+    socket.as_fd().try_clone_to_owned().ok()
 }
 
 /// What wakes the control thread.
@@ -217,6 +348,7 @@ struct Events {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    user: Signal,
     commands: mpsc::Receiver<Command>,
     watch: tokio::time::Interval,
 }
@@ -225,6 +357,7 @@ struct Events {
 enum Event {
     Command(Command),
     Reload,
+    Upgrade,
     Terminate,
     Tick,
 }
@@ -235,6 +368,7 @@ impl Events {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
+            user: signal(SignalKind::user_defined2())?,
             commands,
             watch: tokio::time::interval(WATCH_EVERY),
         })
@@ -245,6 +379,7 @@ impl Events {
             _ = self.terminate.recv() => Event::Terminate,
             _ = self.interrupt.recv() => Event::Terminate,
             _ = self.hang_up.recv() => Event::Reload,
+            _ = self.user.recv() => Event::Upgrade,
             Some(command) = self.commands.recv() => Event::Command(command),
             _ = self.watch.tick() => Event::Tick,
         }
@@ -274,15 +409,36 @@ struct ControlLoop {
     deadlines: Deadlines,
     denials: Denials,
     listeners: Listeners,
+    program: Program,
+    /// To itself, for what threads beside it have found out.
+    commands: mpsc::Sender<Command>,
+    /// Second descriptors of the admin address, the control socket and the one for successors.
+    doors: [Option<OwnedFd>; 3],
+    admin_address: Option<SocketAddr>,
+    is_handing_over: bool,
 }
 
 impl ControlLoop {
     /// Until it is time to stop the workers.
-    async fn run(&mut self, fleet: &Fleet, events: &mut Events) -> io::Result<()> {
+    async fn run(&mut self, fleet: &Fleet, events: &mut Events) -> io::Result<End> {
         let mut alive_at_ns = 0;
         while self.terms < TERMS_TO_STOP {
             match events.next().await {
+                Event::Command(Command::HandOver(prepared)) => {
+                    if self.hand_over(fleet, *prepared) {
+                        return Ok(End::HandedOver);
+                    }
+                }
                 Event::Command(command) => self.obey(fleet, command),
+                Event::Upgrade => {
+                    tracing::info!(
+                        event = "asked",
+                        what = "upgrade",
+                        by = "SIGUSR2",
+                        "told to hand over to the next release"
+                    );
+                    self.upgrade(fleet, None);
+                }
                 Event::Reload => {
                     tracing::info!(
                         event = "asked",
@@ -313,7 +469,7 @@ impl ControlLoop {
             }
         }
         self.tell_end();
-        Ok(())
+        Ok(End::Stop)
     }
 
     /// Why the daemon stops now.
@@ -358,6 +514,27 @@ impl ControlLoop {
                 answer(reply, self.change_denied(fleet, wish));
             }
             Command::Reload { is_dry, reply } => answer(reply, self.reload(fleet, is_dry)),
+            Command::Upgrade(reply) => self.upgrade(fleet, Some(reply)),
+            Command::Successor(channel) => self.welcome(fleet, channel),
+            // The loop itself takes the first.
+            Command::HandOver(_) | Command::HandOverEnded => self.is_handing_over = false,
+        }
+    }
+
+    /// Goes on where the process before this one stopped.
+    fn inherit(&mut self, fleet: &Fleet, inherited: &Inherited) {
+        let mut setup = Setup::clone(&self.setup);
+        for (name, until_ns) in &inherited.drained {
+            let is_meant = |it: &Backend| it.name == *name && !it.retired;
+            let found = setup.backends.pairs().find(|(_, it)| is_meant(it)).map(|(id, _)| id);
+            let Some(id) = found else { continue };
+            setup.backends[id].drained = true;
+            if let Some(until_ns) = until_ns {
+                self.deadlines.insert(id, *until_ns);
+            }
+        }
+        if !inherited.drained.is_empty() {
+            self.revise(fleet, setup);
         }
     }
 
@@ -369,6 +546,9 @@ impl ControlLoop {
         }
         if is_dry {
             return self.prepare(fleet).map(|prepared| prepared.next.changes);
+        }
+        if self.is_handing_over {
+            return Err(vec!["the gateway is being handed over".to_owned()]);
         }
         self.notifier.reloading();
         let outcome = self.try_reload(fleet);
@@ -466,6 +646,9 @@ const WATCH_EVERY: Duration = Duration::from_millis(50);
 
 /// The first signal drains, the second stops.
 const TERMS_TO_STOP: u32 = 2;
+
+/// For answers that are on their way when another process goes on.
+const LAST_ANSWERS: Duration = Duration::from_millis(100);
 
 /// Requests of operators that wait for the control thread.
 const COMMANDS_MAX: usize = 16;

@@ -2,23 +2,30 @@
 
 mod privileges;
 mod state;
+mod successor;
 
+use std::ffi::OsString;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::logging::{self, LogArgs};
 use super::{CONTROL_SOCKET, Failure, RUN_DIR_DEFAULT, exit};
 use crate::config::Config;
-use crate::control::{Control, Settings, plan};
-use crate::worker::{Fleet, Ports};
+use crate::control::{Control, Program, Settings, plan};
+use crate::handover;
+use crate::worker::{Fleet, Plan, Ports};
 use privileges::Privileges;
 use ringgate_gate::Setup;
-use ringgate_io::socket;
+use ringgate_io::{StartError, socket};
+use ringgate_os::clock::{self, Clock};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::process;
 use ringgate_os::usage::Usage;
 use ringgate_report::text::put;
+use successor::Successor;
 
 /// Runs the gateway until SIGTERM, which drains it.
 #[derive(Debug, clap::Args)]
@@ -26,6 +33,13 @@ pub(super) struct Args {
     /// The config file.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// Take over from the gateway that runs with this config, with its sockets and
+    /// its players; where none runs, start as ever
+    #[arg(long)]
+    take_over: bool,
+    /// The gateway has started this process itself, and talks to it here
+    #[arg(long, hide = true, requires = "take_over")]
+    predecessor_on_stdin: bool,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -44,9 +58,23 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     let mut plan = plan::plan(&config).map_err(Failure::failed)?;
     let privileges = Privileges::of(&config)?;
+    let program = program()?;
+    let _ = clock::boot_id();
+    let mut config = config;
+    let mut patience = Duration::ZERO;
+    if let Some(channel) = successor::find(args, &config)? {
+        let (file, plan, privileges) = (&*args.config, &plan, &privileges);
+        let mut successor = Successor { config: Some(config), file, plan, privileges };
+        if let Some(control) = successor.take_over(&channel, &program)? {
+            return serve(control, privileges, &plan.setup);
+        }
+        tracing::warn!("the gateway to take over from has ended: starting without its players");
+        config = successor.into_config();
+        patience = DEATH_WITHIN;
+    }
     // A gateway that serves here already is not disturbed: nothing has been made or removed yet.
     let admin = config.admin.as_ref().map(|admin| admin.bind);
-    let ports = Ports::claim(&plan, admin).map_err(Failure::failed)?;
+    let ports = claim(&plan, admin, patience).map_err(Failure::failed)?;
     make_folders(&config, plan.run_dir.is_some())?;
     let run_dir = config.gateway.run_dir.clone();
     let state = state::open(&config.gateway)?;
@@ -64,14 +92,53 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     let setup = Arc::clone(&plan.setup);
     privileges.give_state(&state)?;
-    let settings = Settings { config_file: args.config.clone(), config, setup, kernel, state };
+    let config_file = args.config.clone();
+    let settings = Settings { config_file, config, setup, kernel, state, program, inherited: None };
     let mut control = Control::start(fleet, settings).map_err(Failure::failed)?;
     privileges.become_user(&run_dir, plan.run_dir.is_some())?;
     open_socket(&mut control, &run_dir)?;
+    serve(control, &privileges, &plan.setup)
+}
+
+/// Takes the addresses, even if a process that is about to end has them for a moment: its end of
+/// our conversation may be closed before its other sockets are.
+fn claim(plan: &Plan, admin: Option<SocketAddr>, patience: Duration) -> Result<Ports, StartError> {
+    let clock = Clock::start();
+    loop {
+        match Ports::claim(plan, admin) {
+            Err(why) if why.is_in_use() && clock.now_ns() < patience.as_nanos() as u64 => {
+                clock::sleep(CLAIM_AGAIN_AFTER);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// The kernel closes what a dead process had open within this.
+const DEATH_WITHIN: Duration = Duration::from_secs(5);
+
+const CLAIM_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+fn serve(control: Control, privileges: &Privileges, setup: &Setup) -> Result<(), Failure> {
     privileges.give_up_system_calls()?;
-    exit::print(&announcement(&plan.setup, &control))?;
-    tell_start(&plan.setup, &control);
+    exit::print(&announcement(setup, &control))?;
+    tell_start(setup, &control);
     control.serve().map_err(Failure::failed)
+}
+
+/// How this process was started, for the next one: by the path that was asked for, which may be a
+/// link that leads to the next release by then. Asked by another name, by the file's own path, as
+/// it is now: later it may be that of a file which is gone.
+fn program() -> Result<Program, Failure> {
+    let asked = std::env::args_os().next().map(PathBuf::from).filter(|path| path.is_absolute());
+    let path = asked.map_or_else(std::env::current_exe, Ok);
+    let path = path
+        .map_err(|why| Failure::failed(format_args!("cannot tell where this program is: {why}")))?;
+    let ours =
+        |argument: &OsString| *argument != *"--take-over" && *argument != *"--predecessor-on-stdin";
+    let mut args: Vec<_> = std::env::args_os().skip(1).filter(ours).collect();
+    args.extend(["--take-over", "--predecessor-on-stdin"].map(OsString::from));
+    Ok(Program { path, args })
 }
 
 /// Makes the folders that the config names. Without links, `run_dir` holds only the control socket,
@@ -98,7 +165,10 @@ fn make_folders(config: &Config, has_links: bool) -> Result<(), Failure> {
 fn open_socket(control: &mut Control, run_dir: &Path) -> Result<(), Failure> {
     let path = run_dir.join(CONTROL_SOCKET);
     let why = match socket::control_listener(&path) {
-        Ok(listener) => return control.serve_socket(listener, path).map_err(Failure::failed),
+        Ok(listener) => {
+            control.serve_socket(listener, path).map_err(Failure::failed)?;
+            return open_next_socket(control, run_dir);
+        }
         Err(why) => why,
     };
     let is_taken = why.io_error().kind() == io::ErrorKind::AddrInUse;
@@ -111,6 +181,21 @@ fn open_socket(control: &mut Control, run_dir: &Path) -> Result<(), Failure> {
     );
     Ok(())
 }
+
+/// Opens the socket that successors come to.
+fn open_next_socket(control: &mut Control, run_dir: &Path) -> Result<(), Failure> {
+    let path = run_dir.join(handover::SOCKET);
+    match socket::link_listener(&path, SUCCESSORS_MODE) {
+        Ok(listener) => control.serve_successors(listener, path).map_err(Failure::failed),
+        Err(why) => {
+            tracing::warn!("`run --take-over` does not reach this daemon: {why}");
+            Ok(())
+        }
+    }
+}
+
+/// For root, who comes in anyway.
+const SUCCESSORS_MODE: u32 = 0o600;
 
 /// The same for the log, as events.
 fn tell_start(setup: &Setup, control: &Control) {

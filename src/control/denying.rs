@@ -5,6 +5,8 @@
 //! because the next process has another clock of its own. So when the wall clock has jumped, the
 //! file is written anew, and a restart finds what was meant.
 
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use super::keeper::{Done, Keeper, Ticket, Wanted};
 use crate::worker::Fleet;
 use ringgate_gate::{self as gate, Denied, Ended, Setup, Survey};
 use ringgate_os::clock;
-use ringgate_state::{Change, Counts, DenyList, Effect, Folder, Kept, Refusal, Whom};
+use ringgate_state::{Change, Counts, DenyList, Effect, Folder, Kept, Refusal, Whom, text};
 
 /// What a gateway finds at its start.
 #[derive(Debug)]
@@ -79,6 +81,8 @@ pub(super) struct Denials {
     why_never_kept: Option<Arc<str>>,
     /// From the fleet's clock to the wall clock, when the file was last written.
     offset_ns: u64,
+    /// The folder, for the process after this one.
+    folder: Option<(PathBuf, OwnedFd)>,
 }
 
 impl Denials {
@@ -94,6 +98,8 @@ impl Denials {
         let list = Arc::new(kept.list.on_clock(to_fleet));
         let (wanted, wishes) = watch::channel(Wanted::default());
         let (tell, done) = watch::channel(Done::default());
+        let share = |it: &Folder| Some((it.path().to_owned(), it.descriptor().try_clone_to_owned().ok()?));
+        let shared = folder.as_ref().ok().and_then(share);
         let (keeper, why_never_kept) = match folder {
             Ok(folder) => (Some(Keeper::new(folder, wishes, tell)), None),
             Err(why) => (None, Some(why.into())),
@@ -105,6 +111,7 @@ impl Denials {
             done,
             why_never_kept,
             offset_ns: unix_ns.saturating_sub(now_ns),
+            folder: shared,
         };
         (denials, keeper)
     }
@@ -117,6 +124,31 @@ impl Denials {
             why_never_kept: self.why_never_kept.clone(),
             done: Some(self.done.clone()),
         }
+    }
+
+    /// Where the file is, and the folder's lock.
+    pub(super) fn folder(&self) -> Option<(&Path, &OwnedFd)> {
+        self.folder.as_ref().map(|(path, fd)| (path.as_path(), fd))
+    }
+
+    /// The list for the process after this one, which has the file from then on: so nothing of ours
+    /// may be on its way there.
+    pub(super) fn give(&self, now_ns: u64) -> Result<String, String> {
+        let wanted = self.wanted.as_ref().map_or(0, |wanted| wanted.borrow().number);
+        let done = self.done.borrow();
+        if done.number != wanted || done.failure.is_some() {
+            return Err("the file of who is denied is not written yet; try again".to_owned());
+        }
+        Ok(text::write(&self.kept(now_ns)))
+    }
+
+    /// As it would be in the file.
+    fn kept(&self, now_ns: u64) -> Kept {
+        let unix_ns = clock::unix_ns();
+        let to_wall = |until_ns: u64| {
+            unix_ns.saturating_add(until_ns.saturating_sub(now_ns)).div_ceil(NS_PER_S)
+        };
+        Kept { list: self.list.on_clock(to_wall), saved_unix_s: unix_ns / NS_PER_S }
     }
 
     /// Nothing is changed any more: the keeper ends with its last write.
@@ -132,19 +164,10 @@ impl Denials {
 
     /// Has the keeper write the list as it is.
     fn write(&mut self, now_ns: u64) {
-        let unix_ns = clock::unix_ns();
-        self.offset_ns = unix_ns.saturating_sub(now_ns);
+        self.offset_ns = clock::unix_ns().saturating_sub(now_ns);
         let Some(wanted) = &self.wanted else { return };
-        let kept = Arc::new(self.kept(now_ns, unix_ns));
+        let kept = Arc::new(self.kept(now_ns));
         wanted.send_modify(|wanted| *wanted = Wanted { number: wanted.number + 1, kept });
-    }
-
-    /// What another process would go on from.
-    fn kept(&self, now_ns: u64, unix_ns: u64) -> Kept {
-        let to_wall = |until_ns: u64| {
-            unix_ns.saturating_add(until_ns.saturating_sub(now_ns)).div_ceil(NS_PER_S)
-        };
-        Kept { list: self.list.on_clock(to_wall), saved_unix_s: unix_ns / NS_PER_S }
     }
 
     /// Whether the file names moments that the wall clock does not mean any more.

@@ -12,6 +12,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -265,6 +266,13 @@ pub(super) fn bind_tcp(address: std::net::SocketAddr) -> io::Result<TcpListener>
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
+}
+
+/// The same as another process has bound it.
+pub(super) fn adopt_tcp(fd: &OwnedFd) -> io::Result<TcpListener> {
+    let socket = std::net::TcpListener::from(fd.try_clone()?);
+    socket.set_nonblocking(true)?;
+    TcpListener::from_std(socket)
 }
 
 /// Scrapers, probes, operators and their tools need a dozen; the rest is for those who do not let

@@ -22,8 +22,9 @@ use super::query::{Query, Refusal};
 use super::reload::Outcome;
 use super::status::SCHEMA;
 use super::view::{Snapshot, View};
-use super::{capture, deny, health, metrics, page, sessions, status, trace};
+use super::{capture, deny, handover, health, metrics, page, sessions, status, trace};
 use crate::config::Admin;
+use crate::handover::Channel;
 use ringgate_gate::{BackendId, Capture, Ended, Survey, Trace, Wanted};
 use ringgate_state as state;
 
@@ -56,6 +57,14 @@ pub(super) enum Command {
     ChangeDenied { wish: Wish, reply: oneshot::Sender<Result<Changed, state::Refusal>> },
     /// Read the config again, or only say what that would do.
     Reload { is_dry: bool, reply: oneshot::Sender<Outcome> },
+    /// Start the next release and hand over to it.
+    Upgrade(oneshot::Sender<handover::Outcome>),
+    /// A successor has come by itself.
+    Successor(Channel),
+    /// A successor has prepared.
+    HandOver(Box<handover::Prepared>),
+    /// A successor has not.
+    HandOverEnded,
 }
 
 /// The drain that is under way.
@@ -109,6 +118,7 @@ fn routes() -> Vec<(&'static str, For, MethodRouter<AdminState>)> {
         ("/deny", For::Changing, post(deny::deny)),
         ("/allow", For::Changing, post(deny::allow)),
         ("/reload", For::Changing, post(reload)),
+        ("/upgrade", For::Changing, post(upgrade)),
     ]
 }
 
@@ -245,6 +255,30 @@ async fn try_reload(state: &AdminState, visitor: &Visitor, uri: &Uri) -> Result<
             as_json(StatusCode::UNPROCESSABLE_ENTITY, &answer)
         }
     })
+}
+
+/// Only through the control socket: a token that a page may change things with should start no
+/// program.
+async fn upgrade(
+    State(state): State<AdminState>,
+    Extension(visitor): Extension<Visitor>,
+) -> Response {
+    if !matches!(visitor, Visitor::Unix { .. }) {
+        let why = "an upgrade is asked for through the control socket\n";
+        return (StatusCode::FORBIDDEN, why).into_response();
+    }
+    note(&visitor, "upgrade");
+    match state.ask(Command::Upgrade).await {
+        Ok(Ok(handover::HandedOver { pid, pause_us })) => as_json(
+            StatusCode::OK,
+            &json!({ "schema": SCHEMA, "upgraded": true, "pid": pid, "pause_us": pause_us }),
+        ),
+        Ok(Err(why)) => {
+            let answer = json!({ "schema": SCHEMA, "upgraded": false, "why": why });
+            as_json(StatusCode::CONFLICT, &answer)
+        }
+        Err(refusal) => refusal.into_response(),
+    }
 }
 
 /// Who asks for what goes into the log before it is done.

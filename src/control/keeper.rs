@@ -31,7 +31,7 @@ pub(super) struct Wanted {
 /// What has been tried.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Done {
-    number: u64,
+    pub(super) number: u64,
     pub(super) failure: Option<Arc<str>>,
 }
 

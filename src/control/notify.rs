@@ -17,9 +17,9 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    /// As the environment of this process says.
-    pub(super) fn from_env() -> Self {
-        let name = std::env::var("NOTIFY_SOCKET").ok();
+    /// As the environment of this process says, or the process before it.
+    pub(super) fn from_env(before: Option<&str>) -> Self {
+        let name = std::env::var("NOTIFY_SOCKET").ok().or_else(|| before.map(str::to_owned));
         let watchdog_us = std::env::var("WATCHDOG_USEC").ok();
         let watchdog_pid = std::env::var("WATCHDOG_PID").ok();
         let is_ours = watchdog_pid.is_none_or(|pid| pid == std::process::id().to_string());
@@ -37,6 +37,17 @@ impl Notifier {
     /// The daemon serves, or serves again after a reload.
     pub(super) fn ready(&self) {
         self.send("READY=1\nSTATUS=serving");
+    }
+
+    /// Another process is the daemon from now on.
+    pub(super) fn handed_over(&self, pid: u32) {
+        self.send(&format!("MAINPID={pid}"));
+    }
+
+    /// This process is.
+    pub(super) fn taken_over(&self) {
+        let pid = std::process::id();
+        self.send(&format!("MAINPID={pid}\nREADY=1\nSTATUS=serving\nWATCHDOG=1"));
     }
 
     /// The config is being read again; [`ready`](Self::ready) follows.

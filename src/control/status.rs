@@ -38,6 +38,8 @@ struct Status<'a> {
     not_ready_because: Option<String>,
     started_unix_s: u64,
     pid: u32,
+    /// Processes that have had this gateway, this one included.
+    generation: u64,
     /// Another one after each start.
     incarnation: String,
     uptime_s: u64,
@@ -201,6 +203,7 @@ impl<'a> Status<'a> {
             not_ready_because,
             started_unix_s: snapshot.facts.started_unix_s,
             pid: std::process::id(),
+            generation: snapshot.facts.generation,
             incarnation: incarnation(snapshot),
             uptime_s: snapshot.now_ns / NS_PER_S,
             config: Config {

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::Inherited;
 use super::denying::Shown;
 use super::latency::Latencies;
 use crate::config::Admin;
@@ -49,6 +50,8 @@ pub(super) struct Facts {
     pub(super) cipher: &'static str,
     pub(super) config_file: PathBuf,
     pub(super) started_unix_s: u64,
+    /// Processes that have had this gateway, this one included.
+    pub(super) generation: u64,
 }
 
 /// What the control thread changes.
@@ -120,6 +123,7 @@ impl View {
             cipher: fleet.kernel(),
             config_file,
             started_unix_s,
+            generation: 1,
         };
         let live = Live {
             setup,
@@ -141,6 +145,41 @@ impl View {
             sockets: Mutex::new(Sockets { kernel, split }),
             usage: Mutex::new(usage),
         }
+    }
+
+    /// Goes on where the process before this one stopped.
+    pub(super) fn inherit(&mut self, inherited: &Inherited) {
+        let Inherited { facts, counted, .. } = inherited;
+        self.facts.started_unix_s = facts.started_unix_s;
+        self.facts.generation = facts.generation + 1;
+        let mut counted = counted.iter().copied();
+        let mut next = || counted.next().unwrap_or_default();
+        {
+            let mut live = self.live();
+            live.reloads.done = next();
+            live.reloads.refused = next();
+            live.log_failures = next();
+        }
+        let has_split = next() > 0;
+        let numbers = [next(), next(), next(), next()];
+        let sockets = self.sockets.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if has_split && sockets.split.is_some() {
+            sockets.split = Some(Split::of(numbers));
+        }
+    }
+
+    /// What the next process goes on with, in an order that does not change: new ones come last.
+    pub(super) fn counted(&self) -> Vec<u64> {
+        let live = self.live();
+        let split = self.sockets.lock().unwrap_or_else(PoisonError::into_inner).split;
+        let counts = [live.reloads.done, live.reloads.refused, live.log_failures];
+        let numbers = split.unwrap_or_default().numbers();
+        counts.into_iter().chain([u64::from(split.is_some())]).chain(numbers).collect()
+    }
+
+    /// What does not change.
+    pub(super) const fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     /// Splits what the kernel has dropped since the last look.
