@@ -62,6 +62,8 @@ mod control_rig;
 mod control_second;
 #[path = "all/control_sessions.rs"]
 mod control_sessions;
+#[path = "all/control_upgrade.rs"]
+mod control_upgrade;
 #[path = "all/control_trace.rs"]
 mod control_trace;
 #[path = "all/folder.rs"]

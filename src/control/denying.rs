@@ -98,7 +98,8 @@ impl Denials {
         let list = Arc::new(kept.list.on_clock(to_fleet));
         let (wanted, wishes) = watch::channel(Wanted::default());
         let (tell, done) = watch::channel(Done::default());
-        let share = |it: &Folder| Some((it.path().to_owned(), it.descriptor().try_clone_to_owned().ok()?));
+        let share =
+            |it: &Folder| Some((it.path().to_owned(), it.descriptor().try_clone_to_owned().ok()?));
         let shared = folder.as_ref().ok().and_then(share);
         let (keeper, why_never_kept) = match folder {
             Ok(folder) => (Some(Keeper::new(folder, wishes, tell)), None),

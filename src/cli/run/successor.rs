@@ -169,8 +169,7 @@ impl<'a> Successor<'a> {
     fn folder(&self, given: Option<(&Path, OwnedFd)>) -> Result<Result<Folder, String>, String> {
         let gateway = &self.config().gateway;
         match given {
-            Some((path, fd)) if path == gateway.state_dir => Ok(Folder::adopt(path, fd)
-                .map_err(|why| format!("cannot use state_dir {}: {why}", path.display()))),
+            Some((path, fd)) if path == gateway.state_dir => Ok(Ok(Folder::adopt(path, fd))),
             _ => state::open(gateway).map(|state| state.folder).map_err(|why| why.to_string()),
         }
     }
