@@ -62,10 +62,10 @@ mod control_rig;
 mod control_second;
 #[path = "all/control_sessions.rs"]
 mod control_sessions;
-#[path = "all/control_upgrade.rs"]
-mod control_upgrade;
 #[path = "all/control_trace.rs"]
 mod control_trace;
+#[path = "all/control_upgrade.rs"]
+mod control_upgrade;
 #[path = "all/folder.rs"]
 mod folder;
 #[path = "all/gateway_hostile.rs"]
