@@ -24,7 +24,7 @@ use crate::handover::{
     Channel, Facts, Given, Giver, GiverStep, Heard, Message, RetiredRow, SocketRow,
 };
 use crate::worker::{self, Fleet, Frozen};
-use ringgate_gate::LinkKind;
+use ringgate_gate::{LinkKind, Phase};
 use ringgate_os::rights::DESCRIPTORS_MAX;
 use ringgate_os::shared::Writing;
 
@@ -183,7 +183,8 @@ impl ControlLoop {
 
     fn facts(&self, fleet: &Fleet, layout_bytes: usize) -> Facts {
         let facts = self.view.facts();
-        let names = self.setup.listeners.iter().map(|listener| listener.name.clone());
+        let listeners = self.setup.listeners.iter().zip(fleet.addresses());
+        let open = listeners.filter(|(listener, _)| listener.phase != Phase::Closed);
         let is_bundle = |link: &LinkKind| matches!(link, LinkKind::Bundle { .. });
         let [admin, control, next] = &self.doors;
         let run_dir = self.config.gateway.run_dir.clone();
@@ -194,7 +195,7 @@ impl ControlLoop {
             workers: fleet.worker_count() as u16,
             epoch_ns: fleet.clock().epoch_ns(),
             started_unix_s: facts.started_unix_s,
-            listeners: names.zip(fleet.addresses().iter().cloned()).collect(),
+            listeners: open.map(|(it, addresses)| (it.name.clone(), addresses)).collect(),
             has_links: self.setup.backends.iter().any(|it| is_bundle(&it.link)),
             layout_bytes: layout_bytes as u64,
             admin: admin.as_ref().and(self.admin_address),

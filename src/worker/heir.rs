@@ -213,20 +213,20 @@ fn addresses(plan: &Plan, facts: &Facts) -> Result<Vec<Vec<SocketAddr>>, String>
     let names: Vec<_> = plan.setup.listeners.iter().map(|it| it.name.as_str()).collect();
     for (name, _) in &facts.listeners {
         if !names.contains(&name.as_str()) {
-            return Err(format!("listener {name} is gone; to remove one needs a restart"));
+            return Err(format!("listener {name} is gone; remove it by a reload first"));
         }
     }
     let mut addresses = Vec::new();
     for (name, binds) in names.iter().zip(&plan.binds) {
         let known = facts.listeners.iter().find(|(known, _)| known == name);
         let Some((_, bound)) = known else {
-            return Err(format!("listener {name} is new; to add one needs a restart"));
+            return Err(format!("listener {name} is new; add it by a reload, before or after"));
         };
         let is_same = |(wanted, bound): (&SocketAddr, &SocketAddr)| {
             wanted.ip() == bound.ip() && (wanted.port() == 0 || wanted.port() == bound.port())
         };
         if binds.len() != bound.len() || !binds.iter().zip(bound).all(is_same) {
-            return Err(format!("listener {name}: bind has changed; that needs a restart"));
+            return Err(format!("listener {name}: bind has changed; change it by a reload first"));
         }
         addresses.push(bound.clone());
     }
