@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::text::{self, Kept};
 use ringgate_gate::Denied;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -225,6 +226,47 @@ fn holds(denied: &Denied, ip: IpAddr) -> bool {
     denied.holds(&std::net::SocketAddr::new(ip, 1).into())
 }
 
+/// Lines of a file, right and wrong.
+fn any_line() -> impl Strategy<Value = String> {
+    let good = [
+        "ringgate denied 1",
+        "ringgate denied 2",
+        "saved 2026-01-31T20:00:00Z",
+        "saved 9999-12-31",
+        "deny 0.0.0.0/0",
+        "deny ::/0 until 1970-01-01",
+        "allow 10.0.0.0/8",
+        "allow client 1",
+        "deny client 18446744073709551615",
+        "end 0",
+        "end 1",
+        "end 2",
+        "end -1",
+        "",
+        "#",
+    ];
+    prop_oneof![8 => prop::sample::select(good.to_vec()).prop_map(str::to_owned), 1 => ".{0,40}"]
+}
+
+proptest! {
+    #[test]
+    fn no_file_makes_the_reader_panic_and_what_it_takes_stays(
+        first: bool,
+        lines in prop::collection::vec(any_line(), 0..8),
+        junk in prop::collection::vec(any::<u8>(), 0..64),
+    ) {
+        let _ = text::read(&junk);
+        let first = if first { "ringgate denied 1\n" } else { "" };
+        let file = format!("{first}{}", lines.join("\n"));
+        match text::read(file.as_bytes()) {
+            Ok(kept) => {
+                prop_assert_eq!(text::read(text::write(&kept).as_bytes()), Ok(kept));
+            }
+            Err(mistake) => prop_assert!(mistake.line >= 1),
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
@@ -258,6 +300,9 @@ proptest! {
             let rules = rules.into_iter().map(|(prefix, rule)| (Whom::Prefix(prefix), rule));
             prop_assert!(list.rules().eq(rules));
         }
+        let kept = Kept { list: list.clone(), saved_unix_s: now };
+        let written = text::write(&kept);
+        prop_assert_eq!(text::read(written.as_bytes()), Ok(kept));
         let denied = list.to_denied();
         for ip in asked() {
             prop_assert_eq!(holds(&denied, ip), naive.denies(ip), "{}", ip);
