@@ -28,7 +28,7 @@ fn a_player_who_is_let_in_says_how_long_each_step_took_and_leaves() {
     let (daemon, _game) = serving(&Text::new());
     let said = probe(daemon.listener, &["--client-id", "7"]).succeeded();
     for words in
-        ["request     challenged after ", "response    let in, slot ", "goodbye", "let in after "]
+        ["request     challenged after ", "response    let in (slot ", "goodbye", "let in after "]
     {
         assert!(said.contains(words), "{words}: {said}");
     }

@@ -148,7 +148,11 @@ impl Gateway {
 
     /// The key that its tokens are sealed with, as a key file has it.
     pub(crate) fn key_hex(&self) -> String {
-        self.key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+        let mut hex = String::new();
+        for byte in self.key.as_bytes() {
+            ringgate_report::text::put(&mut hex, format_args!("{byte:02x}"));
+        }
+        hex
     }
 
     /// A player with our client.

@@ -106,7 +106,7 @@ fn the_quick_start_works_when_pasted() {
     assert_eq!(code, Some(0), "{said}");
     for part in [
         "challenged",
-        "let in, slot 0 of 64",
+        "let in (slot 0 of 64)",
         "answered with 5 bytes, the same",
         "since the start: 1 session",
         "listener quick on ",

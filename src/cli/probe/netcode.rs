@@ -228,7 +228,7 @@ impl<'a> Way<'a> {
     fn note(&mut self, slot: Option<(u32, u32)>) -> Option<Outcome> {
         let step = if self.is_challenged { "response" } else { "request" };
         if let Some((slot, slots)) = slot {
-            self.end_step(step, format!("let in, slot {slot} of {slots}"));
+            self.end_step(step, format!("let in (slot {slot} of {slots})"));
             return Some(Outcome::Connected);
         }
         match self.client.state() {
