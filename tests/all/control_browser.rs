@@ -79,7 +79,10 @@ fn the_live_page_shows_what_the_gateway_does() {
     assert!(!text_of(&dom, "tile-in").starts_with('–'), "two looks make a rate");
     let workers = text_of(&dom, "workers");
     assert!(workers.contains("worker 0|") && workers.contains("worker 1|"), "{workers}");
-    assert!(text_of(&dom, "listeners").contains(&format!("eu|netcode|{}|3 of", daemon.listener)));
+    assert!(
+        text_of(&dom, "listeners")
+            .contains(&format!("eu|netcode|{}|serving|3 of", daemon.listener))
+    );
     assert!(text_of(&dom, "backends").contains("arena|bundle|up|3 of 4"), "{dom}");
     let status = daemon.status();
     let drops = status["drops"].as_object().expect("by reason").iter();

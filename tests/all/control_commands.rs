@@ -28,7 +28,7 @@ fn status_and_top_show_the_gateway_on_a_screen() {
         let line = status.lines().find(|line| line.starts_with(name));
         line.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
     };
-    assert_eq!(row("eu "), ["eu", "1", "100", &daemon.listener.to_string()]);
+    assert_eq!(row("eu "), ["eu", "1", "100", "serving", &daemon.listener.to_string()]);
     assert_eq!(row("arena "), ["arena", "1", "4", "bundle", "up"]);
     assert!(status.contains("every datagram and payload is accounted for"), "{status}");
     let json = ask(&daemon, &["status", "--json"]).succeeded();
