@@ -41,12 +41,18 @@ pub struct Machine {
     stream: u64,
     recent: Recent,
     fragments: Vec<Event>,
+    /// Bytes of keys and values in the fragments.
+    fragment_bytes: usize,
+    /// Bytes of keys and values that are known, or more.
+    bytes: usize,
+    /// There is more than may be copied: what is known cannot be continued.
+    is_too_much: bool,
     changes: Vec<Change>,
     /// The last counts differed: how many of them, and at which revision of the copy.
     differing: Option<(u32, i64)>,
     doubts: u64,
-    /// The doubt is of a watch, which had not told everything.
-    is_guess: bool,
+    /// The doubt that a watch has raised, which had not told everything.
+    guessed: Option<u64>,
     /// An operator believes what this doubt is about.
     confirmed: Option<Doubt>,
     /// Things to do at the next poll, before anything else.
@@ -72,6 +78,7 @@ enum Phase {
 impl Machine {
     /// A mirror that begins with what is known from before, or with nothing.
     pub fn new(options: Options, known: Truth) -> Self {
+        let bytes = known.bytes();
         let mut recent = Recent::default();
         recent.reset(&known, options.classify);
         Self {
@@ -84,10 +91,13 @@ impl Machine {
             stream: 0,
             recent,
             fragments: Vec::new(),
+            fragment_bytes: 0,
+            bytes,
+            is_too_much: false,
             changes: Vec::new(),
             differing: None,
             doubts: 0,
-            is_guess: false,
+            guessed: None,
             confirmed: None,
             close: false,
             leave: false,
@@ -141,7 +151,8 @@ impl Machine {
                 if now_ms < *until_ms {
                     return None;
                 }
-                let lists = !self.truth.is_known() || self.status.doubt.is_some();
+                let lists =
+                    !self.truth.is_known() || self.status.doubt.is_some() || self.is_too_much;
                 self.phase =
                     if lists { Phase::Listing(Staging::default()) } else { Phase::Checking };
                 self.poll(now_ms)
@@ -267,11 +278,13 @@ impl Machine {
             return self.hold(now_ms, doubt);
         }
         self.status.doubt = None;
-        self.is_guess = false;
+        self.guessed = None;
         self.confirmed = None;
         self.differing = None;
         self.changes.extend(self.truth.replace(next));
         self.recent.reset(&self.truth, self.options.classify);
+        self.bytes = self.truth.bytes();
+        self.is_too_much = false;
         self.agree(now_ms);
         self.phase = Phase::Opening { asked: false, until_ms: now_ms };
     }
@@ -298,7 +311,7 @@ impl Machine {
     fn hold(&mut self, now_ms: u64, doubt: Doubt) {
         let is_new =
             self.status.doubt.as_ref().is_none_or(|(_, stands)| !judge::is_same(stands, &doubt));
-        let is_exact = std::mem::take(&mut self.is_guess);
+        let is_exact = self.guessed.take().is_some();
         if is_new {
             self.doubts += u64::from(!is_exact);
             self.status.doubt = Some((self.doubts, doubt));
@@ -329,9 +342,13 @@ impl Machine {
         if watched.watch_id == ALL_WATCHES {
             return;
         }
+        let bytes = |event: &Event| event.kv.key.len() + event.kv.value.len();
+        self.fragment_bytes += watched.events.iter().map(bytes).sum::<usize>();
         self.fragments.extend(watched.events);
         if watched.is_fragment {
-            if self.fragments.len() > self.options.keys_max {
+            if self.fragments.len() > self.options.keys_max
+                || self.fragment_bytes > self.options.bytes_max
+            {
                 self.relist("a watch's answer does not end");
             }
             return;
@@ -371,6 +388,7 @@ impl Machine {
     /// Applies what has been told of one or more whole revisions.
     fn apply(&mut self, now_ms: u64) {
         let floor = self.truth.revision;
+        self.fragment_bytes = 0;
         for event in std::mem::take(&mut self.fragments) {
             let revision = event.kv.mod_revision;
             if revision <= floor && !self.is_known_already(&event) {
@@ -394,8 +412,15 @@ impl Machine {
                 return self.take_back(now_ms, doubt);
             }
         }
-        if self.truth.entries.len() > self.options.keys_max {
-            self.give_up(now_ms, "there are more keys than this mirror may copy");
+        if self.truth.entries.len() > self.options.keys_max || self.bytes > self.options.bytes_max {
+            // What was deleted or replaced is still counted.
+            self.bytes = self.truth.bytes();
+            self.is_too_much = self.truth.entries.len() > self.options.keys_max
+                || self.bytes > self.options.bytes_max;
+        }
+        if self.is_too_much {
+            self.close_watch();
+            self.rest(now_ms, "there are more keys than this mirror may copy".into());
         }
     }
 
@@ -421,6 +446,7 @@ impl Machine {
             return class.and_then(|class| self.recent.went(now_ms, class, key, entry));
         }
         let (key, entry) = (Bytes::copy_from_slice(&event.kv.key), Entry::of(&event.kv));
+        self.bytes += key.len() + entry.value.len();
         let had = self.truth.entries.insert(key.clone(), entry.clone());
         if had.is_none()
             && let Some(class) = class
@@ -443,7 +469,7 @@ impl Machine {
         self.close_watch();
         self.hold(now_ms, doubt);
         // How many are gone is seen in a list, which comes at once.
-        self.is_guess = true;
+        self.guessed = Some(self.doubts);
         self.phase = Phase::Resting { until_ms: now_ms };
     }
 
@@ -502,6 +528,7 @@ impl Machine {
     /// What still comes of this watch is of no interest.
     fn close_watch(&mut self) {
         self.fragments.clear();
+        self.fragment_bytes = 0;
         self.stream += 1;
         self.close = true;
     }

@@ -378,6 +378,36 @@ fn a_copy_from_disk_is_compared_and_an_old_one_does_not_say_how_many_there_are()
 }
 
 #[test]
+fn a_mirror_does_not_grow_beyond_its_bounds() {
+    let mut pair = Pair::new(store_of(5));
+    pair.machine =
+        Machine::new(Options { keys_max: 9, bytes_max: 5_000, ..options() }, Truth::default());
+    pair.stream = 0;
+    pair.settle();
+    pair.assert_same();
+    // Much is written, and little is kept.
+    for index in 0..100 {
+        pair.store.put(&backend(0), &index.to_string().repeat(50));
+        pair.settle();
+    }
+    pair.assert_same();
+    pair.store.put(&backend(1), &"x".repeat(6_000));
+    pair.wait(60_000);
+    assert!(!pair.machine.status().is_current);
+    pair.store.put(&backend(1), "x");
+    pair.wait(60_000);
+    pair.assert_same();
+    let ban = |index: usize| format!("{PREFIX}ban/client/{index}").into_bytes();
+    (5..20).for_each(|index| pair.store.put(&ban(index), "x"));
+    pair.wait(60_000);
+    assert!(!pair.machine.status().is_current);
+    assert!(pair.machine.truth().entries.len() < 25);
+    (5..20).for_each(|index| pair.store.delete(&ban(index)));
+    pair.wait(60_000);
+    pair.assert_same();
+}
+
+#[test]
 fn hostile_answers_end_in_a_wait_and_not_in_the_copy() {
     let listing = |pair: &mut Pair| {
         pair.machine = Machine::new(options(), Truth::default());

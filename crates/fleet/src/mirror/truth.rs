@@ -55,6 +55,11 @@ impl Truth {
         self.cluster_id != 0
     }
 
+    /// Bytes of all keys and values.
+    pub(super) fn bytes(&self) -> usize {
+        self.entries.iter().map(|(key, entry)| key.len() + entry.value.len()).sum()
+    }
+
     /// Which history this is, and up to where.
     pub(super) const fn header(&self) -> Header {
         let (cluster_id, revision, raft_term) = (self.cluster_id, self.revision, self.raft_term);
