@@ -57,7 +57,9 @@ impl PublicSockets {
         let is_known = |new: &mut NewSockets| new.revision <= revision;
         let known: Vec<_> = self.waiting.extract_if(.., is_known).collect();
         let before = self.open.len();
-        known.into_iter().for_each(|new| self.register(new, driver, gate));
+        for new in known {
+            self.register(new, driver, gate);
+        }
         let new: Vec<_> = self.open[before..].iter().map(|open| open.socket).collect();
         (!new.is_empty()).then(|| sockets::room(driver, &new))
     }

@@ -190,8 +190,10 @@ fn a_frame_delay_lets_packets_leave_with_frames() {
 fn a_bloated_buffer_keeps_everything_and_lets_it_go_at_once() {
     for (text, way) in [("PktBufferBloatInMS=50", 0), ("pktincomingbufferbloatinms=50", 1)] {
         let times = &arrivals_ms(text)[way];
-        let bursts: Vec<_> =
-            times.chunk_by(|a, b| a == b).map(|burst| (burst[0], burst.len())).collect();
+        let bursts: Vec<_> = times
+            .chunk_by(|a, b| a.total_cmp(b).is_eq())
+            .map(|burst| (burst[0], burst.len()))
+            .collect();
         assert_eq!(bursts, [(1050.0, 50), (1100.0, 50), (1150.0, 50), (1200.0, 50)]);
     }
     let both = arrivals_ms("PktLag=10 PktBufferBloatInMS=50");
