@@ -53,7 +53,9 @@ async fn try_show(state: &AdminState, visitor: &Visitor, uri: &Uri) -> Result<Re
     };
     let workers = state.view().published().len();
     let lasts = asked.lasts;
-    let capture = Capture::new(asked.meant.clone(), asked.in_clear, homes, workers);
+    // Whether its reader takes it or not.
+    let until_ns = state.view().now_ns() + (lasts + GRACE).as_nanos() as u64;
+    let capture = Capture::new(asked.meant.clone(), asked.in_clear, until_ns, homes, workers);
     // From here on its end is seen to, whatever happens.
     let mut follower = Follower::new(state, Arc::new(capture), asked, visitor, place);
     let ask = |reply| Command::Capture { capture: Arc::clone(&follower.capture), reply };

@@ -69,6 +69,8 @@ pub struct Capture {
     pub(crate) in_clear: bool,
     /// Where the player is that is meant by its id, as far as that was known at the beginning.
     pub(crate) homes: Vec<(ListenerId, Endpoint)>,
+    /// When it is over in any case, on the workers' clock.
+    until_ns: u64,
     is_over: AtomicBool,
     lanes: Vec<Lane>,
     lost: [AtomicU64; LISTENERS_MAX],
@@ -92,17 +94,18 @@ pub(crate) struct WorkerEnd {
 
 impl Capture {
     /// A capture at so many workers, of datagrams that are meant; in clear where payloads are to be
-    /// shown. `homes` are addresses of the player who is meant.
+    /// shown, until then on the workers' clock. `homes` are addresses of the player who is meant.
     pub fn new(
         meant: Meant,
         in_clear: bool,
+        until_ns: u64,
         homes: Vec<(ListenerId, Endpoint)>,
         workers: usize,
     ) -> Self {
         let boxes = (BOXES_MAX / workers.max(1)).clamp(BOXES_MIN, BOXES_PER_WORKER);
         let lanes = (0..workers).map(|_| Lane::new(boxes)).collect();
         let (is_over, lost) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; _]);
-        Self { meant, in_clear, homes, is_over, lanes, lost }
+        Self { meant, in_clear, homes, until_ns, is_over, lanes, lost }
     }
 
     /// Hands over what workers have captured since the last time, worker by worker, until `take`
@@ -136,8 +139,8 @@ impl Capture {
         self.lanes.iter().all(|lane| lane.lock_end().is_some())
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+    pub(crate) fn is_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.until_ns || self.is_over.load(Ordering::Acquire)
     }
 
     /// A worker's end, given once.
@@ -245,7 +248,7 @@ mod tests {
 
     #[test]
     fn what_finds_no_empty_box_is_counted_and_the_rest_arrives() {
-        let capture = Capture::new(Meant::default(), false, Vec::new(), 1);
+        let capture = Capture::new(Meant::default(), false, u64::MAX, Vec::new(), 1);
         let end = capture.lend(WorkerId(0)).expect("the first time");
         assert!(capture.lend(WorkerId(0)).is_none() && !capture.is_home());
         let total = BOXES_PER_WORKER as u64 + 7;
@@ -265,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_has_enough_leaves_the_rest() {
-        let capture = Capture::new(Meant::default(), false, Vec::new(), 2);
+        let capture = Capture::new(Meant::default(), false, u64::MAX, Vec::new(), 2);
         let ends = [0, 1].map(|worker| capture.lend(WorkerId(worker)).expect("its own"));
         for end in &ends {
             (0..3).for_each(|number| {

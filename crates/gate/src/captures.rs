@@ -96,17 +96,18 @@ impl Captures {
 
     /// Begins a turn of a worker: lets go of who has ended.
     #[inline]
-    pub(crate) fn begin(&mut self, worker: WorkerId) {
+    pub(crate) fn begin(&mut self, worker: WorkerId, now_ns: u64) {
         if !self.is_empty() {
-            self.tidy(worker);
+            self.tidy(worker, now_ns);
         }
     }
 
     #[cold]
-    fn tidy(&mut self, worker: WorkerId) {
+    fn tidy(&mut self, worker: WorkerId, now_ns: u64) {
         self.looks.clear();
         self.copies.clear();
-        for running in self.running.extract_if(.., |running| running.capture.is_over()) {
+        let is_over = |running: &mut Running| running.capture.is_over(now_ns);
+        for running in self.running.extract_if(.., is_over) {
             running.capture.give_back(worker, running.end);
         }
     }

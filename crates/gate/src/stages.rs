@@ -125,7 +125,7 @@ impl Turn<'_> {
     fn begin(&mut self) {
         if !std::mem::replace(&mut self.common.life.in_turn, true) {
             self.common.stamps.clear();
-            self.common.captures.begin(self.common.worker.id);
+            self.common.captures.begin(self.common.worker.id, self.now.mono_ns);
             self.common.renew_allowances();
             self.common.taps.begin(self.now.mono_ns);
             self.flush_deferred();

@@ -128,7 +128,8 @@ fn what_a_player_is_sent_is_known_from_the_first_packet_on() {
     let (mut rig, game, _scribe) = playing();
     let session = game.guests(&mut rig)[0].session;
     let homes = vec![(ListenerId(0), home(1))];
-    let capture = Arc::new(Capture::new(of_client(7), false, homes, 1));
+    let until_ns = rig.now.mono_ns + 1_000_000_000;
+    let capture = Arc::new(Capture::new(of_client(7), false, until_ns, homes, 1));
     rig.mail(Mail::Capture(Arc::clone(&capture)));
     game.say(&mut rig, |w| w.payload(session, b"down"));
     let mut seen = 0;
@@ -137,6 +138,13 @@ fn what_a_player_is_sent_is_known_from_the_first_packet_on() {
         true
     });
     assert_eq!(seen, 1);
+    // Whoever reads it, it is over at its time.
+    rig.jump(990);
+    rig.turn();
+    assert!(!capture.is_home());
+    rig.jump(10);
+    rig.turn();
+    assert!(capture.is_home());
 }
 
 #[test]

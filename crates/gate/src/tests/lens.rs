@@ -24,7 +24,7 @@ impl Lens {
     /// From the next turn on.
     pub(super) fn new(rig: &mut Rig, meant: Meant, in_clear: bool) -> Self {
         let worker = rig.host.gate().common.worker.id;
-        let capture = Capture::new(meant, in_clear, Vec::new(), worker.index() + 1);
+        let capture = Capture::new(meant, in_clear, u64::MAX, Vec::new(), worker.index() + 1);
         let capture = Arc::new(capture);
         rig.mail(Mail::Capture(Arc::clone(&capture)));
         Self(capture)
