@@ -116,7 +116,9 @@ fn players_counters_and_links_go_on_in_the_next_process_and_the_one_after() {
         let server = line.daemon.listener;
         let mut players: Vec<_> =
             (1..=4).map(|id| Player::connected(server, id, KEY_HEX)).collect();
-        players.iter_mut().for_each(|player| player.echo(b"before"));
+        for player in &mut players {
+            player.echo(b"before");
+        }
         let before = line.daemon.status();
         for generation in 2..=4 {
             let former = line.pid();
