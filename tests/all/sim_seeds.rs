@@ -55,6 +55,17 @@ fn workers_wait_for_more_while_much_is_said_and_all_of_it_arrives() {
 }
 
 #[test]
+fn a_gateway_that_is_handed_over_all_the_time_loses_nothing() {
+    for seed in 1..5 {
+        let plan = Plan { hand_overs: true, workers: 3, ..Plan::calm(seed) };
+        assert!(plan.is_fair(), "all that is said must arrive");
+        let report = run(plan);
+        assert!(report.hand_overs > 5, "{report:?}");
+        assert_eq!(report.said, report.heard);
+    }
+}
+
+#[test]
 fn the_same_seed_is_the_same_world() {
     let [first, second] = [7, 7].map(|seed| run(Plan::from_seed(seed)));
     assert_eq!(first.counters, second.counters);

@@ -18,6 +18,7 @@
 mod attacker;
 mod connected_players;
 mod game;
+mod hand_over;
 mod judge;
 mod netcode;
 mod network;

@@ -9,6 +9,7 @@ use ringgate_gate::{Route, TokenReuse};
 
 /// A world before it begins.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing goes wrong")]
 pub struct Plan {
     /// Where all of its randomness comes from.
     pub seed: u64,
@@ -61,6 +62,8 @@ pub struct Plan {
     pub turnover: bool,
     /// How long workers that are busy wait for more.
     pub batch_delay: BatchDelay,
+    /// The gateway is handed over to another process now and then.
+    pub hand_overs: bool,
 }
 
 /// A game process.
@@ -149,6 +152,7 @@ impl Plan {
             jumps: false,
             turnover: false,
             batch_delay: BatchDelay::OFF,
+            hand_overs: false,
         }
     }
 
@@ -174,6 +178,7 @@ impl Plan {
         if seed / 16 % 2 == 1 {
             plan.batch_delay = BatchDelay::Auto;
         }
+        plan.hand_overs = seed / 32 % 2 == 1;
         plan.habits.silent_per_mille = random.within(0..500) as u32;
         plan.habits.same_port_per_mille = random.within(0..700) as u32;
         match seed % 8 {

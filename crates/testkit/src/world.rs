@@ -7,6 +7,7 @@
 
 mod addresses;
 mod gateway;
+mod hand_over;
 mod inspection;
 mod listeners;
 mod lives;
@@ -49,6 +50,8 @@ pub struct Report {
     pub sessions_peak: usize,
     /// Times that workers have waited for more.
     pub gathers: u64,
+    /// Times that the gateway was handed over to another process.
+    pub hand_overs: u64,
 }
 
 impl World {
@@ -78,6 +81,7 @@ impl World {
             unreal_heard: self.outside.unreal_judge.heard_in_all(),
             plain_heard: self.outside.plain.as_ref().map_or(0, plain_game::PlainGame::heard_in_all),
             sessions_peak,
+            hand_overs: self.hand_over.count,
         }
     }
 
@@ -103,6 +107,7 @@ impl World {
         for worker in 0..self.workers.len() {
             self.run_worker(worker);
         }
+        self.hand_over_now_and_then();
         if self.now_ns >= self.looked_ns + LOOK_EVERY_NS {
             self.looked_ns = self.now_ns;
             self.look_at_sessions();

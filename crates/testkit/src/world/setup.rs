@@ -11,6 +11,7 @@ use super::turnover::Turnover;
 use super::unreal_setup;
 use crate::attacker::Attacker;
 use crate::game::Game;
+use crate::hand_over::HandOver;
 use crate::judge::Judge;
 use crate::netcode::Cipher;
 use crate::network::{Faults, Network};
@@ -53,6 +54,7 @@ impl World {
             unreal_random,
             unreal_tape: Vec::new(),
             turnover: Turnover::new(&setup, plan.seed),
+            hand_over: HandOver::new(&plan),
             claims,
             outside,
             random,

@@ -8,6 +8,7 @@ use super::plain_game::PlainGame;
 use super::turnover::Turnover;
 use crate::attacker::Attacker;
 use crate::game::{Answer, Game, Guest};
+use crate::hand_over::HandOver;
 use crate::judge::Judge;
 use crate::netcode::Cipher;
 use crate::network::{Datagram, Faults, Network};
@@ -41,6 +42,7 @@ pub struct World {
     /// What attackers have recorded of it.
     pub(super) unreal_tape: Vec<Datagram>,
     pub(super) turnover: Turnover,
+    pub(super) hand_over: HandOver,
 }
 
 /// A difference between two clocks.
