@@ -40,4 +40,4 @@ pub use shared::{SharedExport, SharedImport};
 pub use sockets::SocketUse;
 
 /// Whether everything that a session needs is carried. While it is not, nobody is handed over.
-pub const IS_WHOLE: bool = false;
+pub const IS_WHOLE: bool = true;

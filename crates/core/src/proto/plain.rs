@@ -116,6 +116,11 @@ impl Guard {
         Self { window: Window::starting_at((1 << 32) + u64::from(first) + 1, policy) }
     }
 
+    /// Whether it was started, and can be asked.
+    pub const fn is_started(&self) -> bool {
+        self.window.newest() != 0
+    }
+
     /// The newest number so far, extended.
     pub const fn latest(&self) -> u64 {
         self.window.newest()

@@ -1,7 +1,7 @@
 //! What all fronts share, written and taken: links, backends, traffic, whose datagrams are
 //! forwarded, counters.
 
-use crate::common::Common;
+use crate::common::{Common, Newcomers};
 use crate::handover::record::{Kind, Refused, Sink};
 use crate::ids::{ListenerId, WorkerId};
 use crate::traffic::ListenerTraffic;
@@ -19,8 +19,12 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
         roles: _,
         // In a stream of their own.
         claims: _,
-        // Rates begin anew; handshakes are counted as they come.
-        newcomers: _,
+        newcomers:
+            Newcomers {
+                admission,
+                // Counted as they come.
+                handshakes: _,
+            },
         links,
         neighbours,
         aead: _,
@@ -64,6 +68,7 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
         life.started_ns.write(out);
         life.draining_until_ns.write(out);
         links.last_refused.write(out);
+        admission.hand_over(out);
     })?;
     sink.append(Kind::Counters, |out: &mut Writer<'_>| {
         counters.show(|counter, name, count| {
@@ -104,7 +109,7 @@ pub(crate) fn take_common(
             common.life.started_ns = time::read(from)?;
             common.life.draining_until_ns = maybe_time::read(from)?;
             common.links.last_refused = Carry::read(from)?;
-            Ok(())
+            common.newcomers.admission.take_over(from)
         }
         Kind::Counters => {
             while !from.rest().is_empty() {

@@ -5,6 +5,7 @@ use crate::gate::Gate;
 use crate::handover::common::hand_over_common;
 use crate::handover::record::{Kind, Mirror, Refused, Sink, Whose};
 use crate::handover::sockets::bound;
+use crate::mail::Request;
 use crate::store::entry::Entry;
 use ringgate_core::carry::Carry;
 
@@ -151,13 +152,18 @@ fn check_quiet(gate: &Gate) -> Result<(), Refused> {
     let fronts = &gate.fronts;
     let is_quiet = !common.life.in_turn
         && !common.life.stopped
-        && common.requests.is_empty()
+        && common.requests.iter().all(is_asked_again)
         && common.neighbours.mail_out.is_empty()
         && fronts.netcode.sessions.is_settled()
         && fronts.netcode.pending.is_settled()
         && fronts.unreal.sessions.is_settled()
         && fronts.plain.sessions.is_settled();
     if is_quiet { Ok(()) } else { Err(Refused::Busy) }
+}
+
+/// What a successor asks for by itself.
+const fn is_asked_again(request: &Request) -> bool {
+    matches!(request, Request::HoldLink { .. })
 }
 
 fn write_fronts(gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
@@ -177,7 +183,9 @@ fn write_fronts(gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
             Front::Plain => sink.append(Kind::PlainListener, |out| {
                 fronts.plain.hand_over_listener(listener, out);
             })?,
-            Front::Netcode => {}
+            Front::Netcode => sink.append(Kind::NetcodeListener, |out| {
+                fronts.netcode.hand_over_listener(listener, out);
+            })?,
             #[cfg(test)]
             Front::Third => {}
         }

@@ -52,13 +52,11 @@ struct ListenerFormat {
     protocol: String,
     /// netcode: what packets are bound to.
     protocol_id: u64,
-    /// netcode: where the bits of windows lie. Plain: 0.
-    replay_bits: u32,
     /// Unreal: how packets begin.
     framing: Option<Framing>,
 }
 
-ringgate_core::carried!(ListenerFormat { name, protocol, protocol_id, replay_bits, framing });
+ringgate_core::carried!(ListenerFormat { name, protocol, protocol_id, framing });
 
 /// What makes a backend the same one.
 #[derive(Clone, Debug, PartialEq)]
@@ -167,10 +165,10 @@ fn sentence(why: &str) -> String {
 
 impl ListenerFormat {
     fn of(listener: &Listener) -> Self {
-        let (mut protocol_id, mut replay_bits, mut framing) = (0, 0, None);
+        let (mut protocol_id, mut framing) = (0, None);
         let protocol = match &listener.protocol {
             Protocol::Netcode(rules) => {
-                (protocol_id, replay_bits) = (rules.protocol_id, rules.replay.size_bits());
+                protocol_id = rules.protocol_id;
                 "netcode"
             }
             Protocol::Unreal(rules) => {
@@ -182,12 +180,12 @@ impl ListenerFormat {
             Protocol::Third => "third",
         };
         let (name, protocol) = (listener.name.clone(), protocol.to_owned());
-        Self { name, protocol, protocol_id, replay_bits, framing }
+        Self { name, protocol, protocol_id, framing }
     }
 
     fn rules(&self) -> (&str, String) {
-        let Self { name, protocol, protocol_id, replay_bits, framing } = self;
-        let rules = format!("{protocol}, {protocol_id:#x}, {replay_bits} bits, {framing:?}");
+        let Self { name, protocol, protocol_id, framing } = self;
+        let rules = format!("{protocol}, {protocol_id:#x}, {framing:?}");
         (name, rules)
     }
 }

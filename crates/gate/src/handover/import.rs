@@ -185,6 +185,7 @@ impl Import {
             Kind::NetcodeRest => fronts.netcode.take_rest(common, &mut from, netcode),
             Kind::UnrealRest => fronts.unreal.take_rest(common, &mut from, unreal),
             Kind::PlainRest => fronts.plain.take_rest(common, &mut from, plain),
+            Kind::NetcodeListener => fronts.netcode.take_listener(&mut from),
             Kind::UnrealListener => fronts.unreal.take_listener(&mut from),
             Kind::UnrealServer => fronts.unreal.take_server(&mut from),
             Kind::PlainListener => fronts.plain.take_listener(common, &mut from),

@@ -216,6 +216,7 @@ kinds! {
     UnrealListener = 24, "an Unreal listener";
     UnrealServer = 25, "an Unreal server";
     PlainListener = 26, "a plain listener";
+    NetcodeListener = 27, "a netcode listener";
     Link = 32, "a link";
     Backend = 33, "a backend";
     Listener = 34, "a listener";

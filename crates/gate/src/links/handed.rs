@@ -3,7 +3,7 @@
 
 use crate::common::Common;
 use crate::ids::{BackendId, LinkId};
-use crate::links::state::Link;
+use crate::links::state::{BackendState, Link};
 use crate::mail::Request;
 use crate::now::Now;
 use crate::roles::Role;
@@ -78,8 +78,11 @@ impl Common {
                 }
             }
         }
-        self.links.has_unsettled = true;
-        self.links.next_probe_ns = now.mono_ns;
+        let is_unsettled = |link: &Link| link.backend.is_none() || link.has_deferred();
+        self.links.has_unsettled = self.links.all.iter().flatten().any(is_unsettled);
+        let is_sought = |state: &BackendState| !state.is_up() && state.address.is_some();
+        let is_any_sought = self.links.backends.iter().any(is_sought);
+        self.links.next_probe_ns = if is_any_sought { now.mono_ns } else { u64::MAX };
     }
 }
 

@@ -8,6 +8,7 @@
 
 use crate::store::area::Area;
 use crate::store::hash::HashKey;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 /// How much one bucket admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,32 @@ impl Admission {
         &mut self.buckets[at]
     }
 }
+
+/// Those that were used: the others are full. They are found by the same key in the process that
+/// takes over.
+impl Admission {
+    /// Writes what is left in each.
+    pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
+        let Self { key: _, buckets } = self;
+        let used = (0_u32..).zip(buckets).filter(|(_, bucket)| bucket.millitokens != u32::MAX);
+        (used.clone().count() as u32).write(out);
+        for (at, bucket) in used {
+            at.write(out);
+            bucket.write(out);
+        }
+    }
+
+    /// Goes on with it.
+    pub(crate) fn take_over(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        for (at, bucket) in Vec::<(u32, Bucket)>::read(from)? {
+            let place = self.buckets.get_mut(at as usize).ok_or(Broken::Invalid("bucket"))?;
+            *place = bucket;
+        }
+        Ok(())
+    }
+}
+
+ringgate_core::carried!(Bucket { millitokens, as_of_ms });
 
 impl Bucket {
     /// Fuller than any rate allows: the first use cuts it to its burst.

@@ -3,6 +3,11 @@
 //! With `REHEARSE_HAND_OVER=1` in the environment every test of this crate has its gate handed over
 //! after each turn, so that all of them hold the state that is carried against what they test.
 
+mod ahead;
+mod fronts;
+mod hostile;
+mod mapping;
+
 use std::sync::{Arc, LazyLock};
 
 use super::clients::{Player, Scribe};
@@ -36,7 +41,11 @@ pub(super) fn succession(gates: &[&Gate], setup: &Arc<Setup>, now: Now) -> Succe
     first
 }
 
-fn rehearse(gates: &[&Gate], setup: &Arc<Setup>, now: Now) -> (Vec<Vec<u8>>, Succession) {
+pub(super) fn rehearse(
+    gates: &[&Gate],
+    setup: &Arc<Setup>,
+    now: Now,
+) -> (Vec<Vec<u8>>, Succession) {
     let mut rehearsal = Rehearsal::new(gates.len(), STREAM_BYTES);
     rehearsal.write_rest(gates).expect("it is quiet");
     let streams: Vec<_> = rehearsal.streams().map(<[u8]>::to_vec).collect();

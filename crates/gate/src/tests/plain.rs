@@ -53,18 +53,18 @@ fn tokens(at: TokenPlace, strip: bool) -> Token {
 }
 
 /// UNet's: 16 bits in the fourth and fifth byte, a window of 512, and a limit of 512.
-fn unet(both: bool) -> Sequence {
+pub(super) fn unet(both: bool) -> Sequence {
     let field = Field { offset: 3, width: Width::Sixteen, order: Order::Big };
     Sequence { field, policy: Policy::UNET, both }
 }
 
-fn numbered(number: u16) -> Vec<u8> {
+pub(super) fn numbered(number: u16) -> Vec<u8> {
     let [high, low] = number.to_be_bytes();
     vec![0, 0, 0, high, low, b'x']
 }
 
 /// What has left for servers: from which address, for which server, and the bytes.
-fn arrived(rig: &mut Rig) -> Vec<(LocalIp, usize, Vec<u8>)> {
+pub(super) fn arrived(rig: &mut Rig) -> Vec<(LocalIp, usize, Vec<u8>)> {
     let which = |peer: Endpoint| SERVERS.iter().position(|address| endpoint(address) == peer);
     let sent = rig.take_for_servers().into_iter();
     sent.map(|(peer, local, bytes)| (local, which(peer).expect("a server"), bytes)).collect()
@@ -76,7 +76,7 @@ pub(super) fn play(rig: &mut Rig, from: Endpoint, bytes: &[u8]) -> (LocalIp, usi
     play_with(rig, from, [bytes, bytes])
 }
 
-fn play_with(rig: &mut Rig, from: Endpoint, bytes: [&[u8]; 2]) -> (LocalIp, usize) {
+pub(super) fn play_with(rig: &mut Rig, from: Endpoint, bytes: [&[u8]; 2]) -> (LocalIp, usize) {
     rig.deliver(from, bytes[0]);
     let (local, server, _) = arrived(rig).pop().expect("the first datagram");
     rig.answer_udp(endpoint(SERVERS[server]), local, b"a");

@@ -143,12 +143,14 @@ pub(super) struct Rig {
     pub(super) session_sockets: Vec<SocketId>,
     judge: Rc<RefCell<Judge>>,
     next_socket: u32,
+    /// What the workers agree on has the size that follows from the setup.
+    has_usual_claims: bool,
 }
 
 impl Rig {
     pub(super) fn new(setup: Setup) -> Self {
         let claims = claims_for(&setup, setup.claim_limits());
-        Self::with_claims(setup, claims)
+        Self { has_usual_claims: true, ..Self::with_claims(setup, claims) }
     }
 
     pub(super) fn with_claims(setup: Setup, claims: Arc<Claims>) -> Self {
@@ -190,6 +192,7 @@ impl Rig {
             session_sockets: Vec::new(),
             judge,
             next_socket: FIRST_LINK,
+            has_usual_claims: false,
         }
     }
 
@@ -276,7 +279,7 @@ impl Rig {
             Surface { sent, obstacles, judge, requests, descriptors, session_sockets, next_socket };
         host.turn(*now, &mut sockets);
         self.balance();
-        if handover::is_rehearsed() && self.is_alone() && self.host.can_be_handed_over() {
+        if handover::is_rehearsed() && self.can_be_handed_over() {
             self.hand_over();
         }
     }
@@ -291,9 +294,10 @@ impl Rig {
     }
 
     /// Whether nobody else holds what the workers agree on.
-    fn is_alone(&self) -> bool {
+    fn can_be_handed_over(&self) -> bool {
         let common = &self.host.gate().common;
-        common.worker.count == 1 && Arc::strong_count(&common.claims) == 1
+        let is_alone = common.worker.count == 1 && Arc::strong_count(&common.claims) == 1;
+        is_alone && self.has_usual_claims && self.host.can_be_handed_over()
     }
 
     /// Mail for the next turn.

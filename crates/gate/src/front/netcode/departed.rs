@@ -84,13 +84,17 @@ impl Departed {
         let left = sets.iter().flat_map(|set| &set.0).filter(|it| it.left_ms != 0);
         let left = left.filter(|_| latest_ns.is_some());
         (left.clone().count() as u32).write(out);
-        left.for_each(|departure| departure.write(out));
+        for departure in left {
+            departure.write(out);
+        }
     }
 
     /// Remembers them.
     pub(crate) fn take_over(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
         self.latest_ns = maybe_time::read(from)?;
-        for Departure { hash, left_ms, sequence } in Vec::read(from)? {
+        // The last of a set is written over first.
+        let left = Vec::<Departure>::read(from)?;
+        for Departure { hash, left_ms, sequence } in left.into_iter().rev() {
             self.note(hash, left_ms, sequence);
         }
         Ok(())

@@ -3,8 +3,10 @@
 use crate::common::Common;
 use crate::front::netcode::session::{Pending, Session};
 use crate::front::netcode::state::NetcodeFront;
+use crate::front::netcode::sweep::Sweep;
 use crate::front::protocol::Front;
 use crate::handover::arriving::{NO_TOKEN, Unclaimed};
+use crate::ids::ListenerId;
 use crate::roles::Role;
 use crate::seed::Random;
 use crate::shared::claims::history::TokenName;
@@ -14,6 +16,7 @@ use crate::store::table::{Address, Place};
 use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
 use ringgate_core::proto::netcode::server::GlobalSequence;
 use ringgate_core::proto::netcode::{USER_DATA_BYTES, UserData};
+use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 
 impl NetcodeFront {
@@ -156,11 +159,11 @@ impl NetcodeFront {
             listeners: _,
             sessions,
             pending,
-            // They begin anew, or follow from the sessions.
-            sweep: _,
-            wheel: _,
-            port_switches: _,
+            sweep,
+            port_switches,
             departed,
+            // They follow from the sessions.
+            wheel: _,
             session_sockets: _,
             // With their sessions.
             untold: _,
@@ -179,6 +182,8 @@ impl NetcodeFront {
         challenge_sequence.write(out);
         global_sequence.count().write(out);
         random.0.write(out);
+        sweep.write(out);
+        port_switches.hand_over(out);
         departed.hand_over(out);
     }
 
@@ -201,7 +206,25 @@ impl NetcodeFront {
         let count = u64::read(from)?;
         self.global_sequence = GlobalSequence::new(common.worker.id.index(), count);
         self.random = Random(u64::read(from)?);
+        self.sweep = Sweep::read(from)?;
+        self.port_switches.take_over(from)?;
         self.departed.take_over(from)
+    }
+
+    /// Writes how large the windows of a listener are: as large as they were at first, whatever its
+    /// setup says by now.
+    pub(crate) fn hand_over_listener(&self, listener: ListenerId, out: &mut Writer<'_>) {
+        listener.write(out);
+        self.listeners[listener].replay.size_bits().write(out);
+    }
+
+    /// Keeps to that size, because it says where the bits of windows lie.
+    pub(crate) fn take_listener(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let (listener, size_bits) = (ListenerId::read(from)?, u32::read(from)?);
+        let rules = self.listeners.get_mut(listener).ok_or(Broken::Invalid("listener"))?;
+        let policy = Policy::new(size_bits, rules.replay.gap_limit());
+        rules.replay = policy.ok_or(Broken::Invalid("window"))?;
+        Ok(())
     }
 
     /// Everything has come: timers, sockets, lists.

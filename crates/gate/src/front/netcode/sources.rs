@@ -6,6 +6,8 @@
 //! that sends little. The table is fixed and indexed by a keyed hash: each source has two places to
 //! be in, and where both are taken it replaces the one that was silent for longer.
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+
 /// Fixed memory for the sources of the last few seconds.
 pub(crate) struct Sources(Box<[Port]>);
 
@@ -75,6 +77,33 @@ impl Sources {
         source
     }
 }
+
+impl Sources {
+    /// Writes those that were heard of.
+    pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
+        let Self(ports) = self;
+        let heard = (0_u32..).zip(ports).filter(|(_, port)| port.first_sequence != u64::MAX);
+        (heard.clone().count() as u32).write(out);
+        for (at, port) in heard {
+            at.write(out);
+            port.write(out);
+        }
+    }
+
+    /// Goes on with them.
+    pub(crate) fn take_over(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        for (at, port) in Vec::<(u32, Port)>::read(from)? {
+            let is_one = port.trials <= TRIALS_BURST && port.milliforwards <= FORWARDS_BURST;
+            match self.0.get_mut(at as usize) {
+                Some(place) if is_one => *place = port,
+                _ => return Err(Broken::Invalid("source")),
+            }
+        }
+        Ok(())
+    }
+}
+
+ringgate_core::carried!(Port { hash, as_of_ms, trials, milliforwards, first_sequence, tried });
 
 impl Port {
     /// How many trials it may cause now.

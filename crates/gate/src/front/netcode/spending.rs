@@ -9,6 +9,7 @@ use crate::shared::claims::Claims;
 use crate::store::admission::{Admission, Bucket, Rate};
 use crate::store::area::Area;
 use crate::store::hash::HashKey;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 /// What a worker knows of its sessions by address, and how much may be spent on packets from
 /// unknown ports.
@@ -83,6 +84,55 @@ impl PortSwitches {
             many: Spending::new(MANY_TRIALS, key, now_ns),
             forwards: Spending::new(FORWARDS, key, now_ns),
         }
+    }
+}
+
+impl Spending {
+    fn hand_over(&self, out: &mut Writer<'_>) {
+        let Self { each_rate: _, total_rate: _, each, total } = self;
+        each.hand_over(out);
+        total.write(out);
+    }
+
+    fn take_over(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        self.each.take_over(from)?;
+        self.total = Bucket::read(from)?;
+        Ok(())
+    }
+}
+
+impl PortSwitches {
+    /// Writes what was spent, and on which sources.
+    pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
+        let Self {
+            // They follow from the sessions.
+            residents: _,
+            // Of one turn.
+            trials: _,
+            // Made when they are needed, and kept for a moment.
+            lineups: _,
+            sources,
+            switches,
+            few,
+            many,
+            forwards,
+        } = self;
+        sources.hand_over(out);
+        switches.hand_over(out);
+        for spending in [few, many, forwards] {
+            spending.hand_over(out);
+        }
+    }
+
+    /// Goes on with it.
+    pub(crate) fn take_over(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let Self { sources, switches, few, many, forwards, .. } = self;
+        sources.take_over(from)?;
+        switches.take_over(from)?;
+        for spending in [few, many, forwards] {
+            spending.take_over(from)?;
+        }
+        Ok(())
     }
 }
 

@@ -1,5 +1,7 @@
 //! The search for forgotten handshakes: round the whole table once a second, a little in each turn.
 
+ringgate_core::carried!(Sweep { at, swept_ns as time });
+
 /// How far the search for forgotten handshakes has come: round the whole table once a second, a
 /// little in each turn.
 pub(crate) struct Sweep {

@@ -3,12 +3,13 @@
 use crate::common::Common;
 use crate::front::plain::datagrams::patience_ns;
 use crate::front::plain::session::{Session, Stage};
-use crate::front::plain::state::{PlainFront, rules_of};
+use crate::front::plain::state::{PlainFront, PlainListener, rules_of};
 use crate::front::plain::unproven::Unproven;
 use crate::front::protocol::Front;
 use crate::handover::arriving::{NO_TOKEN, Unclaimed};
 use crate::ids::ListenerId;
 use crate::setup::Sequence;
+use crate::store::admission::Bucket;
 use crate::store::entry::Entry;
 use crate::store::table::handed::read_free;
 use crate::store::table::{Address, Place};
@@ -22,7 +23,7 @@ impl PlainFront {
         self.sessions.address(entry).write(out);
         self.sessions.at(entry).write(out);
         for guards in &self.guards {
-            guards.get(entry).cloned().write(out);
+            guards.get(entry).filter(|guard| guard.is_started()).cloned().write(out);
         }
     }
 
@@ -110,8 +111,7 @@ impl PlainFront {
             guards: _,
             // Each in a record of its own.
             listeners: _,
-            // They begin anew.
-            starts: _,
+            starts,
             // From the setup, and from who it is.
             open_max: _,
             unproven_max: _,
@@ -123,6 +123,7 @@ impl PlainFront {
         sessions.hand_over_free(out);
         addresses.hand_over(out);
         serial.write(out);
+        starts.hand_over(out);
     }
 
     /// Goes on with it.
@@ -140,17 +141,19 @@ impl PlainFront {
         })?;
         self.addresses.take_over(from)?;
         self.serial = u64::read(from)? & SERIAL_MASK;
-        Ok(())
+        self.starts.take_over(from)
     }
 
     /// Writes what is remembered of a listener: whose turn it is to make room, and how often the
     /// rules of its guards have changed.
     pub(crate) fn hand_over_listener(&self, listener: ListenerId, out: &mut Writer<'_>) {
-        let known = &self.listeners[listener];
+        let PlainListener { unproven, starts, sequence, sequence_changes } =
+            &self.listeners[listener];
         listener.write(out);
-        known.unproven.write(out);
-        known.sequence.write(out);
-        known.sequence_changes.write(out);
+        unproven.write(out);
+        starts.write(out);
+        sequence.write(out);
+        sequence_changes.write(out);
     }
 
     /// Goes on with it. Rules that differ now have changed once more.
@@ -160,13 +163,14 @@ impl PlainFront {
         from: &mut Reader<'_>,
     ) -> Result<(), Broken> {
         let listener = ListenerId::read(from)?;
-        let unproven = Unproven::read(from)?;
+        let (unproven, starts) = (Unproven::read(from)?, Bucket::read(from)?);
         let sequence = Option::<Sequence>::read(from)?;
         let changes = u32::read(from)?;
         let rules = common.setup.listeners[listener].plain();
         let max = rules.map_or(0, |rules| rules.half_open_max);
         let known = self.listeners.get_mut(listener).ok_or(Broken::Invalid("listener"))?;
         known.unproven = unproven;
+        known.starts = starts;
         known.sequence_changes = changes.wrapping_add((sequence != known.sequence).into());
         for place in known.unproven.resize(max) {
             self.forget_unproven(place);

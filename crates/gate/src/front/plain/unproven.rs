@@ -22,6 +22,9 @@ impl Unproven {
     /// Sets how many there may be. Returns those for whom there is no place any more.
     pub(crate) fn resize(&mut self, max: u32) -> Vec<Place> {
         let max = max.max(1) as usize;
+        if max == self.begun.len() {
+            return Vec::new();
+        }
         // The one that began first comes first.
         self.begun.rotate_left(self.next);
         let lost = self.begun.len().saturating_sub(max);

@@ -12,6 +12,7 @@
 
 use crate::store::hash::HashKey;
 use ringgate_batch::Endpoint;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 /// Bytes received and not yet answered, by address.
 pub(crate) struct Credits {
@@ -26,6 +27,29 @@ struct Entry {
     /// Invariant: no more than came from that address, less what was sent to it.
     bytes: u8,
 }
+
+impl Credits {
+    /// Writes what addresses may still be sent.
+    pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
+        let Self { key: _, entries } = self;
+        let owed = (0_u32..).zip(entries).filter(|(_, entry)| entry.bytes > 0);
+        (owed.clone().count() as u32).write(out);
+        for (at, entry) in owed {
+            at.write(out);
+            entry.write(out);
+        }
+    }
+
+    /// Goes on with it.
+    pub(crate) fn take_over(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        for (at, entry) in Vec::<(u32, Entry)>::read(from)? {
+            *self.entries.get_mut(at as usize).ok_or(Broken::Invalid("credit"))? = entry;
+        }
+        Ok(())
+    }
+}
+
+ringgate_core::carried!(Entry { address, bytes });
 
 impl Credits {
     /// No memory where no listener needs any.

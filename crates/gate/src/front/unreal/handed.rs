@@ -12,7 +12,6 @@ use crate::shared::cookies::Resident;
 use crate::store::entry::Entry;
 use crate::store::table::handed::read_free;
 use crate::store::table::{Address, Place};
-use crate::store::wheel::TICK_NS;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 impl UnrealFront {
@@ -93,9 +92,8 @@ impl UnrealFront {
             probed: _,
             has_servers: _,
             next_probe_ns: _,
-            // They begin anew.
-            credits: _,
-            restarts: _,
+            credits,
+            restarts,
             // The same key, with which the gate was made.
             hash: _,
             random,
@@ -104,6 +102,8 @@ impl UnrealFront {
         sessions.hand_over_free(out);
         random.0.write(out);
         serial.write(out);
+        credits.hand_over(out);
+        restarts.hand_over(out);
     }
 
     /// Goes on with it.
@@ -121,7 +121,8 @@ impl UnrealFront {
         })?;
         self.random = Random(u64::read(from)?);
         self.serial = u64::read(from)? & SERIAL_MASK;
-        Ok(())
+        self.credits.take_over(from)?;
+        self.restarts.take_over(from)
     }
 
     /// Writes what the players of a listener were told.
@@ -161,10 +162,10 @@ impl UnrealFront {
             let Some(session) = self.sessions.get(entry) else { continue };
             let address = *self.sessions.address(entry);
             match &session.stage {
-                Stage::Opening(_) => {
+                Stage::Opening(opening) => {
                     self.opening_count += 1;
                     common.newcomers.handshakes.enter(&address.block());
-                    self.wheel.arm(entry, now_ns);
+                    self.wheel.arm(entry, opening.client.poll_timeout().unwrap_or(now_ns));
                 }
                 Stage::Open { cookie, .. } => {
                     if common.setup.listeners[address.listener].follow_port_switch {
@@ -176,9 +177,8 @@ impl UnrealFront {
                         let client_id = session.player_ids.client();
                         common.claims.cookies().settle(cookie, client_id, resident);
                     }
-                    // Not all of them in one turn. Each is looked at and armed again.
-                    let later = u64::from(entry.number()) % WAKE_TICKS;
-                    self.wheel.arm(entry, now_ns + later * TICK_NS);
+                    let deadline_ns = self.deadline_ns(common, entry).unwrap_or(now_ns);
+                    self.wheel.arm(entry, deadline_ns);
                 }
             }
         }
@@ -188,6 +188,3 @@ impl UnrealFront {
 
 /// The part of a client id that numbers sessions.
 const SERIAL_MASK: u64 = (1 << 48) - 1;
-
-/// All sessions are looked at within half a second.
-const WAKE_TICKS: u64 = 128;

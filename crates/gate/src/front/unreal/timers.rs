@@ -11,6 +11,7 @@ use crate::now::Now;
 use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::turn::Turn;
+use ringgate_core::drops::DropReason;
 use ringgate_core::secret::CookieSecret;
 
 impl UnrealFront {
@@ -67,13 +68,7 @@ impl UnrealFront {
             }
             return self.ask_server(turn, index);
         }
-        let listener = self.sessions.address(index).listener;
-        let Ok(rules) = rules_of(turn.common, listener) else { return };
-        let silent_ns = session.heard_ns + rules.idle_timeout_ns;
-        let deadline_ns = self.over_since_ns(session).map_or(silent_ns, |since_ns| {
-            // What is over may end sooner, never later.
-            silent_ns.min(session.heard_ns.max(since_ns) + LINGER_NS)
-        });
+        let Ok(deadline_ns) = self.deadline_ns(turn.common, index) else { return };
         if turn.now.mono_ns >= deadline_ns {
             return self.end_session(turn, index, Ended::TimedOut);
         }
@@ -83,6 +78,21 @@ impl UnrealFront {
             return self.end_session(turn, index, Ended::BackendGone);
         }
         self.wheel.arm(index, deadline_ns);
+    }
+
+    /// When an open session ends, if its player stays silent.
+    pub(crate) fn deadline_ns(
+        &self,
+        common: &Common,
+        index: Entry<Session>,
+    ) -> Result<u64, DropReason> {
+        let session = self.sessions.at(index);
+        let rules = rules_of(common, self.sessions.address(index).listener)?;
+        let silent_ns = session.heard_ns + rules.idle_timeout_ns;
+        Ok(self.over_since_ns(session).map_or(silent_ns, |since_ns| {
+            // What is over may end sooner, never later.
+            silent_ns.min(session.heard_ns.max(since_ns) + LINGER_NS)
+        }))
     }
 
     /// Since when an open session is over, as it seems: its connection was closed, its server has

@@ -17,7 +17,7 @@ use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_core::proto::unreal::stand_in::{StandIn, Tally};
 use ringgate_core::secret::CookieSecret;
 
-pub(super) const BASE: Base = Base {
+pub(in crate::tests) const BASE: Base = Base {
     version_min: 3,
     version: 4,
     sent_count: 0,
@@ -25,7 +25,7 @@ pub(super) const BASE: Base = Base {
     network_features: 1,
 };
 
-pub(super) fn rules() -> Unreal {
+pub(in crate::tests) fn rules() -> Unreal {
     Unreal {
         framing: Framing::default(),
         learns_base: true,
@@ -37,7 +37,7 @@ pub(super) fn rules() -> Unreal {
     }
 }
 
-pub(super) fn unreal_listener(backends: &[u16]) -> Listener {
+pub(in crate::tests) fn unreal_listener(backends: &[u16]) -> Listener {
     let protocol = Protocol::Unreal(rules());
     Listener { protocol, limits: Limits::UNREAL, ..listener("ue", backends) }
 }
@@ -61,29 +61,29 @@ fn server_at(number: u16) -> String {
 }
 
 /// Numbers that look random and are the same in every run.
-pub(super) struct Dice(pub(super) u64);
+pub(in crate::tests) struct Dice(pub(super) u64);
 
 impl Dice {
-    pub(super) fn roll(&mut self, sides: u64) -> u64 {
+    pub(in crate::tests) fn roll(&mut self, sides: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 
-    pub(super) fn tail(&mut self) -> Tail {
+    pub(in crate::tests) fn tail(&mut self) -> Tail {
         Tail::draw(&std::array::from_fn(|_| self.roll(256) as u8))
     }
 }
 
-pub(super) struct Server {
+pub(in crate::tests) struct Server {
     at: Endpoint,
-    pub(super) stand_in: StandIn,
+    pub(in crate::tests) stand_in: StandIn,
     /// A server that loads a level hears nothing.
-    pub(super) is_deaf: bool,
+    pub(in crate::tests) is_deaf: bool,
 }
 
 impl Server {
-    pub(super) fn tally(&self) -> Tally {
+    pub(in crate::tests) fn tally(&self) -> Tally {
         self.stand_in.tally
     }
 }
@@ -95,9 +95,9 @@ fn seen_from(worker: usize, source: LocalIp) -> Endpoint {
 }
 
 pub(in crate::tests) struct Arena {
-    pub(super) fleet: Fleet,
-    pub(super) servers: Vec<Server>,
-    pub(super) dice: Dice,
+    pub(in crate::tests) fleet: Fleet,
+    pub(in crate::tests) servers: Vec<Server>,
+    pub(in crate::tests) dice: Dice,
     /// Every loopback address that a handshake packet came from, in order.
     pub(in crate::tests) seen: Vec<Endpoint>,
 }
@@ -111,7 +111,11 @@ impl Arena {
     }
 
     /// The same with servers that speak each in its own way.
-    pub(super) fn speaking(setup: Setup, workers: u16, servers: &[(Framing, Base)]) -> Self {
+    pub(in crate::tests) fn speaking(
+        setup: Setup,
+        workers: u16,
+        servers: &[(Framing, Base)],
+    ) -> Self {
         let server = |(number, &(framing, base)): (usize, &(Framing, Base))| Server {
             at: super::super::rig::endpoint(&server_at(number as u16)),
             stand_in: stand_in(framing, base, 1 + number as u8),
@@ -131,7 +135,7 @@ impl Arena {
         &mut self.fleet.rigs[0]
     }
 
-    pub(super) fn now_ns(&self) -> u64 {
+    pub(in crate::tests) fn now_ns(&self) -> u64 {
         self.fleet.rigs[0].now.mono_ns
     }
 
@@ -142,12 +146,12 @@ impl Arena {
         sum
     }
 
-    pub(super) fn drops(&self, why: DropReason) -> u64 {
+    pub(in crate::tests) fn drops(&self, why: DropReason) -> u64 {
         self.counters().drops.of(why)
     }
 
     /// Runs workers and servers until nothing is on the way between them.
-    pub(super) fn settle(&mut self) {
+    pub(in crate::tests) fn settle(&mut self) {
         for rig in &mut self.fleet.rigs {
             rig.turn();
         }
@@ -182,7 +186,7 @@ impl Arena {
     }
 
     /// Says something in a server's name to the player who was seen at `player`.
-    pub(super) fn say(&mut self, server: usize, player: Endpoint, bytes: &[u8]) {
+    pub(in crate::tests) fn say(&mut self, server: usize, player: Endpoint, bytes: &[u8]) {
         let worker = usize::from(player.port() - 4000);
         let at = self.servers[server].at;
         let ip = player.ip_bytes();
@@ -192,14 +196,19 @@ impl Arena {
     }
 
     /// A datagram for a worker; returns what goes back to its sender.
-    pub(super) fn deliver(&mut self, worker: usize, from: Endpoint, bytes: &[u8]) -> Vec<Vec<u8>> {
+    pub(in crate::tests) fn deliver(
+        &mut self,
+        worker: usize,
+        from: Endpoint,
+        bytes: &[u8],
+    ) -> Vec<Vec<u8>> {
         self.fleet.rigs[worker].deliver(from, bytes);
         self.settle();
         self.take_for(from)
     }
 
     /// What was sent to somebody since the last look, by whichever worker.
-    pub(super) fn take_for(&mut self, to: Endpoint) -> Vec<Vec<u8>> {
+    pub(in crate::tests) fn take_for(&mut self, to: Endpoint) -> Vec<Vec<u8>> {
         self.fleet.rigs.iter_mut().flat_map(|rig| rig.take_for(to)).collect()
     }
 
@@ -212,7 +221,12 @@ impl Arena {
     }
 
     /// A server's process ends, and another one takes its place. The kernel says so once.
-    pub(super) fn restart_server(&mut self, number: usize, framing: Framing, session: u8) {
+    pub(in crate::tests) fn restart_server(
+        &mut self,
+        number: usize,
+        framing: Framing,
+        session: u8,
+    ) {
         self.servers[number].stand_in = stand_in(framing, BASE, session);
         let peer = self.servers[number].at;
         for rig in &mut self.fleet.rigs {
@@ -229,17 +243,17 @@ fn stand_in(framing: Framing, base: Base, session: u8) -> StandIn {
 
 /// A player whose datagrams arrive at one worker.
 pub(in crate::tests) struct Player {
-    pub(super) client: Client,
-    pub(super) peer: Option<Peer>,
-    pub(super) home: Endpoint,
-    pub(super) worker: usize,
-    pub(super) framing: Framing,
+    pub(in crate::tests) client: Client,
+    pub(in crate::tests) peer: Option<Peer>,
+    pub(in crate::tests) home: Endpoint,
+    pub(in crate::tests) worker: usize,
+    pub(in crate::tests) framing: Framing,
     /// Handshake packets that were sent.
-    pub(super) sent: Vec<Vec<u8>>,
+    pub(in crate::tests) sent: Vec<Vec<u8>>,
     /// Packets of the server's that were taken.
-    pub(super) packets: u64,
+    pub(in crate::tests) packets: u64,
     /// Packets of the server's that came with a number that had come before.
-    pub(super) repeats: u64,
+    pub(in crate::tests) repeats: u64,
 }
 
 impl Player {
@@ -249,7 +263,12 @@ impl Player {
         Self::with_base(arena, framing, client_id, BASE)
     }
 
-    pub(super) fn with_base(arena: &Arena, framing: Framing, client_id: u8, base: Base) -> Self {
+    pub(in crate::tests) fn with_base(
+        arena: &Arena,
+        framing: Framing,
+        client_id: u8,
+        base: Base,
+    ) -> Self {
         let profile = Profile { framing, client_id, base };
         Self {
             client: Client::new(&profile, arena.now_ns()),
@@ -270,7 +289,7 @@ impl Player {
         player
     }
 
-    pub(super) fn connect(&mut self, arena: &mut Arena) {
+    pub(in crate::tests) fn connect(&mut self, arena: &mut Arena) {
         self.step(arena);
         self.step(arena);
         assert!(
@@ -281,7 +300,7 @@ impl Player {
     }
 
     /// What the handshake has to say now, written but not sent.
-    pub(super) fn owed(&mut self, arena: &mut Arena) -> Option<Vec<u8>> {
+    pub(in crate::tests) fn owed(&mut self, arena: &mut Arena) -> Option<Vec<u8>> {
         let mut buffer = [0; UNREAL_BYTES_MAX];
         let tail = arena.dice.tail();
         let len = self.client.poll_transmit(arena.now_ns(), &tail, &mut buffer)?;
@@ -290,14 +309,18 @@ impl Player {
     }
 
     /// Sends what the handshake owes, and takes in what comes back.
-    pub(super) fn step(&mut self, arena: &mut Arena) {
+    pub(in crate::tests) fn step(&mut self, arena: &mut Arena) {
         if let Some(datagram) = self.owed(arena) {
             self.exchange(arena, &datagram);
         }
     }
 
     /// Sends a datagram and takes in what comes back; returns what that was.
-    pub(super) fn exchange(&mut self, arena: &mut Arena, datagram: &[u8]) -> Vec<Vec<u8>> {
+    pub(in crate::tests) fn exchange(
+        &mut self,
+        arena: &mut Arena,
+        datagram: &[u8],
+    ) -> Vec<Vec<u8>> {
         let answers = arena.deliver(self.worker, self.home, datagram);
         for answer in &answers {
             self.take(arena, answer);
@@ -305,7 +328,7 @@ impl Player {
         answers
     }
 
-    pub(super) fn take(&mut self, arena: &Arena, datagram: &[u8]) {
+    pub(in crate::tests) fn take(&mut self, arena: &Arena, datagram: &[u8]) {
         match self.client.handle_datagram(arena.now_ns(), datagram) {
             Ok(Event::Connected(cookie)) => self.peer = Some(Peer::new(Sender::Client, &cookie)),
             Ok(Event::Game) => {
@@ -323,7 +346,7 @@ impl Player {
     }
 
     /// A game packet with bits in place of bunches; `None` where too many are in flight.
-    pub(super) fn game(&mut self, bits: u64) -> Option<Vec<u8>> {
+    pub(in crate::tests) fn game(&mut self, bits: u64) -> Option<Vec<u8>> {
         let mut payload = [0; 32];
         let mut out = BitWriter::new(&mut payload);
         // No packet info, and a bunch that neither opens nor closes anything.
@@ -347,7 +370,7 @@ impl Player {
 
     /// Another port, whose datagrams another worker may receive. Enough time passes for a client to
     /// follow a request.
-    pub(super) fn change_port(&mut self, arena: &mut Arena, worker: usize) {
+    pub(in crate::tests) fn change_port(&mut self, arena: &mut Arena, worker: usize) {
         arena.pass(11_000);
         self.home = self.home.with_port(self.home.port() + 1);
         self.worker = worker;
@@ -355,7 +378,7 @@ impl Player {
 
     /// Does what an engine does whose port has changed: goes on, is asked to restart, and comes
     /// back.
-    pub(super) fn restart(&mut self, arena: &mut Arena) {
+    pub(in crate::tests) fn restart(&mut self, arena: &mut Arena) {
         let datagram = self.game(8).expect("few are in flight");
         self.exchange(arena, &datagram);
         self.step(arena);

@@ -1,0 +1,62 @@
+//! Numbers that are others in the process that takes over.
+
+use super::super::clients::Player;
+use super::super::games::{Game, Heard};
+use super::super::rig::{Rig, bundle_backend, home, listener};
+use super::STREAM_BYTES;
+use crate::counters::Ended;
+use crate::handover::Rehearsal;
+use crate::ids::{BackendId, ListenerId};
+use crate::setup::{Backend, Setup};
+use std::sync::Arc;
+
+fn setup(names: &[&str], backends: &[Backend]) -> Setup {
+    let all: Vec<_> = (0..backends.len() as u16).collect();
+    let listeners = names.iter().map(|name| listener(name, &all)).collect();
+    Setup::new(listeners, backends.to_vec(), 77)
+}
+
+/// One player at the listener "eu", whose backend is "arena".
+fn playing() -> (Rig, Game, Player<ringgate_core::netcode::Client>) {
+    let mut rig = Rig::new(setup(&["eu"], &[bundle_backend("arena", 4)]));
+    let game = Game::join(&mut rig, "arena");
+    let player = Player::connected(&mut rig, home(1), 1);
+    (rig, game, player)
+}
+
+fn hand_over_to(rig: &mut Rig, setup: Setup) -> u64 {
+    let rehearsal = Rehearsal::new(1, STREAM_BYTES);
+    let succession = rehearsal.finish(&[rig.host.gate()], &Arc::new(setup), rig.now);
+    let succession = succession.expect("it can be read");
+    let [gate] = succession.gates.try_into().ok().expect("one worker");
+    *rig.host.gate_mut() = gate;
+    succession.arrived.not_carried
+}
+
+#[test]
+fn listeners_and_backends_may_have_other_numbers() {
+    let (mut rig, game, mut player) = playing();
+    let session = game.guests(&mut rig)[0].session;
+    let backends = [bundle_backend("other", 4), bundle_backend("arena", 9)];
+    assert_eq!(hand_over_to(&mut rig, setup(&["us", "eu"], &backends)), 0);
+    game.hear(&mut rig);
+    player.send(&mut rig, b"here");
+    assert_eq!(game.hear(&mut rig), [Heard::Payload(session, b"here".to_vec())]);
+    let info = rig.host.gate().sessions().next().expect("one session");
+    assert_eq!((info.listener, info.backend), (ListenerId(1), BackendId(1)));
+    let claims = &rig.host.gate().common.claims;
+    assert_eq!((claims.players(BackendId(1)), claims.sessions(ListenerId(1))), (1, 1));
+}
+
+#[test]
+fn who_has_no_listener_or_no_backend_any_more_is_ended_and_counted() {
+    for (names, backend) in [(&["us"], "arena"), (&["eu"], "other")] {
+        let (mut rig, _game, _player) = playing();
+        assert_eq!(hand_over_to(&mut rig, setup(names, &[bundle_backend(backend, 4)])), 1);
+        assert_eq!(rig.counters().sessions_closed[Ended::NotCarried as usize], 1);
+        assert_eq!(rig.sessions(), 0);
+        let claims = &rig.host.gate().common.claims;
+        assert_eq!((claims.players(BackendId(0)), claims.sessions(ListenerId(0))), (0, 0));
+        rig.turn();
+    }
+}
