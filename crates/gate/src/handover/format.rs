@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use crate::handover::record::{
     Kind, Refused, Sink, Whose, check_beginning, first_record, take_records,
 };
-use crate::setup::{Backend, LinkKind, Listener, Protocol, Setup};
+use crate::setup::{Backend, LinkKind, Listener, Phase, Protocol, Setup};
 use ringgate_batch::Endpoint;
 use ringgate_core::carry::{Carry, Maps, Reader};
 use ringgate_core::proto::unreal::prefix::Framing;
@@ -146,7 +146,8 @@ impl Format {
 
     fn maps(&self, predecessor: &Self) -> Maps {
         let listener = |theirs: &ListenerFormat| {
-            self.listeners.iter().position(|ours| ours == theirs).map(|at| at as u16)
+            let found = self.listeners.iter().position(|ours| ours == theirs);
+            found.filter(|_| theirs.protocol != CLOSED).map(|at| at as u16)
         };
         let backend = |theirs: &BackendFormat| {
             self.backends.iter().position(|ours| ours.is_same(theirs)).map(|at| at as u16)
@@ -179,6 +180,11 @@ impl ListenerFormat {
             #[cfg(test)]
             Protocol::Third => "third",
         };
+        if listener.phase == Phase::Closed {
+            // It has no sessions, and its name may be another's by now.
+            let (name, protocol) = (String::new(), CLOSED.to_owned());
+            return Self { name, protocol, protocol_id: 0, framing: None };
+        }
         let (name, protocol) = (listener.name.clone(), protocol.to_owned());
         Self { name, protocol, protocol_id, framing }
     }
@@ -208,6 +214,9 @@ impl BackendFormat {
         }
     }
 }
+
+/// What is spoken at a listener that has gone.
+const CLOSED: &str = "closed";
 
 fn endpoint_of(address: SocketAddr) -> Endpoint {
     Endpoint::from(address)
