@@ -1,11 +1,14 @@
 //! What a predecessor writes of each worker.
 
+use std::sync::Arc;
+
 use crate::front::protocol::Front;
 use crate::gate::Gate;
 use crate::handover::common::hand_over_common;
 use crate::handover::record::{Kind, Mirror, Refused, Sink, Whose};
 use crate::handover::sockets::bound;
 use crate::mail::Request;
+use crate::setup::Setup;
 use crate::store::entry::Entry;
 use ringgate_core::carry::Carry;
 
@@ -17,6 +20,8 @@ pub struct Export {
     plain: Mirror,
     /// The table and the place that come next.
     next: (usize, u32),
+    /// What the gate went by when the stream was begun: numbers have their meaning from it.
+    setup: Option<Arc<Setup>>,
 }
 
 /// The tables that are written ahead.
@@ -48,7 +53,7 @@ impl Export {
         sink: &mut Sink<'_>,
         places: u32,
     ) -> Result<bool, Refused> {
-        Self::begin(gate, sink)?;
+        self.begin(gate, sink)?;
         let mut left = places;
         while left > 0 {
             let (table, place) = self.next;
@@ -71,7 +76,7 @@ impl Export {
     /// and no mail is under way.
     pub fn rest(&mut self, gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
         check_quiet(gate)?;
-        Self::begin(gate, sink)?;
+        self.begin(gate, sink)?;
         for front in TABLES {
             for place in 0..gate.fronts.places(front) {
                 self.write_session(gate, sink, front, place, true)?;
@@ -82,10 +87,13 @@ impl Export {
         sink.append(Kind::End, |_| {})
     }
 
-    fn begin(gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
-        if !sink.is_empty() {
-            return Ok(());
+    fn begin(&mut self, gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
+        let setup = &gate.common.setup;
+        if let Some(begun_with) = &self.setup {
+            let is_same = Arc::ptr_eq(begun_with, setup);
+            return if is_same { Ok(()) } else { Err(Refused::Reloaded) };
         }
+        self.setup = Some(Arc::clone(setup));
         sink.begin(Whose(gate.common.worker.id.0))?;
         sink.append(Kind::WorkerKeys, |out| {
             gate.common.hash_key.words().write(out);

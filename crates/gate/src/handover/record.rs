@@ -18,6 +18,8 @@ pub enum Refused {
     Busy,
     /// The memory for the stream is too small.
     Full,
+    /// A reload has come since the stream was begun: it has to be begun anew.
+    Reloaded,
     /// The stream is of another format or of another worker.
     Stranger,
     /// A kind of record that may not be passed over.
@@ -30,6 +32,7 @@ impl fmt::Display for Refused {
             Self::Broken(why, what) => write!(f, "the record of {what} cannot be read: {why}"),
             Self::Busy => f.write_str("the worker has not come to rest"),
             Self::Full => f.write_str("the memory for the state is too small"),
+            Self::Reloaded => f.write_str("a reload has come in between"),
             Self::Stranger => f.write_str("the state is of another format or of another worker"),
             Self::Unknown(kind) => write!(f, "the state has records of an unknown kind, {kind}"),
         }

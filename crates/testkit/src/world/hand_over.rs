@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::state::World;
 use crate::hand_over::UnderWay;
 use ringgate_gate::Gate;
-use ringgate_gate::handover::{Rehearsal, Succession};
+use ringgate_gate::handover::{Refused, Rehearsal, Succession};
 
 impl World {
     /// Begins a hand-over, goes on with one, or ends it.
@@ -26,6 +26,9 @@ impl World {
             under_way.steps_left -= 1;
             let places = self.hand_over.random.within(0..8) as u32;
             let written = under_way.rehearsal.ahead(&self.gates(), places);
+            if is_reloaded(&written) {
+                return;
+            }
             self.outside.judge.require(written.is_ok(), || format!("{written:?}"));
             self.hand_over.under_way = Some(under_way);
             return;
@@ -51,6 +54,7 @@ impl World {
         let setup = Arc::new(gates[0].setup().clone());
         let Succession { gates, claims, arrived } = match rehearsal.finish(&gates, &setup, now) {
             Ok(succession) => succession,
+            Err(why) if is_reloaded(&Err::<(), _>(why.clone())) => return,
             Err(why) => return self.outside.judge.require(false, || why),
         };
         self.outside.judge.require(arrived.sessions == before && arrived.not_carried == 0, || {
@@ -69,6 +73,12 @@ impl World {
         self.claims = claims;
         self.hand_over.count += 1;
     }
+}
+
+/// Whether a reload has come in between, so that the hand-over has to be begun anew.
+fn is_reloaded<T>(written: &Result<T, String>) -> bool {
+    let why = written.as_ref().err();
+    why.is_some_and(|why| *why == Refused::Reloaded.to_string())
 }
 
 /// About once in a quarter of a second.
