@@ -156,7 +156,9 @@ fn dissected(line: &str) -> Dissected {
 
 fn hex(bytes: &[u8]) -> String {
     let mut text = String::new();
-    bytes.iter().for_each(|byte| put(&mut text, format_args!("{byte:02x}")));
+    for byte in bytes {
+        put(&mut text, format_args!("{byte:02x}"));
+    }
     text
 }
 
