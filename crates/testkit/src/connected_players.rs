@@ -142,6 +142,11 @@ impl ConnectedPlayers {
         self.host.gate()
     }
 
+    /// The moment of the last turn, and of the next one.
+    pub const fn now(&self) -> Now {
+        self.now
+    }
+
     /// How many players there are.
     pub fn len(&self) -> usize {
         self.members.len()
