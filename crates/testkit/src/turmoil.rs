@@ -4,7 +4,8 @@
 //! A [`World`](super::World) is lifelike: its players are honest or attack in known ways. Here
 //! nothing is lifelike. The input says what comes next: tokens, packets of their owners with any
 //! number, recorded and damaged datagrams, other ports, mail that waits or is refused, drains,
-//! reloads, links that fail, both clocks set ahead and back. So a fuzzer can look for the sequence
+//! reloads, links that fail, both clocks set ahead and back, hand-overs to another
+//! process, some of them of damaged state. So a fuzzer can look for the sequence
 //! that nobody thought of, and a test can run some hundred seeds.
 //!
 //! A turn is a whole one of production's loop (`ringgate_gate::body`), over a driver in memory.

@@ -148,6 +148,7 @@ impl Cast {
             215..=234 => self.trouble_links(worker, input),
             235 => self.stage.tell(worker, Mail::Drain { left_ms: 1000 }),
             236 if input.byte() < 8 => self.stage.tell(worker, Mail::Stop),
+            237..=239 => self.stage.hand_over(input),
             _ => {}
         }
         self.stage.turn(worker);

@@ -85,6 +85,7 @@ impl Cast {
             230..=250 => self.trouble(worker, input),
             251 => self.stage.tell(worker, Mail::Drain { left_ms: 1000 }),
             252 if input.byte() < 8 => self.stage.tell(worker, Mail::Stop),
+            253..=255 => self.stage.hand_over(input),
             _ => {}
         }
         self.stage.turn(worker);

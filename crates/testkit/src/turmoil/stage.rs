@@ -9,6 +9,7 @@ use crate::Host;
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, Port, SendFailure, SocketId, TxTarget, Wire};
 use ringgate_core::crypto::Aead;
 use ringgate_core::secret::Key;
+use ringgate_gate::handover::{Rehearsal, Succession, succeed};
 use ringgate_gate::{
     BindId, Claims, Credentials, Gate, IdVec, Listener, ListenerId, Mail, Now, Phase, Seed, Setup,
     WorkerId, WorkerIndex,
@@ -43,6 +44,16 @@ impl<'a> Input<'a> {
 
     pub(super) fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.byte()).collect()
+    }
+
+    /// Changes some bytes anywhere.
+    fn distort(&mut self, stream: &mut [u8]) {
+        let at = (self.below(256) << 16 | self.below(256) << 8 | self.below(256)) % stream.len();
+        match self.byte() {
+            0..=127 => stream[at] ^= 1 << self.below(8),
+            128..=191 => stream[at] = self.byte(),
+            _ => stream[at..].iter_mut().take(8).for_each(|byte| *byte = 0xff),
+        }
     }
 
     /// Changes a byte, cuts the end off, or leaves everything as it is.
@@ -243,6 +254,54 @@ impl Stage {
         self.now.unix_s += ms / 1000;
     }
 
+    /// Another process takes over, or one that has taken everything gives up before its first turn,
+    /// or one is given streams that somebody has damaged.
+    pub(super) fn hand_over(&mut self, input: &mut Input<'_>) {
+        // No mail is handed over, so workers turn until there is none.
+        while !self.mail.is_empty() {
+            self.deliver_mail(false);
+        }
+        for worker in 0..self.hosts.len() {
+            self.turn(worker);
+        }
+        let is_at_rest = |host: &Host| host.mail_count() == 0 && host.can_be_handed_over();
+        if !self.mail.is_empty() || !self.hosts.iter().all(is_at_rest) {
+            return;
+        }
+        let gates: Vec<_> = self.hosts.iter().map(Host::gate).collect();
+        let mut rehearsal = Rehearsal::new(gates.len(), STREAM_BYTES);
+        rehearsal.write_rest(&gates).expect("it is quiet");
+        let mut streams: Vec<_> = rehearsal.streams().map(<[u8]>::to_vec).collect();
+        let fate = input.byte();
+        if fate < 64 {
+            let at = input.below(streams.len());
+            (0..1 + input.below(4)).for_each(|_| input.distort(&mut streams[at]));
+        }
+        let parts: Vec<_> = streams[1..].iter().map(Vec::as_slice).collect();
+        let read = succeed(&streams[0], &parts, &gates, &self.setup, self.now);
+        if fate < 64 {
+            return read.into_iter().for_each(Self::try_out);
+        }
+        let Succession { gates, claims, arrived } = read.expect("it is as it was written");
+        let before: usize = self.hosts.iter().map(|host| host.gate().session_count()).sum();
+        assert_eq!((arrived.sessions, arrived.not_carried), (before, 0));
+        if fate < 128 {
+            let hosts = self.hosts.iter_mut();
+            return hosts.for_each(|host| host.gate_mut().resume_after_failed_hand_over());
+        }
+        for (host, gate) in self.hosts.iter_mut().zip(gates) {
+            *host.gate_mut() = gate;
+        }
+        self.claims = claims;
+    }
+
+    /// What could be read of a damaged stream can be asked.
+    fn try_out(succession: Succession) {
+        for gate in succession.gates {
+            let _ = (gate.sessions().count(), gate.poll_timeout());
+        }
+    }
+
     /// Sets the wall clock.
     pub(super) fn step_wall_clock(&mut self, seconds: i64) {
         self.now.unix_s = self.now.unix_s.saturating_add_signed(seconds);
@@ -343,4 +402,6 @@ pub(super) const START: Now = Now { mono_ns: 1_000_000_000_000, unix_s: 1_700_00
 pub(super) const UDP_LINK: SocketId = SocketId(20);
 const LINK_LISTENER: SocketId = SocketId(21);
 const FIRST_SOCKET: u32 = 30;
+/// For a worker's stream: there are a handful of players.
+const STREAM_BYTES: usize = 4 << 20;
 pub(super) const US: Credentials = Credentials { uid: 7, gid: 7, pid: 0 };

@@ -90,6 +90,7 @@ impl Cast {
             228..=247 => self.trouble(worker, input),
             248 => self.stage.tell(worker, Mail::Drain { left_ms: 1000 }),
             249 if input.byte() < 8 => self.stage.tell(worker, Mail::Stop),
+            250..=252 => self.stage.hand_over(input),
             _ => {}
         }
         self.stage.turn(worker);
