@@ -142,10 +142,14 @@ fn driver(wanted: Option<IoChoice>) -> Finding {
 }
 
 fn json(findings: &[Finding]) -> String {
-    let mut text = serde_json::to_string_pretty(findings).expect("findings are plain data");
+    let report = serde_json::json!({ "schema": SCHEMA, "findings": findings });
+    let mut text = serde_json::to_string_pretty(&report).expect("findings are plain data");
     text.push('\n');
     text
 }
+
+/// Of the report in JSON.
+const SCHEMA: u32 = 1;
 
 fn render(findings: &[Finding]) -> String {
     let mut text = String::new();

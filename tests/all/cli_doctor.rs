@@ -14,8 +14,9 @@ use crate::folder::Folder;
 #[test]
 fn what_bites_decides_the_exit_code() {
     let ran = run(ringgate(["doctor", "--json"]));
-    let findings: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
-    let findings = findings.as_array().expect("a list");
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_eq!(report["schema"], 1);
+    let findings = report["findings"].as_array().expect("a list");
     let severities: Vec<_> = findings.iter().map(|it| it["severity"].as_str()).collect();
     let bites = severities.iter().filter(|it| **it == Some("bites")).count();
     assert_eq!(ran.code, Some(i32::from(bites > 0)), "{severities:?}");

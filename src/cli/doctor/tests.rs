@@ -286,6 +286,7 @@ fn a_finding_shows_what_why_and_what_to_do() {
                     do: swapoff -a\n\n1 ok, 0 could be better, 1 bite\n";
     assert_eq!(render(&findings), expected);
     let json: serde_json::Value = serde_json::from_str(&json(&findings)).expect("JSON");
-    assert_eq!(json[1]["severity"], "bites");
-    assert_eq!(json[0]["what"], "kernel");
+    assert_eq!(json["schema"], 1);
+    assert_eq!(json["findings"][1]["severity"], "bites");
+    assert_eq!(json["findings"][0]["what"], "kernel");
 }
