@@ -275,7 +275,7 @@ impl Stage {
         let fate = input.byte();
         if fate < 64 {
             let at = input.below(streams.len());
-            (0..1 + input.below(4)).for_each(|_| input.distort(&mut streams[at]));
+            (0..=input.below(4)).for_each(|_| input.distort(&mut streams[at]));
         }
         let parts: Vec<_> = streams[1..].iter().map(Vec::as_slice).collect();
         let read = succeed(&streams[0], &parts, &gates, &self.setup, self.now);
