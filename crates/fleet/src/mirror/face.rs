@@ -51,7 +51,7 @@ impl Options {
 /// What the shell shall do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Read this range, and hand the answer to [`Machine::handle_ranged`] with this number. What
+    /// Read this range, and hand the answer to `Machine::handle_ranged` with this number. What
     /// was asked before is of no interest any more.
     Range {
         /// Tells this question from earlier ones.
@@ -60,7 +60,7 @@ pub enum Ask {
         range: Range,
     },
     /// Watch the prefix from this revision on, under this number. What comes goes to
-    /// [`Machine::handle_watched`], its end to [`Machine::handle_watch_end`].
+    /// `Machine::handle_watched`, its end to `Machine::handle_watch_end`.
     Watch {
         /// Tells answers of this watch from those of earlier ones.
         stream: u64,
