@@ -50,7 +50,7 @@ pub fn write(kept: &Kept) -> String {
     once(head).chain(lines).chain(once(end)).collect()
 }
 
-/// Reads what [`write`] has written, or a person.
+/// Reads what [`write()`] has written, or a person.
 pub fn read(bytes: &[u8]) -> Result<Kept, Mistake> {
     let text = str::from_utf8(bytes).map_err(|why| {
         let line = bytes[..why.valid_up_to()].split(|it| *it == b'\n').count();
