@@ -1,5 +1,5 @@
-//! How long a worker stands still while its state is handed over: what is written at the barrier, and
-//! what the successor makes of it.
+//! How long a worker stands still while its state is handed over: what is written at the barrier,
+//! and what the successor makes of it.
 //!
 //! ```text
 //! cargo bench --bench hand_over                  10,000, 100,000 and a million sessions
