@@ -12,6 +12,7 @@ use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, PROTOCOL_ID, Player, Text};
 use crate::folder::Folder;
 use crate::gateway_rig::on_both_drivers;
+use crate::ports::free_port;
 
 on_both_drivers!(
     a_second_gateway_is_refused_and_the_first_loses_nothing,
@@ -44,10 +45,6 @@ fn refused(io: Choice, binds: &str, run_dir: Option<&Path>, admin: SocketAddr) -
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
     assert_eq!(folder.names(), ["gate.toml"], "refused before anything was made");
     ran.stderr
-}
-
-fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port()
 }
 
 fn a_second_gateway_is_refused_and_the_first_loses_nothing(io: Choice) {

@@ -11,6 +11,7 @@ use ringgate_io::{Driver, DriverOptions, SocketKind, Wait};
 use ringgate_os::clock;
 
 use crate::io_rig::{Rig, Seen, answer, hear, on_both_drivers, outsider, to};
+use crate::ports::free_port;
 
 on_both_drivers!(
     a_bad_entry_fails_alone,
@@ -301,7 +302,7 @@ fn a_bad_entry_fails_alone(rig: &mut Rig) {
 
 /// An address that nobody listens at, and that nobody is likely to get while the test runs.
 fn vacant() -> SocketAddr {
-    outsider("127.0.0.1:0").local_addr().expect("bound")
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
 
 fn a_dead_server_is_reported(rig: &mut Rig) {

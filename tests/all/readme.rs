@@ -16,6 +16,7 @@ use ringgate_os::clock;
 use crate::command::{Ran, ringgate, run};
 use crate::folder::Folder;
 use crate::gateway_rig::{Renet, on_both_drivers, socket_toward, until};
+use crate::ports::free_port;
 use crate::unreal_rig::Player as UnrealPlayer;
 
 on_both_drivers!(
@@ -95,7 +96,7 @@ fn the_quick_start_works_when_pasted() {
     script = with(&script, "cargo build --release -p ringgate ", "# ");
     script = with(&script, "$PWD/target/release", &bin.display().to_string());
     for port in [40000, 7777, 9464] {
-        script = with(&script, &format!("127.0.0.1:{port}"), &free_address().to_string());
+        script = with(&script, &format!("127.0.0.1:{port}"), &format!("127.0.0.1:{}", free_port()));
     }
     // Whatever happens, what it has started ends with it; and a failure on the way is one.
     let script = format!("set -em\ntrap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}wait\n");
@@ -114,12 +115,6 @@ fn the_quick_start_works_when_pasted() {
     ] {
         assert!(stdout.contains(part), "{part:?} is missing:\n{said}");
     }
-}
-
-/// An address that nobody has just now.
-fn free_address() -> SocketAddr {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
-    socket.local_addr().expect("it is bound")
 }
 
 fn the_readme_serves_an_unmodified_server(io: Choice) {

@@ -235,7 +235,10 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     assert!(waited.is_ok(), "it did not come true that {what}");
 }
 
+/// A port that is free. The kernel gives ports to sockets that ask for any, those of parallel tests
+/// among them, from 32,768 on; so this one lies below.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-    listener.local_addr().expect("it is bound").port()
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok();
+    let random = || 16_384 + (getrandom::u32().expect("random bytes") % 16_000) as u16;
+    (0..1000).map(|_| random()).find(is_free).expect("one of so many is free")
 }
