@@ -92,6 +92,20 @@ impl Carry for BackendId {
 
 ringgate_core::carried_alone!(LinkId, Slot, WorkerId);
 
+impl WorkerId {
+    /// The id of a worker's player where the protocol has none: another one for each.
+    pub(crate) fn client_id(self, serial: u64) -> u64 {
+        u64::from(self.0) << CLIENT_SERIAL_BITS | serial
+    }
+}
+
+/// A number of a worker's players, of which a client id has so many bits.
+pub(crate) const fn client_serial(number: u64) -> u64 {
+    number & ((1 << CLIENT_SERIAL_BITS) - 1)
+}
+
+const CLIENT_SERIAL_BITS: u32 = 48;
+
 /// A vector whose elements have names.
 #[derive(Clone, Debug)]
 pub struct IdVec<I, T> {

@@ -62,22 +62,15 @@ impl NetcodeFront {
             return Err(Broken::Invalid("worker"));
         }
         let claim = session.claim(&address);
-        if let Some(entry) = self.sessions.live_at(place.index) {
-            let known = self.sessions.at(entry);
-            let known_address = *self.sessions.address(entry);
-            let is_same = self.sessions.place(entry) == place
-                && known_address == address
-                && known.claim(&known_address) == claim;
-            if is_same {
-                *self.sessions.at_mut(entry) = session;
-                self.note_untold(entry, user_data);
-                return Ok(());
-            }
-            self.put_away(common, entry, unclaimed);
+        if let Some(entry) = self.sessions.same_at(place, &address)
+            && self.sessions.at(entry).claim(&address) == claim
+        {
+            *self.sessions.at_mut(entry) = session;
+            self.note_untold(entry, user_data);
+            return Ok(());
         }
-        if let Some(other) = self.sessions.find(self.sessions.hash(&address), &address) {
-            // It has left this address since it was copied.
-            self.put_away(common, other, unclaimed);
+        for entry in self.sessions.in_the_way(place, &address) {
+            self.put_away(common, entry, unclaimed);
         }
         let entry = self.sessions.put(place, address, session)?;
         if !common.claims.resume(&claim, token) {

@@ -7,7 +7,7 @@ use crate::front::plain::state::{PlainFront, PlainListener, rules_of};
 use crate::front::plain::unproven::Unproven;
 use crate::front::protocol::Front;
 use crate::handover::arriving::{NO_TOKEN, Unclaimed};
-use crate::ids::ListenerId;
+use crate::ids::{ListenerId, client_serial};
 use crate::setup::Sequence;
 use crate::store::admission::Bucket;
 use crate::store::entry::Entry;
@@ -41,22 +41,17 @@ impl PlainFront {
         }
         let session = Session::read(from)?;
         let guards = <[Option<Guard>; 2]>::read(from)?;
-        if let Some(entry) = self.sessions.live_at(place.index) {
-            let known = self.sessions.at(entry);
-            let is_same = self.sessions.place(entry) == place
-                && *self.sessions.address(entry) == address
-                && known.is_open() == session.is_open()
-                && known.claim == session.claim;
-            if is_same {
-                *self.sessions.at_mut(entry) = session;
-                self.put_guards(common, entry, guards);
-                return Ok(());
-            }
-            self.put_away(common, entry, unclaimed);
+        let is_same =
+            |known: &Session| known.is_open() == session.is_open() && known.claim == session.claim;
+        if let Some(entry) = self.sessions.same_at(place, &address)
+            && is_same(self.sessions.at(entry))
+        {
+            *self.sessions.at_mut(entry) = session;
+            self.put_guards(common, entry, guards);
+            return Ok(());
         }
-        if let Some(other) = self.sessions.find(self.sessions.hash(&address), &address) {
-            // It is over, and its source has begun again.
-            self.put_away(common, other, unclaimed);
+        for entry in self.sessions.in_the_way(place, &address) {
+            self.put_away(common, entry, unclaimed);
         }
         let (is_open, claim) = (session.is_open(), session.claim);
         let entry = self.sessions.put(place, address, session)?;
@@ -140,7 +135,7 @@ impl PlainFront {
             self.sessions.free(place, since_ns)
         })?;
         self.addresses.take_over(from)?;
-        self.serial = u64::read(from)? & SERIAL_MASK;
+        self.serial = client_serial(u64::read(from)?);
         self.starts.take_over(from)
     }
 
@@ -199,6 +194,3 @@ impl PlainFront {
         Ok(())
     }
 }
-
-/// The part of a client id that numbers sessions.
-const SERIAL_MASK: u64 = (1 << 48) - 1;

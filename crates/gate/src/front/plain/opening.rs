@@ -147,7 +147,7 @@ impl PlainFront {
         }
         self.serial += 1;
         // Players have no ids here, and every one needs its own.
-        let client_id = u64::from(turn.common.worker.id.0) << 48 | self.serial;
+        let client_id = turn.common.worker.id.client_id(self.serial);
         let address = *self.sessions.address(index);
         let session = self.sessions.at_mut(index);
         let wanted = session.backend;

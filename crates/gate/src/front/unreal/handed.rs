@@ -6,7 +6,7 @@ use crate::front::unreal::probed::Face;
 use crate::front::unreal::session::{Session, Stage};
 use crate::front::unreal::state::UnrealFront;
 use crate::handover::arriving::{NO_TOKEN, Unclaimed};
-use crate::ids::{BackendId, ListenerId};
+use crate::ids::{BackendId, ListenerId, client_serial};
 use crate::seed::Random;
 use crate::shared::cookies::Resident;
 use crate::store::entry::Entry;
@@ -39,19 +39,14 @@ impl UnrealFront {
             return Err(Broken::Invalid("worker"));
         }
         let claim = session.claim;
-        if let Some(entry) = self.sessions.live_at(place.index) {
-            let is_same = self.sessions.place(entry) == place
-                && *self.sessions.address(entry) == address
-                && self.sessions.at(entry).claim == claim;
-            if is_same {
-                *self.sessions.at_mut(entry) = session;
-                return Ok(());
-            }
-            self.put_away(common, entry, unclaimed);
+        if let Some(entry) = self.sessions.same_at(place, &address)
+            && self.sessions.at(entry).claim == claim
+        {
+            *self.sessions.at_mut(entry) = session;
+            return Ok(());
         }
-        if let Some(other) = self.sessions.find(self.sessions.hash(&address), &address) {
-            // It has left this address since it was copied.
-            self.put_away(common, other, unclaimed);
+        for entry in self.sessions.in_the_way(place, &address) {
+            self.put_away(common, entry, unclaimed);
         }
         let entry = self.sessions.put(place, address, session)?;
         if !common.claims.resume(&claim, NO_TOKEN) {
@@ -120,7 +115,7 @@ impl UnrealFront {
             self.sessions.free(place, since_ns)
         })?;
         self.random = Random(u64::read(from)?);
-        self.serial = u64::read(from)? & SERIAL_MASK;
+        self.serial = client_serial(u64::read(from)?);
         self.credits.take_over(from)?;
         self.restarts.take_over(from)
     }
@@ -185,6 +180,3 @@ impl UnrealFront {
         self.show_faces(&std::sync::Arc::clone(&common.setup));
     }
 }
-
-/// The part of a client id that numbers sessions.
-const SERIAL_MASK: u64 = (1 << 48) - 1;

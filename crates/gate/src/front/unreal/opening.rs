@@ -119,7 +119,7 @@ impl UnrealFront {
         }
         self.serial += 1;
         // Players have no ids here, and every one needs its own.
-        let client_id = u64::from(turn.common.worker.id.0) << 48 | self.serial;
+        let client_id = turn.common.worker.id.client_id(self.serial);
         let key = origin.address.endpoint.ip_key();
         let is_open = |backend| self.is_open_to(listener, backend);
         let claim = turn.common.claim_place(

@@ -56,6 +56,24 @@ impl<T: Tenant> Table<T> {
         self.is_live(entry).then_some(entry)
     }
 
+    /// The entry that has this place and this address already.
+    pub(crate) fn same_at(&self, place: Place, address: &Address) -> Option<Entry<T>> {
+        let is_same = |it: &Entry<T>| self.place(*it) == place && self.address(*it) == address;
+        self.live_at(place.index).filter(is_same)
+    }
+
+    /// What has to be [taken out](Self::take_out) before a tenant can be [put](Self::put) there:
+    /// the one before it in its place, and one that has left its address since it was copied.
+    pub(crate) fn in_the_way(
+        &self,
+        place: Place,
+        address: &Address,
+    ) -> impl Iterator<Item = Entry<T>> + use<T> {
+        let before = self.live_at(place.index);
+        let other = self.find(self.hash(address), address).filter(|it| Some(*it) != before);
+        before.into_iter().chain(other)
+    }
+
     /// Puts a tenant where it was. There must be no other in its place, and none of its address.
     pub(crate) fn put(
         &mut self,
