@@ -125,7 +125,7 @@ fn netcode(rules: &config::Netcode) -> Netcode {
     }
 }
 
-fn unreal(rules: &config::Unreal) -> Unreal {
+pub(crate) fn unreal(rules: &config::Unreal) -> Unreal {
     let (long, versions) = match &rules.versions {
         config::HandshakeVersions::Original => (Layout::Original, 0..=0),
         config::HandshakeVersions::Early(versions) => (Layout::Early, versions.clone()),

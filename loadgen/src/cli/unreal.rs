@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ringgate_core::proto::unreal::client::Profile;
-use ringgate_core::proto::unreal::handshake::Base;
-use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
+use ringgate_core::proto::unreal::prefix::Magic;
 
 use super::values::number;
 use crate::players::Unreal;
@@ -33,22 +32,10 @@ pub(super) struct UnrealArgs {
 
 impl UnrealArgs {
     pub(super) fn setup(&self, server: SocketAddr, timeout: Duration) -> Unreal {
-        let (layout, oldest) = match self.handshake_version {
-            0 => (Layout::Original, 0),
-            1 | 2 => (Layout::Early, 1),
-            _ => (Layout::Versioned, 3),
-        };
-        let layout = if self.short_base { layout.short() } else { layout };
-        let base = Base {
-            version_min: oldest,
-            version: self.handshake_version,
-            network_version: self.network_version,
-            ..Base::default()
-        };
-        let framing = Framing { magic: self.magic, layout };
+        let Self { magic, handshake_version, short_base, network_version, .. } = *self;
         Unreal {
             server: server.into(),
-            profile: Profile { framing, client_id: 0, base },
+            profile: Profile::of_engine(magic, handshake_version, short_base, network_version),
             timeout_ns: timeout.as_nanos() as u64,
         }
     }

@@ -7,12 +7,10 @@ use std::path::Path;
 use super::super::Failure;
 use super::about::Rules;
 use super::{Args, Report, netcode, plain, unreal};
-use crate::config::{
-    Config, HandshakeBase, HandshakeVersions, Listener, NetworkVersions, Protocol, Unreal,
-};
+use crate::config::{Config, Listener, Protocol, Unreal};
+use crate::control::plan;
 use ringgate_core::proto::unreal::client::Profile;
 use ringgate_core::proto::unreal::handshake::Base;
-use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 
 pub(super) fn probe(args: &Args, file: &Path) -> Result<Report, Failure> {
     let config = Config::load(file)?;
@@ -74,24 +72,14 @@ fn reachable(
 
 /// What an engine says that the listener serves.
 fn profile(rules: &Unreal, args: &Args) -> Profile {
-    let (layout, versions) = match &rules.versions {
-        HandshakeVersions::Original => (Layout::Original, 0..=0),
-        HandshakeVersions::Early(versions) => (Layout::Early, versions.clone()),
-        HandshakeVersions::Versioned(versions) => (Layout::Versioned, versions.clone()),
-    };
-    let is_short = rules.handshake_base == HandshakeBase::Short;
-    let layout = if is_short { layout.short() } else { layout };
-    let network_version = match &rules.network_versions {
-        NetworkVersions::Only(builds) => builds.first().copied(),
-        NetworkVersions::Any => None,
-    };
+    let served = plan::unreal(rules);
+    let network_version = served.network_versions.and_then(|builds| builds.first().copied());
     let engine = args.engine.profile().base;
     let base = Base {
-        version_min: *versions.start(),
-        version: *versions.end(),
+        version_min: *served.versions.start(),
+        version: *served.versions.end(),
         network_version: network_version.unwrap_or(engine.network_version),
         ..engine
     };
-    let magic = Magic::from_bits(&rules.magic).expect("a config has at most 32");
-    Profile { framing: Framing { magic, layout }, client_id: 0, base }
+    Profile { framing: served.framing, client_id: 0, base }
 }

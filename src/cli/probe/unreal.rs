@@ -9,8 +9,8 @@ use super::{Outcome, Report, SCHEMA, Step, ask_there, ms, network_means};
 use crate::config::values;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::unreal::client::{Client, Event, Profile};
-use ringgate_core::proto::unreal::handshake::{Base, TAIL_BYTES_MAX, Tail};
-use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
+use ringgate_core::proto::unreal::handshake::{TAIL_BYTES_MAX, Tail};
+use ringgate_core::proto::unreal::prefix::Magic;
 
 /// What an engine has in its configuration and its build.
 #[derive(Clone, Debug, clap::Args)]
@@ -32,19 +32,8 @@ pub(super) struct Engine {
 impl Engine {
     /// What such an engine says about itself.
     pub(super) fn profile(&self) -> Profile {
-        let (layout, oldest) = match self.handshake_version {
-            0 => (Layout::Original, 0),
-            1 | 2 => (Layout::Early, 1),
-            _ => (Layout::Versioned, 3),
-        };
-        let layout = if self.short_base { layout.short() } else { layout };
-        let base = Base {
-            version_min: oldest,
-            version: self.handshake_version,
-            network_version: self.network_version,
-            ..Base::default()
-        };
-        Profile { framing: Framing { magic: self.magic, layout }, client_id: 0, base }
+        let Self { magic, handshake_version, short_base, network_version } = *self;
+        Profile::of_engine(magic, handshake_version, short_base, network_version)
     }
 }
 

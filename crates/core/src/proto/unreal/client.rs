@@ -16,7 +16,7 @@
 
 use super::cookie::{Cookie, Proof};
 use super::handshake::{Base, Body, Handshake, Receiver, Tail};
-use super::prefix::{Framing, Ids, Prefix};
+use super::prefix::{Framing, Ids, Layout, Magic, Prefix};
 use super::timing::{COOKIE_LIFETIME_NS_MIN, NS_PER_S, RESEND_INTERVAL_NS};
 use crate::drops::DropReason;
 
@@ -29,6 +29,21 @@ pub struct Profile {
     pub client_id: u8,
     /// Versions and build. Its counter is not used.
     pub base: Base,
+}
+
+impl Profile {
+    /// What an engine says whose handshake has this version, and whose build is `network_version`.
+    /// One without network features has the short base.
+    pub fn of_engine(magic: Magic, version: u8, is_short: bool, network_version: u32) -> Self {
+        let (layout, version_min) = match version {
+            0 => (Layout::Original, 0),
+            1 | 2 => (Layout::Early, 1),
+            _ => (Layout::Versioned, 3),
+        };
+        let layout = if is_short { layout.short() } else { layout };
+        let base = Base { version_min, version, network_version, ..Base::default() };
+        Self { framing: Framing { magic, layout }, client_id: 0, base }
+    }
 }
 
 /// Where a client stands.
