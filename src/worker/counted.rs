@@ -15,9 +15,8 @@ pub(super) struct Counted {
 impl Counted {
     /// With what this process has counted.
     pub(super) fn and(&self, io: IoStats, turns: u64, gathers: Gathers) -> Self {
-        let before = self.numbers();
-        let now = Self { io, turns, gathers }.numbers();
-        let sum: Vec<u64> = before.iter().zip(now).map(|(one, other)| one + other).collect();
+        let (before, now) = (self.numbers(), Self { io, turns, gathers }.numbers());
+        let sum: [u64; COUNT] = std::array::from_fn(|at| before[at] + now[at]);
         let sum = Self::of(&sum);
         // Not a count: what is chosen now.
         Self { gathers: Gathers { delay_ns: gathers.delay_ns, ..sum.gathers }, ..sum }
