@@ -19,7 +19,7 @@ use support::{Bench, Random};
 fn main() {
     let mut bench = Bench::from_args("denied");
     let (prefixes, datagrams) = (bench.size(50_000, 100), bench.size(100_000, 200));
-    nobody(&mut bench, datagrams);
+    without_rules(&mut bench, datagrams);
     for (title, family) in
         [("50,000 IPv4 prefixes", Family::V4), ("50,000 IPv6 prefixes", Family::V6)]
     {
@@ -71,10 +71,10 @@ impl Denials {
     }
 }
 
-fn nobody(bench: &mut Bench, datagrams: usize) {
+fn without_rules(bench: &mut Bench, datagrams: usize) {
     let all = Denials::new(Family::V4, 1, datagrams);
     let denied = Denied::default();
-    let mut group = bench.group("nobody is denied", datagrams);
+    let mut group = bench.group("without a rule", datagrams);
     group.add("one look at two lengths", || count(&all.sources, |source| denied.holds(source)));
     group.run();
 }

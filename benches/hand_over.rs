@@ -4,7 +4,7 @@
 //! ```text
 //! cargo bench --bench hand_over                  10,000, 100,000 and a million sessions
 //! cargo bench --bench hand_over -- 50000         another number
-//! cargo test                                     a thousand: nobody is lost
+//! cargo test                                     a thousand, all of whom arrive
 //! ```
 //!
 //! Memory to memory in one thread: passing descriptors, starting threads and cancelling receives

@@ -3,8 +3,8 @@
 //!
 //! Numbers are little-endian and of a fixed width, and nothing is copied as it lies in memory. Each
 //! type says once, by [`carried!`](crate::carried), which fields it has: both directions follow
-//! from that list, and a field that is not in it does not compile. So nobody can add a field to a
-//! session and forget that it has to be carried.
+//! from that list, and a field that is not in it does not compile. So a field that is added to a
+//! session cannot be forgotten here.
 //!
 //! What is read may be hostile: a process that runs as root may be handed state by one that does
 //! not. So nothing is taken for true that an invariant depends on, and nothing is allocated for a

@@ -12,7 +12,7 @@
 //! - *unreliable*: a message leaves once, and arrives or does not.
 //!
 //! Packets that come late are dropped whole, so the last two differ only in what waits to be sent.
-//! Whoever wants to know what became of a message asks for a [`Report`].
+//! A caller that has to know what became of a message asks for a [`Report`].
 //!
 //! [`End`] does no I/O: `now` is an argument, packets come in as slices and leave in the caller's
 //! buffer. The caller sends messages ([`End::send`]), hands in what arrives

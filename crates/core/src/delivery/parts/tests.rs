@@ -68,7 +68,7 @@ fn numbers_wrap_and_bytes_go_round() {
     }
     assert_eq!(channel.parts.len(), 50);
     channel.handle_arrived(PartSeq::new(2949));
-    assert!(channel.done().is_none(), "an old part is nobody's");
+    assert!(channel.done().is_none(), "an old part belongs to no message");
 }
 
 #[test]
