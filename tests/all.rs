@@ -1,5 +1,7 @@
 //! The integration tests: one binary, one module per topic.
 
+#[path = "all/bindings.rs"]
+mod bindings;
 #[path = "all/cli_check.rs"]
 mod cli_check;
 #[path = "all/cli_doctor.rs"]

@@ -45,8 +45,13 @@ pub(crate) struct Game {
 
 impl Game {
     pub(crate) fn start(program: &Path, run_dir: &Path, name: &str) -> Self {
+        Self::run(Command::new(program), run_dir, name)
+    }
+
+    /// The same for a program that is run by another one.
+    pub(crate) fn run(mut program: Command, run_dir: &Path, name: &str) -> Self {
         let arguments: [&OsStr; 2] = [run_dir.as_ref(), name.as_ref()];
-        let mut process = Command::new(program)
+        let mut process = program
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

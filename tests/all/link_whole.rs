@@ -2,6 +2,7 @@
 //! workers and real players too.
 
 use std::collections::HashMap;
+use std::process::Command;
 use std::time::Duration;
 
 use ringgate_core::drops::DropReason;
@@ -46,19 +47,22 @@ fn wait_for_lines(game: &mut Game, count: usize, what: &str) {
 }
 
 fn a_server_in_c_serves_players_and_gets_them_back_after_a_crash(io: Choice) {
-    serve_and_crash_and_return(io, "crates/link/examples/c/echo.c");
+    let folder = Folder::new();
+    let program = compile(&folder, "crates/link/examples/c/echo.c");
+    serve_and_crash_and_return(io, || Command::new(&program));
 }
 
 /// The header and the example of the first release, which know one version and no range.
 fn a_server_of_the_first_release_does_so_too(io: Choice) {
-    serve_and_crash_and_return(io, "tests/fixtures/first_release/echo.c");
+    let folder = Folder::new();
+    let program = compile(&folder, "tests/fixtures/first_release/echo.c");
+    serve_and_crash_and_return(io, || Command::new(&program));
 }
 
-fn serve_and_crash_and_return(io: Choice, source: &str) {
-    let folder = Folder::new();
-    let program = compile(&folder, source);
+/// An echo server, in whatever language, with what it has to print.
+pub(crate) fn serve_and_crash_and_return(io: Choice, program: impl Fn() -> Command) {
     let gateway = patient_gateway(io);
-    let mut game = Game::start(&program, gateway.run_dir(), "game");
+    let mut game = Game::run(program(), gateway.run_dir(), "game");
     wait_for_lines(&mut game, 2, "is up");
     let mut players = join(&gateway);
     wait_for_lines(&mut game, players.len(), "player ");
@@ -69,7 +73,7 @@ fn serve_and_crash_and_return(io: Choice, source: &str) {
     }
 
     drop(game);
-    let mut game = Game::start(&program, gateway.run_dir(), "game");
+    let mut game = Game::run(program(), gateway.run_dir(), "game");
     // Each link announces its players when it is up, at their next payload or keep-alive.
     let mut announced = 0;
     while announced < players.len() {

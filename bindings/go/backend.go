@@ -1,0 +1,585 @@
+package ringgate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"path/filepath"
+	"time"
+)
+
+// Options say how to connect. The zero of a field means the default.
+type Options struct {
+	RunDir string // the gateway's run_dir
+	Name   string // the backend's name in the gateway's config
+	// How many bundles of 16 KiB may wait for each worker before payloads are refused; 16.
+	QueueBundles int
+	// A gateway that is not there yet is waited for, not an error.
+	MayStartAlone bool
+}
+
+// Kind says what happened, and which fields of an Event are set besides Kind and Worker.
+type Kind uint8
+
+const (
+	LinkUp    Kind = iota + 1 // Workers, Incarnation, Version
+	Opened                    // Session, ClientID, Address, Slot, SlotsMax, UserData, Listener
+	Payload                   // Session, Bytes
+	Closed                    // Session, Reason
+	Pong                      // RoundTrip
+	Draining                  // Left: the gateway takes no new players and will shut down
+	Undrained                 // the gateway takes players again
+	LinkLost                  // Loss, Unsent: forget all sessions of the worker; players who are still there are opened again
+	// A player of a plain listener: Session, Address, Slot, SlotsMax, Listener. The slot is NoSlot
+	// until its source has sent again after an answer; then the event comes once more.
+	OpenedPlain
+)
+
+// Event is what happened. Slices are valid until the next call of Next.
+type Event struct {
+	Kind        Kind
+	Worker      int // whose link it came on
+	Workers     int
+	Version     int
+	Incarnation uint64
+	Session     SessionID
+	ClientID    uint64
+	Address     netip.AddrPort
+	Slot        uint32
+	SlotsMax    uint32
+	UserData    []byte // UserDataBytes; zeros when opened again
+	Listener    string // where the player came in
+	Bytes       []byte // 1 to LongPayloadBytesMax; of netcode 1 to PayloadBytesMax
+	Reason      CloseReason
+	RoundTrip   time.Duration
+	Left        time.Duration
+	Loss        error  // why the link is down, in words; *Goodbye where the gateway said so
+	Unsent      uint64 // payloads that Send had taken, and that went down with the link
+}
+
+// Stats say what became of payloads, one for each player that a multicast names. All only grow.
+// PayloadsTaken = PayloadsSent + PayloadsLost + those that wait for a flush.
+type Stats struct {
+	PayloadsTaken    uint64
+	PayloadsSent     uint64
+	PayloadsLost     uint64
+	PayloadsLinkDown uint64 // refused with ErrLinkDown
+	PayloadsLinkFull uint64 // refused with ErrLinkFull
+	BundlesSent      uint64
+}
+
+// Why something was not taken.
+var (
+	ErrLinkDown      = errors.New("the link to the session's worker is down")
+	ErrLinkFull      = errors.New("the link to the session's worker is full")
+	ErrPayloadLength = errors.New("a payload has 1 to 1200 bytes, or 1472 for a plain listener's player")
+	ErrNotAChoice    = errors.New("only the gateway closes for this reason")
+	ErrFreed         = errors.New("the backend was closed")
+)
+
+// Why a link is down where the gateway did not say it.
+var (
+	ErrHungUp          = errors.New("the gateway has hung up without a word: it was stopped, or crashed")
+	ErrWelcomeExpected = errors.New("the gateway did not begin with one welcome")
+	ErrVersion         = errors.New("the gateway has chosen a version that was not offered")
+)
+
+// FormatError is a Loss: the gateway broke the format.
+type FormatError struct{ How RecordError }
+
+func (e *FormatError) Error() string { return "the gateway broke the format: " + e.How.String() }
+
+// Goodbye is a Loss: the gateway has closed the link.
+type Goodbye struct {
+	Reason GoodbyeReason
+	How    RecordError // where the reason is GoodbyeRecordInvalid
+}
+
+func (g *Goodbye) Error() string {
+	text := "the gateway has closed the link: " + g.Reason.String()
+	if g.How != ErrorNone {
+		text += " (" + g.How.String() + ")"
+	}
+	switch g.Reason {
+	case GoodbyeNameTaken:
+		text += "; another process is connected as this backend: end it, or use another name"
+	case GoodbyeNameUnknown:
+		text += "; the gateway's config has no [[backend]] of this name with link = \"bundle\""
+	case GoodbyeUnauthorised:
+		text += "; run as the gateway's user, or list this user in the backend's allow_uids or allow_gids"
+	case GoodbyeVersionUnsupported:
+		text += "; gateway and library have no version of the link in common: update the older one"
+	}
+	return text
+}
+
+// Backend is a game process's connection to every worker of a gateway.
+type Backend struct {
+	options  Options
+	links    []*link
+	workers  int
+	arrivals chan arrival
+	buffers  chan *[BundleBytesMax + 1]byte
+	stats    Stats
+	isFreed  bool
+
+	// What is being read: the datagram, whose it is, and what is left of it.
+	reading arrival
+	unread  []byte
+	// How many arrivals this turn may still look at.
+	turnLeft int
+	names    map[string]string
+	byWorker [][]SessionID
+
+	start     time.Time
+	backoff   time.Duration
+	retryAt   time.Time
+	willRetry bool
+	timer     *time.Timer
+}
+
+const (
+	defaultQueueBundles = 16
+	backoffMin          = 50 * time.Millisecond
+	backoffMax          = 2 * time.Second
+	// What may wait to be looked at, of all links together.
+	arrivalsMax = 64
+	// One turn ends here even where more has come, so that answers leave.
+	turnArrivalsMax = 64
+)
+
+// Connect connects to a gateway that is running: it fails where nobody listens on the first
+// worker's socket. The links are not up yet: each becomes a LinkUp, or a LinkLost that says why the
+// gateway refuses it.
+func Connect(runDir, name string) (*Backend, error) {
+	return Options{RunDir: runDir, Name: name}.Connect()
+}
+
+// Connect connects as the options say.
+func (o Options) Connect() (*Backend, error) {
+	if !isName(o.Name) {
+		return nil, fmt.Errorf("%q cannot name a backend: 1 to %d printable ASCII characters", o.Name, NameBytesMax)
+	}
+	if o.QueueBundles == 0 {
+		o.QueueBundles = defaultQueueBundles
+	}
+	if o.QueueBundles < 0 {
+		return nil, fmt.Errorf("a queue of %d bundles takes nothing", o.QueueBundles)
+	}
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	b := &Backend{
+		options: o, workers: 1, backoff: backoffMin, start: time.Now(), timer: timer,
+		arrivals: make(chan arrival, arrivalsMax), buffers: make(chan *[BundleBytesMax + 1]byte, arrivalsMax),
+		names: map[string]string{}, turnLeft: turnArrivalsMax,
+	}
+	b.addLink()
+	if o.MayStartAlone {
+		b.openLinks()
+	} else if err := b.openLink(b.links[0]); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *Backend) addLink() {
+	b.links = append(b.links, &link{worker: len(b.links), bundlesMax: b.options.QueueBundles})
+}
+
+func (b *Backend) openLink(l *link) error {
+	path := filepath.Join(b.options.RunDir, fmt.Sprintf("worker-%d.sock", l.worker))
+	return l.open(path, b.options.Name, b.arrivals, b.buffers)
+}
+
+// Opens every link that should be there and is not.
+func (b *Backend) openLinks() {
+	for len(b.links) < b.workers {
+		b.addLink()
+	}
+	for _, l := range b.links[:b.workers] {
+		if l.socket == nil && b.openLink(l) != nil {
+			b.retryLater()
+		}
+	}
+}
+
+// Each time without a welcome in between takes twice as long.
+func (b *Backend) retryLater() {
+	if !b.willRetry {
+		b.willRetry = true
+		b.retryAt = time.Now().Add(b.backoff)
+		if b.backoff *= 2; b.backoff > backoffMax {
+			b.backoff = backoffMax
+		}
+	}
+}
+
+// Close hangs up on every worker. The backend is of no use afterwards.
+func (b *Backend) Close() {
+	for _, l := range b.links {
+		b.stats.PayloadsLost += l.close()
+	}
+	b.isFreed, b.willRetry, b.unread = true, false, nil
+}
+
+// Wait flushes, then waits until Next has something to do, or for so long; < 0: as long as it
+// takes. It fails only once the backend was closed.
+func (b *Backend) Wait(timeout time.Duration) error {
+	if b.isFreed {
+		return ErrFreed
+	}
+	b.Flush()
+	if b.reading.link != nil {
+		return nil
+	}
+	var deadline time.Time
+	if timeout >= 0 {
+		deadline = time.Now().Add(timeout)
+	}
+	for {
+		end := deadline
+		if b.willRetry && (timeout < 0 || b.retryAt.Before(end)) {
+			end = b.retryAt
+		}
+		if !b.await(end) {
+			if b.reading.link.socket == b.reading.socket {
+				return nil
+			}
+			// It is of a link that is lost.
+			b.done()
+			continue
+		}
+		if b.willRetry && !time.Now().Before(b.retryAt) {
+			b.willRetry = false
+			b.openLinks()
+		} else {
+			return nil
+		}
+	}
+}
+
+// Takes the next arrival. Returns whether the time was over before one came.
+func (b *Backend) await(end time.Time) (isLate bool) {
+	select {
+	case b.reading = <-b.arrivals:
+		b.unread = b.reading.bytes
+		return false
+	default:
+	}
+	if end.IsZero() {
+		b.reading = <-b.arrivals
+		b.unread = b.reading.bytes
+		return false
+	}
+	b.timer.Reset(time.Until(end))
+	select {
+	case b.reading = <-b.arrivals:
+		b.unread = b.reading.bytes
+		if !b.timer.Stop() {
+			<-b.timer.C
+		}
+		return false
+	case <-b.timer.C:
+		return true
+	}
+}
+
+// Next has the next event of this turn. Where it returns false the turn is over, so flush.
+func (b *Backend) Next(event *Event) bool {
+	if b.willRetry && !time.Now().Before(b.retryAt) {
+		b.willRetry = false
+		b.openLinks()
+	}
+	for !b.isFreed {
+		if b.reading.link == nil && !b.take() {
+			return false
+		}
+		if b.look(event) {
+			return true
+		}
+	}
+	return false
+}
+
+// Takes what has arrived, without waiting.
+func (b *Backend) take() bool {
+	if b.turnLeft == 0 {
+		b.turnLeft = turnArrivalsMax
+		return false
+	}
+	select {
+	case b.reading = <-b.arrivals:
+		b.unread = b.reading.bytes
+		b.turnLeft--
+		return true
+	default:
+		b.turnLeft = turnArrivalsMax
+		return false
+	}
+}
+
+// Looks at what is being read. Returns whether that was an event.
+func (b *Backend) look(event *Event) bool {
+	l := b.reading.link
+	switch {
+	case l.socket != b.reading.socket:
+		// It is of a link that is lost.
+		b.done()
+		return false
+	case b.reading.isRoom:
+		b.done()
+		l.awaitsRoom = false
+		l.flush(&b.stats, b.arrivals)
+		return false
+	case b.reading.err == io.EOF:
+		return b.lose(event, ErrHungUp)
+	case b.reading.err != nil:
+		return b.lose(event, fmt.Errorf("the link cannot be read: %w", b.reading.err))
+	case len(b.reading.bytes) > BundleBytesMax:
+		return b.lose(event, &FormatError{ErrorDatagramTooLong})
+	case len(b.unread) == 0:
+		b.done()
+		return false
+	}
+	return b.takeRecord(event)
+}
+
+// The buffer of what has been read is for the next datagram.
+func (b *Backend) done() {
+	if b.reading.buffer != nil {
+		select {
+		case b.buffers <- b.reading.buffer:
+		default:
+		}
+	}
+	b.reading, b.unread = arrival{}, nil
+}
+
+func (b *Backend) takeRecord(event *Event) bool {
+	l := b.reading.link
+	var r record
+	rest, err := takeRecord(b.unread, &r)
+	if err != ErrorNone {
+		return b.lose(event, &FormatError{err})
+	}
+	b.unread = rest
+	switch {
+	case r.kind == kindGoodbye:
+		return b.lose(event, &Goodbye{GoodbyeReason(r.reason), r.error})
+	case r.kind == kindWelcome:
+		return b.welcome(event, &r)
+	case l.version == 0:
+		return b.lose(event, ErrWelcomeExpected)
+	}
+	*event = Event{
+		Worker: l.worker, Session: r.session, ClientID: r.clientID, Address: r.address, Slot: r.slot,
+		SlotsMax: r.slotsMax, UserData: r.userData, Bytes: r.bytes,
+	}
+	switch r.kind {
+	case kindPayload:
+		event.Kind = Payload
+	case kindOpened:
+		event.Kind, event.Listener = Opened, b.name(r.listener)
+	case kindOpenedPlain:
+		event.Kind, event.Listener = OpenedPlain, b.name(r.listener)
+	case kindClosed:
+		event.Kind, event.Reason = Closed, CloseReason(r.reason)
+		if _, isKnown := closeReasons[event.Reason]; !isKnown {
+			event.Reason = CloseOther
+		}
+	case kindPong:
+		event.Kind, event.RoundTrip = Pong, b.since(r.token)
+	case kindDraining:
+		event.Kind, event.Left = Draining, time.Duration(r.leftMs)*time.Millisecond
+	case kindUndrained:
+		event.Kind = Undrained
+	default:
+		// Of a later version, and to be skipped.
+		return false
+	}
+	return true
+}
+
+// A text for each listener, made once.
+func (b *Backend) name(bytes []byte) string {
+	if name, isKnown := b.names[string(bytes)]; isKnown {
+		return name
+	}
+	name := string(bytes)
+	if len(b.names) < namesMax {
+		b.names[name] = name
+	}
+	return name
+}
+
+// More listeners than a gateway has.
+const namesMax = 1024
+
+func (b *Backend) welcome(event *Event, r *record) bool {
+	l := b.reading.link
+	switch {
+	case r.version < VersionMin || r.version > VersionMax:
+		return b.lose(event, ErrVersion)
+	case int(r.worker) != l.worker:
+		return b.lose(event, &FormatError{ErrorWorkerInvalid})
+	case l.version != 0:
+		return b.lose(event, ErrWelcomeExpected)
+	}
+	l.version = r.version
+	b.workers = int(r.workers)
+	b.backoff = backoffMin
+	b.openLinks()
+	*event = Event{
+		Kind: LinkUp, Worker: l.worker, Workers: b.workers, Version: int(r.version), Incarnation: r.incarnation,
+	}
+	return true
+}
+
+func (b *Backend) lose(event *Event, loss error) bool {
+	l := b.reading.link
+	unsent := l.close()
+	b.stats.PayloadsLost += unsent
+	b.done()
+	b.retryLater()
+	*event = Event{Kind: LinkLost, Worker: l.worker, Loss: loss, Unsent: unsent}
+	return true
+}
+
+func (b *Backend) now() time.Duration { return time.Since(b.start) }
+
+// The token of a pong is what the gateway says it is.
+func (b *Backend) since(token uint64) time.Duration {
+	if now := uint64(b.now()); token <= now {
+		return time.Duration(now - token)
+	}
+	return 0
+}
+
+func (b *Backend) up(worker int) *link {
+	if worker < len(b.links) && b.links[worker].isUp() {
+		return b.links[worker]
+	}
+	return nil
+}
+
+// Send takes 1 to 1200 bytes for one player, up to 1472 for one of a plain listener. They leave
+// with the next flush.
+func (b *Backend) Send(session SessionID, payload []byte) error {
+	if len(payload) == 0 || len(payload) > LongPayloadBytesMax {
+		return ErrPayloadLength
+	}
+	l := b.up(session.Worker())
+	switch {
+	case l == nil:
+		b.stats.PayloadsLinkDown++
+		return ErrLinkDown
+	case len(payload) > l.payloadBytesMax():
+		return ErrPayloadLength
+	case !l.pushPayload(session, payload):
+		// Sending makes room, where the kernel has room.
+		if l.flush(&b.stats, b.arrivals); !l.isUp() || !l.pushPayload(session, payload) {
+			b.stats.PayloadsLinkFull++
+			return ErrLinkFull
+		}
+	}
+	b.stats.PayloadsTaken++
+	return nil
+}
+
+// Multicast takes the same 1 to 1200 bytes for several players; they cross each link once. Returns
+// for how many players it was taken; Stats say what stopped the rest.
+func (b *Backend) Multicast(sessions []SessionID, payload []byte) (taken int, err error) {
+	if len(payload) == 0 || len(payload) > PayloadBytesMax {
+		return 0, ErrPayloadLength
+	}
+	for len(b.byWorker) < len(b.links) {
+		b.byWorker = append(b.byWorker, nil)
+	}
+	for _, session := range sessions {
+		if worker := session.Worker(); worker < len(b.byWorker) {
+			b.byWorker[worker] = append(b.byWorker[worker], session)
+		} else {
+			b.stats.PayloadsLinkDown++
+		}
+	}
+	for worker, list := range b.byWorker {
+		for left := list; len(left) > 0; {
+			count := len(left)
+			if count > MulticastSessionsMax {
+				count = MulticastSessionsMax
+			}
+			taken += b.multicastPart(b.up(worker), left[:count], payload)
+			left = left[count:]
+		}
+		b.byWorker[worker] = list[:0]
+	}
+	return taken, nil
+}
+
+func (b *Backend) multicastPart(l *link, sessions []SessionID, payload []byte) int {
+	if l == nil {
+		b.stats.PayloadsLinkDown += uint64(len(sessions))
+		return 0
+	}
+	if !l.pushMulticast(sessions, payload) {
+		if l.flush(&b.stats, b.arrivals); !l.isUp() || !l.pushMulticast(sessions, payload) {
+			b.stats.PayloadsLinkFull += uint64(len(sessions))
+			return 0
+		}
+	}
+	b.stats.PayloadsTaken += uint64(len(sessions))
+	return len(sessions)
+}
+
+// CloseSession ends a session. It is not lost while the link lives, however full that is; Closed
+// with the same reason answers.
+func (b *Backend) CloseSession(session SessionID, reason CloseReason) error {
+	if !reason.isGamesChoice() {
+		return ErrNotAChoice
+	}
+	l := b.up(session.Worker())
+	if l == nil {
+		return ErrLinkDown
+	}
+	l.pushClose(session, reason)
+	return nil
+}
+
+// Ping asks every worker for a Pong. Returns how many were asked.
+func (b *Backend) Ping() (asked int) {
+	token := uint64(b.now())
+	for _, l := range b.links {
+		if l.isUp() && l.pushPing(token) {
+			asked++
+		}
+	}
+	return asked
+}
+
+// Flush sends what was taken: one datagram for each link, more only where one is too small. What a
+// full link does not take waits until there is room.
+func (b *Backend) Flush() {
+	for _, l := range b.links {
+		l.flush(&b.stats, b.arrivals)
+	}
+}
+
+// Workers is how many the gateway has: 1 until the first link is up.
+func (b *Backend) Workers() int { return b.workers }
+
+// IsUp says whether the links to all workers are up.
+func (b *Backend) IsUp() bool {
+	if len(b.links) < b.workers {
+		return false
+	}
+	for _, l := range b.links[:b.workers] {
+		if !l.isUp() {
+			return false
+		}
+	}
+	return true
+}
+
+// Stats say what became of all payloads so far.
+func (b *Backend) Stats() Stats { return b.stats }

@@ -1,0 +1,347 @@
+package ringgate
+
+// A backend against a gateway's end of its links.
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const patience = 20 * time.Second
+
+// A gateway's end: one socket for each worker.
+type gateway struct {
+	t         *testing.T
+	runDir    string
+	listeners []*net.UnixListener
+}
+
+func listen(t *testing.T, runDir string, workers int) *gateway {
+	g := &gateway{t: t, runDir: runDir}
+	for worker := 0; worker < workers; worker++ {
+		path := filepath.Join(runDir, "worker-"+string(rune('0'+worker))+".sock")
+		listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { listener.Close() })
+		g.listeners = append(g.listeners, listener)
+	}
+	return g
+}
+
+type gatewayLink struct {
+	t          *testing.T
+	connection *net.UnixConn
+}
+
+func (g *gateway) accept(worker int) *gatewayLink {
+	g.t.Helper()
+	g.listeners[worker].SetDeadline(time.Now().Add(patience))
+	connection, err := g.listeners[worker].AcceptUnix()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	connection.SetDeadline(time.Now().Add(patience))
+	g.t.Cleanup(func() { connection.Close() })
+	return &gatewayLink{g.t, connection}
+}
+
+func (l *gatewayLink) receive() []byte {
+	l.t.Helper()
+	buffer := make([]byte, BundleBytesMax+1)
+	length, err := l.connection.Read(buffer)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return buffer[:length]
+}
+
+func (l *gatewayLink) send(records ...[]byte) {
+	l.t.Helper()
+	var datagram []byte
+	for _, record := range records {
+		datagram = append(datagram, record...)
+	}
+	if _, err := l.connection.Write(datagram); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func put(kind byte, body ...byte) []byte {
+	length := headerBytes + len(body)
+	return append([]byte{byte(length), byte(length >> 8), kind, 0}, body...)
+}
+
+func welcome(version, worker, workers uint16) []byte {
+	body := binary.LittleEndian.AppendUint16(nil, version)
+	body = binary.LittleEndian.AppendUint16(body, worker)
+	body = binary.LittleEndian.AppendUint16(body, workers)
+	return put(kindWelcome, binary.LittleEndian.AppendUint64(body, 7)...)
+}
+
+func payload(session SessionID, bytes string) []byte {
+	return put(kindPayload, append(binary.LittleEndian.AppendUint64(nil, uint64(session)), bytes...)...)
+}
+
+// The next event; fails the test where none comes.
+func next(t *testing.T, b *Backend) Event {
+	t.Helper()
+	var event Event
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if b.Next(&event) {
+			return event
+		}
+		if err := b.Wait(time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("nothing has happened")
+	return event
+}
+
+func connect(t *testing.T, g *gateway) (*Backend, *gatewayLink) {
+	t.Helper()
+	b, err := Connect(g.runDir, "arena-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	l := g.accept(0)
+	if hello := l.receive(); !strings.HasSuffix(string(hello), "arena-1") || hello[2] != kindHello {
+		t.Fatalf("no hello: % x", hello)
+	}
+	return b, l
+}
+
+func TestATurnIsOneDatagramForEachLink(t *testing.T) {
+	g := listen(t, t.TempDir(), 2)
+	b, first := connect(t, g)
+	first.send(welcome(3, 0, 2))
+	if up := next(t, b); up.Kind != LinkUp || up.Workers != 2 || up.Incarnation != 7 {
+		t.Fatalf("%+v", up)
+	}
+	second := g.accept(1)
+	second.receive()
+	second.send(welcome(2, 1, 2))
+	if up := next(t, b); up.Kind != LinkUp || up.Worker != 1 || !b.IsUp() {
+		t.Fatalf("%+v", up)
+	}
+	const here, there = SessionID(9), SessionID(1<<56 | 4)
+	first.send(payload(here, "one"), payload(here, "two"))
+	for _, want := range []string{"one", "two"} {
+		event := next(t, b)
+		if event.Kind != Payload || string(event.Bytes) != want {
+			t.Fatalf("%+v", event)
+		}
+		if err := b.Send(event.Session, event.Bytes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if taken, err := b.Multicast([]SessionID{here, there, 5 << 56}, []byte("all")); taken != 2 || err != nil {
+		t.Fatal(taken, err)
+	}
+	if err := b.CloseSession(there, CloseKicked); err != nil {
+		t.Fatal(err)
+	}
+	b.Flush()
+	want := string(payload(here, "one")) + string(payload(here, "two"))
+	if got := string(first.receive()); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "all") {
+		t.Fatalf("% x", got)
+	}
+	if got := second.receive(); got[len(got)-1] != byte(CloseKicked) {
+		t.Fatalf("% x", got)
+	}
+	stats := b.Stats()
+	if stats.PayloadsTaken != 4 || stats.PayloadsSent != 4 || stats.BundlesSent != 2 || stats.PayloadsLinkDown != 1 {
+		t.Fatalf("%+v", stats)
+	}
+	if err := b.Send(there, make([]byte, PayloadBytesMax+1)); err != ErrPayloadLength {
+		t.Fatal("a link of version 2 has no long payloads: ", err)
+	}
+	if err := b.Send(here, make([]byte, LongPayloadBytesMax)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.CloseSession(here, ClosePlayerLeft); err != ErrNotAChoice {
+		t.Fatal(err)
+	}
+}
+
+func TestALinkThatBreaksTheFormatIsLostAndComesBack(t *testing.T) {
+	broken := map[string][]byte{
+		"the gateway broke the format: unknown kind":        put(77),
+		"the gateway did not begin with one welcome":        payload(1, "x"),
+		"the gateway has chosen a version that was not":     welcome(9, 0, 1),
+		"the gateway broke the format: worker index out":    welcome(3, 1, 2),
+		"has closed the link: name taken; another process":  put(kindGoodbye, byte(GoodbyeNameTaken), 0),
+		"the link: invalid record (payload length out of r": put(kindGoodbye, byte(GoodbyeRecordInvalid), 7),
+		"the gateway broke the format: datagram too long":   make([]byte, BundleBytesMax+1),
+	}
+	for want, bytes := range broken {
+		g := listen(t, t.TempDir(), 1)
+		b, l := connect(t, g)
+		l.send(bytes)
+		lost := next(t, b)
+		if lost.Kind != LinkLost || !strings.Contains(lost.Loss.Error(), want) {
+			t.Fatalf("%+v instead of %q", lost, want)
+		}
+		again := make(chan *gatewayLink)
+		go func() { again <- g.accept(0) }()
+		var back *gatewayLink
+		for back == nil {
+			select {
+			case back = <-again:
+			default:
+				b.Wait(10 * time.Millisecond)
+				if b.Next(&lost) {
+					t.Fatalf("%+v", lost)
+				}
+			}
+		}
+		back.receive()
+		back.send(welcome(1, 0, 1))
+		if up := next(t, b); up.Kind != LinkUp || up.Version != 1 {
+			t.Fatalf("%+v", up)
+		}
+	}
+}
+
+func TestAGatewayThatStopsIsWaitedFor(t *testing.T) {
+	runDir := t.TempDir()
+	if _, err := Connect(runDir, "arena-1"); err == nil {
+		t.Fatal("there is no gateway")
+	}
+	if _, err := Connect(runDir, "no name"); err == nil {
+		t.Fatal("no such name can be")
+	}
+	b, err := Options{RunDir: runDir, Name: "arena-1", MayStartAlone: true}.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for start := 0; start < 2; start++ {
+		g := listen(t, runDir, 1)
+		done := make(chan *gatewayLink)
+		go func() { done <- g.accept(0) }()
+		var l *gatewayLink
+		for l == nil {
+			select {
+			case l = <-done:
+			default:
+				b.Wait(10 * time.Millisecond)
+				var event Event
+				for b.Next(&event) {
+					t.Fatalf("%+v", event)
+				}
+			}
+		}
+		l.receive()
+		l.send(welcome(3, 0, 1))
+		if up := next(t, b); up.Kind != LinkUp {
+			t.Fatalf("%+v", up)
+		}
+		b.Send(5, []byte("unsent"))
+		l.connection.Close()
+		g.listeners[0].Close()
+		if lost := next(t, b); lost.Kind != LinkLost || !errors.Is(lost.Loss, ErrHungUp) {
+			t.Fatalf("%+v", lost)
+		}
+	}
+	if err := b.Send(5, []byte("x")); err != ErrLinkDown {
+		t.Fatal(err)
+	}
+}
+
+func TestAFullLinkRefusesPayloadsAndKeepsEnds(t *testing.T) {
+	g := listen(t, t.TempDir(), 1)
+	b, l := connect(t, g)
+	l.send(welcome(3, 0, 1))
+	next(t, b)
+	full := make([]byte, PayloadBytesMax)
+	refused := 0
+	for refused < 10 {
+		if b.Send(5, full) == ErrLinkFull {
+			refused++
+		}
+	}
+	const ends = 5000
+	for session := SessionID(1); session <= ends; session++ {
+		if err := b.CloseSession(session, CloseFinished); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b.Send(5, []byte("it would overtake them")) != ErrLinkFull {
+		t.Fatal("payloads wait behind what must arrive")
+	}
+	closed, payloads := SessionID(0), uint64(0)
+	read := make(chan []byte)
+	go func() {
+		for closed := 0; closed < ends; {
+			datagram := make([]byte, BundleBytesMax+1)
+			length, err := l.connection.Read(datagram)
+			if err != nil {
+				break
+			}
+			for left := datagram[:length]; len(left) > 0; left = left[int(left[0])|int(left[1])<<8:] {
+				if left[2] == kindClose {
+					closed++
+				}
+			}
+			read <- datagram[:length]
+		}
+		close(read)
+	}()
+	for isOpen := true; isOpen; {
+		var datagram []byte
+		select {
+		case datagram, isOpen = <-read:
+		default:
+			b.Wait(time.Millisecond)
+			var event Event
+			b.Next(&event)
+		}
+		for left := datagram; len(left) > 0; left = left[int(left[0])|int(left[1])<<8:] {
+			switch left[2] {
+			case kindPayload:
+				payloads++
+			case kindClose:
+				if closed++; binary.LittleEndian.Uint64(left[4:]) != uint64(closed) {
+					t.Fatal("ends are not in order")
+				}
+			}
+		}
+	}
+	if stats := b.Stats(); closed != ends || payloads != stats.PayloadsTaken || stats.PayloadsLinkFull != uint64(refused)+1 {
+		t.Fatalf("%d ends, %d payloads, %+v", closed, payloads, stats)
+	}
+}
+
+func TestAnEchoAllocatesNothing(t *testing.T) {
+	g := listen(t, t.TempDir(), 1)
+	b, l := connect(t, g)
+	l.send(welcome(3, 0, 1))
+	next(t, b)
+	record := payload(5, "input")
+	answer := make([]byte, BundleBytesMax)
+	var event Event
+	turn := func() {
+		l.send(record)
+		for b.Wait(-1); !b.Next(&event); b.Wait(-1) {
+		}
+		b.Send(event.Session, event.Bytes)
+		b.Flush()
+		l.connection.Read(answer)
+	}
+	for warm := 0; warm < 100; warm++ {
+		turn()
+	}
+	// The other end's reader is in here, too, and so is the test itself.
+	if allocations := testing.AllocsPerRun(500, turn); allocations > 3 {
+		t.Errorf("%v allocations a turn", allocations)
+	}
+}

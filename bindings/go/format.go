@@ -1,0 +1,413 @@
+package ringgate
+
+// The format: what stands at which place of a record, and what of it is refused.
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+)
+
+// Limits of the format.
+const (
+	BundleBytesMax       = 16384
+	PayloadBytesMax      = 1200 // of a player of netcode, and of a multicast
+	LongPayloadBytesMax  = 1472 // of one player, on links from version 3 on
+	UserDataBytes        = 256
+	NameBytesMax         = 32
+	MulticastSessionsMax = 1024
+	WorkersMax           = 128
+)
+
+// The versions of the format that this package speaks: all from the first to the third.
+const (
+	VersionMin = 1
+	VersionMax = 3
+)
+
+// The version that brought players of plain listeners and long payloads.
+const versionPlain = 3
+
+// NoSlot is the slot of a plain listener's player whose session is half open.
+const NoSlot = ^uint32(0)
+
+// SessionID names a session, unique under one incarnation of the gateway. Zero names none.
+type SessionID uint64
+
+// Worker is the index of the worker that owns the session.
+func (s SessionID) Worker() int { return int(s >> 56) }
+
+// String is how the gateway's documents and logs write it.
+func (s SessionID) String() string { return fmt.Sprintf("%d/%d", s.Worker(), uint64(s)<<8>>8) }
+
+// Kinds of records.
+const (
+	kindPayload     = 1
+	kindWelcome     = 2
+	kindOpened      = 3
+	kindClosed      = 4
+	kindPong        = 5
+	kindDraining    = 6
+	kindGoodbye     = 7
+	kindOpenedPlain = 8
+	kindHello       = 16
+	kindMulticast   = 17
+	kindClose       = 18
+	kindPing        = 19
+	kindUndrained   = 128
+	// Who does not know one from here on passes over it.
+	kindFirstSkippable = 128
+)
+
+const headerBytes = 4
+
+// CloseReason says why a session ended. A game may give those from Finished on.
+type CloseReason uint8
+
+const (
+	CloseOther             CloseReason = 0 // also any that a newer gateway has
+	ClosePlayerLeft        CloseReason = 1
+	CloseTimedOut          CloseReason = 2
+	CloseSequenceGap       CloseReason = 3
+	CloseSequenceExhausted CloseReason = 4
+	CloseShutdown          CloseReason = 5
+	CloseOperator          CloseReason = 6
+	CloseUnconfigured      CloseReason = 7
+	CloseFinished          CloseReason = 128
+	CloseKicked            CloseReason = 129
+	CloseRefused           CloseReason = 130
+	CloseGameShutdown      CloseReason = 131
+)
+
+var closeReasons = map[CloseReason]string{
+	CloseOther:             "another reason",
+	ClosePlayerLeft:        "the player left",
+	CloseTimedOut:          "the player timed out",
+	CloseSequenceGap:       "the sequence jumped too far",
+	CloseSequenceExhausted: "sequence numbers are used up",
+	CloseShutdown:          "the gateway shuts down",
+	CloseOperator:          "closed by an operator",
+	CloseUnconfigured:      "no longer configured",
+	CloseFinished:          "the game is over",
+	CloseKicked:            "kicked",
+	CloseRefused:           "refused by the game",
+	CloseGameShutdown:      "the game shuts down",
+}
+
+func (r CloseReason) String() string { return textOr(closeReasons, r, closeReasons[CloseOther]) }
+
+func (r CloseReason) isGamesChoice() bool {
+	_, isKnown := closeReasons[r]
+	return isKnown && r >= CloseFinished
+}
+
+// GoodbyeReason says why the gateway closed a link.
+type GoodbyeReason uint8
+
+const (
+	GoodbyeOther              GoodbyeReason = 0 // also any that a newer gateway has
+	GoodbyeShutdown           GoodbyeReason = 1
+	GoodbyeVersionUnsupported GoodbyeReason = 2
+	GoodbyeUnauthorised       GoodbyeReason = 3
+	GoodbyeNameUnknown        GoodbyeReason = 4
+	GoodbyeNameTaken          GoodbyeReason = 5
+	GoodbyeHelloExpected      GoodbyeReason = 6
+	GoodbyeRecordInvalid      GoodbyeReason = 7
+)
+
+var goodbyeReasons = map[GoodbyeReason]string{
+	GoodbyeOther:              "another reason",
+	GoodbyeShutdown:           "the gateway shuts down",
+	GoodbyeVersionUnsupported: "version not supported",
+	GoodbyeUnauthorised:       "peer not authorised",
+	GoodbyeNameUnknown:        "no such backend",
+	GoodbyeNameTaken:          "name taken",
+	GoodbyeHelloExpected:      "hello expected once, first",
+	GoodbyeRecordInvalid:      "invalid record",
+}
+
+func (r GoodbyeReason) String() string {
+	return textOr(goodbyeReasons, r, goodbyeReasons[GoodbyeOther])
+}
+
+// RecordError says how a record breaks the format. Zero: not at all.
+type RecordError uint8
+
+const (
+	ErrorNone            RecordError = 0
+	ErrorHeaderTruncated RecordError = 1
+	ErrorRecordLength    RecordError = 2
+	ErrorKindUnknown     RecordError = 3
+	ErrorFlagsUnknown    RecordError = 4
+	ErrorBodyLength      RecordError = 5
+	ErrorSessionZero     RecordError = 6
+	ErrorPayloadLength   RecordError = 7
+	ErrorNameInvalid     RecordError = 8
+	ErrorSessionCount    RecordError = 9
+	ErrorWorkerInvalid   RecordError = 10
+	ErrorReasonUnknown   RecordError = 11
+	ErrorDatagramTooLong RecordError = 12
+)
+
+var recordErrors = map[RecordError]string{
+	ErrorNone:            "no error",
+	ErrorHeaderTruncated: "header truncated",
+	ErrorRecordLength:    "record length out of range",
+	ErrorKindUnknown:     "unknown kind",
+	ErrorFlagsUnknown:    "unknown flags",
+	ErrorBodyLength:      "body length does not match the kind",
+	ErrorSessionZero:     "session 0",
+	ErrorPayloadLength:   "payload length out of range",
+	ErrorNameInvalid:     "invalid name",
+	ErrorSessionCount:    "session count out of range",
+	ErrorWorkerInvalid:   "worker index out of range",
+	ErrorReasonUnknown:   "unknown reason",
+	ErrorDatagramTooLong: "datagram too long",
+}
+
+func (e RecordError) String() string { return textOr(recordErrors, e, "an unknown error") }
+
+func textOr[K comparable](texts map[K]string, key K, other string) string {
+	if text, isKnown := texts[key]; isKnown {
+		return text
+	}
+	return other
+}
+
+// One record, as far as its kind has these fields. The slices lie in the datagram.
+type record struct {
+	kind        byte
+	session     SessionID
+	clientID    uint64
+	address     netip.AddrPort
+	slot        uint32
+	slotsMax    uint32
+	userData    []byte
+	listener    []byte
+	bytes       []byte
+	reason      byte
+	error       RecordError
+	token       uint64
+	leftMs      uint32
+	version     uint16
+	worker      uint16
+	workers     uint16
+	incarnation uint64
+}
+
+// Takes the first record off a datagram. A kind that may be skipped and is not known is told as it
+// is, without fields.
+func takeRecord(datagram []byte, out *record) (rest []byte, err RecordError) {
+	if len(datagram) < headerBytes {
+		return nil, ErrorHeaderTruncated
+	}
+	length := int(binary.LittleEndian.Uint16(datagram))
+	if length < headerBytes || length > len(datagram) {
+		return nil, ErrorRecordLength
+	}
+	kind := datagram[2]
+	*out = record{kind: kind}
+	rest = datagram[length:]
+	if kind >= kindFirstSkippable {
+		return rest, ErrorNone
+	}
+	if datagram[3] != 0 {
+		return nil, ErrorFlagsUnknown
+	}
+	body := body{left: datagram[headerBytes:length:length]}
+	body.read(out)
+	if body.err == ErrorNone && len(body.left) > 0 {
+		body.err = ErrorBodyLength
+	}
+	if body.err == ErrorNone && kind == kindWelcome && !isWorkers(out) {
+		body.err = ErrorWorkerInvalid
+	}
+	return rest, body.err
+}
+
+func isWorkers(welcome *record) bool {
+	return welcome.worker < welcome.workers && welcome.workers <= WorkersMax
+}
+
+// What is left of a record's body, and the first thing that was wrong with it.
+type body struct {
+	left []byte
+	err  RecordError
+}
+
+func (b *body) read(out *record) {
+	switch out.kind {
+	case kindPayload:
+		out.session = b.session()
+		out.bytes = b.payload()
+	case kindWelcome:
+		out.version, out.worker, out.workers = b.u16(), b.u16(), b.u16()
+		out.incarnation = b.u64()
+	case kindOpened:
+		out.session = b.session()
+		out.clientID = b.u64()
+		out.slot, out.slotsMax = b.u32(), b.u32()
+		out.address = b.address()
+		out.userData = b.take(UserDataBytes)
+		out.listener = b.name()
+	case kindOpenedPlain:
+		out.session = b.session()
+		out.slot, out.slotsMax = b.u32(), b.u32()
+		out.address = b.address()
+		out.listener = b.name()
+	case kindClosed:
+		out.session = b.session()
+		out.reason = b.u8()
+	case kindPong:
+		out.token = b.u64()
+	case kindDraining:
+		out.leftMs = b.u32()
+	case kindGoodbye:
+		out.reason = b.u8()
+		out.error = RecordError(b.u8())
+	default:
+		b.fail(ErrorKindUnknown)
+	}
+}
+
+func (b *body) fail(err RecordError) {
+	if b.err == ErrorNone {
+		b.err = err
+	}
+}
+
+// Zeros where the record is too short, so that callers need not look each time.
+func (b *body) take(count int) []byte {
+	if len(b.left) < count || b.err != ErrorNone {
+		b.fail(ErrorBodyLength)
+		return zeros[:count]
+	}
+	field := b.left[:count:count]
+	b.left = b.left[count:]
+	return field
+}
+
+var zeros [UserDataBytes]byte
+
+func (b *body) u8() byte    { return b.take(1)[0] }
+func (b *body) u16() uint16 { return binary.LittleEndian.Uint16(b.take(2)) }
+func (b *body) u32() uint32 { return binary.LittleEndian.Uint32(b.take(4)) }
+func (b *body) u64() uint64 { return binary.LittleEndian.Uint64(b.take(8)) }
+
+func (b *body) session() SessionID {
+	session := SessionID(b.u64())
+	if session == 0 {
+		b.fail(ErrorSessionZero)
+	}
+	return session
+}
+
+// A payload has no length of its own: it is the rest of its record.
+func (b *body) payload() []byte {
+	payload := b.left
+	b.left = nil
+	if len(payload) == 0 || len(payload) > LongPayloadBytesMax {
+		b.fail(ErrorPayloadLength)
+	}
+	return payload
+}
+
+// A name, like a payload, is the rest of its record.
+func (b *body) name() []byte {
+	name := b.left
+	b.left = nil
+	if !isName(name) {
+		b.fail(ErrorNameInvalid)
+	}
+	return name
+}
+
+func isName[T string | []byte](name T) bool {
+	for at := 0; at < len(name); at++ {
+		if name[at] < 0x21 || name[at] > 0x7e {
+			return false
+		}
+	}
+	return len(name) >= 1 && len(name) <= NameBytesMax
+}
+
+func (b *body) address() netip.AddrPort {
+	ip := netip.AddrFrom16(*(*[16]byte)(b.take(16))).Unmap()
+	scope := b.u32()
+	if scope != 0 && ip.Is6() {
+		ip = ip.WithZone(fmt.Sprint(scope))
+	}
+	return netip.AddrPortFrom(ip, b.u16())
+}
+
+// What is appended to a bundle. Each leaves it as it was where the record does not fit.
+type bundle struct {
+	bytes    [BundleBytesMax]byte
+	length   int
+	payloads uint64
+}
+
+func (b *bundle) begin(kind byte, bodyBytes int) []byte {
+	length := headerBytes + bodyBytes
+	if b.length+length > BundleBytesMax {
+		return nil
+	}
+	record := b.bytes[b.length : b.length+length]
+	b.length += length
+	binary.LittleEndian.PutUint16(record, uint16(length))
+	record[2], record[3] = kind, 0
+	return record[headerBytes:]
+}
+
+func (b *bundle) payload(session SessionID, payload []byte) bool {
+	body := b.begin(kindPayload, 8+len(payload))
+	if body == nil {
+		return false
+	}
+	binary.LittleEndian.PutUint64(body, uint64(session))
+	copy(body[8:], payload)
+	b.payloads++
+	return true
+}
+
+func (b *bundle) multicast(sessions []SessionID, payload []byte) bool {
+	body := b.begin(kindMulticast, 2+8*len(sessions)+len(payload))
+	if body == nil {
+		return false
+	}
+	binary.LittleEndian.PutUint16(body, uint16(len(sessions)))
+	for at, session := range sessions {
+		binary.LittleEndian.PutUint64(body[2+8*at:], uint64(session))
+	}
+	copy(body[2+8*len(sessions):], payload)
+	b.payloads += uint64(len(sessions))
+	return true
+}
+
+func (b *bundle) close(session SessionID, reason CloseReason) bool {
+	body := b.begin(kindClose, 9)
+	if body == nil {
+		return false
+	}
+	binary.LittleEndian.PutUint64(body, uint64(session))
+	body[8] = byte(reason)
+	return true
+}
+
+func (b *bundle) ping(token uint64) bool {
+	body := b.begin(kindPing, 8)
+	if body == nil {
+		return false
+	}
+	binary.LittleEndian.PutUint64(body, token)
+	return true
+}
+
+func (b *bundle) hello(pid int, name string) {
+	body := b.begin(kindHello, 6+len(name))
+	binary.LittleEndian.PutUint16(body, VersionMin)
+	// Linux has no process id of more than three bytes.
+	body[2], body[3], body[4] = byte(pid), byte(pid>>8), byte(pid>>16)
+	body[5] = VersionMax
+	copy(body[6:], name)
+}

@@ -1,0 +1,3 @@
+module ringgate
+
+go 1.19

@@ -1,0 +1,273 @@
+package ringgate
+
+// One link: a socket, whether it has been welcomed, and what waits to be sent on it.
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+)
+
+type link struct {
+	worker int
+	socket *socket
+	// The version that the gateway has chosen; zero before its welcome.
+	version uint16
+	// The kernel takes nothing any more. What it still has for us is read before the link is lost.
+	isSendBroken bool
+	// A goroutine waits until the kernel has room, and until it says so nothing is sent.
+	awaitsRoom bool
+
+	// None of them is empty.
+	bundles    []*bundle
+	spare      []*bundle
+	bundlesMax int
+	// Ends of sessions that found no room: they must arrive, and hold payloads back until they do.
+	late []lateClose
+}
+
+type lateClose struct {
+	session SessionID
+	reason  CloseReason
+}
+
+// A connection's socket, and the goroutine that reads it.
+type socket struct {
+	connection *net.UnixConn
+	raw        syscall.RawConn
+	over       chan struct{}
+}
+
+// What has come on a socket: a datagram, room for more, or its end.
+type arrival struct {
+	link   *link
+	socket *socket
+	bytes  []byte
+	buffer *[BundleBytesMax + 1]byte
+	isRoom bool
+	err    error
+}
+
+func (l *link) open(path, name string, arrivals chan<- arrival, buffers chan *[BundleBytesMax + 1]byte) error {
+	connection, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return err
+	}
+	raw, err := connection.SyscallConn()
+	if err != nil {
+		connection.Close()
+		return err
+	}
+	var hello bundle
+	hello.hello(os.Getpid(), name)
+	// A gateway that does not let us in may have said so and hung up by now: that is read.
+	if _, err := connection.Write(hello.bytes[:hello.length]); err != nil && !errors.Is(err, syscall.EPIPE) {
+		connection.Close()
+		return err
+	}
+	l.socket = &socket{connection: connection, raw: raw, over: make(chan struct{})}
+	go l.read(l.socket, arrivals, buffers)
+	return nil
+}
+
+// Reads until the end. It waits where the game does not keep up: then the socket fills, and the
+// gateway drops payloads and counts them, so nothing grows here.
+func (l *link) read(from *socket, arrivals chan<- arrival, buffers chan *[BundleBytesMax + 1]byte) {
+	for {
+		var buffer *[BundleBytesMax + 1]byte
+		select {
+		case buffer = <-buffers:
+		default:
+			buffer = new([BundleBytesMax + 1]byte)
+		}
+		length, err := from.connection.Read(buffer[:])
+		// The kernel reports once that the gateway closed with our data unread, before it hands out
+		// what the gateway had sent until then: its goodbye, for example.
+		for errors.Is(err, syscall.ECONNRESET) {
+			length, err = from.connection.Read(buffer[:])
+		}
+		if length == 0 && err == nil {
+			err = io.EOF
+		}
+		select {
+		case arrivals <- arrival{link: l, socket: from, bytes: buffer[:length], buffer: buffer, err: err}:
+		case <-from.over:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Closes the socket. Returns how many payloads had not been sent.
+func (l *link) close() (unsent uint64) {
+	if l.socket != nil {
+		close(l.socket.over)
+		l.socket.connection.Close()
+	}
+	for _, bundle := range l.bundles {
+		unsent += bundle.payloads
+	}
+	l.spare = append(l.spare, l.bundles...)
+	l.bundles = l.bundles[:0]
+	l.late = l.late[:0]
+	l.socket, l.version, l.isSendBroken, l.awaitsRoom = nil, 0, false, false
+	return unsent
+}
+
+func (l *link) isUp() bool { return l.version != 0 && !l.isSendBroken }
+
+func (l *link) payloadBytesMax() int {
+	if l.version >= versionPlain {
+		return LongPayloadBytesMax
+	}
+	return PayloadBytesMax
+}
+
+// The bundle that records are appended to; nil where the queue is full.
+func (l *link) fresh() *bundle {
+	if len(l.bundles) == l.bundlesMax {
+		return nil
+	}
+	var next *bundle
+	if last := len(l.spare) - 1; last >= 0 {
+		next = l.spare[last]
+		l.spare = l.spare[:last]
+		next.length, next.payloads = 0, 0
+	} else {
+		next = new(bundle)
+	}
+	l.bundles = append(l.bundles, next)
+	return next
+}
+
+func (l *link) last() *bundle {
+	if len(l.bundles) == 0 {
+		return nil
+	}
+	return l.bundles[len(l.bundles)-1]
+}
+
+func (l *link) pushPayload(session SessionID, payload []byte) bool {
+	if len(l.late) > 0 {
+		return false
+	}
+	if last := l.last(); last != nil && last.payload(session, payload) {
+		return true
+	}
+	next := l.fresh()
+	return next != nil && next.payload(session, payload)
+}
+
+func (l *link) pushMulticast(sessions []SessionID, payload []byte) bool {
+	if len(l.late) > 0 {
+		return false
+	}
+	if last := l.last(); last != nil && last.multicast(sessions, payload) {
+		return true
+	}
+	next := l.fresh()
+	return next != nil && next.multicast(sessions, payload)
+}
+
+func (l *link) pushPing(token uint64) bool {
+	if len(l.late) > 0 {
+		return false
+	}
+	if last := l.last(); last != nil && last.ping(token) {
+		return true
+	}
+	next := l.fresh()
+	return next != nil && next.ping(token)
+}
+
+func (l *link) pushClose(session SessionID, reason CloseReason) {
+	if len(l.late) > 0 || !l.pushCloseNow(session, reason) {
+		l.late = append(l.late, lateClose{session, reason})
+	}
+}
+
+func (l *link) pushCloseNow(session SessionID, reason CloseReason) bool {
+	if last := l.last(); last != nil && last.close(session, reason) {
+		return true
+	}
+	next := l.fresh()
+	return next != nil && next.close(session, reason)
+}
+
+// Sends what waits, as far as the kernel has room.
+func (l *link) flush(stats *Stats, arrivals chan<- arrival) {
+	for len(l.bundles) > 0 && l.socket != nil && !l.isSendBroken && !l.awaitsRoom {
+		front := l.bundles[0]
+		switch err := l.socket.send(front.bytes[:front.length]); {
+		case err == nil:
+			stats.PayloadsSent += front.payloads
+			stats.BundlesSent++
+			l.pop()
+		case isFull(err):
+			l.awaitsRoom = true
+			go l.awaitRoom(l.socket, arrivals)
+		default:
+			// Whatever it was, reading now comes to an end, and with it the link.
+			l.isSendBroken = true
+			l.socket.shutDown()
+		}
+	}
+}
+
+func (l *link) pop() {
+	l.spare = append(l.spare, l.bundles[0])
+	l.bundles = append(l.bundles[:0], l.bundles[1:]...)
+	taken := 0
+	for _, late := range l.late {
+		if !l.pushCloseNow(late.session, late.reason) {
+			break
+		}
+		taken++
+	}
+	l.late = append(l.late[:0], l.late[taken:]...)
+}
+
+func isFull(err error) bool {
+	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM)
+}
+
+// Tries once, without waiting.
+func (s *socket) send(bytes []byte) error {
+	var failed error
+	err := s.raw.Write(func(fd uintptr) bool {
+		for {
+			_, failed = syscall.SendmsgN(int(fd), bytes, nil, nil, syscall.MSG_NOSIGNAL|syscall.MSG_DONTWAIT)
+			if failed != syscall.EINTR {
+				return true
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+// Ends it in both directions: what has arrived can still be read, and then its end.
+func (s *socket) shutDown() {
+	_ = s.raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
+}
+
+// Waits until the kernel has room, and says so.
+func (l *link) awaitRoom(of *socket, arrivals chan<- arrival) {
+	isFirst := true
+	err := of.raw.Write(func(uintptr) bool {
+		wasFirst := isFirst
+		isFirst = false
+		return !wasFirst
+	})
+	_ = err // The end of the socket is told by who reads it.
+	select {
+	case arrivals <- arrival{link: l, socket: of, isRoom: true}:
+	case <-of.over:
+	}
+}
