@@ -6,8 +6,11 @@
 //! PREFIX/truth/key/LISTENER/EPOCH      a listener's key, sealed
 //! PREFIX/truth/ban/client/ID           a banned client, under a lease that ends with the ban
 //! PREFIX/truth/ban/prefix/ADDRESS-LEN  banned addresses, likewise
+//! PREFIX/truth/service/ID              a token service, under its lease
 //! PREFIX/claim/token/MAC               a token that was used, until it expires
 //! PREFIX/claim/player/GROUP/CLIENT     at which gateway a player is
+//! PREFIX/claim/slots/BACKEND/ID        slots that only this token service may promise
+//! PREFIX/claim/slots/BACKEND/-         by which token services decide about them one by one
 //! ```
 //!
 //! Everybody mirrors `truth`; nobody mirrors `claim`, of which there are as many as players.
@@ -41,6 +44,12 @@ pub enum Place {
     Token([u8; TOKEN_MAC_BYTES]),
     /// A player within a listener group.
     Player(Name, u64),
+    /// A token service by its name.
+    Service(Name),
+    /// Slots of a backend that a token service may promise.
+    Block(Name, Name),
+    /// By which token services decide about a backend's slots one by one.
+    Guard(Name),
 }
 
 /// A name as it may stand in a key: letters, digits, `.`, `_` and `-`, beginning with a letter or a
@@ -141,6 +150,16 @@ impl Keyspace {
         format!("{}/truth/", self.prefix).into()
     }
 
+    /// What all keys begin with that are about a backend's slots.
+    pub fn slots(&self, backend: &Name) -> Bytes {
+        format!("{}/claim/slots/{backend}/", self.prefix).into()
+    }
+
+    /// What all keys of this fleet begin with.
+    pub fn all(&self) -> Bytes {
+        format!("{}/", self.prefix).into()
+    }
+
     /// The key at which something stands.
     pub fn key(&self, place: &Place) -> Bytes {
         let prefix = &self.prefix;
@@ -154,6 +173,9 @@ impl Keyspace {
             }
             Place::Token(mac) => format!("{prefix}/claim/token/{}", hex(mac)),
             Place::Player(group, client) => format!("{prefix}/claim/player/{group}/{client}"),
+            Place::Service(name) => format!("{prefix}/truth/service/{name}"),
+            Place::Block(backend, service) => format!("{prefix}/claim/slots/{backend}/{service}"),
+            Place::Guard(backend) => format!("{prefix}/claim/slots/{backend}/-"),
         }
         .into()
     }
@@ -175,6 +197,11 @@ impl Keyspace {
             ("truth", "ban", "prefix") => Place::BanPrefix(IpPrefix::parse(next()?, '-')?),
             ("claim", "token", mac) => Place::Token(from_hex(mac)?),
             ("claim", "player", group) => Place::Player(Name::new(group)?, number(next()?)?),
+            ("truth", "service", name) => Place::Service(Name::new(name)?),
+            ("claim", "slots", backend) => match next()? {
+                "-" => Place::Guard(Name::new(backend)?),
+                service => Place::Block(Name::new(backend)?, Name::new(service)?),
+            },
             _ => return None,
         };
         next().is_none().then_some(place)
@@ -246,6 +273,9 @@ mod tests {
             ),
             (Place::Token([0xab; 16]), "claim/token/abababababababababababababababab"),
             (Place::Player(name("g"), 7), "claim/player/g/7"),
+            (Place::Service(name("t-1")), "truth/service/t-1"),
+            (Place::Block(name("b"), name("t-1")), "claim/slots/b/t-1"),
+            (Place::Guard(name("b")), "claim/slots/b/-"),
         ] {
             let whole = format!("/ringgate/eu-1/{key}");
             assert_eq!(keyspace.key(&place), whole.as_bytes());

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::aead::inout::InOutBuf;
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
-use ringgate_core::secret::{KEY_BYTES, Key};
+use ringgate_core::secret::{COOKIE_SECRET_BYTES, KEY_BYTES, Key};
 use zeroize::Zeroizing;
 
 use crate::epochs::Validity;
@@ -74,6 +74,17 @@ impl FleetKey {
             )
             .map_err(|_| NotOurs)?;
         Ok(Key::from_bytes(*bytes))
+    }
+
+    /// A secret for another purpose, which tells nothing of this key: the cipher's stream under a
+    /// nonce that is used for nothing else. (Nonces of seals are random and 24 bytes long.)
+    pub(crate) fn derive(&self, purpose: &[u8; NONCE_BYTES]) -> [u8; COOKIE_SECRET_BYTES] {
+        let mut secret = [0; COOKIE_SECRET_BYTES];
+        let buffer = InOutBuf::from(&mut secret[..]);
+        self.cipher()
+            .encrypt_inout_detached(&(*purpose).into(), b"", buffer)
+            .expect("64 bytes are not too many");
+        secret
     }
 
     fn cipher(&self) -> XChaCha20Poly1305 {

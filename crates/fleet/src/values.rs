@@ -9,6 +9,8 @@ pub mod ban;
 pub mod claim;
 pub mod gateway;
 pub mod key;
+pub mod service;
+pub mod slots;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,6 +24,8 @@ pub use ban::Ban;
 pub use claim::{PlayerClaim, TokenClaim};
 pub use gateway::{Gateway, Listener};
 pub use key::ListenerKey;
+pub use service::Service;
+pub use slots::{Block, Guard};
 
 /// The largest value that is read.
 pub const VALUE_BYTES_MAX: usize = 32 << 10;

@@ -66,8 +66,8 @@ fn wrong(path: &Path, why: &dyn std::fmt::Display) -> Error {
     Error::Config(format!("{}: {why}", path.display()))
 }
 
-/// What Graviola takes for granted, and panics without.
-fn processor_suffices() -> bool {
+/// Whether this processor has what Graviola takes for granted, and panics without.
+pub fn processor_suffices() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::is_x86_feature_detected as has;

@@ -43,6 +43,27 @@ pub struct Listener {
     /// The epochs of its key that this gateway accepts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub epochs: Vec<u32>,
+    /// Which backends it leads to; empty where the group is called as the listener is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// The game's protocol id, of netcode listeners; 0 where it is not told.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub protocol_id: u64,
+    /// How long routing tokens are, of plain listeners that have them; 0 for none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub token_bytes: u64,
+}
+
+impl Listener {
+    /// Which backends it leads to.
+    pub fn group(&self) -> &str {
+        if self.group.is_empty() { &self.name } else { &self.group }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "this is how serde asks")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Stored for Gateway {
@@ -55,6 +76,8 @@ impl Stored for Gateway {
         self.listeners.iter().try_for_each(|listener| {
             check_name(&listener.name, "a listener's name is no name")?;
             check_name(&listener.protocol, "a protocol is no name")?;
+            check_name(listener.group(), "a listener's group is no name")?;
+            check(listener.token_bytes <= TOKEN_BYTES_MAX, "a routing token is too long")?;
             let lists = [listener.addresses.len(), listener.epochs.len()];
             check(lists.iter().all(|len| *len <= LIST_MAX), "a listener's lists are too long")?;
             let may_be_dialled = |it: &SocketAddr| it.port() != 0 && !it.ip().is_unspecified();
@@ -62,3 +85,6 @@ impl Stored for Gateway {
         })
     }
 }
+
+/// The longest routing token of a plain listener.
+pub const TOKEN_BYTES_MAX: u64 = 64;

@@ -22,6 +22,9 @@ fn gateway() -> Gateway {
         protocol: "netcode".into(),
         addresses: vec!["192.0.2.1:40000".parse().unwrap()],
         epochs: vec![3, 4],
+        group: String::new(),
+        protocol_id: 7,
+        token_bytes: 0,
     };
     Gateway {
         instance: "i".into(),
@@ -46,6 +49,10 @@ fn values_are_read_as_they_were_written() {
     comes_back(&backend());
     comes_back(&Backend { reach: Reach::Bundle("/run/game.sock".into()), ..backend() });
     comes_back(&gateway());
+    let (instance, host) = ("i".to_owned(), "h".to_owned());
+    comes_back(&Service { instance, host, version: "0.1.0".into(), started: 1, written: 2 });
+    comes_back(&Block { slots: 8 });
+    comes_back(&Guard { by: "t-1".into() });
     comes_back(&Ban { until: 7, reason: "aimbot".into(), by: String::new() });
     comes_back(&TokenClaim { gateway: "g".into(), instance: "i".into() });
     comes_back(&PlayerClaim { gateway: "g".into(), instance: "i".into(), session: 7 });

@@ -1,0 +1,28 @@
+//! A token service as operators and its fellows have to know it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Refused, Stored, check_name, check_text};
+
+/// A token service, under its lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Service {
+    /// Random, for each start of the process.
+    pub instance: String,
+    /// The host that it runs on.
+    pub host: String,
+    /// The program's version.
+    pub version: String,
+    /// When it was started, in seconds since 1970.
+    pub started: u64,
+    /// Its clock when it wrote this, in seconds since 1970.
+    pub written: u64,
+}
+
+impl Stored for Service {
+    fn check(&self) -> Result<(), Refused> {
+        check_name(&self.instance, "the instance is no name")?;
+        check_name(&self.host, "the host is no name")?;
+        check_text(&self.version)
+    }
+}
