@@ -34,6 +34,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/report", ""),
     ("crates/state", "gate os"),
     ("crates/testkit", "batch core gate link"),
+    ("crates/tokens", "core fleet os"),
     ("loadgen", "batch core impair io link os report"),
 ];
 

@@ -1,0 +1,200 @@
+//! What is counted, and the page that tells it (Prometheus's text format).
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::desk::Desk;
+use crate::refusal::Refusal;
+
+/// Counters of a service.
+#[derive(Debug)]
+pub struct Counters {
+    /// Tokens that were made.
+    pub tokens: AtomicU64,
+    /// Places that were given without a token.
+    pub places: AtomicU64,
+    /// Requests that were answered from the memory.
+    pub repeats: AtomicU64,
+    /// Connections that were taken.
+    pub connections: AtomicU64,
+    /// Connections that were ended because another one needed the place.
+    pub evicted: AtomicU64,
+    /// TLS handshakes that failed.
+    pub handshakes_failed: AtomicU64,
+    /// Decisions about slots that were written.
+    pub decisions: AtomicU64,
+    /// Decisions that another service was faster than.
+    pub decisions_lost: AtomicU64,
+    /// Decisions that etcd did not answer.
+    pub decisions_failed: AtomicU64,
+    /// Times when the lease of all blocks has ended while this process lived.
+    pub leases_lost: AtomicU64,
+    refusals: Vec<AtomicU64>,
+    /// Requests by the time that they took: one for each bound, and one for all longer ones.
+    took: [AtomicU64; BOUNDS_US.len() + 1],
+    took_sum_us: AtomicU64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            tokens: zero(),
+            places: zero(),
+            repeats: zero(),
+            connections: zero(),
+            evicted: zero(),
+            handshakes_failed: zero(),
+            decisions: zero(),
+            decisions_lost: zero(),
+            decisions_failed: zero(),
+            leases_lost: zero(),
+            refusals: Refusal::ALL.iter().map(|_| zero()).collect(),
+            took: std::array::from_fn(|_| zero()),
+            took_sum_us: zero(),
+        }
+    }
+}
+
+/// Adds to a counter.
+pub fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// How the service stands, beside its counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standing {
+    /// Whether the mirror is current.
+    pub is_current: bool,
+    /// The number of a doubt that is held back.
+    pub doubt: Option<u64>,
+    /// Bytes of answers that are kept.
+    pub memory_bytes: usize,
+    /// Whether it serves.
+    pub is_ready: bool,
+}
+
+impl Counters {
+    /// Counts a refusal.
+    pub fn refuse(&self, why: Refusal) {
+        let at = Refusal::ALL.iter().position(|it| *it == why).expect("all are listed");
+        add(&self.refusals[at], 1);
+    }
+
+    /// How often this was the reason.
+    pub fn refused(&self, why: Refusal) -> u64 {
+        let at = Refusal::ALL.iter().position(|it| *it == why).expect("all are listed");
+        read(&self.refusals[at])
+    }
+
+    /// Counts how long a request took.
+    pub fn took(&self, us: u64) {
+        let at = BOUNDS_US.iter().position(|bound| us <= *bound).unwrap_or(BOUNDS_US.len());
+        add(&self.took[at], 1);
+        add(&self.took_sum_us, us);
+    }
+
+    /// The page.
+    pub fn page(&self, desk: &Desk, standing: Standing) -> String {
+        let mut text = String::new();
+        for (name, help, counter) in [
+            ("tokens_total", "Tokens that were made.", &self.tokens),
+            ("places_total", "Places that were given without a token.", &self.places),
+            ("repeats_total", "Requests that were answered from the memory.", &self.repeats),
+            ("connections_total", "Connections that were taken.", &self.connections),
+            ("connections_evicted_total", "Connections that made room for others.", &self.evicted),
+            ("handshakes_failed_total", "TLS handshakes that failed.", &self.handshakes_failed),
+            ("slot_decisions_total", "Decisions about slots that were written.", &self.decisions),
+            (
+                "slot_decisions_lost_total",
+                "Decisions about slots that another service was faster than.",
+                &self.decisions_lost,
+            ),
+            (
+                "slot_decisions_failed_total",
+                "Decisions about slots that etcd did not answer.",
+                &self.decisions_failed,
+            ),
+            (
+                "slot_leases_lost_total",
+                "Times when the lease of all blocks ended while the process lived.",
+                &self.leases_lost,
+            ),
+        ] {
+            head(&mut text, name, help, "counter");
+            put(&mut text, format_args!("ringgate_tokens_{name} {}\n", read(counter)));
+        }
+        self.put_refusals(&mut text);
+        self.put_times(&mut text);
+        put_gauges(&mut text, desk, standing);
+        text
+    }
+
+    fn put_refusals(&self, text: &mut String) {
+        head(text, "refusals_total", "Requests that were not served, by reason.", "counter");
+        for (why, counter) in Refusal::ALL.iter().zip(&self.refusals) {
+            let (word, count) = (why.word(), read(counter));
+            put(
+                text,
+                format_args!("ringgate_tokens_refusals_total{{reason=\"{word}\"}} {count}\n"),
+            );
+        }
+    }
+
+    fn put_times(&self, text: &mut String) {
+        let name = "request_seconds";
+        head(text, name, "How long requests took, from their head to their answer.", "histogram");
+        let mut sum = 0;
+        for (bound, counter) in BOUNDS_US.iter().zip(&self.took) {
+            sum += read(counter);
+            let bound = *bound as f64 / 1e6;
+            put(text, format_args!("ringgate_tokens_{name}_bucket{{le=\"{bound}\"}} {sum}\n"));
+        }
+        sum += read(&self.took[BOUNDS_US.len()]);
+        put(text, format_args!("ringgate_tokens_{name}_bucket{{le=\"+Inf\"}} {sum}\n"));
+        let seconds = read(&self.took_sum_us) as f64 / 1e6;
+        put(text, format_args!("ringgate_tokens_{name}_sum {seconds}\n"));
+        put(text, format_args!("ringgate_tokens_{name}_count {sum}\n"));
+    }
+}
+
+fn put_gauges(text: &mut String, desk: &Desk, standing: Standing) {
+    let [gateways, backends, denied, unreadable] = desk.known().counts();
+    let (granted, pending) = desk.book().sums();
+    for (name, help, value) in [
+        ("gateways", "Gateways that are known.", gateways as u64),
+        ("backends", "Backends that are known.", backends as u64),
+        ("services", "Token services that are known.", desk.known().services().len() as u64),
+        ("denied_clients", "Clients that are denied in the fleet.", denied as u64),
+        ("unreadable_values", "Values in etcd that cannot be read.", unreadable as u64),
+        ("slots_leased", "Slots that this service may promise.", granted),
+        ("slots_promised", "Slots that it has promised, and not forgotten yet.", pending),
+        ("memory_bytes", "Bytes of answers that are kept.", standing.memory_bytes as u64),
+        ("mirror_current", "Whether what is known is up to date.", standing.is_current.into()),
+        ("mirror_held_back", "Whether news is held back.", standing.doubt.is_some().into()),
+        ("ready", "Whether requests are served.", standing.is_ready.into()),
+    ] {
+        head(text, name, help, "gauge");
+        put(text, format_args!("ringgate_tokens_{name} {value}\n"));
+    }
+}
+
+fn head(text: &mut String, name: &str, help: &str, kind: &str) {
+    put(
+        text,
+        format_args!(
+            "# HELP ringgate_tokens_{name} {help}\n# TYPE ringgate_tokens_{name} {kind}\n"
+        ),
+    );
+}
+
+fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    text.write_fmt(arguments).expect("a string takes everything");
+}
+
+const BOUNDS_US: [u64; 12] =
+    [100, 250, 500, 1000, 2500, 5000, 10_000, 25_000, 100_000, 250_000, 1_000_000, 2_500_000];

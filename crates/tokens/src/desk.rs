@@ -1,0 +1,246 @@
+//! Puts knowing, choosing and promising together: for each request a place, or a reason, or a
+//! backend whose slots have to be leased first.
+
+use bytes::Bytes;
+use ringgate_core::secret::Key;
+use ringgate_fleet::keyspace::{Keyspace, Name};
+use ringgate_fleet::seal::FleetKey;
+
+use crate::book::{Book, Held, Now};
+use crate::choose::{Chooser, Chosen, Speaks};
+use crate::known::Known;
+use crate::random::Random;
+use crate::refusal::Refusal;
+use crate::wanted::Where;
+
+/// The rules of the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// How long a token lives where nobody says.
+    pub expire_default_s: u64,
+    /// The longest.
+    pub expire_max_s: u64,
+    /// The most gateways in a token.
+    pub addresses_max: usize,
+    /// Whether tokens are made while etcd is away.
+    pub serves_away: bool,
+}
+
+/// Everything that is decided in one place.
+#[derive(Debug)]
+pub struct Desk {
+    known: Known,
+    book: Book,
+    random: Random,
+    service: Name,
+    rules: Rules,
+    /// Whether the fleet was ever told.
+    is_told: bool,
+    /// Whether the mirror is current.
+    is_current: bool,
+    /// Until when the lease of our blocks lives for certain.
+    leased_until_ms: u64,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Where.
+    pub place: &'a Where,
+    /// What will be spoken.
+    pub speaks: Speaks,
+    /// How many players come.
+    pub count: u32,
+    /// How long they may take to come; `None` for the default.
+    pub expire_s: Option<u64>,
+}
+
+/// How far it got.
+#[derive(Debug)]
+pub enum Step {
+    /// There is a place, and its slots are promised.
+    Placed(Box<Placed>),
+    /// The slots of this backend have to be leased; then it is to be asked again.
+    Lease(Name),
+    /// They are being leased on behalf of another request.
+    Wait,
+}
+
+/// A place.
+#[derive(Debug)]
+pub struct Placed {
+    /// Where.
+    pub chosen: Chosen,
+    /// How long the players may take to come.
+    pub expire_s: u64,
+    /// The key for tokens, and its epoch; `None` where tokens are not spoken of.
+    pub key: Option<(u32, Key)>,
+    /// By what a plain listener knows the backend.
+    pub routing_token: Option<Vec<u8>>,
+}
+
+impl Desk {
+    /// A desk that knows nothing yet.
+    pub fn new(
+        keyspace: Keyspace,
+        fleet_key: FleetKey,
+        service: Name,
+        rules: Rules,
+        seed: u64,
+    ) -> Self {
+        Self {
+            known: Known::new(keyspace, fleet_key),
+            book: Book::default(),
+            random: Random::new(seed),
+            service,
+            rules,
+            is_told: false,
+            is_current: false,
+            leased_until_ms: 0,
+        }
+    }
+
+    /// Takes in what the mirror tells.
+    pub fn learn(&mut self, key: &Bytes, value: Option<&[u8]>) {
+        self.known.learn(key, value);
+    }
+
+    /// How the mirror is.
+    pub const fn set_mirror(&mut self, is_told: bool, is_current: bool) {
+        (self.is_told, self.is_current) = (is_told, is_current);
+    }
+
+    /// Until when the lease of our blocks lives for certain.
+    pub const fn set_leased(&mut self, until_ms: u64) {
+        self.leased_until_ms = until_ms;
+    }
+
+    /// What is known.
+    pub const fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// What is promised.
+    pub const fn book(&self) -> &Book {
+        &self.book
+    }
+
+    /// The same, for whoever leases.
+    pub const fn book_mut(&mut self) -> &mut Book {
+        &mut self.book
+    }
+
+    /// What the operator wants.
+    pub const fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Whether blocks cannot be leased or relied on.
+    pub const fn is_away(&self, now: Now) -> bool {
+        !self.is_current || now.ms >= self.leased_until_ms
+    }
+
+    /// Whether this service can serve, and why not.
+    pub const fn readiness(&self, now: Now) -> Result<(), Refusal> {
+        if !self.is_told {
+            return Err(Refusal::NotKnownYet);
+        }
+        if self.is_away(now) && !self.rules.serves_away {
+            return Err(Refusal::EtcdAway);
+        }
+        Ok(())
+    }
+
+    /// The group that a request is about.
+    pub fn group(&self, place: &Where, now: Now) -> Result<Name, Refusal> {
+        let group = self.chooser(1, now).group(place)?.to_owned();
+        Name::new(&group).ok_or(Refusal::GroupUnclear)
+    }
+
+    /// Finds a place and promises its slots.
+    pub fn place(&mut self, request: &Request<'_>, now: Now) -> Result<Step, Refusal> {
+        if !self.is_told {
+            return Err(Refusal::NotKnownYet);
+        }
+        let expire_s = request.expire_s.unwrap_or(self.rules.expire_default_s);
+        if expire_s > self.rules.expire_max_s {
+            return Err(Refusal::ExpireTooLong);
+        }
+        if request.place.addresses > self.rules.addresses_max {
+            return Err(Refusal::TooManyAddresses);
+        }
+        let mut random = self.random.clone();
+        let chooser = self.chooser(request.count, now);
+        let chosen = chooser.choose(request.place, request.speaks, &mut random)?;
+        self.random = random;
+        let key = self.key(request.speaks, &chosen, now.unix_s, expire_s)?;
+        // A player may come in the last second, and be told of a little later.
+        let until_s = now.unix_s.saturating_add(expire_s).saturating_add(TOLD_WITHIN_S);
+        let has_block = now.ms < self.leased_until_ms
+            && self.book.take(&chosen.backend, request.count, until_s, now);
+        if !has_block && !self.is_away(now) {
+            let held = self.book.open(&chosen.backend, now.unix_s);
+            if std::mem::replace(&mut held.is_leasing, true) {
+                return Ok(Step::Wait);
+            }
+            return Ok(Step::Lease(chosen.backend));
+        }
+        if !has_block && !self.rules.serves_away {
+            return Err(Refusal::EtcdAway);
+        }
+        if !has_block {
+            self.book.take_unleased(&chosen.backend, request.count, until_s, now);
+        }
+        Ok(Step::Placed(Box::new(self.placed(chosen, expire_s, key))))
+    }
+
+    fn placed(&self, chosen: Chosen, expire_s: u64, key: Option<(u32, Key)>) -> Placed {
+        let routing_token = (chosen.token_bytes > 0).then(|| {
+            self.known.routing_token(&chosen.listener, &chosen.backend, chosen.token_bytes)
+        });
+        Placed { chosen, expire_s, key, routing_token }
+    }
+
+    /// What tokens are sealed with. No token outlives its key.
+    fn key(
+        &mut self,
+        speaks: Speaks,
+        chosen: &Chosen,
+        now_s: u64,
+        expire_s: u64,
+    ) -> Result<Option<(u32, Key)>, Refusal> {
+        if matches!(speaks, Speaks::Unsealed(_)) {
+            return Ok(None);
+        }
+        let found = self.known.key(&chosen.listener, now_s).ok_or(Refusal::NoKey)?;
+        let (epoch, accept_until, key) = found;
+        if now_s.saturating_add(expire_s) > accept_until {
+            return Err(Refusal::ExpireTooLong);
+        }
+        Ok(Some((epoch, key)))
+    }
+
+    fn chooser(&self, count: u32, now: Now) -> Chooser<'_> {
+        Chooser {
+            known: &self.known,
+            book: &self.book,
+            service: &self.service,
+            is_away: self.is_away(now),
+            count,
+            now,
+        }
+    }
+
+    /// A decision about slots has failed or found none: nobody asks again for a while.
+    pub fn settle_dry(held: &mut Held, now: Now, wanted: u32) {
+        if held.granted.saturating_sub(held.pending()) < wanted {
+            held.dry_until_ms = now.ms + DRY_MS;
+        }
+    }
+}
+
+/// How long it may take until a backend tells of a player who has come.
+const TOLD_WITHIN_S: u64 = 5;
+
+/// How long a backend without free slots is left alone.
+const DRY_MS: u64 = 500;

@@ -1,0 +1,232 @@
+//! The service's side of etcd: the mirror that feeds the desk, the registration, the lease of its
+//! blocks, and the decisions about slots. Decides nothing itself.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ringgate_fleet::etcd::{Client, Error};
+use ringgate_fleet::keyspace::{self, Name, Place};
+use ringgate_fleet::lease::{self, Registration};
+use ringgate_fleet::mirror::{self, Machine, Truth};
+use ringgate_fleet::values::{Service, Stored};
+use ringgate_os::clock;
+use tokio::sync::mpsc;
+
+use crate::book::Held;
+use crate::counters::add;
+use crate::desk::Desk;
+use crate::ledger::{Decision, Grounds, reading};
+use crate::service::Shared;
+
+/// Keeps the desk true for as long as the service lives.
+pub(crate) async fn mirror(
+    shared: Arc<Shared>,
+    client: Client,
+    commands: mpsc::Receiver<mirror::run::Command>,
+    known: Truth,
+) {
+    let truth = shared.options.keyspace.truth();
+    let options = mirror::Options::new(truth, keyspace::classify, shared.seed());
+    for (key, entry) in &known.entries {
+        shared.desk().learn(key, Some(&entry.value));
+    }
+    let machine = Machine::new(options, known);
+    let seer = Arc::clone(&shared);
+    let see = move |machine: &Machine, changes: Vec<mirror::Change>| {
+        let mut desk = seer.desk();
+        for change in changes {
+            desk.learn(&change.key, change.value.as_deref());
+        }
+        let status = machine.status();
+        desk.set_mirror(machine.truth().is_known(), status.is_current);
+        drop(desk);
+        seer.see_mirror(status);
+    };
+    mirror::run::run(machine, client, commands, see).await;
+}
+
+/// Writes this service's key, and keeps it there.
+pub(crate) async fn register(
+    shared: Arc<Shared>,
+    client: Client,
+    commands: mpsc::Receiver<lease::run::Command>,
+) {
+    let options = &shared.options;
+    let mut registration = Registration::new(REGISTRATION_TTL_S, shared.seed());
+    let now_s = clock::unix_seconds();
+    let value = Service {
+        instance: shared.owner.to_string(),
+        host: options.host.to_string(),
+        version: options.version.clone(),
+        started: now_s,
+        written: now_s,
+    };
+    let key = options.keyspace.key(&Place::Service(options.name.clone()));
+    match value.encode() {
+        Ok(value) => registration.set(key, value),
+        Err(why) => tracing::error!("this service cannot register: {why}"),
+    }
+    lease::run::run(registration, client, commands, |_, _| {}).await;
+}
+
+/// Keeps the lease of all blocks. It lives as long as the longest token after this service was last
+/// there, so nobody promises the slots of tokens that are on their way.
+pub(crate) async fn keep_lease(shared: Arc<Shared>, client: Client) {
+    let ttl_s = shared.options.rules.expire_max_s as i64 + LEASE_MARGIN_S;
+    let mut waits = ringgate_fleet::backoff::Backoff::new(100, 3000, shared.seed());
+    loop {
+        let asked_ms = shared.now().ms;
+        let held = shared.lease.load(Ordering::Relaxed);
+        let answer = match held {
+            0 => client.grant(ttl_s).await,
+            id => client.keep_alive(id).await,
+        };
+        let wait_ms = match answer {
+            Ok(lease) if lease.ttl_s > 0 && lease.id != 0 => {
+                waits.reset();
+                shared.lease.store(lease.id, Ordering::Relaxed);
+                let ttl_ms = lease.ttl_s as u64 * 1000;
+                shared.desk().set_leased(asked_ms + ttl_ms);
+                (ttl_ms / 3).min(RENEW_MS_MAX)
+            }
+            Ok(_) => {
+                lose_lease(&shared);
+                0
+            }
+            Err(why) => {
+                if why.is_lease_gone() {
+                    lose_lease(&shared);
+                }
+                waits.next_wait_ms()
+            }
+        };
+        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+    }
+}
+
+fn lose_lease(shared: &Shared) {
+    if shared.lease.swap(0, Ordering::Relaxed) != 0 {
+        add(&shared.counters.leases_lost, 1);
+        let mut desk = shared.desk();
+        desk.set_leased(0);
+        desk.book_mut().lose_blocks();
+    }
+}
+
+/// Gives back what was leased and is not used.
+pub(crate) async fn tidy(shared: Arc<Shared>, client: Client) {
+    loop {
+        tokio::time::sleep(TIDY_EVERY).await;
+        let idle = {
+            let (now, mut desk) = (shared.now(), shared.desk());
+            let idle = desk.book_mut().idle(now, IDLE_MS, TIDY_MAX);
+            for name in &idle {
+                desk.book_mut().open(name, now.unix_s).is_leasing = true;
+            }
+            idle
+        };
+        for backend in idle {
+            decide(&shared, &client, &backend, 0).await;
+        }
+    }
+}
+
+/// Leases slots of a backend: so many that are free, or more. Whoever asks has marked the block.
+pub(crate) async fn decide(shared: &Shared, client: &Client, backend: &Name, wanted: u32) {
+    let _mark = Mark { shared, backend };
+    for _ in 0..ATTEMPTS {
+        match attempt(shared, client, backend, wanted).await {
+            Ok(true) => {
+                add(&shared.counters.decisions, 1);
+                break;
+            }
+            Ok(false) => add(&shared.counters.decisions_lost, 1),
+            Err(why) => {
+                add(&shared.counters.decisions_failed, 1);
+                tracing::debug!("no decision about the slots of {backend}: {why}");
+                if why.is_lease_gone() {
+                    lose_lease(shared);
+                }
+                break;
+            }
+        }
+    }
+    let now = shared.now();
+    Desk::settle_dry(shared.desk().book_mut().open(backend, now.unix_s), now, wanted);
+}
+
+/// Takes the mark away and wakes those who wait, whatever happens to the request that leases.
+struct Mark<'a> {
+    shared: &'a Shared,
+    backend: &'a Name,
+}
+
+impl Drop for Mark<'_> {
+    fn drop(&mut self) {
+        let now = self.shared.now();
+        self.shared.desk().book_mut().open(self.backend, now.unix_s).is_leasing = false;
+        self.shared.leased.notify_waiters();
+    }
+}
+
+/// One decision. Whether it was written.
+async fn attempt(
+    shared: &Shared,
+    client: &Client,
+    backend: &Name,
+    wanted: u32,
+) -> Result<bool, Error> {
+    let (keyspace, owner) = (&shared.options.keyspace, &shared.owner);
+    let lease = shared.lease.load(Ordering::Relaxed);
+    if lease == 0 {
+        return Err(Error::Config("there is no lease yet".into()));
+    }
+    let read = client.txn(&reading(keyspace, backend)).await?;
+    let grounds = Grounds::of(&read.found, keyspace, owner);
+    let decision: Decision = {
+        let now = shared.now();
+        let mut desk = shared.desk();
+        let held: &mut Held = desk.book_mut().open(backend, now.unix_s);
+        grounds.decide(held, wanted)
+    };
+    if grounds.is_as_decided(&decision) {
+        let (now, mut desk) = (shared.now(), shared.desk());
+        decision.apply(desk.book_mut().open(backend, now.unix_s), 0);
+        return Ok(true);
+    }
+    let writing = grounds.writing(&decision, keyspace, backend, owner, lease);
+    let txn = writing.map_err(|why| Error::Config(why.to_string()))?;
+    let written = client.txn(&txn).await?;
+    // Where the answer is lost, the block in etcd may be larger than what is held: nobody else
+    // promises these slots, and the next decision looks again.
+    if written.held && shared.lease.load(Ordering::Relaxed) == lease {
+        let (now, mut desk) = (shared.now(), shared.desk());
+        let held = desk.book_mut().open(backend, now.unix_s);
+        decision.apply(held, written.header.revision);
+    }
+    Ok(written.held)
+}
+
+/// Writes what is left of the blocks before the service ends: what it has promised.
+pub(crate) async fn give_back(shared: &Shared, client: &Client) {
+    let now = shared.now();
+    let idle = shared.desk().book_mut().idle(now, 0, usize::MAX);
+    for backend in idle {
+        shared.desk().book_mut().open(&backend, now.unix_s).is_leasing = true;
+        decide(shared, client, &backend, 0).await;
+    }
+}
+
+const REGISTRATION_TTL_S: i64 = 10;
+/// Beyond the longest token: clocks differ, and players are told of a little later.
+const LEASE_MARGIN_S: i64 = 15;
+/// Often enough to learn soon that etcd is away.
+const RENEW_MS_MAX: u64 = 5000;
+const TIDY_EVERY: Duration = Duration::from_secs(1);
+/// Slots that were not needed for so long are given back.
+const IDLE_MS: u64 = 5000;
+/// Backends that are looked at in one go.
+const TIDY_MAX: usize = 64;
+/// How often a decision is tried again when another service was faster.
+const ATTEMPTS: u32 = 8;

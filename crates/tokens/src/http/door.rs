@@ -1,0 +1,237 @@
+//! Takes connections: so many at a time, each with deadlines.
+//!
+//! A newcomer who finds all places taken gets that of the connection that has waited for its
+//! caller the longest; one whose request is being served is never the one that goes.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use ringgate_fleet::etcd::Client;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+use super::routes;
+use crate::counters::add;
+use crate::limits::HEAD_BYTES_MAX;
+use crate::service::Shared;
+
+/// Binds an address that other threads and the next process bind too.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let kind = socket2::Type::STREAM.nonblocking().cloexec();
+    let socket = socket2::Socket::new(socket2::Domain::for_address(address), kind, None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Serves until told to stop, and then until what is under way is answered.
+pub(crate) async fn serve(
+    shared: &Arc<Shared>,
+    client: Client,
+    doors: Vec<std::net::TcpListener>,
+    tls: Option<TlsAcceptor>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let door = Arc::new(Door {
+        shared: Arc::clone(shared),
+        client,
+        tls,
+        stopped: stopped.clone(),
+        places: Mutex::default(),
+    });
+    let mut accepting = JoinSet::new();
+    for listener in doors {
+        match TcpListener::from_std(listener) {
+            Ok(listener) => {
+                accepting.spawn(accept(Arc::clone(&door), listener));
+            }
+            Err(why) => tracing::error!("a listener is lost: {why}"),
+        }
+    }
+    let _ = stopped.wait_for(|it| *it).await;
+    // Connections that the kernel has taken on our behalf already are served by the acceptors,
+    // which end by themselves.
+    while accepting.join_next().await.is_some() {}
+    let drained = async {
+        while !door.places().list.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let _ = tokio::time::timeout(shared.options.drain, drained).await;
+}
+
+async fn accept(door: Arc<Door>, listener: TcpListener) {
+    let mut stopped = door.stopped.clone();
+    loop {
+        let stopping = async { stopped.wait_for(|it| *it).await.map(drop) };
+        let accepted = tokio::select! {
+            biased;
+            accepted = listener.accept() => accepted,
+            _ = stopping => break,
+        };
+        door.admit_or_wait(accepted).await;
+    }
+    // Whoever is in the queue has been told by the kernel that we are there.
+    while let Ok(accepted) = tokio::time::timeout(QUEUE_REST, listener.accept()).await {
+        door.admit_or_wait(accepted).await;
+    }
+}
+
+struct Door {
+    shared: Arc<Shared>,
+    client: Client,
+    tls: Option<TlsAcceptor>,
+    stopped: watch::Receiver<bool>,
+    places: Mutex<Places>,
+}
+
+#[derive(Default)]
+struct Places {
+    next: u64,
+    /// The one that has waited for its caller the longest first.
+    list: VecDeque<Place>,
+}
+
+struct Place {
+    id: u64,
+    task: Option<AbortHandle>,
+    is_busy: Arc<AtomicBool>,
+}
+
+impl Door {
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection that could not be taken means that descriptors are short: one less helps.
+    async fn admit_or_wait(self: &Arc<Self>, accepted: io::Result<(TcpStream, SocketAddr)>) {
+        match accepted {
+            Ok((stream, _)) => self.admit(stream),
+            Err(_) => {
+                self.evict();
+                tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
+            }
+        }
+    }
+
+    fn admit(self: &Arc<Self>, stream: TcpStream) {
+        add(&self.shared.counters.connections, 1);
+        if self.places().list.len() >= PLACES && !self.evict() {
+            return;
+        }
+        let _ = stream.set_nodelay(true);
+        let is_busy = Arc::new(AtomicBool::new(false));
+        let mut places = self.places();
+        let id = places.next;
+        places.next += 1;
+        places.list.push_back(Place { id, task: None, is_busy: Arc::clone(&is_busy) });
+        drop(places);
+        let guard = Left { door: Arc::clone(self), id };
+        let task = tokio::spawn(converse(guard, stream, is_busy));
+        // On one thread it has not begun yet.
+        if let Some(place) = self.places().list.iter_mut().find(|it| it.id == id) {
+            place.task = Some(task.abort_handle());
+        }
+    }
+
+    fn evict(&self) -> bool {
+        let mut places = self.places();
+        let idle = places.list.iter().position(|it| !it.is_busy.load(Ordering::Relaxed));
+        let Some(place) = idle.and_then(|at| places.list.remove(at)) else { return false };
+        drop(places);
+        if let Some(task) = place.task {
+            task.abort();
+        }
+        add(&self.shared.counters.evicted, 1);
+        true
+    }
+
+    /// A connection was used: others have waited longer.
+    fn touch(&self, id: u64) {
+        let mut places = self.places();
+        if let Some(at) = places.list.iter().position(|it| it.id == id)
+            && let Some(place) = places.list.remove(at)
+        {
+            places.list.push_back(place);
+        }
+    }
+}
+
+/// Gives a place back when dropped.
+struct Left {
+    door: Arc<Door>,
+    id: u64,
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.door.places().list.retain(|it| it.id != self.id);
+    }
+}
+
+async fn converse(place: Left, stream: TcpStream, is_busy: Arc<AtomicBool>) {
+    match &place.door.tls {
+        None => answer(&place, stream, &is_busy).await,
+        Some(tls) => match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+            Ok(Ok(stream)) => Box::pin(answer(&place, stream, &is_busy)).await,
+            _ => add(&place.door.shared.counters.handshakes_failed, 1),
+        },
+    }
+}
+
+async fn answer<S>(place: &Left, stream: S, is_busy: &AtomicBool)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let door = &place.door;
+    let service = service_fn(|request: hyper::Request<Incoming>| async {
+        is_busy.store(true, Ordering::Relaxed);
+        let answer = routes::answer(&door.shared, &door.client, request).await;
+        is_busy.store(false, Ordering::Relaxed);
+        door.touch(place.id);
+        Ok::<_, Infallible>(answer)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let mut stopped = door.stopped.clone();
+    let stopping = async {
+        let _ = stopped.wait_for(|it| *it).await;
+    };
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = stopping => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = tokio::time::timeout(door.shared.options.drain, connection).await;
+}
+
+/// Connections of a thread.
+const PLACES: usize = 1024;
+/// From one answer to the whole head of the next request.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+const BACKLOG: i32 = 1024;
+const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Nobody has come for so long: the queue is empty.
+const QUEUE_REST: Duration = Duration::from_millis(50);

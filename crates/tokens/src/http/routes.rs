@@ -1,0 +1,445 @@
+//! What there is, and how each request is served.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http_body::Body;
+use http_body_util::{BodyExt, Full, Limited};
+use ringgate_fleet::etcd::Client;
+use ringgate_fleet::mirror::run::Command;
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use crate::callers::{CallerId, Scope};
+use crate::choose::Speaks;
+use crate::counters::add;
+use crate::desk::{self, Placed, Step};
+use crate::limits::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX};
+use crate::memory::{Answer, Recalled};
+use crate::refusal::Refusal;
+use crate::service::Shared;
+use crate::wanted::{Unfit, WantedBatch, WantedPlace, WantedToken};
+use crate::{fleet, mint, openapi};
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// One token.
+    Tokens,
+    /// Many tokens.
+    Batch,
+    /// A place without a token.
+    Places,
+    /// An operator's word about what is held back.
+    Confirm,
+    /// Whether the process lives.
+    Healthz,
+    /// Whether requests are served.
+    Readyz,
+    /// Counters.
+    Metrics,
+    /// The description of all this.
+    OpenApi,
+}
+
+impl Route {
+    /// Every path that there is.
+    pub const ALL: &[(&'static str, Self)] = &[
+        ("/v1/tokens", Self::Tokens),
+        ("/v1/tokens/batch", Self::Batch),
+        ("/v1/places", Self::Places),
+        ("/v1/confirm", Self::Confirm),
+        ("/healthz", Self::Healthz),
+        ("/readyz", Self::Readyz),
+        ("/metrics", Self::Metrics),
+        ("/openapi.json", Self::OpenApi),
+    ];
+
+    fn of(path: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == path).map(|(_, route)| *route)
+    }
+
+    /// What a caller needs; `None` where everybody may ask.
+    pub const fn scope(self) -> Option<Scope> {
+        match self {
+            Self::Tokens | Self::Batch => Some(Scope::Tokens),
+            Self::Places => Some(Scope::Places),
+            Self::Confirm => Some(Scope::Admin),
+            Self::Healthz | Self::Readyz | Self::Metrics | Self::OpenApi => None,
+        }
+    }
+
+    const fn body_bytes_max(self) -> usize {
+        match self {
+            Self::Batch => BATCH_BODY_BYTES_MAX,
+            _ => BODY_BYTES_MAX,
+        }
+    }
+}
+
+/// A reason, and more about it where there is more to say.
+type Refused = (Refusal, Option<String>);
+
+fn plain(why: Refusal) -> Refused {
+    (why, None)
+}
+
+/// Answers a request, whatever it is.
+pub(crate) async fn answer<B>(
+    shared: &Shared,
+    client: &Client,
+    request: Request<B>,
+) -> Response<Full<Bytes>>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let began_us = shared.now_us();
+    let Some(route) = Route::of(request.uri().path()) else {
+        return refuse(shared, plain(Refusal::NotFound));
+    };
+    if route.scope().is_none() {
+        return match *request.method() {
+            Method::GET | Method::HEAD => page(shared, route),
+            _ => refuse(shared, plain(Refusal::MethodNotAllowed)),
+        };
+    }
+    let response = match serve(shared, client, route, request).await {
+        Ok((status, body)) => json(status, &body),
+        Err(refused) => refuse(shared, refused),
+    };
+    shared.counters.took(shared.now_us().saturating_sub(began_us));
+    response
+}
+
+async fn serve<B>(
+    shared: &Shared,
+    client: &Client,
+    route: Route,
+    request: Request<B>,
+) -> Result<Answer, Refused>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if *request.method() != Method::POST {
+        return Err(plain(Refusal::MethodNotAllowed));
+    }
+    let scope = route.scope().expect("only such routes are served here");
+    let caller = authorize(shared, request.headers(), scope).map_err(plain)?;
+    if shared.is_stopping() {
+        return Err(plain(Refusal::Stopping));
+    }
+    let key = idempotency_key(request.headers()).map_err(plain)?;
+    let body = read_body(request.into_body(), route.body_bytes_max()).await.map_err(plain)?;
+    let Some(key) = key else {
+        return serve_once(shared, client, route, caller, &body).await;
+    };
+    let path = Route::ALL.iter().find(|it| it.1 == route).map_or("", |it| it.0);
+    let now_ms = shared.now().ms;
+    let recalled = shared.memory().recall(caller, &key, path, &body, now_ms).map_err(plain)?;
+    if let Recalled::Answered(answer) = recalled {
+        add(&shared.counters.repeats, 1);
+        return Ok(answer);
+    }
+    let mut pending = Pending { shared, caller, key: &key, is_kept: false };
+    let answer = serve_once(shared, client, route, caller, &body).await?;
+    shared.memory().keep(caller, &key, &answer);
+    pending.is_kept = true;
+    Ok(answer)
+}
+
+/// A key whose request is under way. Forgotten where there is no answer to keep, be it that the
+/// caller has gone.
+struct Pending<'a> {
+    shared: &'a Shared,
+    caller: CallerId,
+    key: &'a str,
+    is_kept: bool,
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let nothing = (StatusCode::SERVICE_UNAVAILABLE.as_u16(), Arc::default());
+            self.shared.memory().keep(self.caller, self.key, &nothing);
+        }
+    }
+}
+
+async fn serve_once(
+    shared: &Shared,
+    client: &Client,
+    route: Route,
+    caller: CallerId,
+    body: &[u8],
+) -> Result<Answer, Refused> {
+    let unfit = |Unfit(why)| (Refusal::BodyMalformed, Some(why));
+    let text = match route {
+        Route::Tokens => {
+            let wanted = WantedToken::parse(body).map_err(unfit)?;
+            one_token(shared, client, caller, &wanted).await.map_err(plain)?
+        }
+        Route::Batch => {
+            let wanted = WantedBatch::parse(body).map_err(unfit)?;
+            batch(shared, client, caller, &wanted).await.map_err(plain)?
+        }
+        Route::Places => {
+            let wanted = WantedPlace::parse(body).map_err(unfit)?;
+            one_place(shared, client, caller, &wanted).await.map_err(plain)?
+        }
+        Route::Confirm => confirm(shared, body).await?,
+        _ => return Err(plain(Refusal::NotFound)),
+    };
+    Ok((StatusCode::OK.as_u16(), Arc::new(Zeroizing::new(text))))
+}
+
+async fn one_token(
+    shared: &Shared,
+    client: &Client,
+    caller: CallerId,
+    wanted: &WantedToken,
+) -> Result<String, Refusal> {
+    let placed = place_for(shared, client, caller, std::slice::from_ref(wanted)).await?;
+    mint_one(shared, wanted, &placed)
+}
+
+fn mint_one(shared: &Shared, wanted: &WantedToken, placed: &Placed) -> Result<String, Refusal> {
+    let text = mint::token(wanted, placed, shared.now().unix_s)?;
+    add(&shared.counters.tokens, 1);
+    Ok(text)
+}
+
+/// A place for players who go together.
+async fn place_for(
+    shared: &Shared,
+    client: &Client,
+    caller: CallerId,
+    players: &[WantedToken],
+) -> Result<Placed, Refusal> {
+    let now = shared.now();
+    let denied = {
+        let desk = shared.desk();
+        players.iter().any(|it| desk.known().is_denied(it.client_id, now.unix_s))
+    };
+    if denied {
+        return Err(Refusal::ClientDenied);
+    }
+    let first = &players[0];
+    let protocol_id = first.protocol_id;
+    let expire_s = players.iter().filter_map(|it| it.expire_s).max();
+    let request = desk::Request {
+        place: &first.place,
+        speaks: Speaks::Netcode(protocol_id),
+        count: players.len() as u32,
+        expire_s,
+    };
+    find(shared, client, caller, &request).await
+}
+
+async fn batch(
+    shared: &Shared,
+    client: &Client,
+    caller: CallerId,
+    wanted: &WantedBatch,
+) -> Result<String, Refusal> {
+    let mut text = String::from("{\"tokens\":[");
+    if wanted.together {
+        let placed = place_for(shared, client, caller, &wanted.tokens).await?;
+        for (index, token) in wanted.tokens.iter().enumerate() {
+            text.push_str(if index == 0 { "" } else { "," });
+            text.push_str(&Zeroizing::new(mint_one(shared, token, &placed)?));
+        }
+    } else {
+        for (index, token) in wanted.tokens.iter().enumerate() {
+            text.push_str(if index == 0 { "" } else { "," });
+            match one_token(shared, client, caller, token).await {
+                Ok(token) => text.push_str(&Zeroizing::new(token)),
+                Err(why) => {
+                    shared.counters.refuse(why);
+                    text.push_str(&mint::refusal(why, None));
+                }
+            }
+        }
+    }
+    text.push_str("]}");
+    Ok(text)
+}
+
+async fn one_place(
+    shared: &Shared,
+    client: &Client,
+    caller: CallerId,
+    wanted: &WantedPlace,
+) -> Result<String, Refusal> {
+    let speaks = Speaks::Unsealed(wanted.protocol);
+    let request = desk::Request { place: &wanted.place, speaks, count: 1, expire_s: None };
+    let placed = find(shared, client, caller, &request).await?;
+    add(&shared.counters.places, 1);
+    Ok(mint::place(&placed))
+}
+
+/// Finds a place, and leases slots where that takes some.
+async fn find(
+    shared: &Shared,
+    client: &Client,
+    caller: CallerId,
+    request: &desk::Request<'_>,
+) -> Result<Placed, Refusal> {
+    let group = shared.desk().group(request.place, shared.now())?;
+    {
+        let mut callers = shared.callers();
+        callers.may_ask_for(caller, &group)?;
+        callers.spend(caller, request.count, shared.now().ms)?;
+    }
+    for _ in 0..ROUNDS {
+        // Before looking, so that no news is missed in between.
+        let mut news = pin!(shared.leased.notified());
+        news.as_mut().enable();
+        let step = shared.desk().place(request, shared.now())?;
+        match step {
+            Step::Placed(placed) => return Ok(*placed),
+            Step::Lease(backend) => {
+                fleet::decide(shared, client, &backend, request.count).await;
+            }
+            Step::Wait => {
+                let _ = tokio::time::timeout(NEWS_WITHIN, news).await;
+            }
+        }
+    }
+    Err(Refusal::Busy)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConfirmBody {
+    doubt: u64,
+}
+
+async fn confirm(shared: &Shared, body: &[u8]) -> Result<String, Refused> {
+    let why = |why: serde_json::Error| (Refusal::BodyMalformed, Some(why.to_string()));
+    let ConfirmBody { doubt } = serde_json::from_slice(body).map_err(why)?;
+    let stands = shared.standing().doubt == Some(doubt);
+    if stands {
+        let said = shared.confirm.send(Command::Confirm(doubt)).await;
+        said.map_err(|_| plain(Refusal::Stopping))?;
+    }
+    Ok(format!("{{\"confirmed\":{stands}}}"))
+}
+
+fn authorize(shared: &Shared, headers: &HeaderMap, scope: Scope) -> Result<CallerId, Refusal> {
+    let mut shown = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(shown), None) = (shown.next(), shown.next()) else {
+        return Err(Refusal::NotAuthorized);
+    };
+    let callers = shared.callers();
+    let caller = callers.find(shown.as_bytes()).ok_or(Refusal::NotAuthorized)?;
+    callers.may(caller, scope)?;
+    Ok(caller)
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+    let mut keys = headers.get_all(IDEMPOTENCY_KEY).iter();
+    match (keys.next(), keys.next()) {
+        (None, _) => Ok(None),
+        (Some(key), None) => {
+            let key = key.to_str().map_err(|_| Refusal::IdempotencyKeyBad)?;
+            Ok(Some(key.to_owned()))
+        }
+        _ => Err(Refusal::IdempotencyKeyBad),
+    }
+}
+
+async fn read_body<B>(body: B, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, Refusal>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Err(Refusal::BodyTooLarge);
+    }
+    let reading = Limited::new(body, bytes_max).collect();
+    match tokio::time::timeout(BODY_TIMEOUT, reading).await {
+        Err(_) => Err(Refusal::BodyTooSlow),
+        Ok(Err(why)) if why.is::<http_body_util::LengthLimitError>() => Err(Refusal::BodyTooLarge),
+        Ok(Err(_)) => Err(Refusal::BodyMalformed),
+        Ok(Ok(whole)) => Ok(Zeroizing::new(whole.to_bytes().to_vec())),
+    }
+}
+
+fn page(shared: &Shared, route: Route) -> Response<Full<Bytes>> {
+    match route {
+        Route::Healthz => text(StatusCode::OK, "ok\n".into(), PLAIN),
+        Route::Readyz => ready(shared),
+        Route::Metrics => {
+            let standing = shared.standing();
+            let page = shared.counters.page(&shared.desk(), standing);
+            text(StatusCode::OK, page, METRICS)
+        }
+        _ => text(StatusCode::OK, openapi::DOCUMENT.into(), JSON),
+    }
+}
+
+fn ready(shared: &Shared) -> Response<Full<Bytes>> {
+    let now = shared.now();
+    let verdict =
+        if shared.is_stopping() { Err(Refusal::Stopping) } else { shared.desk().readiness(now) };
+    match verdict {
+        Err(why) => {
+            text(StatusCode::SERVICE_UNAVAILABLE, format!("{}: {why}\n", why.word()), PLAIN)
+        }
+        Ok(()) if shared.desk().is_away(now) => {
+            text(StatusCode::OK, "ok; etcd is away: serving by what is known\n".into(), PLAIN)
+        }
+        Ok(()) => text(StatusCode::OK, "ok\n".into(), PLAIN),
+    }
+}
+
+fn refuse(shared: &Shared, (why, detail): Refused) -> Response<Full<Bytes>> {
+    shared.counters.refuse(why);
+    let body = mint::refusal(why, detail.as_deref());
+    let mut response = json(why.status(), &body);
+    let headers = response.headers_mut();
+    match why {
+        Refusal::NotAuthorized => {
+            headers.insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+        }
+        Refusal::QuotaExceeded | Refusal::Busy | Refusal::NoSlot => {
+            headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+        }
+        // What is left of a body would be taken for the next request.
+        Refusal::BodyTooLarge | Refusal::BodyTooSlow | Refusal::Stopping => {
+            headers.insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+        }
+        _ => {}
+    }
+    response
+}
+
+fn json(status: u16, body: &str) -> Response<Full<Bytes>> {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    text(status, format!("{body}\n"), JSON)
+}
+
+fn text(status: StatusCode, body: String, kind: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    // Tokens are for one player, once.
+    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
+    response
+}
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a request looks for a place before others may have its turn.
+const ROUNDS: u32 = 16;
+const NEWS_WITHIN: Duration = Duration::from_secs(1);
+
+const JSON: &str = "application/json";
+const PLAIN: &str = "text/plain; charset=utf-8";
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";

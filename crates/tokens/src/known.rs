@@ -1,0 +1,260 @@
+//! What is known of the fleet, in the order in which it is asked: backends by group, gateways by
+//! host, keys by listener. Built from what the mirror tells, change by change.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use bytes::Bytes;
+use ringgate_core::secret::Key;
+use ringgate_fleet::epochs::{self, Epoch};
+use ringgate_fleet::keyspace::{Keyspace, Name, Place};
+use ringgate_fleet::routing::RoutingTokens;
+use ringgate_fleet::seal::FleetKey;
+use ringgate_fleet::values::{Backend, Ban, Gateway, Listener, ListenerKey, Stored};
+
+/// The fleet, as far as this service has to know it.
+#[derive(Debug)]
+pub struct Known {
+    keyspace: Keyspace,
+    fleet_key: FleetKey,
+    routing: RoutingTokens,
+    gateways: BTreeMap<Name, Gateway>,
+    /// Gateways by the host that they stand on.
+    hosts: HashMap<Box<str>, Vec<Name>>,
+    backends: HashMap<Name, Backend>,
+    groups: BTreeMap<Box<str>, Vec<Name>>,
+    keys: HashMap<Name, BTreeMap<u32, Opened>>,
+    services: BTreeSet<Name>,
+    denied: HashMap<u64, u64>,
+    /// The epoch to mint with, for each listener, and when that was found.
+    minted: HashMap<Name, (u64, Option<u32>)>,
+    /// Values that could not be read, by key.
+    unreadable: BTreeMap<Bytes, String>,
+}
+
+/// A key that was opened.
+#[derive(Debug)]
+struct Opened {
+    epoch: Epoch,
+    key: Key,
+}
+
+/// A listener of a gateway that may take a player.
+#[derive(Clone, Copy, Debug)]
+pub struct Front<'a> {
+    /// The gateway's name.
+    pub gateway: &'a Name,
+    /// What it tells of itself.
+    pub told: &'a Gateway,
+    /// One of its listeners.
+    pub listener: &'a Listener,
+}
+
+impl Known {
+    /// Nothing, of the fleet with this key.
+    pub fn new(keyspace: Keyspace, fleet_key: FleetKey) -> Self {
+        Self {
+            keyspace,
+            routing: RoutingTokens::new(&fleet_key),
+            fleet_key,
+            gateways: BTreeMap::new(),
+            hosts: HashMap::new(),
+            backends: HashMap::new(),
+            groups: BTreeMap::new(),
+            keys: HashMap::new(),
+            services: BTreeSet::new(),
+            denied: HashMap::new(),
+            minted: HashMap::new(),
+            unreadable: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in what the mirror tells. A value that cannot be read is as good as gone, and listed.
+    pub fn learn(&mut self, key: &Bytes, value: Option<&[u8]>) {
+        self.unreadable.remove(key);
+        let Some(place) = self.keyspace.place(key) else { return };
+        let learnt = match place {
+            Place::Gateway(name) => read(value).map(|value| self.set_gateway(name, value)),
+            Place::Backend(name) => read(value).map(|value| self.set_backend(name, value)),
+            Place::Key(listener, number) => self.learn_key(key, listener, number, value),
+            Place::BanClient(client) => read(value).map(|ban: Option<Ban>| {
+                match ban {
+                    Some(ban) => self.denied.insert(client, ban.until),
+                    None => self.denied.remove(&client),
+                };
+            }),
+            Place::Service(name) => {
+                match value {
+                    Some(_) => self.services.insert(name),
+                    None => self.services.remove(&name),
+                };
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        if let Err(why) = learnt {
+            self.learn_nothing(key);
+            self.unreadable.insert(key.clone(), why);
+        }
+    }
+
+    /// What stands there cannot be read: what stood there before holds no more.
+    fn learn_nothing(&mut self, key: &Bytes) {
+        match self.keyspace.place(key) {
+            Some(Place::Gateway(name)) => self.set_gateway(name, None),
+            Some(Place::Backend(name)) => self.set_backend(name, None),
+            Some(Place::Key(listener, number)) => self.set_key(listener, number, None),
+            _ => {}
+        }
+    }
+
+    fn learn_key(
+        &mut self,
+        place: &Bytes,
+        listener: Name,
+        number: u32,
+        value: Option<&[u8]>,
+    ) -> Result<(), String> {
+        let stored: Option<ListenerKey> = read(value)?;
+        let open = |stored: ListenerKey| {
+            let key = self.fleet_key.open(place, &stored).map_err(|why| why.to_string())?;
+            Ok::<_, String>(Opened { epoch: Epoch { number, validity: stored.validity }, key })
+        };
+        let opened = stored.map(open).transpose()?;
+        self.set_key(listener, number, opened);
+        Ok(())
+    }
+
+    fn set_key(&mut self, listener: Name, number: u32, opened: Option<Opened>) {
+        self.minted.clear();
+        let keys = self.keys.entry(listener).or_default();
+        match opened {
+            Some(opened) => keys.insert(number, opened),
+            None => keys.remove(&number),
+        };
+    }
+
+    fn set_gateway(&mut self, name: Name, gateway: Option<Gateway>) {
+        self.minted.clear();
+        if let Some(before) = self.gateways.remove(&name)
+            && let Some(list) = self.hosts.get_mut(&*before.host)
+        {
+            list.retain(|it| *it != name);
+            if list.is_empty() {
+                self.hosts.remove(&*before.host);
+            }
+        }
+        if let Some(gateway) = gateway {
+            self.hosts.entry(gateway.host.as_str().into()).or_default().push(name.clone());
+            self.gateways.insert(name, gateway);
+        }
+    }
+
+    fn set_backend(&mut self, name: Name, backend: Option<Backend>) {
+        if let (Some(now), Some(before)) = (&backend, self.backends.get_mut(&name))
+            && now.group == before.group
+        {
+            before.clone_from(now);
+            return;
+        }
+        if let Some(before) = self.backends.remove(&name)
+            && let Some(list) = self.groups.get_mut(&*before.group)
+        {
+            list.retain(|it| *it != name);
+            if list.is_empty() {
+                self.groups.remove(&*before.group);
+            }
+        }
+        if let Some(backend) = backend {
+            self.groups.entry(backend.group.as_str().into()).or_default().push(name.clone());
+            self.backends.insert(name, backend);
+        }
+    }
+
+    /// A backend.
+    pub fn backend(&self, name: &Name) -> Option<&Backend> {
+        self.backends.get(name)
+    }
+
+    /// The backends of a group.
+    pub fn group(&self, name: &str) -> &[Name] {
+        self.groups.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The only group, where there is exactly one.
+    pub fn only_group(&self) -> Option<&str> {
+        let mut names = self.groups.keys();
+        names.next().filter(|_| names.next().is_none()).map(AsRef::as_ref)
+    }
+
+    /// The listeners that lead to a group on a host, at gateways that take players.
+    pub fn fronts<'a>(
+        &'a self,
+        host: &str,
+        group: &'a str,
+    ) -> impl Iterator<Item = Front<'a>> + use<'a> {
+        let names = self.hosts.get(host).map_or(&[][..], Vec::as_slice);
+        let told = names.iter().filter_map(|name| Some((name, self.gateways.get(name)?)));
+        let takes = told.filter(|(_, it)| !it.draining && it.sessions < it.capacity);
+        takes.flat_map(move |(gateway, told)| {
+            let listeners = told.listeners.iter().filter(move |it| it.group() == group);
+            listeners.map(move |listener| Front { gateway, told, listener })
+        })
+    }
+
+    /// Whether a client is denied in the whole fleet.
+    pub fn is_denied(&self, client: u64, now_s: u64) -> bool {
+        self.denied.get(&client).is_some_and(|until| now_s < *until)
+    }
+
+    /// The key to mint with for a listener, its epoch, and until when it is accepted.
+    pub fn key(&mut self, listener: &Name, now_s: u64) -> Option<(u32, u64, Key)> {
+        let number = match self.minted.get(listener) {
+            Some((found_s, number)) if *found_s == now_s => *number,
+            _ => {
+                let number = self.find_epoch(listener, now_s);
+                self.minted.insert(listener.clone(), (now_s, number));
+                number
+            }
+        };
+        let opened = self.keys.get(listener)?.get(&number?)?;
+        Some((opened.epoch.number, opened.epoch.validity.accept_until, opened.key.clone()))
+    }
+
+    fn find_epoch(&self, listener: &Name, now_s: u64) -> Option<u32> {
+        let epochs: Vec<_> = self.keys.get(listener)?.values().map(|it| it.epoch).collect();
+        let listeners = self.gateways.values().flat_map(|it| &it.listeners);
+        let confirmed: Vec<_> = listeners
+            .filter(|it| it.name == listener.as_str() && it.protocol == NETCODE)
+            .map(|it| it.epochs.as_slice())
+            .collect();
+        epochs::mint(now_s, &epochs, &confirmed)
+    }
+
+    /// The token by which a plain listener leads to a backend.
+    pub fn routing_token(&self, listener: &Name, backend: &Name, bytes: usize) -> Vec<u8> {
+        self.routing.token(listener, backend, bytes)
+    }
+
+    /// The token services.
+    pub const fn services(&self) -> &BTreeSet<Name> {
+        &self.services
+    }
+
+    /// How many gateways, backends and bans there are, and values that cannot be read.
+    pub fn counts(&self) -> [usize; 4] {
+        [self.gateways.len(), self.backends.len(), self.denied.len(), self.unreadable.len()]
+    }
+
+    /// The first of the values that cannot be read, and why.
+    pub fn unreadable(&self) -> Option<(&Bytes, &str)> {
+        self.unreadable.first_key_value().map(|(key, why)| (key, why.as_str()))
+    }
+}
+
+/// Reads a value that may be gone.
+fn read<T: Stored>(value: Option<&[u8]>) -> Result<Option<T>, String> {
+    value.map(T::decode).transpose().map_err(|why| why.to_string())
+}
+
+/// The protocol whose listeners take connect tokens, as gateways call it.
+pub const NETCODE: &str = "netcode";

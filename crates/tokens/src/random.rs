@@ -1,0 +1,37 @@
+//! Numbers to choose by. Nothing secret depends on them: secrets of tokens come from the operating
+//! system.
+
+/// A generator (splitmix64).
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The same numbers for the same seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Any number.
+    pub const fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mixed(self.0)
+    }
+
+    /// A number below this one, which is not 0.
+    pub const fn below(&mut self, end: usize) -> usize {
+        ((self.number() as u128 * end as u128) >> 64) as usize
+    }
+}
+
+/// A number that depends on every bit of another.
+pub const fn mixed(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+/// A number for a text, the same in every process (FNV-1a, mixed).
+pub fn of_text(text: &str) -> u64 {
+    let step = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    mixed(text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+}

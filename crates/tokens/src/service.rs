@@ -1,0 +1,289 @@
+//! The service as a whole: its options, what all its threads share, its start and its end.
+//!
+//! Each HTTP thread has a core, a listener of its own at the same address (the kernel spreads
+//! connections over them), and a connection to etcd. One more thread mirrors the fleet. What they
+//! share lies behind locks that are held for a microsecond.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use ringgate_fleet::etcd::{self, Client};
+use ringgate_fleet::keyspace::{Keyspace, Name};
+use ringgate_fleet::seal::FleetKey;
+use ringgate_fleet::{lease, mirror};
+use ringgate_os::clock::{self, Clock};
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::book::Now;
+use crate::callers::{Caller, Callers};
+use crate::counters::{Counters, Standing};
+use crate::desk::{Desk, Rules};
+use crate::memory::Memory;
+use crate::random::of_text;
+use crate::{fleet, http, tls};
+
+/// What becomes of requests while etcd is away and the slots that are leased are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenAway {
+    /// Tokens are made by what was last known; gateways have the last word.
+    Serve,
+    /// No token is made.
+    Refuse,
+}
+
+/// Everything that a service is told at its start.
+#[derive(Debug)]
+pub struct Options {
+    /// How to reach etcd.
+    pub etcd: etcd::Options,
+    /// Where the fleet stands in it.
+    pub keyspace: Keyspace,
+    /// What opens the listeners' keys.
+    pub key: FleetKey,
+    /// What this service is called.
+    pub name: Name,
+    /// The host that it runs on.
+    pub host: Name,
+    /// The program's version.
+    pub version: String,
+    /// Where it listens.
+    pub bind: Vec<SocketAddr>,
+    /// Certificate and key, for TLS.
+    pub tls: Option<tls::Files>,
+    /// HTTP threads.
+    pub threads: usize,
+    /// The operator's rules.
+    pub rules: Rules,
+    /// Who may ask.
+    pub callers: Vec<Caller>,
+    /// Bytes of answers that are kept for requests that come again.
+    pub memory_bytes: usize,
+    /// How long requests that are under way may take when the service ends.
+    pub drain: Duration,
+}
+
+/// What all threads share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) options: Plan,
+    /// Names this process among all that ever were: blocks of slots go by it.
+    pub(crate) owner: Name,
+    pub(crate) counters: Counters,
+    /// The lease of all blocks; 0 for none.
+    pub(crate) lease: AtomicI64,
+    /// A decision about slots has ended.
+    pub(crate) leased: Notify,
+    pub(crate) is_stopping: AtomicBool,
+    pub(crate) confirm: mpsc::Sender<mirror::run::Command>,
+    clock: Clock,
+    desk: Mutex<Desk>,
+    callers: Mutex<Callers>,
+    memory: Mutex<Memory>,
+    standing: Mutex<Standing>,
+}
+
+/// The options that are asked for later.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) etcd: etcd::Options,
+    pub(crate) keyspace: Keyspace,
+    pub(crate) name: Name,
+    pub(crate) host: Name,
+    pub(crate) version: String,
+    pub(crate) rules: Rules,
+    pub(crate) drain: Duration,
+}
+
+impl Shared {
+    pub(crate) fn now(&self) -> Now {
+        Now { unix_s: clock::unix_seconds(), ms: self.clock.now_ns() / 1_000_000 }
+    }
+
+    pub(crate) fn now_us(&self) -> u64 {
+        self.clock.now_ns() / 1000
+    }
+
+    pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn callers(&self) -> MutexGuard<'_, Callers> {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        of_text(self.owner.as_str())
+    }
+
+    /// How the service stands now.
+    pub(crate) fn standing(&self) -> Standing {
+        let mut standing = *self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        standing.is_ready = !self.is_stopping() && self.desk().readiness(self.now()).is_ok();
+        standing.memory_bytes = self.memory().bytes();
+        standing
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Notes how the mirror is, and tells the log what an operator should know.
+    pub(crate) fn see_mirror(&self, status: &mirror::Status) {
+        let doubt = status.doubt.as_ref().map(|(number, _)| *number);
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *standing;
+        (standing.is_current, standing.doubt) = (status.is_current, doubt);
+        drop(standing);
+        if before.is_current != status.is_current {
+            let why = status.last_error.as_deref().unwrap_or("no error");
+            if status.is_current {
+                tracing::info!(event = "etcd_back", "what is known of the fleet is current");
+            } else {
+                tracing::warn!(event = "etcd_away", "serving on with what is known: {why}");
+            }
+        }
+        if let (Some((number, why)), true) = (&status.doubt, before.doubt != doubt) {
+            tracing::warn!(event = "held_back", number, "news of the fleet is held back: {why}");
+        }
+    }
+}
+
+/// A service that runs.
+#[derive(Debug)]
+pub struct Running {
+    shared: Arc<Shared>,
+    addresses: Vec<SocketAddr>,
+    stop: watch::Sender<bool>,
+    http: Vec<thread::JoinHandle<()>>,
+    fleet: thread::JoinHandle<()>,
+}
+
+/// Starts a service. Returns once it listens.
+pub fn start(options: Options) -> io::Result<Running> {
+    let Options { etcd, keyspace, key, name, host, version, rules, drain, .. } = options;
+    let owner = owner(&name)?;
+    let seed = of_text(owner.as_str());
+    let desk = Desk::new(keyspace.clone(), key, name.clone(), rules, seed);
+    let (confirm, commands) = mpsc::channel(8);
+    let shared = Arc::new(Shared {
+        options: Plan { etcd, keyspace, name, host, version, rules, drain },
+        owner,
+        counters: Counters::default(),
+        lease: AtomicI64::new(0),
+        leased: Notify::new(),
+        is_stopping: AtomicBool::new(false),
+        confirm,
+        clock: Clock::start(),
+        desk: Mutex::new(desk),
+        callers: Mutex::new(Callers::new(options.callers)),
+        memory: Mutex::new(Memory::new(options.memory_bytes)),
+        standing: Mutex::default(),
+    });
+    let client = Client::new(shared.options.etcd.clone()).map_err(io::Error::other)?;
+    let tls = options.tls.as_ref().map(tls::acceptor).transpose().map_err(io::Error::other)?;
+    let (stop, stopped) = watch::channel(false);
+    let mut addresses = options.bind;
+    let mut http = Vec::new();
+    for index in 0..options.threads.max(1) {
+        let mut doors = Vec::new();
+        for address in &mut addresses {
+            let door = http::door::bind(*address)?;
+            // A port of 0 is chosen once, for all threads.
+            *address = door.local_addr()?;
+            doors.push(door);
+        }
+        let (shared, tls, stopped) = (Arc::clone(&shared), tls.clone(), stopped.clone());
+        let body = move || run_http(&shared, doors, tls, stopped);
+        http.push(thread::Builder::new().name(format!("tokens-{index}")).spawn(body)?);
+    }
+    let for_fleet = Arc::clone(&shared);
+    let body = move || run_fleet(for_fleet, client, commands, stopped);
+    let fleet = thread::Builder::new().name("tokens-fleet".into()).spawn(body)?;
+    Ok(Running { shared, addresses, stop, http, fleet })
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Whether it serves, and why not.
+    pub fn readiness(&self) -> Result<(), crate::Refusal> {
+        self.shared.desk().readiness(self.shared.now())
+    }
+
+    /// Takes nothing new, answers what is under way, gives back what is not promised, and ends.
+    pub fn stop(self) {
+        self.shared.is_stopping.store(true, Ordering::Relaxed);
+        let _ = self.stop.send(true);
+        for thread in self.http.into_iter().chain([self.fleet]) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn owner(name: &Name) -> io::Result<Name> {
+    let instance = getrandom::u32().map_err(io::Error::other)?;
+    let short = &name.as_str()[..name.as_str().len().min(OWNER_NAME_BYTES)];
+    Ok(Name::new(&format!("{short}.{instance:08x}")).expect("a name goes on like this"))
+}
+
+/// So that a name of 64 bytes is left room behind it.
+const OWNER_NAME_BYTES: usize = 48;
+
+fn run_http(
+    shared: &Arc<Shared>,
+    doors: Vec<std::net::TcpListener>,
+    tls: Option<tokio_rustls::TlsAcceptor>,
+    stopped: watch::Receiver<bool>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let client = Client::new(shared.options.etcd.clone());
+    let (Ok(runtime), Ok(client)) = (runtime, client) else {
+        tracing::error!("a thread of the token service cannot begin");
+        return;
+    };
+    runtime.block_on(http::door::serve(shared, client, doors, tls, stopped));
+}
+
+fn run_fleet(
+    shared: Arc<Shared>,
+    client: Client,
+    commands: mpsc::Receiver<mirror::run::Command>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        tracing::error!("the mirror of the fleet cannot begin");
+        return;
+    };
+    runtime.block_on(async move {
+        let (register, said) = mpsc::channel(1);
+        let known = mirror::Truth::default();
+        let mirroring = fleet::mirror(Arc::clone(&shared), client.clone(), commands, known);
+        let mirroring = tokio::spawn(mirroring);
+        let leasing = tokio::spawn(fleet::keep_lease(Arc::clone(&shared), client.clone()));
+        let tidying = tokio::spawn(fleet::tidy(Arc::clone(&shared), client.clone()));
+        let registering = tokio::spawn(fleet::register(Arc::clone(&shared), client.clone(), said));
+        let _ = stopped.wait_for(|it| *it).await;
+        // Others take over its backends at once; what it has promised stays promised, under the
+        // lease of its blocks, which is left to end by itself.
+        let _ = register.send(lease::run::Command::Stop).await;
+        tidying.abort();
+        let ending = async {
+            let _ = registering.await;
+            fleet::give_back(&shared, &client).await;
+        };
+        let _ = tokio::time::timeout(shared.options.drain, ending).await;
+        mirroring.abort();
+        leasing.abort();
+    });
+}

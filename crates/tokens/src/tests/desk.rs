@@ -1,0 +1,283 @@
+//! Who is sent where, and why somebody is not.
+
+use ringgate_core::netcode::{self, ConnectToken};
+use ringgate_fleet::epochs::Validity;
+use ringgate_fleet::keyspace::Place;
+use ringgate_fleet::values::{Listener, State};
+
+use super::fleet::{
+    NOW, Office, PROTOCOL_ID, Store, anywhere, backend, gateway, host, listener_key, name, with_key,
+};
+use crate::choose::Speaks;
+use crate::desk::Request;
+use crate::mint;
+use crate::refusal::Refusal;
+use crate::wanted::{Unsealed, WantedToken, Where};
+
+fn fleet() -> Store {
+    let mut store = Store::default();
+    with_key(&mut store);
+    host(&mut store, "one", 0..4, 10);
+    store
+}
+
+fn token_of(text: &str) -> ConnectToken {
+    use base64::Engine;
+    let answer: serde_json::Value = serde_json::from_str(text).unwrap();
+    let token = answer["token"].as_str().unwrap();
+    let bytes = base64::engine::general_purpose::STANDARD.decode(token).unwrap();
+    ConnectToken::decode(&bytes).unwrap()
+}
+
+#[test]
+fn a_token_names_the_backend_the_gateway_and_the_key_of_its_epoch() {
+    let mut store = fleet();
+    let mut office = Office::open("t", &mut store);
+    let wanted = WantedToken::parse(br#"{"client_id": 42, "user_data": "aGk="}"#).unwrap();
+    let placed = office.ask(&mut store, &wanted.place, 1, NOW).unwrap();
+    let text = mint::token(&wanted, &placed, NOW.unix_s).unwrap();
+    let token = token_of(&text);
+    assert_eq!(
+        (token.protocol_id, token.addresses.to_string()),
+        (PROTOCOL_ID, "192.0.2.1:40000".into())
+    );
+    assert_eq!(token.expire_unix_s, NOW.unix_s + 30);
+    let private = netcode::open_private(&token, &listener_key(1)).unwrap();
+    assert_eq!(private.client_id, 42);
+    let backend = placed.chosen.backend.as_str();
+    assert_eq!(&private.user_data[..backend.len()], backend.as_bytes());
+    assert_eq!(private.user_data[backend.len()..32], vec![0; 32 - backend.len()]);
+    assert_eq!(&private.user_data[32..35], b"hi\0");
+    assert!(text.contains(&format!("\"backend\":\"{backend}\"")), "{text}");
+}
+
+#[test]
+fn nobody_is_sent_to_what_takes_nobody() {
+    for change in [
+        |store: &mut Store| {
+            let draining = super::fleet::backend("one", 10);
+            for at in 0..4 {
+                let state = [State::Draining, State::Starting, State::Allocated][at % 3];
+                let place = Place::Backend(name(&format!("b{at}")));
+                store.put(&place, &ringgate_fleet::values::Backend { state, ..draining.clone() });
+            }
+            Refusal::NoBackend
+        },
+        |store: &mut Store| {
+            let mut told = gateway("one", "192.0.2.1:40000");
+            told.draining = true;
+            store.put(&Place::Gateway(name("g-one")), &told);
+            Refusal::NoGateway
+        },
+        |store: &mut Store| {
+            let mut told = gateway("one", "192.0.2.1:40000");
+            told.sessions = told.capacity;
+            store.put(&Place::Gateway(name("g-one")), &told);
+            Refusal::NoGateway
+        },
+        |store: &mut Store| {
+            store.put(&Place::Gateway(name("g-one")), &gateway("another", "192.0.2.1:40000"));
+            Refusal::NoGateway
+        },
+        |store: &mut Store| {
+            let mut told = gateway("one", "192.0.2.1:40000");
+            told.listeners[0].epochs.clear();
+            store.put(&Place::Gateway(name("g-one")), &told);
+            Refusal::NoGateway
+        },
+        |store: &mut Store| {
+            (0..4).for_each(|at| store.tell(&name(&format!("b{at}")), 10));
+            Refusal::NoSlot
+        },
+        |store: &mut Store| {
+            store.remove(&Place::Key(name("main"), 1));
+            Refusal::NoKey
+        },
+    ] {
+        let mut store = fleet();
+        let why = change(&mut store);
+        let mut office = Office::open("t", &mut store);
+        assert_eq!(office.ask(&mut store, &anywhere(), 1, NOW).unwrap_err(), why);
+    }
+}
+
+#[test]
+fn a_backend_is_chosen_by_name_group_labels_and_region() {
+    let mut store = fleet();
+    let mut special = backend("two", 10);
+    special.labels.insert("map".into(), "dust".into());
+    special.state = State::Ready;
+    store.put(&Place::Backend(name("special")), &special);
+    let mut far = gateway("two", "[2001:db8::1]:5");
+    far.region = "us".into();
+    store.put(&Place::Gateway(name("g-two")), &far);
+    let mut office = Office::open("t", &mut store);
+    let mut chosen = |place: Where| {
+        let placed = office.ask(&mut store, &place, 1, NOW)?;
+        Ok::<_, Refusal>(placed.chosen.backend.to_string())
+    };
+    let labels = |map: &str| [("map".to_owned(), map.to_owned())].into();
+    assert_eq!(chosen(Where { labels: labels("dust"), ..anywhere() }).as_deref(), Ok("special"));
+    assert_eq!(chosen(Where { labels: labels("ice"), ..anywhere() }), Err(Refusal::NoBackend));
+    assert_eq!(chosen(Where { regions: vec![name("us")], ..anywhere() }).as_deref(), Ok("special"));
+    let regions = vec![name("asia"), name("us")];
+    assert_eq!(chosen(Where { regions, ..anywhere() }).as_deref(), Ok("special"));
+    let regions = vec![name("asia")];
+    assert_eq!(chosen(Where { regions, ..anywhere() }), Err(Refusal::NoGateway));
+    let family = Some(crate::wanted::Family::Ipv6);
+    assert_eq!(chosen(Where { family, ..anywhere() }).as_deref(), Ok("special"));
+    assert_eq!(chosen(Where { backend: Some(name("b2")), ..anywhere() }).as_deref(), Ok("b2"));
+    let unknown = Where { backend: Some(name("b9")), ..anywhere() };
+    assert_eq!(chosen(unknown), Err(Refusal::BackendUnknown));
+    let other = Where { group: Some(name("other")), ..anywhere() };
+    assert_eq!(chosen(other), Err(Refusal::NoBackend));
+}
+
+#[test]
+fn an_allocated_backend_takes_those_who_are_sent_by_its_name() {
+    let mut store = fleet();
+    let allocated =
+        ringgate_fleet::values::Backend { state: State::Allocated, ..backend("one", 1) };
+    store.put(&Place::Backend(name("match-7")), &allocated);
+    let mut office = Office::open("t", &mut store);
+    let place = Where { backend: Some(name("match-7")), ..anywhere() };
+    assert!(office.ask(&mut store, &place, 1, NOW).is_ok());
+    assert_eq!(office.ask(&mut store, &place, 1, NOW).unwrap_err(), Refusal::BackendFull);
+}
+
+#[test]
+fn failover_names_another_gateway_and_only_where_the_operator_wants_it() {
+    let mut store = fleet();
+    store.put(&Place::Gateway(name("g-more")), &gateway("one", "192.0.2.99:40000"));
+    let mut office = Office::open("t", &mut store);
+    let placed = office.ask(&mut store, &Where { addresses: 2, ..anywhere() }, 1, NOW).unwrap();
+    let mut gateways: Vec<_> = placed.chosen.gateways.iter().map(|it| it.0.as_str()).collect();
+    gateways.sort_unstable();
+    assert_eq!(gateways, ["g-more", "g-one"]);
+    let three = Where { addresses: 3, ..anywhere() };
+    let why = office.ask(&mut store, &three, 1, NOW).unwrap_err();
+    assert_eq!(why, Refusal::TooManyAddresses);
+}
+
+#[test]
+fn tokens_are_made_with_the_epoch_that_every_gateway_has_confirmed() {
+    let mut store = fleet();
+    host(&mut store, "two", 20..21, 10);
+    let from = NOW.unix_s - 5;
+    store.put_key(2, Validity { from, mint_until: from + 10_000, accept_until: from + 20_000 });
+    let mut confirmed = gateway("one", "192.0.2.1:40000");
+    confirmed.listeners[0].epochs = vec![1, 2];
+    store.put(&Place::Gateway(name("g-one")), &confirmed);
+    let mut office = Office::open("t", &mut store);
+    let epoch = |office: &mut Office, store: &mut Store, now| {
+        office.ask(store, &anywhere(), 1, now).unwrap().key.unwrap().0
+    };
+    assert_eq!(epoch(&mut office, &mut store, NOW), 1, "one gateway has not confirmed it");
+    confirmed.host = "two".into();
+    store.put(&Place::Gateway(name("g-two")), &confirmed);
+    office.mirror(&store);
+    assert_eq!(epoch(&mut office, &mut store, NOW), 2);
+}
+
+#[test]
+fn no_token_outlives_its_key_or_the_operators_bound() {
+    let mut store = Store::default();
+    let until = NOW.unix_s + 20;
+    store.put_key(1, Validity { from: 1, mint_until: until, accept_until: until });
+    host(&mut store, "one", 0..4, 10);
+    let mut office = Office::open("t", &mut store);
+    let place = anywhere();
+    let mut ask = |expire_s| {
+        let speaks = Speaks::Netcode(None);
+        let request = Request { place: &place, speaks, count: 1, expire_s: Some(expire_s) };
+        office.ask_for(&mut store, &request, NOW).map(|it| it.expire_s)
+    };
+    assert_eq!(ask(20), Ok(20));
+    assert_eq!(ask(21), Err(Refusal::ExpireTooLong));
+    assert_eq!(ask(301), Err(Refusal::ExpireTooLong));
+}
+
+#[test]
+fn a_wrong_protocol_id_is_refused_and_a_missing_one_is_known() {
+    let mut store = fleet();
+    let mut office = Office::open("t", &mut store);
+    let place = anywhere();
+    let mut ask = |id| {
+        let request =
+            Request { place: &place, speaks: Speaks::Netcode(id), count: 1, expire_s: None };
+        office.ask_for(&mut store, &request, NOW).map(|it| it.chosen.protocol_id)
+    };
+    assert_eq!(ask(None), Ok(PROTOCOL_ID));
+    assert_eq!(ask(Some(PROTOCOL_ID)), Ok(PROTOCOL_ID));
+    assert_eq!(ask(Some(8)), Err(Refusal::ProtocolIdWrong));
+}
+
+#[test]
+fn a_plain_listener_s_routing_token_comes_with_the_place() {
+    let mut store = fleet();
+    let mut told = gateway("one", "192.0.2.1:40000");
+    told.listeners.push(Listener {
+        name: "plain".into(),
+        protocol: "plain".into(),
+        group: "main".into(),
+        token_bytes: 16,
+        epochs: Vec::new(),
+        ..told.listeners[0].clone()
+    });
+    store.put(&Place::Gateway(name("g-one")), &told);
+    let mut office = Office::open("t", &mut store);
+    let place = anywhere();
+    for (protocol, why) in [
+        (Some(Unsealed::Plain), None),
+        (None, None),
+        (Some(Unsealed::Unreal), Some(Refusal::NoGateway)),
+    ] {
+        let speaks = Speaks::Unsealed(protocol);
+        let request = Request { place: &place, speaks, count: 1, expire_s: None };
+        let found = office.ask_for(&mut store, &request, NOW);
+        assert_eq!(found.as_ref().err().copied(), why);
+        if let Ok(placed) = found {
+            let answer: serde_json::Value = serde_json::from_str(&mint::place(&placed)).unwrap();
+            assert_eq!(answer["routing_token_hex"].as_str().unwrap().len(), 32);
+            assert_eq!(answer["backend"], placed.chosen.backend.as_str());
+        }
+    }
+}
+
+#[test]
+fn denied_clients_are_known_until_their_time_is_over() {
+    let mut store = fleet();
+    store.ban(42, NOW.unix_s + 1);
+    let office = Office::open("t", &mut store);
+    assert!(office.desk.known().is_denied(42, NOW.unix_s));
+    assert!(!office.desk.known().is_denied(42, NOW.unix_s + 1));
+    assert!(!office.desk.known().is_denied(43, NOW.unix_s));
+}
+
+#[test]
+fn what_cannot_be_read_is_as_good_as_gone() {
+    let mut store = fleet();
+    let mut office = Office::open("t", &mut store);
+    let keyspace = super::fleet::keyspace();
+    for at in 0..4 {
+        let key = keyspace.key(&Place::Backend(name(&format!("b{at}"))));
+        office.desk.learn(&key, Some(b"{}"));
+    }
+    assert_eq!(office.ask(&mut store, &anywhere(), 1, NOW).unwrap_err(), Refusal::GroupUnclear);
+    assert_eq!(office.desk.known().counts()[3], 4);
+    office.mirror(&store);
+    assert!(office.ask(&mut store, &anywhere(), 1, NOW).is_ok());
+    assert_eq!(office.desk.known().counts()[3], 0);
+}
+
+#[test]
+fn while_etcd_is_away_tokens_are_made_by_what_was_known_and_no_server_is_overfilled() {
+    let mut store = fleet();
+    let mut office = Office::open("t", &mut store);
+    office.desk.set_mirror(true, false);
+    office.desk.set_leased(0);
+    for _ in 0..40 {
+        assert!(office.ask(&mut store, &anywhere(), 1, NOW).is_ok());
+    }
+    assert_eq!(office.ask(&mut store, &anywhere(), 1, NOW).unwrap_err(), Refusal::NoSlot);
+}

@@ -1,0 +1,265 @@
+//! A fleet in memory, as a mirror and transactions would tell of it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use ringgate_core::secret::Key;
+use ringgate_fleet::epochs::Validity;
+use ringgate_fleet::etcd::kv::KeyValue;
+use ringgate_fleet::etcd::txn::{Compare, Op, Txn};
+use ringgate_fleet::keyspace::{Keyspace, Name, Place};
+use ringgate_fleet::seal::FleetKey;
+use ringgate_fleet::values::{
+    Backend, Ban, Gateway, Labels, Listener, Reach, Service, State, Stored,
+};
+
+use crate::book::Now;
+use crate::choose::Speaks;
+use crate::desk::{Desk, Placed, Request, Rules, Step};
+use crate::ledger::{Grounds, reading};
+use crate::refusal::Refusal;
+use crate::wanted::Where;
+
+pub(super) const NOW: Now = Now { unix_s: 1_700_000_000, ms: 1000 };
+pub(super) const PROTOCOL_ID: u64 = 7;
+
+pub(super) fn name(text: &str) -> Name {
+    Name::new(text).expect("a name")
+}
+
+pub(super) fn keyspace() -> Keyspace {
+    Keyspace::new("/f").expect("a prefix")
+}
+
+pub(super) fn fleet_key() -> FleetKey {
+    FleetKey::new(Key::from_bytes([9; 32]))
+}
+
+pub(super) fn listener_key(epoch: u32) -> Key {
+    Key::from_bytes([epoch as u8; 32])
+}
+
+pub(super) fn backend(host: &str, slots: u32) -> Backend {
+    Backend {
+        instance: "i".into(),
+        host: host.into(),
+        group: "main".into(),
+        reach: Reach::Udp("127.0.0.1:7777".parse().expect("literal")),
+        slots,
+        used: 0,
+        state: State::Ready,
+        labels: Labels::new(),
+    }
+}
+
+pub(super) fn gateway(host: &str, address: &str) -> Gateway {
+    let listener = Listener {
+        name: "main".into(),
+        protocol: "netcode".into(),
+        addresses: vec![address.parse::<SocketAddr>().expect("literal")],
+        epochs: vec![1],
+        group: String::new(),
+        protocol_id: PROTOCOL_ID,
+        token_bytes: 0,
+    };
+    Gateway {
+        instance: "i".into(),
+        region: "eu".into(),
+        host: host.into(),
+        version: "0".into(),
+        listeners: vec![listener],
+        capacity: 1000,
+        sessions: 0,
+        draining: false,
+        started: 1,
+        written: 1,
+    }
+}
+
+/// What etcd holds.
+#[derive(Default)]
+pub(super) struct Store {
+    revision: i64,
+    keys: BTreeMap<Bytes, (Bytes, i64)>,
+}
+
+impl Store {
+    pub(super) fn put(&mut self, place: &Place, value: &impl Stored) {
+        self.revision += 1;
+        let value = value.encode().expect("a sound value");
+        self.keys.insert(keyspace().key(place), (value, self.revision));
+    }
+
+    pub(super) fn put_key(&mut self, epoch: u32, validity: Validity) {
+        let place = Place::Key(name("main"), epoch);
+        let sealed = fleet_key().seal(&keyspace().key(&place), validity, &listener_key(epoch));
+        self.put(&place, &sealed.expect("random bytes"));
+    }
+
+    pub(super) fn ban(&mut self, client: u64, until: u64) {
+        let ban = Ban { until, reason: String::new(), by: String::new() };
+        self.put(&Place::BanClient(client), &ban);
+    }
+
+    pub(super) fn remove(&mut self, place: &Place) {
+        self.revision += 1;
+        self.keys.remove(&keyspace().key(place));
+    }
+
+    pub(super) fn backend(&self, backend: &Name) -> Option<Backend> {
+        let (value, _) = self.keys.get(&keyspace().key(&Place::Backend(backend.clone())))?;
+        Backend::decode(value).ok()
+    }
+
+    /// One player more or less at a backend, as its owner tells it.
+    pub(super) fn tell(&mut self, backend: &Name, used: u32) {
+        let told = Backend { used, ..self.backend(backend).expect("it is there") };
+        self.put(&Place::Backend(backend.clone()), &told);
+    }
+
+    /// Does a transaction: what was found, and the revision if it held.
+    pub(super) fn txn(&mut self, txn: &Txn) -> (Vec<KeyValue>, Option<i64>) {
+        let at = |key: &Bytes| self.keys.get(key).map(|it| it.1);
+        let holds = txn.when.iter().all(|compare| match compare {
+            Compare::Absent(key) => at(key).is_none(),
+            Compare::Unchanged(key, revision) => at(key) == Some(*revision),
+            Compare::Lease(..) => false,
+        });
+        let mut found = Vec::new();
+        if holds && txn.then.iter().any(|op| !matches!(op, Op::Range(_))) {
+            self.revision += 1;
+        }
+        for op in txn.then.iter().filter(|_| holds) {
+            match op {
+                Op::Range(range) if range.end.is_empty() => found.extend(self.one(&range.key)),
+                Op::Range(range) => {
+                    let within = self.keys.range(range.key.clone()..range.end.clone());
+                    found.extend(within.map(|(key, value)| key_value(key, value)));
+                }
+                Op::Put(put) => {
+                    self.keys.insert(put.key.clone(), (put.value.clone(), self.revision));
+                }
+                Op::Delete(delete) => drop(self.keys.remove(&delete.key)),
+            }
+        }
+        (found, holds.then_some(self.revision))
+    }
+
+    fn one(&self, key: &Bytes) -> Option<KeyValue> {
+        self.keys.get(key).map(|value| key_value(key, value))
+    }
+}
+
+fn key_value(key: &Bytes, (value, mod_revision): &(Bytes, i64)) -> KeyValue {
+    let (key, value) = (key.clone(), value.clone());
+    KeyValue { key, value, mod_revision: *mod_revision, ..KeyValue::default() }
+}
+
+/// One service over a store.
+pub(super) struct Office {
+    pub(super) desk: Desk,
+    owner: Name,
+}
+
+pub(super) const RULES: Rules =
+    Rules { expire_default_s: 30, expire_max_s: 300, addresses_max: 2, serves_away: true };
+
+impl Office {
+    pub(super) fn open(service: &str, store: &mut Store) -> Self {
+        let told = Service {
+            instance: "i".into(),
+            host: "h".into(),
+            version: "0".into(),
+            started: 1,
+            written: 1,
+        };
+        store.put(&Place::Service(name(service)), &told);
+        let seed = crate::random::of_text(service);
+        let mut desk = Desk::new(keyspace(), fleet_key(), name(service), RULES, seed);
+        desk.set_mirror(true, true);
+        desk.set_leased(u64::MAX);
+        let mut office = Self { desk, owner: name(&format!("{service}.1")) };
+        office.mirror(store);
+        office
+    }
+
+    /// Learns everything that there is, and what is gone.
+    pub(super) fn mirror(&mut self, store: &Store) {
+        let gone = |place: Place| keyspace().key(&place);
+        for at in 0..40 {
+            let key = gone(Place::Backend(name(&format!("b{at}"))));
+            self.desk.learn(&key, store.keys.get(&key).map(|it| &it.0[..]));
+        }
+        for (key, (value, _)) in &store.keys {
+            self.desk.learn(key, Some(value));
+        }
+    }
+
+    pub(super) fn ask(
+        &mut self,
+        store: &mut Store,
+        place: &Where,
+        count: u32,
+        now: Now,
+    ) -> Result<Placed, Refusal> {
+        let speaks = Speaks::Netcode(None);
+        let request = Request { place, speaks, count, expire_s: None };
+        self.ask_for(store, &request, now)
+    }
+
+    pub(super) fn ask_for(
+        &mut self,
+        store: &mut Store,
+        request: &Request<'_>,
+        now: Now,
+    ) -> Result<Placed, Refusal> {
+        for _ in 0..100 {
+            match self.desk.place(request, now)? {
+                Step::Placed(placed) => return Ok(*placed),
+                Step::Lease(backend) => self.lease(store, &backend, request.count, now),
+                Step::Wait => panic!("one request at a time never waits"),
+            }
+        }
+        Err(Refusal::Busy)
+    }
+
+    pub(super) fn lease(&mut self, store: &mut Store, backend: &Name, wanted: u32, now: Now) {
+        let (found, _) = store.txn(&reading(&keyspace(), backend));
+        let grounds = Grounds::of(&found, &keyspace(), &self.owner);
+        let held = self.desk.book_mut().open(backend, now.unix_s);
+        let decision = grounds.decide(held, wanted);
+        let writing = grounds.writing(&decision, &keyspace(), backend, &self.owner, 1);
+        if let (_, Some(revision)) = store.txn(&writing.expect("sound values")) {
+            decision.apply(held, revision);
+        }
+        held.is_leasing = false;
+        Desk::settle_dry(held, now, wanted);
+    }
+
+    /// Gives back what is idle.
+    pub(super) fn tidy(&mut self, store: &mut Store, now: Now) {
+        for backend in self.desk.book_mut().idle(now, 5000, 64) {
+            self.lease(store, &backend, 0, now);
+        }
+    }
+}
+
+pub(super) fn anywhere() -> Where {
+    Where { addresses: 1, ..Where::default() }
+}
+
+/// A host with a gateway and backends of so many slots each.
+pub(super) fn host(store: &mut Store, host: &str, backends: std::ops::Range<u32>, slots: u32) {
+    let address = format!("192.0.2.{}:40000", 1 + backends.start);
+    store.put(&Place::Gateway(name(&format!("g-{host}"))), &gateway(host, &address));
+    for at in backends {
+        store.put(&Place::Backend(name(&format!("b{at}"))), &backend(host, slots));
+    }
+}
+
+/// A key that is good for a while.
+pub(super) fn with_key(store: &mut Store) {
+    let from = NOW.unix_s - 10;
+    store.put_key(1, Validity { from, mint_until: from + 10_000, accept_until: from + 20_000 });
+}

@@ -1,0 +1,232 @@
+//! Slots that several services promise at the same time: whatever happens, no backend gets more
+//! players than it has slots, and what is free comes back.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use ringgate_fleet::keyspace::Name;
+
+use super::fleet::{NOW, Office, Store, anywhere, host, name, with_key};
+use crate::book::Now;
+use crate::random::Random;
+use crate::refusal::Refusal;
+
+fn later(seconds: u64) -> Now {
+    Now { unix_s: NOW.unix_s + seconds, ms: NOW.ms + seconds * 1000 }
+}
+
+#[test]
+fn a_burst_fills_every_server_and_overfills_none() {
+    let mut store = Store::default();
+    with_key(&mut store);
+    host(&mut store, "one", 0..20, 50);
+    let mut offices: Vec<_> =
+        ["t1", "t2", "t3"].map(|service| Office::open(service, &mut store)).into();
+    for office in &mut offices {
+        office.mirror(&store);
+    }
+    let mut players: HashMap<Name, u32> = HashMap::new();
+    let mut refused = 0;
+    for at in 0..1100 {
+        match offices[at % 3].ask(&mut store, &anywhere(), 1, NOW) {
+            Ok(placed) => *players.entry(placed.chosen.backend).or_default() += 1,
+            Err(why) => {
+                assert_eq!(why, Refusal::NoSlot);
+                refused += 1;
+            }
+        }
+    }
+    assert!(players.values().all(|count| *count <= 50), "{players:?}");
+    let placed: u32 = players.values().sum();
+    assert_eq!(placed + refused, 1100);
+    // Free slots may stay in a block of another service until it gives them back.
+    assert!(placed >= 900, "{placed} of 1000");
+}
+
+#[test]
+fn players_who_have_come_make_room_for_those_who_follow() {
+    let mut store = Store::default();
+    with_key(&mut store);
+    host(&mut store, "one", 0..1, 100);
+    let mut office = Office::open("t", &mut store);
+    for _ in 0..60 {
+        assert!(office.ask(&mut store, &anywhere(), 1, NOW).is_ok());
+    }
+    store.tell(&name("b0"), 60);
+    office.mirror(&store);
+    // They would count twice for as long as their tokens live, were they not known to have come.
+    for _ in 0..40 {
+        assert!(office.ask(&mut store, &anywhere(), 1, later(2)).is_ok());
+    }
+    assert_eq!(office.ask(&mut store, &anywhere(), 1, later(2)).unwrap_err(), Refusal::NoSlot);
+}
+
+#[test]
+fn who_came_with_a_token_that_has_ended_is_not_taken_for_somebody_else() {
+    let mut store = Store::default();
+    with_key(&mut store);
+    host(&mut store, "one", 0..1, 4);
+    let mut office = Office::open("t", &mut store);
+    assert!(office.ask(&mut store, &anywhere(), 1, NOW).is_ok());
+    store.tell(&name("b0"), 1);
+    // The block has room for one more, so nobody looks at the backend before this promise is made.
+    assert!(office.ask(&mut store, &anywhere(), 1, later(40)).is_ok());
+    office.mirror(&store);
+    for _ in 0..2 {
+        assert!(office.ask(&mut store, &anywhere(), 1, later(41)).is_ok());
+    }
+    assert_eq!(office.ask(&mut store, &anywhere(), 1, later(41)).unwrap_err(), Refusal::NoSlot);
+}
+
+#[test]
+fn what_is_not_used_is_given_back() {
+    let mut store = Store::default();
+    with_key(&mut store);
+    host(&mut store, "one", 0..1, 10);
+    let mut one = Office::open("t1", &mut store);
+    let mut two = Office::open("t2", &mut store);
+    one.mirror(&store);
+    assert!(one.ask(&mut store, &anywhere(), 1, NOW).is_ok());
+    let full = |office: &mut Office, store: &mut Store, now| {
+        let mut count = 0;
+        while office.ask(store, &anywhere(), 1, now).is_ok() {
+            count += 1;
+        }
+        count
+    };
+    assert_eq!(full(&mut two, &mut store, NOW), 5, "the other one has half of them");
+    one.tidy(&mut store, later(6));
+    assert_eq!(full(&mut two, &mut store, later(6)), 4);
+    assert!(one.ask(&mut store, &anywhere(), 1, later(6)).is_err());
+    // Nobody came with any of these tokens.
+    for office in [&mut one, &mut two] {
+        office.tidy(&mut store, later(60));
+    }
+    assert_eq!(full(&mut one, &mut store, later(60)), 10);
+    assert_eq!(one.desk.book().sums(), (10, 10));
+}
+
+#[test]
+fn players_who_go_together_stay_together() {
+    let mut store = Store::default();
+    with_key(&mut store);
+    host(&mut store, "one", 0..3, 10);
+    let mut office = Office::open("t", &mut store);
+    for _ in 0..3 {
+        assert!(office.ask(&mut store, &anywhere(), 7, NOW).is_ok());
+    }
+    assert_eq!(office.ask(&mut store, &anywhere(), 7, NOW).unwrap_err(), Refusal::NoSlot);
+    assert!(office.ask(&mut store, &anywhere(), 3, NOW).is_ok());
+}
+
+/// What a player with a token does.
+#[derive(Clone, Copy)]
+struct Player {
+    backend: u32,
+    until_s: u64,
+    has_come: bool,
+}
+
+/// A world in which services, players and time go on by chance.
+struct World {
+    store: Store,
+    offices: Vec<Office>,
+    players: Vec<Player>,
+    random: Random,
+    now: Now,
+    slots: u32,
+}
+
+impl World {
+    fn new(seed: u64, services: usize, backends: u32, slots: u32) -> Self {
+        let mut store = Store::default();
+        with_key(&mut store);
+        host(&mut store, "one", 0..backends, slots);
+        let names = ["t1", "t2", "t3"];
+        let offices =
+            names[..services].iter().map(|service| Office::open(service, &mut store)).collect();
+        let (players, random) = (Vec::new(), Random::new(seed));
+        Self { store, offices, players, random, now: NOW, slots }
+    }
+
+    fn step(&mut self) {
+        match self.random.below(10) {
+            0..5 => self.ask(),
+            5 | 6 => self.come(),
+            7 => self.leave(),
+            8 => {
+                self.now.unix_s += 3;
+                self.now.ms += 3000;
+                for office in &mut self.offices {
+                    office.tidy(&mut self.store, self.now);
+                }
+            }
+            _ => {
+                let at = self.random.below(self.offices.len());
+                self.offices[at].mirror(&self.store);
+            }
+        }
+    }
+
+    fn ask(&mut self) {
+        let at = self.random.below(self.offices.len());
+        if let Ok(placed) = self.offices[at].ask(&mut self.store, &anywhere(), 1, self.now) {
+            let backend = placed.chosen.backend.as_str()[1..].parse().expect("our names");
+            let until_s = self.now.unix_s + placed.expire_s;
+            self.players.push(Player { backend, until_s, has_come: false });
+        }
+    }
+
+    fn come(&mut self) {
+        if self.players.is_empty() {
+            return;
+        }
+        let at = self.random.below(self.players.len());
+        let player = &mut self.players[at];
+        if player.has_come || self.now.unix_s >= player.until_s {
+            return;
+        }
+        player.has_come = true;
+        self.tell(at);
+    }
+
+    fn leave(&mut self) {
+        let there: Vec<_> =
+            (0..self.players.len()).filter(|at| self.players[*at].has_come).collect();
+        if let Some(at) = there.get(self.random.below(there.len().max(1))) {
+            let player = self.players.swap_remove(*at);
+            self.players.push(Player { until_s: 0, has_come: false, ..player });
+            self.tell(self.players.len() - 1);
+        }
+    }
+
+    fn tell(&mut self, at: usize) {
+        let backend = self.players[at].backend;
+        let is_there = |it: &&Player| it.has_come && it.backend == backend;
+        let used = self.players.iter().filter(is_there).count() as u32;
+        self.store.tell(&name(&format!("b{backend}")), used);
+    }
+
+    /// Players who are there or may still come.
+    fn outstanding(&self, backend: u32) -> u32 {
+        let may_come = |it: &&Player| it.has_come || self.now.unix_s < it.until_s;
+        self.players.iter().filter(|it| it.backend == backend).filter(may_come).count() as u32
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn no_server_is_ever_promised_to_more_than_it_takes(
+        seed: u64, services in 1_usize..4, backends in 1_u32..5, slots in 1_u32..12,
+    ) {
+        let mut world = World::new(seed, services, backends, slots);
+        for _ in 0..400 {
+            world.step();
+            for backend in 0..backends {
+                prop_assert!(world.outstanding(backend) <= world.slots);
+            }
+        }
+    }
+}
