@@ -30,9 +30,11 @@
 //!
 //! The player's game connects with it ([`Client`] has the loop).
 
+mod cipher;
 mod client;
 mod token;
 
+pub use cipher::Cipher;
 pub use client::{Client, Notice};
 #[cfg(feature = "random")]
 pub use token::mint;

@@ -33,6 +33,8 @@ pub struct End {
     /// are.
     is_unreliable_turn: bool,
     fault: Option<Fault>,
+    /// The caller has ended it.
+    is_closed: bool,
 }
 
 /// Why a packet leaves.
@@ -68,12 +70,24 @@ impl End {
             timers: Timers::new(now_ns),
             is_unreliable_turn: true,
             fault: None,
+            is_closed: false,
         }
     }
 
     /// Why the connection is over, if it is. Nothing comes out any more then.
     pub const fn fault(&self) -> Option<Fault> {
         self.fault
+    }
+
+    /// Ends it here: nothing comes or goes any more, and every message that was sent with a token
+    /// and has no report yet gets one, as not delivered.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+        for token in self.flight.take_tokens() {
+            self.reports.push_back(Report { token, is_delivered: false });
+        }
+        self.outgoing.give_up(&mut self.reports);
+        self.unreliable.give_up(&mut self.reports);
     }
 
     /// How good the connection is.
@@ -105,7 +119,7 @@ impl End {
         message: &[u8],
         token: Option<u64>,
     ) -> Result<(), SendError> {
-        if self.fault.is_some() {
+        if self.is_over() {
             return Err(SendError::Closed);
         }
         if message.is_empty() {
@@ -143,6 +157,9 @@ impl End {
         if let Some(fault) = self.fault {
             return Err(Refusal::Fault(fault));
         }
+        if self.is_closed {
+            return Err(Refusal::Closed);
+        }
         let taken = self.take_packet(now_ns, packet, on_message);
         if let Err(Refusal::Fault(fault)) = taken {
             self.fault = Some(fault);
@@ -153,7 +170,7 @@ impl End {
     /// When to come back to [`poll_transmit`](Self::poll_transmit), if nothing arrives and nothing
     /// is sent before; an instant that has passed means at once, `None` means never.
     pub fn poll_timeout(&self) -> Option<u64> {
-        if self.fault.is_some() {
+        if self.is_over() {
             return None;
         }
         let next_ns = match self.notify.in_flight() {
@@ -171,7 +188,7 @@ impl End {
     /// # Panics
     /// Where the buffer is too short.
     pub fn poll_transmit(&mut self, now_ns: u64, out: &mut [u8]) -> Option<usize> {
-        if self.fault.is_some() {
+        if self.is_over() {
             return None;
         }
         if self.waits_for_answer() && now_ns >= self.timers.give_up_at() {
@@ -208,6 +225,10 @@ impl End {
             + self.unreliable.heap_bytes()
             + self.incoming.heap_bytes()
             + self.reports.capacity() * size_of::<Report>()
+    }
+
+    const fn is_over(&self) -> bool {
+        self.is_closed || self.fault.is_some()
     }
 
     fn take_packet(

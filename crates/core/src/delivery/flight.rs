@@ -79,6 +79,18 @@ impl Flight {
         self.items.pop_front()
     }
 
+    /// Tokens of messages that are sent once and under way, oldest first; they are under way no
+    /// more.
+    pub(super) fn take_tokens(&mut self) -> impl Iterator<Item = u64> + '_ {
+        let tokens = |item| match item {
+            Item::Token(token) => Some(token),
+            Item::Part { .. } => None,
+        };
+        self.packets.clear();
+        (self.asking, self.unsent) = (0, 0);
+        self.items.drain(..).filter_map(tokens)
+    }
+
     /// Everything that is carried, oldest first.
     pub(super) fn items(&self) -> impl Iterator<Item = Item> + '_ {
         self.items.iter().copied()

@@ -156,6 +156,15 @@ impl Outgoing {
         }
     }
 
+    /// Drops everything, and says so of messages with a token.
+    pub(super) fn give_up(&mut self, reports: &mut VecDeque<Report>) {
+        for out in self.channels.iter_mut() {
+            let lost = |token| Report { token, is_delivered: false };
+            reports.extend(out.tokens().map(lost));
+        }
+        *self = Self::new();
+    }
+
     pub(super) fn trim(&mut self) {
         self.copy = Vec::new();
         self.channels.iter_mut().for_each(OutChannel::trim);

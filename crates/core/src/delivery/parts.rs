@@ -239,6 +239,11 @@ impl OutChannel {
         None
     }
 
+    /// Tokens of messages that are not done, oldest first.
+    pub(super) fn tokens(&self) -> impl Iterator<Item = u64> + '_ {
+        self.messages.iter().filter_map(|message| message.token)
+    }
+
     pub(super) fn trim(&mut self) {
         self.messages.shrink_to_fit();
         self.bytes.shrink_to_fit();

@@ -1,5 +1,7 @@
 //! What callers of an [`End`](super::End) say and hear.
 
+use std::fmt;
+
 use crate::drops::DropReason;
 use crate::limits::PAYLOAD_BYTES_MAX;
 use crate::proto::notify::PacketSeq;
@@ -91,6 +93,19 @@ pub enum SendError {
     TooLong,
 }
 
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "there is no connection",
+            Self::Empty => "a message has a byte at least",
+            Self::Full => "the queue is full until messages have been acknowledged",
+            Self::TooLong => "the message is longer than its channel takes",
+        })
+    }
+}
+
+impl std::error::Error for SendError {}
+
 /// Why a packet was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -98,6 +113,8 @@ pub enum Refusal {
     Dropped(DropReason),
     /// It ends the connection, or has come after the end.
     Fault(Fault),
+    /// It has come after this end was closed.
+    Closed,
 }
 
 macro_rules! faults {

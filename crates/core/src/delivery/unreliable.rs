@@ -82,6 +82,11 @@ impl Unreliable {
         }
     }
 
+    /// Drops everything, and says so of messages with a token.
+    pub(super) fn give_up(&mut self, reports: &mut VecDeque<Report>) {
+        while self.drop_oldest(reports) {}
+    }
+
     pub(super) fn trim(&mut self) {
         self.messages.shrink_to_fit();
         self.bytes.shrink_to_fit();

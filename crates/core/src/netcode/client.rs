@@ -2,11 +2,10 @@
 
 use std::net::SocketAddr;
 
-use super::{ConnectToken, Options, State};
-use crate::crypto::{Aead, Job, Verdict};
+use super::{Cipher, ConnectToken, Options, State};
 use crate::drops::DropReason;
 use crate::proto::netcode::client::{Client as Machine, Event, Transmit};
-use crate::proto::netcode::packet::{AadTable, KeepAlive};
+use crate::proto::netcode::packet::KeepAlive;
 
 /// A game's connection to its server.
 ///
@@ -46,8 +45,7 @@ use crate::proto::netcode::packet::{AadTable, KeepAlive};
 #[derive(Debug)]
 pub struct Client {
     machine: Machine,
-    aad: Box<AadTable>,
-    aead: Aead,
+    cipher: Cipher,
 }
 
 /// What a game may want to know of.
@@ -69,18 +67,14 @@ impl Client {
     /// nonces.
     #[cfg(feature = "random")]
     pub fn new(token: &ConnectToken, now_ns: u64) -> Result<Self, getrandom::Error> {
-        let mut start = [0; 8];
-        getrandom::fill(&mut start[..6])?;
-        let first_sequence = u64::from_le_bytes(start);
-        Ok(Self::with_options(token, now_ns, Options { first_sequence, answers_at_once: true }))
+        Ok(Self::with_options(token, now_ns, Options::for_games()?))
     }
 
     /// A client with other habits. [`Options::default`] are those of the reference implementation.
     pub fn with_options(token: &ConnectToken, now_ns: u64, options: Options) -> Self {
         Self {
-            aad: Box::new(AadTable::new(token.protocol_id)),
             machine: Machine::new(token, now_ns, options),
-            aead: Aead::detect(),
+            cipher: Cipher::new(token.protocol_id),
         }
     }
 
@@ -114,16 +108,7 @@ impl Client {
         datagram: &'d mut [u8],
     ) -> Result<Option<Notice<'d>>, DropReason> {
         let work = self.machine.handle_datagram(from.into(), datagram)?;
-        let mut jobs = [Job::new(
-            self.machine.open_key(),
-            work.header.nonce(),
-            self.aad.of(work.header.prefix),
-            &mut datagram[work.sealed()],
-        )];
-        self.aead.open(&mut jobs);
-        if jobs[0].verdict != Verdict::Done {
-            return Err(DropReason::PacketForged);
-        }
+        self.cipher.open(self.machine.open_key(), &work, datagram)?;
         let body = &datagram[work.body()];
         let event = self.machine.handle_opened(now_ns, &work, body)?;
         Ok(event.map(|event| self.notice(event, body)))
@@ -170,14 +155,7 @@ impl Client {
     }
 
     fn seal<'o>(&mut self, transmit: Transmit, out: &'o mut [u8]) -> (SocketAddr, &'o [u8]) {
-        if let Some(header) = transmit.seal {
-            self.aead.seal(&mut [Job::new(
-                self.machine.seal_key(),
-                header.nonce(),
-                self.aad.of(header.prefix),
-                &mut out[transmit.sealed()],
-            )]);
-        }
+        self.cipher.seal(self.machine.seal_key(), &transmit, out);
         (transmit.to.into(), &out[..transmit.len])
     }
 
@@ -188,5 +166,16 @@ impl Client {
             Event::NextServer => Notice::NextServer(self.server()),
             Event::Payload => Notice::Payload(body),
         }
+    }
+}
+
+impl Options {
+    /// A challenge is answered without delay, and packets are counted from a random start, so that
+    /// a token which is used twice does not repeat nonces.
+    #[cfg(feature = "random")]
+    pub fn for_games() -> Result<Self, getrandom::Error> {
+        let mut start = [0; 8];
+        getrandom::fill(&mut start[..6])?;
+        Ok(Self { first_sequence: u64::from_le_bytes(start), answers_at_once: true })
     }
 }

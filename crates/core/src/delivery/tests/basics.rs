@@ -1,7 +1,7 @@
 //! What each kind of channel promises, and what a quiet connection costs.
 
 use super::world::{Event, MS, Path, SECOND, World};
-use crate::delivery::{Channel, End, Options, Report, SendError};
+use crate::delivery::{Channel, End, Options, Refusal, Report, SendError};
 
 /// Everything that happens at both ends within so long.
 fn events(world: &mut World, within_ns: u64) -> Vec<(usize, Event)> {
@@ -139,4 +139,35 @@ fn what_the_network_does_is_measured() {
     let quality = world.ends[0].quality();
     assert!((60 * MS..70 * MS).contains(&quality.round_trip_ns), "{quality:?}");
     assert!((30..250).contains(&quality.loss_per_mille), "{quality:?}");
+}
+
+#[test]
+fn an_end_that_is_closed_reports_every_message_once_and_says_nothing_more() {
+    let mut world = World::of(&Path::good(10 * MS), 1);
+    let large = vec![1; 60_000];
+    let end = &mut world.ends[0];
+    end.send(Channel::Reliable(0), b"arrives", Some(0)).expect("room");
+    end.send(Channel::Unreliable(0), b"arrives", Some(1)).expect("room");
+    let before = events(&mut world, 100 * MS);
+    assert_eq!(before.iter().filter(|event| **event == delivered(0)).count(), 1);
+    let end = &mut world.ends[0];
+    for (token, channel) in [(2, Channel::Reliable(0)), (3, Channel::Reliable(200))] {
+        end.send(channel, &large, Some(token)).expect("room");
+    }
+    end.send(Channel::Reliable(0), b"nobody asks", None).expect("room");
+    end.send(Channel::Unreliable(0), b"leaves", Some(4)).expect("room");
+    end.send(Channel::Sequenced(0), b"is replaced", Some(5)).expect("room");
+    assert!(end.poll_transmit(world.now_ns, &mut [0; 1200]).is_some());
+    end.send(Channel::Unreliable(0), b"waits", Some(6)).expect("room");
+    end.send(Channel::Sequenced(0), b"waits", Some(7)).expect("room");
+    end.close();
+    end.close();
+    let mut lost: Vec<_> = std::iter::from_fn(|| end.poll_report()).collect();
+    lost.sort_by_key(|report| report.token);
+    let all: Vec<_> = (2..8).map(|token| Report { token, is_delivered: false }).collect();
+    assert_eq!(lost, all);
+    assert_eq!(end.send(Channel::Reliable(0), b"late", None), Err(SendError::Closed));
+    assert_eq!((end.poll_timeout(), end.poll_transmit(u64::MAX, &mut [0; 1200])), (None, None));
+    let taken = end.handle_packet(world.now_ns, &[0; 8], |_, _| panic!("a message"));
+    assert_eq!(taken, Err(Refusal::Closed));
 }
