@@ -24,6 +24,8 @@ use source::{Source, Violation};
 #[rustfmt::skip]
 const NEEDS: &[(&str, &str)] = &[
     ("crates/batch", "core"),
+    ("crates/client", "core"),
+    ("crates/client-c", "client core"),
     ("crates/core", ""),
     ("crates/fleet", "core os"),
     ("crates/gate", "batch core link"),
@@ -80,6 +82,8 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "crates/batch/src/arena.rs",
     "crates/batch/src/prefetch.rs",
     "crates/batch/src/rx.rs",
+    // What C calls: it hands over pointers.
+    "crates/client-c/src/",
     "crates/core/src/crypto/avx2.rs",
     "crates/core/src/crypto/avx512.rs",
     "crates/core/src/crypto/tests/fenced.rs",

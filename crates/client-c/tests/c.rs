@@ -1,0 +1,156 @@
+//! The library from C: the header with every warning, the functions under sanitizers, the example
+//! and the installed files through pkg-config.
+
+#[path = "../../client/tests/all/far_end.rs"]
+#[allow(dead_code, reason = "the client's own tests ask it more")]
+mod far_end;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use far_end::{FarEnd, token};
+
+const WARNINGS: [&str; 7] =
+    ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-pedantic"];
+
+/// What the static library needs of the system.
+const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// Where cargo has put the libraries that this test was built with.
+fn built() -> PathBuf {
+    let test = std::env::current_exe().expect("the system knows");
+    test.parent().expect("a folder").to_path_buf()
+}
+
+/// A folder of its own, which goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ringgate-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder for temporary files");
+        Self(path)
+    }
+
+    /// A token for a server, in a file.
+    fn token(&self, server: &FarEnd, client_id: u64) -> PathBuf {
+        let path = self.0.join(format!("{client_id}.token"));
+        let token = token(client_id, &[server.address], 10);
+        std::fs::write(&path, token.to_bytes()).expect("a file");
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn compile(compiler: &str, source: &Path, program: &Path, more: &[&str]) -> bool {
+    let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| compiler.into()));
+    command
+        .args(["-std=c99", "-O1", "-g"])
+        .args(WARNINGS)
+        .arg("-I")
+        .arg(here("crates/client-c/include"));
+    command.arg(source).arg("-o").arg(program).args(more);
+    command.status().expect("there is a C compiler: Rust links with it").success()
+}
+
+fn run(program: &Path, token: &Path, more: &[&str]) -> String {
+    let ended = Command::new(program).arg(token).args(more).output().expect("it was compiled");
+    text(&ended)
+}
+
+fn text(ended: &Output) -> String {
+    let (out, err) =
+        (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert!(ended.status.success(), "{}: {out}{err}", ended.status);
+    out.into_owned()
+}
+
+#[test]
+fn every_function_answers_as_the_header_says() {
+    let (folder, server) = (Folder::new("faces"), FarEnd::start(4, ""));
+    let program = folder.0.join("faces");
+    let library = built().join("libringgate_client_c.a").display().to_string();
+    let with = |sanitizers: &[&str]| {
+        let more = [&[library.as_str()], sanitizers, &SYSTEM].concat();
+        compile("cc", &here("crates/client-c/tests/c/faces.c"), &program, &more)
+    };
+    let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    if !with(&sanitizers) {
+        println!("tested without sanitizers: the compiler has none");
+        assert!(with(&[]), "it compiles");
+    }
+    assert_eq!(run(&program, &folder.token(&server, 1), &[]), "done\n");
+}
+
+#[test]
+fn the_header_is_cpp_too() {
+    let folder = Folder::new("cpp");
+    let source = folder.0.join("it.cpp");
+    let uses = "#include \"ringgate_client.h\"\n\
+        int main() { rgc_event event = RGC_EVENT_INIT; return rgc_next(nullptr, &event) == 1; }\n";
+    std::fs::write(&source, uses).expect("a file");
+    let mut command = Command::new("c++");
+    let flags = ["-std=c++11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsyntax-only"];
+    match command.args(flags).arg("-I").arg(here("crates/client-c/include")).arg(source).status() {
+        Ok(status) => assert!(status.success()),
+        Err(why) => eprintln!("SKIPPED: there is no C++ compiler: {why}"),
+    }
+}
+
+#[test]
+fn the_example_is_built_through_pkg_config_and_plays() {
+    let (folder, server) = (Folder::new("installed"), FarEnd::start(4, "PktLoss=3 PktLag=5"));
+    let installed =
+        Command::new(here("crates/client-c/install.sh")).arg(&folder.0).arg(built()).output();
+    text(&installed.expect("bash runs it"));
+    let file = folder.0.join("lib/pkgconfig/ringgate-client.pc");
+    let flags = match Command::new("pkg-config").args(["--cflags", "--libs"]).arg(&file).output() {
+        Ok(said) => text(&said),
+        Err(why) => {
+            eprintln!("SKIPPED: there is no pkg-config: {why}");
+            let folder = folder.0.display();
+            format!("-I{folder}/include -L{folder}/lib -lringgate_client")
+        }
+    };
+    let found = format!("-Wl,-rpath,{}", folder.0.join("lib").display());
+    let mut more: Vec<_> = flags.split_whitespace().collect();
+    more.push(&found);
+    let program = folder.0.join("bot");
+    assert!(compile("cc", &here("crates/client-c/examples/bot.c"), &program, &more), "it compiles");
+    let said = run(&program, &folder.token(&server, 1), &["1"]);
+    assert!(said.contains("in slot 0 of 127.0.0.1:") && said.ends_with("snapshots\n"), "{said}");
+    assert!(said.contains("line 0\n") && said.contains(", 0 lost\n"), "{said}");
+    assert!(said.contains("\nleft\n"), "{said}");
+}
+
+/// Nothing but the header's functions may be seen in the shared library.
+#[test]
+fn the_shared_library_shows_what_the_header_declares() {
+    let library = built().join("libringgate_client_c.so");
+    let said = match Command::new("nm").args(["-D", "--defined-only"]).arg(library).output() {
+        Ok(said) => text(&said),
+        Err(why) => return eprintln!("SKIPPED: there is no nm: {why}"),
+    };
+    let mut shown: Vec<_> =
+        said.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+    shown.sort_unstable();
+    let header = std::fs::read_to_string(here("crates/client-c/include/ringgate_client.h"))
+        .expect("the header");
+    let declarations = header.lines().filter(|line| line.starts_with("RGC_API"));
+    let names = declarations.filter_map(|line| {
+        let before = line.split('(').next()?;
+        before.rsplit([' ', '*']).next()
+    });
+    let mut declared: Vec<_> = names.collect();
+    declared.sort_unstable();
+    assert_eq!(shown, declared);
+}
