@@ -5,6 +5,7 @@ pub mod bursts;
 pub mod gateway;
 pub mod hlog;
 pub mod kernel;
+pub mod pause;
 pub mod procfs;
 pub mod tally;
 pub mod watch;

@@ -168,6 +168,7 @@ impl Run {
         record.gateway_cpu = seen.cpu;
         record.gateway_metrics = seen.metrics;
         record.restarts = seen.restarts;
+        record.hand_overs_s = seen.hand_overs_s;
         let unbalanced_workers = seen.unbalanced_workers;
         let is_there = seen.is_there;
         record.closing = Closing { is_quiet, is_there, unbalanced_workers, kernel };
@@ -302,6 +303,7 @@ impl<'a> Book<'a> {
         if let Some(last) = handover.last {
             self.ended.push(handover.interval);
             self.record.own_cpu.push(last.cpu);
+            self.record.pause = self.record.pause.max(last.pause);
             let length = self.losses.len().max(last.seconds.len());
             self.losses.resize(length, SecondLoss::default());
             for (sum, second) in self.losses.iter_mut().zip(last.seconds) {

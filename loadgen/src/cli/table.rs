@@ -33,6 +33,14 @@ pub(super) fn of(record: &Record) -> String {
         c(Count::Corrupt),
         c(Count::Misdelivered)
     );
+    if summary.pause.ns > 0 {
+        let _ = writeln!(
+            text,
+            "pause       nothing came for {} at the longest, until {:.1} s",
+            time(summary.pause.ns),
+            summary.pause.until_ns as f64 / 1e9
+        );
+    }
     if record.scenario.impair.is_active() || record.count(Count::PortSwitches) > 0 {
         let _ = writeln!(
             text,

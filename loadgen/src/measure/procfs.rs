@@ -35,11 +35,15 @@ pub fn threads(pid: u32) -> Vec<ThreadCpu> {
 }
 
 /// When a process was started, in ticks since the kernel booted: with it a process id is not taken
-/// for an earlier owner's.
+/// for an earlier owner's. None that has ended, though its parent has not asked for it yet.
 pub fn started(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold any character; behind it the field is the twentieth (proc_pid_stat(5)).
-    text.get(text.rfind(')')? + 2..)?.split(' ').nth(19)?.parse().ok()
+    // The name may hold any character; behind it are the state and, as the twentieth field, the
+    // time (proc_pid_stat(5)).
+    let mut fields = text.get(text.rfind(')')? + 2..)?.split(' ');
+    let state = fields.next()?;
+    let started = fields.nth(18)?.parse().ok();
+    started.filter(|_| !matches!(state, "Z" | "X"))
 }
 
 /// The thread that asks.

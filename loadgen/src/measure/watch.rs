@@ -41,6 +41,8 @@ pub struct Seen {
     pub cpu: Vec<ThreadCpu>,
     /// Who was restarted.
     pub restarts: Vec<Restart>,
+    /// When the gateway was seen to be another process's, in seconds of the run.
+    pub hand_overs_s: Vec<f64>,
     /// It showed its counters at the end, or nobody had asked for them.
     pub is_there: bool,
     /// Workers whose books do not balance, when it was last seen.
@@ -58,6 +60,7 @@ pub struct Watch {
     banked: Metrics,
     banked_cpu: Vec<ThreadCpu>,
     restarts: Vec<Restart>,
+    hand_overs_s: Vec<f64>,
     is_there: bool,
 }
 
@@ -73,6 +76,7 @@ impl Watch {
             banked: Metrics::new(),
             banked_cpu: Vec::new(),
             restarts: Vec::new(),
+            hand_overs_s: Vec::new(),
             is_there: true,
         })
     }
@@ -109,6 +113,9 @@ impl Watch {
                 self.note_game_server(labels, at_s);
             }
         }
+        if self.is_handed_over(&glimpse) {
+            return Some(self.follow(glimpse, at_s));
+        }
         self.last = glimpse;
         Some(&self.last)
     }
@@ -133,6 +140,23 @@ impl Watch {
         let mut pairs = self.last.movement().into_iter().zip(glimpse.movement());
         let went_back = glimpse.is_seen && pairs.any(|(before, now)| now < before);
         went_back.then(|| "its counters went back".into())
+    }
+
+    /// Whether its counters have gone on though the process that was watched is no more.
+    fn is_handed_over(&self, glimpse: &Glimpse) -> bool {
+        glimpse.is_seen && self.last.started.is_some() && glimpse.started != self.last.started
+    }
+
+    /// Another process is the gateway: counters go on, CPU time begins anew.
+    fn follow(&mut self, glimpse: Glimpse, at_s: f64) -> &Glimpse {
+        self.hand_overs_s.push(at_s);
+        self.banked_cpu.extend(procfs::used(&self.first.threads, &self.last.threads));
+        self.gateway.pid = self.gateway.admin.and_then(procfs::listener_pid);
+        let started = self.gateway.pid.and_then(procfs::started);
+        (self.first.threads, self.first.started) = (Vec::new(), started);
+        let threads = self.gateway.pid.map(procfs::threads).unwrap_or_default();
+        self.last = Glimpse { started, threads, ..glimpse };
+        &self.last
     }
 
     fn begin_anew(&mut self, glimpse: Glimpse, restart: Restart) {
@@ -160,6 +184,7 @@ impl Watch {
             metrics: self.banked,
             cpu: self.banked_cpu,
             restarts: self.restarts,
+            hand_overs_s: self.hand_overs_s,
             is_there: self.is_there,
             unbalanced_workers: self.last.unbalanced_workers,
         }
@@ -197,6 +222,7 @@ mod tests {
             banked: Metrics::new(),
             banked_cpu: Vec::new(),
             restarts: Vec::new(),
+            hand_overs_s: Vec::new(),
             is_there: true,
         }
     }
@@ -227,6 +253,16 @@ mod tests {
             sentence.starts_with("the gateway was restarted, noticed after 2.5 s"),
             "{sentence}"
         );
+    }
+
+    #[test]
+    fn a_gateway_that_is_another_process_by_now_has_counted_on() {
+        let mut watch = watch(Glimpse { started: Some(5), ..glimpse(Some("a"), 100, [1, 1]) });
+        watch.note(Glimpse { started: Some(5), ..glimpse(Some("a"), 150, [1, 1]) }, 1.0);
+        watch.note(glimpse(Some("a"), 350, [1, 1]), 2.0);
+        let seen = watch.end();
+        assert_eq!((datagrams(&seen), seen.restarts.len(), seen.is_there), (250, 0, true));
+        assert_eq!(seen.hand_overs_s, [2.0]);
     }
 
     #[test]

@@ -32,6 +32,10 @@ impl Swarm {
         datagrams: impl Iterator<Item = (&'a RxMeta, &'a mut [u8])>,
     ) {
         let is_impaired = self.setup.impair.is_active();
+        let is_hold = self.population.is_hold() && self.gauges.playing > 0;
+        if !is_hold {
+            self.pauses.skip();
+        }
         let datagrams: Vec<_> =
             datagrams.map(|(meta, bytes)| (self.addresses.player_of(meta), meta, bytes)).collect();
         fetch(&self.players, datagrams.iter().filter_map(|(player, ..)| *player));
@@ -40,6 +44,9 @@ impl Swarm {
             self.tally.counters.bump(Count::DatagramsIn);
             self.tally.counters.add(Count::BytesIn, bytes.len() as u64);
             let at_ns = self.arrival(meta, now);
+            if is_hold {
+                self.pauses.hear(at_ns);
+            }
             let is_here = |index: &u32| {
                 let player = self.players.get(*index as usize);
                 player.is_some_and(|player| player.life != Life::Free)

@@ -50,6 +50,13 @@ impl Population {
         self.plan.steps.get(self.step)
     }
 
+    /// Whether nobody is to come or go.
+    pub(super) fn is_hold(&self) -> bool {
+        self.current().is_some_and(|step| {
+            self.is_entered && step.from == step.to && step.churn_ns.is_none() && !step.reconnect
+        })
+    }
+
     pub(super) fn poll_timeout(&self) -> u64 {
         let owed = self.owed.front().map_or(u64::MAX, |(at_ns, _)| self.retry_at_ns.max(*at_ns));
         self.poll_change().min(owed)

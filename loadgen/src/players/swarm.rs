@@ -33,6 +33,7 @@ use super::staged::{self, Delayed, Staged, TAG_PAYLOAD, TAG_PLAIN};
 use super::tokens::Tokens;
 use super::traffic::Traffic;
 use super::unreal::Unreal;
+use crate::measure::pause::{self, Pause};
 use crate::measure::tally::{Count, Tally};
 
 /// What players speak.
@@ -123,6 +124,7 @@ pub struct Swarm {
     pub(super) aead: Aead,
     pub(super) tally: Tally,
     pub(super) seconds: Vec<SecondLoss>,
+    pub(super) pauses: pause::Listener,
     /// What time of day the run's clock began at, as last seen.
     pub(super) unix_at_start_ns: u64,
 }
@@ -158,6 +160,7 @@ impl Swarm {
             aead,
             tally: Tally::new(),
             seconds: Vec::new(),
+            pauses: pause::Listener::default(),
             unix_at_start_ns: 0,
             setup,
         }
@@ -226,6 +229,11 @@ impl Swarm {
     /// Loss by the second in which payloads were due. Complete when the run is over.
     pub fn seconds(&self) -> &[SecondLoss] {
         &self.seconds
+    }
+
+    /// The longest time in which nothing came, while nobody was to come or go.
+    pub const fn longest_pause(&self) -> Pause {
+        self.pauses.longest()
     }
 
     /// Nobody waits any more for what impairments still hold: it counts as come too late.

@@ -12,13 +12,14 @@ impl Record {
             players: Players::of(self),
             payloads: Payloads::of(self),
             pace: Pace::of(self),
+            pause: self.pause,
             ways: Ways::of(self),
         }
     }
 
     /// What conditions are held against; `None` where nothing was measured.
     pub fn measured(&self, what: What) -> Option<f64> {
-        let Summary { players, payloads, .. } = self.summary();
+        let Summary { players, payloads, pause, .. } = self.summary();
         let round_trip = |percentile| Some(self.stage(Stage::RoundTrip)?.at(percentile) as f64);
         match what {
             What::Percentile(percentile) => round_trip(percentile),
@@ -30,6 +31,7 @@ impl Record {
             }
             What::Failed => (players.came > 0).then_some(players.outside as f64),
             What::Missing => (payloads.arrived > 0).then_some(payloads.missing as f64),
+            What::Pause => (pause.ns > 0).then_some(pause.ns as f64),
         }
     }
 }

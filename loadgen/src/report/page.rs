@@ -107,6 +107,10 @@ fn summary(runs: &[Record], html: &mut String) {
         row("Round trip, 99 %", runs, at(99.0)),
         row("Round trip, 99.9 %", runs, at(99.9)),
         row("Round trip, largest", runs, at(100.0)),
+        row("Longest pause", runs, |run| match run.summary().pause.ns {
+            0 => "–".into(),
+            ns => time(ns),
+        }),
         row("Generator's CPU per datagram", runs, |run| cpu(run.cpu_us_per_datagram().0)),
         row("Gateway's CPU per datagram", runs, |run| cpu(run.cpu_us_per_datagram().1)),
     ];

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::gateway::Metrics;
+use crate::measure::pause::Pause;
 use crate::measure::procfs::{Machine, ThreadCpu, cpu_s};
 use crate::measure::tally::{Count, Counters, Stage, Tally};
 use crate::measure::watch::{Restart, THE_GATEWAY};
@@ -57,6 +58,12 @@ pub struct Record {
     /// Who was started anew during the run.
     #[serde(default)]
     pub restarts: Vec<Restart>,
+    /// When the gateway was seen to be another process's, in seconds of the run.
+    #[serde(default)]
+    pub hand_overs_s: Vec<f64>,
+    /// The longest time in which nothing came, while players played and nobody was to come or go.
+    #[serde(default)]
+    pub pause: Pause,
     /// How many players may stay outside before that is a failure.
     #[serde(default)]
     pub allowed_outside: Allowance,
@@ -203,7 +210,21 @@ impl Record {
     /// What has happened to the run that its reader must know before any figure.
     pub fn remarks(&self) -> Vec<String> {
         let interrupted = self.interrupted.iter().map(Interruption::sentence);
-        interrupted.chain(self.restarts.iter().map(Restart::sentence)).collect()
+        let restarts = self.restarts.iter().map(Restart::sentence);
+        interrupted.chain(restarts).chain(self.hand_overs()).collect()
+    }
+
+    /// The sentence about hand-overs, if any was seen.
+    fn hand_overs(&self) -> Option<String> {
+        let (first, last) = (self.hand_overs_s.first()?, self.hand_overs_s.last()?);
+        Some(match self.hand_overs_s.len() {
+            1 => format!(
+                "the gateway was handed over to another process, noticed after {first:.1} s"
+            ),
+            count => format!(
+                "the gateway was handed over to another process, noticed {count} times from {first:.1} s to {last:.1} s"
+            ),
+        })
     }
 
     /// Whether the gateway that was there at the end had been there at the start.

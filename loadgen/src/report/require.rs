@@ -32,6 +32,8 @@ pub enum What {
     Failed,
     /// Payloads that are gone without a reason.
     Missing,
+    /// The longest time in which nothing came, in nanoseconds.
+    Pause,
 }
 
 /// How many players may stay outside, or fall out: a number, or a share of those who came.
@@ -101,7 +103,7 @@ impl Requirements {
 impl What {
     fn show(self, value: f64) -> String {
         match self {
-            Self::Percentile(_) | Self::Max => crate::text::time(value as u64),
+            Self::Percentile(_) | Self::Max | Self::Pause => crate::text::time(value as u64),
             Self::Loss | Self::Late => format!("{:.4} %", value * 100.0),
             Self::Failed | Self::Missing => format!("{value}"),
         }
@@ -122,14 +124,14 @@ impl FromStr for Requirement {
     fn from_str(text: &str) -> Result<Self, String> {
         let usage = || {
             format!(
-                "`{text}` is not a condition like p99<2ms, max<50ms, loss<0.1%, late<1%, failed<1, missing<1"
+                "`{text}` is not a condition like p99<2ms, max<50ms, loss<0.1%, late<1%, failed<1, missing<1, pause<100ms"
             )
         };
         let (what, bound) = text.split_once('<').ok_or_else(usage)?;
         let what = what.trim().parse().map_err(|()| usage())?;
         let bound = bound.trim();
         let bound = match what {
-            What::Percentile(_) | What::Max => nanoseconds(bound),
+            What::Percentile(_) | What::Max | What::Pause => nanoseconds(bound),
             What::Loss | What::Late => bound
                 .strip_suffix('%')
                 .and_then(|p| p.trim().parse::<f64>().ok())
@@ -151,6 +153,7 @@ impl FromStr for What {
             "late" => Self::Late,
             "failed" => Self::Failed,
             "missing" => Self::Missing,
+            "pause" => Self::Pause,
             _ => {
                 let digits = text.strip_prefix('p').ok_or(())?;
                 let percentile: f64 = digits.parse().map_err(|_| ())?;

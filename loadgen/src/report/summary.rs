@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::measure::pause::Pause;
 use crate::players::arrivals::Arrivals;
 use crate::text::time;
 
@@ -16,6 +17,9 @@ pub struct Summary {
     /// When payloads left, and how exactly.
     #[serde(default)]
     pub pace: Pace,
+    /// The longest time in which nothing came.
+    #[serde(default)]
+    pub pause: Pause,
     /// The same for each direction, where that can be told.
     pub ways: Option<Ways>,
 }

@@ -23,6 +23,7 @@ use ringgate_os::process;
 
 use super::pacer::{HEARD_AT_ONCE, Pacer, Step};
 use crate::measure::bursts::Bursts;
+use crate::measure::pause::Pause;
 use crate::measure::procfs::{self, ThreadCpu};
 use crate::measure::tally::{Count, Tally};
 use crate::players::scenario::Plan;
@@ -83,6 +84,8 @@ pub struct Last {
     pub seconds: Vec<SecondLoss>,
     /// Its CPU time.
     pub cpu: ThreadCpu,
+    /// The longest time in which it heard nothing.
+    pub pause: Pause,
 }
 
 /// What threads and the thread that started them tell each other.
@@ -269,7 +272,8 @@ impl Body {
         }
         self.hear_the_last()?;
         let seconds = self.swarm.seconds().to_vec();
-        self.hand_over(Some(Last { seconds, cpu: procfs::this_thread().unwrap_or_default() }));
+        let (cpu, pause) = (procfs::this_thread().unwrap_or_default(), self.swarm.longest_pause());
+        self.hand_over(Some(Last { seconds, cpu, pause }));
         Ok(())
     }
 
