@@ -111,12 +111,12 @@ impl Format {
     /// mean here; sockets are missing in that.
     pub fn compatible(&self, predecessor: &Self) -> Result<Maps, String> {
         let mut why = String::new();
+        if self.boot_id != predecessor.boot_id {
+            why.push_str("the running process's state is of another boot of the host; ");
+        }
         let mut mismatch = |what: &str, theirs: String, ours: String| {
             let _ = write!(why, "{what}: the running process has {theirs}, this one {ours}; ");
         };
-        if self.boot_id != predecessor.boot_id {
-            mismatch("the boot of the host", "another".to_owned(), "this".to_owned());
-        }
         for (what, theirs, ours) in [
             ("workers", u64::from(predecessor.workers), u64::from(self.workers)),
             ("incarnation", predecessor.incarnation, self.incarnation),

@@ -20,10 +20,14 @@ pub enum Refused {
     Full,
     /// A reload has come since the stream was begun: it has to be begun anew.
     Reloaded,
-    /// The stream is of another format or of another worker.
+    /// The stream is another worker's.
+    Misplaced,
+    /// What begins there is no stream of a gateway's.
     Stranger,
     /// A kind of record that may not be passed over.
     Unknown(u16),
+    /// The stream has this version of the format, which is not read here.
+    Version(u16),
 }
 
 impl fmt::Display for Refused {
@@ -33,8 +37,13 @@ impl fmt::Display for Refused {
             Self::Busy => f.write_str("the worker has not come to rest"),
             Self::Full => f.write_str("the memory for the state is too small"),
             Self::Reloaded => f.write_str("a reload has come in between"),
-            Self::Stranger => f.write_str("the state is of another format or of another worker"),
+            Self::Misplaced => f.write_str("the state is another worker's"),
+            Self::Stranger => f.write_str("what should be the state is none"),
             Self::Unknown(kind) => write!(f, "the state has records of an unknown kind, {kind}"),
+            Self::Version(theirs) => write!(
+                f,
+                "the state is in version {theirs} of its format, and this release reads version {VERSION}"
+            ),
         }
     }
 }
@@ -234,8 +243,11 @@ pub(crate) fn check_beginning(bytes: &[u8], whose: Whose) -> Result<usize, Refus
     let mut from = Reader::new(bytes, &maps);
     let read = <([u8; 8], (u16, u16))>::read(&mut from);
     let (magic, (version, owner)) = read.map_err(|why| Refused::Broken(why, "the beginning"))?;
-    if magic != MAGIC || version != VERSION || owner != whose.0 {
-        return Err(Refused::Stranger);
+    match (magic, version, owner) {
+        (MAGIC, VERSION, owner) if owner == whose.0 => {}
+        (MAGIC, VERSION, _) => return Err(Refused::Misplaced),
+        (MAGIC, other, _) => return Err(Refused::Version(other)),
+        _ => return Err(Refused::Stranger),
     }
     Ok(bytes.len() - from.rest().len())
 }
@@ -319,5 +331,7 @@ mod tests {
         assert_eq!(take_records(&unknown, |_, _| Ok(())), Err(Refused::Unknown(0x123)));
         assert_eq!(check_beginning(b"RINGGATX\x01\0\0\0", Whose(0)), Err(Refused::Stranger));
         assert_eq!(check_beginning(b"RINGGATE\x01\0\0\0", Whose(0)), Ok(12));
+        assert_eq!(check_beginning(b"RINGGATE\x01\0\0\0", Whose(1)), Err(Refused::Misplaced));
+        assert_eq!(check_beginning(b"RINGGATE\x02\0\0\0", Whose(0)), Err(Refused::Version(2)));
     }
 }

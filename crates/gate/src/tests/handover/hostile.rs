@@ -6,7 +6,7 @@ use super::super::rig::{Rig, home, listener, plain_setup};
 use super::super::unreal::rig::{Arena, Player as UnrealPlayer, unreal_setup};
 use super::{STREAM_BYTES, rehearse};
 use crate::gate::Gate;
-use crate::handover::{Rehearsal, succeed};
+use crate::handover::{Format, Rehearsal, succeed};
 use crate::ids::ListenerId;
 use crate::now::Now;
 use crate::setup::Setup;
@@ -69,6 +69,45 @@ fn no_byte_that_is_wrong_makes_a_gate_panic() {
             }
         }
     }
+}
+
+/// What is said of streams after a change to one of them.
+fn said_of(change: impl FnOnce(&mut [Vec<u8>])) -> String {
+    let rig = lively();
+    let setup = Arc::clone(&rig.host.gate().common.setup);
+    let (mut streams, _) = rehearse(&[rig.host.gate()], &setup, rig.now);
+    change(&mut streams);
+    try_streams(&streams, rig.host.gate(), rig.now).expect_err("it is not as it was written")
+}
+
+#[test]
+fn a_stream_that_is_not_this_releases_or_not_this_workers_is_refused_by_name() {
+    const VERSION_AT: usize = 8;
+    for which in 0..2 {
+        let said = said_of(|streams| streams[which][VERSION_AT] = 2);
+        assert_eq!(
+            said,
+            "the state is in version 2 of its format, and this release reads version 1"
+        );
+        let said = said_of(|streams| streams[which][0] = b'X');
+        assert_eq!(said, "what should be the state is none");
+    }
+    // The order in which they come is not to be trusted.
+    let said = said_of(|streams| streams.swap(0, 1));
+    assert_eq!(said, "the state is another worker's");
+    let said = said_of(|streams| {
+        streams[1].pop();
+    });
+    assert_eq!(said, "the record of the worker's state cannot be read: it ends too soon");
+    let said = said_of(|streams| streams[1].extend([0x23, 1, 0, 0, 0, 0, 0, 0]));
+    assert_eq!(said, "the state has records of an unknown kind, 291");
+    // Another boot's moments mean nothing here.
+    let gate_of = Format::of(&plain_setup(), 1, [8; 16]);
+    let said = gate_of.compatible(&Format::of(&plain_setup(), 1, [7; 16]));
+    assert_eq!(
+        said.err().as_deref(),
+        Some("the running process's state is of another boot of the host")
+    );
 }
 
 #[test]
