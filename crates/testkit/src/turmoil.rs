@@ -20,10 +20,12 @@
 mod netcode;
 mod plain;
 mod stage;
+mod streams;
 mod unreal;
 
 pub use netcode::netcode;
 pub use plain::plain;
+pub use streams::{seeds, streams};
 pub use unreal::unreal;
 
 #[cfg(test)]
