@@ -43,6 +43,7 @@ struct Line {
     listener: Option<String>,
     address: Option<String>,
     client_id: Option<u64>,
+    reason: Option<String>,
     text: String,
 }
 
@@ -78,7 +79,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             continue;
         }
         let read = serde_json::from_str::<Line>(&line);
-        is_whole |= read.as_ref().is_ok_and(|line| line.event == "end");
+        let is_end =
+            |line: &Line| line.event == "end" && line.reason.as_deref() != Some("handed_over");
+        is_whole |= read.as_ref().is_ok_and(is_end);
         let text = match read {
             Ok(read) if !args.json => read.in_words(),
             _ => format!("{line}\n"),
@@ -91,7 +94,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::failed(
-        "the gateway ended the trace too early: it has stopped, or does not answer",
+        "the gateway ended the trace too early: it has stopped, is another process now, or does not answer",
     ))
 }
 

@@ -259,6 +259,7 @@ impl ControlLoop {
                     }
                     let pause_us = (self.view.now_ns() - began_ns) / 1000;
                     self.notifier.handed_over(pid);
+                    self.view.hand_over_to(pid);
                     asked.succeed(HandedOver { pid, pause_us });
                     return true;
                 }

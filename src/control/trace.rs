@@ -176,7 +176,8 @@ impl Follower {
     /// Appends what there is to be told.
     fn fill(&mut self, out: &mut Vec<u8>) -> Then {
         let now_ns = self.view.now_ns();
-        let is_over = now_ns >= self.until_ns;
+        let successor = self.view.successor();
+        let is_over = now_ns >= self.until_ns || successor.is_some();
         let setup = Arc::clone(&self.view.live().setup);
         let unix_ns = clock::unix_ns();
         // However many come, others have their turn.
@@ -191,12 +192,20 @@ impl Follower {
         }
         if is_over {
             let (records, missed) = (self.told.records, self.trace.missed());
+            let (reason, why) = match successor {
+                None => ("time", "the time is over".to_owned()),
+                Some(pid) => (
+                    "handed_over",
+                    format!("the gateway was handed over to process {pid}, begin it anew"),
+                ),
+            };
             self.lines.push(&json!({
                 "event": "end",
+                "reason": reason,
                 "unix_ms": unix_ns / NS_PER_MS,
                 "records": records,
                 "missed": missed,
-                "text": format!("the time is over: {records} decisions, {missed} more that did not fit"),
+                "text": format!("{why}: {records} decisions, {missed} more that did not fit"),
             }));
         } else if self.lines.is_empty() && now_ns >= self.sent_ns + ALIVE_EVERY_NS {
             self.lines.push_empty();

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Inherited;
@@ -31,6 +32,8 @@ pub(super) struct View {
     live: Mutex<Live>,
     sockets: Mutex<Sockets>,
     usage: Mutex<Usage>,
+    /// The process that has the gateway after this one; 0 while this one has it.
+    successor: AtomicU32,
 }
 
 /// What tells full sockets from filters that refuse, as of the last look.
@@ -144,6 +147,7 @@ impl View {
             live: Mutex::new(live),
             sockets: Mutex::new(Sockets { kernel, split }),
             usage: Mutex::new(usage),
+            successor: AtomicU32::new(0),
         }
     }
 
@@ -180,6 +184,16 @@ impl View {
     /// What does not change.
     pub(super) const fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// Another process goes on: what watches this one has to end.
+    pub(super) fn hand_over_to(&self, pid: u32) {
+        self.successor.store(pid, Ordering::Relaxed);
+    }
+
+    /// The process that has the gateway now, if it is not this one.
+    pub(super) fn successor(&self) -> Option<u32> {
+        Some(self.successor.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
     }
 
     /// Splits what the kernel has dropped since the last look.
