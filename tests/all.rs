@@ -68,6 +68,12 @@ mod control_sessions;
 mod control_trace;
 #[path = "all/control_upgrade.rs"]
 mod control_upgrade;
+#[path = "all/control_upgrade_hostile.rs"]
+mod control_upgrade_hostile;
+#[path = "all/control_upgrade_kinds.rs"]
+mod control_upgrade_kinds;
+#[path = "all/control_upgrade_load.rs"]
+mod control_upgrade_load;
 #[path = "all/folder.rs"]
 mod folder;
 #[path = "all/gateway_hostile.rs"]
@@ -138,3 +144,5 @@ mod unreal_gateway;
 mod unreal_relay;
 #[path = "all/unreal_rig.rs"]
 mod unreal_rig;
+#[path = "all/upgrade_rig.rs"]
+mod upgrade_rig;

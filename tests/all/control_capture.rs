@@ -30,14 +30,14 @@ fn text(io: Choice) -> Text {
 }
 
 /// `ringgate capture` that runs beside the test.
-struct Capturing {
+pub(crate) struct Capturing {
     child: Child,
     folder: Folder,
 }
 
 impl Capturing {
     /// It has begun when this returns.
-    fn start(daemon: &Daemon, words: &[&str]) -> Self {
+    pub(crate) fn start(daemon: &Daemon, words: &[&str]) -> Self {
         let folder = Folder::new();
         let mut command = ringgate(["capture"]);
         command.args(words).arg("--control").arg(daemon.control());
@@ -54,7 +54,7 @@ impl Capturing {
     }
 
     /// Waits for its end.
-    fn ended(self) -> (Ran, Folder) {
+    pub(crate) fn ended(self) -> (Ran, Folder) {
         let output = self.child.wait_with_output().expect("our child");
         let text = |bytes| String::from_utf8(bytes).expect("text");
         let ran = Ran {
@@ -154,7 +154,7 @@ fn dissected(line: &str) -> Dissected {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::new();
     for byte in bytes {
         put(&mut text, format_args!("{byte:02x}"));

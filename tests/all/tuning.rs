@@ -118,6 +118,47 @@ fn the_containers_profile_allows_what_the_daemon_allows_itself() {
     assert!(allowed.iter().any(|it| it == "io_uring_setup"));
 }
 
+/// Every system call that the C library of this machine knows by name; `None` where no C compiler
+/// tells.
+fn system_calls() -> Option<BTreeSet<String>> {
+    let folder = Folder::new();
+    let source = folder.file("calls.c", "#include <sys/syscall.h>\n", 0o600);
+    let told = Command::new("cc").args(["-E", "-dM"]).arg(source).output().ok()?;
+    let text = String::from_utf8(told.stdout).expect("text");
+    let name = |line: &str| line.strip_prefix("#define SYS_")?.split(' ').next().map(str::to_owned);
+    Some(text.lines().filter_map(name).collect())
+}
+
+#[test]
+fn the_containers_profile_is_one_that_runtimes_read_and_names_calls_that_there_are() {
+    let profile: serde_json::Value =
+        serde_json::from_str(&text_of("container/seccomp.json")).expect("JSON");
+    let fields = |value: &serde_json::Value| -> Vec<String> {
+        value.as_object().expect("an object").keys().cloned().collect()
+    };
+    let known = ["architectures", "defaultAction", "defaultErrnoRet", "syscalls"];
+    assert_eq!(fields(&profile), known, "a field that runtimes do not know makes them refuse it");
+    assert_eq!(profile["defaultAction"], "SCMP_ACT_ERRNO");
+    let mut named = Vec::new();
+    for rule in profile["syscalls"].as_array().expect("a list") {
+        assert_eq!(
+            (fields(rule), &rule["action"]),
+            (vec!["action".into(), "names".into()], &"SCMP_ACT_ALLOW".into())
+        );
+        let names = rule["names"].as_array().expect("a list").iter();
+        named.extend(names.map(|name| name.as_str().expect("text").to_owned()));
+    }
+    assert!(named.is_sorted(), "in order, so that one can be found");
+    assert_eq!(named.iter().collect::<BTreeSet<_>>().len(), named.len(), "each once");
+    let Some(calls) = system_calls().filter(|_| cfg!(target_arch = "x86_64")) else {
+        eprintln!("skipped: there is no C compiler to tell the names of system calls");
+        return;
+    };
+    assert!(calls.len() > 300, "{calls:?}");
+    let unknown: Vec<_> = named.iter().filter(|name| !calls.contains(*name)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
 #[test]
 fn completions_and_man_pages_are_made_for_every_command() {
     for shell in ["bash", "zsh", "fish"] {

@@ -1,0 +1,190 @@
+//! Hand-overs that fail, with real processes: whoever is killed at whichever step, whoever comes
+//! instead of a successor, and whatever a stream holds, the players have one gateway.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Child;
+use std::time::Duration;
+
+use ringgate::handover::{Channel, Heard, Message};
+use ringgate_os::clock;
+
+use crate::command::{ringgate, run};
+use crate::control_rig::{Game, KEY_HEX, Player, wait_for};
+use crate::upgrade_rig::{Line, drivers, is_root, kill, text};
+
+/// Steps at which one of the two is killed, between the messages of the conversation.
+const STEPS: [&str; 5] = ["hello", "welcome", "prepared", "given", "taken"];
+
+#[test]
+fn whoever_is_killed_at_whichever_step_the_players_have_one_gateway() {
+    if !is_root() {
+        return;
+    }
+    for io in drivers() {
+        for victim in ["predecessor", "successor"] {
+            for step in STEPS {
+                let what = format!("{io}: the {victim} is killed at {step}");
+                killed_at(io, victim == "predecessor", step, &what);
+            }
+        }
+    }
+}
+
+fn killed_at(io: &str, is_predecessor: bool, step: &str, what: &str) {
+    let mut line = Line::start(&text(io));
+    // The ports that the kernel has chosen are the next one's too, even if it has to start afresh.
+    let _game = Game::start(&line.daemon, "arena");
+    line.daemon.ready();
+    let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
+    player.echo(b"before");
+    let first = line.daemon.id();
+    let (mut successor, its) = line.successor();
+    line.heirs.push(successor.id());
+    let gateway = line.connect();
+    let mut open = Some(gateway);
+    let mut victim = |open: &mut Option<Channel>, successor: &mut Child| {
+        if is_predecessor {
+            kill(first);
+            *open = None;
+        } else {
+            successor.kill().expect("our child");
+            successor.wait().expect("our child");
+        }
+    };
+    let is_dead = relay(step, &its, &mut open, &mut successor, &mut victim);
+    assert!(is_dead, "{what}: it never came to that: {}", line.log("successor.log"));
+    // As the kernel does when a process ends.
+    drop(its);
+    drop(open);
+    if is_predecessor && matches!(step, "hello" | "welcome" | "prepared") {
+        // Nothing was given: the successor starts afresh, on ports that are free.
+        assert_eq!(line.pid(), successor.id(), "{what}");
+        assert_eq!(line.generation(), 1, "{what}");
+        return;
+    }
+    player.echo(b"after");
+    if is_predecessor {
+        assert_eq!(line.pid(), successor.id(), "{what}");
+        assert_eq!(line.generation(), 2, "{what}");
+    } else {
+        assert_eq!(line.pid(), first, "{what}");
+        assert!(line.daemon.is_running(), "{what}");
+    }
+}
+
+/// Passes messages on between the two, and kills at a step. Whether it came to that.
+fn relay(
+    step: &str,
+    its: &Channel,
+    gateway: &mut Option<Channel>,
+    successor: &mut Child,
+    kill: &mut impl FnMut(&mut Option<Channel>, &mut Child),
+) -> bool {
+    let soon = Duration::from_secs(20);
+    let pass = |to: &Channel, (message, fds): (Message, Vec<OwnedFd>)| {
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        to.say(&message, &fds)
+    };
+    for expected in STEPS {
+        let from_successor = matches!(expected, "hello" | "prepared" | "taken");
+        loop {
+            let from = if from_successor { Some(its) } else { gateway.as_ref() };
+            let (heard, packet) = from.expect("it lives").hear(soon);
+            let Some(packet) = packet else { return false };
+            let is_it = matches!(
+                (expected, heard),
+                ("hello", Heard::Hello)
+                    | ("welcome", Heard::Welcome)
+                    | ("prepared", Heard::Prepared)
+                    | ("given", Heard::Given)
+                    | ("taken", Heard::Taken)
+            );
+            if is_it && step == expected {
+                // What was said before the death is heard, but a take that is not passed on.
+                if expected == "given" {
+                    kill(gateway, successor);
+                    let _ = pass(its, packet);
+                    return true;
+                }
+                kill(gateway, successor);
+                return true;
+            }
+            let to = if from_successor { gateway.as_ref() } else { Some(its) };
+            if pass(to.expect("it lives"), packet).is_err() {
+                return false;
+            }
+            if is_it {
+                break;
+            }
+        }
+    }
+    false
+}
+
+#[test]
+fn a_successor_that_takes_too_long_finds_that_the_gateway_goes_on() {
+    if !is_root() {
+        return;
+    }
+    for io in drivers() {
+        let mut line = Line::start(&text(io));
+        let _game = Game::start(&line.daemon, "arena");
+        line.daemon.ready();
+        let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
+        let channel = line.connect();
+        let soon = Duration::from_secs(20);
+        channel.say(&Message::hello(), &[]).expect("said");
+        assert_eq!(channel.hear(soon).0, Heard::Welcome);
+        channel.say(&Message::Prepared, &[]).expect("said");
+        // Whatever was given, it is not taken.
+        while channel.hear(soon).0 != Heard::Given {}
+        assert_eq!(channel.hear(soon).0, Heard::TakenBack, "{}", line.daemon.log());
+        assert!(channel.say(&Message::Taken, &[]).is_err(), "the door is shut");
+        player.echo(b"still here");
+        let (code, said) = line.upgrade();
+        assert_eq!(code, Some(0), "{io}: it can be tried again: {said}");
+        player.echo(b"and after that");
+    }
+}
+
+#[test]
+fn strangers_are_parted_from_and_other_users_do_not_get_in() {
+    if !is_root() {
+        return;
+    }
+    let mut line = Line::start(&text("mmsg"));
+    let channel = line.connect();
+    channel.say(&Message::Taken, &[]).expect("said");
+    assert_eq!(channel.hear(Duration::from_secs(5)).0, Heard::Refused);
+    let other = Message::Hello { conversation: 77, release: "9".to_owned(), pid: 1 };
+    let channel = line.connect();
+    channel.say(&other, &[]).expect("said");
+    let (heard, packet) = channel.hear(Duration::from_secs(5));
+    assert_eq!(heard, Heard::Refused, "{packet:?}");
+    // Silent ones keep nobody from the next: each has a few seconds.
+    let _silent = line.connect();
+    let open = |path: &std::path::Path, mode: u32| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(path, mode).expect("our folder");
+    };
+    open(line.daemon.folder.path(), 0o755);
+    open(&line.daemon.run_dir(), 0o755);
+    let config = line.daemon.folder.join("gate.toml");
+    open(&config, 0o644);
+    let socket = line.daemon.run_dir().join("handover.sock");
+    for (mode, why) in [(0o600, "ermission denied"), (0o666, "only root")] {
+        open(&socket, mode);
+        let mut command = ringgate(["run".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        command.arg("--take-over").uid(65_534);
+        let ran = run(command);
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(ran.stderr.contains(why), "{}", ran.stderr);
+    }
+    assert!(line.daemon.is_running());
+    wait_for("the silent one to be parted from", || {
+        let (code, _) = line.upgrade();
+        clock::sleep(Duration::from_millis(200));
+        (code == Some(0)).then_some(())
+    });
+}

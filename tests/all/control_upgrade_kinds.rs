@@ -1,0 +1,290 @@
+//! Players of every kind are carried from process to process: with each protocol, over each link,
+//! half-way in, and at an address that they have left; and nothing that was there before can be
+//! played again.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use ringgate_core::proto::unreal::prefix::Framing;
+use ringgate_io::Choice;
+use ringgate_report::text::put;
+use serde_json::Value;
+
+use crate::control_capture::{Capturing, hex};
+use crate::control_rig::{Game, KEY_HEX, PROTOCOL_ID, Player, Text, wait_for};
+use crate::control_trace::Tracing;
+use crate::gateway_rig::{Echo, on_both_drivers};
+use crate::unreal_rig::{Player as UnrealPlayer, Server as UnrealServer};
+use crate::upgrade_rig::{self, Line};
+
+on_both_drivers!(
+    players_of_every_kind_play_on,
+    a_handshake_that_is_half_done_is_finished_with_the_next_process,
+    who_was_denied_stays_out,
+    what_is_watched_ends_with_a_word,
+);
+
+/// What routes plain players, at the end of each datagram.
+const ROUTE: [u8; 8] = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88];
+
+fn config(io: Choice) -> Text {
+    upgrade_rig::text(if io == Choice::Mmsg { "mmsg" } else { "uring" })
+}
+
+/// Servers of every kind, and a gateway in front of them.
+struct Fleet {
+    line: Line,
+    _game: Game,
+    _udp: Echo,
+    _plain: Echo,
+    /// At an address of this host that is not loopback, so that each player has a socket of its
+    /// own.
+    _apart: Option<Echo>,
+    unreal: UnrealServer,
+}
+
+fn bound(ip: std::net::IpAddr) -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind((ip, 0)).expect("a free port");
+    let address = socket.local_addr().expect("bound");
+    (socket, address)
+}
+
+/// This host's own address toward others, if it has one. Nothing is sent there.
+fn own_address() -> Option<std::net::IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    let ip = socket.local_addr().ok()?.ip();
+    (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
+}
+
+impl Fleet {
+    fn start(io: Choice) -> Self {
+        let loopback = [127, 0, 0, 1].into();
+        let [(udp, udp_at), (plain, plain_at)] = [(); 2].map(|()| bound(loopback));
+        let apart = own_address().map(bound);
+        let unreal = UnrealServer::start(Framing::default(), 2);
+        let mut text = config(io);
+        let netcode = format!(
+            "protocol = \"netcode\"\nprotocol_id = \"{PROTOCOL_ID:#x}\"\nkeys = [{{ hex = \"{KEY_HEX}\" }}]\n"
+        );
+        let by_token = format!(
+            "protocol = \"plain\"\nroute = \"token\"\ntoken = {{ at = \"end\", bytes = 8, strip = true }}\n\
+             tokens = [{{ hex = \"{}\", backend = \"any-1\" }}]\n\
+             sequence = {{ offset = 0, bits = 16, order = \"big\" }}\nguard = \"up\"\n",
+            hex(&ROUTE)
+        );
+        let apart_at = apart.as_ref().map(|(_, address)| *address);
+        let mut add = |name: &str, rules: &str, address: SocketAddr| {
+            put(
+                &mut text.more,
+                format_args!(
+                    "[[listener]]\nname = \"{name}\"\nbind = [\"127.0.0.1:0\"]\nmax_sessions = 20\n\
+                     {rules}backends = [\"{name}-1\"]\n[[backend]]\nname = \"{name}-1\"\n\
+                     link = \"udp\"\naddress = \"{address}\"\nslots = 8\n"
+                ),
+            );
+        };
+        add("udp", &netcode, udp_at);
+        add("any", &by_token, plain_at);
+        add("ue", "protocol = \"unreal\"\n", unreal.address);
+        if let Some(address) = apart_at {
+            add("apart", &netcode, address);
+        }
+        let line = Line::start(&text);
+        let game = Game::start(&line.daemon, "arena");
+        let (udp, plain) = (Echo::udp(udp), Echo::udp(plain));
+        let apart = apart.map(|(socket, _)| Echo::udp(socket));
+        let this = Self { line, _game: game, _udp: udp, _plain: plain, _apart: apart, unreal };
+        this.line.daemon.ready();
+        this
+    }
+
+    fn listener(&self, name: &str) -> Option<SocketAddr> {
+        let status = self.line.daemon.status();
+        let all = status["listeners"].as_array().expect("a list").clone();
+        let found = all.iter().find(|it| it["name"] == name)?;
+        found["addresses"][0].as_str().and_then(|text| text.parse().ok())
+    }
+
+    /// Who is here, without what changes by itself.
+    fn sessions(&self) -> Vec<Value> {
+        let mut all = self.line.daemon.ask("/sessions").json()["sessions"].clone();
+        let all = all.as_array_mut().expect("a list");
+        all.sort_by_key(|row| row["session"].as_str().map(str::to_owned));
+        for row in &mut *all {
+            row.as_object_mut().expect("an object").remove("silent_ms");
+        }
+        all.clone()
+    }
+
+    fn upgrade(&mut self) {
+        let (code, said) = self.line.upgrade();
+        assert_eq!(code, Some(0), "{said}\n{}", self.line.daemon.log());
+    }
+
+    fn drops(&self, reason: &str) -> u64 {
+        let page = self.line.daemon.get("/metrics").body;
+        let samples = page.lines().filter(|line| line.starts_with("ringgate_drops_total{"));
+        let meant = samples.filter(|line| line.contains(&format!("reason=\"{reason}\"")));
+        meant.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    }
+}
+
+/// A plain game's client, whose datagrams have a number and end with a token.
+struct Numbered {
+    socket: UdpSocket,
+    next: u16,
+}
+
+impl Numbered {
+    fn new(gateway: SocketAddr) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        socket.connect(gateway).expect("loopback");
+        socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+        Self { socket, next: 7 }
+    }
+
+    fn send(&self, number: u16) {
+        let datagram = [&number.to_be_bytes()[..], b"play", &ROUTE].concat();
+        self.socket.send(&datagram).expect("loopback takes it");
+    }
+
+    fn receive(&self) -> Option<Vec<u8>> {
+        let mut buffer = [0; 100];
+        self.socket.recv(&mut buffer).ok().map(|len| buffer[..len].to_vec())
+    }
+
+    /// Sends on until something comes back.
+    fn echo(&mut self) {
+        while self.receive().is_some() {}
+        wait_for("an echo", || {
+            self.send(self.next);
+            self.next += 1;
+            self.receive().map(|echo| assert_eq!(echo[2..], b"play"[..]))
+        });
+    }
+}
+
+fn players_of_every_kind_play_on(io: Choice) {
+    let mut fleet = Fleet::start(io);
+    let gateway = |name: &str| fleet.listener(name);
+    let udp = gateway("udp").expect("it is in the config");
+    let mut netcode = vec![
+        Player::connected(fleet.line.daemon.listener, 1, KEY_HEX),
+        Player::connected(udp, 2, KEY_HEX),
+    ];
+    netcode.extend(gateway("apart").map(|address| Player::connected(address, 3, KEY_HEX)));
+    let any = gateway("any").expect("it is in the config");
+    let (mut plain, half_open) = (Numbered::new(any), Numbered::new(any));
+    let mut unreal = UnrealPlayer::new(Framing::default(), 5, gateway("ue").expect("it is there"));
+    unreal.connect();
+    let mut play = |netcode: &mut Vec<Player>, plain: &mut Numbered| {
+        for player in netcode.iter_mut() {
+            player.echo(b"on it goes");
+        }
+        plain.echo();
+        plain.echo();
+        unreal.echo();
+    };
+    play(&mut netcode, &mut plain);
+    half_open.send(1);
+    wait_for("the half-open player's answer", || half_open.receive());
+    let before = wait_for("all players", || {
+        let all = fleet.sessions();
+        (all.len() >= netcode.len() + 2).then_some(all)
+    });
+    for _ in 0..2 {
+        fleet.upgrade();
+        assert_eq!(fleet.sessions(), before, "places, slots and addresses are what they were");
+        play(&mut netcode, &mut plain);
+    }
+    // The numbers that were used are used.
+    let dropped = fleet.drops("replay_duplicate");
+    plain.send(plain.next - 1);
+    wait_for("the duplicate", || (fleet.drops("replay_duplicate") > dropped).then_some(()));
+    // It sends again after an answer that it had from the process before the last.
+    half_open.send(2);
+    wait_for("an answer", || half_open.receive());
+    // A new port is followed, by the cookies of the first process.
+    unreal.change_port();
+    unreal.ahead_ns += 11_000_000_000;
+    unreal.echo();
+    assert_eq!((unreal.reconnected, fleet.unreal.connections()), (1, 1));
+    fleet.upgrade();
+    unreal.echo();
+    let tally = fleet.unreal.tally();
+    assert_eq!((tally.duplicates, tally.implausible, tally.restarts), (0, 0, 0), "{tally:?}");
+    let status = fleet.line.daemon.status();
+    assert_eq!(status["conservation"]["holds"], true, "{}", status["conservation"]);
+    assert_eq!(fleet.line.generation(), 4);
+}
+
+fn a_handshake_that_is_half_done_is_finished_with_the_next_process(io: Choice) {
+    let mut fleet = Fleet::start(io);
+    let mut player = Player::new(fleet.line.daemon.listener, 9, KEY_HEX);
+    // The request is on its way, or answered by a challenge that nobody has read.
+    player.turn();
+    wait_for("the challenge", || {
+        let status = fleet.line.daemon.status();
+        (status["totals"]["handshakes_pending"].as_u64() > Some(0)).then_some(())
+    });
+    let mut unreal =
+        UnrealPlayer::new(Framing::default(), 5, fleet.listener("ue").expect("it is there"));
+    unreal.step();
+    let challenge = unreal.await_datagram();
+    fleet.upgrade();
+    player.connect();
+    player.echo(b"in");
+    unreal.step_with(&challenge);
+    unreal.until("the player is in", |player| player.peer.is_some());
+    unreal.echo();
+    let restarts = fleet.unreal.tally().restarts;
+    assert_eq!((fleet.unreal.connections(), restarts), (1, 0));
+}
+
+fn who_was_denied_stays_out(io: Choice) {
+    let mut line = Line::start(&config(io));
+    let _game = Game::start(&line.daemon, "arena");
+    line.daemon.ready();
+    let (server, outside) = (line.daemon.listener, [127, 9, 9, 9]);
+    let mut inside = Player::connected(server, 1, KEY_HEX);
+    let mut outsider = Player::at(outside, server, 2, KEY_HEX);
+    outsider.connect();
+    assert_eq!(line.daemon.post("/deny?prefix=127.9.0.0/16").status, 200);
+    outsider.ended();
+    let (code, said) = line.upgrade();
+    assert_eq!(code, Some(0), "{said}");
+    let mut outsider = Player::at(outside, server, 3, KEY_HEX);
+    let dropped = || {
+        let page = line.daemon.get("/metrics").body;
+        let of = page.lines().filter(|line| line.contains("reason=\"address_denied\""));
+        of.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>()
+    };
+    let before = dropped();
+    wait_for("the denied one's datagrams", || {
+        outsider.turn();
+        (dropped() > before + 3).then_some(())
+    });
+    assert!(!outsider.is_connected());
+    inside.echo(b"still here");
+}
+
+fn what_is_watched_ends_with_a_word(io: Choice) {
+    let mut line = Line::start(&config(io));
+    let _game = Game::start(&line.daemon, "arena");
+    line.daemon.ready();
+    let mut player = Player::connected(line.daemon.listener, 7, KEY_HEX);
+    let mut tracing = Tracing::start(&line.daemon, &["--client", "7", "--for", "10m"]);
+    tracing.told("has session ");
+    let capturing = Capturing::start(&line.daemon, &["--client", "7", "--for", "10m"]);
+    player.echo(b"watched");
+    let (code, said) = line.upgrade();
+    assert_eq!(code, Some(0), "{said}");
+    let told = tracing.told("handed over");
+    assert!(told.contains("begin it anew"), "{told}");
+    let (ran, _folder) = capturing.ended();
+    assert!(ran.stderr.contains("handed over"), "{}", ran.stderr);
+    player.echo(b"and not watched");
+    let mut again = Tracing::start(&line.daemon, &["--client", "7", "--for", "10m"]);
+    again.told("has session ");
+}

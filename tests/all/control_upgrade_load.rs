@@ -1,0 +1,137 @@
+//! Ten upgrades in a row under the load generator's books: five hundred players lose nothing, and
+//! nothing is unexplained.
+//!
+//! Gateway, game process and load generator are processes of their own. The load generator is this
+//! test binary, started again: a test that does nothing as long as the environment does not tell it
+//! to be one.
+
+use std::ffi::OsString;
+use std::process::{Child, Command, Stdio};
+
+use ringgate_io::Choice;
+use ringgate_loadgen::report::record::Record;
+use ringgate_loadgen::text;
+
+use crate::command::ringgate;
+use crate::control_rig::{Daemon, KEY_HEX, PROTOCOL_ID, wait_for};
+use crate::gateway_rig::on_both_drivers;
+use crate::upgrade_rig::{self, Line};
+
+on_both_drivers!(five_hundred_players_lose_nothing_over_ten_upgrades);
+
+const PLAYERS: u64 = 500;
+
+const UPGRADES: u64 = 10;
+
+/// A program that ends with its owner.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `ringgate echo` on the bundle link.
+fn echo(daemon: &Daemon) -> Program {
+    let mut command = ringgate(["echo", "--name", "arena", "--socket"]);
+    command.arg(daemon.run_dir()).stdout(Stdio::null());
+    Program(command.spawn().expect("the binary was built"))
+}
+
+/// The load generator against a daemon, playing until it is interrupted; its files go to `out`.
+fn load(daemon: &Daemon) -> Program {
+    let key = daemon.folder.file("key", KEY_HEX, 0o600);
+    let (server, admin) = (daemon.listener.to_string(), daemon.admin.to_string());
+    let (key, out) = (key.display().to_string(), daemon.folder.join("out").display().to_string());
+    let (players, protocol_id) = (PLAYERS.to_string(), PROTOCOL_ID.to_string());
+    let mut words = vec!["run", "--server", &server, "--key", &key, "--protocol-id", &protocol_id];
+    words.extend(["--admin", &admin, "--out", &out, "--sessions", &players, "--hz", "2"]);
+    words.extend(["--arrivals", "ticks", "--ramp", "3s", "--hold", "600s", "--timeout", "60"]);
+    words.extend(["--keep-alive", "10s"]);
+    let own = std::env::current_exe().expect("this binary");
+    let mut command = Command::new(own);
+    command.args(["--exact", "control_upgrade_load::the_load_generator_itself", "--nocapture"]);
+    command.env(ARGUMENTS, words.join(SEPARATOR));
+    let log = std::fs::File::create(daemon.folder.join("load.log")).expect("a log");
+    command.stdout(log.try_clone().expect("a descriptor")).stderr(log);
+    Program(command.spawn().expect("it starts"))
+}
+
+/// No test: what the load generator's process runs.
+#[test]
+fn the_load_generator_itself() {
+    let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
+    let words = std::iter::once("ringgate-loadgen").chain(arguments.split(SEPARATOR));
+    let _ = ringgate_loadgen::cli::run(words.map(OsString::from));
+}
+
+const ARGUMENTS: &str = "RINGGATE_TEST_LOAD";
+
+const SEPARATOR: &str = "\u{1f}";
+
+fn five_hundred_players_lose_nothing_over_ten_upgrades(io: Choice) {
+    let mut config = upgrade_rig::text(if io == Choice::Mmsg { "mmsg" } else { "uring" });
+    config.max_sessions = 600;
+    config.backends = config.backends.replace("slots = 4", "slots = 600");
+    // All of them come from one block. A slow machine is to be busy with payloads, and not with
+    // keep-alives.
+    config.listener.push_str(
+        "keep_alive = \"10s\"\nlimits = { requests_per_block = 0, handshakes_per_block = 0 }\n",
+    );
+    let mut line = Line::start(&config);
+    let _echo = echo(&line.daemon);
+    line.daemon.ready();
+    let mut load = load(&line.daemon);
+    wait_for("all players", || {
+        let ended = load.0.try_wait().expect("our child");
+        assert_eq!(ended, None, "{}", line.log("load.log"));
+        let status = line.daemon.status();
+        (status["totals"]["sessions"] == PLAYERS).then_some(())
+    });
+    for generation in 2..=UPGRADES + 1 {
+        let (code, said) = line.upgrade();
+        assert_eq!(code, Some(0), "{said}\n{}", line.daemon.log());
+        assert_eq!(line.generation(), generation);
+        // Each process has its time with everybody.
+        let before = came(&line.daemon);
+        wait_for("everybody to play on", || (came(&line.daemon) > before + PLAYERS).then_some(()));
+    }
+    // It ends as its plan would have, and closes its books.
+    let id = load.0.id().to_string();
+    let sent = Command::new("kill").args(["-s", "INT", &id]).status().expect("kill is there");
+    assert!(sent.success());
+    load.0.wait().expect("our child");
+    check(&line, &record(&line.daemon));
+}
+
+/// Datagrams that have come.
+fn came(daemon: &Daemon) -> u64 {
+    daemon.status()["totals"]["datagrams_in"].as_u64().expect("a number")
+}
+
+/// What the load generator has left.
+fn record(daemon: &Daemon) -> Record {
+    let json = std::fs::read_to_string(daemon.folder.join("out/run.json"));
+    serde_json::from_str(&json.expect("it has written its record")).expect("a record")
+}
+
+/// What would be exit code 0 if nobody had interrupted it, and nothing lost.
+fn check(line: &Line, record: &Record) {
+    let log = line.daemon.log();
+    assert_eq!((record.imbalances(), record.unproven()), (Vec::new(), Vec::new()), "{log}");
+    let summary = record.summary();
+    assert_eq!((summary.players.connected, summary.players.lost), (PLAYERS, 0), "{log}");
+    let payloads = &summary.payloads;
+    assert!(payloads.arrived > PLAYERS * UPGRADES, "{payloads:?}");
+    assert_eq!((payloads.lost, payloads.missing), (0, 0), "{payloads:?}: {log}");
+    assert!(
+        !record.hand_overs_s.is_empty() && record.restarts.is_empty(),
+        "{:?}",
+        record.remarks()
+    );
+    assert!(summary.pause.ns > 0);
+    let told = text::time(summary.pause.ns);
+    eprintln!("{UPGRADES} upgrades: {} payloads, longest pause {told}", payloads.arrived);
+}

@@ -1,0 +1,105 @@
+//! A gateway that is handed over from process to process, each of them the real program, and what
+//! a test needs to do that or to get in between.
+
+use std::process::{Child, Command, Stdio};
+
+use ringgate::handover::Channel;
+use ringgate_os::process;
+
+use crate::command::{ringgate, run};
+use crate::control_rig::{Daemon, Text, wait_for};
+use crate::io_rig::Rig;
+
+const IS_ROOT: u32 = 0;
+
+/// A hand-over that the daemon has not started itself is root's.
+pub(crate) fn is_root() -> bool {
+    let is_root = process::effective_uid() == IS_ROOT;
+    if !is_root {
+        eprintln!("SKIPPED: only root may take a gateway over");
+    }
+    is_root
+}
+
+/// A gateway that may be another process by now; whichever it is, it ends with this.
+pub(crate) struct Line {
+    pub(crate) daemon: Daemon,
+    /// Processes that have come after the first.
+    pub(crate) heirs: Vec<u32>,
+}
+
+impl Line {
+    pub(crate) fn start(text: &Text) -> Self {
+        let daemon = Daemon::start(text);
+        Self { daemon, heirs: Vec::new() }
+    }
+
+    /// `ringgate upgrade`: its exit code and what it says.
+    pub(crate) fn upgrade(&mut self) -> (Option<i32>, String) {
+        let control = self.daemon.control();
+        let ran = run(ringgate(["upgrade".as_ref(), "--control".as_ref(), control.as_os_str()]));
+        if ran.code == Some(0) {
+            self.heirs.push(self.pid());
+        }
+        (ran.code, ran.stdout + &ran.stderr)
+    }
+
+    /// The process that serves now.
+    pub(crate) fn pid(&self) -> u32 {
+        let status = wait_for("a status", || {
+            let page = std::panic::catch_unwind(|| self.daemon.ask("/status")).ok()?;
+            (page.status == 200).then_some(page)
+        });
+        status.json()["pid"].as_u64().expect("a number") as u32
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.daemon.ask("/status").json()["generation"].as_u64().expect("a number")
+    }
+
+    /// A successor that talks to us instead of the gateway.
+    pub(crate) fn successor(&mut self) -> (Child, Channel) {
+        let (ours, its) = Channel::pair().expect("a pair");
+        let config = self.daemon.folder.join("gate.toml");
+        let log = self.daemon.folder.join("successor.log");
+        let mut command = ringgate(["run".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        command.args(["--take-over", "--predecessor-on-stdin"]);
+        command.stdin(Stdio::from(its.into_fd())).stdout(Stdio::null());
+        command.stderr(std::fs::File::create(log).expect("a log"));
+        (command.spawn().expect("the binary was built"), ours)
+    }
+
+    /// What a successor connects to.
+    pub(crate) fn connect(&self) -> Channel {
+        Channel::connect(&self.daemon.run_dir().join("handover.sock")).expect("it listens")
+    }
+
+    pub(crate) fn log(&self, name: &str) -> String {
+        std::fs::read_to_string(self.daemon.folder.join(name)).unwrap_or_default()
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        for pid in &self.heirs {
+            kill(*pid);
+        }
+    }
+}
+
+pub(crate) fn kill(pid: u32) {
+    // It may have ended by itself.
+    let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).output();
+}
+
+/// Two workers over one driver.
+pub(crate) fn text(io: &str) -> Text {
+    let mut text = Text::new();
+    text.gateway = format!("workers = 2\npin = false\ndrain_timeout = \"1h\"\nio = \"{io}\"\n");
+    text
+}
+
+/// The drivers that there are here.
+pub(crate) fn drivers() -> Vec<&'static str> {
+    if Rig::uring_works() { vec!["mmsg", "uring"] } else { vec!["mmsg"] }
+}
