@@ -10,14 +10,22 @@
 )]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt::Debug;
 use std::ptr::NonNull;
 
-/// A page-aligned, zeroed block that never moves.
+/// A page-aligned, initialised block that never moves.
 #[derive(Debug)]
 pub struct Arena {
     base: NonNull<u8>,
     layout: Layout,
+    /// Keeps memory that is not the allocator's.
+    keeper: Option<Box<dyn Keeper>>,
 }
+
+/// Something that keeps memory where it is until it is dropped.
+pub trait Keeper: Debug + Send + Sync {}
+
+impl<T: Debug + Send + Sync> Keeper for T {}
 
 // SAFETY: `Arena` owns its block exclusively, like a `Box<[u8]>`; nothing in it is tied to the
 // thread that made it.
@@ -35,7 +43,22 @@ impl Arena {
         // SAFETY: `layout` has a size of at least 1.
         let base = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
-        Self { base, layout }
+        Self { base, layout, keeper: None }
+    }
+
+    /// An arena over memory from elsewhere, such as a mapping that others have too.
+    ///
+    /// # Safety
+    /// `base` begins a page, and the `bytes` from there on are initialised and stay readable and
+    /// writable until `keeper` is dropped. Nobody else reads or writes them but as those who use
+    /// the arena argue.
+    ///
+    /// # Panics
+    /// Where it does not begin a page, or is larger than memory can be.
+    pub unsafe fn over(base: NonNull<u8>, bytes: usize, keeper: Box<dyn Keeper>) -> Self {
+        let layout = Layout::from_size_align(bytes, PAGE_BYTES).expect("memory has this size");
+        assert!(base.addr().get().is_multiple_of(PAGE_BYTES), "an arena begins a page");
+        Self { base, layout, keeper: Some(keeper) }
     }
 
     /// Bytes in the block.
@@ -44,10 +67,10 @@ impl Arena {
         self.layout.size()
     }
 
-    /// Whether the block is empty: it never is.
+    /// Whether the block is empty: one of ours never is.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        false
+        self.len() == 0
     }
 
     /// A pointer to `len` bytes at `offset`. Panics where the block ends before them, so that no
@@ -62,6 +85,9 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        if self.keeper.is_some() {
+            return;
+        }
         // SAFETY: `base` came from `alloc_zeroed` with this very layout and is freed only here.
         // Whoever lent slots to the kernel has taken them back first (each driver's `Drop` says
         // how).
