@@ -37,6 +37,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/state", "gate os"),
     ("crates/testkit", "batch core gate link"),
     ("crates/tokens", "core fleet os"),
+    ("crates/xdp", "batch os"),
     ("loadgen", "batch core impair io link os report"),
 ];
 
@@ -93,6 +94,12 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "crates/io/src/socket.rs",
     "crates/io/src/uring.rs",
     "crates/os/src/",
+    "crates/xdp/src/bpf.rs",
+    "crates/xdp/src/memory.rs",
+    "crates/xdp/src/netlink.rs",
+    "crates/xdp/src/queue.rs",
+    "crates/xdp/src/ring.rs",
+    "crates/xdp/src/socket.rs",
     "src/confine.rs",
     "tests/allocations.rs",
 ];

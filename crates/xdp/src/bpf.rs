@@ -1,0 +1,249 @@
+//! The system call `bpf`: maps, programs, and links that hold a program to an interface.
+//!
+//! What the kernel makes is a descriptor, and ends with its last copy: a process that dies leaves
+//! nothing behind. The attributes of a call are plain structures of numbers; the kernel takes those
+//! that it does not find for zero.
+#![allow(unsafe_code, reason = "a system call without a wrapper elsewhere")]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::asm::Instruction;
+
+/// What a map is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MapKind {
+    /// Keys that are there or not.
+    Hash {
+        /// Bytes of a key.
+        key_bytes: u32,
+    },
+    /// AF_XDP sockets, by number.
+    Sockets,
+}
+
+/// A table that a program looks things up in. All values are four bytes.
+#[derive(Debug)]
+pub(super) struct Map {
+    fd: OwnedFd,
+    key_bytes: usize,
+}
+
+impl Map {
+    pub(super) fn new(kind: MapKind, entries: u32) -> io::Result<Self> {
+        let (kind, key_bytes) = match kind {
+            MapKind::Hash { key_bytes } => (MAP_HASH, key_bytes),
+            MapKind::Sockets => (MAP_SOCKETS, 4),
+        };
+        let mut make = MakeMap { kind, key_bytes, value_bytes: 4, entries, flags: 0 };
+        // SAFETY: the attributes are numbers only.
+        let fd = unsafe { call_for_descriptor(MAKE_MAP, &mut make) }?;
+        Ok(Self { fd, key_bytes: key_bytes as usize })
+    }
+
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Sets what is found at a key.
+    pub(super) fn set(&self, key: &[u8], value: u32) -> io::Result<()> {
+        let mut access = self.access(key, &raw const value);
+        // SAFETY: the key is as long as the map's keys (`access`), the value as its values, and
+        // both outlive the call, which only reads them.
+        unsafe { call(SET_IN_MAP, &mut access) }.map(drop)
+    }
+
+    /// Nothing is found at a key from now on.
+    pub(super) fn remove(&self, key: &[u8]) -> io::Result<()> {
+        let mut access = self.access(key, std::ptr::null());
+        // SAFETY: as in `set`; no value is looked at.
+        unsafe { call(REMOVE_FROM_MAP, &mut access) }.map(drop)
+    }
+
+    fn access(&self, key: &[u8], value: *const u32) -> AccessMap {
+        assert_eq!(key.len(), self.key_bytes, "a key is as long as the map says");
+        let map = self.fd.as_raw_fd().cast_unsigned();
+        AccessMap { map, unused: 0, key: key.as_ptr() as u64, value: value as u64, flags: 0 }
+    }
+}
+
+/// A program that the kernel has checked.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    fd: OwnedFd,
+}
+
+impl Loaded {
+    /// Has the kernel check it. An error says what the kernel has found, where it has found
+    /// something.
+    pub(super) fn new(code: &[Instruction]) -> io::Result<Self> {
+        let license = c"Apache-2.0";
+        let mut log = vec![0_u8; LOG_BYTES];
+        let mut load = LoadProgram {
+            kind: PROGRAM_XDP,
+            count: code.len() as u32,
+            code: code.as_ptr() as u64,
+            license: license.as_ptr() as u64,
+            attached_as: ATTACH_XDP,
+            name: *b"ringgate\0\0\0\0\0\0\0\0",
+            ..LoadProgram::default()
+        };
+        // SAFETY: code and licence outlive the call, which only reads them, with the code's true
+        // length.
+        let why = match unsafe { call_for_descriptor(LOAD_PROGRAM, &mut load) } {
+            Ok(fd) => return Ok(Self { fd }),
+            Err(why) => why,
+        };
+        (load.log_level, load.log_bytes) = (1, LOG_BYTES as u32);
+        load.log = log.as_mut_ptr() as u64;
+        // SAFETY: as before; the log has room for as many bytes as the kernel may write.
+        if unsafe { call_for_descriptor(LOAD_PROGRAM, &mut load) }.is_ok() {
+            // A matter of memory, which there is now; nothing has been found.
+            return Err(why);
+        }
+        let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+        match String::from_utf8_lossy(&log[..end]).trim() {
+            "" => Err(why),
+            said => Err(io::Error::new(why.kind(), format!("{why}: {said}"))),
+        }
+    }
+
+    /// Runs it once over a frame. Returns what it says.
+    #[cfg(test)]
+    pub(super) fn test(&self, frame: &[u8]) -> io::Result<u32> {
+        let mut out = vec![0_u8; frame.len() + 256];
+        let mut test = TestProgram {
+            program: self.fd.as_raw_fd().cast_unsigned(),
+            bytes_in: frame.len() as u32,
+            bytes_out: out.len() as u32,
+            data_in: frame.as_ptr() as u64,
+            data_out: out.as_mut_ptr() as u64,
+            repeat: 1,
+            ..TestProgram::default()
+        };
+        // SAFETY: both buffers outlive the call, with their true lengths.
+        unsafe { call(TEST_PROGRAM, &mut test) }?;
+        Ok(test.said)
+    }
+}
+
+/// Holds a program to an interface.
+#[derive(Debug)]
+pub struct Attached {
+    #[expect(dead_code, reason = "it is held: closed, it takes the program off the interface")]
+    fd: OwnedFd,
+}
+
+impl Attached {
+    pub(super) fn new(program: &Loaded, interface: u32, is_generic: bool) -> io::Result<Self> {
+        let mut link = MakeLink {
+            program: program.fd.as_raw_fd().cast_unsigned(),
+            interface,
+            attached_as: ATTACH_XDP,
+            flags: if is_generic { FLAG_GENERIC } else { FLAG_DRIVER },
+        };
+        // SAFETY: the attributes are numbers only.
+        let fd = unsafe { call_for_descriptor(MAKE_LINK, &mut link) }?;
+        Ok(Self { fd })
+    }
+}
+
+/// # Safety
+/// What the attributes point to must be as the call wants it.
+unsafe fn call_for_descriptor<T>(what: i64, attributes: &mut T) -> io::Result<OwnedFd> {
+    // SAFETY: the caller's promise.
+    let fd = unsafe { call(what, attributes) }?;
+    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows its number.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// # Safety
+/// What the attributes point to must be as the call wants it.
+unsafe fn call<T>(what: i64, attributes: &mut T) -> io::Result<i32> {
+    let attributes: *mut T = attributes;
+    // SAFETY: the attributes are passed with their size; the rest is the caller's promise.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, what, attributes, size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+/// The beginning of `union bpf_attr` for `BPF_MAP_CREATE`.
+#[repr(C)]
+struct MakeMap {
+    kind: u32,
+    key_bytes: u32,
+    value_bytes: u32,
+    entries: u32,
+    flags: u32,
+}
+
+/// For `BPF_MAP_UPDATE_ELEM` and `BPF_MAP_DELETE_ELEM`.
+#[repr(C)]
+struct AccessMap {
+    map: u32,
+    unused: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// For `BPF_PROG_LOAD`.
+#[repr(C)]
+#[derive(Default)]
+struct LoadProgram {
+    kind: u32,
+    count: u32,
+    code: u64,
+    license: u64,
+    log_level: u32,
+    log_bytes: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+    interface: u32,
+    attached_as: u32,
+}
+
+/// For `BPF_PROG_TEST_RUN`.
+#[cfg(test)]
+#[repr(C)]
+#[derive(Default)]
+struct TestProgram {
+    program: u32,
+    said: u32,
+    bytes_in: u32,
+    bytes_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    took_ns: u32,
+}
+
+/// For `BPF_LINK_CREATE`.
+#[repr(C)]
+struct MakeLink {
+    program: u32,
+    interface: u32,
+    attached_as: u32,
+    flags: u32,
+}
+
+const MAKE_MAP: i64 = 0;
+const SET_IN_MAP: i64 = 2;
+const REMOVE_FROM_MAP: i64 = 3;
+const LOAD_PROGRAM: i64 = 5;
+#[cfg(test)]
+const TEST_PROGRAM: i64 = 10;
+const MAKE_LINK: i64 = 28;
+
+const MAP_HASH: u32 = 1;
+const MAP_SOCKETS: u32 = 17;
+const PROGRAM_XDP: u32 = 6;
+const ATTACH_XDP: u32 = 37;
+
+/// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE`.
+const FLAG_GENERIC: u32 = 1 << 1;
+const FLAG_DRIVER: u32 = 1 << 2;
+
+/// What the kernel says about a program that it does not take.
+const LOG_BYTES: usize = 64 << 10;

@@ -1,0 +1,28 @@
+//! Memory without a file, by descriptor: another process can be given it, with everything that lies
+//! in it.
+#![allow(unsafe_code, reason = "a memfd and its mapping have no wrapper elsewhere")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
+use super::ring::Mapping;
+use ringgate_batch::Arena;
+
+/// So many bytes of zeros as an arena, and their descriptor. Pages are there before this returns.
+pub fn shared(bytes: usize) -> io::Result<(Arena, OwnedFd)> {
+    // SAFETY: the name is a C string.
+    let raw = unsafe { libc::memfd_create(c"ringgate-frames".as_ptr(), libc::MFD_CLOEXEC) };
+    if raw < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
+    file.set_len(bytes as u64)?;
+    let fd = OwnedFd::from(file);
+    let mapping = Mapping::new(fd.as_fd(), 0, bytes)?;
+    let start = mapping.start();
+    // SAFETY: the mapping is as long, is kept as long as the arena lives, and is nobody else's: its
+    // address has not left this function.
+    Ok((unsafe { Arena::over(start, bytes, Box::new(mapping)) }, fd))
+}

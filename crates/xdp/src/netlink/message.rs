@@ -1,0 +1,387 @@
+//! Messages of rtnetlink: a header, a fixed part, attributes. Read like any other input: what is
+//! shorter than it says is passed over.
+
+use std::net::IpAddr;
+
+use crate::frame::Mac;
+
+/// An interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Its number.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Its address, where it is an Ethernet interface.
+    pub mac: Option<Mac>,
+    /// The longest packet.
+    pub mtu: u32,
+    /// Queues to receive that it was made with; how many are in use is not said.
+    pub queues: u32,
+    /// Whether it is up, with a cable.
+    pub is_up: bool,
+    /// The VLAN that it is, and the interface in which.
+    pub vlan: Option<(u32, u16)>,
+    /// It is part of a bridge, a bond or the like.
+    pub is_part: bool,
+}
+
+/// An address of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// On which interface.
+    pub interface: u32,
+    /// The address.
+    pub ip: IpAddr,
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// In which table.
+    pub table: u32,
+    /// To where.
+    pub to: IpAddr,
+    /// How many bits of it count.
+    pub bits: u8,
+    /// Of two to the same place the lower is taken.
+    pub priority: u32,
+    /// How.
+    pub way: Way,
+}
+
+/// How a route leads on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The host itself.
+    Ours,
+    /// Out of an interface, to the host itself or to a router.
+    Out {
+        /// The interface.
+        interface: u32,
+        /// The router.
+        router: Option<IpAddr>,
+    },
+    /// In a way that only the kernel knows: several at once, in a tunnel, nowhere.
+    Other,
+}
+
+/// A host on a wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Behind which interface.
+    pub interface: u32,
+    /// Its address.
+    pub ip: IpAddr,
+    /// Its address on the wire, while it is known.
+    pub mac: Option<Mac>,
+    /// It was heard of for so long ago that the kernel would ask again.
+    pub is_stale: bool,
+}
+
+/// Which table is asked when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The table.
+    pub table: u32,
+    /// It depends on something else than where a packet goes.
+    pub is_special: bool,
+}
+
+/// One message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Message<'a> {
+    pub(super) kind: u16,
+    pub(super) flags: u16,
+    pub(super) sequence: u32,
+    pub(super) body: &'a [u8],
+}
+
+/// What a message says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Link(Link),
+    Address(Address),
+    Route(Route),
+    Neighbour(Neighbour),
+    Rule(Rule),
+    /// Nothing that concerns us.
+    Nothing,
+    /// That was all.
+    End,
+    Error(i32),
+}
+
+/// The messages of one datagram.
+pub(super) struct Messages<'a>(&'a [u8]);
+
+impl<'a> Messages<'a> {
+    pub(super) const fn of(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Message<'a>;
+
+    fn next(&mut self) -> Option<Message<'a>> {
+        let (header, _) = self.0.split_first_chunk::<HEADER_BYTES>()?;
+        let [l0, l1, l2, l3, k0, k1, f0, f1, s0, s1, s2, s3, ..] = *header;
+        let len = u32::from_ne_bytes([l0, l1, l2, l3]) as usize;
+        let body = self.0.get(HEADER_BYTES..len)?;
+        self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some(Message {
+            kind: u16::from_ne_bytes([k0, k1]),
+            flags: u16::from_ne_bytes([f0, f1]),
+            sequence: u32::from_ne_bytes([s0, s1, s2, s3]),
+            body,
+        })
+    }
+}
+
+/// A request for everything of one kind.
+pub(super) fn question(kind: u16, sequence: u32) -> Vec<u8> {
+    let len = HEADER_BYTES + FAMILY_BYTES;
+    let mut bytes = Vec::with_capacity(len);
+    bytes.extend((len as u32).to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
+    bytes.extend(sequence.to_ne_bytes());
+    // From nobody in particular, of every family.
+    bytes.resize(len, 0);
+    bytes
+}
+
+/// Reads a message.
+pub(super) fn read(kind: u16, body: &[u8]) -> Said {
+    let said = match kind {
+        libc::RTM_NEWLINK => link(body).map(Said::Link),
+        libc::RTM_NEWADDR => address(body).map(Said::Address),
+        libc::RTM_NEWROUTE => route(body).map(Said::Route),
+        libc::RTM_NEWNEIGH => neighbour(body).map(Said::Neighbour),
+        libc::RTM_NEWRULE => rule(body).map(Said::Rule),
+        DONE => Some(Said::End),
+        ERROR => word(body, 0).map(|errno| Said::Error(errno.cast_signed().wrapping_neg())),
+        _ => None,
+    };
+    said.unwrap_or(Said::Nothing)
+}
+
+fn link(body: &[u8]) -> Option<Link> {
+    let flags = word(body, 8)?;
+    let mut link = Link { index: word(body, 4)?, is_up: flags & UP == UP, ..Link::default() };
+    let (mut below, mut vlan) = (None, None);
+    for (kind, value) in attributes(body, 16) {
+        match kind {
+            IFLA_ADDRESS => link.mac = value.try_into().ok(),
+            IFLA_IFNAME => link.name = text(value),
+            IFLA_MTU => link.mtu = word(value, 0)?,
+            IFLA_LINK => below = word(value, 0),
+            IFLA_MASTER => link.is_part = true,
+            IFLA_LINKINFO => vlan = vlan_of(value),
+            IFLA_NUM_RX_QUEUES => link.queues = word(value, 0)?,
+            _ => {}
+        }
+    }
+    link.vlan = below.zip(vlan);
+    Some(link)
+}
+
+/// The number of a VLAN with tags of the usual kind.
+fn vlan_of(info: &[u8]) -> Option<u16> {
+    let find = |at: &[u8], wanted| {
+        attributes(at, 0).find(|(kind, _)| *kind == wanted).map(|(_, value)| value.to_vec())
+    };
+    if text(&find(info, INFO_KIND)?) != "vlan" {
+        return None;
+    }
+    let data = find(info, INFO_DATA)?;
+    let is_usual = find(&data, VLAN_PROTOCOL).is_none_or(|kind| kind == crate::frame::TAGGED);
+    let id = find(&data, VLAN_ID).filter(|_| is_usual)?;
+    Some(u16::from_ne_bytes(*id.first_chunk()?))
+}
+
+fn address(body: &[u8]) -> Option<Address> {
+    let mut ip = None;
+    for (kind, value) in attributes(body, 8) {
+        // On a wire between two hosts the other kind is the other's.
+        match kind {
+            IFA_LOCAL => ip = ip_of(value),
+            IFA_ADDRESS if ip.is_none() => ip = ip_of(value),
+            _ => {}
+        }
+    }
+    Some(Address { interface: word(body, 4)?, ip: ip? })
+}
+
+fn route(body: &[u8]) -> Option<Route> {
+    let [family, bits, source_bits, service, table, _, _, kind, ..] = *body.first_chunk::<12>()?;
+    let flags = word(body, 8)?;
+    let mut to = match i32::from(family) {
+        libc::AF_INET => IpAddr::from([0; 4]),
+        libc::AF_INET6 => IpAddr::from([0; 16]),
+        _ => return None,
+    };
+    // What was looked up before, and is no route.
+    if flags & libc::RTM_F_CLONED != 0 {
+        return None;
+    }
+    let (mut interface, mut router, mut is_odd) = (None, None, source_bits != 0 || service != 0);
+    let (mut table, mut priority) = (u32::from(table), 0);
+    for (kind, value) in attributes(body, 12) {
+        match kind {
+            libc::RTA_DST => to = ip_of(value)?,
+            libc::RTA_OIF => interface = word(value, 0),
+            libc::RTA_GATEWAY => router = Some(ip_of(value)?),
+            libc::RTA_PRIORITY => priority = word(value, 0)?,
+            libc::RTA_TABLE => table = word(value, 0)?,
+            libc::RTA_METRICS => is_odd |= has_own_mtu(value),
+            // Several ways, or a way in something else.
+            libc::RTA_MULTIPATH | RTA_VIA | RTA_ENCAP_TYPE | RTA_ENCAP => is_odd = true,
+            _ => {}
+        }
+    }
+    let way = match (kind, interface) {
+        (libc::RTN_LOCAL, _) => Way::Ours,
+        (libc::RTN_UNICAST, Some(interface)) if !is_odd => Way::Out { interface, router },
+        _ => Way::Other,
+    };
+    Some(Route { table, to, bits, priority, way })
+}
+
+/// Whether a route's packets may not be as long as its interface's.
+fn has_own_mtu(metrics: &[u8]) -> bool {
+    attributes(metrics, 0).any(|(kind, _)| kind == RTAX_MTU)
+}
+
+fn neighbour(body: &[u8]) -> Option<Neighbour> {
+    let state = u16::from_ne_bytes(*body.get(8..)?.first_chunk()?);
+    let (mut ip, mut mac) = (None, None);
+    for (kind, value) in attributes(body, 12) {
+        match kind {
+            NDA_DST => ip = ip_of(value),
+            NDA_LLADDR => mac = value.try_into().ok(),
+            _ => {}
+        }
+    }
+    let is_known = state & (REACHABLE | PERMANENT | NO_QUESTION | STALE | DELAY | PROBE) != 0;
+    Some(Neighbour {
+        interface: word(body, 4)?,
+        ip: ip?,
+        mac: mac.filter(|_| is_known),
+        is_stale: state & (STALE | DELAY | PROBE) != 0,
+    })
+}
+
+fn rule(body: &[u8]) -> Option<Rule> {
+    let [family, to_bits, from_bits, service, table, _, _, action, ..] =
+        *body.first_chunk::<12>()?;
+    // Others are not asked where IP packets go.
+    if ![libc::AF_INET, libc::AF_INET6].contains(&i32::from(family)) {
+        return None;
+    }
+    let flags = word(body, 8)?;
+    let mut table = u32::from(table);
+    let mut is_special =
+        to_bits != 0 || from_bits != 0 || service != 0 || action != TO_TABLE || flags != 0;
+    for (kind, value) in attributes(body, 12) {
+        match kind {
+            FRA_TABLE => table = word(value, 0)?,
+            FRA_PRIORITY | FRA_PROTOCOL => {}
+            FRA_SUPPRESS_BITS => is_special |= word(value, 0) != Some(u32::MAX),
+            _ => is_special = true,
+        }
+    }
+    Some(Rule { table, is_special })
+}
+
+/// The attributes behind so many bytes.
+fn attributes(body: &[u8], at: usize) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = body.get(at..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let [l0, l1, k0, k1] = *rest.first_chunk()?;
+        let len = usize::from(u16::from_ne_bytes([l0, l1]));
+        let value = rest.get(ATTRIBUTE_BYTES..len)?;
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((u16::from_ne_bytes([k0, k1]) & KIND_MASK, value))
+    })
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn text(value: &[u8]) -> String {
+    let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
+    String::from_utf8_lossy(&value[..end]).into_owned()
+}
+
+fn ip_of(value: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(value).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from)).ok()
+}
+
+pub(super) const LINKS: u16 = libc::RTM_GETLINK;
+pub(super) const RULES: u16 = libc::RTM_GETRULE;
+
+/// Everything that is asked for.
+pub(super) const QUESTIONS: [u16; 5] =
+    [LINKS, libc::RTM_GETADDR, libc::RTM_GETROUTE, libc::RTM_GETNEIGH, RULES];
+
+/// What is told when it changes: links, neighbours, and of both families addresses, routes, rules.
+pub(super) const GROUPS: [u32; 8] = [1, 3, 5, 7, 8, 9, 11, 19];
+
+/// `NLM_F_DUMP_INTR`: something has changed meanwhile.
+pub(super) const INTERRUPTED: u16 = 0x10;
+
+const HEADER_BYTES: usize = 16;
+const FAMILY_BYTES: usize = 4;
+const ATTRIBUTE_BYTES: usize = 4;
+
+/// Beside the kind an attribute may say how it is laid out.
+const KIND_MASK: u16 = 0x3fff;
+
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+
+/// Up, and running.
+const UP: u32 = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
+
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
+const INFO_KIND: u16 = 1;
+const INFO_DATA: u16 = 2;
+const VLAN_ID: u16 = 1;
+const VLAN_PROTOCOL: u16 = 5;
+
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+
+const RTA_VIA: u16 = 18;
+const RTA_ENCAP_TYPE: u16 = 21;
+const RTA_ENCAP: u16 = 22;
+const RTAX_MTU: u16 = 2;
+
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+
+/// States of a neighbour.
+const REACHABLE: u16 = 0x02;
+const STALE: u16 = 0x04;
+const DELAY: u16 = 0x08;
+const PROBE: u16 = 0x10;
+const NO_QUESTION: u16 = 0x40;
+const PERMANENT: u16 = 0x80;
+
+const FRA_PRIORITY: u16 = 6;
+const FRA_SUPPRESS_BITS: u16 = 14;
+const FRA_TABLE: u16 = 15;
+const FRA_PROTOCOL: u16 = 21;
+
+/// `FR_ACT_TO_TBL`
+const TO_TABLE: u8 = 1;

@@ -1,0 +1,294 @@
+//! The program that the kernel runs for every frame of an interface: what is a datagram for one of
+//! our addresses, in its plainest form, goes to the queue's AF_XDP socket, everything else to the
+//! kernel.
+//!
+//! What is odd is the kernel's business: fragments, IP options, extension headers, broadcasts,
+//! sources that no host can have, frames for another host. The kernel puts it together or throws it
+//! away as for every other program, and what is for our port arrives at the ordinary socket. So
+//! does everything where a queue has no AF_XDP socket, or not any more.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::asm::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+use super::asm::{Assembler, If, Instruction, Size};
+use super::bpf::{Attached, Loaded, Map, MapKind};
+use super::frame::{
+    self, ETHERNET_BYTES, KIND_V4, KIND_V6, Mac, TAG_BYTES, TAGGED, UDP_BYTES, V4_BYTES, V4_PLAIN,
+    V6_BYTES, VLAN_MASK,
+};
+use ringgate_batch::LocalIp;
+
+/// Which frames are ours: those for this address and port, in this VLAN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ours {
+    /// As a frame's tag says; 0 for none.
+    pub vlan: u16,
+    /// One address of this host.
+    pub local: LocalIp,
+    /// The port.
+    pub port: u16,
+}
+
+/// Where in the kernel the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the interface's driver, before there is anything of the kernel's network stack.
+    Driver,
+    /// In front of the network stack, for interfaces whose drivers run no programs: slower.
+    Generic,
+}
+
+/// The program, loaded, with what it looks up.
+#[derive(Debug)]
+pub struct Program {
+    loaded: Loaded,
+    /// Ours, as keys.
+    ours: Map,
+    /// AF_XDP sockets by their queue.
+    sockets: Map,
+}
+
+impl Program {
+    /// Loads it for an interface with this address and so many queues.
+    pub fn load(mac: Mac, queues: u32) -> io::Result<Self> {
+        Self::load_with(mac, queues, Verdict::Pass)
+    }
+
+    /// The same, with what it says to a frame of ours where its queue has no socket.
+    fn load_with(mac: Mac, queues: u32, otherwise: Verdict) -> io::Result<Self> {
+        let ours = Map::new(MapKind::Hash { key_bytes: KEY_BYTES }, OURS_MAX)?;
+        let sockets = Map::new(MapKind::Sockets, queues)?;
+        let code = instructions(mac, ours.as_fd(), sockets.as_fd(), otherwise);
+        let loaded = Loaded::new(&code)?;
+        Ok(Self { loaded, ours, sockets })
+    }
+
+    /// Frames for this address are ours from now on.
+    pub fn add(&self, ours: &Ours) -> io::Result<()> {
+        self.ours.set(&key_of(ours), 1)
+    }
+
+    /// And these no longer.
+    pub fn remove(&self, ours: &Ours) -> io::Result<()> {
+        self.ours.remove(&key_of(ours))
+    }
+
+    /// Frames of ours that come in on this queue go to this socket from now on.
+    pub fn give_queue(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.sockets.set(&queue.to_ne_bytes(), socket.as_raw_fd().cast_unsigned())
+    }
+
+    /// Runs it for every frame that comes in on an interface, until what is returned is dropped or
+    /// this process ends.
+    pub fn attach(&self, interface: u32, place: Place) -> io::Result<Attached> {
+        Attached::new(&self.loaded, interface, place == Place::Generic)
+    }
+
+    /// What it says to a frame.
+    #[cfg(test)]
+    fn judge(&self, frame: &[u8]) -> io::Result<u32> {
+        self.loaded.test(frame)
+    }
+}
+
+/// What a program says to a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+enum Verdict {
+    /// The kernel goes on with it.
+    Pass = 2,
+    /// Back to where it came from: what tests tell a frame of ours by.
+    #[cfg(test)]
+    SendBack = 3,
+}
+
+/// What is looked up, as bytes: VLAN, port, address. All as they stand in a frame, with IPv4
+/// addresses as IPv6 writes them.
+fn key_of(ours: &Ours) -> [u8; KEY_BYTES as usize] {
+    let mut key = [0; KEY_BYTES as usize];
+    key[..2].copy_from_slice(&ours.vlan.to_be_bytes());
+    key[2..4].copy_from_slice(&ours.port.to_be_bytes());
+    key[4..].copy_from_slice(ours.local.ip_bytes());
+    key
+}
+
+/// The program. `R6` is the context, `R7` and `R8` are where the frame begins and ends, `R9` is
+/// where the IP header begins; `R2` and `R3` are for numbers that are looked at.
+fn instructions(
+    mac: Mac,
+    ours: BorrowedFd<'_>,
+    sockets: BorrowedFd<'_>,
+    otherwise: Verdict,
+) -> Vec<Instruction> {
+    let mut it = Assembler::default();
+    it.copy(R6, R1);
+    it.load(Size::Word, R7, R6, CONTEXT_BEGIN);
+    it.load(Size::Word, R8, R6, CONTEXT_END);
+    ethernet(&mut it, mac);
+    v4(&mut it);
+    v6(&mut it);
+
+    // R0 = whether it is ours
+    it.label("look up");
+    it.load_map(R1, ours.as_raw_fd());
+    it.copy(R2, R10);
+    it.add(R2, KEY.into());
+    it.call(MAP_LOOKUP);
+    it.jump_if(If::Equal, R0, 0, "pass");
+    // To its queue's socket; where there is none, R3 is the verdict.
+    it.load_map(R1, sockets.as_raw_fd());
+    it.load(Size::Word, R2, R6, CONTEXT_QUEUE);
+    it.set(R3, otherwise as i32);
+    it.call(REDIRECT);
+    it.exit();
+
+    it.label("pass");
+    it.set(R0, Verdict::Pass as i32);
+    it.exit();
+    it.finish()
+}
+
+/// Reads the Ethernet header and a tag, writes the VLAN into the key, and goes where the packet is
+/// looked at.
+fn ethernet(it: &mut Assembler, mac: Mac) {
+    must_hold(it, R7, ETHERNET_BYTES);
+    // For us, and not for everybody: two halves of the address, as they lie in memory.
+    let [m0, m1, m2, m3, m4, m5] = mac;
+    it.load(Size::Word, R2, R7, 0);
+    it.jump_if_word(If::Differs, R2, u32::from_ne_bytes([m0, m1, m2, m3]), "pass");
+    it.load(Size::Half, R2, R7, 4);
+    it.jump_if(If::Differs, R2, in_memory([m4, m5]), "pass");
+    // R4 = what is in the frame, R5 = the VLAN
+    it.load(Size::Half, R4, R7, 12);
+    it.set(R5, 0);
+    it.copy(R9, R7);
+    it.add(R9, ETHERNET_BYTES as i32);
+    it.jump_if(If::Differs, R4, in_memory(TAGGED), "untagged");
+    must_hold(it, R9, TAG_BYTES);
+    it.load(Size::Half, R5, R9, 0);
+    it.and(R5, in_memory(VLAN_MASK.to_be_bytes()));
+    it.load(Size::Half, R4, R9, 2);
+    it.add(R9, TAG_BYTES as i32);
+    it.label("untagged");
+    it.store(Size::Half, R10, KEY, R5);
+    it.jump_if(If::Equal, R4, in_memory(KIND_V4), "v4");
+    it.jump_if(If::Equal, R4, in_memory(KIND_V6), "v6");
+    it.jump("pass");
+}
+
+/// An IPv4 packet: its address and port into the key.
+fn v4(it: &mut Assembler) {
+    it.label("v4");
+    must_hold(it, R9, V4_BYTES + UDP_BYTES);
+    // No options.
+    it.load(Size::Byte, R2, R9, 0);
+    it.jump_if(If::Differs, R2, V4_PLAIN.into(), "pass");
+    // No fragment.
+    it.load(Size::Half, R2, R9, 6);
+    it.and(R2, in_memory((frame::MORE_FRAGMENTS | frame::OFFSET_MASK).to_be_bytes()));
+    it.jump_if(If::Differs, R2, 0, "pass");
+    it.load(Size::Byte, R2, R9, 9);
+    it.jump_if(If::Differs, R2, frame::UDP.into(), "pass");
+    // From a host: not 0.0.0.0/8, not loopback, not multicast and what lies behind.
+    it.load(Size::Byte, R2, R9, 12);
+    it.jump_if(If::Equal, R2, 0, "pass");
+    it.jump_if(If::Equal, R2, 127, "pass");
+    it.jump_if(If::Above, R2, 223, "pass");
+    // R2 = the packet's length: that of the datagram with its headers, and no more than the frame.
+    it.load(Size::Half, R2, R9, 2);
+    it.from_network(R2);
+    it.load(Size::Half, R3, R9, 24);
+    it.from_network(R3);
+    must_be_datagram(it, V4_BYTES);
+    // ::ffff:a.b.c.d
+    it.store_number(Size::Double, R10, KEY_ADDRESS, 0);
+    it.store_number(Size::Word, R10, KEY_ADDRESS + 8, i32::from_ne_bytes([0, 0, 0xff, 0xff]));
+    it.load(Size::Word, R2, R9, 16);
+    it.store(Size::Word, R10, KEY_ADDRESS + 12, R2);
+    it.load(Size::Half, R2, R9, 22);
+    it.store(Size::Half, R10, KEY_PORT, R2);
+    it.jump("look up");
+}
+
+/// An IPv6 packet: its address and port into the key.
+fn v6(it: &mut Assembler) {
+    it.label("v6");
+    must_hold(it, R9, V6_BYTES + UDP_BYTES);
+    it.load(Size::Byte, R2, R9, 0);
+    it.and(R2, 0xf0);
+    it.jump_if(If::Differs, R2, 0x60, "pass");
+    // No extension header.
+    it.load(Size::Byte, R2, R9, 6);
+    it.jump_if(If::Differs, R2, frame::UDP.into(), "pass");
+    // From a host: not multicast, and not ::/64, where the unspecified address, loopback and IPv4
+    // addresses in the guise of IPv6 lie.
+    it.load(Size::Byte, R2, R9, 8);
+    it.jump_if(If::Equal, R2, 0xff, "pass");
+    it.load(Size::Double, R2, R9, 8);
+    it.jump_if(If::Equal, R2, 0, "pass");
+    // It must have a checksum.
+    it.load(Size::Half, R2, R9, 46);
+    it.jump_if(If::Equal, R2, 0, "pass");
+    // R2 = the packet's length
+    it.load(Size::Half, R2, R9, 4);
+    it.from_network(R2);
+    it.add(R2, V6_BYTES as i32);
+    it.load(Size::Half, R3, R9, 44);
+    it.from_network(R3);
+    must_be_datagram(it, V6_BYTES);
+    for half in [0, 8] {
+        it.load(Size::Double, R2, R9, 24 + half);
+        it.store(Size::Double, R10, KEY_ADDRESS + half, R2);
+    }
+    it.load(Size::Half, R2, R9, 42);
+    it.store(Size::Half, R10, KEY_PORT, R2);
+    it.jump("look up");
+}
+
+/// Passes frames that end within so many bytes from what a register points to.
+fn must_hold(it: &mut Assembler, from: super::asm::Register, bytes: usize) {
+    it.copy(R2, from);
+    it.add(R2, bytes as i32);
+    it.jump_if_register(If::Above, R2, R8, "pass");
+}
+
+/// Passes packets of `R2` bytes that are not an IP header and a UDP packet of `R3` bytes, or that
+/// the frame does not hold.
+fn must_be_datagram(it: &mut Assembler, header_bytes: usize) {
+    it.jump_if(If::Below, R3, UDP_BYTES as i32, "pass");
+    it.add(R3, header_bytes as i32);
+    it.jump_if_register(If::Differs, R2, R3, "pass");
+    it.copy(R1, R9);
+    it.add_register(R1, R2);
+    it.jump_if_register(If::Above, R1, R8, "pass");
+}
+
+/// Two bytes of a frame as a register holds them after they were loaded.
+fn in_memory(bytes: [u8; 2]) -> i32 {
+    u16::from_ne_bytes(bytes).into()
+}
+
+/// `struct xdp_md`.
+const CONTEXT_BEGIN: i16 = 0;
+const CONTEXT_END: i16 = 4;
+const CONTEXT_QUEUE: i16 = 16;
+
+/// Where the key lies on the stack: its address is aligned as the verifier wants it.
+const KEY: i16 = -(KEY_BYTES as i16);
+const KEY_PORT: i16 = KEY + 2;
+const KEY_ADDRESS: i16 = KEY + 4;
+const _: () = assert!(KEY_ADDRESS % 8 == 0);
+const KEY_BYTES: u32 = 20;
+
+/// Addresses, each in every VLAN and with every port: more than any host has.
+const OURS_MAX: u32 = 4096;
+
+/// `BPF_FUNC_map_lookup_elem`.
+const MAP_LOOKUP: i32 = 1;
+
+/// `BPF_FUNC_redirect_map`.
+const REDIRECT: i32 = 51;
+
+#[cfg(test)]
+mod tests;
