@@ -17,7 +17,7 @@ use crate::epochs::Validity;
 use crate::values::ListenerKey;
 
 /// The key that opens the keys.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetKey(Key);
 
 /// A sealed key that does not open: of another fleet, of another place, or changed.

@@ -248,7 +248,7 @@ impl DenyList {
 
     /// A list of these rules, as far as they make a difference. Of two about the same the later one
     /// holds.
-    pub(crate) fn of_rules(rules: impl IntoIterator<Item = (Whom, Rule)>) -> Self {
+    pub fn of_rules(rules: impl IntoIterator<Item = (Whom, Rule)>) -> Self {
         let mut list = Self::default();
         for (whom, rule) in rules {
             match whom {
@@ -261,6 +261,21 @@ impl DenyList {
             }
         }
         list.forget_useless();
+        list
+    }
+
+    /// This list and another one: who is denied by a rule of either is denied.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        let mut list = self.clone();
+        for (prefix, rule) in &other.prefixes {
+            let known = list.prefixes.entry(*prefix).or_insert(*rule);
+            *known = known.stricter(rule);
+        }
+        for (id, until) in &other.clients {
+            let known = list.clients.entry(*id).or_insert(*until);
+            *known = later(*known, *until);
+        }
         list
     }
 
@@ -294,6 +309,22 @@ impl DenyList {
             });
         }
     }
+}
+
+impl Rule {
+    /// What holds where both are said of the same.
+    fn stricter(&self, other: &Self) -> Self {
+        match (self.is_denied, other.is_denied) {
+            (true, true) => Self { is_denied: true, until: later(self.until, other.until) },
+            (false, true) => *other,
+            _ => *self,
+        }
+    }
+}
+
+/// No end is the latest.
+fn later(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.zip(other).map(|(one, other)| one.max(other))
 }
 
 impl fmt::Display for Whom {

@@ -141,11 +141,16 @@ impl Registration {
 
     /// What a successor has to know.
     pub fn hand_over(self) -> Handed {
-        let keys = self.items.into_iter().filter(|(_, item)| item.standing == Standing::Written);
+        self.handed()
+    }
+
+    /// The same, while this one goes on: for a hand-over that may still fail.
+    pub fn handed(&self) -> Handed {
+        let keys = self.items.iter().filter(|(_, item)| item.standing == Standing::Written);
         Handed {
             lease: self.lease.map_or(0, |held| held.id),
-            former: self.former.into(),
-            keys: keys.map(|(key, _)| key).collect(),
+            former: self.former.iter().copied().collect(),
+            keys: keys.map(|(key, _)| key.clone()).collect(),
         }
     }
 

@@ -199,6 +199,11 @@ impl Etcd {
 
     /// Runs `etcdctl` and returns what it says.
     pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
+        self.try_ctl(arguments).unwrap_or_else(|said| panic!("{said}"))
+    }
+
+    /// The same where it may fail: what it says then.
+    pub(crate) fn try_ctl(&self, arguments: &[&str]) -> Result<String, String> {
         let endpoint = format!("{}://127.0.0.1:{}", self.scheme, self.members[0].port);
         let said = Command::new("etcdctl")
             .env("ETCDCTL_API", "3")
@@ -206,9 +211,8 @@ impl Etcd {
             .args(arguments)
             .output()
             .expect("etcdctl starts");
-        let text = String::from_utf8_lossy(&said.stdout).into_owned();
-        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-        text
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if said.status.success() { Ok(text(&said.stdout)) } else { Err(text(&said.stderr)) }
     }
 }
 
