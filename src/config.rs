@@ -14,6 +14,7 @@
 mod backend;
 mod distinct;
 mod explain;
+mod fleet;
 pub mod keys;
 mod listener;
 mod mistake;
@@ -36,30 +37,34 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 pub use explain::explain;
+pub use fleet::{Account, Fleet};
 pub use mistake::{Mistake, Mistakes};
-pub use read::{parse, run_dir};
+pub use read::{fleet, parse, run_dir};
 pub use schema::{Changes, changes, changes_of};
 pub use token::Token;
 
 use keys::KeySources;
 use ringgate_core::secret::Key;
-use ringgate_gate::Front;
+use ringgate_fleet::keyspace::Name;
+use ringgate_gate::{Front, Intake};
 use values::Word;
 
 /// Longest name of a backend or listener. User data routes by a name padded with NUL to 32 bytes.
 pub const NAME_BYTES_MAX: usize = 31;
 
 /// Everything a config file says.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// `[gateway]`.
     pub gateway: Gateway,
     /// `[[listener]]`, in the order of the file. Invariant: at least one, names and bind addresses
     /// unique.
     pub listeners: Vec<Listener>,
-    /// `[[backend]]`, in the order of the file. Invariant: at least one, names and UDP addresses
-    /// unique.
+    /// `[[backend]]`, in the order of the file. Invariant: at least one where there is no fleet,
+    /// names and UDP addresses unique.
     pub backends: Vec<Backend>,
+    /// `[fleet]`; without it this gateway is alone.
+    pub fleet: Option<Fleet>,
     /// `[admin]`; without it no admin address is served.
     pub admin: Option<Admin>,
     /// `[histograms]`; without it no histogram files are written.
@@ -152,15 +157,19 @@ impl Config {
 }
 
 /// One public front.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Listener {
     /// Its name in logs and metrics. Invariant: 1 to [`NAME_BYTES_MAX`] bytes, unique.
     pub name: String,
     /// The addresses to bind. Invariant: at least one; a port of 0 asks the kernel for a free one.
     pub bind: Vec<SocketAddr>,
-    /// Indices into [`Config::backends`]. Invariant: at least one, no index twice, exactly one with
-    /// [`Route::Single`].
+    /// Indices into [`Config::backends`]. Invariant: no index twice; at least one where there is no
+    /// group, none in the file where there is one; exactly one with [`Route::Single`].
     pub backends: Vec<usize>,
+    /// The backends of the fleet that players are sent to.
+    pub group: Option<Name>,
+    /// Where players and tokens find this listener. Empty: the addresses that were bound.
+    pub public: Vec<SocketAddr>,
     /// How a new player's backend is chosen.
     pub route: Route,
     /// Most sessions of this listener, over all workers.
@@ -175,6 +184,13 @@ pub struct Listener {
     pub ignored: Vec<&'static str>,
     /// What is spoken here.
     pub protocol: Protocol,
+}
+
+impl Listener {
+    /// Whether its keys are the fleet's.
+    pub const fn has_fleet_keys(&self) -> bool {
+        matches!(&self.protocol, Protocol::Netcode(rules) if rules.has_fleet_keys)
+    }
 }
 
 /// `[listener.limits]`: what one source may take of a listener. 0 is no limit. A block is an IPv4
@@ -255,7 +271,7 @@ impl Word for TokenReuse {
 }
 
 /// What a listener speaks, with the fields that only this protocol has.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Protocol {
     /// netcode 1.02.
     Netcode(Netcode),
@@ -277,15 +293,15 @@ impl Protocol {
 }
 
 /// The fields of a netcode listener.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Netcode {
-    /// What tokens must name, any of them. Empty: the addresses that were bound.
-    pub public: Vec<SocketAddr>,
     /// The game's protocol id.
     pub protocol_id: u64,
-    /// The keys that connect tokens may be sealed with, newest first by convention. Invariant: 1 to
-    /// 8, all different.
+    /// The keys that connect tokens may be sealed with, newest first by convention. Invariant: at
+    /// most 8, all different, and at least one where they are not the fleet's.
     pub keys: Vec<Key>,
+    /// Whether the fleet has the keys.
+    pub has_fleet_keys: bool,
     /// Sequences that a session remembers. Invariant: a power of two, 64 to 1024.
     pub replay_window: u16,
     /// A jump over more sequences than this ends the session; without it any jump is fine.
@@ -485,6 +501,8 @@ pub struct Backend {
     pub slots: u32,
     /// How long a backend may be gone before its players are disconnected.
     pub grace: Duration,
+    /// Whom it is for. In the file: everybody.
+    pub intake: Intake,
 }
 
 /// How a game process is reached.

@@ -24,6 +24,7 @@ mod http;
 mod keeper;
 mod latency;
 mod listeners;
+mod membership;
 mod metrics;
 mod notify;
 mod page;
@@ -40,6 +41,7 @@ mod tests;
 mod trace;
 mod view;
 
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -55,6 +57,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::{Admin, Config, IoChoice, LoadError};
 use crate::handover::Facts;
+use crate::membership::{Known, Order, Prepared};
 use crate::worker::{Fleet, Opened};
 use denying::Denials;
 pub use denying::State;
@@ -65,6 +68,7 @@ use http::Command;
 pub use keeper::DENIED_FILE;
 use keeper::Keeper;
 use listeners::Listeners;
+use membership::Membership;
 use notify::Notifier;
 use recorder::Recorder;
 use reload::{Next, Outcome};
@@ -92,6 +96,19 @@ pub struct Settings {
     pub program: Program,
     /// Of the process before this one.
     pub inherited: Option<Inherited>,
+    /// The fleet, where the gateway is in one.
+    pub fleet: Option<Joining>,
+}
+
+/// What a gateway in a fleet starts from.
+#[derive(Debug)]
+pub struct Joining {
+    /// What is known so far, and how etcd is reached.
+    pub prepared: Prepared,
+    /// The config as the file says it. The other one has what is known besides.
+    pub file: Config,
+    /// What that was.
+    pub known: Known,
 }
 
 /// What a control plane goes on with.
@@ -122,13 +139,23 @@ pub struct Control {
     recorder: Recorder,
     keeper: Option<Keeper>,
     events: Events,
+    joining: Option<Prepared>,
 }
 
 impl Control {
     /// Binds the admin address, begins the histogram file, and catches signals. The error is one
     /// sentence.
     pub fn start(fleet: Fleet, settings: Settings) -> Result<Self, String> {
-        let Settings { config_file, config, setup, kernel, state, program, inherited } = settings;
+        let Settings {
+            config_file,
+            config,
+            setup,
+            kernel,
+            state,
+            program,
+            inherited,
+            fleet: joining,
+        } = settings;
         let runtime = Runtime::start(config.gateway.io != IoChoice::Mmsg)
             .map_err(|why| format!("cannot start the control thread's runtime: {why}"))?;
         let mut view = View::new(&fleet, Arc::clone(&setup), config_file.clone(), kernel);
@@ -141,7 +168,19 @@ impl Control {
             .block_on(async { Events::listen(commands) })
             .map_err(|why| format!("cannot catch signals: {why}"))?;
         view.live().admin = config.admin.clone().map(Arc::new);
-        let (denials, keeper) = Denials::start(state, view.now_ns());
+        let has_folder = state.folder.is_ok();
+        let (mut denials, keeper) = Denials::start(state, view.now_ns());
+        let config = Arc::new(config);
+        let (joining, membership) = match joining {
+            Some(Joining { mut prepared, file, known }) => {
+                if !has_folder {
+                    prepared.forget_copy();
+                }
+                denials.set_fleet(&known.bans, view.now_ns());
+                (Some(prepared), Some(Membership::new(file, known)))
+            }
+            None => (None, None),
+        };
         view.live().denied = denials.shown();
         let before = inherited.as_ref().and_then(Inherited::admin);
         let bind = |admin: &Admin| {
@@ -159,13 +198,13 @@ impl Control {
         let admin = config.admin.as_ref().map(bind).transpose()?;
         let router = http::router(Arc::clone(&view), sender.clone());
         let recorder = Recorder::start(&runtime, &view, config.histograms.as_ref())?;
-        let listeners = Listeners::of(&setup);
+        let listeners = Listeners::of(&setup, plan::links(&config));
         let notify = inherited.as_ref().and_then(|it| it.facts.notify.as_deref());
         let doors = [admin.as_ref().and_then(|(it, _)| second(it)), None, None];
         let mut main_loop = ControlLoop {
             view,
             config_file,
-            config: Arc::new(config),
+            config,
             setup,
             notifier: Notifier::from_env(notify),
             program,
@@ -179,6 +218,7 @@ impl Control {
             deadlines: Deadlines::new(),
             denials,
             listeners,
+            membership,
         };
         if let Some(inherited) = &inherited {
             main_loop.inherit(&fleet, inherited);
@@ -195,6 +235,7 @@ impl Control {
             recorder,
             keeper,
             events,
+            joining,
         })
     }
 
@@ -256,7 +297,12 @@ impl Control {
             mut recorder,
             keeper,
             mut events,
+            joining,
         } = self;
+        if let Some(prepared) = joining {
+            main_loop.join(prepared)?;
+            events.fleet = main_loop.known();
+        }
         if main_loop.view.facts().generation > 1 {
             main_loop.notifier.taken_over();
         } else {
@@ -292,6 +338,7 @@ impl Control {
             (tokio::join!(attend, recorder.run(ends)).0, keeper)
         });
         if matches!(ended, Ok(End::HandedOver)) {
+            main_loop.leave_fleet(Order::Part);
             let parted = fleet.part();
             main_loop.denials.close();
             runtime.block_on(finish(&mut recorder, keeper));
@@ -302,6 +349,7 @@ impl Control {
             let _ = std::fs::remove_file(path);
         }
         main_loop.denials.close();
+        main_loop.leave_fleet(Order::Leave);
         let stopped = fleet.stop();
         tracing::info!(event = "stop", "stopped");
         runtime.block_on(finish(&mut recorder, keeper));
@@ -351,6 +399,8 @@ struct Events {
     user: Signal,
     commands: mpsc::Receiver<Command>,
     watch: tokio::time::Interval,
+    /// What is known of the fleet, where the gateway is in one.
+    fleet: Option<watch::Receiver<Arc<Known>>>,
 }
 
 /// One of them.
@@ -359,6 +409,8 @@ enum Event {
     Reload,
     Upgrade,
     Terminate,
+    /// Something else is known of the fleet.
+    Fleet,
     Tick,
 }
 
@@ -371,11 +423,24 @@ impl Events {
             user: signal(SignalKind::user_defined2())?,
             commands,
             watch: tokio::time::interval(WATCH_EVERY),
+            fleet: None,
         })
     }
 
     async fn next(&mut self) -> Event {
+        let fleet = async {
+            match &mut self.fleet {
+                Some(known) => {
+                    if known.changed().await.is_err() {
+                        // Its thread has ended before this one: nothing comes any more.
+                        pending::<()>().await;
+                    }
+                }
+                None => pending().await,
+            }
+        };
         tokio::select! {
+            () = fleet => Event::Fleet,
             _ = self.terminate.recv() => Event::Terminate,
             _ = self.interrupt.recv() => Event::Terminate,
             _ = self.hang_up.recv() => Event::Reload,
@@ -387,8 +452,10 @@ impl Events {
 }
 
 /// A reload that can be carried out.
-struct Prepared {
+struct Reloading {
     config: Config,
+    /// What the file says of it, in a fleet.
+    file: Option<Config>,
     next: Next,
     /// Not heard yet. Dropped, they close.
     opened: Vec<(ListenerId, Opened)>,
@@ -409,6 +476,7 @@ struct ControlLoop {
     deadlines: Deadlines,
     denials: Denials,
     listeners: Listeners,
+    membership: Option<Membership>,
     program: Program,
     /// To itself, for what threads beside it have found out.
     commands: mpsc::Sender<Command>,
@@ -453,6 +521,7 @@ impl ControlLoop {
                     tracing::info!(event = "asked", what = "drain", by = "a signal", "told to end");
                     self.drain(fleet, None);
                 }
+                Event::Fleet => self.hear_fleet(fleet),
                 Event::Tick if fleet.has_failed() => {
                     return Err(io::Error::other("a worker has failed"));
                 }
@@ -462,6 +531,7 @@ impl ControlLoop {
                     self.end_overdue(fleet);
                     self.watch_denied(fleet);
                     self.close_drained(fleet);
+                    self.tell_fleet(fleet);
                     if self.watcher.is_due(self.view.now_ns()) {
                         self.watcher.tell(&self.view.snapshot());
                     }
@@ -494,6 +564,7 @@ impl ControlLoop {
     fn obey(&mut self, fleet: &Fleet, command: Command) {
         // The client may have closed its connection without waiting for the answer.
         match command {
+            Command::ConfirmFleet { doubt, reply } => answer(reply, self.confirm_fleet(doubt)),
             Command::Capture { capture, reply } => {
                 fleet.tell_all(|| Mail::Capture(Arc::clone(&capture)));
                 answer(reply, ());
@@ -582,7 +653,7 @@ impl ControlLoop {
     }
 
     fn try_reload(&mut self, fleet: &Fleet) -> Outcome {
-        let Prepared { config, next, opened } = self.prepare(fleet)?;
+        let Reloading { config, file, next, opened } = self.prepare(fleet)?;
         for notice in config.notices() {
             tracing::warn!("{notice}");
         }
@@ -591,18 +662,20 @@ impl ControlLoop {
         let before = std::mem::replace(&mut self.config, Arc::new(config));
         self.view.live().setup = Arc::clone(&self.setup);
         self.note_movements(fleet, &next, &before);
+        self.note_file(file);
         Ok(next.changes)
     }
 
     /// Does everything of a reload that may fail, and nothing that shows.
-    fn prepare(&self, fleet: &Fleet) -> Result<Prepared, Vec<String>> {
-        let config = Config::load(&self.config_file).map_err(|why| sentences(&why))?;
+    fn prepare(&self, fleet: &Fleet) -> Result<Reloading, Vec<String>> {
+        let read = Config::load(&self.config_file).map_err(|why| sentences(&why))?;
+        let (config, file) = self.with_fleet(read);
         let is_free = |id| self.is_free(id);
         let next = self.with_known(fleet, |known| {
             reload::next(&self.config, &self.setup, &config, is_free, known)
         })?;
         let opened = self.open_added(fleet, &next, &config)?;
-        Ok(Prepared { config, next, opened })
+        Ok(Reloading { config, file, next, opened })
     }
 
     /// Whether nothing knows a retired backend's number any more: every worker has retired it, so

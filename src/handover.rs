@@ -23,7 +23,7 @@ pub mod message;
 pub mod steps;
 
 pub use channel::Channel;
-pub use message::{Facts, Given, Message, RetiredRow, SocketRow};
+pub use message::{Facts, FleetRow, Given, Message, RetiredRow, SocketRow};
 pub use steps::{Giver, GiverStep, Heard, Taker, TakerStep};
 
 /// The name of the control socket in `run_dir`.

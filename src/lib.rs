@@ -11,4 +11,5 @@ pub mod config;
 pub mod confine;
 pub mod control;
 pub mod handover;
+pub mod membership;
 pub mod worker;

@@ -45,7 +45,8 @@ use watch::Watch;
 
 use ringgate_core::crypto::Aead;
 use ringgate_gate::{
-    Claims, Denied, Gate, ListenerId, Mail, Now, Phase, Seed, Setup, WorkerId, WorkerIndex,
+    Claims, Denied, Gate, LinkKind, ListenerId, Mail, Now, Phase, Seed, Setup, WorkerId,
+    WorkerIndex,
 };
 use ringgate_io::socket::UdpSocket;
 use ringgate_io::{self as io, AnyDriver, Choice, DriverOptions, StartError};
@@ -64,6 +65,8 @@ pub struct Plan {
     pub filter: Vec<bool>,
     /// Where the sockets for bundle links are made; `None` where there is no bundle backend.
     pub run_dir: Option<PathBuf>,
+    /// Whether udp backends may come where the setup has none.
+    pub expects_udp: bool,
     /// How many workers.
     pub workers: u16,
     /// Whether each worker is bound to a core of its own.
@@ -75,6 +78,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether players need the socket that leads to udp backends.
+    fn has_udp(&self, setup: &Setup) -> bool {
+        let is_udp = |link: &LinkKind| matches!(link, LinkKind::Udp { .. });
+        self.expects_udp || setup.backends.iter().any(|backend| is_udp(&backend.link))
+    }
+
     /// From the start on, these may not play.
     pub fn deny(&mut self, denied: Denied) {
         self.setup = Arc::new(Setup { denied: Arc::new(denied), ..Setup::clone(&self.setup) });

@@ -20,6 +20,8 @@ mod cli_top;
 mod command;
 #[path = "all/config_bounds.rs"]
 mod config_bounds;
+#[path = "all/config_fleet.rs"]
+mod config_fleet;
 #[path = "all/config_keys.rs"]
 mod config_keys;
 #[path = "all/config_mistakes.rs"]
@@ -74,6 +76,13 @@ mod control_upgrade_hostile;
 mod control_upgrade_kinds;
 #[path = "all/control_upgrade_load.rs"]
 mod control_upgrade_load;
+#[allow(dead_code, reason = "the other tests with etcd need all of it")]
+#[path = "../crates/fleet/tests/real/rig.rs"]
+mod fleet_etcd;
+#[path = "all/fleet_gateway.rs"]
+mod fleet_gateway;
+#[path = "all/fleet_rig.rs"]
+mod fleet_rig;
 #[path = "all/folder.rs"]
 mod folder;
 #[path = "all/gateway_hostile.rs"]

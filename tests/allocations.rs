@@ -247,6 +247,7 @@ fn unreal_setup() -> Setup {
         grace_ns: 0,
         retired: false,
         drained: false,
+        intake: ringgate_gate::Intake::Anybody,
     };
     Setup::new(vec![listener], vec![backend], 1)
 }

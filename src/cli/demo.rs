@@ -108,6 +108,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
         grace_ns: 1_000_000_000,
         retired: false,
         drained: false,
+        intake: ringgate_gate::Intake::Anybody,
     };
     Plan {
         setup: Arc::new(Setup {
@@ -117,6 +118,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
         binds: vec![vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]],
         filter: vec![true],
         run_dir: Some(run_dir.0.clone()),
+        expects_udp: false,
         workers: args.workers,
         pin: false,
         io: Choice::Auto,

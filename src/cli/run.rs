@@ -14,8 +14,9 @@ use std::time::Duration;
 use super::logging::{self, LogArgs};
 use super::{CONTROL_SOCKET, Failure, RUN_DIR_DEFAULT, exit};
 use crate::config::Config;
-use crate::control::{Control, Program, Settings, plan};
+use crate::control::{Control, Joining, Program, Settings, plan};
 use crate::handover;
+use crate::membership::{self, Prepared};
 use crate::worker::{Fleet, Plan, Ports};
 use privileges::Privileges;
 use ringgate_gate::Setup;
@@ -56,6 +57,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     for notice in config.notices() {
         tracing::warn!("{notice}");
     }
+    let (config, mut fleet) = join(config)?;
     let mut plan = plan::plan(&config).map_err(Failure::failed)?;
     let privileges = Privileges::of(&config)?;
     let program = program()?;
@@ -64,12 +66,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut patience = Duration::ZERO;
     if let Some(channel) = successor::find(args, &config)? {
         let (file, plan, privileges) = (&*args.config, &plan, &privileges);
-        let mut successor = Successor { config: Some(config), file, plan, privileges };
+        let joining = fleet.take();
+        let mut successor = Successor { config: Some(config), joining, file, plan, privileges };
         if let Some(control) = successor.take_over(&channel, &program)? {
             return serve(control, privileges, &plan.setup);
         }
         tracing::warn!("the gateway to take over from has ended: starting without its players");
-        config = successor.into_config();
+        (config, fleet) = successor.into_config();
         patience = DEATH_WITHIN;
     }
     // A gateway that serves here already is not disturbed: nothing has been made or removed yet.
@@ -79,10 +82,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let run_dir = config.gateway.run_dir.clone();
     let state = state::open(&config.gateway)?;
     // Before the first worker serves the first player.
-    plan.deny(state.denied());
+    plan.deny(state.denied(fleet.as_ref()));
     // They cannot be opened behind the next line.
     let kernel = (Overflows::open(), Usage::open());
     privileges.give_up_files(&config, &args.config)?;
+    let joining = fleet;
     let fleet = Fleet::start_on(&plan, ports).map_err(Failure::failed)?;
     if let Some(why) = fleet.why_not_uring() {
         tracing::info!(driver = fleet.driver(), "io_uring is not used: {why}");
@@ -93,11 +97,30 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let setup = Arc::clone(&plan.setup);
     privileges.give_state(&state)?;
     let config_file = args.config.clone();
-    let settings = Settings { config_file, config, setup, kernel, state, program, inherited: None };
+    let settings = Settings {
+        config_file,
+        config,
+        setup,
+        kernel,
+        state,
+        program,
+        inherited: None,
+        fleet: joining,
+    };
     let mut control = Control::start(fleet, settings).map_err(Failure::failed)?;
     privileges.become_user(&run_dir, plan.run_dir.is_some())?;
     open_socket(&mut control, &run_dir)?;
     serve(control, &privileges, &plan.setup)
+}
+
+/// What a gateway in a fleet starts with: what the file says, and what was known last. One that is
+/// alone starts with the file.
+fn join(file: Config) -> Result<(Config, Option<Joining>), Failure> {
+    let prepared = Prepared::of(&file).map_err(Failure::failed)?;
+    let Some(mut prepared) = prepared else { return Ok((file, None)) };
+    let known = prepared.known(clock::unix_seconds());
+    let config = membership::merged(&file, &known).config;
+    Ok((config, Some(Joining { prepared, file, known })))
 }
 
 /// Takes the addresses, even if a process that is about to end has them for a moment: its end of

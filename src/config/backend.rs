@@ -8,6 +8,7 @@ use super::distinct::Distinct;
 use super::schema::LinkWord;
 use super::section::{Section, integer};
 use super::{Allowed, Backend, Link, values};
+use ringgate_gate::Intake;
 
 /// What listeners need to know of the backends: their names and links, whatever else may be wrong
 /// with them.
@@ -70,6 +71,7 @@ pub(super) fn read(mut section: Section<'_, '_>, known: &mut Known) -> Option<Ba
         link: link?,
         slots: slots.and_then(|slots| u32::try_from(slots).ok())?,
         grace: grace?,
+        intake: Intake::Anybody,
     })
 }
 
@@ -81,10 +83,15 @@ fn read_udp(section: &mut Section<'_, '_>, known: &mut Known) -> Option<Link> {
 }
 
 fn read_bundle(section: &mut Section<'_, '_>) -> Option<Link> {
+    read_allowed(section).map(Link::Bundle)
+}
+
+/// Who may connect as a bundle backend.
+pub(super) fn read_allowed(section: &mut Section<'_, '_>) -> Option<Allowed> {
     let uids = section.list("allow_uids", id);
     let gids = section.list("allow_gids", id);
     let bare = |list: Vec<(u32, _)>| list.into_iter().map(|(id, _)| id).collect();
-    Some(Link::Bundle(Allowed { uids: bare(uids?), gids: bare(gids?) }))
+    Some(Allowed { uids: bare(uids?), gids: bare(gids?) })
 }
 
 /// A user or group id. The last number means "nobody in particular" to the kernel.

@@ -17,9 +17,10 @@ use super::distinct::Distinct;
 use super::keys::KeySources;
 use super::mistake::{Place, Report, nearest};
 use super::schema::LinkWord;
-use super::section::{Section, integer};
-use super::{Listener, PortSwitch, Protocol, Route, values};
+use super::section::{Noted, Section, integer};
+use super::{Fleet, Listener, PortSwitch, Protocol, Route, values};
 use ringgate_core::limits::BINDS_MAX;
+use ringgate_fleet::keyspace::Name;
 use ringgate_gate::Front;
 
 /// What a listener is checked against: the backends, the other listeners, and where keys come from.
@@ -27,21 +28,35 @@ pub(super) struct Surroundings<'s> {
     backends: &'s Known,
     keys: &'s KeySources<'s>,
     base: &'s Path,
+    /// Whether there is a fleet at all, and whether it has keys for listeners.
+    has_fleet: bool,
+    has_fleet_key: bool,
     names: Distinct<String>,
     addresses: Distinct<SocketAddr>,
-    /// What each backend is spoken to in, by the first listener that names it.
+    /// What each backend is spoken to in, by the first listener that names it, and each group.
     spoken: HashMap<usize, Front>,
+    spoken_groups: HashMap<Name, Front>,
 }
 
 impl<'s> Surroundings<'s> {
-    pub(super) fn new(backends: &'s Known, keys: &'s KeySources<'s>, base: &'s Path) -> Self {
+    /// `has_fleet` even where what the file says of it is wrong.
+    pub(super) fn new(
+        backends: &'s Known,
+        keys: &'s KeySources<'s>,
+        base: &'s Path,
+        (has_fleet, fleet): (bool, Option<&Fleet>),
+    ) -> Self {
         Self {
             backends,
             keys,
             base,
+            has_fleet,
+            // Where it could not be read, there may be a key.
+            has_fleet_key: has_fleet && fleet.is_none_or(|fleet| fleet.key.is_some()),
             names: Distinct::default(),
             addresses: Distinct::default(),
             spoken: HashMap::new(),
+            spoken_groups: HashMap::new(),
         }
     }
 }
@@ -66,8 +81,11 @@ pub(super) fn read(
         section.report.expected(&place, found, format_args!("at most {BINDS_MAX}"));
     }
     let bind = bind.map(bare);
-    let backends = read_backends(&mut section, word, around);
-    let route = read_route(&mut section, word, backends.as_deref());
+    let public = read_public(&mut section, word, bind.as_deref(), around);
+    let group = read_group(&mut section, word, around);
+    let is_grouped = matches!(group, Ok(Some(_)));
+    let backends = read_backends(&mut section, word, is_grouped, around);
+    let route = read_route(&mut section, word, backends.as_deref(), is_grouped);
     let max_sessions = section.integer("max_sessions");
     let port_switch = match word {
         // Nothing could prove that it is the same player.
@@ -76,9 +94,7 @@ pub(super) fn read(
     };
     let filter = section.flag("filter");
     let protocol = match word {
-        Some(Front::Netcode) => {
-            netcode::read(&mut section, bind.as_deref(), around).map(Protocol::Netcode)
-        }
+        Some(Front::Netcode) => netcode::read(&mut section, around).map(Protocol::Netcode),
         Some(Front::Unreal) => unreal::read(&mut section).map(Protocol::Unreal),
         Some(Front::Plain) => {
             plain::read(&mut section, route, backends.as_deref(), around).map(Protocol::Plain)
@@ -95,6 +111,8 @@ pub(super) fn read(
         name: name?.0,
         bind: bind?,
         backends: backends?,
+        group: group.ok()?,
+        public: public?,
         route: route?,
         max_sessions: max_sessions.and_then(|count| usize::try_from(count).ok())?,
         port_switch: port_switch?,
@@ -105,14 +123,76 @@ pub(super) fn read(
     })
 }
 
+/// Where the listener is found. Tokens and the fleet have to name addresses that can be dialled.
+fn read_public(
+    section: &mut Section<'_, '_>,
+    protocol: Option<Front>,
+    bind: Option<&[SocketAddr]>,
+    around: &Surroundings<'_>,
+) -> Option<Vec<SocketAddr>> {
+    let public = section.list("public", |value| values::reachable_address(value.as_str()?))?;
+    let mut seen = Distinct::default();
+    for (address, place) in &public {
+        seen.check(section.report, place, *address);
+    }
+    let expected = match protocol {
+        Some(Front::Netcode) => {
+            "the addresses that connect tokens name (no token can name a wildcard)"
+        }
+        _ => "the addresses that players dial, for the fleet (nobody can dial a wildcard)",
+    };
+    let is_needed = protocol == Some(Front::Netcode) || around.has_fleet;
+    let wildcard = bind.into_iter().flatten().find(|address| address.ip().is_unspecified());
+    if let Some(address) = wildcard.filter(|_| public.is_empty() && is_needed) {
+        let found = format_args!("nothing, and {address} in bind");
+        section.report.expected(&section.place_of("public"), found, expected);
+    }
+    Some(bare(public))
+}
+
+/// The group of the fleet's backends that players are sent to.
+fn read_group(
+    section: &mut Section<'_, '_>,
+    protocol: Option<Front>,
+    around: &mut Surroundings<'_>,
+) -> Result<Option<Name>, Noted> {
+    let place = section.place("group");
+    let group = section.text_or("group", None, |text| Name::new(text).map(Some)).ok_or(Noted)?;
+    if let Some(name) = &group
+        && !around.has_fleet
+    {
+        let found = format_args!("\"{name}\", and no [fleet]");
+        section.report.expected(&place, found, "backends (groups are a fleet's)");
+    }
+    if let (Some(name), Some(word)) = (&group, protocol)
+        && *around.spoken_groups.entry(name.clone()).or_insert(word) != word
+    {
+        let found = format_args!("\"{name}\", which is behind a listener of another protocol");
+        section.report.expected(&place, found, "a group whose backends speak one protocol");
+    }
+    Ok(group)
+}
+
 /// The indices of the backends. An unknown one is left out of the result, so that the others are
 /// still checked.
 fn read_backends(
     section: &mut Section<'_, '_>,
     protocol: Option<Front>,
+    is_grouped: bool,
     around: &mut Surroundings<'_>,
 ) -> Option<Vec<usize>> {
     let known = around.backends;
+    match (section.has("backends"), is_grouped) {
+        (false, false) => {
+            let (place, form) = (section.place_of("backends"), section.form("backends"));
+            section.report.expected(&place, "nothing", form);
+        }
+        (true, true) => {
+            let place = section.place("backends");
+            section.report.expected(&place, "backends beside a group", "one of the two");
+        }
+        _ => {}
+    }
     let names = section.list("backends", |value| value.as_str().map(str::to_owned))?;
     let mut seen = Distinct::default();
     let mut indices = Vec::new();
@@ -189,9 +269,22 @@ fn read_route(
     section: &mut Section<'_, '_>,
     protocol: Option<Front>,
     backends: Option<&[usize]>,
+    is_grouped: bool,
 ) -> Option<Route> {
     let (route, place) = section.choice("route")?;
     match route {
+        Route::Single | Route::Token if is_grouped => {
+            let is_default = place.at == section.place_of("route").at;
+            let found = if is_default { "nothing, which means \"single\"" } else { "it" };
+            section.report.expected(
+                &place,
+                format_args!("{found}, and a group, whose backends come and go"),
+                match protocol {
+                    Some(Front::Netcode) | None => "\"user-data\", \"hash\" or \"least-players\"",
+                    _ => "\"hash\" or \"least-players\"",
+                },
+            );
+        }
         Route::Single if backends.is_some_and(|backends| backends.len() > 1) => {
             let is_default = place.at == section.place_of("route").at;
             let found = if is_default { "nothing, which means \"single\"," } else { "\"single\"" };

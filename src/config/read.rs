@@ -14,7 +14,8 @@ use super::mistake::{Mistakes, Place, Report};
 use super::schema::{self, TABLES, Table};
 use super::section::{Section, integer, kind_of};
 use super::{
-    Admin, BatchDelay, Config, Gateway, Histograms, Listener, LoadError, Workers, source, values,
+    Admin, BatchDelay, Config, Fleet, Gateway, Histograms, Listener, LoadError, Workers,
+    fleet as fleet_table, source, values,
 };
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX, SESSIONS_MAX, WORKERS_MAX};
 
@@ -50,6 +51,20 @@ pub fn run_dir(file: &Path) -> Result<PathBuf, LoadError> {
     }
 }
 
+/// Only `[fleet]` of a config file, for who needs to know no more: the rest may be wrong, and its
+/// keys out of reach. `None` where there is none.
+pub fn fleet(file: &Path, keys: &KeySources<'_>) -> Result<Option<Fleet>, LoadError> {
+    let unreadable = |cause| LoadError::Unreadable { file: file.to_owned(), cause };
+    let text = std::fs::read_to_string(file).map(Zeroizing::new).map_err(unreadable)?;
+    let mut report = Report::new(&text);
+    let mut root = syntax(&text, &mut report);
+    let base = file.parent().unwrap_or_else(|| Path::new(""));
+    let found = table(&mut root, &schema::FLEET, &mut report);
+    let fleet = found
+        .and_then(|found| fleet_table::read(open(&mut report, &schema::FLEET, found), keys, base));
+    if report.is_clean() { Ok(fleet) } else { Err(LoadError::Mistakes(report.into_mistakes(file))) }
+}
+
 fn syntax<'a>(text: &'a str, report: &mut Report<'a>) -> DeTable<'a> {
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in errors {
@@ -75,12 +90,22 @@ fn read<'a>(
         read_histograms(open(report, &schema::HISTOGRAMS, histograms), base)
     });
 
+    let has_fleet = root.contains_key(schema::FLEET.name);
+    let fleet = table(&mut root, &schema::FLEET, report)
+        .map(|fleet| fleet_table::read(open(report, &schema::FLEET, fleet), keys, base));
+
     let mut known = Known::default();
-    let backends: Vec<_> = tables(&mut root, &schema::BACKEND, BACKENDS_MAX, report)
+    let backends = if has_fleet && !root.contains_key(schema::BACKEND.name) {
+        Vec::new()
+    } else {
+        tables(&mut root, &schema::BACKEND, BACKENDS_MAX, report)
+    };
+    let backends: Vec<_> = backends
         .into_iter()
         .map(|backend| backend::read(open(report, &schema::BACKEND, backend), &mut known))
         .collect();
-    let mut around = Surroundings::new(&known, keys, base);
+    let fleet_read = fleet.as_ref().and_then(Option::as_ref);
+    let mut around = Surroundings::new(&known, keys, base, (has_fleet, fleet_read));
     let mut sessions = 0;
     let listeners: Vec<_> = tables(&mut root, &schema::LISTENER, LISTENERS_MAX, report)
         .into_iter()
@@ -101,6 +126,7 @@ fn read<'a>(
         gateway: gateway?,
         listeners: listeners.into_iter().collect::<Option<_>>()?,
         backends: backends.into_iter().collect::<Option<_>>()?,
+        fleet: if has_fleet { Some(fleet??) } else { None },
         admin,
         histograms,
     })

@@ -195,6 +195,9 @@ impl Word for LinkWord {
     const WORDS: &'static [(&'static str, Self)] = &[("udp", Self::Udp), ("bundle", Self::Bundle)];
 }
 
+const FLEET_NAME: Kind = Kind::Value(
+    "a name of 1 to 64 letters, digits, '.', '_' or '-' that begins with a letter or a digit",
+);
 const NAME: Kind = Kind::Value("a name of 1 to 31 letters, digits, '.', '_' or '-'");
 const REACHABLE: &str = "an IP:port that can be sent to (no wildcard, no port 0)";
 const IDS: &str = "a number from 0 to 4294967294";
@@ -208,7 +211,7 @@ const _: () = assert!(WORKERS_MAX <= 128);
 const DIR_BYTES_MAX: usize = 3800;
 
 /// All tables, in the order in which they are explained.
-pub(super) const TABLES: &[&Table] = &[&GATEWAY, &LISTENER, &BACKEND, &ADMIN, &HISTOGRAMS];
+pub(super) const TABLES: &[&Table] = &[&GATEWAY, &LISTENER, &BACKEND, &FLEET, &ADMIN, &HISTOGRAMS];
 
 pub(super) const GATEWAY: Table = Table {
     name: "gateway",
@@ -251,7 +254,7 @@ pub(super) const GATEWAY: Table = Table {
             Changes::Restart,
             Kind::Path { bytes_max: DIR_BYTES_MAX },
             Presence::Default("\"/var/lib/ringgate\""),
-            "What outlives a restart: who is denied. One gateway at a time has it. Made where it is missing, closed to other \
+            "What outlives a restart: who is denied, and what is known of the fleet. One gateway at a time has it. Made where it is missing, closed to other \
              users. Where the default cannot be used, or another gateway has it, denials last until the restart, and \
              `ringgate deny` says so; any other that cannot be used keeps the gateway from starting.",
         ),
@@ -336,6 +339,7 @@ pub(super) const LISTENER: Table = Table {
                 ("name", "\"shooter\""),
                 ("protocol", "\"unreal\""),
                 ("bind", "[\"0.0.0.0:7777\"]"),
+                ("public", "[\"203.0.113.9:7777\"]"),
                 ("backends", "[\"shooter-1\"]"),
             ],
         },
@@ -345,6 +349,7 @@ pub(super) const LISTENER: Table = Table {
                 ("name", "\"any\""),
                 ("protocol", "\"plain\""),
                 ("bind", "[\"0.0.0.0:7000\"]"),
+                ("public", "[\"203.0.113.9:7000\"]"),
                 ("backends", "[\"any-1\"]"),
             ],
         },
@@ -379,9 +384,9 @@ pub(super) const LISTENER: Table = Table {
             Changes::Reload,
             Kind::List { items: "addresses", item: REACHABLE },
             Presence::Optional("[\"203.0.113.9:40000\"]"),
-            "The addresses that connect tokens must name. Without it: those in bind, which then may not be wildcards.",
-        )
-        .only(&["netcode"]),
+            "The addresses that players dial, and that connect tokens must name. Without it: those in bind, which then may not \
+             be wildcards on netcode listeners, and on none in a fleet.",
+        ),
         Field::new(
             "protocol_id",
             Changes::Restart,
@@ -399,9 +404,9 @@ pub(super) const LISTENER: Table = Table {
                 items: "key sources",
                 item: "{ file = … }, { env = … }, { hex = … } or { credential = … }",
             },
-            Presence::Required,
-            "Where the keys that connect tokens are sealed with come from, up to 8; several while they rotate. A file holds \
-             64 hex digits or 32 raw bytes and is closed to group and others (chmod 600); env names an environment \
+            Presence::Optional("[{ file = \"/etc/ringgate/netcode.key\" }]"),
+            "Where the keys that connect tokens are sealed with come from, up to 8; several while they rotate. Required where \
+             [fleet] has no key; with it, a listener without keys has those that the fleet has for its name. A file holds 64 hex digits or 32 raw bytes and is closed to group and others (chmod 600); env names an environment \
              variable; credential names a file in $CREDENTIALS_DIRECTORY (systemd); hex is the key itself. Relative paths \
              start at the config file's directory.",
         )
@@ -410,8 +415,17 @@ pub(super) const LISTENER: Table = Table {
             "backends",
             Changes::Reload,
             Kind::List { items: "names", item: "the name of a [[backend]]" },
-            Presence::Required,
-            "The game processes behind this listener. Unreal listeners use link = \"udp\" backends only.",
+            Presence::Optional("[\"arena-1\"]"),
+            "The game processes behind this listener: this or group is required. Unreal listeners use link = \"udp\" backends \
+             only.",
+        ),
+        Field::new(
+            "group",
+            Changes::Reload,
+            FLEET_NAME,
+            Presence::Optional("\"arena\""),
+            "The backends of the fleet behind this listener, instead of backends: those on this host that are registered under \
+             this group, as they come and go.",
         ),
         Field::new(
             "route",
@@ -799,7 +813,7 @@ const LIMIT: Kind = Kind::Integer { min: 0, max: 1_000_000 };
 pub(super) const BACKEND: Table = Table {
     name: "backend",
     repeated: true,
-    meaning: "A game process. At least one, at most 4096.",
+    meaning: "A game process. At least one (none is needed in a fleet), at most 4096.",
     examples: &[
         Example {
             variant: "bundle",
@@ -878,6 +892,136 @@ pub(super) const BACKEND: Table = Table {
             "Groups whose processes may connect under this name.",
         )
         .only(&["bundle"]),
+    ],
+};
+
+pub(super) const FLEET: Table = Table {
+    name: "fleet",
+    repeated: false,
+    meaning: "The fleet that this gateway is in, in etcd (docs/FLEET.md). Without it the gateway is alone.",
+    examples: &[Example {
+        variant: "",
+        values: &[("endpoints", "[\"http://127.0.0.1:2379\"]"), ("prefix", "\"/ringgate/eu\"")],
+    }],
+    fields: &[
+        Field::new(
+            "endpoints",
+            Changes::Restart,
+            Kind::List { items: "addresses", item: "http://HOST:PORT or https://HOST:PORT" },
+            Presence::Required,
+            "The members of etcd. One at a time is spoken to, another when that one fails.",
+        ),
+        Field::new(
+            "prefix",
+            Changes::Restart,
+            Kind::Value("names between slashes, such as \"/ringgate/eu\""),
+            Presence::Required,
+            "Below which everything of this fleet stands.",
+        ),
+        Field::new(
+            "name",
+            Changes::Restart,
+            FLEET_NAME,
+            Presence::Optional("\"gate-1\""),
+            "What this gateway is called in the fleet. Of two with one name the first has it while it lives. Without it: what \
+             the kernel calls the host, so two gateways of one host need names.",
+        ),
+        Field::new(
+            "region",
+            Changes::Restart,
+            FLEET_NAME,
+            Presence::Default("\"default\""),
+            "Where it stands, for who chooses a gateway for players.",
+        ),
+        Field::new(
+            "host",
+            Changes::Restart,
+            FLEET_NAME,
+            Presence::Optional("\"host-1\""),
+            "The host, by which it knows the backends that it can reach. Without it: what the kernel calls it.",
+        ),
+        Field::new(
+            "key",
+            Changes::Restart,
+            Kind::Value(
+                "exactly one of { file = … }, { env = … }, { hex = … } and { credential = … }",
+            ),
+            Presence::Optional("{ file = \"/etc/ringgate/fleet.key\" }"),
+            "What opens the keys of listeners that stand in etcd, from the same sources as those (`ringgate keygen` makes one). \
+             The same for all gateways and token services of a fleet; etcd never has it.",
+        ),
+        Field::new(
+            "ca",
+            Changes::Restart,
+            Kind::Path { bytes_max: DIR_BYTES_MAX },
+            Presence::Optional("\"/etc/ringgate/etcd-ca.pem\""),
+            "Who may have signed the certificates of endpoints with https. The system's authorities are not asked.",
+        ),
+        Field::new(
+            "certificate",
+            Changes::Restart,
+            Kind::Path { bytes_max: DIR_BYTES_MAX },
+            Presence::Optional("\"/etc/ringgate/etcd-client.pem\""),
+            "Our own certificate, where etcd wants one.",
+        ),
+        Field::new(
+            "certificate_key",
+            Changes::Restart,
+            Kind::Path { bytes_max: DIR_BYTES_MAX },
+            Presence::Optional("\"/etc/ringgate/etcd-client.key\""),
+            "Its key, closed to group and others (chmod 600).",
+        ),
+        Field::new(
+            "user",
+            Changes::Restart,
+            Kind::Value("a name of 1 to 256 characters"),
+            Presence::Optional("\"ringgate\""),
+            "A user of etcd's own, who may read and write below prefix.",
+        ),
+        Field::new(
+            "password",
+            Changes::Restart,
+            Kind::Value(
+                "exactly one of { file = … }, { env = … }, { hex = … } and { credential = … }",
+            ),
+            Presence::Optional("{ file = \"/etc/ringgate/etcd.password\" }"),
+            "Its password: 1 to 256 characters, from the same sources as keys; a file is closed to group and others (chmod 600).",
+        ),
+        Field::new(
+            "lease",
+            Changes::Restart,
+            Kind::Duration { min: "3s", max: "5m" },
+            Presence::Default("\"10s\""),
+            "How long the registration stays when nobody keeps it alive: when the host dies, players are sent here for so long.",
+        ),
+        Field::new(
+            "grace",
+            Changes::Reload,
+            Kind::Duration { min: "0s", max: "10m" },
+            Presence::Default("\"5s\""),
+            "grace of the fleet's backends.",
+        ),
+        Field::new(
+            "allow_uids",
+            Changes::Reload,
+            Kind::List { items: "user ids", item: IDS },
+            Presence::Optional("[990]"),
+            "Users whose processes may connect as the fleet's bundle backends. Without this and allow_gids: the gateway's own.",
+        ),
+        Field::new(
+            "allow_gids",
+            Changes::Reload,
+            Kind::List { items: "group ids", item: IDS },
+            Presence::Optional("[990]"),
+            "Groups whose processes may connect as the fleet's bundle backends.",
+        ),
+        Field::new(
+            "max_backends",
+            Changes::Reload,
+            Kind::Integer { min: 1, max: 4000 },
+            Presence::Default("1000"),
+            "Most backends of the fleet that this gateway takes at a time; more are refused and counted.",
+        ),
     ],
 };
 

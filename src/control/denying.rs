@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::ControlLoop;
 use super::draining::survey;
 use super::keeper::{Done, Keeper, Ticket, Wanted};
+use super::{ControlLoop, Joining};
 use crate::worker::Fleet;
 use ringgate_gate::{self as gate, Denied, Ended, Setup, Survey};
 use ringgate_os::clock;
@@ -31,8 +31,11 @@ pub struct State {
 
 impl State {
     /// What workers start with.
-    pub fn denied(&self) -> Denied {
-        self.kept.list.to_denied()
+    pub fn denied(&self, fleet: Option<&Joining>) -> Denied {
+        match fleet {
+            Some(joining) => self.kept.list.with(&joining.known.bans).to_denied(),
+            None => self.kept.list.to_denied(),
+        }
     }
 }
 
@@ -81,6 +84,8 @@ pub(super) struct Denials {
     why_never_kept: Option<Arc<str>>,
     /// From the fleet's clock to the wall clock, when the file was last written.
     offset_ns: u64,
+    /// What the fleet says besides. It has its own keeper, and ends by the wall clock.
+    fleet: Arc<DenyList>,
     /// The folder, for the process after this one.
     folder: Option<(PathBuf, OwnedFd)>,
 }
@@ -112,6 +117,7 @@ impl Denials {
             done,
             why_never_kept,
             offset_ns: unix_ns.saturating_sub(now_ns),
+            fleet: Arc::default(),
             folder: shared,
         };
         (denials, keeper)
@@ -119,12 +125,30 @@ impl Denials {
 
     /// What pages show.
     pub(super) fn shown(&self) -> Shown {
+        let list = self.all();
         Shown {
-            list: Arc::clone(&self.list),
-            counts: self.list.counts(),
+            counts: list.counts(),
+            list,
             why_never_kept: self.why_never_kept.clone(),
             done: Some(self.done.clone()),
         }
+    }
+
+    /// Everybody who is denied, by whomever.
+    fn all(&self) -> Arc<DenyList> {
+        if self.fleet.is_empty() {
+            return Arc::clone(&self.list);
+        }
+        Arc::new(self.list.with(&self.fleet))
+    }
+
+    /// What the fleet says; moments are seconds since 1970.
+    pub(super) fn set_fleet(&mut self, bans: &DenyList, now_ns: u64) {
+        let unix_ns = clock::unix_ns();
+        let to_fleet = |until_s: u64| {
+            now_ns.saturating_add(until_s.saturating_mul(NS_PER_S).saturating_sub(unix_ns))
+        };
+        self.fleet = Arc::new(bans.on_clock(to_fleet));
     }
 
     /// Where the file is, and the folder's lock.
@@ -221,10 +245,24 @@ impl ControlLoop {
     }
 
     fn adopt_denied(&mut self, fleet: &Fleet, list: DenyList, now_ns: u64) {
-        let mut setup = Setup::clone(&self.setup);
-        setup.denied = Arc::new(list.to_denied());
-        self.revise(fleet, setup);
         self.denials.replace(list, now_ns);
+        self.show_denied(fleet);
+    }
+
+    /// The fleet says something else about who is denied.
+    pub(super) fn adopt_bans(&mut self, fleet: &Fleet, bans: &DenyList) {
+        self.denials.set_fleet(bans, self.view.now_ns());
+        self.show_denied(fleet);
+        // Only sessions that may not be here end.
+        let wanted = gate::Wanted { is_denied: true, ..gate::Wanted::default() };
+        drop(survey(fleet, wanted, Some(Ended::Denied), 0));
+    }
+
+    /// Tells the workers who is denied now.
+    fn show_denied(&mut self, fleet: &Fleet) {
+        let mut setup = Setup::clone(&self.setup);
+        setup.denied = Arc::new(self.denials.all().to_denied());
+        self.revise(fleet, setup);
         self.view.live().denied = self.denials.shown();
     }
 }

@@ -21,10 +21,11 @@ use super::ControlLoop;
 use super::http::Command;
 use crate::handover::message::CONVERSATION;
 use crate::handover::{
-    Channel, Facts, Given, Giver, GiverStep, Heard, Message, RetiredRow, SocketRow,
+    Channel, Facts, FleetRow, Given, Giver, GiverStep, Heard, Message, RetiredRow, SocketRow,
 };
+use crate::membership;
 use crate::worker::{self, Fleet, Frozen};
-use ringgate_gate::{LinkKind, Phase};
+use ringgate_gate::{BackendId, LinkKind, Phase};
 use ringgate_os::rights::DESCRIPTORS_MAX;
 use ringgate_os::shared::Writing;
 
@@ -185,7 +186,6 @@ impl ControlLoop {
         let facts = self.view.facts();
         let listeners = self.setup.listeners.iter().zip(fleet.addresses());
         let open = listeners.filter(|(listener, _)| listener.phase != Phase::Closed);
-        let is_bundle = |link: &LinkKind| matches!(link, LinkKind::Bundle { .. });
         let [admin, control, next] = &self.doors;
         let run_dir = self.config.gateway.run_dir.clone();
         Facts {
@@ -196,7 +196,7 @@ impl ControlLoop {
             epoch_ns: fleet.clock().epoch_ns(),
             started_unix_s: facts.started_unix_s,
             listeners: open.map(|(it, addresses)| (it.name.clone(), addresses)).collect(),
-            has_links: self.setup.backends.iter().any(|it| is_bundle(&it.link)),
+            has_links: self.listeners.links().bundles,
             layout_bytes: layout_bytes as u64,
             admin: admin.as_ref().and(self.admin_address),
             control: control.as_ref().map(|_| run_dir.join(crate::handover::CONTROL_SOCKET)),
@@ -210,7 +210,12 @@ impl ControlLoop {
 
     fn retired(&self) -> Vec<RetiredRow> {
         let backends = self.setup.backends.pairs();
-        let gone = backends.filter(|(id, it)| it.retired && self.view.players(*id) > 0);
+        // The successor knows the fleet's by its own copy, which may be older.
+        let file = self.membership.as_ref().map_or(&*self.config, |it| it.file());
+        let is_in_file = |name: &str| file.backends.iter().any(|own| own.name == name);
+        let has_players = |id: BackendId| self.view.players(id) > 0;
+        let gone =
+            backends.filter(|(id, it)| (it.retired || !is_in_file(&it.name)) && has_players(*id));
         gone.map(|(_, it)| RetiredRow {
             name: it.name.clone(),
             address: match it.link {
@@ -295,6 +300,7 @@ impl ControlLoop {
             control: self.view.counted(),
             drained: self.drained(),
             denied: self.denials.give(self.view.now_ns())?,
+            fleet: self.heirloom().as_ref().map(fleet_row),
         };
         offer.workers = exported.into_iter().map(|it| it.memory).collect();
         let say = |message: &Message, fds: &[BorrowedFd<'_>]| {
@@ -317,6 +323,18 @@ impl ControlLoop {
         let backends = self.setup.backends.pairs();
         let drained = backends.filter(|(_, it)| it.drained && !it.retired);
         drained.map(|(id, it)| (it.name.clone(), self.deadlines.get(&id).copied())).collect()
+    }
+}
+
+/// As it goes to the successor.
+fn fleet_row(inherited: &membership::Inherited) -> FleetRow {
+    let membership::Inherited { instance, handed } = inherited;
+    let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+    FleetRow {
+        instance: instance.clone(),
+        lease: handed.lease,
+        former: handed.former.clone(),
+        keys: handed.keys.iter().map(|key| text(key)).collect(),
     }
 }
 

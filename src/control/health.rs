@@ -8,7 +8,7 @@
 
 use super::view::{Snapshot, is_up};
 use crate::worker::Report;
-use ringgate_gate::{BackendId, Listener, Phase};
+use ringgate_gate::{Backend, BackendId, Intake, Listener, Phase};
 
 /// `Err` says what is wrong.
 pub(super) fn is_healthy(snapshot: &Snapshot<'_>) -> Result<(), String> {
@@ -53,18 +53,26 @@ fn are_ready<'a>(
 /// Why a listener that is meant to serve does not. One whose backends an operator has taken away is
 /// not meant to.
 fn why_unready(snapshot: &Snapshot<'_>, listener: &Listener) -> Option<String> {
+    if listener.netcode().is_some_and(|rules| rules.keys.is_empty()) {
+        return Some(format!("listener {}: the fleet has no key for it", listener.name));
+    }
     let backends = &snapshot.live.setup.backends;
     let meant: Vec<BackendId> = listener
         .backends
         .iter()
         .copied()
-        .filter(|id| backends.get(*id).is_some_and(|it| !it.retired && !it.drained))
+        .filter(|id| backends.get(*id).is_some_and(is_meant))
         .collect();
     let reaches_none = |report: &Report| !meant.iter().any(|id| is_up(report, *id));
     let worker = snapshot.reports.iter().position(reaches_none).filter(|_| !meant.is_empty())?;
     let names: Vec<_> = meant.iter().map(|id| backends[*id].name.as_str()).collect();
     let (name, names) = (&listener.name, names.join(", "));
     Some(format!("listener {name}: worker {worker} reaches no backend of {names}"))
+}
+
+/// Whether players are meant to be sent to a backend.
+fn is_meant(backend: &Backend) -> bool {
+    !backend.retired && !backend.drained && backend.intake != Intake::Nobody
 }
 
 /// Workers leave a report every 50 ms; one that misses a hundred is stuck.

@@ -22,7 +22,7 @@ use super::query::{Query, Refusal};
 use super::reload::Outcome;
 use super::status::SCHEMA;
 use super::view::{Snapshot, View};
-use super::{capture, deny, handover, health, metrics, page, sessions, status, trace};
+use super::{capture, deny, handover, health, membership, metrics, page, sessions, status, trace};
 use crate::config::Admin;
 use crate::handover::Channel;
 use ringgate_gate::{BackendId, Capture, Ended, Survey, Trace, Wanted};
@@ -30,6 +30,8 @@ use ringgate_state as state;
 
 /// What an operator asks of the control thread.
 pub(super) enum Command {
+    /// Believe what is held back of the fleet. Whether that is what is held back.
+    ConfirmFleet { doubt: u64, reply: oneshot::Sender<bool> },
     /// Have the workers copy datagrams.
     Capture { capture: Arc<Capture>, reply: oneshot::Sender<()> },
     /// Take nobody in any more, and end when everybody has left.
@@ -119,6 +121,7 @@ fn routes() -> Vec<(&'static str, For, MethodRouter<AdminState>)> {
         ("/allow", For::Changing, post(deny::allow)),
         ("/reload", For::Changing, post(reload)),
         ("/upgrade", For::Changing, post(upgrade)),
+        ("/fleet/confirm", For::Changing, post(membership::confirm)),
     ]
 }
 
@@ -146,16 +149,16 @@ pub(super) fn router(view: Arc<View>, commands: mpsc::Sender<Command>) -> Router
 }
 
 async fn healthz(State(state): State<AdminState>) -> Response {
-    verdict(health::is_healthy(&state.view.snapshot()))
+    verdict(health::is_healthy(&state.view.snapshot()), "")
 }
 
 async fn readyz(State(state): State<AdminState>, uri: Uri) -> Response {
     let snapshot = state.view.snapshot();
     let mut asked = uri.query().unwrap_or_default().split('&');
     match asked.find_map(|pair| pair.strip_prefix("listener=")) {
-        None => verdict(health::is_ready(&snapshot)),
+        None => verdict(health::is_ready(&snapshot), &membership::detail(&snapshot)),
         Some(name) => match health::is_listener_ready(&snapshot, name) {
-            Some(ready) => verdict(ready),
+            Some(ready) => verdict(ready, &membership::detail(&snapshot)),
             None => (StatusCode::NOT_FOUND, "there is no listener of that name\n").into_response(),
         },
     }
@@ -342,10 +345,11 @@ impl AdminState {
     }
 }
 
-fn verdict(verdict: Result<(), String>) -> Response {
+/// `detail` is what is worth knowing either way, as lines.
+fn verdict(verdict: Result<(), String>, detail: &str) -> Response {
     match verdict {
-        Ok(()) => (StatusCode::OK, "ok\n").into_response(),
-        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+        Ok(()) => (StatusCode::OK, format!("ok\n{detail}")).into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n{detail}")).into_response(),
     }
 }
 

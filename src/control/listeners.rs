@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::ControlLoop;
 use super::draining::survey;
+use super::plan::Links;
 use super::reload::{Known, Next};
 use crate::config::{self, Config};
 use crate::worker::{Fleet, NotOpened, Opened, Wanted};
@@ -21,6 +22,8 @@ use ringgate_gate::{Ended, Front, ListenerId, Setup, Wanted as Sessions};
 pub(super) struct Listeners {
     /// Whose tables were made at the start.
     fronts: Vec<Front>,
+    /// Which sockets toward game processes were made then.
+    links: Links,
     /// Those that drain.
     leaving: HashMap<ListenerId, Leaving>,
     /// The revision of the setup that closed each of those that have.
@@ -40,23 +43,34 @@ struct Leaving {
 
 impl Listeners {
     /// Those of a gateway that starts.
-    pub(super) fn of(setup: &Setup) -> Self {
+    pub(super) fn of(setup: &Setup, links: Links) -> Self {
         let mut fronts = vec![Front::Netcode];
         fronts.extend(setup.listeners.iter().map(|listener| Front::of(&listener.protocol)));
-        Self { fronts, leaving: HashMap::new(), closed: HashMap::new() }
+        Self { fronts, links, leaving: HashMap::new(), closed: HashMap::new() }
+    }
+
+    /// Which sockets toward game processes there are.
+    pub(super) const fn links(&self) -> Links {
+        self.links
     }
 }
 
 impl ControlLoop {
     /// What a reload asks of the listeners that there are.
     pub(super) fn with_known<T>(&self, fleet: &Fleet, then: impl FnOnce(&Known<'_>) -> T) -> T {
-        let Listeners { fronts, leaving, closed } = &self.listeners;
+        let Listeners { fronts, links, leaving, closed } = &self.listeners;
         let left_with = |it: ListenerId| leaving.get(&it).map(|leaving| &*leaving.config);
         let is_vacant = |it: ListenerId| {
             closed.get(&it).is_some_and(|revision| self.view.has_adopted(*revision))
         };
         let holder_of = |address: SocketAddr| fleet.holder_of(address);
-        then(&Known { fronts, left_with: &left_with, is_vacant: &is_vacant, holder_of: &holder_of })
+        then(&Known {
+            fronts,
+            left_with: &left_with,
+            is_vacant: &is_vacant,
+            links: *links,
+            holder_of: &holder_of,
+        })
     }
 
     /// Opens the sockets of the listeners that a reload adds.

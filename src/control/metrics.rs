@@ -6,6 +6,7 @@
 //! end a session is there from the start, with zeros, so that an alert on one of them does not have
 //! to wait for the first.
 
+mod fleet;
 mod text;
 mod traffic;
 
@@ -41,6 +42,9 @@ pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
     by_reason(&mut text, snapshot);
     health(&mut text, snapshot);
     denied(&mut text, snapshot);
+    if let Some(shown) = &snapshot.live.fleet {
+        fleet::render(&mut text, shown);
+    }
     listeners(&mut text, snapshot);
     backends(&mut text, snapshot);
     traffic::render(&mut text, snapshot);

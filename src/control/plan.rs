@@ -13,8 +13,8 @@ use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Duplicates, Limits, LinkKind, Listener, Netcode, Phase, Plain,
-    Protocol, Route, Sequence, Setup, Token, TokenPlace, TokenReuse, Unreal,
+    Allowed, Backend, BackendId, Duplicates, Front, Limits, LinkKind, Listener, Netcode, Phase,
+    Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace, TokenReuse, Unreal,
 };
 use ringgate_io::Choice;
 use ringgate_os::process;
@@ -31,8 +31,7 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
     }
     let incarnation =
         getrandom::u64().map_err(|why| format!("cannot draw random numbers: {why}"))?;
-    let is_bundle = |backend: &config::Backend| matches!(backend.link, config::Link::Bundle(_));
-    let has_bundles = config.backends.iter().any(is_bundle);
+    let links = links(config);
     let listeners = config
         .listeners
         .iter()
@@ -47,7 +46,8 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
         setup: Arc::new(setup),
         binds: config.listeners.iter().map(|listener| listener.bind.clone()).collect(),
         filter: config.listeners.iter().map(|listener| listener.filter).collect(),
-        run_dir: has_bundles.then(|| config.gateway.run_dir.clone()),
+        run_dir: links.bundles.then(|| config.gateway.run_dir.clone()),
+        expects_udp: links.udp,
         workers: worker_count(config.gateway.workers),
         pin: config.gateway.pin,
         io: match config.gateway.io {
@@ -57,6 +57,24 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
         },
         spin: config.gateway.spin,
     })
+}
+
+/// Which sockets a gateway has toward game processes. They are made at its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Links {
+    pub(super) bundles: bool,
+    pub(super) udp: bool,
+}
+
+/// Those that a config needs: for its backends, and for those that a fleet may bring.
+pub(super) fn links(config: &Config) -> Links {
+    let is_bundle = |backend: &config::Backend| matches!(backend.link, config::Link::Bundle(_));
+    let grouped = || config.listeners.iter().filter(|listener| listener.group.is_some());
+    let may_bundle = |listener: &config::Listener| listener.protocol.front() != Front::Unreal;
+    Links {
+        bundles: config.backends.iter().any(is_bundle) || grouped().any(may_bundle),
+        udp: config.backends.iter().any(|it| !is_bundle(it)) || grouped().next().is_some(),
+    }
 }
 
 /// How long a worker may wait for more.
@@ -69,21 +87,18 @@ pub(super) const fn batch_delay(gateway: &config::Gateway) -> BatchDelay {
 
 /// A listener whose backends have these numbers.
 pub(super) fn listener(listener: &config::Listener, backends: Vec<BackendId>) -> Listener {
-    let (protocol, public) = match &listener.protocol {
-        config::Protocol::Netcode(rules) => {
-            (Protocol::Netcode(netcode(rules)), rules.public.clone())
-        }
-        config::Protocol::Unreal(rules) => (Protocol::Unreal(unreal(rules)), Vec::new()),
+    let protocol = match &listener.protocol {
+        config::Protocol::Netcode(rules) => Protocol::Netcode(netcode(rules)),
+        config::Protocol::Unreal(rules) => Protocol::Unreal(unreal(rules)),
         config::Protocol::Plain(rules) => {
             let numbers = listener.backends.iter().copied().zip(backends.iter().copied());
-            let plain = plain(rules, &listener.limits, &numbers.collect());
-            (Protocol::Plain(plain), Vec::new())
+            Protocol::Plain(plain(rules, &listener.limits, &numbers.collect()))
         }
     };
     Listener {
         name: listener.name.clone(),
         protocol,
-        public,
+        public: listener.public.clone(),
         backends,
         route: match listener.route {
             config::Route::Hash => Route::Hash,
@@ -230,6 +245,7 @@ pub(super) fn backend(backend: &config::Backend, own: u32) -> Backend {
         grace_ns: backend.grace.as_nanos() as u64,
         retired: false,
         drained: false,
+        intake: backend.intake,
     }
 }
 

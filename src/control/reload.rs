@@ -15,15 +15,15 @@
 mod fields;
 mod listeners;
 
-use std::mem::discriminant;
-
-use crate::config::{self, Config};
+use crate::config::{self, Config, Link};
 use ringgate_core::limits::BACKENDS_MAX;
-use ringgate_gate::{Backend, BackendId, IdVec, LinkKind, Listener, ListenerId, Phase, Setup};
+use ringgate_gate::{
+    Backend, BackendId, IdVec, Intake, LinkKind, Listener, ListenerId, Phase, Setup,
+};
 use ringgate_os::process;
 
 use super::plan;
-use fields::{admin_fields, differing, gateway_fields, listener_fields};
+use fields::{admin_fields, differing, fleet_fields, gateway_fields, listener_fields};
 pub(super) use listeners::Known;
 use listeners::{Fate, fates};
 
@@ -56,7 +56,8 @@ pub(super) fn next(
     let mut refusals = Vec::new();
     refuse_gateway(old, new, &mut refusals);
     let fates = fates(old, setup, new, known, &mut refusals);
-    refuse_links(setup, new, &mut refusals);
+    refuse_links(known, new, &mut refusals);
+    refuse_groups(known, new, &mut refusals);
     refuse_growth(setup, new, &mut refusals);
     if !refusals.is_empty() {
         return Err(refusals);
@@ -194,6 +195,8 @@ fn refuse_gateway(old: &Config, new: &Config, refusals: &mut Vec<String>) {
     refusals.extend(differing("gateway", &fields, false).map(needs_restart("gateway.")));
     let fields = admin_fields(old.admin.as_ref(), new.admin.as_ref());
     refusals.extend(differing("admin", &fields, false).map(needs_restart("admin.")));
+    let fields = fleet_fields(old.fleet.as_ref(), new.fleet.as_ref());
+    refusals.extend(differing("fleet", &fields, false).map(needs_restart("fleet.")));
     if old.histograms != new.histograms {
         refusals.push(needs_restart("")("[histograms]"));
     }
@@ -203,16 +206,31 @@ fn needs_restart(prefix: &str) -> impl Fn(&'static str) -> String {
     move |field| format!("{prefix}{field} has changed; that needs a restart")
 }
 
-/// Link sockets are opened at start, for the kinds of backends that there are then. Those are all
-/// still in the setup.
-fn refuse_links(setup: &Setup, new: &Config, refusals: &mut Vec<String>) {
+/// Link sockets are opened at start, for the kinds of backends that there may be then.
+fn refuse_links(known: &Known<'_>, new: &Config, refusals: &mut Vec<String>) {
+    let plan::Links { bundles, udp } = known.links;
     for backend in &new.backends {
-        let wanted = plan::backend(backend, process::effective_uid()).link;
-        let is_such = |known: &Backend| discriminant(&known.link) == discriminant(&wanted);
-        if !setup.backends.iter().any(is_such) {
+        let is_open = match backend.link {
+            Link::Bundle(_) => bundles,
+            Link::Udp(_) => udp,
+        };
+        if !is_open {
             refusals.push(format!(
                 "backend {}: none with this link was there at the start, so it has no socket; that needs a restart",
                 backend.name
+            ));
+        }
+    }
+}
+
+/// The fleet's backends may need sockets that were not opened at the start.
+fn refuse_groups(known: &Known<'_>, new: &Config, refusals: &mut Vec<String>) {
+    let needed = plan::links(new);
+    for listener in new.listeners.iter().filter(|listener| listener.group.is_some()) {
+        if needed.bundles && !known.links.bundles || needed.udp && !known.links.udp {
+            refusals.push(format!(
+                "listener {}: group: the sockets toward such backends are made at the start; that needs a restart",
+                listener.name
             ));
         }
     }
@@ -237,6 +255,8 @@ fn changes(old: &Config, before: &Setup, new: &Config, after: &Setup) -> Vec<Str
     changes.extend(differing("gateway", &fields, true).map(|it| format!("gateway.{it}")));
     let fields = admin_fields(old.admin.as_ref(), new.admin.as_ref());
     changes.extend(differing("admin", &fields, true).map(|it| format!("admin.{it}")));
+    let fields = fleet_fields(old.fleet.as_ref(), new.fleet.as_ref());
+    changes.extend(differing("fleet", &fields, true).map(|it| format!("fleet.{it}")));
     for listener in &new.listeners {
         let is_it = |earlier: &&config::Listener| earlier.bind == listener.bind;
         if let Some(earlier) = find(old, &listener.name).filter(is_it) {
@@ -271,6 +291,14 @@ fn backend_changes(before: &Backend, after: &Backend, changes: &mut Vec<String>)
     }
     if before.slots != after.slots {
         changes.push(format!("backend {name}: slots {} -> {}", before.slots, after.slots));
+    }
+    if before.intake != after.intake {
+        let whom = match after.intake {
+            Intake::Anybody => "is for everybody",
+            Intake::Sent => "is for those who are sent to it",
+            Intake::Nobody => "takes nobody new",
+        };
+        changes.push(format!("backend {name} {whom}"));
     }
     if before.grace_ns != after.grace_ns {
         changes.push(format!("backend {name}: grace"));

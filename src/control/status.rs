@@ -6,11 +6,14 @@ use serde::{Serialize, Serializer};
 
 use super::deny::Summary;
 use super::health;
+use super::membership::FleetStatus;
 use super::metrics::incarnation;
 use super::view::Snapshot;
 use crate::worker::Stage;
 use ringgate_core::proto::unreal::front::Identity;
-use ringgate_gate::{Counters, Ended, Front, LinkKind, PACKET_KIND_NAMES, PACKET_KINDS, Phase};
+use ringgate_gate::{
+    Counters, Ended, Front, Intake, LinkKind, PACKET_KIND_NAMES, PACKET_KINDS, Phase,
+};
 
 /// The version of all JSON that the gateway answers with: one more when a field goes away or
 /// changes its meaning.
@@ -54,6 +57,8 @@ struct Status<'a> {
     sessions_closed: Named,
     /// Rules about who may not play.
     denied: Summary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fleet: Option<FleetStatus<'a>>,
     packets_handled: Named,
     packets_out: Named,
     stages: Vec<StageRow>,
@@ -110,6 +115,9 @@ struct Backend<'a> {
     retired: bool,
     /// An operator sends no new players there.
     drained: bool,
+    /// Whom it is for by its own word, where that is not everybody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intake: Option<&'static str>,
     /// What it says about itself, where it serves an Unreal game and has answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     unreal: Option<UnrealServer>,
@@ -221,6 +229,7 @@ impl<'a> Status<'a> {
                 Ended::ALL.map(|why| (why.name(), totals.sessions_closed[why as usize])).to_vec(),
             ),
             denied: Summary::of(&live.denied),
+            fleet: live.fleet.as_deref().map(FleetStatus::of),
             packets_handled: by_kind(&totals.handled),
             packets_out: by_kind(&totals.packets_out),
             stages: stages(snapshot),
@@ -292,6 +301,11 @@ fn backends<'a>(snapshot: &'a Snapshot<'_>) -> Vec<Backend<'a>> {
                 slots: backend.slots,
                 retired: backend.retired,
                 drained: backend.drained,
+                intake: match backend.intake {
+                    Intake::Anybody => None,
+                    Intake::Sent => Some("sent"),
+                    Intake::Nobody => Some("nobody"),
+                },
                 unreal: snapshot.server(id).map(unreal_server),
             }
         })

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::denying::Shown;
+use super::membership::FleetShown;
 use super::view::{Facts, Live, Reloads, Snapshot};
 use crate::worker::Report;
 use ringgate_core::drops::DropReason;
@@ -45,6 +46,7 @@ pub(super) fn snapshot(facts: &Facts) -> Snapshot<'_> {
             log_failures: 0,
             admin: None,
             denied: Shown::default(),
+            fleet: Some(Arc::new(fleet())),
         },
         reports: vec![report(true), report(false)],
         sessions: vec![7],
@@ -53,6 +55,10 @@ pub(super) fn snapshot(facts: &Facts) -> Snapshot<'_> {
         socket_drops: Some(split()),
         used: used(),
     }
+}
+
+fn fleet() -> FleetShown {
+    FleetShown { confirmed: vec![("eu-west".to_owned(), vec![1, 2])], ..FleetShown::default() }
 }
 
 fn used() -> Used {
@@ -103,6 +109,7 @@ fn backend(retired: bool) -> Backend {
         grace_ns: 0,
         retired,
         drained: false,
+        intake: ringgate_gate::Intake::Anybody,
     }
 }
 

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::Inherited;
 use super::denying::Shown;
 use super::latency::Latencies;
+use super::membership::FleetShown;
 use crate::config::Admin;
 use crate::worker::{Fleet, Published, Report};
 use ringgate_core::proto::unreal::front::Identity;
@@ -72,6 +73,8 @@ pub(super) struct Live {
     /// `[admin]`, where there is one.
     pub(super) admin: Option<Arc<Admin>>,
     pub(super) denied: Shown,
+    /// How it stands with the fleet, where the gateway is in one.
+    pub(super) fleet: Option<Arc<FleetShown>>,
 }
 
 /// A drain that is under way, in nanoseconds of the fleet's clock.
@@ -138,6 +141,7 @@ impl View {
             log_failures: 0,
             admin: None,
             denied: Shown::default(),
+            fleet: None,
         };
         Self {
             facts,

@@ -117,6 +117,22 @@ pub struct Given {
     pub drained: Vec<(String, Option<u64>)>,
     /// Who is denied, as the file would have it.
     pub denied: String,
+    /// What the gateway is registered as in its fleet, where it is in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetRow>,
+}
+
+/// A registration, which the successor goes on with: nobody else sees that the process changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetRow {
+    /// Which start of the gateway this is.
+    pub instance: String,
+    /// Its lease; 0 for none.
+    pub lease: i64,
+    /// Earlier ones, whose keys may still be there.
+    pub former: Vec<i64>,
+    /// What stands under the lease.
+    pub keys: Vec<String>,
 }
 
 /// One descriptor.

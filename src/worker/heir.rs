@@ -116,8 +116,7 @@ impl<'a> Heir<'a> {
             let (mut gate, arrived) = finished?;
             inheritance.sessions += arrived.sessions;
             inheritance.not_carried += arrived.not_carried;
-            let is_udp = |backend: &Backend| matches!(backend.link, LinkKind::Udp { .. });
-            if gate.udp_link().is_none() && self.start.setup.backends.iter().any(is_udp) {
+            if gate.udp_link().is_none() && self.start.plan.has_udp(&self.start.setup) {
                 let link = driver.open(&Port::UdpLink).map_err(|why| why.to_string())?;
                 gate.bind_udp_link(link);
             }
@@ -256,6 +255,7 @@ fn keep_retired(setup: &mut Setup, facts: &Facts) {
             grace_ns: row.grace_ns,
             retired: true,
             drained: false,
+            intake: ringgate_gate::Intake::Anybody,
         };
         if !setup.backends.iter().any(|known| known.is_same(&kept)) {
             setup.backends.push(kept);

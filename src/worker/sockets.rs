@@ -7,7 +7,7 @@ use super::Plan;
 use ringgate_batch::filter::Filter;
 use ringgate_batch::{Driver, Port, SocketId};
 use ringgate_gate::handover::SocketUse;
-use ringgate_gate::{BindId, Gate, LinkKind, ListenerId};
+use ringgate_gate::{BindId, Gate, ListenerId};
 use ringgate_io::socket::UdpSocket;
 use ringgate_io::{AnyDriver, SocketKind, StartError};
 
@@ -71,7 +71,7 @@ pub(super) fn bind_players<D: Driver>(
             gate.bind_player_socket(*socket, ListenerId::at(listener), BindId::at(bind));
         }
     }
-    if plan.setup.backends.iter().any(|backend| matches!(backend.link, LinkKind::Udp { .. })) {
+    if plan.has_udp(&plan.setup) {
         gate.bind_udp_link(driver.open(&Port::UdpLink)?);
     }
     Ok(())

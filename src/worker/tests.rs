@@ -10,6 +10,7 @@ fn plan() -> Plan {
         binds: Vec::new(),
         filter: Vec::new(),
         run_dir: None,
+        expects_udp: false,
         workers: 2,
         pin: false,
         io: Choice::Mmsg,

@@ -284,7 +284,7 @@ fn the_shipped_example_is_good() {
     assert_eq!(listener.name, "eu-west");
     assert_eq!(listener.bind, [address("0.0.0.0:40000"), address("[::]:40000")]);
     let Protocol::Netcode(netcode) = &listener.protocol else { panic!("{listener:?}") };
-    assert_eq!(netcode.public, [address("203.0.113.9:40000")]);
+    assert_eq!(listener.public, [address("203.0.113.9:40000")]);
     assert_eq!(netcode.protocol_id, 0x1122_3344_5566_7788);
     assert_eq!((netcode.replay_window, netcode.gap_limit), (256, None));
     assert_eq!(netcode.keep_alive, Duration::from_millis(100));

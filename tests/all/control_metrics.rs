@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 
 /// What `promtool check metrics` says of a page; `None` where it is not installed.
-fn promtool(page: &str) -> Option<String> {
+pub(crate) fn promtool(page: &str) -> Option<String> {
     let command = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())

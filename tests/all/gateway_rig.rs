@@ -229,12 +229,14 @@ fn plan(wishes: &Wishes, folder: &Folder, key: &Key) -> Plan {
         grace_ns: wishes.grace_ms * 1_000_000,
         retired: false,
         drained: false,
+        intake: ringgate_gate::Intake::Anybody,
     };
     Plan {
         setup: Arc::new(Setup::new(vec![listener], vec![backend], 7)),
         binds: vec![vec![wishes.bind]],
         filter: vec![wishes.filter],
         run_dir: wishes.udp.is_none().then(|| folder.path().to_owned()),
+        expects_udp: false,
         workers: wishes.workers,
         pin: false,
         io: wishes.io,

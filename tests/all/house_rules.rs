@@ -65,12 +65,13 @@ const MAY_USE: &[(&str, &str)] = &[
     ("loadgen/src/rng", "impair"),
     ("loadgen/src/run", "batch core io measure os players report"),
     ("loadgen/src/servers", "batch core io players rng"),
-    ("src/cli", "batch config confine control core gate handover io link os report state worker"),
-    ("src/config", "core gate::Front"),
+    ("src/cli", "batch config confine control core fleet gate handover io link membership os report state worker"),
+    ("src/config", "core fleet gate::Front gate::Intake"),
     ("src/confine", ""),
-    ("src/control", "batch config confine core gate handover io::Choice os report state worker"),
+    ("src/control", "batch config confine core fleet gate handover io::Choice membership os report state worker"),
     ("src/handover", "os"),
     ("src/main", "ringgate"),
+    ("src/membership", "config core fleet gate::Front gate::Intake gate::Prefix os state"),
     ("src/worker", "batch config core gate handover io link os"),
 ];
 

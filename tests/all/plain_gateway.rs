@@ -64,6 +64,7 @@ impl Gateway {
             grace_ns: 500_000_000,
             retired: false,
             drained: false,
+            intake: ringgate_gate::Intake::Anybody,
         });
         let listener = Listener {
             name: "any".to_owned(),
@@ -81,6 +82,7 @@ impl Gateway {
             binds: vec![vec![bind]],
             filter: vec![true],
             run_dir,
+            expects_udp: false,
             workers: 2,
             pin: false,
             io,

@@ -80,6 +80,7 @@ impl Gateway {
             grace_ns: 500_000_000,
             retired: false,
             drained: false,
+            intake: ringgate_gate::Intake::Anybody,
         });
         let listener = Listener {
             name: "shooter".to_owned(),
@@ -97,6 +98,7 @@ impl Gateway {
             binds: vec![vec![local("127.0.0.1:0")]],
             filter: vec![wishes.filter],
             run_dir: None,
+            expects_udp: false,
             workers: wishes.workers,
             pin: false,
             io: wishes.io,

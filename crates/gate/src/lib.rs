@@ -70,8 +70,9 @@ pub use now::Now;
 pub use prefix::Prefix;
 pub use seed::{Seed, WorkerIndex};
 pub use setup::{
-    Allowed, Backend, ClaimLimits, Credentials, Duplicates, Limits, LinkKind, Listener, Netcode,
-    Phase, Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace, TokenReuse, Tokens, Unreal,
+    Allowed, Backend, ClaimLimits, Credentials, Duplicates, Intake, Limits, LinkKind, Listener,
+    Netcode, Phase, Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace, TokenReuse, Tokens,
+    Unreal,
 };
 pub use shared::claims::Claims;
 pub use survey::{Found, Survey, Wanted};

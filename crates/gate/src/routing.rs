@@ -2,7 +2,7 @@
 
 use crate::common::Common;
 use crate::ids::{BackendId, ListenerId};
-use crate::setup::{Phase, Route};
+use crate::setup::{Intake, Phase, Route};
 use crate::shared::claims::{Claim, Wanted};
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
@@ -76,7 +76,8 @@ impl Common {
     /// Whether a backend is there for new players.
     pub(crate) fn takes_players(&self, backend: BackendId) -> bool {
         let rules = &self.setup.backends[backend];
-        self.links.backends[backend].is_up() && !rules.retired && !rules.drained
+        let is_open = !rules.retired && !rules.drained && rules.intake != Intake::Nobody;
+        self.links.backends[backend].is_up() && is_open
     }
 
     /// Chooses among the listener's backends that are up.
@@ -89,8 +90,11 @@ impl Common {
     ) -> Option<BackendId> {
         let rules = &self.setup.listeners[listener];
         let backends = rules.backends.iter().copied();
-        let mut candidates =
-            backends.filter(|&backend| self.takes_players(backend) && is_open(backend));
+        let is_sent = matches!(rules.route, Route::UserData | Route::Token);
+        let is_for =
+            |backend: BackendId| is_sent || self.setup.backends[backend].intake == Intake::Anybody;
+        let mut candidates = backends
+            .filter(|&backend| self.takes_players(backend) && is_for(backend) && is_open(backend));
         match rules.route {
             // Where a token stands for a backend, no other is open.
             Route::Single | Route::Token => candidates.next(),

@@ -275,6 +275,20 @@ pub struct Backend {
     pub retired: bool,
     /// An operator drains it: no new players either.
     pub drained: bool,
+    /// Whom it says that it is for.
+    pub intake: Intake,
+}
+
+/// Whom a game process is for, by its own word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Intake {
+    /// For everybody.
+    #[default]
+    Anybody,
+    /// For those who are sent to it by its name.
+    Sent,
+    /// For those who are there: it has not begun, or is about to end.
+    Nobody,
 }
 
 impl Backend {

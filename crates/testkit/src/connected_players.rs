@@ -400,6 +400,7 @@ fn setup(players: usize, idle_games: u16) -> Setup {
         grace_ns: 0,
         retired: false,
         drained: false,
+        intake: ringgate_gate::Intake::Anybody,
     };
     Setup::new(vec![listener], (0..=idle_games).map(backend).collect(), 1)
 }

@@ -17,7 +17,7 @@ pub(super) fn probe(args: &Args, file: &Path) -> Result<Report, Failure> {
     let listener = chosen(&config, args.listener.as_deref())?;
     match &listener.protocol {
         Protocol::Netcode(rules) => {
-            let named = if rules.public.is_empty() { &listener.bind } else { &rules.public };
+            let named = if listener.public.is_empty() { &listener.bind } else { &listener.public };
             if args.token.is_none() {
                 reachable(args, listener, named)?;
             }

@@ -7,9 +7,10 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use super::Failure;
-use crate::config::Config;
+use crate::config::{Config, Fleet};
 use crate::confine::{self, Reach, User};
 use crate::control::{DENIED_FILE, State, plan};
+use crate::membership::COPY_FILE;
 use ringgate_os::process;
 
 /// What the config wants given up.
@@ -48,7 +49,7 @@ impl Privileges {
     /// Gives what is kept to whom the daemon becomes.
     pub(super) fn give_state(&self, state: &State) -> Result<(), Failure> {
         let (Some(user), Ok(folder)) = (self.user, &state.folder) else { return Ok(()) };
-        folder.give_to(user.uid, user.gid, &[DENIED_FILE]).map_err(|why| {
+        folder.give_to(user.uid, user.gid, &[DENIED_FILE, COPY_FILE]).map_err(|why| {
             let path = folder.path().display();
             Failure::failed(format_args!("cannot hand state_dir {path} over: {why}"))
         })
@@ -106,7 +107,8 @@ fn folders(config: &Config, file: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
         _ => PathBuf::from("."),
     };
     let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-    let read = [home].into_iter().chain(credentials).collect();
+    let names = config.fleet.iter().flat_map(Fleet::resolver_files).map(PathBuf::from);
+    let read = [home].into_iter().chain(credentials).chain(names).collect();
     let histograms = config.histograms.iter().map(|histograms| histograms.dir.clone());
     let own = [config.gateway.run_dir.clone(), config.gateway.state_dir.clone()];
     let write = own.into_iter().chain(histograms).collect();

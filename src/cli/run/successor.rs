@@ -14,10 +14,12 @@ use zeroize::Zeroizing;
 use super::privileges::Privileges;
 use super::{Args, Failure, make_folders, open_next_socket, open_socket, state};
 use crate::config::Config;
-use crate::control::{Control, Inherited, Program, Settings, State};
+use crate::control::{Control, Inherited, Joining, Program, Settings, State};
 use crate::handover::channel::Packet;
-use crate::handover::{self, Channel, Facts, Given, Heard, Message, Taker, TakerStep};
+use crate::handover::{self, Channel, Facts, FleetRow, Given, Heard, Message, Taker, TakerStep};
+use crate::membership;
 use crate::worker::{Estate, Heir, Plan};
+use ringgate_fleet::lease::Handed;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::shared;
 use ringgate_os::usage::Usage;
@@ -57,6 +59,8 @@ fn is_nobody(why: &io::Error) -> bool {
 pub(super) struct Successor<'a> {
     /// Until the control plane has it.
     pub(super) config: Option<Config>,
+    /// The same, where the gateway is in a fleet.
+    pub(super) joining: Option<Joining>,
     pub(super) file: &'a Path,
     pub(super) plan: &'a Plan,
     pub(super) privileges: &'a Privileges,
@@ -90,8 +94,9 @@ impl<'a> Successor<'a> {
     }
 
     /// The config, where it was not given away.
-    pub(super) fn into_config(self) -> Config {
-        self.config.expect("it was given away with workers, and there are none")
+    pub(super) fn into_config(self) -> (Config, Option<Joining>) {
+        let config = self.config.expect("it was given away with workers, and there are none");
+        (config, self.joining)
     }
 
     /// Talks to the predecessor. `None` where it has ended without giving anything.
@@ -193,7 +198,12 @@ impl<'a> Successor<'a> {
         let kept = text::read(given.denied.as_bytes())
             .map_err(|why| format!("cannot read who is denied: {why}"))?;
         let state = State { folder, kept };
-        let (denied, fds) = (state.denied(), std::mem::take(&mut stash.sockets));
+        let mut joining = self.joining.take();
+        if let (Some(joining), Some(row)) = (&mut joining, &given.fleet) {
+            joining.prepared.inherit(inherited_of(row));
+        }
+        let denied = state.denied(joining.as_ref());
+        let fds = std::mem::take(&mut stash.sockets);
         let (fleet, inheritance) = heir.import(Estate { given, fds, shared, workers, denied })?;
         tracing::info!(
             event = "taken_over",
@@ -216,6 +226,7 @@ impl<'a> Successor<'a> {
             state,
             program: program.clone(),
             inherited: Some(inherited),
+            fleet: joining,
         };
         let mut control = Control::start(fleet, settings)?;
         let sentence = |why: Failure| why.to_string();
@@ -223,6 +234,13 @@ impl<'a> Successor<'a> {
         open_doors(&mut control, &run_dir, doors)?;
         Ok(control)
     }
+}
+
+/// A registration as it was given.
+fn inherited_of(row: &FleetRow) -> membership::Inherited {
+    let keys = row.keys.iter().map(|key| key.clone().into()).collect();
+    let handed = Handed { lease: row.lease, former: row.former.clone(), keys };
+    membership::Inherited { instance: row.instance.clone(), handed }
 }
 
 /// The predecessor's sockets for operators and successors, or new ones where it had none.

@@ -1,22 +1,14 @@
 //! The fields of netcode listeners.
 
-use std::net::SocketAddr;
 use std::num::NonZeroU64;
 
-use super::{Surroundings, bare, window};
-use crate::config::distinct::Distinct;
+use super::{Surroundings, window};
 use crate::config::mistake::Place;
 use crate::config::section::{Section, number};
-use crate::config::{Netcode, source, values};
+use crate::config::{Netcode, source};
 use ringgate_core::secret::Key;
 
-/// `bind` is what the listener binds, where that could be read.
-pub(super) fn read(
-    section: &mut Section<'_, '_>,
-    bind: Option<&[SocketAddr]>,
-    around: &Surroundings<'_>,
-) -> Option<Netcode> {
-    let public = read_public(section, bind);
+pub(super) fn read(section: &mut Section<'_, '_>, around: &Surroundings<'_>) -> Option<Netcode> {
     let protocol_id = section.value("protocol_id", number);
     let keys = read_keys(section, around);
     let replay_window = section.value("replay_window", window);
@@ -24,8 +16,8 @@ pub(super) fn read(
     let keep_alive = section.duration("keep_alive");
     let token_reuse = section.choice("token_reuse");
     Some(Netcode {
-        public: public?,
         protocol_id: protocol_id?.0,
+        has_fleet_keys: keys.as_ref()?.is_empty(),
         keys: keys?,
         replay_window: replay_window?.0,
         gap_limit: NonZeroU64::new(gap_limit?),
@@ -34,29 +26,15 @@ pub(super) fn read(
     })
 }
 
-fn read_public(
-    section: &mut Section<'_, '_>,
-    bind: Option<&[SocketAddr]>,
-) -> Option<Vec<SocketAddr>> {
-    let public = section.list("public", |value| values::reachable_address(value.as_str()?))?;
-    let mut seen = Distinct::default();
-    for (address, place) in &public {
-        seen.check(section.report, place, *address);
-    }
-    let wildcard = bind.into_iter().flatten().find(|address| address.ip().is_unspecified());
-    if let Some(address) = wildcard.filter(|_| public.is_empty()) {
-        section.report.expected(
-            &section.place_of("public"),
-            format_args!("nothing, and {address} in bind"),
-            "the addresses that connect tokens name (no token can name a wildcard)",
-        );
-    }
-    Some(bare(public))
-}
-
-/// All keys of a listener. Every source is tried, so that all that is wrong is known.
+/// All keys of a listener; none where the fleet has them. Every source is tried, so that all that
+/// is wrong is known.
 fn read_keys(section: &mut Section<'_, '_>, around: &Surroundings<'_>) -> Option<Vec<Key>> {
     let nodes = section.nodes("keys")?;
+    if nodes.is_empty() && !around.has_fleet_key {
+        let (place, form) = (section.place_of("keys"), section.form("keys"));
+        section.report.expected(&place, "nothing", form);
+        return None;
+    }
     if nodes.len() > KEYS_MAX {
         let place = Place::new(section.place_of("keys").path, nodes[KEYS_MAX].place.at);
         let expected = format_args!("at most {KEYS_MAX}");

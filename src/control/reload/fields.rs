@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::mem::discriminant;
 
 use crate::config::{
-    Admin, Changes, Config, Gateway, Listener, Netcode, Plain, Protocol, RoutingTokens, Unreal,
-    changes_of,
+    Admin, Changes, Config, Fleet, Gateway, Listener, Netcode, Plain, Protocol, RoutingTokens,
+    Unreal, changes_of,
 };
+use ringgate_fleet::etcd::TlsFiles;
 
 /// A field's name, and whether the two configs differ in it.
 pub(super) type Compared = (&'static str, bool);
@@ -68,6 +69,48 @@ pub(super) fn admin_fields(before: Option<&Admin>, after: Option<&Admin>) -> Vec
     ]
 }
 
+/// Where the table is new or gone, it is its endpoints that differ.
+pub(super) fn fleet_fields(before: Option<&Fleet>, after: Option<&Fleet>) -> Vec<Compared> {
+    let (Some(before), Some(after)) = (before, after) else {
+        return vec![("endpoints", before.is_some() != after.is_some())];
+    };
+    let Fleet {
+        endpoints,
+        keyspace,
+        name,
+        region,
+        host,
+        key,
+        tls,
+        credentials,
+        lease,
+        grace,
+        allowed,
+        max_backends,
+    } = before;
+    let ca = |tls: &Option<TlsFiles>| tls.as_ref().map(|tls| tls.ca.clone());
+    let own = |tls: &Option<TlsFiles>| tls.as_ref().and_then(|tls| tls.own.clone()).unzip();
+    let ((certificate, certificate_key), after_own) = (own(tls), own(&after.tls));
+    vec![
+        ("endpoints", *endpoints != after.endpoints),
+        ("prefix", *keyspace != after.keyspace),
+        ("name", *name != after.name),
+        ("region", *region != after.region),
+        ("host", *host != after.host),
+        ("key", *key != after.key),
+        ("ca", ca(tls) != ca(&after.tls)),
+        ("certificate", certificate != after_own.0),
+        ("certificate_key", certificate_key != after_own.1),
+        ("user", *credentials != after.credentials),
+        ("password", *credentials != after.credentials),
+        ("lease", *lease != after.lease),
+        ("grace", *grace != after.grace),
+        ("allow_uids", allowed.uids != after.allowed.uids),
+        ("allow_gids", allowed.gids != after.allowed.gids),
+        ("max_backends", *max_backends != after.max_backends),
+    ]
+}
+
 /// A listener of each config; the names are the same.
 pub(super) fn listener_fields(
     (old, before): (&Config, &Listener),
@@ -77,6 +120,8 @@ pub(super) fn listener_fields(
         name: _,
         bind,
         backends: _,
+        group,
+        public,
         route,
         max_sessions,
         port_switch,
@@ -90,6 +135,8 @@ pub(super) fn listener_fields(
         ("filter", *filter != after.filter),
         ("protocol", discriminant(protocol) != discriminant(&after.protocol)),
         ("backends", backend_names(old, before) != backend_names(new, after)),
+        ("group", *group != after.group),
+        ("public", *public != after.public),
         ("route", *route != after.route),
         ("max_sessions", *max_sessions != after.max_sessions),
         ("port_switch", *port_switch != after.port_switch),
@@ -110,11 +157,17 @@ pub(super) fn listener_fields(
     fields
 }
 
-fn netcode_fields(before: &Netcode, after: &Netcode) -> [Compared; 7] {
-    let Netcode { public, protocol_id, keys, replay_window, gap_limit, keep_alive, token_reuse } =
-        before;
+fn netcode_fields(before: &Netcode, after: &Netcode) -> [Compared; 6] {
+    let Netcode {
+        protocol_id,
+        keys,
+        has_fleet_keys: _,
+        replay_window,
+        gap_limit,
+        keep_alive,
+        token_reuse,
+    } = before;
     [
-        ("public", *public != after.public),
         ("protocol_id", *protocol_id != after.protocol_id),
         ("keys", *keys != after.keys),
         ("replay_window", *replay_window != after.replay_window),

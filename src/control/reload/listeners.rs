@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use super::fields::{differing, listener_fields};
 use super::{find, needs_restart};
 use crate::config::{self, Config};
+use crate::control::plan::Links;
 use ringgate_core::limits::LISTENERS_MAX;
 use ringgate_gate::{Front, ListenerId, Phase, Setup};
 
@@ -23,6 +24,8 @@ pub(in crate::control) struct Known<'a> {
     pub(in crate::control) left_with: &'a dyn Fn(ListenerId) -> Option<&'a Config>,
     /// Whether every worker has closed a listener.
     pub(in crate::control) is_vacant: &'a dyn Fn(ListenerId) -> bool,
+    /// Which sockets toward game processes were made at the start.
+    pub(in crate::control) links: Links,
     /// Whose sockets take what is sent to an address.
     pub(in crate::control) holder_of: &'a dyn Fn(SocketAddr) -> Option<ListenerId>,
 }

@@ -52,6 +52,8 @@ fn text() -> String {
 struct Running {
     config: Config,
     setup: Arc<Setup>,
+    /// Which sockets toward game processes were made at the start.
+    links: plan::Links,
     /// Where each listener is bound.
     binds: Vec<Vec<SocketAddr>>,
     /// Configs that had listeners which were removed.
@@ -62,7 +64,8 @@ impl Running {
     fn start(text: &str) -> Self {
         let config = config(text);
         let Plan { setup, binds, .. } = plan::plan(&config).expect("a plan");
-        Self { config, setup, binds, left_with: Vec::new() }
+        let links = plan::links(&config);
+        Self { config, setup, links, binds, left_with: Vec::new() }
     }
 
     fn reload(&mut self, text: &str) -> Outcome {
@@ -90,6 +93,7 @@ impl Running {
             left_with: &left_with,
             is_vacant: &|_| true,
             holder_of: &holder_of,
+            links: self.links,
         };
         next(&self.config, &self.setup, new, is_free, &known)
     }
@@ -458,6 +462,12 @@ fn every_field_that_the_config_describes_is_compared() {
     let with_admin = config(&format!("[admin]\n{}", text()));
     let admin = with_admin.admin.as_ref();
     assert_eq!(names(admin_fields(admin, admin)), described("admin"));
+    let with_fleet = config(&format!(
+        "[fleet]\nendpoints = [\"http://127.0.0.1:1\"]\nprefix = \"/f\"\n{}",
+        text()
+    ));
+    let fleet = with_fleet.fleet.as_ref();
+    assert_eq!(names(fleet_fields(fleet, fleet)), described("fleet"));
     let listener = |config: &Config| {
         let listener = &config.listeners[0];
         names(listener_fields((config, listener), (config, listener)))

@@ -68,6 +68,7 @@ pub(super) fn bundle_backend(name: &str, slots: u32) -> Backend {
         grace_ns: 2_000_000_000,
         retired: false,
         drained: false,
+        intake: crate::setup::Intake::Anybody,
     }
 }
 

@@ -447,6 +447,7 @@ fn setup(input: &mut Input<'_>, allows_reuse: bool) -> Setup {
         grace_ns: 2_000_000_000,
         retired: false,
         drained: false,
+        intake: ringgate_gate::Intake::Anybody,
     };
     let allow = Allowed { uids: vec![US.uid], gids: Vec::new() };
     let address = GAME.parse().expect("literal");

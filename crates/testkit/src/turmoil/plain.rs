@@ -291,6 +291,7 @@ fn setup(input: &mut Input<'_>) -> Setup {
         grace_ns: 2_000_000_000,
         retired: false,
         drained: false,
+        intake: ringgate_gate::Intake::Anybody,
     });
     let (has_token, is_numbered) = (input.byte() < 128, input.byte() < 128);
     let known = TOKENS.into_iter().zip((0..SERVERS).map(BackendId));

@@ -180,6 +180,7 @@ fn setup(incarnation: u64) -> Setup {
         grace_ns: 2_000_000_000,
         retired: false,
         drained: false,
+        intake: ringgate_gate::Intake::Anybody,
     };
     let udp = |port| LinkKind::Udp { address: ([127, 0, 0, 1], port).into() };
     let allow = Allowed { uids: vec![US.uid], gids: Vec::new() };

@@ -320,6 +320,7 @@ fn setup(input: &mut Input<'_>) -> Setup {
         grace_ns: 2_000_000_000,
         retired: false,
         drained: false,
+        intake: ringgate_gate::Intake::Anybody,
     });
     let listener = Listener {
         name: "ue".to_owned(),

@@ -178,6 +178,7 @@ fn setup(plan: &Plan) -> Setup {
         grace_ns: S,
         retired: false,
         drained: false,
+        intake: ringgate_gate::Intake::Anybody,
     });
     let listeners = (0..plan.listeners as u16).map(|at| Listener {
         name: format!("listener-{at}"),

@@ -56,6 +56,7 @@ pub(super) fn backends(plan: &Plan) -> impl Iterator<Item = Backend> + '_ {
         grace_ns: S,
         retired: false,
         drained: false,
+        intake: ringgate_gate::Intake::Anybody,
     })
 }
 

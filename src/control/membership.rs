@@ -1,0 +1,422 @@
+//! The control thread's part of a fleet: what etcd has told becomes a config, which changes workers
+//! as a reload does, and what workers have taken in is what the gateway confirms.
+//!
+//! A gateway without `[fleet]` has none of this. The other end is `crate::membership`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+
+use axum::extract::{Extension, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::access::Visitor;
+use super::http::{AdminState, Command, as_json, note};
+use super::query::{Query, Refusal, wrong};
+use super::reload::{self, Next};
+use super::status::SCHEMA;
+use super::view::Snapshot;
+use super::{ControlLoop, NS_PER_MS};
+use crate::config::Config;
+use crate::membership::{
+    Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Status, merged,
+};
+use crate::worker::Fleet;
+use ringgate_gate::{Front, Phase, Setup};
+use ringgate_report::text::put;
+
+/// What the control thread knows of its fleet.
+pub(super) struct Membership {
+    /// The config as the file has it.
+    file: Config,
+    known: Arc<Known>,
+    /// None before the first player is served.
+    member: Option<Member>,
+    receiver: Option<watch::Receiver<Arc<Known>>>,
+    /// What is known has not reached the workers yet, and when that was tried last.
+    pending: Option<u64>,
+    /// Why it has not, if that was told.
+    told: Option<String>,
+    refused: BTreeSet<Refused>,
+    /// The epochs of each listener's keys, and the setup that has them.
+    given: (u64, Epochs),
+    /// Those that every worker has taken in.
+    confirmed: Epochs,
+    shown_ns: u64,
+}
+
+type Epochs = BTreeMap<String, Vec<u32>>;
+
+/// What pages show of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FleetShown {
+    pub(super) status: Status,
+    pub(super) gateways: usize,
+    /// Backends of this host, by whether they are taken.
+    pub(super) backends: [usize; 2],
+    pub(super) bans: usize,
+    pub(super) unreadable: usize,
+    pub(super) refused: Vec<Refused>,
+    pub(super) confirmed: Vec<(String, Vec<u32>)>,
+    /// Whether workers do not know yet what is known.
+    pub(super) is_pending: bool,
+}
+
+impl Membership {
+    /// A gateway whose workers were made with what was known.
+    pub(super) fn new(file: Config, known: Known) -> Self {
+        let given = (0, epochs(&file, &known));
+        Self {
+            file,
+            known: Arc::new(known),
+            member: None,
+            receiver: None,
+            pending: None,
+            told: None,
+            refused: BTreeSet::new(),
+            given,
+            confirmed: Epochs::new(),
+            shown_ns: 0,
+        }
+    }
+
+    /// The config as the file has it.
+    pub(super) const fn file(&self) -> &Config {
+        &self.file
+    }
+}
+
+/// The epochs of the listeners that have the fleet's keys.
+fn epochs(file: &Config, known: &Known) -> Epochs {
+    let numbers = |keys: &Vec<(u32, _)>| keys.iter().map(|(number, _)| *number).rev().collect();
+    let with_keys = file.listeners.iter().filter(|listener| listener.has_fleet_keys());
+    with_keys.filter_map(|it| Some((it.name.clone(), numbers(known.keys.get(&it.name)?)))).collect()
+}
+
+impl ControlLoop {
+    /// Starts to speak with etcd.
+    pub(super) fn join(&mut self, prepared: Prepared) -> io::Result<()> {
+        let facts = self.fleet_facts();
+        let Some(membership) = &mut self.membership else { return Ok(()) };
+        let member = Member::start(prepared, facts)?;
+        membership.receiver = Some(member.known());
+        membership.member = Some(member);
+        Ok(())
+    }
+
+    /// Where news of the fleet comes from.
+    pub(super) fn known(&self) -> Option<watch::Receiver<Arc<Known>>> {
+        self.membership.as_ref()?.receiver.clone()
+    }
+
+    /// Takes the registration back, or leaves it to another process.
+    pub(super) fn leave_fleet(&mut self, order: Order) {
+        if let Some(member) = self.membership.as_mut().and_then(|it| it.member.take()) {
+            member.end(order);
+        }
+    }
+
+    /// What a successor goes on with.
+    pub(super) fn heirloom(&self) -> Option<Inherited> {
+        Some(self.membership.as_ref()?.member.as_ref()?.heirloom())
+    }
+
+    /// A config that was read, with what the fleet knows, and as it was read.
+    pub(super) fn with_fleet(&self, read: Config) -> (Config, Option<Config>) {
+        match &self.membership {
+            Some(membership) => (merged(&read, &membership.known).config, Some(read)),
+            None => (read, None),
+        }
+    }
+
+    /// A reload has been carried out.
+    pub(super) fn note_file(&mut self, file: Option<Config>) {
+        if let (Some(membership), Some(file)) = (&mut self.membership, file) {
+            membership.given = (self.setup.revision, epochs(&file, &membership.known));
+            membership.file = file;
+        }
+    }
+
+    /// Something else is known of the fleet.
+    pub(super) fn hear_fleet(&mut self, fleet: &Fleet) {
+        let Some(membership) = &mut self.membership else { return };
+        let Some(known) =
+            membership.receiver.as_mut().map(|it| Arc::clone(&it.borrow_and_update()))
+        else {
+            return;
+        };
+        let before = std::mem::replace(&mut membership.known, Arc::clone(&known));
+        membership.pending = Some(0);
+        if before.bans != known.bans {
+            self.adopt_bans(fleet, &known.bans);
+        }
+        self.adopt_known(fleet);
+    }
+
+    /// Tells workers what is known, if they can hear it now.
+    fn adopt_known(&mut self, fleet: &Fleet) {
+        let now_ns = self.view.now_ns();
+        if self.view.live().drain.is_some() || self.is_handing_over {
+            return;
+        }
+        let Some(membership) = &mut self.membership else { return };
+        membership.pending = Some(now_ns);
+        let with = merged(&membership.file, &membership.known);
+        membership.tell_refused(with.refused);
+        let given = epochs(&membership.file, &membership.known);
+        let is_free = |id| self.is_free(id);
+        let next = self.with_known(fleet, |known| {
+            reload::next(&self.config, &self.setup, &with.config, is_free, known)
+        });
+        match next {
+            Ok(next) => self.adopt_next(fleet, &next, with.config, given),
+            Err(why) => self.tell_stuck(&why.join("; ")),
+        }
+    }
+
+    fn adopt_next(&mut self, fleet: &Fleet, next: &Next, config: Config, given: Epochs) {
+        if !next.changes.is_empty() {
+            self.setup = fleet.adopt(&next.setup, Vec::new());
+            self.note_retired();
+            self.view.live().setup = Arc::clone(&self.setup);
+            let changes = next.changes.join("; ");
+            tracing::info!(event = "fleet_change", changes, "the fleet has changed: {changes}");
+        }
+        self.config = Arc::new(config);
+        let Some(membership) = &mut self.membership else { return };
+        membership.pending = None;
+        membership.told = None;
+        membership.given = (self.setup.revision, given);
+    }
+
+    fn tell_stuck(&mut self, why: &str) {
+        let Some(membership) = &mut self.membership else { return };
+        if membership.told.as_deref() != Some(why) {
+            tracing::error!(
+                event = "fleet_change_refused",
+                why,
+                "what the fleet says has not reached the workers: {why}"
+            );
+            membership.told = Some(why.to_owned());
+        }
+    }
+
+    /// Looks after the fleet between its news.
+    pub(super) fn tell_fleet(&mut self, fleet: &Fleet) {
+        let now_ns = self.view.now_ns();
+        let Some(membership) = &self.membership else { return };
+        if membership.pending.is_some_and(|tried_ns| now_ns >= tried_ns + AGAIN_AFTER_NS) {
+            self.adopt_known(fleet);
+        }
+        let Some(membership) = &mut self.membership else { return };
+        if now_ns < membership.shown_ns + SHOW_EVERY_NS {
+            return;
+        }
+        membership.shown_ns = now_ns;
+        let (revision, given) = &membership.given;
+        if self.view.has_adopted(*revision) {
+            membership.confirmed.clone_from(given);
+        }
+        let shown = membership.shown(&self.setup);
+        self.view.live().fleet = Some(Arc::new(shown));
+        let facts = self.fleet_facts();
+        if let Some(member) = self.membership.as_ref().and_then(|it| it.member.as_ref()) {
+            member.tell(facts);
+        }
+    }
+
+    /// What the gateway says of itself.
+    fn fleet_facts(&self) -> Facts {
+        let serving = self.setup.listeners.pairs().filter(|(_, it)| it.phase == Phase::Serving);
+        let confirmed = self.membership.as_ref().map(|it| &it.confirmed);
+        let epochs = |name: &str| confirmed.and_then(|it| it.get(name)).cloned();
+        let group = |name: &str| {
+            let mut listeners = self.config.listeners.iter();
+            let group = listeners.find(|it| it.name == name).and_then(|it| it.group.as_ref());
+            group.map_or(String::new(), ToString::to_string)
+        };
+        let mut facts = Facts {
+            is_draining: self.view.live().drain.is_some(),
+            started_unix_s: self.view.facts().started_unix_s,
+            ..Facts::default()
+        };
+        for (number, listener) in serving {
+            facts.capacity = facts.capacity.saturating_add(listener.sessions_max);
+            facts.sessions = facts.sessions.saturating_add(self.view.sessions(number));
+            facts.fronts.push(FrontRow {
+                name: listener.name.clone(),
+                protocol: Front::of(&listener.protocol).word(),
+                addresses: listener.public.clone(),
+                epochs: epochs(&listener.name).unwrap_or_default(),
+                group: group(&listener.name),
+                protocol_id: listener.netcode().map_or(0, |rules| rules.protocol_id),
+            });
+        }
+        facts
+    }
+
+    /// Has the doubt with this number believed. Whether it is the one that stands.
+    pub(super) fn confirm_fleet(&self, doubt: u64) -> bool {
+        let Some(member) = self.membership.as_ref().and_then(|it| it.member.as_ref()) else {
+            return false;
+        };
+        let stands = member.status().mirror.doubt.is_some_and(|(number, _)| number == doubt);
+        if stands {
+            member.order(Order::Confirm(doubt));
+        }
+        stands
+    }
+}
+
+impl Membership {
+    /// Names each backend that is left out, once.
+    fn tell_refused(&mut self, refused: Vec<Refused>) {
+        let refused: BTreeSet<_> = refused.into_iter().collect();
+        for Refused { backend, why } in refused.difference(&self.refused) {
+            tracing::warn!(
+                event = "fleet_backend_refused",
+                backend,
+                why,
+                "backend {backend} of the fleet is left out: {why}"
+            );
+        }
+        self.refused = refused;
+    }
+
+    fn shown(&self, setup: &Setup) -> FleetShown {
+        let Known { backends, bans, gateways, unreadable, .. } = &*self.known;
+        let file = |name: &str| self.file.backends.iter().any(|own| own.name == name);
+        let taken = setup.backends.iter().filter(|it| !it.retired && !file(&it.name)).count();
+        FleetShown {
+            status: self.member.as_ref().map(Member::status).unwrap_or_default(),
+            gateways: *gateways,
+            backends: [taken, backends.len().saturating_sub(taken)],
+            bans: bans.len(),
+            unreadable: *unreadable,
+            refused: self.refused.iter().cloned().collect(),
+            confirmed: self.confirmed.iter().map(|(it, list)| (it.clone(), list.clone())).collect(),
+            is_pending: self.pending.is_some(),
+        }
+    }
+}
+
+/// The same for `/status`.
+#[derive(Serialize)]
+pub(super) struct FleetStatus<'a> {
+    name: &'a str,
+    region: &'a str,
+    host: &'a str,
+    /// Whether what is known is up to date.
+    current: bool,
+    away_s: u64,
+    registered: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<&'a str>,
+    /// What is held back, until an operator confirms its number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    doubt: Option<DoubtStatus>,
+    revision: i64,
+    keys: usize,
+    gateways: usize,
+    bans: usize,
+    unreadable: usize,
+    backends_taken: usize,
+    backends_refused: Vec<RefusedStatus<'a>>,
+    /// The epochs of each listener's keys that every worker accepts.
+    epochs: BTreeMap<&'a str, &'a [u32]>,
+    /// Workers have not been told yet what is known.
+    pending: bool,
+}
+
+#[derive(Serialize)]
+struct DoubtStatus {
+    number: u64,
+    why: String,
+}
+
+#[derive(Serialize)]
+struct RefusedStatus<'a> {
+    backend: &'a str,
+    why: &'static str,
+}
+
+impl<'a> FleetStatus<'a> {
+    pub(super) fn of(shown: &'a FleetShown) -> Self {
+        let status = &shown.status;
+        let away_ms = status.away_since_ms.map_or(0, |since| status.now_ms.saturating_sub(since));
+        let doubt = status.mirror.doubt.as_ref();
+        let refused = |it: &'a Refused| RefusedStatus { backend: &it.backend, why: it.why };
+        let lease_error = status.lease_error.as_deref().filter(|_| !status.is_registered);
+        let mirror_error = status.mirror.last_error.as_deref();
+        Self {
+            name: &status.name,
+            region: &status.region,
+            host: &status.host,
+            current: status.away_since_ms.is_none(),
+            away_s: away_ms / 1000,
+            registered: status.is_registered,
+            last_error: mirror_error.filter(|_| status.away_since_ms.is_some()).or(lease_error),
+            doubt: doubt.map(|(number, why)| DoubtStatus { number: *number, why: why.to_string() }),
+            revision: status.revision,
+            keys: status.keys,
+            gateways: shown.gateways,
+            bans: shown.bans,
+            unreadable: shown.unreadable,
+            backends_taken: shown.backends[0],
+            backends_refused: shown.refused.iter().map(refused).collect(),
+            epochs: shown.confirmed.iter().map(|(it, list)| (&**it, &**list)).collect(),
+            pending: shown.is_pending,
+        }
+    }
+}
+
+/// What `/readyz` says of the fleet, either way: a gateway serves on without it.
+pub(super) fn detail(snapshot: &Snapshot<'_>) -> String {
+    let Some(fleet) = &snapshot.live.fleet else { return String::new() };
+    let status = &fleet.status;
+    let mut lines = String::new();
+    if let Some(since_ms) = status.away_since_ms {
+        let away_s = status.now_ms.saturating_sub(since_ms) / 1000;
+        put(
+            &mut lines,
+            format_args!("fleet: what is known may be {away_s} s old; serving on with it\n"),
+        );
+    }
+    if let Some((number, why)) = &status.mirror.doubt {
+        put(&mut lines, format_args!("fleet: held back under number {number}: {why}\n"));
+    }
+    if !status.is_registered {
+        put(&mut lines, format_args!("fleet: not registered\n"));
+    }
+    lines
+}
+
+/// `POST /fleet/confirm?doubt=NUMBER`.
+pub(super) async fn confirm(
+    State(state): State<AdminState>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Response {
+    try_confirm(&state, &visitor, &uri).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn try_confirm(
+    state: &AdminState,
+    visitor: &Visitor,
+    uri: &Uri,
+) -> Result<Response, Refusal> {
+    let query = Query::of(uri, &["doubt"])?;
+    let doubt = query.read("doubt", "a number", |text| text.parse().ok())?;
+    let doubt = doubt.ok_or_else(|| wrong("expected doubt=NUMBER"))?;
+    note(visitor, &format!("confirmation of doubt {doubt}"));
+    let confirmed = state.ask(|reply| Command::ConfirmFleet { doubt, reply }).await?;
+    let answer = json!({ "schema": SCHEMA, "confirmed": confirmed });
+    Ok(as_json(StatusCode::OK, &answer))
+}
+
+const AGAIN_AFTER_NS: u64 = 1000 * NS_PER_MS;
+const SHOW_EVERY_NS: u64 = 100 * NS_PER_MS;

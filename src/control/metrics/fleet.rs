@@ -1,0 +1,91 @@
+//! The families of a gateway in a fleet; one that is alone has none of them.
+
+use super::text::{Kind, Text};
+use crate::control::membership::FleetShown;
+
+/// All of them.
+pub(super) fn render(text: &mut Text, shown: &FleetShown) {
+    let FleetShown { status, gateways, backends, bans, unreadable, .. } = shown;
+    let away_ms = status.away_since_ms.map_or(0, |since| status.now_ms.saturating_sub(since));
+    let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
+    one(
+        "ringgate_fleet_current",
+        Kind::Gauge,
+        "1 while what is known of the fleet is up to date.",
+        status.away_since_ms.is_none().into(),
+    );
+    one("ringgate_fleet_away_seconds", Kind::Gauge, "For how long it may not be.", away_ms / 1000);
+    one(
+        "ringgate_fleet_registered",
+        Kind::Gauge,
+        "1 while this gateway is registered.",
+        status.is_registered.into(),
+    );
+    one(
+        "ringgate_fleet_doubt",
+        Kind::Gauge,
+        "The number of what is held back until an operator confirms; 0 for nothing.",
+        status.mirror.doubt.as_ref().map_or(0, |(number, _)| *number),
+    );
+    one(
+        "ringgate_fleet_pending",
+        Kind::Gauge,
+        "1 while workers have not been told what is known.",
+        shown.is_pending.into(),
+    );
+    one("ringgate_fleet_keys", Kind::Gauge, "Keys in etcd that are known.", status.keys as u64);
+    one("ringgate_fleet_gateways", Kind::Gauge, "Gateways of the fleet.", *gateways as u64);
+    one(
+        "ringgate_fleet_bans",
+        Kind::Gauge,
+        "Clients and prefixes that the fleet denies.",
+        *bans as u64,
+    );
+    one(
+        "ringgate_fleet_unreadable",
+        Kind::Gauge,
+        "Keys in etcd that are left out, because they cannot be read.",
+        *unreadable as u64,
+    );
+    let mirror = &status.mirror;
+    one("ringgate_fleet_events_total", Kind::Counter, "Changes that etcd has told.", mirror.events);
+    one("ringgate_fleet_lists_total", Kind::Counter, "Times everything was listed.", mirror.lists);
+    one("ringgate_fleet_watches_total", Kind::Counter, "Times a watch was opened.", mirror.watches);
+    one(
+        "ringgate_fleet_disagreements_total",
+        Kind::Counter,
+        "Times etcd was left or listed anew because it did not agree with what is known, or was silent.",
+        mirror.disagreements,
+    );
+    one(
+        "ringgate_fleet_leases_lost_total",
+        Kind::Counter,
+        "Registrations that have ended while this gateway lived.",
+        status.leases_lost,
+    );
+    let mut by_use = text.family(
+        "ringgate_fleet_backends",
+        Kind::Gauge,
+        "Backends of the fleet on this host, by whether players are sent to them here.",
+    );
+    for (state, count) in ["taken", "left_out"].into_iter().zip(backends) {
+        by_use.sample(&[("state", state)], *count);
+    }
+    let mut copies = text.family(
+        "ringgate_fleet_copies_total",
+        Kind::Counter,
+        "Times what is known was written to state_dir.",
+    );
+    for (result, count) in ["done", "failed"].into_iter().zip(status.copies) {
+        copies.sample(&[("result", result)], count);
+    }
+    let mut epochs = text.family(
+        "ringgate_fleet_key_epoch",
+        Kind::Gauge,
+        "The newest epoch of a listener's key that every worker accepts.",
+    );
+    for (listener, confirmed) in &shown.confirmed {
+        let newest = confirmed.iter().max().copied().unwrap_or_default();
+        epochs.sample(&[("listener", listener)], newest);
+    }
+}

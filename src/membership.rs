@@ -1,0 +1,128 @@
+//! This gateway as a member of its fleet: it registers itself in etcd, and hears from there which
+//! backends, keys and bans there are. A gateway whose config has no `[fleet]` has nothing of this.
+//!
+//! `known` says what etcd's keys mean to this gateway, `merge` makes one config of that and the
+//! file, `own` is what it registers; none of them touches anything. `thread` has the connection to
+//! etcd, and tells the control thread of what has changed, which changes workers as a reload does.
+//! `copy` is what is known on disk, for a start while etcd is away. Nothing of this is on the way
+//! of a packet.
+
+mod copy;
+mod known;
+mod merge;
+mod own;
+mod thread;
+
+use std::path::{Path, PathBuf};
+
+use ringgate_fleet::etcd::Client;
+use ringgate_fleet::keyspace::{Keyspace, Name};
+use ringgate_fleet::lease::Handed;
+use ringgate_fleet::mirror::Truth;
+use ringgate_fleet::seal::FleetKey;
+use ringgate_os::host;
+
+use crate::config::{self, Config};
+pub use copy::COPY_FILE;
+use known::Reading;
+pub use known::{Backend, Known};
+pub use merge::{Merged, Refused, merged};
+pub use own::{Facts, FrontRow};
+pub use thread::{Member, Order, Status};
+
+/// What is known of a fleet before its thread starts. To be made before files are given up.
+pub struct Prepared {
+    client: Client,
+    settings: Settings,
+    /// What was known when the last process of this gateway wrote it down.
+    truth: Truth,
+    reading: Reading,
+    handed: Option<Inherited>,
+}
+
+/// What does not change while the daemon runs.
+#[derive(Clone, Debug)]
+struct Settings {
+    keyspace: Keyspace,
+    name: Name,
+    region: Name,
+    host: Name,
+    /// Random, for each start of a gateway; its successors have it too.
+    instance: String,
+    lease_s: i64,
+    /// Where the copy is, if there may be one.
+    copy: Option<PathBuf>,
+}
+
+/// What a predecessor has handed over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inherited {
+    /// Its instance, which goes on.
+    pub instance: String,
+    /// Its lease, and what stands under it.
+    pub handed: Handed,
+}
+
+impl Prepared {
+    /// Reads the files that the config names, and the copy. `None` for a gateway without a fleet.
+    pub fn of(config: &Config) -> Result<Option<Self>, String> {
+        let Some(fleet) = &config.fleet else { return Ok(None) };
+        let client = Client::new(fleet.options()).map_err(|why| format!("[fleet]: {why}"))?;
+        let settings = Settings::of(fleet, &config.gateway.state_dir)?;
+        let prefix = settings.keyspace.truth();
+        let truth = settings.copy.as_ref().map(|path| copy::load(path, &prefix));
+        let truth = truth.unwrap_or_default();
+        let reading = Reading::new(&settings, fleet.key.clone(), &truth);
+        Ok(Some(Self { client, settings, truth, reading, handed: None }))
+    }
+
+    /// What the copy says.
+    pub fn known(&mut self, now_s: u64) -> Known {
+        self.reading.known(now_s)
+    }
+
+    /// Writes no copy: the folder is another gateway's, or cannot be used.
+    pub fn forget_copy(&mut self) {
+        self.settings.copy = None;
+    }
+
+    /// Goes on with the registration of the process before this one.
+    pub fn inherit(&mut self, inherited: Inherited) {
+        self.settings.instance.clone_from(&inherited.instance);
+        self.reading.set_instance(&inherited.instance);
+        self.handed = Some(inherited);
+    }
+}
+
+impl Settings {
+    fn of(fleet: &config::Fleet, state_dir: &Path) -> Result<Self, String> {
+        let own = || {
+            let name = host::name();
+            Name::new(name).ok_or_else(|| {
+                format!("[fleet]: the kernel calls this host {name:?}, which is no name: give `host` and `name`")
+            })
+        };
+        let host = fleet.host.clone().map_or_else(own, Ok)?;
+        let name = fleet.name.clone().unwrap_or_else(|| host.clone());
+        let random =
+            getrandom::u64().map_err(|why| format!("cannot draw random numbers: {why}"))?;
+        Ok(Self {
+            keyspace: fleet.keyspace.clone(),
+            name,
+            region: fleet.region.clone(),
+            host,
+            instance: format!("{random:016x}"),
+            lease_s: i64::try_from(fleet.lease.as_secs()).unwrap_or(i64::MAX),
+            copy: Some(state_dir.join(COPY_FILE)),
+        })
+    }
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// A fleet may be used without the keys of listeners.
+type MaybeKey = Option<FleetKey>;

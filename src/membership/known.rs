@@ -1,0 +1,275 @@
+//! What etcd's keys mean to this gateway: backends of its host, keys of listeners, bans.
+//!
+//! Whoever may write there may write anything. What cannot be read is left out, counted and told
+//! once; it never takes anything else along.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ringgate_core::secret::Key;
+use ringgate_fleet::epochs::{self, Epoch, Validity};
+use ringgate_fleet::keyspace::{Keyspace, Name, Place};
+use ringgate_fleet::mirror::{Change, Truth};
+use ringgate_fleet::seal::FleetKey;
+use ringgate_fleet::values::{self, Ban, ListenerKey, Reach, State, Stored};
+use ringgate_gate::{Intake, Prefix};
+use ringgate_state::{DenyList, Rule, Whom};
+
+use super::{MaybeKey, Settings};
+
+/// Everything at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Of this host, by name.
+    pub backends: Vec<Backend>,
+    /// Of each listener that has any, newest first, with their epochs.
+    pub keys: BTreeMap<String, Vec<(u32, Key)>>,
+    /// Who is denied; moments are seconds since 1970.
+    pub bans: Arc<DenyList>,
+    /// Gateways of the fleet.
+    pub gateways: usize,
+    /// Keys in etcd that could not be read.
+    pub unreadable: usize,
+}
+
+/// A game process on this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backend {
+    /// Its name.
+    pub name: String,
+    /// Which listeners lead to it.
+    pub group: String,
+    /// How it is reached.
+    pub reach: Reach,
+    /// How many players it takes.
+    pub slots: u32,
+    /// Whom it is for.
+    pub intake: Intake,
+}
+
+/// Reads changes as they come.
+pub(super) struct Reading {
+    keyspace: Keyspace,
+    host: Name,
+    fleet_key: MaybeKey,
+    /// Our own registration: where it stands, and which instance has to stand there.
+    own: (Bytes, String),
+    backends: BTreeMap<String, Backend>,
+    gateways: BTreeSet<String>,
+    keys: BTreeMap<(String, u32), (Validity, Key)>,
+    bans: BTreeMap<Whom, u64>,
+    /// As of the last time it was asked for, and until when.
+    deny_list: Arc<DenyList>,
+    deny_list_until_s: u64,
+    unreadable: BTreeSet<Bytes>,
+    next_s: u64,
+    /// Somebody has changed what stands at our own key.
+    is_own_in_doubt: bool,
+}
+
+impl Reading {
+    pub(super) fn new(settings: &Settings, fleet_key: MaybeKey, truth: &Truth) -> Self {
+        let own = settings.keyspace.key(&Place::Gateway(settings.name.clone()));
+        let mut reading = Self {
+            keyspace: settings.keyspace.clone(),
+            host: settings.host.clone(),
+            fleet_key,
+            own: (own, settings.instance.clone()),
+            backends: BTreeMap::new(),
+            gateways: BTreeSet::new(),
+            keys: BTreeMap::new(),
+            bans: BTreeMap::new(),
+            deny_list: Arc::default(),
+            deny_list_until_s: 0,
+            unreadable: BTreeSet::new(),
+            next_s: u64::MAX,
+            is_own_in_doubt: false,
+        };
+        for (key, entry) in &truth.entries {
+            reading.take(key, Some(&entry.value));
+        }
+        reading.is_own_in_doubt = false;
+        reading
+    }
+
+    /// The instance is that of the process before this one.
+    pub(super) fn set_instance(&mut self, instance: &str) {
+        instance.clone_into(&mut self.own.1);
+    }
+
+    /// Something has become otherwise.
+    pub(super) fn change(&mut self, change: &Change) {
+        self.take(&change.key, change.value.as_deref());
+    }
+
+    /// Whether our own registration has to be looked at; asked once.
+    pub(super) const fn take_own_doubt(&mut self) -> bool {
+        std::mem::replace(&mut self.is_own_in_doubt, false)
+    }
+
+    /// Where our own registration stands.
+    pub(super) const fn own_key(&self) -> &Bytes {
+        &self.own.0
+    }
+
+    fn take(&mut self, key: &Bytes, value: Option<&[u8]>) {
+        self.unreadable.remove(key);
+        let read = match self.keyspace.place(key) {
+            Some(place) => self.take_place(key, &place, value),
+            None => value.map_or(Ok(()), |_| Err("no key of a fleet".to_owned())),
+        };
+        let Err(why) = read else { return };
+        if self.unreadable.insert(key.clone()) {
+            let key = String::from_utf8_lossy(key);
+            tracing::warn!(
+                event = "fleet_value_refused",
+                key = %key.escape_debug(),
+                why,
+                "a key in etcd is left out: {why}"
+            );
+        }
+    }
+
+    fn take_place(
+        &mut self,
+        key: &Bytes,
+        place: &Place,
+        value: Option<&[u8]>,
+    ) -> Result<(), String> {
+        match place {
+            Place::Gateway(name) => self.take_gateway(key, name, value),
+            Place::Backend(name) => self.take_backend(name, value),
+            Place::Key(listener, epoch) => {
+                let at = (listener.as_str().to_owned(), *epoch);
+                self.keys.remove(&at);
+                // A gateway that has no listener with the fleet's keys has no key either.
+                let (Some(value), Some(fleet_key)) = (value, &self.fleet_key) else {
+                    return Ok(());
+                };
+                let found = open(fleet_key, key, value)?;
+                self.keys.insert(at, found);
+                Ok(())
+            }
+            Place::BanClient(id) => self.take_ban(Whom::Client(*id), value),
+            Place::BanPrefix(prefix) => {
+                let prefix: Prefix = prefix.to_string().parse().map_err(str::to_owned)?;
+                self.take_ban(Whom::Prefix(prefix), value)
+            }
+            // They stand elsewhere.
+            Place::Token(_) | Place::Player(..) | Place::Block(..) | Place::Guard(_) => Ok(()),
+            // They speak to matchmakers.
+            Place::Service(_) => Ok(()),
+        }
+    }
+
+    fn take_gateway(
+        &mut self,
+        key: &Bytes,
+        name: &Name,
+        value: Option<&[u8]>,
+    ) -> Result<(), String> {
+        let is_own = *key == self.own.0;
+        self.is_own_in_doubt |= is_own && value.is_none();
+        let Some(value) = value else {
+            self.gateways.remove(name.as_str());
+            return Ok(());
+        };
+        self.gateways.insert(name.as_str().to_owned());
+        let gateway = values::Gateway::decode(value).map_err(|why| why.to_string())?;
+        self.is_own_in_doubt |= is_own && gateway.instance != self.own.1;
+        Ok(())
+    }
+
+    fn take_backend(&mut self, name: &Name, value: Option<&[u8]>) -> Result<(), String> {
+        self.backends.remove(name.as_str());
+        let Some(value) = value else { return Ok(()) };
+        let found = values::Backend::decode(value).map_err(|why| why.to_string())?;
+        if found.host != self.host.as_str() {
+            return Ok(());
+        }
+        let intake = match found.state {
+            State::Ready => Intake::Anybody,
+            State::Allocated => Intake::Sent,
+            State::Starting | State::Draining => Intake::Nobody,
+        };
+        let name = name.as_str().to_owned();
+        let (group, reach) = (found.group, found.reach);
+        let slots = found.slots.min(SLOTS_MAX);
+        let backend = Backend { name: name.clone(), group, reach, slots, intake };
+        self.backends.insert(name, backend);
+        Ok(())
+    }
+
+    fn take_ban(&mut self, whom: Whom, value: Option<&[u8]>) -> Result<(), String> {
+        let before = self.bans.remove(&whom);
+        let ban = value.map(Ban::decode).transpose();
+        if let Ok(Some(ban)) = &ban {
+            self.bans.insert(whom, ban.until);
+        }
+        if before != self.bans.get(&whom).copied() {
+            self.deny_list_until_s = 0;
+        }
+        ban.map(drop).map_err(|why| why.to_string())
+    }
+
+    /// What is known now.
+    pub(super) fn known(&mut self, now_s: u64) -> Known {
+        if now_s >= self.deny_list_until_s {
+            self.bans.retain(|_, until| now_s < *until);
+            self.deny_list_until_s = self.bans.values().min().copied().unwrap_or(u64::MAX);
+            let rule = |until: u64| Rule { is_denied: true, until: Some(until) };
+            let rules = self.bans.iter().map(|(whom, until)| (*whom, rule(*until)));
+            self.deny_list = Arc::new(DenyList::of_rules(rules));
+        }
+        let ends = self.keys.values().map(|(validity, _)| validity.accept_until);
+        let ends = ends.chain([self.deny_list_until_s]);
+        self.next_s = ends.filter(|end| *end > now_s).min().unwrap_or(u64::MAX);
+        Known {
+            backends: self.backends.values().cloned().collect(),
+            keys: self.accepted(now_s),
+            bans: Arc::clone(&self.deny_list),
+            gateways: self.gateways.len(),
+            unreadable: self.unreadable.len(),
+        }
+    }
+
+    /// The keys that are not over, of each listener.
+    fn accepted(&self, now_s: u64) -> BTreeMap<String, Vec<(u32, Key)>> {
+        let mut all: BTreeMap<&str, Vec<Epoch>> = BTreeMap::new();
+        for ((listener, number), (validity, _)) in &self.keys {
+            let epoch = Epoch { number: *number, validity: *validity };
+            all.entry(listener).or_default().push(epoch);
+        }
+        let newest = |(listener, epochs): (&str, Vec<Epoch>)| {
+            let numbers = epochs::accepted(now_s, &epochs);
+            let key = |number: &u32| {
+                let (_, key) = self.keys.get(&(listener.to_owned(), *number))?;
+                Some((*number, key.clone()))
+            };
+            let keys = numbers.iter().rev().take(KEYS_MAX).filter_map(key);
+            (listener.to_owned(), keys.collect())
+        };
+        all.into_iter().map(newest).filter(|(_, keys): &(_, Vec<_>)| !keys.is_empty()).collect()
+    }
+
+    /// When what was known last becomes otherwise by itself, in seconds since 1970.
+    pub(super) const fn next_s(&self) -> u64 {
+        self.next_s
+    }
+}
+
+fn open(fleet_key: &FleetKey, place: &[u8], value: &[u8]) -> Result<(Validity, Key), String> {
+    let stored = ListenerKey::decode(value).map_err(|why| why.to_string())?;
+    let key = fleet_key.open(place, &stored).map_err(|why| why.to_string())?;
+    Ok((stored.validity, key))
+}
+
+/// Each request is tried under every key.
+const KEYS_MAX: usize = 8;
+
+/// As in the config.
+const SLOTS_MAX: u32 = 1_000_000;
+
+#[cfg(test)]
+mod tests;

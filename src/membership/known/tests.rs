@@ -1,0 +1,152 @@
+//! What is read from etcd, as anybody may have written it.
+
+use bytes::Bytes;
+use ringgate_core::secret::Key;
+use ringgate_fleet::epochs::Validity;
+use ringgate_fleet::keyspace::{Keyspace, Name};
+use ringgate_fleet::mirror::{Change, Truth};
+use ringgate_fleet::seal::FleetKey;
+
+use super::*;
+
+const NOW_S: u64 = 1_800_000_000;
+
+fn fleet_key() -> FleetKey {
+    FleetKey::new(Key::from_bytes([9; 32]))
+}
+
+fn settings() -> Settings {
+    let name = |text| Name::new(text).expect("a name");
+    Settings {
+        keyspace: Keyspace::new("/f").expect("a prefix"),
+        name: name("gate-1"),
+        region: name("eu"),
+        host: name("here"),
+        instance: "one".to_owned(),
+        lease_s: 10,
+        copy: None,
+    }
+}
+
+fn reading() -> Reading {
+    Reading::new(&settings(), Some(fleet_key()), &Truth::default())
+}
+
+fn put(reading: &mut Reading, key: &str, value: &str) {
+    let value = Some(Bytes::copy_from_slice(value.as_bytes()));
+    reading.change(&Change { key: Bytes::copy_from_slice(key.as_bytes()), value });
+}
+
+fn delete(reading: &mut Reading, key: &str) {
+    reading.change(&Change { key: Bytes::copy_from_slice(key.as_bytes()), value: None });
+}
+
+fn backend(host: &str, state: &str) -> String {
+    format!(
+        r#"{{"v":1,"instance":"i","host":"{host}","group":"arena","reach":{{"udp":"127.0.0.1:7000"}},"slots":8,"used":0,"state":"{state}"}}"#
+    )
+}
+
+#[test]
+fn backends_of_this_host_come_change_and_go() {
+    let mut reading = reading();
+    put(&mut reading, "/f/truth/backend/a", &backend("here", "ready"));
+    put(&mut reading, "/f/truth/backend/b", &backend("elsewhere", "ready"));
+    let known = reading.known(NOW_S);
+    assert_eq!(known.backends.len(), 1);
+    assert_eq!((&*known.backends[0].name, known.backends[0].slots), ("a", 8));
+    for (state, intake) in [
+        ("starting", Intake::Nobody),
+        ("ready", Intake::Anybody),
+        ("allocated", Intake::Sent),
+        ("draining", Intake::Nobody),
+    ] {
+        put(&mut reading, "/f/truth/backend/a", &backend("here", state));
+        assert_eq!(reading.known(NOW_S).backends[0].intake, intake);
+    }
+    delete(&mut reading, "/f/truth/backend/a");
+    assert_eq!(reading.known(NOW_S), Known { backends: Vec::new(), ..known });
+}
+
+#[test]
+fn what_cannot_be_read_takes_nothing_else_along() {
+    let mut reading = reading();
+    put(&mut reading, "/f/truth/backend/a", &backend("here", "ready"));
+    for (key, value) in [
+        ("/f/truth/backend/b", "{"),
+        ("/f/truth/backend/c", r#"{"v":2}"#),
+        ("/f/truth/ban/client/07", "{}"),
+        ("/f/truth/ban/prefix/10.0.0.1-8", r#"{"v":1,"until":2000000000}"#),
+        (
+            "/f/truth/key/main/1",
+            r#"{"v":1,"from":1,"mint_until":2,"accept_until":3,"sealed":"AA"}"#,
+        ),
+        ("/f/truth/nothing", "x"),
+        ("/f/truth/gateway/g", "null"),
+    ] {
+        put(&mut reading, key, value);
+    }
+    let known = reading.known(NOW_S);
+    assert_eq!((known.backends.len(), known.unreadable, known.keys.len()), (1, 7, 0));
+    assert!(known.bans.is_empty());
+    delete(&mut reading, "/f/truth/nothing");
+    put(&mut reading, "/f/truth/backend/b", &backend("here", "ready"));
+    assert_eq!(reading.known(NOW_S).unreadable, 5);
+}
+
+#[test]
+fn keys_are_the_newest_first_until_they_are_over() {
+    let mut reading = reading();
+    for epoch in 1..=3_u32 {
+        let at = format!("/f/truth/key/main/{epoch}");
+        let from = NOW_S - 10 + u64::from(epoch);
+        let validity = Validity { from, mint_until: from + 50, accept_until: from + 60 };
+        let key = Key::from_bytes([epoch as u8; 32]);
+        let sealed = fleet_key().seal(at.as_bytes(), validity, &key).expect("random numbers");
+        let value = String::from_utf8(sealed.encode().expect("sound").to_vec()).expect("JSON");
+        put(&mut reading, &at, &value);
+    }
+    let numbers = |reading: &mut Reading, now_s| {
+        let known = reading.known(now_s);
+        let keys = known.keys.get("main").map_or(&[][..], Vec::as_slice);
+        keys.iter().map(|(number, _)| *number).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(&mut reading, NOW_S), [3, 2, 1]);
+    let first_over = NOW_S - 10 + 1 + 60;
+    assert_eq!(reading.next_s(), first_over);
+    assert_eq!(numbers(&mut reading, first_over), [3, 2]);
+    assert!(numbers(&mut reading, NOW_S + 100).is_empty());
+}
+
+#[test]
+fn bans_end_by_themselves() {
+    let mut reading = reading();
+    let ban = |until: u64| format!(r#"{{"v":1,"until":{until}}}"#);
+    put(&mut reading, "/f/truth/ban/client/7", &ban(NOW_S + 5));
+    put(&mut reading, "/f/truth/ban/prefix/192.0.2.0-24", &ban(NOW_S + 9));
+    put(&mut reading, "/f/truth/ban/client/8", &ban(NOW_S));
+    let known = reading.known(NOW_S);
+    assert_eq!(known.bans.len(), 2);
+    assert!(known.bans.to_denied().holds_client(7) && !known.bans.to_denied().holds_client(8));
+    assert_eq!(reading.next_s(), NOW_S + 5);
+    assert_eq!(reading.known(NOW_S + 5).bans.len(), 1);
+    delete(&mut reading, "/f/truth/ban/prefix/192.0.2.0-24");
+    assert!(reading.known(NOW_S + 5).bans.is_empty());
+}
+
+#[test]
+fn our_own_registration_is_looked_at_when_somebody_else_touches_it() {
+    let mut reading = reading();
+    let own = |instance: &str| {
+        format!(
+            r#"{{"v":1,"instance":"{instance}","region":"eu","host":"here","version":"1","listeners":[],"capacity":1,"sessions":0,"draining":false,"started":1,"written":1}}"#
+        )
+    };
+    put(&mut reading, "/f/truth/gateway/gate-1", &own("one"));
+    assert!(!reading.take_own_doubt());
+    put(&mut reading, "/f/truth/gateway/gate-1", &own("two"));
+    assert!(reading.take_own_doubt() && !reading.take_own_doubt());
+    delete(&mut reading, "/f/truth/gateway/gate-1");
+    assert!(reading.take_own_doubt());
+    assert_eq!(reading.known(NOW_S).gateways, 0);
+}

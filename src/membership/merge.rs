@@ -1,0 +1,163 @@
+//! The config of a gateway in a fleet: what its file says, and what the fleet knows besides. From
+//! there on nothing differs from a gateway whose file says all of it.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use ringgate_core::limits::BACKENDS_MAX;
+use ringgate_fleet::values::Reach;
+use ringgate_gate::Front;
+
+use super::known::{self, Known};
+use crate::config::{self, Config, Fleet, Link, Listener, NAME_BYTES_MAX, Protocol};
+
+/// What has come of it.
+#[derive(Debug)]
+pub struct Merged {
+    /// What the gateway goes by.
+    pub config: Config,
+    /// Backends of the fleet that it cannot take.
+    pub refused: Vec<Refused>,
+}
+
+/// A backend that is left out.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refused {
+    /// Which.
+    pub backend: String,
+    /// Why.
+    pub why: &'static str,
+}
+
+/// `file` with what the fleet knows. A file without a fleet stays as it is.
+pub fn merged(file: &Config, known: &Known) -> Merged {
+    let mut config = file.clone();
+    let mut refused = Vec::new();
+    let Some(fleet) = &file.fleet else { return Merged { config, refused } };
+    let mut taken = Taken::of(file);
+    for backend in &known.backends {
+        let fronts = fronts(file, &backend.group);
+        // Some other gateway's.
+        let Some(front) = fronts.first() else { continue };
+        match taken.take(fleet, &file.gateway.run_dir, *front, backend) {
+            Ok(found) => {
+                let at = config.backends.len();
+                config.backends.push(found);
+                let leads = |listener: &&mut Listener| leads_to(listener, &backend.group);
+                config.listeners.iter_mut().filter(leads).for_each(|it| it.backends.push(at));
+            }
+            Err(why) => refused.push(Refused { backend: backend.name.clone(), why }),
+        }
+    }
+    for listener in &mut config.listeners {
+        let Protocol::Netcode(rules) = &mut listener.protocol else { continue };
+        if rules.has_fleet_keys {
+            let keys = known.keys.get(&listener.name).into_iter().flatten();
+            rules.keys = keys.map(|(_, key)| key.clone()).collect();
+        }
+    }
+    Merged { config, refused }
+}
+
+/// What the listeners speak that lead to a group. The config has made sure that it is one protocol.
+fn fronts(file: &Config, group: &str) -> Vec<Front> {
+    let leading = file.listeners.iter().filter(|it| leads_to(it, group));
+    leading.map(|listener| listener.protocol.front()).collect()
+}
+
+fn leads_to(listener: &Listener, group: &str) -> bool {
+    listener.group.as_ref().is_some_and(|own| own.as_str() == group)
+}
+
+/// What no other backend may have.
+struct Taken {
+    names: BTreeSet<String>,
+    addresses: BTreeSet<SocketAddr>,
+    /// Backends of the file.
+    own: usize,
+    /// Those of the fleet.
+    count: usize,
+}
+
+impl Taken {
+    fn of(file: &Config) -> Self {
+        let names = file.backends.iter().map(|backend| backend.name.clone()).collect();
+        let address = |backend: &config::Backend| match backend.link {
+            Link::Udp(address) => Some(address),
+            Link::Bundle(_) => None,
+        };
+        let addresses = file.backends.iter().filter_map(address).collect();
+        Self { names, addresses, own: file.backends.len(), count: 0 }
+    }
+
+    fn take(
+        &mut self,
+        fleet: &Fleet,
+        run_dir: &Path,
+        front: Front,
+        backend: &known::Backend,
+    ) -> Result<config::Backend, &'static str> {
+        if backend.name.len() > NAME_BYTES_MAX {
+            return Err("its name is longer than 31 bytes");
+        }
+        if self.names.contains(&backend.name) {
+            return Err("the config file has a backend of that name");
+        }
+        let link = link_of(fleet, run_dir, front, &backend.reach)?;
+        if let Link::Udp(address) = link
+            && self.addresses.contains(&address)
+        {
+            return Err("another backend is at its address");
+        }
+        let room = fleet.max_backends.min(BACKENDS_MAX.saturating_sub(self.own));
+        if self.count >= room {
+            return Err("there are more backends than fleet.max_backends");
+        }
+        self.count += 1;
+        self.names.insert(backend.name.clone());
+        if let Link::Udp(address) = link {
+            self.addresses.insert(address);
+        }
+        Ok(config::Backend {
+            name: backend.name.clone(),
+            link,
+            slots: backend.slots,
+            grace: fleet.grace,
+            intake: backend.intake,
+        })
+    }
+}
+
+fn link_of(
+    fleet: &Fleet,
+    run_dir: &Path,
+    front: Front,
+    reach: &Reach,
+) -> Result<Link, &'static str> {
+    match reach {
+        Reach::Udp(address) => {
+            let mut address = *address;
+            address.set_ip(address.ip().to_canonical());
+            let ip = address.ip();
+            if address.port() == 0 || ip.is_unspecified() || ip.is_multicast() {
+                return Err("nothing can be sent to its address");
+            }
+            let is_local = ip.is_ipv4() && ip.is_loopback();
+            if front != Front::Netcode && !is_local {
+                return Err(
+                    "it is not at 127.x.y.z, as backends of unreal and plain listeners are",
+                );
+            }
+            Ok(Link::Udp(address))
+        }
+        Reach::Bundle(_) if front == Front::Unreal => Err("unreal listeners need udp backends"),
+        Reach::Bundle(path) if Path::new(path) == run_dir => {
+            Ok(Link::Bundle(fleet.allowed.clone()))
+        }
+        Reach::Bundle(_) => Err("it connects in another run_dir than this gateway's"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

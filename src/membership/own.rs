@@ -1,0 +1,126 @@
+//! What a gateway says of itself in etcd, and how often: what others decide by at once, how many
+//! sessions it has now and then. A write for each player would be too much for any etcd.
+
+use std::net::SocketAddr;
+
+use ringgate_fleet::values::gateway::{Gateway, Listener};
+use ringgate_fleet::values::{LIST_MAX, TEXT_BYTES_MAX};
+
+use super::Settings;
+
+/// What the control thread knows of this gateway.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Those that serve.
+    pub fronts: Vec<FrontRow>,
+    /// Sessions that there may be.
+    pub capacity: u32,
+    /// Sessions that there are.
+    pub sessions: u32,
+    /// Whether nobody is taken in any more.
+    pub is_draining: bool,
+    /// When the gateway started, in seconds since 1970.
+    pub started_unix_s: u64,
+}
+
+/// A listener.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrontRow {
+    /// Its name.
+    pub name: String,
+    /// What is spoken there.
+    pub protocol: &'static str,
+    /// Where players find it.
+    pub addresses: Vec<SocketAddr>,
+    /// The epochs of its keys that every worker accepts.
+    pub epochs: Vec<u32>,
+    /// The group of the fleet's backends that it leads to; empty where it leads to none.
+    pub group: String,
+    /// The game's protocol id, of a netcode listener.
+    pub protocol_id: u64,
+}
+
+/// Says when to write.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    written: Option<(Facts, u64)>,
+}
+
+impl Pace {
+    /// Whether what is written now would be another thing, or an old one.
+    pub(super) fn is_due(&self, facts: &Facts, now_ms: u64) -> bool {
+        let Some((written, at_ms)) = &self.written else { return true };
+        let age_ms = now_ms.saturating_sub(*at_ms);
+        let same = Facts { sessions: written.sessions, ..facts.clone() };
+        if same != *written {
+            return true;
+        }
+        let differ = facts.sessions.abs_diff(written.sessions);
+        let is_much = differ > 0 && differ >= (facts.capacity / HYSTERESIS).max(1);
+        age_ms >= AGE_MS_MAX
+            || (differ > 0 && age_ms >= SESSIONS_EVERY_MS)
+            || (is_much && age_ms >= SESSIONS_MUCH_EVERY_MS)
+    }
+
+    /// It is written now.
+    pub(super) fn wrote(&mut self, facts: &Facts, now_ms: u64) {
+        self.written = Some((facts.clone(), now_ms));
+    }
+}
+
+/// The value that says it.
+pub(super) fn value(settings: &Settings, facts: &Facts, now_s: u64) -> Gateway {
+    let mut version = env!("CARGO_PKG_VERSION").to_owned();
+    version.truncate(TEXT_BYTES_MAX);
+    let listener = |row: &FrontRow| Listener {
+        name: row.name.clone(),
+        protocol: row.protocol.to_owned(),
+        addresses: row.addresses.iter().copied().filter(may_be_dialled).take(LIST_MAX).collect(),
+        epochs: row.epochs.iter().copied().take(LIST_MAX).collect(),
+        group: row.group.clone(),
+        protocol_id: row.protocol_id,
+        token_bytes: 0,
+    };
+    Gateway {
+        instance: settings.instance.clone(),
+        region: settings.region.as_str().to_owned(),
+        host: settings.host.as_str().to_owned(),
+        version,
+        listeners: facts.fronts.iter().take(LIST_MAX).map(listener).collect(),
+        capacity: facts.capacity,
+        sessions: facts.sessions,
+        draining: facts.is_draining,
+        started: facts.started_unix_s,
+        written: now_s,
+    }
+}
+
+fn may_be_dialled(address: &SocketAddr) -> bool {
+    address.port() != 0 && !address.ip().is_unspecified()
+}
+
+/// Fewer sessions more or less than this part of the capacity can wait.
+const HYSTERESIS: u32 = 100;
+const SESSIONS_MUCH_EVERY_MS: u64 = 1_000;
+const SESSIONS_EVERY_MS: u64 = 10_000;
+/// So that others see how far our clock is from theirs.
+const AGE_MS_MAX: u64 = 60_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_decides_is_written_at_once_and_what_counts_now_and_then() {
+        let mut pace = Pace::default();
+        let facts = Facts { capacity: 1000, sessions: 5, ..Facts::default() };
+        assert!(pace.is_due(&facts, 0));
+        pace.wrote(&facts, 0);
+        let with = |sessions| Facts { sessions, ..facts.clone() };
+        assert!(!pace.is_due(&facts, 9_999));
+        assert!(!pace.is_due(&with(6), 9_999) && pace.is_due(&with(6), 10_000));
+        assert!(!pace.is_due(&with(15), 999) && pace.is_due(&with(15), 1_000));
+        assert!(pace.is_due(&Facts { is_draining: true, ..facts.clone() }, 1));
+        assert!(pace.is_due(&facts, 60_000), "the clock in it has grown old");
+    }
+}

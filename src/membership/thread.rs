@@ -1,0 +1,437 @@
+//! The thread that speaks with etcd: the mirror, the registration, the copy. The control thread
+//! tells it how this gateway is and hears what is known; neither waits for the other.
+//!
+//! What comes is looked at ten times a second, so that a thousand changes are one for the workers.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ringgate_fleet::copy;
+use ringgate_fleet::etcd::Client;
+use ringgate_fleet::keyspace::classify;
+use ringgate_fleet::lease::{self, Handed, Registration, Standing};
+use ringgate_fleet::mirror::{self, Change, Machine, Truth};
+use ringgate_fleet::values::Stored;
+use ringgate_os::clock::{self, Clock};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle as Task;
+use tokio::time::timeout;
+
+use super::known::{Known, Reading};
+use super::own::{self, Facts, Pace};
+use super::{Inherited, Prepared, Settings};
+
+/// The control thread's end.
+pub struct Member {
+    facts: watch::Sender<Facts>,
+    orders: mpsc::UnboundedSender<Order>,
+    known: watch::Receiver<Arc<Known>>,
+    shared: Arc<Mutex<Shared>>,
+    instance: String,
+    thread: JoinHandle<()>,
+}
+
+/// What an operator wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The doubt with this number is to be believed.
+    Confirm(u64),
+    /// The thread is to end, and the registration with it.
+    Leave,
+    /// The thread is to end, and the registration is another process's.
+    Part,
+}
+
+/// How it stands with the fleet.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// What this gateway is called there.
+    pub name: String,
+    /// The region that it says it is in.
+    pub region: String,
+    /// The host whose backends it takes.
+    pub host: String,
+    /// The mirror.
+    pub mirror: mirror::Status,
+    /// The revision up to which everything is known.
+    pub revision: i64,
+    /// Keys that are known.
+    pub keys: usize,
+    /// Since when what is known may be out of date, on the thread's clock.
+    pub away_since_ms: Option<u64>,
+    /// Now, on that clock.
+    pub now_ms: u64,
+    /// Whether this gateway is registered, under a lease that lives for certain.
+    pub is_registered: bool,
+    /// The lease of another process that has our name.
+    pub taken_by: Option<i64>,
+    /// Our own lease; 0 for none.
+    pub lease: i64,
+    /// Leases that have ended while we lived.
+    pub leases_lost: u64,
+    /// What went wrong with the registration last.
+    pub lease_error: Option<String>,
+    /// Copies that were written, and that could not be.
+    pub copies: [u64; 2],
+}
+
+/// What the tasks of the thread share.
+struct Shared {
+    status: Status,
+    reading: Reading,
+    /// Of the registration.
+    handed: Handed,
+    has_news: bool,
+    /// A truth that is to be written down.
+    to_save: Option<Truth>,
+    saved_ms: u64,
+    is_unsaved: bool,
+}
+
+type Orders = mpsc::UnboundedReceiver<Order>;
+
+impl Member {
+    /// Starts the thread. `facts` is how the gateway is now.
+    pub fn start(prepared: Prepared, facts: Facts) -> std::io::Result<Self> {
+        let Prepared { client, settings, truth, mut reading, handed } = prepared;
+        let status = Status {
+            name: settings.name.to_string(),
+            region: settings.region.to_string(),
+            host: settings.host.to_string(),
+            keys: truth.entries.len(),
+            revision: truth.revision,
+            away_since_ms: Some(0),
+            ..Status::default()
+        };
+        let (tell, known) = watch::channel(Arc::new(reading.known(clock::unix_seconds())));
+        let shared = Arc::new(Mutex::new(Shared {
+            status,
+            reading,
+            handed: Handed::default(),
+            has_news: false,
+            to_save: None,
+            saved_ms: 0,
+            is_unsaved: false,
+        }));
+        let (facts, told) = watch::channel(facts);
+        let (orders, ordered) = mpsc::unbounded_channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let instance = settings.instance.clone();
+        let (clock, pace) = (Clock::start(), Pace::default());
+        let shown = Arc::clone(&shared);
+        let part = Part { client, settings, clock, shared: shown, tell, pace };
+        let run = move || runtime.block_on(part.run(truth, handed, told, ordered));
+        let thread = std::thread::Builder::new().name("ringgate-fleet".to_owned()).spawn(run)?;
+        Ok(Self { facts, orders, known, shared, instance, thread })
+    }
+
+    /// What is known, and whether it has changed since.
+    pub fn known(&self) -> watch::Receiver<Arc<Known>> {
+        self.known.clone()
+    }
+
+    /// How this gateway is now.
+    pub fn tell(&self, facts: Facts) {
+        self.facts.send_replace(facts);
+    }
+
+    /// An operator wants something.
+    pub fn order(&self, order: Order) {
+        // A thread that has ended needs no orders.
+        let _ = self.orders.send(order);
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> Status {
+        lock(&self.shared).status.clone()
+    }
+
+    /// What a successor goes on with.
+    pub fn heirloom(&self) -> Inherited {
+        let handed = lock(&self.shared).handed.clone();
+        Inherited { instance: self.instance.clone(), handed }
+    }
+
+    /// Ends with [`Order::Leave`] or [`Order::Part`], and waits for that a little: etcd may be
+    /// away.
+    pub fn end(self, order: Order) {
+        self.order(order);
+        drop(self.thread.join());
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The thread's end.
+struct Part {
+    client: Client,
+    settings: Settings,
+    clock: Clock,
+    shared: Arc<Mutex<Shared>>,
+    tell: watch::Sender<Arc<Known>>,
+    pace: Pace,
+}
+
+impl Part {
+    async fn run(
+        mut self,
+        truth: Truth,
+        inherited: Option<Inherited>,
+        facts: watch::Receiver<Facts>,
+        mut orders: Orders,
+    ) {
+        let (confirm, confirmed) = mpsc::channel(QUEUE_MAX);
+        let (say, said) = mpsc::channel(QUEUE_MAX);
+        let mirror = self.start_mirror(truth, confirmed);
+        let first = facts.borrow().clone();
+        let registration = self.start_registration(inherited, &first, said);
+        self.pace.wrote(&first, self.clock.now_ns() / NS_PER_MS);
+        let mut ticks = tokio::time::interval(TICK);
+        let last = loop {
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(Order::Confirm(number)) => {
+                        let _ = confirm.send(mirror::run::Command::Confirm(number)).await;
+                    }
+                    order => break order,
+                },
+                _ = ticks.tick() => {
+                    self.publish();
+                    self.register(&facts.borrow().clone(), &say);
+                    self.save().await;
+                }
+            }
+        };
+        drop(confirm);
+        if last == Some(Order::Leave) {
+            drop(say.send(lease::run::Command::Stop).await);
+        }
+        drop(say);
+        drop(timeout(LAST_WORDS, registration).await);
+        if let Ok(Ok(machine)) = timeout(LAST_WORDS, mirror).await {
+            let mut shared = lock(&self.shared);
+            if shared.is_unsaved {
+                shared.to_save = Some(machine.truth().clone());
+            }
+        }
+        self.save().await;
+    }
+
+    fn start_mirror(
+        &self,
+        truth: Truth,
+        confirmed: mpsc::Receiver<mirror::run::Command>,
+    ) -> Task<Machine> {
+        let prefix = self.settings.keyspace.truth();
+        let seed = clock::unix_ns() ^ u64::from(std::process::id()) << 32;
+        let machine = Machine::new(mirror::Options::new(prefix, classify, seed), truth);
+        let (shared, clock) = (Arc::clone(&self.shared), self.clock);
+        let see = move |machine: &Machine, changes: Vec<Change>| {
+            lock(&shared).see(clock.now_ns() / NS_PER_MS, machine, &changes);
+        };
+        tokio::spawn(mirror::run::run(machine, self.client.clone(), confirmed, see))
+    }
+
+    fn start_registration(
+        &self,
+        inherited: Option<Inherited>,
+        facts: &Facts,
+        said: mpsc::Receiver<lease::run::Command>,
+    ) -> Task<Registration> {
+        let seed = clock::unix_ns().rotate_left(32) ^ u64::from(std::process::id());
+        let own = lock(&self.shared).reading.own_key().clone();
+        let mut registration = match inherited {
+            Some(inherited) => Registration::adopt(self.settings.lease_s, seed, inherited.handed),
+            None => Registration::new(self.settings.lease_s, seed),
+        };
+        // What an adopted registration is not told before it is polled would be deleted.
+        let first = own::value(&self.settings, facts, clock::unix_seconds());
+        if let Ok(value) = first.encode() {
+            registration.set(own.clone(), value);
+        }
+        let shared = Arc::clone(&self.shared);
+        let see = move |now_ms: u64, registration: &Registration| {
+            lock(&shared).see_registration(now_ms, registration, &own);
+        };
+        tokio::spawn(lease::run::run(registration, self.client.clone(), said, see))
+    }
+
+    /// Tells the control thread what has become otherwise.
+    fn publish(&mut self) {
+        let now_s = clock::unix_seconds();
+        let known = {
+            let mut shared = lock(&self.shared);
+            shared.status.now_ms = self.clock.now_ns() / NS_PER_MS;
+            // Keys and bans end by themselves.
+            let is_over = shared.reading.next_s() <= now_s;
+            if !std::mem::take(&mut shared.has_news) && !is_over {
+                return;
+            }
+            shared.reading.known(now_s)
+        };
+        self.tell.send_if_modified(|before| {
+            let differs = **before != known;
+            if differs {
+                *before = Arc::new(known);
+            }
+            differs
+        });
+    }
+
+    /// Writes what this gateway is, where that is due.
+    fn register(&mut self, facts: &Facts, say: &mpsc::Sender<lease::run::Command>) {
+        let (own, is_in_doubt) = {
+            let mut shared = lock(&self.shared);
+            (shared.reading.own_key().clone(), shared.reading.take_own_doubt())
+        };
+        if is_in_doubt {
+            drop(say.try_send(lease::run::Command::Doubt(own.clone())));
+        }
+        let now_ms = self.clock.now_ns() / NS_PER_MS;
+        if !self.pace.is_due(facts, now_ms) {
+            return;
+        }
+        let value = own::value(&self.settings, facts, clock::unix_seconds()).encode();
+        let said = match value {
+            Ok(value) => say.try_send(lease::run::Command::Set(own, value)).is_ok(),
+            Err(why) => {
+                tracing::error!("cannot register with the fleet: {why}");
+                true
+            }
+        };
+        if said {
+            self.pace.wrote(facts, now_ms);
+        }
+    }
+
+    /// Writes the copy, where there is another one.
+    async fn save(&self) {
+        let Some(truth) = lock(&self.shared).to_save.take() else { return };
+        let Some(path) = self.settings.copy.clone() else { return };
+        let (at, prefix) = (path.clone(), self.settings.keyspace.truth());
+        let save = move || copy::save(&at, &prefix, &truth, clock::unix_seconds());
+        let saved = tokio::task::spawn_blocking(save)
+            .await
+            .unwrap_or_else(|why| Err(std::io::Error::other(why)));
+        let mut shared = lock(&self.shared);
+        let [done, failed] = &mut shared.status.copies;
+        match saved {
+            Ok(()) => *done += 1,
+            Err(why) => {
+                *failed += 1;
+                let path = path.display();
+                tracing::warn!(
+                    event = "fleet_copy_not_written",
+                    why = %why,
+                    "cannot write the copy of the fleet to {path}: {why}; a start while etcd is away would know nothing"
+                );
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// The mirror has become otherwise.
+    fn see(&mut self, now_ms: u64, machine: &Machine, changes: &[Change]) {
+        for change in changes {
+            self.reading.change(change);
+        }
+        self.has_news |= !changes.is_empty();
+        self.is_unsaved |= !changes.is_empty();
+        if self.is_unsaved && now_ms >= self.saved_ms + SAVE_EVERY_MS {
+            (self.is_unsaved, self.saved_ms) = (false, now_ms);
+            self.to_save = Some(machine.truth().clone());
+        }
+        let status = machine.status();
+        self.tell_away(now_ms, status);
+        self.tell_doubt(status);
+        self.status.mirror = status.clone();
+        self.status.revision = machine.truth().revision;
+        self.status.keys = machine.truth().entries.len();
+    }
+
+    fn tell_away(&mut self, now_ms: u64, status: &mirror::Status) {
+        match (self.status.away_since_ms, status.is_current) {
+            (None, false) => {
+                self.status.away_since_ms = Some(now_ms);
+                let why = status.last_error.as_deref().unwrap_or("what it says is in doubt");
+                tracing::warn!(
+                    event = "fleet_away",
+                    why,
+                    "what is known of the fleet may be out of date: {why}; serving on with it"
+                );
+            }
+            (Some(since_ms), true) => {
+                self.status.away_since_ms = None;
+                let away_ms = now_ms.saturating_sub(since_ms);
+                tracing::info!(
+                    event = "fleet_current",
+                    away_ms,
+                    "what is known of the fleet is up to date, after {away_ms} ms"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn tell_doubt(&self, status: &mirror::Status) {
+        let number = |status: &mirror::Status| status.doubt.as_ref().map(|(number, _)| *number);
+        match &status.doubt {
+            Some((doubt, why)) if number(&self.status.mirror) != Some(*doubt) => {
+                tracing::error!(
+                    event = "fleet_doubt",
+                    doubt,
+                    why = %why,
+                    "news of the fleet is held back: {why}; `ringgate fleet confirm {doubt}` has it believed"
+                );
+            }
+            None if self.status.mirror.doubt.is_some() => {
+                tracing::info!(event = "fleet_doubt_over", "news of the fleet is believed again");
+            }
+            _ => {}
+        }
+    }
+
+    fn see_registration(&mut self, now_ms: u64, registration: &Registration, own: &[u8]) {
+        let is_registered = registration.is_registered(now_ms);
+        let taken_by = match registration.standing(own) {
+            Some(Standing::Taken { by, .. }) => Some(by),
+            _ => None,
+        };
+        let status = &mut self.status;
+        if is_registered && status.lease == 0 {
+            tracing::info!(
+                event = "fleet_registered",
+                name = status.name,
+                "registered in the fleet"
+            );
+        }
+        if taken_by.is_some() && status.taken_by.is_none() {
+            tracing::error!(
+                event = "fleet_name_taken",
+                name = status.name,
+                "another gateway of the fleet is called {}; give each `fleet.name` of its own",
+                status.name
+            );
+        }
+        status.is_registered = is_registered;
+        status.taken_by = taken_by;
+        status.lease = if is_registered { registration.lease_id() } else { 0 };
+        status.leases_lost = registration.lost();
+        status.lease_error = registration.last_error().map(str::to_owned);
+        self.handed = registration.handed();
+    }
+}
+
+/// How often it is looked what there is to do.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long the end waits for etcd.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+const SAVE_EVERY_MS: u64 = 2_000;
+const QUEUE_MAX: usize = 16;
+const NS_PER_MS: u64 = 1_000_000;

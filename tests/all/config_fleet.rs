@@ -1,0 +1,116 @@
+//! `[fleet]` and what listeners take from it: what is read, and every mistake by name.
+
+use std::path::Path;
+
+use ringgate::config::keys::KeySources;
+use ringgate::config::{Config, parse};
+
+use crate::folder::Folder;
+
+const FLEET: &str = "[fleet]\nendpoints = [\"http://127.0.0.1:2379\"]\nprefix = \"/ringgate/eu\"\n";
+const KEY: &str =
+    "key = { hex = \"0909090909090909090909090909090909090909090909090909090909090909\" }\n";
+const LISTENER: &str = "[[listener]]\nname = \"main\"\nprotocol = \"netcode\"\nbind = [\"127.0.0.1:40000\"]\n\
+                        protocol_id = 1\ngroup = \"arena\"\nroute = \"hash\"\n";
+
+fn read(text: &str) -> Result<Config, String> {
+    let sources = KeySources::new(&|_| None, None);
+    parse(text, Path::new("gate.toml"), &sources).map_err(|mistakes| mistakes.to_string())
+}
+
+#[track_caller]
+fn is_refused(text: &str, said: &str) {
+    let mistakes = read(text).expect_err("there is a mistake");
+    assert!(mistakes.contains(said), "{mistakes}");
+}
+
+#[test]
+fn a_gateway_in_a_fleet_needs_no_backend_and_no_key_of_its_own() {
+    let config = read(&format!("{FLEET}{KEY}{LISTENER}")).expect("it is sound");
+    let fleet = config.fleet.expect("it is there");
+    assert_eq!(fleet.endpoints[0].to_string(), "http://127.0.0.1:2379");
+    assert_eq!((fleet.region.as_str(), fleet.name, fleet.max_backends), ("default", None, 1000));
+    assert!(config.backends.is_empty() && config.listeners[0].backends.is_empty());
+    let group = config.listeners[0].group.as_ref().expect("it has one");
+    assert_eq!(group.as_str(), "arena");
+}
+
+#[test]
+fn what_listeners_cannot_have_from_a_fleet_is_named() {
+    let alone = "[[backend]]\nname = \"a\"\nlink = \"udp\"\naddress = \"127.0.0.1:1\"\nslots = 1\n";
+    is_refused(
+        &format!("{LISTENER}{alone}"),
+        "listener[0].group: found \"arena\", and no [fleet], expected backends (groups are a fleet's)",
+    );
+    is_refused(
+        &format!("{FLEET}{LISTENER}"),
+        "listener[0].keys: found nothing, expected a list of one or more key sources",
+    );
+    is_refused(
+        &format!("{FLEET}{KEY}{}", LISTENER.replace("group = \"arena\"\n", "")),
+        "listener[0].backends: found nothing, expected a list of one or more names",
+    );
+    is_refused(
+        &format!("{FLEET}{KEY}{LISTENER}backends = [\"a\"]\n{alone}"),
+        "listener[0].backends: found backends beside a group, expected one of the two",
+    );
+    is_refused(
+        &format!("{FLEET}{KEY}{}", LISTENER.replace("route = \"hash\"\n", "")),
+        "listener[0].route: found nothing, which means \"single\", and a group, whose backends come and go",
+    );
+    let unreal = "[[listener]]\nname = \"ue\"\nprotocol = \"unreal\"\nbind = [\"127.0.0.1:7777\"]\n\
+                  group = \"arena\"\nroute = \"hash\"\n";
+    is_refused(
+        &format!("{FLEET}{KEY}{LISTENER}{unreal}"),
+        "listener[1].group: found \"arena\", which is behind a listener of another protocol",
+    );
+    is_refused(
+        &format!("{FLEET}{}", unreal.replace("127.0.0.1:7777", "0.0.0.0:7777")),
+        "listener[0].public: found nothing, and 0.0.0.0:7777 in bind, expected the addresses that players dial",
+    );
+}
+
+#[test]
+fn what_etcd_cannot_be_reached_with_is_named() {
+    let with = |field: &str| format!("{FLEET}{KEY}{field}\n{LISTENER}");
+    for (field, said) in [
+        ("ca = \"a.pem\"", "fleet.ca: found it, and no endpoint that speaks TLS"),
+        ("certificate = \"a.pem\"", "fleet.certificate_key: found nothing, and a certificate"),
+        ("user = \"me\"", "fleet.password: found nothing, and a user"),
+        ("password = { env = \"P\" }", "fleet.password.env: found no environment variable \"P\""),
+        ("lease = \"1s\"", "fleet.lease: found \"1s\", expected a duration from \"3s\" to \"5m\""),
+        ("name = \"a b\"", "fleet.name: found \"a b\", expected a name of 1 to 64"),
+        ("max_backends = 0", "fleet.max_backends: found 0, expected a whole number from 1 to 4000"),
+        ("prefx = \"/x\"", "fleet.prefx: found an unknown field, did you mean prefix?"),
+    ] {
+        is_refused(&with(field), said);
+    }
+    let http = "\"http://127.0.0.1:2379\"";
+    for (endpoints, said) in [
+        ("\"127.0.0.1:2379\"", "fleet.endpoints[0]: found \"127.0.0.1:2379\", expected http://"),
+        ("\"https://a:1\"", "fleet.ca: found nothing, and an endpoint with https"),
+        (&format!("{http}, {http}"), "fleet.endpoints[1]: found \"http://127.0.0.1:2379\" again"),
+    ] {
+        is_refused(&with("").replace(http, endpoints), said);
+    }
+    is_refused(&with("").replace("/ringgate/eu", "ringgate"), "fleet.prefix: found \"ringgate\"");
+}
+
+#[test]
+fn secrets_are_read_from_files_that_are_closed() {
+    let folder = Folder::new();
+    let text = |file: &Path| {
+        format!(
+            "{FLEET}key = {{ file = \"{0}\" }}\nuser = \"me\"\npassword = {{ file = \"{0}\" }}\n{LISTENER}",
+            file.display()
+        )
+    };
+    let digits = "09".repeat(32);
+    let open = folder.file("open", digits.clone(), 0o644);
+    is_refused(&text(&open), "fleet.key.file: found a key file that others may use (mode 0644)");
+    let closed = folder.file("closed", digits, 0o600);
+    let config = read(&text(&closed)).expect("it is sound");
+    let shown = format!("{:?}", config.fleet);
+    assert!(!shown.contains("0909") && shown.contains("me"), "{shown}");
+    assert!(config.fleet.is_some_and(|it| it.options().credentials.is_some()));
+}

@@ -1,0 +1,268 @@
+//! Gateways of a fleet, with the etcd that they share: what stands there reaches players, and etcd
+//! may go away, come back empty, and be restarted without one of them noticing.
+//!
+//! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
+
+use std::process::Command;
+
+use ringgate_core::netcode::State;
+
+use crate::command::{ringgate, run};
+use crate::control_rig::{Daemon, Game, Player, Text, wait_for};
+use crate::fleet_rig::{Fleet, in_fleet, key};
+
+#[test]
+fn a_gateway_registers_and_serves_what_the_fleet_knows() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
+    let own = wait_for("the gateway's own value", || {
+        fleet
+            .gateway("gate-1")
+            .filter(|own| own["listeners"][0]["epochs"] == serde_json::json!([1]))
+    });
+    assert_eq!((&own["region"], &own["host"]), (&"eu-west".into(), &"here".into()));
+    assert_eq!((&own["capacity"], &own["draining"]), (&100.into(), &false.into()));
+    let address = daemon.listener.to_string();
+    assert_eq!(own["listeners"][0]["addresses"], serde_json::json!([address]));
+
+    // A game process comes.
+    fleet.put_backend(&daemon, "arena", 4, "ready");
+    let game = Game::start(&daemon, "arena");
+    backend_is_up(&daemon, "arena");
+    let mut first = Player::connected(daemon.listener, 1, &key(1));
+    first.echo(b"hello");
+    fleet.put_backend(&daemon, "arena", 4, "draining");
+    wait_for("nobody new", || (backend(&daemon, "arena")?["intake"] == "nobody").then_some(()));
+    let mut late = Player::new(daemon.listener, 2, &key(1));
+    assert_eq!(late.ended(), State::Denied);
+    first.echo(b"still here");
+
+    // It goes, and its players stay.
+    fleet.ctl(&["del", "/f/truth/backend/arena"]);
+    wait_for("it is retired", || backend(&daemon, "arena")?["retired"].as_bool().filter(|it| *it));
+    first.echo(b"and still");
+    drop(game);
+
+    // The gateway takes itself back.
+    daemon.signal("TERM");
+    daemon.signal("TERM");
+    wait_for("the registration's end", || fleet.gateway("gate-1").is_none().then_some(()));
+}
+
+#[test]
+fn a_rotation_refuses_nobody_and_is_confirmed() {
+    let Some(fleet) = Fleet::start() else { return };
+    let gateways = ["gate-1", "gate-2", "gate-3"].map(|name| {
+        let daemon = Daemon::start(&in_fleet(&fleet, name));
+        fleet.put_backend(&daemon, &format!("at-{name}"), 4, "ready");
+        (name, daemon)
+    });
+    fleet.put_key("eu", 1);
+    let confirmed = |epochs: &[u32]| {
+        wait_for("all have confirmed", || {
+            let list = serde_json::json!(epochs);
+            let has = |name: &str| Some(fleet.gateway(name)?["listeners"][0]["epochs"] == list);
+            gateways.iter().all(|(name, _)| has(name) == Some(true)).then_some(())
+        });
+    };
+    confirmed(&[1]);
+    let games: Vec<_> =
+        gateways.iter().map(|(name, it)| Game::start(it, &format!("at-{name}"))).collect();
+    let mut players: Vec<_> = gateways
+        .iter()
+        .map(|(name, daemon)| {
+            backend_is_up(daemon, &format!("at-{name}"));
+            Player::connected(daemon.listener, 1, &key(1))
+        })
+        .collect();
+    fleet.put_key("eu", 2);
+    confirmed(&[1, 2]);
+    for (player, (_, daemon)) in players.iter_mut().zip(&gateways) {
+        // Tokens of both are taken, and who plays notices nothing.
+        Player::connected(daemon.listener, 2, &key(1)).leave();
+        Player::connected(daemon.listener, 3, &key(2)).leave();
+        player.echo(b"undisturbed");
+    }
+    drop(games);
+}
+
+#[test]
+fn a_ban_ends_a_session_and_ends_by_itself() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
+    fleet.put_backend(&daemon, "arena", 4, "ready");
+    let _game = Game::start(&daemon, "arena");
+    backend_is_up(&daemon, "arena");
+    let mut player = Player::connected(daemon.listener, 7, &key(1));
+    player.echo(b"hello");
+    fleet.ban("client/7", 3600);
+    assert_eq!(player.ended(), State::Disconnected);
+    let mut again = Player::new(daemon.listener, 7, &key(1));
+    assert_eq!(again.ended(), State::Denied);
+    let bans = |count: u64| {
+        wait_for("the number of bans", || {
+            let bans = daemon.get("/metrics").value("ringgate_fleet_bans");
+            (bans == Some(count)).then_some(())
+        });
+    };
+    bans(1);
+    fleet.ctl(&["del", "/f/truth/ban/client/7"]);
+    bans(0);
+    Player::connected(daemon.listener, 7, &key(1)).echo(b"back");
+}
+
+#[test]
+fn a_gateway_serves_on_without_etcd_and_starts_from_its_copy() {
+    let Some(mut fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let mut text = in_fleet(&fleet, "gate-1");
+    let states = crate::folder::Folder::new();
+    let state_dir = states.join("state");
+    text.gateway += &format!("state_dir = \"{}\"\n", state_dir.display());
+    let mut daemon = Daemon::start(&text);
+    fleet.put_backend(&daemon, "arena", 4, "ready");
+    let game = Game::start(&daemon, "arena");
+    backend_is_up(&daemon, "arena");
+    let mut player = Player::connected(daemon.listener, 1, &key(1));
+    player.echo(b"hello");
+    wait_for("a copy with the backend in it", || {
+        let copy = std::fs::read(states.join("state/fleet")).ok()?;
+        copy.windows(14).any(|it| it == b"/backend/arena").then_some(())
+    });
+    fleet.kill();
+    let page = wait_for("the gateway's word that etcd is away", || {
+        let page = daemon.get("/readyz");
+        page.body.contains("serving on with it").then_some(page)
+    });
+    assert_eq!(page.status, 200, "{}", page.body);
+    player.echo(b"still here");
+    Player::connected(daemon.listener, 2, &key(1)).echo(b"and new ones come");
+    assert_eq!(daemon.get("/metrics").value("ringgate_fleet_current"), Some(0));
+    assert!(daemon.log().contains("fleet_away"));
+    // Its own restart meanwhile.
+    drop(game);
+    daemon.signal("TERM");
+    daemon.signal("TERM");
+    daemon.ended();
+    let mut text = text.clone();
+    text.run_dir = Some(daemon.run_dir());
+    let again = Daemon::start(&text);
+    assert!(again.log().contains("fleet_copy_read"), "{}", again.log());
+    let status = again.status();
+    assert_eq!(status["backends"][0]["name"], "arena");
+    // And etcd is back.
+    fleet.revive();
+    wait_for("everything is up to date", || {
+        let current = again.get("/metrics").value("ringgate_fleet_current");
+        (current == Some(1)).then_some(())
+    });
+    wait_for("it is registered", || fleet.gateway("gate-1"));
+}
+
+#[test]
+fn an_emptied_etcd_is_held_back_until_an_operator_confirms() {
+    let Some(mut fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
+    fleet.put_backend(&daemon, "arena", 4, "ready");
+    let _game = Game::start(&daemon, "arena");
+    backend_is_up(&daemon, "arena");
+    let mut player = Player::connected(daemon.listener, 1, &key(1));
+    fleet.kill();
+    fleet.wipe();
+    fleet.revive();
+    let number = wait_for("the doubt", || daemon.status()["fleet"]["doubt"]["number"].as_u64());
+    player.echo(b"nothing is obeyed");
+    Player::connected(daemon.listener, 2, &key(1)).echo(b"the key and the backend stay");
+    assert!(daemon.log().contains("fleet_doubt"), "{}", daemon.log());
+    let other = daemon.post(&format!("/fleet/confirm?doubt={}", number + 1));
+    assert_eq!(other.json()["confirmed"], false);
+    assert_eq!(daemon.post("/fleet/confirm").status, 400);
+    let answer = daemon.post(&format!("/fleet/confirm?doubt={number}"));
+    assert_eq!(answer.json()["confirmed"], true, "{}", answer.body);
+    wait_for("it is believed", || backend(&daemon, "arena")?["retired"].as_bool().filter(|it| *it));
+    player.echo(b"players stay even so");
+}
+
+#[test]
+fn a_successor_has_the_lease_and_nobody_sees_the_change() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
+    fleet.put_backend(&daemon, "arena", 4, "ready");
+    let _game = Game::start(&daemon, "arena");
+    backend_is_up(&daemon, "arena");
+    let mut player = Player::connected(daemon.listener, 1, &key(1));
+    player.echo(b"hello");
+    let before = wait_for("it is confirmed", || {
+        fleet.entry("gate-1").filter(|_| {
+            fleet
+                .gateway("gate-1")
+                .is_some_and(|it| it["listeners"][0]["epochs"] != serde_json::json!(null))
+        })
+    });
+    let control = daemon.control();
+    let ran = run(ringgate(["upgrade".as_ref(), "--control".as_ref(), control.as_os_str()]));
+    assert_eq!(ran.code, Some(0), "{} {}", ran.stderr, daemon.log());
+    let heir = daemon.ask("/status").json()["pid"].as_u64().expect("a number");
+    let heir = Heir(heir.to_string());
+    player.echo(b"still here");
+    wait_for("the successor is registered", || {
+        daemon.ask("/status").json()["fleet"]["registered"].as_bool().filter(|it| *it)
+    });
+    let after = fleet.entry("gate-1").expect("it never went");
+    assert_eq!((after.lease, after.created), (before.lease, before.created));
+    fleet.put_backend(&daemon, "arena", 8, "ready");
+    wait_for("the successor hears", || {
+        let status = daemon.ask("/status").json();
+        (status["backends"][0]["slots"] == 8).then_some(())
+    });
+    drop(heir);
+}
+
+#[test]
+fn promtool_has_nothing_to_say_about_a_gateway_in_a_fleet() {
+    let Some(fleet) = Fleet::start() else { return };
+    let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
+    let page = wait_for("the fleet's families", || {
+        let page = daemon.get("/metrics");
+        page.body.contains("ringgate_fleet_current 1").then_some(page)
+    });
+    let Some(said) = crate::control_metrics::promtool(&page.body) else { return };
+    assert_eq!(said, "");
+}
+
+/// The row of a backend in the status page.
+fn backend(daemon: &Daemon, name: &str) -> Option<serde_json::Value> {
+    let status = daemon.status();
+    status["backends"].as_array()?.iter().find(|it| it["name"] == name).cloned()
+}
+
+fn backend_is_up(daemon: &Daemon, name: &str) {
+    wait_for("the backend", || backend(daemon, name)?["up"].as_bool().filter(|up| *up));
+}
+
+/// A process that has taken a gateway over.
+struct Heir(String);
+
+impl Drop for Heir {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-s", "KILL", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_gateway_without_a_fleet_has_nothing_of_it() {
+    let daemon = Daemon::start(&Text::new());
+    let page = daemon.get("/metrics");
+    assert!(!page.body.contains("ringgate_fleet"), "{}", page.body);
+    assert!(daemon.status()["fleet"].is_null());
+    let threads = format!("/proc/{}/task", daemon.id());
+    let names: Vec<String> = std::fs::read_dir(threads)
+        .expect("it runs")
+        .filter_map(|it| std::fs::read_to_string(it.ok()?.path().join("comm")).ok())
+        .collect();
+    assert!(names.iter().all(|name| !name.starts_with("ringgate-fleet")), "{names:?}");
+}

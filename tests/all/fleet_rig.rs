@@ -1,0 +1,121 @@
+//! An etcd that a test owns, and what operators, game hosts and token services write there.
+
+use ringgate_core::secret::Key;
+use ringgate_fleet::epochs::Validity;
+use ringgate_fleet::seal::FleetKey;
+use ringgate_fleet::values::Stored;
+use ringgate_os::clock;
+
+use crate::control_rig::{Daemon, Text, wait_for};
+use crate::fleet_etcd::{Etcd, is_installed};
+
+const FLEET_KEY: &str = "0909090909090909090909090909090909090909090909090909090909090909";
+
+/// The key of a listener of this epoch, as hex.
+pub(crate) fn key(epoch: u32) -> String {
+    format!("{epoch:02x}").repeat(32)
+}
+
+/// A gateway whose listener has everything from the fleet.
+pub(crate) fn in_fleet(fleet: &Fleet, name: &str) -> Text {
+    let mut text = Text::new();
+    "group = \"arena\"\nroute = \"least-players\"\n".clone_into(&mut text.listener);
+    text.backends = format!(
+        "[fleet]\nendpoints = [\"http://127.0.0.1:{}\"]\nprefix = \"/f\"\nname = \"{name}\"\nregion = \"eu-west\"\n\
+         host = \"here\"\nkey = {{ hex = \"{FLEET_KEY}\" }}\nlease = \"3s\"\n",
+        fleet.etcd.members[0].port
+    );
+    text
+}
+
+/// Something that stands in etcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) lease: i64,
+    pub(crate) created: i64,
+}
+
+/// A fleet of one etcd.
+pub(crate) struct Fleet {
+    etcd: Etcd,
+}
+
+impl Fleet {
+    /// `None` where there is no etcd, which is said aloud.
+    pub(crate) fn start() -> Option<Self> {
+        if !is_installed() {
+            return None;
+        }
+        let fleet = Self { etcd: Etcd::launch(1, "http", |_| Vec::new()) };
+        fleet.answers();
+        Some(fleet)
+    }
+
+    fn answers(&self) {
+        wait_for("etcd", || self.etcd.try_ctl(&["get", "/"]).ok());
+    }
+
+    pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
+        self.etcd.ctl(arguments)
+    }
+
+    /// Makes a listener's key of an epoch.
+    pub(crate) fn put_key(&self, listener: &str, epoch: u32) {
+        let at = format!("/f/truth/key/{listener}/{epoch}");
+        let now_s = clock::unix_seconds();
+        let validity =
+            Validity { from: now_s - 1, mint_until: now_s + 3600, accept_until: now_s + 7200 };
+        let fleet_key = FleetKey::new(Key::from_hex(FLEET_KEY).expect("hex"));
+        let own = Key::from_hex(&key(epoch)).expect("hex");
+        let sealed = fleet_key.seal(at.as_bytes(), validity, &own).expect("random numbers");
+        let value = sealed.encode().expect("it can be read again");
+        self.ctl(&["put", &at, str::from_utf8(&value).expect("JSON")]);
+    }
+
+    /// Registers a game process that connects to this gateway.
+    pub(crate) fn put_backend(&self, daemon: &Daemon, name: &str, slots: u32, state: &str) {
+        let run_dir = daemon.run_dir();
+        let value = serde_json::json!({
+            "v": 1, "instance": "i", "host": "here", "group": "arena", "slots": slots, "used": 0,
+            "reach": { "bundle": run_dir }, "state": state,
+        });
+        self.ctl(&["put", &format!("/f/truth/backend/{name}"), &value.to_string()]);
+    }
+
+    /// Bans somebody, for so many seconds.
+    pub(crate) fn ban(&self, whom: &str, lasts_s: u64) {
+        let value = serde_json::json!({ "v": 1, "until": clock::unix_seconds() + lasts_s });
+        self.ctl(&["put", &format!("/f/truth/ban/{whom}"), &value.to_string()]);
+    }
+
+    /// What a gateway says of itself; `None` while it is not registered.
+    pub(crate) fn gateway(&self, name: &str) -> Option<serde_json::Value> {
+        let key = format!("/f/truth/gateway/{name}");
+        let value = self.ctl(&["get", "--print-value-only", &key]);
+        serde_json::from_str(value.trim()).ok()
+    }
+
+    /// Under which lease that stands, and since which revision.
+    pub(crate) fn entry(&self, name: &str) -> Option<Entry> {
+        let key = format!("/f/truth/gateway/{name}");
+        let json = self.ctl(&["get", "--write-out", "json", &key]);
+        let json: serde_json::Value = serde_json::from_str(&json).ok()?;
+        let kv = json["kvs"].get(0)?;
+        let number = |field: &str| kv[field].as_i64();
+        Some(Entry { lease: number("lease")?, created: number("create_revision")? })
+    }
+
+    /// As a power cut ends it.
+    pub(crate) fn kill(&mut self) {
+        self.etcd.members[0].kill();
+    }
+
+    pub(crate) fn wipe(&mut self) {
+        self.etcd.members[0].wipe();
+    }
+
+    pub(crate) fn revive(&mut self) {
+        self.etcd.members[0].start();
+        self.answers();
+    }
+}
