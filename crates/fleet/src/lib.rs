@@ -2,9 +2,10 @@
 //!
 //! `etcd` speaks to the servers, `mirror` keeps a copy of one prefix true, `lease` registers a
 //! process under a name, `values` and `keyspace` say what stands where, `seal` and `epochs` are
-//! about the keys of listeners, `routing` the tokens of plain ones, `copy` is the last known truth on disk. What decides takes time and
-//! randomness as arguments; only the shells (`mirror::run`, `lease::run`) and the client touch the
-//! network. Nothing of this is on the way of a packet.
+//! about the keys of listeners, `routing` about the tokens of plain ones, `copy` is the last known
+//! truth on disk. What decides takes time and randomness as arguments; only the shells
+//! (`mirror::run`, `lease::run`) and the client touch the network. Nothing of this is on the way of
+//! a packet.
 #![deny(unsafe_code)]
 
 pub mod backoff;
