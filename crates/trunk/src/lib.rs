@@ -1,0 +1,26 @@
+//! Bundle links over a network: what a gateway and the agent on a game host say to each other.
+//!
+//! A *trunk* is the connection between the two: a stream for everything that must arrive
+//! ([`control`]), and beside it one *lane* of datagrams for each worker of the gateway
+//! ([`lane::Lane`]), so that no worker waits for another. The records on it are those of the local
+//! link, unchanged. `docs/PROTOCOLS.md` specifies both.
+//!
+//! Nothing here has a socket, a clock or a thread: time is an argument, keys come from the caller's
+//! TLS (its exporter), and what leaves is written into memory that the lane owns. Nothing on the
+//! way of a payload allocates once a lane stands.
+#![deny(unsafe_code)]
+
+pub mod beat;
+pub mod control;
+pub mod datagram;
+pub mod handshake;
+pub mod keys;
+pub mod lane;
+mod order;
+pub mod path;
+mod pieces;
+mod receiver;
+mod sections;
+mod sender;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+//! Which records may be handed on: no payload of a session before it was announced, none after its
+//! end; at the gateway, none of a link before its hello.
+//!
+//! Announcements come by the stream and payloads beside it, and either may be faster. So each
+//! datagram says how many records the stream had carried for its lane (its *mark*). What is known is
+//! handed on at once, however slow the stream is: one player's announcement that was lost and is
+//! sent again holds up nobody else. What is not known waits if its mark was not reached yet, and
+//! there is room for so much; if it was, it is over, and refused.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use ringgate_link::bundle::{Frame, Frames, ToGame};
+
+use crate::datagram::Refusal;
+
+/// Bytes of records that may wait.
+const BYTES_MAX: usize = 1 << 20;
+
+/// Records that may wait.
+const RECORDS_MAX: usize = 4096;
+
+/// How far the stream is, and what it has announced.
+#[derive(Debug)]
+pub(crate) struct Order {
+    seen: u32,
+    links: HashSet<u16>,
+    /// Sessions that are open, by the link on which they are. A gateway knows its sessions itself.
+    sessions: Option<HashMap<u64, u16, BuildHasherDefault<SessionHasher>>>,
+}
+
+impl Order {
+    /// With sessions, which is what an agent asks for.
+    pub(crate) fn new(with_sessions: bool) -> Self {
+        let sessions = with_sessions.then(HashMap::default);
+        Self { seen: 0, links: HashSet::new(), sessions }
+    }
+
+    /// An ordered record has come.
+    pub(crate) fn note(&mut self, link: u16, frame: Frame<'_>) {
+        self.seen = self.seen.wrapping_add(1);
+        self.links.insert(link);
+        let Some(sessions) = &mut self.sessions else { return };
+        match ToGame::decode(frame) {
+            Ok(ToGame::Opened(opened)) => _ = sessions.insert(opened.session.as_u64(), link),
+            Ok(ToGame::OpenedPlain(opened)) => _ = sessions.insert(opened.session.as_u64(), link),
+            Ok(ToGame::Closed { session, .. }) => _ = sessions.remove(&session.as_u64()),
+            _ => {}
+        }
+    }
+
+    /// A link has ended, and every session on it.
+    pub(crate) fn note_end(&mut self, link: u16) {
+        self.seen = self.seen.wrapping_add(1);
+        self.links.remove(&link);
+        if let Some(sessions) = &mut self.sessions {
+            sessions.retain(|_, on| *on != link);
+        }
+    }
+
+    /// Whether records are still to come that were sent before something with this mark.
+    #[inline]
+    const fn is_early(&self, mark: u32) -> bool {
+        (mark.wrapping_sub(self.seen) as i32) > 0
+    }
+
+    /// Whether a record that came in a datagram may be handed to its link.
+    #[inline]
+    pub(crate) fn judge(&self, mark: u32, link: u16, frame: Frame<'_>) -> Result<(), Refusal> {
+        if !frame.may_be_lost() {
+            return Err(Refusal::Malformed);
+        }
+        let is_known = match (&self.sessions, frame.payload_session()) {
+            (Some(sessions), Some(session)) => sessions.get(&session.as_u64()) == Some(&link),
+            // A payload for nobody, or a multicast to a game.
+            (Some(_), None) if frame.payloads() > 0 => return Err(Refusal::Malformed),
+            _ => self.links.contains(&link),
+        };
+        match is_known {
+            true => Ok(()),
+            false if self.is_early(mark) => Err(Refusal::Early),
+            false => Err(Refusal::Over),
+        }
+    }
+}
+
+/// Session numbers are a gateway's own, so nobody chooses them to collide.
+#[derive(Clone, Copy, Debug, Default)]
+struct SessionHasher(u64);
+
+impl Hasher for SessionHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("session numbers are hashed as numbers");
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
+    }
+}
+
+/// Records that wait for their mark, in the order in which they came.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// Whole records, back to back.
+    bytes: Vec<u8>,
+    queue: VecDeque<Waiter>,
+}
+
+/// One of them: what it waits for, and whose it is.
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    mark: u32,
+    link: u16,
+    bytes: usize,
+}
+
+impl Waiting {
+    pub(crate) fn new() -> Self {
+        let (bytes, queue) = (Vec::with_capacity(BYTES_MAX), VecDeque::with_capacity(RECORDS_MAX));
+        Self { bytes, queue }
+    }
+
+    /// Keeps a record. `false` where there is no room.
+    pub(crate) fn keep(&mut self, mark: u32, link: u16, frame: Frame<'_>) -> bool {
+        let bytes = frame.bytes().len();
+        if self.bytes.len() + bytes > BYTES_MAX || self.queue.len() == RECORDS_MAX {
+            return false;
+        }
+        self.bytes.extend_from_slice(frame.bytes());
+        self.queue.push_back(Waiter { mark, link, bytes });
+        true
+    }
+
+    /// Passes on every record about which something else can be said now than that it is early.
+    pub(crate) fn release(
+        &mut self,
+        order: &Order,
+        mut pass_on: impl FnMut(u16, Frame<'_>, Result<(), Refusal>),
+    ) {
+        let (mut from, mut kept) = (0, 0);
+        for _ in 0..self.queue.len() {
+            let Some(waiter) = self.queue.pop_front() else { break };
+            let Waiter { mark, link, bytes } = waiter;
+            let record = from..from + bytes;
+            from += bytes;
+            let Some(Ok(frame)) = Frames::new(&self.bytes[record.clone()]).next() else { continue };
+            match order.judge(mark, link, frame) {
+                Err(Refusal::Early) => {
+                    self.bytes.copy_within(record, kept);
+                    kept += bytes;
+                    self.queue.push_back(waiter);
+                }
+                judged => pass_on(link, frame, judged),
+            }
+        }
+        self.bytes.truncate(kept);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringgate_link::bundle::{CloseReason, OpenedPlain, SessionId, Writer};
+
+    fn with_frame<T>(
+        write: impl Fn(&mut Writer<'_>) -> bool,
+        then: impl FnOnce(Frame<'_>) -> T,
+    ) -> T {
+        let mut buf = [0; 2000];
+        let mut writer = Writer::new(&mut buf);
+        assert!(write(&mut writer));
+        then(Frames::new(writer.bytes()).next().expect("one").expect("own"))
+    }
+
+    fn open(order: &mut Order, link: u16, session: SessionId) {
+        let address = "192.0.2.7:9".parse().expect("literal");
+        let opened = OpenedPlain { session, slot: None, slots_max: 4, address, listener: "any" };
+        with_frame(|writer| writer.opened_plain(&opened), |frame| order.note(link, frame));
+    }
+
+    fn judge(order: &Order, mark: u32, link: u16, session: SessionId) -> Result<(), Refusal> {
+        with_frame(|writer| writer.payload(session, b"x"), |frame| order.judge(mark, link, frame))
+    }
+
+    #[test]
+    fn a_session_is_open_between_its_announcement_and_its_end_on_its_link_alone() {
+        let session = SessionId::new(3, 9);
+        let mut order = Order::new(true);
+        assert_eq!(judge(&order, 0, 1, session), Err(Refusal::Over));
+        assert_eq!(judge(&order, 1, 1, session), Err(Refusal::Early));
+        open(&mut order, 1, session);
+        assert_eq!(judge(&order, 1, 1, session), Ok(()));
+        assert_eq!(judge(&order, 9, 1, session), Ok(()), "nobody waits for others' records");
+        assert_eq!(judge(&order, 1, 2, session), Err(Refusal::Over));
+        assert_eq!(judge(&order, 1, 1, SessionId::new(3, 10)), Err(Refusal::Over));
+        let closes = |writer: &mut Writer<'_>| writer.closed(session, CloseReason::Kicked);
+        with_frame(closes, |frame| order.note(1, frame));
+        assert_eq!(judge(&order, 1, 1, session), Err(Refusal::Over));
+        open(&mut order, 1, session);
+        order.note_end(2);
+        assert_eq!(judge(&order, 1, 1, session), Ok(()));
+        order.note_end(1);
+        assert_eq!(judge(&order, 1, 1, session), Err(Refusal::Over));
+    }
+
+    #[test]
+    fn a_gateway_takes_what_comes_on_links_that_have_begun() {
+        let mut order = Order::new(false);
+        let session = SessionId::new(3, 9);
+        assert_eq!(judge(&order, 0, 1, session), Err(Refusal::Over));
+        assert_eq!(judge(&order, 1, 1, session), Err(Refusal::Early));
+        let hello = ringgate_link::bundle::Hello::new(1, "arena");
+        with_frame(|writer| writer.hello(&hello), |frame| order.note(1, frame));
+        assert_eq!(judge(&order, 0, 1, session), Ok(()));
+        let judged = with_frame(|writer| writer.hello(&hello), |frame| order.judge(0, 1, frame));
+        assert_eq!(judged, Err(Refusal::Malformed), "that must not be lost");
+    }
+
+    #[test]
+    fn a_multicast_to_a_game_is_refused() {
+        let order = Order::new(true);
+        let sessions = [SessionId::new(3, 9)];
+        let judged = with_frame(
+            |writer| writer.multicast(&sessions, b"x"),
+            |frame| order.judge(0, 1, frame),
+        );
+        assert_eq!(judged, Err(Refusal::Malformed));
+    }
+
+    #[test]
+    fn marks_are_compared_across_their_end() {
+        let mut order = Order::new(false);
+        order.seen = u32::MAX;
+        assert!(!order.is_early(u32::MAX) && order.is_early(0) && !order.is_early(3 << 30));
+        order.note_end(0);
+        assert!(!order.is_early(0) && order.is_early(1) && !order.is_early(u32::MAX));
+    }
+
+    #[test]
+    fn records_wait_in_order_and_not_without_bound() {
+        let mut waiting = Waiting::new();
+        let mut order = Order::new(true);
+        let session = |serial: u64| SessionId::new(3, serial);
+        let keep = |waiting: &mut Waiting, serial: u64, len: usize| {
+            let payload = vec![serial as u8; len];
+            with_frame(
+                |writer| writer.payload(session(serial), &payload),
+                |frame| waiting.keep(serial as u32, 1, frame),
+            )
+        };
+        for serial in (1..=4).cycle().take(RECORDS_MAX) {
+            assert!(keep(&mut waiting, serial, 8));
+        }
+        assert!(!keep(&mut waiting, 1, 8));
+        let release = |waiting: &mut Waiting, order: &Order| {
+            let mut released = Vec::new();
+            waiting.release(order, |link, frame, judged| {
+                assert_eq!(link, 1);
+                released.push((frame.payload_session(), judged));
+            });
+            released
+        };
+        assert_eq!(release(&mut waiting, &order), []);
+        open(&mut order, 1, session(2));
+        let released = release(&mut waiting, &order);
+        let expected = [(Some(session(1)), Err(Refusal::Over)), (Some(session(2)), Ok(()))];
+        assert_eq!(released[..2], expected, "the first was never announced");
+        assert_eq!((released.len(), waiting.len()), (RECORDS_MAX / 2, RECORDS_MAX / 2));
+        open(&mut order, 1, session(3));
+        open(&mut order, 1, session(4));
+        assert_eq!(release(&mut waiting, &order).len(), RECORDS_MAX / 2);
+        assert_eq!((waiting.len(), waiting.bytes.len()), (0, 0));
+        while keep(&mut waiting, 9, 1472) {}
+        assert_eq!(waiting.len(), BYTES_MAX / 1484);
+    }
+}

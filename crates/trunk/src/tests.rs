@@ -1,0 +1,6 @@
+//! Two ends of a lane with a network between them that loses, repeats, reorders and becomes narrower.
+
+mod hostile;
+mod order;
+mod rig;
+mod wire;
