@@ -118,6 +118,80 @@ fn the_containers_profile_allows_what_the_daemon_allows_itself() {
     assert!(allowed.iter().any(|it| it == "io_uring_setup"));
 }
 
+#[test]
+fn the_manifests_are_what_kubernetes_reads() {
+    let command = || {
+        let mut command = Command::new("kubernetes-validate");
+        command.args(["--strict"]);
+        command
+    };
+    let output = command().arg(tuning("kubernetes/ringgate.yaml")).output();
+    let Ok(output) = output else {
+        let why =
+            "kubernetes-validate is not there (it is a package for Python, with the schemas in it)";
+        let required = std::env::var_os("REQUIRE_KUBERNETES").is_some_and(|v| v == "1");
+        assert!(!required, "REQUIRE_KUBERNETES=1, but {why}");
+        eprintln!("skipped: {why}");
+        return;
+    };
+    let said = [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+    assert!(output.status.success(), "{said:?}");
+    assert_eq!(said.concat().matches("passed for resource").count(), 3, "{said:?}");
+    // It would have said so if something had been wrong.
+    let folder = Folder::new();
+    let wrong = text_of("kubernetes/ringgate.yaml").replace("hostNetwork", "hostNetwerk");
+    let refused = command().arg(folder.file("wrong.yaml", wrong, 0o600)).output();
+    assert!(!refused.expect("it was there").status.success());
+}
+
+#[test]
+fn the_manifests_config_is_one() {
+    let manifests = text_of("kubernetes/ringgate.yaml");
+    let rest = manifests.split("gate.toml: |\n").nth(1).expect("a config");
+    let config = rest.split("\n---").next().unwrap_or_default();
+    let lines: Vec<_> =
+        config.lines().map(|line| line.strip_prefix("    ").unwrap_or(line)).collect();
+    let folder = Folder::new();
+    folder.file("netcode.key", format!("{}\n", crate::control_rig::KEY_HEX), 0o600);
+    let file = folder.file("gate.toml", lines.join("\n"), 0o644);
+    let mut check = ringgate(["check".as_ref(), file.as_os_str()]);
+    check.env("CREDENTIALS_DIRECTORY", folder.path());
+    let said = run(check).succeeded();
+    assert!(said.contains("1 listener, 1 backend"), "{said}");
+}
+
+#[test]
+fn the_package_and_the_unit_mean_the_same_credential() {
+    let unit = text_of("ringgate.service");
+    let loaded = "LoadCredential=netcode.key:/etc/ringgate/netcode.key";
+    assert!(unit.lines().any(|line| line == loaded), "{unit}");
+    let build = text_of("debian/build.sh");
+    assert!(build.contains("{ credential = \"netcode.key\" }"), "{build}");
+    // What the sentences after an installation say, typed.
+    let folder = Folder::new();
+    let key = folder.join("netcode.key");
+    let keygen = ["keygen".as_ref(), "--out".as_ref(), key.as_os_str()];
+    run(ringgate(keygen)).succeeded();
+    let example = text_of("ringgate.example.toml");
+    let file_key = "{ file = \"/etc/ringgate/netcode.key\" }";
+    assert!(example.contains(file_key), "{example}");
+    let example = example.replace(file_key, "{ credential = \"netcode.key\" }");
+    let file = folder.file("gate.toml", example, 0o644);
+    let mut check = ringgate(["check".as_ref(), file.as_os_str()]);
+    check.env("CREDENTIALS_DIRECTORY", folder.path());
+    run(check).succeeded();
+}
+
+#[test]
+fn the_packages_scripts_are_ones() {
+    for script in ["build.sh", "postinst", "postrm", "prerm"] {
+        let shell = if script == "build.sh" { "bash" } else { "sh" };
+        let output = Command::new(shell).arg("-n").arg(tuning("debian").join(script)).output();
+        let said = output.expect("there is a shell");
+        assert!(said.status.success(), "{script}: {}", String::from_utf8_lossy(&said.stderr));
+    }
+}
+
 /// Every system call that the C library of this machine knows by name; `None` where no C compiler
 /// tells.
 fn system_calls() -> Option<BTreeSet<String>> {

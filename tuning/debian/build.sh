@@ -25,8 +25,9 @@ install -m 644 tuning/90-ringgate.conf "$root/etc/sysctl.d/90-ringgate.conf"
 doc=$root/usr/share/doc/ringgate
 install -D -m 644 -t "$doc/examples" tuning/prometheus/ringgate.rules.yml \
     tuning/grafana/ringgate.json
-# The unit hands the key on as a credential: its user could not read the file.
-sed 's|{ file = "/etc/ringgate/netcode.key" }|{ credential = "netcode" }|' tuning/ringgate.example.toml >"$doc/examples/gate.toml"
+# The unit hands the key on as a credential: its user could not read the file. It has the file's name, so that root can check
+# the config with CREDENTIALS_DIRECTORY=/etc/ringgate.
+sed 's|{ file = "/etc/ringgate/netcode.key" }|{ credential = "netcode.key" }|' tuning/ringgate.example.toml >"$doc/examples/gate.toml"
 chmod 644 "$doc/examples/gate.toml"
 install -m 755 tuning/host.sh "$doc/examples/host.sh"
 install -m 644 -t "$doc" docs/OPERATING.md CHANGELOG.md
