@@ -56,9 +56,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::{Admin, Config, IoChoice, LoadError};
-use crate::handover::Facts;
+use crate::handover::{Facts, Given};
 use crate::membership::{Known, Order, Prepared};
-use crate::worker::{Fleet, Opened};
+use crate::worker::{Fleet, Opened, Ready};
 use denying::Denials;
 pub use denying::State;
 use draining::Deadlines;
@@ -116,8 +116,6 @@ pub struct Joining {
 pub struct Inherited {
     /// What was told first.
     pub facts: Facts,
-    /// What the one before has counted.
-    pub counted: Vec<u64>,
     /// Backends that an operator sends nobody to, and until when.
     pub drained: Vec<(String, Option<u64>)>,
     /// The listening sockets of the admin address, the control socket and the next successors, each
@@ -160,7 +158,7 @@ impl Control {
             .map_err(|why| format!("cannot start the control thread's runtime: {why}"))?;
         let mut view = View::new(&fleet, Arc::clone(&setup), config_file.clone(), kernel);
         if let Some(inherited) = &inherited {
-            view.inherit(inherited);
+            view.inherit(&inherited.facts);
         }
         let view = Arc::new(view);
         let (sender, commands) = mpsc::channel(COMMANDS_MAX);
@@ -211,7 +209,8 @@ impl Control {
             commands: sender,
             doors,
             admin_address: admin.as_ref().map(|(_, address)| *address),
-            is_handing_over: false,
+            handing_over: HandingOver::No,
+            postponed: Vec::new(),
             watcher: Watcher::default(),
             retired_since: IdVec::new(),
             terms: 0,
@@ -239,9 +238,18 @@ impl Control {
         })
     }
 
-    /// Has the workers turn, where they do not yet.
-    pub fn set_off(&mut self) {
-        self.fleet.set_off();
+    /// Goes on with what the process before this one has counted up to the barrier.
+    pub fn go_on(&mut self, given: &Given) {
+        self.main_loop.view.go_on(&given.control);
+        self.recorder.go_on(&given.latencies);
+        if let (Some(prepared), Some(row)) = (&mut self.joining, &given.fleet) {
+            prepared.inherit(handover::registration_of(row));
+        }
+    }
+
+    /// Has the workers turn that were made of that process's.
+    pub fn set_off(&mut self, workers: Ready) {
+        self.fleet.set_off(workers);
     }
 
     /// Serves the control socket at `path`, too. It belongs to whom the process was when it was
@@ -272,6 +280,11 @@ impl Control {
     /// Where HTTP is served.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(|(_, address)| *address)
+    }
+
+    /// The folder of its sockets.
+    pub fn run_dir(&self) -> &Path {
+        &self.main_loop.config.gateway.run_dir
     }
 
     /// Where histograms are written.
@@ -483,7 +496,28 @@ struct ControlLoop {
     /// Second descriptors of the admin address, the control socket and the one for successors.
     doors: [Option<OwnedFd>; 3],
     admin_address: Option<SocketAddr>,
-    is_handing_over: bool,
+    handing_over: HandingOver,
+    /// What would change what is handed over, until that has succeeded or failed.
+    postponed: Vec<Postponed>,
+}
+
+/// How far a hand-over has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HandingOver {
+    /// There is none.
+    No,
+    /// Somebody prepares to take over.
+    Preparing,
+    /// The state is being copied, so nothing may change that goes along.
+    Copying,
+}
+
+/// What waits for the end of a hand-over.
+enum Postponed {
+    Command(Command),
+    Reload,
+    /// Something else is known of the fleet.
+    Fleet,
 }
 
 impl ControlLoop {
@@ -497,7 +531,7 @@ impl ControlLoop {
                         return Ok(End::HandedOver);
                     }
                 }
-                Event::Command(command) => self.obey(fleet, command),
+                Event::Command(command) => self.obey_in_time(fleet, command),
                 Event::Upgrade => {
                     tracing::info!(
                         event = "asked",
@@ -514,24 +548,26 @@ impl ControlLoop {
                         by = "SIGHUP",
                         "told to reload"
                     );
-                    drop(self.reload(fleet, false));
+                    self.reload_in_time(fleet);
                 }
                 Event::Terminate => {
                     self.terms += 1;
                     tracing::info!(event = "asked", what = "drain", by = "a signal", "told to end");
                     self.drain(fleet, None);
                 }
-                Event::Fleet => self.hear_fleet(fleet),
+                Event::Fleet => self.hear_fleet_in_time(fleet),
                 Event::Tick if fleet.has_failed() => {
                     return Err(io::Error::other("a worker has failed"));
                 }
                 Event::Tick if self.has_drained() => break,
                 Event::Tick => {
                     self.show_life(&mut alive_at_ns);
-                    self.end_overdue(fleet);
-                    self.watch_denied(fleet);
-                    self.close_drained(fleet);
-                    self.tell_fleet(fleet);
+                    if self.handing_over != HandingOver::Copying {
+                        self.end_overdue(fleet);
+                        self.watch_denied(fleet);
+                        self.close_drained(fleet);
+                        self.tell_fleet(fleet);
+                    }
                     if self.watcher.is_due(self.view.now_ns()) {
                         self.watcher.tell(&self.view.snapshot());
                     }
@@ -587,8 +623,9 @@ impl ControlLoop {
             Command::Reload { is_dry, reply } => answer(reply, self.reload(fleet, is_dry)),
             Command::Upgrade(reply) => self.upgrade(fleet, Some(reply)),
             Command::Successor(channel) => self.welcome(fleet, channel),
+            Command::HoldStill { layout, reply } => answer(reply, self.hold_still(&layout)),
             // The loop itself takes the first.
-            Command::HandOver(_) | Command::HandOverEnded => self.is_handing_over = false,
+            Command::HandOver(_) | Command::HandOverEnded => self.end_hand_over(fleet),
         }
     }
 
@@ -617,9 +654,6 @@ impl ControlLoop {
         }
         if is_dry {
             return self.prepare(fleet).map(|prepared| prepared.next.changes);
-        }
-        if self.is_handing_over {
-            return Err(vec!["the gateway is being handed over".to_owned()]);
         }
         self.notifier.reloading();
         let outcome = self.try_reload(fleet);

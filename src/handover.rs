@@ -5,11 +5,17 @@
 //!   successor                                 predecessor
 //!      │ hello ────────────────────────────────▶ │   serves
 //!      │ ◀──────────────────────────────────── welcome, with the facts
-//!    prepares: config, tables, drivers           │   serves
+//!    prepares: config, drivers                   │   serves
 //!      │ prepared ─────────────────────────────▶ │
+//!      │ ◀──────────────────── listeners' sockets, early
+//!      │ ◀──────────────────────────────────── ahead: a part of what the workers know
+//!    reads it: tables, control plane             │   serves
+//!      │ read ─────────────────────────────────▶ │
+//!      │ ◀──────────────────────────────────── ahead: what has changed, again and again
+//!      │ read ─────────────────────────────────▶ │
 //!      │                                      freezes: the one barrier of all workers
-//!      │ ◀──────────────────────────────────── sockets …, given
-//!    imports                                     │   waits, and may still take it back
+//!      │ ◀──────────────────────────────────── other sockets, given: what has changed since
+//!    reads that                                  │   waits, and may still take it back
 //!      │ taken ════════════════════════════════▶ │   the one moment at which the owner changes
 //!    serves                                    leaves
 //! ```
@@ -23,7 +29,9 @@ pub mod message;
 pub mod steps;
 
 pub use channel::Channel;
-pub use message::{Facts, FleetRow, Given, Message, RetiredRow, SocketRow};
+pub use message::{
+    Early, Facts, FleetRow, Given, Latency, Message, Recorded, RetiredRow, SocketRow,
+};
 pub use steps::{Giver, GiverStep, Heard, Taker, TakerStep};
 
 /// The name of the control socket in `run_dir`.

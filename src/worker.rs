@@ -6,14 +6,17 @@
 //! fails with one reason. Afterwards the fleet is reached by mailbox and read by published reports
 //! only; nothing that the packet path touches is shared.
 
+mod ahead;
 mod barrier;
 mod counted;
+mod feed;
 mod heir;
 mod mailbox;
 mod opened;
 mod ports;
 mod public;
 mod report;
+mod shell;
 mod sockets;
 mod stages;
 #[cfg(test)]
@@ -24,12 +27,14 @@ mod watch;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub use ahead::{AHEAD_BYTES, Copied, Scribe};
 pub use barrier::{Exported, Frozen, stream_bytes_max, write_layout};
-pub use heir::{Estate, Heir, Inheritance};
+pub use heir::{Arriving, Extent, Heir, Inheritance, Sockets};
 pub use mailbox::{MailboxFull, Post};
 pub use opened::{NotOpened, Opened, Wanted};
 pub use ports::{Holder, Ports, holder};
@@ -40,9 +45,11 @@ pub use stages::{Recorder, Stages};
 use barrier::Helm;
 use counted::Counted;
 use opened::NewSockets;
+use shell::Shell;
 use thread::{Parts, Worker};
 use watch::Watch;
 
+use ringgate_batch::Driver;
 use ringgate_core::crypto::Aead;
 use ringgate_gate::{
     Claims, Denied, Gate, LinkKind, ListenerId, Mail, Now, Phase, Seed, Setup, WorkerId,
@@ -96,12 +103,15 @@ impl Plan {
     }
 }
 
-/// Workers that run, or are ready to.
+/// Workers that have not begun to turn.
+pub struct Ready(Vec<Worker>);
+
+/// Workers that run, or will as soon as they are there.
 pub struct Fleet {
     threads: Vec<JoinHandle<std::io::Result<()>>>,
-    /// Workers that have not begun to turn.
-    waiting: Vec<Worker>,
-    pin: bool,
+    /// Where the threads wait for their workers, until they have them.
+    seats: Vec<Sender<Box<Worker>>>,
+    has_begun: bool,
     posts: Vec<Post>,
     helms: Vec<Helm>,
     published: Vec<Arc<Published>>,
@@ -131,19 +141,26 @@ impl Fleet {
     pub fn start_on(plan: &Plan, ports: Ports) -> Result<Self, StartError> {
         find_memory(plan)?;
         let mut start = Start::new(plan, ports);
+        let parts =
+            (0..plan.workers).map(|index| start.parts(index)).collect::<Result<Vec<_>, _>>()?;
+        let shells: Vec<_> = parts.iter().map(|parts| Shell::new(&parts.driver)).collect();
+        let facts = parts.first().map(|it| (it.driver.name(), it.gate.aead().kernel().name()));
+        let clock = start.clock;
+        let mut fleet = start.fleet(&shells.iter().collect::<Vec<_>>(), facts);
+        let workers = shells.into_iter().zip(parts);
         let workers =
-            (0..plan.workers).map(|index| start.worker(index)).collect::<Result<Vec<_>, _>>()?;
-        let mut fleet = start.ready(workers);
-        fleet.set_off();
+            workers.map(|(shell, parts)| Worker::new(shell, parts, clock, plan.spin)).collect();
+        fleet.set_off(Ready(workers));
         Ok(fleet)
     }
 
     /// Has workers turn that are ready to.
-    pub fn set_off(&mut self) {
-        let cores = if self.pin { core_affinity::get_core_ids() } else { None };
-        for (at, worker) in self.waiting.drain(..).enumerate() {
-            let failed = Arc::clone(&self.failed);
-            self.threads.push(spawn(at, worker, cores.as_deref(), failed));
+    pub fn set_off(&mut self, Ready(workers): Ready) {
+        self.has_begun = true;
+        for (mut worker, seat) in workers.into_iter().zip(self.seats.drain(..)) {
+            worker.set_posts(self.posts.clone());
+            // Its thread lives: it waits for nothing else.
+            let _ = seat.send(Box::new(worker));
         }
     }
 
@@ -290,8 +307,8 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        if !self.waiting.is_empty() {
-            // They have not begun, so whatever lies there is still another process's.
+        if !self.has_begun {
+            // Whatever lies there is still another process's.
             return;
         }
         if !self.threads.is_empty() {
@@ -373,8 +390,8 @@ impl<'a> Start<'a> {
         }
     }
 
-    /// A worker with all its sockets, ready to run.
-    fn worker(&mut self, index: u16) -> Result<Worker, StartError> {
+    /// What a worker is made of, with all its sockets.
+    fn parts(&mut self, index: u16) -> Result<Parts, StartError> {
         let plan = self.plan;
         let mut driver = self.driver()?;
         let seed = Seed::generate()
@@ -400,8 +417,7 @@ impl<'a> Start<'a> {
         sockets::bind_players(plan, &players, &mut driver, &mut gate)?;
         sockets::open_links(plan, index, &mut driver, &mut gate, &mut self.link_paths)?;
         let players = players.into_iter().flatten().collect();
-        let parts = Parts { index, driver, gate, players, counted: Counted::default() };
-        Ok(Worker::new(parts, self.clock, plan.spin))
+        Ok(Parts { index, driver, gate, players, counted: Counted::default() })
     }
 
     /// A driver without sockets.
@@ -414,23 +430,22 @@ impl<'a> Start<'a> {
         Ok(driver)
     }
 
-    /// A fleet whose workers do not turn yet.
-    fn ready(self, mut workers: Vec<Worker>) -> Fleet {
-        let posts: Vec<Post> = workers.iter().map(Worker::post).collect();
-        let published = workers.iter().map(Worker::published).collect();
+    /// A fleet whose threads wait for their workers, which use this driver and this cipher kernel.
+    fn fleet(self, shells: &[&Shell], facts: Option<(&'static str, &'static str)>) -> Fleet {
+        let posts: Vec<Post> = shells.iter().map(|shell| shell.post()).collect();
+        let published = shells.iter().map(|shell| Arc::clone(&shell.published)).collect();
         let failed = Arc::new(AtomicBool::new(false));
-        let driver = workers.first().map_or("none", Worker::driver_name);
-        let kernel = workers.first().map_or("none", Worker::kernel_name);
-        for worker in &mut workers {
-            worker.set_posts(posts.clone());
-        }
+        let (driver, kernel) = facts.unwrap_or(("none", "none"));
         let (setup, claims) = (Arc::clone(&self.setup), Arc::clone(&self.claims));
         let watch = Watch::start(setup, claims, posts.clone());
+        let cores = if self.plan.pin { core_affinity::get_core_ids() } else { None };
+        let seat = |at| spawn(at, cores.as_deref(), Arc::clone(&failed));
+        let (seats, threads) = (0..shells.len()).map(seat).unzip();
         Fleet {
-            threads: Vec::new(),
-            helms: workers.iter_mut().map(Worker::take_helm).collect(),
-            waiting: workers,
-            pin: self.plan.pin,
+            threads,
+            seats,
+            has_begun: false,
+            helms: shells.iter().map(|shell| shell.helm.clone()).collect(),
             posts,
             published,
             claims: self.claims,
@@ -469,17 +484,19 @@ fn with_ports(setup: &Setup, addresses: &[Vec<SocketAddr>]) -> Setup {
     setup
 }
 
+/// A thread that waits for its worker, and ends where none comes.
 fn spawn(
     at: usize,
-    mut worker: Worker,
     cores: Option<&[core_affinity::CoreId]>,
     failed: Arc<AtomicBool>,
-) -> JoinHandle<std::io::Result<()>> {
+) -> (Sender<Box<Worker>>, JoinHandle<std::io::Result<()>>) {
     let core = cores.filter(|cores| !cores.is_empty()).map(|cores| cores[at % cores.len()]);
+    let (seat, worker) = mpsc::channel::<Box<Worker>>();
     let run = move || {
         if let Some(core) = core {
             core_affinity::set_for_current(core);
         }
+        let Ok(mut worker) = worker.recv() else { return Ok(()) };
         let ended = worker.run();
         if let Err(why) = &ended {
             tracing::error!(worker = at, %why, "worker failed");
@@ -487,8 +504,9 @@ fn spawn(
         }
         ended
     };
-    std::thread::Builder::new()
+    let thread = std::thread::Builder::new()
         .name(format!("ringgate-{at}"))
         .spawn(run)
-        .expect("a thread can be started at start")
+        .expect("a thread can be started at start");
+    (seat, thread)
 }

@@ -72,7 +72,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             return serve(control, privileges, &plan.setup);
         }
         tracing::warn!("the gateway to take over from has ended: starting without its players");
-        (config, fleet) = successor.into_config();
+        drop(successor);
+        // What was read may have gone into a control plane that is no more.
+        (config, fleet) = join(Config::load(&args.config)?)?;
         patience = DEATH_WITHIN;
     }
     // A gateway that serves here already is not disturbed: nothing has been made or removed yet.

@@ -4,8 +4,12 @@
 //! the socket for it in `run_dir`, or a program that the daemon has started itself, at a pair of
 //! sockets. A confined daemon cannot start programs.
 //!
-//! Until the successor has prepared, a thread beside talks to it, and everything goes on. From the
-//! barrier on the control thread does nothing else: no command can come between.
+//! Until the successor has prepared, and has read what can be copied before the barrier, a thread
+//! beside talks to it ([`copying`]), and everything goes on; but while state is copied, what would
+//! change what goes along with it has to wait. From the barrier on the control thread does nothing
+//! else: no command can come between.
+
+mod copying;
 
 use std::ffi::OsString;
 use std::io;
@@ -17,14 +21,16 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 
-use super::ControlLoop;
 use super::http::Command;
-use crate::handover::message::CONVERSATION;
+use super::view::View;
+use super::{ControlLoop, HandingOver, Postponed};
 use crate::handover::{
-    Channel, Facts, FleetRow, Given, Giver, GiverStep, Heard, Message, RetiredRow, SocketRow,
+    Channel, Early, Facts, FleetRow, Given, Giver, GiverStep, Message, RetiredRow, SocketRow,
 };
 use crate::membership;
-use crate::worker::{self, Fleet, Frozen};
+use crate::worker::{self, Copied, Fleet, Frozen};
+use copying::{Offer, converse, filled, note, note_heard};
+use ringgate_fleet::lease::Handed;
 use ringgate_gate::{BackendId, LinkKind, Phase};
 use ringgate_os::rights::DESCRIPTORS_MAX;
 use ringgate_os::shared::Writing;
@@ -65,16 +71,18 @@ pub(super) struct Prepared {
     pid: u32,
 }
 
-/// What is told and lent before the barrier.
-struct Offer {
-    facts: Writing,
-    facts_bytes: usize,
-    shared: Writing,
-    layout_bytes: usize,
-    workers: Vec<Writing>,
-    given: Option<Writing>,
-    /// Where operators come in, and the next successor.
-    doors: Vec<OwnedFd>,
+/// What the pause was made of, in microseconds, and what it was spared.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pause {
+    /// Workers came to rest.
+    rest_us: u64,
+    /// They wrote what had changed.
+    write_us: u64,
+    /// That was passed on, with sockets.
+    give_us: u64,
+    /// The successor took it.
+    take_us: u64,
+    copied: Copied,
 }
 
 /// Takes successors that come by themselves. Only root's are listened to.
@@ -132,16 +140,21 @@ impl ControlLoop {
     }
 
     fn may_hand_over(&self) -> Result<(), String> {
-        if self.is_handing_over {
+        if self.handing_over != HandingOver::No {
             return Err("the gateway is being handed over already".to_owned());
         }
-        if self.view.live().drain.is_some() {
-            return Err("the gateway drains; `ringgate undrain` takes that back".to_owned());
-        }
-        Ok(())
+        self.check_no_drain()
     }
 
-    /// Talks to a successor on a thread of its own, until that has prepared.
+    fn check_no_drain(&self) -> Result<(), String> {
+        match self.view.live().drain {
+            Some(_) => Err("the gateway drains; `ringgate undrain` takes that back".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// Talks to a successor on a thread of its own, until that has all that can be copied before
+    /// the barrier.
     fn begin_hand_over(&mut self, fleet: &Fleet, channel: Channel, asked: Asked) {
         let offer = match self.offer(fleet) {
             Ok(offer) => offer,
@@ -150,12 +163,15 @@ impl ControlLoop {
                 return asked.fail(&why);
             }
         };
-        self.is_handing_over = true;
+        self.handing_over = HandingOver::Preparing;
         let commands = self.commands.clone();
-        let converse = move || drop(commands.blocking_send(greet(channel, offer, asked)));
+        let converse = move || {
+            let outcome = converse(channel, offer, asked, &commands);
+            drop(commands.blocking_send(outcome));
+        };
         let thread = std::thread::Builder::new().name("ringgate-handover".to_owned());
         if let Err(why) = thread.spawn(converse) {
-            self.is_handing_over = false;
+            self.handing_over = HandingOver::No;
             tracing::error!("cannot start a thread: {why}");
         }
     }
@@ -164,22 +180,85 @@ impl ControlLoop {
         let fail = |why: io::Error| format!("cannot set memory aside for the state: {why}");
         let bytes_max = worker::stream_bytes_max(&self.setup);
         let workers = fleet.worker_count() as u16;
-        let mut shared = Writing::new(bytes_max).map_err(fail)?;
-        let layout_bytes = worker::write_layout(&self.setup, workers, &mut shared)?;
+        let layout = worker::write_layout(&self.setup, workers)?;
         let streams = (0..workers).map(|_| Writing::new(bytes_max));
         let state = self.denials.folder().map(|(_, fd)| fd);
         let doors = self.doors.iter().flatten().chain(state).map(OwnedFd::try_clone);
-        let facts = self.facts(fleet, layout_bytes);
+        let facts = self.facts(fleet, layout.len());
         let facts = serde_json::to_vec(&facts).expect("no maps with other keys than strings");
         Ok(Offer {
             facts_bytes: facts.len(),
             facts: filled(&facts).map_err(fail)?,
-            shared,
-            layout_bytes,
+            layout_memory: filled(&layout).map_err(fail)?,
+            layout,
+            shared: Writing::new(bytes_max).map_err(fail)?,
             workers: streams.collect::<io::Result<_>>().map_err(fail)?,
+            early: None,
             given: None,
             doors: doors.collect::<io::Result<_>>().map_err(fail)?,
+            scribe: fleet.scribe(),
         })
+    }
+
+    /// From here on nothing changes that goes along with the workers' state, until the hand-over
+    /// has succeeded or failed. Returns it, if it is still what the successor has compared itself
+    /// with.
+    pub(super) fn hold_still(&mut self, layout: &[u8]) -> Result<Early, String> {
+        self.check_no_drain()?;
+        let workers = self.view.published().len() as u16;
+        if worker::write_layout(&self.setup, workers)? != layout {
+            return Err("a reload has come in between; try again".to_owned());
+        }
+        let denied = self.denials.give(self.view.now_ns())?;
+        self.handing_over = HandingOver::Copying;
+        Ok(Early { sockets: Vec::new(), drained: self.drained(), denied })
+    }
+
+    /// Obeys, or does so when it cannot change what is being copied.
+    pub(super) fn obey_in_time(&mut self, fleet: &Fleet, command: Command) {
+        let must_wait = match command {
+            // The successor has read the config already.
+            Command::Reload { is_dry: false, .. } => self.handing_over != HandingOver::No,
+            Command::ChangeDenied { .. } | Command::DrainBackend { .. } => {
+                self.handing_over == HandingOver::Copying
+            }
+            _ => false,
+        };
+        if must_wait {
+            self.postponed.push(Postponed::Command(command));
+        } else {
+            self.obey(fleet, command);
+        }
+    }
+
+    /// The same for a signal to reload.
+    pub(super) fn reload_in_time(&mut self, fleet: &Fleet) {
+        if self.handing_over == HandingOver::No {
+            drop(self.reload(fleet, false));
+        } else {
+            self.postponed.push(Postponed::Reload);
+        }
+    }
+
+    /// The same for news of the fleet.
+    pub(super) fn hear_fleet_in_time(&mut self, fleet: &Fleet) {
+        if self.handing_over == HandingOver::Copying {
+            self.postponed.push(Postponed::Fleet);
+        } else {
+            self.hear_fleet(fleet);
+        }
+    }
+
+    /// It has come to nothing: what has waited for it is done.
+    pub(super) fn end_hand_over(&mut self, fleet: &Fleet) {
+        self.handing_over = HandingOver::No;
+        for postponed in std::mem::take(&mut self.postponed) {
+            match postponed {
+                Postponed::Command(command) => self.obey(fleet, command),
+                Postponed::Reload => drop(self.reload(fleet, false)),
+                Postponed::Fleet => self.hear_fleet(fleet),
+            }
+        }
     }
 
     fn facts(&self, fleet: &Fleet, layout_bytes: usize) -> Facts {
@@ -198,6 +277,7 @@ impl ControlLoop {
             listeners: open.map(|(it, addresses)| (it.name.clone(), addresses)).collect(),
             has_links: self.listeners.links().bundles,
             layout_bytes: layout_bytes as u64,
+            rest_at: worker::AHEAD_BYTES as u64,
             admin: admin.as_ref().and(self.admin_address),
             control: control.as_ref().map(|_| run_dir.join(crate::handover::CONTROL_SOCKET)),
             next: next.as_ref().map(|_| run_dir.join(crate::handover::SOCKET)),
@@ -230,22 +310,24 @@ impl ControlLoop {
 
     /// The barrier, and everything after it. Returns whether another process has the gateway now.
     pub(super) fn hand_over(&mut self, fleet: &Fleet, prepared: Prepared) -> bool {
-        self.is_handing_over = false;
         let Prepared { channel, mut giver, mut offer, mut asked, pid } = prepared;
-        let began_ns = self.view.now_ns();
+        let mut lap = Lap::start(&self.view);
+        let mut pause = Pause { copied: offer.scribe.copied(), ..Pause::default() };
         let mut frozen: Option<Frozen<'_>> = None;
         let mut why = String::new();
         let mut step = GiverStep::Freeze;
         loop {
             step = match step {
-                GiverStep::Freeze => giver.did(note(
-                    &mut why,
-                    fleet.freeze().map(|it| {
-                        frozen = Some(it);
-                    }),
-                )),
+                GiverStep::Freeze => {
+                    let rested = self.check_no_drain().and_then(|()| fleet.freeze());
+                    let rested = rested.map(|it| frozen = Some(it));
+                    pause.rest_us = lap.us(&self.view);
+                    giver.did(note(&mut why, rested))
+                }
                 GiverStep::Give => {
-                    let given = self.give(&channel, frozen.as_ref(), &mut offer);
+                    let given = self.give(&channel, frozen.as_ref(), &mut offer, &mut lap);
+                    let given = given.map(|write_us| pause.write_us = write_us);
+                    pause.give_us = lap.us(&self.view);
                     giver.did(note(&mut why, given))
                 }
                 GiverStep::Wait(time) => {
@@ -259,64 +341,67 @@ impl ControlLoop {
                     giver.did(true)
                 }
                 GiverStep::Leave => {
+                    pause.take_us = lap.us(&self.view);
                     if let Some(frozen) = frozen {
                         frozen.leave();
                     }
-                    let pause_us = (self.view.now_ns() - began_ns) / 1000;
                     self.notifier.handed_over(pid);
                     self.view.hand_over_to(pid);
-                    asked.succeed(HandedOver { pid, pause_us });
+                    asked.succeed(pid, &pause);
                     return true;
                 }
-                GiverStep::Resume | GiverStep::Part | GiverStep::Welcome => {
+                // What comes before the barrier is not asked for behind it.
+                GiverStep::Resume
+                | GiverStep::Part
+                | GiverStep::Welcome
+                | GiverStep::Lend
+                | GiverStep::Copy => {
                     if let Some(frozen) = frozen {
                         frozen.resume();
                     }
                     let _ = channel.say(&Message::refused(&why), &[]);
                     asked.fail(&why);
+                    drop(offer);
+                    self.end_hand_over(fleet);
                     return false;
                 }
             };
         }
     }
 
+    /// Has the rest written and passes it on. Returns how long the first took.
     fn give(
         &self,
         channel: &Channel,
         frozen: Option<&Frozen<'_>>,
         offer: &mut Offer,
-    ) -> Result<(), String> {
+        lap: &mut Lap,
+    ) -> Result<u64, String> {
         let frozen = frozen.ok_or("nothing is frozen")?;
-        let shared_bytes = frozen.export_shared(&mut offer.shared, offer.layout_bytes)?;
-        let mut exported = frozen.export(std::mem::take(&mut offer.workers))?;
+        let workers = std::mem::take(&mut offer.workers);
+        let exported = frozen.export(&mut offer.scribe, &mut offer.shared, workers)?;
+        let (shared_bytes, mut exported) = exported;
+        let write_us = lap.us(&self.view);
         let sockets: Vec<(SocketRow, OwnedFd)> =
             exported.iter_mut().flat_map(|it| it.sockets.drain(..)).collect();
-        let rows = sockets.iter().map(|(row, _)| *row).collect();
         let given = Given {
             worker_bytes: exported.iter().map(|it| it.bytes as u64).collect(),
             shared_bytes: shared_bytes as u64,
-            sockets: rows,
+            sockets: sockets.iter().map(|(row, _)| *row).collect(),
             counted: exported.iter().map(|it| it.counted.clone()).collect(),
             control: self.view.counted(),
-            drained: self.drained(),
-            denied: self.denials.give(self.view.now_ns())?,
+            recorded: exported.iter_mut().map(|it| std::mem::take(&mut it.recorded)).collect(),
+            latencies: self.view.live().latencies.given(),
             fleet: self.heirloom().as_ref().map(fleet_row),
         };
         offer.workers = exported.into_iter().map(|it| it.memory).collect();
-        let say = |message: &Message, fds: &[BorrowedFd<'_>]| {
-            channel.say(message, fds).map_err(|why| format!("the successor does not hear: {why}"))
-        };
-        for some in sockets.chunks(DESCRIPTORS_MAX) {
-            let fds: Vec<_> = some.iter().map(|(_, fd)| fd.as_fd()).collect();
-            say(&Message::Sockets, &fds)?;
-        }
+        pass(channel, &sockets)?;
         let given = serde_json::to_vec(&given).expect("no maps with other keys than strings");
         let memory = filled(&given).map_err(|why| format!("cannot set memory aside: {why}"))?;
-        let given_bytes = given.len() as u64;
-        say(&Message::Given { given_bytes }, &[memory.fd()])?;
+        say(channel, &Message::Given { given_bytes: given.len() as u64 }, &[memory.fd()])?;
         // The successor reads it when it comes to it, and it would be wiped.
         offer.given = Some(memory);
-        Ok(())
+        Ok(write_us)
     }
 
     fn drained(&self) -> Vec<(String, Option<u64>)> {
@@ -324,6 +409,13 @@ impl ControlLoop {
         let drained = backends.filter(|(_, it)| it.drained && !it.retired);
         drained.map(|(id, it)| (it.name.clone(), self.deadlines.get(&id).copied())).collect()
     }
+}
+
+/// A registration as it was given.
+pub(super) fn registration_of(row: &FleetRow) -> membership::Inherited {
+    let keys = row.keys.iter().map(|key| key.clone().into()).collect();
+    let handed = Handed { lease: row.lease, former: row.former.clone(), keys };
+    membership::Inherited { instance: row.instance.clone(), handed }
 }
 
 /// As it goes to the successor.
@@ -351,86 +443,55 @@ impl Asked {
         }
     }
 
-    fn succeed(&mut self, done: HandedOver) {
-        let HandedOver { pid, pause_us } = done;
+    fn succeed(&mut self, pid: u32, pause: &Pause) {
+        let Pause { rest_us, write_us, give_us, take_us, copied } = *pause;
+        let pause_us = rest_us + write_us + give_us + take_us;
         tracing::info!(
             event = "handed_over",
             pid,
             pause_us,
+            rest_us,
+            write_us,
+            give_us,
+            take_us,
+            copied_bytes = copied.bytes,
+            copied_rounds = copied.rounds,
             "process {pid} has taken the gateway over; players waited {pause_us} us"
         );
         if let Some(reply) = self.reply.take() {
-            drop(reply.send(Ok(done)));
+            drop(reply.send(Ok(HandedOver { pid, pause_us })));
         }
     }
 }
 
-/// Talks to a successor until it has prepared, or will not. What the control thread does next.
-fn greet(channel: Channel, offer: Offer, asked: Asked) -> Command {
-    let (mut giver, mut step) = Giver::new();
-    let mut why = String::new();
-    let mut hello = None;
-    loop {
-        step = match step {
-            GiverStep::Wait(time) => {
-                let (heard, packet) = channel.hear(time);
-                let message = packet.map(|(message, _)| message);
-                note_heard(&mut why, heard, message.as_ref());
-                if let Some(Message::Hello { conversation, pid, .. }) = message {
-                    hello = Some((conversation, pid));
-                }
-                giver.hear(heard)
-            }
-            GiverStep::Welcome => {
-                let speaks = hello.is_some_and(|(conversation, _)| conversation == CONVERSATION);
-                let welcomed = if speaks { offer.show(&channel) } else { Err(OTHER.to_owned()) };
-                giver.did(note(&mut why, welcomed))
-            }
-            GiverStep::Freeze => {
-                let pid = hello.map_or(0, |(_, pid)| pid);
-                let prepared = Prepared { channel, giver, offer, asked, pid };
-                return Command::HandOver(Box::new(prepared));
-            }
-            _ => {
-                let _ = channel.say(&Message::refused(&why), &[]);
-                asked.fail(&why);
-                return Command::HandOverEnded;
-            }
-        };
+/// Measures one part after the other.
+struct Lap {
+    since_ns: u64,
+}
+
+impl Lap {
+    fn start(view: &View) -> Self {
+        Self { since_ns: view.now_ns() }
+    }
+
+    /// Since the part before.
+    fn us(&mut self, view: &View) -> u64 {
+        let now_ns = view.now_ns();
+        (now_ns - std::mem::replace(&mut self.since_ns, now_ns)) / 1000
     }
 }
 
-impl Offer {
-    /// Says welcome, with everything that there is before the barrier.
-    fn show(&self, channel: &Channel) -> Result<(), String> {
-        let memories = [&self.facts, &self.shared].into_iter().chain(&self.workers);
-        let fds: Vec<_> =
-            memories.map(Writing::fd).chain(self.doors.iter().map(AsFd::as_fd)).collect();
-        let welcome = Message::Welcome { facts_bytes: self.facts_bytes as u64 };
-        channel.say(&welcome, &fds).map_err(|why| format!("the successor does not hear: {why}"))
+/// Passes sockets on.
+fn pass(channel: &Channel, sockets: &[(SocketRow, OwnedFd)]) -> Result<(), String> {
+    for some in sockets.chunks(DESCRIPTORS_MAX) {
+        let fds: Vec<_> = some.iter().map(|(_, fd)| fd.as_fd()).collect();
+        say(channel, &Message::Sockets, &fds)?;
     }
+    Ok(())
 }
 
-/// Notes why something has not worked. Returns whether it has.
-fn note(why: &mut String, outcome: Result<(), String>) -> bool {
-    let outcome = outcome.map_err(|new| *why = new);
-    outcome.is_ok()
-}
-
-/// Notes what has come instead of what should have.
-fn note_heard(why: &mut String, heard: Heard, message: Option<&Message>) {
-    *why = match (heard, message) {
-        (_, Some(Message::Refused { why })) => format!("the successor will not: {why}"),
-        (Heard::Gone, _) => "the successor has ended; its log says why".to_owned(),
-        (Heard::Late, _) => "the successor does not answer in time".to_owned(),
-        _ => "what has connected is no successor".to_owned(),
-    };
-}
-
-fn filled(bytes: &[u8]) -> io::Result<Writing> {
-    let mut memory = Writing::new(bytes.len())?;
-    memory.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-    Ok(memory)
+fn say(channel: &Channel, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), String> {
+    channel.say(message, fds).map_err(|why| format!("the successor does not hear: {why}"))
 }
 
 /// Starts the program that lies where ours did, with our arguments.
@@ -451,5 +512,3 @@ const NOT_ENTITLED: &str = "only root may take a gateway over; `ringgate upgrade
 
 const CONFINED: &str = "a confined daemon cannot start programs: start the successor as root, with the arguments of the \
                         running one and --take-over";
-
-const OTHER: &str = "the successor speaks another version of the conversation";

@@ -24,7 +24,7 @@ use super::status::SCHEMA;
 use super::view::{Snapshot, View};
 use super::{capture, deny, handover, health, membership, metrics, page, sessions, status, trace};
 use crate::config::Admin;
-use crate::handover::Channel;
+use crate::handover::{Channel, Early};
 use ringgate_gate::{BackendId, Capture, Ended, Survey, Trace, Wanted};
 use ringgate_state as state;
 
@@ -63,7 +63,10 @@ pub(super) enum Command {
     Upgrade(oneshot::Sender<handover::Outcome>),
     /// A successor has come by itself.
     Successor(Channel),
-    /// A successor has prepared.
+    /// A successor has prepared, and compared itself with that layout: what goes along with the
+    /// workers' state should not change from here on.
+    HoldStill { layout: Vec<u8>, reply: oneshot::Sender<Result<Early, String>> },
+    /// It has what could be copied before the barrier.
     HandOver(Box<handover::Prepared>),
     /// A successor has not.
     HandOverEnded,

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::handover::Latency;
 use crate::worker::{Published, Recorder, Stage, Stages};
 
 /// What is shown of the latencies.
@@ -126,6 +127,11 @@ impl Collector {
         &self.stages
     }
 
+    /// Goes on where the process before this one has stopped.
+    pub(super) fn go_on(&mut self, given: &[Latency]) {
+        self.shown.go_on(given);
+    }
+
     /// What there is to show.
     pub(super) fn shown(&self) -> &Latencies {
         &self.shown
@@ -141,6 +147,38 @@ impl Collector {
         for stage in Stage::ALL {
             self.shown.interval[stage as usize] = interval(&self.stages, stage);
             self.shown.sums[stage as usize].add(&self.stages, stage);
+        }
+    }
+}
+
+impl Latencies {
+    /// For the process after this one.
+    pub(super) fn given(&self) -> Vec<Latency> {
+        let of = |stage: Stage| {
+            let (interval, sums) = (&self.interval[stage as usize], &self.sums[stage as usize]);
+            Latency {
+                stage: stage.name().to_owned(),
+                interval: (interval.count, interval.max_ns, interval.quantiles_ns.to_vec()),
+                sums: (sums.total_ns, sums.buckets.to_vec()),
+            }
+        };
+        Stage::ALL.map(of).into_iter().collect()
+    }
+
+    /// What does not look as it does here begins anew.
+    fn go_on(&mut self, given: &[Latency]) {
+        for stage in Stage::ALL {
+            let Some(latency) = given.iter().find(|it| it.stage == stage.name()) else { continue };
+            let Latency {
+                interval: (count, max_ns, quantiles_ns), sums: (total_ns, buckets), ..
+            } = latency;
+            if let Ok(quantiles_ns) = quantiles_ns.as_slice().try_into() {
+                let (count, max_ns) = (*count, *max_ns);
+                self.interval[stage as usize] = Interval { count, quantiles_ns, max_ns };
+            }
+            if let Ok(buckets) = buckets.as_slice().try_into() {
+                self.sums[stage as usize] = Sums { buckets, total_ns: *total_ns };
+            }
         }
     }
 }
@@ -214,6 +252,25 @@ mod tests {
         assert_eq!(sums.count(), 5);
         // Three significant digits.
         assert!(sums.total_ns.abs_diff(50_000_005_002) < 50_000_000);
+    }
+
+    #[test]
+    fn sums_go_on_in_the_next_process_and_what_it_does_not_know_begins_anew() {
+        let mut before = Latencies::default();
+        before.sums[Stage::Turn as usize].buckets[3] = 7;
+        before.sums[Stage::Turn as usize].total_ns = 9;
+        before.interval[Stage::Queue as usize].max_ns = 5;
+        let mut given = before.given();
+        let mut next = Latencies::default();
+        next.go_on(&given);
+        assert_eq!((next.interval, next.sums), (before.interval, before.sums));
+        for latency in &mut given {
+            latency.sums.1.push(1);
+            latency.interval.2.pop();
+        }
+        let mut next = Latencies::default();
+        next.go_on(&given);
+        assert_eq!((next.interval, next.sums), Default::default());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::query::{Query, Refusal, wrong};
 use super::reload::{self, Next};
 use super::status::SCHEMA;
 use super::view::Snapshot;
-use super::{ControlLoop, NS_PER_MS};
+use super::{ControlLoop, HandingOver, NS_PER_MS};
 use crate::config::Config;
 use crate::membership::{
     Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Status, merged,
@@ -160,7 +160,7 @@ impl ControlLoop {
     /// Tells workers what is known, if they can hear it now.
     fn adopt_known(&mut self, fleet: &Fleet) {
         let now_ns = self.view.now_ns();
-        if self.view.live().drain.is_some() || self.is_handing_over {
+        if self.view.live().drain.is_some() || self.handing_over != HandingOver::No {
             return;
         }
         let Some(membership) = &mut self.membership else { return };

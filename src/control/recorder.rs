@@ -14,6 +14,7 @@ use super::latency::Collector;
 use super::runtime::Runtime;
 use super::view::View;
 use crate::config::Histograms;
+use crate::handover::Latency;
 use ringgate_os::clock;
 
 /// The task that does it.
@@ -53,6 +54,12 @@ impl Recorder {
             since_ns: now_ns,
             missing: 0,
         })
+    }
+
+    /// Goes on with what the process before this one has shown.
+    pub(super) fn go_on(&mut self, latencies: &[Latency]) {
+        self.collector.go_on(latencies);
+        self.view.live().latencies = Arc::new(self.collector.shown().clone());
     }
 
     /// Where the file is.

@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Inherited;
 use super::denying::Shown;
 use super::latency::Latencies;
 use super::membership::FleetShown;
 use crate::config::Admin;
+use crate::handover;
 use crate::worker::{Fleet, Published, Report};
 use ringgate_core::proto::unreal::front::Identity;
 use ringgate_gate::{
@@ -156,10 +156,13 @@ impl View {
     }
 
     /// Goes on where the process before this one stopped.
-    pub(super) fn inherit(&mut self, inherited: &Inherited) {
-        let Inherited { facts, counted, .. } = inherited;
+    pub(super) const fn inherit(&mut self, facts: &handover::Facts) {
         self.facts.started_unix_s = facts.started_unix_s;
         self.facts.generation = facts.generation + 1;
+    }
+
+    /// Goes on counting where it stopped.
+    pub(super) fn go_on(&self, counted: &[u64]) {
         let mut counted = counted.iter().copied();
         let mut next = || counted.next().unwrap_or_default();
         {
@@ -170,7 +173,7 @@ impl View {
         }
         let has_split = next() > 0;
         let numbers = [next(), next(), next(), next()];
-        let sockets = self.sockets.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
         if has_split && sockets.split.is_some() {
             sockets.split = Some(Split::of(numbers));
         }

@@ -27,8 +27,23 @@ pub enum Message {
         /// How long the facts are.
         facts_bytes: u64,
     },
-    /// Its tables and drivers are there. From now on the predecessor may freeze.
+    /// Its config fits, and its drivers are there. From now on it may be given something.
     Prepared,
+    /// What is known while the predecessor still serves, and does not change until the barrier.
+    /// Comes with its memory, behind the descriptors of listeners.
+    Early {
+        /// How long it is.
+        early_bytes: u64,
+    },
+    /// A part of each stream was written ahead, at the beginning of its memory.
+    Ahead {
+        /// How much of the shared stream.
+        shared_bytes: u64,
+        /// How much of each worker's.
+        worker_bytes: Vec<u64>,
+    },
+    /// The successor has taken that in, so the memory may be written to again.
+    Read,
     /// Descriptors, in the order of the rows of what is given.
     Sockets,
     /// That was all. Comes with the memory of the rows.
@@ -71,8 +86,11 @@ pub struct Facts {
     pub run_dir: PathBuf,
     /// Whether game processes can connect there.
     pub has_links: bool,
-    /// How much of the shared stream is written by now: what the layout is.
+    /// How long the layout is, the beginning of the shared stream, in memory of its own.
     pub layout_bytes: u64,
+    /// Where the rest of each stream begins in its memory, behind the room for what is written
+    /// ahead.
+    pub rest_at: u64,
     /// Where the admin address is, if its descriptor is given.
     pub admin: Option<SocketAddr>,
     /// Where the control socket is, if its descriptor is given.
@@ -100,26 +118,55 @@ pub struct RetiredRow {
     pub grace_ns: u64,
 }
 
+/// What a successor gets before the barrier, apart from the state itself: the control thread
+/// changes none of it from then on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Early {
+    /// A row for each descriptor, in the order in which they were sent.
+    pub sockets: Vec<SocketRow>,
+    /// Backends that an operator sends nobody to, and until when, on the workers' clock.
+    pub drained: Vec<(String, Option<u64>)>,
+    /// Who is denied, as the file would have it.
+    pub denied: String,
+}
+
 /// What a successor gets at the barrier, apart from the state itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Given {
-    /// How long each worker's stream is.
+    /// How long the rest of each worker's stream is.
     pub worker_bytes: Vec<u64>,
-    /// How long the shared stream is.
+    /// How long the rest of the shared stream is.
     pub shared_bytes: u64,
-    /// A row for each descriptor, in the order in which they were sent.
+    /// A row for each descriptor that was not given before, in the order in which they were sent.
     pub sockets: Vec<SocketRow>,
     /// What each worker's driver and loop have counted.
     pub counted: Vec<Vec<u64>>,
     /// What the control plane has counted.
     pub control: Vec<u64>,
-    /// Backends that an operator sends nobody to, and until when, on the workers' clock.
-    pub drained: Vec<(String, Option<u64>)>,
-    /// Who is denied, as the file would have it.
-    pub denied: String,
+    /// What each worker has recorded of latencies since somebody last asked.
+    #[serde(default)]
+    pub recorded: Vec<Recorded>,
+    /// What was shown of latencies last.
+    #[serde(default)]
+    pub latencies: Vec<Latency>,
     /// What the gateway is registered as in its fleet, where it is in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetRow>,
+}
+
+/// Durations by the names of their stages: how many nanoseconds, and how often.
+pub type Recorded = Vec<(String, Vec<(u64, u64)>)>;
+
+/// One stage, as pages show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Its name.
+    pub stage: String,
+    /// How many were recorded in the last interval, the longest of them, and their quantiles.
+    pub interval: (u64, u64, Vec<u64>),
+    /// How long all were together since the first process began, and how many fell into each
+    /// bucket.
+    pub sums: (u64, Vec<u64>),
 }
 
 /// A registration, which the successor goes on with: nobody else sees that the process changes.
@@ -181,12 +228,18 @@ const WHY_BYTES_MAX: usize = 2000;
 mod tests {
     use super::*;
 
+    /// As the config has it.
+    const WORKERS_MAX: usize = 256;
+
     #[test]
     fn messages_come_back_as_they_went() {
         let all = [
             Message::hello(),
             Message::Welcome { facts_bytes: 5 },
             Message::Prepared,
+            Message::Early { early_bytes: 7 },
+            Message::Ahead { shared_bytes: u64::MAX, worker_bytes: vec![u64::MAX; WORKERS_MAX] },
+            Message::Read,
             Message::Sockets,
             Message::Given { given_bytes: u64::MAX },
             Message::Taken,

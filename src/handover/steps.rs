@@ -23,6 +23,12 @@ pub enum Heard {
     Prepared,
     /// A part of what is given.
     Sockets,
+    /// What does not change any more until the barrier.
+    Early,
+    /// A part of the state was written ahead.
+    Ahead,
+    /// The successor has taken that in.
+    Read,
     /// All of it is there.
     Given,
     /// The successor is the owner.
@@ -47,6 +53,9 @@ impl Heard {
             Message::Welcome { .. } => Self::Welcome,
             Message::Prepared => Self::Prepared,
             Message::Sockets => Self::Sockets,
+            Message::Early { .. } => Self::Early,
+            Message::Ahead { .. } => Self::Ahead,
+            Message::Read => Self::Read,
             Message::Given { .. } => Self::Given,
             Message::Taken => Self::Taken,
             Message::TakenBack => Self::TakenBack,
@@ -62,6 +71,11 @@ pub enum GiverStep {
     Wait(Duration),
     /// Look at the first word, send the facts, and tell [`Giver::did`].
     Welcome,
+    /// Send what does not change any more, and tell.
+    Lend,
+    /// Have a part of the state written ahead, send that, and tell; where the rest is little, tell
+    /// [`Giver::enough`] instead.
+    Copy,
     /// Stop all workers at the barrier, and tell.
     Freeze,
     /// Send everything, and tell.
@@ -89,6 +103,9 @@ enum GiverAt {
     Greeting,
     Welcoming,
     Preparing,
+    Lending,
+    Copying,
+    Copied,
     Freezing,
     Giving,
     Given,
@@ -112,7 +129,8 @@ impl Giver {
     pub const fn hear(&mut self, heard: Heard) -> GiverStep {
         match (self.at, heard) {
             (GiverAt::Greeting, Heard::Hello) => self.go(GiverAt::Welcoming, GiverStep::Welcome),
-            (GiverAt::Preparing, Heard::Prepared) => self.go(GiverAt::Freezing, GiverStep::Freeze),
+            (GiverAt::Preparing, Heard::Prepared) => self.go(GiverAt::Lending, GiverStep::Lend),
+            (GiverAt::Copied, Heard::Read) => self.go(GiverAt::Copying, GiverStep::Copy),
             (GiverAt::Given | GiverAt::Shutting, Heard::Taken) => {
                 self.go(GiverAt::Over, GiverStep::Leave)
             }
@@ -129,6 +147,8 @@ impl Giver {
             (GiverAt::Welcoming, true) => {
                 self.go(GiverAt::Preparing, GiverStep::Wait(PREPARED_WITHIN))
             }
+            (GiverAt::Lending, true) => self.go(GiverAt::Copying, GiverStep::Copy),
+            (GiverAt::Copying, true) => self.go(GiverAt::Copied, GiverStep::Wait(READ_WITHIN)),
             (GiverAt::Freezing, true) => self.go(GiverAt::Giving, GiverStep::Give),
             (GiverAt::Giving, true) => self.go(GiverAt::Given, GiverStep::Wait(TAKEN_WITHIN)),
             // What the successor has of it may be all of it.
@@ -136,6 +156,14 @@ impl Giver {
             (GiverAt::Freezing, false) | (GiverAt::TakingBack, _) => {
                 self.go(GiverAt::Over, GiverStep::Resume)
             }
+            _ => self.go(GiverAt::Over, GiverStep::Part),
+        }
+    }
+
+    /// Enough was written ahead.
+    pub const fn enough(&mut self) -> GiverStep {
+        match self.at {
+            GiverAt::Copying => self.go(GiverAt::Freezing, GiverStep::Freeze),
             _ => self.go(GiverAt::Over, GiverStep::Part),
         }
     }
@@ -152,6 +180,10 @@ pub enum TakerStep {
     Prepare,
     /// Say so, and tell.
     SayPrepared,
+    /// Take in what was written ahead, and tell.
+    Read,
+    /// Say so, and tell.
+    SayRead,
     /// Build the workers from what was given, without running them, and tell.
     Import,
     /// Say `Taken`, and tell whether it got in.
@@ -177,6 +209,8 @@ enum TakerAt {
     Preparing,
     Prepared,
     Receiving,
+    Reading,
+    HasRead,
     Importing,
     Taking,
     Refused,
@@ -198,9 +232,10 @@ impl Taker {
     pub const fn hear(&mut self, heard: Heard) -> TakerStep {
         match (self.at, heard) {
             (TakerAt::Asked, Heard::Welcome) => self.go(TakerAt::Preparing, TakerStep::Prepare),
-            (TakerAt::Receiving, Heard::Sockets) => {
+            (TakerAt::Receiving, Heard::Sockets | Heard::Early) => {
                 self.go(TakerAt::Receiving, TakerStep::Wait(GIVEN_WITHIN))
             }
+            (TakerAt::Receiving, Heard::Ahead) => self.go(TakerAt::Reading, TakerStep::Read),
             (TakerAt::Receiving, Heard::Given) => self.go(TakerAt::Importing, TakerStep::Import),
             // It has died, with everything frozen and given.
             (TakerAt::Refused, Heard::Gone) => self.go(TakerAt::Over, TakerStep::Serve),
@@ -218,7 +253,10 @@ impl Taker {
             // Where it could not be said, nobody may be there to hear it.
             (TakerAt::Greeting, _) => self.go(TakerAt::Asked, TakerStep::Wait(WELCOME_WITHIN)),
             (TakerAt::Preparing, true) => self.go(TakerAt::Prepared, TakerStep::SayPrepared),
-            (TakerAt::Prepared, _) => self.go(TakerAt::Receiving, TakerStep::Wait(GIVEN_WITHIN)),
+            (TakerAt::Reading, true) => self.go(TakerAt::HasRead, TakerStep::SayRead),
+            (TakerAt::Prepared | TakerAt::HasRead, _) => {
+                self.go(TakerAt::Receiving, TakerStep::Wait(GIVEN_WITHIN))
+            }
             (TakerAt::Importing, true) => self.go(TakerAt::Taking, TakerStep::Take),
             (TakerAt::Taking, true) => self.go(TakerAt::Over, TakerStep::Serve),
             (TakerAt::Taking, false) => {
@@ -235,10 +273,14 @@ const HELLO_WITHIN: Duration = Duration::from_secs(5);
 /// The predecessor's control thread may be at something else.
 const WELCOME_WITHIN: Duration = Duration::from_secs(5);
 
-/// Reads its config, makes its tables and looks for its udp servers; nobody waits for it.
+/// Reads its config and makes its drivers; nobody waits for it.
 const PREPARED_WITHIN: Duration = Duration::from_mins(1);
 
-/// The barrier and the writing of what changed; the predecessor gives up on it before.
+/// Makes its control plane, and reads. A loaded host leaves it little time, and nobody waits.
+const READ_WITHIN: Duration = Duration::from_mins(1);
+
+/// A part that is written ahead, or the barrier and the writing of what has changed; the
+/// predecessor gives up on it before.
 const GIVEN_WITHIN: Duration = Duration::from_secs(20);
 
 /// Players wait for this. It is less than what clients bear in silence.

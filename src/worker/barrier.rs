@@ -4,39 +4,60 @@
 //! A worker that is wanted there leaves its loop and does as it is told, order by order: turns that
 //! take in what was under way and ask for nothing, then the writing of its state, and in the end it
 //! goes on or leaves. While it stands it is as if it slept: what arrives waits in its sockets.
+//!
+//! Some orders need no standing: they are done between two turns ([`ahead`](super::ahead)).
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use super::Fleet;
-use crate::handover::SocketRow;
+use super::ahead::{AHEAD_BYTES, Lent, Part, Scribe};
+use crate::handover::{Recorded, SocketRow};
 use ringgate_gate::Setup;
-use ringgate_gate::handover::{Format, SharedExport, Sink, bytes_max};
+use ringgate_gate::handover::{Format, Sink, bytes_max};
 use ringgate_os::clock;
 use ringgate_os::shared::Writing;
 
 /// A worker's end.
 pub(super) struct Stand {
-    is_wanted: Arc<AtomicBool>,
+    call: Arc<AtomicU8>,
     orders: Receiver<Order>,
 }
 
 /// The fleet's end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Helm {
-    is_wanted: Arc<AtomicBool>,
+    call: Arc<AtomicU8>,
     orders: Sender<Order>,
 }
 
-/// What a worker that stands is told.
+/// What a worker looks for before each turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    /// Nothing: it turns.
+    None,
+    /// There is an order for between two turns.
+    Order,
+    /// It should stand still.
+    Stand,
+}
+
+/// What a worker is told.
 pub(super) enum Order {
+    /// Between two turns: second descriptors of the listeners' sockets.
+    Lend(Sender<Result<Lent, String>>),
+    /// After each turn: write a few places into this memory, until it is full or all are written.
+    Ahead(Writing, Sender<Result<Part, String>>),
+    /// Nobody takes over. What was written is forgotten.
+    Forget,
     /// Take in what is under way and ask for nothing.
     Turn(Sender<io::Result<()>>),
-    /// Write everything that it knows into this memory.
+    /// Write what has changed since, and everything else that it knows, behind what was written
+    /// ahead.
     Export(Writing, Sender<Result<Exported, String>>),
     /// Go on.
     Resume,
@@ -51,26 +72,40 @@ pub struct Exported {
     pub worker: u16,
     /// Its state, wiped when this is dropped.
     pub memory: Writing,
-    /// How long that is.
+    /// How long the rest of it is.
     pub bytes: usize,
-    /// Its sockets.
+    /// Its sockets that were not lent before.
     pub sockets: Vec<(SocketRow, OwnedFd)>,
     /// What its driver and its loop have counted.
     pub counted: Vec<u64>,
+    /// What it has recorded of latencies since somebody last asked.
+    pub recorded: Recorded,
 }
 
 /// Both ends.
 pub(super) fn barrier() -> (Stand, Helm) {
-    let is_wanted = Arc::new(AtomicBool::new(false));
+    let call = Arc::new(AtomicU8::new(CALL_NONE));
     let (sender, orders) = mpsc::channel();
-    (Stand { is_wanted: Arc::clone(&is_wanted), orders }, Helm { is_wanted, orders: sender })
+    (Stand { call: Arc::clone(&call), orders }, Helm { call, orders: sender })
 }
 
 impl Stand {
-    /// Whether it should stop turning.
+    /// What is wanted.
     #[inline]
-    pub(super) fn is_wanted(&self) -> bool {
-        self.is_wanted.load(Ordering::Relaxed)
+    pub(super) fn call(&self) -> Call {
+        match self.call.load(Ordering::Relaxed) {
+            CALL_NONE => Call::None,
+            CALL_ORDER => Call::Order,
+            _ => Call::Stand,
+        }
+    }
+
+    /// The next order for between two turns, if one waits.
+    pub(super) fn next_order(&self) -> Option<Order> {
+        // First, or one that comes now would not be heard of. A call to stand is left as it is.
+        let (from, to) = (CALL_ORDER, CALL_NONE);
+        let _ = self.call.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        self.orders.try_recv().ok()
     }
 
     /// The next order. Where nobody gives orders any more, to go on.
@@ -85,19 +120,20 @@ pub struct Frozen<'a> {
     is_over: bool,
 }
 
-/// Begins the memory for what workers share: what a successor has to compare itself with. Returns
-/// how long that is.
-pub fn write_layout(setup: &Setup, workers: u16, memory: &mut Writing) -> Result<usize, String> {
-    let mut sink = Sink::new(memory.bytes_mut());
+/// What a successor has to compare itself with: the beginning of the shared stream. There are no
+/// keys in it.
+pub fn write_layout(setup: &Setup, workers: u16) -> Result<Vec<u8>, String> {
+    let mut bytes = vec![0; LAYOUT_BYTES_MAX];
+    let mut sink = Sink::new(&mut bytes);
     let written = Format::of(setup, workers, clock::boot_id()).write(&mut sink);
-    let bytes = sink.len();
-    memory.use_up_to(bytes);
+    let len = sink.len();
+    bytes.truncate(len);
     written.map(|()| bytes).map_err(|why| why.to_string())
 }
 
-/// How much memory one stream of a fleet may take.
+/// How much memory one stream of a fleet may take: untouched, it costs nothing.
 pub fn stream_bytes_max(setup: &Setup) -> usize {
-    bytes_max(setup)
+    AHEAD_BYTES + bytes_max(setup)
 }
 
 impl Fleet {
@@ -106,7 +142,7 @@ impl Fleet {
     pub fn freeze(&self) -> Result<Frozen<'_>, String> {
         let frozen = Frozen { fleet: self, is_over: false };
         for (helm, post) in self.helms.iter().zip(&self.posts) {
-            helm.is_wanted.store(true, Ordering::Relaxed);
+            helm.call.store(CALL_STAND, Ordering::Relaxed);
             post.wake();
         }
         for _ in 0..ROUNDS_MAX {
@@ -121,25 +157,33 @@ impl Fleet {
 }
 
 impl Frozen<'_> {
-    /// Writes what the workers share behind the layout. Returns how long that is then.
-    pub fn export_shared(&self, memory: &mut Writing, layout: usize) -> Result<usize, String> {
-        let mut sink = Sink::resume(memory.bytes_mut(), layout);
-        let written = SharedExport::new().rest(&self.fleet.claims, &mut sink);
-        let bytes = sink.len();
-        memory.use_up_to(bytes);
-        written.map(|()| bytes).map_err(|why| why.to_string())
-    }
-
-    /// Has every worker write its state, each into memory of its own.
-    pub fn export(&self, memories: Vec<Writing>) -> Result<Vec<Exported>, String> {
+    /// Has every worker write the rest of its state, each into memory of its own, and writes the
+    /// rest of what they share meanwhile. Returns how long that is, too.
+    pub fn export(
+        &self,
+        scribe: &mut Scribe,
+        shared: &mut Writing,
+        memories: Vec<Writing>,
+    ) -> Result<(usize, Vec<Exported>), String> {
         let (reply, replies) = mpsc::channel();
+        let count = memories.len();
         for (helm, memory) in self.fleet.helms.iter().zip(memories) {
             helm.give(Order::Export(memory, reply.clone()))?;
         }
         drop(reply);
-        let mut all = self.hear_all(&replies)?.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let shared_bytes = self.export_shared(scribe, shared)?;
+        let all = hear_all(&replies, count, REPLY_WITHIN)?;
+        let mut all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
         all.sort_by_key(|exported| exported.worker);
-        Ok(all)
+        Ok((shared_bytes, all))
+    }
+
+    fn export_shared(&self, scribe: &mut Scribe, memory: &mut Writing) -> Result<usize, String> {
+        let mut sink = Sink::new(&mut memory.bytes_mut()[AHEAD_BYTES..]);
+        let written = scribe.shared_mut().rest(&self.fleet.claims, &mut sink);
+        let bytes = sink.len();
+        memory.use_up_to(AHEAD_BYTES + bytes);
+        written.map(|()| bytes).map_err(|why| why.to_string())
     }
 
     /// They go on: nobody else has them.
@@ -158,25 +202,16 @@ impl Frozen<'_> {
             helm.give(Order::Turn(reply.clone()))?;
         }
         drop(reply);
-        let turned = self.hear_all(&replies)?.into_iter().collect::<io::Result<()>>();
+        let turned = hear_all(&replies, self.fleet.helms.len(), REPLY_WITHIN)?;
+        let turned = turned.into_iter().collect::<io::Result<()>>();
         turned.map_err(|why| format!("a worker cannot let go of its sockets: {why}"))
-    }
-
-    fn hear_all<T>(&self, replies: &Receiver<T>) -> Result<Vec<T>, String> {
-        let hear = |_| {
-            replies.recv_timeout(REPLY_WITHIN).map_err(|why| match why {
-                RecvTimeoutError::Timeout => "a worker does not turn".to_owned(),
-                RecvTimeoutError::Disconnected => GONE.to_owned(),
-            })
-        };
-        (0..self.fleet.helms.len()).map(hear).collect()
     }
 
     fn end(&mut self, order: impl Fn() -> Order) {
         self.is_over = true;
         for helm in &self.fleet.helms {
             // First, or it would stand again at once.
-            helm.is_wanted.store(false, Ordering::Relaxed);
+            helm.call.store(CALL_NONE, Ordering::Relaxed);
             let _ = helm.give(order());
         }
     }
@@ -190,13 +225,43 @@ impl Drop for Frozen<'_> {
     }
 }
 
+/// The replies of so many workers, each in time.
+pub(super) fn hear_all<T>(
+    replies: &Receiver<T>,
+    count: usize,
+    within: Duration,
+) -> Result<Vec<T>, String> {
+    let hear = |_| {
+        replies.recv_timeout(within).map_err(|why| match why {
+            RecvTimeoutError::Timeout => "a worker does not turn".to_owned(),
+            RecvTimeoutError::Disconnected => GONE.to_owned(),
+        })
+    };
+    (0..count).map(hear).collect()
+}
+
 impl Helm {
+    /// Gives an order for between two turns. A worker that stands finds it, too.
+    pub(super) fn call(&self, order: Order) -> Result<(), String> {
+        self.give(order)?;
+        let (from, to) = (CALL_NONE, CALL_ORDER);
+        let _ = self.call.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn give(&self, order: Order) -> Result<(), String> {
         self.orders.send(order).map_err(|_| GONE.to_owned())
     }
 }
 
+const CALL_NONE: u8 = 0;
+const CALL_ORDER: u8 = 1;
+const CALL_STAND: u8 = 2;
+
 const GONE: &str = "a worker has ended";
+
+/// Names and rules of as many listeners and backends as there may be.
+const LAYOUT_BYTES_MAX: usize = 4 << 20;
 
 /// Rounds of mail between workers: one that is steered causes one more, hardly ever two.
 const ROUNDS_MAX: usize = 16;

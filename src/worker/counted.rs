@@ -10,12 +10,16 @@ pub(super) struct Counted {
     pub(super) io: IoStats,
     pub(super) turns: u64,
     pub(super) gathers: Gathers,
+    /// Datagrams that the kernel has dropped at players' sockets which have closed.
+    pub(super) dropped: u64,
 }
 
 impl Counted {
     /// With what this process has counted.
     pub(super) fn and(&self, io: IoStats, turns: u64, gathers: Gathers) -> Self {
-        let (before, now) = (self.numbers(), Self { io, turns, gathers }.numbers());
+        // Those sockets are counted with the others.
+        let now = Self { io, turns, gathers, dropped: 0 };
+        let (before, now) = (self.numbers(), now.numbers());
         let sum: [u64; COUNT] = std::array::from_fn(|at| before[at] + now[at]);
         let sum = Self::of(&sum);
         // Not a count: what is chosen now.
@@ -59,6 +63,7 @@ impl Counted {
             self.turns,
             count,
             waited_ns,
+            self.dropped,
         ]
     }
 
@@ -84,11 +89,11 @@ impl Counted {
         };
         let turns = next();
         let gathers = Gathers { delay_ns: 0, count: next(), waited_ns: next() };
-        Self { io, turns, gathers }
+        Self { io, turns, gathers, dropped: next() }
     }
 }
 
-const COUNT: usize = 17;
+const COUNT: usize = 18;
 
 #[cfg(test)]
 mod tests {
@@ -101,7 +106,7 @@ mod tests {
         assert_eq!(counted.numbers().to_vec(), numbers);
         let gathers = Gathers { delay_ns: 9, count: 1, waited_ns: 2 };
         let sum = counted.and(counted.io, 3, gathers);
-        assert_eq!((sum.io.waits, sum.io.rx_errors, sum.turns), (2, 28, 18));
+        assert_eq!((sum.io.waits, sum.io.rx_errors, sum.turns, sum.dropped), (2, 28, 18, 18));
         assert_eq!(sum.gathers, Gathers { delay_ns: 9, count: 17, waited_ns: 19 });
         let older = Counted::of(&numbers[..3]);
         assert_eq!((older.io.rx_datagrams, older.io.rx_bytes, older.turns), (3, 0, 0));

@@ -1,52 +1,71 @@
 //! A fleet that is made of another process's: its sockets, its clock, and what its workers know.
 //!
-//! In two steps, because players wait during the second only: [`Heir::prepare`] makes everything
-//! that can be made before, [`Heir::import`] builds the workers from what was given. They do not
-//! turn until [`Fleet::set_off`]: up to then the other process may take everything back.
+//! In three steps, because players wait during the last only: [`Heir::prepare`] compares and makes
+//! drivers; [`Heir::begin`] and [`Arriving::read`] take in what the other process writes ahead;
+//! [`Arriving::finish`] takes in the rest. Nobody turns until [`Fleet::set_off`]: up to then the
+//! other process may take everything back.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-
-use zeroize::Zeroizing;
+use std::thread;
 
 use super::counted::Counted;
+use super::feed::Feed;
+use super::shell::Shell;
 use super::thread::{Parts, Worker};
-use super::{Fleet, Plan, Start, find_memory, sockets, with_ports};
+use super::{Fleet, Plan, Ready, Start, find_memory, sockets, with_ports};
 use crate::handover::{Facts, Given, SocketRow};
 use ringgate_batch::{Driver, Port, SocketId};
+use ringgate_core::carry::Maps;
 use ringgate_core::crypto::Aead;
-use ringgate_gate::handover::{Format, Import, SharedImport};
+use ringgate_gate::handover::{Arrived, Format, Import, SharedImport};
 use ringgate_gate::{
     Allowed, Backend, Claims, Denied, LinkKind, Now, Seed, Setup, WorkerId, WorkerIndex,
 };
 use ringgate_io::{AnyDriver, SocketKind};
 use ringgate_os::clock::{self, Clock};
-use ringgate_os::memory;
+use ringgate_os::{memory, process};
 
-/// What a successor has made before anybody waits for it.
+/// What a successor has made before it is given anything.
 pub struct Heir<'a> {
     start: Start<'a>,
     drivers: Vec<AnyDriver>,
     predecessor: Format,
-    layout_bytes: usize,
 }
 
-/// Memory with keys, as it came.
-type Stream = Zeroizing<Vec<u8>>;
+/// Rows, and a descriptor for each.
+pub type Sockets = Vec<(SocketRow, OwnedFd)>;
 
-/// The state and the sockets of a predecessor.
-pub struct Estate {
-    /// What there is, in rows.
-    pub given: Given,
-    /// A descriptor for each row.
-    pub fds: Vec<OwnedFd>,
-    /// What the workers share.
-    pub shared: Stream,
-    /// What each worker knows.
-    pub workers: Vec<Stream>,
-    /// Who may not play.
-    pub denied: Denied,
+/// How much of each stream there is to read, and from where on.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent<'a> {
+    /// Where it lies in the memory of each.
+    pub from: u64,
+    /// Of the shared one.
+    pub shared_bytes: u64,
+    /// Of each worker's.
+    pub worker_bytes: &'a [u64],
+}
+
+/// Workers on their way, as far as they have come.
+pub struct Arriving<'a> {
+    plan: &'a Plan,
+    setup: Arc<Setup>,
+    clock: Clock,
+    shared: SharedImport,
+    shared_feed: Feed,
+    workers: Vec<Arrival>,
+}
+
+/// One of them.
+struct Arrival {
+    index: u16,
+    shell: Shell,
+    driver: AnyDriver,
+    feed: Feed,
+    import: Import,
+    players: Vec<SocketId>,
 }
 
 /// What has become of the sessions.
@@ -56,14 +75,17 @@ pub struct Inheritance {
     pub sessions: usize,
     /// That do not, because this config has no such backend.
     pub not_carried: u64,
+    /// How long the rest took to be read.
+    pub read_us: u64,
+    /// How long workers took to be made of it.
+    pub made_us: u64,
 }
 
 impl<'a> Heir<'a> {
     /// Compares what the predecessor has with what this process is to have, and makes drivers.
     /// `layout` is the beginning of the shared stream.
     pub fn prepare(plan: &'a Plan, facts: &Facts, layout: &[u8]) -> Result<Self, String> {
-        let read = Format::read(layout).map_err(|why| why.to_string());
-        let (predecessor, layout_bytes) = read?;
+        let (predecessor, _) = Format::read(layout).map_err(|why| why.to_string())?;
         let addresses = addresses(plan, facts)?;
         let mut setup = with_ports(&plan.setup, &addresses);
         setup.incarnation = predecessor.incarnation;
@@ -82,112 +104,276 @@ impl<'a> Heir<'a> {
         }
         let drivers = (0..plan.workers).map(|_| start.driver()).collect::<Result<_, _>>();
         let drivers = drivers.map_err(|why| why.to_string())?;
-        Ok(Self { start, drivers, predecessor, layout_bytes })
+        Ok(Self { start, drivers, predecessor })
     }
 
-    /// Workers that know what the predecessor's did, on its sockets. They do not turn yet.
-    pub fn import(mut self, estate: Estate) -> Result<(Fleet, Inheritance), String> {
-        let Estate { given, fds, shared, workers, denied } = estate;
+    /// Takes in the first part of each stream: `streams` is their memory, the shared one's first.
+    /// The fleet is there from then on, for a control plane.
+    pub fn begin(
+        mut self,
+        sockets: Sockets,
+        denied: Denied,
+        streams: Vec<OwnedFd>,
+        extent: &Extent<'_>,
+    ) -> Result<(Fleet, Arriving<'a>), String> {
         let setup = Setup::clone(&self.start.setup);
-        self.start.setup = Arc::new(Setup { denied: Arc::new(denied), ..setup });
-        self.start.claims = self.import_shared(&shared)?;
-        if workers.len() != self.drivers.len() || given.sockets.len() != fds.len() {
-            return Err("what was given is not what was announced".to_owned());
-        }
-        let mut rows: Vec<_> = given.sockets.into_iter().zip(fds).collect();
-        // Those of listeners in the order of their addresses.
-        rows.sort_by_key(|(row, _)| (row.worker, row.kind, row.player));
-        let mut imports = Vec::new();
+        let setup = Arc::new(Setup { denied: Arc::new(denied), ..setup });
+        self.start.setup = Arc::clone(&setup);
+        let maps = Format::of(&setup, self.start.plan.workers, clock::boot_id())
+            .compatible(&self.predecessor)?;
+        let mut streams = streams.into_iter().map(Feed::new);
+        let mut next = || streams.next().ok_or(TOO_FEW)?;
+        let (mut shared, mut shared_feed) = (SharedImport::new(Arc::clone(&setup)), next()?);
+        shared_feed.take(extent.from, extent.shared_bytes, |bytes| {
+            shared.take(bytes).map_err(|why| why.to_string())
+        })?;
+        self.start.claims = shared.claims().ok_or("the keys of what is shared are missing")?;
+        let (plan, clock) = (self.start.plan, self.start.clock);
         let drivers = std::mem::take(&mut self.drivers);
-        for (index, (mut driver, stream)) in drivers.into_iter().zip(workers).enumerate() {
-            let index = index as u16;
-            let mine = rows.extract_if(.., |(row, _)| row.worker == index);
-            let sockets = adopt(&mut driver, mine)?;
-            let import = self.import_worker(index, &stream, &sockets)?;
-            imports.push((import, driver, sockets));
+        let mut jobs = Vec::new();
+        for ((index, driver), bytes) in (0..).zip(drivers).zip(extent.worker_bytes) {
+            let (shell, feed) = (Shell::new(&driver), next()?);
+            let birth = Birth::new(&self.start, index, &maps)?;
+            let (from, bytes) = (extent.from, *bytes);
+            jobs.push(Job { birth, shell, driver, feed, sockets: Vec::new(), from, bytes });
         }
-        for (import, ..) in &mut imports {
-            import.settle();
+        for (row, fd) in sockets {
+            let job = jobs.get_mut(usize::from(row.worker)).ok_or(TOO_FEW)?;
+            job.sockets.push((row, fd));
         }
-        let mut inheritance = Inheritance::default();
-        let mut ready = Vec::new();
-        for (index, (import, mut driver, sockets)) in imports.into_iter().enumerate() {
-            let finished = import.finish(self.now()).map_err(|why| why.to_string());
-            let (mut gate, arrived) = finished?;
-            inheritance.sessions += arrived.sessions;
-            inheritance.not_carried += arrived.not_carried;
-            if gate.udp_link().is_none() && self.start.plan.has_udp(&self.start.setup) {
-                let link = driver.open(&Port::UdpLink).map_err(|why| why.to_string())?;
-                gate.bind_udp_link(link);
-            }
-            let players = sockets.iter().filter(|(row, _)| row.player.is_some());
-            let players = players.map(|(_, id)| *id).collect();
-            let counted = given.counted.get(index).map_or(&[][..], Vec::as_slice);
-            let counted = Counted::of(counted);
-            let parts = Parts { index: index as u16, driver, gate, players, counted };
-            let mut worker = Worker::new(parts, self.start.clock, self.start.plan.spin);
-            // Whoever looks before its first turn should see that counters go on.
-            worker.publish();
-            ready.push(worker);
+        if jobs.len() != usize::from(plan.workers) {
+            return Err(TOO_FEW.to_owned());
         }
-        Ok((self.start.ready(ready), inheritance))
-    }
-
-    fn now(&self) -> Now {
-        Now { mono_ns: self.start.clock.now_ns(), unix_s: clock::unix_seconds() }
-    }
-
-    fn import_shared(&self, stream: &[u8]) -> Result<Arc<Claims>, String> {
-        let stream = stream.get(self.layout_bytes..).unwrap_or_default();
-        let mut import = SharedImport::new(Arc::clone(&self.start.setup));
-        let taken = import.take(stream).map_err(|why| why.to_string())?;
-        if taken < stream.len() {
-            return Err(CUT_OFF.to_owned());
-        }
-        import.finish().map_err(|why| why.to_string())
-    }
-
-    fn import_worker(
-        &self,
-        index: u16,
-        stream: &[u8],
-        sockets: &[(SocketRow, SocketId)],
-    ) -> Result<Import, String> {
-        let fail = |why: &dyn ToString| format!("worker {index}: {}", why.to_string());
-        let Start { plan, setup, claims, .. } = &self.start;
-        let ours = Format::of(setup, plan.workers, clock::boot_id());
-        let mut maps = ours.compatible(&self.predecessor)?;
-        maps.sockets = sockets.iter().map(|(row, id)| (row.id, id.0)).collect();
-        let worker = WorkerIndex { id: WorkerId(index), count: plan.workers };
-        let aead = Aead::from_env().map_err(|why| fail(&why))?;
-        let seed = Seed::generate().map_err(|why| fail(&why))?;
-        let (setup, claims) = (Arc::clone(setup), Arc::clone(claims));
-        let begun = Import::begin(stream, setup, worker, claims, aead, seed, maps, self.now());
-        let (mut import, start) = begun.map_err(|why| fail(&why))?;
-        for table in import.gate_mut().large_tables() {
-            let _ = memory::prefer_huge_pages(&table);
-        }
-        let taken = import.take(&stream[start..]).map_err(|why| fail(&why))?;
-        if start + taken < stream.len() {
-            return Err(fail(&CUT_OFF));
-        }
-        Ok(import)
+        let workers = side_by_side(jobs, |job| {
+            process::stand_back();
+            job.begin()
+        })?;
+        let shells: Vec<_> = workers.iter().map(|it| &it.shell).collect();
+        let facts =
+            workers.first().map(|it| (it.driver.name(), it.import.gate().aead().kernel().name()));
+        let fleet = self.start.fleet(&shells, facts);
+        Ok((fleet, Arriving { plan, setup, clock, shared, shared_feed, workers }))
     }
 }
 
-/// Registers what a worker gets. Returns its rows with the numbers that its sockets have now.
-fn adopt(
-    driver: &mut AnyDriver,
-    rows: impl Iterator<Item = (SocketRow, OwnedFd)>,
-) -> Result<Vec<(SocketRow, SocketId)>, String> {
-    rows.map(|(row, fd)| {
-        let kind = sockets::kind_of(row.kind).ok_or("there is a socket of an unknown kind")?;
-        is_such(&fd, kind)?;
-        let id =
-            driver.register(fd, kind).map_err(|why| format!("cannot adopt a socket: {why}"))?;
-        Ok((row, id))
+impl Arriving<'_> {
+    /// Takes in the next part of each stream.
+    pub fn read(&mut self, extent: &Extent<'_>) -> Result<(), String> {
+        self.take(extent, process::stand_back)
+    }
+
+    fn take(&mut self, extent: &Extent<'_>, first: fn()) -> Result<(), String> {
+        let &Extent { from, shared_bytes, worker_bytes } = extent;
+        let Self { shared, shared_feed, workers, .. } = self;
+        if worker_bytes.len() != workers.len() {
+            return Err(TOO_FEW.to_owned());
+        }
+        thread::scope(|scope| {
+            let threads = workers.iter_mut().zip(worker_bytes).map(|(arrival, bytes)| {
+                scope.spawn(move || {
+                    first();
+                    arrival.take(from, *bytes)
+                })
+            });
+            let threads: Vec<_> = threads.collect();
+            let taken = shared_feed.take(from, shared_bytes, |bytes| {
+                shared.take(bytes).map_err(|why| why.to_string())
+            });
+            let joined = threads.into_iter().map(|it| it.join().unwrap_or_else(|_| panicked()));
+            joined.fold(taken, Result::and)
+        })
+    }
+
+    /// Workers that know what the predecessor's did, on its sockets. They do not turn yet.
+    pub fn finish(
+        mut self,
+        given: &Given,
+        sockets: Sockets,
+        from: u64,
+    ) -> Result<(Ready, Inheritance), String> {
+        let began_ns = self.clock.now_ns();
+        for (row, fd) in sockets {
+            let arrival = self.workers.get_mut(usize::from(row.worker)).ok_or(TOO_FEW)?;
+            arrival.adopt(row, fd)?;
+        }
+        let (shared_bytes, worker_bytes) = (given.shared_bytes, &*given.worker_bytes);
+        self.take(&Extent { from, shared_bytes, worker_bytes }, || {})?;
+        let Self { plan, setup, clock, shared, mut workers, .. } = self;
+        shared.finish().map_err(|why| why.to_string())?;
+        let read_ns = clock.now_ns();
+        for arrival in &mut workers {
+            arrival.import.settle();
+        }
+        let counted =
+            |index: u16| given.counted.get(usize::from(index)).map_or(&[][..], Vec::as_slice);
+        let made = side_by_side(workers, |mut arrival| {
+            let counted = Counted::of(counted(arrival.index));
+            if let Some(recorded) = given.recorded.get(usize::from(arrival.index)) {
+                arrival.shell.stages.go_on(recorded);
+            }
+            arrival.finish(plan, &setup, clock, counted)
+        })?;
+        let mut inheritance =
+            Inheritance { read_us: (read_ns - began_ns) / 1000, ..Inheritance::default() };
+        let mut ready = Vec::new();
+        for (worker, arrived) in made {
+            inheritance.sessions += arrived.sessions;
+            inheritance.not_carried += arrived.not_carried;
+            ready.push(worker);
+        }
+        inheritance.made_us = (clock.now_ns() - read_ns) / 1000;
+        Ok((Ready(ready), inheritance))
+    }
+}
+
+/// What a worker's gate is made with.
+struct Birth {
+    index: u16,
+    worker: WorkerIndex,
+    setup: Arc<Setup>,
+    claims: Arc<Claims>,
+    clock: Clock,
+    maps: Maps,
+    aead: Aead,
+    seed: Seed,
+}
+
+impl Birth {
+    fn new(start: &Start<'_>, index: u16, maps: &Maps) -> Result<Self, String> {
+        let fail = |why: &dyn ToString| format!("worker {index}: {}", why.to_string());
+        let Start { plan, setup, claims, clock, .. } = start;
+        Ok(Self {
+            index,
+            worker: WorkerIndex { id: WorkerId(index), count: plan.workers },
+            setup: Arc::clone(setup),
+            claims: Arc::clone(claims),
+            clock: *clock,
+            maps: maps.clone(),
+            aead: Aead::from_env().map_err(|why| fail(&why))?,
+            seed: Seed::generate().map_err(|why| fail(&why))?,
+        })
+    }
+
+    /// Makes the gate of the beginning of its stream. Returns how long that is, too.
+    fn give(self, bytes: &[u8]) -> Result<(Import, usize), String> {
+        let Self { index, worker, setup, claims, clock, maps, aead, seed } = self;
+        let now = now(clock);
+        let begun = Import::begin(bytes, setup, worker, claims, aead, seed, maps, now);
+        let (mut import, start) = begun.map_err(|why| format!("worker {index}: {why}"))?;
+        for table in import.gate_mut().large_tables() {
+            let _ = memory::prefer_huge_pages(&table);
+        }
+        Ok((import, start))
+    }
+}
+
+/// A worker that has not come yet.
+struct Job {
+    birth: Birth,
+    shell: Shell,
+    driver: AnyDriver,
+    feed: Feed,
+    /// Those of its listeners.
+    sockets: Sockets,
+    from: u64,
+    bytes: u64,
+}
+
+impl Job {
+    fn begin(self) -> Result<Arrival, String> {
+        let Self { mut birth, shell, mut driver, mut feed, mut sockets, from, bytes } = self;
+        let index = birth.index;
+        // Those of a listener in the order of their addresses.
+        sockets.sort_by_key(|(row, _)| (row.kind, row.player));
+        let mut players = Vec::new();
+        for (row, fd) in sockets {
+            let id = adopt(&mut driver, &row, fd)?;
+            birth.maps.sockets.insert(row.id, id.0);
+            players.extend(row.player.map(|_| id));
+        }
+        let (mut birth, mut import) = (Some(birth), None);
+        feed.take(from, bytes, |bytes| {
+            let start = match birth.take() {
+                Some(birth) => {
+                    let (begun, start) = birth.give(bytes)?;
+                    import = Some(begun);
+                    start
+                }
+                None => 0,
+            };
+            let import: &mut Import = import.as_mut().ok_or(TOO_FEW)?;
+            let taken = import.take(&bytes[start..]);
+            taken.map(|taken| start + taken).map_err(|why| format!("worker {index}: {why}"))
+        })?;
+        let import = import.ok_or(TOO_FEW)?;
+        Ok(Arrival { index, shell, driver, feed, import, players })
+    }
+}
+
+impl Arrival {
+    fn take(&mut self, from: u64, bytes: u64) -> Result<(), String> {
+        let Self { index, feed, import, .. } = self;
+        feed.take(from, bytes, |bytes| {
+            import.take(bytes).map_err(|why| format!("worker {index}: {why}"))
+        })
+    }
+
+    /// A socket that was not lent before the barrier.
+    fn adopt(&mut self, row: SocketRow, fd: OwnedFd) -> Result<(), String> {
+        let id = adopt(&mut self.driver, &row, fd)?;
+        self.import.add_socket(SocketId(row.id), id);
+        Ok(())
+    }
+
+    fn finish(
+        self,
+        plan: &Plan,
+        setup: &Setup,
+        clock: Clock,
+        counted: Counted,
+    ) -> Result<(Worker, Arrived), String> {
+        let Self { index, shell, mut driver, import, players, .. } = self;
+        let finished = import.finish(now(clock));
+        let (mut gate, arrived) = finished.map_err(|why| format!("worker {index}: {why}"))?;
+        if gate.udp_link().is_none() && plan.has_udp(setup) {
+            let link = driver.open(&Port::UdpLink).map_err(|why| why.to_string())?;
+            gate.bind_udp_link(link);
+        }
+        // Up to here the predecessor has heard of them.
+        driver.forget_drops();
+        let parts = Parts { index, driver, gate, players, counted };
+        let mut worker = Worker::new(shell, parts, clock, plan.spin);
+        // Whoever looks before its first turn should see that counters go on.
+        worker.publish();
+        Ok((worker, arrived))
+    }
+}
+
+fn now(clock: Clock) -> Now {
+    Now { mono_ns: clock.now_ns(), unix_s: clock::unix_seconds() }
+}
+
+/// Does the same with each, on threads of their own.
+fn side_by_side<T: Send, R: Send>(
+    all: Vec<T>,
+    work: impl Fn(T) -> Result<R, String> + Sync,
+) -> Result<Vec<R>, String> {
+    let work = &work;
+    thread::scope(|scope| {
+        let threads: Vec<_> = all.into_iter().map(|it| scope.spawn(move || work(it))).collect();
+        threads.into_iter().map(|it| it.join().unwrap_or_else(|_| panicked())).collect()
     })
-    .collect()
+}
+
+fn panicked<T>() -> Result<T, String> {
+    Err("what was given made a thread panic".to_owned())
+}
+
+/// Registers what a worker gets. Returns the number that it has now.
+fn adopt(driver: &mut AnyDriver, row: &SocketRow, fd: OwnedFd) -> Result<SocketId, String> {
+    let kind = sockets::kind_of(row.kind).ok_or("there is a socket of an unknown kind")?;
+    is_such(&fd, kind)?;
+    driver.register(fd, kind).map_err(|why| format!("cannot adopt a socket: {why}"))
 }
 
 /// Whether a descriptor is what it is said to be: a driver that waits for what never blocks would
@@ -263,4 +449,4 @@ fn keep_retired(setup: &mut Setup, facts: &Facts) {
     }
 }
 
-const CUT_OFF: &str = "the state is cut off";
+const TOO_FEW: &str = "what was given is not what was announced";

@@ -67,6 +67,11 @@ impl Mailbox {
         std::iter::from_fn(|| self.sockets.pop())
     }
 
+    /// Whether a command waits.
+    pub(super) fn has_commands(&self) -> bool {
+        !self.commands.is_empty()
+    }
+
     /// Whether a turn has left something.
     pub(super) fn has_mail(&self) -> bool {
         !self.queue.is_empty() || !self.commands.is_empty()

@@ -22,9 +22,15 @@ struct Open {
 }
 
 impl PublicSockets {
-    pub(super) fn new(sockets: Vec<SocketId>) -> Self {
+    /// These, and what was dropped at others before.
+    pub(super) fn new(sockets: Vec<SocketId>, dropped: u64) -> Self {
         let open = sockets.into_iter().map(|socket| Open { socket, dropped: 0 }).collect();
-        Self { open, dropped: 0, waiting: Vec::new() }
+        Self { open, dropped, waiting: Vec::new() }
+    }
+
+    /// Datagrams that were dropped at sockets which have closed.
+    pub(super) const fn dropped_before(&self) -> u64 {
+        self.dropped
     }
 
     /// Datagrams that the kernel has dropped, at all sockets that there have been.

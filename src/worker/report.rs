@@ -97,6 +97,13 @@ impl Published {
         }
     }
 
+    /// Worker's side: takes back what it has left and nobody has taken.
+    pub(super) fn take_back(&self, stages: &mut Recorder) {
+        if let Some(left) = lock(&self.stages).full.take() {
+            stages.merge(&left);
+        }
+    }
+
     /// Worker's side, at its end: leaves the counts whether asked or not.
     pub(super) fn leave_last_stages(&self, mut stages: Box<Recorder>) {
         let mut exchange = lock(&self.stages);

@@ -9,6 +9,7 @@
 //! extremes and everything else that a histogram keeps up to date with each value can wait until
 //! somebody looks.
 
+use crate::handover::Recorded;
 use hdrhistogram::Histogram;
 use ringgate_gate::body::Stage;
 
@@ -87,6 +88,31 @@ impl Recorder {
         }
     }
 
+    /// What there is, for the process after this one, whose buckets may be others.
+    pub fn recorded(&self) -> Recorded {
+        let of = |stage: Stage| {
+            let counts = self.0[stage as usize].iter().enumerate();
+            let counts = counts.filter(|(_, count)| **count > 0);
+            (
+                stage.name().to_owned(),
+                counts.map(|(cell, count)| (value_of(cell), *count)).collect(),
+            )
+        };
+        Stage::ALL.map(of).into_iter().collect()
+    }
+
+    /// Adds what the process before this one has left. Stages that are not known here are left out.
+    pub fn go_on(&mut self, recorded: &Recorded) {
+        for (name, counts) in recorded {
+            let known = Stage::ALL.into_iter().find(|stage| stage.name() == name);
+            let Some(stage) = known else { continue };
+            for (ns, count) in counts {
+                let cell = &mut self.0[stage as usize][cell_of(*ns)];
+                *cell = cell.saturating_add(*count);
+            }
+        }
+    }
+
     /// Forgets everything.
     pub fn reset(&mut self) {
         self.0.iter_mut().for_each(|counts| counts.fill(0));
@@ -148,6 +174,21 @@ mod tests {
         recorder.reset();
         sum.add(&recorder);
         assert_eq!(sum.of(Stage::Turn).len(), 0);
+    }
+
+    #[test]
+    fn the_next_process_goes_on_with_what_nobody_has_asked_for() {
+        let mut recorder = Recorder::new();
+        recorder.record_many(Stage::Turn, 123_456, 7);
+        recorder.record(Stage::Queue, u64::MAX);
+        let mut recorded = recorder.recorded();
+        recorded.push(("later".to_owned(), vec![(5, 5)]));
+        let mut next = Recorder::new();
+        next.go_on(&recorded);
+        next.go_on(&recorded);
+        assert!((0..Stage::ALL.len()).all(|at| {
+            next.0[at].iter().zip(&recorder.0[at]).all(|(next, before)| *next == 2 * before)
+        }));
     }
 
     #[test]

@@ -23,9 +23,12 @@ fn asleep() -> (Fleet, Vec<Worker>) {
     let plan = plan();
     let start = || Start::new(&plan, Ports { players: Vec::new() });
     let mut starting = start();
-    let workers: Vec<_> =
-        (0..plan.workers).map(|at| starting.worker(at).expect("no sockets to fail")).collect();
-    let mut fleet = start().ready(Vec::new());
+    let worker = |at| {
+        let parts = starting.parts(at).expect("no sockets to fail");
+        Worker::new(Shell::new(&parts.driver), parts, starting.clock, plan.spin)
+    };
+    let workers: Vec<_> = (0..plan.workers).map(worker).collect();
+    let mut fleet = start().fleet(&[], None);
     fleet.posts = workers.iter().map(Worker::post).collect();
     (fleet, workers)
 }

@@ -5,18 +5,20 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::barrier::{self, Exported, Helm, Order, Stand};
+use super::ahead::{AHEAD_BYTES, Ahead, Lent};
+use super::barrier::{Call, Exported, Order, Stand};
 use super::counted::Counted;
 use super::mailbox::{Mailbox, MailboxFull, Post};
 use super::public::PublicSockets;
 use super::report::Published;
+use super::shell::Shell;
 use super::sockets;
 use super::stages::Recorder;
 use crate::handover::SocketRow;
 use ringgate_batch::{Clock, Driver, Moment, SocketId};
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::body::{self, Stage, Surroundings};
-use ringgate_gate::handover::{Export, Sink, SocketUse};
+use ringgate_gate::handover::{Sink, SocketUse};
 use ringgate_gate::pace::Rules;
 use ringgate_gate::{Gate, Mail, WorkerId};
 use ringgate_io::{AnyDriver, socket};
@@ -47,7 +49,8 @@ pub(super) struct Worker {
     housekeeping_at_ns: u64,
     link_port: Option<u16>,
     stand: Stand,
-    helm: Option<Helm>,
+    /// What the next process may know before the barrier.
+    ahead: Ahead,
     /// By the processes before this one.
     counted: Counted,
 }
@@ -65,48 +68,33 @@ struct Around {
 }
 
 impl Worker {
-    pub(super) fn new(parts: Parts, clock: clock::Clock, spin: Duration) -> Self {
+    /// A worker in what was made for it.
+    pub(super) fn new(shell: Shell, parts: Parts, clock: clock::Clock, spin: Duration) -> Self {
         let Parts { index, driver, gate, players, counted } = parts;
+        let Shell { mailbox, published, stand, helm: _, stages } = shell;
         let link = gate.udp_link().and_then(|link| driver.fd(link));
         let link_port = link.and_then(|fd| socket::local_address(fd).ok());
         let pace = Rules::new(sockets::room(&driver, &players));
-        let mailbox = Mailbox::new(driver.bell());
-        let (stand, helm) = barrier::barrier();
         Self {
             index,
             link_port: link_port.map(|address| address.port()),
             body: body::Body::new(gate, spin, pace, clock.now_ns()),
             driver,
             clock: HostClock(clock),
-            around: Around { mailbox, posts: Vec::new(), stages: Box::new(Recorder::new()) },
-            players: PublicSockets::new(players),
-            published: Arc::new(Published::new()),
+            around: Around { mailbox, posts: Vec::new(), stages },
+            players: PublicSockets::new(players, counted.dropped),
+            published,
             housekeeping_at_ns: 0,
             stand,
-            helm: Some(helm),
+            ahead: Ahead::default(),
             counted,
         }
     }
 
-    /// How it is brought to the barrier. To be taken once.
-    pub(super) fn take_helm(&mut self) -> Helm {
-        self.helm.take().expect("it is taken once, when the fleet is made")
-    }
-
+    /// How others reach it.
+    #[cfg(test)]
     pub(super) fn post(&self) -> Post {
         self.around.mailbox.post()
-    }
-
-    pub(super) fn published(&self) -> Arc<Published> {
-        Arc::clone(&self.published)
-    }
-
-    pub(super) fn driver_name(&self) -> &'static str {
-        self.driver.name()
-    }
-
-    pub(super) fn kernel_name(&self) -> &'static str {
-        self.body.gate().aead().kernel().name()
     }
 
     /// What it decides with.
@@ -138,25 +126,48 @@ impl Worker {
     pub(super) fn run(&mut self) -> std::io::Result<()> {
         // Where that is forbidden, waits take longer than they should.
         let _ = notify::end_waits_on_time();
-        loop {
-            while !self.body.gate().is_stopped() && !self.stand.is_wanted() {
-                let Self { body, driver, clock, around, housekeeping_at_ns, .. } = self;
-                let now_ns = body.turn(driver, clock, around, *housekeeping_at_ns)?;
-                self.publish_when_due(now_ns);
-            }
-            if self.body.gate().is_stopped() || !self.goes_on() {
+        while !self.body.gate().is_stopped() {
+            let goes_on = match self.stand.call() {
+                Call::None => true,
+                Call::Order => self.obey(),
+                Call::Stand => self.stand_still(None),
+            };
+            if !goes_on {
                 break;
+            }
+            let is_busy = self.ahead.is_busy();
+            let Self { body, driver, clock, around, housekeeping_at_ns, .. } = self;
+            let until_ns = if is_busy { 0 } else { *housekeeping_at_ns };
+            let now_ns = body.turn(driver, clock, around, until_ns)?;
+            self.publish_when_due(now_ns);
+            if is_busy {
+                self.go_on_ahead();
             }
         }
         self.leave();
         Ok(())
     }
 
+    /// Does what it is told between two turns. Returns whether it goes on.
+    fn obey(&mut self) -> bool {
+        while let Some(order) = self.stand.next_order() {
+            match order {
+                Order::Lend(reply) => self.ahead.lend_soon(reply),
+                Order::Ahead(memory, reply) => self.ahead.begin(memory, reply),
+                Order::Forget => self.ahead.forget(),
+                // Given since, with a call to stand.
+                order => return self.stand_still(Some(order)),
+            }
+        }
+        true
+    }
+
     /// Stands at the barrier and does as it is told. Returns whether it goes on.
-    fn goes_on(&mut self) -> bool {
+    fn stand_still(&mut self, first: Option<Order>) -> bool {
         let mut has_exported = false;
+        let mut order = first.unwrap_or_else(|| self.stand.order());
         loop {
-            match self.stand.order() {
+            match order {
                 Order::Turn(reply) => drop(reply.send(self.last_turn())),
                 Order::Export(memory, reply) => {
                     has_exported = true;
@@ -168,24 +179,57 @@ impl Worker {
                     }
                     return true;
                 }
-                Order::Leave => return false,
+                Order::Leave => {
+                    // The next process has it.
+                    self.around.stages.reset();
+                    return false;
+                }
+                Order::Forget => self.ahead.forget(),
+                // It is too late for those: who waits hears that nobody answers.
+                Order::Lend(_) | Order::Ahead(..) => {}
             }
+            order = self.stand.order();
         }
     }
 
-    /// Writes everything that it knows, and adds its sockets.
-    fn export(&self, mut memory: Writing) -> Result<Exported, String> {
-        let gate = self.body.gate();
-        let mut sink = Sink::new(memory.bytes_mut());
-        let written = Export::new().rest(gate, &mut sink);
+    /// After a turn: what the next process may know already.
+    fn go_on_ahead(&mut self) {
+        self.ahead.write(self.index, self.body.gate());
+        if self.around.mailbox.has_commands() {
+            return;
+        }
+        if let Some(borrower) = self.ahead.take_borrower() {
+            self.take_sockets();
+            let is_listeners = |is: SocketUse| !matches!(is, SocketUse::Link | SocketUse::Session);
+            let lent = self.give_some(|_, is| is_listeners(is));
+            if let Ok(lent) = &lent {
+                self.ahead.note_lent(lent);
+            }
+            drop(borrower.send(lent));
+        }
+    }
+
+    /// Writes the rest of what it knows, and adds the sockets that it has not lent.
+    fn export(&mut self, mut memory: Writing) -> Result<Exported, String> {
+        let mut export = self.ahead.take_export();
+        let mut sink = Sink::new(&mut memory.bytes_mut()[AHEAD_BYTES..]);
+        let written = export.rest(self.body.gate(), &mut sink);
         let bytes = sink.len();
-        memory.use_up_to(bytes);
+        memory.use_up_to(AHEAD_BYTES + bytes);
         written.map_err(|why| format!("worker {}: {why}", self.index))?;
-        let sockets = gate.sockets().map(|(id, is)| self.give(id, is));
-        let sockets = sockets.collect::<std::io::Result<Vec<_>>>();
-        let sockets = sockets.map_err(|why| format!("worker {}: {why}", self.index))?;
+        let sockets = self.give_some(|id, _| !self.ahead.is_lent(id.0))?;
         let counted = self.counted().numbers().to_vec();
-        Ok(Exported { worker: self.index, memory, bytes, sockets, counted })
+        self.published.take_back(&mut self.around.stages);
+        let recorded = self.around.stages.recorded();
+        Ok(Exported { worker: self.index, memory, bytes, sockets, counted, recorded })
+    }
+
+    /// Second descriptors of some of its sockets.
+    fn give_some(&self, wanted: impl Fn(SocketId, SocketUse) -> bool) -> Result<Lent, String> {
+        let sockets = self.body.gate().sockets().filter(|(id, is)| wanted(*id, *is));
+        let sockets = sockets.map(|(id, is)| self.give(id, is));
+        let sockets = sockets.collect::<std::io::Result<_>>();
+        sockets.map_err(|why| format!("worker {}: {why}", self.index))
     }
 
     /// A second descriptor of a socket, and what it is.
@@ -225,7 +269,8 @@ impl Worker {
 
     /// By all processes so far.
     fn counted(&self) -> Counted {
-        self.counted.and(self.driver.stats(), self.body.turns(), self.body.gathers())
+        let sum = self.counted.and(self.driver.stats(), self.body.turns(), self.body.gathers());
+        Counted { dropped: self.players.dropped_before(), ..sum }
     }
 
     /// Begins to hear the players of listeners that were added.

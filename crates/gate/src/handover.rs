@@ -5,8 +5,8 @@
 //! moments of the monotonic clock mean the same to both. What is large is written *ahead*, while
 //! the predecessor still serves: a few places of a table between two turns. After the barrier, when
 //! no worker takes turns any more, the *rest* follows: what has changed since, found by comparing
-//! each record with the one that was written ahead, so that no packet pays for a mark; and
-//! everything that is small.
+//! a hash of each record with that of the one before, so that no packet pays for a mark and nothing
+//! has to be kept that was written; and everything that is small.
 //!
 //! ```text
 //! shared stream    format, keys ┊ used tokens ┊ changed tokens, cookies             end
@@ -30,7 +30,7 @@ mod rehearsal;
 mod shared;
 mod sockets;
 
-pub use export::Export;
+pub use export::{Ahead, Export};
 pub use format::{Format, bytes_max};
 pub use import::{Arrived, Import};
 pub use record::{Refused, Sink};

@@ -54,6 +54,12 @@ impl AnyDriver {
         either!(&mut self.interface, interface => interface.register(socket, kind))
     }
 
+    /// What the kernel has dropped at these sockets by now is not counted here: the process that
+    /// had them has.
+    pub fn forget_drops(&mut self) {
+        either!(&mut self.interface, interface => interface.forget_drops());
+    }
+
     /// Every socket, in an order that depends on nothing but when each was registered and closed.
     pub fn sockets(&self) -> Vec<(SocketId, SocketKind)> {
         either!(&self.interface, interface => interface.sockets())

@@ -87,6 +87,9 @@ trait Interface {
     /// Something that rings this driver's bell from another thread.
     fn bell(&self) -> Bell;
 
+    /// What the kernel has dropped by now is not counted here.
+    fn forget_drops(&mut self);
+
     /// What has been counted.
     fn stats(&self) -> IoStats;
 

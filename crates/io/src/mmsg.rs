@@ -298,6 +298,10 @@ impl Interface for Mmsg {
         self.bell.clone()
     }
 
+    fn forget_drops(&mut self) {
+        self.table.forget_drops();
+    }
+
     fn stats(&self) -> IoStats {
         self.stats
     }

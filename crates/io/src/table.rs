@@ -40,6 +40,13 @@ impl<S> Table<S> {
         Self { places: Vec::new(), free: VecDeque::new() }
     }
 
+    /// Counts what the kernel drops from now on.
+    pub(super) fn forget_drops(&mut self) {
+        for socket in self.places.iter_mut().filter_map(|place| place.socket.as_mut()) {
+            socket.drops = dropped_so_far(&socket.fd, socket.kind);
+        }
+    }
+
     pub(super) fn insert(
         &mut self,
         fd: OwnedFd,
@@ -48,12 +55,7 @@ impl<S> Table<S> {
     ) -> io::Result<SocketId> {
         let family = socket::family(fd.as_fd())?;
         // Another process may have had it before us, and counted those.
-        let drops = match kind {
-            SocketKind::Datagram | SocketKind::ConnectedDatagram => {
-                socket::socket_drops(fd.as_fd()).unwrap_or_default()
-            }
-            SocketKind::LinkListener | SocketKind::Link => 0,
-        };
+        let drops = dropped_so_far(&fd, kind);
         let socket = Registered { fd, kind, family, drops, state };
         let index = self.free_place()?;
         let place = &mut self.places[usize::from(index)];
@@ -119,6 +121,15 @@ const fn generation_of(id: SocketId) -> u16 {
 
 const fn id_of(index: u16, generation: u16) -> SocketId {
     SocketId((generation as u32) << 16 | index as u32)
+}
+
+fn dropped_so_far(socket: &OwnedFd, kind: SocketKind) -> u32 {
+    match kind {
+        SocketKind::Datagram | SocketKind::ConnectedDatagram => {
+            socket::socket_drops(socket.as_fd()).unwrap_or_default()
+        }
+        SocketKind::LinkListener | SocketKind::Link => 0,
+    }
 }
 
 #[cfg(test)]

@@ -535,6 +535,10 @@ impl Interface for Uring {
         self.bell.clone()
     }
 
+    fn forget_drops(&mut self) {
+        self.table.forget_drops();
+    }
+
     fn stats(&self) -> IoStats {
         self.stats
     }

@@ -39,6 +39,17 @@ pub fn go_first() -> io::Result<()> {
     }
 }
 
+/// Puts this thread behind the ordinary ones of its core, for work that may take longer. There is
+/// no way back without rights, so it is for threads that end with their work.
+pub fn stand_back() {
+    // SAFETY: takes integers; 0 is the calling thread, since Linux keeps this for each of them.
+    // Where it cannot be had, the work is done all the same.
+    let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+}
+
+/// Something like a tenth of a core that others want, all of one that they do not.
+const NICE: i32 = 10;
+
 /// Runs `make` with a umask of its own, so that what it creates has exactly the mode it asks for
 /// and nothing has to be changed by its path afterwards.
 ///

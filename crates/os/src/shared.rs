@@ -5,7 +5,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::ptr::{NonNull, null_mut};
 
 /// Memory of the one who writes. Nobody can make it larger or smaller, or write to it by its
@@ -17,6 +16,8 @@ pub struct Writing {
     bytes: usize,
     /// What may have been written to.
     used: usize,
+    /// The most of it that was, at any time.
+    reached: usize,
 }
 
 // SAFETY: the mapping belongs to this value alone, and to no thread.
@@ -45,7 +46,7 @@ impl Writing {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(start.cast()).expect("the kernel maps nothing at zero");
-        let writing = Self { fd, start, bytes, used: 0 };
+        let writing = Self { fd, start, bytes, used: 0, reached: 0 };
         // SAFETY: takes integers only.
         let sealed = unsafe { libc::fcntl(writing.fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) };
         if sealed < 0 {
@@ -63,9 +64,11 @@ impl Writing {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
-    /// Nothing behind this was written to, so it need not be wiped.
+    /// Nothing behind this was written to since it was [lent](Self::bytes_mut), so what lies there
+    /// need not be wiped if it did not have to be before.
     pub fn use_up_to(&mut self, bytes: usize) {
-        self.used = bytes.min(self.bytes);
+        self.reached = self.reached.max(bytes.min(self.bytes));
+        self.used = self.reached;
     }
 
     /// For the one who reads.
@@ -86,19 +89,31 @@ impl Drop for Writing {
     }
 }
 
-/// Copies so many bytes from the beginning of memory that another process has filled. An error
-/// where it is no such memory, or not as long.
-pub fn read(fd: OwnedFd, into: &mut [u8]) -> io::Result<()> {
+/// Copies so many bytes of memory that another process has filled, from a place on. An error where
+/// it is no such memory, or not as long.
+pub fn read(fd: BorrowedFd<'_>, from: u64, into: &mut [u8]) -> io::Result<()> {
     // SAFETY: takes no argument.
     let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
     if seals < 0 || seals & SEALS != SEALS {
         return Err(io::Error::other("it is no sealed memory"));
     }
-    let file = File::from(fd);
-    if file.metadata()?.size() < into.len() as u64 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+    let mut read = 0;
+    while read < into.len() {
+        let rest = &mut into[read..];
+        let at = from.checked_add(read as u64).and_then(|at| libc::off_t::try_from(at).ok());
+        let at = at.ok_or(io::ErrorKind::UnexpectedEof)?;
+        // SAFETY: the pointer and the length are those of a live slice that is ours alone.
+        let len = unsafe { libc::pread(fd.as_raw_fd(), rest.as_mut_ptr().cast(), rest.len(), at) };
+        match usize::try_from(len) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(len) => read += len,
+            Err(_) => match io::Error::last_os_error() {
+                why if why.kind() == io::ErrorKind::Interrupted => {}
+                why => return Err(why),
+            },
+        }
     }
-    file.read_exact_at(into, 0)
+    Ok(())
 }
 
 /// Nobody changes its length, and nobody begins to write to it.
@@ -107,6 +122,8 @@ const SEALS: i32 =
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     #[test]
@@ -116,9 +133,16 @@ mod tests {
         writing.bytes_mut()[100_002] = 7;
         let other = || writing.fd().try_clone_to_owned().expect("a second descriptor");
         let mut copy = vec![0; 100_003];
-        read(other(), &mut copy).expect("it is there");
+        read(writing.fd(), 0, &mut copy).expect("it is there");
         assert_eq!((&copy[..11], copy[100_002]), (&b"very secret"[..], 7));
-        assert!(read(other(), &mut vec![0; 100_004]).is_err(), "it is not that long");
+        let mut part = [0; 6];
+        read(writing.fd(), 5, &mut part).expect("it is there");
+        assert_eq!(&part, b"secret");
+        assert!(read(writing.fd(), 0, &mut vec![0; 100_004]).is_err(), "it is not that long");
+        assert!(
+            read(writing.fd(), 100_000, &mut part).is_err()
+                && read(writing.fd(), u64::MAX, &mut part).is_err()
+        );
         let late = File::from(other());
         assert!(late.write_at(b"x", 0).is_err() && late.set_len(5).is_err());
         drop(writing);
@@ -127,11 +151,25 @@ mod tests {
     }
 
     #[test]
+    fn what_was_written_before_it_was_lent_again_is_wiped_too() {
+        let mut writing = Writing::new(64).expect("memory");
+        writing.bytes_mut()[..20].fill(7);
+        writing.use_up_to(20);
+        writing.bytes_mut()[..5].fill(8);
+        writing.use_up_to(5);
+        let late = File::from(writing.fd().try_clone_to_owned().expect("a second descriptor"));
+        drop(writing);
+        let mut copy = [1; 64];
+        late.read_exact_at(&mut copy, 0).expect("it is there");
+        assert_eq!(copy, [0; 64]);
+    }
+
+    #[test]
     fn a_file_is_not_taken_for_memory() {
         let path = std::env::temp_dir().join(format!("ringgate-shared-{}", std::process::id()));
         std::fs::write(&path, [1; 64]).expect("a file");
         let file = File::open(&path).expect("there");
         std::fs::remove_file(&path).expect("removed");
-        assert!(read(file.into(), &mut [0; 8]).is_err());
+        assert!(read(file.as_fd(), 0, &mut [0; 8]).is_err());
     }
 }

@@ -1,7 +1,9 @@
 //! `ringgate run --take-over`: the successor's side of a hand-over.
 //!
-//! Everything that can fail is done before the gateway is taken: config, tables, drivers, the user
-//! to become, the control plane. From then on nothing is left but to run.
+//! Everything that can fail is done before the gateway is taken, and as much as possible before
+//! anybody waits for it: config, drivers, tables with the sessions that were there by then, the
+//! control plane. At the barrier what has changed since is read, and then nothing is left but to
+//! run.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,6 +11,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use super::privileges::Privileges;
@@ -16,10 +19,10 @@ use super::{Args, Failure, make_folders, open_next_socket, open_socket, state};
 use crate::config::Config;
 use crate::control::{Control, Inherited, Joining, Program, Settings, State};
 use crate::handover::channel::Packet;
-use crate::handover::{self, Channel, Facts, FleetRow, Given, Heard, Message, Taker, TakerStep};
-use crate::membership;
-use crate::worker::{Estate, Heir, Plan};
-use ringgate_fleet::lease::Handed;
+use crate::handover::{
+    self, Channel, Early, Facts, Given, Heard, Message, SocketRow, Taker, TakerStep,
+};
+use crate::worker::{Arriving, Extent, Heir, Inheritance, Plan, Ready, Sockets};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::shared;
 use ringgate_os::usage::Usage;
@@ -69,14 +72,17 @@ pub(super) struct Successor<'a> {
 /// What has come so far.
 #[derive(Default)]
 struct Stash {
-    /// The facts, the memory of each stream, the doors.
+    /// The facts, the layout, the memory of each stream, the doors.
     welcome: Vec<OwnedFd>,
     facts_bytes: u64,
     sockets: Vec<OwnedFd>,
+    early: Option<(u64, OwnedFd)>,
+    /// How much of each stream was written ahead, the shared one first.
+    ahead: (u64, Vec<u64>),
     given: Option<(u64, OwnedFd)>,
 }
 
-/// What is made before the barrier.
+/// What is made before anything is given.
 struct Made<'a> {
     facts: Facts,
     heir: Heir<'a>,
@@ -88,15 +94,26 @@ struct Made<'a> {
     kernel: (Overflows, Usage),
 }
 
+/// What is made while the predecessor serves.
+struct Begun<'a> {
+    control: Control,
+    arriving: Arriving<'a>,
+    /// Where the rest of each stream begins.
+    rest_at: u64,
+    /// Second descriptors of the control socket and the one for successors.
+    doors: [Option<OwnedFd>; 2],
+}
+
+/// A successor that has only to run.
+struct Complete {
+    control: Control,
+    workers: Ready,
+    inheritance: Inheritance,
+}
+
 impl<'a> Successor<'a> {
     fn config(&self) -> &Config {
         self.config.as_ref().expect("it is given away with the workers, once")
-    }
-
-    /// The config, where it was not given away.
-    pub(super) fn into_config(self) -> (Config, Option<Joining>) {
-        let config = self.config.expect("it was given away with workers, and there are none");
-        (config, self.joining)
     }
 
     /// Talks to the predecessor. `None` where it has ended without giving anything.
@@ -106,7 +123,8 @@ impl<'a> Successor<'a> {
         program: &Program,
     ) -> Result<Option<Control>, Failure> {
         let (mut taker, mut step) = Taker::new();
-        let (mut stash, mut made, mut control) = (Stash::default(), None, None);
+        let (mut stash, mut made, mut complete) = (Stash::default(), None, None);
+        let mut begun: Option<Begun<'a>> = None;
         let mut why = String::new();
         loop {
             step = match step {
@@ -122,13 +140,23 @@ impl<'a> Successor<'a> {
                     taker.did(prepared.map_err(|new| why = new).is_ok())
                 }
                 TakerStep::SayPrepared => taker.did(channel.say(&Message::Prepared, &[]).is_ok()),
+                TakerStep::Read => {
+                    let read = match (&mut begun, made.take()) {
+                        (Some(begun), _) => begun.read(&stash),
+                        (None, made) => {
+                            self.begin(&mut stash, made, program).map(|it| begun = Some(it))
+                        }
+                    };
+                    taker.did(read.map_err(|new| why = new).is_ok())
+                }
+                TakerStep::SayRead => taker.did(channel.say(&Message::Read, &[]).is_ok()),
                 TakerStep::Import => {
-                    let imported = self.import(&mut stash, made.take(), program);
-                    let imported = imported.map(|it| control = Some(it));
+                    let imported = self.import(&mut stash, begun.take());
+                    let imported = imported.map(|it| complete = Some(it));
                     taker.did(imported.map_err(|new| why = new).is_ok())
                 }
                 TakerStep::Take => taker.did(channel.say(&Message::Taken, &[]).is_ok()),
-                TakerStep::Serve => return Ok(control.map(set_off)),
+                TakerStep::Serve => return Ok(complete.map(Complete::set_off)),
                 TakerStep::StartAfresh => return Ok(None),
                 TakerStep::Exit => {
                     let _ = channel.say(&Message::refused(&why), &[]);
@@ -141,12 +169,10 @@ impl<'a> Successor<'a> {
     fn prepare(&self, stash: &mut Stash) -> Result<Made<'a>, String> {
         let mut fds = std::mem::take(&mut stash.welcome).into_iter();
         let mut next = || fds.next().ok_or(TOO_LITTLE);
-        let facts = read(next()?, stash.facts_bytes)?;
-        let facts: Facts = serde_json::from_slice(&facts)
-            .map_err(|why| format!("the predecessor's facts are none: {why}"))?;
-        let shared = next()?;
-        let layout = second(&shared).and_then(|fd| read(fd, facts.layout_bytes))?;
+        let facts: Facts = read_json(&next()?, stash.facts_bytes)?;
+        let layout = read(&next()?, facts.layout_bytes)?;
         let heir = Heir::prepare(self.plan, &facts, &layout)?;
+        let shared = next()?;
         let workers = (0..facts.workers).map(|_| next()).collect::<Result<Vec<_>, _>>()?;
         let streams = [shared].into_iter().chain(workers).collect();
         let has_door = [facts.admin.is_some(), facts.control.is_some(), facts.next.is_some()];
@@ -179,48 +205,33 @@ impl<'a> Successor<'a> {
         }
     }
 
-    /// Workers that do not turn yet, and the control plane beside them.
-    fn import(
+    /// Takes in the first part of what the workers know, and makes the control plane.
+    fn begin(
         &mut self,
         stash: &mut Stash,
         made: Option<Made<'a>>,
         program: &Program,
-    ) -> Result<Control, String> {
+    ) -> Result<Begun<'a>, String> {
         let Made { facts, heir, streams, doors, folder, kernel } = made.ok_or(TOO_LITTLE)?;
-        let (given_bytes, given) = stash.given.take().ok_or(TOO_LITTLE)?;
-        let given: Given = serde_json::from_slice(&read(given, given_bytes)?)
-            .map_err(|why| format!("what was given is not to be read: {why}"))?;
-        let lengths = [given.shared_bytes].into_iter().chain(given.worker_bytes.iter().copied());
-        let mut read = streams.into_iter().zip(lengths).map(|(fd, len)| read(fd, len));
-        let shared = read.next().ok_or(TOO_LITTLE)??;
-        let workers = read.collect::<Result<Vec<_>, _>>()?;
-        let (counted, drained) = (given.control.clone(), given.drained.clone());
-        let kept = text::read(given.denied.as_bytes())
+        let (early_bytes, early) = stash.early.take().ok_or(TOO_LITTLE)?;
+        let Early { sockets, drained, denied } = read_json(&early, early_bytes)?;
+        let sockets = stash.sockets(sockets)?;
+        let kept = text::read(denied.as_bytes())
             .map_err(|why| format!("cannot read who is denied: {why}"))?;
         let state = State { folder, kept };
-        let mut joining = self.joining.take();
-        if let (Some(joining), Some(row)) = (&mut joining, &given.fleet) {
-            joining.prepared.inherit(inherited_of(row));
-        }
+        let joining = self.joining.take();
         let denied = state.denied(joining.as_ref());
-        let fds = std::mem::take(&mut stash.sockets);
-        let (fleet, inheritance) = heir.import(Estate { given, fds, shared, workers, denied })?;
-        tracing::info!(
-            event = "taken_over",
-            sessions = inheritance.sessions,
-            not_carried = inheritance.not_carried,
-            "{} sessions go on, {} cannot",
-            inheritance.sessions,
-            inheritance.not_carried
-        );
-        let inherited = Inherited { facts, counted, drained, doors };
+        let begun = heir.begin(sockets, denied, streams, &stash.extent())?;
+        let (fleet, arriving) = begun;
+        let rest_at = facts.rest_at;
+        let inherited = Inherited { facts, drained, doors };
         let [_, control_door, next_door] = &inherited.doors;
-        let doors = [control_door, next_door].map(|door| door.as_ref().map(second).transpose());
-        let config = self.config.take().ok_or(TOO_LITTLE)?;
-        let run_dir = config.gateway.run_dir.clone();
+        let [control_door, next_door] =
+            [control_door, next_door].map(|door| door.as_ref().map(second).transpose());
+        let doors = [control_door?, next_door?];
         let settings = Settings {
             config_file: self.file.to_owned(),
-            config,
+            config: self.config.take().ok_or(TOO_LITTLE)?,
             setup: Arc::clone(fleet.setup()),
             kernel,
             state,
@@ -228,40 +239,65 @@ impl<'a> Successor<'a> {
             inherited: Some(inherited),
             fleet: joining,
         };
-        let mut control = Control::start(fleet, settings)?;
+        let control = Control::start(fleet, settings)?;
+        Ok(Begun { control, arriving, rest_at, doors })
+    }
+
+    /// Workers that do not turn yet, of what was given at the barrier.
+    fn import(&self, stash: &mut Stash, begun: Option<Begun<'_>>) -> Result<Complete, String> {
+        let Begun { mut control, arriving, rest_at, doors } = begun.ok_or(TOO_LITTLE)?;
+        let (given_bytes, given) = stash.given.take().ok_or(TOO_LITTLE)?;
+        let given: Given = read_json(&given, given_bytes)?;
+        let sockets = stash.sockets(given.sockets.clone())?;
+        let (workers, inheritance) = arriving.finish(&given, sockets, rest_at)?;
+        control.go_on(&given);
+        let (run_dir, has_links) = (control.run_dir().to_owned(), self.plan.run_dir.is_some());
         let sentence = |why: Failure| why.to_string();
-        self.privileges.become_user(&run_dir, self.plan.run_dir.is_some()).map_err(sentence)?;
+        self.privileges.become_user(&run_dir, has_links).map_err(sentence)?;
         open_doors(&mut control, &run_dir, doors)?;
-        Ok(control)
+        Ok(Complete { control, workers, inheritance })
     }
 }
 
-/// A registration as it was given.
-fn inherited_of(row: &FleetRow) -> membership::Inherited {
-    let keys = row.keys.iter().map(|key| key.clone().into()).collect();
-    let handed = Handed { lease: row.lease, former: row.former.clone(), keys };
-    membership::Inherited { instance: row.instance.clone(), handed }
+impl Begun<'_> {
+    /// Takes in the next part.
+    fn read(&mut self, stash: &Stash) -> Result<(), String> {
+        self.arriving.read(&stash.extent())
+    }
+}
+
+impl Complete {
+    /// It is the owner now.
+    fn set_off(self) -> Control {
+        let Self { mut control, workers, inheritance } = self;
+        control.set_off(workers);
+        let Inheritance { sessions, not_carried, read_us, made_us } = inheritance;
+        tracing::info!(
+            event = "taken_over",
+            sessions,
+            not_carried,
+            read_us,
+            made_us,
+            "{sessions} sessions go on, {not_carried} cannot"
+        );
+        control
+    }
 }
 
 /// The predecessor's sockets for operators and successors, or new ones where it had none.
 fn open_doors(
     control: &mut Control,
     run_dir: &Path,
-    [door, next]: [Result<Option<OwnedFd>, String>; 2],
+    [door, next]: [Option<OwnedFd>; 2],
 ) -> Result<(), String> {
     let sentence = |why: Failure| why.to_string();
-    let Some(door) = door? else { return open_socket(control, run_dir).map_err(sentence) };
+    let Some(door) = door else { return open_socket(control, run_dir).map_err(sentence) };
     let path = run_dir.join(handover::CONTROL_SOCKET);
     let served = control.serve_socket(UnixListener::from(door), path);
     served.map_err(|why| format!("cannot serve the control socket: {why}"))?;
-    let Some(next) = next? else { return open_next_socket(control, run_dir).map_err(sentence) };
+    let Some(next) = next else { return open_next_socket(control, run_dir).map_err(sentence) };
     let served = control.serve_successors(next, run_dir.join(handover::SOCKET));
     served.map_err(|why| format!("cannot listen to successors: {why}"))
-}
-
-fn set_off(mut control: Control) -> Control {
-    control.set_off();
-    control
 }
 
 impl Stash {
@@ -271,6 +307,12 @@ impl Stash {
                 (self.facts_bytes, self.welcome) = (facts_bytes, fds);
             }
             Some((Message::Sockets, fds)) => self.sockets.extend(fds),
+            Some((Message::Early { early_bytes }, fds)) => {
+                self.early = fds.into_iter().next().map(|fd| (early_bytes, fd));
+            }
+            Some((Message::Ahead { shared_bytes, worker_bytes }, _)) => {
+                self.ahead = (shared_bytes, worker_bytes);
+            }
             Some((Message::Given { given_bytes }, fds)) => {
                 self.given = fds.into_iter().next().map(|fd| (given_bytes, fd));
             }
@@ -279,14 +321,37 @@ impl Stash {
     }
 }
 
+impl Stash {
+    /// The descriptors that have come, one for each row.
+    fn sockets(&mut self, rows: Vec<SocketRow>) -> Result<Sockets, String> {
+        let fds = std::mem::take(&mut self.sockets);
+        if rows.len() != fds.len() {
+            return Err("what was given is not what was announced".to_owned());
+        }
+        Ok(rows.into_iter().zip(fds).collect())
+    }
+
+    /// What was written ahead last.
+    fn extent(&self) -> Extent<'_> {
+        let (shared_bytes, worker_bytes) = &self.ahead;
+        Extent { from: 0, shared_bytes: *shared_bytes, worker_bytes }
+    }
+}
+
 /// Copies what the predecessor has written, because it could change that while it is looked at.
-fn read(fd: OwnedFd, bytes: u64) -> Result<Zeroizing<Vec<u8>>, String> {
+fn read(fd: &OwnedFd, bytes: u64) -> Result<Zeroizing<Vec<u8>>, String> {
     let mut copy = Zeroizing::new(Vec::new());
     let len = usize::try_from(bytes).map_err(|_| TOO_LITTLE)?;
     copy.try_reserve_exact(len).map_err(|_| "there is no memory for the state".to_owned())?;
     copy.resize(len, 0);
-    shared::read(fd, &mut copy).map_err(|why| format!("cannot read what was given: {why}"))?;
+    shared::read(fd.as_fd(), 0, &mut copy)
+        .map_err(|why| format!("cannot read what was given: {why}"))?;
     Ok(copy)
+}
+
+fn read_json<T: DeserializeOwned>(fd: &OwnedFd, bytes: u64) -> Result<T, String> {
+    serde_json::from_slice(&read(fd, bytes)?)
+        .map_err(|why| format!("what was given is not to be read: {why}"))
 }
 
 fn second(fd: &OwnedFd) -> Result<OwnedFd, String> {

@@ -15,6 +15,8 @@ struct World {
     to_giver: VecDeque<Said>,
     to_taker: VecDeque<Said>,
     door_is_shut: bool,
+    /// Parts that were written ahead.
+    copies: u8,
     /// The state was queued for the taker, whole.
     is_given: bool,
     /// The giver runs its workers.
@@ -38,6 +40,9 @@ enum Said {
     Welcome,
     Prepared,
     Sockets,
+    Early,
+    Ahead,
+    Read,
     Given,
     Taken,
     TakenBack,
@@ -51,6 +56,9 @@ impl Said {
             Self::Welcome => Heard::Welcome,
             Self::Prepared => Heard::Prepared,
             Self::Sockets => Heard::Sockets,
+            Self::Early => Heard::Early,
+            Self::Ahead => Heard::Ahead,
+            Self::Read => Heard::Read,
             Self::Given => Heard::Given,
             Self::Taken => Heard::Taken,
             Self::TakenBack => Heard::TakenBack,
@@ -81,6 +89,7 @@ impl Moment {
             to_giver: VecDeque::new(),
             to_taker: VecDeque::new(),
             door_is_shut: false,
+            copies: 0,
             is_given: false,
             giver_serves: true,
             taker_serves: false,
@@ -182,6 +191,28 @@ impl Moment {
                     next.giver_step = next.giver.did(false);
                 }));
             }
+            GiverStep::Lend => {
+                let mut next = self.clone();
+                let well = next.say_to_taker(Said::Sockets) && next.say_to_taker(Said::Early);
+                nexts.push(next.giver_did(well, |_| {}));
+                nexts.extend(self.mishap("a reload has come in between", |next| {
+                    next.giver_step = next.giver.did(false);
+                }));
+            }
+            GiverStep::Copy if self.world.copies == 2 => {
+                nexts.push(self.with("enough was copied", |next| {
+                    next.giver_step = next.giver.enough();
+                }));
+            }
+            GiverStep::Copy => {
+                let mut next = self.clone();
+                next.world.copies += 1;
+                let well = next.say_to_taker(Said::Ahead);
+                nexts.push(next.giver_did(well, |_| {}));
+                nexts.extend(self.mishap("a worker does not write", |next| {
+                    next.giver_step = next.giver.did(false);
+                }));
+            }
             GiverStep::Freeze => {
                 nexts.push(self.giver_did(true, |next| next.world.giver_serves = false));
                 nexts.extend(self.mishap("a worker does not come", |next| {
@@ -268,8 +299,9 @@ impl Moment {
             },
             TakerStep::Hello => nexts.push(says(Said::Hello)),
             TakerStep::SayPrepared => nexts.push(says(Said::Prepared)),
+            TakerStep::SayRead => nexts.push(says(Said::Read)),
             TakerStep::Take => nexts.push(says(Said::Taken)),
-            TakerStep::Prepare | TakerStep::Import => {
+            TakerStep::Prepare | TakerStep::Read | TakerStep::Import => {
                 nexts.push(self.taker_did(true, |_| {}));
                 nexts.extend(self.mishap("that cannot be done", |next| {
                     next.taker_step = next.taker.did(false);
@@ -397,6 +429,27 @@ fn a_stranger_is_parted_from_before_anything_is_frozen() {
     assert_eq!(giver.hear(Heard::Hello), GiverStep::Welcome);
     assert!(matches!(giver.did(true), GiverStep::Wait(_)));
     assert_eq!(giver.hear(Heard::Taken), GiverStep::Part, "nothing was given yet");
+}
+
+#[test]
+fn nothing_is_frozen_before_enough_was_copied_and_read() {
+    let copying = || {
+        let (mut giver, _) = Giver::new();
+        giver.hear(Heard::Hello);
+        giver.did(true);
+        assert_eq!(giver.hear(Heard::Prepared), GiverStep::Lend);
+        assert_eq!(giver.did(true), GiverStep::Copy);
+        giver
+    };
+    let mut giver = copying();
+    assert!(matches!(giver.did(true), GiverStep::Wait(_)));
+    assert_eq!(giver.hear(Heard::Read), GiverStep::Copy);
+    assert_eq!(giver.enough(), GiverStep::Freeze);
+    for word in [Heard::Taken, Heard::Prepared, Heard::Gone, Heard::Late] {
+        let mut giver = copying();
+        assert!(matches!(giver.did(true), GiverStep::Wait(_)));
+        assert_eq!(giver.hear(word), GiverStep::Part, "{word:?}");
+    }
 }
 
 #[test]

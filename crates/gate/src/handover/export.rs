@@ -10,18 +10,28 @@ use crate::handover::sockets::bound;
 use crate::mail::Request;
 use crate::setup::Setup;
 use crate::store::entry::Entry;
-use ringgate_core::carry::Carry;
+use ringgate_core::carry::{Carry, Writer};
 
 /// What is being written of one worker.
 #[derive(Default)]
 pub struct Export {
-    netcode: Mirror,
-    unreal: Mirror,
-    plain: Mirror,
+    /// In the order of [`TABLES`].
+    mirrors: [Mirror; TABLES.len()],
     /// The table and the place that come next.
     next: (usize, u32),
     /// What the gate went by when the stream was begun: numbers have their meaning from it.
     setup: Option<Arc<Setup>>,
+}
+
+/// How far it has come with what is written ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// A part of the tables.
+    Part,
+    /// The memory has no room for the next record: it goes on with other memory.
+    Full,
+    /// To the end of all tables. Afterwards it begins again, and writes what has changed.
+    Round,
 }
 
 /// The tables that are written ahead.
@@ -45,31 +55,34 @@ impl Export {
     }
 
     /// Writes the next so many places of the tables, between two turns; the beginning before the
-    /// first. Returns whether all tables have been gone through once more: then what has changed
-    /// meanwhile can be written in another round.
+    /// first. What is written may be taken away at any time, and other memory given for what
+    /// follows.
     pub fn ahead(
         &mut self,
         gate: &Gate,
         sink: &mut Sink<'_>,
         places: u32,
-    ) -> Result<bool, Refused> {
+    ) -> Result<Ahead, Refused> {
         self.begin(gate, sink)?;
         let mut left = places;
         while left > 0 {
             let (table, place) = self.next;
             let Some(&front) = TABLES.get(table) else {
                 self.next = (0, 0);
-                return Ok(true);
+                return Ok(Ahead::Round);
             };
             if place >= gate.fronts.places(front) {
                 self.next = (table + 1, 0);
                 continue;
             }
-            self.write_session(gate, sink, front, place, false)?;
+            match self.write_session(gate, sink, (table, front), place, false) {
+                Err(Refused::Full) if !sink.is_empty() => return Ok(Ahead::Full),
+                written => written?,
+            }
             self.next.1 += 1;
             left -= 1;
         }
-        Ok(false)
+        Ok(Ahead::Part)
     }
 
     /// Writes what has changed since, and everything that is small. No worker takes turns any more,
@@ -77,9 +90,9 @@ impl Export {
     pub fn rest(&mut self, gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
         check_quiet(gate)?;
         self.begin(gate, sink)?;
-        for front in TABLES {
+        for (table, front) in TABLES.into_iter().enumerate() {
             for place in 0..gate.fronts.places(front) {
-                self.write_session(gate, sink, front, place, true)?;
+                self.write_session(gate, sink, (table, front), place, true)?;
             }
         }
         write_fronts(gate, sink)?;
@@ -105,52 +118,43 @@ impl Export {
         &mut self,
         gate: &Gate,
         sink: &mut Sink<'_>,
-        front: Front,
+        (table, front): (usize, Front),
         place: u32,
         is_last: bool,
     ) -> Result<(), Refused> {
-        let fronts = &gate.fronts;
-        let (kind, mirror) = match front {
-            Front::Netcode => (Kind::NetcodeSession, &mut self.netcode),
-            Front::Unreal => (Kind::UnrealSession, &mut self.unreal),
-            Front::Plain => (Kind::PlainSession, &mut self.plain),
-            #[cfg(test)]
-            Front::Third => return Ok(()),
-        };
-        let before = mirror.of(place as usize);
-        let at = match front {
+        let (fronts, common) = (&gate.fronts, &gate.common);
+        let mut told = self.mirrors[table].of(place as usize, common.hash_key);
+        match front {
             Front::Netcode => {
                 let entry = Entry::numbered(place);
                 let Some(session) = fronts.netcode.sessions.get(entry) else { return Ok(()) };
-                // The descriptor of its own socket may not have been there when it was written.
-                let before = before.filter(|_| !is_last || session.uplink().is_none());
-                sink.append_changed(kind, before, |out, earlier| {
-                    fronts.netcode.hand_over_session(&gate.common, entry, earlier, out);
-                })?
+                if is_last && session.uplink().is_some() {
+                    // Its own socket may not have been there yet when it was written.
+                    told.forget();
+                }
+                let write = |out: &mut Writer<'_>| fronts.netcode.hand_over_session(entry, out);
+                let complete = |body: &mut [u8]| fronts.netcode.add_token(common, entry, body);
+                sink.append_changed(Kind::NetcodeSession, &mut told, write, complete)
             }
             Front::Unreal => {
                 let entry = Entry::numbered(place);
                 if !fronts.unreal.sessions.is_live(entry) {
                     return Ok(());
                 }
-                sink.append_changed(kind, before, |out, _| {
-                    fronts.unreal.hand_over_session(entry, out);
-                })?
+                let write = |out: &mut Writer<'_>| fronts.unreal.hand_over_session(entry, out);
+                sink.append_changed(Kind::UnrealSession, &mut told, write, |_| {})
             }
             Front::Plain => {
                 let entry = Entry::numbered(place);
                 if !fronts.plain.sessions.is_live(entry) {
                     return Ok(());
                 }
-                sink.append_changed(kind, before, |out, _| {
-                    fronts.plain.hand_over_session(entry, out);
-                })?
+                let write = |out: &mut Writer<'_>| fronts.plain.hand_over_session(entry, out);
+                sink.append_changed(Kind::PlainSession, &mut told, write, |_| {})
             }
             #[cfg(test)]
-            Front::Third => return Ok(()),
-        };
-        mirror.note(place as usize, at);
-        Ok(())
+            Front::Third => Ok(()),
+        }
     }
 }
 

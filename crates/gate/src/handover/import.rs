@@ -88,6 +88,11 @@ impl Import {
         Ok((Self { gate, maps, unclaimed, lost, is_over: false }, start + len))
     }
 
+    /// The gate, as far as it has come.
+    pub const fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
     /// The gate, to bind its sockets.
     pub const fn gate_mut(&mut self) -> &mut Gate {
         &mut self.gate

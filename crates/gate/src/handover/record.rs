@@ -7,6 +7,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use crate::store::hash::HashKey;
 use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
 
 /// Why a hand-over cannot go on.
@@ -79,7 +80,7 @@ impl<'a> Sink<'a> {
 
     /// Begins a stream.
     pub(crate) fn begin(&mut self, whose: Whose) -> Result<(), Refused> {
-        self.write(|out, _| {
+        self.write(|out| {
             MAGIC.write(out);
             VERSION.write(out);
             whose.0.write(out);
@@ -94,42 +95,40 @@ impl<'a> Sink<'a> {
         body: impl FnOnce(&mut Writer<'_>),
     ) -> Result<(), Refused> {
         let start = self.len;
-        self.write_record(kind, |out, _| body(out))?;
+        self.write_record(kind, body)?;
         debug_assert!(self.len >= start + HEAD_BYTES, "a record has a head");
         Ok(())
     }
 
-    /// Appends a record, unless it says what another one says that begins at `before`, whose bytes
-    /// `body` is shown. Returns where the one that says it begins.
+    /// Appends a record, unless it says what the last one of its place has said. What `body` writes
+    /// is compared; `complete` then fills in what follows from that and costs more to find out.
     pub(crate) fn append_changed(
         &mut self,
         kind: Kind,
-        before: Option<usize>,
-        body: impl FnOnce(&mut Writer<'_>, Option<&[u8]>),
-    ) -> Result<usize, Refused> {
+        told: &mut Told<'_>,
+        body: impl FnOnce(&mut Writer<'_>),
+        complete: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Refused> {
         let start = self.len;
-        let written = self.write_record(kind, |out, earlier| {
-            body(out, before.and_then(|before| body_at(earlier, before)));
-        })?;
-        if let Some(before) = before {
-            let same = self.memory.get(before..before + written.len());
-            if same == self.memory.get(written) {
-                self.len = start;
-                return Ok(before);
-            }
+        let written = self.write_record(kind, body)?;
+        let body = &mut self.memory[written.start + HEAD_BYTES..written.end];
+        if told.is_news(body) {
+            complete(body);
+        } else {
+            self.len = start;
         }
-        Ok(start)
+        Ok(())
     }
 
     fn write_record(
         &mut self,
         kind: Kind,
-        body: impl FnOnce(&mut Writer<'_>, &[u8]),
+        body: impl FnOnce(&mut Writer<'_>),
     ) -> Result<Range<usize>, Refused> {
         let start = self.len;
-        let range = self.write(|out, earlier| {
+        let range = self.write(|out| {
             out.bytes(&[0; HEAD_BYTES]);
-            body(out, earlier);
+            body(out);
         })?;
         let len = (range.len() - HEAD_BYTES) as u32;
         let head = &mut self.memory[start..start + HEAD_BYTES];
@@ -138,15 +137,12 @@ impl<'a> Sink<'a> {
         Ok(range)
     }
 
-    /// Writes at the end. `write` is shown what was written before.
-    fn write(
-        &mut self,
-        write: impl FnOnce(&mut Writer<'_>, &[u8]),
-    ) -> Result<Range<usize>, Refused> {
+    /// Writes at the end.
+    fn write(&mut self, write: impl FnOnce(&mut Writer<'_>)) -> Result<Range<usize>, Refused> {
         let start = self.len;
-        let (earlier, room) = self.memory.split_at_mut_checked(start).ok_or(Refused::Full)?;
+        let room = self.memory.get_mut(start..).ok_or(Refused::Full)?;
         let mut out = Writer::new(room);
-        write(&mut out, earlier);
+        write(&mut out);
         if out.is_over() {
             return Err(Refused::Full);
         }
@@ -155,32 +151,42 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// The bytes of the record that begins there.
-fn body_at(stream: &[u8], start: usize) -> Option<&[u8]> {
-    let (head, behind) = stream.get(start..)?.split_first_chunk::<HEAD_BYTES>()?;
-    let [.., a, b, c, d] = *head;
-    behind.get(..u32::from_le_bytes([a, b, c, d]) as usize)
-}
-
-/// What was written ahead of each place of a table: where its latest record begins.
+/// What was told of each place of a table: a hash of its latest record, so that nothing that was
+/// written has to be kept. The hash is keyed, because strangers choose some of what is in records.
 #[derive(Default)]
-pub(crate) struct Mirror(Vec<usize>);
+pub(crate) struct Mirror(Vec<u64>);
+
+/// What was told of one place.
+pub(crate) struct Told<'a> {
+    key: HashKey,
+    latest: &'a mut u64,
+}
 
 impl Mirror {
-    /// Where the record of a place begins that was written before, if one was.
-    pub(crate) fn of(&self, place: usize) -> Option<usize> {
-        self.0.get(place).copied().filter(|at| *at != NOWHERE)
-    }
-
-    pub(crate) fn note(&mut self, place: usize, at: usize) {
+    /// What was told of a place.
+    pub(crate) fn of(&mut self, place: usize, key: HashKey) -> Told<'_> {
         if place >= self.0.len() {
-            self.0.resize(place + 1, NOWHERE);
+            self.0.resize(place + 1, NOTHING);
         }
-        self.0[place] = at;
+        Told { key, latest: &mut self.0[place] }
     }
 }
 
-const NOWHERE: usize = usize::MAX;
+impl Told<'_> {
+    /// Has the next record written whatever it says.
+    pub(crate) const fn forget(&mut self) {
+        *self.latest = NOTHING;
+    }
+
+    /// Whether a record says something else than the one before. It is the latest from then on.
+    fn is_news(&mut self, record: &[u8]) -> bool {
+        let hash = self.key.hash_bytes(record).max(NOTHING + 1);
+        std::mem::replace(self.latest, hash) != hash
+    }
+}
+
+/// The hash of no record.
+const NOTHING: u64 = 0;
 
 /// Whose stream it is: a worker's, by its number, or the one of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,18 +304,23 @@ mod tests {
 
     #[test]
     fn a_record_is_written_once_as_long_as_it_says_the_same() {
-        let mut memory = [0; 100];
-        let mut sink = Sink::new(&mut memory);
-        let first = sink.append_changed(Kind::Token, None, |out, _| 7_u8.write(out));
-        let again = sink.append_changed(Kind::Token, first.ok(), |out, before| {
-            assert_eq!(before, Some(&[7][..]));
-            7_u8.write(out);
-        });
-        assert_eq!((first, again, sink.len()), (Ok(0), Ok(0), 9));
-        let changed = sink.append_changed(Kind::Token, Some(0), |out, _| 8_u8.write(out));
-        assert_eq!((changed, sink.len()), (Ok(9), 18));
+        let (key, mut memory) = (HashKey::new([1, 2]), [0; 100]);
+        let (mut mirror, mut sink) = (Mirror::default(), Sink::new(&mut memory));
+        let mut say = |sink: &mut Sink<'_>, number: u8, is_forced: bool| {
+            let mut told = mirror.of(3, key);
+            if is_forced {
+                told.forget();
+            }
+            let body = |out: &mut Writer<'_>| number.write(out);
+            let said = sink.append_changed(Kind::Token, &mut told, body, |body| body[0] += 100);
+            said.map(|()| sink.len())
+        };
+        assert_eq!(say(&mut sink, 7, false), Ok(9));
+        assert_eq!(say(&mut sink, 7, false), Ok(9), "it was said");
+        assert_eq!(say(&mut sink, 7, true), Ok(18));
+        assert_eq!(say(&mut sink, 8, false), Ok(27));
         assert_eq!(sink.append(Kind::Token, |out| out.bytes(&[0; 90])), Err(Refused::Full));
-        assert_eq!(sink.len(), 18);
+        assert_eq!((sink.len(), memory[8], memory[26]), (27, 107, 108));
     }
 
     #[test]

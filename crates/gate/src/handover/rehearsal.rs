@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::gate::Gate;
-use crate::handover::export::Export;
+use crate::handover::export::{Ahead, Export};
 use crate::handover::format::Format;
 use crate::handover::import::{Arrived, Import};
 use crate::handover::record::{Refused, Sink};
@@ -69,11 +69,11 @@ impl Rehearsal {
     /// Writes a part of the tables ahead. Returns whether a round is done.
     pub fn ahead(&mut self, gates: &[&Gate], places: u32) -> Result<bool, String> {
         let mut is_round = self.write_shared(gates, |shared, claims, sink| {
-            shared.ahead(claims, sink, places as usize)
+            shared.ahead(claims, sink, places as usize).map(|it| it == Ahead::Round)
         })?;
         for ((gate, export), stream) in gates.iter().zip(&mut self.exports).zip(&mut self.streams) {
             let done = stream.write(|sink| export.ahead(gate, sink, places));
-            is_round &= done.map_err(|why| why.to_string())?;
+            is_round &= done.map_err(|why| why.to_string())? == Ahead::Round;
         }
         Ok(is_round)
     }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::handover::export::Ahead;
 use crate::handover::record::{Kind, Mirror, Refused, Sink, take_records};
 use crate::setup::Setup;
 use crate::shared::claims::Claims;
 use crate::shared::claims::history::Use;
-use ringgate_core::carry::{Broken, Carry, Maps, Reader};
+use crate::store::hash::HashKey;
+use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
 
 /// What is being written of the claims.
 #[derive(Default)]
@@ -22,51 +24,50 @@ impl SharedExport {
         Self::default()
     }
 
-    /// Writes the next so many used tokens, while the workers go on; the keys before the first.
-    /// Returns whether all have been gone through once more.
+    /// Writes the next so many used tokens, while the workers go on; the keys before the first. As
+    /// [`Export::ahead`](super::Export::ahead).
     pub fn ahead(
         &mut self,
         claims: &Claims,
         sink: &mut Sink<'_>,
         tokens: usize,
-    ) -> Result<bool, Refused> {
+    ) -> Result<Ahead, Refused> {
         if !std::mem::replace(&mut self.has_keys, true) {
             sink.append(Kind::SharedKeys, |out| claims.key().write(out))?;
         }
-        let places = self.next..self.next.saturating_add(tokens).min(claims.token_places());
-        let mut written = Ok(());
-        claims.show_tokens(places.clone(), |place, used| {
+        let all = claims.token_places();
+        let places = self.next..self.next.saturating_add(tokens).min(all);
+        let (key, mut written) = (HashKey::new(claims.key()), Ok(()));
+        self.next = places.end;
+        claims.show_tokens(places, |place, used| {
             if written.is_ok() {
-                written = self.write_token(sink, place, used);
+                let told = &mut self.tokens.of(place, key);
+                let write = |out: &mut Writer<'_>| used.write(out);
+                written = sink.append_changed(Kind::Token, told, write, |_| {});
+                if written.is_err() {
+                    self.next = place;
+                }
             }
         });
-        written?;
-        self.next = places.end;
-        let is_round = self.next >= claims.token_places();
-        if is_round {
-            self.next = 0;
+        match written {
+            Err(Refused::Full) if !sink.is_empty() => return Ok(Ahead::Full),
+            written => written?,
         }
-        Ok(is_round)
+        if self.next < all {
+            return Ok(Ahead::Part);
+        }
+        self.next = 0;
+        Ok(Ahead::Round)
     }
 
     /// Writes what has changed since, and cookies. No worker takes turns any more.
     pub fn rest(&mut self, claims: &Claims, sink: &mut Sink<'_>) -> Result<(), Refused> {
         self.next = 0;
-        self.ahead(claims, sink, usize::MAX)?;
+        if self.ahead(claims, sink, usize::MAX)? == Ahead::Full {
+            return Err(Refused::Full);
+        }
         sink.append(Kind::Cookies, |out| claims.cookies().hand_over(out))?;
         sink.append(Kind::End, |_| {})
-    }
-
-    fn write_token(
-        &mut self,
-        sink: &mut Sink<'_>,
-        place: usize,
-        used: &Use,
-    ) -> Result<(), Refused> {
-        let before = self.tokens.of(place);
-        let at = sink.append_changed(Kind::Token, before, |out, _| used.write(out))?;
-        self.tokens.note(place, at);
-        Ok(())
     }
 }
 

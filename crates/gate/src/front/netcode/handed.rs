@@ -13,34 +13,33 @@ use crate::shared::claims::history::TokenName;
 use crate::store::entry::Entry;
 use crate::store::table::handed::read_free;
 use crate::store::table::{Address, Place};
-use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::proto::netcode::server::GlobalSequence;
 use ringgate_core::proto::netcode::{USER_DATA_BYTES, UserData};
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 
 impl NetcodeFront {
-    /// Writes a session. The token that it was opened with is looked up, unless what was written
-    /// of it earlier says it.
-    pub(crate) fn hand_over_session(
-        &self,
-        common: &Common,
-        entry: Entry<Session>,
-        earlier: Option<&[u8]>,
-        out: &mut Writer<'_>,
-    ) {
-        let (session, address) = (self.sessions.at(entry), self.sessions.address(entry));
-        let look_up = || common.claims.token_of(&session.claim(address)).unwrap_or(NO_TOKEN);
-        let place = self.sessions.place(entry);
-        place.write(out);
-        earlier.and_then(|earlier| token_in(earlier, place)).unwrap_or_else(look_up).write(out);
-        address.write(out);
-        session.write(out);
+    /// Writes a session, all but the token that it was opened with: that never changes, and is
+    /// [added](Self::add_token) where the session is written down.
+    pub(crate) fn hand_over_session(&self, entry: Entry<Session>, out: &mut Writer<'_>) {
+        self.sessions.place(entry).write(out);
+        NO_TOKEN.write(out);
+        self.sessions.address(entry).write(out);
+        self.sessions.at(entry).write(out);
         let user_data = self.untold.get(&entry);
         user_data.is_some().write(out);
         if let Some(user_data) = user_data {
             user_data.write(out);
         }
+    }
+
+    /// Fills the token in where a session was written.
+    pub(crate) fn add_token(&self, common: &Common, entry: Entry<Session>, body: &mut [u8]) {
+        let (session, address) = (self.sessions.at(entry), self.sessions.address(entry));
+        let token = common.claims.token_of(&session.claim(address)).unwrap_or(NO_TOKEN);
+        let mut out = Writer::new(&mut body[TOKEN_AT..]);
+        token.write(&mut out);
     }
 
     /// Takes a session in, in the place of whatever was there.
@@ -251,10 +250,5 @@ impl NetcodeFront {
     }
 }
 
-/// The token in an earlier record of a session.
-fn token_in(earlier: &[u8], place: Place) -> Option<TokenName> {
-    let maps = Maps::default();
-    let mut from = Reader::new(earlier, &maps);
-    let known = Place::read(&mut from).ok()?;
-    (known == place).then(|| TokenName::read(&mut from).ok())?
-}
+/// Where the token lies in a session's record: behind the place, which is two numbers.
+const TOKEN_AT: usize = 2 * size_of::<u32>();

@@ -1,0 +1,129 @@
+//! A stream of another process's, as it comes: copied piece by piece, because that process could
+//! change it while it is looked at, and never as a whole, because that would be a third table.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use zeroize::Zeroizing;
+
+use ringgate_os::shared;
+
+/// The memory that one stream comes in, and a piece of what it says.
+pub(super) struct Feed {
+    memory: OwnedFd,
+    piece: Zeroizing<Vec<u8>>,
+}
+
+impl Feed {
+    pub(super) fn new(memory: OwnedFd) -> Result<Self, String> {
+        Ok(Self { memory, piece: piece(PIECE_BYTES)? })
+    }
+
+    /// Has `take` take so many bytes from a place on. It returns how many of those it is shown it
+    /// has taken; what is left it is shown again, with more behind it. In the end nothing may be
+    /// left.
+    pub(super) fn take(
+        &mut self,
+        from: u64,
+        bytes: u64,
+        mut take: impl FnMut(&[u8]) -> Result<usize, String>,
+    ) -> Result<(), String> {
+        let end = from.checked_add(bytes).ok_or(CUT_OFF)?;
+        let (mut at, mut held) = (from, 0);
+        while at < end {
+            if held == self.piece.len() {
+                self.grow()?;
+            }
+            let room = &mut self.piece[held..];
+            let len = room.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            shared::read(self.memory.as_fd(), at, &mut room[..len])
+                .map_err(|why| format!("cannot read what was given: {why}"))?;
+            (at, held) = (at + len as u64, held + len);
+            let taken = take(&self.piece[..held])?;
+            self.piece.copy_within(taken..held, 0);
+            held -= taken;
+        }
+        if held == 0 { Ok(()) } else { Err(CUT_OFF.to_owned()) }
+    }
+
+    /// For a record that is longer than all before.
+    fn grow(&mut self) -> Result<(), String> {
+        let bytes = self.piece.len();
+        if bytes >= RECORD_BYTES_MAX {
+            return Err("a record is longer than any can be".to_owned());
+        }
+        let mut longer = piece(2 * bytes)?;
+        longer[..bytes].copy_from_slice(&self.piece);
+        self.piece = longer;
+        Ok(())
+    }
+}
+
+fn piece(bytes: usize) -> Result<Zeroizing<Vec<u8>>, String> {
+    let mut piece = Zeroizing::new(Vec::new());
+    piece.try_reserve_exact(bytes).map_err(|_| "there is no memory for the state".to_owned())?;
+    piece.resize(bytes, 0);
+    Ok(piece)
+}
+
+/// What the innermost caches hold.
+const PIECE_BYTES: usize = 128 << 10;
+
+/// A list of all places of the largest table.
+const RECORD_BYTES_MAX: usize = 1 << 30;
+
+const CUT_OFF: &str = "the state is cut off";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringgate_os::shared::Writing;
+
+    /// Takes records that begin with their length, in four bytes.
+    fn take(seen: &mut Vec<usize>, bytes: &[u8]) -> usize {
+        let mut rest = bytes;
+        while let Some((len, behind)) = rest.split_first_chunk::<4>() {
+            let Some((_, behind)) = behind.split_at_checked(u32::from_le_bytes(*len) as usize)
+            else {
+                break;
+            };
+            seen.push(u32::from_le_bytes(*len) as usize);
+            rest = behind;
+        }
+        bytes.len() - rest.len()
+    }
+
+    fn feed(lengths: &[usize], missing: usize) -> (Result<(), String>, Vec<usize>) {
+        let mut bytes = vec![9; 1000];
+        for len in lengths {
+            bytes.extend((*len as u32).to_le_bytes());
+            bytes.resize(bytes.len() + len, 7);
+        }
+        let mut memory = Writing::new(bytes.len()).expect("memory");
+        memory.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
+        let mut feed = Feed::new(memory.fd().try_clone_to_owned().expect("a second descriptor"));
+        let (mut seen, feed) = (Vec::new(), feed.as_mut().expect("memory"));
+        let told = (bytes.len() - 1000 - missing) as u64;
+        let outcome = feed.take(1000, told, |bytes| Ok(take(&mut seen, bytes)));
+        (outcome, seen)
+    }
+
+    #[test]
+    fn records_come_whole_however_they_lie_in_the_pieces() {
+        for lengths in [vec![], vec![3], vec![100; 5000], vec![1, 3 * PIECE_BYTES, 0, PIECE_BYTES]]
+        {
+            assert_eq!(feed(&lengths, 0), (Ok(()), lengths));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_or_not_there_is_refused() {
+        let (outcome, seen) = feed(&[5, 6], 1);
+        assert_eq!((outcome, seen), (Err(CUT_OFF.to_owned()), vec![5]));
+        let memory = Writing::new(10).expect("memory");
+        let fd = memory.fd().try_clone_to_owned().expect("a second descriptor");
+        let mut feed = Feed::new(fd).expect("memory");
+        assert!(feed.take(0, 11, |bytes| Ok(bytes.len())).is_err());
+        assert!(feed.take(u64::MAX, 1, |bytes| Ok(bytes.len())).is_err());
+        assert!(feed.take(5, u64::MAX - 5, |_| Ok(0)).is_err(), "nothing so long is waited for");
+    }
+}

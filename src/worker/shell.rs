@@ -1,0 +1,38 @@
+//! What is around a worker: how it is reached, and where it leaves what it has counted. It is there
+//! before the worker, so that a control plane can be made before anybody waits for it.
+
+use std::sync::Arc;
+
+use super::barrier::{self, Helm, Stand};
+use super::mailbox::{Mailbox, Post};
+use super::report::Published;
+use super::stages::Recorder;
+use ringgate_io::AnyDriver;
+
+/// The worker's ends of it.
+pub(super) struct Shell {
+    pub(super) mailbox: Mailbox,
+    pub(super) published: Arc<Published>,
+    pub(super) stand: Stand,
+    pub(super) helm: Helm,
+    pub(super) stages: Box<Recorder>,
+}
+
+impl Shell {
+    /// For a worker with this driver.
+    pub(super) fn new(driver: &AnyDriver) -> Self {
+        let (stand, helm) = barrier::barrier();
+        Self {
+            mailbox: Mailbox::new(driver.bell()),
+            published: Arc::new(Published::new()),
+            stand,
+            helm,
+            stages: Box::new(Recorder::new()),
+        }
+    }
+
+    /// How others reach it.
+    pub(super) fn post(&self) -> Post {
+        self.mailbox.post()
+    }
+}
