@@ -68,7 +68,7 @@ mod unreliable;
 
 pub use end::End;
 pub use incoming::RECEIVE_BYTES_MAX;
-pub use types::{Channel, Fault, Options, Quality, Refusal, Report, SendError};
+pub use types::{Channel, Counts, Fault, Options, Quality, Refusal, Report, SendError};
 
 #[cfg(test)]
 mod tests;

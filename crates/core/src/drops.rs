@@ -210,6 +210,24 @@ drop_reasons! {
     /// aside at the start.
     HalfOpenFull = "half_open_full",
 
+    // delivery: packets of players
+    /// The game process's link has no room for messages, or is not there: the packet is not
+    /// acknowledged, so the player sends again what it says.
+    DeliveryDeferred = "delivery_deferred",
+    /// A packet that newer ones have overtaken. Its sender is told that it is lost.
+    DeliveryLate = "delivery_late",
+    /// A packet that breaks the rules of the delivery layer. It ends the session.
+    DeliveryFault = "delivery_fault",
+
+    // messages
+    /// A message for a game process whose link had no room for it or ended with it. None on a
+    /// reliable channel, as long as the link lives.
+    MessageNotTaken = "message_not_taken",
+    /// A message for a session that is not there (any more), or whose listener delivers none.
+    MessageUnknown = "message_unknown",
+    /// A message for a player for whom more waits than is kept. It ends the session.
+    MessageOverflow = "message_overflow",
+
     // toward game processes
     /// The backend's link has no room.
     LinkFull = "link_full",

@@ -1,5 +1,7 @@
 //! Channels by number: made when they are first used, found in few steps, and in turns.
 
+use crate::carry::{Broken, Carry, Reader, Writer};
+
 /// What has a channel's number.
 pub(super) trait Numbered {
     /// A channel that has not carried anything.
@@ -47,6 +49,28 @@ impl<T: Numbered> Channels<T> {
     /// What the channels take, and what `of_one` says of each.
     pub(super) fn heap_bytes(&self, of_one: impl Fn(&T) -> usize) -> usize {
         self.0.capacity() * size_of::<T>() + self.0.iter().map(of_one).sum::<usize>()
+    }
+
+    /// Writes them, each as `write_one` does.
+    pub(super) fn hand_over(&self, out: &mut Writer<'_>, write_one: impl Fn(&T, &mut Writer<'_>)) {
+        (self.0.len() as u32).write(out);
+        self.0.iter().for_each(|channel| write_one(channel, out));
+    }
+
+    /// Reads them.
+    pub(super) fn take_over(
+        from: &mut Reader<'_>,
+        mut read_one: impl FnMut(&mut Reader<'_>) -> Result<T, Broken>,
+    ) -> Result<Self, Broken> {
+        let mut all = Vec::<T>::new();
+        for _ in 0..u32::read(from)? {
+            let channel = read_one(from)?;
+            if all.last().is_some_and(|last| last.number() >= channel.number()) {
+                return Err(Broken::Invalid("order of channels"));
+            }
+            all.push(channel);
+        }
+        Ok(Self(all))
     }
 
     fn place(&self, channel: u8) -> Result<usize, usize> {

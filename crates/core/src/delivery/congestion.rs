@@ -18,8 +18,10 @@
 //! full is noticed by its queue. Packets are spread over the round trip, a quarter faster than the
 //! window needs, and not more than ten leave at a time.
 
+use super::flight::Flight;
 use super::least::Least;
 use super::round_trip::RoundTrip;
+use crate::carry::{Broken, Carry, Reader, Writer, time};
 use crate::proto::notify::{HISTORY_PACKETS_MAX, PacketSeq};
 
 /// The window, and what is in it.
@@ -151,6 +153,81 @@ impl Congestion {
         self.fastest_ns = None;
     }
 
+    /// Writes what is known of the network.
+    pub(super) fn hand_over(&self, out: &mut Writer<'_>) {
+        let Self {
+            // As in the options.
+            packet_bytes: _,
+            window,
+            // What is under way says it.
+            in_flight: _,
+            is_starting,
+            was_full,
+            brought,
+            most_brought,
+            rounds_in_vain,
+            round_end,
+            fastest_ns,
+            own_ns,
+            seen_own_ns,
+            set_aside,
+            losses: Losses { reported, lost, own, are_ours },
+            next_ns,
+        } = self;
+        window.write(out);
+        is_starting.write(out);
+        was_full.write(out);
+        brought.write(out);
+        most_brought.write(out);
+        rounds_in_vain.write(out);
+        round_end.write(out);
+        fastest_ns.write(out);
+        own_ns.write(out);
+        seen_own_ns.write(out);
+        set_aside.write(out);
+        reported.write(out);
+        lost.write(out);
+        own.write(out);
+        are_ours.write(out);
+        next_ns.write(out);
+    }
+
+    /// Reads it.
+    pub(super) fn take_over(
+        packet_bytes: usize,
+        flight: &Flight,
+        from: &mut Reader<'_>,
+    ) -> Result<Self, Broken> {
+        let mut read = Self {
+            packet_bytes: packet_bytes as u64,
+            window: bounded(from)?,
+            in_flight: flight.asking_bytes(),
+            is_starting: bool::read(from)?,
+            was_full: bool::read(from)?,
+            brought: bounded(from)?,
+            most_brought: bounded(from)?,
+            rounds_in_vain: u32::read(from)?.min(ROUNDS_MAX),
+            round_end: PacketSeq::read(from)?,
+            fastest_ns: if bool::read(from)? { Some(bounded(from)?) } else { None },
+            own_ns: Least::read(from)?,
+            seen_own_ns: time::read(from)?,
+            set_aside: if bool::read(from)? { Some(bounded(from)?) } else { None },
+            losses: Losses {
+                reported: u64::read(from)?,
+                lost: u64::read(from)?,
+                own: Least::read(from)?,
+                are_ours: bool::read(from)?,
+            },
+            next_ns: time::read(from)?,
+        };
+        let Losses { reported, lost, .. } = read.losses;
+        if reported >= SHARE_PACKETS || lost > reported {
+            return Err(Broken::Invalid("share of lost packets"));
+        }
+        read.bound();
+        Ok(read)
+    }
+
     fn judge(&mut self, round_trip: &RoundTrip) {
         let are_lost = std::mem::take(&mut self.losses.are_ours);
         let are_queued = self.stands_in_a_queue(round_trip);
@@ -171,7 +248,7 @@ impl Congestion {
             (self.most_brought, self.rounds_in_vain) = (self.brought, 0);
             return;
         }
-        self.rounds_in_vain += 1;
+        self.rounds_in_vain = (self.rounds_in_vain + 1).min(ROUNDS_MAX);
         if self.is_starting && self.rounds_in_vain == 2 {
             self.is_starting = false;
             self.window = 2 * self.most_brought;
@@ -227,6 +304,14 @@ impl Losses {
         (self.reported, self.lost) = (0, 0);
     }
 }
+
+/// A number of bytes or nanoseconds that can be reckoned with.
+fn bounded(from: &mut Reader<'_>) -> Result<u64, Broken> {
+    u64::read(from).and_then(|it| if it <= 1 << 40 { Ok(it) } else { Err(Broken::Invalid("pace")) })
+}
+
+/// Nothing changes after so many rounds.
+const ROUNDS_MAX: u32 = 1000;
 
 /// The window before anything is known.
 const PACKETS_FIRST: u64 = 12;

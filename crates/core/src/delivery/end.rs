@@ -8,7 +8,7 @@ use super::incoming::Incoming;
 use super::outgoing::{Filling, Outgoing};
 use super::round_trip::RoundTrip;
 use super::timers::Timers;
-use super::types::{Channel, Fault, Options, Quality, Refusal, Report, SendError};
+use super::types::{Channel, Counts, Fault, Options, Quality, Refusal, Report, SendError};
 use super::unreliable::Unreliable;
 use crate::limits::PAYLOAD_BYTES_MAX;
 use crate::proto::delivery::{Frame, MESSAGE_BYTES_MAX, part_bytes_max, read_header, write_header};
@@ -32,6 +32,7 @@ pub struct End {
     /// Which channels are the first in the next packet: those that are not reliable, or those that
     /// are.
     is_unreliable_turn: bool,
+    counts: Counts,
     fault: Option<Fault>,
     /// The caller has ended it.
     is_closed: bool,
@@ -69,6 +70,7 @@ impl End {
             loss: 0,
             timers: Timers::new(now_ns),
             is_unreliable_turn: true,
+            counts: Counts::default(),
             fault: None,
             is_closed: false,
         }
@@ -90,6 +92,11 @@ impl End {
         self.unreliable.give_up(&mut self.reports);
     }
 
+    /// Whether the caller has [closed](Self::close) it.
+    pub const fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
     /// How good the connection is.
     pub fn quality(&self) -> Quality {
         Quality {
@@ -100,6 +107,21 @@ impl End {
             in_flight_bytes: self.congestion.in_flight() as u32,
             reliable_bytes: self.outgoing.queued_bytes(),
         }
+    }
+
+    /// What this end has done so far.
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Changes how long this end may be silent.
+    pub const fn set_keep_alive(&mut self, keep_alive_ns: u64) {
+        self.options.keep_alive_ns = keep_alive_ns;
+    }
+
+    /// How much waits on all reliable channels, what is not acknowledged yet included.
+    pub const fn waiting_bytes(&self) -> usize {
+        self.outgoing.queued_bytes()
     }
 
     /// The longest message that a channel takes.
@@ -137,7 +159,9 @@ impl End {
             self.outgoing.push(number, message, len_max, token);
         } else {
             let bytes_max = self.options.unreliable_bytes_max;
-            self.unreliable.push(channel, message, token, bytes_max, &mut self.reports);
+            let displaced =
+                self.unreliable.push(channel, message, token, bytes_max, &mut self.reports);
+            self.counts.messages_displaced += displaced;
         }
         Ok(())
     }
@@ -268,7 +292,7 @@ impl End {
 
     fn handle_header(&mut self, now_ns: u64, header: &Header) {
         let mut news = News { now_ns, ..News::default() };
-        let Self { notify, flight, outgoing, reports, congestion, loss, .. } = self;
+        let Self { notify, flight, outgoing, reports, congestion, loss, counts, .. } = self;
         let taken = notify.handle_header(header, true, |number, arrived| {
             let Some(packet) = flight.take_packet() else { return };
             for _ in 0..packet.items {
@@ -285,6 +309,7 @@ impl End {
             if packet.asks {
                 congestion.handle_report(now_ns, packet.bytes, arrived);
                 *loss = smoothed(*loss, arrived);
+                counts.packets_lost += u64::from(!arrived);
             }
             news.add(number, packet, arrived);
         });
@@ -388,7 +413,7 @@ impl End {
     fn write_frames(&mut self, frames: &mut [u8], cause: Cause) -> usize {
         let number = self.notify.next();
         let part_bytes_max = part_bytes_max(self.options.packet_bytes);
-        let mut packet = Filling { number, frames, len: 0, part_bytes_max };
+        let mut packet = Filling { number, frames, len: 0, part_bytes_max, repeated: 0 };
         if self.is_unreliable_turn {
             self.unreliable.fill(&mut packet, &mut self.flight);
             self.outgoing.fill(&mut packet, &mut self.flight);
@@ -397,6 +422,7 @@ impl End {
             self.unreliable.fill(&mut packet, &mut self.flight);
         }
         self.is_unreliable_turn = !self.is_unreliable_turn;
+        self.counts.parts_repeated += packet.repeated;
         if cause == Cause::Overdue && packet.len == 0 {
             packet.write(&Frame::Ping);
         }
@@ -407,6 +433,7 @@ impl End {
         let is_first_that_asks = asks && self.flight.asking() == 0;
         self.flight.handle_sent(now_ns, bytes, asks);
         self.notify.handle_sent();
+        self.counts.packets_sent += 1;
         self.timers.handle_sent(now_ns, asks, is_first_that_asks);
         if asks {
             self.congestion.handle_sent(now_ns, bytes, &self.round_trip);
@@ -456,3 +483,5 @@ const DATA_PACKETS_MAX: usize = HISTORY_PACKETS_MAX - 64;
 
 /// So many times an answer is overdue when the network has changed.
 const OUTAGE_ASKED: u32 = 2;
+
+mod handed;

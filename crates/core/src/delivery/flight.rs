@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::proto::delivery::PartSeq;
 
 /// A packet under way.
@@ -96,6 +97,16 @@ impl Flight {
         self.items.iter().copied()
     }
 
+    /// Bytes of all packets under way that ask for an acknowledgement.
+    pub(super) fn asking_bytes(&self) -> u64 {
+        self.packets.iter().filter(|packet| packet.asks).map(|packet| u64::from(packet.bytes)).sum()
+    }
+
+    /// How many packets are under way.
+    pub(super) fn packets(&self) -> usize {
+        self.packets.len()
+    }
+
     pub(super) fn trim(&mut self) {
         self.packets.shrink_to_fit();
         self.items.shrink_to_fit();
@@ -103,5 +114,53 @@ impl Flight {
 
     pub(super) fn heap_bytes(&self) -> usize {
         self.packets.capacity() * size_of::<Packet>() + self.items.capacity() * size_of::<Item>()
+    }
+}
+
+crate::carried!(Packet { left_ns as time, bytes, items, asks });
+
+impl Carry for Item {
+    fn write(&self, out: &mut Writer<'_>) {
+        match *self {
+            Self::Part { channel, sequence } => (1_u8, (channel, sequence)).write(out),
+            Self::Token(token) => (2_u8, token).write(out),
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        match u8::read(from)? {
+            1 => {
+                let (channel, sequence) = <(u8, u16)>::read(from)?;
+                Ok(Self::Part { channel, sequence })
+            }
+            2 => Ok(Self::Token(u64::read(from)?)),
+            _ => Err(Broken::Invalid("kind of an item under way")),
+        }
+    }
+}
+
+impl Carry for Flight {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self {
+            packets,
+            items,
+            // Nothing, while no packet is being written.
+            unsent: _,
+            // It follows from the packets.
+            asking: _,
+        } = self;
+        packets.write(out);
+        items.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let packets = VecDeque::<Packet>::read(from)?;
+        let items = VecDeque::<Item>::read(from)?;
+        let carried: usize = packets.iter().map(|packet| usize::from(packet.items)).sum();
+        if carried != items.len() {
+            return Err(Broken::Invalid("number of items under way"));
+        }
+        let asking = packets.iter().filter(|packet| packet.asks).count();
+        Ok(Self { packets, items, unsent: 0, asking })
     }
 }

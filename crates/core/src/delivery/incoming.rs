@@ -212,5 +212,6 @@ impl InChannel {
     }
 }
 
+mod handed;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! The least of what was seen lately: what a network does by itself, without what we add to it.
 
+use crate::carry::{Broken, Carry, Reader, Writer, time};
+
 /// The least value of the last one or two periods.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Least {
@@ -23,6 +25,26 @@ impl Least {
         Some(self.current.min(self.previous)).filter(|least| *least < u64::MAX)
     }
 }
+
+impl Carry for Least {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { current, previous, since_ns } = self;
+        current.write(out);
+        previous.write(out);
+        since_ns.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (current, previous) = <(u64, u64)>::read(from)?;
+        if [current, previous].iter().any(|value| (VALUE_MAX..u64::MAX).contains(value)) {
+            return Err(Broken::Invalid("least value"));
+        }
+        Ok(Self { current, previous, since_ns: time::read(from)? })
+    }
+}
+
+/// No value that is seen is larger: it is far more than the longest round trip that is waited for.
+const VALUE_MAX: u64 = 1 << 40;
 
 /// A route that has become longer is believed after two of them.
 const PERIOD_NS: u64 = 10_000_000_000;

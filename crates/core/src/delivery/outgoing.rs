@@ -46,6 +46,8 @@ pub(super) struct Filling<'a> {
     pub(super) len: usize,
     /// The longest part.
     pub(super) part_bytes_max: usize,
+    /// How many parts are in it that have left before.
+    pub(super) repeated: u64,
 }
 
 impl Filling<'_> {
@@ -187,6 +189,7 @@ impl Outgoing {
         let Some(index) = index else { return false };
         let Some(out) = self.channels.find(channel) else { return false };
         self.lost = self.lost + out.lost() - lost;
+        packet.repeated += u64::from(lost > 0);
         self.ready.set(channel, out.is_ready());
         let part = out.part(index, &mut self.copy);
         packet.write(&Frame::Reliable(part));
@@ -249,3 +252,5 @@ const _: () = assert!(
     MESSAGE_BYTES_MAX.div_ceil(PART_BYTES_WORST) * cost_of_part(PART_BYTES_WORST)
         <= LARGE_BYTES_MAX
 );
+
+mod handed;

@@ -274,5 +274,6 @@ impl Claim {
     }
 }
 
+mod handed;
 #[cfg(test)]
 mod tests;

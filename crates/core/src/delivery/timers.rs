@@ -1,6 +1,8 @@
 //! What an end has to do when: acknowledge, show that it is there, ask why nothing is acknowledged,
 //! and give up.
 
+use crate::carry::{Broken, Carry, Reader, Writer, maybe_time, time};
+
 /// When something was, and what follows from it.
 #[derive(Debug)]
 pub(super) struct Timers {
@@ -62,7 +64,9 @@ impl Timers {
 
     /// An acknowledgement is overdue, and is asked for. How often that was since one came.
     pub(super) const fn handle_overdue(&mut self) -> u32 {
-        self.asked_again += 1;
+        if self.asked_again < ASKED_AGAIN_MAX {
+            self.asked_again += 1;
+        }
         self.asked_again
     }
 
@@ -83,10 +87,37 @@ impl Timers {
     }
 }
 
+impl Carry for Timers {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { sent_ns, ack_ns, asked, waiting_since_ns, asked_again, alive_ns } = self;
+        sent_ns.write(out);
+        ack_ns.write(out);
+        asked.write(out);
+        waiting_since_ns.write(out);
+        asked_again.write(out);
+        alive_ns.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        Ok(Self {
+            sent_ns: time::read(from)?,
+            ack_ns: maybe_time::read(from)?,
+            asked: u8::read(from)?,
+            waiting_since_ns: time::read(from)?,
+            // It says how long to wait, and has said the longest by then.
+            asked_again: u32::read(from)?.min(ASKED_AGAIN_MAX),
+            alive_ns: time::read(from)?,
+        })
+    }
+}
+
 /// Every other packet is acknowledged without delay.
 const ASKED_MAX: u8 = 2;
 
 const DOUBLINGS_MAX: u32 = 8;
+
+/// Nothing changes after so many questions in vain.
+const ASKED_AGAIN_MAX: u32 = 1000;
 
 /// A network that comes back is noticed within a second. In half a minute of it, fewer packets ask
 /// than are set aside for that.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::drops::DropReason;
 use crate::limits::PAYLOAD_BYTES_MAX;
 use crate::proto::notify::PacketSeq;
@@ -80,6 +81,21 @@ pub struct Quality {
     pub reliable_bytes: usize,
 }
 
+/// What an end has done, beside what its caller counts. All only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets that left, with frames or without.
+    pub packets_sent: u64,
+    /// Packets that nobody is known to have received, of those that asked for an acknowledgement.
+    pub packets_lost: u64,
+    /// Parts of reliable messages that left again.
+    pub parts_repeated: u64,
+    /// Messages on other channels that made room for newer ones before they left.
+    pub messages_displaced: u64,
+}
+
+crate::carried!(Counts { packets_sent, packets_lost, parts_repeated, messages_displaced });
+
 /// Why a message was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
@@ -116,6 +132,28 @@ pub enum Refusal {
     /// It has come after this end was closed.
     Closed,
 }
+
+impl Carry for Channel {
+    fn write(&self, out: &mut Writer<'_>) {
+        let (kind, channel): (u8, u8) = match *self {
+            Self::Reliable(channel) => (1, channel),
+            Self::Sequenced(channel) => (2, channel),
+            Self::Unreliable(channel) => (3, channel),
+        };
+        (kind, channel).write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        match <(u8, u8)>::read(from)? {
+            (1, channel) => Ok(Self::Reliable(channel)),
+            (2, channel) => Ok(Self::Sequenced(channel)),
+            (3, channel) => Ok(Self::Unreliable(channel)),
+            _ => Err(Broken::Invalid("kind of a channel")),
+        }
+    }
+}
+
+crate::carried!(Report { token, is_delivered });
 
 macro_rules! faults {
     ($( $(#[$doc:meta])* $variant:ident = $name:literal ),+ $(,)?) => {

@@ -35,7 +35,8 @@ impl Unreliable {
         self.fresh == 0
     }
 
-    /// Puts a message at the end, and drops what must make room for it.
+    /// Puts a message at the end, and drops what must make room for it. Returns how many messages
+    /// that were.
     pub(super) fn push(
         &mut self,
         channel: Channel,
@@ -43,23 +44,28 @@ impl Unreliable {
         token: Option<u64>,
         bytes_max: usize,
         reports: &mut VecDeque<Report>,
-    ) {
+    ) -> u64 {
+        let mut displaced = 0;
         if let Channel::Sequenced(_) = channel {
             let is_older = |queued: &&mut Message| queued.channel == channel && !queued.is_stale;
             if let Some(older) = self.messages.iter_mut().rev().find(is_older) {
                 older.is_stale = true;
                 self.fresh -= 1;
+                displaced += 1;
                 reports.extend(older.token.take().map(lost));
             }
         }
         let is_too_much = |queue: &Self| {
             queue.bytes.len() + message.len() > bytes_max || queue.messages.len() == MESSAGES_MAX
         };
+        let fresh = self.fresh;
         while is_too_much(self) && self.drop_oldest(reports) {}
+        displaced += (fresh - self.fresh) as u64;
         self.bytes.extend(message);
         let len = message.len() as u16;
         self.messages.push_back(Message { channel, len, token, is_stale: false });
         self.fresh += 1;
+        displaced
     }
 
     /// Writes what fits into a packet, oldest first.
@@ -123,6 +129,8 @@ const fn lost(token: u64) -> Report {
 /// Many small messages are bounded too.
 const MESSAGES_MAX: usize = 1024;
 
+mod handed;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,7 +140,8 @@ mod tests {
     fn fill(queue: &mut Unreliable, bytes: usize) -> Vec<(Channel, u8)> {
         let (mut frames, mut flight) = (vec![0; bytes], Flight::default());
         let number = PacketSeq::new(0);
-        let mut packet = Filling { number, frames: &mut frames, len: 0, part_bytes_max: 1159 };
+        let mut packet =
+            Filling { number, frames: &mut frames, len: 0, part_bytes_max: 1159, repeated: 0 };
         queue.fill(&mut packet, &mut flight);
         let (mut rest, mut found) = (&packet.frames[..packet.len], Vec::new());
         while !rest.is_empty() {

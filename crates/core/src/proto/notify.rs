@@ -14,6 +14,7 @@
 //! a prefix ([`unreal::notify`](super::unreal::notify)), the delivery layer as words
 //! ([`delivery`](super::delivery)).
 
+use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::drops::DropReason;
 use crate::proto::seq::Seq;
 
@@ -183,6 +184,35 @@ impl Notify {
             *word = (shifted >> (WORD_BITS - bits)) as u32;
         }
         self.history[0] |= u32::from(is_delivered);
+    }
+}
+
+impl Carry for Notify {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { next, acked, latest, latest_known, history, latest_at } = self;
+        next.write(out);
+        acked.write(out);
+        latest.write(out);
+        latest_known.write(out);
+        history.write(out);
+        for age in 1..=self.in_flight() as u64 {
+            latest_at[place(self.acked.wrapping_add(age))].write(out);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (next, acked) = (PacketSeq::read(from)?, PacketSeq::read(from)?);
+        let mut end = Self::starting_at(next, PacketSeq::read(from)?.wrapping_add(1));
+        end.latest_known = PacketSeq::read(from)?;
+        end.history = Carry::read(from)?;
+        end.acked = acked;
+        if !(1..=HISTORY_PACKETS_MAX as i64 + 1).contains(&next.distance_from(acked)) {
+            return Err(Broken::Invalid("number of packets in flight"));
+        }
+        for age in 1..=end.in_flight() as u64 {
+            end.latest_at[place(acked.wrapping_add(age))] = u16::read(from)?;
+        }
+        Ok(end)
     }
 }
 

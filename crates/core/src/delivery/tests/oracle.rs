@@ -36,11 +36,15 @@ fn run(seed: u64) {
     let mut models = [Model::default(), Model::default()];
     let messages = random.within(10..200);
     let pause_ns = random.within(0..40 * MS);
+    let is_handed_over = seed % 2 == 1;
     for _ in 0..messages {
         let from = random.within(0..2) as usize;
         send(&mut world, &mut models[from], from, &mut random);
         let end_ns = world.now_ns + random.within(0..pause_ns + 1);
         world.run_until(end_ns, |at, event| judge(&mut models, at, event));
+        if is_handed_over && random.percent(20) {
+            world.hand_over(from);
+        }
     }
     let is_settled = world.settle(3600 * SECOND, |at, event| judge(&mut models, at, event));
     assert!(is_settled, "seed {seed} stalls: {:?}", world.ends.each_ref().map(End::quality));

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
+use super::handed::handed_over;
 use super::random::Random;
 use crate::delivery::{Channel, End, Options, Refusal, Report};
 
@@ -45,6 +46,7 @@ type UnderWay = (u64, u64, usize, Vec<u8>);
 pub(super) struct World {
     pub(super) now_ns: u64,
     pub(super) ends: [End; 2],
+    options: [Options; 2],
     pub(super) paths: [Path; 2],
     pub(super) random: Random,
     /// Packets that were sent, and bytes of them.
@@ -63,6 +65,7 @@ impl World {
         Self {
             now_ns,
             ends: options.map(|options| End::new(&options, now_ns)),
+            options,
             paths,
             random: Random::new(seed),
             sent: [(0, 0); 2],
@@ -80,6 +83,11 @@ impl World {
     /// How long packets of that end wait in the queue of the narrow place.
     pub(super) fn queued_ns(&self, from: usize) -> u64 {
         self.free_ns[from].saturating_sub(self.now_ns)
+    }
+
+    /// Another process goes on with an end.
+    pub(super) fn hand_over(&mut self, at: usize) {
+        self.ends[at] = handed_over(&self.ends[at], &self.options[at]);
     }
 
     /// Lets everything happen up to that moment. `on_event` gets what happens at each end.
