@@ -270,6 +270,20 @@ impl Word for TokenReuse {
     const WORDS: &'static [(&'static str, Self)] = &[("deny", Self::Deny), ("allow", Self::Allow)];
 }
 
+/// Who makes messages of what players send, and acknowledges it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// The game, if it wants to: payloads arrive or do not.
+    None,
+    /// The gateway: game processes get whole messages, and are told what arrived.
+    Gateway,
+}
+
+impl Word for Delivery {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("none", Self::None), ("gateway", Self::Gateway)];
+}
+
 /// What a listener speaks, with the fields that only this protocol has.
 #[derive(Clone, Debug)]
 pub enum Protocol {
@@ -310,6 +324,8 @@ pub struct Netcode {
     pub keep_alive: Duration,
     /// What becomes of a token whose player comes again with it.
     pub token_reuse: TokenReuse,
+    /// Who delivers messages. Invariant: with the gateway, all backends are on bundle links.
+    pub delivery: Delivery,
 }
 
 /// The fields of an Unreal listener.

@@ -76,6 +76,8 @@ mod control_upgrade_hostile;
 mod control_upgrade_kinds;
 #[path = "all/control_upgrade_load.rs"]
 mod control_upgrade_load;
+#[path = "all/delivery_gateway.rs"]
+mod delivery_gateway;
 #[allow(dead_code, reason = "the other tests with etcd need all of it")]
 #[path = "../crates/fleet/tests/real/rig.rs"]
 mod fleet_etcd;

@@ -53,6 +53,14 @@ fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> bool {
         ToGame::Opened(opened) => writer.opened(opened),
         ToGame::OpenedPlain(opened) => writer.opened_plain(opened),
         ToGame::Payload { session, bytes } => writer.payload(*session, bytes),
+        ToGame::Message(part) => writer.message(part),
+        ToGame::Report { session, token, is_delivered } => {
+            writer.report(*session, *token, *is_delivered)
+        }
+        ToGame::Room { session, is_full, waiting_bytes } => {
+            writer.room(*session, *is_full, *waiting_bytes)
+        }
+        ToGame::Quality { session, quality } => writer.quality(*session, quality),
         ToGame::Closed { session, reason } => writer.closed(*session, *reason),
         ToGame::Pong { token } => writer.pong(*token),
         ToGame::Draining { left_ms } => writer.draining(*left_ms),
@@ -69,6 +77,8 @@ fn write_to_gateway(writer: &mut Writer<'_>, record: &ToGateway<'_>) -> bool {
         ToGateway::Multicast { sessions, bytes } => {
             writer.multicast(&sessions.iter().collect::<Vec<_>>(), bytes)
         }
+        ToGateway::Message(part) => writer.message(part),
+        ToGateway::AskQuality { session } => writer.ask_quality(*session),
         ToGateway::Close { session, reason } => writer.close(*session, *reason),
         ToGateway::Ping { token } => writer.ping(*token),
         ToGateway::Unknown(frame) => writer.frame(*frame),

@@ -91,6 +91,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: TokenReuse::Deny,
+            delivers: false,
         }),
         public: Vec::new(),
         backends: vec![BackendId(0)],

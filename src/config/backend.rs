@@ -21,7 +21,7 @@ pub(super) struct Known {
 
 /// One of them, as far as it could be read.
 pub(super) struct KnownBackend {
-    name: Option<String>,
+    pub(super) name: Option<String>,
     pub(super) link: Option<LinkWord>,
     pub(super) address: Option<SocketAddr>,
 }
@@ -31,6 +31,11 @@ impl Known {
     pub(super) fn find(&self, name: &str) -> Option<(usize, &KnownBackend)> {
         let is_it = |(_, known): &(usize, &KnownBackend)| known.name.as_deref() == Some(name);
         self.backends.iter().enumerate().find(is_it)
+    }
+
+    /// The backend with an index.
+    pub(super) fn get(&self, index: usize) -> Option<&KnownBackend> {
+        self.backends.get(index)
     }
 
     /// All names that could be read.

@@ -94,7 +94,9 @@ pub(super) fn read(
     };
     let filter = section.flag("filter");
     let protocol = match word {
-        Some(Front::Netcode) => netcode::read(&mut section, around).map(Protocol::Netcode),
+        Some(Front::Netcode) => {
+            netcode::read(&mut section, backends.as_deref(), around).map(Protocol::Netcode)
+        }
         Some(Front::Unreal) => unreal::read(&mut section).map(Protocol::Unreal),
         Some(Front::Plain) => {
             plain::read(&mut section, route, backends.as_deref(), around).map(Protocol::Plain)

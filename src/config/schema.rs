@@ -12,8 +12,8 @@ use std::fmt;
 
 use super::values::{Word, words};
 use super::{
-    GuardedWays, HandshakeBase, IoChoice, LogFormat, NumberOrder, PortSwitch, Route, TokenPlace,
-    TokenReuse, UnrealMode,
+    Delivery, GuardedWays, HandshakeBase, IoChoice, LogFormat, NumberOrder, PortSwitch, Route,
+    TokenPlace, TokenReuse, UnrealMode,
 };
 use ringgate_core::limits::{PLAIN_BYTES_MAX, WORKERS_MAX};
 use ringgate_gate::Front;
@@ -495,6 +495,16 @@ pub(super) const LISTENER: Table = Table {
             "Whether a player who was heard in a session may come again with the same connect token. \"deny\": no, it is \
              sent a denial and needs a new one. \"allow\": yes, and then recorded packets of the first session are taken for \
              packets of the second.",
+        )
+        .only(&["netcode"]),
+        Field::new(
+            "delivery",
+            Changes::Reload,
+            Kind::Choice(words::<Delivery>),
+            Presence::Default("\"none\""),
+            "\"gateway\": players speak the delivery layer inside of netcode's payloads, the gateway acknowledges, orders and sends \
+             again, and game processes get whole messages of up to 64 KiB. All backends need link = \"bundle\" and a library \
+             of this release or later. \"none\": payloads pass as they are.",
         )
         .only(&["netcode"]),
         Field::new(

@@ -144,9 +144,11 @@ fn reason_named(name: &str) -> Result<DropReason, Refusal> {
     })?;
     match Ledger::of(*why) {
         Ledger::Datagrams | Ledger::Departures | Ledger::Uplink => Ok(*why),
-        Ledger::Downlink | Ledger::Links => Err(wrong(format_args!(
-            "reason: {name} is about what game processes send, and a capture shows players' datagrams"
-        ))),
+        Ledger::Downlink | Ledger::Links | Ledger::MessagesDown | Ledger::MessagesUp => {
+            Err(wrong(format_args!(
+                "reason: {name} is about what links carry, and a capture shows players' datagrams"
+            )))
+        }
     }
 }
 

@@ -137,6 +137,7 @@ fn netcode(rules: &config::Netcode) -> Netcode {
             config::TokenReuse::Allow => TokenReuse::Allow,
             config::TokenReuse::Deny => TokenReuse::Deny,
         },
+        delivers: rules.delivery == config::Delivery::Gateway,
     }
 }
 

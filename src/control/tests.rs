@@ -90,6 +90,7 @@ fn listener() -> Listener {
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: TokenReuse::Deny,
+            delivers: false,
         }),
         public: Vec::new(),
         backends: vec![BackendId(1)],

@@ -18,7 +18,8 @@ use crate::handover;
 use crate::worker::{Fleet, Published, Report};
 use ringgate_core::proto::unreal::front::Identity;
 use ringgate_gate::{
-    BackendId, BackendTraffic, Claims, Counters, ListenerId, ListenerTraffic, Setup,
+    BackendId, BackendTraffic, Claims, Counters, DeliveryTraffic, ListenerId, ListenerTraffic,
+    Setup,
 };
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::overflows::{Overflows, Split};
@@ -287,6 +288,14 @@ impl Snapshot<'_> {
     pub(super) fn listener_traffic(&self, listener: ListenerId) -> ListenerTraffic {
         let mut sum = ListenerTraffic::default();
         let of = |report: &Report| report.listeners.get(listener.index()).copied();
+        self.reports.iter().filter_map(of).for_each(|traffic| sum.merge(&traffic));
+        sum
+    }
+
+    /// What was said in messages at a listener, over all workers.
+    pub(super) fn delivery_traffic(&self, listener: ListenerId) -> DeliveryTraffic {
+        let mut sum = DeliveryTraffic::default();
+        let of = |report: &Report| report.delivery.get(listener.index()).copied();
         self.reports.iter().filter_map(of).for_each(|traffic| sum.merge(&traffic));
         sum
     }

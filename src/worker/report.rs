@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::stages::Recorder;
 use ringgate_gate::body::Gathers;
 use ringgate_gate::{
-    BackendTraffic, Counters, Credentials, LinkRefusal, ListenerTraffic, ServerInfo,
+    BackendTraffic, Counters, Credentials, DeliveryTraffic, LinkRefusal, ListenerTraffic,
+    ServerInfo,
 };
 use ringgate_io::IoStats;
 
@@ -25,6 +26,8 @@ pub struct Report {
     pub backend_arrivals: Vec<u64>,
     /// What each listener has carried.
     pub listeners: Vec<ListenerTraffic>,
+    /// What was said in messages at each listener.
+    pub delivery: Vec<DeliveryTraffic>,
     /// What each backend has carried.
     pub backends: Vec<BackendTraffic>,
     /// What each backend says about itself, where it serves an Unreal game.

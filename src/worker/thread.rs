@@ -298,6 +298,8 @@ impl Worker {
         report.backend_arrivals.extend(gate.backend_arrivals());
         report.listeners.clear();
         report.listeners.extend(gate.listener_traffic());
+        report.delivery.clear();
+        report.delivery.extend(gate.delivery_traffic());
         report.backends.clear();
         report.backends.extend(gate.backend_traffic());
         report.link_port = self.link_port;

@@ -358,6 +358,10 @@ fn optional_listener_fields() {
             "gate.toml:5: listener[0].token_reuse: found \"yes\", expected \"deny\" or \"allow\"",
         ),
         (
+            "delivery = \"game\"",
+            "gate.toml:5: listener[0].delivery: found \"game\", expected \"none\" or \"gateway\"",
+        ),
+        (
             "port_switch = true",
             "gate.toml:5: listener[0].port_switch: found true, expected \"follow\" or \"ignore\"",
         ),
@@ -588,6 +592,26 @@ backends = ["shooter"]
             "gate.toml:19: listener[1].backends[0]: found \"shooter\", which is behind a listener of another protocol, \
              expected a backend that speaks one protocol",
         ],
+    );
+}
+
+#[test]
+fn messages_are_delivered_to_processes_on_bundle_links() {
+    let text = GOOD.replace("backends =", "delivery = \"gateway\"\nbackends =");
+    check(&text, &[]);
+    replaced(
+        &text,
+        "link = \"bundle\"",
+        "link = \"udp\"\naddress = \"127.0.0.1:7777\"",
+        "gate.toml:7: listener[0].delivery: found \"gateway\" and backend \"arena\", which has link = \"udp\", expected \
+         backends with link = \"bundle\" only (they get whole messages)",
+    );
+    let plain = "delivery = \"gateway\"\nbackends =";
+    replaced(
+        GOOD_UNREAL,
+        "backends =",
+        plain,
+        "gate.toml:5: listener[0].delivery: found a field of netcode listeners, expected fields of unreal listeners only",
     );
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use ringgate::config::keys::KeySources;
 use ringgate::config::{
-    self, Allowed, BatchDelay, Config, Gateway, HandshakeBase, HandshakeVersions, Histograms,
-    IoChoice, Limits, Link, LogFormat, NetworkVersions, PortSwitch, Protocol, Route, TokenReuse,
-    Unreal, UnrealMode, Workers,
+    self, Allowed, BatchDelay, Config, Delivery, Gateway, HandshakeBase, HandshakeVersions,
+    Histograms, IoChoice, Limits, Link, LogFormat, NetworkVersions, PortSwitch, Protocol, Route,
+    TokenReuse, Unreal, UnrealMode, Workers,
 };
 
 use crate::config_mistakes::KEY;
@@ -289,6 +289,7 @@ fn the_shipped_example_is_good() {
     assert_eq!((netcode.replay_window, netcode.gap_limit), (256, None));
     assert_eq!(netcode.keep_alive, Duration::from_millis(100));
     assert_eq!(netcode.token_reuse, TokenReuse::Deny);
+    assert_eq!(netcode.delivery, Delivery::None);
     assert_eq!(netcode.keys.len(), 1);
     assert_eq!(config.backends[0].slots, 64);
     assert!(config.notices().is_empty(), "{:?}", config.notices());

@@ -58,6 +58,8 @@ pub(crate) struct Wishes {
     pub(crate) udp: Option<SocketAddr>,
     pub(crate) grace_ms: u64,
     pub(crate) filter: bool,
+    /// Whole messages are delivered.
+    pub(crate) delivers: bool,
 }
 
 impl Wishes {
@@ -71,6 +73,7 @@ impl Wishes {
             udp: None,
             grace_ms: 200,
             filter: true,
+            delivers: false,
         }
     }
 }
@@ -213,6 +216,7 @@ fn plan(wishes: &Wishes, folder: &Folder, key: &Key) -> Plan {
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: TokenReuse::Deny,
+            delivers: wishes.delivers,
         }),
         public: wishes.public.clone(),
         backends: vec![BackendId(0)],

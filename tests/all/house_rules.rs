@@ -51,7 +51,7 @@ const NEEDS: &[(&str, &str)] = &[
 const MAY_USE: &[(&str, &str)] = &[
     ("crates/core/src/carry", ""),
     ("crates/core/src/crypto", "limits secret"),
-    ("crates/core/src/delivery", "drops limits proto"),
+    ("crates/core/src/delivery", "carry drops limits proto"),
     ("crates/core/src/drops", ""),
     ("crates/core/src/endpoint", "carry"),
     ("crates/core/src/limits", ""),

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
 use ringgate_link::bundle::{
-    CloseReason, GoodbyeReason, LONG_PAYLOAD_BYTES_MAX, MULTICAST_SESSIONS_MAX, NAME_BYTES_MAX,
-    RecordError, ToGame, ToGateway, VERSION_MAX, VERSION_MIN,
+    Channel, CloseReason, GoodbyeReason, LONG_PAYLOAD_BYTES_MAX, MESSAGE_BYTES_MAX,
+    MULTICAST_SESSIONS_MAX, MessagePart, NAME_BYTES_MAX, PART_BYTES_MAX, RecordError,
+    SHORT_MESSAGE_BYTES_MAX, ToGame, ToGateway, VERSION_MAX, VERSION_MIN,
 };
 
 fn document() -> String {
@@ -72,6 +73,22 @@ fn describe_to_game(record: &ToGame<'_>) -> String {
         ToGame::Payload { session, bytes } => {
             format!("payload: session {session}, {:?}", text(bytes))
         }
+        ToGame::Message(part) => describe_message(part),
+        ToGame::Report { session, token, is_delivered } => {
+            let what = if *is_delivered { "delivered" } else { "lost" };
+            format!("report: session {session}, token {token}, {what}")
+        }
+        ToGame::Room { session, is_full, waiting_bytes } => {
+            let what = if *is_full { "full" } else { "free" };
+            format!("room: session {session}, {what}, {waiting_bytes} bytes wait")
+        }
+        ToGame::Quality { session, quality } => format!(
+            "quality: session {session}, round trip {} us, variation {} us, loss {} per mille, {} bytes wait",
+            quality.round_trip_us,
+            quality.variation_us,
+            quality.loss_per_mille,
+            quality.waiting_bytes
+        ),
         ToGame::Closed { session, reason } => format!("closed: session {session}, {reason}"),
         ToGame::Pong { token } => format!("pong: token {token}"),
         ToGame::Draining { left_ms } => format!("draining: {left_ms} ms left"),
@@ -97,10 +114,24 @@ fn describe_to_gateway(record: &ToGateway<'_>) -> String {
             let sessions: Vec<_> = sessions.iter().map(|session| session.to_string()).collect();
             format!("multicast: sessions {}, {:?}", sessions.join(" "), text(bytes))
         }
+        ToGateway::Message(part) => describe_message(part),
+        ToGateway::AskQuality { session } => format!("ask_quality: session {session}"),
         ToGateway::Close { session, reason } => format!("close: session {session}, {reason}"),
         ToGateway::Ping { token } => format!("ping: token {token}"),
         ToGateway::Unknown(frame) => panic!("no example is of a later version: {frame:?}"),
     }
+}
+
+fn describe_message(part: &MessagePart<'_>) -> String {
+    let channel = match part.channel {
+        Channel::Reliable(number) => format!("reliable channel {number}"),
+        Channel::Sequenced(number) => format!("sequenced channel {number}"),
+        Channel::Unreliable(number) => format!("unreliable channel {number}"),
+    };
+    let marks = [(part.is_first, ", begins"), (part.is_last, ", ends")];
+    let marks: String = marks.iter().filter(|(is_set, _)| *is_set).map(|(_, word)| *word).collect();
+    let MessagePart { session, token, bytes, .. } = part;
+    format!("message: session {session}, {channel}{marks}, token {token}, {:?}", text(bytes))
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -160,6 +191,9 @@ fn the_limits_are_those_of_the_code() {
             "bytes of a payload for one player, from version 3 on",
             format!("1 to {LONG_PAYLOAD_BYTES_MAX}"),
         ),
+        ("bytes of a message on a reliable channel", format!("1 to {MESSAGE_BYTES_MAX}")),
+        ("bytes of a message on another channel", format!("1 to {SHORT_MESSAGE_BYTES_MAX}")),
+        ("bytes of a part of a message", format!("1 to {PART_BYTES_MAX}")),
         ("sessions in a multicast", format!("1 to {MULTICAST_SESSIONS_MAX}")),
         ("bytes of a name", format!("1 to {NAME_BYTES_MAX}")),
         ("workers", format!("1 to {WORKERS_MAX}")),
@@ -216,5 +250,5 @@ fn fields_follow_each_other_without_a_gap_and_fill_the_example() {
         assert!(fills, "{} bytes for {next}: {section}", example.bytes.len());
         checked += 1;
     }
-    assert_eq!(checked, 11, "ping and pong share a section, draining and undrained too");
+    assert_eq!(checked, 16, "ping and pong share a section, draining and undrained too");
 }

@@ -10,8 +10,9 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 use ringgate_batch::Endpoint;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
 use ringgate_link::bundle::{
-    self, CloseReason, Frame, Frames, GoodbyeReason, LONG_PAYLOAD_BYTES_MAX, OpenedPlain,
-    RecordError, SessionId, ToGame, ToGateway, USER_DATA_BYTES, Writer,
+    self, Assembly, Channel, CloseReason, Frame, Frames, GoodbyeReason, LONG_PAYLOAD_BYTES_MAX,
+    MessagePart, OpenedPlain, Quality, RecordError, SessionId, ToGame, ToGateway, USER_DATA_BYTES,
+    Writer,
 };
 
 use crate::command::{ringgate, run};
@@ -34,6 +35,8 @@ fn the_header_has_the_numbers_of_the_codec() {
     add("RG_BUNDLE_BYTES_MAX", BUNDLE_BYTES_MAX);
     add("RG_PAYLOAD_BYTES_MAX", PAYLOAD_BYTES_MAX);
     add("RG_LONG_PAYLOAD_BYTES_MAX", bundle::LONG_PAYLOAD_BYTES_MAX);
+    add("RG_MESSAGE_BYTES_MAX", bundle::MESSAGE_BYTES_MAX);
+    add("RG_SHORT_MESSAGE_BYTES_MAX", bundle::SHORT_MESSAGE_BYTES_MAX);
     add("RG_NO_SLOT", u32::MAX as usize);
     add("RG_USER_DATA_BYTES", USER_DATA_BYTES);
     add("RG_NAME_BYTES_MAX", bundle::NAME_BYTES_MAX);
@@ -247,7 +250,7 @@ fn it_waits_for_more_only_where_bundles_follow_each_other_closely() {
 const SPOKEN: RangeInclusive<u16> = bundle::VERSION_MIN..=bundle::VERSION_MAX;
 
 /// What `reader.c` prints for a datagram.
-fn expected_lines(datagram: &[u8]) -> Vec<String> {
+fn expected_lines(datagram: &[u8], assembly: &mut Assembly) -> Vec<String> {
     if datagram.len() > BUNDLE_BYTES_MAX {
         return vec![lost(257, RecordError::DatagramTooLong.as_u8().into())];
     }
@@ -255,6 +258,20 @@ fn expected_lines(datagram: &[u8]) -> Vec<String> {
     for record in ToGame::read(datagram) {
         if matches!(record, Ok(ToGame::Unknown(_))) {
             continue;
+        }
+        if let Ok(ToGame::Message(part)) = &record {
+            match assembly.take(part) {
+                Ok(false) => continue,
+                Ok(true) => {
+                    let whole = MessagePart { bytes: assembly.message(), ..*part };
+                    lines.push(describe(&ToGame::Message(whole)));
+                    continue;
+                }
+                Err(error) => {
+                    lines.push(lost(257, error.as_u8().into()));
+                    break;
+                }
+            }
         }
         let is_last = matches!(record, Err(_) | Ok(ToGame::Welcome(_) | ToGame::Goodbye(_)));
         lines.push(match record {
@@ -316,6 +333,32 @@ fn describe(record: &ToGame<'_>) -> String {
         ToGame::Payload { session, bytes } => {
             format!("payload session={} bytes={}", session.as_u64(), hex(bytes))
         }
+        ToGame::Message(part) => {
+            let (kind, number) = match part.channel {
+                Channel::Reliable(number) => (1, number),
+                Channel::Sequenced(number) => (2, number),
+                Channel::Unreliable(number) => (3, number),
+            };
+            let MessagePart { session, bytes, .. } = part;
+            let session = session.as_u64();
+            format!("message session={session} kind={kind} channel={number} bytes={}", hex(bytes))
+        }
+        ToGame::Report { session, token, is_delivered } => {
+            let (session, is_delivered) = (session.as_u64(), u8::from(*is_delivered));
+            format!("report session={session} token={token} is_delivered={is_delivered}")
+        }
+        ToGame::Room { session, is_full, waiting_bytes } => {
+            let (session, is_full) = (session.as_u64(), u8::from(*is_full));
+            format!("room session={session} is_full={is_full} waiting={waiting_bytes}")
+        }
+        ToGame::Quality { session, quality } => format!(
+            "quality session={} round_trip={} variation={} loss={} waiting={}",
+            session.as_u64(),
+            u64::from(quality.round_trip_us) * 1000,
+            u64::from(quality.variation_us) * 1000,
+            quality.loss_per_mille,
+            quality.waiting_bytes,
+        ),
         ToGame::Closed { session, reason } => {
             format!("closed session={} reason={}", session.as_u64(), reason.as_u8())
         }
@@ -343,13 +386,17 @@ fn hostile_datagram(rng: &mut TestRng) -> Vec<u8> {
     let session = SessionId::new(rng.random_range(0..2), rng.random_range(1..9));
     let payload = vec![7; rng.random_range(1..=40)];
     for _ in 0..rng.random_range(1..6) {
-        assert!(match rng.random_range(0..9) {
+        assert!(match rng.random_range(0..14) {
+            13 => writer.report(session, rng.random(), rng.random()),
+            12 => writer.room(session, rng.random(), rng.random()),
+            11 => writer.quality(session, &quality(rng)),
+            9 | 10 => writer.message(&message_part(session, &payload, rng)),
             8 => writer.undrained(),
             7 => writer.opened_plain(&opened_plain(session, rng.random_range(0..3))),
             6 => writer.frame(later_record(&mut [9; 50], rng)),
             0 => writer.opened(&opened(session, &user_data)),
             1 => writer.payload(session, &payload),
-            2 => writer.closed(session, CloseReason::ALL[rng.random_range(0..8)]),
+            2 => writer.closed(session, CloseReason::ALL[rng.random_range(0..10)]),
             3 => writer.pong(rng.random()),
             4 => writer.draining(rng.random()),
             _ => writer.payload(session, &[1; LONG_PAYLOAD_BYTES_MAX]),
@@ -368,6 +415,41 @@ fn hostile_datagram(rng: &mut TestRng) -> Vec<u8> {
         datagram.truncate(rng.random_range(1..=datagram.len()));
     }
     datagram
+}
+
+/// Whole ones mostly, or a part that may fit to the one before.
+fn message_part<'a>(session: SessionId, bytes: &'a [u8], rng: &mut TestRng) -> MessagePart<'a> {
+    let channel = match rng.random_range(0..4) {
+        0 => Channel::Sequenced(rng.random()),
+        1 => Channel::Unreliable(rng.random()),
+        _ => Channel::Reliable(rng.random_range(0..2)),
+    };
+    let is_part = channel.is_reliable() && rng.random_range(0..2) == 0;
+    let (is_first, is_last) =
+        if is_part { (rng.random(), rng.random_range(0..4) == 0) } else { (true, true) };
+    MessagePart { session, channel, is_first, is_last, token: rng.random(), bytes }
+}
+
+fn quality(rng: &mut TestRng) -> Quality {
+    Quality {
+        round_trip_us: rng.random(),
+        variation_us: rng.random(),
+        loss_per_mille: rng.random(),
+        waiting_bytes: rng.random(),
+    }
+}
+
+/// A message in its parts, each in a datagram of its own.
+fn long_message() -> Vec<Vec<u8>> {
+    let message: Vec<_> = (0..bundle::MESSAGE_BYTES_MAX).map(|at| (at >> 4) as u8).collect();
+    let parts = MessagePart::of(SessionId::new(0, 7), Channel::Reliable(9), 0, &message);
+    let datagram = |part| {
+        let mut buf = vec![0; BUNDLE_BYTES_MAX];
+        let mut writer = Writer::new(&mut buf);
+        assert!(writer.message(&part));
+        writer.bytes().to_vec()
+    };
+    parts.map(datagram).collect()
 }
 
 fn opened_plain(session: SessionId, slot: u32) -> OpenedPlain<'static> {
@@ -391,14 +473,19 @@ fn the_header_reads_every_datagram_as_the_codec_does() {
     let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32]);
     let mut datagrams: Vec<_> = (0..400).map(|_| hostile_datagram(&mut rng)).collect();
     datagrams.extend(named_mistakes());
+    datagrams.push(vec![4, 0, 0, 0]);
+    datagrams.extend(long_message());
+    datagrams.extend(long_message().into_iter().skip(1));
+    let mut assembly = Assembly::new();
     let mut link = welcomed(&gateway, &mut game);
     let mut losses = 0;
     for datagram in datagrams {
         link.send_bytes(&datagram);
-        for expected in expected_lines(&datagram) {
+        for expected in expected_lines(&datagram, &mut assembly) {
             assert_eq!(game.line(), expected, "{datagram:02x?}");
             if expected.starts_with("lost") {
                 losses += 1;
+                assembly.clear();
                 game.go_on();
                 link = welcomed(&gateway, &mut game);
             }
@@ -435,6 +522,6 @@ fn named_mistakes() -> Vec<Vec<u8>> {
 
 fn welcomed(gateway: &Gateway, game: &mut Game) -> GatewayLink {
     let link = gateway.accept_and_welcome(0);
-    assert_eq!(game.line(), "up workers=1 incarnation=9 version=3");
+    assert_eq!(game.line(), "up workers=1 incarnation=9 version=4");
     link
 }

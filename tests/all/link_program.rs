@@ -69,6 +69,11 @@ impl Game {
         self.lines.recv_timeout(PATIENCE).expect("the program prints a line")
     }
 
+    /// The next line, if there is one already.
+    pub(crate) fn next_line(&mut self) -> Option<String> {
+        self.lines.try_recv().ok()
+    }
+
     /// Lets a program that waits for a line go on.
     pub(crate) fn go_on(&mut self) {
         let stdin = self.process.stdin.as_mut().expect("piped");

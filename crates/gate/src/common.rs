@@ -165,6 +165,12 @@ impl Common {
         self.captures.note_drop(why);
     }
 
+    /// A message for a player that is not there, or that gets no messages, goes no further.
+    pub(crate) fn refuse_message(&mut self, backend: BackendId) {
+        self.counters.messages_from_links += 1;
+        self.drop_payload(backend, DropReason::MessageUnknown);
+    }
+
     /// A player has completed its handshake.
     pub(crate) fn count_session(&mut self, listener: ListenerId, backend: BackendId) {
         self.listeners[listener].traffic.sessions_opened += 1;

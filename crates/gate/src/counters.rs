@@ -1,9 +1,10 @@
 //! What a gate counts, and the balances that must hold.
 //!
 //! Counters are plain integers of one worker, published by copying on the slow path. *Conservation*
-//! is three sums: every datagram is handled, forwarded to the worker that owns its session, or
+//! is five sums: every datagram is handled, forwarded to the worker that owns its session, or
 //! dropped for a reason; every payload a player sent reached a link or was dropped for a reason;
-//! every payload a game process sent was sealed or dropped for a reason.
+//! every payload a game process sent was sealed or dropped for a reason; and the same for whole
+//! messages, in both directions.
 
 use crate::front::protocol::PACKET_KIND_NAMES;
 use ringgate_core::drops::{DropCounts, DropReason};
@@ -186,6 +187,22 @@ counters! {
         /// Payloads sealed for players.
         payloads_down: counter, Accounted in Downlink,
             "ringgate_payloads_down_total", "Payloads sealed for players.";
+        /// Payloads that were packets of the delivery layer.
+        delivery_packets: counter, Accounted in Uplink,
+            "ringgate_delivery_packets_total",
+            "Payloads from players that were packets of the delivery layer, and were taken.";
+        /// Whole messages of players.
+        messages_up: counter, CameIn in MessagesUp,
+            "ringgate_messages_up_total", "Whole messages from players.";
+        /// Messages handed to links.
+        messages_to_links: counter, Accounted in MessagesUp,
+            "ringgate_messages_to_links_total", "Whole messages handed to game processes.";
+        /// Messages from links.
+        messages_from_links: counter, CameIn in MessagesDown,
+            "ringgate_messages_from_links_total", "Whole messages from game processes.";
+        /// Messages queued for players.
+        messages_down: counter, Accounted in MessagesDown,
+            "ringgate_messages_down_total", "Whole messages queued for players.";
         /// Datagrams received from links.
         link_datagrams_in: counter,
             "ringgate_link_datagrams_in_total", "Datagrams from game processes.";
@@ -295,6 +312,24 @@ named_list! {
         ByOperator = "by_operator",
         /// The player left.
         ByPlayer = "by_player",
+        /// The player acknowledged what was not sent, or took an acknowledgement back.
+        DeliveryAcknowledgement = "delivery_acknowledgement",
+        /// A packet or a frame that nobody writes.
+        DeliveryMalformed = "delivery_malformed",
+        /// A message began in the middle of another, or went on without a beginning.
+        DeliveryMarks = "delivery_marks",
+        /// More waited than a receiver holds.
+        DeliveryMemory = "delivery_memory",
+        /// A message grew over 64 KiB.
+        DeliveryMessageLength = "delivery_message_length",
+        /// The game process sent more on reliable channels than is kept for a player.
+        DeliveryOverflow = "delivery_overflow",
+        /// A packet's number was further ahead than packets can be in flight.
+        DeliverySequence = "delivery_sequence",
+        /// The player acknowledged nothing as arrived for 30 seconds.
+        DeliverySilence = "delivery_silence",
+        /// A part of a message was further ahead than its channel's window.
+        DeliveryWindow = "delivery_window",
         /// The player's address is denied, or its id.
         Denied = "denied",
         /// It could not be carried into the process that has taken the gateway over.
@@ -338,6 +373,15 @@ impl Ended {
             Self::ByBackend => CloseReason::Finished,
             Self::ByOperator | Self::Denied => CloseReason::Operator,
             Self::ByPlayer | Self::Replaced => CloseReason::PlayerLeft,
+            Self::DeliveryAcknowledgement
+            | Self::DeliveryMalformed
+            | Self::DeliveryMarks
+            | Self::DeliveryMemory
+            | Self::DeliveryMessageLength
+            | Self::DeliverySequence
+            | Self::DeliverySilence
+            | Self::DeliveryWindow => CloseReason::Delivery,
+            Self::DeliveryOverflow => CloseReason::Overflow,
             Self::SequenceGap => CloseReason::SequenceGap,
             Self::Shutdown => CloseReason::Shutdown,
             Self::TimedOut => CloseReason::TimedOut,
@@ -361,12 +405,14 @@ impl LinkRefusal {
 }
 
 impl Counters {
-    /// The three balances. `Err` names the one that does not hold, with both sides.
+    /// The five balances. `Err` names the one that does not hold, with both sides.
     pub fn check_conservation(&self) -> Result<(), Imbalance> {
         for (balance, ledger) in [
             ("datagrams", Ledger::Datagrams),
             ("uplink", Ledger::Uplink),
             ("downlink", Ledger::Downlink),
+            ("messages up", Ledger::MessagesUp),
+            ("messages down", Ledger::MessagesDown),
         ] {
             let came_in = self.sum(Side::CameIn, ledger);
             let accounted = self.sum(Side::Accounted, ledger) + self.dropped(ledger);
@@ -414,6 +460,10 @@ pub enum Ledger {
     Downlink,
     /// Records and datagrams on links that are not payloads.
     Links,
+    /// Messages from game processes.
+    MessagesDown,
+    /// Messages for game processes.
+    MessagesUp,
     /// Payloads for game processes.
     Uplink,
 }
@@ -498,7 +548,13 @@ impl Ledger {
             | R::RestartRateLimited
             | R::GapUnconfirmed
             | R::AckImplausible => Self::Datagrams,
-            R::LinkFull | R::LinkDown => Self::Uplink,
+            R::LinkFull
+            | R::LinkDown
+            | R::DeliveryDeferred
+            | R::DeliveryLate
+            | R::DeliveryFault => Self::Uplink,
+            R::MessageNotTaken => Self::MessagesUp,
+            R::MessageUnknown | R::MessageOverflow => Self::MessagesDown,
             R::SessionUnknown
             | R::ServerDuplicate
             | R::ServerPacketInvalid

@@ -18,7 +18,7 @@ use crate::seed::{Seed, WorkerIndex};
 use crate::setup::{Credentials, Setup};
 use crate::shared::claims::Claims;
 use crate::store::hash::HashKey;
-use crate::traffic::{BackendTraffic, ListenerTraffic};
+use crate::traffic::{BackendTraffic, DeliveryTraffic, ListenerTraffic};
 use crate::turn::Turn;
 use ringgate_batch::{Flush, SocketId, TxBatch};
 use ringgate_core::crypto::Aead;
@@ -178,6 +178,11 @@ impl Gate {
     /// What each listener has carried.
     pub fn listener_traffic(&self) -> impl Iterator<Item = ListenerTraffic> + '_ {
         self.common.listeners.iter().map(|state| state.traffic)
+    }
+
+    /// What has been said in messages at each listener.
+    pub fn delivery_traffic(&self) -> impl Iterator<Item = DeliveryTraffic> + '_ {
+        self.common.listeners.iter().map(|state| state.delivery)
     }
 
     /// What each backend has carried.

@@ -77,4 +77,4 @@ pub use setup::{
 pub use shared::claims::Claims;
 pub use survey::{Found, Survey, Wanted};
 pub use trace::{Detail, Fact, Record, Trace, Watched};
-pub use traffic::{BackendTraffic, ListenerTraffic};
+pub use traffic::{BackendTraffic, DeliveryTraffic, ListenerTraffic};

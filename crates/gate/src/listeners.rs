@@ -3,7 +3,7 @@
 use crate::front::Front;
 use crate::ids::{BindId, IdVec};
 use crate::setup::Listener;
-use crate::traffic::ListenerTraffic;
+use crate::traffic::{DeliveryTraffic, ListenerTraffic};
 use ringgate_batch::SocketId;
 
 pub(crate) struct ListenerState {
@@ -11,12 +11,14 @@ pub(crate) struct ListenerState {
     /// Our sockets, one for each of its addresses.
     pub(crate) sockets: IdVec<BindId, SocketId>,
     pub(crate) traffic: ListenerTraffic,
+    pub(crate) delivery: DeliveryTraffic,
 }
 
 impl ListenerState {
     /// Without sockets.
     pub(crate) fn new(listener: &Listener) -> Self {
         let front = Front::of(&listener.protocol);
-        Self { front, sockets: IdVec::new(), traffic: ListenerTraffic::default() }
+        let (traffic, delivery) = (ListenerTraffic::default(), DeliveryTraffic::default());
+        Self { front, sockets: IdVec::new(), traffic, delivery }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::common::Common;
 use crate::ids::{LinkId, ListenerId};
-use crate::links::state::Link;
+use crate::links::state::{Link, Load};
 use crate::turn::Turn;
 use ringgate_batch::{Room, SendFailure, TxBatch, TxTarget};
 use ringgate_core::drops::DropReason;
@@ -102,7 +102,7 @@ impl Common {
                 Tag::Probe => self.take_back_probe(entry.target.peer),
                 Tag::UdpPayload => {
                     self.counters.link_datagrams_out -= 1;
-                    self.undeliver(1, why);
+                    self.undeliver(Load::PAYLOAD, why);
                 }
                 Tag::Bundle(link) => self.note_refused_bundle(link, bytes, why),
             }

@@ -201,6 +201,9 @@ pub struct Netcode {
     pub keep_alive_ns: u64,
     /// Whether a token may have several sessions.
     pub token_reuse: TokenReuse,
+    /// Players' payloads are packets of the delivery layer, and game processes get whole messages.
+    /// All backends are on bundle links. For sessions that begin.
+    pub delivers: bool,
 }
 
 /// What becomes of a token whose session has taken something in from its player.

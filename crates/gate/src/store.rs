@@ -2,6 +2,7 @@
 //! is.
 
 pub(crate) mod admission;
+pub(crate) mod alarms;
 pub(crate) mod area;
 pub(crate) mod census;
 pub(crate) mod entry;

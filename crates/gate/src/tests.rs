@@ -4,6 +4,7 @@ mod basics;
 mod captures;
 mod clients;
 mod crowds;
+mod delivery;
 mod denied;
 mod drops;
 mod floods;

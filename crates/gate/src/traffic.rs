@@ -3,6 +3,8 @@
 //! Counted in what a datagram's step has in its cache anyway: the listener's and the backend's
 //! state. Arrivals are counted once for each run of datagrams, everything else by an addition.
 
+use ringgate_core::delivery::Counts;
+
 /// What has come in and gone out at a listener. All only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenerTraffic {
@@ -18,6 +20,23 @@ pub struct ListenerTraffic {
     pub sessions_opened: u64,
     /// Datagrams of its players, and of others, that went no further.
     pub drops: u64,
+}
+
+/// What has been said in messages at a listener that delivers them. All only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeliveryTraffic {
+    /// Whole messages from its players.
+    pub messages_in: u64,
+    /// Whole messages queued for its players.
+    pub messages_out: u64,
+    /// Packets of messages and acknowledgements that were sent to its players.
+    pub packets_sent: u64,
+    /// Packets with messages that did not reach their player, as far as is known.
+    pub packets_lost: u64,
+    /// Parts of reliable messages that were sent again.
+    pub parts_repeated: u64,
+    /// Messages on other channels that made room for newer ones before they were sent.
+    pub messages_displaced: u64,
 }
 
 /// What has been said between a backend and its players. Starts anew when its number is given to
@@ -47,6 +66,26 @@ impl ListenerTraffic {
         self.bytes_out += other.bytes_out;
         self.sessions_opened += other.sessions_opened;
         self.drops += other.drops;
+    }
+}
+
+impl DeliveryTraffic {
+    /// Adds another worker's.
+    pub const fn merge(&mut self, other: &Self) {
+        self.messages_in += other.messages_in;
+        self.messages_out += other.messages_out;
+        self.packets_sent += other.packets_sent;
+        self.packets_lost += other.packets_lost;
+        self.parts_repeated += other.parts_repeated;
+        self.messages_displaced += other.messages_displaced;
+    }
+
+    /// Adds what an end has done since.
+    pub(crate) const fn note(&mut self, before: &Counts, now: &Counts) {
+        self.packets_sent += now.packets_sent - before.packets_sent;
+        self.packets_lost += now.packets_lost - before.packets_lost;
+        self.parts_repeated += now.parts_repeated - before.parts_repeated;
+        self.messages_displaced += now.messages_displaced - before.messages_displaced;
     }
 }
 
@@ -83,6 +122,14 @@ ringgate_core::carried!(ListenerTraffic {
     bytes_out,
     sessions_opened,
     drops,
+});
+ringgate_core::carried!(DeliveryTraffic {
+    messages_in,
+    messages_out,
+    packets_sent,
+    packets_lost,
+    parts_repeated,
+    messages_displaced,
 });
 ringgate_core::carried!(BackendTraffic {
     payloads_up,

@@ -40,14 +40,16 @@
 extern "C" {
 #endif
 
-/* The versions of the format that this header speaks: all from the first to the third. */
+/* The versions of the format that this header speaks: all from the first to the fourth. */
 #define RG_VERSION_MIN 1
-#define RG_VERSION_MAX 3
+#define RG_VERSION_MAX 4
 
 /* Limits of the format. */
 #define RG_BUNDLE_BYTES_MAX 16384
 #define RG_PAYLOAD_BYTES_MAX 1200 /* of a player of netcode, and of a multicast */
 #define RG_LONG_PAYLOAD_BYTES_MAX 1472 /* of one player, on links from version 3 on */
+#define RG_MESSAGE_BYTES_MAX 65536 /* of a message on a reliable channel */
+#define RG_SHORT_MESSAGE_BYTES_MAX 1159 /* of a message on another channel */
 #define RG_NO_SLOT UINT32_MAX
 #define RG_USER_DATA_BYTES 256
 #define RG_NAME_BYTES_MAX 32
@@ -64,6 +66,8 @@ enum rg_close_reason {
     RG_CLOSE_SHUTDOWN = 5,
     RG_CLOSE_OPERATOR = 6,
     RG_CLOSE_UNCONFIGURED = 7,
+    RG_CLOSE_DELIVERY = 8, /* the player broke the delivery layer, or acknowledges nothing */
+    RG_CLOSE_OVERFLOW = 9, /* more was sent on reliable channels than the gateway keeps */
     RG_CLOSE_FINISHED = 128,
     RG_CLOSE_KICKED = 129,
     RG_CLOSE_REFUSED = 130,
@@ -101,7 +105,17 @@ enum rg_record_error {
     RG_ERROR_SESSION_COUNT = 9,
     RG_ERROR_WORKER_INVALID = 10,
     RG_ERROR_REASON_UNKNOWN = 11,
-    RG_ERROR_DATAGRAM_TOO_LONG = 12
+    RG_ERROR_DATAGRAM_TOO_LONG = 12,
+    RG_ERROR_CHANNEL_UNKNOWN = 13,
+    RG_ERROR_MESSAGE_LENGTH = 14,
+    RG_ERROR_MESSAGE_MARKS = 15
+};
+
+/* The kinds of a player's channels, of each of which there are 256. */
+enum rg_channel_kind {
+    RG_RELIABLE = 1,  /* messages of up to 64 KiB that arrive once and in order */
+    RG_SEQUENCED = 2, /* of up to 1159 bytes: a newer one makes older ones worthless */
+    RG_UNRELIABLE = 3 /* of up to 1159 bytes, without promises */
 };
 
 /* What rg_next reports, and which fields of rg_event it sets besides `kind` and `worker`. */
@@ -117,8 +131,15 @@ enum rg_event_kind {
     RG_OPENED_PLAIN, /* session, ip, scope, port, slot, slots_max, listener: a player of a plain
                        listener. The slot is RG_NO_SLOT until its source has sent again after an
                        answer; then the event comes once more */
-    RG_UNDRAINED     /* the gateway takes players again: RG_DRAINING does not hold any more.
+    RG_UNDRAINED,    /* the gateway takes players again: RG_DRAINING does not hold any more.
                        Gateways of the first releases did not say so */
+    /* Of players of listeners with delivery = "gateway": */
+    RG_MESSAGE, /* session, channel_kind, channel, bytes, bytes_len: a whole message */
+    RG_REPORT,  /* session, token, is_delivered: what became of a message that was sent with a
+                   token. One for each, before the session's RG_CLOSED, unless the link is lost */
+    RG_ROOM,    /* session, is_full, waiting_bytes: so much waits at the gateway that no more should
+                   be sent on reliable channels, or it has become less again */
+    RG_QUALITY  /* session, round_trip_ns, variation_ns, loss_per_mille, waiting_bytes */
 };
 
 /* What happened. Pointers are valid until the next call of rg_next. */
@@ -139,14 +160,24 @@ struct rg_event {
     const uint8_t *user_data; /* RG_USER_DATA_BYTES; zeros when opened again */
     char listener[RG_NAME_BYTES_MAX + 1]; /* where the player came in, NUL-terminated */
     const uint8_t *bytes;
-    size_t bytes_len; /* 1 to RG_LONG_PAYLOAD_BYTES_MAX; of netcode 1 to RG_PAYLOAD_BYTES_MAX */
+    size_t bytes_len; /* 1 to RG_LONG_PAYLOAD_BYTES_MAX; of netcode 1 to RG_PAYLOAD_BYTES_MAX; of a
+                         message 1 to RG_MESSAGE_BYTES_MAX */
     uint64_t round_trip_ns;
     uint32_t left_ms;
     uint64_t payloads_unsent; /* taken by rg_send, and gone down with the link */
     unsigned version;         /* of the format, as both sides speak it on this link */
+    unsigned channel_kind;    /* enum rg_channel_kind */
+    unsigned channel;         /* 0 to 255 */
+    uint64_t token;
+    int is_delivered;
+    int is_full;
+    uint32_t waiting_bytes;
+    uint64_t variation_ns; /* how far round trips differ from round_trip_ns */
+    unsigned loss_per_mille;
 };
 
-/* What became of payloads, one for each player that a multicast names. All only grow.
+/* What became of payloads, one for each player that a multicast names, and of messages, which count
+   as one payload each. All only grow.
    payloads_taken = payloads_sent + payloads_lost + those that wait for a flush. */
 struct rg_stats {
     uint64_t payloads_taken;
@@ -164,7 +195,11 @@ enum rg_send_result {
     RG_SEND_LINK_FULL = -2,      /* the gateway does not read fast enough; the queue is full */
     RG_SEND_PAYLOAD_LENGTH = -3, /* a payload has 1 to RG_PAYLOAD_BYTES_MAX bytes, or for one player
                                     on a link from version 3 on RG_LONG_PAYLOAD_BYTES_MAX */
-    RG_SEND_NOT_A_CHOICE = -4    /* only the gateway closes for this reason */
+    RG_SEND_NOT_A_CHOICE = -4,   /* only the gateway closes for this reason */
+    RG_SEND_MESSAGE_LENGTH = -5, /* a message has 1 to RG_MESSAGE_BYTES_MAX bytes on a reliable
+                                    channel, to RG_SHORT_MESSAGE_BYTES_MAX on another */
+    RG_SEND_NO_MESSAGES = -6,    /* the gateway is of an earlier version and takes no messages */
+    RG_SEND_NO_CHANNEL = -7      /* no such kind of channel, or a number above 255 */
 };
 
 /* How to connect. Zero means the default. */
@@ -204,6 +239,17 @@ int rg_next(rg_backend *backend, struct rg_event *event);
 int rg_send(rg_backend *backend, uint64_t session, const void *bytes, size_t bytes_len);
 size_t rg_multicast(rg_backend *backend, const uint64_t *sessions, size_t sessions_len,
                     const void *bytes, size_t bytes_len);
+
+/* Sends a whole message to a player of a listener with delivery = "gateway". `kind` is an enum
+   rg_channel_kind. With a token other than 0, an RG_REPORT says what became of it. What the player
+   cannot be sent yet waits at the gateway; after an RG_ROOM with is_full no more should be sent on
+   reliable channels until one without it comes. A game that goes on all the same loses the session
+   (RG_CLOSE_OVERFLOW). */
+int rg_send_message(rg_backend *backend, uint64_t session, unsigned kind, unsigned channel,
+                    const void *bytes, size_t bytes_len, uint64_t token);
+
+/* Asks how good the way to a player is, which RG_QUALITY answers. */
+int rg_ask_quality(rg_backend *backend, uint64_t session);
 
 /* Ends a session; `reason` is an enum rg_close_reason from 128 on. While the link lives this is not
    lost, however full it is. RG_CLOSED with the same reason answers. */
@@ -284,7 +330,7 @@ static inline unsigned rg_worker(uint64_t session) { return (unsigned)(session >
 #error "include this implementation before other headers, or define _GNU_SOURCE"
 #endif
 
-/* Kinds of records. A payload is the one that goes both ways. */
+/* Kinds of records. Payloads and messages go both ways. */
 enum {
     RG__PAYLOAD = 1,
     RG__WELCOME = 2,
@@ -294,10 +340,15 @@ enum {
     RG__DRAINING = 6,
     RG__GOODBYE = 7,
     RG__OPENED_PLAIN = 8,
+    RG__MESSAGE = 9,
+    RG__REPORT = 10,
+    RG__ROOM = 11,
+    RG__QUALITY = 12,
     RG__HELLO = 16,
     RG__MULTICAST = 17,
     RG__CLOSE = 18,
     RG__PING = 19,
+    RG__ASK_QUALITY = 20,
     RG__FIRST_SKIPPABLE = 128, /* from here on, what is not known is passed over */
     RG__UNDRAINED = 128
 };
@@ -305,6 +356,10 @@ enum {
 enum {
     RG__HEADER_BYTES = 4,
     RG__CLOSE_BYTES = RG__HEADER_BYTES + 8 + 1,
+    RG__PART_OVERHEAD_BYTES = RG__HEADER_BYTES + 8 + 3 + 8,
+    RG__PART_BYTES_MAX = 16000, /* a longer message takes several records */
+    RG__FIRST_PART = 1,
+    RG__LAST_PART = 2,
     RG__QUEUE_BUNDLES = 16,
     /* More than a socket holds: only a gateway that sends faster than we read comes this far. */
     RG__TURN_BUNDLES_MAX = 64,
@@ -344,6 +399,10 @@ struct rg__link {
     uint8_t *late; /* closes that found no room, encoded; payloads wait until they are gone */
     size_t late_len;
     size_t late_room;
+    uint8_t *message; /* one that comes in several parts; allocated when first needed */
+    size_t message_len;
+    uint64_t message_session; /* 0: none has begun */
+    unsigned message_channel; /* kind and number, as they were read */
 };
 
 struct rg_backend {
@@ -714,6 +773,7 @@ void rg_free(rg_backend *backend) {
             free(link->bundles[n].bytes);
         free(link->bundles);
         free(link->late);
+        free(link->message);
     }
     if (backend->timer >= 0)
         close(backend->timer);
@@ -830,6 +890,7 @@ static int rg__lose(rg_backend *backend, unsigned worker, unsigned reason, unsig
         unsent += link->bundles[(link->first + n) % backend->queue_bundles].payloads;
     link->bundles_len = 0;
     link->late_len = 0;
+    link->message_session = 0;
     close(link->fd);
     link->fd = -1;
     link->is_welcomed = 0;
@@ -940,9 +1001,104 @@ static unsigned rg__read_session(unsigned kind, const uint8_t *body, size_t len,
     if (len != 9)
         return RG_ERROR_BODY_LENGTH;
     event->kind = RG_CLOSED;
-    event->reason = rg__known(body[8], RG_CLOSE_UNCONFIGURED);
+    event->reason = rg__known(body[8], RG_CLOSE_OVERFLOW);
     if (body[8] >= RG_CLOSE_FINISHED)
         event->reason = rg__known(body[8], RG_CLOSE_GAME_SHUTDOWN);
+    return RG_ERROR_NONE;
+}
+
+/* Adds a part to the message of its link. 1: it is complete. */
+static int rg__take_part(struct rg__link *link, const uint8_t *body, size_t len, uint64_t session,
+                         unsigned *error) {
+    unsigned marks = body[10], channel = (unsigned)rg__get(body + 8, 2);
+    *error = RG_ERROR_MESSAGE_MARKS;
+    if (marks & RG__FIRST_PART) {
+        if (link->message_session != 0)
+            return 0;
+        link->message_session = session;
+        link->message_channel = channel;
+        link->message_len = 0;
+    }
+    if (link->message_session != session || link->message_channel != channel)
+        return 0;
+    *error = RG_ERROR_MESSAGE_LENGTH;
+    if (link->message == NULL)
+        link->message = (uint8_t *)malloc(RG_MESSAGE_BYTES_MAX);
+    if (link->message == NULL || len > RG_MESSAGE_BYTES_MAX - link->message_len)
+        return 0;
+    *error = RG_ERROR_NONE;
+    memcpy(link->message + link->message_len, body + 19, len);
+    link->message_len += len;
+    if (!(marks & RG__LAST_PART))
+        return 0;
+    link->message_session = 0;
+    return 1;
+}
+
+/* A message, or a part of one: that is no event before the last, and `kind` stays 0. */
+static unsigned rg__read_message(struct rg__link *link, const uint8_t *body, size_t len,
+                                 struct rg_event *event) {
+    unsigned error;
+    size_t bytes_len;
+    if (len < 8)
+        return RG_ERROR_BODY_LENGTH;
+    event->session = rg__get(body, 8);
+    if (event->session == 0)
+        return RG_ERROR_SESSION_ZERO;
+    if (len < 19)
+        return RG_ERROR_BODY_LENGTH;
+    if (body[8] < RG_RELIABLE || body[8] > RG_UNRELIABLE)
+        return RG_ERROR_CHANNEL_UNKNOWN;
+    if (body[10] > (RG__FIRST_PART | RG__LAST_PART))
+        return RG_ERROR_MESSAGE_MARKS;
+    bytes_len = len - 19;
+    if (bytes_len < 1 || bytes_len > (body[8] == RG_RELIABLE ? (size_t)RG__PART_BYTES_MAX
+                                                              : (size_t)RG_SHORT_MESSAGE_BYTES_MAX))
+        return RG_ERROR_MESSAGE_LENGTH;
+    event->channel_kind = body[8];
+    event->channel = body[9];
+    if (body[10] == (RG__FIRST_PART | RG__LAST_PART) && link->message_session == 0) {
+        event->kind = RG_MESSAGE;
+        event->bytes = body + 19;
+        event->bytes_len = bytes_len;
+        return RG_ERROR_NONE;
+    }
+    if (body[8] != RG_RELIABLE)
+        return RG_ERROR_MESSAGE_MARKS;
+    if (rg__take_part(link, body, bytes_len, event->session, &error)) {
+        event->kind = RG_MESSAGE;
+        event->bytes = link->message;
+        event->bytes_len = link->message_len;
+    }
+    return error;
+}
+
+/* What the gateway says about a session and its messages. */
+static unsigned rg__read_about(unsigned kind, const uint8_t *body, size_t len,
+                               struct rg_event *event) {
+    size_t expected = kind == RG__REPORT ? 17 : kind == RG__ROOM ? 13 : 22;
+    if (len < 8)
+        return RG_ERROR_BODY_LENGTH;
+    event->session = rg__get(body, 8);
+    if (event->session == 0)
+        return RG_ERROR_SESSION_ZERO;
+    if (len != expected)
+        return RG_ERROR_BODY_LENGTH;
+    if (kind == RG__REPORT) {
+        event->kind = RG_REPORT;
+        event->token = rg__get(body + 8, 8);
+        event->is_delivered = body[16] != 0;
+    } else if (kind == RG__ROOM) {
+        event->kind = RG_ROOM;
+        event->is_full = body[8] != 0;
+        event->waiting_bytes = (uint32_t)rg__get(body + 9, 4);
+    } else {
+        event->kind = RG_QUALITY;
+        event->round_trip_ns = 1000 * rg__get(body + 8, 4);
+        event->variation_ns = 1000 * rg__get(body + 12, 4);
+        event->loss_per_mille = (unsigned)rg__get(body + 16, 2);
+        event->waiting_bytes = (uint32_t)rg__get(body + 18, 4);
+    }
     return RG_ERROR_NONE;
 }
 
@@ -960,7 +1116,7 @@ static size_t rg__body_bytes(unsigned kind) {
 static unsigned rg__read_body(rg_backend *backend, unsigned worker, unsigned kind,
                               const uint8_t *body, size_t len, struct rg_event *event) {
     if (kind == RG__PAYLOAD || kind == RG__CLOSED || kind == RG__OPENED ||
-        kind == RG__OPENED_PLAIN) {
+        (kind >= RG__OPENED_PLAIN && kind <= RG__QUALITY)) {
         if (!backend->links[worker].is_welcomed) {
             rg__lose(backend, worker, RG_LOSS_WELCOME_EXPECTED, 0, event);
             return RG_ERROR_NONE;
@@ -969,6 +1125,10 @@ static unsigned rg__read_body(rg_backend *backend, unsigned worker, unsigned kin
             return rg__read_opened(body, len, event);
         if (kind == RG__OPENED_PLAIN)
             return rg__read_opened_plain(body, len, event);
+        if (kind == RG__MESSAGE)
+            return rg__read_message(&backend->links[worker], body, len, event);
+        if (kind > RG__MESSAGE)
+            return rg__read_about(kind, body, len, event);
         return rg__read_session(kind, body, len, event);
     }
     if (rg__body_bytes(kind) == 0)
@@ -979,7 +1139,7 @@ static unsigned rg__read_body(rg_backend *backend, unsigned worker, unsigned kin
         return rg__read_welcome(backend, worker, body, event);
     if (kind == RG__GOODBYE) {
         rg__lose(backend, worker, rg__known(body[0], RG_GOODBYE_RECORD_INVALID),
-                 rg__known(body[1], RG_ERROR_DATAGRAM_TOO_LONG), event);
+                 rg__known(body[1], RG_ERROR_MESSAGE_MARKS), event);
         return RG_ERROR_NONE;
     }
     if (!backend->links[worker].is_welcomed) {
@@ -996,7 +1156,8 @@ static unsigned rg__read_body(rg_backend *backend, unsigned worker, unsigned kin
     return RG_ERROR_NONE;
 }
 
-/* Takes one record off the datagram. 0: it is of a later version, and no event. */
+/* Takes one record off the datagram. 0: it is no event, being of a later version or a part of a
+   message that others follow. */
 static int rg__take_record(rg_backend *backend, unsigned worker, struct rg_event *event) {
     const uint8_t *record = backend->inbox + backend->inbox_at;
     size_t left = backend->inbox_len - backend->inbox_at;
@@ -1018,12 +1179,13 @@ static int rg__take_record(rg_backend *backend, unsigned worker, struct rg_event
         error = RG_ERROR_FLAGS_UNKNOWN;
     else {
         backend->inbox_at += record_bytes;
+        event->kind = (enum rg_event_kind)0;
         error = rg__read_body(backend, worker, record[2], record + RG__HEADER_BYTES,
                               record_bytes - RG__HEADER_BYTES, event);
     }
     if (error != RG_ERROR_NONE)
         return rg__lose(backend, worker, RG_LOSS_RECORD_INVALID, error, event);
-    return 1;
+    return event->kind != (enum rg_event_kind)0;
 }
 
 /* Reads one datagram. 1: `*event` is set because the link is lost. */
@@ -1177,6 +1339,74 @@ size_t rg_multicast(rg_backend *backend, const uint64_t *sessions, size_t sessio
     }
     backend->stats.payloads_link_down += sessions_len - reachable;
     return taken;
+}
+
+/* Whether so many records of any length can be appended, after sending what can be sent. */
+static int rg__has_room_for(rg_backend *backend, struct rg__link *link, size_t records) {
+    unsigned attempt;
+    for (attempt = 0; attempt < 2; attempt++) {
+        if (link->late_len == 0 && link->bundles_len + records <= backend->queue_bundles)
+            return 1;
+        if (attempt == 0)
+            rg__flush_link(backend, link);
+    }
+    return 0;
+}
+
+int rg_send_message(rg_backend *backend, uint64_t session, unsigned kind, unsigned channel,
+                    const void *bytes, size_t bytes_len, uint64_t token) {
+    struct rg__link *link;
+    size_t at = 0;
+    if (kind < RG_RELIABLE || kind > RG_UNRELIABLE || channel > 255)
+        return RG_SEND_NO_CHANNEL;
+    if (bytes_len < 1 || bytes_len > (kind == RG_RELIABLE ? (size_t)RG_MESSAGE_BYTES_MAX
+                                                          : (size_t)RG_SHORT_MESSAGE_BYTES_MAX))
+        return RG_SEND_MESSAGE_LENGTH;
+    link = rg__link_of(backend, session);
+    if (link == NULL) {
+        backend->stats.payloads_link_down++;
+        return RG_SEND_LINK_DOWN;
+    }
+    if (link->version < 4)
+        return RG_SEND_NO_MESSAGES;
+    /* All parts, or none of them. */
+    if (bytes_len > RG__PART_BYTES_MAX &&
+        !rg__has_room_for(backend, link, (bytes_len - 1) / RG__PART_BYTES_MAX + 1)) {
+        backend->stats.payloads_link_full++;
+        return RG_SEND_LINK_FULL;
+    }
+    while (at < bytes_len) {
+        size_t left = bytes_len - at;
+        size_t len = left < RG__PART_BYTES_MAX ? left : (size_t)RG__PART_BYTES_MAX;
+        unsigned marks = (at == 0 ? RG__FIRST_PART : 0u) | (len == left ? RG__LAST_PART : 0u);
+        uint8_t *record = rg__push(backend, link, RG__PART_OVERHEAD_BYTES + len, RG__MESSAGE,
+                                   len == left ? 1 : 0);
+        if (record == NULL)
+            return RG_SEND_LINK_FULL;
+        rg__put(record + 4, session, 8);
+        record[12] = (uint8_t)kind;
+        record[13] = (uint8_t)channel;
+        record[14] = (uint8_t)marks;
+        rg__put(record + 15, at == 0 ? token : 0, 8);
+        memcpy(record + RG__PART_OVERHEAD_BYTES, (const uint8_t *)bytes + at, len);
+        at += len;
+    }
+    return RG_SEND_OK;
+}
+
+int rg_ask_quality(rg_backend *backend, uint64_t session) {
+    struct rg__link *link = rg__link_of(backend, session);
+    uint8_t *record = NULL;
+    if (link == NULL)
+        return RG_SEND_LINK_DOWN;
+    if (link->version < 4)
+        return RG_SEND_NO_MESSAGES;
+    if (link->late_len == 0)
+        record = rg__reserve(backend, link, RG__HEADER_BYTES + 8, RG__ASK_QUALITY, 0);
+    if (record == NULL)
+        return RG_SEND_LINK_FULL;
+    rg__put(record + 4, session, 8);
+    return RG_SEND_OK;
 }
 
 int rg_close_session(rg_backend *backend, uint64_t session, unsigned reason) {

@@ -11,7 +11,8 @@
 //! records padded to eight bytes take 1.3 to 2 times as long (benches/link.rs).
 //!
 //! The two directions are two enums, [`ToGame`] and [`ToGateway`]: a record that travels the wrong
-//! way is not decodable, so no code has to handle it. A payload looks the same in both.
+//! way is not decodable, so no code has to handle it. A payload looks the same in both, and so does
+//! a part of a message.
 //!
 //! Both sides name the versions that they speak before anything else ([`Hello`], [`Welcome`]); a
 //! record that only a later version has may be passed over if its kind says so
@@ -22,6 +23,7 @@
 
 mod address;
 mod frame;
+mod message;
 mod read;
 mod reason;
 mod record;
@@ -31,10 +33,11 @@ mod tests;
 mod write;
 
 pub use frame::{Frame, Frames};
+pub use message::{Assembly, Channel, MessagePart};
 pub use read::Reader;
 pub use reason::{CloseReason, GoodbyeReason, RecordError};
 pub use record::{
-    Goodbye, Hello, Opened, OpenedPlain, Sessions, ToGame, ToGateway, Welcome, is_name,
+    Goodbye, Hello, Opened, OpenedPlain, Quality, Sessions, ToGame, ToGateway, Welcome, is_name,
 };
 pub use session::SessionId;
 pub use write::Writer;
@@ -43,7 +46,7 @@ pub use write::Writer;
 pub const VERSION_MIN: u16 = 1;
 
 /// The highest version of the format that this code speaks.
-pub const VERSION_MAX: u16 = 3;
+pub const VERSION_MAX: u16 = 4;
 
 /// The first version in which a record may be passed over by a reader that does not know its kind.
 pub const VERSION_SKIPPABLE: u16 = 2;
@@ -51,6 +54,9 @@ pub const VERSION_SKIPPABLE: u16 = 2;
 /// The first version with players of plain listeners, who have no client id, and with payloads of
 /// up to [`LONG_PAYLOAD_BYTES_MAX`].
 pub const VERSION_PLAIN: u16 = 3;
+
+/// The first version with whole messages, for players of listeners with `delivery = "gateway"`.
+pub const VERSION_MESSAGES: u16 = 4;
 
 /// Longest datagram, in both directions. 16 KiB hold 13 full-size payloads or 140 of 100 bytes;
 /// longer ones gain less than 2 % (docs/BENCHMARKS.md, links).
@@ -61,6 +67,18 @@ pub const PAYLOAD_BYTES_MAX: usize = 1200;
 
 /// Longest payload of one player of a plain listener, on links from [`VERSION_PLAIN`] on.
 pub const LONG_PAYLOAD_BYTES_MAX: usize = 1472;
+
+/// Longest message on a reliable channel.
+pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// Longest message on another channel: what fits into a packet for a player.
+pub const SHORT_MESSAGE_BYTES_MAX: usize = 1159;
+
+/// Longest part of a message in a record. A longer message takes several records.
+pub const PART_BYTES_MAX: usize = 16_000;
+
+/// Bytes of a part's record that are not message: header, session, channel, marks and token.
+pub const PART_OVERHEAD_BYTES: usize = HEADER_BYTES + SESSION_BYTES + 3 + 8;
 
 /// Most workers, and with them links, that a gateway has.
 pub const WORKERS_MAX: usize = 128;
@@ -93,10 +111,11 @@ const _: () = assert!(
     "the largest multicast fits a bundle"
 );
 
+const _: () = assert!(PART_OVERHEAD_BYTES + PART_BYTES_MAX <= BUNDLE_BYTES_MAX);
 const _: () = assert!(VERSION_MAX <= u8::MAX as u16, "a hello names it in eight bits");
 
 /// What the header calls each record. Kinds below 16 come from the gateway, those below 128 from
-/// the game process; a payload is the one record that goes both ways.
+/// the game process; payloads and messages are the records that go both ways.
 mod kind {
     /// Kinds from here on may be skipped by those who do not know them.
     pub(super) const FIRST_SKIPPABLE: u8 = 128;
@@ -109,11 +128,16 @@ mod kind {
     pub(super) const DRAINING: u8 = 6;
     pub(super) const GOODBYE: u8 = 7;
     pub(super) const OPENED_PLAIN: u8 = 8;
+    pub(super) const MESSAGE: u8 = 9;
+    pub(super) const REPORT: u8 = 10;
+    pub(super) const ROOM: u8 = 11;
+    pub(super) const QUALITY: u8 = 12;
 
     pub(super) const HELLO: u8 = 16;
     pub(super) const MULTICAST: u8 = 17;
     pub(super) const CLOSE: u8 = 18;
     pub(super) const PING: u8 = 19;
+    pub(super) const ASK_QUALITY: u8 = 20;
 
     pub(super) const UNDRAINED: u8 = 128;
 }

@@ -384,6 +384,7 @@ fn setup(players: usize, idle_games: u16) -> Setup {
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: TokenReuse::Deny,
+            delivers: false,
         }),
         public: vec![SERVER.into()],
         backends: vec![BackendId(0)],

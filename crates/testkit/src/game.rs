@@ -212,6 +212,12 @@ impl Game {
             ToGame::OpenedPlain(opened) => {
                 judge.require(false, || format!("{opened:?} is no player's of netcode"));
             }
+            ToGame::Message(_)
+            | ToGame::Report { .. }
+            | ToGame::Room { .. }
+            | ToGame::Quality { .. } => {
+                judge.require(false, || format!("{record:?} where no messages are delivered"));
+            }
             ToGame::Payload { .. }
             | ToGame::Pong { .. }
             | ToGame::Draining { .. }

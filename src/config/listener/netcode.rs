@@ -4,17 +4,27 @@ use std::num::NonZeroU64;
 
 use super::{Surroundings, window};
 use crate::config::mistake::Place;
+use crate::config::schema::LinkWord;
 use crate::config::section::{Section, number};
-use crate::config::{Netcode, source};
+use crate::config::{Delivery, Netcode, source};
 use ringgate_core::secret::Key;
 
-pub(super) fn read(section: &mut Section<'_, '_>, around: &Surroundings<'_>) -> Option<Netcode> {
+/// `backends` are whom it sends players to, where these could be read.
+pub(super) fn read(
+    section: &mut Section<'_, '_>,
+    backends: Option<&[usize]>,
+    around: &Surroundings<'_>,
+) -> Option<Netcode> {
     let protocol_id = section.value("protocol_id", number);
     let keys = read_keys(section, around);
     let replay_window = section.value("replay_window", window);
     let gap_limit = section.integer("gap_limit");
     let keep_alive = section.duration("keep_alive");
     let token_reuse = section.choice("token_reuse");
+    let delivery = section.choice("delivery");
+    if let Some((Delivery::Gateway, place)) = &delivery {
+        check_bundled(section, place, backends, around);
+    }
     Some(Netcode {
         protocol_id: protocol_id?.0,
         has_fleet_keys: keys.as_ref()?.is_empty(),
@@ -23,7 +33,25 @@ pub(super) fn read(section: &mut Section<'_, '_>, around: &Surroundings<'_>) -> 
         gap_limit: NonZeroU64::new(gap_limit?),
         keep_alive: keep_alive?,
         token_reuse: token_reuse?.0,
+        delivery: delivery?.0,
     })
+}
+
+/// Whole messages are told on bundle links: a udp link has no words for them.
+fn check_bundled(
+    section: &mut Section<'_, '_>,
+    place: &Place,
+    backends: Option<&[usize]>,
+    around: &Surroundings<'_>,
+) {
+    for &index in backends.into_iter().flatten() {
+        let Some(backend) = around.backends.get(index) else { continue };
+        if let (Some(LinkWord::Udp), Some(name)) = (backend.link, &backend.name) {
+            let found = format_args!("\"gateway\" and backend {name:?}, which has link = \"udp\"");
+            let expected = "backends with link = \"bundle\" only (they get whole messages)";
+            section.report.expected(place, found, expected);
+        }
+    }
 }
 
 /// All keys of a listener; none where the fleet has them. Every source is tried, so that all that

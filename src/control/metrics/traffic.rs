@@ -3,7 +3,7 @@
 
 use super::super::view::Snapshot;
 use super::text::{Kind, Text};
-use ringgate_gate::{BackendTraffic, ListenerTraffic, Phase};
+use ringgate_gate::{BackendTraffic, DeliveryTraffic, ListenerTraffic, Phase};
 
 pub(super) fn render(text: &mut Text, snapshot: &Snapshot<'_>) {
     let listeners = &snapshot.live.setup.listeners;
@@ -11,6 +11,15 @@ pub(super) fn render(text: &mut Text, snapshot: &Snapshot<'_>) {
         let mut family = text.family(name, Kind::Counter, help);
         for (id, listener) in listeners.pairs().filter(|(_, it)| it.phase == Phase::Serving) {
             family.sample(&[("listener", &listener.name)], of(&snapshot.listener_traffic(id)));
+        }
+    }
+    for (name, help, of) in OF_DELIVERY {
+        let mut family = text.family(name, Kind::Counter, help);
+        for (id, listener) in listeners.pairs().filter(|(_, it)| it.phase == Phase::Serving) {
+            if listener.netcode().is_some_and(|rules| rules.delivers) {
+                let sample = of(&snapshot.delivery_traffic(id));
+                family.sample(&[("listener", &listener.name)], sample);
+            }
         }
     }
     let backends = &snapshot.live.setup.backends;
@@ -45,6 +54,38 @@ const OF_LISTENERS: &[Family<ListenerTraffic>] = &[
         "ringgate_listener_drops_total",
         "Datagrams from a listener's sockets that went no further (by reason: ringgate_drops_total).",
         |it| it.drops,
+    ),
+];
+
+/// Of listeners with `delivery = "gateway"`.
+const OF_DELIVERY: &[Family<DeliveryTraffic>] = &[
+    ("ringgate_listener_messages_in_total", "Whole messages from a listener's players.", |it| {
+        it.messages_in
+    }),
+    (
+        "ringgate_listener_messages_out_total",
+        "Whole messages queued for a listener's players.",
+        |it| it.messages_out,
+    ),
+    (
+        "ringgate_listener_delivery_packets_total",
+        "Packets of the delivery layer sent to a listener's players.",
+        |it| it.packets_sent,
+    ),
+    (
+        "ringgate_listener_delivery_lost_total",
+        "Packets with messages that did not reach their player, as far as is known.",
+        |it| it.packets_lost,
+    ),
+    (
+        "ringgate_listener_delivery_repeated_total",
+        "Parts of reliable messages that were sent again.",
+        |it| it.parts_repeated,
+    ),
+    (
+        "ringgate_listener_messages_displaced_total",
+        "Messages that are not reliable and made room for newer ones before they were sent.",
+        |it| it.messages_displaced,
     ),
 ];
 

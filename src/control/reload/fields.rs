@@ -157,7 +157,7 @@ pub(super) fn listener_fields(
     fields
 }
 
-fn netcode_fields(before: &Netcode, after: &Netcode) -> [Compared; 6] {
+fn netcode_fields(before: &Netcode, after: &Netcode) -> [Compared; 7] {
     let Netcode {
         protocol_id,
         keys,
@@ -166,6 +166,7 @@ fn netcode_fields(before: &Netcode, after: &Netcode) -> [Compared; 6] {
         gap_limit,
         keep_alive,
         token_reuse,
+        delivery,
     } = before;
     [
         ("protocol_id", *protocol_id != after.protocol_id),
@@ -174,6 +175,7 @@ fn netcode_fields(before: &Netcode, after: &Netcode) -> [Compared; 6] {
         ("gap_limit", *gap_limit != after.gap_limit),
         ("keep_alive", *keep_alive != after.keep_alive),
         ("token_reuse", *token_reuse != after.token_reuse),
+        ("delivery", *delivery != after.delivery),
     ]
 }
 

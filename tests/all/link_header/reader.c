@@ -44,6 +44,25 @@ static void print_event(const struct rg_event *event) {
         printf("payload session=%llu", session);
         print_hex("bytes", event->bytes, event->bytes_len);
         break;
+    case RG_MESSAGE:
+        printf("message session=%llu kind=%u channel=%u", session, event->channel_kind,
+               event->channel);
+        print_hex("bytes", event->bytes, event->bytes_len);
+        break;
+    case RG_REPORT:
+        printf("report session=%llu token=%llu is_delivered=%d", session,
+               (unsigned long long)event->token, event->is_delivered);
+        break;
+    case RG_ROOM:
+        printf("room session=%llu is_full=%d waiting=%u", session, event->is_full,
+               (unsigned)event->waiting_bytes);
+        break;
+    case RG_QUALITY:
+        printf("quality session=%llu round_trip=%llu variation=%llu loss=%u waiting=%u", session,
+               (unsigned long long)event->round_trip_ns,
+               (unsigned long long)event->variation_ns, event->loss_per_mille,
+               (unsigned)event->waiting_bytes);
+        break;
     case RG_CLOSED:
         printf("closed session=%llu reason=%u", session, event->reason);
         break;

@@ -3,6 +3,7 @@
 
 pub(crate) mod answers;
 pub(crate) mod arrival;
+pub(crate) mod connection;
 pub(crate) mod deliver;
 pub(crate) mod departed;
 pub(crate) mod explain;
@@ -12,6 +13,7 @@ pub(crate) mod handed;
 pub(crate) mod handshake;
 pub(crate) mod lineup;
 pub(crate) mod listener;
+pub(crate) mod messages;
 pub(crate) mod players;
 pub(crate) mod port_switch;
 pub(crate) mod residents;

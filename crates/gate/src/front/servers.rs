@@ -11,7 +11,7 @@ use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, RxMeta, SocketId};
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::{CloseReason, SessionId};
+use ringgate_link::bundle::{CloseReason, MessagePart, SessionId};
 
 impl Fronts {
     /// A datagram from a game process.
@@ -104,6 +104,24 @@ impl Players for Fronts {
             Front::Plain => self.plain.send_for_backend(turn, backend, session, payload),
             #[cfg(test)]
             Front::Third => turn.common.count_from_link(DropReason::SessionUnknown),
+        }
+    }
+
+    fn message(&mut self, turn: &mut Turn<'_>, backend: BackendId, message: &MessagePart<'_>) {
+        match turn.common.server_front(backend) {
+            Front::Netcode => self.netcode.send_message_for_backend(turn, backend, message),
+            Front::Unreal | Front::Plain => turn.common.refuse_message(backend),
+            #[cfg(test)]
+            Front::Third => turn.common.refuse_message(backend),
+        }
+    }
+
+    fn tell_quality(&self, turn: &mut Turn<'_>, backend: BackendId, session: SessionId) {
+        match turn.common.server_front(backend) {
+            Front::Netcode => self.netcode.tell_quality(turn, backend, session),
+            Front::Unreal | Front::Plain => {}
+            #[cfg(test)]
+            Front::Third => {}
         }
     }
 

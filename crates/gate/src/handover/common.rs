@@ -3,10 +3,11 @@
 
 use crate::common::{Common, Newcomers};
 use crate::handover::record::{Kind, Refused, Sink};
-use crate::ids::{ListenerId, WorkerId};
-use crate::traffic::ListenerTraffic;
+use crate::ids::{LinkId, ListenerId, WorkerId};
+use crate::traffic::{DeliveryTraffic, ListenerTraffic};
 use ringgate_batch::Endpoint;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, maybe_time, time};
+use ringgate_link::bundle::{Channel, MessagePart, SessionId};
 
 /// Writes what all fronts share.
 pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(), Refused> {
@@ -48,6 +49,14 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
             sink.append(Kind::Link, |out| common.hand_over_link(at, out))?;
         }
     }
+    for (at, link) in links.all.pairs() {
+        let begun = link.as_ref().and_then(|link| link.assembly.begun());
+        if let Some((session, channel, token, bytes)) = begun {
+            let part =
+                MessagePart { session, channel, is_first: true, is_last: false, token, bytes };
+            sink.append(Kind::LinkMessage, |out| hand_over_message(at, &part, out))?;
+        }
+    }
     for backend in links.backends.ids() {
         sink.append(Kind::Backend, |out| common.hand_over_backend(backend, out))?;
     }
@@ -56,6 +65,12 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
             listener.write(out);
             state.traffic.write(out);
         })?;
+        if state.delivery != DeliveryTraffic::default() {
+            sink.append(Kind::ListenerMessages, |out| {
+                listener.write(out);
+                state.delivery.write(out);
+            })?;
+        }
     }
     for ((listener, endpoint), worker) in &neighbours.steered {
         sink.append(Kind::Steered, |out| {
@@ -96,6 +111,13 @@ pub(crate) fn take_common(
                 traffic;
             Ok(())
         }
+        Kind::ListenerMessages => {
+            let (listener, traffic) = (ListenerId::read(from)?, DeliveryTraffic::read(from)?);
+            common.listeners.get_mut(listener).ok_or(Broken::Invalid("listener"))?.delivery =
+                traffic;
+            Ok(())
+        }
+        Kind::LinkMessage => take_message(common, from),
         Kind::Steered => {
             let (listener, endpoint) = (ListenerId::read(from)?, Endpoint::read(from)?);
             let worker = WorkerId::read(from)?;
@@ -121,4 +143,33 @@ pub(crate) fn take_common(
         }
         _ => Err(Broken::Invalid("place among the records")),
     }
+}
+
+/// Writes what has come of a message that is not complete.
+fn hand_over_message(at: LinkId, part: &MessagePart<'_>, out: &mut Writer<'_>) {
+    let number = match part.channel {
+        Channel::Reliable(number) | Channel::Sequenced(number) | Channel::Unreliable(number) => {
+            number
+        }
+    };
+    at.write(out);
+    (part.session.as_u64(), number).write(out);
+    part.token.write(out);
+    (part.bytes.len() as u32).write(out);
+    out.bytes(part.bytes);
+}
+
+/// Goes on with it.
+fn take_message(common: &mut Common, from: &mut Reader<'_>) -> Result<(), Broken> {
+    let at = LinkId::read(from)?;
+    let (session, number) = <(u64, u8)>::read(from)?;
+    let (token, bytes) = (u64::read(from)?, Vec::<u8>::read(from)?);
+    let session = SessionId::from_u64(session).ok_or(Broken::Invalid("session"))?;
+    let Some(Some(link)) = common.links.all.get_mut(at) else { return Ok(()) };
+    // Only reliable ones have several parts.
+    let channel = Channel::Reliable(number);
+    let part =
+        MessagePart { session, channel, is_first: true, is_last: false, token, bytes: &bytes };
+    let taken = link.assembly.take(&part);
+    taken.map(|_| ()).map_err(|_| Broken::Invalid("length of a message"))
 }

@@ -184,6 +184,11 @@ fn write_fronts(gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
     for entry in pending.entries().filter(|entry| pending.is_live(*entry)) {
         sink.append(Kind::NetcodeHandshake, |out| fronts.netcode.hand_over_pending(entry, out))?;
     }
+    for entry in fronts.netcode.connections.entries() {
+        sink.append(Kind::NetcodeConnection, |out| {
+            fronts.netcode.hand_over_connection(entry, out);
+        })?;
+    }
     sink.append(Kind::NetcodeRest, |out| fronts.netcode.hand_over_rest(out))?;
     sink.append(Kind::UnrealRest, |out| fronts.unreal.hand_over_rest(out))?;
     sink.append(Kind::PlainRest, |out| fronts.plain.hand_over_rest(out))?;

@@ -190,6 +190,7 @@ impl Import {
             Kind::NetcodeRest => fronts.netcode.take_rest(common, &mut from, netcode),
             Kind::UnrealRest => fronts.unreal.take_rest(common, &mut from, unreal),
             Kind::PlainRest => fronts.plain.take_rest(common, &mut from, plain),
+            Kind::NetcodeConnection => fronts.netcode.take_connection(common, &mut from),
             Kind::NetcodeListener => fronts.netcode.take_listener(&mut from),
             Kind::UnrealListener => fronts.unreal.take_listener(&mut from),
             Kind::UnrealServer => fronts.unreal.take_server(&mut from),
@@ -261,7 +262,7 @@ impl Import {
             plain.sessions.check_whole(),
         ];
         whole.into_iter().collect::<Result<(), _>>().map_err(refused)?;
-        netcode.settle_in(common);
+        netcode.settle_in(common, now.mono_ns);
         unreal.settle_in(common, now.mono_ns);
         plain.settle_in(common, now.mono_ns).map_err(refused)?;
         common.settle_links(now);

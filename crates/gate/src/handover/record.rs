@@ -235,12 +235,15 @@ kinds! {
     UnrealServer = 25, "an Unreal server";
     PlainListener = 26, "a plain listener";
     NetcodeListener = 27, "a netcode listener";
+    NetcodeConnection = 28, "a player's messages";
     Link = 32, "a link";
     Backend = 33, "a backend";
     Listener = 34, "a listener";
     Steered = 35, "a forwarded address";
     Life = 36, "the worker's life";
     Counters = 37, "the counters";
+    LinkMessage = 38, "a message on a link";
+    ListenerMessages = 39, "a listener's messages";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

@@ -8,11 +8,14 @@ use crate::counters::LinkRefusal;
 use crate::ids::{BackendId, LinkId};
 use crate::links::backlog::Progress;
 use crate::links::players::Players;
+use crate::links::state::Load;
 use crate::setup::LinkKind;
 use crate::turn::Turn;
 use ringgate_batch::Credentials;
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::{Goodbye, GoodbyeReason, Hello, RecordError, ToGateway, Welcome};
+use ringgate_link::bundle::{
+    Goodbye, GoodbyeReason, Hello, MessagePart, RecordError, ToGateway, VERSION_MESSAGES, Welcome,
+};
 
 impl Turn<'_> {
     /// Deals with one record, a multicast as far as its link's allowance goes. Returns whether it
@@ -36,6 +39,17 @@ impl Turn<'_> {
             (ToGateway::Multicast { sessions, bytes }, Some(backend)) => {
                 return self.take_multicast(players, backend, (sessions, bytes), progress);
             }
+            (ToGateway::Message(_) | ToGateway::AskQuality { .. }, _)
+                if !self.common.links.speaks(link, VERSION_MESSAGES) =>
+            {
+                self.refuse_record(link, RecordError::KindUnknown);
+            }
+            (ToGateway::Message(part), Some(backend)) => {
+                self.take_message(players, (link, backend), &part);
+            }
+            (ToGateway::AskQuality { session }, Some(backend)) => {
+                players.tell_quality(self, backend, session);
+            }
             (ToGateway::Close { session, reason }, Some(backend)) => {
                 players.close(self, backend, session, reason);
             }
@@ -43,10 +57,37 @@ impl Turn<'_> {
             (ToGateway::Unknown(_), Some(_)) => {}
             (ToGateway::Ping { token }, Some(_)) => {
                 // A pong is of no use when it comes late: a full link loses it.
-                self.append(link, 0, |writer| writer.pong(token));
+                self.append(link, Load::NONE, |writer| writer.pong(token));
             }
         }
         true
+    }
+
+    /// A message for a player, or a part of one.
+    fn take_message(
+        &mut self,
+        players: &mut impl Players,
+        (link, backend): (LinkId, BackendId),
+        part: &MessagePart<'_>,
+    ) {
+        let Some(from) = self.common.links.get_mut(link) else { return };
+        if part.is_first && part.is_last && !from.assembly.is_open() {
+            return players.message(self, backend, part);
+        }
+        let token = if part.is_first { part.token } else { from.assembly.token() };
+        match from.assembly.take(part) {
+            Ok(false) => {}
+            Ok(true) => {
+                // Its memory goes back for the next one, unless the link has ended meanwhile.
+                let assembly = std::mem::take(&mut from.assembly);
+                let bytes = assembly.message();
+                players.message(self, backend, &MessagePart { token, bytes, ..*part });
+                if let Some(from) = self.common.links.get_mut(link) {
+                    from.assembly = assembly;
+                }
+            }
+            Err(error) => self.refuse_record(link, error),
+        }
     }
 
     /// The first record of a link: who it is, and whether it may be.
@@ -90,7 +131,7 @@ impl Turn<'_> {
     ) {
         let credentials = self.common.links.get_mut(link).map(|link| link.credentials);
         self.common.count_refusal(LinkRefusal::of(reason), credentials);
-        self.append(link, 0, |writer| writer.goodbye(Goodbye { reason, error }));
+        self.append(link, Load::NONE, |writer| writer.goodbye(Goodbye { reason, error }));
         self.submit();
         self.common.lose_link(self.now, link);
     }

@@ -3,7 +3,7 @@
 use crate::ids::{BackendId, WorkerId};
 use crate::store::table::Place;
 use crate::turn::Turn;
-use ringgate_link::bundle::{CloseReason, SessionId};
+use ringgate_link::bundle::{CloseReason, MessagePart, SessionId};
 
 /// What links know a session by: its worker and its place, with the place's tenant.
 #[inline]
@@ -37,6 +37,12 @@ pub(crate) trait Players {
 
     /// Sends a payload to a player, or counts why not.
     fn send(&mut self, turn: &mut Turn<'_>, backend: BackendId, session: SessionId, payload: &[u8]);
+
+    /// Sends a whole message to a player, or counts why not.
+    fn message(&mut self, turn: &mut Turn<'_>, backend: BackendId, message: &MessagePart<'_>);
+
+    /// Answers how good the way to a player is, if messages are delivered to it.
+    fn tell_quality(&self, turn: &mut Turn<'_>, backend: BackendId, session: SessionId);
 
     /// Ends a session, if there is one.
     fn close(

@@ -9,7 +9,7 @@ use crate::common::Common;
 use crate::counters::LinkRefusal;
 use crate::ids::{BackendId, LinkId};
 use crate::links::loopback::is_shared_socket_backend;
-use crate::links::state::{Link, PROBE_EVERY_NS, Probe};
+use crate::links::state::{Link, Load, PROBE_EVERY_NS, Probe};
 use crate::mail::Request;
 use crate::now::Now;
 use crate::output::Tag;
@@ -61,7 +61,7 @@ impl Common {
     pub(crate) fn lose_link(&mut self, now: Now, link: LinkId) {
         let Some(lost) = self.links.all[link].take() else { return };
         self.close_socket(lost.socket);
-        let unsent = lost.unsent_payloads();
+        let unsent = lost.unsent();
         self.undeliver(unsent, SendFailure::Gone);
         self.release_backlog(&lost);
         if let Some(backend) = lost.backend {
@@ -153,7 +153,7 @@ impl Turn<'_> {
     pub(crate) fn say_goodbye(&mut self) {
         let goodbye = Goodbye { reason: GoodbyeReason::Shutdown, error: None };
         for link in self.common.links.all.ids() {
-            self.append(link, 0, |writer| writer.goodbye(goodbye));
+            self.append(link, Load::NONE, |writer| writer.goodbye(goodbye));
         }
     }
 

@@ -13,7 +13,9 @@ use crate::traffic::BackendTraffic;
 use ringgate_batch::{Credentials, Endpoint, LargeSlot, LocalIp, SocketId, TxBatch, TxTarget};
 use ringgate_core::carry::{self, Broken, Carry, Reader, maybe_time, time};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
-use ringgate_link::bundle::{Frame, Frames, VERSION_MIN, Writer};
+use ringgate_link::bundle::{
+    Assembly, Frames, MessagePart, PART_OVERHEAD_BYTES, VERSION_MIN, Writer,
+};
 
 /// A connection on the worker's link socket.
 pub(crate) struct Link {
@@ -43,12 +45,34 @@ pub(crate) struct Link {
     deferred: Vec<u8>,
     /// How many bytes at the start of `deferred` have come back in the flush at hand.
     came_back_bytes: usize,
+    /// How many bytes of `deferred` are messages.
+    deferred_message_bytes: usize,
+    /// The message for a player that comes in several parts.
+    pub(crate) assembly: Assembly,
 }
 
 struct Bundle {
     slot: LargeSlot,
     len: usize,
-    payloads: u64,
+    load: Load,
+}
+
+/// What a record carries that is counted, and what a bundle does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) payloads: u64,
+    pub(crate) messages: u64,
+}
+
+impl Load {
+    pub(crate) const NONE: Self = Self { payloads: 0, messages: 0 };
+    pub(crate) const PAYLOAD: Self = Self { payloads: 1, messages: 0 };
+    pub(crate) const MESSAGE: Self = Self { payloads: 0, messages: 1 };
+
+    const fn add(&mut self, other: Self) {
+        self.payloads += other.payloads;
+        self.messages += other.messages;
+    }
 }
 
 impl Link {
@@ -68,6 +92,8 @@ impl Link {
             bundle: None,
             deferred: Vec::new(),
             came_back_bytes: 0,
+            deferred_message_bytes: 0,
+            assembly: Assembly::new(),
         }
     }
 
@@ -98,14 +124,26 @@ impl Link {
         self.deferred.extend_from_slice(writer.bytes());
     }
 
-    /// Whether so much is deferred that the process cannot be reading its link.
-    pub(crate) fn is_unresponsive(&self) -> bool {
-        self.deferred.len() > DEFERRED_BYTES_MAX
+    /// The same for a message, or a part of one.
+    pub(crate) fn defer_message(&mut self, part: &MessagePart<'_>) {
+        let (start, len) = (self.deferred.len(), PART_OVERHEAD_BYTES + part.bytes.len());
+        self.deferred.resize(start + len, 0);
+        let written = Writer::new(&mut self.deferred[start..]).message(part);
+        debug_assert!(written, "there is room for exactly that");
+        self.deferred_message_bytes += len;
     }
 
-    /// Payloads in a bundle that will never be sent.
-    pub(crate) fn unsent_payloads(&self) -> u64 {
-        self.bundle.as_ref().map_or(0, |bundle| bundle.payloads)
+    /// Whether so much is deferred that the process cannot be reading its link. Messages do not
+    /// count: while anything is deferred, no more of them are taken from players.
+    pub(crate) fn is_unresponsive(&self) -> bool {
+        self.deferred.len() - self.deferred_message_bytes > DEFERRED_BYTES_MAX
+    }
+
+    /// What will never be sent: a bundle that was begun, and messages that wait.
+    pub(crate) fn unsent(&self) -> Load {
+        let mut unsent = self.bundle.as_ref().map_or(Load::NONE, |bundle| bundle.load);
+        unsent.messages += load_of(&self.deferred).messages;
+        unsent
     }
 
     /// Whether records are waiting for room.
@@ -123,29 +161,29 @@ impl Link {
     pub(crate) fn append(
         &mut self,
         tx: &mut TxBatch,
-        payloads: u64,
+        load: Load,
         record: impl FnOnce(&mut Writer<'_>) -> bool,
     ) -> bool {
         if self.bundle.is_none() {
             let Some(slot) = tx.open_large() else { return false };
-            self.bundle = Some(Bundle { slot, len: 0, payloads: 0 });
+            self.bundle = Some(Bundle { slot, len: 0, load: Load::NONE });
         }
         let bundle = self.bundle.as_mut().expect("opened above");
         let mut writer = Writer::resume(tx.large_mut(&bundle.slot), bundle.len);
         let written = record(&mut writer);
         bundle.len = writer.len();
         if written {
-            bundle.payloads += payloads;
+            bundle.load.add(load);
         }
         written
     }
 
-    /// Hands this turn's bundle over to be sent. Returns how many payloads are in it.
-    pub(crate) fn commit(&mut self, tx: &mut TxBatch, tag: u64) -> Option<u64> {
-        let Bundle { slot, len, payloads } = self.bundle.take()?;
+    /// Hands this turn's bundle over to be sent. Returns what is in it.
+    pub(crate) fn commit(&mut self, tx: &mut TxBatch, tag: u64) -> Option<Load> {
+        let Bundle { slot, len, load } = self.bundle.take()?;
         let target = TxTarget { socket: self.socket, peer: None, source: LocalIp::UNSPECIFIED };
         tx.commit_large(slot, len, target, tag);
-        Some(payloads)
+        Some(load)
     }
 
     /// Begins this turn's bundle with what is deferred, as far as it fits.
@@ -156,32 +194,40 @@ impl Link {
         let deferred = std::mem::take(&mut self.deferred);
         let mut written = 0;
         for frame in Frames::new(&deferred).map_while(Result::ok) {
-            if !self.append(tx, 0, |writer| writer.frame(frame)) {
+            let load = Load { payloads: 0, messages: frame.ends_message().into() };
+            if !self.append(tx, load, |writer| writer.frame(frame)) {
                 break;
             }
-            written += frame.bytes().len();
+            let len = frame.bytes().len();
+            written += len;
+            self.deferred_message_bytes -= if frame.is_message() { len } else { 0 };
         }
         self.deferred = deferred;
         self.deferred.drain(..written);
     }
 
-    /// Keeps the records of a refused bundle that must not be lost; returns how many payloads are.
+    /// Keeps the records of a refused bundle that must not be lost; returns what is lost of it.
     ///
     /// They go before everything that is deferred already, because that was written later (it did
     /// not fit, or had to wait), and behind what the bundles before this one have brought back. A
     /// socket that has refused a bundle takes no later one of the same flush (`Driver::flush`), so
     /// nothing has overtaken them.
-    pub(crate) fn take_back(&mut self, bundle: &[u8]) -> u64 {
-        let waiting = self.deferred.len();
+    pub(crate) fn take_back(&mut self, bundle: &[u8]) -> Load {
+        let (waiting, mut lost) = (self.deferred.len(), load_of(bundle));
         for frame in Frames::new(bundle).map_while(Result::ok) {
-            if !frame.may_be_lost() {
-                self.deferred.extend_from_slice(frame.bytes());
+            if frame.may_be_lost() {
+                continue;
+            }
+            self.deferred.extend_from_slice(frame.bytes());
+            if frame.is_message() {
+                self.deferred_message_bytes += frame.bytes().len();
+                lost.messages -= u64::from(frame.ends_message());
             }
         }
         let kept = self.deferred.len() - waiting;
         self.deferred[self.came_back_bytes..].rotate_right(kept);
         self.came_back_bytes += kept;
-        payloads_in(bundle)
+        lost
     }
 
     /// What comes back from now on was written after everything that is deferred.
@@ -190,9 +236,13 @@ impl Link {
     }
 }
 
-/// Payloads in a bundle.
-pub(crate) fn payloads_in(bundle: &[u8]) -> u64 {
-    Frames::new(bundle).map_while(Result::ok).map(Frame::payloads).sum()
+/// What is in a bundle.
+pub(crate) fn load_of(bundle: &[u8]) -> Load {
+    let mut load = Load::NONE;
+    for frame in Frames::new(bundle).map_while(Result::ok) {
+        load.add(Load { payloads: frame.payloads(), messages: frame.ends_message().into() });
+    }
+    load
 }
 
 /// Whether a process listens where a udp backend should, as was found out from outside.
@@ -314,6 +364,10 @@ impl Carry for Link {
             bundle: _,
             deferred,
             came_back_bytes: _,
+            // It follows.
+            deferred_message_bytes: _,
+            // In a record of its own.
+            assembly: _,
         } = self;
         socket.write(out);
         credentials.write(out);
@@ -336,6 +390,9 @@ impl Carry for Link {
         link.is_held = !link.backlog.is_empty();
         link.unidentified_since_ns = maybe_time::read(from)?;
         link.deferred = Vec::read(from)?;
+        let deferred = Frames::new(&link.deferred).map_while(Result::ok);
+        let messages = deferred.filter(|frame| frame.is_message());
+        link.deferred_message_bytes = messages.map(|frame| frame.bytes().len()).sum();
         Ok(link)
     }
 }
@@ -441,14 +498,17 @@ mod tests {
         let mut tx = TxBatch::new(1, 2);
         let mut link = Link::new(SocketId(3), CREDENTIALS);
         let session = |serial| SessionId::new(0, serial);
-        assert!(link.append(&mut tx, 1, |w| w.payload(session(1), b"lost")));
-        assert!(link.append(&mut tx, 0, |w| w.closed(session(1), CloseReason::PlayerLeft)));
-        assert!(link.append(&mut tx, 1, |w| w.payload(session(2), b"lost too")));
-        assert_eq!(link.commit(&mut tx, 9), Some(2));
+        assert!(link.append(&mut tx, Load::PAYLOAD, |w| w.payload(session(1), b"lost")));
+        assert!(
+            link.append(&mut tx, Load::NONE, |w| w.closed(session(1), CloseReason::PlayerLeft))
+        );
+        assert!(link.append(&mut tx, Load::PAYLOAD, |w| w.payload(session(2), b"lost too")));
+        let both = Load { payloads: 2, messages: 0 };
+        assert_eq!(link.commit(&mut tx, 9), Some(both));
 
         let entry = tx.entries()[0];
         let bytes = tx.bytes(&entry).to_vec();
-        assert_eq!(link.take_back(&bytes), 2);
+        assert_eq!(link.take_back(&bytes), both);
         assert!(link.has_deferred() && !link.is_unresponsive());
 
         tx.end_flush();

@@ -67,6 +67,11 @@ impl Links {
         self.all.get_mut(link)?.as_mut()
     }
 
+    /// Whether what is spoken on a link has what that version has brought.
+    pub(crate) fn speaks(&self, link: LinkId, version: u16) -> bool {
+        self.all[link].as_ref().is_some_and(|link| link.version >= version)
+    }
+
     /// The link of a backend, if the process at its other end is still there.
     #[inline]
     pub(crate) fn live(&self, backend: BackendId) -> Option<LinkId> {

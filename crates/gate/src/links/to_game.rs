@@ -2,18 +2,18 @@
 
 use crate::common::Common;
 use crate::ids::LinkId;
-use crate::links::state::payloads_in;
+use crate::links::state::{Load, load_of};
 use crate::now::Now;
 use crate::output::Tag;
 use crate::turn::Turn;
 use ringgate_batch::SendFailure;
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::Writer;
+use ringgate_link::bundle::{MessagePart, Writer};
 
 impl Turn<'_> {
     /// Writes a record that must not be lost.
     pub(crate) fn tell_link(&mut self, link: LinkId, record: impl Fn(&mut Writer<'_>) -> bool) {
-        if self.append(link, 0, &record) {
+        if self.append(link, Load::NONE, &record) {
             return;
         }
         self.common.links.has_unsettled = true;
@@ -24,13 +24,26 @@ impl Turn<'_> {
         }
     }
 
+    /// Writes a reliable message, or a part of one, which must not be lost either. False where the
+    /// link is gone.
+    pub(crate) fn tell_message(&mut self, link: LinkId, part: &MessagePart<'_>) -> bool {
+        let load = Load { payloads: 0, messages: part.is_last.into() };
+        if self.append(link, load, |writer| writer.message(part)) {
+            return true;
+        }
+        self.common.links.has_unsettled = true;
+        let Some(full) = self.common.links.get_mut(link) else { return false };
+        full.defer_message(part);
+        true
+    }
+
     /// Appends a record to a link's bundle, making room where there is none. False when the link
     /// has no room at all: then nothing may overtake what is deferred.
     #[inline]
     pub(crate) fn append(
         &mut self,
         link: LinkId,
-        payloads: u64,
+        load: Load,
         record: impl Fn(&mut Writer<'_>) -> bool,
     ) -> bool {
         // Twice: into the bundle that is open, and into a fresh one after that one was sent or
@@ -41,7 +54,7 @@ impl Turn<'_> {
                 return false;
             };
             let was_open = open.is_open();
-            let is_written = open.append(self.tx, payloads, &record);
+            let is_written = open.append(self.tx, load, &record);
             let is_full = open.is_open();
             if is_full && !was_open {
                 self.common.links.open.push(link);
@@ -100,11 +113,11 @@ impl Common {
         self.links.has_unsettled = true;
         let Some(refused_by) = self.links.get_mut(link) else {
             // Its link has ended meanwhile.
-            return self.undeliver(payloads_in(bytes), why);
+            return self.undeliver(load_of(bytes), why);
         };
-        let payloads_lost = refused_by.take_back(bytes);
+        let lost = refused_by.take_back(bytes);
         let must_close = why != SendFailure::Full || refused_by.is_unresponsive();
-        self.undeliver(payloads_lost, why);
+        self.undeliver(lost, why);
         if must_close {
             self.links.broken.push(link);
         }
@@ -117,8 +130,11 @@ impl Common {
         }
     }
 
-    /// Takes payloads back out of the balance that were counted as handed over.
-    pub(crate) fn undeliver(&mut self, payloads: u64, why: SendFailure) {
+    /// Takes payloads and messages back out of the balance that were counted as handed over.
+    pub(crate) fn undeliver(&mut self, load: Load, why: SendFailure) {
+        let Load { payloads, messages } = load;
+        self.counters.messages_to_links -= messages;
+        self.counters.drops.add(DropReason::MessageNotTaken, messages);
         self.counters.payloads_to_links -= payloads;
         let reason = match why {
             SendFailure::Full => DropReason::LinkFull,

@@ -140,9 +140,19 @@ pub(super) const OF_PLAIN: &[DropReason] = &[
     DropReason::AnswerLimited,
 ];
 
+/// What is refused at listeners that deliver messages only: provoked in `delivery`.
+pub(super) const OF_DELIVERY: &[DropReason] = &[
+    DropReason::DeliveryDeferred,
+    DropReason::DeliveryLate,
+    DropReason::DeliveryFault,
+    DropReason::MessageNotTaken,
+    DropReason::MessageUnknown,
+    DropReason::MessageOverflow,
+];
+
 #[test]
 fn every_reason_is_provoked() {
-    let elsewhere = [OF_UNREAL, OF_PLAIN].concat();
+    let elsewhere = [OF_UNREAL, OF_PLAIN, OF_DELIVERY].concat();
     let ours = DropReason::ALL.iter().filter(|reason| !elsewhere.contains(reason));
     assert!(PROVOKED.iter().eq(ours));
 }

@@ -1,11 +1,14 @@
 //! A game process that speaks the bundle format by hand.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 
 use crate::setup::Credentials;
 use ringgate_batch::{Endpoint, IoEvent, SocketId};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
-use ringgate_link::bundle::{CloseReason, Goodbye, Hello, SessionId, ToGame, Writer};
+use ringgate_link::bundle::{
+    Assembly, Channel, CloseReason, Goodbye, Hello, MessagePart, Quality, SessionId, ToGame, Writer,
+};
 
 use super::rig::{OUR_USER, Rig};
 
@@ -16,10 +19,14 @@ pub(super) enum Heard {
     Draining(u32),
     Undrained,
     Goodbye(Goodbye),
+    Message(SessionId, Channel, Vec<u8>),
     Opened(Guest),
     OpenedPlain(SessionId, Option<u32>),
     Payload(SessionId, Vec<u8>),
     Pong(u64),
+    Quality(SessionId, Quality),
+    Report(SessionId, u64, bool),
+    Room(SessionId, bool),
     Welcome { version: u16, worker: u16, workers: u16, incarnation: u64 },
 }
 
@@ -37,6 +44,8 @@ pub(super) struct Guest {
 
 pub(super) struct Game {
     pub(super) link: SocketId,
+    /// The message that comes in several parts.
+    assembly: RefCell<Assembly>,
 }
 
 impl Game {
@@ -47,9 +56,14 @@ impl Game {
         game
     }
 
+    /// The process at the other end of a link.
+    pub(super) fn on(link: SocketId) -> Self {
+        Self { link, assembly: RefCell::default() }
+    }
+
     /// A process that connects.
     pub(super) fn connect(rig: &mut Rig, credentials: Credentials) -> Self {
-        Self { link: rig.accept_link(credentials) }
+        Self::on(rig.accept_link(credentials))
     }
 
     pub(super) fn hello(&self, rig: &mut Rig, name: &str) {
@@ -77,7 +91,30 @@ impl Game {
     pub(super) fn hear(&self, rig: &mut Rig) -> Vec<Heard> {
         let datagrams = rig.take_on(self.link);
         let records = datagrams.iter().flat_map(|datagram| ToGame::read(datagram));
-        records.map(|record| owned(record.expect("the gate writes what we read"))).collect()
+        let records = records.map(|record| record.expect("the gate writes what we read"));
+        records.filter_map(|record| self.owned(record)).collect()
+    }
+
+    /// `None` for a part of a message that others follow.
+    fn owned(&self, record: ToGame<'_>) -> Option<Heard> {
+        let ToGame::Message(part) = record else { return Some(owned(record)) };
+        let mut assembly = self.assembly.borrow_mut();
+        let is_whole = assembly.take(&part).expect("parts follow one another");
+        is_whole.then(|| Heard::Message(part.session, part.channel, assembly.message().to_vec()))
+    }
+
+    /// Sends a whole message, alone in a turn.
+    pub(super) fn send(
+        &self,
+        rig: &mut Rig,
+        (session, channel): (SessionId, Channel),
+        message: &[u8],
+        token: u64,
+    ) {
+        for part in MessagePart::of(session, channel, token, message) {
+            self.push(rig, |writer| writer.message(&part));
+        }
+        rig.turn();
     }
 
     /// The players that were announced since the last look; what else was said is forgotten.
@@ -117,6 +154,12 @@ fn owned(record: ToGame<'_>) -> Heard {
         }),
         ToGame::OpenedPlain(opened) => Heard::OpenedPlain(opened.session, opened.slot),
         ToGame::Payload { session, bytes } => Heard::Payload(session, bytes.to_vec()),
+        ToGame::Message(part) => panic!("{part:?} is put together with others"),
+        ToGame::Report { session, token, is_delivered } => {
+            Heard::Report(session, token, is_delivered)
+        }
+        ToGame::Room { session, is_full, .. } => Heard::Room(session, is_full),
+        ToGame::Quality { session, quality } => Heard::Quality(session, quality),
         ToGame::Closed { session, reason } => Heard::Closed(session, reason),
         ToGame::Pong { token } => Heard::Pong(token),
         ToGame::Draining { left_ms } => Heard::Draining(left_ms),

@@ -76,11 +76,12 @@ fn a_hello_offers_versions_and_the_highest_in_common_is_chosen() {
         ([1, 0, 0xe1, 0x10, 0, 2], Some(2)),
         ([1, 0, 0xff, 0xff, 0xff, 9], Some(VERSION_MAX)),
         ([2, 0, 0, 0, 0, 255], Some(VERSION_MAX)),
-        ([3, 0, 0, 0, 0, 9], Some(3)),
+        ([3, 0, 0, 0, 0, 3], Some(3)),
         ([0, 0, 0, 0, 0, 1], Some(1)),
-        ([4, 0, 0, 0, 0, 9], None),
-        ([4, 0, 0, 0, 0, 0], None),
-        ([4, 0, 0, 0, 0, 1], None),
+        ([4, 0, 0, 0, 0, 9], Some(4)),
+        ([5, 0, 0, 0, 0, 9], None),
+        ([5, 0, 0, 0, 0, 0], None),
+        ([5, 0, 0, 0, 0, 1], None),
         ([1, 1, 0, 0, 0, 9], None),
         ([0, 0, 0, 0, 0, 0], None),
     ] {
@@ -179,7 +180,7 @@ fn whom_no_backend_allows_is_refused_at_once_and_takes_no_room() {
         rig.turn();
         let closed = |link: &_| rig.requests.contains(&Asked::Close(*link));
         assert!(links.iter().all(closed), "none stays for a hello that it may not say");
-        let told = Game { link: links[7] }.hear(&mut rig);
+        let told = Game::on(links[7]).hear(&mut rig);
         assert_eq!(told, goodbye(GoodbyeReason::Unauthorised));
     }
     assert_eq!(refusals(&rig, LinkRefusal::Unauthorised), 500);
@@ -203,7 +204,7 @@ fn the_nameless_of_one_user_are_bounded_and_lock_nobody_else_out() {
     assert_eq!(refusals(&rig, LinkRefusal::TooManyNameless), 68);
     let game = Game::join(&mut rig, "arena");
     assert!(matches!(game.hear(&mut rig)[..], [Heard::Welcome { .. }]));
-    let game = Game { link: links[5] };
+    let game = Game::on(links[5]);
     game.hello(&mut rig, "other");
     assert!(matches!(game.hear(&mut rig)[..], [Heard::Welcome { .. }]));
     rig.requests.clear();

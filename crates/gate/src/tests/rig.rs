@@ -86,6 +86,7 @@ pub(super) fn listener(name: &str, backends: &[u16]) -> Listener {
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: TokenReuse::Deny,
+            delivers: false,
         }),
         public: vec![PUBLIC.parse().expect("literal")],
         backends: backends.iter().copied().map(BackendId).collect(),

@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::super::bundle::{
-    BUNDLE_BYTES_MAX, CloseReason, Frames, Goodbye, GoodbyeReason, Opened, OpenedPlain,
-    RecordError, SessionId, ToGame, VERSION_MAX, VERSION_MIN, Welcome,
+    Assembly, BUNDLE_BYTES_MAX, Channel, CloseReason, Frames, Goodbye, GoodbyeReason, MessagePart,
+    Opened, OpenedPlain, Quality, RecordError, SessionId, ToGame, VERSION_MAX, VERSION_MIN,
+    Welcome,
 };
 use super::link::Received;
 use super::poller::READY_TIMER;
@@ -37,6 +38,43 @@ pub enum Event<'a> {
         session: SessionId,
         /// 1 to 1472 bytes; of a player of netcode at most 1200.
         bytes: &'a [u8],
+    },
+    /// A whole message of a player of a listener with `delivery = "gateway"`.
+    Message {
+        /// Whose.
+        session: SessionId,
+        /// Where it comes from.
+        channel: Channel,
+        /// 1 byte to 64 KiB; at most 1159 bytes where the channel is not reliable.
+        bytes: &'a [u8],
+    },
+    /// What became of a message that was sent with a token. There is one for each, before the
+    /// session's [`Closed`](Self::Closed), unless the link is lost.
+    Report {
+        /// Whose.
+        session: SessionId,
+        /// The token of the message.
+        token: u64,
+        /// Whether it has arrived. One on a reliable channel always does, as long as the session
+        /// lives.
+        is_delivered: bool,
+    },
+    /// So much waits at the gateway for a player that no more should be sent on reliable channels,
+    /// or it has become less again.
+    Room {
+        /// Whose.
+        session: SessionId,
+        /// No more should be sent.
+        is_full: bool,
+        /// What waits.
+        waiting_bytes: u32,
+    },
+    /// The answer to [`Outbox::ask_quality`].
+    Quality {
+        /// Whose.
+        session: SessionId,
+        /// How good the way to the player is.
+        quality: Quality,
     },
     /// A session is over. The last event about it.
     Closed {
@@ -150,6 +188,12 @@ impl Events<'_> {
         let event = match step {
             Step::Payload { session, at } => Event::Payload { session, bytes: &inbox.buf[at] },
             Step::Opened { at } => inbox.opened(at),
+            Step::Message { session, channel, at } => {
+                Event::Message { session, channel, bytes: &inbox.buf[at] }
+            }
+            Step::Assembled { session, channel, worker } => {
+                Event::Message { session, channel, bytes: inbox.assemblies[worker].message() }
+            }
             Step::Plain(event) => event,
         };
         Some((event, outbox))
@@ -167,12 +211,14 @@ pub(super) struct Inbox {
     reading: Option<(usize, usize)>,
     /// Bundles that have come since somebody asked.
     bundles: u64,
+    /// By worker: the message that is being put together.
+    assemblies: Vec<Assembly>,
 }
 
 impl Inbox {
     pub(super) fn new() -> Self {
         let buf = vec![0; BUNDLE_BYTES_MAX + 1].into_boxed_slice();
-        Self { buf, unread: 0..0, reading: None, bundles: 0 }
+        Self { buf, unread: 0..0, reading: None, bundles: 0, assemblies: Vec::new() }
     }
 
     /// How many bundles have come since the last call.
@@ -201,8 +247,24 @@ impl Inbox {
 
 /// An event that does not borrow yet: ranges in place of slices.
 enum Step {
-    Payload { session: SessionId, at: Range<usize> },
-    Opened { at: Range<usize> },
+    Payload {
+        session: SessionId,
+        at: Range<usize>,
+    },
+    Opened {
+        at: Range<usize>,
+    },
+    Message {
+        session: SessionId,
+        channel: Channel,
+        at: Range<usize>,
+    },
+    /// One that has come in several parts.
+    Assembled {
+        session: SessionId,
+        channel: Channel,
+        worker: usize,
+    },
     Plain(Event<'static>),
 }
 
@@ -302,6 +364,21 @@ impl Backend {
                 self.inbox.unread.start = end;
                 return Some(Step::Opened { at: start..end });
             }
+            ToGame::Message(part) => {
+                self.inbox.unread.start = end;
+                let at = end - part.bytes.len()..end;
+                return match take_part(&mut self.inbox.assemblies, worker, &part, at) {
+                    Ok(step) => step,
+                    Err(error) => Some(self.lose(worker, LinkLoss::RecordInvalid(error))),
+                };
+            }
+            ToGame::Report { session, token, is_delivered } => {
+                Event::Report { session, token, is_delivered }
+            }
+            ToGame::Room { session, is_full, waiting_bytes } => {
+                Event::Room { session, is_full, waiting_bytes }
+            }
+            ToGame::Quality { session, quality } => Event::Quality { session, quality },
             ToGame::Closed { session, reason } => Event::Closed { session, reason },
             ToGame::Pong { token } => {
                 let waited_ns = self.clock.now_ns().saturating_sub(token);
@@ -343,11 +420,33 @@ impl Backend {
     fn lose(&mut self, worker: usize, loss: LinkLoss) -> Step {
         let payloads_unsent = self.outbox.links[worker].close();
         self.outbox.stats.payloads_lost += payloads_unsent;
+        if let Some(assembly) = self.inbox.assemblies.get_mut(worker) {
+            assembly.clear();
+        }
         self.inbox.unread = 0..0;
         self.inbox.reading = None;
         self.retry_later();
         Step::Plain(Event::LinkLost { worker, loss, payloads_unsent })
     }
+}
+
+/// A message, or a part of one: which is no event before the last.
+fn take_part(
+    assemblies: &mut Vec<Assembly>,
+    worker: usize,
+    part: &MessagePart<'_>,
+    at: Range<usize>,
+) -> Result<Option<Step>, RecordError> {
+    let MessagePart { session, channel, is_first, is_last, .. } = *part;
+    let is_open = assemblies.get(worker).is_some_and(Assembly::is_open);
+    if is_first && is_last && !is_open {
+        return Ok(Some(Step::Message { session, channel, at }));
+    }
+    if assemblies.len() <= worker {
+        assemblies.resize_with(worker + 1, Assembly::new);
+    }
+    let is_whole = assemblies[worker].take(part)?;
+    Ok(is_whole.then_some(Step::Assembled { session, channel, worker }))
 }
 
 /// One link cannot keep the others, and the flush, waiting for longer than this. A megabyte is more

@@ -7,7 +7,8 @@ use std::path::Path;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::super::bundle::{
-    Hello, LONG_PAYLOAD_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, VERSION_PLAIN, Writer,
+    Hello, LONG_PAYLOAD_BYTES_MAX, MessagePart, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
+    VERSION_MESSAGES, VERSION_PLAIN, Writer,
 };
 use super::SendStats;
 use super::poller::Poller;
@@ -134,6 +135,38 @@ impl Link {
         };
         stats.payloads_taken += if pushed { payloads } else { 0 };
         pushed
+    }
+
+    /// Whether messages may be sent.
+    pub(super) fn takes_messages(&self) -> bool {
+        self.version.is_some_and(|version| version >= VERSION_MESSAGES)
+    }
+
+    /// Appends all parts of a message, or none of them.
+    pub(super) fn push_message<'a>(
+        &mut self,
+        parts: impl Iterator<Item = MessagePart<'a>> + Clone,
+        stats: &mut SendStats,
+    ) -> bool {
+        let count = parts.clone().count();
+        if !self.queue.has_room_for(count) {
+            self.flush(stats);
+        }
+        if !self.queue.has_room_for(count) {
+            // A short one may fit behind what waits.
+            let mut only = parts.filter(|_| count == 1);
+            return only.next().is_some_and(|part| self.push(1, stats, |w| w.message(&part)));
+        }
+        for part in parts {
+            let pushed = self.push(part.is_last.into(), stats, |writer| writer.message(&part));
+            debug_assert!(pushed, "there is room for all of them");
+        }
+        true
+    }
+
+    /// Appends a question about a session, if there is room.
+    pub(super) fn push_question(&mut self, write: impl Fn(&mut Writer<'_>) -> bool) -> bool {
+        self.queue.push(0, write)
     }
 
     /// Appends a record that must arrive.

@@ -1,9 +1,11 @@
 //! The sending half: where a record goes, and an account of what became of every payload.
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 use super::super::bundle::{
-    CloseReason, LONG_PAYLOAD_BYTES_MAX, MULTICAST_SESSIONS_MAX, PAYLOAD_BYTES_MAX, SessionId,
+    Channel, CloseReason, LONG_PAYLOAD_BYTES_MAX, MULTICAST_SESSIONS_MAX, MessagePart,
+    PAYLOAD_BYTES_MAX, SessionId,
 };
 use super::link::Link;
 
@@ -26,11 +28,16 @@ pub enum SendError {
     /// A payload of 0 bytes or of more than 1200; to one player, on a link from
     /// [`VERSION_PLAIN`](super::super::bundle::VERSION_PLAIN) on, of more than 1472.
     PayloadLength,
+    /// A message of no byte, or longer than one on its channel may be.
+    MessageLength,
+    /// The gateway at the other end of the link is of an earlier version and takes no messages.
+    NoMessages,
     /// A reason that is not [a game's choice](CloseReason::is_games_choice).
     NotAChoice,
 }
 
-/// What became of payloads, one for each player that a multicast names. All counters only grow.
+/// What became of payloads, one for each player that a multicast names, and of messages, which
+/// count as one payload each. All counters only grow.
 ///
 /// Every payload that was taken is sent, lost, or still waits for a flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,6 +112,50 @@ impl Outbox {
         Ok(taken)
     }
 
+    /// Sends a whole message to a player of a listener with `delivery = "gateway"`: 1 byte to 64
+    /// KiB on a reliable channel, up to 1159 bytes on another. With a token, an
+    /// [`Event::Report`](super::Event::Report) says what became of it.
+    ///
+    /// What the player cannot be sent yet waits at the gateway. [`Event::Room`](super::Event::Room)
+    /// says when that is so much that no more should be sent on reliable channels; a session whose
+    /// game process goes on all the same is ended.
+    pub fn send_message(
+        &mut self,
+        session: SessionId,
+        channel: Channel,
+        message: &[u8],
+        token: Option<NonZeroU64>,
+    ) -> Result<(), SendError> {
+        if message.is_empty() || message.len() > channel.message_bytes_max() {
+            return Err(SendError::MessageLength);
+        }
+        let stats = &mut self.stats;
+        let Some(link) = up(&mut self.links, session.worker()) else {
+            stats.payloads_link_down += 1;
+            return Err(SendError::LinkDown);
+        };
+        if !link.takes_messages() {
+            return Err(SendError::NoMessages);
+        }
+        let token = token.map_or(0, NonZeroU64::get);
+        if !link.push_message(MessagePart::of(session, channel, token, message), stats) {
+            stats.payloads_link_full += 1;
+            return Err(SendError::LinkFull);
+        }
+        Ok(())
+    }
+
+    /// Asks how good the way to a player is, which [`Event::Quality`](super::Event::Quality)
+    /// answers.
+    pub fn ask_quality(&mut self, session: SessionId) -> Result<(), SendError> {
+        let link = up(&mut self.links, session.worker()).ok_or(SendError::LinkDown)?;
+        if !link.takes_messages() {
+            return Err(SendError::NoMessages);
+        }
+        let asked = link.push_question(|writer| writer.ask_quality(session));
+        if asked { Ok(()) } else { Err(SendError::LinkFull) }
+    }
+
     /// Ends a session. Is not lost while the link lives, however full it is; the gateway answers
     /// with [`Event::Closed`](super::Event::Closed) and the same reason.
     pub fn close(&mut self, session: SessionId, reason: CloseReason) -> Result<(), SendError> {
@@ -130,6 +181,10 @@ impl fmt::Display for SendError {
             Self::PayloadLength => {
                 "a payload has 1 to 1200 bytes, or 1472 for a plain listener's player"
             }
+            Self::MessageLength => {
+                "a message has 1 byte to 64 KiB on a reliable channel, to 1159 bytes on another"
+            }
+            Self::NoMessages => "the gateway is too old for messages: update it",
             Self::NotAChoice => "only the gateway closes for this reason",
         })
     }

@@ -38,6 +38,11 @@ impl Queue {
         self.late.is_empty() && self.push_to_bundles(payloads, write)
     }
 
+    /// Whether so many records of any length can be appended now.
+    pub(super) fn has_room_for(&self, records: usize) -> bool {
+        self.late.is_empty() && self.bundles.len() + records <= self.bundles_max
+    }
+
     /// Appends a record that must arrive.
     pub(super) fn push_late(&mut self, write: impl Fn(&mut Writer<'_>) -> bool) {
         if self.push(0, &write) {

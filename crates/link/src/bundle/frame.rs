@@ -3,7 +3,7 @@
 //! Code that moves records and does not read their content (a gateway that must send again what a
 //! full link refused) needs only this much.
 
-use super::{HEADER_BYTES, RecordError, SessionId, kind};
+use super::{HEADER_BYTES, RecordError, SessionId, kind, message};
 
 /// One record as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,18 +57,36 @@ impl<'a> Frame<'a> {
     }
 
     /// Whether the record is of no use when it comes too late, so that a full link may drop it:
-    /// payloads, and what measures the link. Everything else has to arrive as long as the link
-    /// lives.
+    /// payloads, messages on channels that are not reliable, and what measures. Everything else has
+    /// to arrive as long as the link lives.
     #[inline]
     pub fn may_be_lost(self) -> bool {
-        matches!(self.kind(), kind::PAYLOAD | kind::MULTICAST | kind::PING | kind::PONG)
+        match self.kind() {
+            kind::PAYLOAD | kind::MULTICAST | kind::PING | kind::PONG | kind::QUALITY => true,
+            kind::MESSAGE => self.body().get(8) != Some(&message::RELIABLE),
+            _ => false,
+        }
     }
 
-    /// The session that a payload is from or for, as far as the record goes: its other fields may
-    /// be wrong.
+    /// Whether the record is a message or the last part of one, as far as it goes.
+    #[inline]
+    pub fn ends_message(self) -> bool {
+        let marks = self.body().get(10).filter(|_| self.kind() == kind::MESSAGE);
+        marks.is_some_and(|marks| marks & message::LAST != 0)
+    }
+
+    /// Whether the record is a message, or a part of one.
+    #[inline]
+    pub fn is_message(self) -> bool {
+        self.kind() == kind::MESSAGE
+    }
+
+    /// The session that a payload or a message is from or for, as far as the record goes: its other
+    /// fields may be wrong.
     #[inline]
     pub fn payload_session(self) -> Option<SessionId> {
-        let id = self.body().first_chunk().filter(|_| self.kind() == kind::PAYLOAD)?;
+        let is_ones = matches!(self.kind(), kind::PAYLOAD | kind::MESSAGE);
+        let id = self.body().first_chunk().filter(|_| is_ones)?;
         SessionId::from_u64(u64::from_le_bytes(*id))
     }
 

@@ -9,9 +9,10 @@ use std::net::SocketAddr;
 
 use super::record::is_name_bytes;
 use super::{
-    CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello, LONG_PAYLOAD_BYTES_MAX,
-    MULTICAST_SESSIONS_MAX, Opened, OpenedPlain, PAYLOAD_BYTES_MAX, RecordError, SessionId,
-    Sessions, ToGame, ToGateway, WORKERS_MAX, Welcome, address, kind,
+    Channel, CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello, LONG_PAYLOAD_BYTES_MAX,
+    MULTICAST_SESSIONS_MAX, MessagePart, Opened, OpenedPlain, PAYLOAD_BYTES_MAX, Quality,
+    RecordError, SessionId, Sessions, ToGame, ToGateway, WORKERS_MAX, Welcome, address, kind,
+    message,
 };
 
 /// The records of one datagram, decoded. An error is the last item.
@@ -40,6 +41,18 @@ impl<'a> ToGame<'a> {
             kind::WELCOME => Self::Welcome(body.welcome()?),
             kind::OPENED => Self::Opened(body.opened()?),
             kind::OPENED_PLAIN => Self::OpenedPlain(body.opened_plain()?),
+            kind::MESSAGE => Self::Message(body.take_message()?),
+            kind::REPORT => Self::Report {
+                session: body.session()?,
+                token: body.u64()?,
+                is_delivered: body.u8()? != 0,
+            },
+            kind::ROOM => Self::Room {
+                session: body.session()?,
+                is_full: body.u8()? != 0,
+                waiting_bytes: body.u32()?,
+            },
+            kind::QUALITY => Self::Quality { session: body.session()?, quality: body.quality()? },
             kind::CLOSED => Self::Closed {
                 session: body.session()?,
                 reason: CloseReason::from_u8(body.u8()?).unwrap_or(CloseReason::Other),
@@ -79,6 +92,8 @@ impl<'a> ToGateway<'a> {
                 sessions: body.sessions()?,
                 bytes: body.take_payload(PAYLOAD_BYTES_MAX)?,
             },
+            kind::MESSAGE => Self::Message(body.take_message()?),
+            kind::ASK_QUALITY => Self::AskQuality { session: body.session()? },
             kind::HELLO => Self::Hello(body.hello()?),
             kind::CLOSE => Self::Close { session: body.session()?, reason: body.games_reason()? },
             kind::PING => Self::Ping { token: body.u64()? },
@@ -163,6 +178,34 @@ impl<'a> Body<'a> {
             return Err(RecordError::PayloadLength);
         }
         Ok(payload)
+    }
+
+    #[inline]
+    fn take_message(&mut self) -> Result<MessagePart<'a>, RecordError> {
+        let session = self.session()?;
+        let channel = *self.array()?;
+        let (marks, token) = (self.u8()?, self.u64()?);
+        let part = MessagePart {
+            session,
+            channel: Channel::from_bytes(channel)?,
+            is_first: marks & message::FIRST != 0,
+            is_last: marks & message::LAST != 0,
+            token,
+            bytes: std::mem::take(&mut self.0),
+        };
+        if marks & !(message::FIRST | message::LAST) != 0 {
+            return Err(RecordError::MessageMarks);
+        }
+        part.check().map(|()| part)
+    }
+
+    fn quality(&mut self) -> Result<Quality, RecordError> {
+        Ok(Quality {
+            round_trip_us: self.u32()?,
+            variation_us: self.u32()?,
+            loss_per_mille: self.u16()?,
+            waiting_bytes: self.u32()?,
+        })
     }
 
     fn sessions(&mut self) -> Result<Sessions<'a>, RecordError> {

@@ -67,6 +67,11 @@ wire_reasons! {
     Operator = 6, "closed by an operator";
     /// The listener or the backend is no longer part of the configuration.
     Unconfigured = 7, "no longer configured";
+    /// The player has broken the rules of the delivery layer, or has not acknowledged anything for
+    /// half a minute.
+    Delivery = 8, "the player broke the delivery layer";
+    /// More was sent to the player on reliable channels than the gateway keeps.
+    Overflow = 9, "more was sent than the player takes";
     /// The game is over for this player.
     Finished = 128, "the game is over";
     /// The game threw the player out.
@@ -132,6 +137,12 @@ wire_reasons! {
     ReasonUnknown = 11, "unknown reason";
     /// A datagram of more than 16384 bytes.
     DatagramTooLong = 12, "datagram too long";
+    /// A message on a channel of no known kind.
+    ChannelUnknown = 13, "unknown kind of channel";
+    /// A message, or a part of one, that is empty or too long for its channel.
+    MessageLength = 14, "message length out of range";
+    /// A part of a message where no part of it can be.
+    MessageMarks = 15, "message begins or ends where it cannot";
 }
 
 impl std::error::Error for RecordError {}

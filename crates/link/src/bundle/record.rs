@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use super::{
-    CloseReason, Frame, GoodbyeReason, NAME_BYTES_MAX, RecordError, SessionId, USER_DATA_BYTES,
-    VERSION_MAX, VERSION_MIN,
+    CloseReason, Frame, GoodbyeReason, MessagePart, NAME_BYTES_MAX, RecordError, SessionId,
+    USER_DATA_BYTES, VERSION_MAX, VERSION_MIN,
 };
 
 /// What the gateway tells a game process.
@@ -23,6 +23,35 @@ pub enum ToGame<'a> {
         session: SessionId,
         /// 1 to 1472 bytes; of a player of netcode at most 1200.
         bytes: &'a [u8],
+    },
+    /// A message of a player, or a part of one.
+    Message(MessagePart<'a>),
+    /// What became of a message that was sent with a token.
+    Report {
+        /// Whose.
+        session: SessionId,
+        /// The token of the message.
+        token: u64,
+        /// Whether it has arrived. One on a reliable channel always does, as long as the session
+        /// lives.
+        is_delivered: bool,
+    },
+    /// So much waits for a player on reliable channels that no more should be sent, or it has
+    /// become less again.
+    Room {
+        /// Whose.
+        session: SessionId,
+        /// No more should be sent.
+        is_full: bool,
+        /// What waits.
+        waiting_bytes: u32,
+    },
+    /// The answer to [`ToGateway::AskQuality`].
+    Quality {
+        /// Whose.
+        session: SessionId,
+        /// How good the way to the player is.
+        quality: Quality,
     },
     /// A session is over. The last record about it, and the answer to [`ToGateway::Close`].
     Closed {
@@ -68,6 +97,13 @@ pub enum ToGateway<'a> {
         /// 1 to 1200 bytes.
         bytes: &'a [u8],
     },
+    /// A message for a player, or a part of one.
+    Message(MessagePart<'a>),
+    /// Asks how good the way to a player is.
+    AskQuality {
+        /// Whose.
+        session: SessionId,
+    },
     /// Ends a session.
     Close {
         /// Which.
@@ -82,6 +118,19 @@ pub enum ToGateway<'a> {
     },
     /// A record of a later version, to be passed over.
     Unknown(Frame<'a>),
+}
+
+/// How good the way to a player is, as the gateway sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quality {
+    /// The round trip in microseconds, smoothed; 0 before the first one.
+    pub round_trip_us: u32,
+    /// How far round trips differ from it.
+    pub variation_us: u32,
+    /// Lost packets out of a thousand, smoothed.
+    pub loss_per_mille: u16,
+    /// What waits on reliable channels, in bytes.
+    pub waiting_bytes: u32,
 }
 
 /// Who the gateway is.

@@ -29,6 +29,14 @@ fn opened_plain(slot: Option<u32>) -> OpenedPlain<'static> {
     OpenedPlain { session: session(3, 9), address, slot, slots_max: 64, listener: "any" }
 }
 
+const QUALITY: Quality =
+    Quality { round_trip_us: 50_000, variation_us: 3, loss_per_mille: 50, waiting_bytes: 7 };
+
+fn message(channel: Channel, bytes: &[u8]) -> MessagePart<'_> {
+    let session = session(3, 9);
+    MessagePart { session, channel, is_first: true, is_last: true, token: 0, bytes }
+}
+
 /// Every kind of record from the gateway.
 fn records_to_game() -> Vec<ToGame<'static>> {
     vec![
@@ -37,6 +45,12 @@ fn records_to_game() -> Vec<ToGame<'static>> {
         ToGame::OpenedPlain(opened_plain(None)),
         ToGame::OpenedPlain(opened_plain(Some(5))),
         ToGame::Payload { session: session(3, 9), bytes: b"input" },
+        ToGame::Message(message(Channel::Sequenced(7), b"state")),
+        ToGame::Message(MessagePart { is_last: false, ..message(Channel::Reliable(0), b"lo") }),
+        ToGame::Message(MessagePart { is_first: false, ..message(Channel::Reliable(0), b"ng") }),
+        ToGame::Report { session: session(3, 9), token: 8, is_delivered: true },
+        ToGame::Room { session: session(3, 9), is_full: true, waiting_bytes: 150_000 },
+        ToGame::Quality { session: session(3, 9), quality: QUALITY },
         ToGame::Closed { session: session(3, 9), reason: CloseReason::TimedOut },
         ToGame::Pong { token: 0x0123_4567_89ab_cdef },
         ToGame::Draining { left_ms: 30_000 },
@@ -54,6 +68,14 @@ fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> bool {
         ToGame::Opened(opened) => writer.opened(opened),
         ToGame::OpenedPlain(opened) => writer.opened_plain(opened),
         ToGame::Payload { session, bytes } => writer.payload(*session, bytes),
+        ToGame::Message(part) => writer.message(part),
+        ToGame::Report { session, token, is_delivered } => {
+            writer.report(*session, *token, *is_delivered)
+        }
+        ToGame::Room { session, is_full, waiting_bytes } => {
+            writer.room(*session, *is_full, *waiting_bytes)
+        }
+        ToGame::Quality { session, quality } => writer.quality(*session, quality),
         ToGame::Closed { session, reason } => writer.closed(*session, *reason),
         ToGame::Pong { token } => writer.pong(*token),
         ToGame::Draining { left_ms } => writer.draining(*left_ms),
@@ -70,6 +92,8 @@ fn write_to_gateway(writer: &mut Writer<'_>, record: &ToGateway<'_>) -> bool {
         ToGateway::Multicast { sessions, bytes } => {
             writer.multicast(&sessions.iter().collect::<Vec<_>>(), bytes)
         }
+        ToGateway::Message(part) => writer.message(part),
+        ToGateway::AskQuality { session } => writer.ask_quality(*session),
         ToGateway::Close { session, reason } => writer.close(*session, *reason),
         ToGateway::Ping { token } => writer.ping(*token),
         ToGateway::Unknown(frame) => writer.frame(*frame),
@@ -85,6 +109,9 @@ fn bundle_to_gateway() -> Vec<u8> {
     assert!(writer.multicast(&[session(0, 1), session(0, 2)], b"snapshot"));
     assert!(writer.close(session(0, 2), CloseReason::Kicked));
     assert!(writer.ping(42));
+    let part = MessagePart { token: 5, ..message(Channel::Reliable(1), b"map") };
+    assert!(writer.message(&part));
+    assert!(writer.ask_quality(session(3, 9)));
     writer.bytes().to_vec()
 }
 
@@ -112,7 +139,10 @@ fn every_record_to_the_gateway_comes_back() {
     assert!(sessions.iter().eq([session(0, 1), session(0, 2)]));
     assert_eq!((sessions.len(), bytes), (2, &b"snapshot"[..]));
     let close = ToGateway::Close { session: session(0, 2), reason: CloseReason::Kicked };
-    assert_eq!(read[3..], [close, ToGateway::Ping { token: 42 }]);
+    assert_eq!(read[3..5], [close, ToGateway::Ping { token: 42 }]);
+    let part = MessagePart { token: 5, ..message(Channel::Reliable(1), b"map") };
+    let asked = ToGateway::AskQuality { session: session(3, 9) };
+    assert_eq!(read[5..], [ToGateway::Message(part), asked]);
 }
 
 #[test]
@@ -185,7 +215,11 @@ fn what_must_not_be_lost_can_be_saved_from_a_refused_bundle() {
         assert!(frame.may_be_lost() || saved.frame(frame));
     }
     let kept: Vec<_> = ToGame::read(saved.bytes()).map(|record| record.expect("valid")).collect();
-    let may_be_lost = |r: &ToGame<'_>| matches!(r, ToGame::Payload { .. } | ToGame::Pong { .. });
+    let may_be_lost = |record: &ToGame<'_>| match record {
+        ToGame::Payload { .. } | ToGame::Pong { .. } | ToGame::Quality { .. } => true,
+        ToGame::Message(part) => !part.channel.is_reliable(),
+        _ => false,
+    };
     let expected: Vec<_> = records_to_game().into_iter().filter(|r| !may_be_lost(r)).collect();
     assert_eq!((kept, payloads), (expected, 1));
 
@@ -257,6 +291,20 @@ fn each_error_has_a_record_that_provokes_it() {
     assert_eq!(welcome(127, 128), None);
     assert_eq!(welcome(4, 4), Some(RecordError::WorkerInvalid));
     assert_eq!(welcome(0, 129), Some(RecordError::WorkerInvalid));
+    let message = |head: [u8; 3], bytes: &[u8]| {
+        let record = raw(kind::MESSAGE, &[&one, &head, &[0; 8], bytes]);
+        assert_eq!(gateway_error(&record), game_error(&record));
+        game_error(&record)
+    };
+    assert_eq!(message([1, 255, 0], b"x"), None, "the middle of a long one");
+    assert_eq!(message([0, 0, 3], b"x"), Some(RecordError::ChannelUnknown));
+    assert_eq!(message([4, 0, 3], b"x"), Some(RecordError::ChannelUnknown));
+    assert_eq!(message([1, 0, 4], b"x"), Some(RecordError::MessageMarks));
+    assert_eq!(message([3, 0, 1], b"x"), Some(RecordError::MessageMarks));
+    assert_eq!(message([2, 0, 3], b""), Some(RecordError::MessageLength));
+    assert_eq!(message([1, 0, 3], &[0; PART_BYTES_MAX + 1]), Some(RecordError::MessageLength));
+    let long = [0; SHORT_MESSAGE_BYTES_MAX + 1];
+    assert_eq!(message([2, 0, 3], &long), Some(RecordError::MessageLength));
     let close = |reason: u8| gateway_error(&raw(kind::CLOSE, &[&one, &[reason]]));
     assert_eq!(close(CloseReason::Kicked.as_u8()), None);
     assert_eq!(close(CloseReason::TimedOut.as_u8()), Some(RecordError::ReasonUnknown));
@@ -454,4 +502,36 @@ proptest! {
         every_accepted_bundle_is_canonical(&record);
         let _ = ToGame::read(&record).count();
     }
+}
+
+#[test]
+fn a_long_message_is_put_together_from_its_parts_and_from_nothing_else() {
+    let bytes: Vec<_> = (0..MESSAGE_BYTES_MAX).map(|at| (at * 7 >> 3) as u8).collect();
+    let of = |channel, token, bytes| MessagePart::of(session(3, 9), channel, token, bytes);
+    let parts: Vec<_> = of(Channel::Reliable(3), 8, &bytes).collect();
+    assert_eq!((parts.len(), parts[0].token, parts[4].token), (5, 8, 0));
+    let mut assembly = Assembly::new();
+    for part in &parts[..4] {
+        assert_eq!(assembly.take(part), Ok(false));
+        assert_eq!(assembly.token(), 8);
+    }
+    assert_eq!(assembly.take(&parts[4]), Ok(true));
+    assert!(assembly.message() == bytes && !assembly.is_open());
+
+    let begun = || {
+        let mut assembly = Assembly::new();
+        assert_eq!(assembly.take(&parts[0]), Ok(false));
+        assembly
+    };
+    let marks = Err(RecordError::MessageMarks);
+    assert_eq!(Assembly::new().take(&parts[1]), marks, "without a beginning");
+    assert_eq!(begun().take(&parts[0]), marks, "in the middle of another");
+    let elsewhere = MessagePart { channel: Channel::Reliable(4), ..parts[1] };
+    assert_eq!(begun().take(&elsewhere), marks);
+    assert_eq!(begun().take(&MessagePart { session: session(3, 8), ..parts[1] }), marks);
+    let mut endless = begun();
+    let whole = (1..4).map(|_| endless.take(&parts[1])).collect::<Vec<_>>();
+    assert_eq!(whole, [Ok(false); 3]);
+    assert_eq!(endless.take(&parts[1]), Err(RecordError::MessageLength));
+    assert_eq!(of(Channel::Reliable(3), 8, &[]).count(), 0);
 }

@@ -7,8 +7,9 @@
 use super::record::is_name_bytes;
 use super::{
     BUNDLE_BYTES_MAX, COUNT_BYTES, CloseReason, Frame, Goodbye, HEADER_BYTES, Hello,
-    LONG_PAYLOAD_BYTES_MAX, MULTICAST_SESSIONS_MAX, Opened, OpenedPlain, PAYLOAD_BYTES_MAX,
-    RecordError, SESSION_BYTES, SessionId, USER_DATA_BYTES, Welcome, address, kind,
+    LONG_PAYLOAD_BYTES_MAX, MULTICAST_SESSIONS_MAX, MessagePart, Opened, OpenedPlain,
+    PART_OVERHEAD_BYTES, PAYLOAD_BYTES_MAX, Quality, RecordError, SESSION_BYTES, SessionId,
+    USER_DATA_BYTES, Welcome, address, kind,
 };
 
 /// Appends records to a buffer.
@@ -85,6 +86,62 @@ impl<'a> Writer<'a> {
             body.u64(session.as_u64());
             body.bytes(bytes);
         })
+    }
+
+    /// Both ways: a message of a player or for one, or a part of it. Only on links from
+    /// [`VERSION_MESSAGES`](super::VERSION_MESSAGES) on.
+    #[inline]
+    #[must_use]
+    pub fn message(&mut self, part: &MessagePart<'_>) -> bool {
+        if !is_sendable(part.check().is_ok()) {
+            return false;
+        }
+        let fixed_bytes = PART_OVERHEAD_BYTES - HEADER_BYTES;
+        self.record(kind::MESSAGE, fixed_bytes + part.bytes.len(), |body| {
+            body.u64(part.session.as_u64());
+            body.bytes(&part.channel.to_bytes());
+            body.bytes(&[part.marks()]);
+            body.u64(part.token);
+            body.bytes(part.bytes);
+        })
+    }
+
+    /// From the gateway: what became of a message that was sent with a token.
+    #[must_use]
+    pub fn report(&mut self, session: SessionId, token: u64, is_delivered: bool) -> bool {
+        self.record(kind::REPORT, SESSION_BYTES + 8 + 1, |body| {
+            body.u64(session.as_u64());
+            body.u64(token);
+            body.bytes(&[is_delivered.into()]);
+        })
+    }
+
+    /// From the gateway: whether there is room for more on a player's reliable channels.
+    #[must_use]
+    pub fn room(&mut self, session: SessionId, is_full: bool, waiting_bytes: u32) -> bool {
+        self.record(kind::ROOM, SESSION_BYTES + 1 + 4, |body| {
+            body.u64(session.as_u64());
+            body.bytes(&[is_full.into()]);
+            body.u32(waiting_bytes);
+        })
+    }
+
+    /// From the gateway: how good the way to a player is.
+    #[must_use]
+    pub fn quality(&mut self, session: SessionId, quality: &Quality) -> bool {
+        self.record(kind::QUALITY, SESSION_BYTES + 4 + 4 + 2 + 4, |body| {
+            body.u64(session.as_u64());
+            body.u32(quality.round_trip_us);
+            body.u32(quality.variation_us);
+            body.u16(quality.loss_per_mille);
+            body.u32(quality.waiting_bytes);
+        })
+    }
+
+    /// From the game process: how good is the way to that player?
+    #[must_use]
+    pub fn ask_quality(&mut self, session: SessionId) -> bool {
+        self.record(kind::ASK_QUALITY, SESSION_BYTES, |body| body.u64(session.as_u64()))
     }
 
     /// From the gateway: the answer to `hello`.

@@ -465,6 +465,7 @@ fn setup(input: &mut Input<'_>, allows_reuse: bool) -> Setup {
             replay: Policy::new(64, 1000).expect("a power of two"),
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: reuse,
+            delivers: false,
         }),
         public: vec![public.parse().expect("literal")],
         backends: vec![BackendId(0), BackendId(1)],

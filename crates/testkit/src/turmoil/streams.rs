@@ -222,6 +222,7 @@ fn netcode() -> Netcode {
         replay: Policy::NETCODE,
         keep_alive_ns: SEND_INTERVAL_NS,
         token_reuse: TokenReuse::Deny,
+        delivers: false,
     }
 }
 

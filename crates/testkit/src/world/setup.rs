@@ -188,6 +188,7 @@ fn setup(plan: &Plan) -> Setup {
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: plan.token_reuse,
+            delivers: false,
         }),
         public: [0, 1].map(|n| public_address(ListenerId(at), BindId(n)).into()).to_vec(),
         backends: (0..plan.games.len()).map(BackendId::at).collect(),

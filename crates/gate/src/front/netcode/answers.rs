@@ -113,6 +113,9 @@ impl NetcodeFront {
         if payload.is_empty() || payload.len() > PAYLOAD_BYTES_MAX {
             return Err(DropReason::PayloadLength);
         }
+        if self.connections.has(index) {
+            return self.send_payload_as_message(index, payload);
+        }
         if !self.sessions.at(index).is_confirmed() {
             // The player drops payloads until a keep-alive has told it that it is connected, and
             // that one may be lost.

@@ -5,6 +5,7 @@ use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
 use crate::ids::LinkId;
 use crate::links::loopback::{is_shared_socket_backend, loopback_of};
+use crate::links::state::Load;
 use crate::output::Tag;
 use crate::setup::LinkKind;
 use crate::store::entry::Entry;
@@ -57,7 +58,7 @@ impl NetcodeFront {
         let link = turn.common.links.live(backend).ok_or(DropReason::LinkDown)?;
         self.announce(turn, index);
         let session = self.session_id(index);
-        if turn.append(link, 1, |writer| writer.payload(session, payload)) {
+        if turn.append(link, Load::PAYLOAD, |writer| writer.payload(session, payload)) {
             Ok(())
         } else {
             Err(DropReason::LinkFull)

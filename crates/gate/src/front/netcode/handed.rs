@@ -1,6 +1,7 @@
 //! netcode players on their way to the next process.
 
 use crate::common::Common;
+use crate::front::netcode::connection::Connection;
 use crate::front::netcode::session::{Pending, Session};
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::netcode::sweep::Sweep;
@@ -14,6 +15,7 @@ use crate::store::entry::Entry;
 use crate::store::table::handed::read_free;
 use crate::store::table::{Address, Place};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+use ringgate_core::delivery::{End, Options};
 use ringgate_core::proto::netcode::server::GlobalSequence;
 use ringgate_core::proto::netcode::{USER_DATA_BYTES, UserData};
 use ringgate_core::proto::replay::Policy;
@@ -102,6 +104,7 @@ impl NetcodeFront {
         }
         self.port_switches.residents.leave(common.claims.homes(), entry);
         self.untold.remove(&entry);
+        self.connections.close(entry);
         self.sessions.take_out(entry);
     }
 
@@ -159,6 +162,8 @@ impl NetcodeFront {
             session_sockets: _,
             // With their sessions.
             untold: _,
+            // In records of their own.
+            connections: _,
             challenge_key,
             challenge_sequence,
             global_sequence,
@@ -203,6 +208,33 @@ impl NetcodeFront {
         self.departed.take_over(from)
     }
 
+    /// Writes what a session has whose messages are delivered here.
+    pub(crate) fn hand_over_connection(&self, entry: Entry<Session>, out: &mut Writer<'_>) {
+        let Some(connection) = self.connections.get(entry) else { return };
+        self.sessions.place(entry).write(out);
+        connection.is_full.write(out);
+        connection.end.hand_over(out);
+    }
+
+    /// Goes on with it. One of a session that could not be carried is forgotten.
+    pub(crate) fn take_connection(
+        &mut self,
+        common: &Common,
+        from: &mut Reader<'_>,
+    ) -> Result<(), Broken> {
+        let (place, is_full) = (Place::read(from)?, bool::read(from)?);
+        let end = End::take_over(&Options::default(), from)?;
+        let Some(entry) = self.sessions.live(place) else { return Ok(()) };
+        let listener = self.sessions.address(entry).listener;
+        if common.setup.listeners[listener].netcode().is_none() || self.connections.has(entry) {
+            return Err(Broken::Invalid("session"));
+        }
+        let mut connection = Connection::new(end);
+        connection.is_full = is_full;
+        self.connections.put_new(entry, connection);
+        Ok(())
+    }
+
     /// Writes how large the windows of a listener are: as large as they were at first, whatever its
     /// setup says by now.
     pub(crate) fn hand_over_listener(&self, listener: ListenerId, out: &mut Writer<'_>) {
@@ -220,7 +252,7 @@ impl NetcodeFront {
     }
 
     /// Everything has come: timers, sockets, lists.
-    pub(crate) fn settle_in(&mut self, common: &mut Common) {
+    pub(crate) fn settle_in(&mut self, common: &mut Common, now_ns: u64) {
         for entry in self.sessions.entries() {
             let Some(session) = self.sessions.get(entry) else { continue };
             let place = self.sessions.place(entry);
@@ -234,6 +266,9 @@ impl NetcodeFront {
                 self.sessions.at_mut(entry).announced = 0;
             }
             self.arm_first(common, entry);
+        }
+        for entry in self.connections.entries() {
+            self.connections.alarms.set(entry, now_ns);
         }
     }
 

@@ -86,7 +86,9 @@ impl NetcodeFront {
             return Err(DropReason::TokenSpent);
         }
         if let Err(why) =
-            turn.common.find_room(listener, token.client_id, &token.user_data, |_| true)
+            turn.common.find_room(listener, token.client_id, &token.user_data, |backend| {
+                turn.common.speaks_for(listener, backend)
+            })
         {
             if why != NoRoom::BackendStarting {
                 self.deny(turn, origin, &token.server_to_client);
@@ -271,7 +273,9 @@ impl NetcodeFront {
         let random = self.random.next();
         let claimed = turn
             .common
-            .find_room(listener, challenge.client_id, &challenge.user_data, |_| true)
+            .find_room(listener, challenge.client_id, &challenge.user_data, |backend| {
+                turn.common.speaks_for(listener, backend)
+            })
             .map_err(NoRoom::at_response)
             .and_then(|backend| {
                 turn.common.claims.connect(&Wanted {
@@ -314,6 +318,7 @@ impl NetcodeFront {
             return Err(DropReason::ResponseSessionsFull);
         };
         self.forget_pending(turn, pending);
+        self.open_connection(turn, index);
         if let LinkKind::Bundle { .. } = turn.common.setup.backends[claim.backend].link {
             self.untold.insert(index, Box::new(challenge.user_data));
         }
@@ -384,6 +389,9 @@ impl NetcodeFront {
                 let _ = self.emit(turn, index, PacketKind::Disconnect, &[]);
             }
         }
+        if self.connections.has(index) {
+            self.close_connection(turn, index);
+        }
         let session = self.sessions.at(index);
         let told = (session.backend, session.announced);
         turn.report_closed(told, self.session_id(index), reason);
@@ -409,6 +417,7 @@ impl NetcodeFront {
         }
         self.port_switches.residents.leave(turn.common.claims.homes(), index);
         self.untold.remove(&index);
+        self.connections.close(index);
         self.sessions.remove(index);
         turn.common.sealing.expire();
         turn.common.counters.sessions_closed[why as usize] += 1;

@@ -315,10 +315,19 @@ impl NetcodeFront {
         }
         match packet? {
             SessionPacket::Disconnect => self.end_session(turn, index, Ended::ByPlayer),
-            SessionPacket::KeepAlive => self.hear(turn, index),
+            SessionPacket::KeepAlive => {
+                self.hear(turn, index);
+                if !self.connections.is_empty() {
+                    self.connections.touch(index);
+                }
+            }
             SessionPacket::Payload(payload) => {
                 self.hear(turn, index);
-                self.deliver(turn, index, payload, kernel_ns);
+                if self.connections.has(index) {
+                    self.take_packet(turn, index, payload, kernel_ns);
+                } else {
+                    self.deliver(turn, index, payload, kernel_ns);
+                }
             }
         }
         turn.common.counters.handled[header.kind as usize] += 1;

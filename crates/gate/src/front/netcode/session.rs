@@ -276,12 +276,20 @@ impl Session {
     /// the meantime, and are answered.) And however slow the pace, three in a row can be lost
     /// before the player gives up.
     pub(crate) fn keep_alive_at_ns(&self, every_ns: u64) -> u64 {
-        let pace_ns = match (self.is_confirmed(), self.timeout_ns()) {
-            (false, _) => every_ns.min(self.unheard_ns().max(SEND_INTERVAL_NS)),
-            (true, 0) => every_ns,
-            (true, timeout_ns) => every_ns.min(timeout_ns / KEEP_ALIVES_PER_TIMEOUT),
+        let pace_ns = if self.is_confirmed() {
+            self.heartbeat_ns(every_ns)
+        } else {
+            every_ns.min(self.unheard_ns().max(SEND_INTERVAL_NS))
         };
         self.last_send_ns + pace_ns
+    }
+
+    /// After how much silence a player who knows that it is connected is sent something.
+    pub(crate) fn heartbeat_ns(&self, every_ns: u64) -> u64 {
+        match self.timeout_ns() {
+            0 => every_ns,
+            timeout_ns => every_ns.min(timeout_ns / KEEP_ALIVES_PER_TIMEOUT),
+        }
     }
 
     /// How long after its last sign of life the player was last sent something.

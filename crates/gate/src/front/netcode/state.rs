@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::common::Common;
 use crate::front::netcode::arrival::Arrival;
+use crate::front::netcode::connection::Connections;
 use crate::front::netcode::departed::Departed;
 use crate::front::netcode::listener::ListenerRules;
 use crate::front::netcode::session::{Pending, Session};
@@ -42,6 +43,7 @@ pub(crate) struct NetcodeFront {
     pub(crate) session_sockets: SocketQueue,
     /// What tokens carried for game processes on bundle links that have not been told yet.
     pub(crate) untold: HashMap<Entry<Session>, Box<UserData>>,
+    pub(crate) connections: Connections,
     pub(crate) challenge_key: Key,
     pub(crate) challenge_sequence: u64,
     pub(crate) global_sequence: GlobalSequence,
@@ -77,6 +79,7 @@ impl NetcodeFront {
             departed: Departed::new(sessions_max),
             session_sockets: SocketQueue::new(),
             untold: HashMap::new(),
+            connections: Connections::new(now_ns),
             challenge_key: seed.challenge_key,
             challenge_sequence: 0,
             global_sequence: GlobalSequence::new(worker.index(), global_start),
@@ -102,7 +105,8 @@ impl NetcodeFront {
         let session_ns = self.wheel.next_due().unwrap_or(u64::MAX);
         let socket_ns = self.session_sockets.due_ns().unwrap_or(u64::MAX);
         let sweep_ns = if self.pending.len() > 0 { self.sweep.due_ns() } else { u64::MAX };
-        session_ns.min(socket_ns).min(sweep_ns)
+        let alarm_ns = self.connections.alarms.next_due().unwrap_or(u64::MAX);
+        session_ns.min(socket_ns).min(sweep_ns).min(alarm_ns)
     }
 
     /// The session at a place, where there is one.

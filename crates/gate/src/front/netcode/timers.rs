@@ -31,6 +31,7 @@ impl NetcodeFront {
         }
         self.sweep_pending(turn);
         self.handle_session_sockets(turn);
+        self.look_after_connections(turn);
     }
 
     /// Looks after one session and arms it again.
@@ -45,8 +46,17 @@ impl NetcodeFront {
         {
             return self.end_session(turn, index, Ended::BackendGone);
         }
+        let is_delivered = self.connections.has(index);
+        if is_delivered && self.has_lost_its_link(turn, index) {
+            return self.end_session(turn, index, Ended::BackendGone);
+        }
         if session.keep_alive_at_ns(self.keep_alive_ns(turn.common, index)) <= turn.now.mono_ns {
-            self.keep_alive(turn, index);
+            if is_delivered && session.is_confirmed() {
+                // Its connection has a heartbeat.
+                self.connections.touch(index);
+            } else {
+                self.keep_alive(turn, index);
+            }
         }
         self.announce(turn, index);
         self.arm(turn, index);
@@ -72,7 +82,7 @@ impl NetcodeFront {
         self.wheel.arm(index, deadline_ns);
     }
 
-    fn keep_alive_ns(&self, common: &Common, index: Entry<Session>) -> u64 {
+    pub(crate) fn keep_alive_ns(&self, common: &Common, index: Entry<Session>) -> u64 {
         let listener = self.sessions.address(index).listener;
         let rules = common.setup.listeners[listener].netcode();
         rules.map_or(SEND_INTERVAL_NS, |rules| rules.keep_alive_ns)

@@ -6,6 +6,7 @@ use crate::front::plain::session::Session;
 use crate::front::plain::state::PlainFront;
 use crate::ids::{BackendId, LinkId};
 use crate::links::players::session_id;
+use crate::links::state::Load;
 use crate::setup::LinkKind;
 use crate::store::entry::Entry;
 use crate::turn::Turn;
@@ -42,7 +43,7 @@ impl PlainFront {
         let link = turn.common.plain_link(backend).ok_or(DropReason::LinkDown)?;
         self.announce(turn, index, link);
         let session = self.session_id(index);
-        if turn.append(link, 1, |writer| writer.payload(session, payload)) {
+        if turn.append(link, Load::PAYLOAD, |writer| writer.payload(session, payload)) {
             Ok(())
         } else {
             Err(DropReason::LinkFull)

@@ -1,0 +1,153 @@
+//! Players whose messages are delivered here: an end of a connection for each of them, and when to
+//! look after it.
+//!
+//! A session without one has nothing of it, not even a pointer: ends are found by the session's
+//! place. They are boxed because few sessions of a table may have one, and kept for the next player
+//! when theirs has left.
+
+use crate::front::netcode::session::Session;
+use crate::store::alarms::Alarms;
+use crate::store::entry::Entry;
+use ringgate_core::delivery::{Counts, End, Options};
+use ringgate_core::limits::PAYLOAD_BYTES_MAX;
+
+/// What a session has whose messages are delivered here.
+pub(crate) struct Connection {
+    pub(crate) end: End,
+    /// What of its counts stands in the listener's traffic already.
+    pub(crate) counted: Counts,
+    /// The game process was told that no more should be sent.
+    pub(crate) is_full: bool,
+    /// It is looked after at the end of the turn.
+    is_touched: bool,
+}
+
+/// All of them.
+pub(crate) struct Connections {
+    by_place: Vec<Option<Box<Connection>>>,
+    /// How many there are.
+    count: usize,
+    /// Of players who have left.
+    #[expect(clippy::vec_box, reason = "they move from list to list, and are large")]
+    spare: Vec<Box<Connection>>,
+    touched: Vec<Entry<Session>>,
+    pub(crate) alarms: Alarms<Entry<Session>>,
+    /// The packet that is being written.
+    pub(crate) packet: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) const fn new(end: End) -> Self {
+        let counted = end.counts();
+        Self { end, counted, is_full: false, is_touched: false }
+    }
+}
+
+impl Connections {
+    pub(crate) fn new(now_ns: u64) -> Self {
+        Self {
+            by_place: Vec::new(),
+            count: 0,
+            spare: Vec::new(),
+            touched: Vec::new(),
+            alarms: Alarms::new(now_ns),
+            packet: vec![0; PAYLOAD_BYTES_MAX],
+        }
+    }
+
+    /// Whether no session has one.
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether a session has one.
+    #[inline]
+    pub(crate) fn has(&self, index: Entry<Session>) -> bool {
+        !self.is_empty() && self.by_place.get(index.index()).is_some_and(Option::is_some)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: Entry<Session>) -> Option<&mut Connection> {
+        self.by_place.get_mut(index.index())?.as_deref_mut()
+    }
+
+    pub(crate) fn get(&self, index: Entry<Session>) -> Option<&Connection> {
+        self.by_place.get(index.index())?.as_deref()
+    }
+
+    /// A session begins that has one.
+    pub(crate) fn open(&mut self, index: Entry<Session>, options: &Options, now_ns: u64) {
+        let fresh = Connection::new(End::new(options, now_ns));
+        self.put_new(index, fresh);
+    }
+
+    /// A session goes on that has one.
+    pub(crate) fn put_new(&mut self, index: Entry<Session>, fresh: Connection) {
+        let at = index.index();
+        if self.by_place.len() <= at {
+            self.by_place.resize_with(at + 1, || None);
+        }
+        let connection = match self.spare.pop() {
+            Some(mut spare) => {
+                *spare = fresh;
+                spare
+            }
+            None => Box::new(fresh),
+        };
+        self.count += usize::from(self.by_place[at].is_none());
+        self.by_place[at] = Some(connection);
+    }
+
+    /// Takes one out for a while, to be [put back](Self::put_back) in the same step.
+    #[inline]
+    pub(crate) fn take(&mut self, index: Entry<Session>) -> Option<Box<Connection>> {
+        self.by_place.get_mut(index.index())?.take()
+    }
+
+    #[inline]
+    pub(crate) fn put_back(&mut self, index: Entry<Session>, connection: Box<Connection>) {
+        self.by_place[index.index()] = Some(connection);
+    }
+
+    /// The session is over.
+    pub(crate) fn close(&mut self, index: Entry<Session>) {
+        let Some(closed) = self.by_place.get_mut(index.index()).and_then(Option::take) else {
+            return;
+        };
+        self.count -= 1;
+        self.alarms.clear(index);
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(closed);
+        }
+    }
+
+    /// Has a session looked after at the end of the turn.
+    #[inline]
+    pub(crate) fn touch(&mut self, index: Entry<Session>) {
+        let Some(connection) = self.get_mut(index) else { return };
+        if !std::mem::replace(&mut connection.is_touched, true) {
+            self.touched.push(index);
+        }
+    }
+
+    /// One that has to be looked after.
+    pub(crate) fn pop_touched(&mut self) -> Option<Entry<Session>> {
+        let index = self.touched.pop()?;
+        if let Some(connection) = self.get_mut(index) {
+            connection.is_touched = false;
+        }
+        Some(index)
+    }
+
+    /// Those that there are.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<Session>> + use<> {
+        let places = 0..self.by_place.len() as u32;
+        let taken: Vec<_> =
+            places.filter(|place| self.by_place[*place as usize].is_some()).collect();
+        taken.into_iter().map(Entry::numbered)
+    }
+}
+
+/// Boxes that are kept for the next players: as many as come within a moment.
+const SPARE_MAX: usize = 256;

@@ -1,0 +1,355 @@
+//! Whole messages between players and game processes, where the listener delivers them: packets of
+//! the delivery layer on one side, messages on the bundle link on the other.
+//!
+//! A session is looked after once in a turn, when everything has come that comes in it. So what a
+//! game process says to a player in one turn leaves in few packets, which are sealed with all
+//! others.
+//!
+//! *Reliable messages are never dropped.* Toward the game process they wait with openings and
+//! closings when its link is full, and until that has room no further packet is taken from a
+//! player: it is not acknowledged, so the player sends it again. Toward the player they wait in the
+//! session's end, up to a bound of which the game process is told in time; then the session is
+//! over.
+
+use crate::common::Common;
+use crate::counters::Ended;
+use crate::front::netcode::connection::Connection;
+use crate::front::netcode::session::Session;
+use crate::front::netcode::state::NetcodeFront;
+use crate::ids::{BackendId, LinkId, ListenerId};
+use crate::links::state::Load;
+use crate::setup::{LinkKind, Netcode};
+use crate::store::entry::Entry;
+use crate::turn::Turn;
+use ringgate_core::delivery::{Channel, End, Fault, Options, Refusal, SendError};
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::netcode::packet::PacketKind;
+use ringgate_link::bundle::{self, MessagePart, Quality, SessionId, VERSION_MESSAGES};
+
+impl Common {
+    /// Whether a backend can be told of players at a listener: one that delivers messages needs a
+    /// link that has words for them.
+    pub(crate) fn speaks_for(&self, listener: ListenerId, backend: BackendId) -> bool {
+        let rules = self.setup.listeners[listener].netcode();
+        !rules.is_some_and(|rules| rules.delivers) || self.message_link(backend).is_some()
+    }
+
+    /// The link of a backend, if it takes messages.
+    fn message_link(&self, backend: BackendId) -> Option<LinkId> {
+        let LinkKind::Bundle { .. } = self.setup.backends[backend].link else { return None };
+        let link = self.links.live(backend)?;
+        let version = self.links.all[link].as_ref()?.version;
+        (version >= VERSION_MESSAGES).then_some(link)
+    }
+}
+
+impl NetcodeFront {
+    /// Begins to deliver a session's messages, if its listener does.
+    pub(crate) fn open_connection(&mut self, turn: &Turn<'_>, index: Entry<Session>) {
+        let listener = self.sessions.address(index).listener;
+        let rules = turn.common.setup.listeners[listener].netcode();
+        if let Some(rules) = rules.filter(|rules| rules.delivers) {
+            let options = options(rules, self.sessions.at(index));
+            self.connections.open(index, &options, turn.now.mono_ns);
+        }
+    }
+
+    /// A player's payload that is a packet of the delivery layer.
+    pub(crate) fn take_packet(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        packet: &[u8],
+        kernel_ns: u64,
+    ) {
+        turn.common.counters.payloads_up += 1;
+        let address = *self.sessions.address(index);
+        let Session { backend, client_id, .. } = *self.sessions.at(index);
+        let taken = match self.link_with_room(turn, index) {
+            Ok(link) => self.open_packet(turn, index, link, packet),
+            Err(why) => Err((why, None)),
+        };
+        self.connections.touch(index);
+        match taken {
+            Ok(()) => {
+                turn.common.counters.delivery_packets += 1;
+                turn.common.stamps.uplink_kernel_ns.push(kernel_ns);
+            }
+            Err((why, fault)) => {
+                turn.common.drop_uplink(&address, Some(client_id), (backend, why));
+                if let Some(fault) = fault {
+                    self.end_session(turn, index, Ended::of_fault(fault));
+                }
+            }
+        }
+    }
+
+    /// The link that a session's messages go to, if it takes any now.
+    fn link_with_room(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+    ) -> Result<LinkId, DropReason> {
+        let backend = self.sessions.at(index).backend;
+        let link = turn.common.message_link(backend).ok_or(DropReason::DeliveryDeferred)?;
+        if self.has_lost_its_link(turn, index) {
+            return Err(DropReason::DeliveryDeferred);
+        }
+        self.announce(turn, index);
+        let has_room = turn.common.links.get_mut(link).is_some_and(|link| !link.has_deferred());
+        if has_room { Ok(link) } else { Err(DropReason::DeliveryDeferred) }
+    }
+
+    /// Whether the game process is gone that the session's messages have gone to: what it has taken
+    /// is not known, so nobody can go on in its place.
+    pub(crate) fn has_lost_its_link(&self, turn: &Turn<'_>, index: Entry<Session>) -> bool {
+        let session = self.sessions.at(index);
+        let state = &turn.common.links.backends[session.backend];
+        session.announced != 0 && (session.announced != state.epoch || !state.is_up())
+    }
+
+    fn open_packet(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        link: LinkId,
+        packet: &[u8],
+    ) -> Result<(), (DropReason, Option<Fault>)> {
+        let (session, backend) = (self.session_id(index), self.sessions.at(index).backend);
+        let listener = self.sessions.address(index).listener;
+        let Some(mut connection) = self.connections.take(index) else {
+            return Err((DropReason::DeliveryLate, None));
+        };
+        let now_ns = turn.now.mono_ns;
+        let taken = connection.end.handle_packet(now_ns, packet, |channel, message| {
+            turn.common.listeners[listener].delivery.messages_in += 1;
+            turn.hand_message((backend, link), session, channel, message);
+        });
+        self.connections.put_back(index, connection);
+        taken.map_err(|refusal| match refusal {
+            Refusal::Dropped(_) | Refusal::Closed => (DropReason::DeliveryLate, None),
+            Refusal::Fault(fault) => (DropReason::DeliveryFault, Some(fault)),
+        })
+    }
+
+    /// A whole message for the player that a backend names.
+    pub(crate) fn send_message_for_backend(
+        &mut self,
+        turn: &mut Turn<'_>,
+        backend: BackendId,
+        part: &MessagePart<'_>,
+    ) {
+        turn.common.counters.messages_from_links += 1;
+        let index = self.session_for_backend(backend, part.session);
+        let index = index.filter(|index| !self.has_lost_its_link(turn, *index));
+        let connection = index.and_then(|index| self.connections.get_mut(index));
+        let (Some(index), Some(connection)) = (index, connection) else {
+            return turn.common.drop_payload(backend, DropReason::MessageUnknown);
+        };
+        let token = (part.token != 0).then_some(part.token);
+        match connection.end.send(channel_of(part.channel), part.bytes, token) {
+            Ok(()) => {
+                turn.common.counters.messages_down += 1;
+                turn.common.links.backends[backend].traffic.note_down(part.bytes.len());
+                let listener = self.sessions.address(index).listener;
+                turn.common.listeners[listener].delivery.messages_out += 1;
+                turn.common.stamps.downlink_count += 1;
+                self.connections.touch(index);
+            }
+            Err(SendError::Full) => {
+                turn.common.drop_payload(backend, DropReason::MessageOverflow);
+                self.end_session(turn, index, Ended::DeliveryOverflow);
+            }
+            Err(SendError::Closed | SendError::Empty | SendError::TooLong) => {
+                turn.common.drop_payload(backend, DropReason::MessageUnknown);
+            }
+        }
+    }
+
+    /// A payload for a player who gets messages: one of a multicast, for example.
+    pub(crate) fn send_payload_as_message(
+        &mut self,
+        index: Entry<Session>,
+        payload: &[u8],
+    ) -> Result<(), DropReason> {
+        let Some(connection) = self.connections.get_mut(index) else {
+            return Err(DropReason::SessionUnknown);
+        };
+        let sent = connection.end.send(Channel::Unreliable(0), payload, None);
+        sent.map_err(|_| DropReason::PayloadLength)?;
+        self.connections.touch(index);
+        Ok(())
+    }
+
+    /// A game process asks how good the way to a player is.
+    pub(crate) fn tell_quality(&self, turn: &mut Turn<'_>, backend: BackendId, session: SessionId) {
+        let Some(index) = self.session_for_backend(backend, session) else { return };
+        let Some(connection) = self.connections.get(index) else { return };
+        let Some(link) = turn.common.message_link(backend) else { return };
+        let quality = quality(&connection.end);
+        // Of no use when it comes late: a full link loses it.
+        turn.append(link, Load::NONE, |writer| writer.quality(session, &quality));
+    }
+
+    /// Looks after every session that has something to do.
+    pub(crate) fn look_after_connections(&mut self, turn: &mut Turn<'_>) {
+        if self.connections.is_empty() {
+            return;
+        }
+        while let Some(index) = self.connections.alarms.pop_due(turn.now.mono_ns) {
+            self.connections.touch(index);
+        }
+        while let Some(index) = self.connections.pop_touched() {
+            self.look_after(turn, index);
+        }
+    }
+
+    /// Sends what is due, tells the game process what it wants to know, and sets the alarm.
+    fn look_after(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        if !self.sessions.is_live(index) || !self.sessions.at(index).is_confirmed() {
+            // The player drops payloads until it knows that it is connected.
+            return;
+        }
+        let Some(mut connection) = self.connections.take(index) else { return };
+        self.transmit(turn, index, &mut connection.end);
+        self.tell_news(turn, index, &mut connection);
+        let (fault, due_ns) = (connection.end.fault(), connection.end.poll_timeout());
+        self.connections.put_back(index, connection);
+        match (fault, due_ns) {
+            (Some(fault), _) => self.end_session(turn, index, Ended::of_fault(fault)),
+            (None, Some(due_ns)) => self.connections.alarms.set(index, due_ns),
+            (None, None) => self.connections.alarms.clear(index),
+        }
+    }
+
+    /// A session is over: what it has not reported yet did not arrive, as far as is known.
+    pub(crate) fn close_connection(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        if let Some(mut connection) = self.connections.take(index) {
+            connection.end.close();
+            self.tell_news(turn, index, &mut connection);
+            self.connections.put_back(index, connection);
+        }
+        self.connections.close(index);
+    }
+
+    fn transmit(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, end: &mut End) {
+        let every_ns = self.keep_alive_ns(turn.common, index);
+        end.set_keep_alive(self.sessions.at(index).heartbeat_ns(every_ns));
+        let mut packet = std::mem::take(&mut self.connections.packet);
+        while let Some(len) = end.poll_transmit(turn.now.mono_ns, &mut packet[..]) {
+            // It fails where the session has used up its sequence, as with keep-alives.
+            let _ = self.emit(turn, index, PacketKind::Payload, &packet[..len]);
+        }
+        self.connections.packet = packet;
+    }
+
+    /// What has become of messages, and whether there is room for more.
+    fn tell_news(&self, turn: &mut Turn<'_>, index: Entry<Session>, connection: &mut Connection) {
+        let (session, backend) = (self.session_id(index), self.sessions.at(index).backend);
+        let listener = self.sessions.address(index).listener;
+        let counts = connection.end.counts();
+        turn.common.listeners[listener].delivery.note(&connection.counted, &counts);
+        connection.counted = counts;
+        if self.has_lost_its_link(turn, index) {
+            return;
+        }
+        let Some(link) = turn.common.message_link(backend) else { return };
+        while let Some(report) = connection.end.poll_report() {
+            turn.tell_link(link, |writer| {
+                writer.report(session, report.token, report.is_delivered)
+            });
+        }
+        if connection.end.is_closed() {
+            return;
+        }
+        let waiting = connection.end.waiting_bytes();
+        let is_full = waiting > if connection.is_full { ROOM_BYTES } else { FULL_BYTES };
+        if is_full != connection.is_full {
+            connection.is_full = is_full;
+            turn.tell_link(link, |writer| writer.room(session, is_full, waiting as u32));
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Hands a whole message to a game process.
+    fn hand_message(
+        &mut self,
+        (backend, link): (BackendId, LinkId),
+        session: SessionId,
+        channel: Channel,
+        message: &[u8],
+    ) {
+        self.common.counters.messages_up += 1;
+        let channel = bundle_channel_of(channel);
+        let mut parts = MessagePart::of(session, channel, 0, message);
+        let is_handed = if channel.is_reliable() {
+            parts.all(|part| self.tell_message(link, &part))
+        } else {
+            parts.all(|part| self.append(link, Load::MESSAGE, |writer| writer.message(&part)))
+        };
+        if is_handed {
+            self.common.counters.messages_to_links += 1;
+            self.common.links.backends[backend].traffic.note_up(message.len());
+        } else {
+            self.common.drop_payload(backend, DropReason::MessageNotTaken);
+        }
+    }
+}
+
+/// How an end behaves at a listener.
+pub(crate) fn options(rules: &Netcode, session: &Session) -> Options {
+    Options { keep_alive_ns: session.heartbeat_ns(rules.keep_alive_ns), ..Options::default() }
+}
+
+fn quality(end: &End) -> Quality {
+    let quality = end.quality();
+    let us = |ns: u64| u32::try_from(ns / NS_PER_US).unwrap_or(u32::MAX);
+    Quality {
+        round_trip_us: us(quality.round_trip_ns),
+        variation_us: us(quality.variation_ns),
+        loss_per_mille: quality.loss_per_mille,
+        waiting_bytes: quality.reliable_bytes as u32,
+    }
+}
+
+const fn channel_of(channel: bundle::Channel) -> Channel {
+    match channel {
+        bundle::Channel::Reliable(number) => Channel::Reliable(number),
+        bundle::Channel::Sequenced(number) => Channel::Sequenced(number),
+        bundle::Channel::Unreliable(number) => Channel::Unreliable(number),
+    }
+}
+
+const fn bundle_channel_of(channel: Channel) -> bundle::Channel {
+    match channel {
+        Channel::Reliable(number) => bundle::Channel::Reliable(number),
+        Channel::Sequenced(number) => bundle::Channel::Sequenced(number),
+        Channel::Unreliable(number) => bundle::Channel::Unreliable(number),
+    }
+}
+
+impl Ended {
+    /// What a session is counted under whose player has broken a rule.
+    const fn of_fault(fault: Fault) -> Self {
+        match fault {
+            Fault::Malformed => Self::DeliveryMalformed,
+            Fault::Sequence => Self::DeliverySequence,
+            Fault::Acknowledgement => Self::DeliveryAcknowledgement,
+            Fault::Window => Self::DeliveryWindow,
+            Fault::Marks => Self::DeliveryMarks,
+            Fault::MessageLength => Self::DeliveryMessageLength,
+            Fault::Memory => Self::DeliveryMemory,
+            Fault::Silence => Self::DeliverySilence,
+        }
+    }
+}
+
+/// A game process is told that no more should be sent when so much waits for a player on reliable
+/// channels: half of what an end keeps. What is on its way to us by then finds room.
+const FULL_BYTES: usize = 128 * 1024;
+
+/// And that more may be sent when so little does.
+const ROOM_BYTES: usize = 64 * 1024;
+
+const NS_PER_US: u64 = 1000;
