@@ -97,6 +97,8 @@ mod gateway_rig;
 mod hist_files;
 #[path = "all/house_rules.rs"]
 mod house_rules;
+#[path = "all/io_card.rs"]
+mod io_card;
 #[path = "all/io_handover.rs"]
 mod io_handover;
 #[path = "all/io_links.rs"]

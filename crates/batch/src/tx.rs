@@ -6,8 +6,21 @@
 //! beside it. A payload is copied once, into its slot, and sealed there. When slots run out, the
 //! gate has the driver flush and goes on. Both the memory and when it is free again are the
 //! driver's: it makes the batch, and its flush empties it.
+//!
+//! The memory is an arena. Large slots lie in it side by side; where each small one lies is told by
+//! a list, because a driver may send from the memory itself and give the batch other places
+//! meanwhile ([`TxBatch::over`]). No two slots overlap, and nobody else touches a place that is on
+//! the list: that is what makes handing out `&mut [u8]` sound.
+#![allow(
+    unsafe_code,
+    reason = "disjoint mutable slices of one arena, argued at the one place that makes them"
+)]
 
-use super::{Endpoint, LocalIp, SocketId};
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::{Arena, Endpoint, LocalIp, SocketId};
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, TX_SLOT_BYTES};
 
 /// Where an entry goes.
@@ -29,8 +42,15 @@ pub struct TxEntry {
     /// Whatever the one who committed it wants to recognise it by when it fails.
     pub tag: u64,
     offset: u32,
-    len: u32,
+    len: u16,
+    /// Which small slot it lies in; [`LARGE`] in a large one.
+    slot: u16,
+    /// The driver has sent it in another way than its sockets.
+    is_taken: bool,
 }
+
+/// Where another would have the number of its small slot.
+const LARGE: u16 = u16::MAX;
 
 impl TxEntry {
     /// Bytes to send.
@@ -45,10 +65,22 @@ impl TxEntry {
         self.len == 0
     }
 
-    /// Where the bytes start in [`TxBatch::memory`].
+    /// Where the bytes start in the batch's arena.
     #[inline]
     pub const fn offset(&self) -> usize {
         self.offset as usize
+    }
+
+    /// The number of its small slot, if it lies in one.
+    #[inline]
+    pub const fn small_slot(&self) -> Option<usize> {
+        if self.slot == LARGE { None } else { Some(self.slot as usize) }
+    }
+
+    /// Whether [`TxBatch::take`] has been told of it.
+    #[inline]
+    pub const fn is_taken(&self) -> bool {
+        self.is_taken
     }
 }
 
@@ -87,7 +119,8 @@ impl Room<'_> {
         assert!(len <= TX_SLOT_BYTES, "a datagram past the end of its slot");
         let position = *self.used;
         *self.used += 1;
-        self.entries.push(TxEntry { target, tag, offset: self.offset, len: len as u32 });
+        let (offset, len, slot) = (self.offset, len as u16, position as u16);
+        self.entries.push(TxEntry { target, tag, offset, len, slot, is_taken: false });
         position
     }
 
@@ -102,7 +135,13 @@ impl Room<'_> {
 /// The outgoing datagrams of one turn.
 #[derive(Debug)]
 pub struct TxBatch {
-    memory: Box<[u8]>,
+    arena: Arc<Arena>,
+    /// Where each small slot lies.
+    places: Vec<u32>,
+    /// Where the large ones begin.
+    large_base: u32,
+    /// What of the arena there is for slots of either size.
+    own: Range<usize>,
     entries: Vec<TxEntry>,
     /// The entries of the last flush.
     sent: Vec<TxEntry>,
@@ -111,7 +150,6 @@ pub struct TxBatch {
     /// Those of the last one.
     failed: Vec<(u32, SendFailure)>,
     small_used: u32,
-    small_max: u32,
     large_used: u32,
     large_max: u32,
 }
@@ -119,15 +157,47 @@ pub struct TxBatch {
 impl TxBatch {
     /// A batch of `small` datagrams and `large` bundles.
     pub fn new(small: usize, large: usize) -> Self {
-        let bytes = small * TX_SLOT_BYTES + large * BUNDLE_BYTES_MAX;
+        let large_base = small * TX_SLOT_BYTES;
+        let arena = Arc::new(Arena::new(large_base + large * BUNDLE_BYTES_MAX));
+        let own = 0..arena.len();
+        let places = (0..small).map(|slot| (slot * TX_SLOT_BYTES) as u32).collect();
+        // SAFETY: the arena was made for it, and nobody else has it; the places lie side by side,
+        // and the large slots behind them.
+        unsafe { Self::over(arena, own, places, (large_base, large)) }
+    }
+
+    /// A batch over a part of an arena in which a driver has chosen the places: one for each small
+    /// slot, and so many bundles from somewhere on.
+    ///
+    /// # Safety
+    /// Nobody else may ever write to that part of the arena. As long as the batch has a place, none
+    /// but the batch may read the [`TX_SLOT_BYTES`] there, nor those of the large slots, and none
+    /// of them may overlap. A flush is an exception: what is to be sent may be read.
+    ///
+    /// # Panics
+    /// Where something lies outside that part, or there are more slots than numbers for them.
+    pub unsafe fn over(
+        arena: Arc<Arena>,
+        own: Range<usize>,
+        places: Vec<u32>,
+        (large_base, large): (usize, usize),
+    ) -> Self {
+        let small = places.len();
+        assert!(small < usize::from(LARGE), "small slots have numbers of 16 bits");
+        assert!(own.end <= arena.len(), "a part of the arena");
+        assert!(is_within(&own, large_base, large * BUNDLE_BYTES_MAX), "bundles of our own");
+        let mut all = places.iter();
+        assert!(all.all(|place| is_within(&own, *place as usize, TX_SLOT_BYTES)), "slots too");
         Self {
-            memory: vec![0; bytes].into_boxed_slice(),
+            arena,
+            places,
+            large_base: large_base as u32,
+            own,
             entries: Vec::with_capacity(small + large),
             sent: Vec::with_capacity(small + large),
             failing: Vec::with_capacity(small + large),
             failed: Vec::with_capacity(small + large),
             small_used: 0,
-            small_max: small as u32,
             large_used: 0,
             large_max: large as u32,
         }
@@ -136,7 +206,7 @@ impl TxBatch {
     /// How many small slots are free.
     #[inline]
     pub const fn small_left(&self) -> usize {
-        (self.small_max - self.small_used) as usize
+        self.places.len() - self.small_used as usize
     }
 
     /// How many large slots are free.
@@ -148,11 +218,11 @@ impl TxBatch {
     /// Room for a datagram, `None` when all small slots are taken.
     #[inline]
     pub fn room(&mut self) -> Option<Room<'_>> {
-        if self.small_left() == 0 {
-            return None;
-        }
-        let offset = self.small_used * TX_SLOT_BYTES as u32;
-        let slot = self.memory[offset as usize..].first_chunk_mut()?;
+        let offset = *self.places.get(self.small_used as usize)?;
+        let place = self.arena.pointer(offset as usize, TX_SLOT_BYTES).cast();
+        // SAFETY: it lies in the arena, whose bytes are all initialised, and is this batch's alone
+        // (`over`); `&mut self` excludes every other reference into the batch.
+        let slot = unsafe { &mut *place.as_ptr() };
         let (entries, used) = (&mut self.entries, &mut self.small_used);
         Some(Room { slot, offset, entries, used })
     }
@@ -162,8 +232,7 @@ impl TxBatch {
         if self.large_left() == 0 {
             return None;
         }
-        let offset =
-            self.small_max * TX_SLOT_BYTES as u32 + self.large_used * BUNDLE_BYTES_MAX as u32;
+        let offset = self.large_base + self.large_used * BUNDLE_BYTES_MAX as u32;
         self.large_used += 1;
         Some(LargeSlot { offset })
     }
@@ -171,9 +240,9 @@ impl TxBatch {
     /// The bytes of a large slot.
     #[inline]
     pub fn large_mut(&mut self, slot: &LargeSlot) -> &mut [u8; BUNDLE_BYTES_MAX] {
-        self.memory[slot.offset as usize..]
-            .first_chunk_mut()
-            .expect("a large slot lies inside the batch")
+        let place = self.arena.pointer(slot.offset as usize, BUNDLE_BYTES_MAX).cast();
+        // SAFETY: as in `room`; large slots overlap nothing (`over`).
+        unsafe { &mut *place.as_ptr() }
     }
 
     /// Sends the first `len` bytes of a large slot, which is spent by that.
@@ -186,7 +255,8 @@ impl TxBatch {
         tag: u64,
     ) -> usize {
         assert!(len <= BUNDLE_BYTES_MAX, "bundle past the end of its slot");
-        self.entries.push(TxEntry { target, tag, offset: slot.offset, len: len as u32 });
+        let (offset, len) = (slot.offset, len as u16);
+        self.entries.push(TxEntry { target, tag, offset, len, slot: LARGE, is_taken: false });
         self.entries.len() - 1
     }
 
@@ -205,21 +275,50 @@ impl TxBatch {
     /// The bytes of an entry.
     #[inline]
     pub fn bytes(&self, entry: &TxEntry) -> &[u8] {
-        &self.memory[entry.offset()..][..entry.len()]
+        assert!(is_within(&self.own, entry.offset(), entry.len()), "an entry of this batch");
+        let place = self.arena.pointer(entry.offset(), entry.len());
+        // SAFETY: it lies in our part of the arena, whose bytes are all initialised, and to which
+        // nobody writes but by `&mut self` (`over`).
+        unsafe { std::slice::from_raw_parts(place.as_ptr(), entry.len()) }
     }
 
-    /// All bytes of the batch, for drivers that build their own scatter lists and for sealing in
-    /// place.
+    /// Driver's side: where a small slot lies.
     #[inline]
-    pub fn memory(&self) -> &[u8] {
-        &self.memory
+    pub fn place(&self, slot: usize) -> u32 {
+        self.places[slot]
+    }
+
+    /// Driver's side: a small slot lies here from now on. What was written to the place that it had
+    /// may still be read, until the next slot is.
+    ///
+    /// # Safety
+    /// As [`over`](Self::over). To be called in a flush.
+    ///
+    /// # Panics
+    /// Where it lies outside our part of the arena.
+    #[inline]
+    pub unsafe fn set_place(&mut self, slot: usize, place: u32) {
+        assert!(is_within(&self.own, place as usize, TX_SLOT_BYTES), "a place of our own");
+        self.places[slot] = place;
+    }
+
+    /// Driver's side: entry `index` is sent in another way than by its socket.
+    #[inline]
+    pub fn take(&mut self, index: usize) {
+        self.entries[index].is_taken = true;
     }
 
     /// The small slots of committed small entries, in the order of their commits, each slice its
     /// own, to be sealed in place. Large entries are passed over.
     pub fn small_slots_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
-        let used = self.small_used as usize;
-        self.memory.chunks_exact_mut(TX_SLOT_BYTES).take(used)
+        let arena = &self.arena;
+        self.places[..self.small_used as usize].iter().map(move |place| {
+            let place: NonNull<u8> = arena.pointer(*place as usize, TX_SLOT_BYTES);
+            // SAFETY: as in `room`; each place is visited once and places do not overlap, so the
+            // slices that are alive together are disjoint. They live no longer than the `&mut self`
+            // that this method holds.
+            unsafe { std::slice::from_raw_parts_mut(place.as_ptr(), TX_SLOT_BYTES) }
+        })
     }
 
     /// What the last flush was to send.
@@ -259,6 +358,12 @@ impl TxBatch {
         self.small_used = 0;
         self.large_used = 0;
     }
+}
+
+/// Whether so many bytes from somewhere on lie in a range.
+#[inline]
+const fn is_within(range: &Range<usize>, from: usize, bytes: usize) -> bool {
+    from >= range.start && from <= range.end && bytes <= range.end - from
 }
 
 #[cfg(test)]

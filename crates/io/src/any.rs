@@ -2,14 +2,17 @@
 //! moves datagrams between.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
+use super::card::{Card, CardStats};
 use super::filter::Filter;
 use super::mmsg::Mmsg;
 use super::socket::{self, UdpOptions};
 use super::uring::Uring;
 use super::{Bell, DriverOptions, Interface, SocketKind, StartError};
 use ringgate_batch::{Batches, Driver, Flush, IoStats, Port, RxBatch, SocketId, TxBatch, Wait};
+use ringgate_xdp::queue::{Mode, Statistics};
 
 /// Moves datagrams with whichever interface this kernel allows. Dispatches once per batch.
 #[derive(Debug)]
@@ -17,6 +20,12 @@ pub struct AnyDriver {
     interface: Either,
     rx: RxBatch,
     tx: TxBatch,
+    /// Frames, past the kernel's sockets.
+    card: Option<Box<Card>>,
+    /// The most that one turn takes of those.
+    frames_max: usize,
+    /// Of what came and went in frames.
+    counted: IoStats,
 }
 
 /// Either interface.
@@ -30,7 +39,11 @@ pub(super) enum Either {
 
 /// What sends the outgoing batch of an [`AnyDriver`].
 #[derive(Debug)]
-pub struct Out<'a>(&'a mut Either);
+pub struct Out<'a> {
+    interface: &'a mut Either,
+    card: Option<&'a mut Card>,
+    counted: &'a mut IoStats,
+}
 
 /// Does the same with whichever interface it is.
 macro_rules! either {
@@ -44,9 +57,54 @@ macro_rules! either {
 
 impl AnyDriver {
     /// Over an interface and the batch that it fills.
-    pub(super) fn new(interface: Either, rx: RxBatch, options: &DriverOptions) -> Self {
-        let tx = TxBatch::new(options.tx_datagrams.into(), options.tx_bundles.into());
-        Self { interface, rx, tx }
+    pub(super) fn new(interface: Either, rx: RxBatch, tx: TxBatch) -> Self {
+        let counted = IoStats::default();
+        Self { interface, rx, tx, card: None, frames_max: 0, counted }
+    }
+
+    /// The same with a card, with which it shares the memory of both batches.
+    pub(super) fn with_card(mut self, card: Card, options: &DriverOptions) -> Self {
+        let fd = card.fd().as_raw_fd();
+        either!(&mut self.interface, interface => interface.watch(fd));
+        let frames_max = usize::from(options.small_slots);
+        Self { card: Some(Box::new(card)), frames_max, ..self }
+    }
+
+    /// Datagrams for the address of a registered socket may come and go in frames from now on: that
+    /// is for a program to decide, and for routes. Does nothing where there is no card.
+    pub fn serve_by_card(&mut self, socket: SocketId, address: SocketAddr, may_fragment: bool) {
+        if let Some(card) = &mut self.card {
+            card.serve(socket, address, may_fragment);
+        }
+    }
+
+    /// The card's socket, to be given to a program.
+    pub fn card_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.card.as_ref().map(|card| card.fd())
+    }
+
+    /// How frames come and go.
+    pub fn card_mode(&self) -> Option<Mode> {
+        self.card.as_ref().map(|card| card.mode())
+    }
+
+    /// What has been counted of frames.
+    pub fn card_stats(&self) -> Option<CardStats> {
+        self.card.as_ref().map(|card| card.stats())
+    }
+
+    /// What the kernel has counted at the card's socket.
+    pub fn card_statistics(&self) -> Option<io::Result<Statistics>> {
+        self.card.as_ref().map(|card| card.statistics())
+    }
+
+    /// Takes what has come in frames into a batch that the interface has filled.
+    fn take_frames(&mut self) {
+        let Self { rx, card, frames_max, counted, .. } = self;
+        if let Some(card) = card {
+            let room = frames_max.saturating_sub(rx.len()).max(FRAMES_MIN);
+            card.receive(rx, room, counted);
+        }
     }
 
     /// Takes a socket over that was made elsewhere. It must be non-blocking.
@@ -116,6 +174,9 @@ impl Driver for AnyDriver {
     }
 
     fn close(&mut self, socket: SocketId) {
+        if let Some(card) = &mut self.card {
+            card.forget(socket);
+        }
         either!(&mut self.interface, interface => interface.deregister(socket));
     }
 
@@ -124,15 +185,37 @@ impl Driver for AnyDriver {
     }
 
     fn turn(&mut self, wait: Wait) -> io::Result<()> {
-        either!(&mut self.interface, interface => interface.turn(&mut self.rx, wait))
+        let Self { interface, rx, card, .. } = self;
+        let Some(card) = card else {
+            return either!(interface, interface => interface.turn(rx, wait));
+        };
+        rx.clear();
+        card.take_back();
+        // What there is in frames is looked for before there is a wait for more.
+        let first = if matches!(wait, Wait::AtMost(_)) { Wait::No } else { wait };
+        either!(interface, interface => interface.turn(rx, first))?;
+        self.take_frames();
+        if first == wait || !self.rx.is_empty() {
+            return Ok(());
+        }
+        either!(&mut self.interface, interface => interface.turn(&mut self.rx, wait))?;
+        self.take_frames();
+        Ok(())
     }
 
     fn let_go(&mut self) -> io::Result<()> {
-        either!(&mut self.interface, interface => interface.let_go(&mut self.rx))
+        if let Some(card) = &mut self.card {
+            self.rx.clear();
+            card.take_back();
+        }
+        either!(&mut self.interface, interface => interface.let_go(&mut self.rx))?;
+        self.take_frames();
+        Ok(())
     }
 
     fn batches(&mut self) -> Batches<'_, Out<'_>> {
-        Batches { rx: &mut self.rx, tx: &mut self.tx, out: Out(&mut self.interface) }
+        let Self { interface, rx, tx, card, counted, .. } = self;
+        Batches { rx, tx, out: Out { interface, card: card.as_deref_mut(), counted } }
     }
 
     fn dropped_at(&self, socket: SocketId) -> u64 {
@@ -141,7 +224,16 @@ impl Driver for AnyDriver {
     }
 
     fn stats(&self) -> IoStats {
-        either!(&self.interface, interface => interface.stats())
+        let stats = either!(&self.interface, interface => interface.stats());
+        let Some(card) = &self.card else { return stats };
+        IoStats {
+            syscalls: stats.syscalls + card.syscalls(),
+            rx_datagrams: stats.rx_datagrams + self.counted.rx_datagrams,
+            rx_bytes: stats.rx_bytes + self.counted.rx_bytes,
+            tx_datagrams: stats.tx_datagrams + self.counted.tx_datagrams,
+            tx_bytes: stats.tx_bytes + self.counted.tx_bytes,
+            ..stats
+        }
     }
 
     fn name(&self) -> &'static str {
@@ -151,7 +243,10 @@ impl Driver for AnyDriver {
 
 impl Flush for Out<'_> {
     fn flush(&mut self, tx: &mut TxBatch) {
-        either!(&mut self.0, interface => interface.flush(tx));
+        if let Some(card) = &mut self.card {
+            card.send(tx, self.counted);
+        }
+        either!(&mut self.interface, interface => interface.flush(tx));
     }
 }
 
@@ -160,6 +255,9 @@ impl Flush for Out<'_> {
 pub const fn player_options(filter: Option<&Filter>, may_fragment: bool) -> UdpOptions<'_> {
     UdpOptions { reuse_port: true, filter, may_fragment, ..UdpOptions::DEFAULT }
 }
+
+/// Frames that a turn takes in, however much has come by sockets.
+const FRAMES_MIN: usize = 16;
 
 /// Whoever reaches the directory may connect; who may say hello is decided by its credentials.
 const LINK_MODE: u32 = 0o666;

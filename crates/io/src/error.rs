@@ -24,6 +24,7 @@ pub struct StartError {
 pub(super) enum Step {
     Bind,
     BindDevice,
+    Card,
     Connect,
     Filter,
     Link,
@@ -40,6 +41,11 @@ impl StartError {
     /// An address that could not be bound.
     pub fn bind(operation: impl Into<String>, error: io::Error) -> Self {
         Self::new(operation, Step::Bind, error)
+    }
+
+    /// A queue of a network interface, or the program on it.
+    pub fn card(operation: impl Into<String>, error: io::Error) -> Self {
+        Self::new(operation, Step::Card, error)
     }
 
     /// Somebody listens for game processes where we want to.
@@ -112,6 +118,7 @@ fn advice(step: Step, errno: i32) -> &'static str {
         (Step::Bind, libc::EACCES) => {
             "ports below 1024 need CAP_NET_BIND_SERVICE (`AmbientCapabilities=` in the unit) or a lower sysctl net.ipv4.ip_unprivileged_port_start"
         }
+        (Step::Card, libc::EAFNOSUPPORT) => "this kernel was built without AF_XDP",
         (_, libc::EAFNOSUPPORT) => "IPv6 is switched off on this host: leave the [::] address out",
         (Step::BindDevice, libc::EPERM) => {
             "before Linux 5.7 binding a socket to a device needs CAP_NET_RAW: add it, or use a newer kernel"
@@ -141,6 +148,19 @@ fn advice(step: Step, errno: i32) -> &'static str {
             "the path of a Unix socket has at most 107 bytes: choose a shorter run_dir"
         }
         (Step::Link, libc::EPROTOTYPE) => "the socket at that path is not a ringgate link",
+        (Step::Card, libc::EPERM | libc::EACCES) => {
+            "AF_XDP takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF at the start (`AmbientCapabilities=` in the unit)"
+        }
+        (Step::Card, libc::EBUSY) => {
+            "another process has this queue of the interface, or a program on it (`ip link show` tells)"
+        }
+        (Step::Card, libc::ENOBUFS | libc::ENOMEM) => {
+            "not enough lockable memory for the frames: raise `LimitMEMLOCK=` in the unit (or `ulimit -l`)"
+        }
+        (Step::Card, libc::EOPNOTSUPP) => "this interface cannot do zero-copy: ask for copies",
+        (Step::Card, libc::EINVAL | libc::ENXIO) => {
+            "the interface has no such queue in use (`ethtool -l` tells how many there are), or its frames are longer than ours"
+        }
         (Step::Ring, libc::ENOSYS) => {
             "this kernel has no io_uring, or a seccomp profile hides it (container runtimes do by default)"
         }

@@ -14,6 +14,7 @@
 #![deny(unsafe_code)]
 
 mod any;
+mod card;
 mod cmsg;
 mod errno;
 mod error;
@@ -30,13 +31,14 @@ mod table;
 mod uring;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::any::{AnyDriver, player_options};
+pub use self::card::{CardOptions, CardStats};
 pub use self::error::StartError;
-pub use self::open::{Choice, DriverOptions, open};
+pub use self::open::{Choice, DriverOptions, open, open_with_card};
 pub use ringgate_batch::{Driver, IoStats, Wait};
 use ringgate_batch::{RxBatch, SocketId, TxBatch};
 use ringgate_os::notify;
@@ -89,6 +91,10 @@ trait Interface {
 
     /// What the kernel has dropped by now is not counted here.
     fn forget_drops(&mut self);
+
+    /// Waits that end when something arrives end also when this is readable. It stays open for as
+    /// long as the interface lives.
+    fn watch(&mut self, beside: RawFd);
 
     /// What has been counted.
     fn stats(&self) -> IoStats;

@@ -8,7 +8,8 @@
 #![allow(unsafe_code, reason = "receives into slots that are lent to the batch")]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{StartError, Step};
@@ -18,7 +19,7 @@ use super::send::Sender;
 use super::slots::{SlotSize, Slots};
 use super::table::Table;
 use super::{Bell, DriverOptions, Interface, IoStats, SocketKind, Wait, errno, events};
-use ringgate_batch::{IoEvent, RxBatch, SocketId, TxBatch};
+use ringgate_batch::{Arena, IoEvent, RxBatch, SocketId, TxBatch};
 use ringgate_os::message::{Beside, Incoming, MESSAGES_MAX, Receiver};
 use ringgate_os::notify::{self, Epoll, Ready};
 
@@ -43,17 +44,25 @@ pub(super) struct Mmsg {
     first_ready: usize,
     ready: Vec<Ready>,
     awaited: Vec<libc::pollfd>,
+    /// What else ends a wait.
+    beside: Option<RawFd>,
     stats: IoStats,
 }
 
 impl Mmsg {
     /// Opens a driver and the batch it fills.
-    pub(super) fn open(options: &DriverOptions) -> Result<(Self, RxBatch), StartError> {
+    pub(super) fn open(
+        options: &DriverOptions,
+        arena: Option<Arc<Arena>>,
+    ) -> Result<(Self, RxBatch), StartError> {
         let fail = |what: &str, e| StartError::new(what, Step::Other, e);
         let epoll = Epoll::new().map_err(|e| fail("make an epoll set", e))?;
         let bell = Bell::new().map_err(|e| fail("make an eventfd", e))?;
         epoll.add(bell.fd(), BELL_TOKEN).map_err(|e| fail("watch the eventfd", e))?;
-        let (slots, batch) = Slots::new(*options);
+        let (slots, batch) = match arena {
+            Some(arena) => Slots::over(arena, *options),
+            None => Slots::new(*options),
+        };
         let driver = Self {
             table: Table::new(),
             epoll,
@@ -68,6 +77,7 @@ impl Mmsg {
             first_ready: 0,
             ready: Vec::with_capacity(64),
             awaited: Vec::new(),
+            beside: None,
             stats: IoStats::default(),
         };
         Ok((driver, batch))
@@ -199,11 +209,12 @@ impl Mmsg {
 
     /// Waits for anything at all, and takes it.
     fn sleep(&mut self, at_most: Duration, rx: &mut RxBatch) -> io::Result<()> {
-        let Self { table, drained, awaited, .. } = self;
+        let Self { table, drained, awaited, beside, .. } = self;
         awaited.clear();
         awaited.push(notify::awaited(self.epoll.raw()));
         let fds = drained.iter().filter_map(|id| table.fd(*id));
         awaited.extend(fds.map(|fd| notify::awaited(fd.as_raw_fd())));
+        awaited.extend(beside.map(notify::awaited));
         self.stats.waits += 1;
         self.stats.syscalls += 1;
         self.stats.rx_arms += drained.len() as u64;
@@ -300,6 +311,10 @@ impl Interface for Mmsg {
 
     fn forget_drops(&mut self) {
         self.table.forget_drops();
+    }
+
+    fn watch(&mut self, beside: RawFd) {
+        self.beside = Some(beside);
     }
 
     fn stats(&self) -> IoStats {

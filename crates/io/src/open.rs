@@ -1,10 +1,13 @@
 //! Choosing a driver, once, at start.
 
+use std::sync::Arc;
+
 use super::StartError;
 use super::any::{AnyDriver, Either};
+use super::card::{Card, CardOptions, Opened};
 use super::mmsg::Mmsg;
 use super::uring::Uring;
-use ringgate_batch::RxBatch;
+use ringgate_batch::{Arena, RxBatch, TxBatch};
 
 /// Which driver is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,20 +55,37 @@ impl Default for DriverOptions {
 
 /// Opens a driver.
 pub fn open(choice: Choice, options: &DriverOptions) -> Result<AnyDriver, StartError> {
-    let (interface, rx) = interface(choice, options)?;
-    Ok(AnyDriver::new(interface, rx, options))
+    let (interface, rx) = interface(choice, options, None)?;
+    let tx = TxBatch::new(options.tx_datagrams.into(), options.tx_bundles.into());
+    Ok(AnyDriver::new(interface, rx, tx))
+}
+
+/// Opens a driver that serves a queue of a network interface beside its sockets.
+pub fn open_with_card(
+    choice: Choice,
+    options: &DriverOptions,
+    card: &CardOptions,
+) -> Result<AnyDriver, StartError> {
+    let fail = |why| StartError::card("open an AF_XDP queue", why);
+    let Opened { card, arena, tx } = Card::open(card, options).map_err(fail)?;
+    let (interface, rx) = interface(choice, options, Some(arena))?;
+    Ok(AnyDriver::new(interface, rx, tx).with_card(card, options))
 }
 
 /// Opens an interface and the batch that it fills, and no other.
-fn interface(choice: Choice, options: &DriverOptions) -> Result<(Either, RxBatch), StartError> {
+fn interface(
+    choice: Choice,
+    options: &DriverOptions,
+    arena: Option<Arc<Arena>>,
+) -> Result<(Either, RxBatch), StartError> {
     let why_not = match choice {
         Choice::Mmsg => None,
-        Choice::Auto | Choice::Uring => match Uring::open(options) {
+        Choice::Auto | Choice::Uring => match Uring::open(options, arena.clone()) {
             Ok((interface, rx)) => return Ok((Either::Uring(Box::new(interface)), rx)),
             Err(why) if choice == Choice::Uring => return Err(why),
             Err(why) => Some(why),
         },
     };
-    let (interface, rx) = Mmsg::open(options)?;
+    let (interface, rx) = Mmsg::open(options, arena)?;
     Ok((Either::Mmsg(Box::new(interface), why_not), rx))
 }

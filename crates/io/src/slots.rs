@@ -32,10 +32,19 @@ pub(super) struct Slots {
 impl Slots {
     /// Slots, and the batch that shares their arena.
     pub(super) fn new(options: DriverOptions) -> (Self, RxBatch) {
+        Self::over(Arc::new(Arena::new(Self::bytes(options))), options)
+    }
+
+    /// Bytes of all slots.
+    pub(super) fn bytes(options: DriverOptions) -> usize {
+        let (small, large) = (options.small_slots, options.large_slots);
+        usize::from(small) * SMALL_STRIDE + usize::from(large) * LARGE_STRIDE
+    }
+
+    /// Slots at the beginning of an arena, and the batch that shares it.
+    pub(super) fn over(arena: Arc<Arena>, options: DriverOptions) -> (Self, RxBatch) {
+        assert!(arena.len() >= Self::bytes(options), "an arena has room for the slots");
         let (small_count, large_count) = (options.small_slots, options.large_slots);
-        let bytes =
-            usize::from(small_count) * SMALL_STRIDE + usize::from(large_count) * LARGE_STRIDE;
-        let arena = Arc::new(Arena::new(bytes));
         let entries_max = usize::from(small_count) + usize::from(large_count);
         let batch = RxBatch::new(Arc::clone(&arena), entries_max);
         (Self { arena, small_count, large_count }, batch)

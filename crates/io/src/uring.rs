@@ -34,7 +34,8 @@ mod receiving;
 mod ring;
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use io_uring::cqueue;
@@ -52,7 +53,7 @@ use super::send::Sender;
 use super::slots::{SlotSize, Slots};
 use super::table::{Registered, Table, index_of};
 use super::{Bell, DriverOptions, Interface, IoStats, SocketKind, Wait, events};
-use ringgate_batch::{IoEvent, RxBatch, SocketId, TxBatch};
+use ringgate_batch::{Arena, IoEvent, RxBatch, SocketId, TxBatch};
 
 /// Receives with io_uring. Belongs to the thread that takes its first turn; until then it may move
 /// between threads.
@@ -76,6 +77,10 @@ pub(super) struct Uring {
     reserve: Reserve,
     bell: Bell,
     bell_is_polled: bool,
+    /// What else ends a wait, and whether it is polled. Only waits begin that: what comes while
+    /// the driver is awake wakes nobody more than once.
+    beside: Option<RawFd>,
+    beside_is_polled: bool,
     /// Slots that the batch has.
     lent: Vec<(SlotSize, u16)>,
     sender: Sender,
@@ -87,10 +92,13 @@ pub(super) struct Uring {
 impl Uring {
     /// Opens a driver and the batch it fills, after proving on a socket pair that this kernel can
     /// do what it needs.
-    pub(super) fn open(options: &DriverOptions) -> Result<(Self, RxBatch), StartError> {
+    pub(super) fn open(
+        options: &DriverOptions,
+        arena: Option<Arc<Arena>>,
+    ) -> Result<(Self, RxBatch), StartError> {
         let fail = |e| StartError::new("open io_uring", Step::Ring, e);
         Self::prove().map_err(fail)?;
-        Self::set_up(*options).map_err(fail)
+        Self::set_up(*options, arena).map_err(fail)
     }
 
     /// Why the kernel would take other requests than a driver's on this ring, where it would.
@@ -98,14 +106,21 @@ impl Uring {
         self.unrestricted.as_ref()
     }
 
-    fn set_up(options: DriverOptions) -> io::Result<(Self, RxBatch)> {
+    fn set_up(options: DriverOptions, arena: Option<Arc<Arena>>) -> io::Result<(Self, RxBatch)> {
         let slot_count = u32::from(options.small_slots) + u32::from(options.large_slots);
         let completions = (2 * slot_count).next_power_of_two().max(COMPLETIONS_MIN);
-        Self::over(Ring::open(SUBMISSIONS, completions)?, options)
+        let slots = match arena {
+            Some(arena) => Slots::over(arena, options),
+            None => Slots::new(options),
+        };
+        Self::over(Ring::open(SUBMISSIONS, completions)?, slots, options)
     }
 
-    fn over(ring: Ring, options: DriverOptions) -> io::Result<(Self, RxBatch)> {
-        let (slots, batch) = Slots::new(options);
+    fn over(
+        ring: Ring,
+        (slots, batch): (Slots, RxBatch),
+        options: DriverOptions,
+    ) -> io::Result<(Self, RxBatch)> {
         let small = BufRing::new(&ring, &slots, SlotSize::Small)?;
         let large = BufRing::new(&ring, &slots, SlotSize::Large)?;
         // Where that many descriptors are not allowed, sockets do without being registered.
@@ -125,6 +140,8 @@ impl Uring {
             reserve: Reserve::default(),
             bell: Bell::new()?,
             bell_is_polled: false,
+            beside: None,
+            beside_is_polled: false,
             lent: Vec::new(),
             sender: Sender::default(),
             stats: IoStats::default(),
@@ -143,7 +160,7 @@ impl Uring {
             registered_sockets: 1,
             ..DriverOptions::default()
         };
-        let (mut driver, mut rx) = Self::set_up(smallest)?;
+        let (mut driver, mut rx) = Self::set_up(smallest, None)?;
         let (here, there) = super::socket::link_pair()?;
         driver.register(here, SocketKind::Link)?;
         socket2::SockRef::from(&there).send(b"?")?;
@@ -235,6 +252,14 @@ impl Uring {
         Ok(is_armed)
     }
 
+    /// Has what lies beside the sockets wake us too. Returns whether it will.
+    fn poll_beside(&mut self) -> io::Result<bool> {
+        if let Some(fd) = self.beside.filter(|_| !self.beside_is_polled) {
+            self.beside_is_polled = self.push(&[op::beside(fd)])?;
+        }
+        Ok(self.beside.is_none() || self.beside_is_polled)
+    }
+
     /// Arms everything that is not. Returns whether it is now: only then may we sleep.
     fn arm_all(&mut self) -> io::Result<bool> {
         while !self.drained.is_empty() {
@@ -283,6 +308,7 @@ impl Uring {
             match op {
                 Op::Bell => self.hear_bell(rx),
                 Op::Listen => self.accept(id, rx),
+                Op::Beside => self.beside_is_polled = false,
                 Op::Receive(size) => self.handle_receive(size, id, &completion, rx),
                 // The receive behind it is cancelled and does not say so: where a success is not
                 // reported, what hangs on a failure is not either.
@@ -428,7 +454,9 @@ impl Uring {
     /// Whether a request is under way.
     fn is_asking(&self) -> bool {
         let is_armed = |socket: &Registered<Receiving>| socket.state.state == State::Armed;
-        self.bell_is_polled || self.table.all().any(|(_, socket)| is_armed(socket))
+        self.bell_is_polled
+            || self.beside_is_polled
+            || self.table.all().any(|(_, socket)| is_armed(socket))
     }
 
     fn enter_if_enabled(&mut self) -> io::Result<()> {
@@ -524,6 +552,7 @@ impl Interface for Uring {
         if let Wait::AtMost(time) = wait
             && rx.is_empty()
             && self.arm_all()?
+            && self.poll_beside()?
         {
             self.enter(Some(time))?;
             self.reap(rx);
@@ -537,6 +566,10 @@ impl Interface for Uring {
 
     fn forget_drops(&mut self) {
         self.table.forget_drops();
+    }
+
+    fn watch(&mut self, beside: RawFd) {
+        self.beside = Some(beside);
     }
 
     fn stats(&self) -> IoStats {

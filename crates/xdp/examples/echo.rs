@@ -131,18 +131,23 @@ fn serve_socket(address: SocketAddr) -> Result<u64, Box<dyn Error>> {
 
 fn ask(address: SocketAddr, bursts: u64) -> Result<u64, Box<dyn Error>> {
     let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let socket = UdpSocket::bind(any)?;
-    socket.connect(address)?;
-    socket.set_read_timeout(Some(WAIT))?;
+    let open = |_| {
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(address)?;
+        socket.set_read_timeout(Some(WAIT))?;
+        Ok(socket)
+    };
+    // As many players: what goes to one could leave in one piece.
+    let sockets: Vec<_> = (0..64).map(open).collect::<std::io::Result<_>>()?;
     let mut buffer = [0; 2048];
     let mut count = 0;
     for burst in 0..bursts {
-        for number in 0..64_u64 {
+        for (number, socket) in (0_u64..).zip(&sockets) {
             let mut datagram = [7; 100];
             datagram[..8].copy_from_slice(&(burst * 64 + number).to_ne_bytes());
             socket.send(&datagram)?;
         }
-        for _ in 0..64 {
+        for socket in &sockets {
             match socket.recv(&mut buffer) {
                 Ok(len) => assert_eq!(len, 100, "it comes back as it was"),
                 Err(_) => break,
@@ -150,7 +155,7 @@ fn ask(address: SocketAddr, bursts: u64) -> Result<u64, Box<dyn Error>> {
             count += 1;
         }
     }
-    socket.send(OVER)?;
+    sockets[0].send(OVER)?;
     println!("{count} of {} came back", bursts * 64);
     Ok(count)
 }

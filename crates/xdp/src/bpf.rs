@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::asm::Instruction;
+use super::patience::patiently;
 
 /// What a map is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +144,7 @@ impl Attached {
             flags: if is_generic { FLAG_GENERIC } else { FLAG_DRIVER },
         };
         // SAFETY: the attributes are numbers only.
-        let fd = unsafe { call_for_descriptor(MAKE_LINK, &mut link) }?;
+        let fd = patiently(|| unsafe { call_for_descriptor(MAKE_LINK, &mut link) })?;
         Ok(Self { fd })
     }
 }

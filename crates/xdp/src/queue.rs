@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::memory;
+use super::patience::patiently;
 use super::ring::{Reader, Writer};
 pub use super::socket::{Mode, Statistics};
 use super::socket::{Socket, Which};
@@ -92,8 +93,8 @@ struct Memory {
     /// Where in the arena the first frame lies.
     base: usize,
     frame_bytes: u32,
-    /// Frames to receive into come first.
-    receive: u32,
+    /// Frames to send come first.
+    send: u32,
     frames: u32,
     /// Tells the frames of this queue from those of others.
     id: u32,
@@ -103,8 +104,7 @@ impl Queue {
     /// Opens a queue over memory of its own.
     ///
     /// # Errors
-    /// Where the kernel refuses; `EBUSY` also for a moment after somebody else has closed the
-    /// queue.
+    /// Where the kernel refuses: `EBUSY` says that somebody else has the queue.
     pub fn with_own_memory(options: &QueueOptions) -> io::Result<Self> {
         let (arena, _) = memory::shared(options.bytes())?;
         // SAFETY: the arena was made for it, and nobody else has it.
@@ -148,7 +148,7 @@ impl Queue {
             socket.map_ring::<libc::xdp_desc>(Which::Transmit, &offsets, send)?;
         let transmit = Writer::new(mapping, &transmit, send);
         let id = QUEUES.fetch_add(1, Ordering::Relaxed);
-        let memory = Memory { arena, base, frame_bytes, receive, frames: receive + send, id };
+        let memory = Memory { arena, base, frame_bytes, send, frames: send + receive, id };
         let frame = |number| Frame { number, of: id };
         let mut opened = Self {
             socket,
@@ -157,14 +157,14 @@ impl Queue {
             received,
             transmit,
             memory,
-            blank: (receive..receive + send).map(frame).collect(),
-            waiting: (0..receive).map(frame).collect(),
+            blank: (0..send).map(frame).collect(),
+            waiting: (send..send + receive).map(frame).collect(),
             mode: Mode::Copy,
             syscalls: 0,
         };
         // A card takes memory as soon as it is bound.
         opened.top_up();
-        opened.socket.bind(interface, queue, mode)?;
+        patiently(|| opened.socket.bind(interface, queue, mode))?;
         opened.mode = opened.socket.mode()?;
         Ok(opened)
     }
@@ -227,10 +227,10 @@ impl Queue {
     #[inline]
     pub fn give_back(&mut self, frame: Frame) {
         self.memory.check(&frame);
-        if frame.number < self.memory.receive {
-            self.waiting.push(frame);
-        } else {
+        if frame.number < self.memory.send {
             self.blank.push(frame);
+        } else {
+            self.waiting.push(frame);
         }
     }
 
@@ -285,7 +285,7 @@ impl Queue {
     pub fn send(&mut self, frame: Frame, at: u32, len: u32) -> Result<(), Frame> {
         let memory = &self.memory;
         let is_inside = at <= memory.frame_bytes && len <= memory.frame_bytes - at;
-        assert!(is_inside && frame.number >= memory.receive, "it is a frame to send");
+        assert!(is_inside && frame.number < memory.send, "it is a frame to send");
         let addr = memory.address(&frame) + u64::from(at);
         if self.transmit.push(libc::xdp_desc { addr, len, options: 0 }) {
             Ok(())

@@ -18,7 +18,7 @@ use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_batch::{RxBatch, TxBatch, TxEntry};
 use ringgate_core::drops::DropReason;
-use ringgate_core::limits::{TAG_BYTES, TX_SLOT_BYTES};
+use ringgate_core::limits::TAG_BYTES;
 use ringgate_core::proto::netcode::packet::{Header, PacketKind, Receiver};
 
 impl Fronts {
@@ -263,8 +263,9 @@ impl Common {
             turn_ns,
             is_cut: false,
         };
-        // What players are sent lies in small slots, side by side.
-        let slot = (entry.offset() / TX_SLOT_BYTES) as u32;
+        // What players are sent lies in small slots.
+        let Some(slot) = entry.small_slot() else { return };
+        let slot = slot as u32;
         self.captures.show_sent(self.worker.id, &seen, slot, tx.bytes(entry));
     }
 }

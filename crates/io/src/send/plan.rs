@@ -77,8 +77,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Plans the sending of `entries`. Those of unknown sockets are reported to `gone` and left
-    /// out.
+    /// Plans the sending of `entries`. Those that were taken are passed over; those of unknown
+    /// sockets are reported to `gone` and left out.
     pub(super) fn make(
         &mut self,
         entries: &[TxEntry],
@@ -87,6 +87,9 @@ impl Plan {
     ) {
         self.reset(entries.len());
         for (index, entry) in (0_u32..).zip(entries) {
+            if entry.is_taken() {
+                continue;
+            }
             match ability(entry.target.socket) {
                 Ability::Gone => gone(index),
                 Ability::Plain => self.start_message(index, entry),

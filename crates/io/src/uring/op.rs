@@ -29,6 +29,8 @@ pub(super) enum Op {
     Wait,
     /// A process knocks at a listener.
     Listen,
+    /// There is something beside the sockets.
+    Beside,
 }
 
 impl Op {
@@ -39,6 +41,7 @@ impl Op {
             Self::Receive(SlotSize::Large) => 2,
             Self::Wait => 3,
             Self::Listen => 4,
+            Self::Beside => 5,
         };
         op << 32 | id.0 as u64
     }
@@ -49,7 +52,8 @@ impl Op {
             1 => Self::Receive(SlotSize::Small),
             2 => Self::Receive(SlotSize::Large),
             3 => Self::Wait,
-            _ => Self::Listen,
+            4 => Self::Listen,
+            _ => Self::Beside,
         };
         (op, SocketId(tag as u32))
     }
@@ -117,6 +121,11 @@ pub(super) fn bell(fd: RawFd) -> squeue::Entry {
     poll(Handle::Raw(fd)).user_data(Op::Bell.tag(SocketId(0)))
 }
 
+/// Waits until there is something beside the sockets.
+pub(super) fn beside(fd: RawFd) -> squeue::Entry {
+    poll(Handle::Raw(fd)).user_data(Op::Beside.tag(SocketId(0)))
+}
+
 fn poll(handle: Handle) -> squeue::Entry {
     on!(handle, fd => opcode::PollAdd::new(fd, libc::POLLIN as u32).build())
 }
@@ -128,7 +137,9 @@ mod tests {
     #[test]
     fn tags_come_back_as_they_went() {
         use SlotSize::{Large, Small};
-        for op in [Op::Bell, Op::Receive(Small), Op::Receive(Large), Op::Wait, Op::Listen] {
+        for op in
+            [Op::Bell, Op::Receive(Small), Op::Receive(Large), Op::Wait, Op::Listen, Op::Beside]
+        {
             for id in [0, 1, u32::MAX] {
                 assert_eq!(Op::of_tag(op.tag(SocketId(id))), (op, SocketId(id)));
             }

@@ -48,7 +48,9 @@ fn rings_of_older_kernels_do_the_same() {
     let mut worked = 0;
     for flags in FLAGS {
         let Ok(ring) = Ring::open_with(flags, SUBMISSIONS, COMPLETIONS_MIN) else { continue };
-        let (mut driver, mut rx) = Uring::over(ring, DriverOptions::default()).expect("set up");
+        let (mut driver, mut rx) =
+            Uring::over(ring, Slots::new(DriverOptions::default()), DriverOptions::default())
+                .expect("set up");
         let (id, address) = player(&mut driver);
         let client = UdpSocket::bind("127.0.0.1:0").expect("loopback");
         // Asleep, and then awake.
@@ -74,7 +76,7 @@ fn a_driver_moves_to_the_thread_of_its_first_turn() {
     if ring_is_missing() {
         return;
     }
-    let (mut driver, mut rx) = Uring::open(&DriverOptions::default()).expect("opens");
+    let (mut driver, mut rx) = Uring::open(&DriverOptions::default(), None).expect("opens");
     let (_, address) = player(&mut driver);
     UdpSocket::bind("127.0.0.1:0").expect("loopback").send_to(&[7], address).expect("sent");
     let (driver, rx) = std::thread::spawn(move || {
@@ -98,7 +100,7 @@ fn sockets_beyond_the_registered_ones_work_too() {
         return;
     }
     let options = DriverOptions { registered_sockets: 2, ..DriverOptions::default() };
-    let (mut driver, mut rx) = Uring::open(&options).expect("opens");
+    let (mut driver, mut rx) = Uring::open(&options, None).expect("opens");
     let sockets: Vec<_> = (0..6).map(|_| player(&mut driver)).collect();
     let handles = sockets.iter().map(|(id, _)| driver.table.get(*id).expect("there").state.handle);
     assert_eq!(handles.filter(|handle| matches!(handle, Handle::Fixed(_))).count(), 2);
@@ -157,7 +159,7 @@ fn a_drivers_ring_takes_nothing_but_its_requests() {
     if ring_is_missing() {
         return;
     }
-    let (mut driver, mut rx) = Uring::open(&DriverOptions::default()).expect("opens");
+    let (mut driver, mut rx) = Uring::open(&DriverOptions::default(), None).expect("opens");
     assert!(driver.why_unrestricted().is_none(), "{:?}", driver.why_unrestricted());
     let (_, address) = player(&mut driver);
     let client = UdpSocket::bind("127.0.0.1:0").expect("loopback");
@@ -207,7 +209,7 @@ fn a_ring_lets_go_of_everything_and_of_nothing() {
     if ring_is_missing() {
         return;
     }
-    let (mut driver, mut rx) = Uring::open(&DriverOptions::default()).expect("opens");
+    let (mut driver, mut rx) = Uring::open(&DriverOptions::default(), None).expect("opens");
     let (_, address) = player(&mut driver);
     driver.turn(&mut rx, Wait::AtMost(Duration::from_millis(1))).expect("armed now");
     assert!(driver.is_asking());

@@ -1,0 +1,349 @@
+//! A driver with a card: datagrams in frames and datagrams by sockets, side by side, in two network
+//! namespaces and with both interfaces of the kernel beside it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringgate_batch::LocalIp;
+use ringgate_io::socket::{self, UdpOptions};
+use ringgate_io::{self as io, CardOptions, Choice, DriverOptions, SocketKind, Wait};
+use ringgate_xdp::netlink::Asking;
+use ringgate_xdp::program::{Ours, Place, Program};
+use ringgate_xdp::queue::QueueOptions;
+use ringgate_xdp::routes::Watch;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use crate::gateway_rig::on_both_drivers;
+use crate::io_rig::{Rig, Seen, answer};
+use crate::netns::{self, Pair};
+
+on_both_drivers!(
+    datagrams_come_and_go_in_frames,
+    what_is_odd_goes_by_the_socket,
+    answers_follow_a_neighbour_that_changes,
+    a_cable_that_is_pulled_and_put_back_changes_nothing,
+    the_port_works_after_the_process_was_killed,
+);
+
+const PORT: u16 = 7000;
+/// A port of the same host that is no business of the card's.
+const OTHER_PORT: u16 = 7001;
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 1);
+const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfd98, 0, 0, 0, 0, 0, 0, 1);
+const BOTH: [IpAddr; 2] = [IpAddr::V4(GATEWAY), IpAddr::V6(GATEWAY_V6)];
+
+fn datagrams_come_and_go_in_frames(io: Choice) {
+    play("datagrams_come_and_go_in_frames", io, |_| {
+        for ip in BOTH {
+            let player = Player::new(ip, PORT);
+            let before = player.counts();
+            // The longest are those of the wire.
+            let longest = if ip.is_ipv4() { 1472 } else { 1452 };
+            let lengths = (1..70).chain([100, 1199, 1200, longest - 1, longest]);
+            let lengths: Vec<_> = lengths.collect();
+            for length in &lengths {
+                player.echo(*length);
+            }
+            let [received, sent, by_socket, _] = player.counts().since(&before);
+            // The question itself has come and gone too. Now and then the kernel gets an answer to
+            // send, so that it asks whether the neighbour is still there.
+            let count = lengths.len() as u64 + 1;
+            assert_eq!((received, sent + by_socket), (count, count));
+            assert!(by_socket <= 1 + count / 32, "{by_socket} of {count} by the socket");
+        }
+    });
+}
+
+fn what_is_odd_goes_by_the_socket(io: Choice) {
+    play("what_is_odd_goes_by_the_socket", io, |_| {
+        for ip in BOTH {
+            let player = Player::new(ip, PORT);
+            let before = player.counts();
+            // In two fragments, and back in two.
+            let longest = if ip.is_ipv4() { 1472 } else { 1452 };
+            player.echo(longest + 1);
+            player.echo(1600);
+            let [received, sent, by_socket, _] = player.counts().since(&before);
+            assert_eq!((received, sent + by_socket), (1, 3));
+            assert!(by_socket >= 2, "what is too long for a frame");
+        }
+        Player::any(BOTH[0], OTHER_PORT).echo(100);
+        // A checksum that is wrong is counted, and nobody hears of it.
+        let player = Player::new(BOTH[0], PORT);
+        let before = player.counts();
+        let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP)).expect("root");
+        let packet = [0, 9, (PORT >> 8) as u8, PORT as u8, 0, 12, 0x12, 0x34, 1, 2, 3, 4];
+        let to = SockAddr::from(SocketAddr::from((GATEWAY, 0)));
+        raw.send_to(&packet, &to).expect("sent");
+        player.wait_until(|counts| counts.since(&before)[3] == 1);
+    });
+}
+
+fn answers_follow_a_neighbour_that_changes(io: Choice) {
+    play("answers_follow_a_neighbour_that_changes", io, |_| {
+        let players = BOTH.map(|ip| Player::new(ip, PORT));
+        for (round, mac) in ["02:00:00:00:00:21", "02:00:00:00:00:22"].into_iter().enumerate() {
+            for player in &players {
+                player.echo(100 + round);
+            }
+            set(&format!("link set wire0 address {mac}"));
+            for player in &players {
+                player.insist(200 + round);
+                player.wait_until_sent();
+            }
+        }
+    });
+}
+
+fn a_cable_that_is_pulled_and_put_back_changes_nothing(io: Choice) {
+    play("a_cable_that_is_pulled_and_put_back_changes_nothing", io, |_| {
+        let player = Player::new(BOTH[0], PORT);
+        player.echo(100);
+        set("link set wire0 down");
+        // It cannot be sent, which is what is wanted.
+        let _ = player.socket.send(&[7; 100]);
+        set("link set wire0 up");
+        player.insist(101);
+        let before = player.counts();
+        player.wait_until(|counts| {
+            let [received, sent, ..] = counts.since(&before);
+            received > 0 && sent > 0
+        });
+    });
+}
+
+fn the_port_works_after_the_process_was_killed(io: Choice) {
+    let name = "the_port_works_after_the_process_was_killed";
+    match netns::role() {
+        Some((role, _)) if role == "player" => Player::any(BOTH[0], PORT).echo(100),
+        Some((role, _)) if role == "socket" => serve_socket(),
+        Some(_) => serve(io),
+        None => {
+            let Some(pair) = Pair::new() else { return };
+            let test = test_name(name, io);
+            for role in ["gateway", "socket", "gateway"] {
+                let gateway = Gateway::start(&pair, &test, role);
+                ask_as_player(&pair, &test);
+                drop(gateway);
+            }
+        }
+    }
+}
+
+/// Runs a test's two halves in the two namespaces, or the half that this process is.
+fn play(name: &str, io: Choice, player: fn(&str)) {
+    match netns::role() {
+        Some((role, gateway)) if role == "player" => player(&gateway),
+        Some(_) => serve(io),
+        None => {
+            let Some(pair) = Pair::new() else { return };
+            let test = test_name(name, io);
+            let gateway = Gateway::start(&pair, &test, "gateway");
+            ask_as_player(&pair, &test);
+            drop(gateway);
+        }
+    }
+}
+
+fn test_name(name: &str, io: Choice) -> String {
+    let driver = if io == Choice::Uring { "uring" } else { "mmsg" };
+    format!("io_card::{driver}::{name}")
+}
+
+fn ask_as_player(pair: &Pair, test: &str) {
+    let ran = pair.role(&pair.player, test, "player").output().expect("runs");
+    let said = [ran.stdout, ran.stderr].concat();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&said));
+}
+
+/// The process that serves, killed when dropped.
+struct Gateway(Child);
+
+impl Gateway {
+    fn start(pair: &Pair, test: &str, role: &str) -> Self {
+        let mut command = pair.role(&pair.gateway, test, role);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("runs");
+        netns::wait_for_line(&mut child, SERVES);
+        Self(child)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const SERVES: &str = "the gateway serves";
+
+/// Sends datagrams back, but those that ask for counts. Ends when it is killed.
+fn serve(io: Choice) {
+    let link = Asking::open().and_then(|mut it| it.link("wire0")).expect("there is a wire");
+    let program = Program::load(link.mac.expect("an address"), link.queues).expect("root");
+    let _attached = program.attach(link.index, Place::Driver).expect("veth runs programs");
+    let watch = Watch::start(link.index).expect("netlink");
+    let options = DriverOptions { tx_datagrams: 64, tx_bundles: 2, ..DriverOptions::default() };
+    let queue = QueueOptions {
+        interface: link.index,
+        queue: 0,
+        mode: None,
+        receive: 256,
+        send: 256,
+        frame_bytes: 2048,
+    };
+    let card = CardOptions { queue, routes: Arc::clone(watch.routes()) };
+    let mut driver = io::open_with_card(io, &options, &card).expect("the queue is free");
+    for address in [SocketAddr::from(([0; 4], PORT)), SocketAddr::from((GATEWAY_V6, PORT))] {
+        let plain = UdpOptions { may_fragment: true, ..UdpOptions::default() };
+        let opened = wait_for_port(|| socket::player(address, &plain).ok());
+        let id = driver.register(opened.fd, SocketKind::Datagram).expect("registers");
+        driver.serve_by_card(id, address, true);
+    }
+    let other = socket::player(SocketAddr::from(([0; 4], OTHER_PORT)), &UdpOptions::default());
+    driver.register(other.expect("free").fd, SocketKind::Datagram).expect("registers");
+    for local in [LocalIp::v4(GATEWAY.octets(), 0), LocalIp::v6(GATEWAY_V6.octets(), 0)] {
+        program.add(&Ours { vlan: 0, local, port: PORT }).expect("room");
+    }
+    program.give_queue(0, driver.card_fd().expect("it has a card")).expect("bound");
+    println!("{SERVES}");
+    let mut rig = Rig { driver };
+    loop {
+        let mut seen = Seen::default();
+        rig.turn_once(Wait::AtMost(Duration::from_secs(1)), &mut seen);
+        for (meta, bytes) in seen.datagrams {
+            if bytes == COUNTS {
+                let counts = counts_of(&rig);
+                rig.queue(answer(&meta), counts.as_bytes());
+            } else {
+                rig.queue(answer(&meta), &bytes);
+            }
+            let _ = rig.flush();
+        }
+    }
+}
+
+fn counts_of(rig: &Rig) -> String {
+    let stats = rig.driver.card_stats().expect("it has a card");
+    let numbers = [stats.received, stats.sent, stats.left_by_socket, stats.refused_checksum];
+    numbers.map(|number| number.to_string()).join(" ")
+}
+
+/// A process without a card at the same port.
+fn serve_socket() {
+    let socket = wait_for_port(|| UdpSocket::bind((GATEWAY, PORT)).ok());
+    println!("{SERVES}");
+    let mut buffer = [0; 2048];
+    while let Ok((len, peer)) = socket.recv_from(&mut buffer) {
+        socket.send_to(&buffer[..len], peer).expect("sent");
+    }
+}
+
+/// Opens a socket as soon as its port is free: a process that was killed while it used io_uring
+/// leaves sockets behind for a moment.
+fn wait_for_port<T>(mut open: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..500 {
+        if let Some(opened) = open() {
+            return opened;
+        }
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    panic!("the port is not free");
+}
+
+const COUNTS: &[u8] = b"counts?";
+
+/// What the gateway has counted: received and sent in frames, sent by sockets, wrong checksums.
+struct Counts([u64; 4]);
+
+impl Counts {
+    fn since(&self, before: &Self) -> [u64; 4] {
+        std::array::from_fn(|at| self.0[at] - before.0[at])
+    }
+}
+
+struct Player {
+    socket: UdpSocket,
+}
+
+impl Player {
+    /// A player whom the gateway answers by its card.
+    fn new(ip: IpAddr, port: u16) -> Self {
+        let player = Self::any(ip, port);
+        player.wait_until_sent();
+        player
+    }
+
+    fn any(ip: IpAddr, port: u16) -> Self {
+        let any = if ip.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = UdpSocket::bind(any).expect("our namespace");
+        socket.connect((ip, port)).expect("a route");
+        socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a timeout");
+        let player = Self { socket };
+        // The first is lost where a neighbour is not known yet.
+        player.insist(10);
+        player
+    }
+
+    /// Waits until answers go by the card, which takes a neighbour that is known.
+    fn wait_until_sent(&self) {
+        let before = self.counts();
+        self.wait_until(|counts| counts.since(&before)[1] > 0);
+    }
+
+    /// Sends a datagram and has it sent back, once.
+    fn echo(&self, length: usize) {
+        let datagram: Vec<_> = (0..length).map(|at| (at * 31 + length) as u8).collect();
+        self.socket.send(&datagram).expect("sent");
+        assert!(self.hear(|bytes| (bytes == datagram).then_some(())).is_some(), "{length} bytes");
+    }
+
+    /// What is made of the first datagram that is meant, of those that come within a second.
+    fn hear<T>(&self, meant: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+        let mut buffer = [0; 2048];
+        loop {
+            let len = self.socket.recv(&mut buffer).ok()?;
+            if let Some(made) = meant(&buffer[..len]) {
+                return Some(made);
+            }
+        }
+    }
+
+    /// Sends until something comes back.
+    fn insist(&self, length: usize) {
+        let datagram = vec![length as u8; length];
+        let is_back = |_: &i32| {
+            let _ = self.socket.send(&datagram);
+            self.hear(|bytes| (bytes == datagram).then_some(())).is_some()
+        };
+        assert!((0..60).find(is_back).is_some(), "nothing comes back");
+    }
+
+    fn counts(&self) -> Counts {
+        self.socket.send(COUNTS).expect("sent");
+        let read = |bytes: &[u8]| {
+            let numbers = std::str::from_utf8(bytes).ok()?.split(' ').map(|it| it.parse().ok());
+            numbers.collect::<Option<Vec<_>>>()?.try_into().ok().map(Counts)
+        };
+        self.hear(read).expect("it answers")
+    }
+
+    fn wait_until(&self, mut is_so: impl FnMut(&Counts) -> bool) {
+        for _ in 0..600 {
+            if is_so(&self.counts()) {
+                return;
+            }
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+        panic!("it does not come to that");
+    }
+}
+
+/// Changes the network of the namespace that this process is in.
+fn set(what: &str) {
+    let done =
+        std::process::Command::new("ip").args(what.split(' ')).output().expect("it is there");
+    assert!(done.status.success(), "{what}: {}", String::from_utf8_lossy(&done.stderr));
+}
