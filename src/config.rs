@@ -37,7 +37,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 pub use explain::explain;
-pub use fleet::{Account, Fleet};
+pub use fleet::{Account, Fleet, WhenAway};
 pub use mistake::{Mistake, Mistakes};
 pub use read::{fleet, parse, run_dir};
 pub use schema::{Changes, changes, changes_of};

@@ -4,9 +4,10 @@
 //! `known` says what etcd's keys mean to this gateway, `merge` makes one config of that and the
 //! file, `own` is what it registers; none of them touches anything. `thread` has the connection to
 //! etcd, and tells the control thread of what has changed, which changes workers as a reload does.
-//! `copy` is what is known on disk, for a start while etcd is away. Nothing of this is on the way
-//! of a packet.
+//! `claims` asks whose a token is that names several gateways, `copy` is what is known on disk, for
+//! a start while etcd is away. Nothing of this is on the way of a packet.
 
+mod claims;
 mod copy;
 mod known;
 mod merge;

@@ -12,6 +12,7 @@ use super::keys::{self, KeyError, KeySources};
 use super::mistake::Place;
 use super::section::{Noted, Section};
 use super::source::{self, Secret};
+use super::values::Word;
 use super::{Allowed, backend};
 use ringgate_core::secret::Key;
 use ringgate_fleet::etcd::{Credentials, Endpoint, Options, TlsFiles};
@@ -45,6 +46,8 @@ pub struct Fleet {
     pub allowed: Allowed,
     /// Backends of the fleet that this gateway takes.
     pub max_backends: usize,
+    /// What becomes of tokens that nobody can claim.
+    pub when_away: WhenAway,
 }
 
 /// A user of etcd's own, and what proves that it is one.
@@ -59,6 +62,21 @@ impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Account({})", self.user)
     }
+}
+
+/// What becomes of a token that names other gateways as well, while etcd cannot be asked whether it
+/// was used there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenAway {
+    /// Its player has to wait.
+    Refuse,
+    /// It is taken as if it had not been used.
+    Accept,
+}
+
+impl Word for WhenAway {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("refuse", Self::Refuse), ("accept", Self::Accept)];
 }
 
 impl Fleet {
@@ -141,6 +159,7 @@ pub(super) fn read(
     let grace = section.duration("grace");
     let allowed = backend::read_allowed(&mut section);
     let max_backends = section.integer("max_backends");
+    let when_away = section.choice("when_away");
     section.finish();
     Some(Fleet {
         endpoints: endpoints?,
@@ -155,6 +174,7 @@ pub(super) fn read(
         grace: grace?,
         allowed: allowed?,
         max_backends: usize::try_from(max_backends?).ok()?,
+        when_away: when_away?.0,
     })
 }
 

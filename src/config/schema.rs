@@ -13,7 +13,7 @@ use std::fmt;
 use super::values::{Word, words};
 use super::{
     Delivery, GuardedWays, HandshakeBase, IoChoice, LogFormat, NumberOrder, PortSwitch, Route,
-    TokenPlace, TokenReuse, UnrealMode,
+    TokenPlace, TokenReuse, UnrealMode, WhenAway,
 };
 use ringgate_core::limits::{PLAIN_BYTES_MAX, WORKERS_MAX};
 use ringgate_gate::Front;
@@ -1031,6 +1031,15 @@ pub(super) const FLEET: Table = Table {
             Kind::Integer { min: 1, max: 4000 },
             Presence::Default("1000"),
             "Most backends of the fleet that this gateway takes at a time; more are refused and counted.",
+        ),
+        Field::new(
+            "when_away",
+            Changes::Reload,
+            Kind::Choice(words::<WhenAway>),
+            Presence::Default("\"refuse\""),
+            "What becomes of a token that names other gateways as well, while etcd cannot be asked whether it was used there. \
+             \"refuse\": its player has to wait. \"accept\": it is taken, and may be used once at each. Tokens that name this \
+             gateway alone are taken in any case.",
         ),
     ],
 };

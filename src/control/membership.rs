@@ -21,7 +21,7 @@ use super::reload::{self, Next};
 use super::status::SCHEMA;
 use super::view::Snapshot;
 use super::{ControlLoop, HandingOver, NS_PER_MS};
-use crate::config::Config;
+use crate::config::{Config, WhenAway};
 use crate::membership::{
     Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Status, merged,
 };
@@ -64,6 +64,8 @@ pub(super) struct FleetShown {
     pub(super) confirmed: Vec<(String, Vec<u32>)>,
     /// Whether workers do not know yet what is known.
     pub(super) is_pending: bool,
+    /// Tokens of several gateways that are remembered.
+    pub(super) tokens: usize,
 }
 
 impl Membership {
@@ -102,7 +104,7 @@ impl ControlLoop {
     pub(super) fn join(&mut self, prepared: Prepared) -> io::Result<()> {
         let facts = self.fleet_facts();
         let Some(membership) = &mut self.membership else { return Ok(()) };
-        let member = Member::start(prepared, facts)?;
+        let member = Member::start(prepared, facts, self.setup.fleet_tokens.clone())?;
         membership.receiver = Some(member.known());
         membership.member = Some(member);
         Ok(())
@@ -135,6 +137,10 @@ impl ControlLoop {
 
     /// A reload has been carried out.
     pub(super) fn note_file(&mut self, file: Option<Config>) {
+        let when_away = self.config.fleet.as_ref().map(|fleet| fleet.when_away);
+        if let (Some(tokens), Some(when_away)) = (&self.setup.fleet_tokens, when_away) {
+            tokens.accept_when_away(when_away == WhenAway::Accept);
+        }
         if let (Some(membership), Some(file)) = (&mut self.membership, file) {
             membership.given = (self.setup.revision, epochs(&file, &membership.known));
             membership.file = file;
@@ -300,6 +306,7 @@ impl Membership {
             refused: self.refused.iter().cloned().collect(),
             confirmed: self.confirmed.iter().map(|(it, list)| (it.clone(), list.clone())).collect(),
             is_pending: self.pending.is_some(),
+            tokens: setup.fleet_tokens.as_ref().map_or(0, |tokens| tokens.len()),
         }
     }
 }

@@ -13,8 +13,8 @@ use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Duplicates, Front, Limits, LinkKind, Listener, Netcode, Phase,
-    Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace, TokenReuse, Unreal,
+    Allowed, Backend, BackendId, Duplicates, FleetTokens, Front, Limits, LinkKind, Listener,
+    Netcode, Phase, Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace, TokenReuse, Unreal,
 };
 use ringgate_io::Choice;
 use ringgate_os::process;
@@ -42,6 +42,7 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
     let batch_delay = batch_delay(&config.gateway);
     let mut setup = Setup { batch_delay, ..Setup::new(listeners, backends, incarnation) };
     setup.reserve_sessions(config.gateway.reserve_sessions);
+    setup.fleet_tokens = config.fleet.as_ref().map(|fleet| fleet_tokens(fleet, &setup));
     Ok(Plan {
         setup: Arc::new(setup),
         binds: config.listeners.iter().map(|listener| listener.bind.clone()).collect(),
@@ -58,6 +59,16 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
         spin: config.gateway.spin,
     })
 }
+
+/// What workers agree on about tokens that name other gateways as well.
+fn fleet_tokens(fleet: &config::Fleet, setup: &Setup) -> Arc<FleetTokens> {
+    let tokens = FleetTokens::new(setup.claim_limits().tokens_max.min(FLEET_TOKENS_MAX));
+    tokens.accept_when_away(fleet.when_away == config::WhenAway::Accept);
+    Arc::new(tokens)
+}
+
+/// Tokens that are remembered take 100 bytes each at the most.
+const FLEET_TOKENS_MAX: usize = 1 << 18;
 
 /// Which sockets a gateway has toward game processes. They are made at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -156,10 +156,12 @@ impl Reading {
                 let prefix: Prefix = prefix.to_string().parse().map_err(str::to_owned)?;
                 self.take_ban(Whom::Prefix(prefix), value)
             }
-            // They stand elsewhere.
-            Place::Token(_) | Place::Player(..) | Place::Block(..) | Place::Guard(_) => Ok(()),
-            // They speak to matchmakers.
-            Place::Service(_) => Ok(()),
+            // They stand elsewhere, or speak to matchmakers.
+            Place::Token(_)
+            | Place::Player(..)
+            | Place::Block(..)
+            | Place::Guard(_)
+            | Place::Service(_) => Ok(()),
         }
     }
 

@@ -13,11 +13,13 @@ use ringgate_fleet::keyspace::classify;
 use ringgate_fleet::lease::{self, Handed, Registration, Standing};
 use ringgate_fleet::mirror::{self, Change, Machine, Truth};
 use ringgate_fleet::values::Stored;
+use ringgate_gate::FleetTokens;
 use ringgate_os::clock::{self, Clock};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle as Task;
 use tokio::time::timeout;
 
+use super::claims::Claimer;
 use super::known::{Known, Reading};
 use super::own::{self, Facts, Pace};
 use super::{Inherited, Prepared, Settings};
@@ -74,6 +76,10 @@ pub struct Status {
     pub lease_error: Option<String>,
     /// Copies that were written, and that could not be.
     pub copies: [u64; 2],
+    /// Tokens that etcd was asked about.
+    pub claims: u64,
+    /// Times it did not answer.
+    pub claim_failures: u64,
 }
 
 /// What the tasks of the thread share.
@@ -93,7 +99,12 @@ type Orders = mpsc::UnboundedReceiver<Order>;
 
 impl Member {
     /// Starts the thread. `facts` is how the gateway is now.
-    pub fn start(prepared: Prepared, facts: Facts) -> std::io::Result<Self> {
+    /// `tokens` are those that workers ask about.
+    pub fn start(
+        prepared: Prepared,
+        facts: Facts,
+        tokens: Option<Arc<FleetTokens>>,
+    ) -> std::io::Result<Self> {
         let Prepared { client, settings, truth, mut reading, handed } = prepared;
         let status = Status {
             name: settings.name.to_string(),
@@ -120,7 +131,7 @@ impl Member {
         let instance = settings.instance.clone();
         let (clock, pace) = (Clock::start(), Pace::default());
         let shown = Arc::clone(&shared);
-        let part = Part { client, settings, clock, shared: shown, tell, pace };
+        let part = Part { client, settings, clock, shared: shown, tell, pace, tokens };
         let run = move || runtime.block_on(part.run(truth, handed, told, ordered));
         let thread = std::thread::Builder::new().name("ringgate-fleet".to_owned()).spawn(run)?;
         Ok(Self { facts, orders, known, shared, instance, thread })
@@ -173,6 +184,7 @@ struct Part {
     shared: Arc<Mutex<Shared>>,
     tell: watch::Sender<Arc<Known>>,
     pace: Pace,
+    tokens: Option<Arc<FleetTokens>>,
 }
 
 impl Part {
@@ -189,6 +201,7 @@ impl Part {
         let first = facts.borrow().clone();
         let registration = self.start_registration(inherited, &first, said);
         self.pace.wrote(&first, self.clock.now_ns() / NS_PER_MS);
+        let claims = self.start_claims();
         let mut ticks = tokio::time::interval(TICK);
         let last = loop {
             tokio::select! {
@@ -206,6 +219,9 @@ impl Part {
             }
         };
         drop(confirm);
+        if let Some(claims) = claims {
+            claims.abort();
+        }
         if last == Some(Order::Leave) {
             drop(say.send(lease::run::Command::Stop).await);
         }
@@ -218,6 +234,18 @@ impl Part {
             }
         }
         self.save().await;
+    }
+
+    fn start_claims(&self) -> Option<Task<()>> {
+        let tokens = Arc::clone(self.tokens.as_ref()?);
+        let shared = Arc::clone(&self.shared);
+        let tell = move |asked: u64, failed: u64| {
+            let mut shared = lock(&shared);
+            shared.status.claims += asked;
+            shared.status.claim_failures += failed;
+        };
+        let claimer = Claimer::new(self.client.clone(), &self.settings, tokens);
+        Some(tokio::spawn(claimer?.run(tell)))
     }
 
     fn start_mirror(

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringgate_core::netcode::{self, Client, Notice, State, TokenSpec};
+use ringgate_core::netcode::{self, Client, ConnectToken, Notice, State, TokenSpec};
 use ringgate_core::secret::Key;
 use ringgate_link::backend::{Event, Options};
 use ringgate_os::clock::{self, Clock};
@@ -296,6 +296,23 @@ fn exchange(
     Ok(Page { status, head: head.to_owned(), body: body.to_owned() })
 }
 
+/// A token that names these servers, under a key.
+pub(crate) fn token(
+    servers: &[SocketAddr],
+    client_id: u64,
+    key: &str,
+    timeout_seconds: i32,
+) -> ConnectToken {
+    let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
+    let spec = TokenSpec {
+        timeout_seconds,
+        lifetime_seconds: Some(600),
+        ..TokenSpec::new(PROTOCOL_ID, client_id, servers.join(",").parse().expect("addresses"))
+    };
+    let key = Key::from_hex(key).expect("hex");
+    netcode::mint(&spec, &key, clock::unix_seconds()).expect("random bytes")
+}
+
 /// A player with a socket.
 pub(crate) struct Player {
     client: Client,
@@ -311,17 +328,15 @@ impl Player {
 
     /// The same from another address of this host.
     pub(crate) fn at(ip: [u8; 4], server: SocketAddr, client_id: u64, key: &str) -> Self {
-        let spec = TokenSpec {
-            timeout_seconds: 60,
-            lifetime_seconds: Some(600),
-            ..TokenSpec::new(PROTOCOL_ID, client_id, server.to_string().parse().expect("address"))
-        };
-        let key = Key::from_hex(key).expect("hex");
-        let token = netcode::mint(&spec, &key, clock::unix_seconds()).expect("random bytes");
+        Self::holding(ip, &token(&[server], client_id, key, 60))
+    }
+
+    /// One with this token, which it may not be the first to have.
+    pub(crate) fn holding(ip: [u8; 4], token: &ConnectToken) -> Self {
         let socket = UdpSocket::bind(SocketAddr::from((ip, 0))).expect("a port");
         socket.set_read_timeout(Some(Duration::from_millis(5))).expect("a timeout");
         let clock = Clock::start();
-        Self { client: Client::new(&token, clock.now_ns()).expect("random bytes"), socket, clock }
+        Self { client: Client::new(token, clock.now_ns()).expect("random bytes"), socket, clock }
     }
 
     /// One who plays.

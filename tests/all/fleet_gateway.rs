@@ -6,9 +6,10 @@
 use std::process::Command;
 
 use ringgate_core::netcode::State;
+use ringgate_report::text::put;
 
 use crate::command::{ringgate, run};
-use crate::control_rig::{Daemon, Game, Player, Text, wait_for};
+use crate::control_rig::{Daemon, Game, Player, Text, token, wait_for};
 use crate::fleet_rig::{Fleet, in_fleet, key};
 
 #[test]
@@ -120,7 +121,7 @@ fn a_gateway_serves_on_without_etcd_and_starts_from_its_copy() {
     let mut text = in_fleet(&fleet, "gate-1");
     let states = crate::folder::Folder::new();
     let state_dir = states.join("state");
-    text.gateway += &format!("state_dir = \"{}\"\n", state_dir.display());
+    put(&mut text.gateway, format_args!("state_dir = \"{}\"\n", state_dir.display()));
     let mut daemon = Daemon::start(&text);
     fleet.put_backend(&daemon, "arena", 4, "ready");
     let game = Game::start(&daemon, "arena");
@@ -221,6 +222,61 @@ fn a_successor_has_the_lease_and_nobody_sees_the_change() {
     });
     drop(heir);
 }
+
+#[test]
+fn a_token_of_several_gateways_is_used_at_one() {
+    let Some(mut fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let start = |name: &str| {
+        let daemon = Daemon::start(&in_fleet(&fleet, name));
+        fleet.put_backend(&daemon, &format!("at-{name}"), 4, "ready");
+        let game = Game::start(&daemon, &format!("at-{name}"));
+        (daemon, game)
+    };
+    let ((first, game), (second, _game)) = (start("gate-1"), start("gate-2"));
+    backend_is_up(&first, "at-gate-1");
+    backend_is_up(&second, "at-gate-2");
+    let both = [first.listener, second.listener];
+    let used = token(&both, 1, &key(1), 2);
+    let mut player = Player::holding(LOCAL, &used);
+    player.connect();
+    player.echo(b"at the first");
+    assert!(fleet.ctl(&["get", "--prefix", "--keys-only", "/f/claim/token/"]).contains("/f/"));
+    player.leave();
+    drop((first, game));
+
+    // The first gateway is dead: a token that it has seen is of no use elsewhere, others are.
+    let mut again = Player::holding(LOCAL, &used);
+    assert_eq!(again.ended(), State::Denied);
+    wait_for("its count", || drops(&second, "token_claimed").filter(|count| *count == 1));
+    let mut other = Player::holding(LOCAL, &token(&both, 2, &key(1), 2));
+    other.connect();
+    other.echo(b"at the second");
+
+    // Nobody can be asked: players wait, unless the operator says otherwise.
+    fleet.kill();
+    let mut late = Player::holding(LOCAL, &token(&[second.listener, both[0]], 3, &key(1), 60));
+    wait_for("its refusal", || {
+        late.turn();
+        drops(&second, "token_unclaimed").filter(|count| *count > 0)
+    });
+    Player::connected(second.listener, 4, &key(1)).echo(b"with one name there is nothing to ask");
+    fleet.revive();
+    late.connect();
+    fleet.kill();
+    let mut text = in_fleet(&fleet, "gate-2");
+    text.backends.push_str("when_away = \"accept\"\n");
+    second.rewrite(&text);
+    assert_eq!(second.post("/reload").status, 200);
+    Player::holding(LOCAL, &token(&[second.listener, both[0]], 5, &key(1), 60)).connect();
+}
+
+fn drops(daemon: &Daemon, reason: &str) -> Option<u64> {
+    let series = format!("ringgate_drops_total{{worker=\"0\",reason=\"{reason}\"}}");
+    daemon.get("/metrics").value(&series)
+}
+
+const LOCAL: [u8; 4] = [127, 0, 0, 1];
 
 #[test]
 fn promtool_has_nothing_to_say_about_a_gateway_in_a_fleet() {

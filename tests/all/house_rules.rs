@@ -72,7 +72,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("src/control", "batch config confine core fleet gate handover io::Choice membership os report state worker"),
     ("src/handover", "os"),
     ("src/main", "ringgate"),
-    ("src/membership", "config core fleet gate::Front gate::Intake gate::Prefix os state"),
+    ("src/membership", "config core fleet gate::FleetTokens gate::Front gate::Intake gate::Prefix gate::TokenQuestion gate::Whose os state"),
     ("src/worker", "batch config core gate handover io link os"),
 ];
 

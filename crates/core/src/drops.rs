@@ -74,6 +74,17 @@ drop_reasons! {
     TokenSpent = "token_spent",
     /// The memory of used tokens is full of live entries.
     TokenHistoryFull = "token_history_full",
+    /// The token names other gateways as well, and one of them has seen it first (the player was
+    /// sent a denial).
+    TokenClaimed = "token_claimed",
+    /// The token names other gateways as well, and the fleet is asked whose it is; the client asks
+    /// again.
+    TokenClaimPending = "token_claim_pending",
+    /// The token names other gateways as well, and the fleet cannot be asked (nothing was sent, so
+    /// the client asks again, and then another gateway).
+    TokenUnclaimed = "token_unclaimed",
+    /// The memory of tokens that name other gateways as well is full.
+    TokenClaimsFull = "token_claims_full",
     /// No slot is free at the backend (the player was sent a denial).
     RequestBackendFull = "request_backend_full",
     /// The token's backend is unknown, down or draining (the player was sent a denial).

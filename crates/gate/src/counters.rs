@@ -499,6 +499,10 @@ impl Ledger {
             | R::TokenUsedElsewhere
             | R::TokenSpent
             | R::TokenHistoryFull
+            | R::TokenClaimed
+            | R::TokenClaimPending
+            | R::TokenUnclaimed
+            | R::TokenClaimsFull
             | R::RequestBackendFull
             | R::RequestBackendDown
             | R::BackendStarting

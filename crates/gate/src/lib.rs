@@ -75,6 +75,7 @@ pub use setup::{
     Unreal,
 };
 pub use shared::claims::Claims;
+pub use shared::fleet_tokens::{FleetTokens, TokenQuestion, Whose};
 pub use survey::{Found, Survey, Wanted};
 pub use trace::{Detail, Fact, Record, Trace, Watched};
 pub use traffic::{BackendTraffic, DeliveryTraffic, ListenerTraffic};

@@ -15,6 +15,7 @@ use crate::denied::Denied;
 use crate::ids::{BackendId, IdVec, ListenerId};
 use crate::links::loopback::LOOPBACK_PLACES;
 use crate::pace::BatchDelay;
+use crate::shared::fleet_tokens::FleetTokens;
 pub use plain::{Plain, Sequence, Token, TokenPlace, Tokens};
 pub use ringgate_batch::Credentials;
 use ringgate_core::proto::replay::Policy;
@@ -43,6 +44,8 @@ pub struct Setup {
     pub revision: u64,
     /// Addresses and players that may not play.
     pub denied: Arc<Denied>,
+    /// Whose tokens are that name other gateways as well; `None` for a gateway that is alone.
+    pub fleet_tokens: Option<Arc<FleetTokens>>,
 }
 
 /// One public address, or several.
@@ -366,6 +369,7 @@ impl Setup {
             incarnation,
             revision: 0,
             denied: Arc::default(),
+            fleet_tokens: None,
         }
     }
 

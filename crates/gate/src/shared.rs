@@ -2,5 +2,6 @@
 
 pub(crate) mod claims;
 pub(crate) mod cookies;
+pub(crate) mod fleet_tokens;
 pub(crate) mod homes;
 pub(crate) mod upgrades;

@@ -47,6 +47,24 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
         "Keys in etcd that are left out, because they cannot be read.",
         *unreadable as u64,
     );
+    one(
+        "ringgate_fleet_tokens",
+        Kind::Gauge,
+        "Tokens of several gateways that are remembered: asked about, this one's, and others'.",
+        shown.tokens as u64,
+    );
+    one(
+        "ringgate_fleet_claims_total",
+        Kind::Counter,
+        "Tokens that etcd was asked about.",
+        status.claims,
+    );
+    one(
+        "ringgate_fleet_claim_failures_total",
+        Kind::Counter,
+        "Times it did not answer.",
+        status.claim_failures,
+    );
     let mirror = &status.mirror;
     one("ringgate_fleet_events_total", Kind::Counter, "Changes that etcd has told.", mirror.events);
     one("ringgate_fleet_lists_total", Kind::Counter, "Times everything was listed.", mirror.lists);

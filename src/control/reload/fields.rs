@@ -87,6 +87,7 @@ pub(super) fn fleet_fields(before: Option<&Fleet>, after: Option<&Fleet>) -> Vec
         grace,
         allowed,
         max_backends,
+        when_away,
     } = before;
     let ca = |tls: &Option<TlsFiles>| tls.as_ref().map(|tls| tls.ca.clone());
     let own = |tls: &Option<TlsFiles>| tls.as_ref().and_then(|tls| tls.own.clone()).unzip();
@@ -108,6 +109,7 @@ pub(super) fn fleet_fields(before: Option<&Fleet>, after: Option<&Fleet>) -> Vec
         ("allow_uids", allowed.uids != after.allowed.uids),
         ("allow_gids", allowed.gids != after.allowed.gids),
         ("max_backends", *max_backends != after.max_backends),
+        ("when_away", *when_away != after.when_away),
     ]
 }
 

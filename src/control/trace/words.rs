@@ -121,6 +121,14 @@ const fn in_general(why: DropReason) -> &'static str {
         }
         R::TokenUsedElsewhere => "the token was used from another address before",
         R::TokenSpent => "the token has had its session; the client needs a new one",
+        R::TokenClaimed => "another gateway of the fleet has seen the token first",
+        R::TokenClaimPending => {
+            "the fleet is asked whether another gateway has seen the token; the client asks again"
+        }
+        R::TokenUnclaimed => {
+            "the fleet cannot be asked whether another gateway has seen the token (fleet.when_away)"
+        }
+        R::TokenClaimsFull => "no more tokens of several gateways can be remembered",
         R::TokenHistoryFull => "no more used tokens can be remembered: shorten their lifetime",
         R::RequestBackendFull | R::ResponseBackendFull => "no free slot at the backend",
         R::RequestBackendDown | R::ResponseBackendDown => {

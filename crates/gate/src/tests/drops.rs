@@ -15,6 +15,7 @@ use crate::denied::Denied;
 use crate::ids::ListenerId;
 use crate::mail::Mail;
 use crate::setup::{ClaimLimits, Limits, Setup, TokenReuse};
+use crate::shared::fleet_tokens::{FleetTokens, Whose};
 use ringgate_batch::{Endpoint, IoEvent, SendFailure, SocketId};
 use ringgate_core::crypto::{Aead, Job, token};
 use ringgate_core::drops::DropReason;
@@ -61,6 +62,10 @@ provocations! {
     TokenUsedElsewhere: token_used_elsewhere;
     TokenSpent: token_spent;
     TokenHistoryFull: token_history_full;
+    TokenClaimed: token_claimed;
+    TokenClaimPending: token_claim_pending;
+    TokenUnclaimed: token_unclaimed;
+    TokenClaimsFull: token_claims_full;
     RequestBackendFull: request_backend_full;
     RequestBackendDown: request_backend_down;
     BackendStarting: backend_starting;
@@ -356,6 +361,65 @@ fn token_spent(reason: DropReason) {
     rig.take_for(home(1));
     rig.provokes(reason, |rig| rig.deliver(home(1), &scribe.request()));
     assert_eq!(scribe.kinds(&mut rig, home(1)), [PacketKind::Denied]);
+}
+
+/// A gateway in a fleet, and a token that names another one as well.
+fn in_fleet(tokens_max: usize) -> (Rig, Game, Arc<FleetTokens>) {
+    let tokens = Arc::new(FleetTokens::new(tokens_max));
+    let mut rig = Rig::new(Setup { fleet_tokens: Some(Arc::clone(&tokens)), ..plain_setup() });
+    let game = Game::join(&mut rig, "arena");
+    (rig, game, tokens)
+}
+
+fn of_two(rig: &mut Rig, client_id: u64) -> Scribe {
+    let servers = format!("{PUBLIC},192.0.2.77:7777").parse().expect("two addresses");
+    Scribe::new(&rig.token_with(client_id, |spec| spec.servers = servers))
+}
+
+fn token_claim_pending(reason: DropReason) {
+    let (mut rig, _game, tokens) = in_fleet(9);
+    let scribe = of_two(&mut rig, 1);
+    rig.provokes(reason, |rig| rig.deliver(home(1), &scribe.request()));
+    assert!(rig.take_for(home(1)).is_empty(), "its client asks again");
+    let asked = tokens.take_questions(9);
+    tokens.answer(&asked[0].mac, Whose::Ours);
+    rig.deliver(home(1), &scribe.request());
+    assert_eq!(scribe.kinds(&mut rig, home(1)), [PacketKind::Challenge]);
+    // A token of this gateway alone is nobody else's business.
+    let own = Scribe::new(&rig.token(2));
+    rig.deliver(home(2), &own.request());
+    assert_eq!(own.kinds(&mut rig, home(2)), [PacketKind::Challenge]);
+    assert_eq!(tokens.len(), 1);
+}
+
+fn token_claimed(reason: DropReason) {
+    let (mut rig, _game, tokens) = in_fleet(9);
+    let scribe = of_two(&mut rig, 1);
+    rig.deliver(home(1), &scribe.request());
+    let asked = tokens.take_questions(9);
+    tokens.answer(&asked[0].mac, Whose::Others);
+    rig.provokes(reason, |rig| rig.deliver(home(1), &scribe.request()));
+    assert_eq!(scribe.kinds(&mut rig, home(1)), [PacketKind::Denied]);
+}
+
+fn token_unclaimed(reason: DropReason) {
+    let (mut rig, _game, tokens) = in_fleet(9);
+    let scribe = of_two(&mut rig, 1);
+    rig.deliver(home(1), &scribe.request());
+    let asked = tokens.take_questions(9);
+    tokens.no_answer(&asked[0].mac);
+    rig.provokes(reason, |rig| rig.deliver(home(1), &scribe.request()));
+    assert!(rig.take_for(home(1)).is_empty());
+    tokens.accept_when_away(true);
+    rig.deliver(home(1), &scribe.request());
+    assert_eq!(scribe.kinds(&mut rig, home(1)), [PacketKind::Challenge]);
+}
+
+fn token_claims_full(reason: DropReason) {
+    let (mut rig, _game, _tokens) = in_fleet(1);
+    let [first, second] = [1, 2].map(|client_id| of_two(&mut rig, client_id));
+    rig.deliver(home(1), &first.request());
+    rig.provokes(reason, |rig| rig.deliver(home(2), &second.request()));
 }
 
 fn token_history_full(reason: DropReason) {

@@ -70,14 +70,21 @@ pub fn pending_packet(
 /// these are compared in both readings. The other reading of a foreign address can name us only if
 /// all 128 bits and the port agree.
 pub fn check_addressed_to(addresses: &ServerAddresses, own: &[Endpoint]) -> Result<(), DropReason> {
+    let names_us = addresses.iter().any(|address| is_ours(address, own));
+    if names_us { Ok(()) } else { Err(DropReason::TokenNotForUs) }
+}
+
+fn is_ours(address: &SocketAddr, own: &[Endpoint]) -> bool {
     let is_own =
         |ip: [u8; 16], port| own.iter().any(|own| *own.ip_bytes() == ip && own.port() == port);
-    let names_us = |&address: &SocketAddr| {
-        let endpoint = Endpoint::from(address);
-        is_own(*endpoint.ip_bytes(), endpoint.port())
-            || address.is_ipv6() && is_own(swapped(*endpoint.ip_bytes()), endpoint.port())
-    };
-    if addresses.iter().any(names_us) { Ok(()) } else { Err(DropReason::TokenNotForUs) }
+    let endpoint = Endpoint::from(*address);
+    is_own(*endpoint.ip_bytes(), endpoint.port())
+        || address.is_ipv6() && is_own(swapped(*endpoint.ip_bytes()), endpoint.port())
+}
+
+/// Whether a token names other servers than this one.
+pub fn names_others(addresses: &ServerAddresses, own: &[Endpoint]) -> bool {
+    !addresses.iter().all(|address| is_ours(address, own))
 }
 
 /// An IPv6 address with the octets of each word exchanged.

@@ -26,7 +26,7 @@ use ringgate_core::proto::netcode::challenge::{CHALLENGE_BODY_BYTES, ChallengeTo
 use ringgate_core::proto::netcode::packet::{Header, PacketKind, nonce};
 use ringgate_core::proto::netcode::request::{Request, RequestParts};
 use ringgate_core::proto::netcode::server::{
-    PendingBinding, SessionSequence, check_addressed_to, pending_packet,
+    PendingBinding, SessionSequence, check_addressed_to, names_others, pending_packet,
 };
 use ringgate_core::proto::netcode::timing::{DISCONNECT_COUNT, Timeout};
 use ringgate_core::proto::netcode::token::PrivateToken;
@@ -105,9 +105,30 @@ impl NetcodeFront {
         if past != TokenPast::Fresh && self.is_in_other_handshake(turn, origin, &mac) {
             return Err(DropReason::TokenSuperseded);
         }
+        self.check_fleet(turn, origin, &token, (mac, expire_s))?;
         self.challenge(turn, origin, &token, (mac, expire_s))?;
         turn.common.counters.handled[PacketKind::Request as usize] += 1;
         Ok(())
+    }
+
+    /// Whether a token that names other gateways as well is this one's. Asked last: what cannot
+    /// come in here may still come in there.
+    fn check_fleet(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        token: &PrivateToken,
+        (mac, expire_s): (TokenMac, u64),
+    ) -> Result<(), DropReason> {
+        let Some(tokens) = &turn.common.setup.fleet_tokens else { return Ok(()) };
+        if !names_others(&token.addresses, &self.listeners[origin.address.listener].own) {
+            return Ok(());
+        }
+        let checked = tokens.check(&mac, expire_s, turn.now);
+        if checked == Err(DropReason::TokenClaimed) {
+            self.deny(turn, origin, &token.server_to_client);
+        }
+        checked
     }
 
     /// Whether a block of addresses may have one more unfinished handshake. Asked before the token

@@ -1,0 +1,163 @@
+//! Whose a token is that names several gateways: the first that creates its key in etcd has it.
+//!
+//! Workers leave questions (`FleetTokens`), of which some dozens are asked side by side. A key ends
+//! with its token: tokens that expire in the same half minute share a lease, so a burst of them
+//! costs few. Whoever finds its own value there has asked before and has not heard the answer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringgate_fleet::etcd::kv::KeyValue;
+use ringgate_fleet::etcd::txn::{Decided, Put, Txn};
+use ringgate_fleet::etcd::{Client, Error};
+use ringgate_fleet::keyspace::{Keyspace, Place};
+use ringgate_fleet::values::{Stored, TokenClaim};
+use ringgate_gate::{FleetTokens, TokenQuestion, Whose};
+use ringgate_os::clock;
+use tokio::task::JoinSet;
+
+use super::Settings;
+
+/// Asks what workers want to know.
+pub(super) struct Claimer {
+    client: Client,
+    keyspace: Keyspace,
+    tokens: Arc<FleetTokens>,
+    /// What says that a token is ours.
+    own: TokenClaim,
+    value: Bytes,
+    /// By the end of the half minute in which tokens expire.
+    leases: BTreeMap<u64, i64>,
+}
+
+impl Claimer {
+    /// `None` where our own name cannot stand in etcd, which the config has made sure of.
+    pub(super) fn new(
+        client: Client,
+        settings: &Settings,
+        tokens: Arc<FleetTokens>,
+    ) -> Option<Self> {
+        let own =
+            TokenClaim { gateway: settings.name.to_string(), instance: settings.instance.clone() };
+        let (keyspace, leases) = (settings.keyspace.clone(), BTreeMap::new());
+        let value = own.encode().ok()?;
+        Some(Self { client, keyspace, tokens, own, value, leases })
+    }
+
+    /// Goes on until it is dropped. `tell` hears how many were asked about, and had no answer.
+    pub(super) async fn run(mut self, tell: impl Fn(u64, u64) + Send) {
+        loop {
+            if !self.tokens.is_asked() {
+                tokio::time::sleep(LOOK_EVERY).await;
+                continue;
+            }
+            let questions = self.tokens.take_questions(AT_A_TIME);
+            let asked = questions.len() as u64;
+            let failed = self.ask_all(questions).await;
+            tell(asked, failed);
+            if failed > 0 {
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+        }
+    }
+
+    /// Returns how many had no answer.
+    async fn ask_all(&mut self, questions: Vec<TokenQuestion>) -> u64 {
+        let now_s = clock::unix_seconds();
+        self.leases.retain(|end_s, _| *end_s > now_s);
+        let mut failed = 0;
+        let mut asking = JoinSet::new();
+        for question in questions {
+            // Nobody can use it any more.
+            if question.expire_s <= now_s {
+                self.tokens.answer(&question.mac, Whose::Others);
+                continue;
+            }
+            // Where one had no answer, the others are not made to wait for theirs.
+            let lease = match failed {
+                0 => self.lease(question.expire_s, now_s).await.ok(),
+                _ => None,
+            };
+            if let Some(lease) = lease {
+                drop(asking.spawn(self.claim(question, lease)));
+            } else {
+                self.tokens.no_answer(&question.mac);
+                failed += 1;
+            }
+        }
+        while let Some(Ok((question, answer))) = asking.join_next().await {
+            match answer {
+                Ok(found) => self.tokens.answer(&question.mac, self.whose(found.as_ref())),
+                Err(why) => {
+                    if why.is_lease_gone() {
+                        self.leases.remove(&end_of(question.expire_s));
+                    }
+                    self.tokens.no_answer(&question.mac);
+                    failed += 1;
+                }
+            }
+        }
+        failed
+    }
+
+    /// The lease of the tokens that expire about then.
+    async fn lease(&mut self, expire_s: u64, now_s: u64) -> Result<i64, Error> {
+        let end_s = end_of(expire_s);
+        if let Some(lease) = self.leases.get(&end_s) {
+            return Ok(*lease);
+        }
+        let lasts_s = end_s.saturating_sub(now_s).clamp(1, LEASE_S_MAX);
+        let lease = self.client.grant(lasts_s as i64).await?;
+        if self.leases.len() < LEASES_MAX {
+            self.leases.insert(end_s, lease.id);
+        }
+        Ok(lease.id)
+    }
+
+    /// What stands at the token's key, if that is not what we have just written.
+    fn claim(
+        &self,
+        question: TokenQuestion,
+        lease: i64,
+    ) -> impl Future<Output = (TokenQuestion, Result<Option<KeyValue>, Error>)> + use<> {
+        let key = self.keyspace.key(&Place::Token(question.mac));
+        let (client, value) = (self.client.clone(), self.value.clone());
+        async move {
+            let decided = client.txn(&Txn::claim(Put { key, value, lease })).await;
+            (question, decided.and_then(found))
+        }
+    }
+
+    fn whose(&self, found: Option<&KeyValue>) -> Whose {
+        let is_ours =
+            |kv: &KeyValue| TokenClaim::decode(&kv.value).is_ok_and(|claim| claim == self.own);
+        if found.is_none_or(is_ours) { Whose::Ours } else { Whose::Others }
+    }
+}
+
+/// What has kept us from writing; nothing if that was done.
+fn found(decided: Decided) -> Result<Option<KeyValue>, Error> {
+    if decided.held {
+        return Ok(None);
+    }
+    let found = decided.found.into_iter().next();
+    found.map(Some).ok_or(Error::Malformed("a claim that failed shows nothing"))
+}
+
+/// The end of the half minute in which a token expires, and a little more: clocks differ.
+const fn end_of(expire_s: u64) -> u64 {
+    (expire_s / BUCKET_S + 2) * BUCKET_S
+}
+
+const BUCKET_S: u64 = 30;
+/// A token may be minted for longer than anybody will play.
+const LEASE_S_MAX: u64 = 366 * 24 * 3600;
+/// Tokens of one service expire close together. Beyond these each has a lease of its own.
+const LEASES_MAX: usize = 256;
+/// Transactions side by side.
+const AT_A_TIME: usize = 64;
+/// A client asks again after a tenth of a second.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
