@@ -30,4 +30,4 @@ pub mod wanted;
 
 pub use callers::{Caller, Scope};
 pub use refusal::Refusal;
-pub use service::{Options, WhenAway};
+pub use service::Options;

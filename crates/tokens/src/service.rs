@@ -26,15 +26,6 @@ use crate::memory::Memory;
 use crate::random::of_text;
 use crate::{fleet, http, tls};
 
-/// What becomes of requests while etcd is away and the slots that are leased are gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhenAway {
-    /// Tokens are made by what was last known; gateways have the last word.
-    Serve,
-    /// No token is made.
-    Refuse,
-}
-
 /// Everything that a service is told at its start.
 #[derive(Debug)]
 pub struct Options {

@@ -19,7 +19,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use ringgate_fleet::etcd::Client;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
@@ -89,9 +89,14 @@ async fn accept(door: Arc<Door>, listener: TcpListener) {
         };
         door.admit_or_wait(accepted).await;
     }
-    // Whoever is in the queue has been told by the kernel that we are there.
-    while let Ok(accepted) = tokio::time::timeout(QUEUE_REST, listener.accept()).await {
-        door.admit_or_wait(accepted).await;
+    // Whoever is in the queue was told by the kernel that somebody is there. Who comes between the
+    // last look and the end of the socket goes to the next process where the kernel may move them
+    // (`net.ipv4.tcp_migrate_req`).
+    for _ in 0..BACKLOG {
+        match tokio::time::timeout(QUEUE_REST, listener.accept()).await {
+            Ok(accepted) => door.admit_or_wait(accepted).await,
+            Err(_) => break,
+        }
     }
 }
 
@@ -202,8 +207,10 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let door = &place.door;
+    let begun = Notify::new();
     let service = service_fn(|request: hyper::Request<Incoming>| async {
         is_busy.store(true, Ordering::Relaxed);
+        begun.notify_one();
         let answer = routes::answer(&door.shared, &door.client, request).await;
         is_busy.store(false, Ordering::Relaxed);
         door.touch(place.id);
@@ -221,17 +228,26 @@ where
     };
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = stopping => connection.as_mut().graceful_shutdown(),
+        () = stopping => {}
     }
+    // Whoever has connected just now sends a request, and would lose it.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = begun.notified() => {}
+        () = tokio::time::sleep(FIRST_WITHIN) => {}
+    }
+    connection.as_mut().graceful_shutdown();
     let _ = tokio::time::timeout(door.shared.options.drain, connection).await;
 }
 
 /// Connections of a thread.
 const PLACES: usize = 1024;
+/// From the word to stop to the first request of a connection that has not brought one.
+const FIRST_WITHIN: Duration = Duration::from_millis(500);
 /// From one answer to the whole head of the next request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const BACKLOG: i32 = 1024;
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Nobody has come for so long: the queue is empty.
-const QUEUE_REST: Duration = Duration::from_millis(50);
+const QUEUE_REST: Duration = Duration::from_millis(1);

@@ -1,0 +1,239 @@
+//! Bursts over two services, rotations, an etcd that goes away, and a service that is replaced.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use ringgate_core::netcode;
+use tokio::task::JoinSet;
+
+use crate::http::{ask, post};
+use crate::office::{Fleet, Office, PROTOCOL_ID, listener_key, token_of};
+use crate::rig::{is_installed, until};
+
+/// Asks for so many tokens at once, in turn at each of these services; how many each backend got,
+/// and why others got none.
+async fn burst(
+    services: &[SocketAddr],
+    count: u32,
+) -> (BTreeMap<String, u32>, BTreeMap<String, u32>) {
+    let mut asking = JoinSet::new();
+    let (mut placed, mut refused) = (BTreeMap::new(), BTreeMap::new());
+    let mut note = |answer: crate::http::Answer| match answer.status {
+        200 => {
+            let backend = answer.json()["backend"].as_str().expect("a name").to_owned();
+            *placed.entry(backend).or_default() += 1;
+        }
+        _ => *refused.entry(answer.error()).or_default() += 1,
+    };
+    for client in 0..count {
+        let to = services[client as usize % services.len()];
+        let body = format!("{{\"client_id\": {client}}}");
+        asking.spawn(async move { post(to, "/v1/tokens", &body).await });
+        if asking.len() >= 64 {
+            note(asking.join_next().await.expect("there are some").expect("it does not panic"));
+        }
+    }
+    while let Some(answer) = asking.join_next().await {
+        note(answer.expect("it does not panic"));
+    }
+    (placed, refused)
+}
+
+#[tokio::test]
+async fn two_services_fill_a_fleet_in_one_burst_and_overfill_no_server() {
+    if !is_installed() {
+        return;
+    }
+    let fleet = Fleet::start(3, 7, 20).await;
+    let (one, two) = (fleet.service("one").await, fleet.service("two").await);
+    for office in [&one, &two] {
+        let metrics = || ask(office.address(), "GET", "/metrics", "", "");
+        until("both know each other", async || {
+            metrics().await.body.contains("\nringgate_tokens_services 2\n")
+        })
+        .await;
+    }
+    let (placed, refused) = burst(&[one.address(), two.address()], 600).await;
+    let all: u32 = placed.values().sum();
+    assert!(placed.values().all(|count| *count <= 20), "{placed:?}");
+    assert_eq!(all + refused.values().sum::<u32>(), 600);
+    // What one service has leased and not used yet is lost to the other for some seconds only.
+    assert!(all > 380, "{all} of 420 placed, refused {refused:?}");
+    let words: BTreeSet<_> = refused.keys().map(String::as_str).collect();
+    assert!(words.is_subset(&["no_slot", "busy"].into()), "{refused:?}");
+    one.stop().await;
+    two.stop().await;
+    // A service that ends leaves what it has promised in etcd, for as long as the tokens live.
+    let blocks =
+        fleet.etcd.ctl(&["get", "--prefix", "/ringgate/test/claim/slots/", "--print-value-only"]);
+    let slots = blocks
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()?["slots"].as_u64());
+    assert_eq!(slots.sum::<u64>(), u64::from(all));
+}
+
+#[tokio::test]
+async fn a_rotation_changes_the_epoch_when_every_gateway_has_confirmed_it() {
+    if !is_installed() {
+        return;
+    }
+    let fleet = Fleet::start(2, 2, 100).await;
+    let office = fleet.service("one").await;
+    let body = format!("{{\"client_id\": 42, \"protocol_id\": {PROTOCOL_ID}}}");
+    let epoch = async || {
+        let answer = post(office.address(), "/v1/tokens", &body).await.json();
+        let token = token_of(&answer);
+        let epoch = answer["epoch"].as_u64().expect("an epoch") as u32;
+        netcode::open_private(&token, &listener_key(epoch))
+            .expect("sealed with the key that it names");
+        epoch
+    };
+    assert_eq!(epoch().await, 1);
+    fleet.put_key(2).await;
+    fleet.put_gateway(0, &[1, 2]).await;
+    // What was asked for behind the news of another backend has seen all that was told before it.
+    fleet.put_backend("news", 0, 1, 0).await;
+    until("the news is there", async || {
+        let body = r#"{"client_id": 1, "backend": "news"}"#;
+        post(office.address(), "/v1/tokens", body).await.status != 404
+    })
+    .await;
+    assert_eq!(epoch().await, 1, "one gateway has not confirmed it");
+    fleet.put_gateway(1, &[1, 2]).await;
+    until("tokens are minted with the next key", async || epoch().await == 2).await;
+}
+
+#[tokio::test]
+async fn while_etcd_is_away_tokens_are_made_by_what_is_known() {
+    if !is_installed() {
+        return;
+    }
+    let mut fleet = Fleet::start(1, 2, 50).await;
+    let office = fleet.service("one").await;
+    fleet.etcd.members[0].kill();
+    let away = "ok; etcd is away: serving by what is known\n";
+    let address = office.address();
+    until("it knows that etcd is away", async || office.says(address, away).await).await;
+    let (placed, refused) = burst(&[address], 120).await;
+    assert_eq!(placed.values().sum::<u32>(), 100, "{refused:?}");
+    assert_eq!(refused, BTreeMap::from([("no_slot".to_owned(), 20)]));
+    fleet.etcd.members[0].start();
+    until("it knows that etcd is back", async || office.says(address, "ok\n").await).await;
+}
+
+#[tokio::test]
+async fn a_request_that_comes_again_gets_the_same_token() {
+    if !is_installed() {
+        return;
+    }
+    let fleet = Fleet::start(1, 1, 3).await;
+    let office = fleet.service("one").await;
+    let head = "Authorization: Bearer matchmaker-secret\r\nIdempotency-Key: k1\r\n";
+    let body = r#"{"client_id": "42"}"#;
+    let first = ask(office.address(), "POST", "/v1/tokens", head, body).await;
+    let again = ask(office.address(), "POST", "/v1/tokens", head, body).await;
+    assert_eq!((first.status, &first.body), (200, &again.body));
+    let other = ask(office.address(), "POST", "/v1/tokens", head, r#"{"client_id": 43}"#).await;
+    assert_eq!((other.status, other.error().as_str()), (422, "idempotency_mismatch"));
+    // Only one slot was promised for the two.
+    let together = r#"{"tokens": [{"client_id": 1}, {"client_id": 2}], "together": true}"#;
+    let both = post(office.address(), "/v1/tokens/batch", together).await;
+    assert_eq!(both.json()["tokens"].as_array().map(Vec::len), Some(2), "{both:?}");
+    let full = post(office.address(), "/v1/tokens", body).await;
+    assert_eq!((full.status, full.error().as_str()), (503, "no_slot"));
+    let batch = r#"{"tokens": [{"client_id": 1}, {"client_id": 2, "backend": "b9"}]}"#;
+    let batch = post(office.address(), "/v1/tokens/batch", batch).await.json();
+    assert_eq!(batch["tokens"][0]["error"], "no_slot");
+    assert_eq!(batch["tokens"][1]["error"], "backend_unknown");
+}
+
+#[tokio::test]
+async fn a_service_is_replaced_while_callers_ask() {
+    if !is_installed() {
+        return;
+    }
+    let fleet = Fleet::start(1, 4, 100_000).await;
+    let old = fleet.service("one").await;
+    let address = old.address();
+    let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let mut asking = JoinSet::new();
+    for client in 0..8 {
+        let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
+        asking.spawn(async move {
+            let mut unanswered = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let is_answered = persistent(address, client, &answered, &stop).await;
+                unanswered += u32::from(is_answered.is_none());
+            }
+            unanswered
+        });
+    }
+    let more = async |count| {
+        let before = answered.load(Ordering::Relaxed);
+        until("callers are served", async || answered.load(Ordering::Relaxed) > before + count)
+            .await;
+    };
+    more(100).await;
+    let mut options = fleet.options("two");
+    options.bind = vec![address];
+    let new = Office::start(options);
+    new.is_ready().await;
+    more(100).await;
+    old.stop().await;
+    more(200).await;
+    stop.store(true, Ordering::Relaxed);
+    let mut unanswered = 0;
+    while let Some(ended) = asking.join_next().await {
+        unanswered += ended.expect("it does not panic");
+    }
+    assert_eq!(unanswered, 0, "requests that were sent on an open connection");
+}
+
+/// Asks on one connection again and again until it is closed between two requests, as servers may.
+/// `None` if a request was not answered that was the first of its connection, or was begun to be
+/// answered.
+async fn persistent(
+    address: SocketAddr,
+    client: u32,
+    answered: &AtomicU32,
+    stop: &AtomicBool,
+) -> Option<()> {
+    use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+    // A connection that the kernel takes back before anything was sent is tried again.
+    let Ok(stream) = tokio::net::TcpStream::connect(address).await else { return Some(()) };
+    let mut stream = BufReader::new(stream);
+    let body = format!("{{\"client_id\": {client}}}");
+    let length = body.len();
+    let request = format!(
+        "POST /v1/tokens HTTP/1.1\r\nHost: tokens\r\nAuthorization: Bearer matchmaker-secret\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    );
+    let mut is_first = true;
+    while !stop.load(Ordering::Relaxed) {
+        if stream.write_all(request.as_bytes()).await.is_err() && !is_first {
+            return Some(());
+        }
+        let (mut head, mut closes) = (String::new(), false);
+        while !head.ends_with("\r\n\r\n") {
+            match stream.read_line(&mut head).await {
+                Ok(0) | Err(_) if head.is_empty() && !is_first => return Some(()),
+                Ok(0) | Err(_) => return None,
+                Ok(_) => closes |= head.to_ascii_lowercase().contains("\nconnection: close"),
+            }
+        }
+        let lower = head.to_ascii_lowercase();
+        let length = lower.split("content-length: ").nth(1)?.split("\r\n").next()?.parse().ok()?;
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).await.ok()?;
+        // Whoever is told to ask another asks another.
+        let is_served = head.starts_with("HTTP/1.1 200");
+        answered.fetch_add(u32::from(is_served), Ordering::Relaxed);
+        is_first = false;
+        if closes {
+            return Some(());
+        }
+    }
+    Some(())
+}
