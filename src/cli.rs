@@ -15,6 +15,7 @@ mod drain;
 mod echo;
 mod exit;
 mod files;
+mod fleet;
 mod generate;
 mod hist;
 mod keygen;
@@ -27,6 +28,7 @@ mod sessions;
 mod signal;
 mod status;
 mod token;
+mod tokens;
 mod top;
 mod trace;
 mod undrain;
@@ -58,6 +60,7 @@ enum Command {
     Doctor(doctor::Args),
     Drain(drain::Args),
     Echo(echo::Args),
+    Fleet(Box<fleet::Args>),
     Generate(generate::Args),
     Hist(hist::Args),
     Keygen(keygen::Args),
@@ -68,6 +71,7 @@ enum Command {
     Sessions(sessions::Args),
     Status(status::Args),
     Token(token::Args),
+    Tokens(tokens::Args),
     Top(top::Args),
     Trace(trace::Args),
     Undrain(undrain::Args),
@@ -92,6 +96,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             Command::Doctor(args) => doctor::run(&args),
             Command::Drain(args) => drain::run(&args),
             Command::Echo(args) => echo::run(&args),
+            Command::Fleet(args) => fleet::run(&args),
             Command::Generate(args) => generate::run(&args, Cli::command()),
             Command::Hist(args) => hist::run(&args),
             Command::Keygen(args) => keygen::run(&args),
@@ -102,6 +107,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             Command::Sessions(args) => sessions::run(&args),
             Command::Status(args) => status::run(&args),
             Command::Token(args) => token::run(&args),
+            Command::Tokens(args) => tokens::run(&args),
             Command::Top(args) => top::run(&args),
             Command::Trace(args) => trace::run(&args),
             Command::Undrain(args) => undrain::run(&args),

@@ -24,6 +24,7 @@ mod schema;
 mod section;
 mod source;
 pub mod token;
+pub mod tokens;
 pub mod values;
 
 use std::fmt;
@@ -36,7 +37,7 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-pub use explain::explain;
+pub use explain::{explain, explain_tokens};
 pub use fleet::{Account, Fleet, WhenAway};
 pub use mistake::{Mistake, Mistakes};
 pub use read::{fleet, parse, run_dir};

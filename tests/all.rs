@@ -78,9 +78,13 @@ mod control_upgrade_kinds;
 mod control_upgrade_load;
 #[path = "all/delivery_gateway.rs"]
 mod delivery_gateway;
+#[path = "all/fleet_commands.rs"]
+mod fleet_commands;
 #[allow(dead_code, reason = "the other tests with etcd need all of it")]
 #[path = "../crates/fleet/tests/real/rig.rs"]
 mod fleet_etcd;
+#[path = "all/fleet_example.rs"]
+mod fleet_example;
 #[path = "all/fleet_gateway.rs"]
 mod fleet_gateway;
 #[path = "all/fleet_rig.rs"]

@@ -38,7 +38,7 @@ pub(super) struct Args {
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Severity {
+pub(super) enum Severity {
     /// As it should be.
     Ok,
     /// The gateway works; it could do better.
@@ -49,27 +49,27 @@ enum Severity {
 
 /// What was looked at, and what is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Finding {
-    severity: Severity,
-    what: String,
-    found: String,
+pub(super) struct Finding {
+    pub(super) severity: Severity,
+    pub(super) what: String,
+    pub(super) found: String,
     /// Why it matters; empty where all is well.
-    why: &'static str,
+    pub(super) why: &'static str,
     /// What to do, as a command where there is one; empty where all is well.
-    change: String,
+    pub(super) change: String,
 }
 
 impl Finding {
-    fn ok(what: impl Into<String>, found: impl Into<String>) -> Self {
+    pub(super) fn ok(what: impl Into<String>, found: impl Into<String>) -> Self {
         let (what, found) = (what.into(), found.into());
         Self { severity: Severity::Ok, what, found, why: "", change: String::new() }
     }
 
-    fn could(self, why: &'static str, change: impl Into<String>) -> Self {
+    pub(super) fn could(self, why: &'static str, change: impl Into<String>) -> Self {
         Self { severity: Severity::Could, why, change: change.into(), ..self }
     }
 
-    fn bites(self, why: &'static str, change: impl Into<String>) -> Self {
+    pub(super) fn bites(self, why: &'static str, change: impl Into<String>) -> Self {
         Self { severity: Severity::Bites, why, change: change.into(), ..self }
     }
 }
@@ -82,6 +82,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         findings.push(addresses::in_use(config, file));
     }
     print(&if args.json { json(&findings) } else { render(&findings) })?;
+    conclude(&findings)
+}
+
+/// Fails where something bites.
+pub(super) fn conclude(findings: &[Finding]) -> Result<(), Failure> {
     let bites = findings.iter().filter(|it| it.severity == Severity::Bites).count();
     match bites {
         0 => Ok(()),
@@ -151,7 +156,8 @@ fn json(findings: &[Finding]) -> String {
 /// Of the report in JSON.
 const SCHEMA: u32 = 1;
 
-fn render(findings: &[Finding]) -> String {
+/// Findings as text.
+pub(super) fn render(findings: &[Finding]) -> String {
     let mut text = String::new();
     let width = findings.iter().map(|it| it.what.chars().count()).max().unwrap_or(0);
     for Finding { severity, what, found, why, change } in findings {

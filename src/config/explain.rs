@@ -3,17 +3,28 @@
 use std::fmt::Write;
 
 use super::schema::{Example, Field, Kind, Presence, TABLES, Table};
+use super::tokens;
 
 /// The explanation, as TOML. It parses as the config that results when only what has no default is
 /// given.
 pub fn explain() -> String {
+    explain_all("a ringgate config file", TABLES)
+}
+
+/// The same for the file of a token service. What [fleet] has only for gateways is of no effect
+/// there.
+pub fn explain_tokens() -> String {
+    explain_all("a ringgate token service's file", tokens::TABLES)
+}
+
+fn explain_all(file: &str, tables: &[&Table]) -> String {
     let mut text = String::new();
-    comment(
-        &mut text,
-        "Every field of a ringgate config file. \"Default\" fields may be left out and then have the value shown here, \
-         \"Optional\" ones mean something else when absent, and the values of \"Required\" ones are examples.",
+    let head = format!(
+        "Every field of {file}. \"Default\" fields may be left out and then have the value shown here, \
+         \"Optional\" ones mean something else when absent, and the values of \"Required\" ones are examples."
     );
-    for table in TABLES {
+    comment(&mut text, &head);
+    for table in tables {
         for (index, example) in table.examples.iter().enumerate() {
             text.push('\n');
             let Example { variant, .. } = example;

@@ -65,7 +65,7 @@ pub fn fleet(file: &Path, keys: &KeySources<'_>) -> Result<Option<Fleet>, LoadEr
     if report.is_clean() { Ok(fleet) } else { Err(LoadError::Mistakes(report.into_mistakes(file))) }
 }
 
-fn syntax<'a>(text: &'a str, report: &mut Report<'a>) -> DeTable<'a> {
+pub(super) fn syntax<'a>(text: &'a str, report: &mut Report<'a>) -> DeTable<'a> {
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let at = error.span().map_or(text.len(), |span| span.start);
@@ -230,9 +230,9 @@ fn read_histograms(mut section: Section<'_, '_>, base: &Path) -> Option<Histogra
 }
 
 /// One table of the text, with its place.
-type Found<'a> = (Place, DeTable<'a>);
+pub(super) type Found<'a> = (Place, DeTable<'a>);
 
-fn open<'r, 'a>(
+pub(super) fn open<'r, 'a>(
     report: &'r mut Report<'a>,
     description: &'static Table,
     (place, values): Found<'a>,
@@ -241,7 +241,7 @@ fn open<'r, 'a>(
 }
 
 /// The table that is written `[name]`.
-fn table<'a>(
+pub(super) fn table<'a>(
     root: &mut DeTable<'a>,
     description: &Table,
     report: &mut Report<'a>,
@@ -259,7 +259,7 @@ fn table<'a>(
 }
 
 /// The tables that are written `[[name]]`, at least one and at most so many.
-fn tables<'a>(
+pub(super) fn tables<'a>(
     root: &mut DeTable<'a>,
     description: &Table,
     count_max: usize,

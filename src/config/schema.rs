@@ -116,7 +116,7 @@ pub fn changes_of(table: &str, field: &str) -> Changes {
 }
 
 impl Field {
-    const fn new(
+    pub(super) const fn new(
         name: &'static str,
         changes: Changes,
         kind: Kind,

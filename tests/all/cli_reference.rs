@@ -10,7 +10,15 @@ use crate::command::{ringgate, run};
 #[test]
 fn the_config_reference_is_what_the_command_explains() {
     let explained = run(ringgate(["check", "--explain"])).succeeded();
-    let rendered = render(&explained);
+    let mut rendered = String::from(HEAD);
+    rendered.push_str(&render(&explained));
+    // [fleet] is the same table in both files.
+    let of_tokens = run(ringgate(["tokens", "--explain"])).succeeded();
+    let blocks: Vec<_> = of_tokens.split("\n\n").collect();
+    let own = blocks.iter().position(|block| block.lines().any(|line| line == "[tokens]"));
+    let own = blocks[own.expect("the table is there") - 1..].join("\n\n");
+    rendered.push_str(TOKENS);
+    rendered.push_str(&render(&own));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/CONFIG.md");
     if std::env::var_os("WRITE_CONFIG_REFERENCE").is_some_and(|value| value == "1") {
         fs::write(&path, &rendered).expect("our own folder");
@@ -28,7 +36,7 @@ fn the_config_reference_is_what_the_command_explains() {
 
 /// Paragraphs of the explanation: comments, and below them what they are about.
 fn render(explained: &str) -> String {
-    let mut page = String::from(HEAD);
+    let mut page = String::new();
     for block in explained.split("\n\n").map(str::trim_end).skip(1) {
         let about = block.lines().find(|line| is_about(line));
         let words: Vec<_> = block
@@ -95,4 +103,11 @@ This page is `ringgate check --explain`, rendered; a test holds the two together
 edited. A field that has a *default* may be left out and then has the value that is shown; an *optional* one means something else when it is
 absent; the value of a *required* one is an example. *Changes* says what makes a new value count: a reload (`ringgate reload`) or a
 restart. What belongs together, and why, is in [OPERATING.md](OPERATING.md).
+";
+
+const TOKENS: &str = "
+# The file of a token service, field by field
+
+`ringgate tokens --config FILE` reads a file of its own: `[fleet]` as above (what concerns sessions and backends is of no effect there, and it needs `key`),
+and these tables. The rest of this page is `ringgate tokens --explain`.
 ";

@@ -66,7 +66,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("loadgen/src/rng", "impair"),
     ("loadgen/src/run", "batch core io measure os players report"),
     ("loadgen/src/servers", "batch core io players rng"),
-    ("src/cli", "batch config confine control core fleet gate handover io link membership os report state worker"),
+    ("src/cli", "batch config confine control core fleet gate handover io link membership os report state tokens worker"),
     ("src/config", "core fleet gate::Front gate::Intake"),
     ("src/confine", ""),
     ("src/control", "batch config confine core fleet gate handover io::Choice membership os report state worker"),

@@ -59,7 +59,6 @@ refusals! {
     NotKnownYet "not_known_yet" 503 "nothing is known of the fleet yet"
     EtcdAway "etcd_away" 503 "etcd is away, and the operator wants no token then"
     Busy "busy" 503 "others ask for the same slots: try again"
-    Overloaded "overloaded" 503 "too many requests are under way"
     Stopping "stopping" 503 "this service is about to end: ask another"
     NoRandomness "no_randomness" 500 "the operating system gave no random numbers"
 }

@@ -136,7 +136,7 @@ impl Shared {
         if before.is_current != status.is_current {
             let why = status.last_error.as_deref().unwrap_or("no error");
             if status.is_current {
-                tracing::info!(event = "etcd_back", "what is known of the fleet is current");
+                tracing::info!(event = "etcd_current", "what is known of the fleet is current");
             } else {
                 tracing::warn!(event = "etcd_away", "serving on with what is known: {why}");
             }

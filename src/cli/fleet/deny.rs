@@ -1,0 +1,209 @@
+//! `ringgate fleet deny`, `allow` and `denied`: who may not play anywhere in a fleet. The same
+//! words as on one gateway. A ban stands under a lease that ends with it.
+
+use std::time::Duration;
+
+use ringgate_fleet::etcd::Client;
+use ringgate_fleet::etcd::txn::{Delete, Put};
+use ringgate_fleet::keyspace::{IpPrefix, Place};
+use ringgate_fleet::values::{Ban, Stored};
+use ringgate_gate::Prefix;
+use ringgate_os::{clock, utc};
+use ringgate_report::text::{Side, Table, count, put};
+use ringgate_state::denylist::client_id;
+use serde_json::json;
+
+use super::super::Failure;
+use super::super::exit::print;
+use super::SCHEMA;
+use super::survey::{Survey, Whom};
+use super::target::{Fleet, Target, away};
+use crate::config::values;
+
+/// Keep addresses or players out of every gateway of a fleet, and end their sessions
+#[derive(Debug, clap::Args)]
+pub(super) struct DenyArgs {
+    #[command(flatten)]
+    whom: WhomArgs,
+    /// For so long, such as 30m or 24h [default: until told otherwise]
+    #[arg(long = "for", value_name = "TIME", value_parser = lasts)]
+    lasts: Option<Duration>,
+    /// Why, for people
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Let addresses or players in again
+#[derive(Debug, clap::Args)]
+pub(super) struct AllowArgs {
+    #[command(flatten)]
+    whom: WhomArgs,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Show who is denied in a fleet
+#[derive(Debug, clap::Args)]
+pub(super) struct DeniedArgs {
+    /// Print them as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Debug, clap::Args)]
+struct WhomArgs {
+    /// Addresses and prefixes, such as 203.0.113.7, 203.0.113.0/24 or `2001:db8::/32`
+    #[arg(value_name = "PREFIX", value_parser = prefix)]
+    prefixes: Vec<IpPrefix>,
+    /// The same, by name; may be given more than once
+    #[arg(long = "prefix", value_name = "PREFIX", value_parser = prefix)]
+    named: Vec<IpPrefix>,
+    /// A player of netcode listeners, by the client id in its token; may be given more than once
+    #[arg(long, value_name = "ID", value_parser = client)]
+    client: Vec<u64>,
+}
+
+impl WhomArgs {
+    fn all(&self) -> Result<Vec<Whom>, Failure> {
+        let prefixes = self.prefixes.iter().chain(&self.named).map(|it| Whom::Prefix(*it));
+        let whom: Vec<_> = prefixes.chain(self.client.iter().map(|it| Whom::Client(*it))).collect();
+        if whom.is_empty() {
+            return Err(Failure::bad_input("expected a PREFIX or --client ID"));
+        }
+        Ok(whom)
+    }
+}
+
+/// Read as on one gateway, which leaves away the bits behind a prefix.
+fn prefix(text: &str) -> Result<IpPrefix, String> {
+    let prefix: Prefix = text.parse().map_err(|why| format!("found {text:?}, {why}"))?;
+    let plain = prefix.to_string();
+    let parts = plain
+        .split_once('/')
+        .and_then(|(address, len)| IpPrefix::new(address.parse().ok()?, len.parse().ok()?));
+    parts.ok_or_else(|| format!("found {text:?}, expected an address or a prefix"))
+}
+
+fn client(text: &str) -> Result<u64, String> {
+    client_id(text).ok_or_else(|| format!("found {text:?}, expected a client id"))
+}
+
+fn lasts(text: &str) -> Result<Duration, String> {
+    let fits = |it: &Duration| (SECOND..=TEN_YEARS).contains(it);
+    values::duration(text).filter(fits).ok_or_else(|| {
+        format!("found {text:?}, expected a time such as 30m or 24h, from a second to ten years")
+    })
+}
+
+fn place(whom: Whom) -> Place {
+    match whom {
+        Whom::Client(id) => Place::BanClient(id),
+        Whom::Prefix(prefix) => Place::BanPrefix(prefix),
+    }
+}
+
+pub(super) fn deny(args: &DenyArgs) -> Result<(), Failure> {
+    let (whom, fleet) = (args.whom.all()?, args.target.find()?);
+    let until = args.lasts.map_or(u64::MAX, |it| clock::unix_seconds() + it.as_secs());
+    let by = std::env::var("USER").unwrap_or_default();
+    let ban = Ban { until, reason: args.reason.clone(), by };
+    let value = ban.encode().map_err(Failure::bad_input)?;
+    fleet.ask(async |client| {
+        let lease = match args.lasts {
+            Some(lasts) => grant(client, lasts).await?,
+            None => 0,
+        };
+        for whom in &whom {
+            let key = fleet.keyspace.key(&place(*whom));
+            let put = Put { key, value: value.clone(), lease };
+            client.put(&put).await.map_err(|why| away(&why))?;
+        }
+        Ok(())
+    })?;
+    let span = args.lasts.map_or(String::new(), |it| format!(" for {}", utc::span(it.as_secs())));
+    print(&format!("{} may not play in this fleet{span}\n", named(&whom)))
+}
+
+/// A lease as long as a ban. It is not shorter: etcd rounds up.
+async fn grant(client: &Client, lasts: Duration) -> Result<i64, Failure> {
+    let seconds = i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX);
+    client.grant(seconds).await.map(|lease| lease.id).map_err(|why| away(&why))
+}
+
+pub(super) fn allow(args: &AllowArgs) -> Result<(), Failure> {
+    let (whom, fleet) = (args.whom.all()?, args.target.find()?);
+    let was = fleet.ask(async |client| {
+        let survey = Survey::take(client, &fleet.keyspace).await?;
+        let mut was = 0;
+        for whom in &whom {
+            was += survey.bans.iter().filter(|(banned, _)| banned == whom).count();
+            let key = fleet.keyspace.key(&place(*whom));
+            client.delete(&Delete { key, ..Delete::default() }).await.map_err(|why| away(&why))?;
+        }
+        Ok(was)
+    })?;
+    let named = named(&whom);
+    print(&match was {
+        0 => format!("{named} was not denied in this fleet\n"),
+        _ => format!("{named} may play\n"),
+    })
+}
+
+fn named(whom: &[Whom]) -> String {
+    match whom {
+        [one] => one.to_string(),
+        many => format!("{} prefixes and players", count(many.len() as u64)),
+    }
+}
+
+pub(super) fn denied(args: &DeniedArgs) -> Result<(), Failure> {
+    let fleet: Fleet = args.target.find()?;
+    let survey = fleet.ask(async |client| Survey::take(client, &fleet.keyspace).await)?;
+    let now_s = clock::unix_seconds();
+    print(&if args.json { json(&survey, now_s) } else { render(&survey, now_s) })
+}
+
+pub(super) fn render(survey: &Survey, now_s: u64) -> String {
+    let mut table = Table::new(&[
+        ("who", Side::Left),
+        ("until", Side::Left),
+        ("left", Side::Right),
+        ("by", Side::Left),
+        ("reason", Side::Left),
+    ]);
+    let mut rows = 0;
+    for (whom, ban) in survey.bans.iter().filter(|(_, ban)| ban.holds(now_s)) {
+        let ends = ban.until != u64::MAX;
+        let until = if ends { utc::date(ban.until) } else { "told otherwise".to_owned() };
+        let left = if ends { utc::span(ban.until - now_s) } else { String::new() };
+        table.row([whom.to_string(), until, left, ban.by.clone(), ban.reason.clone()]);
+        rows += 1;
+    }
+    if rows == 0 {
+        return "nobody is denied in this fleet\n".to_owned();
+    }
+    let mut text = table.to_string();
+    put(&mut text, format_args!("\n{} rules\n", count(rows)));
+    text
+}
+
+fn json(survey: &Survey, now_s: u64) -> String {
+    let one = |(whom, ban): &(Whom, Ban)| {
+        let (client, prefix) = match whom {
+            Whom::Client(id) => (Some(id.to_string()), None),
+            Whom::Prefix(prefix) => (None, Some(prefix.to_string())),
+        };
+        let until = Some(ban.until).filter(|it| *it != u64::MAX);
+        json!({ "client": client, "prefix": prefix, "until_unix_s": until, "by": ban.by, "reason": ban.reason })
+    };
+    let holding = survey.bans.iter().filter(|(_, ban)| ban.holds(now_s));
+    let rules: Vec<_> = holding.map(one).collect();
+    format!("{}\n", json!({ "schema": SCHEMA, "rules": rules }))
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const TEN_YEARS: Duration = Duration::from_hours(10 * 365 * 24);

@@ -1,0 +1,288 @@
+//! `ringgate fleet doctor`: what in a fleet is not as it should be, and what to do about it.
+//!
+//! It reads, and watches gateways for a while: what they write tells their clocks. What a gateway
+//! holds back is known to that gateway alone (`ringgate status`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ringgate_fleet::epochs::{self, Policy, Role};
+use ringgate_fleet::etcd::kv::end_of_prefix;
+use ringgate_fleet::etcd::{Client, Endpoint, Options};
+use ringgate_fleet::keyspace::{Name, Place};
+use ringgate_fleet::values::{Gateway, Stored};
+use ringgate_os::clock::{self, Clock};
+use ringgate_os::utc;
+use ringgate_report::text::put;
+use serde_json::json;
+
+use super::super::Failure;
+use super::super::doctor::{Finding, conclude, render};
+use super::super::exit::print;
+use super::SCHEMA;
+use super::keys::rows;
+use super::survey::Survey;
+use super::target::{Fleet, Target, runtime};
+use crate::config::values;
+
+/// Look for what is wrong in a fleet, and say what to do about it
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// How long gateways are watched, to compare their clocks
+    #[arg(long, value_name = "TIME", default_value = "12s", value_parser = time)]
+    watch: Duration,
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let watch = values::duration(text).filter(|it| *it <= WATCH_MAX);
+    watch.ok_or_else(|| format!("found {text:?}, expected a duration such as 12s, 10m at most"))
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let fleet = args.target.find()?;
+    let runtime = runtime()?;
+    let mut findings = runtime.block_on(members(&fleet));
+    let client = fleet.client()?;
+    let survey = runtime.block_on(Survey::take(&client, &fleet.keyspace))?;
+    findings.extend(examine(&survey, clock::unix_seconds()));
+    let clocks = runtime.block_on(watch(&client, &fleet, &survey, args.watch));
+    findings.push(clock_finding(&survey, &clocks, args.watch));
+    let json = || {
+        let report = json!({ "schema": SCHEMA, "findings": findings });
+        format!("{}\n", serde_json::to_string_pretty(&report).expect("findings are plain data"))
+    };
+    print(&if args.json { json() } else { render(&findings) })?;
+    conclude(&findings)
+}
+
+/// Whether each member of etcd answers, and tells of the same cluster.
+async fn members(fleet: &Fleet) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut clusters = BTreeMap::new();
+    for endpoint in &fleet.options.endpoints {
+        let what = format!("etcd {endpoint}");
+        match answer_of(&fleet.options, endpoint).await {
+            Ok((cluster, ms)) => {
+                clusters.insert(cluster, endpoint.to_string());
+                let finding = Finding::ok(what, format!("cluster {cluster:x}, answers in {ms} ms"));
+                findings.push(if ms <= SLOW_MS {
+                    finding
+                } else {
+                    finding.could(
+                        "the fleet learns late of what changes",
+                        "look at its disk and network",
+                    )
+                });
+            }
+            Err(why) => findings.push(Finding::ok(what, format!("no answer: {why}")).could(
+                "the others serve; one more that fails may be one too many",
+                "start it, or take it out of the endpoints",
+            )),
+        }
+    }
+    if clusters.len() > 1 {
+        let found = format!("{} different ones answer", clusters.len());
+        findings.push(Finding::ok("etcd clusters", found).bites(
+            "gateways that speak with one do not see what stands in the other, and hold it back",
+            "name members of one cluster as endpoints",
+        ));
+    }
+    findings
+}
+
+async fn answer_of(options: &Options, endpoint: &Endpoint) -> Result<(u64, u64), String> {
+    let client = Client::new(Options { endpoints: vec![endpoint.clone()], ..options.clone() });
+    let client = client.map_err(|why| why.to_string())?;
+    let mut range = ringgate_fleet::etcd::kv::Range::one("/");
+    range.count_only = true;
+    client.range(&range).await.map_err(|why| why.to_string())?;
+    // The first answer has paid for the connection.
+    let clock = Clock::start();
+    let ranged = client.range(&range).await.map_err(|why| why.to_string())?;
+    Ok((ranged.header.cluster_id, clock.now_ns() / 1_000_000))
+}
+
+/// Everything that one look can tell.
+pub(super) fn examine(survey: &Survey, now_s: u64) -> Vec<Finding> {
+    let mut findings = vec![versions(survey), leases(survey), unreadable(survey), reach(survey)];
+    findings.extend(epochs_of(survey, now_s));
+    findings
+}
+
+fn versions(survey: &Survey) -> Finding {
+    let mut versions: BTreeMap<&str, usize> = BTreeMap::new();
+    let gateways = survey.gateways.values().map(|it| it.version.as_str());
+    for version in gateways.chain(survey.services.values().map(|it| it.version.as_str())) {
+        *versions.entry(version).or_default() += 1;
+    }
+    let list: Vec<_> = versions.iter().map(|(version, n)| format!("{version} ({n})")).collect();
+    let found = if list.is_empty() { "nobody is there".to_owned() } else { list.join(", ") };
+    let finding = Finding::ok("versions", found);
+    if versions.len() <= 1 {
+        return finding;
+    }
+    finding
+        .could("fine during an upgrade, and not for long", "`ringgate upgrade` on the older ones")
+}
+
+fn leases(survey: &Survey) -> Finding {
+    let Some(first) = survey.lasting.first() else {
+        return Finding::ok("leases", "every registration ends with its process");
+    };
+    let found = format!("{} registrations have none, such as {first}", survey.lasting.len());
+    Finding::ok("leases", found).bites(
+        "they stay when their process is gone, and players are sent there",
+        format!("etcdctl del {first}, and register through a lease"),
+    )
+}
+
+fn unreadable(survey: &Survey) -> Finding {
+    let Some((key, why)) = survey.unreadable.first() else {
+        return Finding::ok("values", "all can be read");
+    };
+    let found = format!("{} cannot be read, such as {key}: {why}", survey.unreadable.len());
+    Finding::ok("values", found)
+        .bites("what cannot be read is as good as gone", format!("etcdctl get {key}"))
+}
+
+/// Backends that no gateway reaches.
+fn reach(survey: &Survey) -> Finding {
+    let leads = |host: &str, group: &str| {
+        survey.gateways.values().any(|gateway| {
+            gateway.host == host && gateway.listeners.iter().any(|it| it.group() == group)
+        })
+    };
+    let out: Vec<&Name> = survey
+        .backends
+        .iter()
+        .filter(|(_, it)| !leads(&it.host, &it.group))
+        .map(|(name, _)| name)
+        .collect();
+    let Some(first) = out.first() else {
+        return Finding::ok("reach", "every backend has a gateway on its host");
+    };
+    let found = format!("no gateway reaches {} backends, such as {first}", out.len());
+    Finding::ok("reach", found).bites(
+        "nobody is sent there",
+        "a gateway on that host, with a listener of that group; `host` has to be the same in both",
+    )
+}
+
+fn epochs_of(survey: &Survey, now_s: u64) -> Vec<Finding> {
+    let policy = |it: &epochs::Epoch| Policy {
+        mint_s: it.validity.mint_until - it.validity.from,
+        token_s: it.validity.accept_until - it.validity.mint_until,
+    };
+    let mut findings = Vec::new();
+    for (listener, keys) in &survey.keys {
+        let what = format!("keys of {listener}");
+        let minted = survey.minted(listener, now_s);
+        let Some(number) = minted else {
+            findings.push(Finding::ok(what, "no token can be minted").bites(
+                "no key's time is now that every gateway has confirmed",
+                "ringgate fleet keys list; ringgate fleet keys rotate",
+            ));
+            continue;
+        };
+        let finding = Finding::ok(what, format!("key {number} is minted with"));
+        let rows = rows(survey, now_s);
+        let waits = rows.iter().find(|row| row.listener == listener && row.role == Role::Next);
+        let is_due = keys.last().is_some_and(|it| epochs::is_due(now_s, keys, policy(it)));
+        findings.push(match waits {
+            Some(row) => {
+                let found = format!(
+                    "key {} waits: {} of {} gateways have confirmed it",
+                    row.epoch.number, row.confirmed, row.gateways
+                );
+                Finding { found, ..finding }.could(
+                    "tokens are minted with the key before, and no rotation can follow",
+                    "look at the gateways that have not (ringgate fleet status --json)",
+                )
+            }
+            None if is_due => {
+                let last = keys.iter().map(|it| it.validity.mint_until).max().unwrap_or_default();
+                finding.could(
+                    "less than half of its time is left",
+                    format!("ringgate fleet keys rotate, before {}", utc::date(last)),
+                )
+            }
+            None => finding,
+        });
+    }
+    findings
+}
+
+/// How far gateways' clocks are ahead of this host's, in seconds, as far as it was seen: between
+/// these two.
+type Clocks = BTreeMap<Name, (i64, i64)>;
+
+/// Sees gateways write. What comes within the time that the news takes was written just now.
+async fn watch(client: &Client, fleet: &Fleet, survey: &Survey, lasts: Duration) -> Clocks {
+    let mut clocks = Clocks::new();
+    if survey.gateways.is_empty() {
+        return clocks;
+    }
+    let first = fleet.keyspace.truth();
+    let watching = async {
+        let (end, from) = (end_of_prefix(&first), survey.revision + 1);
+        let Ok(mut watch) = client.watch(&first, &end, from).await else { return };
+        while let Ok(watched) = watch.next_answer().await {
+            let now_s = clock::unix_seconds() as i64;
+            for event in watched.events {
+                let place = fleet.keyspace.place(&event.kv.key);
+                if let (Some(Place::Gateway(name)), Ok(gateway)) =
+                    (place, Gateway::decode(&event.kv.value))
+                {
+                    // Seconds are cut, so each may be one off.
+                    let ahead = gateway.written as i64 - now_s;
+                    clocks.insert(name, (ahead - 1, ahead + 1));
+                }
+            }
+            if clocks.len() >= survey.gateways.len() {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(lasts, watching).await;
+    clocks
+}
+
+/// What has not been seen being written can still be known to be in the future.
+fn clock_finding(survey: &Survey, clocks: &Clocks, watched: Duration) -> Finding {
+    let now_s = clock::unix_seconds() as i64;
+    let is_ahead = |it: &(&Name, &Gateway)| it.1.written as i64 - now_s > SKEW_MAX_S;
+    if let Some((name, gateway)) = survey.gateways.iter().find(is_ahead) {
+        let found = format!("{name} writes that it is {}", utc::date(gateway.written));
+        return Finding::ok("clocks", found).bites(CLOCKS_WHY, CLOCKS_CHANGE);
+    }
+    let ahead = |(low, high): &(i64, i64)| if *low > 0 { *low } else { (*high).min(0) };
+    let worst = clocks.iter().max_by_key(|(_, it)| ahead(it).abs());
+    let missing = survey.gateways.len() - clocks.len();
+    let mut found =
+        format!("{} of {} gateways wrote within {watched:?}", clocks.len(), survey.gateways.len());
+    if let Some((name, it)) = worst {
+        let off = ahead(it);
+        put(&mut found, format_args!("; the furthest off is {name}, by {off} s"));
+        if off.abs() > SKEW_MAX_S {
+            return Finding::ok("clocks", found).bites(CLOCKS_WHY, CLOCKS_CHANGE);
+        }
+    }
+    let finding = Finding::ok("clocks", found);
+    if missing > 0 && !survey.gateways.is_empty() {
+        return finding.could("the clocks of the others are not known", "--watch for longer");
+    }
+    finding
+}
+
+const CLOCKS_WHY: &str = "tokens are refused as expired, or live longer than they should";
+const CLOCKS_CHANGE: &str = "set the clocks (chrony, systemd-timesyncd)";
+
+/// Beyond this, tokens of short life are lost to the difference.
+const SKEW_MAX_S: i64 = 2;
+const SLOW_MS: u64 = 100;
+const WATCH_MAX: Duration = Duration::from_mins(10);

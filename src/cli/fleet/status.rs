@@ -1,0 +1,225 @@
+//! `ringgate fleet status`: every gateway, group, key and service of a fleet at a glance.
+
+use ringgate_fleet::keyspace::Name;
+use ringgate_fleet::values::{Backend, Gateway, State};
+use ringgate_os::{clock, utc};
+use ringgate_report::text::{Side, Table, count, put};
+use serde_json::{Value, json};
+
+use super::super::Failure;
+use super::super::exit::print;
+use super::SCHEMA;
+use super::keys::{Row, rows, word};
+use super::survey::Survey;
+use super::target::Target;
+
+/// Show every gateway, group of backends, key and token service of a fleet
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Show each backend too
+    #[arg(long)]
+    backends: bool,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let fleet = args.target.find()?;
+    let survey = fleet.ask(async |client| Survey::take(client, &fleet.keyspace).await)?;
+    let now_s = clock::unix_seconds();
+    print(&if args.json {
+        format!("{}\n", json(&survey, now_s))
+    } else {
+        render(&survey, now_s, args.backends)
+    })
+}
+
+/// The whole as text.
+pub(super) fn render(survey: &Survey, now_s: u64, with_backends: bool) -> String {
+    let Survey { cluster_id, revision, .. } = survey;
+    let mut text = format!("cluster {cluster_id:x}, revision {revision}\n\n");
+    put_gateways(&mut text, survey);
+    put_groups(&mut text, survey);
+    if with_backends {
+        put_backends(&mut text, survey);
+    }
+    put_keys(&mut text, survey, now_s);
+    let services: Vec<_> = survey.services.keys().map(Name::as_str).collect();
+    let bans = survey.bans.iter().filter(|(_, ban)| ban.holds(now_s)).count();
+    let list = if services.is_empty() { "none".to_owned() } else { services.join(", ") };
+    put(&mut text, format_args!("token services: {list}\ndenied: {}\n", count(bans as u64)));
+    if !survey.unreadable.is_empty() {
+        let many = count(survey.unreadable.len() as u64);
+        put(
+            &mut text,
+            format_args!("cannot be read: {many} keys (`ringgate fleet doctor` says which)\n"),
+        );
+    }
+    text
+}
+
+fn put_gateways(text: &mut String, survey: &Survey) {
+    if survey.gateways.is_empty() {
+        text.push_str("no gateway\n\n");
+        return;
+    }
+    let mut table = Table::new(&[
+        ("gateway", Side::Left),
+        ("region", Side::Left),
+        ("host", Side::Left),
+        ("is", Side::Left),
+        ("sessions", Side::Right),
+        ("of", Side::Right),
+        ("version", Side::Left),
+        ("listeners", Side::Left),
+    ]);
+    for (name, gateway) in &survey.gateways {
+        let Gateway { region, host, version, .. } = gateway;
+        let listeners: Vec<_> = gateway.listeners.iter().map(|it| it.name.as_str()).collect();
+        table.row([
+            name.to_string(),
+            region.clone(),
+            host.clone(),
+            if gateway.draining { "draining" } else { "serving" }.to_owned(),
+            count(gateway.sessions.into()),
+            count(gateway.capacity.into()),
+            version.clone(),
+            listeners.join(" "),
+        ]);
+    }
+    put(text, format_args!("{table}\n"));
+}
+
+/// Backends of one group, added up.
+#[derive(Default)]
+struct Sum {
+    states: [usize; 4],
+    slots: u64,
+    used: u64,
+}
+
+impl Sum {
+    fn of(backends: &[(&Name, &Backend)]) -> Self {
+        let mut sum = Self::default();
+        for (_, backend) in backends {
+            sum.states[backend.state as usize] += 1;
+            sum.slots += u64::from(backend.slots);
+            sum.used += u64::from(backend.used);
+        }
+        sum
+    }
+}
+
+fn put_groups(text: &mut String, survey: &Survey) {
+    if survey.backends.is_empty() {
+        text.push_str("no backend\n\n");
+        return;
+    }
+    let mut table = Table::new(&[
+        ("group", Side::Left),
+        ("backends", Side::Right),
+        ("starting", Side::Right),
+        ("ready", Side::Right),
+        ("allocated", Side::Right),
+        ("draining", Side::Right),
+        ("players", Side::Right),
+        ("slots", Side::Right),
+    ]);
+    for (name, backends) in survey.groups() {
+        let Sum { states, slots, used } = Sum::of(&backends);
+        let states = states.map(|it| count(it as u64));
+        let [starting, ready, allocated, draining] = states;
+        let all = count(backends.len() as u64);
+        let (used, slots) = (count(used), count(slots));
+        table.row([name.to_owned(), all, starting, ready, allocated, draining, used, slots]);
+    }
+    put(text, format_args!("{table}\n"));
+}
+
+fn put_backends(text: &mut String, survey: &Survey) {
+    let mut table = Table::new(&[
+        ("backend", Side::Left),
+        ("group", Side::Left),
+        ("host", Side::Left),
+        ("is", Side::Left),
+        ("players", Side::Right),
+        ("slots", Side::Right),
+        ("labels", Side::Left),
+    ]);
+    for (name, backend) in &survey.backends {
+        let labels: Vec<_> =
+            backend.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        table.row([
+            name.to_string(),
+            backend.group.clone(),
+            backend.host.clone(),
+            state(backend.state).to_owned(),
+            count(backend.used.into()),
+            count(backend.slots.into()),
+            labels.join(" "),
+        ]);
+    }
+    put(text, format_args!("{table}\n"));
+}
+
+fn put_keys(text: &mut String, survey: &Survey, now_s: u64) {
+    for Row { listener, epoch, role, confirmed, gateways } in rows(survey, now_s) {
+        let until = utc::date(epoch.validity.mint_until);
+        put(
+            text,
+            format_args!(
+                "key {} of {listener}: {}, confirmed by {confirmed} of {gateways}, minted until {until}\n",
+                epoch.number,
+                word(role)
+            ),
+        );
+    }
+}
+
+/// A state as etcd has it.
+pub(super) const fn state(state: State) -> &'static str {
+    match state {
+        State::Starting => "starting",
+        State::Ready => "ready",
+        State::Allocated => "allocated",
+        State::Draining => "draining",
+    }
+}
+
+fn json(survey: &Survey, now_s: u64) -> Value {
+    let named = |name: &Name, value: Value| {
+        let mut value = value;
+        if let Value::Object(fields) = &mut value {
+            fields.insert("name".into(), name.as_str().into());
+        }
+        value
+    };
+    let value = |it: Result<Value, serde_json::Error>| it.unwrap_or(Value::Null);
+    let gateways =
+        survey.gateways.iter().map(|(name, it)| named(name, value(serde_json::to_value(it))));
+    let backends =
+        survey.backends.iter().map(|(name, it)| named(name, value(serde_json::to_value(it))));
+    let services =
+        survey.services.iter().map(|(name, it)| named(name, value(serde_json::to_value(it))));
+    let keys = rows(survey, now_s).into_iter().map(|row| {
+        json!({
+            "listener": row.listener.as_str(), "epoch": row.epoch.number, "role": word(row.role),
+            "validity": row.epoch.validity, "confirmed": row.confirmed, "gateways": row.gateways,
+        })
+    });
+    let bans = survey.bans.iter().filter(|(_, ban)| ban.holds(now_s)).count();
+    json!({
+        "schema": SCHEMA,
+        "cluster": format!("{:x}", survey.cluster_id),
+        "revision": survey.revision,
+        "gateways": gateways.collect::<Vec<_>>(),
+        "backends": backends.collect::<Vec<_>>(),
+        "services": services.collect::<Vec<_>>(),
+        "keys": keys.collect::<Vec<_>>(),
+        "denied": bans,
+        "unreadable": survey.unreadable.iter().map(|(key, why)| json!({ "key": key, "why": why })).collect::<Vec<_>>(),
+    })
+}

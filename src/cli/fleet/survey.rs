@@ -1,0 +1,135 @@
+//! Everything that stands in a fleet's mirrored part, at one revision.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use ringgate_fleet::epochs::{self, Epoch};
+use ringgate_fleet::etcd::Client;
+use ringgate_fleet::etcd::kv::{KeyValue, Range, key_after};
+use ringgate_fleet::keyspace::{IpPrefix, Keyspace, Name, Place};
+use ringgate_fleet::values::{Backend, Ban, Gateway, ListenerKey, Service, Stored};
+
+use super::super::Failure;
+use super::target::away;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    pub(super) revision: i64,
+    pub(super) cluster_id: u64,
+    pub(super) gateways: BTreeMap<Name, Gateway>,
+    pub(super) backends: BTreeMap<Name, Backend>,
+    pub(super) services: BTreeMap<Name, Service>,
+    pub(super) keys: BTreeMap<Name, Vec<Epoch>>,
+    pub(super) bans: Vec<(Whom, Ban)>,
+    /// Keys that are none of ours, or whose values cannot be read, and why.
+    pub(super) unreadable: Vec<(String, String)>,
+    /// Registrations that no lease will end.
+    pub(super) lasting: Vec<String>,
+}
+
+/// Whom a ban means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whom {
+    Client(u64),
+    Prefix(IpPrefix),
+}
+
+impl std::fmt::Display for Whom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Client(id) => write!(f, "client {id}"),
+            Self::Prefix(prefix) => prefix.fmt(f),
+        }
+    }
+}
+
+impl Survey {
+    /// Reads all of it, page by page.
+    pub(super) async fn take(client: &Client, keyspace: &Keyspace) -> Result<Self, Failure> {
+        let mut survey = Self::default();
+        let mut range = Range { limit: PAGE_KEYS, ..Range::prefix(&keyspace.truth()) };
+        loop {
+            let ranged = client.range(&range).await.map_err(|why| away(&why))?;
+            if range.revision == 0 {
+                survey.revision = ranged.header.revision;
+                survey.cluster_id = ranged.header.cluster_id;
+                range.revision = survey.revision;
+            }
+            for kv in &ranged.kvs {
+                survey.add(keyspace, kv);
+            }
+            match ranged.kvs.last() {
+                Some(last) if ranged.more => range.key = key_after(&last.key),
+                _ => return Ok(survey),
+            }
+        }
+    }
+
+    /// Takes in one key.
+    pub(super) fn add(&mut self, keyspace: &Keyspace, kv: &KeyValue) {
+        let name = String::from_utf8_lossy(&kv.key).into_owned();
+        let read = match keyspace.place(&kv.key) {
+            Some(Place::Gateway(name)) => keep(&mut self.gateways, name, &kv.value),
+            Some(Place::Backend(name)) => keep(&mut self.backends, name, &kv.value),
+            Some(Place::Service(name)) => keep(&mut self.services, name, &kv.value),
+            Some(Place::Key(listener, number)) => {
+                read::<ListenerKey>(&kv.value).map(|ListenerKey { validity, .. }| {
+                    self.keys.entry(listener).or_default().push(Epoch { number, validity });
+                })
+            }
+            Some(Place::BanClient(id)) => self.keep_ban(Whom::Client(id), &kv.value),
+            Some(Place::BanPrefix(prefix)) => self.keep_ban(Whom::Prefix(prefix), &kv.value),
+            _ => Err("it is no key of a fleet".to_owned()),
+        };
+        let registers = matches!(
+            keyspace.place(&kv.key),
+            Some(Place::Gateway(_) | Place::Backend(_) | Place::Service(_))
+        );
+        if registers && kv.lease == 0 {
+            self.lasting.push(name.clone());
+        }
+        if let Err(why) = read {
+            self.unreadable.push((name, why));
+        }
+    }
+
+    fn keep_ban(&mut self, whom: Whom, value: &Bytes) -> Result<(), String> {
+        read(value).map(|ban| self.bans.push((whom, ban)))
+    }
+
+    /// The epochs that gateways with this listener have confirmed, each with its name.
+    pub(super) fn confirmed<'a>(&'a self, listener: &str) -> Vec<(&'a Name, &'a [u32])> {
+        let of = |(name, gateway): (&'a Name, &'a Gateway)| {
+            let found = gateway.listeners.iter().find(|it| it.name == listener);
+            found.filter(|it| it.protocol == "netcode").map(|it| (name, it.epochs.as_slice()))
+        };
+        self.gateways.iter().filter_map(of).collect()
+    }
+
+    /// The epoch that tokens of this listener are minted with.
+    pub(super) fn minted(&self, listener: &Name, now_s: u64) -> Option<u32> {
+        let confirmed = self.confirmed(listener.as_str());
+        let lists: Vec<_> = confirmed.iter().map(|(_, list)| *list).collect();
+        epochs::mint(now_s, self.keys.get(listener)?, &lists)
+    }
+
+    /// Groups of backends, by name.
+    pub(super) fn groups(&self) -> BTreeMap<&str, Vec<(&Name, &Backend)>> {
+        let mut groups: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for (name, backend) in &self.backends {
+            groups.entry(&backend.group).or_default().push((name, backend));
+        }
+        groups
+    }
+}
+
+fn keep<T: Stored>(kept: &mut BTreeMap<Name, T>, name: Name, value: &Bytes) -> Result<(), String> {
+    read(value).map(|value| drop(kept.insert(name, value)))
+}
+
+fn read<T: Stored>(value: &[u8]) -> Result<T, String> {
+    T::decode(value).map_err(|why| why.to_string())
+}
+
+const PAGE_KEYS: i64 = 1000;

@@ -1,0 +1,142 @@
+//! Which fleet is meant, and asking its etcd.
+
+use std::path::PathBuf;
+
+use ringgate_core::secret::Key;
+use ringgate_fleet::etcd::{Client, Credentials, Endpoint, Error, Options, TlsFiles};
+use ringgate_fleet::keyspace::Keyspace;
+use ringgate_fleet::seal::FleetKey;
+use zeroize::Zeroizing;
+
+use super::super::Failure;
+use crate::config::keys::{self, KeySources};
+use crate::config::{self, Token};
+
+/// Which fleet
+#[derive(Debug, clap::Args)]
+pub(super) struct Target {
+    /// A file with [fleet], such as a gateway's config file; the rest of it is not read
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["endpoint", "fleet"])]
+    config: Option<PathBuf>,
+    /// A member of etcd, such as `http://127.0.0.1:2379`; may be given more than once
+    #[arg(long, value_name = "URL", value_parser = endpoint, requires = "fleet")]
+    endpoint: Vec<Endpoint>,
+    /// Below which the fleet stands, such as /ringgate/eu
+    #[arg(long, value_name = "PREFIX", value_parser = prefix, requires = "endpoint")]
+    fleet: Option<Keyspace>,
+    /// The fleet's key, for commands that make keys (mode 600)
+    #[arg(long, value_name = "FILE", requires = "endpoint")]
+    key: Option<PathBuf>,
+    /// Who may have signed the certificates of endpoints with https
+    #[arg(long, value_name = "FILE", requires = "endpoint")]
+    ca: Option<PathBuf>,
+    /// Our own certificate, where etcd wants one
+    #[arg(long, value_name = "FILE", requires_all = ["certificate_key", "ca"])]
+    certificate: Option<PathBuf>,
+    /// Its key
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    certificate_key: Option<PathBuf>,
+    /// A user of etcd's own
+    #[arg(long, value_name = "NAME", requires = "password")]
+    user: Option<String>,
+    /// The file with the user's password (mode 600)
+    #[arg(long, value_name = "FILE", requires = "user")]
+    password: Option<PathBuf>,
+}
+
+fn endpoint(text: &str) -> Result<Endpoint, String> {
+    Endpoint::parse(text).map_err(|why| why.to_string())
+}
+
+fn prefix(text: &str) -> Result<Keyspace, String> {
+    Keyspace::new(text).ok_or_else(|| {
+        format!("found {text:?}, expected names between slashes such as /ringgate/eu")
+    })
+}
+
+/// A fleet that can be asked.
+pub(super) struct Fleet {
+    pub(super) keyspace: Keyspace,
+    pub(super) options: Options,
+    key: Option<FleetKey>,
+}
+
+impl Target {
+    /// The fleet that the arguments mean.
+    pub(super) fn find(&self) -> Result<Fleet, Failure> {
+        if let Some(file) = &self.config {
+            let found = config::fleet(file, &KeySources::of_process())?;
+            let fleet = found.ok_or_else(|| {
+                let file = file.display();
+                Failure::bad_input(format_args!("{file}: expected a table [fleet]"))
+            })?;
+            let (options, keyspace) = (fleet.options(), fleet.keyspace);
+            return Ok(Fleet { keyspace, options, key: fleet.key });
+        }
+        let Some(keyspace) = self.fleet.clone() else {
+            return Err(Failure::bad_input(
+                "expected --config FILE with [fleet], or --endpoint URL and --fleet PREFIX",
+            ));
+        };
+        let mut options = Options::new(self.endpoint.clone());
+        options.tls = self.ca.clone().map(|ca| {
+            let own = self.certificate.clone().zip(self.certificate_key.clone());
+            TlsFiles { ca, own }
+        });
+        options.credentials = self.credentials()?;
+        let key = self.key.as_deref().map(keys::file).transpose();
+        let key = key.map_err(|why| Failure::bad_input(format_args!("--key: {why}")))?;
+        Ok(Fleet { keyspace, options, key: key.map(FleetKey::new) })
+    }
+
+    fn credentials(&self) -> Result<Option<Credentials>, Failure> {
+        let (Some(user), Some(file)) = (&self.user, &self.password) else { return Ok(None) };
+        let password = Token::file(file)
+            .map_err(|why| Failure::bad_input(format_args!("--password: {why}")))?;
+        let password = Zeroizing::new(password.as_str().to_owned());
+        Ok(Some(Credentials { user: user.clone(), password }))
+    }
+}
+
+impl Fleet {
+    /// Asks etcd.
+    pub(super) fn ask<T>(
+        &self,
+        asking: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let client = self.client()?;
+        runtime()?.block_on(asking(&client))
+    }
+
+    pub(super) fn client(&self) -> Result<Client, Failure> {
+        Client::new(self.options.clone()).map_err(Failure::bad_input)
+    }
+
+    /// What seals the keys of listeners.
+    pub(super) fn key(&self) -> Result<&FleetKey, Failure> {
+        self.key.as_ref().ok_or_else(|| {
+            Failure::bad_input(
+                "keys are sealed with the fleet's key: [fleet] key in the config, or --key FILE \
+                 (`ringgate keygen --out FILE` makes one)",
+            )
+        })
+    }
+
+    /// A key of the operating system's generator.
+    pub(super) fn new_key() -> Result<Key, Failure> {
+        Key::generate().map_err(|cause| {
+            Failure::failed(format_args!("the operating system gave no random numbers: {cause}"))
+        })
+    }
+}
+
+/// What asks.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|why| Failure::failed(format_args!("cannot wait for answers: {why}")))
+}
+
+/// etcd has not done it.
+pub(super) fn away(why: &Error) -> Failure {
+    Failure::failed(format_args!("etcd: {why}"))
+}

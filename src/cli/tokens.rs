@@ -1,0 +1,119 @@
+//! `ringgate tokens`: the fleet's token service. What it does stands in the package
+//! `ringgate-tokens`; here it is configured, started and stopped.
+
+use std::path::PathBuf;
+
+use ringgate_fleet::keyspace::Name;
+use ringgate_os::{host, process};
+use ringgate_report::text::put;
+use ringgate_tokens::desk::Rules;
+use ringgate_tokens::service::{self, Options};
+use ringgate_tokens::{self as tokens, tls};
+use zeroize::Zeroizing;
+
+use super::logging::{self, LogArgs};
+use super::{Failure, exit};
+use crate::config;
+use crate::config::tokens::{Caller, Scope, TokensConfig, WhenAway};
+
+/// Serve connect tokens and places in a fleet over HTTP, until SIGTERM
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A file with [fleet], [tokens] and [[caller]]
+    #[arg(long, value_name = "FILE", required_unless_present = "explain")]
+    config: Option<PathBuf>,
+    /// Only look whether the file is right
+    #[arg(long)]
+    check: bool,
+    /// Print every field of such a file with its meaning
+    #[arg(long, conflicts_with = "config")]
+    explain: bool,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let Some(file) = &args.config else { return exit::print(&config::explain_tokens()) };
+    if args.check {
+        TokensConfig::load(file)?;
+        return exit::print(&format!("{}: ok\n", file.display()));
+    }
+    // Before there is a key to leak.
+    let dumps = process::forbid_dumps();
+    let config = TokensConfig::load(file)?;
+    logging::init(args.log, config.tokens.log)?;
+    if let Err(why) = dumps {
+        tracing::warn!("a core dump of this process would hold keys: {why}");
+    }
+    let (stop, stopped) = std::sync::mpsc::channel();
+    let _flag = super::signal::stop_flag(move || {
+        let _ = stop.send(());
+    })?;
+    let running = service::start(options(config)?).map_err(Failure::failed)?;
+    let mut text = String::new();
+    for address in running.addresses() {
+        put(&mut text, format_args!("tokens on {address}\n"));
+    }
+    exit::print(&text)?;
+    tracing::info!(event = "start", version = env!("CARGO_PKG_VERSION"), "ready");
+    let _ = stopped.recv();
+    tracing::info!(event = "stop", "answering what is under way");
+    running.stop();
+    Ok(())
+}
+
+fn options(config: TokensConfig) -> Result<Options, Failure> {
+    let TokensConfig { fleet, tokens, callers } = config;
+    let host = match &fleet.host {
+        Some(host) => host.clone(),
+        None => kernel_name()?,
+    };
+    let name = fleet.name.clone().unwrap_or_else(|| host.clone());
+    let etcd = fleet.options();
+    let key = fleet.key.ok_or_else(|| Failure::bad_input("fleet.key: found nothing"))?;
+    Ok(Options {
+        etcd,
+        keyspace: fleet.keyspace,
+        key,
+        name,
+        host,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        bind: tokens.bind,
+        tls: tokens.tls.map(|(certificate, key)| tls::Files { certificate, key }),
+        threads: tokens.threads,
+        rules: Rules {
+            expire_default_s: tokens.expire.as_secs(),
+            expire_max_s: tokens.max_expire.as_secs(),
+            addresses_max: tokens.max_addresses,
+            serves_away: tokens.when_away == WhenAway::Serve,
+        },
+        callers: callers.into_iter().map(caller).collect(),
+        memory_bytes: tokens.memory,
+        drain: tokens.drain_timeout,
+    })
+}
+
+fn kernel_name() -> Result<Name, Failure> {
+    let name = host::name();
+    Name::new(name).ok_or_else(|| {
+        Failure::bad_input(format_args!(
+            "this host is called {name:?}: give [fleet] a host and a name"
+        ))
+    })
+}
+
+fn caller(caller: Caller) -> tokens::Caller {
+    let scope = |scope: &Scope| match scope {
+        Scope::Tokens => tokens::Scope::Tokens,
+        Scope::Places => tokens::Scope::Places,
+        Scope::Admin => tokens::Scope::Admin,
+    };
+    tokens::Caller {
+        scopes: caller.scopes.iter().map(scope).collect(),
+        name: caller.name,
+        secret: Zeroizing::new(caller.secret.as_str().as_bytes().to_vec()),
+        groups: caller.groups,
+        rate: caller.rate,
+        burst: caller.burst,
+    }
+}

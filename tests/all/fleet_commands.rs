@@ -1,0 +1,199 @@
+//! `ringgate fleet` and `ringgate tokens` at the shell, against etcd as it is packed.
+//!
+//! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use ringgate_os::clock;
+use serde_json::Value;
+
+use crate::command::{Ran, ringgate, run};
+use crate::folder::Folder;
+use crate::ports::free_port;
+
+/// One member, in a folder of its own.
+struct Etcd {
+    child: Child,
+    port: u16,
+    folder: Folder,
+}
+
+impl Etcd {
+    /// `None`, said aloud, where etcd is not installed.
+    fn start() -> Option<Self> {
+        let (folder, port, peer) = (Folder::new(), free_port(), free_port());
+        let clients = format!("http://127.0.0.1:{port}");
+        let peers = format!("http://127.0.0.1:{peer}");
+        let child = Command::new("etcd")
+            .arg("--data-dir")
+            .arg(folder.join("etcd"))
+            .args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients])
+            .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
+            .args(["--initial-cluster", &format!("default={peers}")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(child) = child else {
+            let required = std::env::var_os("REQUIRE_ETCD").is_some_and(|it| it == "1");
+            assert!(!required, "REQUIRE_ETCD=1, but etcd is not there");
+            eprintln!("SKIPPED: etcd is not there (Debian has it in etcd-server)");
+            return None;
+        };
+        let etcd = Self { child, port, folder };
+        // Listening comes before serving: the first command waits for the rest by itself.
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        while TcpStream::connect(address).is_err() {
+            clock::sleep(std::time::Duration::from_millis(20));
+        }
+        while etcd.fleet(&["status"]).code != Some(0) {
+            clock::sleep(std::time::Duration::from_millis(20));
+        }
+        Some(etcd)
+    }
+
+    fn fleet(&self, args: &[&str]) -> Ran {
+        let mut command = ringgate(["fleet"]);
+        command.args(args).args(["--endpoint", &format!("http://127.0.0.1:{}", self.port)]);
+        command.args(["--fleet", "/ringgate/test"]);
+        run(command)
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.child.kill().expect("it is ours");
+        self.child.wait().expect("it is ours");
+    }
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| panic!("not JSON: {text}"))
+}
+
+#[test]
+fn a_fleet_is_begun_looked_at_and_its_keys_are_rotated() {
+    let Some(etcd) = Etcd::start() else { return };
+    run(ringgate(["keygen".as_ref(), "--out".as_ref(), etcd.folder.join("key").as_os_str()]))
+        .succeeded();
+    let key = etcd.folder.join("key");
+    let key = key.to_str().expect("our own path");
+    assert!(etcd.fleet(&["init", "main"]).refused().contains("--key FILE"));
+    let said = etcd.fleet(&["init", "main", "--key", key]).succeeded();
+    assert!(said.ends_with("main: made key 1\n"), "{said}");
+    let said = etcd.fleet(&["init", "main", "--key", key]).succeeded();
+    assert!(said.ends_with("main: has key 1 already\n"), "{said}");
+    let rotated =
+        json(&etcd.fleet(&["keys", "rotate", "--key", key, "--wait", "--json"]).succeeded());
+    assert_eq!((&rotated["schema"], &rotated["made"][0]["epoch"]), (&1.into(), &2.into()));
+    let keys = json(&etcd.fleet(&["keys", "list", "--json"]).succeeded());
+    let roles: Vec<_> =
+        keys["keys"].as_array().expect("a list").iter().map(|it| &it["role"]).collect();
+    assert_eq!(roles, ["previous", "current"]);
+    let status = json(&etcd.fleet(&["status", "--json"]).succeeded());
+    assert_eq!(status["gateways"].as_array().map(Vec::len), Some(0));
+    let findings = json(&etcd.fleet(&["doctor", "--watch", "0s", "--json"]).succeeded());
+    assert!(findings["findings"].as_array().is_some_and(|it| it.len() >= 6), "{findings}");
+    assert!(etcd.fleet(&["top", "--once"]).succeeded().contains("key 2 of main: current"));
+}
+
+#[test]
+fn players_are_denied_and_allowed_in_a_whole_fleet() {
+    let Some(etcd) = Etcd::start() else { return };
+    let said = etcd.fleet(&["deny", "203.0.113.7/24", "--client", "42", "--for", "1h"]).succeeded();
+    assert_eq!(said, "2 prefixes and players may not play in this fleet for 60 min\n");
+    assert_eq!(
+        etcd.fleet(&["deny", "--prefix", "2001:db8::1", "--reason", "bots"]).succeeded(),
+        "2001:db8::1/128 may not play in this fleet\n"
+    );
+    let rules = json(&etcd.fleet(&["denied", "--json"]).succeeded())["rules"].clone();
+    let whom: Vec<_> = rules
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|it| {
+            (it["client"].as_str().or_else(|| it["prefix"].as_str()), it["until_unix_s"].is_u64())
+        })
+        .collect();
+    let expected =
+        [(Some("42"), true), (Some("2001:db8::1/128"), false), (Some("203.0.113.0/24"), true)];
+    assert_eq!(whom, expected);
+    assert_eq!(etcd.fleet(&["allow", "--client", "42"]).succeeded(), "client 42 may play\n");
+    let again = etcd.fleet(&["allow", "--client", "42"]).succeeded();
+    assert_eq!(again, "client 42 was not denied in this fleet\n");
+    // A ban goes with its lease.
+    etcd.fleet(&["deny", "--client", "7", "--for", "1s"]).succeeded();
+    while etcd.fleet(&["denied"]).succeeded().contains("client 7") {
+        clock::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn what_is_asked_of_no_fleet_is_refused_in_a_sentence() {
+    let why = run(ringgate(["fleet", "status"])).refused();
+    assert_eq!(why, "expected --config FILE with [fleet], or --endpoint URL and --fleet PREFIX");
+    let folder = Folder::new();
+    let file = folder.file("gateway.toml", "[gateway]\n", 0o600);
+    let mut command = ringgate(["fleet", "status", "--config"]);
+    command.arg(&file);
+    assert!(run(command).refused().ends_with("expected a table [fleet]"));
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let away = run(ringgate(["fleet", "status", "--endpoint", &nobody, "--fleet", "/f"]));
+    assert_eq!(away.code, Some(1), "{}", away.stderr);
+    assert!(away.stderr.starts_with("ringgate: etcd: "), "{}", away.stderr);
+}
+
+#[test]
+fn the_file_of_a_token_service_is_checked_like_any_other() {
+    let folder = Folder::new();
+    folder.file("fleet.key", "1".repeat(64), 0o600);
+    folder.file("secret", "0123456789abcdef", 0o600);
+    let good = "[fleet]\nendpoints = [\"http://127.0.0.1:2379\"]\nprefix = \"/f\"\nkey = { file = \"fleet.key\" }\n\
+        [tokens]\nbind = [\"127.0.0.1:0\"]\n[[caller]]\nname = \"a\"\nsecret = { file = \"secret\" }\n";
+    let check = |text: &str| {
+        let file = folder.file("tokens.toml", text, 0o600);
+        let mut command = ringgate(["tokens", "--check", "--config"]);
+        command.arg(file);
+        run(command)
+    };
+    assert!(check(good).succeeded().ends_with("tokens.toml: ok\n"));
+    for (from, to, why) in [
+        (
+            "key = { file = \"fleet.key\" }\n",
+            "",
+            "fleet.key: found nothing, expected the fleet's key",
+        ),
+        (
+            "[tokens]\nbind = [\"127.0.0.1:0\"]\n",
+            "",
+            "tokens: found nothing, expected a table [tokens]",
+        ),
+        (
+            "bind =",
+            "max_expire = \"1s\"\nbind =",
+            "tokens.max_expire: found 1s, expected expire (30s) or more",
+        ),
+        (
+            "bind =",
+            "certificate = \"x\"\nbind =",
+            "tokens.certificate_key: found nothing, and a certificate",
+        ),
+        (
+            "name = \"a\"",
+            "name = \"a\"\nscopes = [\"all\"]",
+            "caller[0].scopes[0]: found \"all\", expected \"tokens\"",
+        ),
+        (
+            "name = \"a\"",
+            "name = \"a\"\nsecret = { file = \"none\" }\n[[caller]]\nname = \"a\"",
+            "caller[1].name: found \"a\" again",
+        ),
+        ("bind =", "bindd =", "did you mean bind?"),
+        ("[[caller]]", "[[callers]]", "caller: found nothing"),
+        ("secret = { file = \"secret\" }\n", "", "caller[0].secret: found nothing"),
+    ] {
+        let ran = check(&good.replace(from, to));
+        assert_eq!(ran.code, Some(2), "{to}");
+        assert!(ran.stderr.contains(why), "{to}: {}", ran.stderr);
+    }
+}
