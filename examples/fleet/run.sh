@@ -1,0 +1,130 @@
+#!/bin/bash
+# A whole fleet on one machine: etcd, two gateways, two game servers, a token service, and players who
+# get their tokens over HTTP. Then one gateway is killed, and players get tokens for the other one.
+#
+#   examples/fleet/run.sh            from a checkout, after: cargo build --release -p ringgate -p ringgate-loadgen
+#
+# Needs etcd and etcdctl (Debian: etcd-server, etcd-client), python3 and curl. Everything lies in a folder
+# of its own and ends with the script. BIN is where the programs are; PLAYERS how many play.
+set -euo pipefail
+BIN=${BIN:-target/release} PLAYERS=${PLAYERS:-100} SECONDS_TO_PLAY=${SECONDS_TO_PLAY:-10}
+HERE=$(cd "$(dirname "$0")" && pwd)
+BIN=$(cd "$BIN" && pwd)
+DIR=$(mktemp -d)
+PIDS=()
+end() { kill "${PIDS[@]}" 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$DIR"; }
+trap end EXIT
+say() { printf '\n== %s\n' "$*"; }
+until_true() { for _ in $(seq 600); do "$@" >/dev/null 2>&1 && return 0; sleep 0.1; done; echo "it did not come true: $*"; exit 1; }
+port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
+say "etcd"
+ETCD=$(port) PEER=$(port)
+export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=http://127.0.0.1:$ETCD
+etcd --data-dir "$DIR/etcd" --listen-client-urls "$ETCDCTL_ENDPOINTS" --advertise-client-urls "$ETCDCTL_ENDPOINTS" \
+  --listen-peer-urls "http://127.0.0.1:$PEER" --initial-advertise-peer-urls "http://127.0.0.1:$PEER" \
+  --initial-cluster "default=http://127.0.0.1:$PEER" > "$DIR/etcd.log" 2>&1 & PIDS+=($!)
+until_true etcdctl endpoint health
+
+say "the fleet's key, and the first key of the listener"
+"$BIN/ringgate" keygen --out "$DIR/fleet.key"
+"$BIN/ringgate" keygen --out "$DIR/matchmaker.secret"
+fleet() { cat <<EOF
+[fleet]
+endpoints = ["$ETCDCTL_ENDPOINTS"]
+prefix = "/ringgate/example"
+name = "$1"
+region = "here"
+host = "this-host"
+key = { file = "fleet.key" }
+lease = "3s"
+EOF
+}
+fleet operator > "$DIR/operator.toml"
+"$BIN/ringgate" fleet init main --config "$DIR/operator.toml"
+
+say "two gateways"
+for gateway in 1 2; do
+  public=$(port) admin=$(port)
+  printf -v "PUBLIC$gateway" %s "$public"
+  { fleet "gate-$gateway"; cat <<EOF
+[gateway]
+workers = 1
+pin = false
+run_dir = "$DIR/run$gateway"
+state_dir = "$DIR/state$gateway"
+[admin]
+bind = "127.0.0.1:$admin"
+[[listener]]
+name = "main"
+protocol = "netcode"
+bind = ["127.0.0.1:$public"]
+protocol_id = "0x1122334455667788"
+group = "arena"
+route = "user-data"
+EOF
+  } > "$DIR/gate-$gateway.toml"
+  "$BIN/ringgate" run --config "$DIR/gate-$gateway.toml" > "$DIR/gate-$gateway.log" 2>&1 & PIDS+=($!)
+  printf -v "GATE$gateway" %s $!
+  echo "gateway gate-$gateway: players at 127.0.0.1:$public, page at http://127.0.0.1:$admin/"
+done
+
+say "two game servers, and their registrations under a lease"
+LEASE=$(etcdctl lease grant 10 | cut -d' ' -f2)
+etcdctl lease keep-alive "$LEASE" > /dev/null & PIDS+=($!)
+for game in 1 2; do
+  udp=$(port)
+  "$BIN/ringgate-loadgen" serve --udp "127.0.0.1:$udp" > "$DIR/game-$game.log" 2>&1 & PIDS+=($!)
+  etcdctl put --lease="$LEASE" "/ringgate/example/truth/backend/arena-$game" \
+    "{\"v\":1,\"instance\":\"i$game\",\"host\":\"this-host\",\"group\":\"arena\",\"reach\":{\"udp\":\"127.0.0.1:$udp\"},\"slots\":5000,\"used\":0,\"state\":\"ready\",\"labels\":{\"map\":\"dust\"}}"
+done
+
+say "a token service"
+TOKENS=$(port)
+{ fleet tokens-1; cat <<EOF
+[tokens]
+bind = ["127.0.0.1:$TOKENS"]
+[[caller]]
+name = "matchmaker"
+secret = { file = "matchmaker.secret" }
+EOF
+} > "$DIR/tokens.toml"
+"$BIN/ringgate" tokens --config "$DIR/tokens.toml" > "$DIR/tokens.log" 2>&1 & PIDS+=($!)
+ask() { python3 "$HERE/tokens.py" "http://127.0.0.1:$TOKENS" "$DIR/matchmaker.secret" "$@"; }
+until_true ask 1 "$DIR/probe"
+until_true sh -c "'$BIN/ringgate' fleet status --config '$DIR/operator.toml' --json | grep -q gate-2"
+
+say "the fleet"
+"$BIN/ringgate" fleet status --backends --config "$DIR/operator.toml"
+
+play() { # of tokens in a folder, one file for each gateway
+  local players=() file count
+  for file in "$1"/*.tokens; do
+    count=$(($(stat -c %s "$file") / 2048))
+    echo "$count players at $(basename "$file" .tokens)"
+    "$BIN/ringgate-loadgen" run --tokens "$file" --sessions "$count" --hz 5 --ramp 2s --hold "${SECONDS_TO_PLAY}s" \
+      > "$file.log" 2>&1 & players+=($!)
+  done
+  for pid in "${players[@]}"; do wait "$pid" || { tail -20 "$1"/*.log; exit 1; }; done
+  grep -hE "^(sessions|payloads|ok|MISSED)" "$1"/*.log
+}
+
+say "$PLAYERS players get their tokens over HTTP and play"
+ask "$PLAYERS" "$DIR/first"
+play "$DIR/first"
+
+say "gateway gate-1 is killed"
+kill -9 "$GATE1"
+began=$(date +%s%N)
+none_of_it() { rm -rf "$DIR/again"; ask 20 "$DIR/again" && [[ ! -e "$DIR/again/127.0.0.1:$PUBLIC1.tokens" ]]; }
+until_true none_of_it
+echo "$((($(date +%s%N) - began) / 1000000)) ms until nobody is sent there any more (its lease has 3 s)"
+rm -rf "$DIR/again"; ask "$PLAYERS" "$DIR/again"
+play "$DIR/again"
+
+say "the keys are rotated, and nobody is refused"
+"$BIN/ringgate" fleet keys rotate main --wait --config "$DIR/operator.toml"
+ask "$PLAYERS" "$DIR/rotated"
+play "$DIR/rotated"
+"$BIN/ringgate" fleet doctor --watch 0s --config "$DIR/operator.toml" || true
+say "done"
