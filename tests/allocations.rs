@@ -1,5 +1,5 @@
 //! What a gate allocates: nothing while it works, and little for each player; and an end of the
-//! delivery layer.
+//! delivery layer, and a lane of a trunk.
 //!
 //! In a test binary of its own, because an allocator that counts is the whole program's. Counted is
 //! what the calling thread does, so tests may run side by side.
@@ -7,6 +7,8 @@
 
 #[path = "allocations/delivery.rs"]
 mod delivery;
+#[path = "allocations/trunk.rs"]
+mod trunk;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -37,8 +37,8 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/state", "gate os"),
     ("crates/testkit", "batch core gate link"),
     ("crates/tokens", "core fleet os"),
-    ("crates/xdp", "batch os"),
     ("crates/trunk", "core link"),
+    ("crates/xdp", "batch os"),
     ("loadgen", "batch core impair io link os report"),
 ];
 

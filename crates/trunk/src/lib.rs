@@ -5,9 +5,9 @@
 //! ([`lane::Lane`]), so that no worker waits for another. The records on it are those of the local
 //! link, unchanged. `docs/PROTOCOLS.md` specifies both.
 //!
-//! Nothing here has a socket, a clock or a thread: time is an argument, keys come from the caller's
-//! TLS (its exporter), and what leaves is written into memory that the lane owns. Nothing on the
-//! way of a payload allocates once a lane stands.
+//! Nothing here has a socket, a clock or a thread: time is an argument, TLS ([`tls::Stream`]) reads
+//! from and writes to whatever the caller has, and datagrams leave from memory that the lane owns.
+//! Nothing on the way of a payload allocates once a lane stands.
 #![deny(unsafe_code)]
 
 pub mod beat;
@@ -24,3 +24,5 @@ mod sections;
 mod sender;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "tls")]
+pub mod tls;

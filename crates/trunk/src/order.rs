@@ -2,8 +2,8 @@
 //! end; at the gateway, none of a link before its hello.
 //!
 //! Announcements come by the stream and payloads beside it, and either may be faster. So each
-//! datagram says how many records the stream had carried for its lane (its *mark*). What is known is
-//! handed on at once, however slow the stream is: one player's announcement that was lost and is
+//! datagram says how many records the stream had carried for its lane (its *mark*). What is known
+//! is handed on at once, however slow the stream is: one player's announcement that was lost and is
 //! sent again holds up nobody else. What is not known waits if its mark was not reached yet, and
 //! there is room for so much; if it was, it is over, and refused.
 

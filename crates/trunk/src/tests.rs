@@ -1,4 +1,4 @@
-//! Two ends of a lane with a network between them that loses, repeats, reorders and becomes narrower.
+//! Two ends of a lane with a network between them that loses, repeats, reorders and narrows.
 
 mod hostile;
 mod order;

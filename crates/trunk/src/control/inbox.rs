@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use ringgate_link::bundle::{Frames, is_name};
 
-use super::{Control, FRAME_BYTES_MAX, HEADER_BYTES, Malformed, Reason, Welcome, kind};
+use super::frame::{Control, FRAME_BYTES_MAX, HEADER_BYTES, Malformed, Reason, Welcome, kind};
 
 /// Bytes that are taken from the stream at once.
 const BYTES: usize = 64 * 1024;

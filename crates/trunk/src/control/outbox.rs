@@ -4,7 +4,7 @@ use std::fmt;
 
 use ringgate_link::bundle::{Frame, is_name};
 
-use super::{FRAME_BYTES_MAX, HEADER_BYTES, Reason, Welcome, kind};
+use super::frame::{FRAME_BYTES_MAX, HEADER_BYTES, Reason, Welcome, kind};
 use crate::lane::Lane;
 
 /// More than this never waits.

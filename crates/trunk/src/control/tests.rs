@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use ringgate_core::crypto::Key;
 use ringgate_link::bundle::{CloseReason, Frames, SessionId, Writer};
 
+use super::frame::*;
 use super::*;
 use crate::keys::Rekey;
 use crate::lane::{Lane, Role, Secrets};

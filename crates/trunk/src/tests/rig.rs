@@ -234,8 +234,8 @@ impl Rig {
         }
     }
 
-    /// How many datagrams of an end the network has lost before one that came through: the other end
-    /// can know of those.
+    /// How many datagrams of an end the network has lost before one that came through: the other
+    /// end can know of those.
     pub(super) fn lost(&self, from: usize) -> u64 {
         let End { lost, carried, .. } = &self.ends[from];
         lost.iter().filter(|number| *number < carried).count() as u64

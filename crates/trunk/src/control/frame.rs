@@ -1,0 +1,174 @@
+//! The frames of a trunk's stream, decoded, and why a trunk ends.
+
+use std::fmt;
+
+use ringgate_link::bundle::Frame;
+
+/// The lowest version that this code speaks.
+pub const VERSION_MIN: u16 = 1;
+
+/// The highest version that this code speaks.
+pub const VERSION_MAX: u16 = 1;
+
+/// What both sides call this protocol in TLS (ALPN).
+pub const ALPN: &[u8] = b"ringgate-trunk";
+
+/// How often each side says something on the stream.
+pub const BEAT_NS: u64 = 1_000_000_000;
+
+/// Bytes before a frame's body: length, kind, lane.
+pub(super) const HEADER_BYTES: usize = 4;
+
+/// The longest frame: a record of the longest bundle, and what it is on.
+pub(super) const FRAME_BYTES_MAX: usize =
+    HEADER_BYTES + 2 + ringgate_link::bundle::BUNDLE_BYTES_MAX;
+
+pub(super) mod kind {
+    pub(crate) const HELLO: u8 = 1;
+    pub(crate) const WELCOME: u8 = 2;
+    pub(crate) const REFUSED: u8 = 3;
+    pub(crate) const RECORD: u8 = 4;
+    pub(crate) const ENDED: u8 = 5;
+    pub(crate) const BEAT: u8 = 6;
+    pub(crate) const GOODBYE: u8 = 7;
+    pub(crate) const FIRST_SKIPPABLE: u8 = 128;
+}
+
+/// One frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control<'a> {
+    /// From the agent, first.
+    Hello {
+        /// The lowest version that it speaks.
+        version_min: u16,
+        /// The highest.
+        version_max: u16,
+        /// Its name: one that its certificate has.
+        name: &'a str,
+    },
+    /// From the gateway, first.
+    Welcome(Welcome),
+    /// From the gateway instead: the trunk ends here.
+    Refused(Reason),
+    /// A record that must arrive.
+    Record {
+        /// The worker.
+        lane: u8,
+        /// The link: the agent's choice.
+        link: u16,
+        /// Of the bundle format, unchanged.
+        frame: Frame<'a>,
+    },
+    /// A link is over; nothing follows about it.
+    Ended {
+        /// The worker.
+        lane: u8,
+        /// The link.
+        link: u16,
+    },
+    /// Says that the sender lives.
+    Beat,
+    /// The last frame of a side that ends the trunk on purpose.
+    Goodbye(Reason),
+    /// Of a later version.
+    Unknown,
+}
+
+/// The gateway's answer to a hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// What both sides speak from now on.
+    pub version: u16,
+    /// How many workers the gateway has.
+    pub lanes: u8,
+    /// The number of this trunk, in each datagram.
+    pub trunk: u32,
+    /// Differs from one start of the gateway to the next.
+    pub incarnation: u64,
+}
+
+/// Why a trunk ends, or is not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reason {
+    /// Another one, of a later version.
+    Other = 0,
+    /// The process shuts down.
+    ShuttingDown = 1,
+    /// There is no version that both speak.
+    Version = 2,
+    /// The config has no agent of that name.
+    UnknownAgent = 3,
+    /// The certificate is not for that name.
+    ForeignName = 4,
+    /// The same agent has come again, and the newer one is kept.
+    Replaced = 5,
+    /// The other side broke the format, or the order.
+    Format = 6,
+    /// The other side was not heard for too long.
+    Silence = 7,
+    /// The other side reads too slowly.
+    OverFull = 8,
+}
+
+impl Reason {
+    /// All of them, in order.
+    pub const ALL: [Self; 9] = [
+        Self::Other,
+        Self::ShuttingDown,
+        Self::Version,
+        Self::UnknownAgent,
+        Self::ForeignName,
+        Self::Replaced,
+        Self::Format,
+        Self::Silence,
+        Self::OverFull,
+    ];
+
+    pub(super) fn from_u8(code: u8) -> Self {
+        Self::ALL.get(usize::from(code)).copied().unwrap_or(Self::Other)
+    }
+
+    /// Its name in metrics and events.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Other => "other",
+            Self::ShuttingDown => "shutting_down",
+            Self::Version => "version",
+            Self::UnknownAgent => "unknown_agent",
+            Self::ForeignName => "foreign_name",
+            Self::Replaced => "replaced",
+            Self::Format => "format",
+            Self::Silence => "silence",
+            Self::OverFull => "over_full",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Other => "another reason",
+            Self::ShuttingDown => "it shuts down",
+            Self::Version => "no version that both sides speak",
+            Self::UnknownAgent => "no agent of this name is configured",
+            Self::ForeignName => "the certificate is not for this name",
+            Self::Replaced => "the same agent has come again",
+            Self::Format => "the format was broken",
+            Self::Silence => "nothing was heard for 3 s",
+            Self::OverFull => "it reads too slowly",
+        })
+    }
+}
+
+/// A frame that breaks the format: the trunk ends with [`Reason::Format`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a frame of the stream breaks the format")
+    }
+}
+
+impl std::error::Error for Malformed {}
