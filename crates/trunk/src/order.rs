@@ -10,7 +10,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use ringgate_link::bundle::{Frame, Frames, ToGame};
+use ringgate_link::bundle::{Frame, Frames, Opened, OpenedPlain, SessionId, ToGame};
 
 use crate::datagram::Refusal;
 
@@ -19,6 +19,9 @@ const BYTES_MAX: usize = 1 << 20;
 
 /// Records that may wait.
 const RECORDS_MAX: usize = 4096;
+
+/// Sessions that are known of a lane. A gateway that announces more has more than it may.
+const SESSIONS_MAX: usize = 1 << 20;
 
 /// How far the stream is, and what it has announced.
 #[derive(Debug)]
@@ -36,26 +39,38 @@ impl Order {
         Self { seen: 0, links: HashSet::new(), sessions }
     }
 
-    /// An ordered record has come.
-    pub(crate) fn note(&mut self, link: u16, frame: Frame<'_>) {
+    /// An ordered record has come. What it is about.
+    pub(crate) fn note(&mut self, link: u16, frame: Frame<'_>) -> About {
         self.seen = self.seen.wrapping_add(1);
-        self.links.insert(link);
-        let Some(sessions) = &mut self.sessions else { return };
-        match ToGame::decode(frame) {
-            Ok(ToGame::Opened(opened)) => _ = sessions.insert(opened.session.as_u64(), link),
-            Ok(ToGame::OpenedPlain(opened)) => _ = sessions.insert(opened.session.as_u64(), link),
-            Ok(ToGame::Closed { session, .. }) => _ = sessions.remove(&session.as_u64()),
-            _ => {}
-        }
+        let is_new = self.links.insert(link);
+        let Some(sessions) = &mut self.sessions else { return About::Link(link) };
+        let session = match ToGame::decode(frame) {
+            Ok(
+                ToGame::Opened(Opened { session, .. })
+                | ToGame::OpenedPlain(OpenedPlain { session, .. }),
+            ) => {
+                if sessions.len() < SESSIONS_MAX {
+                    sessions.insert(session.as_u64(), link);
+                }
+                session
+            }
+            Ok(ToGame::Closed { session, .. }) => {
+                sessions.remove(&session.as_u64());
+                session
+            }
+            _ => return About::Link(link),
+        };
+        if is_new { About::Link(link) } else { About::Session(session) }
     }
 
     /// A link has ended, and every session on it.
-    pub(crate) fn note_end(&mut self, link: u16) {
+    pub(crate) fn note_end(&mut self, link: u16) -> About {
         self.seen = self.seen.wrapping_add(1);
         self.links.remove(&link);
         if let Some(sessions) = &mut self.sessions {
             sessions.retain(|_, on| *on != link);
         }
+        About::Link(link)
     }
 
     /// Whether records are still to come that were sent before something with this mark.
@@ -82,6 +97,14 @@ impl Order {
             false => Err(Refusal::Over),
         }
     }
+}
+
+/// What an ordered record is about: who waits for something else goes on waiting, without being
+/// looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    Link(u16),
+    Session(SessionId),
 }
 
 /// Session numbers are a gateway's own, so nobody chooses them to collide.
@@ -115,7 +138,18 @@ pub(crate) struct Waiting {
 struct Waiter {
     mark: u32,
     link: u16,
+    session: Option<SessionId>,
     bytes: usize,
+}
+
+impl Waiter {
+    /// Whether a record that is about this may have changed what is to be said of it.
+    fn is_concerned(&self, about: About) -> bool {
+        match about {
+            About::Link(link) => self.link == link,
+            About::Session(session) => self.session == Some(session),
+        }
+    }
 }
 
 impl Waiting {
@@ -131,7 +165,8 @@ impl Waiting {
             return false;
         }
         self.bytes.extend_from_slice(frame.bytes());
-        self.queue.push_back(Waiter { mark, link, bytes });
+        let session = frame.payload_session();
+        self.queue.push_back(Waiter { mark, link, session, bytes });
         true
     }
 
@@ -139,23 +174,29 @@ impl Waiting {
     pub(crate) fn release(
         &mut self,
         order: &Order,
+        about: About,
         mut pass_on: impl FnMut(u16, Frame<'_>, Result<(), Refusal>),
     ) {
         let (mut from, mut kept) = (0, 0);
         for _ in 0..self.queue.len() {
             let Some(waiter) = self.queue.pop_front() else { break };
-            let Waiter { mark, link, bytes } = waiter;
+            let Waiter { mark, link, bytes, .. } = waiter;
             let record = from..from + bytes;
             from += bytes;
-            let Some(Ok(frame)) = Frames::new(&self.bytes[record.clone()]).next() else { continue };
-            match order.judge(mark, link, frame) {
-                Err(Refusal::Early) => {
-                    self.bytes.copy_within(record, kept);
-                    kept += bytes;
-                    self.queue.push_back(waiter);
+            if !order.is_early(mark) || waiter.is_concerned(about) {
+                let frame = Frames::new(&self.bytes[record.clone()]).next();
+                let Some(Ok(frame)) = frame else { continue };
+                let judged = order.judge(mark, link, frame);
+                if judged != Err(Refusal::Early) {
+                    pass_on(link, frame, judged);
+                    continue;
                 }
-                judged => pass_on(link, frame, judged),
             }
+            if kept < record.start {
+                self.bytes.copy_within(record, kept);
+            }
+            kept += bytes;
+            self.queue.push_back(waiter);
         }
         self.bytes.truncate(kept);
     }
@@ -168,7 +209,7 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringgate_link::bundle::{CloseReason, OpenedPlain, SessionId, Writer};
+    use ringgate_link::bundle::{CloseReason, Writer};
 
     fn with_frame<T>(
         write: impl Fn(&mut Writer<'_>) -> bool,
@@ -180,10 +221,10 @@ mod tests {
         then(Frames::new(writer.bytes()).next().expect("one").expect("own"))
     }
 
-    fn open(order: &mut Order, link: u16, session: SessionId) {
+    fn open(order: &mut Order, link: u16, session: SessionId) -> About {
         let address = "192.0.2.7:9".parse().expect("literal");
         let opened = OpenedPlain { session, slot: None, slots_max: 4, address, listener: "any" };
-        with_frame(|writer| writer.opened_plain(&opened), |frame| order.note(link, frame));
+        with_frame(|writer| writer.opened_plain(&opened), |frame| order.note(link, frame))
     }
 
     fn judge(order: &Order, mark: u32, link: u16, session: SessionId) -> Result<(), Refusal> {
@@ -260,23 +301,27 @@ mod tests {
             assert!(keep(&mut waiting, serial, 8));
         }
         assert!(!keep(&mut waiting, 1, 8));
-        let release = |waiting: &mut Waiting, order: &Order| {
+        let release = |waiting: &mut Waiting, order: &Order, about: About| {
             let mut released = Vec::new();
-            waiting.release(order, |link, frame, judged| {
+            waiting.release(order, about, |link, frame, judged| {
                 assert_eq!(link, 1);
                 released.push((frame.payload_session(), judged));
             });
             released
         };
-        assert_eq!(release(&mut waiting, &order), []);
-        open(&mut order, 1, session(2));
-        let released = release(&mut waiting, &order);
+        assert_eq!(release(&mut waiting, &order, About::Link(1)), []);
+        let about = open(&mut order, 1, session(2));
+        assert_eq!(about, About::Link(1), "its first record begins a link");
+        let released = release(&mut waiting, &order, about);
         let expected = [(Some(session(1)), Err(Refusal::Over)), (Some(session(2)), Ok(()))];
         assert_eq!(released[..2], expected, "the first was never announced");
         assert_eq!((released.len(), waiting.len()), (RECORDS_MAX / 2, RECORDS_MAX / 2));
-        open(&mut order, 1, session(3));
-        open(&mut order, 1, session(4));
-        assert_eq!(release(&mut waiting, &order).len(), RECORDS_MAX / 2);
+        let about = open(&mut order, 1, session(4));
+        assert_eq!(about, About::Session(session(4)));
+        assert_eq!(release(&mut waiting, &order, about).len(), RECORDS_MAX / 4);
+        assert_eq!(waiting.len(), RECORDS_MAX / 4, "the third waits on");
+        let about = open(&mut order, 1, session(3));
+        assert_eq!(release(&mut waiting, &order, about).len(), RECORDS_MAX / 4);
         assert_eq!((waiting.len(), waiting.bytes.len()), (0, 0));
         while keep(&mut waiting, 9, 1472) {}
         assert_eq!(waiting.len(), BYTES_MAX / 1484);

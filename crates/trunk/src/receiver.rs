@@ -12,7 +12,7 @@ use ringgate_link::bundle::{Frame, Frames};
 use crate::beat::{Arrived, Beat};
 use crate::datagram::{HEADER_BYTES, Header, Refusal, Refusals, TAG_BYTES};
 use crate::keys::{ReceiveKeys, Which};
-use crate::order::{Order, Waiting};
+use crate::order::{About, Order, Waiting};
 use crate::pieces::Pieces;
 use crate::sections::{Piece, Section, take_apart};
 use crate::sender::nonce;
@@ -135,15 +135,15 @@ impl Receiver {
         frame: Frame<'_>,
         hear: impl FnMut(Heard<'_>),
     ) {
-        self.inner.order.note(link, frame);
-        self.inner.release(hear);
+        let about = self.inner.order.note(link, frame);
+        self.inner.release(about, hear);
     }
 
     /// A link has ended.
     pub(crate) fn handle_end(&mut self, link: u16, hear: impl FnMut(Heard<'_>)) {
-        self.inner.order.note_end(link);
+        let about = self.inner.order.note_end(link);
         self.pieces.forget(link);
-        self.inner.release(hear);
+        self.inner.release(about, hear);
     }
 
     /// Opens a batch in place. The headers of those that have opened.
@@ -262,12 +262,12 @@ impl Inner {
     }
 
     /// Hands on what has waited for the latest record of the stream.
-    fn release(&mut self, mut hear: impl FnMut(Heard<'_>)) {
+    fn release(&mut self, about: About, mut hear: impl FnMut(Heard<'_>)) {
         let Self { order, waiting, refusals, payloads } = self;
         if waiting.len() == 0 {
             return;
         }
-        waiting.release(order, |link, frame, judged| match judged {
+        waiting.release(order, about, |link, frame, judged| match judged {
             Ok(()) => {
                 *payloads += frame.payloads();
                 hear(Heard::Record(link, frame));
