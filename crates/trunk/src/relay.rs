@@ -1,0 +1,434 @@
+//! What an agent does between game processes' local links and one lane of a gateway.
+//!
+//! To a game process an agent is a gateway whose workers are lanes, perhaps of several gateways. So
+//! the agent answers hello itself, gives each link a number on the trunk, and passes everything
+//! else on. Only session numbers change on the way: their upper bits name the worker, which has one
+//! number at its gateway and another at the agent.
+//!
+//! A lane that is lost takes the local links with it, as a worker that is gone would: a game
+//! process forgets its sessions, connects again, and is told about those who are still there when
+//! the lane is back. Meanwhile the agent lets it in, so that it need not know.
+
+#[cfg(test)]
+mod tests;
+
+use ringgate_link::bundle::{
+    BUNDLE_BYTES_MAX, Frame, Frames, Goodbye, GoodbyeReason, Hello, MULTICAST_SESSIONS_MAX,
+    MessagePart, Opened, OpenedPlain, SessionId, ToGame, ToGateway, WORKERS_MAX, Welcome, Writer,
+};
+
+/// Local links of one worker.
+pub const GAMES_MAX: usize = 256;
+
+/// A local link: its place among those of its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Game(u8);
+
+/// What is to be done, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action<'a> {
+    /// A record for a game process.
+    Deliver(Game, Frame<'a>),
+    /// Nothing follows for a game process: its link is to be closed. Its place is free.
+    HangUp(Game),
+    /// A record that must arrive at the gateway.
+    Tell(u16, Frame<'a>),
+    /// A record for the gateway that may be lost.
+    Push(u16, Frame<'a>),
+    /// The gateway is told that a link is over.
+    End(u16),
+}
+
+/// Payloads and records that went no further, by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Payloads and messages while the lane was down.
+    pub lane_down: u64,
+    /// Payloads and messages for sessions of another worker.
+    pub session_unknown: u64,
+    /// Records for links that the game process has left.
+    pub link_gone: u64,
+}
+
+/// The gateway has broken the format: the trunk ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+#[derive(Debug)]
+struct Place {
+    /// How often the place was given away: two links never have the same number at a time, nor one
+    /// after the other.
+    turn: u8,
+    taken: Option<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    /// What it has said about itself.
+    hello: Option<Said>,
+    /// Its number on the trunk, while the lane is up.
+    link: Option<u16>,
+}
+
+#[derive(Debug)]
+struct Said {
+    name: String,
+    pid: u32,
+    version_min: u16,
+    /// What is spoken on the local link. The gateway is offered nothing higher.
+    version: u16,
+}
+
+/// One local worker.
+#[derive(Debug)]
+pub struct Relay {
+    /// The worker's number here.
+    worker: usize,
+    /// How many there are here.
+    workers: usize,
+    incarnation: u64,
+    /// Names of backends that this agent serves.
+    names: Vec<String>,
+    /// The worker's number at the gateway, while the lane is up.
+    lane: Option<u8>,
+    places: Vec<Place>,
+    scratch: Box<[u8]>,
+    sessions: Vec<SessionId>,
+    dropped: Dropped,
+}
+
+impl Relay {
+    /// A worker without links whose lane is down.
+    pub fn new(worker: usize, workers: usize, incarnation: u64, names: Vec<String>) -> Self {
+        debug_assert!(worker < workers && workers <= WORKERS_MAX);
+        Self {
+            worker,
+            workers,
+            incarnation,
+            names,
+            lane: None,
+            places: Vec::new(),
+            scratch: vec![0; BUNDLE_BYTES_MAX].into_boxed_slice(),
+            sessions: Vec::with_capacity(MULTICAST_SESSIONS_MAX),
+            dropped: Dropped::default(),
+        }
+    }
+
+    /// How many workers the next welcome names.
+    pub const fn set_workers(&mut self, workers: usize) {
+        self.workers = workers;
+    }
+
+    /// What went no further.
+    pub const fn dropped(&self) -> Dropped {
+        self.dropped
+    }
+
+    /// A game process has connected. `None` where there are too many.
+    pub fn connect(&mut self) -> Option<Game> {
+        let place = match self.places.iter().position(|place| place.taken.is_none()) {
+            Some(place) => place,
+            None if self.places.len() == GAMES_MAX => return None,
+            None => {
+                self.places.push(Place { turn: 0, taken: None });
+                self.places.len() - 1
+            }
+        };
+        let Place { turn, taken } = &mut self.places[place];
+        *turn = turn.wrapping_add(1);
+        *taken = Some(Taken::default());
+        Some(Game(place as u8))
+    }
+
+    /// A game process has hung up.
+    pub fn disconnect(&mut self, game: Game, mut act: impl FnMut(Action<'_>)) {
+        let taken = self.places[usize::from(game.0)].taken.take();
+        if let Some(link) = taken.and_then(|taken| taken.link) {
+            act(Action::End(link));
+        }
+    }
+
+    /// The lane is up; the gateway's number for it.
+    pub fn handle_lane(&mut self, lane: u8, mut act: impl FnMut(Action<'_>)) {
+        self.lane = Some(lane);
+        for place in 0..self.places.len() {
+            self.introduce(Game(place as u8), &mut act);
+        }
+    }
+
+    /// The lane is down, and with it every session.
+    pub fn handle_lane_lost(&mut self, mut act: impl FnMut(Action<'_>)) {
+        self.lane = None;
+        for (place, Place { taken, .. }) in self.places.iter_mut().enumerate() {
+            if taken.as_ref().is_some_and(|taken| taken.link.is_some()) {
+                *taken = None;
+                act(Action::HangUp(Game(place as u8)));
+            }
+        }
+    }
+
+    /// A bundle from a game process.
+    pub fn handle_bundle(&mut self, game: Game, bundle: &[u8], mut act: impl FnMut(Action<'_>)) {
+        for record in ToGateway::read(bundle) {
+            if self.places[usize::from(game.0)].taken.is_none() {
+                // It was hung up on; the rest is not looked at.
+                return;
+            }
+            match record {
+                Ok(record) => self.handle_from_game(game, record, &mut act),
+                Err(error) => {
+                    let goodbye =
+                        Goodbye { reason: GoodbyeReason::RecordInvalid, error: Some(error) };
+                    return self.refuse(game, goodbye, &mut act);
+                }
+            }
+        }
+    }
+
+    /// A record from the gateway, for a link.
+    pub fn handle_record(
+        &mut self,
+        link: u16,
+        frame: Frame<'_>,
+        mut act: impl FnMut(Action<'_>),
+    ) -> Result<(), Broken> {
+        let record = ToGame::decode(frame).map_err(|_| Broken)?;
+        let Some(game) = self.game_of(link) else {
+            self.dropped.link_gone += 1;
+            return Ok(());
+        };
+        match record {
+            ToGame::Welcome(welcome) => self.check_version(game, welcome),
+            ToGame::Goodbye(goodbye) => {
+                self.refuse(game, goodbye, &mut act);
+                Ok(())
+            }
+            ToGame::Pong { .. }
+            | ToGame::Draining { .. }
+            | ToGame::Undrained
+            | ToGame::Unknown(_) => {
+                act(Action::Deliver(game, frame));
+                Ok(())
+            }
+            record => self.deliver(game, &record, &mut act),
+        }
+    }
+
+    /// The gateway has ended a link.
+    pub fn handle_end(&mut self, link: u16, mut act: impl FnMut(Action<'_>)) {
+        if let Some(game) = self.game_of(link) {
+            self.places[usize::from(game.0)].taken = None;
+            act(Action::HangUp(game));
+        }
+    }
+
+    /// Who has this number on the trunk.
+    #[inline]
+    fn game_of(&self, link: u16) -> Option<Game> {
+        let [at, _] = link.to_le_bytes();
+        let taken = self.places.get(usize::from(at))?.taken.as_ref()?;
+        (taken.link == Some(link)).then_some(Game(at))
+    }
+
+    /// Lets a game process in whose hello has come, if the lane is up.
+    fn introduce(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
+        let Place { turn, taken } = &mut self.places[usize::from(game.0)];
+        let Some(Taken { hello: Some(said), link }) = taken else { return };
+        if self.lane.is_none() || link.is_some() {
+            return;
+        }
+        let number = u16::from_le_bytes([game.0, *turn]);
+        *link = Some(number);
+        let Said { name, pid, version_min, version } = said;
+        let hello = Hello {
+            version_min: *version_min,
+            version_max: *version as u8,
+            pid: *pid,
+            name: name.as_str(),
+        };
+        let frame = write(&mut self.scratch, |writer| writer.hello(&hello));
+        act(Action::Tell(number, frame.expect("a hello that was read can be written")));
+    }
+
+    fn handle_from_game(
+        &mut self,
+        game: Game,
+        record: ToGateway<'_>,
+        act: &mut impl FnMut(Action<'_>),
+    ) {
+        let taken = self.places[usize::from(game.0)].taken.as_ref();
+        let is_welcome = taken.is_some_and(|taken| taken.hello.is_some());
+        let link = taken.and_then(|taken| taken.link);
+        match record {
+            ToGateway::Hello(hello) if !is_welcome => self.handle_hello(game, &hello, act),
+            ToGateway::Unknown(_) => {}
+            _ if !is_welcome || matches!(record, ToGateway::Hello(_)) => {
+                self.refuse(game, because(GoodbyeReason::HelloExpected), act);
+            }
+            record => match link.zip(self.lane) {
+                Some((link, lane)) => self.pass_on(link, lane, record, act),
+                None => self.dropped.lane_down += payloads(&record),
+            },
+        }
+    }
+
+    fn handle_hello(&mut self, game: Game, hello: &Hello<'_>, act: &mut impl FnMut(Action<'_>)) {
+        let Some(version) = hello.common_version() else {
+            return self.refuse(game, because(GoodbyeReason::VersionUnsupported), act);
+        };
+        if !self.names.iter().any(|name| name == hello.name) {
+            return self.refuse(game, because(GoodbyeReason::NameUnknown), act);
+        }
+        let Hello { pid, version_min, name, .. } = *hello;
+        let said = Said { name: name.to_owned(), pid, version_min, version };
+        let taken = self.places[usize::from(game.0)].taken.as_mut().expect("it has spoken");
+        taken.hello = Some(said);
+        let (worker, workers) = (self.worker as u16, self.workers as u16);
+        let welcome = Welcome { version, worker, workers, incarnation: self.incarnation };
+        let frame = write(&mut self.scratch, |writer| writer.welcome(&welcome));
+        act(Action::Deliver(game, frame.expect("a welcome is short")));
+        self.introduce(game, act);
+    }
+
+    /// What a game process says once it is welcome.
+    #[inline]
+    fn pass_on(
+        &mut self,
+        link: u16,
+        lane: u8,
+        record: ToGateway<'_>,
+        act: &mut impl FnMut(Action<'_>),
+    ) {
+        let Self { worker, scratch, sessions, dropped, .. } = self;
+        let there = |session: SessionId| {
+            let is_ours = session.worker() == *worker;
+            is_ours.then(|| renumbered(session, lane.into())).flatten()
+        };
+        let frame = match record {
+            ToGateway::Payload { session, bytes } => there(session)
+                .and_then(|session| write(scratch, |writer| writer.payload(session, bytes))),
+            ToGateway::Message(part) => there(part.session).and_then(|session| {
+                write(scratch, |writer| writer.message(&MessagePart { session, ..part }))
+            }),
+            ToGateway::Multicast { sessions: named, bytes } => {
+                sessions.clear();
+                sessions.extend(named.iter().filter_map(there));
+                dropped.session_unknown += (named.len() - sessions.len()) as u64;
+                if sessions.is_empty() {
+                    return;
+                }
+                write(scratch, |writer| writer.multicast(sessions, bytes))
+            }
+            ToGateway::Close { session, reason } => there(session)
+                .and_then(|session| write(scratch, |writer| writer.close(session, reason))),
+            ToGateway::AskQuality { session } => there(session)
+                .and_then(|session| write(scratch, |writer| writer.ask_quality(session))),
+            ToGateway::Ping { token } => write(scratch, |writer| writer.ping(token)),
+            ToGateway::Hello(_) | ToGateway::Unknown(_) => return,
+        };
+        match frame {
+            Some(frame) if frame.may_be_lost() => act(Action::Push(link, frame)),
+            Some(frame) => act(Action::Tell(link, frame)),
+            None => dropped.session_unknown += payloads(&record),
+        }
+    }
+
+    /// What the gateway says about sessions.
+    #[inline]
+    fn deliver(
+        &mut self,
+        game: Game,
+        record: &ToGame<'_>,
+        act: &mut impl FnMut(Action<'_>),
+    ) -> Result<(), Broken> {
+        let Self { worker, lane, scratch, .. } = self;
+        let here = |session: SessionId| {
+            let is_theirs = Some(session.worker()) == lane.map(usize::from);
+            is_theirs.then(|| renumbered(session, *worker)).flatten().ok_or(Broken)
+        };
+        let frame = match *record {
+            ToGame::Payload { session, bytes } => {
+                let session = here(session)?;
+                write(scratch, |writer| writer.payload(session, bytes))
+            }
+            ToGame::Opened(opened) => {
+                let opened = Opened { session: here(opened.session)?, ..opened };
+                write(scratch, |writer| writer.opened(&opened))
+            }
+            ToGame::OpenedPlain(opened) => {
+                let opened = OpenedPlain { session: here(opened.session)?, ..opened };
+                write(scratch, |writer| writer.opened_plain(&opened))
+            }
+            ToGame::Closed { session, reason } => {
+                let session = here(session)?;
+                write(scratch, |writer| writer.closed(session, reason))
+            }
+            ToGame::Message(part) => {
+                let part = MessagePart { session: here(part.session)?, ..part };
+                write(scratch, |writer| writer.message(&part))
+            }
+            ToGame::Report { session, token, is_delivered } => {
+                let session = here(session)?;
+                write(scratch, |writer| writer.report(session, token, is_delivered))
+            }
+            ToGame::Room { session, is_full, waiting_bytes } => {
+                let session = here(session)?;
+                write(scratch, |writer| writer.room(session, is_full, waiting_bytes))
+            }
+            ToGame::Quality { session, quality } => {
+                let session = here(session)?;
+                write(scratch, |writer| writer.quality(session, &quality))
+            }
+            _ => return Err(Broken),
+        };
+        act(Action::Deliver(game, frame.ok_or(Broken)?));
+        Ok(())
+    }
+
+    /// The gateway chooses among the versions that it was offered.
+    fn check_version(&self, game: Game, welcome: Welcome) -> Result<(), Broken> {
+        let taken = self.places[usize::from(game.0)].taken.as_ref();
+        let said = taken.and_then(|taken| taken.hello.as_ref());
+        let is_offered = |said: &Said| (said.version_min..=said.version).contains(&welcome.version);
+        if said.is_some_and(is_offered) { Ok(()) } else { Err(Broken) }
+    }
+
+    /// Ends a link with a reason.
+    fn refuse(&mut self, game: Game, goodbye: Goodbye, act: &mut impl FnMut(Action<'_>)) {
+        let frame = write(&mut self.scratch, |writer| writer.goodbye(goodbye));
+        act(Action::Deliver(game, frame.expect("a goodbye is short")));
+        let taken = self.places[usize::from(game.0)].taken.take();
+        if let Some(link) = taken.and_then(|taken| taken.link) {
+            act(Action::End(link));
+        }
+        act(Action::HangUp(game));
+    }
+}
+
+const fn because(reason: GoodbyeReason) -> Goodbye {
+    Goodbye { reason, error: None }
+}
+
+/// The same session, with the worker's number on the other side.
+#[inline]
+fn renumbered(session: SessionId, worker: usize) -> Option<SessionId> {
+    let serial = session.as_u64() & (u64::MAX >> 8);
+    SessionId::from_u64((worker as u64) << 56 | serial)
+}
+
+fn payloads(record: &ToGateway<'_>) -> u64 {
+    match record {
+        ToGateway::Payload { .. } => 1,
+        ToGateway::Message(part) => part.is_last.into(),
+        ToGateway::Multicast { sessions, .. } => sessions.len() as u64,
+        _ => 0,
+    }
+}
+
+/// One record, as bytes. `None` where no reader would take it.
+#[inline]
+fn write(scratch: &mut [u8], record: impl FnOnce(&mut Writer<'_>) -> bool) -> Option<Frame<'_>> {
+    let mut writer = Writer::new(scratch);
+    let len = record(&mut writer).then(|| writer.len())?;
+    Frames::new(&scratch[..len]).next()?.ok()
+}

@@ -1,0 +1,307 @@
+//! Game processes at an agent, and what the gateway gets to hear of them.
+
+use proptest::prelude::*;
+use ringgate_link::bundle::{Channel, CloseReason, Quality, VERSION_MAX};
+
+use super::*;
+
+/// Third here, first at the gateway.
+const HERE: usize = 3;
+const THERE: usize = 0;
+const LANE: u8 = THERE as u8;
+
+fn relay() -> Relay {
+    Relay::new(HERE, 5, 77, vec!["arena-1".to_owned(), "arena-2".to_owned()])
+}
+
+fn bundle(write: impl Fn(&mut Writer<'_>) -> bool) -> Vec<u8> {
+    let mut buf = vec![0; BUNDLE_BYTES_MAX];
+    let mut writer = Writer::new(&mut buf);
+    assert!(write(&mut writer));
+    writer.bytes().to_vec()
+}
+
+fn frame(bundle: &[u8]) -> Frame<'_> {
+    Frames::new(bundle).next().expect("one").expect("own")
+}
+
+/// What a relay does, with its records decoded.
+fn said(act: Action<'_>) -> String {
+    match act {
+        Action::Deliver(Game(game), frame) => {
+            format!("{game} hears {:?}", ToGame::decode(frame).expect("a game can read it"))
+        }
+        Action::HangUp(Game(game)) => format!("{game} hung up on"),
+        Action::Tell(link, frame) => {
+            assert!(!frame.may_be_lost());
+            format!("told on {link}: {:?}", ToGateway::decode(frame).expect("readable"))
+        }
+        Action::Push(link, frame) => {
+            assert!(frame.may_be_lost());
+            format!("pushed on {link}: {:?}", ToGateway::decode(frame).expect("readable"))
+        }
+        Action::End(link) => format!("{link} ended"),
+    }
+}
+
+fn from_game(
+    relay: &mut Relay,
+    game: Game,
+    write: impl Fn(&mut Writer<'_>) -> bool,
+) -> Vec<String> {
+    let mut acts = Vec::new();
+    relay.handle_bundle(game, &bundle(write), |act| acts.push(said(act)));
+    acts
+}
+
+fn from_gateway(
+    relay: &mut Relay,
+    link: u16,
+    write: impl Fn(&mut Writer<'_>) -> bool,
+) -> (Result<(), Broken>, Vec<String>) {
+    let mut acts = Vec::new();
+    let bundle = bundle(write);
+    let taken = relay.handle_record(link, frame(&bundle), |act| acts.push(said(act)));
+    (taken, acts)
+}
+
+fn hello(name: &'static str) -> impl Fn(&mut Writer<'_>) -> bool {
+    move |writer| writer.hello(&Hello::new(9, name))
+}
+
+/// A game process that is let in on both sides, and its number on the trunk.
+fn let_in(relay: &mut Relay) -> (Game, u16) {
+    let game = relay.connect().expect("there is room");
+    from_game(relay, game, hello("arena-1"));
+    relay.handle_lane(LANE, |_| ());
+    let link = relay.places[usize::from(game.0)].taken.as_ref().and_then(|taken| taken.link);
+    (game, link.expect("it was introduced"))
+}
+
+fn opened(session: SessionId) -> OpenedPlain<'static> {
+    let address = "192.0.2.7:9".parse().expect("literal");
+    OpenedPlain { session, slot: None, slots_max: 4, address, listener: "any" }
+}
+
+#[test]
+fn a_game_is_let_in_at_once_and_introduced_when_the_lane_is_up() {
+    let mut relay = relay();
+    let game = relay.connect().expect("there is room");
+    let acts = from_game(&mut relay, game, hello("arena-2"));
+    let welcome =
+        Welcome { version: VERSION_MAX, worker: HERE as u16, workers: 5, incarnation: 77 };
+    assert_eq!(acts, [format!("0 hears {:?}", ToGame::Welcome(welcome))]);
+    let mut acts = Vec::new();
+    relay.handle_lane(LANE, |act| acts.push(said(act)));
+    let told = ToGateway::Hello(Hello::new(9, "arena-2"));
+    assert_eq!(acts, [format!("told on 256: {told:?}")]);
+    relay.handle_lane(LANE, |_| panic!("it was introduced"));
+    let second = relay.connect().expect("there is room");
+    let acts = from_game(&mut relay, second, hello("arena-1"));
+    assert_eq!(acts.len(), 2, "welcome and introduction at once: {acts:?}");
+}
+
+#[test]
+fn sessions_have_the_number_of_the_side_that_they_are_said_to() {
+    let mut relay = relay();
+    let (game, link) = let_in(&mut relay);
+    let (here, there) = (SessionId::new(HERE, 42), SessionId::new(THERE, 42));
+    let heard = |record: ToGame<'_>| (Ok(()), vec![format!("0 hears {record:?}")]);
+    let acts = from_gateway(&mut relay, link, |writer| writer.opened_plain(&opened(there)));
+    assert_eq!(acts, heard(ToGame::OpenedPlain(opened(here))));
+    let acts = from_gateway(&mut relay, link, |writer| writer.payload(there, b"input"));
+    assert_eq!(acts, heard(ToGame::Payload { session: here, bytes: b"input" }));
+    let acts =
+        from_gateway(&mut relay, link, |writer| writer.closed(there, CloseReason::PlayerLeft));
+    assert_eq!(acts, heard(ToGame::Closed { session: here, reason: CloseReason::PlayerLeft }));
+    let user_data = [3; 256];
+    let joined = |session| Opened {
+        session,
+        client_id: 5,
+        address: "[2001:db8::1]:9".parse().expect("literal"),
+        slot: 1,
+        slots_max: 4,
+        user_data: &user_data,
+        listener: "eu",
+    };
+    let acts = from_gateway(&mut relay, link, |writer| writer.opened(&joined(there)));
+    assert_eq!(acts, heard(ToGame::Opened(joined(here))));
+
+    let acts = from_game(&mut relay, game, |writer| {
+        writer.payload(here, b"state") && writer.close(here, CloseReason::Kicked) && writer.ping(8)
+    });
+    let expected = [
+        format!("pushed on {link}: {:?}", ToGateway::Payload { session: there, bytes: b"state" }),
+        format!(
+            "told on {link}: {:?}",
+            ToGateway::Close { session: there, reason: CloseReason::Kicked }
+        ),
+        format!("pushed on {link}: {:?}", ToGateway::Ping { token: 8 }),
+    ];
+    assert_eq!(acts, expected);
+    let more = SessionId::new(HERE, 43);
+    let stranger = SessionId::new(HERE + 1, 44);
+    let acts =
+        from_game(&mut relay, game, |writer| writer.multicast(&[here, stranger, more], b"all"));
+    assert_eq!(acts.len(), 1);
+    assert!(acts[0].contains("0/42") && acts[0].contains("0/43") && !acts[0].contains("/44"));
+    let acts = from_game(&mut relay, game, |writer| {
+        writer.payload(stranger, b"x") && writer.multicast(&[stranger], b"x")
+    });
+    assert_eq!((acts.len(), relay.dropped().session_unknown), (0, 3));
+}
+
+#[test]
+fn messages_go_the_way_that_their_channel_asks_for() {
+    let mut relay = relay();
+    let (game, link) = let_in(&mut relay);
+    let (here, there) = (SessionId::new(HERE, 42), SessionId::new(THERE, 42));
+    for (channel, way) in [(Channel::Reliable(0), "told"), (Channel::Unreliable(0), "pushed")] {
+        let part = |session| MessagePart {
+            session,
+            channel,
+            is_first: true,
+            is_last: true,
+            token: 0,
+            bytes: b"whole",
+        };
+        let acts = from_game(&mut relay, game, |writer| writer.message(&part(here)));
+        assert_eq!(acts, [format!("{way} on {link}: {:?}", ToGateway::Message(part(there)))]);
+        let acts = from_gateway(&mut relay, link, |writer| writer.message(&part(there)));
+        assert_eq!(acts, (Ok(()), vec![format!("0 hears {:?}", ToGame::Message(part(here)))]));
+    }
+    let acts = from_game(&mut relay, game, |writer| writer.ask_quality(here));
+    assert_eq!(acts, [format!("told on {link}: {:?}", ToGateway::AskQuality { session: there })]);
+    let quality = Quality { round_trip_us: 7, ..Quality::default() };
+    let acts = from_gateway(&mut relay, link, |writer| {
+        writer.report(there, 5, true) && writer.room(there, true, 9)
+    });
+    assert_eq!(acts.1.len(), 1, "one record at a time");
+    let acts = from_gateway(&mut relay, link, |writer| writer.quality(there, &quality));
+    let heard = ToGame::Quality { session: here, quality };
+    assert_eq!(acts, (Ok(()), vec![format!("0 hears {heard:?}")]));
+}
+
+#[test]
+fn a_lane_that_is_lost_takes_links_with_it_and_what_comes_meanwhile_is_counted() {
+    let mut relay = relay();
+    let (game, link) = let_in(&mut relay);
+    let mut acts = Vec::new();
+    relay.handle_lane_lost(|act| acts.push(said(act)));
+    assert_eq!(acts, ["0 hung up on"]);
+    let again = relay.connect().expect("there is room");
+    assert_eq!(again, game, "its place is free");
+    from_game(&mut relay, again, hello("arena-1"));
+    let sessions = [SessionId::new(HERE, 1), SessionId::new(HERE, 2)];
+    let acts = from_game(&mut relay, again, |writer| {
+        writer.payload(sessions[0], b"x") && writer.multicast(&sessions, b"x")
+    });
+    assert_eq!((acts.len(), relay.dropped().lane_down), (0, 3));
+    let mut acts = Vec::new();
+    relay.handle_lane(LANE + 1, |act| acts.push(said(act)));
+    assert!(acts.len() == 1 && !acts[0].contains(&format!("told on {link}:")), "{acts:?}");
+    let acts = from_gateway(&mut relay, link, |writer| writer.pong(1));
+    assert_eq!((acts, relay.dropped().link_gone), ((Ok(()), vec![]), 1), "the number is another");
+    let acts = from_game(&mut relay, again, |writer| writer.payload(sessions[0], b"x"));
+    assert!(acts[0].contains("1/1"), "the lane has another number now: {acts:?}");
+}
+
+#[test]
+fn who_leaves_or_is_sent_away_is_gone_on_both_sides() {
+    let mut relay = relay();
+    let (game, link) = let_in(&mut relay);
+    let mut acts = Vec::new();
+    relay.disconnect(game, |act| acts.push(said(act)));
+    assert_eq!(acts, [format!("{link} ended")]);
+
+    let (_, link) = let_in(&mut relay);
+    let taken = because(GoodbyeReason::NameTaken);
+    let acts = from_gateway(&mut relay, link, |writer| writer.goodbye(taken));
+    let heard = format!("0 hears {:?}", ToGame::Goodbye(taken));
+    assert_eq!(acts, (Ok(()), vec![heard, format!("{link} ended"), "0 hung up on".to_owned()]));
+
+    let (_, link) = let_in(&mut relay);
+    let mut acts = Vec::new();
+    relay.handle_end(link, |act| acts.push(said(act)));
+    relay.handle_end(link, |_| panic!("it is over"));
+    assert_eq!(acts, ["0 hung up on"]);
+}
+
+#[test]
+fn who_breaks_the_format_or_the_order_is_told_why() {
+    type Says = fn(&mut Writer<'_>) -> bool;
+    let cases: [(&str, Says, GoodbyeReason); 3] = [
+        ("no hello", |writer| writer.ping(1), GoodbyeReason::HelloExpected),
+        ("a stranger", |w| w.hello(&Hello::new(1, "arena-3")), GoodbyeReason::NameUnknown),
+        (
+            "from the future",
+            |w| w.hello(&Hello { version_min: 9, version_max: 9, pid: 1, name: "arena-1" }),
+            GoodbyeReason::VersionUnsupported,
+        ),
+    ];
+    for (what, write, why) in cases {
+        let mut relay = relay();
+        let game = relay.connect().expect("there is room");
+        let acts = from_game(&mut relay, game, |writer| write(writer) && writer.ping(2));
+        let heard = format!("0 hears {:?}", ToGame::Goodbye(because(why)));
+        assert_eq!(acts, [heard, "0 hung up on".to_owned()], "{what}");
+    }
+    let mut relay = relay();
+    let (game, link) = let_in(&mut relay);
+    let acts = from_game(&mut relay, game, hello("arena-1"));
+    assert_eq!(acts.len(), 3, "a second hello: {acts:?}");
+    assert!(acts[0].contains("HelloExpected") && acts[1] == format!("{link} ended"));
+    let game = relay.connect().expect("there is room");
+    let mut acts = Vec::new();
+    relay.handle_bundle(game, &[3, 0, 1, 0], |act| acts.push(said(act)));
+    assert!(acts[0].contains("RecordLength") && acts.len() == 2, "{acts:?}");
+}
+
+#[test]
+fn a_gateway_that_breaks_the_format_ends_the_trunk() {
+    let mut relay = relay();
+    let (_, link) = let_in(&mut relay);
+    let foreign = SessionId::new(THERE + 1, 42);
+    let acts = from_gateway(&mut relay, link, |writer| writer.payload(foreign, b"x"));
+    assert_eq!(acts, (Err(Broken), vec![]), "a session of another worker");
+    let acts = from_gateway(&mut relay, link, |writer| writer.ping(1));
+    assert_eq!(acts.0, Err(Broken), "a record of the other direction");
+    let strange = Welcome { version: VERSION_MAX + 1, worker: 0, workers: 1, incarnation: 1 };
+    let acts = from_gateway(&mut relay, link, |writer| writer.welcome(&strange));
+    assert_eq!(acts.0, Err(Broken), "a version that was not offered");
+}
+
+#[test]
+fn links_are_bounded_and_numbers_are_not_used_again_soon() {
+    let mut relay = relay();
+    let games: Vec<_> = (0..GAMES_MAX).map(|_| relay.connect().expect("there is room")).collect();
+    assert_eq!(relay.connect(), None);
+    relay.disconnect(games[7], |_| panic!("it had no number"));
+    assert_eq!(relay.connect(), Some(games[7]));
+    relay.handle_lane(LANE, |_| panic!("nobody has said hello"));
+    let mut numbers = std::collections::HashSet::new();
+    for _ in 0..256 {
+        relay.disconnect(games[7], |_| ());
+        let game = relay.connect().expect("there is room");
+        let acts = from_game(&mut relay, game, hello("arena-1"));
+        assert!(numbers.insert(acts[1].clone()), "{}", acts[1]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bundle_makes_a_relay_panic(
+        bundles in prop::collection::vec(prop::collection::vec(0_u8..20, 0..60), 0..6),
+        is_let_in: bool,
+    ) {
+        let mut relay = relay();
+        let mut game = if is_let_in { let_in(&mut relay).0 } else { relay.connect().expect("room") };
+        for bundle in bundles {
+            let mut is_over = false;
+            relay.handle_bundle(game, &bundle, |act| is_over |= matches!(act, Action::HangUp(_)));
+            if is_over {
+                game = relay.connect().expect("there is room");
+            }
+        }
+    }
+}
