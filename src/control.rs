@@ -22,6 +22,7 @@ mod health;
 mod hlog;
 mod http;
 mod keeper;
+mod keeping;
 mod latency;
 mod listeners;
 mod membership;
@@ -75,6 +76,7 @@ use reload::{Next, Outcome};
 use ringgate_gate::{Backend, BackendId, IdVec, ListenerId, Mail, Setup};
 use ringgate_os::clock;
 use ringgate_os::overflows::Overflows;
+use ringgate_os::stored::Store;
 use ringgate_os::usage::Usage;
 use runtime::Runtime;
 use view::View;
@@ -205,6 +207,7 @@ impl Control {
             config,
             setup,
             notifier: Notifier::from_env(notify),
+            store: keeping::store(notify),
             program,
             commands: sender,
             doors,
@@ -321,6 +324,7 @@ impl Control {
         } else {
             main_loop.notifier.ready();
         }
+        main_loop.keep_sockets(&fleet);
         let paths = [socket.as_ref().map(|(_, it)| it), next.as_ref().map(|(_, it)| it)];
         let paths: Vec<PathBuf> = paths.into_iter().flatten().cloned().collect();
         let (ended, keeper) = runtime.block_on(async {
@@ -481,6 +485,8 @@ struct ControlLoop {
     config: Arc<Config>,
     setup: Arc<Setup>,
     notifier: Notifier,
+    /// Where players' sockets are kept.
+    store: Option<Store>,
     watcher: Watcher,
     /// The revision of the setup that retired each backend which is retired.
     retired_since: IdVec<BackendId, Option<u64>>,
@@ -691,6 +697,7 @@ impl ControlLoop {
         for notice in config.notices() {
             tracing::warn!("{notice}");
         }
+        self.keep_opened(&opened);
         self.setup = fleet.adopt(&next.setup, opened);
         self.note_retired();
         let before = std::mem::replace(&mut self.config, Arc::new(config));

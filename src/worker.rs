@@ -11,6 +11,7 @@ mod barrier;
 mod counted;
 mod feed;
 mod heir;
+mod kept;
 mod mailbox;
 mod opened;
 mod ports;
@@ -35,6 +36,7 @@ use std::time::Duration;
 pub use ahead::{AHEAD_BYTES, Copied, Scribe};
 pub use barrier::{Exported, Frozen, stream_bytes_max, write_layout};
 pub use heir::{Arriving, Extent, Heir, Inheritance, Sockets};
+pub use kept::{Kept, name_of};
 pub use mailbox::{MailboxFull, Post};
 pub use opened::{NotOpened, Opened, Wanted};
 pub use ports::{Holder, Ports, holder};
@@ -134,7 +136,7 @@ pub struct Fleet {
 impl Fleet {
     /// Claims the addresses, opens all other sockets, then starts all threads.
     pub fn start(plan: &Plan) -> Result<Self, StartError> {
-        Self::start_on(plan, Ports::claim(plan, None)?)
+        Self::start_on(plan, Ports::claim(plan, None, &mut Kept::default())?)
     }
 
     /// The same on addresses that were claimed for this plan.
@@ -354,6 +356,8 @@ struct Start<'a> {
     addresses: Vec<Vec<SocketAddr>>,
     /// For the first worker.
     claimed: Option<Vec<Vec<UdpSocket>>>,
+    /// For the others.
+    kept: Kept,
     link_paths: Vec<PathBuf>,
     why_not_uring: Option<String>,
     why_unrestricted: Option<String>,
@@ -365,12 +369,12 @@ impl<'a> Start<'a> {
         let (slots, limits) = (setup.backend_slots(), setup.claim_limits());
         let claims = Arc::new(Claims::new(setup.listeners.len(), &slots, limits));
         let addresses = ports.addresses();
-        let claimed = Some(ports.players);
-        Self { claimed, ..Self::with(plan, setup, claims, Clock::start(), addresses) }
+        let (claimed, kept) = (Some(ports.players), ports.kept);
+        Self { claimed, kept, ..Self::with(plan, setup, claims, Clock::start(), addresses) }
     }
 
     /// Without sockets.
-    const fn with(
+    fn with(
         plan: &'a Plan,
         setup: Arc<Setup>,
         claims: Arc<Claims>,
@@ -384,6 +388,7 @@ impl<'a> Start<'a> {
             clock,
             addresses,
             claimed: None,
+            kept: Kept::default(),
             link_paths: Vec::new(),
             why_not_uring: None,
             why_unrestricted: None,
@@ -401,7 +406,7 @@ impl<'a> Start<'a> {
         let claims = Arc::clone(&self.claims);
         let players = match self.claimed.take() {
             Some(claimed) => sockets::register_players(claimed, &mut driver)?,
-            None => sockets::open_players(plan, &self.addresses, &mut driver)?,
+            None => sockets::open_players(plan, &self.addresses, &mut self.kept, &mut driver)?,
         };
         if index == 0 {
             self.setup = Arc::new(with_ports(&plan.setup, &self.addresses));

@@ -48,6 +48,8 @@ mod control_denied;
 mod control_drain;
 #[path = "all/control_events.rs"]
 mod control_events;
+#[path = "all/control_kept.rs"]
+mod control_kept;
 #[path = "all/control_kernels.rs"]
 mod control_kernels;
 #[path = "all/control_listeners.rs"]

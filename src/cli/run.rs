@@ -17,13 +17,14 @@ use crate::config::Config;
 use crate::control::{Control, Joining, Program, Settings, plan};
 use crate::handover;
 use crate::membership::{self, Prepared};
-use crate::worker::{Fleet, Plan, Ports};
+use crate::worker::{Fleet, Kept, Plan, Ports};
 use privileges::Privileges;
 use ringgate_gate::Setup;
 use ringgate_io::{StartError, socket};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::process;
+use ringgate_os::stored::{self, Store};
 use ringgate_os::usage::Usage;
 use ringgate_report::text::put;
 use successor::Successor;
@@ -47,6 +48,8 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     process::ignore_user_signals();
+    // First: nobody else may take them for its own.
+    let stored = stored::take();
     // Before there is a key to leak.
     let dumps = process::forbid_dumps();
     let config = Config::load(&args.config)?;
@@ -69,6 +72,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let joining = fleet.take();
         let mut successor = Successor { config: Some(config), joining, file, plan, privileges };
         if let Some(control) = successor.take_over(&channel, &program)? {
+            drop(stored);
             return serve(control, privileges, &plan.setup);
         }
         tracing::warn!("the gateway to take over from has ended: starting without its players");
@@ -79,7 +83,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     // A gateway that serves here already is not disturbed: nothing has been made or removed yet.
     let admin = config.admin.as_ref().map(|admin| admin.bind);
-    let ports = claim(&plan, admin, patience).map_err(Failure::failed)?;
+    let store = std::env::var("NOTIFY_SOCKET").ok().and_then(|it| Store::connect(&it).ok());
+    let mut kept = Kept::sort(stored, &plan, store.as_ref());
+    let ports = claim(&plan, admin, &mut kept, patience).map_err(Failure::failed)?;
     make_folders(&config, plan.run_dir.is_some())?;
     let run_dir = config.gateway.run_dir.clone();
     let state = state::open(&config.gateway)?;
@@ -127,10 +133,15 @@ fn join(file: Config) -> Result<(Config, Option<Joining>), Failure> {
 
 /// Takes the addresses, even if a process that is about to end has them for a moment: its end of
 /// our conversation may be closed before its other sockets are.
-fn claim(plan: &Plan, admin: Option<SocketAddr>, patience: Duration) -> Result<Ports, StartError> {
+fn claim(
+    plan: &Plan,
+    admin: Option<SocketAddr>,
+    kept: &mut Kept,
+    patience: Duration,
+) -> Result<Ports, StartError> {
     let clock = Clock::start();
     loop {
-        match Ports::claim(plan, admin) {
+        match Ports::claim(plan, admin, kept) {
             Err(why) if why.is_in_use() && clock.now_ns() < patience.as_nanos() as u64 => {
                 clock::sleep(CLAIM_AGAIN_AFTER);
             }

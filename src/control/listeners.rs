@@ -176,7 +176,9 @@ impl ControlLoop {
 
     fn close(&mut self, fleet: &Fleet, drained: &[ListenerId]) {
         let mut setup = Setup::clone(&self.setup);
+        let addresses = fleet.addresses();
         for number in drained {
+            self.give_up_sockets(&addresses[number.index()]);
             let listener = &mut setup.listeners[*number];
             let closed = listener.closed();
             let name = std::mem::replace(listener, closed).name;

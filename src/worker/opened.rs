@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use super::ports::{Holder, Taken, open_alone};
@@ -73,6 +74,13 @@ impl Opened {
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
+
+    /// The sockets of each address.
+    pub fn by_address(&self) -> impl Iterator<Item = (SocketAddr, Vec<BorrowedFd<'_>>)> {
+        let of = |at: usize| self.sockets.iter().filter_map(move |it| it.get(at));
+        let addresses = self.addresses.iter().enumerate();
+        addresses.map(move |(at, address)| (*address, of(at).map(|it| it.fd.as_fd()).collect()))
+    }
 }
 
 /// Opens the sockets of a listener for so many workers. Those of `beside` are opened with it, and
@@ -133,7 +141,10 @@ fn open_first(
             Ok(socket) => return Ok(socket),
             Err(taken) => *taken,
         };
-        let may_go = why.is_in_use() && !matches!(holder, Some(Holder::Process(_)));
+        // What the service manager has kept of it goes in a moment, too.
+        let is_kept = |holder: &Holder| matches!(holder, Holder::Process(it) if it.pid == INIT);
+        let is_anothers = matches!(&holder, Some(it @ Holder::Process(_)) if !is_kept(it));
+        let may_go = why.is_in_use() && !is_anothers;
         if !may_go || clock.now_ns() >= PATIENCE.as_nanos() as u64 {
             return Err(match holder {
                 Some(holder) => why.advised(format!("{holder}; choose another address")),
@@ -148,6 +159,9 @@ fn open_first(
 const PATIENCE: Duration = Duration::from_millis(500);
 
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(5);
+
+/// Where systemd is the service manager, it has this number.
+const INIT: u32 = 1;
 
 #[cfg(test)]
 mod tests {

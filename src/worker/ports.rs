@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Plan, sockets};
+use super::{Kept, Plan, sockets};
 use ringgate_gate::ListenerId;
 use ringgate_io::StartError;
 use ringgate_io::socket::{self, UdpSocket};
@@ -29,6 +29,8 @@ use ringgate_os::owners::{self, Owner, Process};
 pub struct Ports {
     /// The first worker's sockets for players, by listener and by the position of their address.
     pub(super) players: Vec<Vec<UdpSocket>>,
+    /// More of them, for other workers.
+    pub(super) kept: Kept,
 }
 
 /// Who is at an address that we want.
@@ -64,13 +66,17 @@ impl fmt::Display for Holder {
 
 impl Ports {
     /// Takes every address of a plan, and sees that `admin` is free too. The error names who holds
-    /// one of them.
-    pub fn claim(plan: &Plan, admin: Option<SocketAddr>) -> Result<Self, StartError> {
+    /// one of them. Sockets that were kept are used.
+    pub fn claim(
+        plan: &Plan,
+        admin: Option<SocketAddr>,
+        kept: &mut Kept,
+    ) -> Result<Self, StartError> {
         let clock = Clock::start();
         let mut has_said = false;
         loop {
-            let Taken { why, holder } = match Self::try_claim(plan, admin) {
-                Ok(ports) => return Ok(ports),
+            let Taken { why, holder } = match try_claim(plan, admin, kept) {
+                Ok(players) => return Self::complete(plan, players, std::mem::take(kept)),
                 Err(taken) => *taken,
             };
             let patience = match &holder {
@@ -100,26 +106,57 @@ impl Ports {
         self.players.iter().map(locals).collect()
     }
 
-    fn try_claim(plan: &Plan, admin: Option<SocketAddr>) -> Result<Self, Box<Taken>> {
-        let mut players = Vec::with_capacity(plan.binds.len());
-        for (at, binds) in plan.binds.iter().enumerate() {
-            let filter = sockets::filter_of(plan, ListenerId::at(at));
-            let open = |address: &SocketAddr| {
-                let may_fragment = plan.setup.listeners[ListenerId::at(at)].may_fragment();
-                let options = ringgate_io::player_options(filter.as_ref(), may_fragment);
-                open_alone(*address, true, |alone| {
-                    let options = socket::UdpOptions { reuse_port: !alone, ..options };
-                    socket::player(*address, &options)
-                })
-            };
-            players.push(binds.iter().map(open).collect::<Result<Vec<_>, _>>()?);
+    /// With the first socket of each address that was kept.
+    fn complete(
+        plan: &Plan,
+        players: Vec<Vec<Option<UdpSocket>>>,
+        mut kept: Kept,
+    ) -> Result<Self, StartError> {
+        let mut all = Vec::with_capacity(players.len());
+        for (at, (binds, sockets)) in plan.binds.iter().zip(players).enumerate() {
+            let mut complete = Vec::with_capacity(sockets.len());
+            for (address, socket) in binds.iter().zip(sockets) {
+                let mut taken =
+                    || sockets::take_kept(plan, ListenerId::at(at), *address, &mut kept);
+                complete.push(match socket {
+                    Some(socket) => socket,
+                    None => taken()?.expect("it was left out because there is one"),
+                });
+            }
+            all.push(complete);
         }
-        admin.map(refuse_operator).transpose()?;
-        for path in plan.link_paths() {
-            refuse_neighbour(&path)?;
-        }
-        Ok(Self { players })
+        Ok(Self { players: all, kept })
     }
+}
+
+/// Takes the addresses that no socket was kept of.
+fn try_claim(
+    plan: &Plan,
+    admin: Option<SocketAddr>,
+    kept: &Kept,
+) -> Result<Vec<Vec<Option<UdpSocket>>>, Box<Taken>> {
+    let mut players = Vec::with_capacity(plan.binds.len());
+    for (at, binds) in plan.binds.iter().enumerate() {
+        let filter = sockets::filter_of(plan, ListenerId::at(at));
+        let open = |address: &SocketAddr| {
+            if kept.has(*address) {
+                return Ok(None);
+            }
+            let may_fragment = plan.setup.listeners[ListenerId::at(at)].may_fragment();
+            let options = ringgate_io::player_options(filter.as_ref(), may_fragment);
+            let opened = open_alone(*address, true, |alone| {
+                let options = socket::UdpOptions { reuse_port: !alone, ..options };
+                socket::player(*address, &options)
+            });
+            opened.map(Some)
+        };
+        players.push(binds.iter().map(open).collect::<Result<Vec<_>, _>>()?);
+    }
+    admin.map(refuse_operator).transpose()?;
+    for path in plan.link_paths() {
+        refuse_neighbour(&path)?;
+    }
+    Ok(players)
 }
 
 /// An address that could not be taken.

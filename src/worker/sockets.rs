@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use super::Plan;
+use super::{Kept, Plan};
 use ringgate_batch::filter::Filter;
 use ringgate_batch::{Driver, Port, SocketId};
 use ringgate_gate::handover::SocketUse;
 use ringgate_gate::{BindId, Gate, ListenerId};
-use ringgate_io::socket::UdpSocket;
+use ringgate_io::socket::{self, UdpSocket};
 use ringgate_io::{AnyDriver, SocketKind, StartError};
 
 /// A worker's sockets for players, by listener and by the position of their address.
@@ -26,26 +26,49 @@ pub(super) fn register_players(
 ) -> Result<PlayerSockets, StartError> {
     let mut players = Vec::with_capacity(claimed.len());
     for sockets in claimed {
-        let ids = sockets.into_iter().map(|it| driver.register(it.fd, SocketKind::Datagram));
-        let ids = ids.collect::<std::io::Result<Vec<_>>>();
-        players.push(ids.map_err(|why| StartError::other("register a socket", why))?);
+        let ids = sockets.into_iter().map(|it| register(it, driver));
+        players.push(ids.collect::<Result<Vec<_>, _>>()?);
     }
     Ok(players)
 }
 
-/// Opens further sockets at the addresses of all listeners.
-pub(super) fn open_players<D: Driver>(
+fn register(socket: UdpSocket, driver: &mut AnyDriver) -> Result<SocketId, StartError> {
+    let registered = driver.register(socket.fd, SocketKind::Datagram);
+    registered.map_err(|why| StartError::other("register a socket", why))
+}
+
+/// A socket of a listener that was kept, if there is one left.
+pub(super) fn take_kept(
+    plan: &Plan,
+    listener: ListenerId,
+    address: SocketAddr,
+    kept: &mut Kept,
+) -> Result<Option<UdpSocket>, StartError> {
+    let Some(fd) = kept.take(address) else { return Ok(None) };
+    let filter = filter_of(plan, listener);
+    let may_fragment = plan.setup.listeners[listener].may_fragment();
+    let options = ringgate_io::player_options(filter.as_ref(), may_fragment);
+    socket::adopt_player(fd, &options).map(Some)
+}
+
+/// Opens further sockets at the addresses of all listeners, those first that were kept.
+pub(super) fn open_players(
     plan: &Plan,
     addresses: &[Vec<SocketAddr>],
-    driver: &mut D,
-) -> Result<PlayerSockets, D::OpenError> {
+    kept: &mut Kept,
+    driver: &mut AnyDriver,
+) -> Result<PlayerSockets, StartError> {
     let mut players = Vec::with_capacity(addresses.len());
     for (at, binds) in addresses.iter().enumerate() {
         let filter = filter_of(plan, ListenerId::at(at));
         let may_fragment = plan.setup.listeners[ListenerId::at(at)].may_fragment();
         let port = |address| Port::Players { address, filter: filter.as_ref(), may_fragment };
-        let sockets = binds.iter().map(|address| driver.open(&port(*address)));
-        players.push(sockets.collect::<Result<Vec<_>, _>>()?);
+        let open = |address: &SocketAddr| match take_kept(plan, ListenerId::at(at), *address, kept)?
+        {
+            Some(socket) => register(socket, driver),
+            None => driver.open(&port(*address)),
+        };
+        players.push(binds.iter().map(open).collect::<Result<Vec<_>, _>>()?);
     }
     Ok(players)
 }

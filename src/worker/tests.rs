@@ -21,7 +21,7 @@ fn plan() -> Plan {
 /// A fleet whose workers have not begun to turn, and their workers.
 fn asleep() -> (Fleet, Vec<Worker>) {
     let plan = plan();
-    let start = || Start::new(&plan, Ports { players: Vec::new() });
+    let start = || Start::new(&plan, Ports { players: Vec::new(), kept: Kept::default() });
     let mut starting = start();
     let worker = |at| {
         let parts = starting.parts(at).expect("no sockets to fail");

@@ -88,6 +88,29 @@ pub fn player(address: SocketAddr, options: &UdpOptions<'_>) -> Result<UdpSocket
     finish(socket)
 }
 
+/// A socket for players that is bound already, because a process before this one had it. It gets
+/// the options of a new one.
+pub fn adopt_player(fd: OwnedFd, options: &UdpOptions<'_>) -> Result<UdpSocket, StartError> {
+    let fail = |e| StartError::new("take a socket back", Step::Other, e);
+    let local = local_address(borrow(&fd)).map_err(fail)?;
+    let socket = Socket::from(fd);
+    socket.set_nonblocking(true).map_err(fail)?;
+    if options.filter.is_none() {
+        // It has none where that fails.
+        let _ = socket.detach_filter();
+    }
+    configure(&socket, local, options)?;
+    finish(socket)
+}
+
+/// The address of a UDP socket; `None` where it is something else.
+pub fn udp_address(fd: BorrowedFd<'_>) -> Option<SocketAddr> {
+    let socket = socket2::SockRef::from(&fd);
+    let is_udp = socket.r#type().ok()? == Type::DGRAM
+        && socket.protocol().ok()? == Some(socket2::Protocol::UDP);
+    if is_udp { local_address(fd).ok() } else { None }
+}
+
 /// Lets other sockets of this user be bound to the same address from now on, if they ask for it:
 /// the kernel spreads peers over all of them. A socket that was bound without it has the address to
 /// itself until then.
@@ -262,23 +285,35 @@ fn udp(address: SocketAddr, options: &UdpOptions<'_>) -> Result<Socket, StartErr
     if family == Family::V6 {
         socket.set_only_v6(options.v6_only).map_err(|e| fail("set IPV6_V6ONLY", e))?;
     }
+    configure(&socket, address, options)?;
+    Ok(socket)
+}
+
+/// Sets what can be set at any time.
+fn configure(
+    socket: &Socket,
+    address: SocketAddr,
+    options: &UdpOptions<'_>,
+) -> Result<(), StartError> {
+    let family = family_of(address);
+    let fail = |what: &str, e| StartError::new(format!("{what} for UDP {address}"), Step::Other, e);
     if address.ip().is_unspecified() {
-        tell_local_address(&socket, family).map_err(|e| fail("ask for local addresses", e))?;
+        tell_local_address(socket, family).map_err(|e| fail("ask for local addresses", e))?;
     }
-    choose_fragments(&socket, family, options.may_fragment)
+    choose_fragments(socket, family, options.may_fragment)
         .map_err(|e| fail("set path MTU discovery", e))?;
-    set_flag(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
+    set_flag(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
         .map_err(|e| fail("ask for drop counts", e))?;
     if options.kernel_time {
-        set_flag(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+        set_flag(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
             .map_err(|e| fail("ask for arrival times", e))?;
     }
     if let Some(filter) = options.filter {
         let attached = socket.attach_filter(&filter::compile(filter));
         attached.map_err(|e| StartError::new("attach a socket filter", Step::Filter, e))?;
     }
-    ask_for_buffers(&socket, options.receive_buffer_bytes, options.send_buffer_bytes);
-    Ok(socket)
+    ask_for_buffers(socket, options.receive_buffer_bytes, options.send_buffer_bytes);
+    Ok(())
 }
 
 fn bind(socket: &Socket, address: SocketAddr) -> Result<(), StartError> {

@@ -14,5 +14,6 @@ pub mod process;
 pub mod rights;
 pub mod shared;
 pub mod signals;
+pub mod stored;
 pub mod usage;
 pub mod utc;

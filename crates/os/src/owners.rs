@@ -31,10 +31,13 @@ pub enum Owner {
 /// Finds the owner of a socket by its inode.
 pub fn owner_of(inode: u32) -> Owner {
     let wanted = format!("socket:[{inode}]");
+    // Another process may have a second descriptor of it: a service manager, or our successor.
+    if holds(std::process::id(), &wanted) == Some(true) {
+        return Owner::Ourselves;
+    }
     let mut all_seen = true;
     for pid in pids() {
         match holds(pid, &wanted) {
-            Some(true) if pid == std::process::id() => return Owner::Ourselves,
             Some(true) => {
                 let name = name_of(pid).unwrap_or_default();
                 return Owner::Process(Process { pid, name });
