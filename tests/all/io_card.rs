@@ -9,7 +9,7 @@ use std::time::Duration;
 use ringgate_batch::LocalIp;
 use ringgate_io::socket::{self, UdpOptions};
 use ringgate_io::{self as io, CardOptions, Choice, DriverOptions, SocketKind, Wait};
-use ringgate_xdp::netlink::Asking;
+use ringgate_xdp::netlink::{Asking, Link};
 use ringgate_xdp::program::{Ours, Place, Program};
 use ringgate_xdp::queue::QueueOptions;
 use ringgate_xdp::routes::Watch;
@@ -25,6 +25,7 @@ on_both_drivers!(
     answers_follow_a_neighbour_that_changes,
     a_cable_that_is_pulled_and_put_back_changes_nothing,
     the_port_works_after_the_process_was_killed,
+    a_queue_that_cannot_be_had_is_refused_with_a_sentence,
 );
 
 const PORT: u16 = 7000;
@@ -132,6 +133,28 @@ fn the_port_works_after_the_process_was_killed(io: Choice) {
     }
 }
 
+fn a_queue_that_cannot_be_had_is_refused_with_a_sentence(io: Choice) {
+    let name = "a_queue_that_cannot_be_had_is_refused_with_a_sentence";
+    match netns::role() {
+        Some((role, _)) if role == "second" => {
+            let watch = Watch::start(wire().index).expect("netlink");
+            for (queue, advice) in [(0, "another process has this queue"), (7, "no such queue")] {
+                let refused = io::open_with_card(io, &OPTIONS, &card(&watch, queue));
+                let why = refused.expect_err("it cannot be had").to_string();
+                assert!(why.contains(advice), "{why}");
+            }
+        }
+        Some(_) => serve(io),
+        None => {
+            let Some(pair) = Pair::new() else { return };
+            let test = test_name(name, io);
+            let gateway = Gateway::start(&pair, &test, "gateway");
+            run(pair.role(&pair.gateway, &test, "second"));
+            drop(gateway);
+        }
+    }
+}
+
 /// Runs a test's two halves in the two namespaces, or the half that this process is.
 fn play(name: &str, io: Choice, player: fn(&str)) {
     match netns::role() {
@@ -153,7 +176,11 @@ fn test_name(name: &str, io: Choice) -> String {
 }
 
 fn ask_as_player(pair: &Pair, test: &str) {
-    let ran = pair.role(&pair.player, test, "player").output().expect("runs");
+    run(pair.role(&pair.player, test, "player"));
+}
+
+fn run(mut role: std::process::Command) {
+    let ran = role.output().expect("runs");
     let said = [ran.stdout, ran.stderr].concat();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&said));
 }
@@ -179,23 +206,38 @@ impl Drop for Gateway {
 
 const SERVES: &str = "the gateway serves";
 
-/// Sends datagrams back, but those that ask for counts. Ends when it is killed.
-fn serve(io: Choice) {
-    let link = Asking::open().and_then(|mut it| it.link("wire0")).expect("there is a wire");
-    let program = Program::load(link.mac.expect("an address"), link.queues).expect("root");
-    let _attached = program.attach(link.index, Place::Driver).expect("veth runs programs");
-    let watch = Watch::start(link.index).expect("netlink");
-    let options = DriverOptions { tx_datagrams: 64, tx_bundles: 2, ..DriverOptions::default() };
+const OPTIONS: DriverOptions = DriverOptions {
+    small_slots: 64,
+    large_slots: 16,
+    registered_sockets: 64,
+    tx_datagrams: 64,
+    tx_bundles: 2,
+};
+
+fn wire() -> Link {
+    Asking::open().and_then(|mut it| it.link("wire0")).expect("there is a wire")
+}
+
+fn card(watch: &Watch, queue: u32) -> CardOptions {
     let queue = QueueOptions {
-        interface: link.index,
-        queue: 0,
+        interface: wire().index,
+        queue,
         mode: None,
         receive: 256,
         send: 256,
         frame_bytes: 2048,
     };
-    let card = CardOptions { queue, routes: Arc::clone(watch.routes()) };
-    let mut driver = io::open_with_card(io, &options, &card).expect("the queue is free");
+    CardOptions { queue, routes: Arc::clone(watch.routes()) }
+}
+
+/// Sends datagrams back, but those that ask for counts. Ends when it is killed.
+fn serve(io: Choice) {
+    let link = wire();
+    let program = Program::load(link.mac.expect("an address"), link.queues).expect("root");
+    let _attached = program.attach(link.index, Place::Driver).expect("veth runs programs");
+    let watch = Watch::start(link.index).expect("netlink");
+    let card = card(&watch, 0);
+    let mut driver = io::open_with_card(io, &OPTIONS, &card).expect("the queue is free");
     for address in [SocketAddr::from(([0; 4], PORT)), SocketAddr::from((GATEWAY_V6, PORT))] {
         let plain = UdpOptions { may_fragment: true, ..UdpOptions::default() };
         let opened = wait_for_port(|| socket::player(address, &plain).ok());
