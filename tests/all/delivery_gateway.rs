@@ -162,9 +162,6 @@ fn levels_and_snapshots_reach_players_behind_a_bad_network(io: Choice) {
     // Some are lost on the way, and some make room for newer ones while a level leaves.
     assert!(lost > 0 && seen > lost, "{seen} {lost}");
     let counters = gateway.stop();
-    assert_eq!(counters.messages_up, ordered);
-    assert_eq!(
-        (counters.messages_to_links, counters.messages_from_links),
-        (ordered, counters.messages_down)
-    );
+    assert_eq!((counters.messages_up, counters.messages_to_links), (ordered, ordered));
+    assert!(counters.messages_down > all, "{counters:?}");
 }

@@ -19,6 +19,32 @@ use ringgate_link::bundle::{self, CloseReason, Hello, SHORT_MESSAGE_BYTES_MAX};
 
 const RELIABLE: bundle::Channel = bundle::Channel::Reliable(0);
 
+/// A gate with a player in the middle of everything: messages under way, waiting and in parts, in
+/// both directions.
+pub(super) fn busy_rig() -> Rig {
+    let (mut rig, game, mut player, session) = playing();
+    player.loses_every = 3;
+    for n in 0..4 {
+        player
+            .end
+            .send(Channel::Reliable(n), &long_message(20_000, n), None)
+            .expect("there is room");
+        game.send(&mut rig, (session, RELIABLE), &long_message(40_000, n), 1 + u64::from(n));
+        let unreliable = (session, bundle::Channel::Sequenced(9));
+        game.send(&mut rig, unreliable, &[n; 700], 100 + u64::from(n));
+        player.live(&mut rig, 20);
+    }
+    let long = long_message(20_000, 9);
+    let begun = bundle::MessagePart::of(session, RELIABLE, 9, &long).next().expect("a part");
+    game.say(&mut rig, |writer| writer.message(&begun));
+    rig
+}
+
+/// A gate of that kind without players.
+pub(super) fn idle_rig() -> Rig {
+    Rig::new(delivering())
+}
+
 #[test]
 fn messages_of_every_kind_and_size_cross_the_gate_both_ways() {
     let (mut rig, game, mut player, session) = playing();

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::super::clients::{Player, Scribe};
+use super::super::delivery;
 use super::super::games::Game;
 use super::super::plain::{arrived, numbered, plain_rig, play_with, unet};
 use super::super::rig::{Rig, home, plain_setup, udp_backend};
@@ -91,7 +92,11 @@ const PLAIN: Fixture = Fixture {
     reader: || plain_rig(|rules| rules.sequence = Some(unet(false))),
 };
 
-const ALL: [Fixture; 4] = [BUNDLE, UDP, UNREAL, PLAIN];
+/// A player whose messages are delivered here, with some under way in both directions.
+const MESSAGES: Fixture =
+    Fixture { name: "messages-", writer: delivery::busy_rig, reader: delivery::idle_rig };
+
+const ALL: [Fixture; 5] = [BUNDLE, UDP, UNREAL, PLAIN, MESSAGES];
 
 impl Fixture {
     fn path(&self, which: &str) -> PathBuf {
@@ -157,6 +162,19 @@ fn unreal_and_plain_players_of_the_first_version_are_read() {
     assert_eq!(read.arrived.sessions, 1);
     let session = read.gates[0].sessions().next().expect("one");
     assert_eq!(session.address, home(1));
+}
+
+#[test]
+fn messages_under_way_of_the_first_version_are_read() {
+    let (_, read) = MESSAGES.read();
+    assert_eq!(read.arrived.sessions, 1);
+    let connections = &read.gates[0].fronts.netcode.connections;
+    let connection = connections.entries().next().and_then(|entry| connections.get(entry));
+    let connection = connection.expect("the player's");
+    let waiting_bytes = connection.end.waiting_bytes();
+    assert!(waiting_bytes > 64 * 1024, "{waiting_bytes}");
+    let traffic = read.gates[0].delivery_traffic().next().expect("a listener");
+    assert_eq!(traffic.messages_out, 8);
 }
 
 #[test]
