@@ -93,6 +93,8 @@ mod fleet_gateway;
 mod fleet_rig;
 #[path = "all/folder.rs"]
 mod folder;
+#[path = "all/games_document.rs"]
+mod games_document;
 #[path = "all/gateway_hostile.rs"]
 mod gateway_hostile;
 #[path = "all/gateway_play.rs"]
@@ -123,6 +125,8 @@ mod link_document;
 mod link_gateway;
 #[path = "all/link_header.rs"]
 mod link_header;
+#[path = "all/link_library.rs"]
+mod link_library;
 #[path = "all/link_program.rs"]
 mod link_program;
 #[path = "all/link_versions.rs"]

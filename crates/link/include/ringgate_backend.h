@@ -20,6 +20,12 @@
  *         rg_flush(backend);
  *     }
  *
+ * The same functions are in a library, static and shared, for programs that are not built again with
+ * every gateway and for other languages: include this header without the line above, and link with
+ * `pkg-config --libs ringgate-backend`. A program goes on working with later libraries of the same
+ * soname: fields are only ever appended to structs, and every struct is passed with the size that
+ * it had when the program was built.
+ *
  * Only rg_wait blocks. A game with a loop of its own watches rg_fd for input instead. One thread at
  * a time may use a backend; different backends are independent. The format itself is described in
  * docs/PROTOCOLS.md.
@@ -39,6 +45,19 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Stands before every function. A shared library shows them with it. */
+#ifndef RG_API
+#define RG_API
+#endif
+
+/* The version of this header and its library: the second number grows when something is added. The
+   first never changes as long as the library has the same soname. */
+#define RG_LIBRARY_MAJOR 1
+#define RG_LIBRARY_MINOR 0
+
+/* The version of the library that is linked: major << 16 | minor. */
+RG_API uint32_t rg_library_version(void);
 
 /* The versions of the format that this header speaks: all from the first to the fourth. */
 #define RG_VERSION_MIN 1
@@ -174,6 +193,7 @@ struct rg_event {
     uint32_t waiting_bytes;
     uint64_t variation_ns; /* how far round trips differ from round_trip_ns */
     unsigned loss_per_mille;
+    void *user; /* what rg_set_user has given the session, or NULL */
 };
 
 /* What became of payloads, one for each player that a multicast names, and of messages, which count
@@ -220,24 +240,31 @@ typedef struct rg_backend rg_backend;
 /* Connects to a gateway that is running; NULL and errno where nobody listens on the first worker's
    socket, or where `name` cannot be one (EINVAL). The links are not up yet: each becomes an
    RG_LINK_UP, or an RG_LINK_LOST that says why the gateway refuses it. */
-rg_backend *rg_connect(const char *run_dir, const char *name);
-rg_backend *rg_connect_with(const struct rg_options *options);
-void rg_free(rg_backend *backend);
+RG_API rg_backend *rg_connect(const char *run_dir, const char *name);
+RG_API rg_backend *rg_connect_sized(const struct rg_options *options, size_t options_bytes);
+static inline rg_backend *rg_connect_with(const struct rg_options *options) {
+    return rg_connect_sized(options, sizeof *options);
+}
+
+RG_API void rg_free(rg_backend *backend);
 
 /* Flushes, then waits until rg_next has something to do. `timeout_ns` < 0: as long as it takes.
    1: there is something, 0: time is up or a signal came, -1: errno. */
-int rg_wait(rg_backend *backend, int64_t timeout_ns);
+RG_API int rg_wait(rg_backend *backend, int64_t timeout_ns);
 
 /* Readable whenever rg_next has something to do: reconnecting, and the rest of a turn that was left
    before rg_next returned 0, included. Ask once and keep it; it is the same for good. */
-int rg_fd(const rg_backend *backend);
+RG_API int rg_fd(const rg_backend *backend);
 
 /* The next event of this turn. 1: `*event` is set, 0: the turn is over, so flush, -1: errno. */
-int rg_next(rg_backend *backend, struct rg_event *event);
+RG_API int rg_next_sized(rg_backend *backend, struct rg_event *event, size_t event_bytes);
+static inline int rg_next(rg_backend *backend, struct rg_event *event) {
+    return rg_next_sized(backend, event, sizeof *event);
+}
 
 /* Take payloads; they leave with the next flush. rg_multicast returns for how many players. */
-int rg_send(rg_backend *backend, uint64_t session, const void *bytes, size_t bytes_len);
-size_t rg_multicast(rg_backend *backend, const uint64_t *sessions, size_t sessions_len,
+RG_API int rg_send(rg_backend *backend, uint64_t session, const void *bytes, size_t bytes_len);
+RG_API size_t rg_multicast(rg_backend *backend, const uint64_t *sessions, size_t sessions_len,
                     const void *bytes, size_t bytes_len);
 
 /* Sends a whole message to a player of a listener with delivery = "gateway". `kind` is an enum
@@ -245,60 +272,48 @@ size_t rg_multicast(rg_backend *backend, const uint64_t *sessions, size_t sessio
    cannot be sent yet waits at the gateway; after an RG_ROOM with is_full no more should be sent on
    reliable channels until one without it comes. A game that goes on all the same loses the session
    (RG_CLOSE_OVERFLOW). */
-int rg_send_message(rg_backend *backend, uint64_t session, unsigned kind, unsigned channel,
+RG_API int rg_send_message(rg_backend *backend, uint64_t session, unsigned kind, unsigned channel,
                     const void *bytes, size_t bytes_len, uint64_t token);
 
 /* Asks how good the way to a player is, which RG_QUALITY answers. */
-int rg_ask_quality(rg_backend *backend, uint64_t session);
+RG_API int rg_ask_quality(rg_backend *backend, uint64_t session);
 
 /* Ends a session; `reason` is an enum rg_close_reason from 128 on. While the link lives this is not
    lost, however full it is. RG_CLOSED with the same reason answers. */
-int rg_close_session(rg_backend *backend, uint64_t session, unsigned reason);
+RG_API int rg_close_session(rg_backend *backend, uint64_t session, unsigned reason);
 
 /* Asks every worker for an RG_PONG. Returns how many were asked. */
-unsigned rg_ping(rg_backend *backend);
+RG_API unsigned rg_ping(rg_backend *backend);
 
 /* Sends what was taken: one datagram for each link, more only where one is too small. What a full
    link does not take waits for the next flush. */
-void rg_flush(rg_backend *backend);
+RG_API void rg_flush(rg_backend *backend);
 
 /* Whether the links to all workers are up. */
-int rg_is_up(const rg_backend *backend);
-struct rg_stats rg_stats(const rg_backend *backend);
-
-/* Why a link is down, in words for a log: what an RG_LINK_LOST has as `reason`. */
-static inline const char *rg_link_loss_text(unsigned reason) {
-    switch (reason) {
-    case RG_GOODBYE_SHUTDOWN:
-        return "the gateway shuts down";
-    case RG_GOODBYE_VERSION_UNSUPPORTED:
-        return "the gateway refuses this link: no version in common, update the older side";
-    case RG_GOODBYE_UNAUTHORISED:
-        return "the gateway refuses this link: run as its user, or list this user in the backend's "
-               "allow_uids or allow_gids";
-    case RG_GOODBYE_NAME_UNKNOWN:
-        return "the gateway refuses this link: its config has no [[backend]] of this name with "
-               "link = \"bundle\"";
-    case RG_GOODBYE_NAME_TAKEN:
-        return "the gateway refuses this link: another process is connected as this backend";
-    case RG_GOODBYE_HELLO_EXPECTED:
-        return "the gateway closed this link: it wants one hello, first and soon";
-    case RG_GOODBYE_RECORD_INVALID:
-        return "the gateway closed this link: a record broke the format";
-    case RG_LOSS_HUNG_UP:
-        return "the gateway hung up without a word: it was stopped, or crashed";
-    case RG_LOSS_RECORD_INVALID:
-        return "the gateway broke the format";
-    case RG_LOSS_WELCOME_EXPECTED:
-        return "the gateway did not begin with one welcome";
-    case RG_LOSS_VERSION_UNSUPPORTED:
-        return "the gateway has chosen a version that was not offered";
-    case RG_LOSS_FAILED:
-        return "the link cannot be read";
-    default:
-        return "the gateway closed this link for another reason";
-    }
+RG_API int rg_is_up(const rg_backend *backend);
+RG_API void rg_stats_sized(const rg_backend *backend, struct rg_stats *stats, size_t stats_bytes);
+static inline struct rg_stats rg_stats(const rg_backend *backend) {
+    struct rg_stats stats;
+    rg_stats_sized(backend, &stats, sizeof stats);
+    return stats;
 }
+
+/* A pointer of the game's for a session, which every later event about it has as `user`, RG_CLOSED
+   the last time. NULL takes it away. 0, or -1 and errno. */
+RG_API int rg_set_user(rg_backend *backend, uint64_t session, void *user);
+RG_API void *rg_user(const rg_backend *backend, uint64_t session);
+
+/* When a link is lost its sessions are forgotten, and their pointers with the next call of rg_next:
+   to be called before that for each session of the worker that has one, in no order. */
+RG_API void rg_each_user(rg_backend *backend, unsigned worker,
+                  void (*each)(void *context, uint64_t session, void *user), void *context);
+
+/* What numbers mean, in words for a log; never NULL. The first is for what an RG_LINK_LOST has as
+   `reason`, the others for an enum rg_close_reason, rg_record_error and rg_send_result. */
+RG_API const char *rg_link_loss_text(unsigned reason);
+RG_API const char *rg_close_reason_text(unsigned reason);
+RG_API const char *rg_record_error_text(unsigned error);
+RG_API const char *rg_send_result_text(int result);
 
 /* The worker that owns a session. */
 static inline unsigned rg_worker(uint64_t session) { return (unsigned)(session >> 56); }
@@ -381,9 +396,9 @@ enum {
 #define RG__BACKOFF_NS_MAX INT64_C(2000000000)
 
 struct rg__bundle {
-    uint8_t *bytes; /* RG_BUNDLE_BYTES_MAX, allocated when first needed */
     size_t len;
     uint64_t payloads;
+    uint8_t bytes[RG_BUNDLE_BYTES_MAX]; /* takes memory when first written to */
 };
 
 /* One link: a socket, whether it has been welcomed, and what waits to be sent on it. */
@@ -403,6 +418,12 @@ struct rg__link {
     size_t message_len;
     uint64_t message_session; /* 0: none has begun */
     unsigned message_channel; /* kind and number, as they were read */
+};
+
+/* A session's pointer. */
+struct rg__user {
+    uint64_t session; /* 0: free */
+    void *user;
 };
 
 struct rg_backend {
@@ -434,6 +455,11 @@ struct rg_backend {
     int is_on_time;  /* the kernel was asked to end this thread's sleeps on time */
     unsigned queue_bundles;
     struct rg_stats stats;
+    struct rg__user *users; /* open addressing; `users_room` is a power of two or 0 */
+    size_t users_room;
+    size_t users_len;
+    int lost;            /* the worker whose users are forgotten with the next event; -1: none */
+    uint64_t closed;     /* the session whose user is forgotten then; 0: none */
     char name[RG_NAME_BYTES_MAX + 1];
     char run_dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
     uint8_t inbox[RG_BUNDLE_BYTES_MAX + 1]; /* one byte more, so that a datagram too long shows */
@@ -501,11 +527,6 @@ static uint8_t *rg__reserve(const rg_backend *backend, struct rg__link *link, si
         if (link->bundles_len == backend->queue_bundles)
             return NULL;
         bundle = &link->bundles[(link->first + link->bundles_len) % backend->queue_bundles];
-        if (bundle->bytes == NULL) {
-            bundle->bytes = (uint8_t *)malloc(RG_BUNDLE_BYTES_MAX);
-            if (bundle->bytes == NULL)
-                return NULL;
-        }
         bundle->len = 0;
         bundle->payloads = 0;
         link->bundles_len++;
@@ -726,10 +747,19 @@ static int rg__start(rg_backend *backend, int may_start_alone) {
     return 0;
 }
 
-rg_backend *rg_connect_with(const struct rg_options *options) {
-    size_t run_dir_len = strlen(options->run_dir);
-    size_t name_len = strlen(options->name);
+rg_backend *rg_connect_sized(const struct rg_options *given, size_t options_bytes) {
+    struct rg_options all, *options = &all;
+    size_t run_dir_len, name_len;
     rg_backend *backend;
+    memset(options, 0, sizeof *options);
+    if (given != NULL)
+        memcpy(options, given, options_bytes < sizeof *options ? options_bytes : sizeof *options);
+    if (options->run_dir == NULL || options->name == NULL) {
+        errno = EINVAL;
+        return NULL;
+    }
+    run_dir_len = strlen(options->run_dir);
+    name_len = strlen(options->name);
     if (!rg__is_name((const uint8_t *)options->name, name_len) ||
         run_dir_len >= sizeof backend->run_dir) {
         errno = EINVAL;
@@ -750,6 +780,7 @@ rg_backend *rg_connect_with(const struct rg_options *options) {
     backend->timer = -1;
     backend->unread = -1;
     backend->reading = -1;
+    backend->lost = -1;
     backend->workers = 1;
     backend->backoff_ns = RG__BACKOFF_NS_MIN;
     if (rg__start(backend, options->may_start_alone) < 0) {
@@ -762,18 +793,19 @@ rg_backend *rg_connect_with(const struct rg_options *options) {
 }
 
 void rg_free(rg_backend *backend) {
-    unsigned worker, n;
+    unsigned worker;
     if (backend == NULL)
         return;
     for (worker = 0; worker < backend->links_len; worker++) {
         struct rg__link *link = &backend->links[worker];
         if (link->fd >= 0)
             close(link->fd);
-        for (n = 0; n < backend->queue_bundles; n++)
-            free(link->bundles[n].bytes);
         free(link->bundles);
         free(link->late);
         free(link->message);
+        link->bundles = NULL; /* for analysers, which take one link for another */
+        link->late = NULL;
+        link->message = NULL;
     }
     if (backend->timer >= 0)
         close(backend->timer);
@@ -781,6 +813,7 @@ void rg_free(rg_backend *backend) {
         close(backend->unread);
     if (backend->epoll >= 0)
         close(backend->epoll);
+    free(backend->users);
     free(backend);
 }
 
@@ -833,9 +866,14 @@ static void rg__gather(rg_backend *backend, int64_t delay_ns) {
 }
 
 int rg_wait(rg_backend *backend, int64_t timeout_ns) {
-    int64_t start_ns, waited_ns, delay_ns, spin_ns = backend->spin_ns;
+    int64_t start_ns, waited_ns, delay_ns, spin_ns;
     struct timespec left;
     struct pollfd set;
+    if (backend == NULL) {
+        errno = EINVAL;
+        return -1;
+    }
+    spin_ns = backend->spin_ns;
     rg_flush(backend);
     if (timeout_ns >= 0 && timeout_ns < spin_ns)
         spin_ns = timeout_ns;
@@ -873,6 +911,10 @@ static void rg__show_unread(rg_backend *backend, int is_shown) {
 int rg_fd(const rg_backend *backend) {
     /* Every backend was made by rg_connect_with, and none of those is const. */
     rg_backend *own = (rg_backend *)backend;
+    if (backend == NULL) {
+        errno = EINVAL;
+        return -1;
+    }
     own->is_polled = 1;
     if (own->inbox_at < own->inbox_len)
         rg__show_unread(own, 1);
@@ -1261,17 +1303,155 @@ static int rg__step(rg_backend *backend, struct rg_event *event) {
     }
 }
 
-int rg_next(rg_backend *backend, struct rg_event *event) {
+/* Pointers of the game's: a table that is at most half full, with linear probing. */
+
+static size_t rg__user_home(const rg_backend *backend, uint64_t session) {
+    return (size_t)((session * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (backend->users_room - 1);
+}
+
+/* Where a session stands, or the free place where it would. */
+static size_t rg__user_at(const rg_backend *backend, uint64_t session) {
+    size_t at = rg__user_home(backend, session);
+    while (backend->users[at].session != 0 && backend->users[at].session != session)
+        at = (at + 1) & (backend->users_room - 1);
+    return at;
+}
+
+static void rg__remove_user(rg_backend *backend, uint64_t session) {
+    size_t mask = backend->users_room - 1, hole, at;
+    if (backend->users_len == 0)
+        return;
+    hole = rg__user_at(backend, session);
+    if (backend->users[hole].session == 0)
+        return;
+    backend->users_len--;
+    /* Those behind it move up, as far as each may. */
+    for (at = (hole + 1) & mask; backend->users[at].session != 0; at = (at + 1) & mask) {
+        size_t home = rg__user_home(backend, backend->users[at].session);
+        if (((at - home) & mask) >= ((at - hole) & mask)) {
+            backend->users[hole] = backend->users[at];
+            hole = at;
+        }
+    }
+    backend->users[hole].session = 0;
+    backend->users[hole].user = NULL;
+}
+
+static int rg__grow_users(rg_backend *backend) {
+    struct rg__user *before = backend->users;
+    size_t room_before = backend->users_room, n;
+    size_t room = room_before == 0 ? 64 : 2 * room_before;
+    struct rg__user *users = (struct rg__user *)calloc(room, sizeof *users);
+    if (users == NULL)
+        return -1;
+    backend->users = users;
+    backend->users_room = room;
+    for (n = 0; n < room_before; n++)
+        if (before[n].session != 0)
+            users[rg__user_at(backend, before[n].session)] = before[n];
+    free(before);
+    return 0;
+}
+
+int rg_set_user(rg_backend *backend, uint64_t session, void *user) {
+    size_t at;
+    if (backend == NULL || session == 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (user == NULL) {
+        rg__remove_user(backend, session);
+        return 0;
+    }
+    if (2 * (backend->users_len + 1) > backend->users_room && rg__grow_users(backend) < 0)
+        return -1;
+    at = rg__user_at(backend, session);
+    backend->users_len += backend->users[at].session == 0;
+    backend->users[at].session = session;
+    backend->users[at].user = user;
+    return 0;
+}
+
+void *rg_user(const rg_backend *backend, uint64_t session) {
+    if (backend == NULL || session == 0 || backend->users_len == 0)
+        return NULL;
+    return backend->users[rg__user_at(backend, session)].user;
+}
+
+void rg_each_user(rg_backend *backend, unsigned worker,
+                  void (*each)(void *context, uint64_t session, void *user), void *context) {
+    size_t n;
+    if (backend == NULL || each == NULL)
+        return;
+    for (n = 0; n < backend->users_room; n++) {
+        uint64_t session = backend->users[n].session;
+        if (session != 0 && rg_worker(session) == worker)
+            each(context, session, backend->users[n].user);
+    }
+}
+
+/* What the event before has ended. */
+static void rg__forget_users(rg_backend *backend) {
+    size_t n;
+    if (backend->closed != 0)
+        rg__remove_user(backend, backend->closed);
+    backend->closed = 0;
+    if (backend->lost < 0)
+        return;
+    for (n = 0; n < backend->users_room; n++)
+        /* Another one may move to this place. */
+        while (backend->users[n].session != 0 &&
+               rg_worker(backend->users[n].session) == (unsigned)backend->lost)
+            rg__remove_user(backend, backend->users[n].session);
+    backend->lost = -1;
+}
+
+static void rg__note_users(rg_backend *backend, struct rg_event *event) {
+    event->user = rg_user(backend, event->session);
+    if (event->kind == RG_CLOSED)
+        backend->closed = event->session;
+    else if (event->kind == RG_LINK_LOST)
+        backend->lost = (int)event->worker;
+}
+
+static int rg__next(rg_backend *backend, struct rg_event *event) {
     int is_set;
+    if (backend->users_len > 0)
+        rg__forget_users(backend);
     if (!backend->is_in_turn) {
         if (rg__look(backend) < 0)
             return -1;
         backend->is_in_turn = 1;
     }
     event->session = 0;
+    event->user = NULL;
     is_set = rg__step(backend, event);
     if (!is_set || backend->inbox_at < backend->inbox_len)
         rg__show_unread(backend, is_set);
+    if (is_set && backend->users_len > 0)
+        rg__note_users(backend, event);
+    return is_set;
+}
+
+int rg_next_sized(rg_backend *backend, struct rg_event *event, size_t event_bytes) {
+    struct rg_event all;
+    int is_set;
+    if (backend == NULL || event == NULL) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (event_bytes == sizeof *event)
+        return rg__next(backend, event);
+    /* A program that was built with an earlier header, or with a later one. */
+    memset(&all, 0, sizeof all);
+    is_set = rg__next(backend, &all);
+    if (is_set <= 0)
+        return is_set;
+    if (event_bytes > sizeof all) {
+        memset((uint8_t *)event + sizeof all, 0, event_bytes - sizeof all);
+        event_bytes = sizeof all;
+    }
+    memcpy(event, &all, event_bytes);
     return is_set;
 }
 
@@ -1280,8 +1460,10 @@ int rg_next(rg_backend *backend, struct rg_event *event) {
 int rg_send(rg_backend *backend, uint64_t session, const void *bytes, size_t bytes_len) {
     struct rg__link *link;
     uint8_t *record;
-    if (bytes_len < 1 || bytes_len > RG_LONG_PAYLOAD_BYTES_MAX)
+    if (bytes == NULL || bytes_len < 1 || bytes_len > RG_LONG_PAYLOAD_BYTES_MAX)
         return RG_SEND_PAYLOAD_LENGTH;
+    if (backend == NULL)
+        return RG_SEND_LINK_DOWN;
     link = rg__link_of(backend, session);
     if (link == NULL) {
         backend->stats.payloads_link_down++;
@@ -1316,7 +1498,8 @@ size_t rg_multicast(rg_backend *backend, const uint64_t *sessions, size_t sessio
     uint64_t part[RG_MULTICAST_SESSIONS_MAX];
     size_t taken = 0, reachable = 0, n;
     unsigned worker;
-    if (bytes_len < 1 || bytes_len > RG_PAYLOAD_BYTES_MAX)
+    if (backend == NULL || sessions == NULL || bytes == NULL || bytes_len < 1 ||
+        bytes_len > RG_PAYLOAD_BYTES_MAX)
         return 0;
     /* One pass for each worker needs no memory, and a gateway has few. */
     for (worker = 0; worker < backend->links_len; worker++) {
@@ -1359,9 +1542,12 @@ int rg_send_message(rg_backend *backend, uint64_t session, unsigned kind, unsign
     size_t at = 0;
     if (kind < RG_RELIABLE || kind > RG_UNRELIABLE || channel > 255)
         return RG_SEND_NO_CHANNEL;
-    if (bytes_len < 1 || bytes_len > (kind == RG_RELIABLE ? (size_t)RG_MESSAGE_BYTES_MAX
-                                                          : (size_t)RG_SHORT_MESSAGE_BYTES_MAX))
+    if (bytes == NULL || bytes_len < 1 ||
+        bytes_len > (kind == RG_RELIABLE ? (size_t)RG_MESSAGE_BYTES_MAX
+                                         : (size_t)RG_SHORT_MESSAGE_BYTES_MAX))
         return RG_SEND_MESSAGE_LENGTH;
+    if (backend == NULL)
+        return RG_SEND_LINK_DOWN;
     link = rg__link_of(backend, session);
     if (link == NULL) {
         backend->stats.payloads_link_down++;
@@ -1378,7 +1564,8 @@ int rg_send_message(rg_backend *backend, uint64_t session, unsigned kind, unsign
     while (at < bytes_len) {
         size_t left = bytes_len - at;
         size_t len = left < RG__PART_BYTES_MAX ? left : (size_t)RG__PART_BYTES_MAX;
-        unsigned marks = (at == 0 ? RG__FIRST_PART : 0u) | (len == left ? RG__LAST_PART : 0u);
+        unsigned marks = (at == 0 ? (unsigned)RG__FIRST_PART : 0u) |
+                         (len == left ? (unsigned)RG__LAST_PART : 0u);
         uint8_t *record = rg__push(backend, link, RG__PART_OVERHEAD_BYTES + len, RG__MESSAGE,
                                    len == left ? 1 : 0);
         if (record == NULL)
@@ -1395,7 +1582,7 @@ int rg_send_message(rg_backend *backend, uint64_t session, unsigned kind, unsign
 }
 
 int rg_ask_quality(rg_backend *backend, uint64_t session) {
-    struct rg__link *link = rg__link_of(backend, session);
+    struct rg__link *link = backend == NULL ? NULL : rg__link_of(backend, session);
     uint8_t *record = NULL;
     if (link == NULL)
         return RG_SEND_LINK_DOWN;
@@ -1410,7 +1597,7 @@ int rg_ask_quality(rg_backend *backend, uint64_t session) {
 }
 
 int rg_close_session(rg_backend *backend, uint64_t session, unsigned reason) {
-    struct rg__link *link = rg__link_of(backend, session);
+    struct rg__link *link = backend == NULL ? NULL : rg__link_of(backend, session);
     uint8_t *record = NULL;
     if (reason < RG_CLOSE_FINISHED || reason > RG_CLOSE_GAME_SHUTDOWN)
         return RG_SEND_NOT_A_CHOICE;
@@ -1426,6 +1613,8 @@ int rg_close_session(rg_backend *backend, uint64_t session, unsigned reason) {
 
 unsigned rg_ping(rg_backend *backend) {
     unsigned worker, asked = 0;
+    if (backend == NULL)
+        return 0;
     for (worker = 0; worker < backend->links_len; worker++) {
         struct rg__link *link = &backend->links[worker];
         uint8_t *record;
@@ -1442,6 +1631,8 @@ unsigned rg_ping(rg_backend *backend) {
 
 void rg_flush(rg_backend *backend) {
     unsigned worker;
+    if (backend == NULL)
+        return;
     for (worker = 0; worker < backend->links_len; worker++) {
         rg__flush_link(backend, &backend->links[worker]);
         rg__watch_for_room(backend, &backend->links[worker]);
@@ -1450,12 +1641,153 @@ void rg_flush(rg_backend *backend) {
 
 int rg_is_up(const rg_backend *backend) {
     unsigned worker;
+    if (backend == NULL)
+        return 0;
     for (worker = 0; worker < backend->workers; worker++)
         if (worker >= backend->links_len || !rg__is_link_up(&backend->links[worker]))
             return 0;
     return 1;
 }
 
-struct rg_stats rg_stats(const rg_backend *backend) { return backend->stats; }
+void rg_stats_sized(const rg_backend *backend, struct rg_stats *stats, size_t stats_bytes) {
+    size_t known = stats_bytes < sizeof *stats ? stats_bytes : sizeof *stats;
+    if (stats == NULL)
+        return;
+    memset(stats, 0, stats_bytes);
+    if (backend != NULL)
+        memcpy(stats, &backend->stats, known);
+}
+
+/* Words. */
+
+uint32_t rg_library_version(void) { return RG_LIBRARY_MAJOR << 16 | RG_LIBRARY_MINOR; }
+
+const char *rg_link_loss_text(unsigned reason) {
+    switch (reason) {
+    case RG_GOODBYE_SHUTDOWN:
+        return "the gateway shuts down";
+    case RG_GOODBYE_VERSION_UNSUPPORTED:
+        return "the gateway refuses this link: no version in common, update the older side";
+    case RG_GOODBYE_UNAUTHORISED:
+        return "the gateway refuses this link: run as its user, or list this user in the backend's "
+               "allow_uids or allow_gids";
+    case RG_GOODBYE_NAME_UNKNOWN:
+        return "the gateway refuses this link: its config has no [[backend]] of this name with "
+               "link = \"bundle\"";
+    case RG_GOODBYE_NAME_TAKEN:
+        return "the gateway refuses this link: another process is connected as this backend";
+    case RG_GOODBYE_HELLO_EXPECTED:
+        return "the gateway closed this link: it wants one hello, first and soon";
+    case RG_GOODBYE_RECORD_INVALID:
+        return "the gateway closed this link: a record broke the format";
+    case RG_LOSS_HUNG_UP:
+        return "the gateway hung up without a word: it was stopped, or crashed";
+    case RG_LOSS_RECORD_INVALID:
+        return "the gateway broke the format";
+    case RG_LOSS_WELCOME_EXPECTED:
+        return "the gateway did not begin with one welcome";
+    case RG_LOSS_VERSION_UNSUPPORTED:
+        return "the gateway has chosen a version that was not offered";
+    case RG_LOSS_FAILED:
+        return "the link cannot be read";
+    default:
+        return "the gateway closed this link for another reason";
+    }
+}
+
+const char *rg_close_reason_text(unsigned reason) {
+    switch (reason) {
+    case RG_CLOSE_PLAYER_LEFT:
+        return "the player left";
+    case RG_CLOSE_TIMED_OUT:
+        return "the player timed out";
+    case RG_CLOSE_SEQUENCE_GAP:
+        return "the sequence jumped too far";
+    case RG_CLOSE_SEQUENCE_EXHAUSTED:
+        return "sequence numbers are used up";
+    case RG_CLOSE_SHUTDOWN:
+        return "the gateway shuts down";
+    case RG_CLOSE_OPERATOR:
+        return "closed by an operator";
+    case RG_CLOSE_UNCONFIGURED:
+        return "no longer configured";
+    case RG_CLOSE_DELIVERY:
+        return "the player broke the delivery layer";
+    case RG_CLOSE_OVERFLOW:
+        return "more was sent than the player takes";
+    case RG_CLOSE_FINISHED:
+        return "the game is over";
+    case RG_CLOSE_KICKED:
+        return "kicked";
+    case RG_CLOSE_REFUSED:
+        return "refused by the game";
+    case RG_CLOSE_GAME_SHUTDOWN:
+        return "the game shuts down";
+    default:
+        return "another reason";
+    }
+}
+
+const char *rg_record_error_text(unsigned error) {
+    switch (error) {
+    case RG_ERROR_NONE:
+        return "no error";
+    case RG_ERROR_HEADER_TRUNCATED:
+        return "header truncated";
+    case RG_ERROR_RECORD_LENGTH:
+        return "record length out of range";
+    case RG_ERROR_KIND_UNKNOWN:
+        return "unknown kind";
+    case RG_ERROR_FLAGS_UNKNOWN:
+        return "unknown flags";
+    case RG_ERROR_BODY_LENGTH:
+        return "body length does not match the kind";
+    case RG_ERROR_SESSION_ZERO:
+        return "session 0";
+    case RG_ERROR_PAYLOAD_LENGTH:
+        return "payload length out of range";
+    case RG_ERROR_NAME_INVALID:
+        return "invalid name";
+    case RG_ERROR_SESSION_COUNT:
+        return "session count out of range";
+    case RG_ERROR_WORKER_INVALID:
+        return "worker index out of range";
+    case RG_ERROR_REASON_UNKNOWN:
+        return "unknown reason";
+    case RG_ERROR_DATAGRAM_TOO_LONG:
+        return "datagram too long";
+    case RG_ERROR_CHANNEL_UNKNOWN:
+        return "unknown kind of channel";
+    case RG_ERROR_MESSAGE_LENGTH:
+        return "message length out of range";
+    case RG_ERROR_MESSAGE_MARKS:
+        return "message begins or ends where it cannot";
+    default:
+        return "an unknown error";
+    }
+}
+
+const char *rg_send_result_text(int result) {
+    switch (result) {
+    case RG_SEND_OK:
+        return "taken";
+    case RG_SEND_LINK_DOWN:
+        return "the link to the session's worker is down";
+    case RG_SEND_LINK_FULL:
+        return "the link to the session's worker is full";
+    case RG_SEND_PAYLOAD_LENGTH:
+        return "a payload has 1 to 1200 bytes, or 1472 for a plain listener's player";
+    case RG_SEND_NOT_A_CHOICE:
+        return "only the gateway closes for this reason";
+    case RG_SEND_MESSAGE_LENGTH:
+        return "a message has 1 to 65536 bytes on a reliable channel, to 1159 on another";
+    case RG_SEND_NO_MESSAGES:
+        return "the gateway is of an earlier version and takes no messages";
+    case RG_SEND_NO_CHANNEL:
+        return "there is no such channel";
+    default:
+        return "an unknown result";
+    }
+}
 
 #endif /* RINGGATE_BACKEND_IMPLEMENTATION */

@@ -1,0 +1,220 @@
+//! The library that the C header is built into: programs of other releases go on working with it,
+//! and build systems find it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ringgate_io::Choice;
+
+use crate::folder::Folder;
+use crate::link_whole::serve_and_crash_and_return;
+use crate::token_languages::run_well;
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn headers() -> PathBuf {
+    repository().join("crates/link/include")
+}
+
+fn cc() -> Command {
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let mut command = Command::new(compiler);
+    command.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g"]);
+    command
+}
+
+/// Builds the shared library of a folder's header, and says where it is.
+pub(crate) fn build_library(folder: &Folder, headers: &Path) -> PathBuf {
+    let library = folder.join("libringgate_backend.so.1");
+    let mut build = cc();
+    build.args(["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,defs"]);
+    build.args(["-Wl,-soname,libringgate_backend.so.1", "-I"]).arg(headers);
+    build.arg(repository().join("crates/link/c/ringgate_backend.c")).arg("-o").arg(&library);
+    run_well(&mut build);
+    library
+}
+
+/// The header of today's library.
+pub(crate) fn build_todays_library(folder: &Folder) -> PathBuf {
+    build_library(folder, &headers())
+}
+
+/// A program that was built with one header, run with the library of another.
+fn link_and_serve(built_with: &Path, run_with: &Path) {
+    let (one, other) = (Folder::new(), Folder::new());
+    let library = build_library(&one, built_with);
+    let program = one.join("program");
+    let mut build = cc();
+    build.arg("-I").arg(built_with).arg(repository().join("tests/all/link_header/linked.c"));
+    build.arg(&library).arg("-o").arg(&program);
+    run_well(&mut build);
+    build_library(&other, run_with);
+    serve_and_crash_and_return(Choice::Mmsg, || {
+        let mut command = Command::new(&program);
+        command.env("LD_LIBRARY_PATH", other.join(""));
+        command
+    });
+}
+
+/// Today's header with fields behind the last of each struct, as a later release may have them.
+fn later_headers(folder: &Folder) -> PathBuf {
+    let today = std::fs::read_to_string(headers().join("ringgate_backend.h")).expect("the header");
+    let mut later = today.clone();
+    for name in ["rg_event", "rg_stats", "rg_options"] {
+        let start = later.find(&format!("struct {name} {{")).expect("the struct");
+        let end = start + later[start..].find("\n};").expect("its end");
+        later.insert_str(end, "\n    uint64_t of_a_later_release[3];");
+    }
+    folder.file("ringgate_backend.h", later, 0o644);
+    folder.join("")
+}
+
+/// The header as it was when the library's first version was released is kept for ever.
+#[test]
+fn a_program_of_the_first_version_works_with_todays_library() {
+    link_and_serve(&repository().join("tests/fixtures/abi_1"), &headers());
+}
+
+#[test]
+fn a_program_of_today_works_with_a_later_library() {
+    let later = Folder::new();
+    link_and_serve(&headers(), &later_headers(&later));
+}
+
+#[test]
+fn a_program_of_a_later_release_works_with_todays_library() {
+    let later = Folder::new();
+    link_and_serve(&later_headers(&later), &headers());
+}
+
+/// Structs only grow at their ends: what the first version's header declares stands where it stood.
+#[test]
+fn fields_stay_where_they_were() {
+    let folder = Folder::new();
+    let offsets = |headers: &Path| {
+        let source = repository().join("tests/all/link_header/offsets.c");
+        let program = folder.join("offsets");
+        run_well(cc().arg("-I").arg(headers).arg(source).arg("-o").arg(&program));
+        let output = Command::new(&program).output().expect("it was just built");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let first = offsets(&repository().join("tests/fixtures/abi_1"));
+    assert!(first.lines().count() > 30, "{first}");
+    assert_eq!(offsets(&headers()), first);
+}
+
+#[test]
+fn build_systems_find_what_make_installs() {
+    let works = |name: &str| Command::new(name).arg("--version").output().is_ok();
+    if !works("make") || !works("pkg-config") {
+        assert!(
+            std::env::var_os("REQUIRE_LANGUAGES").is_none(),
+            "make and pkg-config are required"
+        );
+        return eprintln!("skipped: make or pkg-config is missing");
+    }
+    let (built, root) = (Folder::new(), Folder::new());
+    let prefix = root.join("usr");
+    let mut make = Command::new("make");
+    make.args(["--silent", "-C"]).arg(repository().join("crates/link/c")).arg("install");
+    make.arg(format!("BUILD={}", built.join("objects").display()));
+    make.arg(format!("PREFIX={}", prefix.display()));
+    run_well(make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"));
+    let asked = Command::new("pkg-config")
+        .args(["--cflags", "--libs", "--print-errors", "ringgate-backend"])
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+        .output()
+        .expect("it is there");
+    let flags = String::from_utf8(asked.stdout).expect("text");
+    let source = repository().join("tests/all/link_header/linked.c");
+    for linking in [&[][..], &["-static"]] {
+        let program = root.join("program");
+        let mut build = cc();
+        build.arg(&source).args(flags.split_whitespace()).args(linking).arg("-o").arg(&program);
+        run_well(&mut build);
+    }
+    cmake_finds_it(&prefix);
+}
+
+#[test]
+fn the_debian_package_holds_all_of_it() {
+    if Command::new("dpkg-deb").arg("--version").output().is_err() {
+        return eprintln!("skipped: dpkg-deb is missing");
+    }
+    let (out, root) = (Folder::new(), Folder::new());
+    let mut build = Command::new(repository().join("crates/link/c/build-deb.sh"));
+    build.arg(out.join("")).env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
+    run_well(&mut build);
+    let package = std::fs::read_dir(out.join("")).expect("a folder").next().expect("a package");
+    let package = package.expect("an entry").path();
+    run_well(Command::new("dpkg-deb").arg("-x").arg(package).arg(root.join("")));
+    let triplet = std::fs::read_dir(root.join("usr/lib")).expect("a folder").next();
+    let libraries = triplet.expect("one architecture").expect("an entry").path();
+    let program = root.join("program");
+    let mut link = cc();
+    link.arg("-I").arg(root.join("usr/include"));
+    link.arg(repository().join("tests/all/link_header/linked.c"));
+    link.arg("-L").arg(libraries).args(["-lringgate_backend", "-o"]).arg(program);
+    run_well(&mut link);
+}
+
+fn cmake_finds_it(prefix: &Path) {
+    if Command::new("cmake").arg("--version").output().is_err() {
+        return eprintln!("skipped: cmake is missing");
+    }
+    let folder = Folder::new();
+    let source = repository().join("tests/all/link_header/linked.c");
+    let project = format!(
+        "cmake_minimum_required(VERSION 3.13)\nproject(game C)\n\
+         find_package(ringgate-backend 1.0 REQUIRED)\n\
+         add_executable(game {source})\ntarget_link_libraries(game ringgate::backend)\n\
+         add_executable(static {source})\ntarget_link_libraries(static ringgate::backend_static)\n",
+        source = source.display()
+    );
+    folder.file("CMakeLists.txt", project, 0o644);
+    let build = folder.join("build");
+    let mut configure = Command::new("cmake");
+    configure.arg("-S").arg(folder.join("")).arg("-B").arg(&build);
+    run_well(configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display())));
+    run_well(Command::new("cmake").arg("--build").arg(&build));
+}
+
+/// What every compiler and analyser at hand has to say about the header, the library and the
+/// examples: nothing.
+#[test]
+fn compilers_and_analysers_have_nothing_to_say() {
+    let root = repository();
+    let examples = std::fs::read_dir(root.join("crates/link/examples/c")).expect("the examples");
+    let mut in_c: Vec<_> = examples.map(|it| it.expect("an entry").path()).collect();
+    let library = root.join("crates/link/c/ringgate_backend.c");
+    in_c.push(library.clone());
+    // The examples are C; the header is for both.
+    let in_both = [library];
+    let object = Folder::new();
+    let mut asked = 0;
+    for (compiler, more, sources) in [
+        ("gcc", &["-std=c99", "-fanalyzer"][..], &in_c[..]),
+        ("clang", &["-std=c99"], &in_c),
+        ("clang", &["-std=c99", "--analyze", "-Xanalyzer", "-analyzer-werror"], &in_c),
+        ("gcc", &["-std=c17"], &in_c),
+        ("g++", &["-x", "c++", "-std=c++11"], &in_both),
+        ("g++", &["-x", "c++", "-std=c++20"], &in_both),
+        ("clang++", &["-x", "c++", "-std=c++20"], &in_both),
+    ] {
+        if Command::new(compiler).arg("--version").output().is_err() {
+            assert!(std::env::var_os("REQUIRE_LANGUAGES").is_none(), "{compiler} is required");
+            eprintln!("skipped: {compiler} is missing");
+            continue;
+        }
+        for source in sources {
+            let mut compile = Command::new(compiler);
+            compile.args(["-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic"]);
+            compile.args(more).arg("-I").arg(headers()).arg("-c").arg(source);
+            run_well(compile.arg("-o").arg(object.join("object")));
+            asked += 1;
+        }
+    }
+    assert!(asked > 0, "there is a C compiler: Rust links with it");
+}
