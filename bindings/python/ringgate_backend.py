@@ -1,0 +1,382 @@
+"""The game server's end of ringgate's bundle link, over its C library.
+
+    from ringgate_backend import Backend, Kind
+
+    backend = Backend("/run/ringgate", "arena-1")
+    while True:
+        backend.wait()
+        for event in backend.events():
+            if event.kind == Kind.PAYLOAD:
+                backend.send(event.session, event.bytes)
+        backend.flush()
+
+A turn is: take every event, answer, flush once. Only wait() blocks. One thread at a time may use a
+backend. The library is looked for where RINGGATE_BACKEND_LIBRARY says, and else where the system
+keeps libraries.
+"""
+
+import ctypes
+import enum
+import ipaddress
+import os
+
+__all__ = [
+    "Backend", "BackendError", "Channel", "CloseReason", "Event", "Kind", "LinkLoss", "NO_SLOT", "SendError", "Stats",
+    "worker_of",
+]
+
+NO_SLOT = 0xFFFFFFFF
+PAYLOAD_BYTES_MAX = 1200
+LONG_PAYLOAD_BYTES_MAX = 1472
+MESSAGE_BYTES_MAX = 65536
+SHORT_MESSAGE_BYTES_MAX = 1159
+LIBRARY_MAJOR = 1
+
+
+class Kind(enum.IntEnum):
+    """What happened, and which fields of an Event are set besides `kind` and `worker`."""
+
+    LINK_UP = 1  # workers, incarnation, version
+    OPENED = 2  # session, client_id, address, port, slot, slots_max, user_data, listener
+    PAYLOAD = 3  # session, bytes
+    CLOSED = 4  # session, reason
+    PONG = 5  # round_trip (seconds)
+    DRAINING = 6  # left (seconds): no new players come, and the gateway will shut down
+    LINK_LOST = 7  # reason, text, payloads_unsent: forget all sessions of the worker
+    OPENED_PLAIN = 8  # session, address, port, slot, slots_max, listener
+    UNDRAINED = 9  # the gateway takes players again
+    MESSAGE = 10  # session, channel, bytes: of a listener with delivery = "gateway"
+    REPORT = 11  # session, token, is_delivered
+    ROOM = 12  # session, is_full, waiting_bytes
+    QUALITY = 13  # session, round_trip, variation (seconds), loss (0 to 1), waiting_bytes
+
+
+class CloseReason(enum.IntEnum):
+    """Why a session ended. A game may give those from FINISHED on."""
+
+    OTHER = 0
+    PLAYER_LEFT = 1
+    TIMED_OUT = 2
+    SEQUENCE_GAP = 3
+    SEQUENCE_EXHAUSTED = 4
+    SHUTDOWN = 5
+    OPERATOR = 6
+    UNCONFIGURED = 7
+    DELIVERY = 8
+    OVERFLOW = 9
+    FINISHED = 128
+    KICKED = 129
+    REFUSED = 130
+    GAME_SHUTDOWN = 131
+
+    @classmethod
+    def _missing_(cls, value):
+        return cls.OTHER
+
+
+class Channel(enum.IntEnum):
+    """The kinds of a player's channels, of each of which there are 256."""
+
+    RELIABLE = 1
+    SEQUENCED = 2
+    UNRELIABLE = 3
+
+
+class LinkLoss(enum.IntEnum):
+    """Why a link is down. Below 256: the gateway's goodbye."""
+
+    OTHER = 0
+    SHUTDOWN = 1
+    VERSION = 2
+    UNAUTHORISED = 3
+    NAME_UNKNOWN = 4
+    NAME_TAKEN = 5
+    HELLO_EXPECTED = 6
+    GATEWAY_FOUND_RECORD_INVALID = 7
+    HUNG_UP = 256
+    RECORD_INVALID = 257
+    WELCOME_EXPECTED = 258
+    VERSION_UNSUPPORTED = 259
+    FAILED = 260
+
+    @classmethod
+    def _missing_(cls, value):
+        return cls.OTHER
+
+
+class BackendError(OSError):
+    """The backend cannot start or cannot wait."""
+
+
+class SendError(Exception):
+    """Something was not taken. `result` is the number, the text says why."""
+
+    def __init__(self, result, text):
+        super().__init__(text)
+        self.result = result
+
+    LINK_DOWN, LINK_FULL, PAYLOAD_LENGTH, NOT_A_CHOICE = -1, -2, -3, -4
+    MESSAGE_LENGTH, NO_MESSAGES, NO_CHANNEL = -5, -6, -7
+
+
+class _Event(ctypes.Structure):
+    _fields_ = [
+        ("kind", ctypes.c_int),
+        ("worker", ctypes.c_uint),
+        ("workers", ctypes.c_uint),
+        ("reason", ctypes.c_uint),
+        ("error", ctypes.c_uint),
+        ("incarnation", ctypes.c_uint64),
+        ("session", ctypes.c_uint64),
+        ("client_id", ctypes.c_uint64),
+        ("ip", ctypes.POINTER(ctypes.c_uint8)),
+        ("scope", ctypes.c_uint32),
+        ("port", ctypes.c_uint16),
+        ("slot", ctypes.c_uint32),
+        ("slots_max", ctypes.c_uint32),
+        ("user_data", ctypes.POINTER(ctypes.c_uint8)),
+        ("listener", ctypes.c_char * 33),
+        ("bytes", ctypes.POINTER(ctypes.c_uint8)),
+        ("bytes_len", ctypes.c_size_t),
+        ("round_trip_ns", ctypes.c_uint64),
+        ("left_ms", ctypes.c_uint32),
+        ("payloads_unsent", ctypes.c_uint64),
+        ("version", ctypes.c_uint),
+        ("channel_kind", ctypes.c_uint),
+        ("channel", ctypes.c_uint),
+        ("token", ctypes.c_uint64),
+        ("is_delivered", ctypes.c_int),
+        ("is_full", ctypes.c_int),
+        ("waiting_bytes", ctypes.c_uint32),
+        ("variation_ns", ctypes.c_uint64),
+        ("loss_per_mille", ctypes.c_uint),
+        ("user", ctypes.c_void_p),
+    ]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [
+        ("run_dir", ctypes.c_char_p),
+        ("name", ctypes.c_char_p),
+        ("spin_ns", ctypes.c_int64),
+        ("queue_bundles", ctypes.c_uint),
+        ("may_start_alone", ctypes.c_int),
+        ("batch_delay_ns", ctypes.c_int64),
+    ]
+
+
+class Stats(ctypes.Structure):
+    """What became of payloads, one for each player that a multicast names. All only grow."""
+
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            "payloads_taken", "payloads_sent", "payloads_lost", "payloads_link_down", "payloads_link_full", "bundles_sent",
+        )
+    ]
+
+
+class Event:
+    """What happened. It has the fields that its kind names, and keeps them."""
+
+    def __init__(self, kind, worker, **fields):
+        self.kind = kind
+        self.worker = worker
+        self.__dict__.update(fields)
+
+    def __repr__(self):
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items() if name != "kind")
+        return f"Event({self.kind.name}, {fields})"
+
+
+def worker_of(session):
+    """The worker that owns a session."""
+    return session >> 56
+
+
+def _load(path):
+    path = path or os.environ.get("RINGGATE_BACKEND_LIBRARY") or f"libringgate_backend.so.{LIBRARY_MAJOR}"
+    library = ctypes.CDLL(path, use_errno=True)
+    event, options, stats = map(ctypes.POINTER, (_Event, _Options, Stats))
+    handle, session, size, text = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_char_p
+    number, bytes_in = ctypes.c_uint, ctypes.c_char_p
+    faces = {
+        "rg_library_version": (ctypes.c_uint32, []),
+        "rg_connect_sized": (handle, [options, size]),
+        "rg_free": (None, [handle]),
+        "rg_wait": (ctypes.c_int, [handle, ctypes.c_int64]),
+        "rg_fd": (ctypes.c_int, [handle]),
+        "rg_next_sized": (ctypes.c_int, [handle, event, size]),
+        "rg_send": (ctypes.c_int, [handle, session, bytes_in, size]),
+        "rg_multicast": (size, [handle, ctypes.POINTER(ctypes.c_uint64), size, bytes_in, size]),
+        "rg_send_message": (ctypes.c_int, [handle, session, number, number, bytes_in, size, ctypes.c_uint64]),
+        "rg_ask_quality": (ctypes.c_int, [handle, session]),
+        "rg_close_session": (ctypes.c_int, [handle, session, number]),
+        "rg_ping": (number, [handle]),
+        "rg_flush": (None, [handle]),
+        "rg_is_up": (ctypes.c_int, [handle]),
+        "rg_stats_sized": (None, [handle, stats, size]),
+        "rg_link_loss_text": (text, [number]),
+        "rg_close_reason_text": (text, [number]),
+        "rg_record_error_text": (text, [number]),
+        "rg_send_result_text": (text, [ctypes.c_int]),
+    }
+    for name, (result, arguments) in faces.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    if library.rg_library_version() >> 16 != LIBRARY_MAJOR:
+        raise ImportError(f"{path} is not version {LIBRARY_MAJOR} of the library")
+    return library
+
+
+class Backend:
+    """A game process's connection to every worker of a gateway."""
+
+    def __init__(self, run_dir="/run/ringgate", name="arena-1", *, may_start_alone=False, queue_bundles=0,
+                 spin=0.0, batch_delay=None, library=None):
+        self._library = _load(library)
+        self._handle = None
+        options = _Options(
+            os.fsencode(run_dir), name.encode(), int(spin * 1e9), queue_bundles, may_start_alone,
+            0 if batch_delay is None else int(batch_delay * 1e9) or -1,
+        )
+        self._handle = self._library.rg_connect_sized(ctypes.byref(options), ctypes.sizeof(options))
+        if not self._handle:
+            number = ctypes.get_errno()
+            raise BackendError(number, os.strerror(number), os.path.join(run_dir, "worker-0.sock"))
+        self._event = _Event()
+
+    def close(self):
+        """Hangs up on every worker."""
+        if self._handle:
+            self._library.rg_free(self._handle)
+            self._handle = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        self.close()
+
+    def fileno(self):
+        """Readable whenever events() has something to do: for select, asyncio's add_reader and the like."""
+        return self._library.rg_fd(self._handle)
+
+    def wait(self, timeout=None):
+        """Flushes, then waits for something to do, or for so many seconds. Whether there is something."""
+        found = self._library.rg_wait(self._handle, -1 if timeout is None else max(0, int(timeout * 1e9)))
+        if found < 0:
+            number = ctypes.get_errno()
+            raise BackendError(number, os.strerror(number))
+        return found > 0
+
+    def events(self):
+        """The events of this turn."""
+        while True:
+            found = self._library.rg_next_sized(self._handle, ctypes.byref(self._event), ctypes.sizeof(_Event))
+            if found == 0:
+                return
+            if found < 0:
+                number = ctypes.get_errno()
+                raise BackendError(number, os.strerror(number))
+            event = self._copy(self._event)
+            if event is not None:
+                yield event
+
+    def _copy(self, event):
+        try:
+            kind = Kind(event.kind)
+        except ValueError:
+            return None  # Of a later library.
+        return Event(kind, event.worker, **self._FIELDS[kind](self, event))
+
+    def _player(self, event):
+        ip = ipaddress.IPv6Address(bytes(event.ip[:16]))
+        return {
+            "session": event.session, "address": ip.ipv4_mapped or ip, "scope": event.scope, "port": event.port,
+            "slot": event.slot, "slots_max": event.slots_max, "listener": event.listener.decode("ascii"),
+        }
+
+    def _opened(self, event):
+        return {"client_id": event.client_id, "user_data": bytes(event.user_data[:256]), **self._player(event)}
+
+    def _bytes(self, event):
+        return {"session": event.session, "bytes": ctypes.string_at(event.bytes, event.bytes_len)}
+
+    def _message(self, event):
+        return {"channel": (Channel(event.channel_kind), event.channel), **self._bytes(event)}
+
+    def _lost(self, event):
+        text = self._library.rg_link_loss_text(event.reason).decode()
+        if event.reason in (LinkLoss.GATEWAY_FOUND_RECORD_INVALID, LinkLoss.RECORD_INVALID):
+            text += f" ({self._library.rg_record_error_text(event.error).decode()})"
+        return {"reason": LinkLoss(event.reason), "text": text, "payloads_unsent": event.payloads_unsent}
+
+    _FIELDS = {
+        Kind.LINK_UP: lambda self, e: {"workers": e.workers, "incarnation": e.incarnation, "version": e.version},
+        Kind.OPENED: _opened,
+        Kind.OPENED_PLAIN: _player,
+        Kind.PAYLOAD: _bytes,
+        Kind.CLOSED: lambda self, e: {"session": e.session, "reason": CloseReason(e.reason)},
+        Kind.PONG: lambda self, e: {"round_trip": e.round_trip_ns / 1e9},
+        Kind.DRAINING: lambda self, e: {"left": e.left_ms / 1e3},
+        Kind.UNDRAINED: lambda self, e: {},
+        Kind.LINK_LOST: _lost,
+        Kind.MESSAGE: _message,
+        Kind.REPORT: lambda self, e: {"session": e.session, "token": e.token, "is_delivered": bool(e.is_delivered)},
+        Kind.ROOM: lambda self, e: {"session": e.session, "is_full": bool(e.is_full), "waiting_bytes": e.waiting_bytes},
+        Kind.QUALITY: lambda self, e: {
+            "session": e.session, "round_trip": e.round_trip_ns / 1e9, "variation": e.variation_ns / 1e9,
+            "loss": e.loss_per_mille / 1e3, "waiting_bytes": e.waiting_bytes,
+        },
+    }
+
+    def _check(self, result):
+        if result != 0:
+            raise SendError(result, self._library.rg_send_result_text(result).decode())
+
+    def send(self, session, payload):
+        """Takes 1 to 1200 bytes for a player, up to 1472 for one of a plain listener."""
+        self._check(self._library.rg_send(self._handle, session, payload, len(payload)))
+
+    def multicast(self, sessions, payload):
+        """Takes the same 1 to 1200 bytes for several players. Returns for how many."""
+        array = (ctypes.c_uint64 * len(sessions))(*sessions)
+        return self._library.rg_multicast(self._handle, array, len(sessions), payload, len(payload))
+
+    def send_message(self, session, channel, message, token=0):
+        """Sends a whole message to a player of a listener with delivery = "gateway". `channel` is (Channel, 0 to 255).
+        With a token other than 0, a REPORT says what became of it."""
+        kind, number = channel
+        self._check(self._library.rg_send_message(self._handle, session, kind, number, message, len(message), token))
+
+    def ask_quality(self, session):
+        """Asks how good the way to a player is, which a QUALITY answers."""
+        self._check(self._library.rg_ask_quality(self._handle, session))
+
+    def close_session(self, session, reason=CloseReason.FINISHED):
+        """Ends a session; CLOSED with the same reason answers."""
+        self._check(self._library.rg_close_session(self._handle, session, reason))
+
+    def ping(self):
+        """Asks every worker for a PONG. Returns how many were asked."""
+        return self._library.rg_ping(self._handle)
+
+    def flush(self):
+        """Sends what was taken: one datagram for each link, more only where one is too small."""
+        self._library.rg_flush(self._handle)
+
+    @property
+    def is_up(self):
+        """Whether the links to all workers are up."""
+        return bool(self._library.rg_is_up(self._handle))
+
+    @property
+    def stats(self):
+        """What became of all payloads so far."""
+        stats = Stats()
+        self._library.rg_stats_sized(self._handle, ctypes.byref(stats), ctypes.sizeof(stats))
+        return stats
