@@ -1,4 +1,4 @@
-/* Where the fields of the first version of the library stand. Those that came later are not in here. */
+/* Where the fields of the first version of the library stand. Those that came later are missing. */
 #include "ringgate_backend.h"
 
 #include <stdio.h>
