@@ -51,9 +51,12 @@ impl Both {
         let opened = OpenedPlain { session, slot: None, slots_max: 4, address, listener: "any" };
         self.gateway.note_told();
         with_frame(
-            |writer| match is_there {
-                true => writer.opened_plain(&opened),
-                false => writer.closed(session, CloseReason::Kicked),
+            |writer| {
+                if is_there {
+                    writer.opened_plain(&opened)
+                } else {
+                    writer.closed(session, CloseReason::Kicked)
+                }
             },
             |frame| self.agent.handle_record(1, frame, |_, _| ()),
         );
