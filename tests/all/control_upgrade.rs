@@ -116,6 +116,10 @@ fn with_nobody_to_take_over_from_it_starts_as_ever_and_says_so() {
 #[test]
 fn what_the_operator_has_drained_and_denied_stays_so() {
     let mut line = Line::start(&text("mmsg"));
+    let _game = Game::start(&line.daemon, "arena");
+    line.daemon.ready();
+    // A drain without players would be over at once.
+    let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
     let tell = |line: &Line, words: &[&str]| {
         let control = line.daemon.control();
         let at = ["--control".as_ref(), control.as_os_str()];
@@ -136,4 +140,5 @@ fn what_the_operator_has_drained_and_denied_stays_so() {
     assert_eq!(line.daemon.post("/drain").status, 200);
     let (code, said) = line.upgrade();
     assert!(code == Some(1) && said.contains("drains"), "{said}");
+    player.echo(b"to the end");
 }

@@ -6,8 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::time::Duration;
 
-use ringgate::handover::{Channel, Heard, Message};
+use ringgate::handover::{Channel, Facts, Given, Heard, Message};
 use ringgate_os::clock;
+use ringgate_os::shared::{self, Writing};
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Game, KEY_HEX, Player, wait_for};
@@ -184,4 +185,183 @@ fn strangers_are_parted_from_and_other_users_do_not_get_in() {
         clock::sleep(Duration::from_millis(200));
         (code == Some(0)).then_some(())
     });
+}
+
+/// A message on its way, with its descriptors.
+type Packet = (Message, Vec<OwnedFd>);
+
+/// What somebody between the two does to it.
+type Change = fn(Packet) -> Packet;
+
+/// Passes everything on between the two, changed, until the successor has ended.
+fn pass_changed(its: &Channel, gateway: &Channel, change: Change) {
+    let clock = clock::Clock::start();
+    while clock.now_ns() < 20_000_000_000 {
+        for (from, to) in [(its, gateway), (gateway, its)] {
+            let (heard, packet) = from.hear(Duration::from_millis(1));
+            if let Some(packet) = packet {
+                let (message, fds) = change(packet);
+                let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+                // Whoever does not hear it has gone, which shows below.
+                let _ = to.say(&message, &fds);
+            } else if heard == Heard::Gone {
+                return;
+            }
+        }
+    }
+    panic!("neither has ended");
+}
+
+/// Memory like the predecessor's, with other bytes. It stays, because the successor reads it later.
+fn memory(bytes: &[u8]) -> OwnedFd {
+    let mut memory = Writing::new(bytes.len()).expect("memory");
+    memory.bytes_mut().copy_from_slice(bytes);
+    let fd = memory.fd().try_clone_to_owned().expect("a descriptor");
+    std::mem::forget(memory);
+    fd
+}
+
+/// Changes the bytes of a memory of that length.
+fn rewrite(fd: &mut OwnedFd, bytes: u64, change: impl FnOnce(&mut Vec<u8>)) -> u64 {
+    let mut copy = vec![0; bytes as usize];
+    shared::read(fd.as_fd(), 0, &mut copy).expect("the predecessor's memory");
+    change(&mut copy);
+    *fd = memory(&copy);
+    copy.len() as u64
+}
+
+/// Which of the descriptors that come with the welcome is what.
+const FACTS: usize = 0;
+const LAYOUT: usize = 1;
+const FIRST_WORKER: usize = 3;
+
+/// Changes what a successor compares itself with.
+fn with_layout(packet: Packet, change: impl FnOnce(&mut Vec<u8>)) -> Packet {
+    let (message, mut fds) = packet;
+    let Message::Welcome { facts_bytes } = message else { return (message, fds) };
+    let mut facts = vec![0; facts_bytes as usize];
+    shared::read(fds[FACTS].as_fd(), 0, &mut facts).expect("the facts");
+    let facts: Facts = serde_json::from_slice(&facts).expect("facts");
+    rewrite(&mut fds[LAYOUT], facts.layout_bytes, change);
+    (message, fds)
+}
+
+/// Changes the rows of what was given.
+fn with_rows(packet: Packet, change: impl FnOnce(&mut Given)) -> Packet {
+    let (message, mut fds) = packet;
+    let Message::Given { given_bytes } = message else { return (message, fds) };
+    let given_bytes = rewrite(&mut fds[0], given_bytes, |bytes| {
+        let mut given: Given = serde_json::from_slice(bytes).expect("rows");
+        change(&mut given);
+        *bytes = serde_json::to_vec(&given).expect("rows");
+    });
+    (Message::Given { given_bytes }, fds)
+}
+
+/// Where a stream says which version of the format it has.
+const VERSION_AT: usize = 8;
+/// Behind the stream's beginning, a record's head and the release with its length.
+const BOOT_ID_AT: usize = 12 + 8 + 4 + env!("CARGO_PKG_VERSION").len();
+
+/// What somebody does, and what the successor says of it.
+const CHANGES: [(Change, &str); 10] = [
+    (
+        |packet| match packet {
+            (Message::Hello { release, pid, .. }, fds) => {
+                (Message::Hello { conversation: 99, release, pid }, fds)
+            }
+            other => other,
+        },
+        "the successor speaks another version of the conversation",
+    ),
+    (
+        |(message, mut fds)| match message {
+            Message::Welcome { .. } => {
+                fds[FACTS] = memory(b"{}");
+                (Message::Welcome { facts_bytes: 2 }, fds)
+            }
+            other => (other, fds),
+        },
+        "what was given is not to be read: missing field",
+    ),
+    (
+        |packet| with_layout(packet, |layout| layout[VERSION_AT] = 2),
+        "the state is in version 2 of its format, and this release reads version 1",
+    ),
+    (
+        |packet| with_layout(packet, |layout| layout[VERSION_AT] = 0),
+        "the state is in version 0 of its format, and this release reads version 1",
+    ),
+    (
+        |packet| with_layout(packet, |layout| layout[BOOT_ID_AT] ^= 1),
+        "is of another boot of the host",
+    ),
+    (
+        |packet| with_layout(packet, |layout| layout.truncate(BOOT_ID_AT)),
+        "cannot read what was given",
+    ),
+    (
+        |(message, mut fds)| {
+            if let Message::Welcome { .. } = message {
+                fds.swap(FIRST_WORKER, FIRST_WORKER + 1);
+            }
+            (message, fds)
+        },
+        "the state is another worker's",
+    ),
+    (
+        |(message, mut fds)| {
+            if let Message::Welcome { .. } = message {
+                fds[FIRST_WORKER] = std::fs::File::open("/dev/zero").expect("it is there").into();
+            }
+            (message, fds)
+        },
+        "it is no sealed memory",
+    ),
+    (|packet| with_rows(packet, |given| given.worker_bytes[0] -= 1), "the state is cut off"),
+    (
+        |(message, mut fds)| {
+            if message == Message::Sockets {
+                fds[0] = std::fs::File::open("/dev/null").expect("it is there").into();
+            }
+            (message, fds)
+        },
+        "a socket is not what it should be",
+    ),
+];
+
+#[test]
+fn what_is_wrong_with_what_is_given_is_named_and_the_gateway_goes_on() {
+    if !is_root() {
+        return;
+    }
+    let mut line = Line::start(&text("mmsg"));
+    let _game = Game::start(&line.daemon, "arena");
+    line.daemon.ready();
+    let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
+    player.echo(b"before");
+    let first = line.daemon.id();
+    for (number, (change, why)) in CHANGES.into_iter().enumerate() {
+        let (mut successor, its) = line.successor();
+        line.heirs.push(successor.id());
+        let gateway = line.connect();
+        pass_changed(&its, &gateway, change);
+        drop((its, gateway));
+        let code = successor.wait().expect("our child").code();
+        let log = line.log("successor.log");
+        assert_eq!(code, Some(1), "{why}: {log}");
+        let both = [log, line.daemon.log()].concat();
+        assert!(both.contains(why), "{why}: {both}");
+        wait_for("the gateway to go on", || {
+            let refused = line.daemon.log().matches("hand_over_refused").count();
+            (refused > number).then_some(())
+        });
+        player.echo(b"still here");
+        assert_eq!(line.pid(), first, "{why}");
+    }
+    let (code, said) = line.upgrade();
+    assert_eq!(code, Some(0), "as it is, it can be taken: {said}");
+    let (sent, back) = player.play_for(20);
+    assert_eq!(sent, back);
+    assert_eq!(line.daemon.status()["totals"]["sessions_opened"], 1);
 }
