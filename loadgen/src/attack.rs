@@ -108,7 +108,7 @@ impl Attacker {
     fn listen(&mut self, at_most: Duration) -> io::Result<()> {
         self.driver.turn(Wait::AtMost(at_most))?;
         let is_payload = |bytes: &[u8]| match self.options.protocol {
-            Protocol::Netcode(_) => netcode::is_payload(bytes),
+            Protocol::Netcode(_) | Protocol::Messages(..) => netcode::is_payload(bytes),
             Protocol::Plain(_) => true,
             Protocol::Unreal(_) => false,
         };

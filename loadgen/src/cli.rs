@@ -6,6 +6,7 @@
 
 mod attack;
 mod bare;
+mod delivery;
 mod floor;
 mod impair;
 mod ladder;

@@ -8,6 +8,7 @@ mod addresses;
 pub mod arrivals;
 mod inbound;
 mod lifecycle;
+mod messages;
 mod outbound;
 mod plain;
 mod player;
@@ -27,6 +28,7 @@ mod wheel;
 pub use ringgate_impair as impair;
 
 pub use self::addresses::{Addresses, FIRST_PLAYER, THREADS_MAX, loopback_address};
+pub use self::messages::Delivery;
 pub use self::plain::{Plain, Sequence, TokenAt};
 pub use self::push::{Ack, PUSH_BYTES, Push, since};
 pub(crate) use self::received::Received;

@@ -97,7 +97,8 @@ impl Run {
         let run =
             u32::from_le_bytes(seed.as_bytes().first_chunk().copied().unwrap_or_default()) | 1;
         let impair = Arc::new(self.scenario.impair.clone());
-        let linger_ns = LINGER_NS + 2 * impair.lag_ns_max();
+        let resent_ns = if matches!(self.protocol, Protocol::Messages(..)) { RESENT_NS } else { 0 };
+        let linger_ns = LINGER_NS + resent_ns + 2 * impair.lag_ns_max();
         let parts = (0..self.threads).map(|thread| {
             let setup = Setup {
                 run,
@@ -392,6 +393,9 @@ fn missing_here(due: u64, came: u64, early: &mut u64) -> u64 {
 /// Players who leave wait this long for what is on its way, and twice the slowest path of the
 /// impairments.
 const LINGER_NS: u64 = 1_000_000_000;
+
+/// And so long for messages that have to be sent again, on their way or on their echoes'.
+const RESENT_NS: u64 = 2_000_000_000;
 
 /// Between two looks at the gateway, which publishes its counters twenty times a second.
 const LOOK_EVERY: Duration = Duration::from_millis(60);

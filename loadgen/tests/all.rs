@@ -7,6 +7,9 @@ mod arrivals;
 mod command;
 #[path = "all/fake_gateway.rs"]
 mod fake_gateway;
+#[allow(dead_code, reason = "the client's own tests ask it more")]
+#[path = "../../crates/client/tests/all/far_end.rs"]
+mod far_end;
 #[path = "all/fleet.rs"]
 mod fleet;
 #[path = "all/gateway.rs"]
@@ -17,6 +20,8 @@ mod impair;
 mod interrupted;
 #[path = "all/interval_log.rs"]
 mod interval_log;
+#[path = "all/messages.rs"]
+mod messages;
 #[path = "all/plain.rs"]
 mod plain;
 #[path = "all/plain_gateway.rs"]

@@ -39,7 +39,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/tokens", "core fleet os"),
     ("crates/trunk", "core link"),
     ("crates/xdp", "batch os"),
-    ("loadgen", "batch core impair io link os report"),
+    ("loadgen", "batch client core impair io link os report"),
 ];
 
 /// What each part of the daemon, the core and the load generator may name of other parts and
@@ -61,7 +61,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("loadgen/src/attack", "batch core io os players report::check rng"),
     ("loadgen/src/cli", "attack batch core io link measure os players report run servers"),
     ("loadgen/src/measure", "core os report::hlog"),
-    ("loadgen/src/players", "batch core impair measure os rng"),
+    ("loadgen/src/players", "batch client core impair measure os rng"),
     ("loadgen/src/report", "measure report players::arrivals players::scenario"),
     ("loadgen/src/rng", "impair"),
     ("loadgen/src/run", "batch core io measure os players report"),

@@ -96,7 +96,7 @@ impl Kind {
         let is_unreals = self.packet().is_some();
         match protocol {
             _ if matches!(self, Self::Junk) => true,
-            Protocol::Netcode(_) => !is_unreals && !self.is_plain(),
+            Protocol::Netcode(_) | Protocol::Messages(..) => !is_unreals && !self.is_plain(),
             Protocol::Unreal(_) => is_unreals,
             Protocol::Plain(plain) => match self {
                 Self::PlainSources => true,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ringgate_os::clock;
 
+use super::delivery::DeliveryArgs;
 use super::outcome::{Failure, Objections, print, write};
 use super::players::PlayerArgs;
 use super::run::ShapeArgs;
@@ -25,6 +26,8 @@ use crate::text::{count, percent, time};
 pub(super) struct Args {
     #[command(flatten)]
     players: PlayerArgs,
+    #[command(flatten)]
+    delivery: DeliveryArgs,
     #[command(flatten)]
     shape: ShapeArgs,
     /// First rate, in payloads per second over all players
@@ -243,11 +246,13 @@ impl<'a> Ladder<'a> {
 /// Plays one step.
 fn climb(args: &Args, rate: f64) -> Result<(Step, Record), Failure> {
     let (protocol, server, protocol_id) = args.players.dial()?;
+    let protocol = args.delivery.over(protocol);
     let mut shape = args.shape.clone();
     let at_once = shape.traffic().at_once;
     shape.hz = Some(rate / f64::from(shape.sessions) / f64::from(at_once));
     let scenario = shape.scenario();
     scenario.check().map_err(Failure::BadInput)?;
+    args.delivery.check(&scenario)?;
     let run = args.players.run(scenario, server, protocol, protocol_id, false)?;
     let (from_s, to_s) = (shape.ramp.as_secs_f64(), (shape.ramp + shape.hold).as_secs_f64());
     let who = [

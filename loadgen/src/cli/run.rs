@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::delivery::DeliveryArgs;
 use super::live::Live;
 use super::outcome::{Failure, Objections, print, write};
 use super::players::PlayerArgs;
@@ -22,6 +23,8 @@ use crate::run::Run;
 pub(super) struct Args {
     #[command(flatten)]
     players: PlayerArgs,
+    #[command(flatten)]
+    delivery: DeliveryArgs,
     #[command(flatten)]
     shape: ShapeArgs,
     /// A file with phases instead of a shape
@@ -93,7 +96,9 @@ impl ShapeArgs {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let scenario = scenario(args)?;
+    args.delivery.check(&scenario)?;
     let (protocol, server, protocol_id) = args.players.dial()?;
+    let protocol = args.delivery.over(protocol);
     let has_nat = scenario.impair.nat_switch_ns().is_some();
     if let Some(out) = &args.outcome.out {
         std::fs::create_dir_all(out)

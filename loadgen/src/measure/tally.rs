@@ -62,6 +62,18 @@ counts! {
     PayloadsImpairedUp = "payloads_impaired_up",
     /// Payload packets that an incoming impairment dropped.
     PayloadsImpairedDown = "payloads_impaired_down",
+    /// Messages that players' ends took to be delivered.
+    MessagesTaken = "messages_taken",
+    /// Those of them that are reported as arrived.
+    MessagesDelivered = "messages_delivered",
+    /// Those that are reported as lost.
+    MessagesLost = "messages_lost",
+    /// Those whose connection was over before there was a report.
+    MessagesGivenUp = "messages_given_up",
+    /// Messages that were reported as lost and came back.
+    ReportsWrong = "reports_wrong",
+    /// Packets of the delivery layer received.
+    PacketsIn = "packets_in",
     /// Echoes that came back, each payload once.
     Echoed = "echoed",
     /// Echoes that a newer one had overtaken.
@@ -230,11 +242,22 @@ impl Counters {
 
     /// Payloads of which nothing has been seen again, though they left this machine's sockets.
     pub fn missing(&self) -> u64 {
+        if self.of(Count::MessagesTaken) > 0 {
+            return self.unreported();
+        }
         let gone = self.of(Count::PayloadsUnsent)
             + self.of(Count::PayloadsImpairedUp)
             + self.of(Count::PayloadsImpairedDown)
             + self.arrived();
         self.due().saturating_sub(gone)
+    }
+
+    /// Messages of which there is no report, though each has one at the end.
+    pub const fn unreported(&self) -> u64 {
+        let reported = self.of(Count::MessagesDelivered)
+            + self.of(Count::MessagesLost)
+            + self.of(Count::MessagesGivenUp);
+        self.of(Count::MessagesTaken).saturating_sub(reported)
     }
 
     /// Payloads that were due and did not arrive, for whatever reason, as a share of those due.

@@ -144,6 +144,9 @@ impl Swarm {
         let look = |item: &Inbound<'_>| match &players[item.player as usize].wire {
             Wire::Plain(_) | Wire::Unreal(_) => Ok(None),
             Wire::Netcode(client) => client.handle_datagram(item.from, item.bytes).map(Some),
+            Wire::Messages(talker) => {
+                talker.session.handle_datagram(item.from, item.bytes).map(Some)
+            }
         };
         let mut works: Vec<_> = inbound.iter().map(look).collect();
         let mut jobs = Vec::with_capacity(works.len());
@@ -204,6 +207,9 @@ impl Swarm {
 
     fn handle_opened(&mut self, item: &Inbound<'_>, work: &OpenWork, now: Now) {
         let body = &item.bytes[work.body()];
+        if let Wire::Messages(_) = &self.players[item.player as usize].wire {
+            return self.handle_packet(item.player, work, body, item.at_ns, now);
+        }
         let Wire::Netcode(client) = &mut self.players[item.player as usize].wire else { return };
         match client.handle_opened(now.mono_ns, work, body) {
             Ok(Some(Event::Payload)) => self.judge(item.player, body, item.at_ns),
@@ -229,7 +235,7 @@ impl Swarm {
         }
     }
 
-    fn handle_connected(&mut self, index: u32, now: Now) {
+    pub(super) fn handle_connected(&mut self, index: u32, now: Now) {
         if self.players[index as usize].life == Life::Connecting {
             self.enter_game(index, now.mono_ns);
         }
@@ -255,7 +261,7 @@ impl Swarm {
     }
 
     /// What a payload is: an echo of ours, once or twice, in order or not, or of another session.
-    fn judge(&mut self, index: u32, payload: &[u8], at_ns: u64) {
+    pub(super) fn judge(&mut self, index: u32, payload: &[u8], at_ns: u64) {
         if Push::is_claimed_by(payload, self.setup.run) {
             return self.judge_push(index, payload, at_ns);
         }

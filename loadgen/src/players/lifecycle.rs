@@ -5,13 +5,17 @@
 //! what is on its way, then says goodbye; otherwise the last payloads of everyone who leaves would
 //! look lost.
 
+use ringgate_client::Session;
+use ringgate_core::netcode::ConnectToken;
 use ringgate_core::proto::netcode::client::{Client, Options};
 
 use super::arrivals::SESSION_BITS;
 use super::impair::Path;
+use super::messages::Talker;
 use super::player::{Life, Player, Wire};
 use super::scenario::Step;
 use super::swarm::{Now, Protocol, Swarm};
+use super::tokens::Tokens;
 use super::unreal::UnrealPlayer;
 use crate::measure::tally::Count;
 
@@ -165,10 +169,16 @@ impl Swarm {
         match &self.setup.protocol {
             Protocol::Plain(plain) => Some(Wire::Plain(plain.server)),
             Protocol::Netcode(tokens) => {
-                let client_id = u64::from(self.setup.run) << 32 | u64::from(session);
-                let token = tokens.take(client_id, now.unix_ns / NS_PER_S)?;
+                let token = self.token(tokens, session, now)?;
                 let options = Options { answers_at_once: true, ..Options::default() };
                 Some(Wire::Netcode(Client::new(&token, now.mono_ns, options)))
+            }
+            Protocol::Messages(tokens, delivery) => {
+                let token = self.token(tokens, session, now)?;
+                let netcode = Options { answers_at_once: true, ..Options::default() };
+                let options = ringgate_client::Options::default();
+                let session = Session::new(&token, &options, netcode, now.mono_ns);
+                Some(Wire::Messages(Box::new(Talker::new(session, *delivery))))
             }
             Protocol::Unreal(setup) => {
                 let seed = u64::from(self.setup.run) << 32 | u64::from(session);
@@ -176,6 +186,11 @@ impl Swarm {
                 Some(Wire::Unreal(Box::new(player)))
             }
         }
+    }
+
+    fn token(&self, tokens: &Tokens, session: u32, now: Now) -> Option<ConnectToken> {
+        let client_id = u64::from(self.setup.run) << 32 | u64::from(session);
+        tokens.take(client_id, now.unix_ns / NS_PER_S)
     }
 
     /// A player is in.

@@ -87,6 +87,11 @@ impl Swarm {
     }
 
     fn client_timeout(&mut self, index: u32, now: Now) -> Option<Event> {
+        if let Wire::Messages(talker) = &mut self.players[index as usize].wire {
+            talker.session.handle_timeout(now.mono_ns);
+            self.take_news(index, now);
+            return None;
+        }
         self.players[index as usize].client_mut()?.handle_timeout(now.mono_ns)
     }
 
@@ -146,6 +151,9 @@ impl Swarm {
         self.tally.record(Stage::SendLate, late_ns);
         self.behind_ns = late_ns;
         player.next_counter += 1;
+        if let Wire::Messages(_) = &player.wire {
+            return self.send_message(index, &stamp, len);
+        }
         let item = match &mut player.wire {
             Wire::Plain(_) => {
                 let Protocol::Plain(plain) = &setup.protocol else {
@@ -176,6 +184,7 @@ impl Swarm {
                     tag: TAG_PAYLOAD,
                 }
             }
+            Wire::Messages(_) => return,
             Wire::Netcode(client) => {
                 stamp.write(&mut staged.payload[..len]);
                 let payload = &staged.payload[..len];
@@ -198,7 +207,7 @@ impl Swarm {
     }
 
     /// A payload was due that the protocol does not let a player send now.
-    fn count_unsent(&mut self, intended_ns: u64) {
+    pub(super) fn count_unsent(&mut self, intended_ns: u64) {
         self.tally.counters.bump(Count::PayloadsStifled);
         self.second(intended_ns).due += 1;
     }
@@ -209,8 +218,10 @@ impl Swarm {
         let Self { players, staged, setup, .. } = self;
         let player = &mut players[index as usize];
         let is_in = matches!(player.life, Life::Playing | Life::Lingering { .. });
-        if matches!(player.wire, Wire::Unreal(_)) {
-            return self.stage_unreal(index, is_in, now);
+        match player.wire {
+            Wire::Unreal(_) => return self.stage_unreal(index, is_in, now),
+            Wire::Messages(_) => return self.stage_messages(index, now),
+            Wire::Plain(_) | Wire::Netcode(_) => {}
         }
         if is_in && player.keep_alive_ns > now.mono_ns {
             return;

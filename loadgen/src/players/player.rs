@@ -6,6 +6,7 @@ use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_os::memory;
 
 use super::impair::Path;
+use super::messages::Talker;
 use super::received::Received;
 use super::unreal::UnrealPlayer;
 
@@ -74,6 +75,7 @@ pub(super) struct Held {
 pub(super) enum Wire {
     Plain(Endpoint),
     Netcode(Client),
+    Messages(Box<Talker>),
     Unreal(Box<UnrealPlayer>),
 }
 
@@ -83,6 +85,7 @@ impl Wire {
         match self {
             Self::Plain(to) => *to,
             Self::Netcode(client) => client.server(),
+            Self::Messages(talker) => talker.session.machine().server(),
             Self::Unreal(player) => player.server(),
         }
     }
@@ -92,6 +95,7 @@ impl Wire {
         match self {
             Self::Plain(_) => None,
             Self::Netcode(client) => client.poll_timeout(),
+            Self::Messages(talker) => talker.session.poll_timeout(),
             Self::Unreal(player) => player.poll_timeout(),
         }
     }
@@ -101,6 +105,7 @@ impl Wire {
     fn urgent_ns(&self) -> u64 {
         match self {
             Self::Plain(_) | Self::Netcode(_) => u64::MAX,
+            Self::Messages(talker) => talker.session.poll_timeout().unwrap_or(u64::MAX),
             Self::Unreal(player) => player.poll_timeout().unwrap_or(u64::MAX),
         }
     }
@@ -110,6 +115,7 @@ impl Wire {
         match self {
             Self::Plain(_) => {}
             Self::Netcode(client) => client.disconnect(),
+            Self::Messages(talker) => talker.session.disconnect(),
             Self::Unreal(player) => player.leave(),
         }
     }
@@ -118,7 +124,7 @@ impl Wire {
     pub(super) fn is_payload(&self, datagram: &[u8]) -> bool {
         match self {
             Self::Plain(_) => true,
-            Self::Netcode(_) => {
+            Self::Netcode(_) | Self::Messages(_) => {
                 datagram.first().is_some_and(|b| b & 15 == PacketKind::Payload as u8)
             }
             Self::Unreal(player) => player.has_payload(datagram),
@@ -167,13 +173,14 @@ impl Player {
         match &self.wire {
             Wire::Plain(_) | Wire::Unreal(_) => None,
             Wire::Netcode(client) => Some(client),
+            Wire::Messages(talker) => Some(talker.session.machine()),
         }
     }
 
-    /// Its netcode client.
+    /// Its netcode client, where nothing lies on it.
     pub(super) const fn client_mut(&mut self) -> Option<&mut Client> {
         match &mut self.wire {
-            Wire::Plain(_) | Wire::Unreal(_) => None,
+            Wire::Plain(_) | Wire::Messages(_) | Wire::Unreal(_) => None,
             Wire::Netcode(client) => Some(client),
         }
     }

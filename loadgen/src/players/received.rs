@@ -39,6 +39,15 @@ impl Received {
         self.latest
     }
 
+    /// Whether a payload has come, as far as is remembered.
+    pub(crate) const fn has(&self, counter: u32) -> bool {
+        if self.bits == 0 || counter > self.latest {
+            return false;
+        }
+        let behind = self.latest - counter;
+        behind < u128::BITS && self.bits >> behind & 1 == 1
+    }
+
     /// Takes note of a payload.
     pub(crate) const fn note(&mut self, counter: u32) -> Arrival {
         if self.bits == 0 || counter > self.latest {

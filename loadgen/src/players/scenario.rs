@@ -133,6 +133,11 @@ impl Scenario {
         self.impair.check()
     }
 
+    /// What players send in each phase.
+    pub fn traffics(&self) -> impl Iterator<Item = &Traffic> {
+        self.phases.iter().map(|phase| &phase.traffic)
+    }
+
     /// How long it takes.
     pub fn seconds(&self) -> f64 {
         self.phases.iter().map(|phase| phase.seconds).sum()

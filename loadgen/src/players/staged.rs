@@ -13,6 +13,8 @@ pub(super) struct Staged {
     pub(super) bytes: Box<[u8]>,
     pub(super) items: Vec<Item>,
     pub(super) payload: Box<[u8; TX_SLOT_BYTES]>,
+    /// The same for messages that no datagram holds.
+    pub(super) message: Vec<u8>,
 }
 
 /// One of them.
@@ -33,6 +35,7 @@ impl Staged {
             bytes: vec![0; STAGED_MAX * TX_SLOT_BYTES].into_boxed_slice(),
             items: Vec::with_capacity(STAGED_MAX),
             payload: Box::new([0; TX_SLOT_BYTES]),
+            message: Vec::new(),
         }
     }
 

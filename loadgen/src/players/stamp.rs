@@ -89,8 +89,8 @@ pub(super) fn filler(session: u32, counter: u32, len: usize) -> &'static [u8] {
 const OFFSET_MASK: usize = 511;
 
 /// Where fillers are cut from.
-static FILLER: [u8; 2048] = {
-    let mut bytes = [0; 2048];
+static FILLER: [u8; FILLER_BYTES] = {
+    let mut bytes = [0; FILLER_BYTES];
     let mut at = 0;
     while at < bytes.len() {
         bytes[at] = mix(at as u64) as u8;
@@ -99,10 +99,10 @@ static FILLER: [u8; 2048] = {
     bytes
 };
 
-/// Longest payload: without a session around it, a whole datagram.
-const PAYLOAD_BYTES_MAX: usize = ringgate_core::limits::DATAGRAM_BYTES_MAX;
+/// Longest payload: a message. Without delivery it is a datagram.
+const PAYLOAD_BYTES_MAX: usize = ringgate_core::proto::delivery::MESSAGE_BYTES_MAX;
 
-const _: () = assert!(FILLER.len() - OFFSET_MASK >= PAYLOAD_BYTES_MAX);
+const FILLER_BYTES: usize = PAYLOAD_BYTES_MAX + OFFSET_MASK;
 
 #[cfg(test)]
 mod tests {

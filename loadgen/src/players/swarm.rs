@@ -24,6 +24,7 @@ use ringgate_core::proto::netcode::packet::AadTable;
 use super::addresses::Addresses;
 use super::arrivals::Arrivals;
 use super::impair::Impairments;
+use super::messages::{Delivery, Heard};
 use super::plain::Plain;
 use super::player::{self, Player};
 use super::population::Population;
@@ -41,6 +42,8 @@ use crate::measure::tally::{Count, Tally};
 pub enum Protocol {
     /// netcode 1.02, with tokens from here.
     Netcode(Tokens),
+    /// The same, with whole messages on it.
+    Messages(Tokens, Delivery),
     /// Unreal's handshake and packet header.
     Unreal(Unreal),
     /// Payloads as they are, to measure what a bare echo costs, a proxy, or a gateway that knows
@@ -54,7 +57,7 @@ impl Protocol {
     pub fn bare(&self, server: Endpoint) -> Self {
         Self::Plain(match self {
             Self::Plain(plain) => Plain { server, ..plain.clone() },
-            Self::Netcode(_) | Self::Unreal(_) => Plain::bare(server),
+            Self::Netcode(_) | Self::Messages(..) | Self::Unreal(_) => Plain::bare(server),
         })
     }
 }
@@ -116,6 +119,7 @@ pub struct Swarm {
     /// How late the latest payload left.
     pub(super) behind_ns: u64,
     pub(super) staged: Staged,
+    pub(super) heard: Heard,
     pub(super) delayed: BinaryHeap<Delayed>,
     /// How many datagrams were delayed so far.
     pub(super) delays: u64,
@@ -153,6 +157,7 @@ impl Swarm {
             due: Vec::with_capacity(staged::VISITS_MAX),
             behind_ns: 0,
             staged: Staged::new(),
+            heard: Heard::default(),
             delayed: BinaryHeap::new(),
             delays: 0,
             // Session 0 is what an empty place has.

@@ -72,9 +72,14 @@ pub fn server_half() -> Traffic {
 }
 
 impl Traffic {
-    /// What is wrong with it, in one sentence.
+    /// What is wrong with it, in one sentence, whatever is spoken.
     pub fn check(&self) -> Result<(), String> {
-        let longest = ringgate_core::limits::PAYLOAD_BYTES_MAX;
+        self.check_for(u16::MAX)
+    }
+
+    /// The same where payloads can be so long.
+    pub fn check_for(&self, longest: u16) -> Result<(), String> {
+        let longest = usize::from(longest);
         let (min, max) = (usize::from(self.bytes_min), usize::from(self.bytes_max));
         if !(0.0..=100_000.0).contains(&self.hz) {
             return Err(format!("a rate of {} Hz is not between 0 and 100000", self.hz));
@@ -134,7 +139,7 @@ mod tests {
         let with = |change: fn(&mut Traffic)| {
             let mut traffic = Traffic::default();
             change(&mut traffic);
-            traffic.check()
+            traffic.check().and_then(|()| traffic.check_for(1200))
         };
         assert!(with(|t| t.bytes_min = 27).is_err());
         assert!(with(|t| t.bytes_max = 1201).is_err());

@@ -34,6 +34,9 @@ pub fn close(record: &Record, hostile: &Hostile) -> Vec<Check> {
     let mut checks = outcomes(record);
     checks.extend(pace(record));
     checks.push(books.players());
+    if record.count(Count::MessagesTaken) > 0 {
+        checks.push(books.messages());
+    }
     if !record.is_one_gateway() {
         checks.extend([continuity(record), books.own()]);
     } else if record.gateway_metrics.contains_key("ringgate_datagrams_in_total") {
@@ -45,8 +48,10 @@ pub fn close(record: &Record, hostile: &Hostile) -> Vec<Check> {
             books.up(),
             books.down(),
             books.backlog(),
-            books.payloads(),
         ]);
+        if record.count(Count::MessagesTaken) == 0 {
+            checks.push(books.payloads());
+        }
     } else {
         let missing = record.summary().payloads.missing;
         checks.push(Check {
@@ -181,7 +186,12 @@ impl Books<'_> {
     fn own(&self) -> Check {
         let refused = self.record.refused.values().sum::<u64>() as i64;
         let (strangers, impaired) = (self.c(Count::Strangers), self.c(Count::ImpairedDown));
-        let (payloads, control) = (self.received(), self.c(Count::ControlIn));
+        // Messages and packets are not the same number: several share a packet, or need several.
+        let payloads = match self.c(Count::MessagesTaken) {
+            0 => self.received(),
+            _ => self.c(Count::PacketsIn),
+        };
+        let control = self.c(Count::ControlIn);
         let received = self.c(Count::DatagramsIn);
         let left = received - payloads - control - strangers - impaired - refused;
         book(
@@ -287,6 +297,37 @@ impl Books<'_> {
         .map(|count| self.c(count))
         .iter()
         .sum()
+    }
+
+    /// Every message has one report, and what came back contradicts none of them.
+    fn messages(&self) -> Check {
+        let [taken, delivered, lost, given_up, wrong] = [
+            Count::MessagesTaken,
+            Count::MessagesDelivered,
+            Count::MessagesLost,
+            Count::MessagesGivenUp,
+            Count::ReportsWrong,
+        ]
+        .map(|count| self.c(count));
+        let came_back = self.c(Count::Echoed) + self.c(Count::Stale);
+        let left = taken - delivered - lost - given_up;
+        // What arrived without a report in time may have come back.
+        let is_too_many = came_back > delivered + given_up;
+        let mut text = format!(
+            "{taken} = {delivered} + {lost} + {given_up}, {came_back} came back{}",
+            unexplained(left)
+        );
+        if wrong > 0 {
+            let _ = write!(text, "; {wrong} of those that were reported as lost came back");
+        }
+        if is_too_many {
+            text.push_str("; more than have arrived");
+        }
+        book(
+            "messages: taken = delivered + lost + given up at the end, as the far end saw it",
+            left == 0 && wrong == 0 && !is_too_many,
+            text,
+        )
     }
 
     /// The way of the payloads, place by place. What is fewer at the next place must have been

@@ -20,9 +20,9 @@ use ringgate_os::clock::{self, Clock};
 /// Longer than any step takes on a busy machine; only a test that fails waits for it.
 pub(crate) const PATIENCE_NS: u64 = 60_000_000_000;
 
-const PROTOCOL_ID: u64 = 0x1122_3344_5566_7788;
+pub(crate) const PROTOCOL_ID: u64 = 0x1122_3344_5566_7788;
 
-const KEY: [u8; 32] = [7; 32];
+pub(crate) const KEY: [u8; 32] = [7; 32];
 
 /// A server that runs until it is dropped.
 pub(crate) struct FarEnd {

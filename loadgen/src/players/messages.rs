@@ -1,0 +1,211 @@
+//! Players of a listener that delivers messages: the client that games ship, sealed and opened in
+//! the swarm's batches.
+//!
+//! A message is stamped as a payload is. It has its counter as its token, so its player hears of
+//! each whether it arrived, and holds that against the echo: what is reported as lost never
+//! comes back.
+
+use std::collections::VecDeque;
+
+use ringgate_client::{Channel, Reason, Session, SessionEvent};
+use ringgate_core::proto::netcode::client::OpenWork;
+use ringgate_core::proto::netcode::packet::PacketKind;
+
+use super::player::{Life, Wire};
+use super::staged::Item;
+use super::stamp::Stamp;
+use super::swarm::{Now, Swarm};
+use crate::measure::tally::Count;
+
+/// On what kind of channel players send, and want their echoes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Delivery {
+    /// All arrive, in order; up to 64 KiB long.
+    #[default]
+    Reliable,
+    /// The newest counts.
+    Sequenced,
+    /// Once.
+    Unreliable,
+}
+
+impl Delivery {
+    const fn channel(self) -> Channel {
+        match self {
+            Self::Reliable => Channel::Reliable(0),
+            Self::Sequenced => Channel::Sequenced(0),
+            Self::Unreliable => Channel::Unreliable(0),
+        }
+    }
+
+    /// The longest message.
+    pub const fn bytes_max(self) -> u16 {
+        match self {
+            Self::Reliable => u16::MAX,
+            Self::Sequenced | Self::Unreliable => PART_BYTES_MAX,
+        }
+    }
+}
+
+/// A player's end.
+#[derive(Debug)]
+pub(super) struct Talker {
+    pub(super) session: Session,
+    channel: Channel,
+    /// Messages that were last reported as lost.
+    lost: VecDeque<u32>,
+}
+
+/// Messages that have come with a packet.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    bytes: Vec<u8>,
+    messages: Vec<(Channel, usize)>,
+}
+
+impl Talker {
+    pub(super) const fn new(session: Session, delivery: Delivery) -> Self {
+        Self { session, channel: delivery.channel(), lost: VecDeque::new() }
+    }
+}
+
+impl Heard {
+    fn push(&mut self, channel: Channel, message: &[u8]) {
+        self.bytes.extend_from_slice(message);
+        self.messages.push((channel, message.len()));
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.messages.clear();
+    }
+}
+
+impl Swarm {
+    /// Hands a stamped message to a player's end; what leaves is up to that.
+    pub(super) fn send_message(&mut self, index: u32, stamp: &Stamp, len: usize) {
+        let Self { players, staged, .. } = self;
+        let Wire::Messages(talker) = &mut players[index as usize].wire else { return };
+        staged.message.resize(len, 0);
+        stamp.write(&mut staged.message);
+        let token = Some(stamp.counter.into());
+        match talker.session.send(talker.channel, &staged.message, token) {
+            Ok(()) => {
+                self.tally.counters.bump(Count::MessagesTaken);
+                self.second(stamp.intended_ns).due += 1;
+            }
+            Err(_) => self.count_unsent(stamp.intended_ns),
+        }
+    }
+
+    /// Stages what a player's end has to say, as far as there is room.
+    pub(super) fn stage_messages(&mut self, index: u32, now: Now) {
+        let Self { players, staged, .. } = self;
+        let Wire::Messages(talker) = &mut players[index as usize].wire else { return };
+        while !staged.is_full() {
+            let transmit = talker.session.poll_transmit(now.mono_ns, staged.slot());
+            let Some(transmit) = transmit else { break };
+            staged.items.push(Item {
+                player: index,
+                len: transmit.len as u16,
+                sealed_from: transmit.sealed().start as u16,
+                seal: transmit.seal,
+                to: transmit.to,
+                tag: 0,
+            });
+        }
+        self.take_news(index, now);
+    }
+
+    /// Takes an authentic packet of a player's listener.
+    pub(super) fn handle_packet(
+        &mut self,
+        index: u32,
+        work: &OpenWork,
+        body: &[u8],
+        at_ns: u64,
+        now: Now,
+    ) {
+        let mut heard = std::mem::take(&mut self.heard);
+        let Wire::Messages(talker) = &mut self.players[index as usize].wire else { return };
+        let (channel, on_message) = (talker.channel, |of, message: &[u8]| heard.push(of, message));
+        let taken = talker.session.handle_opened(now.mono_ns, work, body, on_message);
+        match taken {
+            Ok(()) if work.header.kind == PacketKind::Payload => {
+                self.tally.counters.bump(Count::PacketsIn);
+            }
+            Ok(()) => self.tally.counters.bump(Count::ControlIn),
+            Err(reason) => self.tally.refuse(reason),
+        }
+        let mut rest = &heard.bytes[..];
+        for (of, len) in &heard.messages {
+            let (message, behind) = rest.split_at(*len);
+            rest = behind;
+            if *of == channel {
+                self.judge_echo(index, message, at_ns);
+            } else {
+                self.tally.counters.bump(Count::Misdelivered);
+            }
+        }
+        heard.clear();
+        self.heard = heard;
+        self.take_news(index, now);
+        if self.players[index as usize].life != Life::Free {
+            self.reschedule(index);
+        }
+    }
+
+    /// Takes what a player's end has to tell.
+    pub(super) fn take_news(&mut self, index: u32, now: Now) {
+        loop {
+            let Wire::Messages(talker) = &mut self.players[index as usize].wire else { return };
+            match talker.session.poll_event() {
+                None => return,
+                Some(SessionEvent::Connected { .. }) => self.handle_connected(index, now),
+                Some(SessionEvent::NextServer { .. } | SessionEvent::Closed(Reason::Left)) => {}
+                Some(SessionEvent::Closed(_)) => self.handle_closed(index),
+                Some(SessionEvent::Reported(report)) => {
+                    self.judge_report(index, report.token as u32, report.is_delivered);
+                }
+            }
+        }
+    }
+
+    /// An echo of what was reported as lost is a lie of one of the two.
+    fn judge_echo(&mut self, index: u32, message: &[u8], at_ns: u64) {
+        if let (Wire::Messages(talker), Some(stamp)) =
+            (&self.players[index as usize].wire, Stamp::read(message))
+            && talker.lost.contains(&stamp.counter)
+        {
+            self.tally.counters.bump(Count::ReportsWrong);
+        }
+        self.judge(index, message, at_ns);
+    }
+
+    fn judge_report(&mut self, index: u32, counter: u32, is_delivered: bool) {
+        let player = &mut self.players[index as usize];
+        let Wire::Messages(talker) = &mut player.wire else { return };
+        let count = if is_delivered {
+            Count::MessagesDelivered
+        } else if talker.session.state().is_closed() {
+            // The connection is over: whether it arrived nobody will know.
+            Count::MessagesGivenUp
+        } else {
+            if talker.lost.len() == LOST_KEPT {
+                talker.lost.pop_front();
+            }
+            talker.lost.push_back(counter);
+            let has_come = player.received.has(counter);
+            self.tally.counters.add(Count::ReportsWrong, has_come.into());
+            Count::MessagesLost
+        };
+        self.tally.counters.bump(count);
+    }
+}
+
+/// So many messages that were reported as lost are looked for among the echoes.
+const LOST_KEPT: usize = 64;
+
+/// What one packet holds of a message.
+const PART_BYTES_MAX: u16 =
+    ringgate_core::proto::delivery::part_bytes_max(ringgate_core::limits::PAYLOAD_BYTES_MAX) as u16;
