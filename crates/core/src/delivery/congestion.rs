@@ -16,7 +16,8 @@
 //!
 //! So a link that loses every third packet at random is used as if it lost none, and a link that is
 //! full is noticed by its queue. Packets are spread over the round trip, a quarter faster than the
-//! window needs, and not more than ten leave at a time.
+//! window needs; half a window may leave at a time, as a game sends that looks at its network once
+//! a frame.
 
 use super::flight::Flight;
 use super::least::Least;
@@ -103,7 +104,7 @@ impl Congestion {
     pub(super) fn handle_sent(&mut self, now_ns: u64, bytes: usize, round_trip: &RoundTrip) {
         self.in_flight += bytes as u64;
         self.was_full |= self.in_flight + self.packet_bytes > self.window;
-        let earliest_ns = now_ns.saturating_sub(self.span_ns(PACKETS_AT_ONCE, round_trip));
+        let earliest_ns = now_ns.saturating_sub(self.span_ns(self.packets_at_once(), round_trip));
         let bytes_per_packet = self.packet_bytes.max(1);
         let span_ns = self.span_ns(1, round_trip) * bytes as u64 / bytes_per_packet;
         self.next_ns = self.next_ns.max(earliest_ns) + span_ns;
@@ -279,6 +280,11 @@ impl Congestion {
         self.window = self.window.clamp(least, most);
     }
 
+    /// How many packets may leave at a time: half a window of what the network has shown to carry.
+    fn packets_at_once(&self) -> u64 {
+        (self.window / self.packet_bytes / 2).clamp(PACKETS_AT_ONCE_MIN, PACKETS_AT_ONCE_MAX)
+    }
+
     /// Over how long so many packets are spread.
     fn span_ns(&self, packets: u64, round_trip: &RoundTrip) -> u64 {
         let round_trip_ns = match round_trip.smoothed_ns() {
@@ -314,13 +320,16 @@ fn bounded(from: &mut Reader<'_>) -> Result<u64, Broken> {
 const ROUNDS_MAX: u32 = 1000;
 
 /// The window before anything is known.
-const PACKETS_FIRST: u64 = 12;
+const PACKETS_FIRST: u64 = 32;
 
 /// The smallest window.
 const PACKETS_MIN: u64 = 4;
 
-/// How many packets leave at a time.
-const PACKETS_AT_ONCE: u64 = 10;
+/// How many packets leave at a time, however small the window is.
+const PACKETS_AT_ONCE_MIN: u64 = 10;
+
+/// And however large. A game that looks at its network once a frame sends a frame's worth at once.
+const PACKETS_AT_ONCE_MAX: u64 = 64;
 
 /// Over how many packets the share of lost ones is taken.
 const SHARE_PACKETS: u64 = 128;

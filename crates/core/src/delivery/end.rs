@@ -479,7 +479,7 @@ const PACKET_BYTES_MIN: usize = 200;
 
 /// How many packets may be in flight before only those leave that ask for an answer, one at a time.
 /// What is left is enough for half a minute.
-const DATA_PACKETS_MAX: usize = HISTORY_PACKETS_MAX - 64;
+const DATA_PACKETS_MAX: usize = HISTORY_PACKETS_MAX - 40;
 
 /// So many times an answer is overdue when the network has changed.
 const OUTAGE_ASKED: u32 = 2;

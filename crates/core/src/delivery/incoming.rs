@@ -18,7 +18,7 @@ use crate::proto::delivery::{MESSAGE_BYTES_MAX, Part, PartSeq};
 /// What an end holds for its peer: parts that wait, and messages that are not complete, over all
 /// channels. Each part counts as 64, 128, 256, 512 or 1200 bytes, whichever it fits into, and 48
 /// more.
-pub const RECEIVE_BYTES_MAX: usize = 320 * 1024;
+pub const RECEIVE_BYTES_MAX: usize = 768 * 1024;
 
 /// Reliable channels on their way in.
 #[derive(Debug)]

@@ -239,8 +239,9 @@ const fn claimed<'a>(large: &'a mut usize, small: &'a mut usize, claim: Claim) -
     if claim.is_large { large } else { small }
 }
 
-/// What messages that are cut may claim: enough for the longest one.
-const LARGE_BYTES_MAX: usize = 192 * 1024;
+/// What messages that are cut may claim: enough for the longest one, and for as much as can be in
+/// flight.
+const LARGE_BYTES_MAX: usize = 640 * 1024;
 
 /// What other messages may claim.
 const SMALL_BYTES_MAX: usize = RECEIVE_BYTES_MAX - LARGE_BYTES_MAX;

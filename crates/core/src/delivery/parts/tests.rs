@@ -74,8 +74,8 @@ fn numbers_wrap_and_bytes_go_round() {
 #[test]
 fn no_more_parts_leave_than_a_window_holds() {
     let mut channel = OutChannel::new(0);
-    (0..300).for_each(|_| channel.push(b"x", 1159, None));
-    let sent = (0..300).filter_map(|_| channel.cut(packet(0), 100, 1159)).count();
+    (0..600).for_each(|_| channel.push(b"x", 1159, None));
+    let sent = (0..600).filter_map(|_| channel.cut(packet(0), 100, 1159)).count();
     assert_eq!((sent, channel.is_ready()), (WINDOW_PARTS, false));
     channel.handle_arrived(PartSeq::new(1));
     assert!(channel.done().is_none() && !channel.is_ready());
