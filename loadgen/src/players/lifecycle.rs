@@ -11,10 +11,10 @@ use ringgate_core::proto::netcode::client::{Client, Options};
 
 use super::arrivals::SESSION_BITS;
 use super::impair::Path;
-use super::messages::Talker;
 use super::player::{Life, Player, Wire};
 use super::scenario::Step;
 use super::swarm::{Now, Protocol, Swarm};
+use super::talker::Talker;
 use super::tokens::Tokens;
 use super::unreal::UnrealPlayer;
 use crate::measure::tally::Count;

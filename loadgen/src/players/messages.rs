@@ -5,9 +5,7 @@
 //! each whether it arrived, and holds that against the echo: what is reported as lost never
 //! comes back.
 
-use std::collections::VecDeque;
-
-use ringgate_client::{Channel, Reason, Session, SessionEvent};
+use ringgate_client::{Reason, SessionEvent};
 use ringgate_core::proto::netcode::client::OpenWork;
 use ringgate_core::proto::netcode::packet::PacketKind;
 
@@ -16,70 +14,6 @@ use super::staged::Item;
 use super::stamp::Stamp;
 use super::swarm::{Now, Swarm};
 use crate::measure::tally::Count;
-
-/// On what kind of channel players send, and want their echoes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Delivery {
-    /// All arrive, in order; up to 64 KiB long.
-    #[default]
-    Reliable,
-    /// The newest counts.
-    Sequenced,
-    /// Once.
-    Unreliable,
-}
-
-impl Delivery {
-    const fn channel(self) -> Channel {
-        match self {
-            Self::Reliable => Channel::Reliable(0),
-            Self::Sequenced => Channel::Sequenced(0),
-            Self::Unreliable => Channel::Unreliable(0),
-        }
-    }
-
-    /// The longest message.
-    pub const fn bytes_max(self) -> u16 {
-        match self {
-            Self::Reliable => u16::MAX,
-            Self::Sequenced | Self::Unreliable => PART_BYTES_MAX,
-        }
-    }
-}
-
-/// A player's end.
-#[derive(Debug)]
-pub(super) struct Talker {
-    pub(super) session: Session,
-    channel: Channel,
-    /// Messages that were last reported as lost.
-    lost: VecDeque<u32>,
-}
-
-/// Messages that have come with a packet.
-#[derive(Debug, Default)]
-pub(super) struct Heard {
-    bytes: Vec<u8>,
-    messages: Vec<(Channel, usize)>,
-}
-
-impl Talker {
-    pub(super) const fn new(session: Session, delivery: Delivery) -> Self {
-        Self { session, channel: delivery.channel(), lost: VecDeque::new() }
-    }
-}
-
-impl Heard {
-    fn push(&mut self, channel: Channel, message: &[u8]) {
-        self.bytes.extend_from_slice(message);
-        self.messages.push((channel, message.len()));
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.messages.clear();
-    }
-}
 
 impl Swarm {
     /// Hands a stamped message to a player's end; what leaves is up to that.
@@ -205,7 +139,3 @@ impl Swarm {
 
 /// So many messages that were reported as lost are looked for among the echoes.
 const LOST_KEPT: usize = 64;
-
-/// What one packet holds of a message.
-const PART_BYTES_MAX: u16 =
-    ringgate_core::proto::delivery::part_bytes_max(ringgate_core::limits::PAYLOAD_BYTES_MAX) as u16;

@@ -6,8 +6,8 @@ use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_os::memory;
 
 use super::impair::Path;
-use super::messages::Talker;
 use super::received::Received;
+use super::talker::Talker;
 use super::unreal::UnrealPlayer;
 
 /// A player, or the place of one who is gone.
