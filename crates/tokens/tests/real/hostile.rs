@@ -87,7 +87,7 @@ async fn quotas_are_kept() {
     }
     let fleet = Fleet::start(1, 1, 1000).await;
     let office = fleet.service("one").await;
-    let many = vec![r#"{"client_id": 1}"#; 6].join(",");
+    let many = [r#"{"client_id": 1}"#; 6].join(",");
     let body = format!(r#"{{"tokens": [{many}], "together": true}}"#);
     let head = "Authorization: Bearer slow-secret\r\n";
     let answer = ask(office.address(), "POST", "/v1/tokens/batch", head, &body).await;
