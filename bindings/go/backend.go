@@ -34,6 +34,11 @@ const (
 	// A player of a plain listener: Session, Address, Slot, SlotsMax, Listener. The slot is NoSlot
 	// until its source has sent again after an answer; then the event comes once more.
 	OpenedPlain
+	// Of players of listeners with delivery = "gateway":
+	Message // Session, Channel, Bytes: a whole message
+	Report  // Session, Token, IsDelivered: one for each message that was sent with a token
+	Room    // Session, IsFull, Waiting: no more should be sent on reliable channels, or more may be again
+	Quality // Session, RoundTrip, Variation, PacketLoss, Waiting
 )
 
 // Event is what happened. Slices are valid until the next call of Next.
@@ -54,8 +59,15 @@ type Event struct {
 	Reason      CloseReason
 	RoundTrip   time.Duration
 	Left        time.Duration
-	Loss        error  // why the link is down, in words; *Goodbye where the gateway said so
-	Unsent      uint64 // payloads that Send had taken, and that went down with the link
+	Channel     Channel
+	Token       uint64
+	IsDelivered bool
+	IsFull      bool
+	Waiting     int // bytes at the gateway, on reliable channels
+	Variation   time.Duration
+	PacketLoss  float64 // 0 to 1
+	Loss        error   // why the link is down, in words; *Goodbye where the gateway said so
+	Unsent      uint64  // payloads that Send had taken, and that went down with the link
 }
 
 // Stats say what became of payloads, one for each player that a multicast names. All only grow.
@@ -75,6 +87,9 @@ var (
 	ErrLinkFull      = errors.New("the link to the session's worker is full")
 	ErrPayloadLength = errors.New("a payload has 1 to 1200 bytes, or 1472 for a plain listener's player")
 	ErrNotAChoice    = errors.New("only the gateway closes for this reason")
+	ErrMessageLength = errors.New("a message has 1 to 65536 bytes on a reliable channel, to 1159 on another")
+	ErrNoMessages    = errors.New("the gateway is of an earlier version and takes no messages")
+	ErrNoChannel     = errors.New("there is no such channel")
 	ErrFreed         = errors.New("the backend was closed")
 )
 
@@ -394,6 +409,24 @@ func (b *Backend) takeRecord(event *Event) bool {
 		event.Kind, event.Left = Draining, time.Duration(r.leftMs)*time.Millisecond
 	case kindUndrained:
 		event.Kind = Undrained
+	case kindMessage:
+		message, err := l.assembly.take(&r)
+		if err != ErrorNone {
+			return b.lose(event, &FormatError{err})
+		}
+		if message == nil {
+			return false
+		}
+		event.Kind, event.Channel, event.Bytes = Message, r.channel, message
+	case kindReport:
+		event.Kind, event.Token, event.IsDelivered = Report, r.token, r.flag
+	case kindRoom:
+		event.Kind, event.IsFull, event.Waiting = Room, r.flag, int(r.waiting)
+	case kindQuality:
+		event.Kind, event.Waiting = Quality, int(r.waiting)
+		event.RoundTrip = time.Duration(r.roundTripUs) * time.Microsecond
+		event.Variation = time.Duration(r.variationUs) * time.Microsecond
+		event.PacketLoss = float64(r.lossPerMille) / 1000
 	default:
 		// Of a later version, and to be skipped.
 		return false
@@ -530,6 +563,48 @@ func (b *Backend) multicastPart(l *link, sessions []SessionID, payload []byte) i
 	}
 	b.stats.PayloadsTaken += uint64(len(sessions))
 	return len(sessions)
+}
+
+// SendMessage sends a whole message to a player of a listener with delivery = "gateway". With a token
+// other than 0, a Report says what became of it. What the player cannot be sent yet waits at the
+// gateway; after a Room that IsFull no more should be sent on reliable channels until one that is
+// not. A game that goes on all the same loses the session (CloseOverflow).
+func (b *Backend) SendMessage(session SessionID, channel Channel, message []byte, token uint64) error {
+	if channel.Kind < Reliable || channel.Kind > Unreliable {
+		return ErrNoChannel
+	}
+	if len(message) == 0 || len(message) > channel.messageBytesMax() {
+		return ErrMessageLength
+	}
+	l := b.up(session.Worker())
+	switch {
+	case l == nil:
+		b.stats.PayloadsLinkDown++
+		return ErrLinkDown
+	case l.version < versionMessages:
+		return ErrNoMessages
+	case !l.pushMessage(session, channel, token, message):
+		if l.flush(&b.stats, b.arrivals); !l.isUp() || !l.pushMessage(session, channel, token, message) {
+			b.stats.PayloadsLinkFull++
+			return ErrLinkFull
+		}
+	}
+	b.stats.PayloadsTaken++
+	return nil
+}
+
+// AskQuality asks how good the way to a player is, which Quality answers.
+func (b *Backend) AskQuality(session SessionID) error {
+	l := b.up(session.Worker())
+	switch {
+	case l == nil:
+		return ErrLinkDown
+	case l.version < versionMessages:
+		return ErrNoMessages
+	case !l.pushAskQuality(session):
+		return ErrLinkFull
+	}
+	return nil
 }
 
 // CloseSession ends a session. It is not lost while the link lives, however full that is; Closed

@@ -345,3 +345,52 @@ func TestAnEchoAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations a turn", allocations)
 	}
 }
+
+func TestMessagesGoInPartsAndComeTogether(t *testing.T) {
+	g := listen(t, t.TempDir(), 1)
+	b, l := connect(t, g)
+	l.send(welcome(4, 0, 1))
+	next(t, b)
+	const session = SessionID(5)
+	long := make([]byte, MessageBytesMax)
+	for at := range long {
+		long[at] = byte(at * 7 >> 3)
+	}
+	channel := Channel{Reliable, 9}
+	if err := b.SendMessage(session, channel, long, 77); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.SendMessage(session, Channel{Sequenced, 0}, long[:ShortMessageBytesMax+1], 0); err != ErrMessageLength {
+		t.Fatal(err)
+	}
+	if err := b.SendMessage(session, Channel{}, long, 0); err != ErrNoChannel {
+		t.Fatal(err)
+	}
+	b.AskQuality(session)
+	b.Flush()
+	// What goes out comes back as it is: a message from the gateway looks the same.
+	var got []byte
+	for isLast := false; !isLast; {
+		datagram := l.receive()
+		for left := datagram; len(left) > 0; {
+			length := int(left[0]) | int(left[1])<<8
+			if left[2] == kindMessage {
+				l.send(left[:length])
+				isLast = left[headerBytes+10]&markLast != 0
+			}
+			left = left[length:]
+		}
+	}
+	event := next(t, b)
+	got = event.Bytes
+	if event.Kind != Message || event.Channel != channel || string(got) != string(long) {
+		t.Fatalf("%v, %v, %d bytes", event.Kind, event.Channel, len(got))
+	}
+	var other bundle
+	other.message(session, channel, markFirst, 0, long[:10])
+	other.message(session, Channel{Reliable, 8}, markLast, 0, long[:10])
+	l.send(other.bytes[:other.length])
+	if lost := next(t, b); lost.Kind != LinkLost || !strings.Contains(lost.Loss.Error(), "begins or ends where it cannot") {
+		t.Fatalf("%+v", lost)
+	}
+}

@@ -16,17 +16,26 @@ const (
 	UserDataBytes        = 256
 	NameBytesMax         = 32
 	MulticastSessionsMax = 1024
+	MessageBytesMax      = 65536 // on a reliable channel
+	ShortMessageBytesMax = 1159  // on another one
 	WorkersMax           = 128
 )
 
-// The versions of the format that this package speaks: all from the first to the third.
+// The versions of the format that this package speaks: all from the first to the fourth.
 const (
 	VersionMin = 1
-	VersionMax = 3
+	VersionMax = 4
 )
 
-// The version that brought players of plain listeners and long payloads.
-const versionPlain = 3
+const (
+	// The version that brought players of plain listeners and long payloads.
+	versionPlain = 3
+	// The version that brought whole messages.
+	versionMessages = 4
+)
+
+// A longer message takes several records.
+const partBytesMax = 16000
 
 // NoSlot is the slot of a plain listener's player whose session is half open.
 const NoSlot = ^uint32(0)
@@ -50,10 +59,15 @@ const (
 	kindDraining    = 6
 	kindGoodbye     = 7
 	kindOpenedPlain = 8
+	kindMessage     = 9
+	kindReport      = 10
+	kindRoom        = 11
+	kindQuality     = 12
 	kindHello       = 16
 	kindMulticast   = 17
 	kindClose       = 18
 	kindPing        = 19
+	kindAskQuality  = 20
 	kindUndrained   = 128
 	// Who does not know one from here on passes over it.
 	kindFirstSkippable = 128
@@ -73,6 +87,8 @@ const (
 	CloseShutdown          CloseReason = 5
 	CloseOperator          CloseReason = 6
 	CloseUnconfigured      CloseReason = 7
+	CloseDelivery          CloseReason = 8
+	CloseOverflow          CloseReason = 9
 	CloseFinished          CloseReason = 128
 	CloseKicked            CloseReason = 129
 	CloseRefused           CloseReason = 130
@@ -88,6 +104,8 @@ var closeReasons = map[CloseReason]string{
 	CloseShutdown:          "the gateway shuts down",
 	CloseOperator:          "closed by an operator",
 	CloseUnconfigured:      "no longer configured",
+	CloseDelivery:          "the player broke the delivery layer",
+	CloseOverflow:          "more was sent than the player takes",
 	CloseFinished:          "the game is over",
 	CloseKicked:            "kicked",
 	CloseRefused:           "refused by the game",
@@ -147,6 +165,9 @@ const (
 	ErrorWorkerInvalid   RecordError = 10
 	ErrorReasonUnknown   RecordError = 11
 	ErrorDatagramTooLong RecordError = 12
+	ErrorChannelUnknown  RecordError = 13
+	ErrorMessageLength   RecordError = 14
+	ErrorMessageMarks    RecordError = 15
 )
 
 var recordErrors = map[RecordError]string{
@@ -163,6 +184,9 @@ var recordErrors = map[RecordError]string{
 	ErrorWorkerInvalid:   "worker index out of range",
 	ErrorReasonUnknown:   "unknown reason",
 	ErrorDatagramTooLong: "datagram too long",
+	ErrorChannelUnknown:  "unknown kind of channel",
+	ErrorMessageLength:   "message length out of range",
+	ErrorMessageMarks:    "message begins or ends where it cannot",
 }
 
 func (e RecordError) String() string { return textOr(recordErrors, e, "an unknown error") }
@@ -174,25 +198,60 @@ func textOr[K comparable](texts map[K]string, key K, other string) string {
 	return other
 }
 
+// ChannelKind says what a channel promises.
+type ChannelKind uint8
+
+const (
+	Reliable   ChannelKind = 1 // messages of up to 64 KiB that arrive once and in order
+	Sequenced  ChannelKind = 2 // of up to 1159 bytes: a newer one makes older ones worthless
+	Unreliable ChannelKind = 3 // of up to 1159 bytes, without promises
+)
+
+// Channel is one of a player's channels, of each kind of which there are 256.
+type Channel struct {
+	Kind   ChannelKind
+	Number uint8
+}
+
+func (c Channel) messageBytesMax() int {
+	if c.Kind == Reliable {
+		return MessageBytesMax
+	}
+	return ShortMessageBytesMax
+}
+
+// Where in its message a part stands.
+const (
+	markFirst = 1
+	markLast  = 2
+)
+
 // One record, as far as its kind has these fields. The slices lie in the datagram.
 type record struct {
-	kind        byte
-	session     SessionID
-	clientID    uint64
-	address     netip.AddrPort
-	slot        uint32
-	slotsMax    uint32
-	userData    []byte
-	listener    []byte
-	bytes       []byte
-	reason      byte
-	error       RecordError
-	token       uint64
-	leftMs      uint32
-	version     uint16
-	worker      uint16
-	workers     uint16
-	incarnation uint64
+	kind         byte
+	session      SessionID
+	clientID     uint64
+	address      netip.AddrPort
+	slot         uint32
+	slotsMax     uint32
+	userData     []byte
+	listener     []byte
+	bytes        []byte
+	reason       byte
+	error        RecordError
+	token        uint64
+	leftMs       uint32
+	channel      Channel
+	marks        byte
+	flag         bool // delivered, or full
+	waiting      uint32
+	roundTripUs  uint32
+	variationUs  uint32
+	lossPerMille uint16
+	version      uint16
+	worker       uint16
+	workers      uint16
+	incarnation  uint64
 }
 
 // Takes the first record off a datagram. A kind that may be skipped and is not known is told as it
@@ -262,6 +321,21 @@ func (b *body) read(out *record) {
 		out.token = b.u64()
 	case kindDraining:
 		out.leftMs = b.u32()
+	case kindMessage:
+		b.message(out)
+	case kindReport:
+		out.session = b.session()
+		out.token = b.u64()
+		out.flag = b.u8() != 0
+	case kindRoom:
+		out.session = b.session()
+		out.flag = b.u8() != 0
+		out.waiting = b.u32()
+	case kindQuality:
+		out.session = b.session()
+		out.roundTripUs, out.variationUs = b.u32(), b.u32()
+		out.lossPerMille = b.u16()
+		out.waiting = b.u32()
 	case kindGoodbye:
 		out.reason = b.u8()
 		out.error = RecordError(b.u8())
@@ -310,6 +384,60 @@ func (b *body) payload() []byte {
 		b.fail(ErrorPayloadLength)
 	}
 	return payload
+}
+
+// A message, like a payload, is the rest of its record.
+func (b *body) message(out *record) {
+	out.session = b.session()
+	out.channel = Channel{ChannelKind(b.u8()), b.u8()}
+	out.marks = b.u8()
+	out.token = b.u64()
+	out.bytes = b.left
+	b.left = nil
+	isWhole := out.marks == markFirst|markLast
+	switch {
+	case b.err != ErrorNone:
+	case out.channel.Kind < Reliable || out.channel.Kind > Unreliable:
+		b.fail(ErrorChannelUnknown)
+	case out.marks > markFirst|markLast:
+		b.fail(ErrorMessageMarks)
+	case len(out.bytes) == 0 || len(out.bytes) > partBytesMax || len(out.bytes) > out.channel.messageBytesMax():
+		b.fail(ErrorMessageLength)
+	case out.channel.Kind != Reliable && !isWhole:
+		b.fail(ErrorMessageMarks)
+	}
+}
+
+// A message of a link that is being put together.
+type assembly struct {
+	session SessionID // 0: none has begun
+	channel Channel
+	bytes   []byte
+}
+
+// Takes a part. Returns the message where it is complete.
+func (a *assembly) take(r *record) (message []byte, err RecordError) {
+	if r.marks == markFirst|markLast && a.session == 0 {
+		return r.bytes, ErrorNone
+	}
+	if r.marks&markFirst != 0 {
+		if a.session != 0 {
+			return nil, ErrorMessageMarks
+		}
+		a.session, a.channel, a.bytes = r.session, r.channel, a.bytes[:0]
+	}
+	if a.session != r.session || a.channel != r.channel {
+		return nil, ErrorMessageMarks
+	}
+	if len(a.bytes)+len(r.bytes) > MessageBytesMax {
+		return nil, ErrorMessageLength
+	}
+	a.bytes = append(a.bytes, r.bytes...)
+	if r.marks&markLast == 0 {
+		return nil, ErrorNone
+	}
+	a.session = 0
+	return a.bytes, ErrorNone
 }
 
 // A name, like a payload, is the rest of its record.
@@ -384,6 +512,30 @@ func (b *bundle) multicast(sessions []SessionID, payload []byte) bool {
 	return true
 }
 
+func (b *bundle) message(session SessionID, channel Channel, marks byte, token uint64, part []byte) bool {
+	body := b.begin(kindMessage, 19+len(part))
+	if body == nil {
+		return false
+	}
+	binary.LittleEndian.PutUint64(body, uint64(session))
+	body[8], body[9], body[10] = byte(channel.Kind), channel.Number, marks
+	binary.LittleEndian.PutUint64(body[11:], token)
+	copy(body[19:], part)
+	if marks&markLast != 0 {
+		b.payloads++
+	}
+	return true
+}
+
+func (b *bundle) askQuality(session SessionID) bool {
+	body := b.begin(kindAskQuality, 8)
+	if body == nil {
+		return false
+	}
+	binary.LittleEndian.PutUint64(body, uint64(session))
+	return true
+}
+
 func (b *bundle) close(session SessionID, reason CloseReason) bool {
 	body := b.begin(kindClose, 9)
 	if body == nil {
@@ -403,11 +555,11 @@ func (b *bundle) ping(token uint64) bool {
 	return true
 }
 
-func (b *bundle) hello(pid int, name string) {
+func (b *bundle) hello(pid int, name string, highest byte) {
 	body := b.begin(kindHello, 6+len(name))
 	binary.LittleEndian.PutUint16(body, VersionMin)
 	// Linux has no process id of more than three bytes.
 	body[2], body[3], body[4] = byte(pid), byte(pid>>8), byte(pid>>16)
-	body[5] = VersionMax
+	body[5] = highest
 	copy(body[6:], name)
 }

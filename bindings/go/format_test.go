@@ -69,6 +69,29 @@ func describe(r *record) string {
 		return fmt.Sprintf("draining: %d ms left", r.leftMs)
 	case kindUndrained:
 		return "undrained"
+	case kindMessage:
+		marks := ""
+		if r.marks&markFirst != 0 {
+			marks += "begins, "
+		}
+		if r.marks&markLast != 0 {
+			marks += "ends, "
+		}
+		kind := map[ChannelKind]string{Reliable: "reliable", Sequenced: "sequenced", Unreliable: "unreliable"}[r.channel.Kind]
+		return fmt.Sprintf("message: session %v, %s channel %d, %stoken %d, %q", r.session, kind, r.channel.Number, marks, r.token, r.bytes)
+	case kindReport:
+		if r.flag {
+			return fmt.Sprintf("report: session %v, token %d, delivered", r.session, r.token)
+		}
+		return fmt.Sprintf("report: session %v, token %d, lost", r.session, r.token)
+	case kindRoom:
+		if r.flag {
+			return fmt.Sprintf("room: session %v, full, %d bytes wait", r.session, r.waiting)
+		}
+		return fmt.Sprintf("room: session %v, %d bytes wait", r.session, r.waiting)
+	case kindQuality:
+		return fmt.Sprintf("quality: session %v, round trip %d us, variation %d us, loss %d per mille, %d bytes wait",
+			r.session, r.roundTripUs, r.variationUs, r.lossPerMille, r.waiting)
 	case kindGoodbye:
 		if r.error != ErrorNone {
 			return fmt.Sprintf("goodbye: %v (%v)", GoodbyeReason(r.reason), r.error)
@@ -83,13 +106,17 @@ func written(meaning string) []byte {
 	var b bundle
 	switch kind, _, _ := strings.Cut(meaning, ":"); kind {
 	case "hello":
-		b.hello(4321, "arena-1")
+		b.hello(4321, "arena-1", 3)
 	case "payload":
 		b.payload(3<<56|9, []byte("input"))
 	case "multicast":
 		b.multicast([]SessionID{3<<56 | 9, 3<<56 | 10}, []byte("state"))
 	case "close":
 		b.close(3<<56|9, CloseKicked)
+	case "message":
+		b.message(3<<56|9, Channel{Reliable, 2}, markFirst, 5, []byte("long"))
+	case "ask_quality":
+		b.askQuality(3<<56 | 9)
 	case "ping":
 		b.ping(1234605616436508552)
 	}
@@ -124,7 +151,7 @@ func TestExamplesOfTheDocument(t *testing.T) {
 
 func isNewer(record []byte) bool {
 	kind := record[2]
-	return kind > kindOpenedPlain && kind < kindHello || kind > kindPing && kind < kindFirstSkippable
+	return kind > kindQuality && kind < kindHello || kind > kindAskQuality && kind < kindFirstSkippable
 }
 
 func TestTablesOfTheDocument(t *testing.T) {
@@ -179,6 +206,12 @@ func TestWhatBreaksTheFormat(t *testing.T) {
 		{"no name", frame(kindOpenedPlain, 0, join(session, make([]byte, 30))...), ErrorNameInvalid},
 		{"a name with a space", frame(kindOpenedPlain, 0, join(session, make([]byte, 30), []byte("a b"))...), ErrorNameInvalid},
 		{"worker 1 of 1", frame(kindWelcome, 0, 3, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0), ErrorWorkerInvalid},
+		{"a channel of no kind", frame(kindMessage, 0, join(session, []byte{4, 0, 3}, session, []byte{1})...), ErrorChannelUnknown},
+		{"a mark of no meaning", frame(kindMessage, 0, join(session, []byte{1, 0, 4}, session, []byte{1})...), ErrorMessageMarks},
+		{"an empty message", frame(kindMessage, 0, join(session, []byte{1, 0, 3}, session)...), ErrorMessageLength},
+		{"a part of an unreliable message", frame(kindMessage, 0, join(session, []byte{3, 0, 1}, session, []byte{1})...), ErrorMessageMarks},
+		{"a long unreliable message", frame(kindMessage, 0, join(session, []byte{3, 0, 3}, session, make([]byte, ShortMessageBytesMax+1))...), ErrorMessageLength},
+		{"half a report", frame(kindReport, 0, session...), ErrorBodyLength},
 		{"a later hint", frame(200, 255, 1, 2, 3), ErrorNone},
 		{"an undrained of a later version", frame(kindUndrained, 7, 1, 2, 3), ErrorNone},
 	}

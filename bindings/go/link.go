@@ -26,6 +26,8 @@ type link struct {
 	bundlesMax int
 	// Ends of sessions that found no room: they must arrive, and hold payloads back until they do.
 	late []lateClose
+	// What has come of a message in several parts.
+	assembly assembly
 }
 
 type lateClose struct {
@@ -61,7 +63,7 @@ func (l *link) open(path, name string, arrivals chan<- arrival, buffers chan *[B
 		return err
 	}
 	var hello bundle
-	hello.hello(os.Getpid(), name)
+	hello.hello(os.Getpid(), name, VersionMax)
 	// A gateway that does not let us in may have said so and hung up by now: that is read.
 	if _, err := connection.Write(hello.bytes[:hello.length]); err != nil && !errors.Is(err, syscall.EPIPE) {
 		connection.Close()
@@ -114,6 +116,7 @@ func (l *link) close() (unsent uint64) {
 	l.spare = append(l.spare, l.bundles...)
 	l.bundles = l.bundles[:0]
 	l.late = l.late[:0]
+	l.assembly.session = 0
 	l.socket, l.version, l.isSendBroken, l.awaitsRoom = nil, 0, false, false
 	return unsent
 }
@@ -182,6 +185,42 @@ func (l *link) pushPing(token uint64) bool {
 	}
 	next := l.fresh()
 	return next != nil && next.ping(token)
+}
+
+func (l *link) pushAskQuality(session SessionID) bool {
+	if len(l.late) > 0 {
+		return false
+	}
+	if last := l.last(); last != nil && last.askQuality(session) {
+		return true
+	}
+	next := l.fresh()
+	return next != nil && next.askQuality(session)
+}
+
+// All parts of a message, or none of them.
+func (l *link) pushMessage(session SessionID, channel Channel, token uint64, message []byte) bool {
+	parts := (len(message) + partBytesMax - 1) / partBytesMax
+	if len(l.late) > 0 || parts > 1 && len(l.bundles)+parts > l.bundlesMax {
+		return false
+	}
+	marks := byte(markFirst)
+	for left := message; len(left) > 0; marks, token = 0, 0 {
+		part := left
+		if len(part) > partBytesMax {
+			part = part[:partBytesMax]
+		} else {
+			marks |= markLast
+		}
+		left = left[len(part):]
+		if last := l.last(); last != nil && last.message(session, channel, marks, token, part) {
+			continue
+		}
+		if next := l.fresh(); next == nil || !next.message(session, channel, marks, token, part) {
+			return false
+		}
+	}
+	return true
 }
 
 func (l *link) pushClose(session SessionID, reason CloseReason) {
