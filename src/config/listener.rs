@@ -85,7 +85,7 @@ pub(super) fn read(
     let group = read_group(&mut section, word, around);
     let is_grouped = matches!(group, Ok(Some(_)));
     let backends = read_backends(&mut section, word, is_grouped, around);
-    let route = read_route(&mut section, word, backends.as_deref(), is_grouped);
+    let route = read_route(&mut section, word, backends.as_deref(), is_grouped, around);
     let max_sessions = section.integer("max_sessions");
     let port_switch = match word {
         // Nothing could prove that it is the same player.
@@ -99,7 +99,8 @@ pub(super) fn read(
         }
         Some(Front::Unreal) => unreal::read(&mut section).map(Protocol::Unreal),
         Some(Front::Plain) => {
-            plain::read(&mut section, route, backends.as_deref(), around).map(Protocol::Plain)
+            let of = plain::Led { route, backends: backends.as_deref(), is_grouped };
+            plain::read(&mut section, of, around).map(Protocol::Plain)
         }
         None => None,
     };
@@ -272,9 +273,16 @@ fn read_route(
     protocol: Option<Front>,
     backends: Option<&[usize]>,
     is_grouped: bool,
+    around: &Surroundings<'_>,
 ) -> Option<Route> {
     let (route, place) = section.choice("route")?;
+    let lacks_key = around.has_fleet && !around.has_fleet_key;
     match route {
+        Route::Token if is_grouped && protocol == Some(Front::Plain) && !lacks_key => {}
+        Route::Token if is_grouped && protocol == Some(Front::Plain) => {
+            let found = "\"token\" and a group, and no fleet.key";
+            section.report.expected(&place, found, "a key, which its tokens are made of");
+        }
         Route::Single | Route::Token if is_grouped => {
             let is_default = place.at == section.place_of("route").at;
             let found = if is_default { "nothing, which means \"single\"" } else { "it" };
@@ -283,7 +291,8 @@ fn read_route(
                 format_args!("{found}, and a group, whose backends come and go"),
                 match protocol {
                     Some(Front::Netcode) | None => "\"user-data\", \"hash\" or \"least-players\"",
-                    _ => "\"hash\" or \"least-players\"",
+                    Some(Front::Plain) => "\"token\", \"hash\" or \"least-players\"",
+                    Some(Front::Unreal) => "\"hash\" or \"least-players\"",
                 },
             );
         }

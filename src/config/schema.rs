@@ -593,7 +593,7 @@ pub(super) const LISTENER: Table = Table {
             Presence::Optional("[{ hex = \"1122334455667788\", backend = \"any-1\" }]"),
             "Whose each token is, up to 100000. A file has a token in hex and the name of a backend on each line, \
              and may have empty lines and comments (#); it is closed to group and others (chmod 600), and a relative path starts at \
-             the config file's directory. Only with route = \"token\".",
+             the config file's directory. Only with route = \"token\"; not beside a group, whose tokens are made of fleet.key.",
         )
         .only(&["plain"]),
         Field::new(

@@ -21,7 +21,7 @@ use super::reload::{self, Next};
 use super::status::SCHEMA;
 use super::view::Snapshot;
 use super::{ControlLoop, HandingOver, NS_PER_MS};
-use crate::config::{Config, WhenAway};
+use crate::config::{Config, Protocol, WhenAway};
 use crate::membership::{
     Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Status, merged,
 };
@@ -240,10 +240,17 @@ impl ControlLoop {
         let serving = self.setup.listeners.pairs().filter(|(_, it)| it.phase == Phase::Serving);
         let confirmed = self.membership.as_ref().map(|it| &it.confirmed);
         let epochs = |name: &str| confirmed.and_then(|it| it.get(name)).cloned();
+        let configured = |name: &str| self.config.listeners.iter().find(|it| it.name == name);
         let group = |name: &str| {
-            let mut listeners = self.config.listeners.iter();
-            let group = listeners.find(|it| it.name == name).and_then(|it| it.group.as_ref());
+            let group = configured(name).and_then(|it| it.group.as_ref());
             group.map_or(String::new(), ToString::to_string)
+        };
+        let token_bytes = |name: &str| {
+            let token = configured(name).and_then(|it| match &it.protocol {
+                Protocol::Plain(rules) => rules.token,
+                _ => None,
+            });
+            token.map_or(0, |token| token.bytes)
         };
         let mut facts = Facts {
             is_draining: self.view.live().drain.is_some(),
@@ -260,6 +267,7 @@ impl ControlLoop {
                 epochs: epochs(&listener.name).unwrap_or_default(),
                 group: group(&listener.name),
                 protocol_id: listener.netcode().map_or(0, |rules| rules.protocol_id),
+                token_bytes: token_bytes(&listener.name),
             });
         }
         facts

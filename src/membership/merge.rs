@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use ringgate_core::limits::BACKENDS_MAX;
+use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::Reach;
 use ringgate_gate::Front;
 
@@ -51,13 +52,52 @@ pub fn merged(file: &Config, known: &Known) -> Merged {
         }
     }
     for listener in &mut config.listeners {
-        let Protocol::Netcode(rules) = &mut listener.protocol else { continue };
-        if rules.has_fleet_keys {
-            let keys = known.keys.get(&listener.name).into_iter().flatten();
-            rules.keys = keys.map(|(_, key)| key.clone()).collect();
+        match &mut listener.protocol {
+            Protocol::Netcode(rules) if rules.has_fleet_keys => {
+                let keys = known.keys.get(&listener.name).into_iter().flatten();
+                rules.keys = keys.map(|(_, key)| key.clone()).collect();
+            }
+            Protocol::Plain(rules) if listener.group.is_some() => {
+                let led = (listener.name.as_str(), &mut listener.backends);
+                rules.tokens = tokens_of(fleet, rules, led, &config.backends, &mut refused);
+            }
+            _ => {}
         }
     }
     Merged { config, refused }
+}
+
+/// The tokens of a plain listener whose backends are the fleet's. Two backends cannot have one, as
+/// they may where tokens are short.
+fn tokens_of(
+    fleet: &Fleet,
+    rules: &config::Plain,
+    (listener, led): (&str, &mut Vec<usize>),
+    backends: &[config::Backend],
+    refused: &mut Vec<Refused>,
+) -> config::RoutingTokens {
+    let (Some(token), Some(key)) = (rules.token, &fleet.key) else {
+        return config::RoutingTokens::default();
+    };
+    let made = ringgate_fleet::routing::RoutingTokens::new(key);
+    let mut taken = BTreeSet::new();
+    let mut tokens = Vec::with_capacity(led.len());
+    led.retain(|at| {
+        let backend = &backends[*at].name;
+        let names = Name::new(listener).zip(Name::new(backend));
+        let bytes = usize::from(token.bytes);
+        let own = names.map(|(listener, backend)| made.token(&listener, &backend, bytes));
+        let own = own.filter(|own| taken.insert(own.clone()));
+        let is_led = own.is_some();
+        if let Some(own) = own {
+            tokens.push((own.into_boxed_slice(), *at));
+        } else {
+            let why = "another backend has its token: the listener's token.bytes are too few";
+            refused.push(Refused { backend: backend.clone(), why });
+        }
+        is_led
+    });
+    config::RoutingTokens(tokens)
 }
 
 /// What the listeners speak that lead to a group. The config has made sure that it is one protocol.

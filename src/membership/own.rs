@@ -38,6 +38,8 @@ pub struct FrontRow {
     pub group: String,
     /// The game's protocol id, of a netcode listener.
     pub protocol_id: u64,
+    /// How long the tokens are that it routes by; 0 where it does not.
+    pub token_bytes: u8,
 }
 
 /// Says when to write.
@@ -79,7 +81,7 @@ pub(super) fn value(settings: &Settings, facts: &Facts, now_s: u64) -> Gateway {
         epochs: row.epochs.iter().copied().take(LIST_MAX).collect(),
         group: row.group.clone(),
         protocol_id: row.protocol_id,
-        token_bytes: 0,
+        token_bytes: row.token_bytes.into(),
     };
     Gateway {
         instance: settings.instance.clone(),

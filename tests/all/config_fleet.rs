@@ -71,6 +71,32 @@ fn what_listeners_cannot_have_from_a_fleet_is_named() {
 }
 
 #[test]
+fn tokens_of_a_group_are_made_of_the_fleets_key() {
+    let plain = "[[listener]]\nname = \"any\"\nprotocol = \"plain\"\nbind = [\"127.0.0.1:7100\"]\n\
+                 group = \"arena\"\nroute = \"token\"\ntoken = { at = \"end\", bytes = 8 }\n";
+    let config = read(&format!("{FLEET}{KEY}{plain}")).expect("it is sound");
+    assert!(config.listeners[0].backends.is_empty());
+    is_refused(
+        &format!("{FLEET}{plain}"),
+        "listener[0].route: found \"token\" and a group, and no fleet.key, expected a key",
+    );
+    is_refused(
+        &format!(
+            "{FLEET}{KEY}{plain}tokens = [{{ hex = \"0011223344556677\", backend = \"a\" }}]\n"
+        ),
+        "listener[0].tokens: found tokens beside a group, expected none: they are made of fleet.key",
+    );
+    is_refused(
+        &format!("{FLEET}{KEY}{}", plain.replace("token = {", "# token = {")),
+        "listener[0].token: found nothing",
+    );
+    is_refused(
+        &format!("{FLEET}{KEY}{}", plain.replace("route = \"token\"", "route = \"single\"")),
+        "a group, whose backends come and go, expected \"token\", \"hash\" or \"least-players\"",
+    );
+}
+
+#[test]
 fn what_etcd_cannot_be_reached_with_is_named() {
     let with = |field: &str| format!("{FLEET}{KEY}{field}\n{LISTENER}");
     for (field, said) in [

@@ -306,7 +306,7 @@ fn what_cannot_be_captured_is_said_in_a_sentence() {
         (&["--client", "x"], "client: found \"x\""),
         (&["--address", "10.0.0.0/99"], "expected an address or a prefix"),
         (&["--drop-reason", "bad_luck"], "bad_luck"),
-        (&["--drop-reason", "payload_length"], "what game processes send"),
+        (&["--drop-reason", "payload_length"], "what links carry"),
         (&["--listener", "eu", "--for", "2h"], "1h at most"),
     ] {
         let ran = capture(&daemon, words, &file);

@@ -3,14 +3,16 @@
 //!
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
+use std::net::UdpSocket;
 use std::process::Command;
+use std::time::Duration;
 
 use ringgate_core::netcode::State;
 use ringgate_report::text::put;
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, Player, Text, token, wait_for};
-use crate::fleet_rig::{Fleet, in_fleet, key};
+use crate::fleet_rig::{Fleet, in_fleet, key, routing_token};
 
 #[test]
 fn a_gateway_registers_and_serves_what_the_fleet_knows() {
@@ -86,6 +88,59 @@ fn a_rotation_refuses_nobody_and_is_confirmed() {
         player.echo(b"undisturbed");
     }
     drop(games);
+}
+
+#[test]
+fn players_of_any_game_are_led_by_tokens_that_nobody_wrote_down() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let mut text = in_fleet(&fleet, "gate-1");
+    put(
+        &mut text.backends,
+        format_args!(
+            "\n[[listener]]\nname = \"any\"\nprotocol = \"plain\"\nbind = [\"127.0.0.1:0\"]\n\
+         group = \"worlds\"\nroute = \"token\"\ntoken = {{ at = \"end\", bytes = 8 }}\n"
+        ),
+    );
+    let daemon = Daemon::start(&text);
+    let servers = ["one", "two"].map(|name| {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        server.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+        fleet.put_udp_backend("worlds", name, server.local_addr().expect("bound"));
+        (name, server)
+    });
+    for (name, _) in &servers {
+        backend_is_up(&daemon, name);
+    }
+    let own = wait_for("the registration", || fleet.gateway("gate-1"));
+    let listeners = own["listeners"].as_array().expect("a list");
+    let any = listeners.iter().find(|it| it["name"] == "any").expect("it is told");
+    assert_eq!((&any["token_bytes"], &any["group"]), (&8.into(), &"worlds".into()));
+
+    let status = daemon.status();
+    let listeners = status["listeners"].as_array().expect("a list");
+    let any = listeners.iter().find(|it| it["name"] == "any").expect("it serves");
+    let address = any["addresses"][0].as_str().expect("an address");
+    for (name, server) in &servers {
+        let player = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let datagram = [&b"hello"[..], &routing_token("any", name, 8)].concat();
+        let mut buf = [0; 100];
+        // The first ones may come while workers do not know the backend yet.
+        let heard = wait_for("the datagram at its server", || {
+            player.send_to(&datagram, address).expect("sent");
+            server.recv(&mut buf).ok()
+        });
+        assert_eq!(&buf[..heard], b"hello", "without its token");
+    }
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    stranger.send_to(b"hello 12345678", address).expect("sent");
+    wait_for("the drop by its name", || {
+        let page = daemon.get("/metrics");
+        page.body
+            .lines()
+            .any(|line| line.contains("\"token_unknown\"") && line.ends_with(" 1"))
+            .then_some(())
+    });
 }
 
 #[test]

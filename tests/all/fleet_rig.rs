@@ -1,7 +1,11 @@
 //! An etcd that a test owns, and what operators, game hosts and token services write there.
 
+use std::net::SocketAddr;
+
 use ringgate_core::secret::Key;
 use ringgate_fleet::epochs::Validity;
+use ringgate_fleet::keyspace::Name;
+use ringgate_fleet::routing::RoutingTokens;
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::Stored;
 use ringgate_os::clock;
@@ -14,6 +18,13 @@ const FLEET_KEY: &str = "0909090909090909090909090909090909090909090909090909090
 /// The key of a listener of this epoch, as hex.
 pub(crate) fn key(epoch: u32) -> String {
     format!("{epoch:02x}").repeat(32)
+}
+
+/// The token by which a plain listener leads to a backend, as a token service finds it.
+pub(crate) fn routing_token(listener: &str, backend: &str, bytes: usize) -> Vec<u8> {
+    let key = FleetKey::new(Key::from_hex(FLEET_KEY).expect("hex"));
+    let [listener, backend] = [listener, backend].map(|text| Name::new(text).expect("a name"));
+    RoutingTokens::new(&key).token(&listener, &backend, bytes)
 }
 
 /// A gateway whose listener has everything from the fleet.
@@ -78,6 +89,15 @@ impl Fleet {
         let value = serde_json::json!({
             "v": 1, "instance": "i", "host": "here", "group": "arena", "slots": slots, "used": 0,
             "reach": { "bundle": run_dir }, "state": state,
+        });
+        self.ctl(&["put", &format!("/f/truth/backend/{name}"), &value.to_string()]);
+    }
+
+    /// Registers an unmodified server of this host.
+    pub(crate) fn put_udp_backend(&self, group: &str, name: &str, address: SocketAddr) {
+        let value = serde_json::json!({
+            "v": 1, "instance": "i", "host": "here", "group": group, "slots": 4, "used": 0,
+            "reach": { "udp": address.to_string() }, "state": "ready",
         });
         self.ctl(&["put", &format!("/f/truth/backend/{name}"), &value.to_string()]);
     }

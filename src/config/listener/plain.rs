@@ -12,17 +12,23 @@ use crate::config::section::{Noted, Section, integer};
 use crate::config::{GuardedWays, Plain, Route, RoutingToken, Sequence, TokenPlace, values};
 use ringgate_core::limits::PLAIN_BYTES_MAX;
 
-/// `route` and `backends` are the listener's, where they could be read.
+/// Where the listener leads, as far as that could be read.
+#[derive(Clone, Copy)]
+pub(super) struct Led<'a> {
+    pub(super) route: Option<Route>,
+    pub(super) backends: Option<&'a [usize]>,
+    pub(super) is_grouped: bool,
+}
+
 pub(super) fn read(
     section: &mut Section<'_, '_>,
-    route: Option<Route>,
-    backends: Option<&[usize]>,
+    led: Led<'_>,
     around: &Surroundings<'_>,
 ) -> Option<Plain> {
-    check_route(section, route);
+    check_route(section, led);
     let token = read_token(section);
     let bytes = token.ok().flatten().map(|token| usize::from(token.bytes));
-    let tokens = tokens::read(section, bytes, backends, around);
+    let tokens = tokens::read(section, bytes, led.backends, around);
     let sequence = read_sequence(section, token.ok().flatten());
     let guard = section.choice("guard");
     let replay_window = section.value("replay_window", window);
@@ -69,12 +75,19 @@ pub(super) fn read(
     })
 }
 
-/// A token and tokens belong to `route = "token"`, and that to them.
-fn check_route(section: &mut Section<'_, '_>, route: Option<Route>) {
-    let Some(route) = route else { return };
+/// A token and tokens belong to `route = "token"`, and that to them. Tokens of a group are made of
+/// the fleet's key.
+fn check_route(section: &mut Section<'_, '_>, led: Led<'_>) {
+    let Some(route) = led.route else { return };
     for field in ["token", "tokens"] {
         let place = section.place(field);
+        let is_made = led.is_grouped && field == "tokens";
         match (route == Route::Token, section.has(field)) {
+            (true, true) if is_made => {
+                let found = "tokens beside a group";
+                section.report.expected(&place, found, "none: they are made of fleet.key");
+            }
+            (true, false) if is_made => {}
             (true, false) => {
                 let form = section.form(field);
                 let expected = format_args!("{form} (route = \"token\" goes by it)");

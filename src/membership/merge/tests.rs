@@ -32,6 +32,20 @@ protocol = "unreal"
 bind = ["127.0.0.1:7777"]
 group = "shooters"
 route = "hash"
+[[listener]]
+name = "any"
+protocol = "plain"
+bind = ["127.0.0.1:7100"]
+group = "worlds"
+route = "token"
+token = { at = "end", bytes = 16 }
+[[listener]]
+name = "short"
+protocol = "plain"
+bind = ["127.0.0.1:7101"]
+group = "worlds"
+route = "token"
+token = { at = "start", bytes = 1 }
 [[backend]]
 name = "own"
 link = "udp"
@@ -106,4 +120,38 @@ fn keys_are_those_of_the_listeners_name() {
     let Protocol::Netcode(rules) = &config.listeners[0].protocol else { panic!("it is netcode") };
     assert_eq!(rules.keys, [Key::from_bytes([2; 32]), Key::from_bytes([1; 32])]);
     assert!(rules.has_fleet_keys);
+}
+
+#[test]
+fn tokens_of_a_plain_listeners_group_are_made_of_the_fleets_key() {
+    let backends =
+        (0..3).map(|at| udp(&format!("w{at}"), "worlds", &format!("127.0.0.1:{}", 7200 + at)));
+    let (names, refused, config) = merge(backends.collect());
+    assert_eq!((names.len(), refused.len()), (4, 0));
+    let Protocol::Plain(rules) = &config.listeners[2].protocol else { panic!("it is plain") };
+    let key = config.fleet.as_ref().and_then(|fleet| fleet.key.as_ref()).expect("a key");
+    let made = ringgate_fleet::routing::RoutingTokens::new(key);
+    let name = |text: &str| Name::new(text).expect("a name");
+    let expected = [1, 2, 3].map(|at: usize| {
+        let backend = name(&config.backends[at].name);
+        (made.token(&name("any"), &backend, 16).into_boxed_slice(), at)
+    });
+    assert_eq!(rules.tokens.0, expected);
+}
+
+#[test]
+fn two_backends_never_have_one_token() {
+    let text = TEXT.replace("max_backends = 3", "max_backends = 300");
+    let sources = KeySources::new(&|_| None, None);
+    let file = parse(&text, Path::new("gate.toml"), &sources).expect("a sound config");
+    let backends: Vec<_> = (0..300)
+        .map(|at| udp(&format!("w{at}"), "worlds", &format!("127.0.0.1:{}", 10_000 + at)))
+        .collect();
+    let Merged { config, refused } = merged(&file, &Known { backends, ..Known::default() });
+    let Protocol::Plain(rules) = &config.listeners[3].protocol else { panic!("it is plain") };
+    let tokens: BTreeSet<_> = rules.tokens.0.iter().map(|(token, _)| token).collect();
+    assert_eq!(tokens.len(), rules.tokens.0.len());
+    assert_eq!(config.listeners[3].backends.len(), tokens.len());
+    assert_eq!(refused.len(), 300 - tokens.len());
+    assert!(tokens.len() <= 256 && refused[0].why.contains("token.bytes"));
 }
