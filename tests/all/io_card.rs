@@ -363,13 +363,17 @@ impl Player {
         assert!((0..60).find(is_back).is_some(), "nothing comes back");
     }
 
+    /// Asks until it answers: while a neighbour is looked for, answers may be lost.
     fn counts(&self) -> Counts {
-        self.socket.send(COUNTS).expect("sent");
         let read = |bytes: &[u8]| {
             let numbers = std::str::from_utf8(bytes).ok()?.split(' ').map(|it| it.parse().ok());
             numbers.collect::<Option<Vec<_>>>()?.try_into().ok().map(Counts)
         };
-        self.hear(read).expect("it answers")
+        let ask = |_: i32| {
+            let _ = self.socket.send(COUNTS);
+            self.hear(read)
+        };
+        (0..60).find_map(ask).expect("it answers")
     }
 
     fn wait_until(&self, mut is_so: impl FnMut(&Counts) -> bool) {
