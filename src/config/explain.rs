@@ -11,7 +11,7 @@ pub fn explain() -> String {
     explain_all("a ringgate config file", TABLES)
 }
 
-/// The same for the file of a token service. What [fleet] has only for gateways is of no effect
+/// The same for the file of a token service. What `[fleet]` has only for gateways has no effect
 /// there.
 pub fn explain_tokens() -> String {
     explain_all("a ringgate token service's file", tokens::TABLES)

@@ -3,7 +3,7 @@
 //! Unsafe code cannot be avoided at this boundary: a caller in C hands over pointers, and nothing
 //! but its word says what they point at. Every function here turns them into references or
 //! slices first ([`raw`]), and calls safe code with these. A null pointer is answered with
-//! [`ERROR_NULL`](types::ERROR_NULL), never followed.
+//! [`ERROR_NULL`], never followed.
 #![allow(unsafe_code, reason = "pointers and names that C links to")]
 
 mod raw;
