@@ -2,8 +2,7 @@
 //! look after it.
 //!
 //! A session without one has nothing of it, not even a pointer: ends are found by the session's
-//! place. They are boxed because few sessions of a table may have one, and kept for the next player
-//! when theirs has left.
+//! place. They are boxed because few sessions of a table may have one.
 
 use crate::front::netcode::session::Session;
 use crate::store::alarms::Alarms;
@@ -27,9 +26,6 @@ pub(crate) struct Connections {
     by_place: Vec<Option<Box<Connection>>>,
     /// How many there are.
     count: usize,
-    /// Of players who have left.
-    #[expect(clippy::vec_box, reason = "they move from list to list, and are large")]
-    spare: Vec<Box<Connection>>,
     touched: Vec<Entry<Session>>,
     pub(crate) alarms: Alarms<Entry<Session>>,
     /// The packet that is being written.
@@ -48,7 +44,6 @@ impl Connections {
         Self {
             by_place: Vec::new(),
             count: 0,
-            spare: Vec::new(),
             touched: Vec::new(),
             alarms: Alarms::new(now_ns),
             packet: vec![0; PAYLOAD_BYTES_MAX],
@@ -88,15 +83,8 @@ impl Connections {
         if self.by_place.len() <= at {
             self.by_place.resize_with(at + 1, || None);
         }
-        let connection = match self.spare.pop() {
-            Some(mut spare) => {
-                *spare = fresh;
-                spare
-            }
-            None => Box::new(fresh),
-        };
         self.count += usize::from(self.by_place[at].is_none());
-        self.by_place[at] = Some(connection);
+        self.by_place[at] = Some(Box::new(fresh));
     }
 
     /// Takes one out for a while, to be [put back](Self::put_back) in the same step.
@@ -110,15 +98,11 @@ impl Connections {
         self.by_place[index.index()] = Some(connection);
     }
 
-    /// The session is over.
+    /// The session is over: what waited for its player goes.
     pub(crate) fn close(&mut self, index: Entry<Session>) {
-        let Some(closed) = self.by_place.get_mut(index.index()).and_then(Option::take) else {
-            return;
-        };
-        self.count -= 1;
-        self.alarms.clear(index);
-        if self.spare.len() < SPARE_MAX {
-            self.spare.push(closed);
+        if self.take(index).is_some() {
+            self.count -= 1;
+            self.alarms.clear(index);
         }
     }
 
@@ -148,6 +132,3 @@ impl Connections {
         taken.into_iter().map(Entry::numbered)
     }
 }
-
-/// Boxes that are kept for the next players: as many as come within a moment.
-const SPARE_MAX: usize = 256;
