@@ -24,14 +24,10 @@ pub(crate) async fn mirror(
     shared: Arc<Shared>,
     client: Client,
     commands: mpsc::Receiver<mirror::run::Command>,
-    known: Truth,
 ) {
     let truth = shared.options.keyspace.truth();
     let options = mirror::Options::new(truth, keyspace::classify, shared.seed());
-    for (key, entry) in &known.entries {
-        shared.desk().learn(key, Some(&entry.value));
-    }
-    let machine = Machine::new(options, known);
+    let machine = Machine::new(options, Truth::default());
     let seer = Arc::clone(&shared);
     let see = move |machine: &Machine, changes: Vec<mirror::Change>| {
         let mut desk = seer.desk();

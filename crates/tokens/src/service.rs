@@ -258,8 +258,7 @@ fn run_fleet(
     };
     runtime.block_on(async move {
         let (register, said) = mpsc::channel(1);
-        let known = mirror::Truth::default();
-        let mirroring = fleet::mirror(Arc::clone(&shared), client.clone(), commands, known);
+        let mirroring = fleet::mirror(Arc::clone(&shared), client.clone(), commands);
         let mirroring = tokio::spawn(mirroring);
         let leasing = tokio::spawn(fleet::keep_lease(Arc::clone(&shared), client.clone()));
         let tidying = tokio::spawn(fleet::tidy(Arc::clone(&shared), client.clone()));
