@@ -240,24 +240,18 @@ impl ControlLoop {
         let serving = self.setup.listeners.pairs().filter(|(_, it)| it.phase == Phase::Serving);
         let confirmed = self.membership.as_ref().map(|it| &it.confirmed);
         let epochs = |name: &str| confirmed.and_then(|it| it.get(name)).cloned();
-        let configured = |name: &str| self.config.listeners.iter().find(|it| it.name == name);
-        let group = |name: &str| {
-            let group = configured(name).and_then(|it| it.group.as_ref());
-            group.map_or(String::new(), ToString::to_string)
-        };
-        let token_bytes = |name: &str| {
-            let token = configured(name).and_then(|it| match &it.protocol {
-                Protocol::Plain(rules) => rules.token,
-                _ => None,
-            });
-            token.map_or(0, |token| token.bytes)
-        };
         let mut facts = Facts {
             is_draining: self.view.live().drain.is_some(),
             started_unix_s: self.view.facts().started_unix_s,
             ..Facts::default()
         };
         for (number, listener) in serving {
+            let configured = self.config.listeners.iter().find(|it| it.name == listener.name);
+            let group = configured.and_then(|it| it.group.as_ref());
+            let token = configured.and_then(|it| match &it.protocol {
+                Protocol::Plain(rules) => rules.token,
+                _ => None,
+            });
             facts.capacity = facts.capacity.saturating_add(listener.sessions_max);
             facts.sessions = facts.sessions.saturating_add(self.view.sessions(number));
             facts.fronts.push(FrontRow {
@@ -265,9 +259,9 @@ impl ControlLoop {
                 protocol: Front::of(&listener.protocol).word(),
                 addresses: listener.public.clone(),
                 epochs: epochs(&listener.name).unwrap_or_default(),
-                group: group(&listener.name),
+                group: group.map_or(String::new(), ToString::to_string),
                 protocol_id: listener.netcode().map_or(0, |rules| rules.protocol_id),
-                token_bytes: token_bytes(&listener.name),
+                token_bytes: token.map_or(0, |token| token.bytes),
             });
         }
         facts
