@@ -39,14 +39,7 @@ impl Swarm {
         while !staged.is_full() {
             let transmit = talker.session.poll_transmit(now.mono_ns, staged.slot());
             let Some(transmit) = transmit else { break };
-            staged.items.push(Item {
-                player: index,
-                len: transmit.len as u16,
-                sealed_from: transmit.sealed().start as u16,
-                seal: transmit.seal,
-                to: transmit.to,
-                tag: 0,
-            });
+            staged.items.push(Item::of(index, &transmit));
         }
         self.take_news(index, now);
     }

@@ -151,23 +151,13 @@ impl Swarm {
         self.tally.record(Stage::SendLate, late_ns);
         self.behind_ns = late_ns;
         player.next_counter += 1;
-        if let Wire::Messages(_) = &player.wire {
-            return self.send_message(index, &stamp, len);
-        }
         let item = match &mut player.wire {
             Wire::Plain(_) => {
                 let Protocol::Plain(plain) = &setup.protocol else {
                     unreachable!("a swarm speaks one protocol")
                 };
                 let len = plain.write(&stamp, len, slot);
-                Item {
-                    player: index,
-                    len: len as u16,
-                    sealed_from: 0,
-                    seal: None,
-                    to,
-                    tag: TAG_PAYLOAD,
-                }
+                Item::bare(index, len, to, TAG_PAYLOAD)
             }
             Wire::Unreal(unreal) => {
                 let len = len.min(UNREAL_PAYLOAD_BYTES_MAX);
@@ -175,30 +165,16 @@ impl Swarm {
                 let Some(len) = unreal.write_payload(&staged.payload[..len], slot) else {
                     return self.count_unsent(intended_ns);
                 };
-                Item {
-                    player: index,
-                    len: len as u16,
-                    sealed_from: 0,
-                    seal: None,
-                    to,
-                    tag: TAG_PAYLOAD,
-                }
+                Item::bare(index, len, to, TAG_PAYLOAD)
             }
-            Wire::Messages(_) => return,
+            Wire::Messages(_) => return self.send_message(index, &stamp, len),
             Wire::Netcode(client) => {
                 stamp.write(&mut staged.payload[..len]);
                 let payload = &staged.payload[..len];
                 let Ok(transmit) = client.write_payload(now.mono_ns, payload, slot) else {
                     return self.count_unsent(intended_ns);
                 };
-                Item {
-                    player: index,
-                    len: transmit.len as u16,
-                    sealed_from: transmit.sealed().start as u16,
-                    seal: transmit.seal,
-                    to,
-                    tag: TAG_PAYLOAD,
-                }
+                Item { to, tag: TAG_PAYLOAD, ..Item::of(index, &transmit) }
             }
         };
         staged.items.push(item);
@@ -230,14 +206,7 @@ impl Swarm {
         let Wire::Netcode(client) = &mut player.wire else { return };
         while !staged.is_full() {
             let Some(transmit) = client.poll_transmit(now.mono_ns, staged.slot()) else { return };
-            staged.items.push(Item {
-                player: index,
-                len: transmit.len as u16,
-                sealed_from: transmit.sealed().start as u16,
-                seal: transmit.seal,
-                to: transmit.to,
-                tag: 0,
-            });
+            staged.items.push(Item::of(index, &transmit));
         }
     }
 
@@ -247,14 +216,7 @@ impl Swarm {
         let player = &mut players[index as usize];
         let Wire::Unreal(unreal) = &mut player.wire else { return };
         let to = unreal.server();
-        let item = |len: usize, tag: u64| Item {
-            player: index,
-            len: len as u16,
-            sealed_from: 0,
-            seal: None,
-            to,
-            tag,
-        };
+        let item = |len: usize, tag: u64| Item::bare(index, len, to, tag);
         let tag = if unreal.is_leaving() { TAG_PLAIN } else { 0 };
         while !staged.is_full() {
             let Some(len) = unreal.poll_transmit(now.mono_ns, staged.slot()) else { break };

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 
 use ringgate_batch::Endpoint;
 use ringgate_core::limits::TX_SLOT_BYTES;
+use ringgate_core::proto::netcode::client::Transmit;
 use ringgate_core::proto::netcode::packet::Header;
 
 /// Datagrams that are being made ready.
@@ -27,6 +28,25 @@ pub(super) struct Item {
     pub(super) seal: Option<Header>,
     pub(super) to: Endpoint,
     pub(super) tag: u64,
+}
+
+impl Item {
+    /// What goes out as it was written.
+    pub(super) const fn bare(player: u32, len: usize, to: Endpoint, tag: u64) -> Self {
+        Self { player, len: len as u16, sealed_from: 0, seal: None, to, tag }
+    }
+
+    /// What a client has written into the next slot.
+    pub(super) fn of(player: u32, transmit: &Transmit) -> Self {
+        Self {
+            player,
+            len: transmit.len as u16,
+            sealed_from: transmit.sealed().start as u16,
+            seal: transmit.seal,
+            to: transmit.to,
+            tag: 0,
+        }
+    }
 }
 
 impl Staged {
