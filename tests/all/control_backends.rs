@@ -1,7 +1,6 @@
 //! Backends that are there or not, before any player finds out, and what `/readyz` says of them.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use ringgate_io::Choice;
@@ -9,7 +8,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 use crate::gateway_rig::{Echo, on_both_drivers};
-use crate::netns::{self, Pair};
+use crate::netns::{self, Pair, Serving};
 
 on_both_drivers!(
     nobody_is_sent_where_nobody_listens,
@@ -129,14 +128,14 @@ fn a_server_on_another_host_is_asked(io: Choice) {
     match netns::role() {
         Some((role, _)) if role == "server" => {
             let _socket = UdpSocket::bind(SERVER).expect("our namespace");
-            println!("{LISTENS}");
+            netns::say_that_it_serves();
             std::thread::park_timeout(Duration::from_mins(1));
         }
         Some((_, gateway)) => {
             let daemon = Daemon::start(&text(io, &[SERVER.parse().expect("literal")]));
             let page = |wanted| (daemon.get("/readyz").status == wanted).then_some(());
             wait_for("the refusal", || page(503));
-            let server = Server::start(&gateway, io);
+            let server = Serving::start(netns::role_beside(&gateway, &test_name(io), "server"));
             wait_for("the server to be seen", || page(200));
             drop(server);
             wait_for("the refusal", || page(503));
@@ -154,25 +153,4 @@ fn a_server_on_another_host_is_asked(io: Choice) {
 fn test_name(io: Choice) -> String {
     let driver = if io == Choice::Uring { "uring" } else { "mmsg" };
     format!("control_backends::{driver}::a_server_on_another_host_is_asked")
-}
-
-const LISTENS: &str = "the server listens";
-
-/// A process in the other namespace, killed when dropped.
-struct Server(Child);
-
-impl Server {
-    fn start(gateway: &str, io: Choice) -> Self {
-        let mut command = netns::role_beside(gateway, &test_name(io), "server");
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("runs");
-        netns::wait_for_line(&mut child, LISTENS);
-        Self(child)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -2,7 +2,6 @@
 //! namespaces and with both interfaces of the kernel beside it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::gateway_rig::on_both_drivers;
 use crate::io_rig::{Rig, Seen, answer};
-use crate::netns::{self, Pair};
+use crate::netns::{self, Pair, Serving};
 
 on_both_drivers!(
     datagrams_come_and_go_in_frames,
@@ -125,7 +124,7 @@ fn the_port_works_after_the_process_was_killed(io: Choice) {
             let Some(pair) = Pair::new() else { return };
             let test = test_name(name, io);
             for role in ["gateway", "socket", "gateway"] {
-                let gateway = Gateway::start(&pair, &test, role);
+                let gateway = Serving::start(pair.role(&pair.gateway, &test, role));
                 ask_as_player(&pair, &test);
                 drop(gateway);
             }
@@ -148,7 +147,7 @@ fn a_queue_that_cannot_be_had_is_refused_with_a_sentence(io: Choice) {
         None => {
             let Some(pair) = Pair::new() else { return };
             let test = test_name(name, io);
-            let gateway = Gateway::start(&pair, &test, "gateway");
+            let gateway = Serving::start(pair.role(&pair.gateway, &test, "gateway"));
             run(pair.role(&pair.gateway, &test, "second"));
             drop(gateway);
         }
@@ -163,7 +162,7 @@ fn play(name: &str, io: Choice, player: fn(&str)) {
         None => {
             let Some(pair) = Pair::new() else { return };
             let test = test_name(name, io);
-            let gateway = Gateway::start(&pair, &test, "gateway");
+            let gateway = Serving::start(pair.role(&pair.gateway, &test, "gateway"));
             ask_as_player(&pair, &test);
             drop(gateway);
         }
@@ -184,27 +183,6 @@ fn run(mut role: std::process::Command) {
     let said = [ran.stdout, ran.stderr].concat();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&said));
 }
-
-/// The process that serves, killed when dropped.
-struct Gateway(Child);
-
-impl Gateway {
-    fn start(pair: &Pair, test: &str, role: &str) -> Self {
-        let mut command = pair.role(&pair.gateway, test, role);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("runs");
-        netns::wait_for_line(&mut child, SERVES);
-        Self(child)
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-const SERVES: &str = "the gateway serves";
 
 const OPTIONS: DriverOptions = DriverOptions {
     small_slots: 64,
@@ -250,7 +228,7 @@ fn serve(io: Choice) {
         program.add(&Ours { vlan: 0, local, port: PORT }).expect("room");
     }
     program.give_queue(0, driver.card_fd().expect("it has a card")).expect("bound");
-    println!("{SERVES}");
+    netns::say_that_it_serves();
     let mut rig = Rig { driver };
     loop {
         let mut seen = Seen::default();
@@ -276,7 +254,7 @@ fn counts_of(rig: &Rig) -> String {
 /// A process without a card at the same port.
 fn serve_socket() {
     let socket = wait_for_port(|| UdpSocket::bind((GATEWAY, PORT)).ok());
-    println!("{SERVES}");
+    netns::say_that_it_serves();
     let mut buffer = [0; 2048];
     while let Ok((len, peer)) = socket.recv_from(&mut buffer) {
         socket.send_to(&buffer[..len], peer).expect("sent");

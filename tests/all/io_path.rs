@@ -3,7 +3,6 @@
 
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use ringgate_batch::{LocalIp, SocketId, TxTarget};
@@ -14,7 +13,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use crate::control_rig::wait_for;
 use crate::gateway_rig::on_both_drivers;
 use crate::io_rig::{Rig, Seen, answer};
-use crate::netns::{self, Pair};
+use crate::netns::{self, Pair, Serving};
 
 on_both_drivers!(
     forged_news_of_a_smaller_path_change_nothing,
@@ -52,7 +51,7 @@ fn play(name: &str, io: Choice, player: fn(&str)) {
             let Some(pair) = Pair::new() else { return };
             let driver = if io == Choice::Uring { "uring" } else { "mmsg" };
             let test = format!("io_path::{driver}::{name}");
-            let gateway = Gateway::start(&pair, &test);
+            let gateway = Serving::start(pair.role(&pair.gateway, &test, "gateway"));
             let ran = pair.role(&pair.player, &test, "player").output().expect("runs");
             let said = [ran.stdout, ran.stderr].concat();
             assert!(ran.status.success(), "{}", String::from_utf8_lossy(&said));
@@ -60,27 +59,6 @@ fn play(name: &str, io: Choice, player: fn(&str)) {
         }
     }
 }
-
-/// The process that serves, killed when dropped.
-struct Gateway(Child);
-
-impl Gateway {
-    fn start(pair: &Pair, test: &str) -> Self {
-        let mut command = pair.role(&pair.gateway, test, "gateway");
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("runs");
-        netns::wait_for_line(&mut child, SERVES);
-        Self(child)
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-const SERVES: &str = "the gateway serves";
 
 /// Answers `player LENGTH…` with datagrams of these lengths, `backend LENGTH…` with such to the
 /// backend, `gso` with how many sends had segments.
@@ -92,7 +70,7 @@ fn serve(io: Choice) {
     let plain = socket::player(SocketAddr::from(([0; 4], PLAIN_PORT)), &plain).expect("it is free");
     rig.driver.register(plain.fd, SocketKind::Datagram).expect("registers");
     let toward = TxTarget { socket: link(&mut rig), peer: None, source: LocalIp::UNSPECIFIED };
-    println!("{SERVES}");
+    netns::say_that_it_serves();
     loop {
         let mut seen = Seen::default();
         rig.turn_once(Wait::AtMost(Duration::from_millis(20)), &mut seen);

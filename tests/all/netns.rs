@@ -7,7 +7,7 @@
 //! ```
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ringgate_os::process::effective_uid;
@@ -80,12 +80,34 @@ fn role_in(namespace: &str, test: &str, role: &str, gateway: &str) -> Command {
     command
 }
 
-/// Waits until a process says something.
-pub(crate) fn wait_for_line(child: &mut Child, line: &str) {
-    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let is_said = lines.any(|said| said.is_ok_and(|said| said.contains(line)));
-    assert!(is_said, "it ended without a word: {line}");
+/// A process that serves in a namespace, killed when dropped.
+pub(crate) struct Serving(Child);
+
+impl Serving {
+    /// Starts it, and waits until it [says](say_that_it_serves) that it serves.
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("runs");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let is_said = lines.any(|said| said.is_ok_and(|said| said.contains(SERVES)));
+        let serving = Self(child);
+        assert!(is_said, "it ended without a word");
+        serving
+    }
 }
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a process says that is waited for.
+pub(crate) fn say_that_it_serves() {
+    println!("{SERVES}");
+}
+
+const SERVES: &str = "this process serves";
 
 impl Drop for Pair {
     fn drop(&mut self) {
