@@ -496,6 +496,15 @@ func (b *Backend) up(worker int) *link {
 	return nil
 }
 
+// Appends a record. Where there is no room, sending makes some, if the kernel has room.
+func (b *Backend) push(l *link, write func(*bundle) bool) bool {
+	if l.push(write) {
+		return true
+	}
+	l.flush(&b.stats, b.arrivals)
+	return l.isUp() && l.push(write)
+}
+
 // Send takes 1 to 1200 bytes for one player, up to 1472 for one of a plain listener. They leave
 // with the next flush.
 func (b *Backend) Send(session SessionID, payload []byte) error {
@@ -509,12 +518,9 @@ func (b *Backend) Send(session SessionID, payload []byte) error {
 		return ErrLinkDown
 	case len(payload) > l.payloadBytesMax():
 		return ErrPayloadLength
-	case !l.pushPayload(session, payload):
-		// Sending makes room, where the kernel has room.
-		if l.flush(&b.stats, b.arrivals); !l.isUp() || !l.pushPayload(session, payload) {
-			b.stats.PayloadsLinkFull++
-			return ErrLinkFull
-		}
+	case !b.push(l, func(bundle *bundle) bool { return bundle.payload(session, payload) }):
+		b.stats.PayloadsLinkFull++
+		return ErrLinkFull
 	}
 	b.stats.PayloadsTaken++
 	return nil
@@ -555,11 +561,9 @@ func (b *Backend) multicastPart(l *link, sessions []SessionID, payload []byte) i
 		b.stats.PayloadsLinkDown += uint64(len(sessions))
 		return 0
 	}
-	if !l.pushMulticast(sessions, payload) {
-		if l.flush(&b.stats, b.arrivals); !l.isUp() || !l.pushMulticast(sessions, payload) {
-			b.stats.PayloadsLinkFull += uint64(len(sessions))
-			return 0
-		}
+	if !b.push(l, func(bundle *bundle) bool { return bundle.multicast(sessions, payload) }) {
+		b.stats.PayloadsLinkFull += uint64(len(sessions))
+		return 0
 	}
 	b.stats.PayloadsTaken += uint64(len(sessions))
 	return len(sessions)
@@ -601,7 +605,7 @@ func (b *Backend) AskQuality(session SessionID) error {
 		return ErrLinkDown
 	case l.version < versionMessages:
 		return ErrNoMessages
-	case !l.pushAskQuality(session):
+	case !l.push(func(bundle *bundle) bool { return bundle.askQuality(session) }):
 		return ErrLinkFull
 	}
 	return nil
@@ -625,7 +629,7 @@ func (b *Backend) CloseSession(session SessionID, reason CloseReason) error {
 func (b *Backend) Ping() (asked int) {
 	token := uint64(b.now())
 	for _, l := range b.links {
-		if l.isUp() && l.pushPing(token) {
+		if l.isUp() && l.push(func(bundle *bundle) bool { return bundle.ping(token) }) {
 			asked++
 		}
 	}

@@ -154,48 +154,18 @@ func (l *link) last() *bundle {
 	return l.bundles[len(l.bundles)-1]
 }
 
-func (l *link) pushPayload(session SessionID, payload []byte) bool {
-	if len(l.late) > 0 {
-		return false
-	}
-	if last := l.last(); last != nil && last.payload(session, payload) {
-		return true
-	}
-	next := l.fresh()
-	return next != nil && next.payload(session, payload)
+// Appends a record to the queue, unless there is no room for it, or it would overtake the end of a
+// session.
+func (l *link) push(write func(*bundle) bool) bool {
+	return len(l.late) == 0 && l.pushNow(write)
 }
 
-func (l *link) pushMulticast(sessions []SessionID, payload []byte) bool {
-	if len(l.late) > 0 {
-		return false
-	}
-	if last := l.last(); last != nil && last.multicast(sessions, payload) {
+func (l *link) pushNow(write func(*bundle) bool) bool {
+	if last := l.last(); last != nil && write(last) {
 		return true
 	}
 	next := l.fresh()
-	return next != nil && next.multicast(sessions, payload)
-}
-
-func (l *link) pushPing(token uint64) bool {
-	if len(l.late) > 0 {
-		return false
-	}
-	if last := l.last(); last != nil && last.ping(token) {
-		return true
-	}
-	next := l.fresh()
-	return next != nil && next.ping(token)
-}
-
-func (l *link) pushAskQuality(session SessionID) bool {
-	if len(l.late) > 0 {
-		return false
-	}
-	if last := l.last(); last != nil && last.askQuality(session) {
-		return true
-	}
-	next := l.fresh()
-	return next != nil && next.askQuality(session)
+	return next != nil && write(next)
 }
 
 // All parts of a message, or none of them.
@@ -213,10 +183,7 @@ func (l *link) pushMessage(session SessionID, channel Channel, token uint64, mes
 			marks |= markLast
 		}
 		left = left[len(part):]
-		if last := l.last(); last != nil && last.message(session, channel, marks, token, part) {
-			continue
-		}
-		if next := l.fresh(); next == nil || !next.message(session, channel, marks, token, part) {
+		if !l.pushNow(func(b *bundle) bool { return b.message(session, channel, marks, token, part) }) {
 			return false
 		}
 	}
@@ -224,17 +191,9 @@ func (l *link) pushMessage(session SessionID, channel Channel, token uint64, mes
 }
 
 func (l *link) pushClose(session SessionID, reason CloseReason) {
-	if len(l.late) > 0 || !l.pushCloseNow(session, reason) {
+	if !l.push(func(b *bundle) bool { return b.close(session, reason) }) {
 		l.late = append(l.late, lateClose{session, reason})
 	}
-}
-
-func (l *link) pushCloseNow(session SessionID, reason CloseReason) bool {
-	if last := l.last(); last != nil && last.close(session, reason) {
-		return true
-	}
-	next := l.fresh()
-	return next != nil && next.close(session, reason)
 }
 
 // Sends what waits, as far as the kernel has room.
@@ -262,7 +221,7 @@ func (l *link) pop() {
 	l.bundles = append(l.bundles[:0], l.bundles[1:]...)
 	taken := 0
 	for _, late := range l.late {
-		if !l.pushCloseNow(late.session, late.reason) {
+		if !l.pushNow(func(b *bundle) bool { return b.close(late.session, late.reason) }) {
 			break
 		}
 		taken++
