@@ -38,6 +38,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/testkit", "batch core gate link"),
     ("crates/tokens", "core fleet os"),
     ("crates/trunk", "core link"),
+    ("crates/trunk-io", "core link os trunk"),
     ("crates/xdp", "batch os"),
     ("loadgen", "batch client core impair io link os report"),
 ];

@@ -46,6 +46,7 @@ use std::time::Duration;
 
 pub use events::{Event, Events, LinkLoss};
 pub use outbox::{Outbox, SendError, SendStats};
+pub use queue::Queue;
 
 use self::link::Link;
 use self::pace::Pace;

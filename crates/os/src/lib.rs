@@ -12,6 +12,7 @@ pub mod overflows;
 pub mod owners;
 pub mod process;
 pub mod rights;
+pub mod segments;
 pub mod shared;
 pub mod signals;
 pub mod stored;

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::marker::PhantomData;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{NonNull, null_mut};
 
@@ -164,6 +165,20 @@ impl Receiver {
         Ok(received)
     }
 
+    /// The same with buffers of the caller's.
+    pub fn receive_into(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        buffers: &mut [Box<[u8]>],
+    ) -> io::Result<usize> {
+        let slots = buffers.iter_mut().map(|buffer| {
+            let len = buffer.len();
+            (NonNull::from(buffer.as_mut()).cast(), len)
+        });
+        // SAFETY: the buffers are borrowed for the call, so nobody else has them meanwhile.
+        unsafe { self.receive(socket, slots) }
+    }
+
     /// What is known about message `index` of the last call.
     pub fn message(&self, index: usize) -> Incoming<'_> {
         assert!(index < self.used, "only received messages can be read");
@@ -206,6 +221,27 @@ pub struct Incoming<'a> {
     pub name: &'a [u8],
     /// Control messages.
     pub control: &'a [u8],
+}
+
+impl Incoming<'_> {
+    /// Who sent it; `None` where that is nobody with an address of the internet.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        let at = |from: usize| self.name.get(from..);
+        let family = i32::from(u16::from_ne_bytes(*self.name.first_chunk()?));
+        let port = u16::from_be_bytes(*at(2)?.first_chunk()?);
+        match family {
+            libc::AF_INET => {
+                let ip = Ipv4Addr::from(*at(4)?.first_chunk::<4>()?);
+                Some(SocketAddrV4::new(ip, port).into())
+            }
+            libc::AF_INET6 => {
+                let ip = Ipv6Addr::from(*at(8)?.first_chunk::<16>()?);
+                let scope = u32::from_ne_bytes(*at(24)?.first_chunk()?);
+                Some(SocketAddrV6::new(ip, port, 0, scope).into())
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Takes one entry off a socket's error queue and shows `read` the address that the failed datagram

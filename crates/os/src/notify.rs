@@ -63,15 +63,33 @@ impl Epoll {
         check(result).map(drop)
     }
 
-    /// What is ready now, into `ready`, without waiting. At most as many as its capacity; the
-    /// others come next time.
+    /// What is ready now, into `ready`, without waiting. At most 64; the others come next time.
     pub fn ready(&self, ready: &mut Vec<Ready>) -> io::Result<()> {
+        self.wait_ms(ready, 0)
+    }
+
+    /// The same, after waiting for the first of them: for at most so long, in whole milliseconds.
+    /// A signal ends the wait.
+    pub fn wait(&self, ready: &mut Vec<Ready>, at_most: Duration) -> io::Result<()> {
+        let ms = at_most.as_nanos().div_ceil(1_000_000);
+        match self.wait_ms(ready, i32::try_from(ms).unwrap_or(i32::MAX)) {
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => Ok(()),
+            other => other,
+        }
+    }
+
+    fn wait_ms(&self, ready: &mut Vec<Ready>, timeout_ms: i32) -> io::Result<()> {
         const EVENTS_MAX: usize = 64;
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
         ready.clear();
         // SAFETY: `events` has room for the `EVENTS_MAX` entries that the kernel may write.
         let count = unsafe {
-            libc::epoll_wait(self.fd.as_raw_fd(), events.as_mut_ptr(), EVENTS_MAX as i32, 0)
+            libc::epoll_wait(
+                self.fd.as_raw_fd(),
+                events.as_mut_ptr(),
+                EVENTS_MAX as i32,
+                timeout_ms,
+            )
         };
         let count = check(count)? as usize;
         ready.extend(events[..count].iter().map(|e| Ready { token: e.u64, events: e.events }));

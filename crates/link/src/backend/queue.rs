@@ -6,11 +6,11 @@
 
 use std::collections::VecDeque;
 
-use super::super::bundle::{BUNDLE_BYTES_MAX, Frames, Writer};
+use super::super::bundle::{BUNDLE_BYTES_MAX, Frame, Frames, Writer};
 
 /// A bounded queue of bundles. Buffers are allocated when first needed and used again.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub struct Queue {
     /// Invariant: none of them is empty.
     bundles: VecDeque<Bundle>,
     spare: Vec<Bundle>,
@@ -28,23 +28,23 @@ struct Bundle {
 
 impl Queue {
     /// An empty queue of at most so many bundles.
-    pub(super) const fn new(bundles_max: usize) -> Self {
+    pub const fn new(bundles_max: usize) -> Self {
         Self { bundles: VecDeque::new(), spare: Vec::new(), bundles_max, late: Vec::new() }
     }
 
     /// Appends a record that carries `payloads` payloads, unless there is no room for it.
     #[inline]
-    pub(super) fn push(&mut self, payloads: u64, write: impl Fn(&mut Writer<'_>) -> bool) -> bool {
+    pub fn push(&mut self, payloads: u64, write: impl Fn(&mut Writer<'_>) -> bool) -> bool {
         self.late.is_empty() && self.push_to_bundles(payloads, write)
     }
 
     /// Whether so many records of any length can be appended now.
-    pub(super) fn has_room_for(&self, records: usize) -> bool {
+    pub fn has_room_for(&self, records: usize) -> bool {
         self.late.is_empty() && self.bundles.len() + records <= self.bundles_max
     }
 
     /// Appends a record that must arrive.
-    pub(super) fn push_late(&mut self, write: impl Fn(&mut Writer<'_>) -> bool) {
+    pub fn push_late(&mut self, write: impl Fn(&mut Writer<'_>) -> bool) {
         if self.push(0, &write) {
             return;
         }
@@ -55,14 +55,33 @@ impl Queue {
         self.late.extend_from_slice(writer.bytes());
     }
 
+    /// Appends a record that is encoded already, unless there is no room for it.
+    #[inline]
+    pub fn push_frame(&mut self, frame: Frame<'_>) -> bool {
+        self.push(frame.payloads(), |writer| writer.frame(frame))
+    }
+
+    /// Appends a record that is encoded already and must arrive. `false` where too many wait: the
+    /// link cannot go on without this one.
+    pub fn push_late_frame(&mut self, frame: Frame<'_>) -> bool {
+        if self.push_frame(frame) {
+            return true;
+        }
+        let fits = self.late.len() + frame.bytes().len() <= LATE_BYTES_MAX;
+        if fits {
+            self.late.extend_from_slice(frame.bytes());
+        }
+        fits
+    }
+
     /// The bundle that is to be sent next, and how many payloads it carries.
-    pub(super) fn front(&self) -> Option<(&[u8], u64)> {
+    pub fn front(&self) -> Option<(&[u8], u64)> {
         let bundle = self.bundles.front()?;
         Some((&bundle.bytes[..bundle.len], bundle.payloads))
     }
 
     /// The front bundle has been sent.
-    pub(super) fn pop(&mut self) {
+    pub fn pop(&mut self) {
         if let Some(bundle) = self.bundles.pop_front() {
             self.spare.push(bundle);
         }
@@ -70,12 +89,12 @@ impl Queue {
     }
 
     /// Whether nothing waits.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.bundles.is_empty()
     }
 
     /// Throws everything away. Returns how many payloads that were.
-    pub(super) fn clear(&mut self) -> u64 {
+    pub fn clear(&mut self) -> u64 {
         self.late.clear();
         let payloads = self.bundles.iter().map(|bundle| bundle.payloads).sum();
         self.spare.extend(self.bundles.drain(..));
@@ -135,6 +154,9 @@ impl Bundle {
 
 /// `close`, the only record that a game process sends and that must arrive, has 13 bytes.
 const LATE_RECORD_BYTES_MAX: usize = 16;
+
+/// Of records that come encoded: as much as may wait for the stream of a trunk.
+const LATE_BYTES_MAX: usize = 4 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -197,6 +219,22 @@ mod tests {
         let closes: Vec<_> = (1..=2000).map(|serial| (serial, 0)).collect();
         assert_eq!((payloads, &records[26..]), (26, &closes[..]));
         assert!(queue.push(1, |writer| writer.payload(session(1), b"x")));
+    }
+
+    #[test]
+    fn encoded_records_that_must_arrive_wait_up_to_a_bound() {
+        let mut queue = Queue::new(1);
+        let mut bytes = [0; 16 * 1024];
+        let mut writer = Writer::new(&mut bytes);
+        assert!(writer.close(session(1), CloseReason::Kicked));
+        let close = Frames::new(writer.bytes()).next().expect("one").expect("own");
+        let mut pushed = 0;
+        while queue.push_late_frame(close) {
+            pushed += 1;
+        }
+        assert_eq!(pushed, BUNDLE_BYTES_MAX / 13 + LATE_BYTES_MAX / 13);
+        assert!(!queue.push_frame(close), "it would overtake");
+        assert_eq!(drain(&mut queue).0.len(), pushed, "none of them was dropped");
     }
 
     #[test]

@@ -1,0 +1,32 @@
+//! The sockets of a trunk: what `ringgate-trunk` leaves to its caller, the same at both ends.
+//!
+//! A [`Trunk`] is one end with its connection ([`Line`]) and a UDP socket for each lane ([`Port`]);
+//! [`Local`] is a bundle link to a process on this host. Nothing here has a thread or waits: the
+//! caller watches all descriptors with one [`Epoll`](ringgate_os::notify::Epoll) and says what is
+//! ready.
+#![deny(unsafe_code)]
+
+mod door;
+mod guest;
+mod line;
+mod local;
+mod port;
+mod records;
+#[cfg(test)]
+mod tests;
+mod trunk;
+
+use std::sync::Arc;
+
+pub use door::Door;
+pub use guest::{Guest, Hello};
+pub use line::Line;
+pub use local::{Bundles, Local, Received};
+pub use port::{Buffers, Port};
+pub use trunk::{End, Event, LaneStats, Settings, Trunk};
+
+/// What the streams are encrypted with: Graviola, which needs no C compiler, and a processor that
+/// suffices (`ringgate_fleet::etcd::processor_suffices`).
+pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls_graviola::default_provider())
+}

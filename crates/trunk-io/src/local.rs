@@ -1,0 +1,182 @@
+//! A bundle link to a process on this host, whichever side of it this is: what is to go over it
+//! waits in a queue with a bound.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use ringgate_link::backend::Queue;
+use ringgate_link::bundle::{BUNDLE_BYTES_MAX, Frame};
+use ringgate_os::message::{Beside, Receiver};
+use ringgate_os::notify::Epoll;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+/// One link.
+#[derive(Debug)]
+pub struct Local {
+    socket: Socket,
+    queue: Queue,
+    is_broken: bool,
+    is_watched_for_room: bool,
+}
+
+/// What reading from a link says about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// There may be more.
+    Part,
+    /// Nothing more, for now.
+    Everything,
+    /// The other side has hung up.
+    HungUp,
+}
+
+/// Memory that bundles are read into. All links of a thread share it.
+#[derive(Debug)]
+pub struct Bundles {
+    receiver: Receiver,
+    buffers: Vec<Box<[u8]>>,
+}
+
+impl Default for Bundles {
+    fn default() -> Self {
+        let buffers = (0..BUNDLES).map(|_| vec![0; BUNDLE_BYTES_MAX].into_boxed_slice());
+        Self { receiver: Receiver::new(Beside::Nothing), buffers: buffers.collect() }
+    }
+}
+
+impl Local {
+    /// Connects to who listens at a path: at once or not at all.
+    pub fn connect(path: &Path) -> io::Result<Self> {
+        let kind = Type::SEQPACKET.nonblocking().cloexec();
+        let socket = Socket::new_raw(Domain::UNIX, kind, None)?;
+        socket.connect(&SockAddr::unix(path)?)?;
+        Ok(Self::new(socket))
+    }
+
+    fn new(socket: Socket) -> Self {
+        ringgate_os::segments::ask_for_buffers(socket.as_fd(), BUFFER_BYTES);
+        let queue = Queue::new(QUEUE_BUNDLES);
+        Self { socket, queue, is_broken: false, is_watched_for_room: false }
+    }
+
+    /// Watches it for bundles.
+    pub fn watch(&self, epoll: &Epoll, token: u64) -> io::Result<()> {
+        epoll.add(self.as_fd(), token)
+    }
+
+    /// Appends a record that may be lost. `false` where there is no room: it is the caller's to
+    /// count.
+    #[inline]
+    pub fn push(&mut self, frame: Frame<'_>) -> bool {
+        self.queue.push_frame(frame) || {
+            self.flush();
+            self.queue.push_frame(frame)
+        }
+    }
+
+    /// Appends a record that must arrive. `false` where too much waits already: the link has to
+    /// end, because nothing of this may be dropped.
+    #[must_use]
+    pub fn push_late(&mut self, frame: Frame<'_>) -> bool {
+        self.queue.push_late_frame(frame)
+    }
+
+    /// Sends what waits, as far as the kernel has room.
+    pub fn flush(&mut self) {
+        while let Some((bundle, _)) = self.queue.front()
+            && !self.is_broken
+        {
+            match self.socket.send_with_flags(bundle, libc::MSG_NOSIGNAL) {
+                Ok(_) => self.queue.pop(),
+                Err(error) if is_full(&error) => return,
+                Err(_) => {
+                    // Reading comes to its end now, and with it the link.
+                    let _ = self.socket.shutdown(std::net::Shutdown::Both);
+                    self.is_broken = true;
+                }
+            }
+        }
+    }
+
+    /// Has the set say nothing of bundles that wait: who listens to this link has no room for what
+    /// it says.
+    pub fn hold(&self, epoll: &Epoll, token: u64, is_held: bool) {
+        // To change a member of the set needs no memory.
+        let _ = epoll.watch_for_input(self.as_fd(), token, !is_held);
+    }
+
+    /// Has the set say when there is room for what a flush has left.
+    pub fn watch_for_room(&mut self, epoll: &Epoll, token: u64) {
+        let wanted = !self.queue.is_empty() && !self.is_broken;
+        if wanted != self.is_watched_for_room {
+            // To change a member of the set needs no memory.
+            let _ = epoll.watch_for_room(self.as_fd(), token, wanted);
+            self.is_watched_for_room = wanted;
+        }
+    }
+
+    /// Throws away what waits. Returns how many payloads that were.
+    pub fn clear(&mut self) -> u64 {
+        self.queue.clear()
+    }
+
+    /// Reads what there is, up to a burst, and hands each bundle on.
+    pub fn receive(
+        &mut self,
+        bundles: &mut Bundles,
+        mut handle: impl FnMut(&[u8]),
+    ) -> io::Result<Received> {
+        let Bundles { receiver, buffers } = bundles;
+        let count = match receiver.receive_into(self.socket.as_fd(), buffers) {
+            Ok(count) => count,
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {
+                    return Ok(Received::Everything);
+                }
+                // The peer has closed with our data unread. What it had sent follows.
+                io::ErrorKind::ConnectionReset => return Ok(Received::Part),
+                _ => return Err(error),
+            },
+        };
+        for (index, buffer) in buffers.iter().take(count).enumerate() {
+            let message = receiver.message(index);
+            if message.len == 0 {
+                return Ok(Received::HungUp);
+            }
+            if message.truncated {
+                return Err(io::Error::other("a bundle is longer than any may be"));
+            }
+            handle(&buffer[..message.len]);
+        }
+        Ok(if count == BUNDLES { Received::Part } else { Received::Everything })
+    }
+}
+
+impl From<OwnedFd> for Local {
+    /// One that was accepted; it does not wait.
+    fn from(socket: OwnedFd) -> Self {
+        let socket = Socket::from(socket);
+        let _ = socket.set_nonblocking(true);
+        Self::new(socket)
+    }
+}
+
+impl AsFd for Local {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR))
+}
+
+/// As much as a worker's own end has.
+const BUFFER_BYTES: i32 = 1 << 20;
+
+/// Bundles that are read at once.
+const BUNDLES: usize = 16;
+
+/// 1 MiB for each link: what a trunk brings at once finds room although the process sleeps.
+const QUEUE_BUNDLES: usize = 64;

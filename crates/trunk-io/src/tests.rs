@@ -1,0 +1,162 @@
+//! Two ends over loopback: everything that is pushed comes, the stream's order holds, and nobody
+//! else is listened to. Without the instructions that TLS asks for, these tests say so and pass.
+
+mod rig;
+
+use ringgate_link::bundle::{CloseReason, Hello, Opened, SessionId};
+use ringgate_trunk::control::Reason;
+use ringgate_trunk::datagram::{Header, Refusal};
+use ringgate_trunk::keys::Rekey;
+
+use crate::trunk::End;
+use rig::{AGENT, GATEWAY, Heard, Rig};
+
+/// Payloads each way.
+const EACH: usize = 20_000;
+
+fn session(serial: u64) -> SessionId {
+    SessionId::new(0, serial)
+}
+
+fn opened(serial: u64) -> Opened<'static> {
+    let address = std::net::SocketAddr::from(([192, 0, 2, 1], 7));
+    let (slot, slots_max, user_data) = (0, 1, &[0; 256]);
+    let session = session(serial);
+    Opened { session, client_id: 1, address, slot, slots_max, user_data, listener: "main" }
+}
+
+#[test]
+fn payloads_cross_in_both_directions_and_none_is_lost() {
+    let Some(mut rig) = Rig::with(Rekey::default()) else { return };
+    rig.tell(AGENT, 0, 7, |writer| writer.hello(&Hello::new(1, "arena-1")));
+    rig.tell(GATEWAY, 0, 7, |writer| writer.opened(&opened(1)));
+    rig.until("both know the link", |rig| [0, 1].iter().all(|it| rig.heard(*it).len() == 1));
+    rig.forget();
+    for round in 0..EACH / 100 {
+        for number in 0..100 {
+            let bytes = [&(round * 100 + number).to_le_bytes()[..], &[7; 92]].concat();
+            for from in [AGENT, GATEWAY] {
+                rig.push(from, 0, 7, |writer| writer.payload(session(1), &bytes));
+            }
+        }
+        rig.turn();
+    }
+    rig.until("all have come", |rig| {
+        [AGENT, GATEWAY].iter().all(|it| rig.heard(*it).len() == EACH)
+    });
+    for to in [AGENT, GATEWAY] {
+        let numbers = rig.heard(to).iter().map(|heard| match heard {
+            Heard::Payload { lane: 0, link: 7, bytes } => {
+                usize::from_le_bytes(*bytes.first_chunk().expect("eight bytes"))
+            }
+            heard => panic!("{heard:?}"),
+        });
+        assert!(numbers.eq(0..EACH), "in order over loopback");
+        let stats = rig.trunk(to).stats().next().expect("there is a lane");
+        assert_eq!((stats.lane.payloads_received, stats.full), (EACH as u64, 0));
+        assert_eq!(stats.lane.arrived_here.lost(), 0);
+        assert!(stats.cut[0] > 0, "several datagrams leave as one message");
+        assert_eq!(stats.lane.path_bytes, 8900, "loopback carries the longest");
+    }
+}
+
+#[test]
+fn keys_move_on_while_payloads_cross() {
+    let rekey = Rekey { age_ns: u64::MAX, datagrams: 8 };
+    let Some(mut rig) = Rig::with(rekey) else { return };
+    rig.tell(GATEWAY, 1, 3, |writer| writer.opened(&opened(1)));
+    rig.until("the session is open", |rig| rig.heard(AGENT).len() == 1);
+    rig.forget();
+    for round in 0..200_usize {
+        for _ in 0..20 {
+            rig.push(GATEWAY, 1, 3, |writer| writer.payload(session(1), &[1; 1000]));
+        }
+        rig.until("they have come", |rig| rig.heard(AGENT).len() == (round + 1) * 20);
+    }
+    let stats = rig.trunk(AGENT).stats().nth(1).expect("there are two lanes");
+    assert!(stats.lane.epochs[1] > 10, "{:?}", stats.lane.epochs);
+    let refused: u64 = Refusal::ALL.into_iter().map(|it| stats.lane.refusals.of(it)).sum();
+    assert_eq!(refused, 0);
+}
+
+#[test]
+fn what_is_told_comes_before_what_is_pushed_after_it() {
+    let Some(mut rig) = Rig::with(Rekey::default()) else { return };
+    for serial in 1..=300 {
+        rig.tell(GATEWAY, 0, 7, |writer| writer.opened(&opened(serial)));
+        rig.push(GATEWAY, 0, 7, |writer| writer.payload(session(serial), &[1; 50]));
+        rig.tell(GATEWAY, 0, 7, |writer| writer.closed(session(serial), CloseReason::Operator));
+        rig.turn();
+    }
+    rig.until("all is closed", |rig| {
+        rig.heard(AGENT).iter().filter(|it| matches!(it, Heard::Told { .. })).count() == 600
+    });
+    let (mut open, mut payloads) = (false, 0);
+    for heard in rig.heard(AGENT) {
+        match heard {
+            Heard::Told { .. } => open = !open,
+            Heard::Payload { .. } => {
+                assert!(open, "no payload before its opened or after its closed");
+                payloads += 1;
+            }
+            heard => panic!("{heard:?}"),
+        }
+    }
+    let stats = rig.trunk(AGENT).stats().next().expect("there is a lane");
+    assert_eq!(payloads + stats.lane.refusals.of(Refusal::Over), 300, "each is accounted for");
+}
+
+#[test]
+fn hostile_datagrams_at_the_door_and_at_a_lane_are_counted_and_never_answered() {
+    let Some(mut rig) = Rig::with(Rekey::default()) else { return };
+    let stranger = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    stranger.set_nonblocking(true).expect("an option");
+    let trunk = rig.trunk(GATEWAY).agreed().expect("it has begun").trunk;
+    let mut forged = [0x55; 200];
+    let header = Header { lane: 0, epoch: 0, trunk, sequence: 1 << 40 };
+    forged[..16].copy_from_slice(&header.to_bytes());
+    let door = rig.door_address();
+    for datagram in [&b""[..], b"x", &[0xd1; 40], &forged] {
+        stranger.send_to(datagram, door).expect("sent");
+    }
+    let first = |rig: &Rig| rig.trunk(GATEWAY).stats().next().expect("there is a lane");
+    rig.until("the last was looked at", |rig| first(rig).lane.refusals.of(Refusal::Forged) == 1);
+    let stats = first(&rig);
+    assert_eq!(stats.moved, 0, "a forged datagram moves nobody");
+    let mut answer = [0; 100];
+    assert!(stranger.recv(&mut answer).is_err(), "nothing is answered");
+}
+
+#[test]
+fn an_agent_whose_address_changes_is_followed() {
+    let Some(mut rig) = Rig::with(Rekey::default()) else { return };
+    rig.tell(GATEWAY, 0, 7, |writer| writer.opened(&opened(1)));
+    rig.until("the session is open", |rig| rig.heard(AGENT).len() == 1);
+    rig.forget();
+    rig.move_agent(0);
+    rig.tell(AGENT, 0, 7, |writer| writer.hello(&Hello::new(1, "arena-1")));
+    rig.until("the hello has come", |rig| !rig.heard(GATEWAY).is_empty());
+    rig.push(AGENT, 0, 7, |writer| writer.payload(session(1), b"from elsewhere"));
+    rig.until("it has come", |rig| rig.heard(GATEWAY).len() == 2);
+    rig.push(GATEWAY, 0, 7, |writer| writer.payload(session(1), b"and back"));
+    rig.until("the answer has come", |rig| rig.heard(AGENT).len() == 1);
+    assert_eq!(rig.trunk(GATEWAY).stats().next().expect("a lane").moved, 1);
+}
+
+#[test]
+fn a_goodbye_is_heard_and_a_connection_that_ends_is_noticed() {
+    for says_goodbye in [true, false] {
+        let Some(mut rig) = Rig::with(Rekey::default()) else { return };
+        if says_goodbye {
+            rig.trunk_mut(GATEWAY).say_goodbye(Reason::ShuttingDown);
+        } else {
+            rig.kill(GATEWAY);
+        }
+        rig.until("the agent knows", |rig| rig.trunk(AGENT).over().is_some());
+        match rig.trunk(AGENT).over() {
+            Some(End::Theirs(Reason::ShuttingDown)) => assert!(says_goodbye),
+            Some(End::Failed(_)) => assert!(!says_goodbye),
+            other => panic!("{other:?}"),
+        }
+    }
+}
