@@ -53,7 +53,7 @@ type Event struct {
 	Address     netip.AddrPort
 	Slot        uint32
 	SlotsMax    uint32
-	UserData    []byte // UserDataBytes; zeros when opened again
+	UserData    []byte // UserDataBytes, the connect token's
 	Listener    string // where the player came in
 	Bytes       []byte // 1 to LongPayloadBytesMax; of netcode 1 to PayloadBytesMax
 	Reason      CloseReason

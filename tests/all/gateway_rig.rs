@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use renetcode::{ClientAuthentication, NetcodeClient};
 use ringgate::worker::{Fleet, Plan};
-use ringgate_core::netcode::{Client, Notice, TokenSpec, mint};
+use ringgate_core::netcode::{Client, Notice, TokenSpec, UserData, mint, user_data};
 use ringgate_core::proto::netcode::address::ServerAddresses;
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
@@ -144,8 +144,11 @@ impl Gateway {
 
     pub(crate) fn token(&self, client_id: u64) -> ringgate_core::netcode::ConnectToken {
         let servers = ServerAddresses::new(&[self.address()]).expect("one address");
-        let spec =
-            TokenSpec { timeout_seconds: 5, ..TokenSpec::new(PROTOCOL_ID, client_id, servers) };
+        let spec = TokenSpec {
+            timeout_seconds: 5,
+            user_data: user_data_of(client_id),
+            ..TokenSpec::new(PROTOCOL_ID, client_id, servers)
+        };
         mint(&spec, &self.key, clock::unix_seconds()).expect("random bytes")
     }
 
@@ -465,3 +468,8 @@ pub(crate) fn until(what: &str, mut is_true: impl FnMut() -> bool) {
 }
 
 const PATIENCE_NS: u64 = 60_000_000_000;
+
+/// What the tokens of players carry for their game processes.
+pub(crate) fn user_data_of(client_id: u64) -> UserData {
+    user_data(format!("player {client_id}").as_bytes()).expect("short")
+}

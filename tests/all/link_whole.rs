@@ -11,13 +11,14 @@ use ringgate_link::backend::{Backend, Event, LinkLoss, Options, Outbox};
 use ringgate_link::bundle::{CloseReason, Goodbye, GoodbyeReason, SessionId};
 
 use crate::folder::Folder;
-use crate::gateway_rig::{Gateway, Player, Wishes, on_both_drivers, until};
+use crate::gateway_rig::{Gateway, Player, Wishes, on_both_drivers, until, user_data_of};
 use crate::link_program::{Game, compile};
 
 on_both_drivers!(
     a_server_in_c_serves_players_and_gets_them_back_after_a_crash,
     a_server_of_the_first_release_does_so_too,
     a_game_multicasts_kicks_and_sees_who_leaves,
+    a_game_that_comes_back_is_told_again_who_its_players_are,
     a_name_is_held_by_one_process_and_unknown_names_by_none,
     a_game_that_floods_waits_and_loses_nothing,
 );
@@ -82,6 +83,30 @@ pub(crate) fn serve_and_crash_and_return(io: Choice, program: impl Fn() -> Comma
     }
     for player in &mut players {
         player.echo(b"still the same session");
+    }
+    gateway.stop();
+}
+
+fn a_game_that_comes_back_is_told_again_who_its_players_are(io: Choice) {
+    let gateway = patient_gateway(io);
+    let mut players = Vec::new();
+    for _ in 0..3 {
+        let mut backend = linked(&gateway);
+        if players.is_empty() {
+            players = join(&gateway);
+        }
+        let mut told = HashMap::new();
+        until("everybody is announced", || {
+            players.iter_mut().for_each(Player::step);
+            turn(&mut backend, |event, _| {
+                let Event::Opened(opened) = event else { return };
+                told.insert(opened.client_id, *opened.user_data);
+            });
+            told.len() as u64 == PLAYERS
+        });
+        for (client_id, user_data) in told {
+            assert_eq!(user_data, user_data_of(client_id), "{client_id}");
+        }
     }
     gateway.stop();
 }

@@ -176,7 +176,7 @@ struct rg_event {
     uint16_t port;
     uint32_t slot;
     uint32_t slots_max;
-    const uint8_t *user_data; /* RG_USER_DATA_BYTES; zeros when opened again */
+    const uint8_t *user_data; /* RG_USER_DATA_BYTES; the connect token's */
     char listener[RG_NAME_BYTES_MAX + 1]; /* where the player came in, NUL-terminated */
     const uint8_t *bytes;
     size_t bytes_len; /* 1 to RG_LONG_PAYLOAD_BYTES_MAX; of netcode 1 to RG_PAYLOAD_BYTES_MAX; of a

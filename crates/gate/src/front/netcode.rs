@@ -27,3 +27,4 @@ pub(crate) mod state;
 pub(crate) mod sweep;
 pub(crate) mod timers;
 pub(crate) mod trials;
+pub(crate) mod user_data;

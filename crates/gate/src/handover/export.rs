@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::front::netcode::session::Session;
 use crate::front::protocol::Front;
 use crate::gate::Gate;
 use crate::handover::common::hand_over_common;
@@ -10,6 +11,7 @@ use crate::handover::sockets::bound;
 use crate::mail::Request;
 use crate::setup::Setup;
 use crate::store::entry::Entry;
+use crate::store::table::Place;
 use ringgate_core::carry::{Carry, Writer};
 
 /// What is being written of one worker.
@@ -17,6 +19,8 @@ use ringgate_core::carry::{Carry, Writer};
 pub struct Export {
     /// In the order of [`TABLES`].
     mirrors: [Mirror; TABLES.len()],
+    /// Whose user data was written.
+    user_data: Handed,
     /// The table and the place that come next.
     next: (usize, u32),
     /// What the gate went by when the stream was begun: numbers have their meaning from it.
@@ -134,7 +138,8 @@ impl Export {
                 }
                 let write = |out: &mut Writer<'_>| fronts.netcode.hand_over_session(entry, out);
                 let complete = |body: &mut [u8]| fronts.netcode.add_token(common, entry, body);
-                sink.append_changed(Kind::NetcodeSession, &mut told, write, complete)
+                sink.append_changed(Kind::NetcodeSession, &mut told, write, complete)?;
+                self.write_user_data(gate, sink, entry)
             }
             Front::Unreal => {
                 let entry = Entry::numbered(place);
@@ -155,6 +160,43 @@ impl Export {
             #[cfg(test)]
             Front::Third => Ok(()),
         }
+    }
+
+    fn write_user_data(
+        &mut self,
+        gate: &Gate,
+        sink: &mut Sink<'_>,
+        entry: Entry<Session>,
+    ) -> Result<(), Refused> {
+        let netcode = &gate.fronts.netcode;
+        let place = netcode.sessions.place(entry);
+        if self.user_data.is_of(place) {
+            return Ok(());
+        }
+        if netcode.user_data.trimmed(entry).is_some() {
+            let write = |out: &mut Writer<'_>| netcode.hand_over_user_data(entry, out);
+            sink.append(Kind::NetcodeUserData, write)?;
+        }
+        self.user_data.note(place);
+        Ok(())
+    }
+}
+
+/// The sessions of which something was written that never changes: by place, which tenant's it was.
+#[derive(Default)]
+struct Handed(Vec<Option<u32>>);
+
+impl Handed {
+    fn is_of(&self, place: Place) -> bool {
+        self.0.get(place.index as usize) == Some(&Some(place.generation))
+    }
+
+    fn note(&mut self, place: Place) {
+        let at = place.index as usize;
+        if self.0.len() <= at {
+            self.0.resize(at + 1, None);
+        }
+        self.0[at] = Some(place.generation);
     }
 }
 

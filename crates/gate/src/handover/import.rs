@@ -190,6 +190,7 @@ impl Import {
             Kind::NetcodeRest => fronts.netcode.take_rest(common, &mut from, netcode),
             Kind::UnrealRest => fronts.unreal.take_rest(common, &mut from, unreal),
             Kind::PlainRest => fronts.plain.take_rest(common, &mut from, plain),
+            Kind::NetcodeUserData => fronts.netcode.take_user_data(&mut from),
             Kind::NetcodeConnection => fronts.netcode.take_connection(common, &mut from),
             Kind::NetcodeListener => fronts.netcode.take_listener(&mut from),
             Kind::UnrealListener => fronts.unreal.take_listener(&mut from),

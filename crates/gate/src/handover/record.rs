@@ -244,6 +244,8 @@ kinds! {
     Counters = 37, "the counters";
     LinkMessage = 38, "a message on a link";
     ListenerMessages = 39, "a listener's messages";
+    // From here on they may be passed over.
+    NetcodeUserData = 0x8001, "a token's user data";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

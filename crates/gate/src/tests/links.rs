@@ -11,6 +11,7 @@ use crate::setup::{Allowed, Credentials, LinkKind, Setup};
 use ringgate_batch::{IoEvent, SendFailure};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
+use ringgate_core::netcode::user_data;
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_link::bundle::{CloseReason, Goodbye, GoodbyeReason, Hello, RecordError, VERSION_MAX};
 
@@ -409,8 +410,11 @@ fn a_process_that_never_reads_loses_its_link_before_the_gateway_its_memory() {
 #[test]
 fn a_restarted_process_is_told_again_who_is_here() {
     let (mut rig, game) = ready();
-    let mut player = Player::connected(&mut rig, home(1), 1);
+    let token = rig.token_with(1, |spec| spec.user_data = user_data(b"team=red").expect("short"));
+    let mut player = Player::new(&rig, home(1), &token);
+    player.connect(&mut rig);
     let before = game.guests(&mut rig).remove(0);
+    assert_eq!(*before.user_data, user_data(b"team=red").expect("short"));
     game.crash(&mut rig);
     player.send(&mut rig, b"into the void");
     assert_eq!(rig.drops(DropReason::LinkDown), 1);
@@ -421,7 +425,7 @@ fn a_restarted_process_is_told_again_who_is_here() {
     player.live(&mut rig, 200);
     let after = game.guests(&mut rig).remove(0);
     assert_eq!((after.session, after.client_id, after.slot), (before.session, 1, 0));
-    assert_eq!(after.address, before.address);
+    assert_eq!((after.address, after.user_data), (before.address, before.user_data));
     player.send(&mut rig, b"hello again");
     assert_eq!(game.payloads(&mut rig), [b"hello again"]);
 }

@@ -192,7 +192,7 @@ pub struct Opened<'a> {
     pub slot: u32,
     /// How many slots the backend has.
     pub slots_max: u32,
-    /// The user data of the connect token. Zeros when the session is opened again on a later link.
+    /// The user data of the connect token, also when the session is opened again on a later link.
     pub user_data: &'a [u8; USER_DATA_BYTES],
     /// The listener that the player came in by. Always [a name](is_name).
     pub listener: &'a str,

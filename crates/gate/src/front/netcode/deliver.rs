@@ -12,7 +12,7 @@ use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, LocalIp, TxTarget};
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::{Opened, USER_DATA_BYTES};
+use ringgate_link::bundle::Opened;
 
 impl NetcodeFront {
     /// Hands a player's payload to its backend.
@@ -128,11 +128,8 @@ impl NetcodeFront {
         self.sessions.at_mut(index).announced = epoch;
     }
 
-    /// Writes the opening record. The user data goes along the first time only; a backend that
-    /// comes back gets zeros.
+    /// Writes the opening record.
     fn announce_on(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, link: LinkId) {
-        let user_data = self.untold.remove(&index);
-        let user_data = user_data.as_deref().unwrap_or(&[0; USER_DATA_BYTES]);
         let setup = std::sync::Arc::clone(&turn.common.setup);
         let address = *self.sessions.address(index);
         let claim = self.sessions.at(index).claim(&address);
@@ -142,7 +139,7 @@ impl NetcodeFront {
             address: address.endpoint.into(),
             slot: claim.slot.0,
             slots_max: setup.backends[claim.backend].slots,
-            user_data,
+            user_data: &self.user_data.whole(index),
             listener: &setup.listeners[address.listener].name,
         };
         turn.tell_link(link, |writer| writer.opened(&opened));

@@ -16,8 +16,8 @@ use crate::store::table::handed::read_free;
 use crate::store::table::{Address, Place};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::delivery::{End, Options};
+use ringgate_core::proto::netcode::UserData;
 use ringgate_core::proto::netcode::server::GlobalSequence;
-use ringgate_core::proto::netcode::{USER_DATA_BYTES, UserData};
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 
@@ -29,11 +29,22 @@ impl NetcodeFront {
         NO_TOKEN.write(out);
         self.sessions.address(entry).write(out);
         self.sessions.at(entry).write(out);
-        let user_data = self.untold.get(&entry);
-        user_data.is_some().write(out);
-        if let Some(user_data) = user_data {
-            user_data.write(out);
-        }
+        // Its user data never changes, and is a record of its own.
+        false.write(out);
+    }
+
+    /// Writes what a session's token carried for its game process.
+    pub(crate) fn hand_over_user_data(&self, entry: Entry<Session>, out: &mut Writer<'_>) {
+        self.sessions.place(entry).write(out);
+        out.bytes(self.user_data.trimmed(entry).unwrap_or_default());
+    }
+
+    /// Goes on with it. That of a session that could not be carried is forgotten.
+    pub(crate) fn take_user_data(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let place = Place::read(from)?;
+        let bytes = from.bytes(from.rest().len())?;
+        let Some(entry) = self.sessions.live(place) else { return Ok(()) };
+        self.user_data.keep_again(entry, bytes).ok_or(Broken::Invalid("user data"))
     }
 
     /// Fills the token in where a session was written.
@@ -57,7 +68,8 @@ impl NetcodeFront {
             return Err(Broken::Foreign);
         }
         let session = Session::read(from)?;
-        let user_data = Option::<Box<[u8; USER_DATA_BYTES]>>::read(from)?;
+        // In streams of earlier builds, where the game process was not told yet.
+        let user_data = Option::<Box<UserData>>::read(from)?;
         let steered_by = session.steered_by.map(|worker| worker.worker().0);
         if steered_by.is_some_and(|worker| worker >= common.worker.count) {
             return Err(Broken::Invalid("worker"));
@@ -67,7 +79,7 @@ impl NetcodeFront {
             && self.sessions.at(entry).claim(&address) == claim
         {
             *self.sessions.at_mut(entry) = session;
-            self.note_untold(entry, user_data);
+            self.note_user_data(entry, user_data.as_deref());
             return Ok(());
         }
         for entry in self.sessions.in_the_way(place, &address) {
@@ -80,15 +92,14 @@ impl NetcodeFront {
         if common.setup.listeners[address.listener].follow_port_switch {
             self.list_resident(common, entry);
         }
-        self.note_untold(entry, user_data);
+        self.note_user_data(entry, user_data.as_deref());
         Ok(())
     }
 
-    fn note_untold(&mut self, entry: Entry<Session>, user_data: Option<Box<UserData>>) {
-        match user_data {
-            Some(user_data) => self.untold.insert(entry, user_data),
-            None => self.untold.remove(&entry),
-        };
+    fn note_user_data(&mut self, entry: Entry<Session>, user_data: Option<&UserData>) {
+        if let Some(user_data) = user_data {
+            self.user_data.keep(entry, user_data);
+        }
     }
 
     /// Takes a session out that was copied and is not there any more.
@@ -103,7 +114,7 @@ impl NetcodeFront {
             common.claims.release(&claim);
         }
         self.port_switches.residents.leave(common.claims.homes(), entry);
-        self.untold.remove(&entry);
+        self.user_data.forget(entry);
         self.connections.close(entry);
         self.sessions.take_out(entry);
     }
@@ -160,9 +171,8 @@ impl NetcodeFront {
             // They follow from the sessions.
             wheel: _,
             session_sockets: _,
-            // With their sessions.
-            untold: _,
             // In records of their own.
+            user_data: _,
             connections: _,
             challenge_key,
             challenge_sequence,

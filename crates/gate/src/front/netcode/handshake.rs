@@ -341,7 +341,7 @@ impl NetcodeFront {
         self.forget_pending(turn, pending);
         self.open_connection(turn, index);
         if let LinkKind::Bundle { .. } = turn.common.setup.backends[claim.backend].link {
-            self.untold.insert(index, Box::new(challenge.user_data));
+            self.user_data.keep(index, &challenge.user_data);
         }
         turn.common.count_session(listener, claim.backend);
         let (backend, slot) = (claim.backend, claim.slot);
@@ -437,7 +437,7 @@ impl NetcodeFront {
             turn.common.neighbours.mail_out.push((worker.worker(), forget));
         }
         self.port_switches.residents.leave(turn.common.claims.homes(), index);
-        self.untold.remove(&index);
+        self.user_data.forget(index);
         self.connections.close(index);
         self.sessions.remove(index);
         turn.common.sealing.expire();

@@ -1,7 +1,5 @@
 //! One worker's netcode players, and what else it keeps for them.
 
-use std::collections::HashMap;
-
 use crate::common::Common;
 use crate::front::netcode::arrival::Arrival;
 use crate::front::netcode::connection::Connections;
@@ -11,6 +9,7 @@ use crate::front::netcode::session::{Pending, Session};
 use crate::front::netcode::socket_queue::SocketQueue;
 use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::sweep::Sweep;
+use crate::front::netcode::user_data::KeptUserData;
 use crate::ids::{BackendId, IdVec, ListenerId, WorkerId};
 use crate::info::SessionInfo;
 use crate::links::loopback::{entry_of_loopback, is_shared_socket_backend, loopback_of};
@@ -24,7 +23,6 @@ use crate::store::table::{Address, Resting, Table};
 use crate::store::wheel::{TICK_NS, Wheel};
 use ringgate_batch::LocalIp;
 use ringgate_core::crypto::Verdict;
-use ringgate_core::proto::netcode::UserData;
 use ringgate_core::proto::netcode::server::GlobalSequence;
 use ringgate_core::secret::Key;
 
@@ -41,8 +39,7 @@ pub(crate) struct NetcodeFront {
     pub(crate) port_switches: PortSwitches,
     pub(crate) departed: Departed,
     pub(crate) session_sockets: SocketQueue,
-    /// What tokens carried for game processes on bundle links that have not been told yet.
-    pub(crate) untold: HashMap<Entry<Session>, Box<UserData>>,
+    pub(crate) user_data: KeptUserData,
     pub(crate) connections: Connections,
     pub(crate) challenge_key: Key,
     pub(crate) challenge_sequence: u64,
@@ -78,7 +75,7 @@ impl NetcodeFront {
             port_switches: PortSwitches::new((worker, places), claims, hash_key, now_ns),
             departed: Departed::new(sessions_max),
             session_sockets: SocketQueue::new(),
-            untold: HashMap::new(),
+            user_data: KeptUserData::new(places),
             connections: Connections::new(now_ns),
             challenge_key: seed.challenge_key,
             challenge_sequence: 0,

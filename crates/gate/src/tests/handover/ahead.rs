@@ -6,6 +6,7 @@ use super::super::rig::{Rig, home, plain_setup};
 use super::STREAM_BYTES;
 use crate::handover::Rehearsal;
 use ringgate_core::drops::DropReason;
+use ringgate_core::netcode::user_data;
 use ringgate_link::bundle::CloseReason;
 use std::sync::Arc;
 
@@ -110,4 +111,39 @@ fn a_process_that_ends_a_session_after_the_copy_has_ended_it() {
     rig.succeed(rehearsal);
     game.say(&mut rig, |writer| writer.payload(session, b"late"));
     assert_eq!((rig.sessions(), rig.drops(DropReason::SessionUnknown)), (0, 1));
+}
+
+#[test]
+fn user_data_is_told_by_the_successor_to_a_process_that_comes_back() {
+    let mut rig = Rig::new(plain_setup());
+    let game = Game::join(&mut rig, "arena");
+    let user_data = |text: &str| user_data(text.as_bytes()).expect("short");
+    let come = |rig: &mut Rig, n: u16, text: &str| {
+        let token = rig.token_with(n.into(), |spec| spec.user_data = user_data(text));
+        let mut player = Player::new(rig, home(n), &token);
+        player.connect(rig);
+        player
+    };
+    let mut leaves = come(&mut rig, 1, "before");
+    let mut stays = come(&mut rig, 2, "team=red");
+    let mut rehearsal = Rehearsal::new(1, STREAM_BYTES);
+    copy(&mut rehearsal, &rig);
+    // Another one in its place, and one without.
+    leaves.leave(&mut rig);
+    let mut comes = come(&mut rig, 1, "after");
+    let mut plain = Player::connected(&mut rig, home(3), 3);
+    copy(&mut rehearsal, &rig);
+    stays.send(&mut rig, b"x");
+    game.hear(&mut rig);
+    rig.succeed(rehearsal);
+    game.crash(&mut rig);
+    let game = Game::join(&mut rig, "arena");
+    for player in [&mut stays, &mut comes, &mut plain] {
+        player.live(&mut rig, 200);
+    }
+    let mut told: Vec<_> = game.guests(&mut rig);
+    told.sort_by_key(|guest| guest.client_id);
+    let told: Vec<_> = told.iter().map(|it| (it.client_id, it.user_data.to_vec())).collect();
+    let expected = [(1, "after"), (2, "team=red"), (3, "")];
+    assert_eq!(told, expected.map(|(id, text)| (id, user_data(text).to_vec())));
 }
