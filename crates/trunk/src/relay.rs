@@ -12,6 +12,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use ringgate_link::bundle::{
     BUNDLE_BYTES_MAX, Frame, Frames, Goodbye, GoodbyeReason, Hello, MULTICAST_SESSIONS_MAX,
     MessagePart, Opened, OpenedPlain, SessionId, ToGame, ToGateway, WORKERS_MAX, Welcome, Writer,
@@ -23,6 +25,23 @@ pub const GAMES_MAX: usize = 256;
 /// A local link: its place among those of its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Game(u8);
+
+impl Game {
+    /// The number of its place: below [`GAMES_MAX`], and given to another link once this one is
+    /// over.
+    pub const fn place(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The link at a place.
+    ///
+    /// # Panics
+    /// Where there is no such place.
+    pub const fn at(place: usize) -> Self {
+        assert!(place < GAMES_MAX, "places are counted from 0");
+        Self(place as u8)
+    }
+}
 
 /// What is to be done, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +87,8 @@ struct Taken {
     hello: Option<Said>,
     /// Its number on the trunk, while the lane is up.
     link: Option<u16>,
+    /// Who was announced to it, has a slot, and has not left.
+    players: HashSet<SessionId>,
 }
 
 #[derive(Debug)]
@@ -122,6 +143,65 @@ impl Relay {
     /// What went no further.
     pub const fn dropped(&self) -> Dropped {
         self.dropped
+    }
+
+    /// What the process at a place has called itself, once it is welcome.
+    pub fn name_at(&self, place: usize) -> Option<&str> {
+        let taken = self.places.get(place)?.taken.as_ref()?;
+        taken.hello.as_ref().map(|said| said.name.as_str())
+    }
+
+    /// Whether a process of this name is welcome.
+    pub fn is_welcome(&self, name: &str) -> bool {
+        (0..self.places.len()).any(|place| self.name_at(place) == Some(name))
+    }
+
+    /// Players of all links of this name.
+    pub fn players(&self, name: &str) -> usize {
+        let taken = self.places.iter().filter_map(|place| place.taken.as_ref());
+        let is_meant = |taken: &&Taken| taken.hello.as_ref().is_some_and(|it| it.name == name);
+        taken.filter(is_meant).map(|taken| taken.players.len()).sum()
+    }
+
+    /// Links of this name that the gateway has been told of.
+    pub fn links(&self, name: &str) -> usize {
+        let taken = self.places.iter().filter_map(|place| place.taken.as_ref());
+        let is_meant = |taken: &&Taken| taken.hello.as_ref().is_some_and(|it| it.name == name);
+        taken.filter(is_meant).filter(|taken| taken.link.is_some()).count()
+    }
+
+    /// Tells all who are welcome that the agent will end.
+    pub fn drain(&mut self, left_ms: u32, mut act: impl FnMut(Action<'_>)) {
+        let frame = write(&mut self.scratch, |writer| writer.draining(left_ms));
+        let frame = frame.expect("it is short");
+        for (place, Place { taken, .. }) in self.places.iter().enumerate() {
+            if taken.as_ref().is_some_and(|taken| taken.hello.is_some()) {
+                act(Action::Deliver(Game(place as u8), frame));
+            }
+        }
+    }
+
+    /// Ends a link for a reason that only the caller knows, such as who its process is.
+    pub fn turn_away(
+        &mut self,
+        game: Game,
+        reason: GoodbyeReason,
+        mut act: impl FnMut(Action<'_>),
+    ) {
+        if self.places[game.place()].taken.is_some() {
+            self.refuse(game, because(reason), &mut act);
+        }
+    }
+
+    /// Ends all links: the processes connect again, and are told how many workers there are now.
+    pub fn hang_up_all(&mut self, mut act: impl FnMut(Action<'_>)) {
+        for (place, Place { taken, .. }) in self.places.iter_mut().enumerate() {
+            let Some(taken) = taken.take() else { continue };
+            if let Some(link) = taken.link {
+                act(Action::End(link));
+            }
+            act(Action::HangUp(Game(place as u8)));
+        }
     }
 
     /// A game process has connected. `None` where there are too many.
@@ -233,7 +313,7 @@ impl Relay {
     /// Lets a game process in whose hello has come, if the lane is up.
     fn introduce(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
         let Place { turn, taken } = &mut self.places[usize::from(game.0)];
-        let Some(Taken { hello: Some(said), link }) = taken else { return };
+        let Some(Taken { hello: Some(said), link, .. }) = taken else { return };
         if self.lane.is_none() || link.is_some() {
             return;
         }
@@ -265,9 +345,13 @@ impl Relay {
             _ if !is_welcome || matches!(record, ToGateway::Hello(_)) => {
                 self.refuse(game, because(GoodbyeReason::HelloExpected), act);
             }
-            record => match link.zip(self.lane) {
-                Some((link, lane)) => self.pass_on(link, lane, record, act),
-                None => self.dropped.lane_down += payloads(&record),
+            record => match (link.zip(self.lane), &record) {
+                (Some((link, lane)), _) => self.pass_on(link, lane, record, act),
+                (None, ToGateway::Ping { token }) => {
+                    let frame = write(&mut self.scratch, |writer| writer.pong(*token));
+                    act(Action::Deliver(game, frame.expect("a pong is short")));
+                }
+                (None, _) => self.dropped.lane_down += payloads(&record),
             },
         }
     }
@@ -341,7 +425,8 @@ impl Relay {
         record: &ToGame<'_>,
         act: &mut impl FnMut(Action<'_>),
     ) -> Result<(), Broken> {
-        let Self { worker, lane, scratch, .. } = self;
+        let Self { worker, lane, scratch, places, .. } = self;
+        let taken = places[game.place()].taken.as_mut().expect("it has a number on the trunk");
         let here = |session: SessionId| {
             let is_theirs = Some(session.worker()) == lane.map(usize::from);
             is_theirs.then(|| renumbered(session, *worker)).flatten().ok_or(Broken)
@@ -353,14 +438,19 @@ impl Relay {
             }
             ToGame::Opened(opened) => {
                 let opened = Opened { session: here(opened.session)?, ..opened };
+                taken.players.insert(opened.session);
                 write(scratch, |writer| writer.opened(&opened))
             }
             ToGame::OpenedPlain(opened) => {
                 let opened = OpenedPlain { session: here(opened.session)?, ..opened };
+                if opened.slot.is_some() {
+                    taken.players.insert(opened.session);
+                }
                 write(scratch, |writer| writer.opened_plain(&opened))
             }
             ToGame::Closed { session, reason } => {
                 let session = here(session)?;
+                taken.players.remove(&session);
                 write(scratch, |writer| writer.closed(session, reason))
             }
             ToGame::Message(part) => {
