@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use super::card::{Card, CardStats};
 use super::filter::Filter;
@@ -110,6 +110,12 @@ impl AnyDriver {
     /// Takes a socket over that was made elsewhere. It must be non-blocking.
     pub fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId> {
         either!(&mut self.interface, interface => interface.register(socket, kind))
+    }
+
+    /// Waits that end when something arrives end also when this is readable. It stays open for as
+    /// long as the driver lives.
+    pub fn watch(&mut self, beside: RawFd) {
+        either!(&mut self.interface, interface => interface.watch(beside));
     }
 
     /// What the kernel has dropped at these sockets by now is not counted here: the process that
