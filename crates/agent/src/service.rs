@@ -1,0 +1,154 @@
+//! An agent that runs: its threads, and what they are asked.
+
+use std::fmt;
+use std::io;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use ringgate_io::Bell;
+use ringgate_os::clock::Clock;
+
+use crate::book::Book;
+use crate::counts::Counts;
+use crate::desk::{Command, Desk, Shared};
+use crate::options::{Gateway, Options};
+use crate::view::{DeskView, Seen, View};
+
+/// An agent. Dropped, it ends.
+#[derive(Debug)]
+pub struct Agent {
+    shared: Shared,
+    own: Thread,
+    gateways: Mutex<Vec<(Gateway, Thread)>>,
+}
+
+/// A thread, and how it is reached.
+#[derive(Debug)]
+struct Thread {
+    bell: Bell,
+    commands: Option<Sender<Command>>,
+    shown: Arc<Mutex<DeskView>>,
+    handle: Option<JoinHandle<()>>,
+}
+
+/// Why an agent cannot start.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Starts an agent.
+pub fn start(options: Options) -> Result<Agent, StartError> {
+    let fail = |why: io::Error| StartError(why.to_string());
+    let run_dir = options.run_dir.display();
+    std::fs::create_dir_all(&options.run_dir)
+        .map_err(|why| StartError(format!("cannot create run_dir {run_dir}: {why}")))?;
+    if let Err(why) = (options.identity)() {
+        return Err(StartError(why));
+    }
+    let bell = Bell::new().map_err(fail)?;
+    let book = Arc::new(Book::new(bell.clone()));
+    let shared = Shared { options: Arc::new(options), book, clock: Clock::start() };
+    let own = Thread::start(&shared, None, bell).map_err(fail)?;
+    let agent = Agent { own, gateways: Mutex::default(), shared };
+    agent.set_gateways(&agent.shared.options.gateways).map_err(fail)?;
+    Ok(agent)
+}
+
+impl Agent {
+    /// What it was started with.
+    pub fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    /// Connects to these gateways and to no others.
+    pub fn set_gateways(&self, wanted: &[Gateway]) -> io::Result<()> {
+        let mut gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+        gateways.retain(|(gateway, _)| wanted.contains(gateway));
+        for gateway in wanted {
+            if gateways.iter().all(|(known, _)| known != gateway) {
+                let bell = Bell::new()?;
+                let thread = Thread::start(&self.shared, Some(gateway.clone()), bell)?;
+                gateways.push((gateway.clone(), thread));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells game processes that the agent will end.
+    pub fn drain(&self, left_ms: u32) {
+        let gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in gateways.iter().map(|(_, thread)| thread).chain([&self.own]) {
+            thread.tell(Command::Drain { left_ms });
+        }
+    }
+
+    /// Whether all threads live.
+    pub fn is_healthy(&self) -> bool {
+        let gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = gateways.iter().map(|(_, thread)| thread).chain([&self.own]);
+        threads.all(|thread| thread.handle.as_ref().is_some_and(|it| !it.is_finished()))
+    }
+
+    /// What there is to say about it.
+    pub fn view(&self) -> View {
+        let gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+        let desks: Vec<_> = gateways
+            .iter()
+            .map(|(gateway, thread)| DeskView { gateway: gateway.to_string(), ..thread.view() })
+            .collect();
+        let own = self.own.view();
+        let all = || desks.iter().chain([&own]);
+        let seen = |at: usize| all().filter_map(move |desk| desk.backends.get(at).copied());
+        let backends = self.shared.options.backends.iter().enumerate();
+        let backends = backends.map(|(at, backend)| {
+            (backend.name.clone(), seen(at).fold(Seen::default(), Seen::plus))
+        });
+        let counts = all().fold(Counts::default(), |sum, desk| sum.plus(&desk.counts));
+        View {
+            workers: self.shared.book.workers(),
+            backends: backends.collect(),
+            counts,
+            gateways: desks,
+        }
+    }
+}
+
+impl Thread {
+    fn start(shared: &Shared, gateway: Option<Gateway>, bell: Bell) -> io::Result<Self> {
+        let (commands, told) = mpsc::channel();
+        let shown = Arc::new(Mutex::new(DeskView::default()));
+        let name = if gateway.is_some() { "agent-trunk" } else { "agent-local" };
+        let desk = Desk::open(shared, gateway, (bell.clone(), told), Arc::clone(&shown))?;
+        let handle = thread::Builder::new().name(name.to_owned()).spawn(move || desk.run())?;
+        Ok(Self { bell, commands: Some(commands), shown, handle: Some(handle) })
+    }
+
+    fn tell(&self, command: Command) {
+        if let Some(commands) = &self.commands {
+            let _ = commands.send(command);
+            self.bell.ring();
+        }
+    }
+
+    fn view(&self) -> DeskView {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.tell(Command::Stop);
+        self.commands = None;
+        if let Some(handle) = self.handle.take() {
+            let _ = handle.join();
+        }
+    }
+}
