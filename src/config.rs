@@ -285,6 +285,20 @@ impl Word for Delivery {
         &[("none", Self::None), ("gateway", Self::Gateway)];
 }
 
+/// Where nobody else may have a player's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UniqueClients {
+    /// At this gateway's listener: a second login waits for the first session's end.
+    Gateway,
+    /// At all listeners of the fleet with its group: the newer login wins.
+    Fleet,
+}
+
+impl Word for UniqueClients {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("gateway", Self::Gateway), ("fleet", Self::Fleet)];
+}
+
 /// What a listener speaks, with the fields that only this protocol has.
 #[derive(Clone, Debug)]
 pub enum Protocol {
@@ -327,6 +341,8 @@ pub struct Netcode {
     pub token_reuse: TokenReuse,
     /// Who delivers messages. Invariant: with the gateway, all backends are on bundle links.
     pub delivery: Delivery,
+    /// The group in which nobody else may have a player's id; `None` for this listener alone.
+    pub unique_in: Option<Name>,
 }
 
 /// The fields of an Unreal listener.

@@ -4,14 +4,16 @@
 //! `known` says what etcd's keys mean to this gateway, `merge` makes one config of that and the
 //! file, `own` is what it registers; none of them touches anything. `thread` has the connection to
 //! etcd, and tells the control thread of what has changed, which changes workers as a reload does.
-//! `claims` asks whose a token is that names several gateways, `copy` is what is known on disk, for
-//! a start while etcd is away. Nothing of this is on the way of a packet.
+//! `claims` asks whose a token is that names several gateways, `players` tells where players are
+//! who may be in one place only, `copy` is what is known on disk, for a start while etcd is away.
+//! Nothing of this is on the way of a packet.
 
 mod claims;
 mod copy;
 mod known;
 mod merge;
 mod own;
+mod players;
 mod thread;
 
 use std::path::{Path, PathBuf};
@@ -29,7 +31,8 @@ use known::Reading;
 pub use known::{Backend, Known};
 pub use merge::{Merged, Refused, merged};
 pub use own::{Facts, FrontRow};
-pub use thread::{Member, Order, Status};
+pub use players::PlayerCounts;
+pub use thread::{Member, Order, Shelf, Status};
 
 /// What is known of a fleet before its thread starts. To be made before files are given up.
 pub struct Prepared {

@@ -39,7 +39,7 @@ namespace Ringgate {
     /// <summary>Why a session ended. A game may give those from Finished on.</summary>
     public enum CloseReason : uint {
         Other = 0, PlayerLeft = 1, TimedOut = 2, SequenceGap = 3, SequenceExhausted = 4, Shutdown = 5, Operator = 6,
-        Unconfigured = 7, Delivery = 8, Overflow = 9, Finished = 128, Kicked = 129, Refused = 130, GameShutdown = 131
+        Unconfigured = 7, Delivery = 8, Overflow = 9, NewerLogin = 10, Finished = 128, Kicked = 129, Refused = 130, GameShutdown = 131
     }
 
     /// <summary>The kinds of a player's channels, of each of which there are 256.</summary>

@@ -89,6 +89,7 @@ const (
 	CloseUnconfigured      CloseReason = 7
 	CloseDelivery          CloseReason = 8
 	CloseOverflow          CloseReason = 9
+	CloseNewerLogin        CloseReason = 10
 	CloseFinished          CloseReason = 128
 	CloseKicked            CloseReason = 129
 	CloseRefused           CloseReason = 130
@@ -106,6 +107,7 @@ var closeReasons = map[CloseReason]string{
 	CloseUnconfigured:      "no longer configured",
 	CloseDelivery:          "the player broke the delivery layer",
 	CloseOverflow:          "more was sent than the player takes",
+	CloseNewerLogin:        "the player has logged in again",
 	CloseFinished:          "the game is over",
 	CloseKicked:            "kicked",
 	CloseRefused:           "refused by the game",

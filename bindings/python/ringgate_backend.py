@@ -64,6 +64,7 @@ class CloseReason(enum.IntEnum):
     UNCONFIGURED = 7
     DELIVERY = 8
     OVERFLOW = 9
+    NEWER_LOGIN = 10
     FINISHED = 128
     KICKED = 129
     REFUSED = 130

@@ -92,6 +92,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: TokenReuse::Deny,
             delivers: false,
+            unique_in: None,
         }),
         public: Vec::new(),
         backends: vec![BackendId(0)],

@@ -95,7 +95,8 @@ pub(super) fn read(
     let filter = section.flag("filter");
     let protocol = match word {
         Some(Front::Netcode) => {
-            netcode::read(&mut section, backends.as_deref(), around).map(Protocol::Netcode)
+            let led = (backends.as_deref(), group.as_ref().ok().and_then(Option::as_ref));
+            netcode::read(&mut section, led, around).map(Protocol::Netcode)
         }
         Some(Front::Unreal) => unreal::read(&mut section).map(Protocol::Unreal),
         Some(Front::Plain) => {

@@ -13,7 +13,7 @@ use std::fmt;
 use super::values::{Word, words};
 use super::{
     Delivery, GuardedWays, HandshakeBase, IoChoice, LogFormat, NumberOrder, PortSwitch, Route,
-    TokenPlace, TokenReuse, UnrealMode, WhenAway,
+    TokenPlace, TokenReuse, UniqueClients, UnrealMode, WhenAway,
 };
 use ringgate_core::limits::{PLAIN_BYTES_MAX, WORKERS_MAX};
 use ringgate_gate::Front;
@@ -505,6 +505,16 @@ pub(super) const LISTENER: Table = Table {
             "\"gateway\": players speak the delivery layer inside of netcode's payloads, the gateway acknowledges, orders and sends \
              again, and game processes get whole messages of up to 64 KiB. All backends need link = \"bundle\" and a library \
              of this release or later. \"none\": payloads pass as they are.",
+        )
+        .only(&["netcode"]),
+        Field::new(
+            "unique_clients",
+            Changes::ReloadBut("sessions that are there keep what they began with"),
+            Kind::Choice(words::<UniqueClients>),
+            Presence::Default("\"gateway\""),
+            "Where nobody else may have a player's id. \"gateway\": at this listener; a second login waits until the first \
+             session is over. \"fleet\": at all listeners of the fleet that have this one's group; the newer login wins, here \
+             too, and the older session is closed. Needs a group. Nobody is refused for it while etcd is away.",
         )
         .only(&["netcode"]),
         Field::new(

@@ -23,10 +23,10 @@ use super::view::Snapshot;
 use super::{ControlLoop, HandingOver, NS_PER_MS};
 use crate::config::{Config, Protocol, WhenAway};
 use crate::membership::{
-    Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Status, merged,
+    Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Shelf, Status, merged,
 };
 use crate::worker::Fleet;
-use ringgate_gate::{Front, Phase, Setup};
+use ringgate_gate::{Front, Mail, Phase, SessionId, Setup};
 use ringgate_report::text::put;
 
 /// What the control thread knows of its fleet.
@@ -66,6 +66,8 @@ pub(super) struct FleetShown {
     pub(super) is_pending: bool,
     /// Tokens of several gateways that are remembered.
     pub(super) tokens: usize,
+    /// Players who may be in one place only, and logins that there was no room for.
+    pub(super) players: [u64; 2],
 }
 
 impl Membership {
@@ -104,7 +106,9 @@ impl ControlLoop {
     pub(super) fn join(&mut self, prepared: Prepared) -> io::Result<()> {
         let facts = self.fleet_facts();
         let Some(membership) = &mut self.membership else { return Ok(()) };
-        let member = Member::start(prepared, facts, self.setup.fleet_tokens.clone())?;
+        let Setup { fleet_tokens, fleet_players, .. } = &*self.setup;
+        let shelf = Shelf { tokens: fleet_tokens.clone(), players: fleet_players.clone() };
+        let member = Member::start(prepared, facts, shelf)?;
         membership.receiver = Some(member.known());
         membership.member = Some(member);
         Ok(())
@@ -211,8 +215,17 @@ impl ControlLoop {
         }
     }
 
+    /// Has sessions end whose players have logged in again, some at a time.
+    fn end_ousted(&self, fleet: &Fleet) {
+        let players = self.setup.fleet_players.as_ref().filter(|players| players.has_ousted());
+        let Some(players) = players else { return };
+        let ousted: Arc<[SessionId]> = players.take_ousted(OUSTED_AT_A_TIME).into();
+        fleet.tell_all(|| Mail::Oust(Arc::clone(&ousted)));
+    }
+
     /// Looks after the fleet between its news.
     pub(super) fn tell_fleet(&mut self, fleet: &Fleet) {
+        self.end_ousted(fleet);
         let now_ns = self.view.now_ns();
         let Some(membership) = &self.membership else { return };
         if membership.pending.is_some_and(|tried_ns| now_ns >= tried_ns + AGAIN_AFTER_NS) {
@@ -309,6 +322,10 @@ impl Membership {
             confirmed: self.confirmed.iter().map(|(it, list)| (it.clone(), list.clone())).collect(),
             is_pending: self.pending.is_some(),
             tokens: setup.fleet_tokens.as_ref().map_or(0, |tokens| tokens.len()),
+            players: setup
+                .fleet_players
+                .as_ref()
+                .map_or([0; 2], |it| [it.len() as u64, it.missed()]),
         }
     }
 }
@@ -428,4 +445,6 @@ async fn try_confirm(
 }
 
 const AGAIN_AFTER_NS: u64 = 1000 * NS_PER_MS;
+/// Each is told its end ten times over.
+const OUSTED_AT_A_TIME: usize = 64;
 const SHOW_EVERY_NS: u64 = 100 * NS_PER_MS;

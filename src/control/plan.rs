@@ -13,8 +13,9 @@ use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Duplicates, FleetTokens, Front, Limits, LinkKind, Listener,
-    Netcode, Phase, Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace, TokenReuse, Unreal,
+    Allowed, Backend, BackendId, Duplicates, FleetPlayers, FleetTokens, Front, Limits, LinkKind,
+    Listener, Netcode, Phase, Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace,
+    TokenReuse, Unreal,
 };
 use ringgate_io::Choice;
 use ringgate_os::process;
@@ -43,6 +44,8 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
     let mut setup = Setup { batch_delay, ..Setup::new(listeners, backends, incarnation) };
     setup.reserve_sessions(config.gateway.reserve_sessions);
     setup.fleet_tokens = config.fleet.as_ref().map(|fleet| fleet_tokens(fleet, &setup));
+    let players = || Arc::new(FleetPlayers::new(setup.claim_limits().sessions_max));
+    setup.fleet_players = config.fleet.as_ref().map(|_| players());
     Ok(Plan {
         setup: Arc::new(setup),
         binds: config.listeners.iter().map(|listener| listener.bind.clone()).collect(),
@@ -149,6 +152,7 @@ fn netcode(rules: &config::Netcode) -> Netcode {
             config::TokenReuse::Deny => TokenReuse::Deny,
         },
         delivers: rules.delivery == config::Delivery::Gateway,
+        unique_in: rules.unique_in.as_ref().map(|group| Arc::from(group.as_str())),
     }
 }
 

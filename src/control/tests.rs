@@ -91,6 +91,7 @@ fn listener() -> Listener {
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: TokenReuse::Deny,
             delivers: false,
+            unique_in: None,
         }),
         public: Vec::new(),
         backends: vec![BackendId(1)],

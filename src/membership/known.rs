@@ -159,6 +159,7 @@ impl Reading {
             // They stand elsewhere, or speak to matchmakers.
             Place::Token(_)
             | Place::Player(..)
+            | Place::Ousted(..)
             | Place::Block(..)
             | Place::Guard(_)
             | Place::Service(_) => Ok(()),

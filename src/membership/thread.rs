@@ -3,6 +3,7 @@
 //!
 //! What comes is looked at ten times a second, so that a thousand changes are one for the workers.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use ringgate_fleet::keyspace::classify;
 use ringgate_fleet::lease::{self, Handed, Registration, Standing};
 use ringgate_fleet::mirror::{self, Change, Machine, Truth};
 use ringgate_fleet::values::Stored;
-use ringgate_gate::FleetTokens;
+use ringgate_gate::{FleetPlayers, FleetTokens};
 use ringgate_os::clock::{self, Clock};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle as Task;
@@ -22,6 +23,7 @@ use tokio::time::timeout;
 use super::claims::Claimer;
 use super::known::{Known, Reading};
 use super::own::{self, Facts, Pace};
+use super::players::{Host, PlayerClaimer, PlayerCounts};
 use super::{Inherited, Prepared, Settings};
 
 /// The control thread's end.
@@ -80,6 +82,17 @@ pub struct Status {
     pub claims: u64,
     /// Times it did not answer.
     pub claim_failures: u64,
+    /// Players who may be in one place of the fleet only.
+    pub players: PlayerCounts,
+}
+
+/// What workers want the fleet to be told and asked, where they want that.
+#[derive(Clone, Debug, Default)]
+pub struct Shelf {
+    /// Tokens that name several gateways.
+    pub tokens: Option<Arc<FleetTokens>>,
+    /// Players who may be in one place only.
+    pub players: Option<Arc<FleetPlayers>>,
 }
 
 /// What the tasks of the thread share.
@@ -99,12 +112,7 @@ type Orders = mpsc::UnboundedReceiver<Order>;
 
 impl Member {
     /// Starts the thread. `facts` is how the gateway is now.
-    /// `tokens` are those that workers ask about.
-    pub fn start(
-        prepared: Prepared,
-        facts: Facts,
-        tokens: Option<Arc<FleetTokens>>,
-    ) -> std::io::Result<Self> {
+    pub fn start(prepared: Prepared, facts: Facts, shelf: Shelf) -> std::io::Result<Self> {
         let Prepared { client, settings, truth, mut reading, handed } = prepared;
         let status = Status {
             name: settings.name.to_string(),
@@ -131,7 +139,7 @@ impl Member {
         let instance = settings.instance.clone();
         let (clock, pace) = (Clock::start(), Pace::default());
         let shown = Arc::clone(&shared);
-        let part = Part { client, settings, clock, shared: shown, tell, pace, tokens };
+        let part = Part { client, settings, clock, shared: shown, tell, pace, shelf };
         let run = move || runtime.block_on(part.run(truth, handed, told, ordered));
         let thread = std::thread::Builder::new().name("ringgate-fleet".to_owned()).spawn(run)?;
         Ok(Self { facts, orders, known, shared, instance, thread })
@@ -184,7 +192,7 @@ struct Part {
     shared: Arc<Mutex<Shared>>,
     tell: watch::Sender<Arc<Known>>,
     pace: Pace,
-    tokens: Option<Arc<FleetTokens>>,
+    shelf: Shelf,
 }
 
 impl Part {
@@ -202,6 +210,8 @@ impl Part {
         let registration = self.start_registration(inherited, &first, said);
         self.pace.wrote(&first, self.clock.now_ns() / NS_PER_MS);
         let claims = self.start_claims();
+        let players_end = Arc::new(AtomicBool::new(false));
+        let players = self.start_players(&players_end);
         let mut ticks = tokio::time::interval(TICK);
         let last = loop {
             tokio::select! {
@@ -222,6 +232,12 @@ impl Part {
         if let Some(claims) = claims {
             claims.abort();
         }
+        players_end.store(true, Ordering::Release);
+        if let Some(mut players) = players
+            && (last == Some(Order::Leave) || timeout(LAST_WORDS, &mut players).await.is_err())
+        {
+            players.abort();
+        }
         if last == Some(Order::Leave) {
             drop(say.send(lease::run::Command::Stop).await);
         }
@@ -237,7 +253,7 @@ impl Part {
     }
 
     fn start_claims(&self) -> Option<Task<()>> {
-        let tokens = Arc::clone(self.tokens.as_ref()?);
+        let tokens = Arc::clone(self.shelf.tokens.as_ref()?);
         let shared = Arc::clone(&self.shared);
         let tell = move |asked: u64, failed: u64| {
             let mut shared = lock(&shared);
@@ -246,6 +262,13 @@ impl Part {
         };
         let claimer = Claimer::new(self.client.clone(), &self.settings, tokens);
         Some(tokio::spawn(claimer?.run(tell)))
+    }
+
+    fn start_players(&self, ends: &Arc<AtomicBool>) -> Option<Task<()>> {
+        let players = Arc::clone(self.shelf.players.as_ref()?);
+        let host = PlayerHost(Arc::clone(&self.shared));
+        let claimer = PlayerClaimer::new(self.client.clone(), &self.settings, players, host);
+        Some(tokio::spawn(claimer?.run(Arc::clone(ends))))
     }
 
     fn start_mirror(
@@ -358,6 +381,19 @@ impl Part {
                 );
             }
         }
+    }
+}
+
+/// What the claims of players go by.
+struct PlayerHost(Arc<Mutex<Shared>>);
+
+impl Host for PlayerHost {
+    fn lease(&self) -> i64 {
+        lock(&self.0).status.lease
+    }
+
+    fn count(&self, counts: PlayerCounts) {
+        lock(&self.0).status.players += counts;
     }
 }
 

@@ -36,6 +36,21 @@ fn a_gateway_in_a_fleet_needs_no_backend_and_no_key_of_its_own() {
 }
 
 #[test]
+fn players_ids_may_be_the_fleets() {
+    let unique = format!("{LISTENER}unique_clients = \"fleet\"\n");
+    let config = read(&format!("{FLEET}{KEY}{unique}")).expect("it is sound");
+    let ringgate::config::Protocol::Netcode(rules) = &config.listeners[0].protocol else {
+        panic!("it is a netcode listener");
+    };
+    assert_eq!(rules.unique_in, config.listeners[0].group);
+    let grouped = "group = \"arena\"\nroute = \"hash\"\n";
+    is_refused(
+        &format!("{FLEET}{KEY}{}", unique.replace(grouped, "backends = [\"a\"]\n")),
+        "listener[0].unique_clients: found \"fleet\", and no group, expected a group, whose ids they are",
+    );
+}
+
+#[test]
 fn what_listeners_cannot_have_from_a_fleet_is_named() {
     let alone = "[[backend]]\nname = \"a\"\nlink = \"udp\"\naddress = \"127.0.0.1:1\"\nslots = 1\n";
     is_refused(

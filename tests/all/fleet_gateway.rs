@@ -259,11 +259,7 @@ fn a_successor_has_the_lease_and_nobody_sees_the_change() {
                 .is_some_and(|it| it["listeners"][0]["epochs"] != serde_json::json!(null))
         })
     });
-    let control = daemon.control();
-    let ran = run(ringgate(["upgrade".as_ref(), "--control".as_ref(), control.as_os_str()]));
-    assert_eq!(ran.code, Some(0), "{} {}", ran.stderr, daemon.log());
-    let heir = daemon.ask("/status").json()["pid"].as_u64().expect("a number");
-    let heir = Heir(heir.to_string());
+    let heir = Heir::of(&daemon);
     player.echo(b"still here");
     wait_for("the successor is registered", || {
         daemon.ask("/status").json()["fleet"]["registered"].as_bool().filter(|it| *it)
@@ -351,12 +347,23 @@ fn backend(daemon: &Daemon, name: &str) -> Option<serde_json::Value> {
     status["backends"].as_array()?.iter().find(|it| it["name"] == name).cloned()
 }
 
-fn backend_is_up(daemon: &Daemon, name: &str) {
+pub(crate) fn backend_is_up(daemon: &Daemon, name: &str) {
     wait_for("the backend", || backend(daemon, name)?["up"].as_bool().filter(|up| *up));
 }
 
 /// A process that has taken a gateway over.
-struct Heir(String);
+pub(crate) struct Heir(String);
+
+impl Heir {
+    /// The one that a gateway is handed over to now.
+    pub(crate) fn of(daemon: &Daemon) -> Self {
+        let control = daemon.control();
+        let ran = run(ringgate(["upgrade".as_ref(), "--control".as_ref(), control.as_os_str()]));
+        assert_eq!(ran.code, Some(0), "{} {}", ran.stderr, daemon.log());
+        let heir = daemon.ask("/status").json()["pid"].as_u64().expect("a number");
+        Self(heir.to_string())
+    }
+}
 
 impl Drop for Heir {
     fn drop(&mut self) {

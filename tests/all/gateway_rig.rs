@@ -220,6 +220,7 @@ fn plan(wishes: &Wishes, folder: &Folder, key: &Key) -> Plan {
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: TokenReuse::Deny,
             delivers: wishes.delivers,
+            unique_in: None,
         }),
         public: wishes.public.clone(),
         backends: vec![BackendId(0)],

@@ -74,7 +74,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("src/control", "batch config confine core fleet gate handover io::Choice membership os report state worker"),
     ("src/handover", "os"),
     ("src/main", "ringgate"),
-    ("src/membership", "config core fleet gate::FleetTokens gate::Front gate::Intake gate::Prefix gate::TokenQuestion gate::Whose os state"),
+    ("src/membership", "config core fleet gate::FleetPlayer gate::FleetPlayers gate::FleetTokens gate::Front gate::Intake gate::PlayerClaimed gate::PlayerNews gate::Prefix gate::SessionId gate::TokenQuestion gate::Whose os state"),
     ("src/worker", "batch config core gate handover io link os"),
 ];
 

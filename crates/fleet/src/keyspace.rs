@@ -9,6 +9,7 @@
 //! PREFIX/truth/service/ID              a token service, under its lease
 //! PREFIX/claim/token/MAC               a token that was used, until it expires
 //! PREFIX/claim/player/GROUP/CLIENT     at which gateway a player is
+//! PREFIX/claim/ousted/INSTANCE/GROUP/CLIENT  which of its sessions a start of a gateway is to end
 //! PREFIX/claim/slots/BACKEND/ID        slots that only this token service may promise
 //! PREFIX/claim/slots/BACKEND/-         by which token services decide about them one by one
 //! ```
@@ -44,6 +45,8 @@ pub enum Place {
     Token([u8; TOKEN_MAC_BYTES]),
     /// A player within a listener group.
     Player(Name, u64),
+    /// A player within a listener group, and the start of a gateway whose session of it is to end.
+    Ousted(Name, Name, u64),
     /// A token service by its name.
     Service(Name),
     /// Slots of a backend that a token service may promise.
@@ -155,6 +158,11 @@ impl Keyspace {
         format!("{}/claim/slots/{backend}/", self.prefix).into()
     }
 
+    /// What all keys begin with that tell a start of a gateway which of its sessions have to end.
+    pub fn ousted(&self, instance: &Name) -> Bytes {
+        format!("{}/claim/ousted/{instance}/", self.prefix).into()
+    }
+
     /// What all keys of this fleet begin with.
     pub fn all(&self) -> Bytes {
         format!("{}/", self.prefix).into()
@@ -173,6 +181,9 @@ impl Keyspace {
             }
             Place::Token(mac) => format!("{prefix}/claim/token/{}", hex(mac)),
             Place::Player(group, client) => format!("{prefix}/claim/player/{group}/{client}"),
+            Place::Ousted(instance, group, client) => {
+                format!("{prefix}/claim/ousted/{instance}/{group}/{client}")
+            }
             Place::Service(name) => format!("{prefix}/truth/service/{name}"),
             Place::Block(backend, service) => format!("{prefix}/claim/slots/{backend}/{service}"),
             Place::Guard(backend) => format!("{prefix}/claim/slots/{backend}/-"),
@@ -197,6 +208,9 @@ impl Keyspace {
             ("truth", "ban", "prefix") => Place::BanPrefix(IpPrefix::parse(next()?, '-')?),
             ("claim", "token", mac) => Place::Token(from_hex(mac)?),
             ("claim", "player", group) => Place::Player(Name::new(group)?, number(next()?)?),
+            ("claim", "ousted", instance) => {
+                Place::Ousted(Name::new(instance)?, Name::new(next()?)?, number(next()?)?)
+            }
             ("truth", "service", name) => Place::Service(Name::new(name)?),
             ("claim", "slots", backend) => match next()? {
                 "-" => Place::Guard(Name::new(backend)?),
@@ -273,6 +287,7 @@ mod tests {
             ),
             (Place::Token([0xab; 16]), "claim/token/abababababababababababababababab"),
             (Place::Player(name("g"), 7), "claim/player/g/7"),
+            (Place::Ousted(name("1f"), name("g"), 7), "claim/ousted/1f/g/7"),
             (Place::Service(name("t-1")), "truth/service/t-1"),
             (Place::Block(name("b"), name("t-1")), "claim/slots/b/t-1"),
             (Place::Guard(name("b")), "claim/slots/b/-"),

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use backend::{Backend, Reach, State};
 pub use ban::Ban;
-pub use claim::{PlayerClaim, TokenClaim};
+pub use claim::{Ousted, PlayerClaim, TokenClaim};
 pub use gateway::{Gateway, Listener};
 pub use key::ListenerKey;
 pub use service::Service;

@@ -332,6 +332,8 @@ named_list! {
         DeliveryWindow = "delivery_window",
         /// The player's address is denied, or its id.
         Denied = "denied",
+        /// The player has logged in again, here or at another gateway.
+        NewerLogin = "newer_login",
         /// It could not be carried into the process that has taken the gateway over.
         NotCarried = "not_carried",
         /// A second handshake from the player's address took its place.
@@ -382,6 +384,7 @@ impl Ended {
             | Self::DeliverySilence
             | Self::DeliveryWindow => CloseReason::Delivery,
             Self::DeliveryOverflow => CloseReason::Overflow,
+            Self::NewerLogin => CloseReason::NewerLogin,
             Self::SequenceGap => CloseReason::SequenceGap,
             Self::Shutdown => CloseReason::Shutdown,
             Self::TimedOut => CloseReason::TimedOut,

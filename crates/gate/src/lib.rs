@@ -68,6 +68,7 @@ pub use links::loopback::is_shared_socket_backend;
 pub use mail::{ForwardedDatagram, Listening, Mail, Steering};
 pub use now::Now;
 pub use prefix::Prefix;
+pub use ringgate_link::bundle::SessionId;
 pub use seed::{Seed, WorkerIndex};
 pub use setup::{
     Allowed, Backend, ClaimLimits, Credentials, Duplicates, Intake, Limits, LinkKind, Listener,
@@ -75,6 +76,7 @@ pub use setup::{
     Unreal,
 };
 pub use shared::claims::Claims;
+pub use shared::fleet_players::{FleetPlayer, FleetPlayers, PlayerClaimed, PlayerNews};
 pub use shared::fleet_tokens::{FleetTokens, TokenQuestion, Whose};
 pub use survey::{Found, Survey, Wanted};
 pub use trace::{Detail, Fact, Record, Trace, Watched};

@@ -31,6 +31,9 @@ pub enum Mail {
     },
     /// Whether a process listens where a udp backend should.
     Listening(Listening),
+    /// Players have logged in elsewhere: these sessions of theirs end, as far as they are the
+    /// receiver's.
+    Oust(Arc<[SessionId]>),
     /// New keys, routes, backends and limits. Listeners and backends keep their numbers.
     Setup(Arc<Setup>),
     /// Datagrams from this address belong to that worker now.

@@ -15,6 +15,7 @@ use crate::denied::Denied;
 use crate::ids::{BackendId, IdVec, ListenerId};
 use crate::links::loopback::LOOPBACK_PLACES;
 use crate::pace::BatchDelay;
+use crate::shared::fleet_players::FleetPlayers;
 use crate::shared::fleet_tokens::FleetTokens;
 pub use plain::{Plain, Sequence, Token, TokenPlace, Tokens};
 pub use ringgate_batch::Credentials;
@@ -46,6 +47,8 @@ pub struct Setup {
     pub denied: Arc<Denied>,
     /// Whose tokens are that name other gateways as well; `None` for a gateway that is alone.
     pub fleet_tokens: Option<Arc<FleetTokens>>,
+    /// Who is here of those who may be in one place of the fleet only; `None` likewise.
+    pub fleet_players: Option<Arc<FleetPlayers>>,
 }
 
 /// One public address, or several.
@@ -207,6 +210,9 @@ pub struct Netcode {
     /// Players' payloads are packets of the delivery layer, and game processes get whole messages.
     /// All backends are on bundle links. For sessions that begin.
     pub delivers: bool,
+    /// In which group of the fleet's listeners nobody else may have a player's id, if in any. For
+    /// sessions that begin.
+    pub unique_in: Option<Arc<str>>,
 }
 
 /// What becomes of a token whose session has taken something in from its player.
@@ -370,6 +376,7 @@ impl Setup {
             revision: 0,
             denied: Arc::default(),
             fleet_tokens: None,
+            fleet_players: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod claims;
 pub(crate) mod cookies;
+pub(crate) mod fleet_players;
 pub(crate) mod fleet_tokens;
 pub(crate) mod homes;
 pub(crate) mod upgrades;

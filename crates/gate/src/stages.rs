@@ -46,6 +46,7 @@ impl Fronts {
                     self.lose_server(turn, news.backend);
                 }
             }
+            Mail::Oust(sessions) => self.netcode.oust(turn, &sessions),
             Mail::Setup(setup) => {
                 self.forget_replaced(turn, &setup);
                 self.turn_over(turn, &setup);

@@ -87,6 +87,7 @@ enum rg_close_reason {
     RG_CLOSE_UNCONFIGURED = 7,
     RG_CLOSE_DELIVERY = 8, /* the player broke the delivery layer, or acknowledges nothing */
     RG_CLOSE_OVERFLOW = 9, /* more was sent on reliable channels than the gateway keeps */
+    RG_CLOSE_NEWER_LOGIN = 10, /* the player has logged in again, here or at another gateway */
     RG_CLOSE_FINISHED = 128,
     RG_CLOSE_KICKED = 129,
     RG_CLOSE_REFUSED = 130,
@@ -1043,7 +1044,7 @@ static unsigned rg__read_session(unsigned kind, const uint8_t *body, size_t len,
     if (len != 9)
         return RG_ERROR_BODY_LENGTH;
     event->kind = RG_CLOSED;
-    event->reason = rg__known(body[8], RG_CLOSE_OVERFLOW);
+    event->reason = rg__known(body[8], RG_CLOSE_NEWER_LOGIN);
     if (body[8] >= RG_CLOSE_FINISHED)
         event->reason = rg__known(body[8], RG_CLOSE_GAME_SHUTDOWN);
     return RG_ERROR_NONE;
@@ -1715,6 +1716,8 @@ const char *rg_close_reason_text(unsigned reason) {
         return "the player broke the delivery layer";
     case RG_CLOSE_OVERFLOW:
         return "more was sent than the player takes";
+    case RG_CLOSE_NEWER_LOGIN:
+        return "the player has logged in again";
     case RG_CLOSE_FINISHED:
         return "the game is over";
     case RG_CLOSE_KICKED:

@@ -385,6 +385,7 @@ fn setup(players: usize, idle_games: u16) -> Setup {
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: TokenReuse::Deny,
             delivers: false,
+            unique_in: None,
         }),
         public: vec![SERVER.into()],
         backends: vec![BackendId(0)],

@@ -5,14 +5,15 @@ use std::num::NonZeroU64;
 use super::{Surroundings, window};
 use crate::config::mistake::Place;
 use crate::config::schema::LinkWord;
-use crate::config::section::{Section, number};
-use crate::config::{Delivery, Netcode, source};
+use crate::config::section::{Noted, Section, number};
+use crate::config::{Delivery, Netcode, UniqueClients, source};
 use ringgate_core::secret::Key;
+use ringgate_fleet::keyspace::Name;
 
-/// `backends` are whom it sends players to, where these could be read.
+/// `backends` are whom it sends players to, where these could be read, or those of a group.
 pub(super) fn read(
     section: &mut Section<'_, '_>,
-    backends: Option<&[usize]>,
+    (backends, group): (Option<&[usize]>, Option<&Name>),
     around: &Surroundings<'_>,
 ) -> Option<Netcode> {
     let protocol_id = section.value("protocol_id", number);
@@ -25,6 +26,7 @@ pub(super) fn read(
     if let Some((Delivery::Gateway, place)) = &delivery {
         check_bundled(section, place, backends, around);
     }
+    let unique_in = read_unique_clients(section, group);
     Some(Netcode {
         protocol_id: protocol_id?.0,
         has_fleet_keys: keys.as_ref()?.is_empty(),
@@ -34,7 +36,20 @@ pub(super) fn read(
         keep_alive: keep_alive?,
         token_reuse: token_reuse?.0,
         delivery: delivery?.0,
+        unique_in: unique_in.ok()?,
     })
+}
+
+/// The group in which nobody else may have a player's id, if there is one.
+fn read_unique_clients(
+    section: &mut Section<'_, '_>,
+    group: Option<&Name>,
+) -> Result<Option<Name>, Noted> {
+    let (unique, place) = section.choice::<UniqueClients>("unique_clients").ok_or(Noted)?;
+    if unique == UniqueClients::Fleet && group.is_none() {
+        section.report.expected(&place, "\"fleet\", and no group", "a group, whose ids they are");
+    }
+    Ok(group.filter(|_| unique == UniqueClients::Fleet).cloned())
 }
 
 /// Whole messages are told on bundle links: a udp link has no words for them.

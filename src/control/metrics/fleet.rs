@@ -65,6 +65,31 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
         "Times it did not answer.",
         status.claim_failures,
     );
+    one(
+        "ringgate_fleet_players",
+        Kind::Gauge,
+        "Players of listeners with unique_clients = \"fleet\": those who are here, and those who have left and of whom etcd does \
+         not know it yet.",
+        shown.players[0],
+    );
+    one(
+        "ringgate_fleet_players_missed_total",
+        Kind::Counter,
+        "Logins there that etcd was not told, because there was no room to remember them.",
+        shown.players[1],
+    );
+    one(
+        "ringgate_fleet_player_claims_total",
+        Kind::Counter,
+        "Writes to etcd about players who came and left there.",
+        status.players.claims,
+    );
+    one(
+        "ringgate_fleet_player_claim_failures_total",
+        Kind::Counter,
+        "Times etcd did not answer when it was asked about them.",
+        status.players.failures,
+    );
     let mirror = &status.mirror;
     one("ringgate_fleet_events_total", Kind::Counter, "Changes that etcd has told.", mirror.events);
     one("ringgate_fleet_lists_total", Kind::Counter, "Times everything was listed.", mirror.lists);
@@ -96,6 +121,15 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
     );
     for (result, count) in ["done", "failed"].into_iter().zip(status.copies) {
         copies.sample(&[("result", result)], count);
+    }
+    let mut ousted = text.family(
+        "ringgate_fleet_players_ousted_total",
+        Kind::Counter,
+        "Sessions that a newer login of their player has ended, by where they were.",
+    );
+    let counts = &status.players;
+    for (at, count) in [("here", counts.ousted_here), ("elsewhere", counts.ousted_there)] {
+        ousted.sample(&[("at", at)], count);
     }
     let mut epochs = text.family(
         "ringgate_fleet_key_epoch",

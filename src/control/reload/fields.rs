@@ -159,7 +159,7 @@ pub(super) fn listener_fields(
     fields
 }
 
-fn netcode_fields(before: &Netcode, after: &Netcode) -> [Compared; 7] {
+fn netcode_fields(before: &Netcode, after: &Netcode) -> [Compared; 8] {
     let Netcode {
         protocol_id,
         keys,
@@ -169,6 +169,7 @@ fn netcode_fields(before: &Netcode, after: &Netcode) -> [Compared; 7] {
         keep_alive,
         token_reuse,
         delivery,
+        unique_in,
     } = before;
     [
         ("protocol_id", *protocol_id != after.protocol_id),
@@ -178,6 +179,7 @@ fn netcode_fields(before: &Netcode, after: &Netcode) -> [Compared; 7] {
         ("keep_alive", *keep_alive != after.keep_alive),
         ("token_reuse", *token_reuse != after.token_reuse),
         ("delivery", *delivery != after.delivery),
+        ("unique_clients", unique_in.is_some() != after.unique_in.is_some()),
     ]
 }
 

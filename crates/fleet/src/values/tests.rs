@@ -55,7 +55,8 @@ fn values_are_read_as_they_were_written() {
     comes_back(&Guard { by: "t-1".into() });
     comes_back(&Ban { until: 7, reason: "aimbot".into(), by: String::new() });
     comes_back(&TokenClaim { gateway: "g".into(), instance: "i".into() });
-    comes_back(&PlayerClaim { gateway: "g".into(), instance: "i".into(), session: 7 });
+    comes_back(&PlayerClaim { gateway: "g".into(), instance: "i".into(), session: 7, since: 1 });
+    comes_back(&Ousted { session: 7, gateway: "g".into() });
     let validity = Validity { from: 1, mint_until: 2, accept_until: 3 };
     comes_back(&ListenerKey { validity, sealed: "AAAA".into() });
 }

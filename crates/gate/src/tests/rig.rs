@@ -87,6 +87,7 @@ pub(super) fn listener(name: &str, backends: &[u16]) -> Listener {
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: TokenReuse::Deny,
             delivers: false,
+            unique_in: None,
         }),
         public: vec![PUBLIC.parse().expect("literal")],
         backends: backends.iter().copied().map(BackendId).collect(),

@@ -1,15 +1,20 @@
 //! Tokens that come again: after a session, beside one, and after the wall clock was set.
 
+use std::sync::Arc;
+
 use super::clients::Scribe;
-use super::games::Game;
+use super::games::{Game, Heard};
 use super::rig::{Fleet, Rig, bundle_backend, home, listener, netcode_rules, plain_setup};
 use crate::counters::Ended;
 use crate::ids::ListenerId;
+use crate::mail::Mail;
 use crate::setup::Setup;
+use crate::shared::fleet_players::FleetPlayers;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_core::proto::replay::Policy;
+use ringgate_link::bundle::CloseReason;
 
 fn ready() -> (Rig, Game) {
     let mut rig = Rig::new(plain_setup());
@@ -222,4 +227,39 @@ fn used_tokens_are_forgotten_again_after_the_clock_went_ahead_and_back() {
     rig.jump(7_500_000);
     (60..70).for_each(|n| log_in(&mut rig, n));
     assert_eq!(rig.host.gate().common.claims.tokens_remembered(), 10);
+}
+
+#[test]
+fn the_newer_login_ends_the_older_session_where_ids_are_the_fleets() {
+    let players = Arc::new(FleetPlayers::new(4));
+    let mut setup = Setup { fleet_players: Some(Arc::clone(&players)), ..plain_setup() };
+    netcode_rules(&mut setup).unique_in = Some(Arc::from("arena"));
+    let mut rig = Rig::new(setup);
+    let game = Game::join(&mut rig, "arena");
+    let older = Scribe::new(&rig.token(1));
+    older.connect(&mut rig, home(1));
+    let session = rig.session_at(home(1));
+    assert_eq!(players.take_news(9)[0].session, Some(session));
+    // The same token from its own address is no newer login, and nobody else can use it.
+    rig.deliver(home(1), &older.request());
+    assert!(!players.has_ousted());
+
+    let newer = Scribe::new(&rig.token(1));
+    for _ in 0..3 {
+        rig.deliver(home(2), &newer.request());
+    }
+    assert_eq!(rig.drops(DropReason::RequestClientConnected), 3);
+    let ousted = players.take_ousted(9);
+    assert_eq!(ousted, [session], "once, however often its client asks");
+    rig.mail(Mail::Oust(ousted.into()));
+    assert_eq!(rig.sessions(), 0);
+    assert_eq!(rig.counters().sessions_closed[Ended::NewerLogin as usize], 1);
+    let heard = game.hear(&mut rig);
+    assert!(heard.contains(&Heard::Closed(session, CloseReason::NewerLogin)), "{heard:?}");
+    newer.connect(&mut rig, home(2));
+    let newer = rig.session_at(home(2));
+    assert_eq!(players.take_news(9)[0].session, Some(newer));
+    // What was said of a session that is over ends nobody.
+    rig.mail(Mail::Oust(Arc::new([session])));
+    assert_eq!((rig.sessions(), players.len()), (1, 1));
 }

@@ -72,6 +72,8 @@ wire_reasons! {
     Delivery = 8, "the player broke the delivery layer";
     /// More was sent to the player on reliable channels than the gateway keeps.
     Overflow = 9, "more was sent than the player takes";
+    /// The player has logged in again, here or at another gateway of the fleet.
+    NewerLogin = 10, "the player has logged in again";
     /// The game is over for this player.
     Finished = 128, "the game is over";
     /// The game threw the player out.

@@ -466,6 +466,7 @@ fn setup(input: &mut Input<'_>, allows_reuse: bool) -> Setup {
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: reuse,
             delivers: false,
+            unique_in: None,
         }),
         public: vec![public.parse().expect("literal")],
         backends: vec![BackendId(0), BackendId(1)],

@@ -223,6 +223,7 @@ fn netcode() -> Netcode {
         keep_alive_ns: SEND_INTERVAL_NS,
         token_reuse: TokenReuse::Deny,
         delivers: false,
+        unique_in: None,
     }
 }
 

@@ -189,6 +189,7 @@ fn setup(plan: &Plan) -> Setup {
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: plan.token_reuse,
             delivers: false,
+            unique_in: None,
         }),
         public: [0, 1].map(|n| public_address(ListenerId(at), BindId(n)).into()).to_vec(),
         backends: (0..plan.games.len()).map(BackendId::at).collect(),

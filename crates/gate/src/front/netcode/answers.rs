@@ -64,6 +64,16 @@ impl NetcodeFront {
         }
     }
 
+    /// Ends sessions whose players have logged in again elsewhere.
+    pub(crate) fn oust(&mut self, turn: &mut Turn<'_>, sessions: &[SessionId]) {
+        let own = turn.common.worker.id.index();
+        for &session in sessions.iter().filter(|session| session.worker() == own) {
+            if let Some(index) = self.session_index(session) {
+                self.end_session(turn, index, Ended::NewerLogin);
+            }
+        }
+    }
+
     /// A datagram for a player of netcode.
     pub(crate) fn handle_server(
         &mut self,

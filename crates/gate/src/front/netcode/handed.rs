@@ -275,10 +275,21 @@ impl NetcodeFront {
                 // Asked for again, whether it was lost on the way or had not come.
                 self.sessions.at_mut(entry).announced = 0;
             }
+            self.note_carried(common, entry);
             self.arm_first(common, entry);
         }
         for entry in self.connections.entries() {
             self.connections.alarms.set(entry, now_ns);
+        }
+    }
+
+    /// A player who may be in one place of the fleet only goes on here.
+    fn note_carried(&self, common: &Common, entry: Entry<Session>) {
+        let listener = self.sessions.address(entry).listener;
+        let rules = common.setup.listeners[listener].netcode();
+        let group = rules.and_then(|rules| rules.unique_in.as_ref());
+        if let Some((players, group)) = common.setup.fleet_players.as_ref().zip(group) {
+            players.goes_on(group, self.sessions.at(entry).client_id, self.session_id(entry));
         }
     }
 

@@ -4,6 +4,8 @@
 //! stricter is stated where it is checked. Nothing is kept for a request before its token has
 //! verified, and nothing is answered before that either.
 
+use std::sync::Arc;
+
 use crate::arrivals::Origin;
 use crate::counters::Ended;
 use crate::front::netcode::explain::note_opened;
@@ -74,7 +76,9 @@ impl NetcodeFront {
             // It was connected earlier in this turn.
             return Err(DropReason::RequestAddressConnected);
         }
-        if turn.common.claims.is_connected(origin.address.listener, token.client_id) {
+        let is_connected = turn.common.claims.is_connected(listener, token.client_id);
+        // Where the newer login wins, its token has to be another one than that of the session.
+        if is_connected && unique_in(turn, listener).is_none() {
             return Err(DropReason::RequestClientConnected);
         }
         self.check_handshakes(turn, origin)?;
@@ -84,6 +88,13 @@ impl NetcodeFront {
             // So that its owner asks for a new one at once, instead of waiting in vain.
             self.deny(turn, origin, &token.server_to_client);
             return Err(DropReason::TokenSpent);
+        }
+        if is_connected {
+            // The client asks again, when the session that is in its way has ended.
+            if past == TokenPast::Fresh {
+                oust_older(turn, listener, token.client_id);
+            }
+            return Err(DropReason::RequestClientConnected);
         }
         if let Err(why) =
             turn.common.find_room(listener, token.client_id, &token.user_data, |backend| {
@@ -344,6 +355,7 @@ impl NetcodeFront {
             self.user_data.keep(index, &challenge.user_data);
         }
         turn.common.count_session(listener, claim.backend);
+        self.note_unique(turn, index);
         let (backend, slot) = (claim.backend, claim.slot);
         let session = self.session_id(index).as_u64();
         let took_ns = turn.now.mono_ns.saturating_sub(since_ns);
@@ -439,9 +451,22 @@ impl NetcodeFront {
         self.port_switches.residents.leave(turn.common.claims.homes(), index);
         self.user_data.forget(index);
         self.connections.close(index);
+        if let Some(players) = &turn.common.setup.fleet_players {
+            players.ended(self.session_id(index));
+        }
         self.sessions.remove(index);
         turn.common.sealing.expire();
         turn.common.counters.sessions_closed[why as usize] += 1;
+    }
+
+    /// Has the fleet told of a player who may be in one place of it only.
+    fn note_unique(&self, turn: &Turn<'_>, index: Entry<Session>) {
+        let listener = self.sessions.address(index).listener;
+        let client_id = self.sessions.at(index).client_id;
+        let players = turn.common.setup.fleet_players.as_ref();
+        if let Some((players, group)) = players.zip(unique_in(turn, listener)) {
+            players.began(group, client_id, self.session_id(index), turn.now);
+        }
     }
 
     fn deny(&mut self, turn: &mut Turn<'_>, origin: &Origin, key: &Key) {
@@ -473,6 +498,19 @@ fn open_with_older_keys(
 fn allows_token_reuse(turn: &Turn<'_>, listener: ListenerId) -> bool {
     let rules = turn.common.setup.listeners[listener].netcode();
     rules.is_some_and(|rules| rules.token_reuse == TokenReuse::Allow)
+}
+
+/// The group in which nobody else may have the id of a player of this listener.
+fn unique_in<'t>(turn: &'t Turn<'_>, listener: ListenerId) -> Option<&'t Arc<str>> {
+    turn.common.setup.listeners[listener].netcode()?.unique_in.as_ref()
+}
+
+/// Has the session end that is in the way of a newer login, where that one wins.
+fn oust_older(turn: &Turn<'_>, listener: ListenerId, client_id: u64) {
+    let players = turn.common.setup.fleet_players.as_ref();
+    if let Some((players, group)) = players.zip(unique_in(turn, listener)) {
+        players.oust_older(group, client_id);
+    }
 }
 
 fn reply_to(origin: &Origin) -> TxTarget {

@@ -1,0 +1,437 @@
+//! Where players are whose id may be in one place of the fleet only: a login claims the id in etcd
+//! and overwrites whoever has it, because the newer login wins; the gateway of the older session
+//! finds a note under its instance, and ends it.
+//!
+//! Workers leave news (`FleetPlayers`) and wait for nothing. Some dozens of players are read in one
+//! transaction and written in another, a few times a second at the most. Claims stand under the
+//! gateway's own lease: when it dies, its players' ids are free. When the lease ends while it
+//! lives, or etcd was away, everybody is claimed again; then the moment decides at which a session
+//! began.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringgate_fleet::etcd::kv::{KeyValue, Range};
+use ringgate_fleet::etcd::txn::{Compare, Delete, Op, Put, Txn};
+use ringgate_fleet::etcd::{Client, Error};
+use ringgate_fleet::keyspace::{Keyspace, Name, Place};
+use ringgate_fleet::values::{Ousted, PlayerClaim, Stored};
+use ringgate_gate::{FleetPlayer, FleetPlayers, PlayerClaimed, PlayerNews, SessionId};
+use ringgate_os::clock;
+use tokio::time::Instant;
+
+use super::Settings;
+
+/// What is counted of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlayerCounts {
+    /// Players that etcd was told of.
+    pub claims: u64,
+    /// Times it did not answer.
+    pub failures: u64,
+    /// Sessions elsewhere that a login here has ended.
+    pub ousted_there: u64,
+    /// Sessions here that a login elsewhere has ended.
+    pub ousted_here: u64,
+}
+
+impl std::ops::AddAssign for PlayerCounts {
+    fn add_assign(&mut self, other: Self) {
+        let Self { claims, failures, ousted_there, ousted_here } = other;
+        self.claims += claims;
+        self.failures += failures;
+        self.ousted_there += ousted_there;
+        self.ousted_here += ousted_here;
+    }
+}
+
+/// What it shares with the thread that it runs on.
+pub(super) trait Host: Send {
+    /// The lease of our registration, while it lives for certain; 0 otherwise.
+    fn lease(&self) -> i64;
+
+    /// What was counted since it was told last.
+    fn count(&self, counts: PlayerCounts);
+}
+
+/// Tells etcd who is here.
+pub(super) struct PlayerClaimer<H> {
+    client: Client,
+    keyspace: Keyspace,
+    players: Arc<FleetPlayers>,
+    gateway: Name,
+    instance: Name,
+    host: H,
+    /// Under which claims stand.
+    lease: i64,
+    /// Under which notes stand, and from when on there has to be another one.
+    notes: Option<(i64, Instant)>,
+}
+
+impl<H: Host> PlayerClaimer<H> {
+    /// `None` where our own names cannot stand in etcd, which the config has made sure of.
+    pub(super) fn new(
+        client: Client,
+        settings: &Settings,
+        players: Arc<FleetPlayers>,
+        host: H,
+    ) -> Option<Self> {
+        let instance = Name::new(&settings.instance)?;
+        let (keyspace, gateway) = (settings.keyspace.clone(), settings.name.clone());
+        Some(Self { client, keyspace, players, gateway, instance, host, lease: 0, notes: None })
+    }
+
+    /// Goes on until it is told to end, and then until there are no news left.
+    pub(super) async fn run(mut self, ends: Arc<AtomicBool>) {
+        let mut looked = Instant::now();
+        loop {
+            let is_last = ends.load(Ordering::Acquire);
+            let told = self.tell().await;
+            if is_last && !matches!(told, Ok(count) if count > 0) {
+                return;
+            }
+            if told.is_err() {
+                self.host.count(PlayerCounts { failures: 1, ..PlayerCounts::default() });
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+            if looked.elapsed() >= LOOK_EVERY && !self.players.is_empty() && self.lease != 0 {
+                looked = Instant::now();
+                if self.hear().await.is_err() {
+                    self.host.count(PlayerCounts { failures: 1, ..PlayerCounts::default() });
+                }
+            }
+            // What comes meanwhile is told together.
+            let is_full = matches!(told, Ok(count) if count >= AT_A_TIME);
+            tokio::time::sleep(if is_full { FULL_PAUSE } else { PAUSE }).await;
+        }
+    }
+
+    /// Tells the next news. Returns of how many players it was.
+    async fn tell(&mut self) -> Result<usize, Error> {
+        let lease = self.host.lease();
+        if lease == 0 {
+            // We are not registered, or not for certain: it waits.
+            return Ok(0);
+        }
+        if lease != self.lease {
+            // Whatever stood under another one has ended with it.
+            self.lease = lease;
+            self.players.forget_claims();
+        }
+        if !self.players.has_news() {
+            return Ok(0);
+        }
+        let news = self.players.take_news(AT_A_TIME);
+        let told = self.tell_all(&news).await;
+        if let Err(why) = &told {
+            if why.is_lease_gone() {
+                (self.lease, self.notes) = (0, None);
+            }
+            news.iter().for_each(|it| self.players.settle(it, PlayerClaimed::Unknown));
+        }
+        told.map(|()| news.len())
+    }
+
+    async fn tell_all(&mut self, news: &[PlayerNews]) -> Result<(), Error> {
+        let found = self.read(news).await?;
+        let now_s = clock::unix_seconds();
+        let own = Own { gateway: &self.gateway, instance: &self.instance, lease: self.lease };
+        let steps: Vec<_> =
+            news.iter().zip(found).map(|(it, found)| own.step(it, found.as_ref(), now_s)).collect();
+        if self.write(news, &steps).await? {
+            return Ok(());
+        }
+        // Somebody was faster with one of them: each for itself, and that one again later.
+        for (it, step) in news.iter().zip(&steps) {
+            if !self.write(std::slice::from_ref(it), std::slice::from_ref(step)).await? {
+                self.players.settle(it, PlayerClaimed::Unknown);
+            }
+        }
+        Ok(())
+    }
+
+    /// What stands at each player's key.
+    async fn read(&self, news: &[PlayerNews]) -> Result<Vec<Option<KeyValue>>, Error> {
+        let ranges = news.iter().map(|it| Op::Range(Range::one(self.key(&it.player))));
+        let txn = Txn { then: ranges.collect(), ..Txn::default() };
+        let found = self.client.txn(&txn).await?.found;
+        let mut found: BTreeMap<Bytes, KeyValue> =
+            found.into_iter().map(|kv| (kv.key.clone(), kv)).collect();
+        Ok(news.iter().map(|it| found.remove(&self.key(&it.player))).collect())
+    }
+
+    /// False where something has changed since it was read.
+    async fn write(&mut self, news: &[PlayerNews], steps: &[Step]) -> Result<bool, Error> {
+        let mut txn = Txn::default();
+        let mut counts = PlayerCounts::default();
+        for (it, step) in news.iter().zip(steps) {
+            let key = self.key(&it.player);
+            counts.ousted_here += u64::from(step.claimed == PlayerClaimed::Theirs);
+            let Some(write) = &step.write else { continue };
+            counts.claims += 1;
+            txn.when.push(match step.seen {
+                0 => Compare::Absent(key.clone()),
+                revision => Compare::Unchanged(key.clone(), revision),
+            });
+            txn.then.push(match write {
+                Some(value) => Op::Put(Put { key, value: value.clone(), lease: self.lease }),
+                None => Op::Delete(Delete { key, end: Bytes::new() }),
+            });
+            if let Some((instance, ousted)) = &step.ousts
+                && let Some(note) = self.note(&it.player, instance, ousted).await?
+            {
+                counts.ousted_there += 1;
+                txn.then.push(Op::Put(note));
+            }
+        }
+        if !txn.then.is_empty() && !self.client.txn(&txn).await?.held {
+            return Ok(false);
+        }
+        news.iter().zip(steps).for_each(|(it, step)| self.players.settle(it, step.claimed));
+        self.host.count(counts);
+        Ok(true)
+    }
+
+    /// What tells another gateway that its session is to end.
+    async fn note(
+        &mut self,
+        player: &FleetPlayer,
+        instance: &Name,
+        ousted: &Ousted,
+    ) -> Result<Option<Put>, Error> {
+        let (Some(group), Ok(value)) = (Name::new(&player.group), ousted.encode()) else {
+            return Ok(None);
+        };
+        let lease = match self.notes {
+            Some((lease, until)) if Instant::now() < until => lease,
+            _ => {
+                let lease = self.client.grant(NOTE_S).await?.id;
+                self.notes = Some((lease, Instant::now() + NOTE_LEASE_USED));
+                lease
+            }
+        };
+        let key = self.keyspace.key(&Place::Ousted(instance.clone(), group, player.client_id));
+        Ok(Some(Put { key, value, lease }))
+    }
+
+    /// Looks for notes of other gateways.
+    async fn hear(&self) -> Result<(), Error> {
+        let range =
+            Range { limit: NOTES_MAX, ..Range::prefix(&self.keyspace.ousted(&self.instance)) };
+        let notes = self.client.range(&range).await?.kvs;
+        let mut counts = PlayerCounts::default();
+        for note in &notes {
+            if self.obey(note) {
+                counts.ousted_here += 1;
+            }
+            // Where a newer note has come meanwhile, it stays.
+            let when = vec![Compare::Unchanged(note.key.clone(), note.mod_revision)];
+            let delete = Delete { key: note.key.clone(), end: Bytes::new() };
+            let txn = Txn { when, then: vec![Op::Delete(delete)], or_else: Vec::new() };
+            self.client.txn(&txn).await?;
+        }
+        self.host.count(counts);
+        Ok(())
+    }
+
+    /// Whether the note has ended a session of ours.
+    fn obey(&self, note: &KeyValue) -> bool {
+        let place = self.keyspace.place(&note.key);
+        let Some(Place::Ousted(_, group, client_id)) = place else { return false };
+        let Ok(ousted) = Ousted::decode(&note.value) else { return false };
+        let Some(session) = SessionId::from_u64(ousted.session) else { return false };
+        let player = FleetPlayer { group: Arc::from(group.as_str()), client_id };
+        let is_ours = self.players.oust(&player, session);
+        if is_ours {
+            tracing::info!(
+                event = "fleet_newer_login",
+                client_id,
+                gateway = ousted.gateway,
+                "player {client_id} has logged in at {}: its session here ends",
+                ousted.gateway
+            );
+        }
+        is_ours
+    }
+
+    fn key(&self, player: &FleetPlayer) -> Bytes {
+        // A listener's group is a name: the config has made sure of it.
+        let group = Name::new(&player.group).unwrap_or_else(|| self.gateway.clone());
+        self.keyspace.key(&Place::Player(group, player.client_id))
+    }
+}
+
+/// What tells our claims from others'.
+struct Own<'a> {
+    gateway: &'a Name,
+    instance: &'a Name,
+    lease: i64,
+}
+
+/// What is to be done for a player.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Step {
+    /// The revision of what stands at the key; 0 for nothing.
+    seen: i64,
+    /// Nothing, or a value to be written, or the key is to go.
+    write: Option<Option<Bytes>>,
+    /// Whose older session it is that ends.
+    ousts: Option<(Name, Ousted)>,
+    /// What has come of it when that is done.
+    claimed: PlayerClaimed,
+}
+
+impl Own<'_> {
+    fn step(&self, news: &PlayerNews, found: Option<&KeyValue>, now_s: u64) -> Step {
+        let seen = found.map_or(0, |kv| kv.mod_revision);
+        // What cannot be read is nobody's.
+        let known = found.and_then(|kv| PlayerClaim::decode(&kv.value).ok());
+        let is_ours = known.as_ref().is_some_and(|it| it.instance == self.instance.as_str());
+        let done = |claimed| Step { seen, write: None, ousts: None, claimed };
+        let Some(session) = news.session else {
+            let write = is_ours.then_some(None);
+            return Step { write, ..done(PlayerClaimed::Released) };
+        };
+        // Of a session that a process before this one has begun, etcd knows the moment.
+        let is_it = |known: &PlayerClaim| {
+            let is_since = news.since_s == 0 || known.since == news.since_s;
+            is_ours && known.session == session.as_u64() && is_since
+        };
+        if found.is_some_and(|kv| kv.lease == self.lease) && known.as_ref().is_some_and(is_it) {
+            return done(PlayerClaimed::Ours);
+        }
+        let others = known.filter(|_| !is_ours);
+        let is_newer = |other: &PlayerClaim| match news.is_told_again {
+            true => other.since >= news.since_s,
+            false => now_s.saturating_sub(news.since_s) > LATE_S && other.since > news.since_s,
+        };
+        if others.as_ref().is_some_and(is_newer) {
+            return done(PlayerClaimed::Theirs);
+        }
+        let claim = PlayerClaim {
+            gateway: self.gateway.to_string(),
+            instance: self.instance.to_string(),
+            session: session.as_u64(),
+            since: news.since_s,
+        };
+        let Ok(value) = claim.encode() else { return done(PlayerClaimed::Ours) };
+        let ousts = others.and_then(|other| {
+            let ousted = Ousted { session: other.session, gateway: self.gateway.to_string() };
+            Some((Name::new(&other.instance)?, ousted))
+        });
+        Step { write: Some(Some(value)), ousts, ..done(PlayerClaimed::Ours) }
+    }
+}
+
+/// etcd decides about 128 keys in one transaction, and there may be a note for each player.
+const AT_A_TIME: usize = 60;
+/// Between two transactions, and where the last one was full.
+const PAUSE: Duration = Duration::from_millis(200);
+const FULL_PAUSE: Duration = Duration::from_millis(20);
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// How often notes of other gateways are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+const NOTES_MAX: i64 = 200;
+/// How long a note stands for a gateway that does not read it, in seconds, and for how long new
+/// ones are written under the same lease.
+const NOTE_S: i64 = 120;
+const NOTE_LEASE_USED: Duration = Duration::from_secs(60);
+/// A login that is told within this time is newer than everything that stands in etcd, whatever the
+/// clocks of others say.
+const LATE_S: u64 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_S: u64 = 1_000;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).expect("a name")
+    }
+
+    fn news(session: Option<u64>, since_s: u64) -> PlayerNews {
+        let player = FleetPlayer { group: Arc::from("arena"), client_id: 7 };
+        let session = session.and_then(SessionId::from_u64);
+        PlayerNews { player, session, since_s, is_told_again: false }
+    }
+
+    fn claim(instance: &str, session: u64, since: u64) -> PlayerClaim {
+        let (gateway, instance) = ("gate-1".to_owned(), instance.to_owned());
+        PlayerClaim { gateway, instance, session, since }
+    }
+
+    fn found(claim: &PlayerClaim, lease: i64) -> KeyValue {
+        let value = claim.encode().expect("it can be read again");
+        KeyValue { value, lease, mod_revision: 9, ..KeyValue::default() }
+    }
+
+    fn step(news: &PlayerNews, found: Option<&KeyValue>) -> Step {
+        let (gateway, instance) = (name("gate-1"), name("own"));
+        Own { gateway: &gateway, instance: &instance, lease: 5 }.step(news, found, NOW_S)
+    }
+
+    #[test]
+    fn who_logs_in_is_written_and_nobody_ousted_where_nobody_was() {
+        let step = step(&news(Some(3), NOW_S), None);
+        let value = claim("own", 3, NOW_S).encode().expect("a value");
+        assert_eq!((step.seen, step.write, step.ousts), (0, Some(Some(value)), None));
+        assert_eq!(step.claimed, PlayerClaimed::Ours);
+    }
+
+    #[test]
+    fn the_newer_login_wins_whatever_the_others_clock_says() {
+        for since in [0, NOW_S - 1, NOW_S + 60] {
+            let step = step(&news(Some(3), NOW_S), Some(&found(&claim("other", 8, since), 4)));
+            let (instance, ousted) = step.ousts.expect("somebody ends");
+            assert_eq!((instance.as_str(), ousted.session), ("other", 8));
+            assert_eq!((step.seen, step.claimed), (9, PlayerClaimed::Ours));
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_told_in_time_gives_way_to_what_began_later() {
+        let late = news(Some(3), NOW_S - 60);
+        let before = step(&late, Some(&found(&claim("other", 8, NOW_S - 61), 4)));
+        assert!(before.ousts.is_some());
+        let behind = step(&late, Some(&found(&claim("other", 8, NOW_S - 59), 4)));
+        assert_eq!((behind.write, behind.claimed), (None, PlayerClaimed::Theirs));
+    }
+
+    #[test]
+    fn what_was_told_before_gives_way_to_whoever_has_come_since() {
+        let again = PlayerNews { is_told_again: true, ..news(Some(3), NOW_S - 1) };
+        let behind = step(&again, Some(&found(&claim("other", 8, NOW_S - 1), 4)));
+        assert_eq!((behind.write, behind.claimed), (None, PlayerClaimed::Theirs));
+        assert!(step(&again, Some(&found(&claim("other", 8, NOW_S - 2), 4))).ousts.is_some());
+    }
+
+    #[test]
+    fn what_stands_there_already_is_not_written_again_but_under_another_lease() {
+        let news = news(Some(3), NOW_S - 60);
+        let own = claim("own", 3, NOW_S - 60);
+        assert_eq!(step(&news, Some(&found(&own, 5))).write, None);
+        assert!(step(&news, Some(&found(&own, 4))).write.is_some());
+    }
+
+    #[test]
+    fn a_player_who_leaves_is_released_unless_it_is_elsewhere() {
+        let left = news(None, NOW_S);
+        assert_eq!(step(&left, Some(&found(&claim("own", 3, 0), 5))).write, Some(None));
+        for found in [None, Some(found(&claim("other", 3, 0), 4))] {
+            let step = step(&left, found.as_ref());
+            assert_eq!((step.write, step.claimed), (None, PlayerClaimed::Released));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_overwritten() {
+        let odd =
+            KeyValue { value: Bytes::from_static(b"{"), mod_revision: 9, ..KeyValue::default() };
+        let step = step(&news(Some(3), NOW_S), Some(&odd));
+        assert!(step.write.is_some() && step.ousts.is_none());
+    }
+}

@@ -1,0 +1,108 @@
+//! Players who may be in one place of a fleet only: the newer login wins wherever it is, and nobody
+//! waits for etcd.
+//!
+//! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
+
+use ringgate_core::netcode::State;
+
+use crate::control_rig::{Daemon, Game, Player, wait_for};
+use crate::fleet_gateway::{Heir, backend_is_up};
+use crate::fleet_rig::{Fleet, in_fleet, key};
+
+/// A gateway whose listener shares its players' ids with the fleet, and a game process.
+fn unique(fleet: &Fleet, name: &str) -> (Daemon, Game) {
+    let mut text = in_fleet(fleet, name);
+    text.listener.push_str("unique_clients = \"fleet\"\n");
+    let daemon = Daemon::start(&text);
+    let backend = format!("at-{name}");
+    fleet.put_backend(&daemon, &backend, 4, "ready");
+    let game = Game::start(&daemon, &backend);
+    backend_is_up(&daemon, &backend);
+    (daemon, game)
+}
+
+/// Where a player is, as etcd has it.
+fn place_of(fleet: &Fleet, client_id: u64) -> Option<String> {
+    let key = format!("/f/claim/player/arena/{client_id}");
+    let value = fleet.ctl(&["get", "--print-value-only", &key]);
+    let value: serde_json::Value = serde_json::from_str(value.trim()).ok()?;
+    value["gateway"].as_str().map(str::to_owned)
+}
+
+fn is_at(fleet: &Fleet, client_id: u64, gateway: &str) {
+    wait_for("the claim", || (place_of(fleet, client_id)? == gateway).then_some(()));
+}
+
+#[test]
+fn the_newer_login_wins_wherever_it_is() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let ((first, _game), (second, second_game)) =
+        (unique(&fleet, "gate-1"), unique(&fleet, "gate-2"));
+    let mut older = Player::connected(first.listener, 7, &key(1));
+    let mut other = Player::connected(first.listener, 8, &key(1));
+    older.echo(b"at the first");
+    is_at(&fleet, 7, "gate-1");
+    let mut newer = Player::connected(second.listener, 7, &key(1));
+    assert_eq!(older.ended(), State::Disconnected);
+    is_at(&fleet, 7, "gate-2");
+    newer.echo(b"at the second");
+    other.echo(b"somebody else is nobody's business");
+    assert!(first.log().contains("fleet_newer_login"), "{}", first.log());
+    let ousted = "ringgate_fleet_players_ousted_total{at=\"here\"}";
+    assert_eq!(first.get("/metrics").value(ousted), Some(1));
+    let closed = "ringgate_sessions_closed_total{worker=\"0\",reason=\"newer_login\"}";
+    wait_for("its count", || (first.get("/metrics").value(closed) == Some(1)).then_some(()));
+
+    // At the same gateway it is no other.
+    let mut again = Player::connected(second.listener, 7, &key(1));
+    assert_eq!(newer.ended(), State::Disconnected);
+    again.echo(b"once more");
+    again.leave();
+    wait_for("its release", || place_of(&fleet, 7).is_none().then_some(()));
+
+    // A gateway that dies has nobody.
+    Player::connected(second.listener, 9, &key(1)).echo(b"about to lose its gateway");
+    is_at(&fleet, 9, "gate-2");
+    drop((second, second_game));
+    wait_for("its lease's end", || place_of(&fleet, 9).is_none().then_some(()));
+    other.echo(b"still somebody else");
+}
+
+#[test]
+fn nobody_is_refused_while_etcd_is_away_and_then_the_newer_one_stays() {
+    let Some(mut fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let ((first, _game), (second, _other_game)) =
+        (unique(&fleet, "gate-1"), unique(&fleet, "gate-2"));
+    let mut older = Player::connected(first.listener, 7, &key(1));
+    is_at(&fleet, 7, "gate-1");
+    fleet.kill();
+    let mut newer = Player::connected(second.listener, 7, &key(1));
+    newer.echo(b"nobody is asked");
+    older.echo(b"nor told");
+    fleet.revive();
+    wait_for("the older one's end", || {
+        newer.play_once(b"plays on");
+        older.turn();
+        (!older.is_connected()).then_some(())
+    });
+    is_at(&fleet, 7, "gate-2");
+    newer.echo(b"stays");
+}
+
+#[test]
+fn a_successor_gives_way_to_the_newer_login_too() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let ((first, _game), (second, _other_game)) =
+        (unique(&fleet, "gate-1"), unique(&fleet, "gate-2"));
+    let mut older = Player::connected(first.listener, 7, &key(1));
+    is_at(&fleet, 7, "gate-1");
+    let _heir = Heir::of(&first);
+    older.echo(b"carried");
+    let mut newer = Player::connected(second.listener, 7, &key(1));
+    assert_eq!(older.ended(), State::Disconnected);
+    newer.echo(b"at the second");
+    is_at(&fleet, 7, "gate-2");
+}
