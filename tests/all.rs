@@ -157,6 +157,8 @@ mod readme;
 mod sick;
 #[path = "all/sim_seeds.rs"]
 mod sim_seeds;
+#[path = "all/systemd.rs"]
+mod systemd;
 #[path = "all/token_languages.rs"]
 mod token_languages;
 #[path = "all/tuning.rs"]

@@ -28,7 +28,8 @@ pub enum Owner {
     },
 }
 
-/// Finds the owner of a socket by its inode.
+/// Finds the owner of a socket by its inode. Of several it is not the service manager, which keeps
+/// sockets for the process that uses them.
 pub fn owner_of(inode: u32) -> Owner {
     let wanted = format!("socket:[{inode}]");
     // Another process may have a second descriptor of it: a service manager, or our successor.
@@ -36,18 +37,24 @@ pub fn owner_of(inode: u32) -> Owner {
         return Owner::Ourselves;
     }
     let mut all_seen = true;
+    let mut is_kept = false;
     for pid in pids() {
         match holds(pid, &wanted) {
-            Some(true) => {
-                let name = name_of(pid).unwrap_or_default();
-                return Owner::Process(Process { pid, name });
-            }
+            Some(true) if pid == FIRST_PROCESS => is_kept = true,
+            Some(true) => return named(pid),
             Some(false) => {}
             None => all_seen &= !is_alive(pid),
         }
     }
-    Owner::Unknown { all_seen }
+    if is_kept { named(FIRST_PROCESS) } else { Owner::Unknown { all_seen } }
 }
+
+fn named(pid: u32) -> Owner {
+    Owner::Process(Process { pid, name: name_of(pid).unwrap_or_default() })
+}
+
+/// The service manager, where there is one.
+const FIRST_PROCESS: u32 = 1;
 
 /// A process by its id, if it lives: a zombie holds nothing.
 pub fn living(pid: u32) -> Option<Process> {
