@@ -7,7 +7,7 @@
 #
 # Nothing survives a reboot: call it from a unit, before ringgate.service. Each step says why it is done, and skips what a card
 # lacks. How to see that it helps: `ringgate hist diff before.hlog after.hlog`, and in `ringgate top` even workers and no kernel
-# drops. Written for hosts with real cards; on the virtual machine where it was written only `show` and the steering were run.
+# drops.
 set -euo pipefail
 
 action=${1:-} card=${2:-} workers=${3:-}
@@ -42,11 +42,32 @@ write() {
     fi
 }
 
-# set_card WHAT ARGUMENTS: what ethtool sets. The old values are in `show`: note them first.
+# set_card WHAT BEFORE ARGUMENTS...: what ethtool sets, and the arguments that set it back, which are empty where the card does not
+# say how it is.
 set_card() {
-    local what=$1
-    shift
-    if ethtool "$@" 2>/dev/null; then say "set      $card: $what"; else say "skipped  $card: $what"; fi
+    local what=$1 before=$2 refusal
+    shift 2
+    [[ -n $before ]] || { say "skipped  $card: $what: the card does not say how it is now"; return 0; }
+    [[ $before != "$*" ]] || { say "as is    $card: $what"; return 0; }
+    if refusal=$(ethtool "$@" 2>&1); then
+        printf 'ethtool\t%s\n' "$before" >>"$saved"
+        say "set      $card: $what (undo: ethtool $before)"
+    else
+        say "skipped  $card: $what: $(tail -1 <<<"$refusal")"
+    fi
+}
+
+# told OPTION FIELD WHICH: a field of what ethtool tells of the card, the first or the last of that name. Empty where there is none.
+told() {
+    ethtool "$1" "$card" 2>/dev/null | awk -F ':[ \t]*' -v field="$2" -v which="$3" '
+        $1 == field && !(which == "first" && seen++) { split($2, words, /[ \t]+/); value = words[1] }
+        END { if (value != "n/a") print value }' || true
+}
+
+# What of a datagram chooses its queue, in ethtool's letters.
+hashed() {
+    ethtool -n "$card" rx-flow-hash udp4 2>/dev/null | awk '
+        /^IP SA/ { printf "s" } /^IP DA/ { printf "d" } /bytes 0 & 1/ { printf "f" } /bytes 2 & 3/ { printf "n" }' || true
 }
 
 # A mask of processors FIRST to LAST, in groups of 32 bits as the kernel wants them.
@@ -104,12 +125,18 @@ apply() {
     write /sys/devices/virtual/workqueue/cpumask "$(mask 0 $((spare - 1)))" "deferred kernel work beside the workers"
 
     if command -v ethtool >/dev/null; then
+        local most now adaptive
         # A longer ring holds the burst of one tick of all games; 4096 is the most that most cards have.
-        set_card "rx ring 4096 (undo: ethtool -G $card rx, with what show says)" -G "$card" rx 4096
+        most=$(told -g RX first) now=$(told -g RX last)
+        ((${most:-0} <= 4096)) || most=4096
+        set_card "rx ring ${most:-4096}, for the burst of a tick" "${now:+-G $card rx $now}" -G "$card" rx "${most:-4096}"
         # Interrupts at once when little comes, and together when much does: games notice 100 us, and 1 ms clearly.
-        set_card "rx-usecs 20, adaptive (undo: ethtool -C $card, with what show says)" -C "$card" adaptive-rx on rx-usecs 20
+        adaptive=$(told -c "Adaptive RX" last) now=$(told -c rx-usecs last)
+        set_card "moderation by load" "${adaptive:+-C $card adaptive-rx $adaptive}" -C "$card" adaptive-rx on
+        set_card "rx-usecs 20, so that nobody waits for an interrupt" "${now:+-C $card rx-usecs $now}" -C "$card" rx-usecs 20
         # Players' datagrams are told apart by port as well, or a carrier's players share one queue.
-        set_card "UDP is hashed by address and port (undo: ethtool -N $card rx-flow-hash udp4 sd)" -N "$card" rx-flow-hash udp4 sdfn
+        now=$(hashed)
+        set_card "UDP is hashed by address and port" "${now:+-N $card rx-flow-hash udp4 $now}" -N "$card" rx-flow-hash udp4 sdfn
     else
         say "skipped  ring, moderation and hash: ethtool is not installed"
     fi
@@ -124,11 +151,21 @@ apply() {
 
 undo() {
     [[ -s $saved ]] || { say "nothing to undo for $card"; return 0; }
-    # The last first, because a file may have been set twice.
-    tac "$saved" | while IFS=$'\t' read -r file before; do
-        printf '%s' "$before" >"$file" && say "set back $file = $before"
-    done
+    # The last first, because the same may have been set twice.
+    local file before left=()
+    while IFS=$'\t' read -r file before; do
+        if [[ $file == ethtool ]]; then
+            # shellcheck disable=SC2086 # its arguments
+            if ethtool $before; then say "set back ethtool $before"; else left+=("$file"$'\t'"$before"); fi
+        elif printf '%s' "$before" >"$file"; then
+            say "set back $file = $before"
+        else
+            left+=("$file"$'\t'"$before")
+        fi
+    done < <(tac "$saved")
+    # What is refused can be tried again.
     rm -f "$saved"
+    ((${#left[@]} == 0)) || { printf '%s\n' "${left[@]}" | tac >"$saved"; exit 1; }
 }
 
 "$action"
