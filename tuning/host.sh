@@ -32,7 +32,8 @@ write() {
     local file=$1 value=$2 reason=$3 before
     [[ -w $file ]] || { say "skipped  $file: not there, or not writable"; return 0; }
     before=$(tr -d '\0' <"$file")
-    [[ $before == "$value" ]] && { say "as is    $file = $value"; return 0; }
+    # The kernel leaves out a mask's leading zeros.
+    [[ $(sed 's/^[0,]*//' <<<"$before") == "$(sed 's/^[0,]*//' <<<"$value")" ]] && { say "as is    $file = $value"; return 0; }
     if (printf '%s' "$value" >"$file") 2>/dev/null; then
         printf '%s\t%s\n' "$file" "$before" >>"$saved"
         say "set      $file = $value (was $before)"
@@ -83,7 +84,16 @@ mask() {
     (IFS=,; printf '%s' "${words[*]}")
 }
 
-interrupts() { awk -v card="$card" '$NF ~ "(^|[^a-z0-9])" card "([^a-z0-9]|$)" { sub(":", "", $1); print $1 }' /proc/interrupts; }
+# The numbers of the card's interrupts: of its PCI device, which for virtio is the one around it, or else by its name.
+interrupts() {
+    local device=/sys/class/net/$card/device
+    local irqs=("$device"/msi_irqs/* "$device"/../msi_irqs/*)
+    if [[ -e ${irqs[0]} || -e ${irqs[-1]} ]]; then
+        ls -d "${irqs[@]}" 2>/dev/null | sed 's|.*/||' | sort -n
+    else
+        awk -v card="$card" '$NF ~ "(^|[^a-z0-9])" card "([^a-z0-9]|$)" { sub(":", "", $1); print $1 }' /proc/interrupts
+    fi || true
+}
 
 show() {
     say "processors: $(nproc --all); isolated: $(cat /sys/devices/system/cpu/isolated 2>/dev/null || true)"
@@ -162,7 +172,7 @@ undo() {
         else
             left+=("$file"$'\t'"$before")
         fi
-    done < <(tac "$saved")
+    done <<<"$(tac "$saved")"
     # What is refused can be tried again.
     rm -f "$saved"
     ((${#left[@]} == 0)) || { printf '%s\n' "${left[@]}" | tac >"$saved"; exit 1; }
