@@ -50,7 +50,8 @@ set_card() {
     shift 2
     [[ -n $before ]] || { say "skipped  $card: $what: the card does not say how it is now"; return 0; }
     [[ $before != "$*" ]] || { say "as is    $card: $what"; return 0; }
-    if refusal=$(ethtool "$@" 2>&1); then
+    # It exits with 0 also after some refusals.
+    if refusal=$(ethtool "$@" 2>&1) && [[ $refusal != *"Cannot "* ]]; then
         printf 'ethtool\t%s\n' "$before" >>"$saved"
         say "set      $card: $what (undo: ethtool $before)"
     else
