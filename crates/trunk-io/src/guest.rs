@@ -109,16 +109,20 @@ impl Guest {
         let _ = self.line.flush();
     }
 
-    /// It is an agent, and welcome: it leaves the set it was watched in for that of its trunk.
+    /// Is watched no more: what it says from here on is for somebody else.
+    pub fn leave(self, epoll: &Epoll) -> io::Result<Self> {
+        epoll.remove(self.line.as_fd())?;
+        Ok(self)
+    }
+
+    /// It is an agent, and welcome. It has left the set that it was watched in.
     pub fn welcome(
         self,
         welcome: Welcome,
-        watched_in: &Epoll,
         settings: Settings,
         epoll: &Epoll,
         now_ns: u64,
     ) -> io::Result<Trunk> {
-        watched_in.remove(self.line.as_fd())?;
         Trunk::welcome(self.line, self.conversation, welcome, settings, epoll, now_ns)
     }
 }

@@ -1,6 +1,7 @@
 //! A bundle link to a process on this host, whichever side of it this is: what is to go over it
 //! waits in a queue with a bound.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -17,7 +18,8 @@ pub struct Local {
     socket: Socket,
     queue: Queue,
     is_broken: bool,
-    is_watched_for_room: bool,
+    is_watched_for_room: Cell<bool>,
+    is_held: Cell<bool>,
 }
 
 /// What reading from a link says about it.
@@ -57,7 +59,8 @@ impl Local {
     fn new(socket: Socket) -> Self {
         ringgate_os::segments::ask_for_buffers(socket.as_fd(), BUFFER_BYTES);
         let queue = Queue::new(QUEUE_BUNDLES);
-        Self { socket, queue, is_broken: false, is_watched_for_room: false }
+        let (is_watched_for_room, is_held) = (Cell::new(false), Cell::new(false));
+        Self { socket, queue, is_broken: false, is_watched_for_room, is_held }
     }
 
     /// Watches it for bundles.
@@ -100,8 +103,10 @@ impl Local {
     }
 
     /// Has the set say nothing of bundles that wait: who listens to this link has no room for what
-    /// it says.
+    /// it says. Nor does it say that there is room, until that is over and the link was flushed.
     pub fn hold(&self, epoll: &Epoll, token: u64, is_held: bool) {
+        self.is_held.set(is_held);
+        self.is_watched_for_room.set(false);
         // To change a member of the set needs no memory.
         let _ = epoll.watch_for_input(self.as_fd(), token, !is_held);
     }
@@ -109,10 +114,10 @@ impl Local {
     /// Has the set say when there is room for what a flush has left.
     pub fn watch_for_room(&mut self, epoll: &Epoll, token: u64) {
         let wanted = !self.queue.is_empty() && !self.is_broken;
-        if wanted != self.is_watched_for_room {
+        if wanted != self.is_watched_for_room.get() && !self.is_held.get() {
             // To change a member of the set needs no memory.
             let _ = epoll.watch_for_room(self.as_fd(), token, wanted);
-            self.is_watched_for_room = wanted;
+            self.is_watched_for_room.set(wanted);
         }
     }
 

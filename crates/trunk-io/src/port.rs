@@ -84,14 +84,13 @@ impl Port {
         for (index, buffer) in bytes.iter_mut().take(count).enumerate() {
             let message = receiver.message(index);
             let bytes = &mut buffer[..message.len];
+            let each = segments::joined_bytes(message.control).unwrap_or(BUFFER_BYTES);
             if self.may_have_strays
                 && let Some(from) = message.peer().filter(|from| !is_same(*from, self.peer))
             {
-                let each = segments::joined_bytes(message.control).unwrap_or(bytes.len().max(1));
                 bytes.chunks(each).for_each(|datagram| stray(from, datagram));
                 continue;
             }
-            let each = segments::joined_bytes(message.control).unwrap_or(bytes.len().max(1));
             for datagram in bytes.chunks_mut(each) {
                 if datagrams.is_full() {
                     is_authentic |= lane.receive(now_ns, aead, &mut datagrams, &mut deliver);

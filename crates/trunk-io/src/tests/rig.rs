@@ -1,7 +1,7 @@
 //! A gateway's and an agent's end over loopback, in one thread.
 
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringgate_link::bundle::{Frame, Frames, ToGame, ToGateway, Writer};
 use ringgate_os::clock::Clock;
@@ -18,7 +18,7 @@ pub(super) const AGENT: usize = 0;
 pub(super) const GATEWAY: usize = 1;
 
 /// Whoever is slower than this waits for something that does not come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 macro_rules! identity {
     ($name:literal) => {
@@ -103,10 +103,10 @@ impl Rig {
     fn let_in(&mut self, settings: Settings) {
         let gateway = tls::Gateway::new(crate::provider(), identity!("gateway")).expect("files");
         let watched_in = Epoll::new().expect("a descriptor");
-        let start = Instant::now();
+        let start = Clock::start();
         let mut guest: Option<Guest> = None;
         loop {
-            assert!(start.elapsed() < PATIENCE, "nobody comes in");
+            assert!(u128::from(start.now_ns()) < PATIENCE.as_nanos(), "nobody comes in");
             self.turn();
             let now_ns = self.clock.now_ns();
             if let Some(waiting) = &mut guest {
@@ -117,7 +117,8 @@ impl Rig {
                         Welcome { version: hello.version, lanes: 2, trunk: 9, incarnation: 5 };
                     let epoll = &self.ends[GATEWAY].epoll;
                     let guest = guest.take().expect("it is there");
-                    let trunk = guest.welcome(welcome, &watched_in, settings, epoll, now_ns);
+                    let guest = guest.leave(&watched_in).expect("it was in the set");
+                    let trunk = guest.welcome(welcome, settings, epoll, now_ns);
                     self.ends[GATEWAY].trunk = Some(trunk.expect("descriptors are left"));
                     return;
                 }
@@ -211,11 +212,14 @@ impl Rig {
     }
 
     pub(super) fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
-        let start = Instant::now();
+        let start = Clock::start();
         while !is_so(self) {
             let over: Vec<_> =
                 self.ends.iter().map(|it| it.trunk.as_ref().and_then(Trunk::over)).collect();
-            assert!(start.elapsed() < PATIENCE, "{what} does not come true; over: {over:?}");
+            assert!(
+                u128::from(start.now_ns()) < PATIENCE.as_nanos(),
+                "{what} does not come true; over: {over:?}"
+            );
             self.turn();
             let mut both = [0, 1].map(|which| notify::awaited(self.ends[which].epoll.raw()));
             notify::wait(&mut both, Duration::from_millis(1)).expect("ppoll works");
