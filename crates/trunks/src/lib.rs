@@ -1,0 +1,24 @@
+//! The gateway's end of trunks: where agents connect, which of them may serve what, and a thread
+//! for each of them.
+//!
+//! A thread connects to the gateway's own workers as a game process would, once for each link that
+//! the agent has. So whatever a gateway does with a local link (who may use a name, grace, a
+//! hand-over to the next process) holds for these without a line in it.
+#![deny(unsafe_code)]
+
+mod door;
+mod links;
+mod mailbox;
+mod rules;
+mod shared;
+mod shown;
+mod site;
+#[cfg(test)]
+mod tests;
+mod trunks;
+
+pub use ringgate_trunk::datagram::Refusal;
+pub use ringgate_trunk::keys::Rekey;
+pub use rules::Rule;
+pub use shown::{AgentShown, DoorShown, LaneShown, LinkCounts, Shown, TrunkShown};
+pub use trunks::{Opened, Settings, Trunks, Window};

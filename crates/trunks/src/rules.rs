@@ -1,0 +1,45 @@
+//! Which agents may connect where, and what each may serve.
+
+use std::net::SocketAddr;
+
+use ringgate_trunk::control::Reason;
+use ringgate_trunk::handshake::agent_named;
+use ringgate_trunk::tls;
+use ringgate_trunk_io::Hello;
+
+/// An agent that may connect.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Its name, in its certificate too. Different from all others'.
+    pub name: String,
+    /// Where it connects to, as the config says it.
+    pub bind: SocketAddr,
+    /// Who this gateway is there: the same for all agents of one address.
+    pub gateway: tls::Gateway,
+    /// The backends that it may serve.
+    pub backends: Vec<String>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    pub(crate) all: Vec<Rule>,
+}
+
+impl Rules {
+    pub(crate) fn find(&self, name: &str) -> Option<&Rule> {
+        self.all.iter().find(|rule| rule.name == name)
+    }
+
+    /// Who this gateway is at an address.
+    pub(crate) fn identity(&self, bind: SocketAddr) -> Option<&tls::Gateway> {
+        self.all.iter().find(|rule| rule.bind == bind).map(|rule| &rule.gateway)
+    }
+
+    /// Who has connected at an address, if it may.
+    pub(crate) fn judge(&self, bind: SocketAddr, hello: &Hello) -> Result<&Rule, Reason> {
+        let there = self.all.iter().filter(|rule| rule.bind == bind);
+        let known = there.map(|rule| (&*rule.name, rule));
+        agent_named(&hello.name, |_| hello.is_certified, known)
+    }
+}

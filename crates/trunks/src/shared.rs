@@ -1,0 +1,176 @@
+//! What doors, trunks' threads and the control thread have in common.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ringgate_trunk::control::Reason;
+use ringgate_trunk::datagram::Header;
+use ringgate_trunk_io::End;
+
+use crate::mailbox::{Mail, Mailbox};
+use crate::rules::Rules;
+use crate::shown::{AgentShown, DoorShown, LinkCounts, Shown, TrunkShown, add_lanes};
+use crate::trunks::Settings;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    rules: Mutex<Arc<Rules>>,
+    state: Mutex<State>,
+    /// Rings when a trunk has gone.
+    gone: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The latest number that was given away.
+    latest: u32,
+    trunks: HashMap<u32, Present>,
+    agents: BTreeMap<String, AgentShown>,
+    doors: BTreeMap<SocketAddr, DoorShown>,
+    is_stopping: bool,
+}
+
+/// A trunk whose thread runs.
+#[derive(Debug)]
+struct Present {
+    agent: String,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: Settings) -> Self {
+        let state = State { latest: settings.incarnation as u32, ..State::default() };
+        let (rules, state, gone) = (Mutex::default(), Mutex::new(state), Condvar::new());
+        Self { settings, rules, state, gone }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Goes by other rules from now on.
+    pub(crate) fn set_rules(&self, rules: Rules) {
+        let rules = Arc::new(rules);
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&rules);
+        let mut state = self.state();
+        for rule in &rules.all {
+            let agent = state.agents.entry(rule.name.clone()).or_default();
+            agent.name.clone_from(&rule.name);
+        }
+        state.agents.retain(|name, it| rules.find(name).is_some() || it.trunk.is_some());
+        for (name, agent) in &mut state.agents {
+            agent.allowed = rules.find(name).map(|rule| rule.backends.clone()).unwrap_or_default();
+        }
+        state.trunks.values().for_each(|trunk| trunk.mailbox.put(Mail::Rules));
+    }
+
+    /// Gives a trunk its number. Another one of the same agent is told to end; the caller waits for
+    /// that with [`wait_for_gone`](Self::wait_for_gone). `None` while everything stops.
+    pub(crate) fn enter(&self, agent: &str, mailbox: &Arc<Mailbox>) -> Option<u32> {
+        let mut state = self.state();
+        if state.is_stopping {
+            return None;
+        }
+        for other in state.trunks.values().filter(|other| other.agent == agent) {
+            other.mailbox.put(Mail::End(Reason::Replaced));
+        }
+        let number = loop {
+            state.latest = state.latest.wrapping_add(1);
+            if state.latest != 0 && !state.trunks.contains_key(&state.latest) {
+                break state.latest;
+            }
+        };
+        let present = Present { agent: agent.to_owned(), mailbox: Arc::clone(mailbox) };
+        state.trunks.insert(number, present);
+        state.agents.entry(agent.to_owned()).or_default().trunks += 1;
+        Some(number)
+    }
+
+    /// Waits until an agent has no other trunk than this one: two of them would be in each other's
+    /// way at the workers.
+    pub(crate) fn wait_for_gone(&self, agent: &str, number: u32) {
+        let is_there = |state: &mut State| {
+            let is_older = |other: u32| (other.wrapping_sub(number) as i32) < 0;
+            state.trunks.iter().any(|(other, trunk)| is_older(*other) && trunk.agent == agent)
+        };
+        let waited = self.gone.wait_timeout_while(self.state(), GONE_WITHIN, is_there);
+        drop(waited);
+    }
+
+    /// A trunk has gone, and why, unless it never came to be.
+    pub(crate) fn leave(&self, number: u32, why: Option<&End>) {
+        let mut state = self.state();
+        if let Some(Present { agent, .. }) = state.trunks.remove(&number) {
+            let is_last = !state.trunks.values().any(|other| other.agent == agent);
+            let shown = state.agents.entry(agent).or_default();
+            if let Some(trunk) = shown.trunk.take_if(|trunk| trunk.number == number) {
+                add_lanes(&mut shown.before, &trunk.lanes);
+            }
+            if let Some(why) = why {
+                *shown.ended.entry(why.name()).or_default() += 1;
+            }
+            let is_unknown = shown.allowed.is_empty() && is_last;
+            let name = shown.name.clone();
+            if is_unknown {
+                state.agents.remove(&name);
+            }
+        }
+        drop(state);
+        self.gone.notify_all();
+    }
+
+    /// How a trunk is now, and what its links did not take since it was last asked.
+    pub(crate) fn show(&self, agent: &str, trunk: TrunkShown, links: &LinkCounts) {
+        let mut state = self.state();
+        let shown = state.agents.entry(agent.to_owned()).or_default();
+        agent.clone_into(&mut shown.name);
+        shown.links.add(links);
+        shown.trunk = Some(trunk);
+    }
+
+    /// Hands a datagram to the trunk that its header names. Otherwise, why not.
+    pub(crate) fn route(&self, from: SocketAddr, datagram: &[u8]) -> Result<(), &'static str> {
+        let header = Header::read(datagram).ok_or("foreign")?;
+        let mailbox = {
+            let state = self.state();
+            let trunk = state.trunks.get(&header.trunk).ok_or("elsewhere")?;
+            Arc::clone(&trunk.mailbox)
+        };
+        if mailbox.try_put(from, datagram) { Ok(()) } else { Err("overflow") }
+    }
+
+    /// Changes what is shown of a door.
+    pub(crate) fn at_door(&self, bind: SocketAddr, change: impl FnOnce(&mut DoorShown)) {
+        change(self.state().doors.entry(bind).or_default());
+    }
+
+    pub(crate) fn forget_door(&self, bind: SocketAddr) {
+        self.state().doors.remove(&bind);
+    }
+
+    pub(crate) fn shown(&self) -> Shown {
+        let state = self.state();
+        let (doors, agents) = (state.doors.values(), state.agents.values());
+        Shown { doors: doors.cloned().collect(), agents: agents.cloned().collect() }
+    }
+
+    /// Tells every trunk to end, and waits for that.
+    pub(crate) fn stop(&self) {
+        let mut state = self.state();
+        state.is_stopping = true;
+        state.trunks.values().for_each(|it| it.mailbox.put(Mail::End(Reason::ShuttingDown)));
+        let waited =
+            self.gone.wait_timeout_while(state, GONE_WITHIN, |state| !state.trunks.is_empty());
+        drop(waited);
+    }
+}
+
+/// A thread looks at its mail within this, whatever it does.
+const GONE_WITHIN: Duration = Duration::from_secs(2);

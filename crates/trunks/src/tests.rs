@@ -1,0 +1,175 @@
+//! A gateway's end between an agent that is played here and workers that are: who is let in, what
+//! crosses, what ends. Without the instructions that TLS asks for, these tests say so and pass.
+
+mod rig;
+
+use ringgate_link::bundle::{GoodbyeReason, Hello, SessionId, Welcome};
+use ringgate_trunk::control::Reason;
+use ringgate_trunk_io::End;
+
+use rig::{AGENT, AGENT_NEXT, Agent, EXPIRED, Heard, Rig, STRANGER};
+
+fn session(serial: u64) -> SessionId {
+    SessionId::new(0, serial)
+}
+
+#[test]
+fn a_link_is_made_at_its_worker_and_records_pass_both_ways_in_order() {
+    let Some(mut rig) = Rig::new(&["arena-1"]) else { return };
+    let mut agent = rig.agent(AGENT);
+    for worker in [0, 1] {
+        agent.tell(worker, 7, |writer| writer.hello(&Hello::new(4711, "arena-1")));
+    }
+    for worker in [0_u8, 1] {
+        let link = rig.accept(&mut agent, worker);
+        rig.until(&mut agent, "the hello has come", |rig, _| rig.workers.heard(link).len() == 1);
+        let hello = rig.workers.heard(link)[0].clone();
+        assert_eq!(hello, Heard::Hello { name: "arena-1".into(), pid: 4711 });
+        let (worker, workers) = (worker.into(), 2);
+        rig.workers.say(link, |writer| {
+            writer.welcome(&Welcome { version: 4, worker, workers, incarnation: 1 })
+                && (1..=50).all(|serial| writer.payload(session(serial), &[serial as u8; 100]))
+        });
+    }
+    // Payloads of sessions that were never opened go no further than the agent's end of the lane.
+    rig.until(&mut agent, "both are welcome", |_, agent| agent.told.len() == 2);
+    for number in 0..200_u8 {
+        agent.push(1, 7, |writer| writer.payload(session(1), &[number]));
+    }
+    rig.until(&mut agent, "all have come", |rig, _| rig.workers.heard(1).len() == 201);
+    let payloads = rig.workers.heard(1)[1..].iter().enumerate();
+    for (number, heard) in payloads {
+        assert_eq!(*heard, Heard::Payload(vec![number as u8]));
+    }
+    rig.until(&mut agent, "pages show it", |rig, _| {
+        let shown = rig.shown_agent();
+        let lanes = shown.lanes();
+        lanes.len() == 2 && lanes[1].payloads[1] == 200 && lanes[0].payloads[0] == 50
+    });
+    let shown = rig.shown_agent();
+    let trunk = shown.trunk.expect("it stands");
+    assert_eq!(trunk.backends.get("arena-1"), Some(&2));
+
+    rig.workers.hang_up(1);
+    rig.until(&mut agent, "the agent knows", |_, agent| agent.ended == [(1, 7)]);
+    agent.end(0, 7);
+    rig.until(&mut agent, "the worker knows", |rig, _| rig.workers.is_gone(0));
+    rig.until(&mut agent, "the end is answered", |_, agent| agent.ended == [(1, 7), (0, 7)]);
+}
+
+#[test]
+fn a_backend_that_the_agent_may_not_serve_is_refused_by_name() {
+    let Some(mut rig) = Rig::new(&["arena-1"]) else { return };
+    let mut agent = rig.agent(AGENT);
+    agent.tell(0, 7, |writer| writer.hello(&Hello::new(1, "arena-2")));
+    rig.until(&mut agent, "it is refused", |_, agent| agent.ended == [(0, 7)]);
+    assert_eq!(agent.goodbyes, [GoodbyeReason::NameUnknown]);
+    rig.until(&mut agent, "it is counted", |rig, _| rig.shown_agent().links.name_refused == 1);
+    assert_eq!(rig.workers.waiting(0), 0, "no worker was asked");
+}
+
+#[test]
+fn strangers_are_refused_by_name() {
+    let Some(mut rig) = Rig::new(&["arena-1"]) else { return };
+    for (identity, name, why) in [
+        (STRANGER, "host-7", "certificate_unknown"),
+        (EXPIRED, "host-7", "certificate_expired"),
+        (AGENT, "host-8", "unknown_agent"),
+        (AGENT, "host-9", "foreign_name"),
+    ] {
+        let mut agent = rig.agent_called(identity, name);
+        rig.until(&mut agent, "it is refused", |_, agent| agent.trunk.over().is_some());
+        rig.until(&mut agent, why, |rig, _| rig.door().refused.get(why) == Some(&1));
+        if let Some(End::Theirs(reason)) = agent.trunk.over() {
+            assert_eq!(reason.name(), why, "an agent that is proven is told");
+        }
+    }
+    let mut agent = rig.agent(AGENT_NEXT);
+    rig.until(&mut agent, "another certificate of the same name will do", |rig, _| {
+        rig.shown_agent().trunk.is_some()
+    });
+}
+
+#[test]
+fn an_agent_that_comes_again_replaces_itself() {
+    let Some(mut rig) = Rig::new(&["arena-1"]) else { return };
+    let mut first = rig.agent(AGENT);
+    rig.until(&mut first, "it stands", |_, agent| agent.trunk.agreed().is_some());
+    let mut second = rig.agent(AGENT);
+    rig.until_both([&mut first, &mut second], "the second stands", |_, agents| {
+        agents[1].trunk.agreed().is_some() && agents[0].trunk.over().is_some()
+    });
+    assert!(matches!(first.trunk.over(), Some(End::Theirs(Reason::Replaced))));
+    rig.until(&mut second, "pages show it", |rig, agent| {
+        let shown = rig.shown_agent();
+        let number = agent.trunk.agreed().map(|agreed| agreed.trunk);
+        (shown.trunks, shown.trunk.map(|trunk| trunk.number)) == (2, number)
+    });
+}
+
+#[test]
+fn other_rules_end_what_they_do_not_allow() {
+    let Some(mut rig) = Rig::new(&["arena-1", "arena-2"]) else { return };
+    let mut agent = rig.agent(AGENT);
+    for (link, name) in [(1, "arena-1"), (2, "arena-2")] {
+        agent.tell(0, link, |writer| writer.hello(&Hello::new(1, name)));
+    }
+    let links = [rig.accept(&mut agent, 0), rig.accept(&mut agent, 0)];
+    rig.allow(&["arena-1"]);
+    rig.until(&mut agent, "the other one ends", |_, agent| agent.ended == [(0, 2)]);
+    assert_eq!(agent.goodbyes, [GoodbyeReason::NameUnknown]);
+    rig.until(&mut agent, "its worker knows", |rig, _| rig.workers.is_gone(links[1]));
+    assert!(!rig.workers.is_gone(links[0]));
+
+    rig.allow(&[]);
+    rig.until(&mut agent, "nothing is left", |_, agent| agent.trunk.over().is_some());
+    assert!(matches!(agent.trunk.over(), Some(End::Theirs(Reason::UnknownAgent))));
+    rig.until(&mut agent, "its worker knows", |rig, _| rig.workers.is_gone(links[0]));
+}
+
+#[test]
+fn hostile_bytes_at_the_door_are_counted_and_crowds_find_an_end() {
+    let Some(mut rig) = Rig::new(&["arena-1"]) else { return };
+    let stranger = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    for datagram in [&b""[..], b"x", &[0; 60], &[0xd1; 60]] {
+        stranger.send_to(datagram, rig.address).expect("sent");
+    }
+    let mut crowd = Vec::new();
+    for _ in 0..70 {
+        crowd.push(std::net::TcpStream::connect(rig.address).expect("it listens"));
+    }
+    std::io::Write::write_all(&mut crowd[69], b"GET / HTTP/1.1\r\n\r\n").expect("sent");
+    let mut agent = rig.agent(AGENT);
+    rig.until(&mut agent, "an agent comes in all the same", |_, agent| {
+        agent.trunk.agreed().is_some()
+    });
+    rig.until(&mut agent, "all of it is counted", |rig, _| {
+        let door = rig.door();
+        let dropped = |name| door.dropped.get(name).copied();
+        let refused = |name| door.refused.get(name).copied().unwrap_or_default();
+        (dropped("foreign"), dropped("elsewhere")) == (Some(3), Some(1))
+            && refused("crowded") >= 6
+            && refused("tls") == 1
+    });
+}
+
+#[test]
+fn a_trunk_whose_datagrams_do_not_arrive_ends_and_no_link_was_begun() {
+    let Some(mut rig) = Rig::new(&["arena-1"]) else { return };
+    let mut agent = rig.mute_agent();
+    agent.tell(0, 7, |writer| writer.hello(&Hello::new(1, "arena-1")));
+    rig.until(&mut agent, "it is given up", |rig, _| {
+        rig.shown_agent().ended.get("silence") == Some(&1)
+    });
+    assert_eq!(rig.workers.waiting(0), 0, "its players would hear nothing");
+}
+
+#[test]
+fn the_end_of_the_gateway_is_told() {
+    let Some(mut rig) = Rig::new(&["arena-1"]) else { return };
+    let mut agent = rig.agent(AGENT);
+    rig.until(&mut agent, "it stands", |_, agent| agent.trunk.agreed().is_some());
+    rig.trunks.stop();
+    rig.until(&mut agent, "it knows", |_, agent: &Agent| agent.trunk.over().is_some());
+    assert!(matches!(agent.trunk.over(), Some(End::Theirs(Reason::ShuttingDown))));
+}

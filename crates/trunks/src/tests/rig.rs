@@ -1,0 +1,358 @@
+//! Trunks of a gateway, workers that are played by this thread, and agents.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ringgate_link::bundle::{Frame, Frames, GoodbyeReason, ToGame, ToGateway, Writer};
+use ringgate_os::clock::Clock;
+use ringgate_os::notify::{self, Epoll, Ready};
+use ringgate_trunk::keys::Rekey;
+use ringgate_trunk::tls::{self, Identity};
+use ringgate_trunk_io::{Bundles, Event, Local, Received, Trunk, provider};
+use rustls::pki_types::ServerName;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::rules::Rule;
+use crate::shown::{AgentShown, DoorShown};
+use crate::trunks::{Settings, Trunks};
+
+/// Whoever is slower than this waits for something that does not come.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+macro_rules! identity {
+    ($name:literal) => {
+        Identity {
+            authority: include_bytes!("../../../trunk/src/tls/fixtures/authority.pem"),
+            certificate: include_bytes!(concat!("../../../trunk/src/tls/fixtures/", $name, ".pem")),
+            key: include_bytes!(concat!("../../../trunk/src/tls/fixtures/", $name, ".key")),
+        }
+    };
+}
+
+pub(super) const AGENT: Identity<'_> = identity!("agent");
+pub(super) const AGENT_NEXT: Identity<'_> = identity!("agent-next");
+pub(super) const EXPIRED: Identity<'_> = identity!("agent-expired");
+pub(super) const STRANGER: Identity<'_> = identity!("stranger");
+
+/// Whether the provider of TLS runs here.
+fn is_possible() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let has_all = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("adx")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("aes")
+        && is_x86_feature_detected!("pclmulqdq");
+    #[cfg(not(target_arch = "x86_64"))]
+    let has_all = false;
+    if !has_all {
+        eprintln!("SKIPPED: this processor lacks what TLS needs");
+    }
+    has_all
+}
+
+/// What a worker has heard on a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    Hello { name: String, pid: u32 },
+    Payload(Vec<u8>),
+}
+
+/// The workers' sockets.
+pub(super) struct Workers {
+    listeners: Vec<Socket>,
+    links: Vec<Option<Local>>,
+    heard: Vec<Vec<Heard>>,
+    bundles: Bundles,
+}
+
+impl Workers {
+    fn turn(&mut self) {
+        let Self { links, heard, bundles, .. } = self;
+        for (link, heard) in links.iter_mut().zip(heard) {
+            let Some(local) = link else { continue };
+            let received = local.receive(bundles, |bundle| {
+                heard.extend(ToGateway::read(bundle).map(|record| match record.expect("good") {
+                    ToGateway::Hello(hello) => {
+                        Heard::Hello { name: hello.name.to_owned(), pid: hello.pid }
+                    }
+                    ToGateway::Payload { bytes, .. } => Heard::Payload(bytes.to_vec()),
+                    record => panic!("{record:?}"),
+                }));
+            });
+            if !matches!(received, Ok(Received::Part | Received::Everything)) {
+                *link = None;
+            }
+        }
+    }
+
+    pub(super) fn heard(&self, link: usize) -> &[Heard] {
+        &self.heard[link]
+    }
+
+    pub(super) fn say(&mut self, link: usize, write: impl Fn(&mut Writer<'_>) -> bool) {
+        let local = self.links[link].as_mut().expect("it is there");
+        for frame in Frames::new(&written(write)) {
+            assert!(local.push_late(frame.expect("own")), "there is room");
+        }
+        local.flush();
+    }
+
+    pub(super) fn hang_up(&mut self, link: usize) {
+        self.links[link] = None;
+    }
+
+    pub(super) fn is_gone(&self, link: usize) -> bool {
+        self.links[link].is_none()
+    }
+
+    /// Links that nobody has accepted.
+    pub(super) fn waiting(&self, worker: u8) -> usize {
+        let mut waits = [notify::awaited(self.listeners[usize::from(worker)].as_raw_fd())];
+        notify::wait(&mut waits, Duration::ZERO).expect("ppoll works")
+    }
+}
+
+pub(super) struct Rig {
+    pub(super) trunks: Trunks,
+    pub(super) workers: Workers,
+    pub(super) address: SocketAddr,
+    bind: SocketAddr,
+    run_dir: PathBuf,
+    clock: Clock,
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.trunks.stop();
+        let _ = std::fs::remove_dir_all(&self.run_dir);
+    }
+}
+
+impl Rig {
+    /// A gateway with two workers whose agent may serve these.
+    pub(super) fn new(allowed: &[&str]) -> Option<Self> {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        if !is_possible() {
+            return None;
+        }
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("ringgate-trunks-{}-{number}", std::process::id());
+        let run_dir = std::env::temp_dir().join(name);
+        std::fs::create_dir(&run_dir).expect("temporary folders can be made");
+        let listeners = (0..2).map(|worker| {
+            let path = run_dir.join(format!("worker-{worker}.sock"));
+            let kind = Type::SEQPACKET.nonblocking().cloexec();
+            let socket = Socket::new(Domain::UNIX, kind, None).expect("a descriptor");
+            socket.bind(&SockAddr::unix(path).expect("it is short")).expect("a new folder");
+            socket.listen(128).expect("it is bound");
+            socket
+        });
+        let (links, heard) = (Vec::new(), Vec::new());
+        let bundles = Bundles::default();
+        let workers = Workers { listeners: listeners.collect(), links, heard, bundles };
+        let clock = Clock::start();
+        let settings = Settings {
+            run_dir: run_dir.clone(),
+            workers: 2,
+            incarnation: 77,
+            clock,
+            rekey: Rekey::default(),
+        };
+        let bind = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (trunks, address) = (Trunks::new(settings), bind);
+        let mut rig = Self { trunks, workers, address, bind, run_dir, clock };
+        rig.allow(allowed);
+        rig.address = rig.door().address.expect("it is bound");
+        Some(rig)
+    }
+
+    /// Has the agent serve these alone; nothing at all where there are none. Another agent may
+    /// connect too, whose certificate nobody here has.
+    pub(super) fn allow(&mut self, allowed: &[&str]) {
+        let gateway = tls::Gateway::new(provider(), identity!("gateway")).expect("good files");
+        let rule = |name: &str, backends: &[&str]| Rule {
+            name: name.to_owned(),
+            bind: self.bind,
+            gateway: gateway.clone(),
+            backends: backends.iter().map(|&name| name.to_owned()).collect(),
+        };
+        let mut rules = vec![rule("host-9", &["arena-9"])];
+        if !allowed.is_empty() {
+            rules.push(rule("host-7", allowed));
+        }
+        let opened = self.trunks.open(&rules).expect("loopback");
+        self.trunks.adopt(rules, opened).expect("descriptors are left");
+    }
+
+    pub(super) fn agent(&self, identity: Identity<'_>) -> Agent {
+        self.agent_called(identity, "host-7")
+    }
+
+    pub(super) fn agent_called(&self, identity: Identity<'_>, name: &str) -> Agent {
+        self.agent_at(self.address, identity, name)
+    }
+
+    /// One whose datagrams do not arrive: it connects by way of somebody who passes on no more
+    /// than the stream.
+    pub(super) fn mute_agent(&self) -> Agent {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let (between, address) = (listener.local_addr().expect("bound"), self.address);
+        std::thread::spawn(move || {
+            let Ok((one, _)) = listener.accept() else { return };
+            let other = TcpStream::connect(address).expect("it listens");
+            let [mut from, mut to] = [&one, &other].map(|it| it.try_clone().expect("a handle"));
+            std::thread::spawn(move || io::copy(&mut from, &mut to));
+            let (mut from, mut to) = (other, one);
+            let _ = io::copy(&mut from, &mut to);
+        });
+        self.agent_at(between, AGENT, "host-7")
+    }
+
+    fn agent_at(&self, to: SocketAddr, identity: Identity<'_>, name: &str) -> Agent {
+        let epoll = Epoll::new().expect("a descriptor");
+        let client = tls::Agent::new(provider(), identity).expect("good files");
+        let server = ServerName::try_from("gate-1.example").expect("a name");
+        let settings = ringgate_trunk_io::Settings::default();
+        let to = (to, server);
+        let trunk = Trunk::connect(&client, to, name, settings, &epoll, self.clock.now_ns());
+        Agent {
+            trunk: trunk.expect("it can begin"),
+            epoll,
+            clock: self.clock,
+            ready: Vec::with_capacity(64),
+            pending: Vec::new(),
+            told: Vec::new(),
+            ended: Vec::new(),
+            goodbyes: Vec::new(),
+        }
+    }
+
+    /// The next link to a worker.
+    pub(super) fn accept(&mut self, agent: &mut Agent, worker: u8) -> usize {
+        let start = Clock::start();
+        loop {
+            match self.workers.listeners[usize::from(worker)].accept() {
+                Ok((socket, _)) => {
+                    self.workers.links.push(Some(Local::from(OwnedFd::from(socket))));
+                    self.workers.heard.push(Vec::new());
+                    return self.workers.links.len() - 1;
+                }
+                Err(_) => agent.turn(),
+            }
+            assert!(
+                u128::from(start.now_ns()) < PATIENCE.as_nanos(),
+                "no link comes; {:?}",
+                agent.trunk.over()
+            );
+        }
+    }
+
+    pub(super) fn shown_agent(&self) -> AgentShown {
+        let shown = self.trunks.shown();
+        shown.agents.into_iter().find(|agent| agent.name == "host-7").unwrap_or_default()
+    }
+
+    pub(super) fn door(&self) -> DoorShown {
+        self.trunks.shown().doors.remove(0)
+    }
+
+    pub(super) fn until(
+        &mut self,
+        agent: &mut Agent,
+        what: &str,
+        is_so: impl Fn(&Self, &Agent) -> bool,
+    ) {
+        self.until_both([agent], what, |rig, agents| is_so(rig, agents[0]));
+    }
+
+    pub(super) fn until_both<const N: usize>(
+        &mut self,
+        mut agents: [&mut Agent; N],
+        what: &str,
+        is_so: impl Fn(&Self, [&Agent; N]) -> bool,
+    ) {
+        let start = Clock::start();
+        loop {
+            if is_so(self, agents.each_ref().map(|agent| &**agent)) {
+                return;
+            }
+            let over = agents.each_ref().map(|agent| agent.trunk.over());
+            let shown = self.trunks.shown();
+            assert!(
+                u128::from(start.now_ns()) < PATIENCE.as_nanos(),
+                "{what} does not come true: {over:?} {shown:?}"
+            );
+            for agent in &mut agents {
+                agent.turn();
+            }
+            self.workers.turn();
+        }
+    }
+}
+
+/// An agent, as far as its trunk goes.
+pub(super) struct Agent {
+    pub(super) trunk: Trunk,
+    epoll: Epoll,
+    clock: Clock,
+    ready: Vec<Ready>,
+    /// What is to be told once it is welcome.
+    pending: Vec<(u8, u16, Vec<u8>)>,
+    pub(super) told: Vec<(u8, u16)>,
+    pub(super) ended: Vec<(u8, u16)>,
+    pub(super) goodbyes: Vec<GoodbyeReason>,
+}
+
+impl Agent {
+    pub(super) fn tell(&mut self, lane: u8, link: u16, write: impl Fn(&mut Writer<'_>) -> bool) {
+        self.pending.push((lane, link, written(write)));
+    }
+
+    pub(super) fn push(&mut self, lane: u8, link: u16, write: impl Fn(&mut Writer<'_>) -> bool) {
+        let record = written(write);
+        self.trunk.push(lane, link, only(&record), self.clock.now_ns());
+    }
+
+    pub(super) fn end(&mut self, lane: u8, link: u16) {
+        self.trunk.end(lane, link);
+    }
+
+    pub(super) fn turn(&mut self) {
+        let Self { trunk, epoll, ready, told, ended, goodbyes, .. } = self;
+        let now_ns = self.clock.now_ns();
+        if trunk.agreed().is_some() {
+            for (lane, link, record) in self.pending.drain(..) {
+                trunk.tell(lane, link, only(&record));
+            }
+        }
+        epoll.wait(ready, Duration::from_millis(1)).expect("epoll works");
+        for ready in ready.iter() {
+            trunk.handle_ready(*ready, epoll, now_ns, |event| match event {
+                Event::Record { lane, link, frame } => match ToGame::decode(frame) {
+                    Ok(ToGame::Goodbye(goodbye)) => goodbyes.push(goodbye.reason),
+                    Ok(ToGame::Welcome(_)) => told.push((lane, link)),
+                    other => panic!("{other:?}"),
+                },
+                Event::Ended { lane, link } => ended.push((lane, link)),
+                Event::LaneUp(_) | Event::Begun(_) => {}
+                Event::Stray { .. } => panic!("a stray datagram at an agent"),
+            });
+        }
+        trunk.poll(now_ns);
+        trunk.flush(epoll, now_ns);
+    }
+}
+
+fn written(write: impl Fn(&mut Writer<'_>) -> bool) -> Vec<u8> {
+    let mut buf = vec![0; 16 * 1024];
+    let mut writer = Writer::new(&mut buf);
+    assert!(write(&mut writer), "the record is one that may be written");
+    writer.bytes().to_vec()
+}
+
+fn only(record: &[u8]) -> Frame<'_> {
+    Frames::new(record).next().expect("one").expect("own")
+}
