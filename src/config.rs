@@ -11,10 +11,12 @@
 //! Left out: anything that depends on the machine (free ports, limits, privileges). Those show when
 //! the daemon starts, and `ringgate doctor` looks at them.
 
+mod agent;
 mod backend;
 mod distinct;
 mod explain;
 mod fleet;
+mod identity;
 pub mod keys;
 mod listener;
 mod mistake;
@@ -37,8 +39,10 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
+pub use agent::Agent;
 pub use explain::{explain, explain_tokens};
 pub use fleet::{Account, Fleet, WhenAway};
+pub use identity::Identity;
 pub use mistake::{Mistake, Mistakes};
 pub use read::{fleet, parse, run_dir};
 pub use schema::{Changes, changes, changes_of};
@@ -64,6 +68,8 @@ pub struct Config {
     /// `[[backend]]`, in the order of the file. Invariant: at least one where there is no fleet,
     /// names and UDP addresses unique.
     pub backends: Vec<Backend>,
+    /// `[[agent]]`, in the order of the file. Invariant: at most 256, names unique.
+    pub agents: Vec<Agent>,
     /// `[fleet]`; without it this gateway is alone.
     pub fleet: Option<Fleet>,
     /// `[admin]`; without it no admin address is served.

@@ -11,6 +11,7 @@
 //! workers stop, and tell the players who are left. The second signal skips the wait.
 
 mod access;
+mod agents;
 mod capture;
 mod deny;
 mod denying;
@@ -60,6 +61,7 @@ use crate::config::{Admin, Config, IoChoice, LoadError};
 use crate::handover::{Facts, Given};
 use crate::membership::{Known, Order, Prepared};
 use crate::worker::{Fleet, Opened, Ready};
+use agents::Agents;
 use denying::Denials;
 pub use denying::State;
 use draining::Deadlines;
@@ -158,10 +160,13 @@ impl Control {
         } = settings;
         let runtime = Runtime::start(config.gateway.io != IoChoice::Mmsg)
             .map_err(|why| format!("cannot start the control thread's runtime: {why}"))?;
+        let counts = (fleet.worker_count(), setup.incarnation);
+        let agents = Agents::open(&config, counts, fleet.clock(), inherited.is_some())?;
         let mut view = View::new(&fleet, Arc::clone(&setup), config_file.clone(), kernel);
         if let Some(inherited) = &inherited {
             view.inherit(&inherited.facts);
         }
+        view.show_agents(agents.window());
         let view = Arc::new(view);
         let (sender, commands) = mpsc::channel(COMMANDS_MAX);
         let events = runtime
@@ -221,6 +226,7 @@ impl Control {
             denials,
             listeners,
             membership,
+            agents,
         };
         if let Some(inherited) = &inherited {
             main_loop.inherit(&fleet, inherited);
@@ -255,6 +261,11 @@ impl Control {
         self.fleet.set_off(workers);
     }
 
+    /// Gives the sockets that agents come to to the user that this process is about to become.
+    pub fn give_agents(&self, uid: u32, gid: u32) -> io::Result<()> {
+        self.main_loop.agents.give_to(uid, gid)
+    }
+
     /// Serves the control socket at `path`, too. It belongs to whom the process was when it was
     /// opened, and has to go on belonging to it.
     pub fn serve_socket(&mut self, listener: StdUnixListener, path: PathBuf) -> io::Result<()> {
@@ -283,6 +294,11 @@ impl Control {
     /// Where HTTP is served.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(|(_, address)| *address)
+    }
+
+    /// Where agents connect.
+    pub fn agent_addresses(&self) -> Vec<SocketAddr> {
+        self.main_loop.agents.addresses()
     }
 
     /// The folder of its sockets.
@@ -354,6 +370,7 @@ impl Control {
             };
             (tokio::join!(attend, recorder.run(ends)).0, keeper)
         });
+        main_loop.leave_agents();
         if matches!(ended, Ok(End::HandedOver)) {
             main_loop.leave_fleet(Order::Part);
             let parted = fleet.part();
@@ -474,6 +491,7 @@ struct Reloading {
     /// What the file says of it, in a fleet.
     file: Option<Config>,
     next: Next,
+    agents: agents::NextAgents,
     /// Not heard yet. Dropped, they close.
     opened: Vec<(ListenerId, Opened)>,
 }
@@ -496,6 +514,7 @@ struct ControlLoop {
     denials: Denials,
     listeners: Listeners,
     membership: Option<Membership>,
+    agents: Agents,
     program: Program,
     /// To itself, for what threads beside it have found out.
     commands: mpsc::Sender<Command>,
@@ -572,6 +591,7 @@ impl ControlLoop {
                         self.end_overdue(fleet);
                         self.watch_denied(fleet);
                         self.close_drained(fleet);
+                        self.agents.tick(self.view.now_ns());
                         self.tell_fleet(fleet);
                     }
                     if self.watcher.is_due(self.view.now_ns()) {
@@ -693,7 +713,7 @@ impl ControlLoop {
     }
 
     fn try_reload(&mut self, fleet: &Fleet) -> Outcome {
-        let Reloading { config, file, next, opened } = self.prepare(fleet)?;
+        let Reloading { config, file, next, agents, opened } = self.prepare(fleet)?;
         for notice in config.notices() {
             tracing::warn!("{notice}");
         }
@@ -702,6 +722,7 @@ impl ControlLoop {
         self.note_retired();
         let before = std::mem::replace(&mut self.config, Arc::new(config));
         self.view.live().setup = Arc::clone(&self.setup);
+        self.agents.adopt(agents, self.view.now_ns());
         self.note_movements(fleet, &next, &before);
         self.note_file(file);
         Ok(next.changes)
@@ -716,7 +737,8 @@ impl ControlLoop {
             reload::next(&self.config, &self.setup, &config, is_free, known)
         })?;
         let opened = self.open_added(fleet, &next, &config)?;
-        Ok(Reloading { config, file, next, opened })
+        let agents = self.agents.prepare(&config)?;
+        Ok(Reloading { config, file, next, agents, opened })
     }
 
     /// Whether nothing knows a retired backend's number any more: every worker has retired it, so

@@ -18,6 +18,8 @@ mod cli_token;
 mod cli_top;
 #[path = "all/command.rs"]
 mod command;
+#[path = "all/config_agents.rs"]
+mod config_agents;
 #[path = "all/config_bounds.rs"]
 mod config_bounds;
 #[path = "all/config_fleet.rs"]

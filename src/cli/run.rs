@@ -116,6 +116,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         fleet: joining,
     };
     let mut control = Control::start(fleet, settings).map_err(Failure::failed)?;
+    privileges.give_agents(&control)?;
     privileges.become_user(&run_dir, plan.run_dir.is_some())?;
     open_socket(&mut control, &run_dir)?;
     serve(control, &privileges, &plan.setup)
@@ -261,6 +262,9 @@ fn announcement(setup: &Setup, control: &Control) -> String {
         for address in addresses {
             put(&mut text, format_args!("listener {} on {address}\n", listener.name));
         }
+    }
+    for address in control.agent_addresses() {
+        put(&mut text, format_args!("agents on {address}\n"));
     }
     if let Some(address) = control.admin_address() {
         put(&mut text, format_args!("admin on {address}\n"));

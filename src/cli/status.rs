@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::admin::Place;
-use super::admin::page::{Backend, Denied, Status};
+use super::admin::page::{Backend, Denied, Lane, Status};
 use super::exit::print;
 use ringgate_os::utc;
 use ringgate_report::text::{Side, Table, bytes, count, put, time};
@@ -27,7 +27,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 fn render(status: &Status) -> String {
     let mut text = head(status);
-    for table in [listeners(status), backends(status), workers(status)] {
+    let agents = (!status.agents.is_empty()).then(|| agents(status));
+    let tables = [listeners(status), backends(status)].into_iter().chain(agents);
+    for table in tables.chain([workers(status)]) {
         put(&mut text, format_args!("\n{table}"));
     }
     traffic(&mut text, status);
@@ -112,6 +114,32 @@ fn state(backend: &Backend, workers: usize) -> String {
         up => format!("up at {up} of {workers} workers"),
     };
     if backend.retired { format!("retired, {reach}") } else { reach }
+}
+
+/// Agents on other hosts, their lanes added up.
+fn agents(status: &Status) -> Table {
+    let numbers = ["up for", "round trip", "path", "lost to", "lost from", "split", "drops"];
+    let numbers = numbers.map(|name| (name, Side::Right));
+    let names = [("agent", Side::Left), ("at", Side::Left)];
+    let mut table = Table::new(&[&names[..], &numbers[..]].concat());
+    for agent in &status.agents {
+        let sum = |of: fn(&Lane) -> u64| count(agent.lanes.iter().map(of).sum());
+        let slowest = agent.lanes.iter().filter_map(|lane| lane.round_trip_us).max();
+        let narrowest = agent.lanes.iter().map(|lane| lane.path_bytes).min();
+        let state = if agent.up { utc::span(agent.up_s) } else { "DOWN".to_owned() };
+        table.row([
+            agent.name.clone(),
+            agent.peer.clone().unwrap_or_default(),
+            state,
+            slowest.map_or_else(String::new, |us| time(us * 1000)),
+            narrowest.map_or_else(String::new, count),
+            sum(|lane| lane.lost[0]),
+            sum(|lane| lane.lost[1]),
+            sum(|lane| lane.split),
+            count(agent.drops),
+        ]);
+    }
+    table
 }
 
 fn workers(status: &Status) -> Table {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use toml::de::DeValue;
 
 use super::distinct::Distinct;
+use super::mistake::nearest;
 use super::schema::LinkWord;
 use super::section::{Section, integer};
 use super::{Allowed, Backend, Link, values};
@@ -41,6 +42,14 @@ impl Known {
     /// All names that could be read.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.backends.iter().filter_map(|known| known.name.as_deref())
+    }
+
+    /// What is wrong with a name that no backend has.
+    pub(super) fn unknown(&self, name: &str) -> String {
+        match nearest(name, self.names()) {
+            Some(near) => format!("found no [[backend]] named {name:?}, did you mean {near:?}?"),
+            None => format!("found {name:?}, expected the name of a [[backend]]"),
+        }
     }
 
     /// Whether there are backends, and the name of each could be read.

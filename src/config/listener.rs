@@ -15,7 +15,7 @@ use toml::de::DeValue;
 use super::backend::{Known, KnownBackend};
 use super::distinct::Distinct;
 use super::keys::KeySources;
-use super::mistake::{Place, Report, nearest};
+use super::mistake::{Place, Report};
 use super::schema::LinkWord;
 use super::section::{Noted, Section, integer};
 use super::{Fleet, Listener, PortSwitch, Protocol, Route, values};
@@ -258,15 +258,7 @@ fn is_ipv4_loopback(address: &SocketAddr) -> bool {
 }
 
 fn unknown_backend(name: &str, place: &Place, known: &Known, report: &mut Report<'_>) {
-    report.note(place, unknown(name, known));
-}
-
-/// What is wrong with a name that no backend has.
-fn unknown(name: &str, known: &Known) -> String {
-    match nearest(name, known.names()) {
-        Some(near) => format!("found no [[backend]] named {name:?}, did you mean {near:?}?"),
-        None => format!("found {name:?}, expected the name of a [[backend]]"),
-    }
+    report.note(place, known.unknown(name));
 }
 
 fn read_route(

@@ -7,6 +7,7 @@ use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 use zeroize::Zeroizing;
 
+use super::agent;
 use super::backend::{self, Known};
 use super::keys::KeySources;
 use super::listener::{self, Surroundings};
@@ -104,6 +105,14 @@ fn read<'a>(
         .into_iter()
         .map(|backend| backend::read(open(report, &schema::BACKEND, backend), &mut known))
         .collect();
+    let mut before = agent::Before::default();
+    let agents: Vec<_> = optional_tables(&mut root, &schema::AGENT, AGENTS_MAX, report)
+        .into_iter()
+        .map(|found| {
+            let section = open(report, &schema::AGENT, found);
+            agent::read(section, (&known, has_fleet), base, &mut before)
+        })
+        .collect();
     let fleet_read = fleet.as_ref().and_then(Option::as_ref);
     let mut around = Surroundings::new(&known, keys, base, (has_fleet, fleet_read));
     let mut sessions = 0;
@@ -126,6 +135,7 @@ fn read<'a>(
         gateway: gateway?,
         listeners: listeners.into_iter().collect::<Option<_>>()?,
         backends: backends.into_iter().collect::<Option<_>>()?,
+        agents: agents.into_iter().collect::<Option<_>>()?,
         fleet: if has_fleet { Some(fleet??) } else { None },
         admin,
         histograms,
@@ -179,6 +189,9 @@ fn user(text: &str) -> Option<String> {
     let fits = !text.is_empty() && text.len() <= USER_BYTES_MAX && !text.contains(['\0', ':', '/']);
     fits.then(|| text.to_owned())
 }
+
+/// Agents of one gateway.
+const AGENTS_MAX: usize = 256;
 
 /// What `useradd` allows.
 const USER_BYTES_MAX: usize = 32;
@@ -256,6 +269,17 @@ pub(super) fn table<'a>(
             None
         }
     }
+}
+
+/// The tables that are written `[[name]]`, if there are any, and at most so many.
+fn optional_tables<'a>(
+    root: &mut DeTable<'a>,
+    description: &Table,
+    count_max: usize,
+    report: &mut Report<'a>,
+) -> Vec<Found<'a>> {
+    let is_there = root.contains_key(description.name);
+    if is_there { tables(root, description, count_max, report) } else { Vec::new() }
 }
 
 /// The tables that are written `[[name]]`, at least one and at most so many.

@@ -211,7 +211,8 @@ const _: () = assert!(WORKERS_MAX <= 128);
 const DIR_BYTES_MAX: usize = 3800;
 
 /// All tables, in the order in which they are explained.
-pub(super) const TABLES: &[&Table] = &[&GATEWAY, &LISTENER, &BACKEND, &FLEET, &ADMIN, &HISTOGRAMS];
+pub(super) const TABLES: &[&Table] =
+    &[&GATEWAY, &LISTENER, &BACKEND, &AGENT, &FLEET, &ADMIN, &HISTOGRAMS];
 
 pub(super) const GATEWAY: Table = Table {
     name: "gateway",
@@ -912,6 +913,71 @@ pub(super) const BACKEND: Table = Table {
             "Groups whose processes may connect under this name.",
         )
         .only(&["bundle"]),
+    ],
+};
+
+pub(super) const AGENT: Table = Table {
+    name: "agent",
+    repeated: true,
+    meaning: "An agent on another host, by which game processes there are backends of this gateway (docs/OPERATING.md, two hosts). \
+              Several may have one address, and then the same certificate. At most 256.",
+    examples: &[Example {
+        variant: "",
+        values: &[
+            ("name", "\"host-7\""),
+            ("bind", "\"192.0.2.1:7400\""),
+            ("ca", "\"agents-ca.pem\""),
+            ("certificate", "\"gateway.pem\""),
+            ("key", "\"gateway.key\""),
+            ("backends", "[\"arena-1\"]"),
+        ],
+    }],
+    fields: &[
+        Field::new(
+            "name",
+            Changes::Reload,
+            Kind::Value("letters, digits, dots and hyphens, at most 31, as a host's name"),
+            Presence::Required,
+            "What it is called: a DNS name of its certificate.",
+        ),
+        Field::new(
+            "bind",
+            Changes::Reload,
+            Kind::Value("an IP:port such as \"192.0.2.1:7400\""),
+            Presence::Required,
+            "Where it connects to, over TCP and UDP.",
+        ),
+        Field::new(
+            "ca",
+            Changes::Reload,
+            Kind::Path { bytes_max: DIR_BYTES_MAX },
+            Presence::Required,
+            "Who may have signed the agents' certificates (PEM). Nobody else's is taken.",
+        ),
+        Field::new(
+            "certificate",
+            Changes::Reload,
+            Kind::Path { bytes_max: DIR_BYTES_MAX },
+            Presence::Required,
+            "This gateway's certificate (PEM), for the host name or address that agents are told. Trunks that stand keep theirs.",
+        ),
+        Field::new(
+            "key",
+            Changes::Reload,
+            Kind::Path { bytes_max: DIR_BYTES_MAX },
+            Presence::Required,
+            "Its key (PEM), closed to group and others (chmod 600).",
+        ),
+        Field::new(
+            "backends",
+            Changes::Reload,
+            Kind::List {
+                items: "names of backends with a bundle link",
+                item: "the name of a [[backend]]",
+            },
+            Presence::Required,
+            "The backends that it may serve. Others are refused and counted.",
+        ),
     ],
 };
 

@@ -74,6 +74,17 @@ pub fn name(text: &str) -> Option<String> {
     (fits && text.bytes().all(plain)).then(|| text.to_owned())
 }
 
+/// An agent's name: what a certificate can be for, which is a host's name.
+pub fn agent(text: &str) -> Option<String> {
+    let is_label = |label: &str| {
+        let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        let is_inner = !label.starts_with('-') && !label.ends_with('-');
+        !label.is_empty() && label.bytes().all(is_fine) && is_inner
+    };
+    let is_name = text.len() <= NAME_BYTES_MAX && text.split('.').all(is_label);
+    is_name.then(|| text.to_owned())
+}
+
 /// A host's name as a browser sends it: letters, digits, dots and hyphens.
 pub fn host(text: &str) -> Option<String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);

@@ -6,6 +6,7 @@
 //! end a session is there from the start, with zeros, so that an alert on one of them does not have
 //! to wait for the first.
 
+mod agents;
 mod fleet;
 mod text;
 mod traffic;
@@ -45,6 +46,7 @@ pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
     if let Some(shown) = &snapshot.live.fleet {
         fleet::render(&mut text, shown);
     }
+    agents::render(&mut text, &snapshot.agents);
     listeners(&mut text, snapshot);
     backends(&mut text, snapshot);
     traffic::render(&mut text, snapshot);

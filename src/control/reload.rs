@@ -79,6 +79,7 @@ pub(super) fn next(
     let revision = setup.revision + 1;
     let next = Setup { listeners, backends, batch_delay, revision, ..setup.clone() };
     let mut changes = changes(old, setup, new, &next);
+    changes.extend(super::agents::changes(old, new));
     let (added, removed, returned) = movements(setup, &next, &fates, &mut changes);
     Ok(Next { setup: next, changes, added, removed, returned })
 }

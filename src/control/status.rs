@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Serialize, Serializer};
 
+use super::agents::AgentStatus;
 use super::deny::Summary;
 use super::health;
 use super::membership::FleetStatus;
@@ -52,6 +53,8 @@ struct Status<'a> {
     workers: Vec<Worker>,
     listeners: Vec<Listener<'a>>,
     backends: Vec<Backend<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    agents: Vec<AgentStatus<'a>>,
     totals: Totals,
     drops: Named,
     sessions_closed: Named,
@@ -224,6 +227,7 @@ impl<'a> Status<'a> {
             workers: workers(snapshot),
             listeners: listeners(snapshot),
             backends: backends(snapshot),
+            agents: AgentStatus::all(snapshot),
             drops: Named(totals.drops.iter().map(|(why, n)| (why.name(), n)).collect()),
             sessions_closed: Named(
                 Ended::ALL.map(|why| (why.name(), totals.sessions_closed[why as usize])).to_vec(),

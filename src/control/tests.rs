@@ -54,7 +54,43 @@ pub(super) fn snapshot(facts: &Facts) -> Snapshot<'_> {
         tokens: 9,
         socket_drops: Some(split()),
         used: used(),
+        agents: agents(),
     }
+}
+
+/// One agent, connected, whose only lane has split two records.
+fn agents() -> ringgate_trunks::Shown {
+    let lane = ringgate_trunks::LaneShown {
+        is_up: true,
+        round_trip_ns: Some(150_000),
+        path_bytes: 1472,
+        payloads: [40, 30],
+        gaps: [3, 2],
+        late: [1, 0],
+        split: 2,
+        ..Default::default()
+    };
+    let trunk = ringgate_trunks::TrunkShown {
+        number: 5,
+        peer: SocketAddr::from(([192, 0, 2, 7], 50_000)),
+        since_ns: NOW_NS / 2,
+        lanes: vec![lane],
+        backends: [("arena-1".to_owned(), 1)].into(),
+    };
+    let agent = ringgate_trunks::AgentShown {
+        name: "host-7".to_owned(),
+        allowed: vec!["arena-1".to_owned()],
+        trunk: Some(trunk),
+        trunks: 2,
+        ended: [("silence", 1)].into(),
+        ..Default::default()
+    };
+    let door = ringgate_trunks::DoorShown {
+        address: Some(SocketAddr::from(([192, 0, 2, 1], 7400))),
+        refused: [("certificate_unknown", 3)].into(),
+        dropped: [("foreign", 4)].into(),
+    };
+    ringgate_trunks::Shown { doors: vec![door], agents: vec![agent] }
 }
 
 fn fleet() -> FleetShown {

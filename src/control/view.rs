@@ -24,6 +24,7 @@ use ringgate_gate::{
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::overflows::{Overflows, Split};
 use ringgate_os::usage::{Usage, Used};
+use ringgate_trunks::{Shown as AgentsShown, Window};
 
 /// Where snapshots are taken.
 pub(super) struct View {
@@ -34,6 +35,7 @@ pub(super) struct View {
     live: Mutex<Live>,
     sockets: Mutex<Sockets>,
     usage: Mutex<Usage>,
+    agents: Option<Window>,
     /// The process that has the gateway after this one; 0 while this one has it.
     successor: AtomicU32,
 }
@@ -113,6 +115,8 @@ pub(super) struct Snapshot<'a> {
     pub(super) socket_drops: Option<Split>,
     /// What the process takes of the host.
     pub(super) used: Used,
+    /// Agents on other hosts.
+    pub(super) agents: AgentsShown,
 }
 
 impl View {
@@ -152,8 +156,14 @@ impl View {
             live: Mutex::new(live),
             sockets: Mutex::new(Sockets { kernel, split }),
             usage: Mutex::new(usage),
+            agents: None,
             successor: AtomicU32::new(0),
         }
+    }
+
+    /// Shows agents, too.
+    pub(super) fn show_agents(&mut self, agents: Window) {
+        self.agents = Some(agents);
     }
 
     /// Goes on where the process before this one stopped.
@@ -266,6 +276,7 @@ impl View {
             tokens: self.claims.tokens_remembered(),
             socket_drops,
             used: self.usage.lock().unwrap_or_else(PoisonError::into_inner).used(),
+            agents: self.agents.as_ref().map(Window::shown).unwrap_or_default(),
             live,
         }
     }

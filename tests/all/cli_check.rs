@@ -5,11 +5,14 @@ use std::process::Stdio;
 
 use crate::command::{ringgate, run};
 use crate::config_mistakes::KEY;
-use crate::folder::Folder;
+use crate::folder::{Folder, IDENTITY};
 
 /// An explained config with a key file that exists.
 fn explained(folder: &Folder) -> String {
     folder.file("netcode.key", KEY, 0o600);
+    for (name, text, mode) in IDENTITY {
+        folder.file(name, text, mode);
+    }
     let text = run(ringgate(["check", "--explain"])).succeeded();
     text.replace("/etc/ringgate/netcode.key", "netcode.key")
 }

@@ -13,7 +13,7 @@ use ringgate::config::{
 };
 
 use crate::config_mistakes::KEY;
-use crate::folder::Folder;
+use crate::folder::{Folder, IDENTITY};
 
 /// The example that ships with the daemon.
 const EXAMPLE: &str = include_str!("../../tuning/ringgate.example.toml");
@@ -34,7 +34,10 @@ fn with_key_file(text: &str, folder: &Folder) -> String {
     let key = folder.file("netcode.key", KEY, 0o600);
     let (from, to) = ("/etc/ringgate/netcode.key", key.to_str().expect("a plain path"));
     assert!(text.contains(from));
-    text.replace(from, to)
+    IDENTITY.iter().fold(text.replace(from, to), |text, (name, pem, mode)| {
+        let path = folder.file(name, pem, *mode);
+        text.replace(&format!("\"{name}\""), &format!("{path:?}"))
+    })
 }
 
 fn default_gateway() -> Gateway {

@@ -20,6 +20,9 @@ pub(crate) struct Status {
     pub(crate) workers: Vec<Worker>,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) backends: Vec<Backend>,
+    /// Of gateways that have some.
+    #[serde(default)]
+    pub(crate) agents: Vec<Agent>,
     pub(crate) totals: Totals,
     pub(crate) drops: BTreeMap<String, u64>,
     pub(crate) stages: Vec<Stage>,
@@ -79,6 +82,28 @@ pub(crate) struct Backend {
     pub(crate) players: u64,
     pub(crate) slots: u64,
     pub(crate) retired: bool,
+}
+
+/// An agent on another host.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Agent {
+    pub(crate) name: String,
+    pub(crate) up: bool,
+    #[serde(default)]
+    pub(crate) peer: Option<String>,
+    pub(crate) up_s: u64,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) drops: u64,
+}
+
+/// A worker's part of its trunk. Pairs are what goes to the agent, and what comes from it.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Lane {
+    #[serde(default)]
+    pub(crate) round_trip_us: Option<u64>,
+    pub(crate) path_bytes: u64,
+    pub(crate) lost: [u64; 2],
+    pub(crate) split: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

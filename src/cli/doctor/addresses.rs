@@ -1,6 +1,7 @@
 //! The addresses of one config file against the sockets that there are: whether `ringgate run`
 //! could bind them, by the same look that it takes itself.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,8 +18,14 @@ pub(super) fn in_use(config: &Config, file: &Path) -> Finding {
     let players = config.listeners.iter().flat_map(|listener| &listener.bind);
     let players = players.map(|address| (Transport::Udp, *address));
     let admin = config.admin.iter().map(|admin| (Transport::TcpListening, admin.bind));
+    // Several may have one.
+    let agents: BTreeSet<_> = config.agents.iter().map(|agent| agent.bind).collect();
+    let agents = agents.into_iter().flat_map(|address| {
+        [Transport::TcpListening, Transport::Udp].map(|transport| (transport, address))
+    });
     let taken: Vec<(String, Holder)> = players
         .chain(admin)
+        .chain(agents)
         .filter(|(_, address)| address.port() != 0)
         .filter_map(|(transport, address)| {
             Some((spelled(transport, address), worker::holder(transport, address)?))

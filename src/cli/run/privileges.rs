@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::Failure;
 use crate::config::{Config, Fleet};
 use crate::confine::{self, Reach, User};
-use crate::control::{DENIED_FILE, State, plan};
+use crate::control::{Control, DENIED_FILE, State, plan};
 use crate::membership::COPY_FILE;
 use ringgate_os::process;
 
@@ -52,6 +52,15 @@ impl Privileges {
         folder.give_to(user.uid, user.gid, &[DENIED_FILE, COPY_FILE]).map_err(|why| {
             let path = folder.path().display();
             Failure::failed(format_args!("cannot hand state_dir {path} over: {why}"))
+        })
+    }
+
+    /// Gives the sockets that agents come to to whom the daemon becomes: those of lanes share their
+    /// port.
+    pub(super) fn give_agents(&self, control: &Control) -> Result<(), Failure> {
+        let Some(user) = self.user else { return Ok(()) };
+        control.give_agents(user.uid, user.gid).map_err(|why| {
+            Failure::failed(format_args!("cannot hand the agents' sockets over: {why}"))
         })
     }
 

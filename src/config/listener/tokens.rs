@@ -9,7 +9,7 @@ use std::path::Path;
 
 use toml::de::DeValue;
 
-use super::{Surroundings, unknown};
+use super::Surroundings;
 use crate::config::keys::{KeyError, open_closed, shape};
 use crate::config::mistake::Report;
 use crate::config::schema::TOKEN_SOURCE;
@@ -140,7 +140,7 @@ impl Reader<'_> {
             Some(_) => Err(format!(
                 "found {name:?}, which backends does not name, expected one of this listener's backends"
             )),
-            None if self.around.backends.is_complete() => Err(unknown(name, self.around.backends)),
+            None if self.around.backends.is_complete() => Err(self.around.backends.unknown(name)),
             // A name that could not be read may have been this one; that is a mistake of its own.
             None => Ok(0),
         }

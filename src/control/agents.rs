@@ -1,0 +1,245 @@
+//! Agents on other hosts: what the config says of them becomes rules for the threads that serve
+//! them, and what those have counted goes to the pages.
+
+use std::io;
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use super::view::Snapshot;
+use super::{ControlLoop, NS_PER_MS};
+use crate::config::{self, Config};
+use ringgate_os::clock::Clock;
+use ringgate_trunks::{
+    AgentShown, LaneShown, Opened, Rekey, Rule, Settings, TrunkShown, Trunks, Window,
+};
+
+/// The control thread's end.
+pub(super) struct Agents {
+    trunks: Trunks,
+    /// Rules that are not in force yet, and the addresses that they need, once they are bound.
+    wanted: Option<(Vec<Rule>, Option<Opened>)>,
+    /// When an address that another process has is given up.
+    patient_until_ns: u64,
+}
+
+/// What a config that was read again asks for.
+pub(super) struct NextAgents {
+    rules: Vec<Rule>,
+    opened: Opened,
+}
+
+impl Agents {
+    /// Binds what the config asks for. A successor does that later ([`Agents::tick`]): the process
+    /// before it still listens. The error is one sentence.
+    pub(super) fn open(
+        config: &Config,
+        (workers, incarnation): (usize, u64),
+        clock: Clock,
+        is_successor: bool,
+    ) -> Result<Self, String> {
+        let trunks = Trunks::new(Settings {
+            run_dir: config.gateway.run_dir.clone(),
+            workers,
+            incarnation,
+            clock,
+            rekey: Rekey::default(),
+        });
+        let rules = rules(config)?;
+        let opened = if is_successor { None } else { Some(trunks.open(&rules)?) };
+        let patient_until_ns = clock.now_ns() + PATIENCE_NS;
+        Ok(Self { trunks, wanted: Some((rules, opened)), patient_until_ns })
+    }
+
+    /// Gives the sockets to the user that the process is about to become.
+    pub(super) fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
+        let opened = self.wanted.as_ref().and_then(|(_, opened)| opened.as_ref());
+        opened.map_or(Ok(()), |opened| opened.give_to(uid, gid))
+    }
+
+    /// Addresses that were bound and are not served yet.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        let opened = self.wanted.as_ref().and_then(|(_, opened)| opened.as_ref());
+        opened.map(|opened| opened.addresses().collect()).unwrap_or_default()
+    }
+
+    /// Shows them to the pages.
+    pub(super) fn window(&self) -> Window {
+        self.trunks.window()
+    }
+
+    /// Serves what was opened; where it is a successor's, tries to.
+    pub(super) fn tick(&mut self, now_ns: u64) {
+        let Some((rules, opened)) = self.wanted.take() else { return };
+        let opened = match opened.map_or_else(|| self.trunks.open(&rules), Ok) {
+            Ok(opened) => opened,
+            Err(_) if now_ns < self.patient_until_ns => {
+                self.wanted = Some((rules, None));
+                return;
+            }
+            Err(why) => return tracing::error!(event = "agents_failed", "{why}"),
+        };
+        for address in opened.addresses() {
+            tracing::info!(event = "agents_welcome", %address, "agents may connect to {address}");
+        }
+        if let Err(why) = self.trunks.adopt(rules, opened) {
+            tracing::error!(event = "agents_failed", "cannot serve agents: {why}");
+        }
+    }
+
+    /// Does everything of a reload that may fail.
+    pub(super) fn prepare(&self, config: &Config) -> Result<NextAgents, Vec<String>> {
+        let rules = rules(config).map_err(|why| vec![why])?;
+        let opened = self.trunks.open(&rules).map_err(|why| vec![why])?;
+        Ok(NextAgents { rules, opened })
+    }
+
+    /// Carries it out.
+    pub(super) fn adopt(&mut self, next: NextAgents, now_ns: u64) {
+        self.wanted = Some((next.rules, Some(next.opened)));
+        self.tick(now_ns);
+    }
+
+    /// Ends all trunks.
+    pub(super) fn stop(&mut self) {
+        self.trunks.stop();
+    }
+}
+
+impl ControlLoop {
+    /// Ends all trunks; agents connect again to who serves them next.
+    pub(super) fn leave_agents(&mut self) {
+        self.agents.stop();
+    }
+}
+
+fn rules(config: &Config) -> Result<Vec<Rule>, String> {
+    let rule = |agent: &config::Agent| {
+        let gateway = agent.identity.gateway();
+        let gateway = gateway.map_err(|why| format!("agent {}: {why}", agent.name))?;
+        let (name, backends) = (agent.name.clone(), agent.backends.clone());
+        Ok(Rule { name, bind: agent.bind, gateway, backends })
+    };
+    config.agents.iter().map(rule).collect()
+}
+
+/// What an operator wants to see confirmed.
+pub(super) fn changes(old: &Config, new: &Config) -> Vec<String> {
+    let find = |config: &Config, name: &str| {
+        config.agents.iter().find(|agent| agent.name == name).cloned()
+    };
+    let mut changes = Vec::new();
+    for agent in &new.agents {
+        let name = &agent.name;
+        let Some(before) = find(old, name) else {
+            changes.push(format!("agent {name} added"));
+            continue;
+        };
+        let config::Agent { name: _, bind, identity, backends } = before;
+        let fields = [
+            ("bind", bind != agent.bind),
+            ("certificates", identity != agent.identity),
+            ("backends", backends != agent.backends),
+        ];
+        let differ = fields.into_iter().filter(|(_, differs)| *differs);
+        changes.extend(differ.map(|(field, _)| format!("agent {name}: {field}")));
+    }
+    let gone = old.agents.iter().filter(|agent| find(new, &agent.name).is_none());
+    changes.extend(gone.map(|agent| format!("agent {} removed", agent.name)));
+    changes
+}
+
+/// An agent as `/status` shows it.
+#[derive(Serialize)]
+pub(super) struct AgentStatus<'a> {
+    name: &'a str,
+    up: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer: Option<String>,
+    up_s: u64,
+    trunks: u64,
+    backends: Vec<AgentBackend<'a>>,
+    lanes: Vec<LaneStatus>,
+    drops: u64,
+}
+
+/// A backend that an agent may serve, and how many links of its processes there are.
+#[derive(Serialize)]
+struct AgentBackend<'a> {
+    name: &'a str,
+    links: usize,
+}
+
+/// A lane as `/status` shows it: pairs are what goes to the agent, and what comes from it.
+#[derive(Serialize)]
+struct LaneStatus {
+    worker: usize,
+    up: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round_trip_us: Option<u64>,
+    path_bytes: usize,
+    datagrams: [u64; 2],
+    payloads: [u64; 2],
+    lost: [u64; 2],
+    split: u64,
+    rekeys: [u64; 2],
+    drops: u64,
+}
+
+impl<'a> AgentStatus<'a> {
+    pub(super) fn all(snapshot: &'a Snapshot<'_>) -> Vec<Self> {
+        snapshot.agents.agents.iter().map(|agent| Self::of(agent, snapshot.now_ns)).collect()
+    }
+
+    fn of(agent: &'a AgentShown, now_ns: u64) -> Self {
+        let trunk = agent.trunk.as_ref();
+        let up_ns = trunk.map_or(0, |trunk| now_ns.saturating_sub(trunk.since_ns));
+        let links = |name: &str| {
+            trunk.and_then(|trunk| trunk.backends.get(name)).copied().unwrap_or_default()
+        };
+        let allowed = agent.allowed.iter().map(|name| AgentBackend { name, links: links(name) });
+        let lanes = agent.lanes();
+        let dropped: u64 = lanes.iter().map(dropped).sum();
+        Self {
+            name: &agent.name,
+            up: is_up(agent),
+            peer: trunk.map(|trunk: &TrunkShown| trunk.peer.to_string()),
+            up_s: up_ns / (1000 * NS_PER_MS),
+            trunks: agent.trunks,
+            backends: allowed.collect(),
+            lanes: lanes.iter().enumerate().map(lane_status).collect(),
+            drops: dropped + agent.links.named().iter().map(|(_, count)| count).sum::<u64>(),
+        }
+    }
+}
+
+/// Whether an agent is connected, and all of its lanes are up.
+pub(super) fn is_up(agent: &AgentShown) -> bool {
+    agent.trunk.as_ref().is_some_and(|trunk| trunk.lanes.iter().all(|lane| lane.is_up))
+}
+
+fn lane_status((worker, lane): (usize, &LaneShown)) -> LaneStatus {
+    let LaneShown { is_up, round_trip_ns, path_bytes, datagrams, payloads, split, rekeys, .. } =
+        *lane;
+    let round_trip_us = round_trip_ns.map(|ns| ns / 1000);
+    let (lost, drops, up) = (lane.lost(), dropped(lane), is_up);
+    LaneStatus {
+        worker,
+        up,
+        round_trip_us,
+        path_bytes,
+        datagrams,
+        payloads,
+        lost,
+        split,
+        rekeys,
+        drops,
+    }
+}
+
+fn dropped(lane: &LaneShown) -> u64 {
+    lane.full + lane.refused.iter().sum::<u64>()
+}
+
+/// As long as the process before this one may take to let its addresses go.
+const PATIENCE_NS: u64 = 10_000 * NS_PER_MS;

@@ -1,0 +1,107 @@
+//! `[[agent]]`: what is read, and every mistake by name.
+
+use ringgate::config::keys::KeySources;
+use ringgate::config::{Config, parse};
+
+use crate::folder::{Folder, IDENTITY};
+
+const REST: &str = "[[listener]]\nname = \"main\"\nprotocol = \"netcode\"\nbind = [\"127.0.0.1:40000\"]\n\
+                    protocol_id = 1\nkeys = [{ hex = \"0909090909090909090909090909090909090909090909090909090909090909\" }]\n\
+                    backends = [\"arena-1\"]\n\
+                    [[backend]]\nname = \"arena-1\"\nlink = \"bundle\"\nslots = 8\n\
+                    [[backend]]\nname = \"shooter-1\"\nlink = \"udp\"\naddress = \"127.0.0.1:7778\"\nslots = 8\n";
+
+fn agent(name: &str) -> String {
+    format!(
+        "[[agent]]\nname = \"{name}\"\nbind = \"127.0.0.1:7400\"\nca = \"agents-ca.pem\"\ncertificate = \"gateway.pem\"\n\
+         key = \"gateway.key\"\nbackends = [\"arena-1\"]\n"
+    )
+}
+
+fn identity(folder: &Folder) {
+    for (name, text, mode) in IDENTITY {
+        folder.file(name, text, mode);
+    }
+}
+
+fn read(folder: &Folder, agents: &str) -> Result<Config, String> {
+    let sources = KeySources::new(&|_| None, None);
+    let parsed = parse(&format!("{REST}{agents}"), &folder.join("gate.toml"), &sources);
+    parsed.map_err(|mistakes| mistakes.to_string())
+}
+
+#[track_caller]
+fn is_refused(folder: &Folder, agents: &str, said: &str) {
+    let mistakes = read(folder, agents).expect_err("there is a mistake");
+    assert!(mistakes.contains(said), "{mistakes}");
+}
+
+#[test]
+fn several_agents_may_have_one_address_and_one_certificate() {
+    let folder = Folder::new();
+    identity(&folder);
+    let both = [agent("host-7"), agent("host-8.example")].concat();
+    let config = read(&folder, &both).expect("it is sound");
+    let names: Vec<_> = config.agents.iter().map(|agent| &*agent.name).collect();
+    assert_eq!(names, ["host-7", "host-8.example"]);
+    assert_eq!(config.agents[0].backends, ["arena-1"]);
+    assert_eq!(config.agents[0].identity, config.agents[1].identity);
+    assert!(!format!("{config:?}").contains("PRIVATE"), "no key is printed");
+}
+
+#[test]
+fn mistakes_are_named() {
+    let folder = Folder::new();
+    identity(&folder);
+    let own = agent("host-7");
+    let twice = [own.clone(), own.clone()].concat();
+    is_refused(&folder, &twice, "agent[1].name: found \"host-7\" again, expected it once");
+    let badly = own.replace("host-7", "host 7");
+    is_refused(&folder, &badly, "agent[0].name: found \"host 7\", expected letters, digits, dots");
+    let foreign = own.replace("[\"arena-1\"]", "[\"arena-2\"]");
+    is_refused(
+        &folder,
+        &foreign,
+        "found no [[backend]] named \"arena-2\", did you mean \"arena-1\"?",
+    );
+    let udp = own.replace("[\"arena-1\"]", "[\"shooter-1\"]");
+    let expected =
+        "found \"shooter-1\", which has link = \"udp\", expected a backend with link = \"bundle\"";
+    is_refused(&folder, &udp, expected);
+    let none = own.replace("[\"arena-1\"]", "[]");
+    is_refused(&folder, &none, "agent[0].backends: found an empty list");
+    let lost = own.replace("agents-ca.pem", "lost.pem");
+    is_refused(&folder, &lost, "lost.pem: cannot read it: No such file");
+}
+
+#[test]
+fn a_key_that_others_may_read_is_refused() {
+    let folder = Folder::new();
+    identity(&folder);
+    folder.file("gateway.key", IDENTITY[2].1, 0o640);
+    is_refused(&folder, &agent("host-7"), "a key file that others may use (mode 0640)");
+}
+
+#[test]
+fn files_that_do_not_fit_each_other_are_refused_at_the_certificate() {
+    let folder = Folder::new();
+    identity(&folder);
+    folder.file("gateway.pem", "no certificate", 0o644);
+    is_refused(&folder, &agent("host-7"), "agent[0].certificate: the certificate: there is none");
+    identity(&folder);
+    let other = include_str!("../../crates/trunk/src/tls/fixtures/agent.pem");
+    folder.file("gateway.pem", other, 0o644);
+    is_refused(&folder, &agent("host-7"), "agent[0].certificate: certificate and key: ");
+}
+
+#[test]
+fn one_address_has_one_certificate() {
+    let folder = Folder::new();
+    identity(&folder);
+    let other = include_str!("../../crates/trunk/src/tls/fixtures/other-authority.pem");
+    folder.file("other.pem", other, 0o644);
+    let both = [agent("host-7"), agent("host-8").replace("agents-ca", "other")].concat();
+    is_refused(&folder, &both, "expected the same ca, certificate and key for one address");
+    let apart = both.replacen("127.0.0.1:7400", "127.0.0.1:7401", 1);
+    read(&folder, &apart).expect("they have an address each");
+}
