@@ -184,7 +184,9 @@ async fn attempt(
         let now = shared.now();
         let mut desk = shared.desk();
         let held: &mut Held = desk.book_mut().open(backend, now.unix_s);
-        grounds.decide(held, wanted)
+        let decision = grounds.decide(held, wanted);
+        decision.venture(held);
+        decision
     };
     if grounds.is_as_decided(&decision) {
         let (now, mut desk) = (shared.now(), shared.desk());
@@ -194,8 +196,8 @@ async fn attempt(
     let writing = grounds.writing(&decision, keyspace, backend, owner, lease);
     let txn = writing.map_err(|why| Error::Config(why.to_string()))?;
     let written = client.txn(&txn).await?;
-    // Where the answer is lost, the block in etcd may be larger than what is held: nobody else
-    // promises these slots, and the next decision looks again.
+    // Where the answer is lost, the block in etcd may be larger than what is held, and never
+    // smaller: nobody else promises these slots, and the next decision looks again.
     if written.held && shared.lease.load(Ordering::Relaxed) == lease {
         let (now, mut desk) = (shared.now(), shared.desk());
         let held = desk.book_mut().open(backend, now.unix_s);

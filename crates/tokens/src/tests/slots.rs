@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use ringgate_fleet::keyspace::Name;
 
-use super::fleet::{NOW, Office, Store, anywhere, host, name, with_key};
+use super::fleet::{Fate, NOW, Office, Store, anywhere, host, name, with_key};
 use crate::book::Now;
 use crate::random::Random;
 use crate::refusal::Refusal;
@@ -150,6 +150,7 @@ impl World {
     }
 
     fn step(&mut self) {
+        self.has_weather();
         match self.random.below(10) {
             0..5 => self.ask(),
             5 | 6 => self.come(),
@@ -165,6 +166,22 @@ impl World {
                 let at = self.random.below(self.offices.len());
                 self.offices[at].mirror(&self.store);
             }
+        }
+    }
+
+    /// One transaction in four is not answered, and what is on its way arrives when it likes.
+    fn has_weather(&mut self) {
+        for office in &mut self.offices {
+            office.fate = match self.random.below(8) {
+                0 => Fate::Lost,
+                1 => Fate::Late,
+                _ => Fate::Answered,
+            };
+        }
+        if !self.store.late.is_empty() && self.random.below(3) == 0 {
+            let at = self.random.below(self.store.late.len());
+            let txn = self.store.late.swap_remove(at);
+            let _ = self.store.txn(&txn);
         }
     }
 
