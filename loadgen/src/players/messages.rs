@@ -91,7 +91,7 @@ impl Swarm {
                 None => return,
                 Some(SessionEvent::Connected { .. }) => self.handle_connected(index, now),
                 Some(SessionEvent::NextServer { .. } | SessionEvent::Closed(Reason::Left)) => {}
-                Some(SessionEvent::Closed(_)) => self.handle_closed(index),
+                Some(SessionEvent::Closed(_)) => self.handle_closed(index, now),
                 Some(SessionEvent::Reported(report)) => {
                     self.judge_report(index, report.token as u32, report.is_delivered);
                 }

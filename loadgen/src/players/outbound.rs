@@ -104,7 +104,7 @@ impl Swarm {
         let Wire::Unreal(player) = &mut self.players[index as usize].wire else { return };
         if player.is_over(now.mono_ns) {
             player.give_up();
-            self.handle_closed(index);
+            self.handle_closed(index, now);
         }
     }
 
