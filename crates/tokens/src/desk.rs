@@ -115,6 +115,11 @@ impl Desk {
         self.leased_until_ms = until_ms;
     }
 
+    /// What this service is called.
+    pub const fn service(&self) -> &Name {
+        &self.service
+    }
+
     /// What is known.
     pub const fn known(&self) -> &Known {
         &self.known
