@@ -97,6 +97,10 @@ mod fleet_example;
 mod fleet_gateway;
 #[path = "all/fleet_players.rs"]
 mod fleet_players;
+#[path = "all/fleet_large.rs"]
+mod fleet_large;
+#[path = "all/fleet_page.rs"]
+mod fleet_page;
 #[path = "all/fleet_rig.rs"]
 mod fleet_rig;
 #[path = "all/folder.rs"]
