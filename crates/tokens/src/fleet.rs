@@ -218,7 +218,7 @@ pub(crate) async fn give_back(shared: &Shared, client: &Client) {
 
 const REGISTRATION_TTL_S: i64 = 10;
 /// Beyond the longest token: clocks differ, and players are told of a little later.
-const LEASE_MARGIN_S: i64 = 15;
+const LEASE_MARGIN_S: i64 = 20;
 /// Often enough to learn soon that etcd is away.
 const RENEW_MS_MAX: u64 = 5000;
 const TIDY_EVERY: Duration = Duration::from_secs(1);
