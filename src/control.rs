@@ -316,8 +316,8 @@ impl Control {
         &self.fleet
     }
 
-    /// Serves until the daemon is told to end, or a worker fails.
-    pub fn serve(self) -> io::Result<()> {
+    /// Serves until the daemon is told to end, another process has taken over, or a worker fails.
+    pub fn serve(self) -> io::Result<End> {
         let Self {
             runtime,
             fleet,
@@ -376,7 +376,7 @@ impl Control {
             let parted = fleet.part();
             main_loop.denials.close();
             runtime.block_on(finish(&mut recorder, keeper));
-            return parted;
+            return parted.map(|()| End::HandedOver);
         }
         // Before the workers stop: who asks from now on should hear that nobody is there.
         for path in paths {
@@ -388,7 +388,7 @@ impl Control {
         tracing::info!(event = "stop", "stopped");
         runtime.block_on(finish(&mut recorder, keeper));
         // A worker's own error says more than that there was one.
-        stopped.and_then(|()| ended.map(drop))
+        stopped.and(ended)
     }
 }
 
@@ -400,11 +400,12 @@ async fn finish(recorder: &mut Recorder, keeper: Option<tokio::task::JoinHandle<
     }
 }
 
-/// How the control loop has ended.
-enum End {
-    /// The workers are to stop.
+/// How serving has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Nobody serves any more.
     Stop,
-    /// They have: another process goes on.
+    /// Another process goes on.
     HandedOver,
 }
 

@@ -74,6 +74,8 @@ mod control_sessions;
 mod control_trace;
 #[path = "all/control_upgrade.rs"]
 mod control_upgrade;
+#[path = "all/control_upgrade_first.rs"]
+mod control_upgrade_first;
 #[path = "all/control_upgrade_hostile.rs"]
 mod control_upgrade_hostile;
 #[path = "all/control_upgrade_kinds.rs"]

@@ -1,5 +1,6 @@
 //! `ringgate run`: the daemon.
 
+mod first;
 mod privileges;
 mod state;
 mod successor;
@@ -14,10 +15,11 @@ use std::time::Duration;
 use super::logging::{self, LogArgs};
 use super::{CONTROL_SOCKET, Failure, RUN_DIR_DEFAULT, exit};
 use crate::config::Config;
-use crate::control::{Control, Joining, Program, Settings, plan};
+use crate::control::{Control, End, Joining, Program, Settings, plan};
 use crate::handover;
 use crate::membership::{self, Prepared};
 use crate::worker::{Fleet, Kept, Plan, Ports};
+use first::First;
 use privileges::Privileges;
 use ringgate_gate::Setup;
 use ringgate_io::{StartError, socket};
@@ -161,7 +163,11 @@ fn serve(control: Control, privileges: &Privileges, setup: &Setup) -> Result<(),
     privileges.give_up_system_calls()?;
     exit::print(&announcement(setup, &control))?;
     tell_start(setup, &control);
-    control.serve().map_err(Failure::failed)
+    let first = First::here()?;
+    match (control.serve().map_err(Failure::failed)?, first) {
+        (End::HandedOver, Some(first)) => first.outlive(),
+        _ => Ok(()),
+    }
 }
 
 /// How this process was started, for the next one: by the path that was asked for, which may be a

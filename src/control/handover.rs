@@ -130,7 +130,10 @@ impl ControlLoop {
     /// Somebody has come by itself.
     pub(super) fn welcome(&mut self, fleet: &Fleet, channel: Channel) {
         let asked = Asked { child: None, reply: None };
-        match self.may_hand_over() {
+        // It would have to see the successor, or end it with itself.
+        let is_caught = self.config.gateway.confine && std::process::id() == FIRST_PROCESS;
+        let may = if is_caught { Err(CAUGHT.to_owned()) } else { self.may_hand_over() };
+        match may {
             Ok(()) => self.begin_hand_over(fleet, channel, asked),
             Err(why) => {
                 let _ = channel.say(&Message::refused(&why), &[]);
@@ -509,6 +512,12 @@ const ROOT: u32 = 0;
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 const NOT_ENTITLED: &str = "only root may take a gateway over; `ringgate upgrade` has the daemon start the next one itself";
+
+/// Its container ends with it.
+const FIRST_PROCESS: u32 = 1;
+
+const CAUGHT: &str =
+    "a confined daemon that is the first process of a container cannot be taken over from";
 
 const CONFINED: &str = "a confined daemon cannot start programs: start the successor as root, with the arguments of the \
                         running one and --take-over";

@@ -2,6 +2,8 @@
 #![allow(unsafe_code, reason = "system calls without a wrapper elsewhere")]
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::Mutex;
 
 /// The user that this process acts as.
@@ -25,6 +27,23 @@ pub fn ignore_user_signals() {
         // SAFETY: takes integers; "ignore" is no function that could be called.
         unsafe { libc::signal(number, libc::SIG_IGN) };
     }
+}
+
+/// A child that has ended, if there is one, and how. The kernel forgets it with this.
+pub fn bury() -> Option<(u32, ExitStatus)> {
+    let mut status = 0;
+    // SAFETY: `status` is a live integer, which the call only writes; the rest are integers.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+    let pid = u32::try_from(pid).ok().filter(|pid| *pid > 0)?;
+    Some((pid, ExitStatus::from_raw(status)))
+}
+
+/// Sends a signal to a process.
+pub fn signal(pid: u32, number: i32) -> io::Result<()> {
+    let pid = i32::try_from(pid).map_err(io::Error::other)?;
+    // SAFETY: takes integers only.
+    let result = unsafe { libc::kill(pid, number) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Puts this thread before every ordinary one of its core, at the lowest real-time priority. Needs
