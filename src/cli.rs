@@ -3,6 +3,7 @@
 //! same way for all commands.
 
 mod admin;
+mod agent;
 mod allow;
 mod build;
 mod capture;
@@ -51,6 +52,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Agent(agent::Args),
     Allow(allow::Args),
     Capture(capture::Args),
     Check(check::Args),
@@ -87,6 +89,7 @@ const RUN_DIR_DEFAULT: &str = "/run/ringgate";
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let result = match Cli::try_parse_from(args) {
         Ok(Cli { command }) => match command {
+            Command::Agent(args) => agent::run(&args),
             Command::Allow(args) => allow::run(&args),
             Command::Capture(args) => capture::run(&args),
             Command::Check(args) => check::run(&args),

@@ -16,6 +16,7 @@ mod backend;
 mod distinct;
 mod explain;
 mod fleet;
+mod host;
 mod identity;
 pub mod keys;
 mod listener;
@@ -40,8 +41,9 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 pub use agent::Agent;
-pub use explain::{explain, explain_tokens};
+pub use explain::{explain, explain_host, explain_tokens};
 pub use fleet::{Account, Fleet, WhenAway};
+pub use host::HostConfig;
 pub use identity::Identity;
 pub use mistake::{Mistake, Mistakes};
 pub use read::{fleet, parse, run_dir};

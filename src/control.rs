@@ -21,6 +21,7 @@ mod events;
 mod handover;
 mod health;
 mod hlog;
+pub mod host;
 mod http;
 mod keeper;
 mod keeping;

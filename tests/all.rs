@@ -1,5 +1,7 @@
 //! The integration tests: one binary, one module per topic.
 
+#[path = "all/agent.rs"]
+mod agent;
 #[path = "all/bindings.rs"]
 mod bindings;
 #[path = "all/cli_check.rs"]
@@ -177,6 +179,8 @@ mod systemd;
 mod token_languages;
 #[path = "all/tuning.rs"]
 mod tuning;
+#[path = "all/two_hosts.rs"]
+mod two_hosts;
 #[path = "all/unreal_echo.rs"]
 mod unreal_echo;
 #[path = "all/unreal_gateway.rs"]

@@ -1,9 +1,12 @@
 //! `ringgate status`: the whole gateway on a screen.
 
+mod agent;
+
 use super::Failure;
 use super::admin::Place;
 use super::admin::page::{Backend, Denied, Lane, Status};
 use super::exit::print;
+use agent::AgentPage;
 use ringgate_os::utc;
 use ringgate_report::text::{Side, Table, bytes, count, put, time};
 
@@ -22,7 +25,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         return print(&page);
     }
-    print(&render(&Status::read(&page)?))
+    match AgentPage::read(&page) {
+        Some(agent) => print(&agent.render()),
+        None => print(&render(&Status::read(&page)?)),
+    }
 }
 
 fn render(status: &Status) -> String {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::schema::{Example, Field, Kind, Presence, TABLES, Table};
-use super::tokens;
+use super::{host, tokens};
 
 /// The explanation, as TOML. It parses as the config that results when only what has no default is
 /// given.
@@ -15,6 +15,11 @@ pub fn explain() -> String {
 /// there.
 pub fn explain_tokens() -> String {
     explain_all("a ringgate token service's file", tokens::TABLES)
+}
+
+/// The same for the file of an agent.
+pub fn explain_host() -> String {
+    explain_all("a ringgate agent's file", host::TABLES)
 }
 
 fn explain_all(file: &str, tables: &[&Table]) -> String {

@@ -217,7 +217,11 @@ fn batch_delay(value: &DeValue<'_>) -> Option<BatchDelay> {
 /// A player feels more than that, and receive buffers may overflow meanwhile.
 const BATCH_DELAY_MAX: Duration = Duration::from_millis(1);
 
-fn read_admin(mut section: Section<'_, '_>, keys: &KeySources<'_>, base: &Path) -> Option<Admin> {
+pub(super) fn read_admin(
+    mut section: Section<'_, '_>,
+    keys: &KeySources<'_>,
+    base: &Path,
+) -> Option<Admin> {
     let bind = section.text("bind", values::address);
     let hosts = section.list("hosts", |value| values::host(value.as_str()?));
     let token = section.node("token").map(|node| source::read(node, keys, base, section.report));

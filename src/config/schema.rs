@@ -204,7 +204,7 @@ const IDS: &str = "a number from 0 to 4294967294";
 
 /// `worker-127.sock`, its slash and the final NUL must fit the 108 bytes of a Unix socket address
 /// with the directory.
-const RUN_DIR_BYTES_MAX: usize = 108 - "/worker-127.sock\0".len();
+pub(super) const RUN_DIR_BYTES_MAX: usize = 108 - "/worker-127.sock\0".len();
 const _: () = assert!(WORKERS_MAX <= 128);
 
 /// `PATH_MAX` is 4096; the file's own name needs some of it.

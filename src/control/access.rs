@@ -67,9 +67,13 @@ pub(super) async fn admit(
     request: Request,
     next: Next,
 ) -> Response {
+    admit_by(state.rules().as_deref(), request, next).await
+}
+
+/// The same by these rules.
+pub(super) async fn admit_by(rules: Option<&Admin>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    let rules = state.rules();
-    match judge(rules.as_deref(), &parts) {
+    match judge(rules, &parts) {
         Ok(right) => {
             parts.extensions.insert(right);
             next.run(Request::from_parts(parts, body)).await

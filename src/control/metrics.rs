@@ -8,7 +8,7 @@
 
 mod agents;
 mod fleet;
-mod text;
+pub(super) mod text;
 mod traffic;
 
 pub(super) use text::CONTENT_TYPE;

@@ -19,6 +19,8 @@ fn the_config_reference_is_what_the_command_explains() {
     let own = blocks[own.expect("the table is there") - 1..].join("\n\n");
     rendered.push_str(TOKENS);
     rendered.push_str(&render(&own));
+    rendered.push_str(AGENT);
+    rendered.push_str(&render(&own_tables(&run(ringgate(["agent", "--explain"])).succeeded())));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/CONFIG.md");
     if std::env::var_os("WRITE_CONFIG_REFERENCE").is_some_and(|value| value == "1") {
         fs::write(&path, &rendered).expect("our own folder");
@@ -32,6 +34,16 @@ fn the_config_reference_is_what_the_command_explains() {
         "docs/CONFIG.md:{line} is not what the command says: run this test with \
          WRITE_CONFIG_REFERENCE=1 and commit the document"
     );
+}
+
+/// The tables of an agent's file that a gateway's has not.
+fn own_tables(explained: &str) -> String {
+    let blocks: Vec<_> = explained.split("\n\n").collect();
+    let begins = |table: &str| {
+        let is_it = |block: &&str| block.lines().any(|line| line == table);
+        blocks.iter().position(is_it).expect("the table is there")
+    };
+    blocks[begins("[agent]") - 1..begins("[admin]")].join("\n\n")
 }
 
 /// Paragraphs of the explanation: comments, and below them what they are about.
@@ -110,4 +122,11 @@ const TOKENS: &str = "
 
 `ringgate tokens --config FILE` reads a file of its own: `[fleet]` as above (what concerns sessions and backends is of no effect there, and it needs `key`),
 and these tables. The rest of this page is `ringgate tokens --explain`.
+";
+
+const AGENT: &str = "
+# The file of an agent, field by field
+
+`ringgate agent --config FILE` reads a file of its own: `[agent]`, which follows, `[[backend]]` as above for each game process of its host (`slots` and
+`grace` have no effect there: the gateway keeps them), and `[admin]` as above. The rest of this page is `ringgate agent --explain`.
 ";

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ringgate_io::Bell;
+use ringgate_link::bundle::GoodbyeReason;
 use ringgate_os::clock::Clock;
 use ringgate_os::notify::{Epoll, Ready};
 use ringgate_trunk::control::{Reason, Welcome};
@@ -61,6 +62,8 @@ pub(crate) struct Desk {
     known_workers: usize,
     incarnation: Option<u64>,
     begun: u64,
+    /// When it was let in last.
+    begun_ns: u64,
     last_end: Option<(&'static str, String)>,
     address: Option<String>,
     keep_due_ns: u64,
@@ -105,6 +108,7 @@ impl Desk {
             known_workers: 1,
             incarnation: None,
             begun: 0,
+            begun_ns: 0,
             last_end: None,
             address: None,
             keep_due_ns: 0,
@@ -304,8 +308,8 @@ impl Desk {
         }
         self.begun += 1;
         self.show_due_ns = now_ns;
-        if let Some((gateway, dial)) = &mut self.gateway {
-            dial.succeed(now_ns);
+        self.begun_ns = now_ns;
+        if let Some((gateway, _)) = &self.gateway {
             let address = self.address.as_deref().unwrap_or_default();
             tracing::info!(event = "trunk_up", %gateway, address, lanes, "connected to gateway {gateway}");
         }
@@ -368,7 +372,7 @@ impl Desk {
             self.each_station(now_ns, |station, around, wish| {
                 station.set_workers(workers);
                 if is_own {
-                    station.hang_up_all(around, wish);
+                    station.dismiss(GoodbyeReason::Other, around, wish);
                 }
             });
         }
@@ -428,9 +432,13 @@ impl Desk {
         let Some(end) = self.trunk.as_ref().and_then(Trunk::over) else { return };
         let (name, why) = (end.name(), end.to_string());
         let had_begun = self.trunk.as_ref().is_some_and(|trunk| trunk.agreed().is_some());
-        if let (Some((_, dial)), End::Theirs(_), false) = (&mut self.gateway, end, had_begun) {
+        match (&mut self.gateway, end) {
+            (Some((_, dial)), _) if had_begun => {
+                dial.end(now_ns.saturating_sub(self.begun_ns), now_ns);
+            }
             // It has answered, so another of its addresses says the same.
-            dial.wait(now_ns);
+            (Some((_, dial)), End::Theirs(_)) => dial.wait(now_ns),
+            _ => {}
         }
         if let Some((gateway, _)) = &self.gateway {
             let event = if had_begun { "trunk_down" } else { "trunk_failed" };
@@ -452,7 +460,7 @@ impl Desk {
             trunk.say_goodbye(Reason::ShuttingDown);
         }
         self.each_station(now_ns, |station, around, _| {
-            station.hang_up_all(around, |_| ());
+            station.dismiss(GoodbyeReason::Shutdown, around, |_| ());
         });
         self.flush(now_ns);
         self.stations.iter().for_each(|station| self.shared.book.give_back(station.worker()));

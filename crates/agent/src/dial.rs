@@ -1,5 +1,5 @@
-//! Coming to a gateway: its name is looked up anew for each attempt, in a thread of its own, because
-//! a resolver may take its time, and attempts come less often the more of them have failed.
+//! Coming to a gateway: its name is looked up anew for each attempt, in a thread of its own,
+//! because a resolver may take its time. Attempts come less often the more of them have failed.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -79,9 +79,16 @@ impl Dial {
         }
     }
 
-    /// The gateway has let the agent in.
-    pub(crate) fn succeed(&mut self, now_ns: u64) {
-        self.failures = 0;
+    /// A connection on which the gateway had let the agent in is over. One that lasted is tried
+    /// again at once; one that did not was no better than none.
+    pub(crate) fn end(&mut self, lasted_ns: u64, now_ns: u64) {
+        if lasted_ns >= STEADY_NS {
+            self.failures = 0;
+        }
+        if self.failures > 0 {
+            return self.wait(now_ns);
+        }
+        self.failures = 1;
         self.state = State::Waiting(now_ns + self.jittered(AGAIN_AFTER_NS));
     }
 
@@ -107,8 +114,9 @@ const FIRST_WAIT_NS: u64 = 200_000_000;
 const LAST_WAIT_NS: u64 = 5_000_000_000;
 const DOUBLINGS_MAX: u32 = 20;
 
-/// After a connection that had worked.
+/// After a connection that had worked for so long, or for the first time.
 const AGAIN_AFTER_NS: u64 = 100_000_000;
+const STEADY_NS: u64 = 10_000_000_000;
 
 /// Looks a name up, again and again.
 #[derive(Debug)]
@@ -184,12 +192,15 @@ mod tests {
             assert!((step_ns / 2..=step_ns).contains(&(until_ns - now_ns)), "{until_ns}");
             now_ns = until_ns;
         }
-        dial.succeed(now_ns);
+        dial.end(1_000_000, now_ns);
+        let Step::Wait(until_ns) = dial.step(now_ns) else { panic!("not at once") };
+        assert!(until_ns - now_ns >= LAST_WAIT_NS / 2, "it was let in, and sent away");
+        dial.end(STEADY_NS, now_ns);
         let Step::Wait(until_ns) = dial.step(now_ns) else { panic!("not at once") };
         assert!(until_ns - now_ns <= AGAIN_AFTER_NS);
-        assert!(matches!(answered(&mut dial, until_ns), Step::Connect(_)));
-        let Step::Wait(again_ns) = dial.step(until_ns) else { panic!("no other address") };
-        assert!(again_ns - until_ns <= FIRST_WAIT_NS, "it had worked meanwhile");
+        dial.end(1_000_000, now_ns);
+        let Step::Wait(until_ns) = dial.step(now_ns) else { panic!("not at once") };
+        assert!(until_ns - now_ns > AGAIN_AFTER_NS, "twice in a row");
     }
 
     #[test]

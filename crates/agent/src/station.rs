@@ -300,11 +300,19 @@ impl Station {
         relay.handle_lane_lost(|action| hands.act(action, &mut |_| ()));
     }
 
-    /// Hangs up on everybody, so that they connect again.
-    pub(crate) fn hang_up_all(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
+    /// Hangs up on everybody, with a word. They connect again, if there is anybody then.
+    pub(crate) fn dismiss(
+        &mut self,
+        why: GoodbyeReason,
+        around: &mut Around<'_>,
+        mut wish: impl FnMut(Wish<'_>),
+    ) {
+        let places = self.ends.len();
         let Self { at, relay, ends, written, served, .. } = self;
         let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.hang_up_all(|action| hands.act(action, &mut wish));
+        for place in 0..places {
+            relay.turn_away(Game::at(place), why, |action| hands.act(action, &mut wish));
+        }
     }
 
     /// Tells all game processes that the agent will end.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::counts::Counts;
+pub use ringgate_trunk::datagram::{Refusal, Refusals};
 
 /// What one thread shows, now and then.
 #[derive(Clone, Debug, Default)]
@@ -65,10 +66,9 @@ pub struct LaneView {
     pub path_narrowed: u64,
     /// How often the own key and the gateway's have changed.
     pub epochs: [u64; 2],
-    /// Datagrams and records that were refused, in the order of
-    /// [`Refusal::ALL`](ringgate_trunk::datagram::Refusal::ALL).
+    /// Datagrams and records that were refused, by name.
     #[serde(skip)]
-    pub refusals: ringgate_trunk::datagram::Refusals,
+    pub refusals: Refusals,
 }
 
 /// A backend, as one thread sees it.

@@ -193,17 +193,6 @@ impl Relay {
         }
     }
 
-    /// Ends all links: the processes connect again, and are told how many workers there are now.
-    pub fn hang_up_all(&mut self, mut act: impl FnMut(Action<'_>)) {
-        for (place, Place { taken, .. }) in self.places.iter_mut().enumerate() {
-            let Some(taken) = taken.take() else { continue };
-            if let Some(link) = taken.link {
-                act(Action::End(link));
-            }
-            act(Action::HangUp(Game(place as u8)));
-        }
-    }
-
     /// A game process has connected. `None` where there are too many.
     pub fn connect(&mut self) -> Option<Game> {
         let place = match self.places.iter().position(|place| place.taken.is_none()) {

@@ -10,17 +10,17 @@ pub(in crate::control) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; ch
 
 /// A page that grows.
 #[derive(Default)]
-pub(super) struct Text(String);
+pub(in crate::control) struct Text(String);
 
 /// One family, whose samples follow its head.
-pub(super) struct Family<'t> {
+pub(in crate::control) struct Family<'t> {
     text: &'t mut String,
     name: &'static str,
 }
 
 /// What a family's numbers mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::control) enum Kind {
     /// Only grows.
     Counter,
     /// Goes up and down.
@@ -30,11 +30,16 @@ pub(super) enum Kind {
 }
 
 /// A label's name and value.
-pub(super) type Label<'a> = (&'static str, &'a str);
+pub(in crate::control) type Label<'a> = (&'static str, &'a str);
 
 impl Text {
     /// Begins a family. All its samples have to follow before the next one begins.
-    pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &str) -> Family<'_> {
+    pub(in crate::control) fn family(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        help: &str,
+    ) -> Family<'_> {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -44,19 +49,24 @@ impl Text {
         Family { text: &mut self.0, name }
     }
 
-    pub(super) fn into_string(self) -> String {
+    pub(in crate::control) fn into_string(self) -> String {
         self.0
     }
 }
 
 impl Family<'_> {
     /// One sample.
-    pub(super) fn sample(&mut self, labels: &[Label<'_>], value: impl Display) {
+    pub(in crate::control) fn sample(&mut self, labels: &[Label<'_>], value: impl Display) {
         self.part("", labels, value);
     }
 
     /// One sample of a histogram: its `_bucket`, `_sum` or `_count`.
-    pub(super) fn part(&mut self, suffix: &str, labels: &[Label<'_>], value: impl Display) {
+    pub(in crate::control) fn part(
+        &mut self,
+        suffix: &str,
+        labels: &[Label<'_>],
+        value: impl Display,
+    ) {
         put(self.text, format_args!("{}{suffix}", self.name));
         for (at, (name, value)) in labels.iter().enumerate() {
             let open = if at == 0 { '{' } else { ',' };

@@ -1,0 +1,98 @@
+//! `ringgate agent`: what game processes on a host without a gateway connect to. What it does
+//! stands in the package `ringgate-agent`; here it is configured, started and stopped.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ringgate_agent::options::{Allowed, Backend, Link, Options};
+use ringgate_agent::service;
+use ringgate_io::socket;
+use ringgate_os::process;
+
+use super::logging::{self, LogArgs};
+use super::{CONTROL_SOCKET, Failure, exit};
+use crate::config::{self, HostConfig};
+use crate::control::host::{self as control, Settings};
+
+/// Serve the game processes of this host to gateways on other hosts, until SIGTERM
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A file with [agent] and a [[backend]] for each game process
+    #[arg(long, value_name = "FILE", required_unless_present = "explain")]
+    config: Option<PathBuf>,
+    /// Only look whether the file is right
+    #[arg(long)]
+    check: bool,
+    /// Print every field of such a file with its meaning
+    #[arg(long, conflicts_with = "config")]
+    explain: bool,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let Some(file) = &args.config else { return exit::print(&config::explain_host()) };
+    if args.check {
+        HostConfig::load(file)?;
+        return exit::print(&format!("{}: ok\n", file.display()));
+    }
+    // Before there is a key to leak.
+    let dumps = process::forbid_dumps();
+    let config = HostConfig::load(file)?;
+    logging::init(args.log, config.agent.log)?;
+    if let Err(why) = dumps {
+        tracing::warn!("a core dump of this process would hold keys: {why}");
+    }
+    let run_dir = config.agent.run_dir.clone();
+    std::fs::create_dir_all(&run_dir).map_err(|why| {
+        Failure::failed(format_args!("cannot create run_dir {}: {why}", run_dir.display()))
+    })?;
+    let path = run_dir.join(CONTROL_SOCKET);
+    // First: where another agent has this folder, nothing of it is touched.
+    let listener = socket::control_listener(&path).map_err(Failure::failed)?;
+    let admin = config.admin.clone();
+    let drain_timeout = config.agent.drain_timeout;
+    let agent = service::start(options(config, file)?).map_err(Failure::failed)?;
+    let settings = Settings { listener, path, admin, drain_timeout };
+    let control = control::start(agent, settings).map_err(Failure::failed)?;
+    exit::print(&control.announcement())?;
+    tracing::info!(event = "start", version = env!("CARGO_PKG_VERSION"), "ready");
+    control.serve().map_err(Failure::failed)
+}
+
+fn options(config: HostConfig, file: &Path) -> Result<Options, Failure> {
+    let HostConfig { agent, backends, .. } = config;
+    let incarnation = getrandom::u64().map_err(Failure::failed)?;
+    let file = file.to_owned();
+    let own = process::effective_uid();
+    let identity = move || {
+        let config = HostConfig::load(&file).map_err(|why| why.to_string())?;
+        config.agent.identity.agent()
+    };
+    Ok(Options {
+        name: agent.name,
+        gateways: agent.gateways,
+        identity: Arc::new(identity),
+        run_dir: agent.run_dir,
+        backends: backends.into_iter().map(|it| backend(it, own)).collect(),
+        incarnation,
+    })
+}
+
+fn backend(backend: config::Backend, own: u32) -> Backend {
+    let link = match backend.link {
+        config::Link::Udp(SocketAddr::V4(address)) => Link::Udp(address),
+        config::Link::Udp(SocketAddr::V6(_)) => unreachable!("the config was checked"),
+        // As at a gateway: nobody in particular means who runs the agent.
+        config::Link::Bundle(config::Allowed { uids, gids })
+            if uids.is_empty() && gids.is_empty() =>
+        {
+            Link::Bundle(Allowed { uids: vec![own], gids })
+        }
+        config::Link::Bundle(config::Allowed { uids, gids }) => {
+            Link::Bundle(Allowed { uids, gids })
+        }
+    };
+    Backend { name: backend.name, link }
+}

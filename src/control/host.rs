@@ -1,0 +1,219 @@
+//! The control plane of an agent: its pages, signals, and what the service manager is told.
+//!
+//! The same doors and the same rights as a gateway's, and far fewer pages.
+
+mod pages;
+
+use std::fmt;
+use std::io;
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::middleware::from_fn;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::notify::Notifier;
+use super::{access, door, metrics};
+use crate::config::Admin;
+use ringgate_agent::service::Agent;
+use ringgate_os::clock::Clock;
+use ringgate_report::text::put;
+
+/// What an agent's control plane is told.
+#[derive(Debug)]
+pub struct Settings {
+    /// The control socket.
+    pub listener: StdUnixListener,
+    /// Where that is, to be removed at the end.
+    pub path: PathBuf,
+    /// The admin address.
+    pub admin: Option<Admin>,
+    /// How long a drain waits for players to leave.
+    pub drain_timeout: Duration,
+}
+
+/// A control plane that serves once it is told to.
+pub struct Control {
+    runtime: tokio::runtime::Runtime,
+    admin: Option<(TcpListener, Admin)>,
+    socket: UnixListener,
+    settings: Settings,
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").finish_non_exhaustive()
+    }
+}
+
+/// What pages are made from.
+struct Shared {
+    agent: Agent,
+    clock: Clock,
+    /// Somebody wants it to end.
+    ends: Notify,
+    is_draining: std::sync::atomic::AtomicBool,
+}
+
+/// Opens what is to be served.
+pub fn start(agent: Agent, mut settings: Settings) -> io::Result<Control> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let guard = runtime.enter();
+    settings.listener.set_nonblocking(true)?;
+    let socket = UnixListener::from_std(settings.listener.try_clone()?)?;
+    let admin = match settings.admin.take() {
+        Some(admin) => Some((door::bind_tcp(admin.bind)?, admin)),
+        None => None,
+    };
+    drop(guard);
+    let shared = Arc::new(Shared {
+        agent,
+        clock: Clock::start(),
+        ends: Notify::new(),
+        is_draining: std::sync::atomic::AtomicBool::new(false),
+    });
+    Ok(Control { runtime, admin, socket, settings, shared })
+}
+
+impl Control {
+    /// What is served, a line for each: tools and tests read these.
+    pub fn announcement(&self) -> String {
+        let mut text = String::new();
+        let options = self.shared.agent.options();
+        for gateway in &options.gateways {
+            put(&mut text, format_args!("gateway {gateway}\n"));
+        }
+        if let Some(Ok(address)) = self.admin.as_ref().map(|(it, _)| it.local_addr()) {
+            put(&mut text, format_args!("admin on {address}\n"));
+        }
+        put(&mut text, format_args!("control on {}\nready\n", self.settings.path.display()));
+        text
+    }
+
+    /// Serves until it is told to end, and everybody has left or the time is over.
+    pub fn serve(self) -> io::Result<()> {
+        let Self { runtime, admin, socket, settings, shared } = self;
+        let served = runtime.block_on(async {
+            tokio::spawn(door::serve_unix(socket, router(&shared, Arc::default())));
+            if let Some((listener, admin)) = admin {
+                let rules = Arc::new(Some(admin));
+                tokio::spawn(door::serve_tcp(listener, router(&shared, rules)));
+            }
+            attend(&shared, settings.drain_timeout).await
+        });
+        drop(runtime);
+        let _ = std::fs::remove_file(&settings.path);
+        served
+    }
+}
+
+/// Signals, and what they lead to.
+async fn attend(shared: &Shared, drain_timeout: Duration) -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let notifier = Notifier::from_env(None);
+    notifier.ready();
+    let mut alive = tokio::time::interval(notifier.watchdog().unwrap_or(Duration::from_hours(1)));
+    loop {
+        tokio::select! {
+            _ = alive.tick() => if shared.agent.is_healthy() { notifier.alive() },
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            () = shared.ends.notified() => break,
+        }
+    }
+    shared.is_draining.store(true, std::sync::atomic::Ordering::Relaxed);
+    let players = shared.agent.view().players();
+    tracing::info!(
+        event = "drain_begin",
+        players,
+        "draining for {} ms at most",
+        drain_timeout.as_millis()
+    );
+    notifier.stopping(drain_timeout);
+    shared.agent.drain(u32::try_from(drain_timeout.as_millis()).unwrap_or(u32::MAX));
+    let end = Instant::now() + drain_timeout;
+    while shared.agent.view().players() > 0 && Instant::now() < end {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_AGAIN_AFTER) => if shared.agent.is_healthy() { notifier.alive() },
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
+    }
+    tracing::info!(event = "stop", players = shared.agent.view().players(), "ending");
+    Ok(())
+}
+
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+fn router(shared: &Arc<Shared>, rules: Arc<Option<Admin>>) -> Router {
+    let admit = move |request, next| {
+        let rules = Arc::clone(&rules);
+        async move { access::admit_by(rules.as_ref().as_ref(), request, next).await }
+    };
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/status", get(show_status))
+        .route("/metrics", get(show_metrics))
+        .route("/drain", post(drain).route_layer(from_fn(access::may_change)))
+        .layer(from_fn(admit))
+        .with_state(Arc::clone(shared))
+}
+
+async fn healthz(State(shared): State<Arc<Shared>>) -> Response {
+    if shared.agent.is_healthy() {
+        (StatusCode::OK, "ok\n").into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "a thread has ended\n").into_response()
+    }
+}
+
+/// Ready is an agent that a gateway has let in, and that does not end.
+async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
+    let view = shared.agent.view();
+    let why = if shared.is_draining() {
+        "it is draining"
+    } else if view.up() == 0 {
+        "no gateway is connected"
+    } else {
+        return (StatusCode::OK, "ok\n").into_response();
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response()
+}
+
+async fn show_status(State(shared): State<Arc<Shared>>) -> Response {
+    let page = pages::status(&shared.agent, shared.uptime_s(), shared.is_draining());
+    ([(header::CONTENT_TYPE, "application/json")], page).into_response()
+}
+
+async fn show_metrics(State(shared): State<Arc<Shared>>) -> Response {
+    let page = pages::metrics(&shared.agent, shared.uptime_s(), shared.is_draining());
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response()
+}
+
+async fn drain(State(shared): State<Arc<Shared>>) -> Response {
+    shared.ends.notify_one();
+    (StatusCode::OK, "draining\n").into_response()
+}
+
+impl Shared {
+    fn uptime_s(&self) -> u64 {
+        self.clock.now_ns() / 1_000_000_000
+    }
+
+    fn is_draining(&self) -> bool {
+        self.is_draining.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}

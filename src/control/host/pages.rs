@@ -1,0 +1,259 @@
+//! `GET /status` and `GET /metrics` of an agent.
+
+use serde_json::{Value, json};
+
+use crate::control::metrics::text::{Kind, Text};
+use ringgate_agent::counts::Drop;
+use ringgate_agent::service::Agent;
+use ringgate_agent::view::{DeskView, LaneView, Refusal, State, View};
+
+/// The whole agent as JSON.
+pub(super) fn status(agent: &Agent, uptime_s: u64, is_draining: bool) -> String {
+    let view = agent.view();
+    let page = json!({
+        "schema": 1,
+        "version": env!("CARGO_PKG_VERSION"),
+        "agent": agent.options().name,
+        "state": if is_draining { "draining" } else { "serving" },
+        "uptime_s": uptime_s,
+        "workers": view.workers,
+        "players": view.players(),
+        "gateways": view.gateways.iter().map(gateway).collect::<Vec<_>>(),
+        "backends": view.backends.iter().map(|(name, seen)| json!({
+            "name": name,
+            "is_there": seen.is_there,
+            "links": seen.links,
+            "players": seen.players,
+        })).collect::<Vec<_>>(),
+        "drops": drops(&view),
+    });
+    format!("{page}\n")
+}
+
+fn gateway(desk: &DeskView) -> Value {
+    json!({
+        "gateway": desk.gateway,
+        "address": desk.address,
+        "state": desk.state,
+        "connected": desk.begun,
+        "last_end": desk.last_end.as_ref().map(|(name, why)| json!({ "reason": name, "detail": why })),
+        "lanes": desk.lanes.iter().map(lane).collect::<Vec<_>>(),
+    })
+}
+
+fn lane(lane: &LaneView) -> Value {
+    let [datagrams, bytes, payloads, split] = lane.sent;
+    let ([received_there, lost_there], [received_here, lost_here]) =
+        (lane.received_there, lane.received_here);
+    json!({
+        "lane": lane.lane,
+        "worker": lane.worker,
+        "is_up": lane.is_up,
+        "path_bytes": lane.path_bytes,
+        "path_narrowed": lane.path_narrowed,
+        "round_trip_us": lane.round_trip_us,
+        "to_gateway": {
+            "datagrams": datagrams, "bytes": bytes, "payloads": payloads, "split": split, "full": lane.full,
+            "received": received_there, "lost": lost_there, "key": lane.epochs[0],
+        },
+        "from_gateway": {
+            "payloads": lane.payloads_received, "received": received_here, "lost": lost_here, "key": lane.epochs[1],
+        },
+    })
+}
+
+fn drops(view: &View) -> Value {
+    Drop::ALL
+        .iter()
+        .map(|why| (why.name().to_owned(), view.counts.dropped[*why as usize].into()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+/// The agent in Prometheus's text format.
+pub(super) fn metrics(agent: &Agent, uptime_s: u64, is_draining: bool) -> String {
+    let view = agent.view();
+    let mut text = Text::default();
+    let name = agent.options().name.as_str();
+    text.family("ringgate_agent_info", Kind::Gauge, "The agent and its version.")
+        .sample(&[("agent", name), ("version", env!("CARGO_PKG_VERSION"))], 1);
+    let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
+    one("ringgate_agent_uptime_seconds", Kind::Gauge, "Since it was started.", uptime_s);
+    one(
+        "ringgate_agent_draining",
+        Kind::Gauge,
+        "1 while it waits for its end.",
+        is_draining.into(),
+    );
+    one(
+        "ringgate_agent_workers",
+        Kind::Gauge,
+        "Local workers, its own included.",
+        view.workers as u64,
+    );
+    let counts = &view.counts;
+    one("ringgate_agent_links_total", Kind::Counter, "Local links that were let in.", counts.links);
+    one(
+        "ringgate_agent_bundles_total",
+        Kind::Counter,
+        "Bundles of game processes.",
+        counts.bundles_in,
+    );
+    one(
+        "ringgate_agent_payloads_to_games_total",
+        Kind::Counter,
+        "Payloads that local links were handed.",
+        counts.payloads_to_games,
+    );
+    one(
+        "ringgate_agent_datagrams_to_servers_total",
+        Kind::Counter,
+        "Datagrams to servers that speak plain UDP.",
+        counts.datagrams_to_servers,
+    );
+    one(
+        "ringgate_agent_datagrams_from_servers_total",
+        Kind::Counter,
+        "Datagrams of such servers for players.",
+        counts.datagrams_from_servers,
+    );
+    let mut drops = text.family(
+        "ringgate_agent_dropped_total",
+        Kind::Counter,
+        "What went no further at this agent, by reason.",
+    );
+    for why in Drop::ALL {
+        drops.sample(&[("reason", why.name())], counts.dropped[why as usize]);
+    }
+    backends(&mut text, &view);
+    gateways(&mut text, &view);
+    lanes(&mut text, &view);
+    text.into_string()
+}
+
+fn backends(text: &mut Text, view: &View) {
+    let mut there =
+        text.family("ringgate_agent_backend_up", Kind::Gauge, "1 while the game process is there.");
+    for (name, seen) in &view.backends {
+        there.sample(&[("backend", name)], u8::from(seen.is_there));
+    }
+    let mut players =
+        text.family("ringgate_agent_players", Kind::Gauge, "Players of a game process.");
+    for (name, seen) in &view.backends {
+        players.sample(&[("backend", name)], seen.players);
+    }
+}
+
+fn gateways(text: &mut Text, view: &View) {
+    let mut up =
+        text.family("ringgate_agent_trunk_up", Kind::Gauge, "1 while the gateway is connected.");
+    for desk in &view.gateways {
+        up.sample(&[("gateway", &desk.gateway)], u8::from(desk.state == State::Up));
+    }
+    let mut begun = text.family(
+        "ringgate_agent_trunk_begun_total",
+        Kind::Counter,
+        "Times the gateway has let it in.",
+    );
+    for desk in &view.gateways {
+        begun.sample(&[("gateway", &desk.gateway)], desk.begun);
+    }
+}
+
+fn lanes(text: &mut Text, view: &View) {
+    let mut each = |name, kind, help, value: &dyn Fn(&LaneView) -> u64| {
+        let mut family = text.family(name, kind, help);
+        for desk in &view.gateways {
+            for lane in &desk.lanes {
+                let number = lane.lane.to_string();
+                family.sample(&[("gateway", &desk.gateway), ("lane", &number)], value(lane));
+            }
+        }
+    };
+    let (counter, gauge) = (Kind::Counter, Kind::Gauge);
+    each("ringgate_agent_lane_up", gauge, "1 while datagrams come.", &|lane| lane.is_up.into());
+    each("ringgate_agent_lane_path_bytes", gauge, "The longest datagram that passes.", &|lane| {
+        lane.path_bytes as u64
+    });
+    each(
+        "ringgate_agent_lane_datagrams_sent_total",
+        counter,
+        "Datagrams to the gateway.",
+        &|lane| lane.sent[0],
+    );
+    each(
+        "ringgate_agent_lane_datagrams_received_total",
+        counter,
+        "Datagrams of the gateway.",
+        &|lane| lane.received_here[0],
+    );
+    each(
+        "ringgate_agent_lane_lost_there",
+        gauge,
+        "Datagrams that did not reach the gateway, as far as it has said.",
+        &|lane| lane.received_there[1],
+    );
+    each(
+        "ringgate_agent_lane_lost_here",
+        gauge,
+        "Datagrams of the gateway that did not come.",
+        &|lane| lane.received_here[1],
+    );
+    each("ringgate_agent_lane_payloads_sent_total", counter, "Payloads to the gateway.", &|lane| {
+        lane.sent[2]
+    });
+    each(
+        "ringgate_agent_lane_payloads_received_total",
+        counter,
+        "Payloads of the gateway.",
+        &|lane| lane.payloads_received,
+    );
+    each(
+        "ringgate_agent_lane_split_total",
+        counter,
+        "Records that took several datagrams.",
+        &|lane| lane.sent[3],
+    );
+    each(
+        "ringgate_agent_lane_full_total",
+        counter,
+        "Payloads for which there was no room.",
+        &|lane| lane.full,
+    );
+    each("ringgate_agent_lane_keys_total", counter, "Times the own key has changed.", &|lane| {
+        lane.epochs[0]
+    });
+    round_trips(text, view);
+    refusals(text, view);
+}
+
+fn round_trips(text: &mut Text, view: &View) {
+    let mut family =
+        text.family("ringgate_agent_lane_round_trip_seconds", Kind::Gauge, "There and back.");
+    for desk in &view.gateways {
+        for lane in &desk.lanes {
+            let (number, us) = (lane.lane.to_string(), lane.round_trip_us);
+            let labels = [("gateway", desk.gateway.as_str()), ("lane", &number)];
+            let seconds = format_args!("{}.{:06}", us / 1_000_000, us % 1_000_000);
+            family.sample(&labels, seconds);
+        }
+    }
+}
+
+fn refusals(text: &mut Text, view: &View) {
+    let mut family = text.family(
+        "ringgate_agent_lane_refused_total",
+        Kind::Counter,
+        "Datagrams and records of the gateway that were refused, by reason.",
+    );
+    for desk in &view.gateways {
+        for lane in &desk.lanes {
+            let number = lane.lane.to_string();
+            for why in Refusal::ALL {
+                let labels =
+                    [("gateway", desk.gateway.as_str()), ("lane", &number), ("reason", why.name())];
+                family.sample(&labels, lane.refusals.of(why));
+            }
+        }
+    }
+}

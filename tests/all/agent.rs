@@ -1,0 +1,260 @@
+//! `ringgate agent` between a gateway and game processes, all of them processes of this host: what
+//! players notice of it, and of its end.
+//!
+//! Skipped aloud without openssl, which makes the certificates.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use crate::command::{ringgate, run};
+use crate::control_rig::{Daemon, KEY_HEX, Page, Player, Text, request, wait_for};
+use crate::folder::Folder;
+use crate::ports::free_port;
+
+/// A program that is killed when dropped.
+struct Program {
+    child: Child,
+    _stdout: Option<BufReader<ChildStdout>>,
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An agent, where its pages are.
+struct Agent {
+    program: Program,
+    admin: SocketAddr,
+}
+
+impl Agent {
+    fn start(folder: &Folder) -> Self {
+        let config = folder.join("agent.toml");
+        let log = std::fs::File::create(folder.join("agent.log")).expect("a log file");
+        let mut command = ringgate(["agent".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(log).spawn().expect("the binary was built");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut admin = None;
+        loop {
+            let mut line = String::new();
+            if stdout.read_line(&mut line).expect("text") == 0 {
+                let log = std::fs::read_to_string(folder.join("agent.log")).expect("a log");
+                panic!("the agent did not start: {log}");
+            }
+            if let Some(rest) = line.strip_prefix("admin on ") {
+                admin = Some(rest.trim().parse().expect("an address"));
+            } else if line == "ready\n" {
+                break;
+            }
+        }
+        let admin = admin.expect("it is printed");
+        Self { program: Program { child, _stdout: Some(stdout) }, admin }
+    }
+
+    fn get(&self, path: &str) -> Page {
+        request(self.admin, "GET", path, "").expect("the admin address answers")
+    }
+
+    /// Waits for a number of its metrics.
+    fn shows(&self, series: &str, value: u64) {
+        wait_for(series, || (self.get("/metrics").value(series) == Some(value)).then_some(()));
+    }
+
+    /// Why its only trunk, or its last attempt, has ended.
+    fn last_end(&self) -> Option<String> {
+        let page = self.get("/status").json();
+        page["gateways"][0]["last_end"]["reason"].as_str().map(str::to_owned)
+    }
+
+    /// Tells it to end, and waits. Its exit code.
+    fn terminate(&mut self) -> Option<i32> {
+        let pid = self.program.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", "TERM", &pid]).status();
+        assert!(sent.expect("kill is there").success());
+        wait_for("the agent's end", || self.program.child.try_wait().expect("ours")).code()
+    }
+}
+
+/// An authority's certificate, and one that it has signed for each of these.
+fn certificates(folder: &Folder, names: &[(&str, &str)]) -> bool {
+    let openssl = |arguments: &str| {
+        let mut command = Command::new("openssl");
+        command.current_dir(folder.path()).args(arguments.split(' ')).stdin(Stdio::null());
+        command.output().is_ok_and(|said| said.status.success())
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    let authority = format!("req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=trunks");
+    let is_made = openssl(&authority)
+        && names.iter().all(|(name, alternative)| {
+            folder.file(&format!("{name}.ext"), format!("subjectAltName={alternative}"), 0o600);
+            let asks = format!("req {key} -keyout {name}.key -out {name}.csr -subj /CN={name}");
+            let signs = format!(
+                "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 \
+                 -extfile {name}.ext -out {name}.pem"
+            );
+            openssl(&asks) && openssl(&signs)
+        });
+    if !is_made {
+        eprintln!("SKIPPED: openssl cannot make certificates here");
+    }
+    is_made
+}
+
+/// The table of the agent at its gateway, with the files of a folder.
+fn at_gateway(folder: &Folder, port: u16) -> String {
+    let path = folder.path().display();
+    format!(
+        "[[agent]]\nname = \"host-7\"\nbind = \"127.0.0.1:{port}\"\nca = \"{path}/ca.pem\"\n\
+         certificate = \"{path}/gate-1.pem\"\nkey = \"{path}/gate-1.key\"\nbackends = [\"arena\"]\n"
+    )
+}
+
+/// The agent's own file.
+fn agent_file(folder: &Folder, name: &str, port: u16, backend: &str) {
+    let text = format!(
+        "[agent]\nname = \"{name}\"\ngateways = [\"127.0.0.1:{port}\"]\nca = \"ca.pem\"\n\
+         certificate = \"host-7.pem\"\nkey = \"host-7.key\"\nrun_dir = \"host\"\ndrain_timeout = \"0s\"\n\
+         [admin]\nbind = \"127.0.0.1:0\"\n\
+         [[backend]]\nname = \"arena\"\nslots = 4\n{backend}"
+    );
+    folder.file("agent.toml", text, 0o600);
+}
+
+fn gateway(folder: &Folder, port: u16) -> Daemon {
+    let mut text = Text::new();
+    text.gateway = text.gateway.replace("workers = 1", "workers = 2");
+    text.backends.push_str("grace = \"1m\"\n");
+    text.more = at_gateway(folder, port);
+    Daemon::start(&text)
+}
+
+const NAMES: &[(&str, &str)] = &[("gate-1", "IP:127.0.0.1"), ("host-7", "DNS:host-7")];
+
+fn echo(arguments: &[&str]) -> Program {
+    let mut command = ringgate(["echo"].iter().chain(arguments));
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    Program { child: child.expect("the binary was built"), _stdout: None }
+}
+
+/// Plays over an agent that is killed, comes back, and ends in order; a gateway likewise.
+fn play(backend: &str, server: impl FnOnce(&Folder) -> Program) {
+    let folder = Folder::new();
+    if !certificates(&folder, NAMES) {
+        return;
+    }
+    let port = free_port();
+    agent_file(&folder, "host-7", port, backend);
+    let gateway = gateway(&folder, port);
+    let mut agent = Agent::start(&folder);
+    let _server = server(&folder);
+    gateway.ready();
+    assert_eq!(agent.get("/readyz").status, 200);
+    let mut player = Player::connected(gateway.listener, 7, KEY_HEX);
+    player.echo(b"over the wire");
+    agent.shows("ringgate_agent_players{backend=\"arena\"}", 1);
+    agent.shows("ringgate_agent_workers", 3);
+
+    // Its players stay at the gateway, and find the game where they left it.
+    drop(agent);
+    wait_for("the gateway hears of it", || (gateway.get("/readyz").status != 200).then_some(()));
+    agent = Agent::start(&folder);
+    player.echo(b"over another wire");
+    agent.shows("ringgate_agent_players{backend=\"arena\"}", 1);
+
+    let clean = "ringgate_agent_dropped_total{reason=\"session_unknown\"}";
+    agent.shows(clean, 0);
+    assert_eq!(agent.terminate(), Some(0));
+    assert!(!folder.join("host/control.sock").exists(), "it tidies up");
+    assert!(!folder.join("host/worker-1.sock").exists(), "it tidies up");
+    assert!(player.is_connected(), "the gateway keeps the player for a while");
+}
+
+#[test]
+fn players_of_a_process_behind_an_agent_survive_the_agent() {
+    play("link = \"bundle\"\n", |folder| {
+        let run_dir = folder.join("host");
+        echo(&["--socket", &run_dir.display().to_string(), "--name", "arena"])
+    });
+}
+
+#[test]
+fn players_of_an_unmodified_server_behind_an_agent_survive_the_agent() {
+    let address = format!("127.0.0.1:{}", free_port());
+    let backend = format!("link = \"udp\"\naddress = \"{address}\"\n");
+    play(&backend, |_| echo(&["--udp", &address]));
+}
+
+#[test]
+fn an_agent_that_is_not_who_it_says_is_refused_by_name() {
+    let folder = Folder::new();
+    if !certificates(&folder, NAMES) {
+        return;
+    }
+    let port = free_port();
+    let _gateway = gateway(&folder, port);
+    agent_file(&folder, "host-8", port, "link = \"bundle\"\n");
+    let agent = Agent::start(&folder);
+    let why = wait_for("a refusal", || agent.last_end());
+    assert_eq!(why, "unknown_agent");
+    assert_eq!(agent.get("/readyz").status, 503);
+    drop(agent);
+
+    // Another authority's: neither side takes the other's word.
+    assert!(certificates(&folder, NAMES[1..].as_ref()));
+    agent_file(&folder, "host-7", port, "link = \"bundle\"\n");
+    let agent = Agent::start(&folder);
+    assert_eq!(wait_for("a refusal", || agent.last_end()), "certificate_unknown");
+}
+
+#[test]
+fn what_is_wrong_with_an_agents_file_is_said_with_its_place() {
+    let folder = Folder::new();
+    if !certificates(&folder, NAMES) {
+        return;
+    }
+    let refused = |folder: &Folder| {
+        let file = folder.join("agent.toml");
+        let ran = run(ringgate([
+            "agent".as_ref(),
+            "--check".as_ref(),
+            "--config".as_ref(),
+            file.as_os_str(),
+        ]));
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        ran.stderr
+    };
+    agent_file(&folder, "host-7", 7200, "link = \"udp\"\naddress = \"192.0.2.1:7\"\n");
+    let said = refused(&folder);
+    assert!(
+        said.contains("backend[0].address: found 192.0.2.1:7, expected an IPv4 loopback"),
+        "{said}"
+    );
+
+    agent_file(&folder, "-host", 0, "link = \"bundle\"\nspeed = 9\n");
+    let said = refused(&folder);
+    for part in ["agent.name: ", "agent.gateways[0]: ", "backend[0].speed: "] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+
+    agent_file(&folder, "host-7", 7200, "link = \"bundle\"\n");
+    let check = |folder: &Folder| {
+        let file = folder.join("agent.toml");
+        run(ringgate(["agent".as_ref(), "--check".as_ref(), "--config".as_ref(), file.as_os_str()]))
+    };
+    assert!(check(&folder).succeeded().ends_with("agent.toml: ok\n"));
+    open_to_others(&folder.join("host-7.key"));
+    let said = refused(&folder);
+    assert!(said.contains("others may use (mode 0644)"), "{said}");
+}
+
+fn open_to_others(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(path, mode).expect("our own file");
+}

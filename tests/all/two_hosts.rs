@@ -1,0 +1,86 @@
+//! "From one host to two" of docs/OPERATING.md, typed as it stands there: its commands for the
+//! gateway's host and for the game host, in two network namespaces.
+//!
+//! Skipped aloud where this process may not make namespaces, or openssl is missing.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::control_rig::wait_for;
+use crate::folder::Folder;
+use crate::netns::Pair;
+
+/// The chapter's commands, each with the host that its first line names.
+fn blocks(document: &str) -> Vec<(bool, String)> {
+    let (_, chapter) = document.split_once("\n## From one host to two\n").expect("the chapter");
+    let chapter = chapter.split("\n## ").next().expect("at least one part");
+    let blocks = chapter.split("```sh\n").skip(1).map(|rest| rest.split("```").next());
+    let whose = |block: &str| match block.lines().next() {
+        Some("# on the gateway's host") => true,
+        Some("# on the game host") => false,
+        other => panic!("whose commands are these? {other:?}"),
+    };
+    blocks.map(|block| block.expect("it ends")).map(|it| (whose(it), it.to_owned())).collect()
+}
+
+/// Namespaces in which nothing runs any more once this is dropped.
+struct Hosts<'a>(&'a Pair);
+
+impl Drop for Hosts<'_> {
+    fn drop(&mut self) {
+        for name in [&self.0.gateway, &self.0.player] {
+            let pids = Command::new("ip").args(["netns", "pids", name]).output();
+            let pids = pids.map(|said| said.stdout).unwrap_or_default();
+            for pid in String::from_utf8_lossy(&pids).lines() {
+                let _ = Command::new("kill").args(["-KILL", pid]).status();
+            }
+        }
+    }
+}
+
+#[test]
+fn the_chapter_brings_a_newcomer_from_one_host_to_two() {
+    let has_openssl = Command::new("openssl").arg("version").stdout(Stdio::null()).status();
+    if !has_openssl.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: openssl is missing");
+        return;
+    }
+    let Some(pair) = Pair::new() else { return };
+    for (name, address) in [(&pair.gateway, "192.0.2.10/24"), (&pair.player, "192.0.2.20/24")] {
+        let added = ["-n", name, "addr", "add", address, "dev", "wire0"];
+        assert!(Command::new("ip").args(added).status().expect("`ip` is there").success());
+    }
+    let hosts = Hosts(&pair);
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/OPERATING.md");
+    let blocks = blocks(&std::fs::read_to_string(document).expect("it is there"));
+    // One folder in the place of two: what is copied from host to host is there already.
+    let folder = Folder::new();
+    let program = Path::new(env!("CARGO_BIN_EXE_ringgate")).parent().expect("a folder");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let play = |is_gateway: bool, block: &str| {
+        let namespace = if is_gateway { &pair.gateway } else { &pair.player };
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace, "bash", "-e", "-c", block]);
+        command.current_dir(folder.path()).env("PATH", &path).stdin(Stdio::null());
+        command.output().expect("`ip` is there")
+    };
+    let (last, first) = blocks.split_last().expect("there are commands");
+    for (is_gateway, block) in first {
+        let said = play(*is_gateway, block);
+        let errors = String::from_utf8_lossy(&said.stderr);
+        assert!(said.status.success(), "{block}\n{errors}\n{}", logs(&folder));
+    }
+    // The last block is a player's, who comes when everything has found each other.
+    let answer = wait_for("a player is answered", || {
+        let said = play(last.0, &last.1);
+        let text = String::from_utf8_lossy(&said.stdout).into_owned();
+        said.status.success().then_some(text)
+    });
+    assert_eq!(answer.matches("answered with 5 bytes, the same").count(), 2, "{answer}");
+    drop(hosts);
+}
+
+fn logs(folder: &Folder) -> String {
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+    ["gate.log", "agent.log", "arena.log", "any.log"].map(read).join("\n")
+}
