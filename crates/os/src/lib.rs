@@ -2,6 +2,7 @@
 //! the system calls that the drivers need and no crate wraps.
 #![deny(unsafe_code)]
 
+pub mod capabilities;
 pub mod clock;
 pub mod diag;
 pub mod host;
