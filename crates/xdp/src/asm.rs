@@ -126,6 +126,11 @@ impl Assembler {
         self.push(STORE | size as u8, (to, Register::R0), distance, number);
     }
 
+    /// `*(to + distance) += from`, as one step for all processors.
+    pub fn add_at(&mut self, to: Register, distance: i16, from: Register) {
+        self.push(ATOMIC_DOUBLE, (to, from), distance, ADD.into());
+    }
+
     /// `to` = a map, by its descriptor in this process.
     pub fn load_map(&mut self, to: Register, descriptor: i32) {
         let of_map = (to, MAP_BY_DESCRIPTOR);
@@ -212,6 +217,7 @@ const LOAD_LONG: u8 = 0x18;
 const LOAD: u8 = 0x61;
 const STORE: u8 = 0x62;
 const STORE_REGISTER: u8 = 0x63;
+const ATOMIC_DOUBLE: u8 = 0xdb;
 const ALU32: u8 = 0x04;
 const JUMP: u8 = 0x05;
 const JUMP32: u8 = 0x06;
@@ -246,6 +252,7 @@ mod tests {
         it.jump_if(If::Above, R2, 28, "end");
         it.jump_if_register(If::Differs, R2, R1, "begin");
         it.load_map(R1, 7);
+        it.add_at(R6, 8, R2);
         it.label("end");
         it.set(R0, 2);
         it.exit();
@@ -257,10 +264,11 @@ mod tests {
                 [0x69, 0x12, 12, 0, 0, 0, 0, 0],
                 [0xdc, 0x02, 0, 0, 16, 0, 0, 0],
                 [0x62, 0x0a, 0xf8, 0xff, 0, 0, 0xff, 0xff],
-                [0x25, 0x02, 3, 0, 28, 0, 0, 0],
+                [0x25, 0x02, 4, 0, 28, 0, 0, 0],
                 [0x5d, 0x12, 0xfa, 0xff, 0, 0, 0, 0],
                 [0x18, 0x11, 0, 0, 7, 0, 0, 0],
                 [0; 8],
+                [0xdb, 0x26, 8, 0, 0, 0, 0, 0],
                 [0xb7, 0x00, 0, 0, 2, 0, 0, 0],
                 [0x95, 0x00, 0, 0, 0, 0, 0, 0],
             ]

@@ -7,9 +7,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::asm::Instruction;
 use super::patience::patiently;
+use super::ring::Mapping;
 
 /// What a map is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +23,11 @@ pub(super) enum MapKind {
     },
     /// AF_XDP sockets, by number.
     Sockets,
+    /// Numbers of 64 bits that grow, which the process reads without asking.
+    Counters,
 }
 
-/// A table that a program looks things up in. All values are four bytes.
+/// A table that a program looks things up in. All values are four bytes, but for counters.
 #[derive(Debug)]
 pub(super) struct Map {
     fd: OwnedFd,
@@ -32,14 +36,39 @@ pub(super) struct Map {
 
 impl Map {
     pub(super) fn new(kind: MapKind, entries: u32) -> io::Result<Self> {
-        let (kind, key_bytes) = match kind {
-            MapKind::Hash { key_bytes } => (MAP_HASH, key_bytes),
-            MapKind::Sockets => (MAP_SOCKETS, 4),
+        let (kind, key_bytes, value_bytes, flags) = match kind {
+            MapKind::Hash { key_bytes } => (MAP_HASH, key_bytes, 4, 0),
+            MapKind::Sockets => (MAP_SOCKETS, 4, 4, 0),
+            MapKind::Counters => (MAP_ARRAY, 4, 8, FLAG_MAPPABLE),
         };
-        let mut make = MakeMap { kind, key_bytes, value_bytes: 4, entries, flags: 0 };
+        let mut make = MakeMap { kind, key_bytes, value_bytes, entries, flags };
         // SAFETY: the attributes are numbers only.
         let fd = unsafe { call_for_descriptor(MAKE_MAP, &mut make) }?;
         Ok(Self { fd, key_bytes: key_bytes as usize })
+    }
+
+    /// One that another process has made.
+    pub(super) const fn adopt(fd: OwnedFd, key_bytes: usize) -> Self {
+        Self { fd, key_bytes }
+    }
+
+    /// Everything that is found in it.
+    pub(super) fn keys(&self) -> io::Result<Vec<Vec<u8>>> {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        loop {
+            let mut next = vec![0; self.key_bytes];
+            let last = keys.last().map_or(std::ptr::null(), Vec::as_ptr);
+            let map = self.fd.as_raw_fd().cast_unsigned();
+            let value = next.as_mut_ptr() as u64;
+            let mut access = AccessMap { map, unused: 0, key: last as u64, value, flags: 0 };
+            // SAFETY: both keys are as long as the map's; the first is only read, the second is
+            // ours to be written to, and both outlive the call.
+            match unsafe { call(NEXT_IN_MAP, &mut access) } {
+                Ok(_) => keys.push(next),
+                Err(why) if why.raw_os_error() == Some(libc::ENOENT) => return Ok(keys),
+                Err(why) => return Err(why),
+            }
+        }
     }
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -65,6 +94,31 @@ impl Map {
         assert_eq!(key.len(), self.key_bytes, "a key is as long as the map says");
         let map = self.fd.as_raw_fd().cast_unsigned();
         AccessMap { map, unused: 0, key: key.as_ptr() as u64, value: value as u64, flags: 0 }
+    }
+}
+
+/// The numbers of a map of counters.
+#[derive(Debug)]
+pub(super) struct Counters {
+    mapping: Mapping,
+}
+
+impl Counters {
+    /// Those of a map with so many.
+    pub(super) fn of(map: &Map, entries: u32) -> io::Result<Self> {
+        let bytes = entries as usize * size_of::<u64>();
+        Ok(Self { mapping: Mapping::new(map.as_fd(), 0, bytes)? })
+    }
+
+    /// One of them, as it is now.
+    ///
+    /// # Panics
+    /// Where there are not so many.
+    pub(super) fn get(&self, number: u32) -> u64 {
+        let place = self.mapping.at::<AtomicU64>(u64::from(number) * 8);
+        // SAFETY: it lies in the mapping, aligned (`at` has asked), which lives as long as `self`;
+        // the program adds to it in single steps, so every reader may take it for an atomic.
+        unsafe { place.as_ref() }.load(Ordering::Relaxed)
     }
 }
 
@@ -131,11 +185,21 @@ impl Loaded {
 /// Holds a program to an interface.
 #[derive(Debug)]
 pub struct Attached {
-    #[expect(dead_code, reason = "it is held: closed, it takes the program off the interface")]
+    /// Closed, with all its copies, it takes the program off the interface.
     fd: OwnedFd,
 }
 
 impl Attached {
+    /// One that another process has made.
+    pub const fn adopt(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+
+    /// To be given to another process.
+    pub fn try_clone(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+
     pub(super) fn new(program: &Loaded, interface: u32, is_generic: bool) -> io::Result<Self> {
         let mut link = MakeLink {
             program: program.fd.as_raw_fd().cast_unsigned(),
@@ -146,6 +210,33 @@ impl Attached {
         // SAFETY: the attributes are numbers only.
         let fd = patiently(|| unsafe { call_for_descriptor(MAKE_LINK, &mut link) })?;
         Ok(Self { fd })
+    }
+}
+
+/// Takes a program, by the kernel's number, off the interface that a link holds it to.
+pub(super) fn take_off(program: u32) -> io::Result<()> {
+    let mut id = 0;
+    loop {
+        let mut next = ById { id, ..ById::default() };
+        // SAFETY: the attributes are numbers only; the kernel writes the next number into them.
+        unsafe { call(NEXT_LINK, &mut next) }?;
+        id = next.next;
+        let mut open = ById { id, ..ById::default() };
+        // SAFETY: the attributes are numbers only.
+        let Ok(link) = (unsafe { call_for_descriptor(OPEN_LINK, &mut open) }) else { continue };
+        let mut info = LinkInfo::default();
+        let mut ask = AskInfo {
+            fd: link.as_raw_fd().cast_unsigned(),
+            bytes: size_of::<LinkInfo>() as u32,
+            info: (&raw mut info) as u64,
+        };
+        // SAFETY: the kernel writes so many bytes at the most, into numbers that outlive the call.
+        unsafe { call(TELL_INFO, &mut ask) }?;
+        if info.kind == LINK_XDP && info.program == program {
+            let mut detach = link.as_raw_fd().cast_unsigned();
+            // SAFETY: the attributes are one number.
+            return unsafe { call(DETACH_LINK, &mut detach) }.map(drop);
+        }
     }
 }
 
@@ -229,18 +320,59 @@ struct MakeLink {
     flags: u32,
 }
 
+/// For `BPF_LINK_GET_NEXT_ID` and `BPF_LINK_GET_FD_BY_ID`.
+#[repr(C)]
+#[derive(Default)]
+struct ById {
+    id: u32,
+    next: u32,
+    flags: u32,
+}
+
+/// For `BPF_OBJ_GET_INFO_BY_FD`.
+#[repr(C)]
+struct AskInfo {
+    fd: u32,
+    bytes: u32,
+    info: u64,
+}
+
+/// The beginning of `struct bpf_link_info`, of a link to an interface.
+#[repr(C)]
+#[derive(Default)]
+struct LinkInfo {
+    kind: u32,
+    id: u32,
+    program: u32,
+    unused: u32,
+    interface: u32,
+    rest: u32,
+}
+
 const MAKE_MAP: i64 = 0;
 const SET_IN_MAP: i64 = 2;
 const REMOVE_FROM_MAP: i64 = 3;
+const NEXT_IN_MAP: i64 = 4;
 const LOAD_PROGRAM: i64 = 5;
 #[cfg(test)]
 const TEST_PROGRAM: i64 = 10;
+const TELL_INFO: i64 = 15;
 const MAKE_LINK: i64 = 28;
+const OPEN_LINK: i64 = 30;
+const NEXT_LINK: i64 = 31;
+const DETACH_LINK: i64 = 34;
+
+/// `BPF_LINK_TYPE_XDP`
+const LINK_XDP: u32 = 6;
 
 const MAP_HASH: u32 = 1;
+const MAP_ARRAY: u32 = 2;
 const MAP_SOCKETS: u32 = 17;
 const PROGRAM_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
+
+/// `BPF_F_MMAPABLE`
+const FLAG_MAPPABLE: u32 = 1 << 10;
 
 /// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE`.
 const FLAG_GENERIC: u32 = 1 << 1;

@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 pub mod asm;
+pub mod book;
 mod bpf;
 mod checksum;
 pub mod frame;

@@ -9,6 +9,23 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use super::ring::Mapping;
 use ringgate_batch::Arena;
 
+/// Memory of another process from an offset on, behind so many bytes of our own, as one arena. Both
+/// are multiples of a page.
+///
+/// # Errors
+/// Where the other process's memory is not as long.
+pub fn adopted(fd: &OwnedFd, offset: u64, bytes: usize, head: usize) -> io::Result<Arena> {
+    let len = File::from(fd.try_clone()?).metadata()?.len();
+    if offset.checked_add(bytes as u64).is_none_or(|end| end > len) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let mapping = Mapping::behind(head, fd.as_fd(), offset, bytes)?;
+    let start = mapping.start();
+    // SAFETY: the mapping is as long and is kept as long as the arena lives. The head is nobody
+    // else's; of the rest the caller is told who may touch what.
+    Ok(unsafe { Arena::over(start, head + bytes, Box::new(mapping)) })
+}
+
 /// So many bytes of zeros as an arena, and their descriptor. Pages are there before this returns.
 pub fn shared(bytes: usize) -> io::Result<(Arena, OwnedFd)> {
     // SAFETY: the name is a C string.

@@ -5,6 +5,7 @@
 //! so nothing that was missed can stay wrong.
 #![allow(unsafe_code, reason = "an option of a socket that no crate wraps")]
 
+mod generic;
 mod message;
 
 use std::io::{self, Read};
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+pub use self::generic::Facts;
 pub use self::message::{Address, Link, Neighbour, Route, Rule, Way};
 use self::message::{Message, Messages, Said};
 

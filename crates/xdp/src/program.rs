@@ -8,11 +8,12 @@
 //! does everything where a queue has no AF_XDP socket, or not any more.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use super::asm::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use super::asm::{Assembler, If, Instruction, Size};
-use super::bpf::{Attached, Loaded, Map, MapKind};
+pub use super::bpf::Attached;
+use super::bpf::{Counters, Loaded, Map, MapKind};
 use super::frame::{
     self, ETHERNET_BYTES, KIND_V4, KIND_V6, Mac, TAG_BYTES, TAGGED, UDP_BYTES, V4_BYTES, V4_PLAIN,
     V6_BYTES, VLAN_MASK,
@@ -42,11 +43,23 @@ pub enum Place {
 /// The program, loaded, with what it looks up.
 #[derive(Debug)]
 pub struct Program {
-    loaded: Loaded,
+    /// `None` where another process has loaded it.
+    loaded: Option<Loaded>,
     /// Ours, as keys.
     ours: Map,
     /// AF_XDP sockets by their queue.
     sockets: Map,
+    counted: Map,
+    counters: Counters,
+}
+
+/// What the program has said to the frames of one queue that were ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// To the queue's AF_XDP socket.
+    pub taken: u64,
+    /// To the kernel, because the queue has no AF_XDP socket.
+    pub unserved: u64,
 }
 
 impl Program {
@@ -59,9 +72,32 @@ impl Program {
     fn load_with(mac: Mac, queues: u32, otherwise: Verdict) -> io::Result<Self> {
         let ours = Map::new(MapKind::Hash { key_bytes: KEY_BYTES }, OURS_MAX)?;
         let sockets = Map::new(MapKind::Sockets, queues)?;
-        let code = instructions(mac, ours.as_fd(), sockets.as_fd(), otherwise);
-        let loaded = Loaded::new(&code)?;
-        Ok(Self { loaded, ours, sockets })
+        let counted = Map::new(MapKind::Counters, 2 * queues)?;
+        let counters = Counters::of(&counted, 2 * queues)?;
+        let maps = Maps { ours: &ours, sockets: &sockets, counted: &counted };
+        let loaded = Loaded::new(&instructions(mac, &maps, otherwise))?;
+        Ok(Self { loaded: Some(loaded), ours, sockets, counted, counters })
+    }
+
+    /// One that another process has loaded, for so many queues, by what it has
+    /// [given](Self::given).
+    pub fn adopt([ours, sockets, counted]: [OwnedFd; 3], queues: u32) -> io::Result<Self> {
+        let ours = Map::adopt(ours, KEY_BYTES as usize);
+        let (sockets, counted) = (Map::adopt(sockets, 4), Map::adopt(counted, 4));
+        let counters = Counters::of(&counted, 2 * queues)?;
+        Ok(Self { loaded: None, ours, sockets, counted, counters })
+    }
+
+    /// What another process needs to go on with it.
+    pub fn given(&self) -> io::Result<[OwnedFd; 3]> {
+        let second = |map: &Map| map.as_fd().try_clone_to_owned();
+        Ok([second(&self.ours)?, second(&self.sockets)?, second(&self.counted)?])
+    }
+
+    /// All frames that are ours.
+    pub fn all(&self) -> io::Result<Vec<Ours>> {
+        let keys = self.ours.keys()?;
+        Ok(keys.iter().filter_map(|key| ours_of(key)).collect())
     }
 
     /// Frames for this address are ours from now on.
@@ -79,17 +115,35 @@ impl Program {
         self.sockets.set(&queue.to_ne_bytes(), socket.as_raw_fd().cast_unsigned())
     }
 
+    /// The kernel goes on with frames of ours that come in on this queue.
+    pub fn take_queue_back(&self, queue: u32) -> io::Result<()> {
+        self.sockets.remove(&queue.to_ne_bytes())
+    }
+
+    /// What it has said to the frames of a queue, one of those that it was loaded for.
+    pub fn counts(&self, queue: u32) -> Counts {
+        let [taken, unserved] = [0, 1].map(|which| self.counters.get(2 * queue + which));
+        Counts { taken, unserved }
+    }
+
     /// Runs it for every frame that comes in on an interface, until what is returned is dropped or
     /// this process ends.
     pub fn attach(&self, interface: u32, place: Place) -> io::Result<Attached> {
-        Attached::new(&self.loaded, interface, place == Place::Generic)
+        let loaded = self.loaded.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        Attached::new(loaded, interface, place == Place::Generic)
     }
 
     /// What it says to a frame.
     #[cfg(test)]
     fn judge(&self, frame: &[u8]) -> io::Result<u32> {
-        self.loaded.test(frame)
+        self.loaded.as_ref().expect("loaded here").test(frame)
     }
+}
+
+/// Takes a program, by the kernel's number, off its interface, as any process with the right may:
+/// `NotFound` where it is on none.
+pub fn take_off(program: u32) -> io::Result<()> {
+    super::bpf::take_off(program)
 }
 
 /// What a program says to a frame.
@@ -113,14 +167,24 @@ fn key_of(ours: &Ours) -> [u8; KEY_BYTES as usize] {
     key
 }
 
+/// A key again.
+fn ours_of(key: &[u8]) -> Option<Ours> {
+    let (head, address) = key.split_first_chunk::<4>()?;
+    let address = <[u8; 16]>::try_from(address).ok()?;
+    let [vlan, port] = [[head[0], head[1]], [head[2], head[3]]].map(u16::from_be_bytes);
+    Some(Ours { vlan, local: LocalIp::v6(address, 0), port })
+}
+
+/// What the program looks things up in.
+struct Maps<'a> {
+    ours: &'a Map,
+    sockets: &'a Map,
+    counted: &'a Map,
+}
+
 /// The program. `R6` is the context, `R7` and `R8` are where the frame begins and ends, `R9` is
 /// where the IP header begins; `R2` and `R3` are for numbers that are looked at.
-fn instructions(
-    mac: Mac,
-    ours: BorrowedFd<'_>,
-    sockets: BorrowedFd<'_>,
-    otherwise: Verdict,
-) -> Vec<Instruction> {
+fn instructions(mac: Mac, maps: &Maps<'_>, otherwise: Verdict) -> Vec<Instruction> {
     let mut it = Assembler::default();
     it.copy(R6, R1);
     it.load(Size::Word, R7, R6, CONTEXT_BEGIN);
@@ -131,22 +195,44 @@ fn instructions(
 
     // R0 = whether it is ours
     it.label("look up");
-    it.load_map(R1, ours.as_raw_fd());
+    it.load_map(R1, maps.ours.as_fd().as_raw_fd());
     it.copy(R2, R10);
     it.add(R2, KEY.into());
     it.call(MAP_LOOKUP);
     it.jump_if(If::Equal, R0, 0, "pass");
     // To its queue's socket; where there is none, R3 is the verdict.
-    it.load_map(R1, sockets.as_raw_fd());
+    it.load_map(R1, maps.sockets.as_fd().as_raw_fd());
     it.load(Size::Word, R2, R6, CONTEXT_QUEUE);
     it.set(R3, otherwise as i32);
     it.call(REDIRECT);
+    count(&mut it, maps.counted);
     it.exit();
 
     it.label("pass");
     it.set(R0, Verdict::Pass as i32);
     it.exit();
     it.finish()
+}
+
+/// Counts what is said to a frame of ours (`R0`, which stays) for its queue: two counters each, for
+/// what goes to its socket and for what does not.
+fn count(it: &mut Assembler, counted: &Map) {
+    it.copy(R8, R0);
+    it.load(Size::Word, R2, R6, CONTEXT_QUEUE);
+    it.add_register(R2, R2);
+    it.jump_if(If::Equal, R8, REDIRECTED, "which is known");
+    it.add(R2, 1);
+    it.label("which is known");
+    it.store(Size::Word, R10, KEY, R2);
+    it.load_map(R1, counted.as_fd().as_raw_fd());
+    it.copy(R2, R10);
+    it.add(R2, KEY.into());
+    it.call(MAP_LOOKUP);
+    it.jump_if(If::Equal, R0, 0, "counted");
+    it.set(R1, 1);
+    it.add_at(R0, 0, R1);
+    it.label("counted");
+    it.copy(R0, R8);
 }
 
 /// Reads the Ethernet header and a tag, writes the VLAN into the key, and goes where the packet is
@@ -286,6 +372,9 @@ const OURS_MAX: u32 = 4096;
 
 /// `BPF_FUNC_map_lookup_elem`.
 const MAP_LOOKUP: i32 = 1;
+
+/// `XDP_REDIRECT`: what `BPF_FUNC_redirect_map` says where there is a socket.
+const REDIRECTED: i32 = 4;
 
 /// `BPF_FUNC_redirect_map`.
 const REDIRECT: i32 = 51;

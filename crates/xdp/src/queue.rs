@@ -13,7 +13,7 @@
 #![allow(unsafe_code, reason = "frames of memory that the kernel writes to cannot be slices")]
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -121,7 +121,6 @@ impl Queue {
     /// Nobody else may read or write the [`bytes`](QueueOptions::bytes) from `base` on, by this
     /// arena or otherwise, but with the [`Frame`] that stands for them.
     pub unsafe fn open(options: &QueueOptions, arena: Arc<Arena>, base: usize) -> io::Result<Self> {
-        static QUEUES: AtomicU32 = AtomicU32::new(0);
         let QueueOptions { interface, queue, mode, receive, send, frame_bytes } = *options;
         let start = arena.pointer(base, options.bytes());
         let socket = Socket::new()?;
@@ -136,6 +135,46 @@ impl Queue {
         for (which, size) in sizes {
             socket.make_ring(which, size)?;
         }
+        let mut opened = Self::over(socket, options, arena, base)?;
+        let all = |number| Frame { number, of: opened.memory.id };
+        (opened.blank, opened.waiting) =
+            ((0..send).map(all).collect(), (send..send + receive).map(all).collect());
+        // A card takes memory as soon as it is bound.
+        opened.top_up();
+        patiently(|| opened.socket.bind(interface, queue, mode))?;
+        opened.mode = opened.socket.mode()?;
+        Ok(opened)
+    }
+
+    /// A queue that another process has opened, and goes on with until that has
+    /// [told](Self::settle) which frames it has: [`resume`](Self::resume) takes those over. `base`
+    /// is where its frames lie in an arena of ours.
+    ///
+    /// # Errors
+    /// Where it is no such socket.
+    ///
+    /// # Safety
+    /// As [`open`](Self::open); the other process is to be trusted with the same.
+    pub unsafe fn adopt(
+        options: &QueueOptions,
+        arena: Arc<Arena>,
+        base: usize,
+        socket: OwnedFd,
+    ) -> io::Result<Self> {
+        let mut adopted = Self::over(Socket::adopt(socket), options, arena, base)?;
+        adopted.mode = adopted.socket.mode()?;
+        Ok(adopted)
+    }
+
+    /// The rings of a socket, and no frames.
+    fn over(
+        socket: Socket,
+        options: &QueueOptions,
+        arena: Arc<Arena>,
+        base: usize,
+    ) -> io::Result<Self> {
+        static QUEUES: AtomicU32 = AtomicU32::new(0);
+        let QueueOptions { receive, send, frame_bytes, .. } = *options;
         let offsets = socket.ring_offsets()?;
         let (mapping, fill) = socket.map_ring::<u64>(Which::Fill, &offsets, receive)?;
         let fill = Writer::new(mapping, &fill, receive);
@@ -149,24 +188,55 @@ impl Queue {
         let transmit = Writer::new(mapping, &transmit, send);
         let id = QUEUES.fetch_add(1, Ordering::Relaxed);
         let memory = Memory { arena, base, frame_bytes, send, frames: send + receive, id };
-        let frame = |number| Frame { number, of: id };
-        let mut opened = Self {
+        Ok(Self {
             socket,
             fill,
             completion,
             received,
             transmit,
             memory,
-            blank: (0..send).map(frame).collect(),
-            waiting: (send..send + receive).map(frame).collect(),
+            blank: Vec::with_capacity(send as usize),
+            waiting: Vec::with_capacity(receive as usize),
             mode: Mode::Copy,
             syscalls: 0,
-        };
-        // A card takes memory as soon as it is bound.
-        opened.top_up();
-        patiently(|| opened.socket.bind(interface, queue, mode))?;
-        opened.mode = opened.socket.mode()?;
-        Ok(opened)
+        })
+    }
+
+    /// Before another process goes on: the kernel knows everything. Returns the frames that nobody
+    /// has; all others are the kernel's, or are in the caller's hands.
+    pub fn settle(&mut self) -> io::Result<Vec<u32>> {
+        self.reap();
+        self.top_up();
+        self.kick()?;
+        Ok(self.blank.iter().chain(&self.waiting).map(|frame| frame.number).collect())
+    }
+
+    /// The number of a frame, for the process that goes on.
+    pub const fn number(&self, frame: &Frame) -> u32 {
+        frame.number
+    }
+
+    /// Goes on where another process has stopped, with the frames that it had.
+    ///
+    /// # Errors
+    /// Where these cannot be frames of this queue, or one is named twice.
+    pub fn resume(&mut self, frames: &[u32]) -> io::Result<()> {
+        let mut is_known = vec![false; self.memory.frames as usize];
+        for number in frames {
+            let known = is_known.get_mut(*number as usize).ok_or(io::ErrorKind::InvalidData)?;
+            if std::mem::replace(known, true) {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        }
+        self.fill.resume();
+        self.completion.resume();
+        self.received.resume();
+        self.transmit.resume();
+        (self.blank, self.waiting) = (Vec::new(), Vec::new());
+        for number in frames {
+            self.give_back(Frame { number: *number, of: self.memory.id });
+        }
+        Ok(())
     }
 
     /// How frames come and go.

@@ -41,6 +41,32 @@ impl Mapping {
         Ok(Self { start, bytes })
     }
 
+    /// The same behind so many bytes of new memory, which nobody else has.
+    pub(crate) fn behind(
+        head: usize,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        bytes: usize,
+    ) -> io::Result<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let new = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping at a place of the kernel's choice overlaps nothing of ours.
+        let start = unsafe { libc::mmap(null_mut(), head + bytes, access, new, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast::<u8>()).expect("the kernel maps nothing at zero");
+        let mapping = Self { start, bytes: head + bytes };
+        // SAFETY: `head` is within the mapping.
+        let place = unsafe { start.add(head) }.as_ptr().cast();
+        let how = libc::MAP_SHARED | libc::MAP_POPULATE | libc::MAP_FIXED;
+        // SAFETY: what is replaced is the end of the mapping that was just made, and nobody has a
+        // pointer there.
+        let shared =
+            unsafe { libc::mmap(place, bytes, access, how, fd.as_raw_fd(), offset as i64) };
+        if shared == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(mapping) }
+    }
+
     /// Where it begins.
     pub(crate) const fn start(&self) -> NonNull<u8> {
         self.start
@@ -50,10 +76,10 @@ impl Mapping {
     ///
     /// # Panics
     /// Where it does not lie inside, or not where such values may lie.
-    fn at<T>(&self, offset: u64) -> NonNull<T> {
+    pub(crate) fn at<T>(&self, offset: u64) -> NonNull<T> {
         let offset = offset as usize;
         let is_inside = offset.checked_add(size_of::<T>()).is_some_and(|end| end <= self.bytes);
-        assert!(is_inside && offset.is_multiple_of(align_of::<T>()), "a ring lies in its mapping");
+        assert!(is_inside && offset.is_multiple_of(align_of::<T>()), "it lies in its mapping");
         // SAFETY: it lies inside of the mapping, as was just asked.
         unsafe { self.start.add(offset) }.cast()
     }
@@ -157,6 +183,12 @@ impl<T: Entry> Writer<T> {
         Self { ring, position, read }
     }
 
+    /// Goes on where the ring is now: somebody else has written meanwhile.
+    pub(crate) fn resume(&mut self) {
+        self.position = self.ring.written().load(Ordering::Acquire);
+        self.read = self.ring.read().load(Ordering::Acquire);
+    }
+
     /// How many entries can be written.
     pub(crate) fn room(&mut self) -> u32 {
         self.read = self.ring.read().load(Ordering::Acquire);
@@ -207,6 +239,12 @@ impl<T: Entry> Reader<T> {
         let ring = Ring::new(mapping, offsets, size);
         let position = ring.read().load(Ordering::Relaxed);
         Self { ring, position, written: position }
+    }
+
+    /// Goes on where the ring is now: somebody else has read meanwhile.
+    pub(crate) fn resume(&mut self) {
+        self.position = self.ring.read().load(Ordering::Acquire);
+        self.written = self.position;
     }
 
     /// The next entry. Its place is the kernel's again after [`release`](Self::release).

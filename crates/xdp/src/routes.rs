@@ -11,7 +11,7 @@ mod watch;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-pub use self::watch::{Routes, Watch};
+pub use self::watch::{Prepared, Routes, Watch};
 use crate::frame::{Leg, Mac};
 use crate::netlink::{Neighbour, Route, Snapshot, Way};
 

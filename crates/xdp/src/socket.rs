@@ -64,6 +64,11 @@ impl Socket {
         Ok(socket)
     }
 
+    /// One that another process has made.
+    pub(crate) const fn adopt(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

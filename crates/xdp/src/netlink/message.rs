@@ -12,6 +12,8 @@ pub struct Link {
     pub index: u32,
     /// Its name.
     pub name: String,
+    /// What makes it, such as `veth`; empty for a device.
+    pub kind: String,
     /// Its address, where it is an Ethernet interface.
     pub mac: Option<Mac>,
     /// The longest packet.
@@ -24,6 +26,8 @@ pub struct Link {
     pub vlan: Option<(u32, u16)>,
     /// It is part of a bridge, a bond or the like.
     pub is_part: bool,
+    /// The program that runs for its frames, by the kernel's number.
+    pub program: Option<u32>,
 }
 
 /// An address of this host.
@@ -178,13 +182,20 @@ fn link(body: &[u8]) -> Option<Link> {
             IFLA_MTU => link.mtu = word(value, 0)?,
             IFLA_LINK => below = word(value, 0),
             IFLA_MASTER => link.is_part = true,
-            IFLA_LINKINFO => vlan = vlan_of(value),
+            IFLA_LINKINFO => (link.kind, vlan) = (kind_of(value), vlan_of(value)),
             IFLA_NUM_RX_QUEUES => link.queues = word(value, 0)?,
+            IFLA_XDP => link.program = program_of(value),
             _ => {}
         }
     }
     link.vlan = below.zip(vlan);
     Some(link)
+}
+
+/// What makes an interface that is no device.
+fn kind_of(info: &[u8]) -> String {
+    let found = attributes(info, 0).find(|(kind, _)| *kind == INFO_KIND);
+    found.map(|(_, value)| text(value)).unwrap_or_default()
 }
 
 /// The number of a VLAN with tags of the usual kind.
@@ -199,6 +210,12 @@ fn vlan_of(info: &[u8]) -> Option<u16> {
     let is_usual = find(&data, VLAN_PROTOCOL).is_none_or(|kind| kind == crate::frame::TAGGED);
     let id = find(&data, VLAN_ID).filter(|_| is_usual)?;
     Some(u16::from_ne_bytes(*id.first_chunk()?))
+}
+
+/// The number of the program on an interface, where there is one.
+fn program_of(xdp: &[u8]) -> Option<u32> {
+    let (_, value) = attributes(xdp, 0).find(|(kind, _)| *kind == XDP_PROGRAM)?;
+    word(value, 0)
 }
 
 fn address(body: &[u8]) -> Option<Address> {
@@ -296,7 +313,7 @@ fn rule(body: &[u8]) -> Option<Rule> {
 }
 
 /// The attributes behind so many bytes.
-fn attributes(body: &[u8], at: usize) -> impl Iterator<Item = (u16, &[u8])> {
+pub(super) fn attributes(body: &[u8], at: usize) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = body.get(at..).unwrap_or_default();
     std::iter::from_fn(move || {
         let [l0, l1, k0, k1] = *rest.first_chunk()?;
@@ -307,11 +324,11 @@ fn attributes(body: &[u8], at: usize) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn text(value: &[u8]) -> String {
+pub(super) fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()
 }
@@ -354,6 +371,8 @@ const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_XDP: u16 = 43;
+const XDP_PROGRAM: u16 = 4;
 const INFO_KIND: u16 = 1;
 const INFO_DATA: u16 = 2;
 const VLAN_ID: u16 = 1;

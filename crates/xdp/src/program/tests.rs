@@ -96,6 +96,9 @@ fn without_a_socket_the_kernel_goes_on() {
     let program = Program::load(MAC, 1).expect("as before");
     program.add(&Ours { vlan: 0, local: own_v4(), port: PORT }).expect("room");
     assert!(!is_ours(&program, &frame_to(own_v4(), 0, b"hello")));
+    assert_eq!(program.counts(0), Counts { taken: 0, unserved: 1 });
+    assert!(!is_ours(&program, &frame_to(own_v6(), 0, b"nobody's")));
+    assert_eq!(program.counts(0), Counts { taken: 0, unserved: 1 }, "not ours, so not counted");
 }
 
 /// The same frame with these bytes at these places.

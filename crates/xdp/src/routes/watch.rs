@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::Table;
-use crate::netlink::{Asking, Listening};
+use crate::netlink::{Asking, Listening, Snapshot};
 use ringgate_os::notify;
 
 /// The table of now. Whoever uses it looks at the number first, and takes the table when that has
@@ -43,6 +43,57 @@ impl Routes {
     }
 }
 
+/// A table, and what it takes to keep it. Its thread comes later, when the process has given up
+/// what a thread should not have.
+#[derive(Debug)]
+pub struct Prepared {
+    listening: Listening,
+    asking: Asking,
+    interface: u32,
+    routes: Arc<Routes>,
+    snapshot: Snapshot,
+}
+
+impl Prepared {
+    /// Reads the table for an interface.
+    pub fn new(interface: u32) -> io::Result<Self> {
+        // What changes while the first table is read is heard afterwards.
+        let listening = Listening::open()?;
+        let mut asking = Asking::open()?;
+        let snapshot = asking.snapshot()?;
+        let routes = Arc::new(Routes::new(Table::of(&snapshot, interface)));
+        Ok(Self { listening, asking, interface, routes, snapshot })
+    }
+
+    /// What is kept.
+    pub const fn routes(&self) -> &Arc<Routes> {
+        &self.routes
+    }
+
+    /// What the table was made of.
+    pub const fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Starts to keep it. Whoever else wants to know is told whenever anything has changed.
+    pub fn start(self, tell: impl FnMut(Snapshot) + Send + 'static) -> io::Result<Watch> {
+        let Self { listening, asking, interface, routes, snapshot } = self;
+        let stop = Arc::new(notify::event_counter()?);
+        let keeper = Keeper {
+            listening,
+            asking,
+            interface,
+            routes: Arc::clone(&routes),
+            stop: Arc::clone(&stop),
+            known: snapshot,
+            tell,
+        };
+        let thread = std::thread::Builder::new().name(String::from("routes"));
+        let thread = thread.spawn(move || keeper.run())?;
+        Ok(Watch { routes, stop, thread: Some(thread) })
+    }
+}
+
 /// The thread that keeps the table, until this is dropped.
 #[derive(Debug)]
 pub struct Watch {
@@ -54,21 +105,7 @@ pub struct Watch {
 impl Watch {
     /// Reads the table for an interface, and starts to keep it.
     pub fn start(interface: u32) -> io::Result<Self> {
-        // What changes while the first table is read is heard afterwards.
-        let listening = Listening::open()?;
-        let mut asking = Asking::open()?;
-        let routes = Arc::new(Routes::new(Table::of(&asking.snapshot()?, interface)));
-        let stop = Arc::new(notify::event_counter()?);
-        let keeper = Keeper {
-            listening,
-            asking,
-            interface,
-            routes: Arc::clone(&routes),
-            stop: Arc::clone(&stop),
-        };
-        let thread = std::thread::Builder::new().name(String::from("routes"));
-        let thread = thread.spawn(move || keeper.run())?;
-        Ok(Self { routes, stop, thread: Some(thread) })
+        Prepared::new(interface)?.start(drop)
     }
 
     /// What it keeps.
@@ -86,15 +123,18 @@ impl Drop for Watch {
     }
 }
 
-struct Keeper {
+struct Keeper<T> {
     listening: Listening,
     asking: Asking,
     interface: u32,
     routes: Arc<Routes>,
     stop: Arc<OwnedFd>,
+    /// What the last table was made of.
+    known: Snapshot,
+    tell: T,
 }
 
-impl Keeper {
+impl<T: FnMut(Snapshot)> Keeper<T> {
     fn run(mut self) {
         while !self.wait(true, AT_LEAST_EVERY) {
             if self.listening.take() {
@@ -106,10 +146,15 @@ impl Keeper {
             }
             // One that cannot be read now is read again before long.
             let Ok(snapshot) = self.asking.snapshot() else { continue };
+            if snapshot == self.known {
+                continue;
+            }
             let table = Table::of(&snapshot, self.interface);
             if table != *self.routes.table() {
                 self.routes.exchange(table);
             }
+            self.known.clone_from(&snapshot);
+            (self.tell)(snapshot);
         }
     }
 
