@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use super::card::{Card, CardStats};
+use super::card::{Card, CardStats, GivenQueue};
 use super::filter::Filter;
 use super::mmsg::Mmsg;
 use super::socket::{self, UdpOptions};
@@ -86,6 +86,26 @@ impl AnyDriver {
     /// How frames come and go.
     pub fn card_mode(&self) -> Option<Mode> {
         self.card.as_ref().map(|card| card.mode())
+    }
+
+    /// What another process needs to go on with the card's queue.
+    pub fn given_card(&self) -> Option<io::Result<GivenQueue>> {
+        self.card.as_ref().map(|card| card.given())
+    }
+
+    /// Between two turns, nothing written since: the kernel knows everything about the card's
+    /// queue. Returns the frames that another process may have.
+    pub fn settle_card(&mut self) -> Option<io::Result<Vec<u32>>> {
+        self.rx.clear();
+        self.card.as_mut().map(|card| card.settle())
+    }
+
+    /// Goes on with the frames that another process had.
+    pub fn resume_card(&mut self, frames: &[u32]) -> io::Result<()> {
+        match &mut self.card {
+            Some(card) => card.resume(frames, &mut self.tx),
+            None => Ok(()),
+        }
     }
 
     /// What has been counted of frames.

@@ -20,13 +20,19 @@
 //! - The received batch names bytes of frames in `lent` only: they go back when it is cleared.
 #![allow(unsafe_code, reason = "tells both batches which frames are theirs")]
 
+mod base;
+mod drops;
 mod hops;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+pub use self::base::{
+    CardBase, CardChoice, CardMode, CardNews, GivenBase, card_memory, look_at_card,
+};
+pub use self::drops::{CardCounts, CardDrop};
 use self::hops::Hops;
 use super::IoStats;
 use super::slots::Slots;
@@ -80,6 +86,20 @@ pub(super) struct Card {
     /// Numbers datagrams that may be taken apart.
     fragments: u16,
     stats: CardStats,
+    /// Where the frames lie, for the process that goes on with them.
+    memory: OwnedFd,
+    base: u64,
+}
+
+/// A queue as another process is given it.
+#[derive(Debug)]
+pub struct GivenQueue {
+    /// Its socket.
+    pub socket: OwnedFd,
+    /// The memory in which its frames lie.
+    pub memory: OwnedFd,
+    /// From where on.
+    pub base: u64,
 }
 
 /// An ordinary socket whose datagrams may come in frames.
@@ -112,7 +132,7 @@ impl Card {
             queue.frame_bytes as usize >= HEAD_BYTES + SPREAD_MAX + TX_SLOT_BYTES,
             "a frame has room for headers and a slot"
         );
-        let (arena, _) = memory::shared(frames + queue.bytes())?;
+        let (arena, memory) = memory::shared(frames + queue.bytes())?;
         let arena = Arc::new(arena);
         // SAFETY: the memory was made here. What begins at `frames` is named to nobody else but by
         // frames: those of `slots` to the outgoing batch, those of `lent` to the received one.
@@ -135,8 +155,84 @@ impl Card {
             slots,
             fragments: 0,
             stats: CardStats::default(),
+            memory,
+            base: frames as u64,
         };
         Ok(Opened { card, arena, tx })
+    }
+
+    /// Goes on with a queue that another process has opened, once that has said which frames it had
+    /// ([`resume`](Self::resume)). Up to then the outgoing batch lies in front of the frames.
+    pub(super) fn adopt(
+        options: &CardOptions,
+        driver: &DriverOptions,
+        given: GivenQueue,
+    ) -> io::Result<Opened> {
+        let CardOptions { queue, routes } = options;
+        let bundles = usize::from(driver.tx_bundles) * BUNDLE_BYTES_MAX;
+        let large_base = Slots::bytes(*driver).next_multiple_of(PAGE_BYTES);
+        let spare = large_base + bundles;
+        let slots = usize::from(driver.tx_datagrams);
+        let frames = (spare + slots * TX_SLOT_BYTES).next_multiple_of(PAGE_BYTES);
+        let to_send = queue.send as usize * queue.frame_bytes as usize;
+        let GivenQueue { socket, memory, base } = given;
+        let arena = Arc::new(memory::adopted(&memory, base, queue.bytes(), frames)?);
+        // SAFETY: what begins at `frames` is named to nobody else but by frames, and there are none
+        // before `resume`: up to then the other process has them.
+        let queue = unsafe { Queue::adopt(queue, Arc::clone(&arena), frames, socket) }?;
+        let places = (0..slots).map(|at| (spare + at * TX_SLOT_BYTES) as u32).collect();
+        let own = large_base..frames + to_send;
+        // SAFETY: the memory in front of the frames was made here, and these places in it do not
+        // overlap. Frames to send are written to by whoever has the frame only, and become the
+        // batch's places by `set_place`.
+        let tx = unsafe {
+            TxBatch::over(Arc::clone(&arena), own, places, (large_base, driver.tx_bundles.into()))
+        };
+        let card = Self {
+            queue,
+            ports: Vec::new(),
+            hops: Hops::new(Arc::clone(routes)),
+            lent: Vec::with_capacity(driver.small_slots.into()),
+            slots: Vec::with_capacity(slots),
+            fragments: 0,
+            stats: CardStats::default(),
+            memory,
+            base,
+        };
+        Ok(Opened { card, arena, tx })
+    }
+
+    /// The frames that another process had are ours: some of them are the outgoing batch's slots
+    /// from now on.
+    pub(super) fn resume(&mut self, frames: &[u32], tx: &mut TxBatch) -> io::Result<()> {
+        self.queue.resume(frames)?;
+        for slot in 0..tx.small_left() {
+            let frame = self.queue.blank().ok_or(io::ErrorKind::UnexpectedEof)?;
+            // SAFETY: the slot has a frame of its own in `slots` from here on, and nothing was
+            // written into the batch, so nobody looks at the place before.
+            unsafe { tx.set_place(slot, place_in(&self.queue, &frame)) };
+            self.slots.push(frame);
+        }
+        self.queue.top_up();
+        Ok(())
+    }
+
+    /// Everything that another process needs to go on with it.
+    pub(super) fn given(&self) -> io::Result<GivenQueue> {
+        Ok(GivenQueue {
+            socket: self.queue.as_fd().try_clone_to_owned()?,
+            memory: self.memory.try_clone()?,
+            base: self.base,
+        })
+    }
+
+    /// The kernel has been told everything, and both batches are empty: the frames that another
+    /// process may have.
+    pub(super) fn settle(&mut self) -> io::Result<Vec<u32>> {
+        self.take_back();
+        let mut free = self.queue.settle()?;
+        free.extend(self.slots.iter().map(|frame| self.queue.number(frame)));
+        Ok(free)
     }
 
     /// Datagrams for this address are those of a socket from now on, if they come in frames.

@@ -29,6 +29,7 @@ pub(super) enum Step {
     Filter,
     Link,
     Other,
+    Program,
     Ring,
 }
 
@@ -46,6 +47,11 @@ impl StartError {
     /// A queue of a network interface, or the program on it.
     pub fn card(operation: impl Into<String>, error: io::Error) -> Self {
         Self::new(operation, Step::Card, error)
+    }
+
+    /// The program for a network interface.
+    pub fn program(operation: impl Into<String>, error: io::Error) -> Self {
+        Self::new(operation, Step::Program, error)
     }
 
     /// Somebody listens for game processes where we want to.
@@ -148,7 +154,17 @@ fn advice(step: Step, errno: i32) -> &'static str {
             "the path of a Unix socket has at most 107 bytes: choose a shorter run_dir"
         }
         (Step::Link, libc::EPROTOTYPE) => "the socket at that path is not a ringgate link",
-        (Step::Card, libc::EPERM | libc::EACCES) => {
+        (Step::Program, libc::EBUSY) => {
+            "another program is on this interface (`ip link show` tells): take it off, or serve by sockets"
+        }
+        (Step::Program, libc::EOPNOTSUPP) => {
+            "this driver runs no programs: say mode = \"generic\", or \"auto\", which takes it by itself"
+        }
+        (Step::Program, libc::ERANGE | libc::EINVAL | libc::E2BIG) => {
+            "the driver wants shorter packets (`ip link set DEVICE mtu 1500`; 3000 at the most as a rule), fewer queues, or its \
+             receive offload switched off (`ethtool -K DEVICE lro off`)"
+        }
+        (Step::Card | Step::Program, libc::EPERM | libc::EACCES) => {
             "AF_XDP takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF at the start (`AmbientCapabilities=` in the unit)"
         }
         (Step::Card, libc::EBUSY) => {
@@ -157,7 +173,9 @@ fn advice(step: Step, errno: i32) -> &'static str {
         (Step::Card, libc::ENOBUFS | libc::ENOMEM) => {
             "not enough lockable memory for the frames: raise `LimitMEMLOCK=` in the unit (or `ulimit -l`)"
         }
-        (Step::Card, libc::EOPNOTSUPP) => "this interface cannot do zero-copy: ask for copies",
+        (Step::Card, libc::EOPNOTSUPP) => {
+            "this interface cannot do zero-copy: say mode = \"auto\" or \"copy\""
+        }
         (Step::Card, libc::EINVAL | libc::ENXIO) => {
             "the interface has no such queue in use (`ethtool -l` tells how many there are), or its frames are longer than ours"
         }

@@ -36,12 +36,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::any::{AnyDriver, player_options};
-pub use self::card::{CardOptions, CardStats};
+pub use self::card::{
+    CardBase, CardChoice, CardCounts, CardDrop, CardMode, CardNews, CardOptions, CardStats,
+    GivenBase, GivenQueue, card_memory, look_at_card,
+};
 pub use self::error::StartError;
-pub use self::open::{Choice, DriverOptions, open, open_with_card};
+pub use self::open::{Choice, DriverOptions, open, open_with_card, open_with_given_card};
 pub use ringgate_batch::{Driver, IoStats, Wait};
 use ringgate_batch::{RxBatch, SocketId, TxBatch};
 use ringgate_os::notify;
+pub use ringgate_xdp::netlink::{Facts as CardFacts, Link as CardLink};
 
 /// What a socket is, as far as a driver has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::StartError;
 use super::any::{AnyDriver, Either};
-use super::card::{Card, CardOptions, Opened};
+use super::card::{Card, CardOptions, GivenQueue, Opened};
 use super::mmsg::Mmsg;
 use super::uring::Uring;
 use ringgate_batch::{Arena, RxBatch, TxBatch};
@@ -68,6 +68,20 @@ pub fn open_with_card(
 ) -> Result<AnyDriver, StartError> {
     let fail = |why| StartError::card("open an AF_XDP queue", why);
     let Opened { card, arena, tx } = Card::open(card, options).map_err(fail)?;
+    let (interface, rx) = interface(choice, options, Some(arena))?;
+    Ok(AnyDriver::new(interface, rx, tx).with_card(card, options))
+}
+
+/// The same with a queue that another process has opened. It receives and sends nothing before
+/// [`AnyDriver::resume_card`].
+pub fn open_with_given_card(
+    choice: Choice,
+    options: &DriverOptions,
+    card: &CardOptions,
+    given: GivenQueue,
+) -> Result<AnyDriver, StartError> {
+    let fail = |why| StartError::card("go on with an AF_XDP queue", why);
+    let Opened { card, arena, tx } = Card::adopt(card, options, given).map_err(fail)?;
     let (interface, rx) = interface(choice, options, Some(arena))?;
     Ok(AnyDriver::new(interface, rx, tx).with_card(card, options))
 }
