@@ -144,6 +144,55 @@ impl Word for IoChoice {
         &[("auto", Self::Auto), ("uring", Self::Uring), ("mmsg", Self::Mmsg)];
 }
 
+/// How a listener's packets come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListenerIo {
+    /// By sockets, with the gateway's driver.
+    Sockets,
+    /// Past them, in frames of a network interface.
+    Xdp,
+}
+
+impl Word for ListenerIo {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("sockets", Self::Sockets), ("xdp", Self::Xdp)];
+}
+
+/// `[listener.xdp]`, where a listener is served so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Xdp {
+    /// The network interface.
+    pub interface: String,
+    /// How many of its queues; all that it has in use where nothing is said.
+    pub queues: Option<u32>,
+    /// How frames come and go.
+    pub mode: XdpMode,
+    /// Whether the listener is served by sockets where it cannot be served so.
+    pub fallback: bool,
+}
+
+/// How frames come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpMode {
+    /// As well as the interface can.
+    Auto,
+    /// The card reads and writes the gateway's memory.
+    ZeroCopy,
+    /// The driver runs the program, the kernel copies.
+    Copy,
+    /// The kernel runs the program itself, and copies.
+    Generic,
+}
+
+impl Word for XdpMode {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("auto", Self::Auto),
+        ("zerocopy", Self::ZeroCopy),
+        ("copy", Self::Copy),
+        ("generic", Self::Generic),
+    ];
+}
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
@@ -191,6 +240,9 @@ pub struct Listener {
     pub limits: Limits,
     /// Names of fields that the file has and that have no effect any more.
     pub ignored: Vec<&'static str>,
+    /// How it is served past the kernel's sockets; by these where there is nothing. Invariant: the
+    /// same for all listeners that have one.
+    pub xdp: Option<Xdp>,
     /// What is spoken here.
     pub protocol: Protocol,
 }

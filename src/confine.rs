@@ -18,7 +18,10 @@ use landlock::{
     ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
     path_beneath_rules,
 };
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter_all_threads};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter_all_threads,
+};
 
 /// A user of this system, with its main group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,11 +129,27 @@ pub fn system_calls() -> io::Result<()> {
 
 fn filter() -> io::Result<BpfProgram> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
-    let rules: BTreeMap<i64, _> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
+    let mut rules: BTreeMap<i64, _> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
+    rules.insert(libc::SYS_bpf, table_changes().map_err(io::Error::other)?);
     let denied = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, denied, SeccompAction::Allow, arch);
     filter.and_then(BpfProgram::try_from).map_err(io::Error::other)
 }
+
+/// What remains of `bpf`: to change the tables of a program that is there, by descriptors that this
+/// process has. With `io = "xdp"` addresses come and go. No program can be loaded or attached.
+fn table_changes() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    const CHANGES: [u64; 2] = [SET_IN_MAP, REMOVE_FROM_MAP];
+    let rule = |command| {
+        let is = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, command)?;
+        SeccompRule::new(vec![is])
+    };
+    CHANGES.into_iter().map(rule).collect()
+}
+
+/// `BPF_MAP_UPDATE_ELEM` and `BPF_MAP_DELETE_ELEM`.
+const SET_IN_MAP: u64 = 2;
+const REMOVE_FROM_MAP: u64 = 3;
 
 /// What a daemon that is serving asks of the kernel. No new program, no other process's memory, no
 /// new user, no mount, no module. `setsid`-like, `ptrace`-like and `exec`-like calls are out by not

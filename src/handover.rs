@@ -30,7 +30,8 @@ pub mod steps;
 
 pub use channel::Channel;
 pub use message::{
-    Early, Facts, FleetRow, Given, Latency, Message, Recorded, RetiredRow, SocketRow,
+    CardGiven, CardRow, Early, Facts, FleetRow, Given, Latency, Message, Recorded, RetiredRow,
+    SocketRow,
 };
 pub use steps::{Giver, GiverStep, Heard, Taker, TakerStep};
 

@@ -8,6 +8,7 @@
 
 mod ahead;
 mod barrier;
+mod card;
 mod counted;
 mod feed;
 mod heir;
@@ -26,6 +27,7 @@ mod thread;
 mod watch;
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -35,6 +37,7 @@ use std::time::Duration;
 
 pub use ahead::{AHEAD_BYTES, Copied, Scribe};
 pub use barrier::{Exported, Frozen, stream_bytes_max, write_layout};
+pub use card::{CardPlan, CardShown, FleetCard};
 pub use heir::{Arriving, Extent, Heir, Inheritance, Sockets};
 pub use kept::{Kept, name_of};
 pub use mailbox::{MailboxFull, Post};
@@ -45,20 +48,22 @@ pub use ringgate_gate::body::Stage;
 pub use stages::{Recorder, Stages};
 
 use barrier::Helm;
+use card::Seat;
 use counted::Counted;
 use opened::NewSockets;
 use shell::Shell;
 use thread::{Parts, Worker};
 use watch::Watch;
 
-use ringgate_batch::Driver;
+use crate::handover::CardRow;
+use ringgate_batch::{Driver, SocketId};
 use ringgate_core::crypto::Aead;
 use ringgate_gate::{
     Claims, Denied, Gate, LinkKind, ListenerId, Mail, Now, Phase, Seed, Setup, WorkerId,
     WorkerIndex,
 };
 use ringgate_io::socket::UdpSocket;
-use ringgate_io::{self as io, AnyDriver, Choice, DriverOptions, StartError};
+use ringgate_io::{AnyDriver, Choice, StartError};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::memory;
 
@@ -84,6 +89,8 @@ pub struct Plan {
     pub io: Choice,
     /// How long a worker looks for work before it sleeps.
     pub spin: Duration,
+    /// Which listeners are served past the kernel's sockets.
+    pub card: Option<CardPlan>,
 }
 
 impl Plan {
@@ -131,6 +138,8 @@ pub struct Fleet {
     setup: Arc<Setup>,
     /// Tells the workers which udp backends are there. Ends before they do.
     watch: Option<Watch>,
+    /// Past the kernel's sockets.
+    card: Option<Arc<FleetCard>>,
 }
 
 impl Fleet {
@@ -143,8 +152,10 @@ impl Fleet {
     pub fn start_on(plan: &Plan, ports: Ports) -> Result<Self, StartError> {
         find_memory(plan)?;
         let mut start = Start::new(plan, ports);
-        let parts =
-            (0..plan.workers).map(|index| start.parts(index)).collect::<Result<Vec<_>, _>>()?;
+        let drivers = start.drivers()?;
+        let parts = (0..).zip(drivers).map(|(index, driver)| start.parts(index, driver));
+        let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
+        start.begin_card(&mut parts)?;
         let shells: Vec<_> = parts.iter().map(|parts| Shell::new(&parts.driver)).collect();
         let facts = parts.first().map(|it| (it.driver.name(), it.gate.aead().kernel().name()));
         let clock = start.clock;
@@ -159,6 +170,9 @@ impl Fleet {
     /// Has workers turn that are ready to.
     pub fn set_off(&mut self, Ready(workers): Ready) {
         self.has_begun = true;
+        if let Some(card) = &self.card {
+            card.change(&self.known_addresses(), &[]);
+        }
         for (mut worker, seat) in workers.into_iter().zip(self.seats.drain(..)) {
             worker.set_posts(self.posts.clone());
             // Its thread lives: it waits for nothing else.
@@ -221,11 +235,16 @@ impl Fleet {
         }
     }
 
+    /// What players' packets come by past the kernel's sockets.
+    pub fn card(&self) -> Option<&Arc<FleetCard>> {
+        self.card.as_ref()
+    }
+
     /// Opens a listener's sockets for all workers, beside those that were opened for the same setup
     /// before. Nothing is changed yet: what is not given to [`adopt`](Self::adopt) closes again.
     pub fn open(&self, wanted: &Wanted<'_>, beside: &[Opened]) -> Result<Opened, NotOpened> {
         let beside: Vec<_> = beside.iter().flat_map(Opened::addresses).copied().collect();
-        opened::open(wanted, self.posts.len(), &beside)
+        opened::open(wanted, self.posts.len(), &beside, self.card.as_deref())
     }
 
     /// The listener whose sockets take what is sent to an address.
@@ -241,10 +260,10 @@ impl Fleet {
     pub fn adopt(&self, setup: &Setup, opened: Vec<(ListenerId, Opened)>) -> Arc<Setup> {
         let setup = Arc::new(with_ports(setup, &self.note_addresses(setup, &opened)));
         self.tell_all(|| Mail::Setup(Arc::clone(&setup)));
-        for (listener, Opened { sockets, .. }) in opened {
+        for (listener, Opened { sockets, by_card, .. }) in opened {
             let revision = setup.revision;
             for (post, sockets) in self.posts.iter().zip(sockets) {
-                post.give(NewSockets { listener, revision, sockets });
+                post.give(NewSockets { listener, revision, sockets, by_card });
             }
         }
         if let Some(watch) = &self.watch {
@@ -267,6 +286,10 @@ impl Fleet {
         }
         for (listener, opened) in opened {
             known[listener.index()].clone_from(&opened.addresses);
+        }
+        if let Some(card) = &self.card {
+            let come: Vec<_> = opened.iter().map(|(it, opened)| (*it, opened.by_card)).collect();
+            card.change(&known, &come);
         }
         known.clone()
     }
@@ -361,6 +384,9 @@ struct Start<'a> {
     link_paths: Vec<PathBuf>,
     why_not_uring: Option<String>,
     why_unrestricted: Option<String>,
+    card: Option<FleetCard>,
+    /// The same, for all who need it.
+    shared_card: Option<Arc<FleetCard>>,
 }
 
 impl<'a> Start<'a> {
@@ -392,13 +418,14 @@ impl<'a> Start<'a> {
             link_paths: Vec::new(),
             why_not_uring: None,
             why_unrestricted: None,
+            card: None,
+            shared_card: None,
         }
     }
 
     /// What a worker is made of, with all its sockets.
-    fn parts(&mut self, index: u16) -> Result<Parts, StartError> {
+    fn parts(&mut self, index: u16, mut driver: AnyDriver) -> Result<Parts, StartError> {
         let plan = self.plan;
-        let mut driver = self.driver()?;
         let seed = Seed::generate()
             .map_err(|why| StartError::other("draw random numbers", std::io::Error::other(why)))?;
         let now = Now { mono_ns: self.clock.now_ns(), unix_s: clock::unix_seconds() };
@@ -419,20 +446,71 @@ impl<'a> Start<'a> {
             // Small pages only cost time.
             let _ = memory::prefer_huge_pages(&table);
         }
+        self.serve_by_card(&players, &mut driver);
         sockets::bind_players(plan, &players, &mut driver, &mut gate)?;
         sockets::open_links(plan, index, &mut driver, &mut gate, &mut self.link_paths)?;
         let players = players.into_iter().flatten().collect();
-        Ok(Parts { index, driver, gate, players, counted: Counted::default() })
+        Ok(Parts { index, driver, gate, players, counted: Counted::default(), seat: None })
     }
 
-    /// A driver without sockets.
-    fn driver(&mut self) -> Result<AnyDriver, StartError> {
-        let driver = io::open(self.plan.io, &DriverOptions::default())?;
-        if self.why_not_uring.is_none() {
+    /// Drivers without sockets, one for each worker.
+    fn drivers(&mut self) -> Result<Vec<AnyDriver>, StartError> {
+        let (drivers, card) = card::open_drivers(self.plan)?;
+        self.card = card;
+        if let Some(driver) = drivers.first() {
             self.why_not_uring = driver.why_not_uring().map(ToString::to_string);
             self.why_unrestricted = driver.why_unrestricted().map(ToString::to_string);
         }
-        Ok(driver)
+        Ok(drivers)
+    }
+
+    /// The same, on another process's interface where that has given one.
+    fn adopt_drivers(
+        &mut self,
+        row: Option<&CardRow>,
+        fds: Vec<OwnedFd>,
+    ) -> Result<Vec<AnyDriver>, StartError> {
+        let (drivers, card) = card::adopt_drivers(self.plan, row, fds)?;
+        self.card = card;
+        Ok(drivers)
+    }
+
+    /// Follows what changes at the interface. Frames for listeners come in from now on where they
+    /// did before, otherwise once the workers turn.
+    fn go_on_with_card(
+        &mut self,
+        drivers: &[AnyDriver],
+    ) -> Result<Option<Arc<FleetCard>>, StartError> {
+        let Some(mut card) = self.card.take() else { return Ok(None) };
+        let drivers: Vec<_> = drivers.iter().collect();
+        card.begin(&self.addresses, &drivers, false)?;
+        self.shared_card = Some(Arc::new(card));
+        Ok(self.shared_card.clone())
+    }
+
+    /// Has a worker's driver take frames for the listeners that are served so.
+    fn serve_by_card(&self, players: &[Vec<SocketId>], driver: &mut AnyDriver) {
+        let Some(card) = &self.card else { return };
+        for ((listener, sockets), addresses) in players.iter().enumerate().zip(&self.addresses) {
+            let listener = ListenerId::at(listener);
+            if card.serves(listener) {
+                let sockets = sockets.iter().copied().zip(addresses.iter().copied());
+                card::serve_by_card(driver, &self.setup.listeners[listener], sockets);
+            }
+        }
+    }
+
+    /// Frames come in from now on, where they are asked for.
+    fn begin_card(&mut self, parts: &mut [Parts]) -> Result<(), StartError> {
+        let Some(mut card) = self.card.take() else { return Ok(()) };
+        let drivers: Vec<_> = parts.iter().map(|parts| &parts.driver).collect();
+        card.begin(&self.addresses, &drivers, true)?;
+        let card = Arc::new(card);
+        for parts in parts {
+            parts.seat = Some(Seat::new(Arc::clone(&card), parts.index.into()));
+        }
+        self.shared_card = Some(card);
+        Ok(())
     }
 
     /// A fleet whose threads wait for their workers, which use this driver and this cipher kernel.
@@ -464,6 +542,7 @@ impl<'a> Start<'a> {
             clock: self.clock,
             setup: self.setup,
             watch,
+            card: self.shared_card,
         }
     }
 }

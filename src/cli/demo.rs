@@ -121,6 +121,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
         filter: vec![true],
         run_dir: Some(run_dir.0.clone()),
         expects_udp: false,
+        card: None,
         workers: args.workers,
         pin: false,
         io: Choice::Auto,

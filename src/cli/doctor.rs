@@ -2,9 +2,10 @@
 //!
 //! It reads and changes nothing. Every check is a function of files below one folder, which is `/`
 //! here and a folder of samples in the tests; only whether io_uring works is found out by trying
-//! it, and the kernel is asked who holds an address.
+//! it, and the kernel is asked who holds an address and what an interface can.
 
 mod addresses;
+mod card;
 mod cpu;
 mod fleet;
 mod host;
@@ -79,6 +80,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut findings = examine(&Host::new(Path::new("/")), config.as_ref());
     findings.insert(1, driver(config.as_ref().map(|config| config.gateway.io)));
     if let (Some(config), Some(file)) = (&config, &args.config) {
+        findings.extend(card::card(&Host::new(Path::new("/")), config));
         findings.push(addresses::in_use(config, file));
     }
     print(&if args.json { json(&findings) } else { render(&findings) })?;

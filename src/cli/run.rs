@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::control::{Control, End, Joining, Program, Settings, plan};
 use crate::handover;
 use crate::membership::{self, Prepared};
-use crate::worker::{Fleet, Kept, Plan, Ports};
+use crate::worker::{CardShown, Fleet, Kept, Plan, Ports};
 use first::First;
 use privileges::Privileges;
 use ringgate_gate::Setup;
@@ -104,8 +104,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(why) = fleet.why_unrestricted() {
         tracing::warn!("this kernel does not restrict the workers' rings to their requests: {why}");
     }
-    // With the addresses that were bound.
-    let setup = Arc::clone(fleet.setup());
+    let setup = Arc::clone(&plan.setup);
     privileges.give_state(&state)?;
     let config_file = args.config.clone();
     let settings = Settings {
@@ -283,6 +282,10 @@ fn announcement(setup: &Setup, control: &Control) -> String {
         put(&mut text, format_args!("histograms in {}\n", file.display()));
     }
     let (workers, driver, cipher) = (fleet.worker_count(), fleet.driver(), fleet.kernel());
-    put(&mut text, format_args!("ready: {workers} workers, driver {driver}, cipher {cipher}\n"));
+    put(&mut text, format_args!("ready: {workers} workers, driver {driver}, cipher {cipher}"));
+    if let Some(CardShown { interface, mode, .. }) = fleet.card().map(|card| card.shown()) {
+        put(&mut text, format_args!(", xdp {interface} {mode}"));
+    }
+    text.push('\n');
     text
 }

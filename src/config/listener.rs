@@ -5,6 +5,7 @@ mod netcode;
 mod plain;
 mod tokens;
 mod unreal;
+mod xdp;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,7 +19,7 @@ use super::keys::KeySources;
 use super::mistake::{Place, Report};
 use super::schema::LinkWord;
 use super::section::{Noted, Section, integer};
-use super::{Fleet, Listener, PortSwitch, Protocol, Route, values};
+use super::{Fleet, Listener, PortSwitch, Protocol, Route, Xdp, values};
 use ringgate_core::limits::BINDS_MAX;
 use ringgate_fleet::keyspace::Name;
 use ringgate_gate::Front;
@@ -36,6 +37,10 @@ pub(super) struct Surroundings<'s> {
     /// What each backend is spoken to in, by the first listener that names it, and each group.
     spoken: HashMap<usize, Front>,
     spoken_groups: HashMap<Name, Front>,
+    /// How many workers there will be, where the file says so.
+    pub(super) workers: Option<usize>,
+    /// What the first listener says that is served past the sockets.
+    card: Option<Xdp>,
 }
 
 impl<'s> Surroundings<'s> {
@@ -57,6 +62,8 @@ impl<'s> Surroundings<'s> {
             addresses: Distinct::default(),
             spoken: HashMap::new(),
             spoken_groups: HashMap::new(),
+            workers: None,
+            card: None,
         }
     }
 }
@@ -106,6 +113,7 @@ pub(super) fn read(
         None => None,
     };
     let limits = limits::read(&mut section, word);
+    let xdp = xdp::read(&mut section, around);
     let ignored = match word {
         Some(Front::Unreal) => unreal::read_ignored(&mut section),
         _ => Some(Vec::new()),
@@ -123,6 +131,7 @@ pub(super) fn read(
         filter: filter?,
         limits: limits?,
         ignored: ignored?,
+        xdp: xdp.ok()?,
         protocol: protocol?,
     })
 }

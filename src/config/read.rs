@@ -115,6 +115,10 @@ fn read<'a>(
         .collect();
     let fleet_read = fleet.as_ref().and_then(Option::as_ref);
     let mut around = Surroundings::new(&known, keys, base, (has_fleet, fleet_read));
+    around.workers = match gateway.as_ref().map(|gateway| gateway.workers) {
+        Some(Workers::Count(count)) => Some(count.get()),
+        Some(Workers::Auto) | None => None,
+    };
     let mut sessions = 0;
     let listeners: Vec<_> = tables(&mut root, &schema::LISTENER, LISTENERS_MAX, report)
         .into_iter()

@@ -12,8 +12,8 @@ use std::fmt;
 
 use super::values::{Word, words};
 use super::{
-    Delivery, GuardedWays, HandshakeBase, IoChoice, LogFormat, NumberOrder, PortSwitch, Route,
-    TokenPlace, TokenReuse, UniqueClients, UnrealMode, WhenAway,
+    Delivery, GuardedWays, HandshakeBase, IoChoice, ListenerIo, LogFormat, NumberOrder, PortSwitch,
+    Route, TokenPlace, TokenReuse, UniqueClients, UnrealMode, WhenAway, XdpMode,
 };
 use ringgate_core::limits::{PLAIN_BYTES_MAX, WORKERS_MAX};
 use ringgate_gate::Front;
@@ -105,7 +105,7 @@ impl fmt::Display for Changes {
 
 /// Every field, by table and name, and what it takes to change it.
 pub fn changes() -> impl Iterator<Item = (&'static str, &'static str, Changes)> {
-    let tables = TABLES.iter().copied().chain([&LIMITS]);
+    let tables = TABLES.iter().copied().chain([&LIMITS, &XDP]);
     tables.flat_map(|table| table.fields.iter().map(|it| (table.name, it.name, it.changes)))
 }
 
@@ -462,6 +462,15 @@ pub(super) const LISTENER: Table = Table {
             "Let a socket filter drop datagrams that cannot be this listener's before they are queued.",
         ),
         Field::new(
+            "io",
+            Changes::Restart,
+            Kind::Choice(words::<ListenerIo>),
+            Presence::Default("\"sockets\""),
+            "How players' packets come and go. \"sockets\": by sockets, as gateway.io says. \"xdp\": past them, in frames of the \
+             network interface that [listener.xdp] names (AF_XDP). What is odd, or comes by another interface, still arrives at the \
+             socket, which stays open. Takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF at the start.",
+        ),
+        Field::new(
             "replay_window",
             Changes::Restart,
             Kind::Value("a power of two from 64 to 1024"),
@@ -668,6 +677,50 @@ pub(super) const LISTENER: Table = Table {
         .only(&["plain"]),
         // Behind all others, because of what TOML takes to belong to it.
         Field::new("limits", Changes::Reload, Kind::Table(&LIMITS), Presence::Default("{}"), LIMITS.meaning),
+        Field::new("xdp", Changes::Restart, Kind::Table(&XDP), Presence::Default("{}"), XDP.meaning),
+    ],
+};
+
+/// How a listener is served past the kernel's sockets.
+pub(super) const XDP: Table = Table {
+    name: "listener.xdp",
+    repeated: false,
+    meaning: "The network interface of listeners with io = \"xdp\"; without effect on others. Each worker serves one of its queues, so \
+              all these listeners have the same table.",
+    examples: &[],
+    fields: &[
+        Field::new(
+            "interface",
+            Changes::Restart,
+            Kind::Value("a network interface's name of 1 to 15 bytes"),
+            Presence::Optional("\"eth0\""),
+            "The interface that players' packets come by; a VLAN's are served by the interface that the VLAN is in. Required with \
+             io = \"xdp\".",
+        ),
+        Field::new(
+            "queues",
+            Changes::Restart,
+            Kind::Integer { min: 1, max: WORKERS_MAX as u64 },
+            Presence::Optional("4"),
+            "How many of its queues may be served, from the first on. Without it: all that are in use. Each worker serves one, more \
+             workers than queues are refused, and what comes by other queues takes the way by the socket.",
+        ),
+        Field::new(
+            "mode",
+            Changes::Restart,
+            Kind::Choice(words::<XdpMode>),
+            Presence::Default("\"auto\""),
+            "\"zerocopy\": the card reads and writes the gateway's memory. \"copy\": its driver runs the gateway's program, and the \
+             kernel copies. \"generic\": the kernel runs the program itself, which is slower and works with every driver. \"auto\": \
+             the first of these that works; `ready:` says which.",
+        ),
+        Field::new(
+            "fallback",
+            Changes::Restart,
+            Kind::Flag,
+            Presence::Default("false"),
+            "Serve by sockets, and say so, where it cannot be had. Without it the gateway refuses to start.",
+        ),
     ],
 };
 

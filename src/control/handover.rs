@@ -187,7 +187,17 @@ impl ControlLoop {
         let streams = (0..workers).map(|_| Writing::new(bytes_max));
         let state = self.denials.folder().map(|(_, fd)| fd);
         let doors = self.doors.iter().flatten().chain(state).map(OwnedFd::try_clone);
-        let facts = self.facts(fleet, layout.len());
+        let mut doors = doors.collect::<io::Result<Vec<_>>>().map_err(fail)?;
+        let mut facts = self.facts(fleet, layout.len());
+        if let Some(card) = fleet.card() {
+            let (row, fds) = card.given().map_err(fail)?;
+            // One message takes so many; with more workers the successor opens queues of its own.
+            if fds.len() + doors.len() + STREAMS_AND_FACTS + usize::from(workers) <= DESCRIPTORS_MAX
+            {
+                facts.card = Some(row);
+                doors.extend(fds);
+            }
+        }
         let facts = serde_json::to_vec(&facts).expect("no maps with other keys than strings");
         Ok(Offer {
             facts_bytes: facts.len(),
@@ -198,7 +208,7 @@ impl ControlLoop {
             workers: streams.collect::<io::Result<_>>().map_err(fail)?,
             early: None,
             given: None,
-            doors: doors.collect::<io::Result<_>>().map_err(fail)?,
+            doors,
             scribe: fleet.scribe(),
         })
     }
@@ -288,6 +298,7 @@ impl ControlLoop {
             state_dir: self.denials.folder().map(|(path, _)| path.to_owned()),
             notify: std::env::var("NOTIFY_SOCKET").ok(),
             retired: self.retired(),
+            card: None,
         }
     }
 
@@ -394,6 +405,7 @@ impl ControlLoop {
             counted: exported.iter().map(|it| it.counted.clone()).collect(),
             control: self.view.counted(),
             recorded: exported.iter_mut().map(|it| std::mem::take(&mut it.recorded)).collect(),
+            cards: exported.iter_mut().map(|it| std::mem::take(&mut it.card)).collect(),
             latencies: self.view.live().latencies.given(),
             fleet: self.heirloom().as_ref().map(fleet_row),
         };
@@ -506,6 +518,9 @@ fn start(program: &Program) -> io::Result<(Child, Channel)> {
     command.env_remove("WATCHDOG_PID");
     Ok((command.spawn()?, ours))
 }
+
+/// The facts, the layout, and the shared stream.
+const STREAMS_AND_FACTS: usize = 3;
 
 const ROOT: u32 = 0;
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::ControlLoop;
 use super::draining::survey;
-use super::plan::Links;
+use super::plan::{Links, card_choice};
 use super::reload::{Known, Next};
 use crate::config::{self, Config};
 use crate::worker::{Fleet, NotOpened, Opened, Wanted};
@@ -82,9 +82,11 @@ impl ControlLoop {
     ) -> Result<Vec<(ListenerId, Opened)>, Vec<String>> {
         let mut opened: Vec<Opened> = Vec::new();
         for &(number, at) in &next.added {
-            let config::Listener { name, bind, filter, .. } = &config.listeners[at];
+            let config::Listener { name, bind, filter, xdp, .. } = &config.listeners[at];
             let listener = &next.setup.listeners[number];
-            let wanted = Wanted { listener, binds: bind, filter: *filter };
+            let choice = xdp.as_ref().map(|xdp| (card_choice(xdp), xdp.fallback));
+            let card = choice.as_ref().map(|(choice, fallback)| (choice, *fallback));
+            let wanted = Wanted { listener, binds: bind, filter: *filter, card };
             let open = fleet.open(&wanted, &opened);
             opened.push(open.map_err(|why| vec![self.why_closed(name, why)])?);
         }

@@ -15,9 +15,10 @@ pub(super) use text::CONTENT_TYPE;
 
 use super::latency::{BOUNDS_NS, QUANTILES};
 use super::view::{Snapshot, is_up};
-use crate::worker::{Report, Stage};
+use crate::worker::{CardShown, Report, Stage};
 use ringgate_core::drops::DropReason;
 use ringgate_gate::{Counters, Phase};
+use ringgate_io::CardDrop;
 use ringgate_state::Counts;
 use text::{Kind, Text};
 
@@ -40,6 +41,7 @@ pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
         });
     }
     gathers(&mut text, snapshot);
+    card(&mut text, snapshot);
     by_reason(&mut text, snapshot);
     health(&mut text, snapshot);
     denied(&mut text, snapshot);
@@ -102,6 +104,30 @@ const PER_WORKER: &[PerWorker] = &[
     counter("ringgate_io_rx_errors_total", "Receive errors that carried no datagram.", |r| {
         r.io.rx_errors
     }),
+    counter(
+        "ringgate_frames_taken_total",
+        "Frames that the program on the interface has taken from the kernel for this worker (io = \"xdp\").",
+        |r| r.card.program.taken,
+    ),
+    counter(
+        "ringgate_frames_unserved_total",
+        "Frames for players' addresses that came while their queue had no worker, and went to the sockets.",
+        |r| r.card.program.unserved,
+    ),
+    counter("ringgate_frames_received_total", "Datagrams received in frames.", |r| {
+        r.card.driver.received
+    }),
+    counter("ringgate_frames_sent_total", "Datagrams sent in frames.", |r| r.card.driver.sent),
+    counter(
+        "ringgate_frames_left_by_socket_total",
+        "Datagrams of listeners with io = \"xdp\" that left by the socket: a way that only the kernel knows, too long, or no frame free.",
+        |r| r.card.driver.left_by_socket,
+    ),
+    counter(
+        "ringgate_frames_kicks_failed_total",
+        "Times the kernel would not send what lay in frames, such as while the interface was down.",
+        |r| r.card.driver.kicks_failed,
+    ),
 ];
 
 fn daemon(text: &mut Text, snapshot: &Snapshot<'_>) {
@@ -209,6 +235,20 @@ fn gathers(text: &mut Text, snapshot: &Snapshot<'_>) {
     });
 }
 
+/// The interface that players' packets come by past the kernel's sockets, where there is one.
+fn card(text: &mut Text, snapshot: &Snapshot<'_>) {
+    let shown = snapshot.facts.card.as_ref().map(|card| card.shown());
+    let mut attached = text.family(
+        "ringgate_xdp_attached",
+        Kind::Gauge,
+        "1 while the gateway's program is on the interface (io = \"xdp\"); 0: players are served by sockets.",
+    );
+    if let Some(CardShown { interface, mode, is_attached, .. }) = shown {
+        let labels = [("interface", interface), ("mode", mode)];
+        attached.sample(&labels, u8::from(is_attached));
+    }
+}
+
 fn by_reason(text: &mut Text, snapshot: &Snapshot<'_>) {
     for list in Counters::LISTS {
         let (name, help) = list.metric;
@@ -227,6 +267,10 @@ fn by_reason(text: &mut Text, snapshot: &Snapshot<'_>) {
     each_worker(snapshot, |worker, report| {
         for &why in DropReason::ALL {
             let count = report.counters.drops.of(why);
+            drops.sample(&[("worker", worker), ("reason", why.name())], count);
+        }
+        for why in CardDrop::ALL {
+            let count = report.card.dropped(*why);
             drops.sample(&[("worker", worker), ("reason", why.name())], count);
         }
     });
@@ -559,7 +603,9 @@ mod tests {
         let mut explained: Vec<&str> = rows
             .flat_map(|row| row.split('|').nth(1).expect("a cell").split('`').skip(1).step_by(2))
             .collect();
-        let mut there: Vec<&str> = DropReason::ALL.iter().map(|why| why.name()).collect();
+        let frames = CardDrop::ALL.iter().map(|why| why.name());
+        let there = DropReason::ALL.iter().map(|why| why.name());
+        let mut there: Vec<&str> = there.chain(frames).collect();
         explained.sort_unstable();
         there.sort_unstable();
         assert_eq!(explained, there);

@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::config::{self, Config};
 use crate::confine::User;
-use crate::worker::Plan;
+use crate::worker::{CardPlan, Plan};
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX, WORKERS_MAX};
 use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
@@ -17,7 +17,7 @@ use ringgate_gate::{
     Listener, Netcode, Phase, Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace,
     TokenReuse, Unreal,
 };
-use ringgate_io::Choice;
+use ringgate_io::{CardChoice, CardMode, Choice};
 use ringgate_os::process;
 
 /// What the workers of a configured gateway are told, or one sentence on why they cannot be.
@@ -60,7 +60,30 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
             config::IoChoice::Uring => Choice::Uring,
         },
         spin: config.gateway.spin,
+        card: card(config),
     })
+}
+
+/// Which listeners are served past the kernel's sockets: the config has seen to it that they all
+/// say the same.
+fn card(config: &Config) -> Option<CardPlan> {
+    let xdp = config.listeners.iter().find_map(|listener| listener.xdp.as_ref())?;
+    let listeners = config.listeners.iter().map(|listener| listener.xdp.is_some()).collect();
+    Some(CardPlan { choice: card_choice(xdp), fallback: xdp.fallback, listeners })
+}
+
+/// Which interface a listener asks for.
+pub(super) fn card_choice(xdp: &config::Xdp) -> CardChoice {
+    CardChoice {
+        interface: xdp.interface.clone(),
+        queues: xdp.queues,
+        mode: match xdp.mode {
+            config::XdpMode::Auto => CardMode::Auto,
+            config::XdpMode::ZeroCopy => CardMode::ZeroCopy,
+            config::XdpMode::Copy => CardMode::Copy,
+            config::XdpMode::Generic => CardMode::Generic,
+        },
+    }
 }
 
 /// What workers agree on about tokens that name other gateways as well.

@@ -10,11 +10,12 @@ use super::health;
 use super::membership::FleetStatus;
 use super::metrics::incarnation;
 use super::view::Snapshot;
-use crate::worker::Stage;
+use crate::worker::{CardShown, Stage};
 use ringgate_core::proto::unreal::front::Identity;
 use ringgate_gate::{
     Counters, Ended, Front, Intake, LinkKind, PACKET_KIND_NAMES, PACKET_KINDS, Phase,
 };
+use ringgate_io::CardDrop;
 
 /// The version of all JSON that the gateway answers with: one more when a field goes away or
 /// changes its meaning.
@@ -50,6 +51,8 @@ struct Status<'a> {
     config: Config,
     #[serde(skip_serializing_if = "Option::is_none")]
     why_not_uring: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    xdp: Option<Card<'a>>,
     workers: Vec<Worker>,
     listeners: Vec<Listener<'a>>,
     backends: Vec<Backend<'a>>,
@@ -74,6 +77,21 @@ struct Config {
     read_unix_s: u64,
     reloads: u64,
     reloads_refused: u64,
+}
+
+/// The interface that players' packets come by past the kernel's sockets.
+#[derive(Serialize)]
+struct Card<'a> {
+    interface: &'a str,
+    mode: &'static str,
+    /// Whether the program is on it; otherwise players are served by sockets.
+    attached: bool,
+    /// Addresses that frames may be for, each with its port and VLAN.
+    addresses: usize,
+    frames_received: u64,
+    frames_sent: u64,
+    left_by_socket: u64,
+    drops: Named,
 }
 
 #[derive(Serialize)]
@@ -225,6 +243,7 @@ impl<'a> Status<'a> {
             },
             why_not_uring: snapshot.facts.why_not_uring.as_deref(),
             workers: workers(snapshot),
+            xdp: snapshot.facts.card.as_ref().map(|card| xdp(snapshot, card.shown())),
             listeners: listeners(snapshot),
             backends: backends(snapshot),
             agents: AgentStatus::all(snapshot),
@@ -240,6 +259,22 @@ impl<'a> Status<'a> {
             conservation: conservation(snapshot),
             totals: sum(snapshot, &totals),
         }
+    }
+}
+
+fn xdp<'a>(snapshot: &Snapshot<'_>, shown: CardShown<'a>) -> Card<'a> {
+    let CardShown { interface, mode, is_attached, addresses } = shown;
+    let all = snapshot.reports.iter().map(|report| report.card);
+    let sum = all.reduce(|sum, card| sum.and(&card)).unwrap_or_default();
+    Card {
+        interface,
+        mode,
+        attached: is_attached,
+        addresses,
+        frames_received: sum.driver.received,
+        frames_sent: sum.driver.sent,
+        left_by_socket: sum.driver.left_by_socket,
+        drops: Named(CardDrop::ALL.iter().map(|why| (why.name(), sum.dropped(*why))).collect()),
     }
 }
 

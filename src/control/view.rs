@@ -15,7 +15,7 @@ use super::latency::Latencies;
 use super::membership::FleetShown;
 use crate::config::Admin;
 use crate::handover;
-use crate::worker::{Fleet, Published, Report};
+use crate::worker::{Fleet, FleetCard, Published, Report};
 use ringgate_core::proto::unreal::front::Identity;
 use ringgate_gate::{
     BackendId, BackendTraffic, Claims, Counters, DeliveryTraffic, ListenerId, ListenerTraffic,
@@ -55,6 +55,8 @@ pub(super) struct Facts {
     pub(super) why_not_uring: Option<String>,
     /// Which kernel seals and opens.
     pub(super) cipher: &'static str,
+    /// What players' packets come by past the kernel's sockets.
+    pub(super) card: Option<Arc<FleetCard>>,
     pub(super) config_file: PathBuf,
     pub(super) started_unix_s: u64,
     /// Processes that have had this gateway, this one included.
@@ -132,6 +134,7 @@ impl View {
             driver: fleet.driver(),
             why_not_uring: fleet.why_not_uring().map(str::to_owned),
             cipher: fleet.kernel(),
+            card: fleet.card().cloned(),
             config_file,
             started_unix_s,
             generation: 1,

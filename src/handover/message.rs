@@ -103,6 +103,39 @@ pub struct Facts {
     pub notify: Option<String>,
     /// Backends that the config does not have any more, and that still have players.
     pub retired: Vec<RetiredRow>,
+    /// The interface that packets come by past the kernel's sockets, if its descriptors are given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<CardRow>,
+}
+
+/// An interface with the gateway's program on it. Its descriptors are the last ones that come with
+/// the welcome: what holds the program, its three tables, and for each worker the socket of its
+/// queue and the memory of its frames.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardRow {
+    /// Its name.
+    pub interface: String,
+    /// How many queues the config asks for.
+    pub wanted_queues: Option<u32>,
+    /// The mode that the config asks for.
+    pub wanted_mode: String,
+    /// Queues that the program knows.
+    pub queues: u32,
+    /// The kernel runs the program itself.
+    pub is_generic: bool,
+    /// Frames to receive and to send of each queue, and their bytes.
+    pub sizes: [u32; 3],
+    /// Where in its memory each worker's frames begin.
+    pub bases: Vec<u64>,
+}
+
+/// What a worker has of its queue at the barrier.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardGiven {
+    /// The frames that are not the kernel's.
+    pub frames: Vec<u32>,
+    /// What the program and the kernel have counted, which go on counting.
+    pub counted: Vec<u64>,
 }
 
 /// A backend that is kept for its players.
@@ -149,6 +182,9 @@ pub struct Given {
     /// What was shown of latencies last.
     #[serde(default)]
     pub latencies: Vec<Latency>,
+    /// What each worker has of its queue, where there is an interface.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cards: Vec<CardGiven>,
     /// What the gateway is registered as in its fleet, where it is in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetRow>,

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::Fleet;
 use super::ahead::{AHEAD_BYTES, Lent, Part, Scribe};
-use crate::handover::{Recorded, SocketRow};
+use crate::handover::{CardGiven, Recorded, SocketRow};
 use ringgate_gate::Setup;
 use ringgate_gate::handover::{Format, Sink, bytes_max};
 use ringgate_os::clock;
@@ -80,6 +80,8 @@ pub struct Exported {
     pub counted: Vec<u64>,
     /// What it has recorded of latencies since somebody last asked.
     pub recorded: Recorded,
+    /// What it has of its queue.
+    pub card: CardGiven,
 }
 
 /// Both ends.

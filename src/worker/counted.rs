@@ -2,7 +2,7 @@
 //! that nobody who watches them sees a gateway start.
 
 use ringgate_gate::body::Gathers;
-use ringgate_io::IoStats;
+use ringgate_io::{CardCounts, IoStats};
 
 /// Counts of the processes before this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,13 +12,15 @@ pub(super) struct Counted {
     pub(super) gathers: Gathers,
     /// Datagrams that the kernel has dropped at players' sockets which have closed.
     pub(super) dropped: u64,
+    /// Of frames past the kernel's sockets.
+    pub(super) card: CardCounts,
 }
 
 impl Counted {
     /// With what this process has counted.
     pub(super) fn and(&self, io: IoStats, turns: u64, gathers: Gathers) -> Self {
         // Those sockets are counted with the others.
-        let now = Self { io, turns, gathers, dropped: 0 };
+        let now = Self { io, turns, gathers, dropped: 0, card: CardCounts::default() };
         let (before, now) = (self.numbers(), now.numbers());
         let sum: [u64; COUNT] = std::array::from_fn(|at| before[at] + now[at]);
         let sum = Self::of(&sum);
@@ -45,7 +47,7 @@ impl Counted {
             rx_errors,
         } = self.io;
         let Gathers { delay_ns: _, count, waited_ns } = self.gathers;
-        [
+        let first = [
             waits,
             syscalls,
             rx_datagrams,
@@ -64,7 +66,9 @@ impl Counted {
             count,
             waited_ns,
             self.dropped,
-        ]
+        ];
+        let card = self.card.numbers();
+        std::array::from_fn(|at| if at < FIRST { first[at] } else { card[at - FIRST] })
     }
 
     /// From numbers of this release or another: what is missing is 0.
@@ -89,11 +93,14 @@ impl Counted {
         };
         let turns = next();
         let gathers = Gathers { delay_ns: 0, count: next(), waited_ns: next() };
-        Self { io, turns, gathers, dropped: next() }
+        let dropped = next();
+        let card = CardCounts::of(std::array::from_fn(|_| next()));
+        Self { io, turns, gathers, dropped, card }
     }
 }
 
-const COUNT: usize = 18;
+const FIRST: usize = 18;
+const COUNT: usize = FIRST + CardCounts::COUNT;
 
 #[cfg(test)]
 mod tests {

@@ -10,18 +10,19 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 
+use super::card::Seat;
 use super::counted::Counted;
 use super::feed::Feed;
 use super::shell::Shell;
 use super::thread::{Parts, Worker};
 use super::{Fleet, Plan, Ready, Start, find_memory, sockets, with_ports};
-use crate::handover::{Facts, Given, SocketRow};
+use crate::handover::{CardGiven, Facts, Given, SocketRow};
 use ringgate_batch::{Driver, Port, SocketId};
 use ringgate_core::carry::Maps;
 use ringgate_core::crypto::Aead;
 use ringgate_gate::handover::{Arrived, Format, Import, SharedImport};
 use ringgate_gate::{
-    Allowed, Backend, Claims, Denied, LinkKind, Now, Seed, Setup, WorkerId, WorkerIndex,
+    Allowed, Backend, Claims, Denied, LinkKind, ListenerId, Now, Seed, Setup, WorkerId, WorkerIndex,
 };
 use ringgate_io::{AnyDriver, SocketKind};
 use ringgate_os::clock::{self, Clock};
@@ -66,6 +67,8 @@ struct Arrival {
     feed: Feed,
     import: Import,
     players: Vec<SocketId>,
+    /// Its part of the interface that packets come by.
+    seat: Option<Seat>,
 }
 
 /// What has become of the sessions.
@@ -83,8 +86,14 @@ pub struct Inheritance {
 
 impl<'a> Heir<'a> {
     /// Compares what the predecessor has with what this process is to have, and makes drivers.
-    /// `layout` is the beginning of the shared stream.
-    pub fn prepare(plan: &'a Plan, facts: &Facts, layout: &[u8]) -> Result<Self, String> {
+    /// `layout` is the beginning of the shared stream, `card` what comes with the interface that
+    /// the facts name.
+    pub fn prepare(
+        plan: &'a Plan,
+        facts: &Facts,
+        layout: &[u8],
+        card: Vec<OwnedFd>,
+    ) -> Result<Self, String> {
         let (predecessor, _) = Format::read(layout).map_err(|why| why.to_string())?;
         let addresses = addresses(plan, facts)?;
         let mut setup = with_ports(&plan.setup, &addresses);
@@ -102,7 +111,7 @@ impl<'a> Heir<'a> {
             start.link_paths =
                 (0..plan.workers).map(|at| sockets::link_path(run_dir, at)).collect();
         }
-        let drivers = (0..plan.workers).map(|_| start.driver()).collect::<Result<_, _>>();
+        let drivers = start.adopt_drivers(facts.card.as_ref(), card);
         let drivers = drivers.map_err(|why| why.to_string())?;
         Ok(Self { start, drivers, predecessor })
     }
@@ -131,11 +140,16 @@ impl<'a> Heir<'a> {
         let (plan, clock) = (self.start.plan, self.start.clock);
         let drivers = std::mem::take(&mut self.drivers);
         let mut jobs = Vec::new();
+        let card = self.start.go_on_with_card(&drivers).map_err(|why| why.to_string())?;
+        let addresses = Arc::new(self.start.addresses.clone());
         for ((index, driver), bytes) in (0..).zip(drivers).zip(extent.worker_bytes) {
             let (shell, feed) = (Shell::new(&driver), next()?);
             let birth = Birth::new(&self.start, index, &maps)?;
             let (from, bytes) = (extent.from, *bytes);
-            jobs.push(Job { birth, shell, driver, feed, sockets: Vec::new(), from, bytes });
+            let seat = card.as_ref().map(|card| Seat::new(Arc::clone(card), index.into()));
+            let addresses = Arc::clone(&addresses);
+            let sockets = Vec::new();
+            jobs.push(Job { birth, shell, driver, feed, sockets, from, bytes, seat, addresses });
         }
         for (row, fd) in sockets {
             let job = jobs.get_mut(usize::from(row.worker)).ok_or(TOO_FEW)?;
@@ -211,7 +225,9 @@ impl Arriving<'_> {
             if let Some(recorded) = given.recorded.get(usize::from(arrival.index)) {
                 arrival.shell.stages.go_on(recorded);
             }
-            arrival.finish(plan, &setup, clock, counted)
+            let none = CardGiven::default();
+            let card = given.cards.get(usize::from(arrival.index)).unwrap_or(&none);
+            arrival.finish(plan, &setup, clock, counted, card)
         })?;
         let mut inheritance =
             Inheritance { read_us: (read_ns - began_ns) / 1000, ..Inheritance::default() };
@@ -277,12 +293,15 @@ struct Job {
     sockets: Sockets,
     from: u64,
     bytes: u64,
+    seat: Option<Seat>,
+    /// Of all listeners.
+    addresses: Arc<Vec<Vec<SocketAddr>>>,
 }
 
 impl Job {
     fn begin(self) -> Result<Arrival, String> {
-        let Self { mut birth, shell, mut driver, mut feed, mut sockets, from, bytes } = self;
-        let index = birth.index;
+        let Self { mut birth, shell, mut driver, mut feed, mut sockets, from, bytes, .. } = self;
+        let (seat, addresses, index) = (self.seat, self.addresses, birth.index);
         // Those of a listener in the order of their addresses.
         sockets.sort_by_key(|(row, _)| (row.kind, row.player));
         let mut players = Vec::new();
@@ -290,6 +309,13 @@ impl Job {
             let id = adopt(&mut driver, &row, fd)?;
             birth.maps.sockets.insert(row.id, id.0);
             players.extend(row.player.map(|_| id));
+            if let (Some(seat), Some((listener, bind))) = (&seat, row.player) {
+                let known = addresses.get(usize::from(listener));
+                let address = known.and_then(|it| it.get(usize::from(bind))).ok_or(TOO_FEW)?;
+                let listener = ListenerId(listener);
+                let rules = birth.setup.listeners.get(listener).ok_or(TOO_FEW)?;
+                seat.serve(&mut driver, (listener, rules), (id, *address));
+            }
         }
         let (mut birth, mut import) = (Some(birth), None);
         feed.take(from, bytes, |bytes| {
@@ -306,7 +332,7 @@ impl Job {
             taken.map(|taken| start + taken).map_err(|why| format!("worker {index}: {why}"))
         })?;
         let import = import.ok_or(TOO_FEW)?;
-        Ok(Arrival { index, shell, driver, feed, import, players })
+        Ok(Arrival { index, shell, driver, feed, import, players, seat })
     }
 }
 
@@ -331,8 +357,12 @@ impl Arrival {
         setup: &Setup,
         clock: Clock,
         counted: Counted,
+        card: &CardGiven,
     ) -> Result<(Worker, Arrived), String> {
-        let Self { index, shell, mut driver, import, players, .. } = self;
+        let Self { index, shell, mut driver, import, players, mut seat, .. } = self;
+        if let Some(seat) = &mut seat {
+            seat.go_on(&mut driver, card)?;
+        }
         let finished = import.finish(now(clock));
         let (mut gate, arrived) = finished.map_err(|why| format!("worker {index}: {why}"))?;
         if gate.udp_link().is_none() && plan.has_udp(setup) {
@@ -341,7 +371,7 @@ impl Arrival {
         }
         // Up to here the predecessor has heard of them.
         driver.forget_drops();
-        let parts = Parts { index, driver, gate, players, counted };
+        let parts = Parts { index, driver, gate, players, counted, seat };
         let mut worker = Worker::new(shell, parts, clock, plan.spin);
         // Whoever looks before its first turn should see that counters go on.
         worker.publish();

@@ -11,11 +11,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use super::FleetCard;
 use super::ports::{Holder, Taken, open_alone};
 use ringgate_core::limits::WORKERS_MAX;
 use ringgate_gate::{Listener, ListenerId};
-use ringgate_io::StartError;
 use ringgate_io::socket::{self, UdpOptions, UdpSocket};
+use ringgate_io::{CardChoice, StartError};
 use ringgate_os::clock::{self, Clock};
 
 /// A listener that is to be opened.
@@ -27,6 +28,8 @@ pub struct Wanted<'a> {
     pub binds: &'a [SocketAddr],
     /// Whether its sockets refuse in the kernel what cannot be its.
     pub filter: bool,
+    /// By which interface it is to be served, and whether sockets do instead.
+    pub card: Option<(&'a CardChoice, bool)>,
 }
 
 /// The sockets of a listener that no worker has been given yet. Dropped, they close.
@@ -36,6 +39,8 @@ pub struct Opened {
     pub(super) addresses: Vec<SocketAddr>,
     /// By worker, and by the position of their address.
     pub(super) sockets: Vec<Vec<UdpSocket>>,
+    /// Whether its frames may come by the fleet's interface.
+    pub(super) by_card: bool,
 }
 
 /// Why a listener cannot be opened, as a sentence.
@@ -67,6 +72,8 @@ pub(super) struct NewSockets {
     /// The setup that has it.
     pub(super) revision: u64,
     pub(super) sockets: Vec<UdpSocket>,
+    /// Whether its frames may come by the fleet's interface.
+    pub(super) by_card: bool,
 }
 
 impl Opened {
@@ -89,8 +96,26 @@ pub(super) fn open(
     wanted: &Wanted<'_>,
     workers: usize,
     beside: &[SocketAddr],
+    card: Option<&FleetCard>,
 ) -> Result<Opened, NotOpened> {
-    open_all(wanted, workers, beside).map_err(NotOpened)
+    let by_card = is_by_card(wanted, card).map_err(NotOpened)?;
+    let opened = open_all(wanted, workers, beside).map_err(NotOpened)?;
+    Ok(Opened { by_card, ..opened })
+}
+
+/// Whether a listener's frames come by the fleet's interface, which was opened at the start.
+fn is_by_card(wanted: &Wanted<'_>, card: Option<&FleetCard>) -> Result<bool, StartError> {
+    let Some((choice, may_fall_back)) = wanted.card else { return Ok(false) };
+    if card.is_some_and(|card| card.choice() == choice) {
+        return Ok(true);
+    }
+    if may_fall_back {
+        return Ok(false);
+    }
+    let what = format!("serve it by interface {}", choice.interface);
+    let why = std::io::Error::other("that interface was not opened at the start");
+    let advice = "interfaces are opened while the daemon may do so; that needs a restart";
+    Err(StartError::card(what, why).advised(advice.to_owned()))
 }
 
 fn open_all(
@@ -101,7 +126,7 @@ fn open_all(
     debug_assert!(workers <= WORKERS_MAX, "a plan has no more");
     let filter = wanted.filter.then(|| wanted.listener.protocol.filter());
     let options = ringgate_io::player_options(filter.as_ref(), wanted.listener.may_fragment());
-    let mut opened = Opened { addresses: Vec::new(), sockets: Vec::new() };
+    let mut opened = Opened { addresses: Vec::new(), sockets: Vec::new(), by_card: false };
     opened.sockets.resize_with(workers, Vec::new);
     for bind in wanted.binds {
         let known = opened.addresses.iter().chain(beside);

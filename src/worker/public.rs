@@ -1,7 +1,7 @@
 //! A worker's sockets for players, which come and go with their listeners.
 
 use super::opened::NewSockets;
-use super::sockets;
+use super::{card, sockets};
 use ringgate_batch::{Driver, SocketId};
 use ringgate_gate::{BindId, Gate, Phase};
 use ringgate_io::{AnyDriver, SocketKind};
@@ -71,13 +71,17 @@ impl PublicSockets {
     }
 
     fn register(&mut self, new: NewSockets, driver: &mut AnyDriver, gate: &mut Gate) {
-        let NewSockets { listener, sockets, .. } = new;
+        let NewSockets { listener, sockets, by_card, .. } = new;
         if gate.setup().listeners[listener].phase == Phase::Closed {
             return;
         }
         for (bind, socket) in sockets.into_iter().enumerate() {
             match driver.register(socket.fd, SocketKind::Datagram) {
                 Ok(id) => {
+                    if by_card {
+                        let rules = &gate.setup().listeners[listener];
+                        card::serve_by_card(driver, rules, [(id, socket.local)].into_iter());
+                    }
                     gate.bind_player_socket(id, listener, BindId::at(bind));
                     self.open.push(Open { socket: id, dropped: 0 });
                 }

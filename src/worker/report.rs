@@ -8,7 +8,7 @@ use ringgate_gate::{
     BackendTraffic, Counters, Credentials, DeliveryTraffic, LinkRefusal, ListenerTraffic,
     ServerInfo,
 };
-use ringgate_io::IoStats;
+use ringgate_io::{CardCounts, IoStats};
 
 /// A worker's counters at one moment.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,8 @@ pub struct Report {
     /// Datagrams that the kernel dropped at the players' sockets: refused by the filter, or the
     /// receive buffer was full.
     pub socket_drops: u64,
+    /// What was counted of frames past the kernel's sockets.
+    pub card: CardCounts,
     /// Whether each backend can be reached from this worker.
     pub backends_up: Vec<bool>,
     /// How often each backend has become reachable for this worker.

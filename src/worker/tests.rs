@@ -15,6 +15,7 @@ fn plan() -> Plan {
         pin: false,
         io: Choice::Mmsg,
         spin: Duration::ZERO,
+        card: None,
     }
 }
 
@@ -23,8 +24,10 @@ fn asleep() -> (Fleet, Vec<Worker>) {
     let plan = plan();
     let start = || Start::new(&plan, Ports { players: Vec::new(), kept: Kept::default() });
     let mut starting = start();
+    let mut drivers = starting.drivers().expect("sockets").into_iter();
     let worker = |at| {
-        let parts = starting.parts(at).expect("no sockets to fail");
+        let driver = drivers.next().expect("one for each");
+        let parts = starting.parts(at, driver).expect("no sockets to fail");
         Worker::new(Shell::new(&parts.driver), parts, starting.clock, plan.spin)
     };
     let workers: Vec<_> = (0..plan.workers).map(worker).collect();

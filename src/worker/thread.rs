@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::ahead::{AHEAD_BYTES, Ahead, Lent};
 use super::barrier::{Call, Exported, Order, Stand};
+use super::card::Seat;
 use super::counted::Counted;
 use super::mailbox::{Mailbox, MailboxFull, Post};
 use super::public::PublicSockets;
@@ -14,14 +15,14 @@ use super::report::Published;
 use super::shell::Shell;
 use super::sockets;
 use super::stages::Recorder;
-use crate::handover::SocketRow;
+use crate::handover::{CardGiven, SocketRow};
 use ringgate_batch::{Clock, Driver, Moment, SocketId};
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::body::{self, Stage, Surroundings};
 use ringgate_gate::handover::{Sink, SocketUse};
 use ringgate_gate::pace::Rules;
 use ringgate_gate::{Gate, Mail, WorkerId};
-use ringgate_io::{AnyDriver, socket};
+use ringgate_io::{AnyDriver, CardCounts, socket};
 use ringgate_os::shared::Writing;
 use ringgate_os::{clock, notify};
 
@@ -35,6 +36,8 @@ pub(super) struct Parts {
     pub(super) players: Vec<SocketId>,
     /// By the processes before this one.
     pub(super) counted: Counted,
+    /// Its part of the fleet's interface.
+    pub(super) seat: Option<Seat>,
 }
 
 /// A worker that is ready to run.
@@ -53,6 +56,7 @@ pub(super) struct Worker {
     ahead: Ahead,
     /// By the processes before this one.
     counted: Counted,
+    seat: Option<Seat>,
 }
 
 /// The clocks of this host.
@@ -70,7 +74,7 @@ struct Around {
 impl Worker {
     /// A worker in what was made for it.
     pub(super) fn new(shell: Shell, parts: Parts, clock: clock::Clock, spin: Duration) -> Self {
-        let Parts { index, driver, gate, players, counted } = parts;
+        let Parts { index, driver, gate, players, counted, seat } = parts;
         let Shell { mailbox, published, stand, helm: _, stages } = shell;
         let link = gate.udp_link().and_then(|link| driver.fd(link));
         let link_port = link.and_then(|fd| socket::local_address(fd).ok());
@@ -88,6 +92,7 @@ impl Worker {
             stand,
             ahead: Ahead::default(),
             counted,
+            seat,
         }
     }
 
@@ -218,10 +223,20 @@ impl Worker {
         memory.use_up_to(AHEAD_BYTES + bytes);
         written.map_err(|why| format!("worker {}: {why}", self.index))?;
         let sockets = self.give_some(|id, _| !self.ahead.is_lent(id.0))?;
-        let counted = self.counted().numbers().to_vec();
+        let card = self.settle_card()?;
+        let counted = self.counted_with(&CardCounts::of_given(&card.counted)).numbers().to_vec();
         self.published.take_back(&mut self.around.stages);
         let recorded = self.around.stages.recorded();
-        Ok(Exported { worker: self.index, memory, bytes, sockets, counted, recorded })
+        Ok(Exported { worker: self.index, memory, bytes, sockets, counted, recorded, card })
+    }
+
+    /// The frames that the next process may have, and what was counted of them.
+    fn settle_card(&mut self) -> Result<CardGiven, String> {
+        let Some(seat) = &self.seat else { return Ok(CardGiven::default()) };
+        let frames = self.driver.settle_card().transpose();
+        let frames = frames.map_err(|why| format!("worker {}: {why}", self.index))?;
+        let counted = seat.absolute(&self.driver).numbers().to_vec();
+        Ok(CardGiven { frames: frames.unwrap_or_default(), counted })
     }
 
     /// Second descriptors of some of its sockets.
@@ -269,8 +284,16 @@ impl Worker {
 
     /// By all processes so far.
     fn counted(&self) -> Counted {
+        let absolute = self.seat.as_ref().map(|seat| seat.absolute(&self.driver));
+        self.counted_with(&absolute.unwrap_or_default())
+    }
+
+    /// The same, with what program, kernel and driver say of frames now.
+    fn counted_with(&self, absolute: &CardCounts) -> Counted {
         let sum = self.counted.and(self.driver.stats(), self.body.turns(), self.body.gathers());
-        Counted { dropped: self.players.dropped_before(), ..sum }
+        let card = self.seat.as_ref().map(|seat| seat.since(absolute)).unwrap_or_default();
+        let card = self.counted.card.and(&card);
+        Counted { dropped: self.players.dropped_before(), card, ..sum }
     }
 
     /// Begins to hear the players of listeners that were added.
@@ -290,6 +313,7 @@ impl Worker {
         report.io = counted.io;
         report.turns = counted.turns;
         report.gathers = counted.gathers;
+        report.card = counted.card;
         report.revision = gate.revision();
         report.at_ns = now_ns;
         report.backends_up.clear();

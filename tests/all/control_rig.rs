@@ -57,6 +57,10 @@ pub(crate) struct Text {
     pub(crate) max_sessions: usize,
     /// Where link sockets and the control socket are, if not in the daemon's own folder.
     pub(crate) run_dir: Option<PathBuf>,
+    /// The listener's addresses.
+    pub(crate) bind: &'static str,
+    /// The network namespace that the daemon runs in, where it is not the test's.
+    pub(crate) namespace: Option<String>,
 }
 
 impl Text {
@@ -71,7 +75,18 @@ impl Text {
             has_admin: true,
             max_sessions: 100,
             run_dir: None,
+            bind: "\"127.0.0.1:0\"",
+            namespace: None,
         }
+    }
+
+    /// `ringgate run` with a config, where the daemon is to run.
+    fn command(&self, config: &Path) -> Command {
+        let run = ringgate(["run".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        let Some(namespace) = &self.namespace else { return run };
+        let mut inside = Command::new("ip");
+        inside.args(["netns", "exec", namespace]).arg(run.get_program()).args(run.get_args());
+        inside
     }
 
     fn in_full(&self, run_dir: &Path) -> String {
@@ -84,9 +99,9 @@ impl Text {
         let admin = if self.has_admin { admin.as_str() } else { "" };
         write!(
             text,
-            "[[listener]]\nname = \"eu\"\nprotocol = \"netcode\"\nbind = [\"127.0.0.1:0\"]\n\
+            "[[listener]]\nname = \"eu\"\nprotocol = \"netcode\"\nbind = [{}]\n\
              protocol_id = \"{PROTOCOL_ID:#x}\"\nmax_sessions = {}\n{}{}{admin}{}",
-            self.max_sessions, self.listener, self.backends, self.more
+            self.bind, self.max_sessions, self.listener, self.backends, self.more
         )
         .expect("strings grow");
         text
@@ -98,6 +113,8 @@ pub(crate) struct Daemon {
     pub(crate) folder: Folder,
     pub(crate) listener: SocketAddr,
     pub(crate) admin: SocketAddr,
+    /// What it said when it was ready.
+    pub(crate) ready: String,
     child: Child,
     /// Kept open: a daemon does not end because nobody reads it, but a test should not find out.
     _stdout: BufReader<ChildStdout>,
@@ -113,14 +130,13 @@ impl Daemon {
         let folder = Folder::new();
         let config = folder.file("gate.toml", text.in_full(&folder.join("run")), 0o600);
         let log = std::fs::File::create(folder.join("log")).expect("a log file");
-        let mut command = ringgate(["run".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        let mut command = text.command(&config);
         command.stdout(Stdio::piped()).stderr(log);
         change(&mut command, &folder);
         let mut child = command.spawn().expect("the binary was built");
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut listener = None;
-        let mut admin = None;
-        loop {
+        let (mut listener, mut admin) = (None, None);
+        let ready = loop {
             let mut line = String::new();
             let len = stdout.read_line(&mut line).expect("text");
             if len == 0 {
@@ -129,17 +145,17 @@ impl Daemon {
             }
             let address = |rest: &str| rest.trim().parse().expect("an address");
             if let Some(rest) = line.strip_prefix("listener eu on ") {
-                listener = Some(address(rest));
+                listener.get_or_insert_with(|| address(rest));
             } else if let Some(rest) = line.strip_prefix("admin on ") {
                 admin = Some(address(rest));
             } else if line.starts_with("ready: ") {
-                break;
+                break line;
             }
-        }
+        };
         let listener = listener.expect("the listener's address is printed");
         assert_eq!(admin.is_some(), text.has_admin, "the admin address is printed");
         let admin = admin.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
-        Self { folder, listener, admin, child, _stdout: stdout }
+        Self { folder, listener, admin, ready, child, _stdout: stdout }
     }
 
     /// Starts one that does not come up; what it says.
@@ -151,7 +167,7 @@ impl Daemon {
     pub(crate) fn refused_with(text: &Text, change: impl FnOnce(&mut Command)) -> String {
         let folder = Folder::new();
         let config = folder.file("gate.toml", text.in_full(&folder.join("run")), 0o600);
-        let mut command = ringgate(["run".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        let mut command = text.command(&config);
         change(&mut command);
         let ran = run(command);
         assert_ne!(ran.code, Some(0), "{}", ran.stdout);
@@ -428,10 +444,6 @@ impl Player {
 
     pub(crate) fn is_denied(&self) -> bool {
         self.client.state() == State::Denied
-    }
-
-    pub(crate) fn has_ended(&self) -> bool {
-        self.client.state().is_closed()
     }
 
     pub(crate) fn is_connected(&mut self) -> bool {

@@ -245,6 +245,7 @@ fn plan(wishes: &Wishes, folder: &Folder, key: &Key) -> Plan {
         filter: vec![wishes.filter],
         run_dir: wishes.udp.is_none().then(|| folder.path().to_owned()),
         expects_udp: false,
+        card: None,
         workers: wishes.workers,
         pin: false,
         io: wishes.io,

@@ -83,6 +83,7 @@ impl Gateway {
             filter: vec![true],
             run_dir,
             expects_udp: false,
+            card: None,
             workers: 2,
             pin: false,
             io,

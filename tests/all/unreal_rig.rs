@@ -99,6 +99,7 @@ impl Gateway {
             filter: vec![wishes.filter],
             run_dir: None,
             expects_udp: false,
+            card: None,
             workers: wishes.workers,
             pin: false,
             io: wishes.io,

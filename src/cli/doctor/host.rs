@@ -27,6 +27,12 @@ impl Host {
         self.text(path)?.parse().ok()
     }
 
+    /// The last name of what a symbolic link leads to.
+    pub(super) fn link_name(&self, path: &str) -> Option<String> {
+        let target = fs::read_link(self.root.join(path)).ok()?;
+        Some(target.file_name()?.to_str()?.to_owned())
+    }
+
     /// The names in a folder, in order.
     pub(super) fn names(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();

@@ -171,7 +171,6 @@ impl<'a> Successor<'a> {
         let mut next = || fds.next().ok_or(TOO_LITTLE);
         let facts: Facts = read_json(&next()?, stash.facts_bytes)?;
         let layout = read(&next()?, facts.layout_bytes)?;
-        let heir = Heir::prepare(self.plan, &facts, &layout)?;
         let shared = next()?;
         let workers = (0..facts.workers).map(|_| next()).collect::<Result<Vec<_>, _>>()?;
         let streams = [shared].into_iter().chain(workers).collect();
@@ -179,6 +178,7 @@ impl<'a> Successor<'a> {
         let [admin, control, successors] = has_door.map(|has| has.then(&mut next));
         let doors = [admin.transpose()?, control.transpose()?, successors.transpose()?];
         let state = facts.state_dir.as_ref().map(|_| next()).transpose()?;
+        let heir = Heir::prepare(self.plan, &facts, &layout, fds.collect())?;
         let folder = self.folder(facts.state_dir.as_deref().zip(state))?;
         let sentence = |why: Failure| why.to_string();
         make_folders(self.config(), self.plan.run_dir.is_some()).map_err(sentence)?;

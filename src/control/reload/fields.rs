@@ -130,6 +130,7 @@ pub(super) fn listener_fields(
         filter,
         limits,
         ignored: _,
+        xdp,
         protocol,
     } = before;
     let mut fields = vec![
@@ -143,6 +144,8 @@ pub(super) fn listener_fields(
         ("max_sessions", *max_sessions != after.max_sessions),
         ("port_switch", *port_switch != after.port_switch),
         ("limits", *limits != after.limits),
+        ("io", xdp.is_some() != after.xdp.is_some()),
+        ("xdp", xdp.is_some() && after.xdp.is_some() && *xdp != after.xdp),
     ];
     match (protocol, &after.protocol) {
         (Protocol::Netcode(before), Protocol::Netcode(after)) => {

@@ -1,0 +1,357 @@
+//! Listeners that are served past the kernel's sockets: the network interface that all workers
+//! share, and which of the fleet's addresses it looks for. Each worker serves the queue of its own
+//! number.
+//!
+//! The interface is opened before there are threads, and the rights that this takes are given up
+//! then. What remains are descriptors: addresses may come and go, queues cannot.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Plan;
+use crate::handover::{CardGiven, CardRow};
+use ringgate_batch::SocketId;
+use ringgate_gate::{Listener, ListenerId};
+use ringgate_io::{
+    self as io, AnyDriver, CardBase, CardChoice, CardCounts, CardMode, CardNews, DriverOptions,
+    GivenBase, GivenQueue, StartError,
+};
+use ringgate_os::capabilities::{self, Capability};
+
+/// Which listeners are served so, and how.
+#[derive(Clone, Debug)]
+pub struct CardPlan {
+    /// By which interface.
+    pub choice: CardChoice,
+    /// Sockets do where it cannot be had.
+    pub fallback: bool,
+    /// Whether each listener is, by its number.
+    pub listeners: Vec<bool>,
+}
+
+/// The interface of a fleet.
+#[derive(Debug)]
+pub struct FleetCard {
+    base: CardBase,
+    mode: &'static str,
+    /// Whether each listener is served by it, by its number.
+    listeners: Mutex<Vec<bool>>,
+    /// Each worker's queue, for the process after this one.
+    queues: Vec<GivenQueue>,
+    /// Another process has opened it.
+    is_given: bool,
+}
+
+/// One worker's part of it.
+#[derive(Clone)]
+pub(super) struct Seat {
+    card: Arc<FleetCard>,
+    queue: u32,
+    /// What program and kernel had counted when this process got it.
+    before: CardCounts,
+}
+
+/// What players' packets come by, where a listener asks for more than sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CardShown<'a> {
+    /// The interface.
+    pub interface: &'a str,
+    /// How frames come and go: `zero-copy`, `copy`, `generic`, or `not used`.
+    pub mode: &'static str,
+    /// Whether the program is on the interface.
+    pub is_attached: bool,
+    /// Addresses that frames may be for, each with its port and VLAN.
+    pub addresses: usize,
+}
+
+/// The drivers of all workers, with the interface where one is asked for and can be had.
+pub(super) fn open_drivers(plan: &Plan) -> Result<(Vec<AnyDriver>, Option<FleetCard>), StartError> {
+    let options = DriverOptions::default();
+    let by_sockets =
+        || (0..plan.workers).map(|_| io::open(plan.io, &options)).collect::<Result<Vec<_>, _>>();
+    let Some(wanted) = &plan.card else { return Ok((by_sockets()?, None)) };
+    let opened = open_card(plan, wanted, &options);
+    give_up_rights();
+    match opened {
+        Ok((drivers, card)) => Ok((drivers, Some(card))),
+        Err(why) if wanted.fallback => {
+            tracing::warn!(
+                event = "xdp_fallback",
+                interface = wanted.choice.interface,
+                "players are served by sockets, because fallback = true and io = \"xdp\" cannot be had: {why}"
+            );
+            Ok((by_sockets()?, None))
+        }
+        Err(why) => Err(why),
+    }
+}
+
+fn open_card(
+    plan: &Plan,
+    wanted: &CardPlan,
+    options: &DriverOptions,
+) -> Result<(Vec<AnyDriver>, FleetCard), StartError> {
+    let base = CardBase::open(&wanted.choice, plan.workers)?;
+    let queues = 0..u32::from(plan.workers);
+    let drivers = queues.map(|queue| io::open_with_card(plan.io, options, &base.options(queue)));
+    let drivers = drivers.collect::<Result<Vec<_>, _>>()?;
+    let mode = base.mode_name(drivers.first().and_then(AnyDriver::card_mode));
+    let listeners = Mutex::new(wanted.listeners.clone());
+    let queues = given_queues(&drivers)?;
+    Ok((drivers, FleetCard { base, mode, listeners, queues, is_given: false }))
+}
+
+fn given_queues(drivers: &[AnyDriver]) -> Result<Vec<GivenQueue>, StartError> {
+    let queues = drivers.iter().filter_map(AnyDriver::given_card);
+    let queues = queues.collect::<std::io::Result<_>>();
+    queues.map_err(|why| StartError::card("keep AF_XDP queues for the next process", why))
+}
+
+/// The drivers of all workers of a process that goes on with another one's interface, where that
+/// has given it and it is what the plan asks for.
+pub(super) fn adopt_drivers(
+    plan: &Plan,
+    row: Option<&CardRow>,
+    fds: Vec<OwnedFd>,
+) -> Result<(Vec<AnyDriver>, Option<FleetCard>), StartError> {
+    let (Some(wanted), Some(row)) = (&plan.card, row) else { return open_drivers(plan) };
+    let is_same = choice_of(row).as_ref() == Some(&wanted.choice);
+    let is_whole = row.bases.len() == usize::from(plan.workers)
+        && fds.len() == FIRST_FDS + 2 * row.bases.len();
+    if !(is_same && is_whole) {
+        return open_drivers(plan);
+    }
+    let adopted = adopt_card(plan, wanted, row, fds)?;
+    give_up_rights();
+    Ok(adopted)
+}
+
+fn adopt_card(
+    plan: &Plan,
+    wanted: &CardPlan,
+    row: &CardRow,
+    fds: Vec<OwnedFd>,
+) -> Result<(Vec<AnyDriver>, Option<FleetCard>), StartError> {
+    let mut fds = fds.into_iter();
+    let mut next = || fds.next().expect("they were counted");
+    let (attached, tables) = (next(), [next(), next(), next()]);
+    let &CardRow { queues, is_generic, sizes, .. } = row;
+    let base = GivenBase { attached, tables, queues, is_generic, sizes };
+    let fail = |why| {
+        let what = format!("go on with interface {}", wanted.choice.interface);
+        StartError::card(what, why)
+    };
+    let base = CardBase::adopt(&wanted.choice, base).map_err(fail)?;
+    let mut drivers = Vec::new();
+    for (queue, at) in (0..).zip(&row.bases) {
+        let given = GivenQueue { socket: next(), memory: next(), base: *at };
+        let options = base.options(queue);
+        let driver = io::open_with_given_card(plan.io, &DriverOptions::default(), &options, given)?;
+        drivers.push(driver);
+    }
+    let mode = base.mode_name(drivers.first().and_then(AnyDriver::card_mode));
+    let listeners = Mutex::new(wanted.listeners.clone());
+    let queues = given_queues(&drivers)?;
+    Ok((drivers, Some(FleetCard { base, mode, listeners, queues, is_given: true })))
+}
+
+/// What an interface was asked for.
+fn choice_of(row: &CardRow) -> Option<CardChoice> {
+    let mode = MODES.iter().find(|(word, _)| *word == row.wanted_mode)?.1;
+    Some(CardChoice { interface: row.interface.clone(), queues: row.wanted_queues, mode })
+}
+
+/// As one process tells the next.
+const MODES: [(&str, CardMode); 4] = [
+    ("auto", CardMode::Auto),
+    ("zerocopy", CardMode::ZeroCopy),
+    ("copy", CardMode::Copy),
+    ("generic", CardMode::Generic),
+];
+
+/// What holds the program, and its tables.
+const FIRST_FDS: usize = 4;
+
+/// This thread, and all that it will start, need them no more.
+fn give_up_rights() {
+    let rights = [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf];
+    if let Err(why) = capabilities::give_up(&rights) {
+        tracing::warn!(
+            "the rights that io = \"xdp\" takes at the start could not be given up: {why}"
+        );
+    }
+}
+
+impl FleetCard {
+    /// Frames for the listeners' sockets go to the workers from now on, or from the first
+    /// [`change`](Self::change) on, and what changes is followed. Each driver serves the queue of
+    /// its place.
+    pub(super) fn begin(
+        &mut self,
+        addresses: &[Vec<SocketAddr>],
+        drivers: &[&AnyDriver],
+        serves_now: bool,
+    ) -> Result<(), StartError> {
+        let interface = self.base.choice().interface.clone();
+        let fail = |why| StartError::card(format!("serve by interface {interface}"), why);
+        if !self.is_given {
+            for (queue, driver) in (0..).zip(drivers) {
+                self.base.give_queue(queue, driver).map_err(fail)?;
+            }
+        }
+        if self.is_given || serves_now {
+            self.base.serve(self.bound(addresses)).map_err(fail)?;
+        }
+        let name = interface.clone();
+        self.base.watch(move |news| tell(&name, news)).map_err(fail)
+    }
+
+    /// Where the listeners are that are served by it.
+    fn bound(&self, addresses: &[Vec<SocketAddr>]) -> Vec<SocketAddr> {
+        let listeners = self.listeners();
+        let mine = addresses.iter().zip(&*listeners).filter(|(_, is_mine)| **is_mine);
+        mine.flat_map(|(addresses, _)| addresses.iter().copied()).collect()
+    }
+
+    /// Listeners have come or gone: these are the addresses of all that there are, and whether each
+    /// of those that have come is served by it.
+    pub(super) fn change(&self, addresses: &[Vec<SocketAddr>], come: &[(ListenerId, bool)]) {
+        {
+            let mut listeners = self.listeners();
+            listeners.resize(addresses.len(), false);
+            for (listener, by_card) in come {
+                listeners[listener.index()] = *by_card;
+            }
+        }
+        if let Err(why) = self.base.serve(self.bound(addresses)) {
+            tell(&self.base.choice().interface, CardNews::Untold(why));
+        }
+    }
+
+    /// Whether a listener's frames may come by it.
+    pub(super) fn serves(&self, listener: ListenerId) -> bool {
+        self.listeners().get(listener.index()).is_some_and(|it| *it)
+    }
+
+    /// What the process after this one needs to go on with it, and in which order.
+    pub fn given(&self) -> std::io::Result<(CardRow, Vec<OwnedFd>)> {
+        let GivenBase { attached, tables, queues, is_generic, sizes } = self.base.given()?;
+        let CardChoice { interface, queues: wanted_queues, mode } = self.base.choice();
+        let word = MODES.iter().find(|(_, known)| known == mode).map_or("auto", |(word, _)| word);
+        let row = CardRow {
+            interface: interface.clone(),
+            wanted_queues: *wanted_queues,
+            wanted_mode: word.to_owned(),
+            queues,
+            is_generic,
+            sizes,
+            bases: self.queues.iter().map(|queue| queue.base).collect(),
+        };
+        let mut fds: Vec<_> = [attached].into_iter().chain(tables).collect();
+        for GivenQueue { socket, memory, .. } in &self.queues {
+            fds.extend([socket.try_clone()?, memory.try_clone()?]);
+        }
+        Ok((row, fds))
+    }
+
+    /// What was asked for.
+    pub(super) const fn choice(&self) -> &CardChoice {
+        self.base.choice()
+    }
+
+    /// For pages.
+    pub fn shown(&self) -> CardShown<'_> {
+        CardShown {
+            interface: &self.base.choice().interface,
+            mode: self.mode,
+            is_attached: self.base.is_attached(),
+            addresses: self.base.addresses(),
+        }
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<bool>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seat {
+    pub(super) fn new(card: Arc<FleetCard>, queue: u32) -> Self {
+        Self { card, queue, before: CardCounts::default() }
+    }
+
+    /// What another process has had up to now: its frames are this driver's, its counts were its
+    /// own.
+    pub(super) fn go_on(
+        &mut self,
+        driver: &mut AnyDriver,
+        given: &CardGiven,
+    ) -> Result<(), String> {
+        if !self.card.is_given {
+            return Ok(());
+        }
+        self.before = CardCounts::of_given(&given.counted).without_driver();
+        driver.resume_card(&given.frames).map_err(|why| format!("cannot go on with frames: {why}"))
+    }
+
+    /// What this process has counted.
+    pub(super) fn since(&self, absolute: &CardCounts) -> CardCounts {
+        absolute.since(&self.before)
+    }
+
+    /// What program, kernel and driver say of the frames of this worker's queue.
+    pub(super) fn absolute(&self, driver: &AnyDriver) -> CardCounts {
+        CardCounts {
+            program: self.card.base.counts(self.queue),
+            driver: driver.card_stats().unwrap_or_default(),
+            kernel: driver.card_statistics().and_then(Result::ok).unwrap_or_default(),
+        }
+    }
+}
+
+impl Seat {
+    /// Has a driver take frames for a listener's socket, if the listener is served so.
+    pub(super) fn serve(
+        &self,
+        driver: &mut AnyDriver,
+        (listener, rules): (ListenerId, &Listener),
+        socket: (SocketId, SocketAddr),
+    ) {
+        if self.card.serves(listener) {
+            serve_by_card(driver, rules, [socket].into_iter());
+        }
+    }
+}
+
+/// Has a driver take frames for a listener's sockets, in the order of their addresses.
+pub(super) fn serve_by_card(
+    driver: &mut AnyDriver,
+    rules: &Listener,
+    sockets: impl Iterator<Item = (SocketId, SocketAddr)>,
+) {
+    for (socket, address) in sockets {
+        driver.serve_by_card(socket, address, rules.may_fragment());
+    }
+}
+
+/// What an operator should know. Players notice nothing of it.
+fn tell(interface: &str, news: CardNews) {
+    match news {
+        CardNews::ProgramGone => tracing::warn!(
+            event = "xdp_program_gone",
+            interface,
+            "somebody has taken the gateway's program off interface {interface}: players are served by sockets until a restart"
+        ),
+        CardNews::ProgramBack => tracing::info!(
+            event = "xdp_program_back",
+            interface,
+            "the gateway's program is on interface {interface} again"
+        ),
+        CardNews::Untold(why) => tracing::warn!(
+            event = "xdp_addresses",
+            interface,
+            %why,
+            "addresses have changed, and the program on {interface} could not be told: players there are served by sockets: {why}"
+        ),
+    }
+}

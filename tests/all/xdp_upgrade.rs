@@ -1,0 +1,117 @@
+//! A gateway that serves in frames is handed over with its interface: the program, the queues and
+//! the memory of the frames go along, so packets never take another way, and none is lost.
+
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ringgate_os::clock;
+
+use crate::control_rig::{KEY_HEX, token, wait_for};
+use crate::gateway_rig::Player;
+use crate::netns;
+use crate::xdp_rig::{GATEWAY, Host, NETCODE_PORT, PLAIN_PORT, unbound};
+
+#[test]
+fn players_in_frames_play_on_while_the_gateway_is_handed_over() {
+    let name = "xdp_upgrade::players_in_frames_play_on_while_the_gateway_is_handed_over";
+    if netns::role().is_some() {
+        return be_streaming();
+    }
+    let Some(mut host) = Host::start() else { return };
+    host.warm_up();
+    let mut player = host.pair.role(&host.pair.player, name, "player");
+    let player = player.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut player = player.spawn().expect("runs");
+    let mut said = BufReader::new(player.stdout.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains("this process serves") {
+        line.clear();
+        assert_ne!(said.read_line(&mut line).expect("text"), 0, "{}", host.daemon.log());
+    }
+    let before = host.frames();
+    for generation in 2..=3 {
+        let (code, said) = host.upgrade();
+        assert_eq!(code, Some(0), "{said}\n{}", host.daemon.log());
+        assert_eq!(host.daemon.ask("/status").json()["generation"], generation);
+        host.wait_for_frames("frames in the next process", |now| {
+            now.received > before.received && now.sent > before.sent
+        });
+        assert_eq!(host.shown()["mode"], "copy");
+    }
+    drop(player.stdin.take());
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("text");
+    let mut why = String::new();
+    player.stderr.take().expect("piped").read_to_string(&mut why).expect("text");
+    assert!(player.wait().expect("our child").success(), "{rest}{why}\n{}", host.daemon.log());
+    // The counters have gone on, and every frame since the first process is accounted for.
+    let frames = host.wait_for_frames("every frame to be accounted for", |frames| {
+        frames.taken == frames.received + frames.dropped
+    });
+    assert_eq!(frames.dropped, 0, "{frames:?}");
+    assert!(frames.received > before.received, "{before:?} {frames:?}");
+    // Addresses are followed by the process that serves.
+    Host::set(&host.pair.gateway, "addr add 10.98.0.9/24 dev wire0");
+    let addresses = |host: &Host| host.shown()["addresses"].as_u64();
+    let known = addresses(&host);
+    wait_for("the program to know the address", || {
+        host.plays_plain("10.98.0.9");
+        (addresses(&host) >= known).then_some(())
+    });
+    host.plays_plain(GATEWAY);
+}
+
+/// Sends a number each millisecond to the plain listener and in a netcode session, until its input
+/// ends. Everything has to come back.
+fn be_streaming() {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let end = Arc::clone(&is_over);
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        end.store(true, Ordering::Relaxed);
+    });
+    let plain = UdpSocket::bind("0.0.0.0:0").expect("our namespace");
+    plain.connect((GATEWAY, PLAIN_PORT)).expect("a route");
+    plain.set_nonblocking(true).expect("a socket");
+    let server = SocketAddr::new(GATEWAY.parse().expect("an address"), NETCODE_PORT);
+    let mut netcode = Player::new(&token(&[server], 5, KEY_HEX, 60), server);
+    netcode.socket = unbound(server);
+    netcode.connect();
+    netcode.echo(b"before");
+    let first = netcode.received.len();
+    let mut back = HashSet::new();
+    let hear = |back: &mut HashSet<u32>| {
+        let mut buffer = [0; 64];
+        while let Ok(len) = plain.recv(&mut buffer) {
+            back.extend(buffer[..len].try_into().map(u32::from_be_bytes));
+        }
+    };
+    wait_for("the first echo", || {
+        plain.send(&0_u32.to_be_bytes()).expect("a route");
+        clock::sleep(Duration::from_millis(20));
+        hear(&mut back);
+        back.contains(&0).then_some(())
+    });
+    netns::say_that_it_serves();
+    let mut sent = 0_u32;
+    while !is_over.load(Ordering::Relaxed) {
+        sent += 1;
+        plain.send(&sent.to_be_bytes()).expect("a route");
+        netcode.send(&sent.to_be_bytes());
+        netcode.step();
+        hear(&mut back);
+        clock::sleep(Duration::from_millis(1));
+    }
+    wait_for("everything to come back", || {
+        netcode.step();
+        hear(&mut back);
+        clock::sleep(Duration::from_millis(1));
+        let is_back = back.len() as u32 == sent + 1;
+        (is_back && netcode.received.len() - first >= sent as usize).then_some(())
+    });
+}
