@@ -7,7 +7,6 @@
 mod addresses;
 pub mod arrivals;
 mod inbound;
-mod levels;
 mod lifecycle;
 mod messages;
 mod outbound;

@@ -13,7 +13,6 @@ pub mod choose;
 pub mod counters;
 pub mod desk;
 pub mod fleet;
-pub mod glance;
 pub mod http;
 pub mod known;
 pub mod ledger;

@@ -186,7 +186,7 @@ impl Swarm {
             Heard::Connected => self.handle_connected(index, now),
             Heard::Handshake => self.reschedule(index),
             Heard::Restarted => self.tally.counters.bump(Count::Restarted),
-            Heard::Refused => self.handle_closed(index, now),
+            Heard::Refused => self.handle_closed(index),
             Heard::Nothing => self.tally.counters.bump(Count::PlainIn),
             Heard::Payload(_) | Heard::Garbage => {}
         }
@@ -230,7 +230,7 @@ impl Swarm {
     pub(super) fn handle_event(&mut self, index: u32, event: Event, now: Now) {
         match event {
             Event::Connected(_) => self.handle_connected(index, now),
-            Event::Closed => self.handle_closed(index, now),
+            Event::Closed => self.handle_closed(index),
             _ => {}
         }
     }
@@ -242,16 +242,10 @@ impl Swarm {
     }
 
     /// A session has ended.
-    pub(super) fn handle_closed(&mut self, index: u32, now: Now) {
+    pub(super) fn handle_closed(&mut self, index: u32) {
         match self.players[index as usize].life {
-            Life::Connecting => {
-                self.lose(index, Count::ConnectFailed);
-                self.come_back(now);
-            }
-            Life::Playing => {
-                self.lose(index, Count::SessionsLost);
-                self.come_back(now);
-            }
+            Life::Connecting => self.lose(index, Count::ConnectFailed),
+            Life::Playing => self.lose(index, Count::SessionsLost),
             Life::Lingering { .. } => self.lose(index, Count::Left),
             Life::Free | Life::Leaving => {}
         }

@@ -180,18 +180,16 @@ impl Outgoing {
         let Some(out) = self.channels.find(channel) else { return false };
         let (number, room) = (packet.number, packet.room());
         let lost = out.lost();
-        let (index, is_repeated) = if lost > 0 {
+        let index = if lost > 0 {
             // What has to be sent again goes first, even if it has to wait for the next packet.
-            (out.repeat(number, room), true)
-        } else if let Some(index) = out.double(number, room) {
-            (Some(index), true)
+            out.repeat(number, room)
         } else {
-            (self.cut(channel, packet), false)
+            self.cut(channel, packet)
         };
         let Some(index) = index else { return false };
         let Some(out) = self.channels.find(channel) else { return false };
         self.lost = self.lost + out.lost() - lost;
-        packet.repeated += u64::from(is_repeated);
+        packet.repeated += u64::from(lost > 0);
         self.ready.set(channel, out.is_ready());
         let part = out.part(index, &mut self.copy);
         packet.write(&Frame::Reliable(part));

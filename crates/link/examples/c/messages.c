@@ -4,8 +4,7 @@
  * Every player gets a level of 20 KiB when it comes, and another one for each message that it sends
  * on reliable channel 0 (an order for the next one, of any length). 30 times a second it is sent a
  * snapshot on sequenced channel 1, of which only the newest matters. Once a second a line says what
- * has become of all that: every level is delivered, unless its player leaves before (given up), and
- * every snapshot is delivered or lost. `ringgate-loadgen run --delivery levels` plays the players.
+ * has become of all that.
  *
  *     cc -std=c99 -O2 -I crates/link/include crates/link/examples/c/messages.c -o messages
  *     ./messages /run/ringgate arena-1
@@ -30,16 +29,13 @@ struct player {
     unsigned owed;    /* levels to be sent when there is room */
     int is_full;      /* the gateway keeps enough for this player */
     uint32_t levels;  /* that were sent */
-    /* Sent, and not reported yet. What a player is sent when the gateway has just ended its session
-       finds nobody: there is no report, and the session is closed. */
-    uint64_t levels_open, snapshots_open;
 };
 
 struct world {
     struct player players[PLACES];
     size_t count;
     uint64_t tick;
-    uint64_t levels_sent, levels_delivered, levels_given_up;
+    uint64_t levels_sent, levels_delivered;
     uint64_t snapshots_sent, snapshots_delivered, snapshots_lost;
     uint64_t orders, order_bytes, refused;
 };
@@ -72,8 +68,6 @@ static void remove_player(struct world *world, uint64_t session) {
     size_t gap = place_of(world, session), at = gap;
     if (world->players[gap].session == 0)
         return;
-    world->levels_given_up += world->players[gap].levels_open;
-    world->snapshots_lost += world->players[gap].snapshots_open;
     world->count--;
     for (;;) {
         size_t home;
@@ -121,7 +115,6 @@ static void send_levels(struct world *world, rg_backend *backend, struct player 
         }
         player->owed--;
         player->levels++;
-        player->levels_open++;
         world->levels_sent++;
     }
 }
@@ -131,29 +124,19 @@ static void send_snapshot(struct world *world, rg_backend *backend, struct playe
     uint64_t token = SNAPSHOT_TOKEN | (world->tick + 1);
     put_u32(snapshot, (uint32_t)world->tick);
     if (rg_send_message(backend, player->session, RG_SEQUENCED, SNAPSHOTS, snapshot,
-                        sizeof snapshot, token) != RG_SEND_OK) {
+                        sizeof snapshot, token) == RG_SEND_OK)
+        world->snapshots_sent++;
+    else
         world->refused++;
-        return;
-    }
-    player->snapshots_open++;
-    world->snapshots_sent++;
 }
 
-static void handle_report(struct world *world, struct player *player,
-                          const struct rg_event *event) {
-    int is_snapshot = (event->token & SNAPSHOT_TOKEN) != 0;
-    if (is_snapshot)
-        player->snapshots_open--;
-    else
-        player->levels_open--;
-    if (is_snapshot && event->is_delivered)
-        world->snapshots_delivered++;
-    else if (is_snapshot)
-        world->snapshots_lost++;
+static void handle_report(struct world *world, const struct rg_event *event) {
+    if ((event->token & SNAPSHOT_TOKEN) == 0)
+        world->levels_delivered++; /* reliable ones always are */
     else if (event->is_delivered)
-        world->levels_delivered++;
-    else /* a reliable one is not, if its player leaves before */
-        world->levels_given_up++;
+        world->snapshots_delivered++;
+    else
+        world->snapshots_lost++;
 }
 
 static void handle(struct world *world, rg_backend *backend, const struct rg_event *event) {
@@ -186,8 +169,7 @@ static void handle(struct world *world, rg_backend *backend, const struct rg_eve
         send_levels(world, backend, player);
         break;
     case RG_REPORT:
-        if (player != NULL)
-            handle_report(world, player, event);
+        handle_report(world, event);
         break;
     case RG_CLOSED:
         remove_player(world, event->session);
@@ -212,13 +194,12 @@ static void tick(struct world *world, rg_backend *backend) {
     if (world->tick++ % TICKS_PER_LINE != 0)
         return;
     printf("players=%zu levels=%llu delivered=%llu snapshots=%llu delivered=%llu lost=%llu "
-           "orders=%llu bytes=%llu refused=%llu given_up=%llu\n",
+           "orders=%llu bytes=%llu refused=%llu\n",
            world->count, (unsigned long long)world->levels_sent,
            (unsigned long long)world->levels_delivered, (unsigned long long)world->snapshots_sent,
            (unsigned long long)world->snapshots_delivered,
            (unsigned long long)world->snapshots_lost, (unsigned long long)world->orders,
-           (unsigned long long)world->order_bytes, (unsigned long long)world->refused,
-           (unsigned long long)world->levels_given_up);
+           (unsigned long long)world->order_bytes, (unsigned long long)world->refused);
     fflush(stdout);
 }
 

@@ -49,8 +49,7 @@ pub enum Event<'a> {
         bytes: &'a [u8],
     },
     /// What became of a message that was sent with a token. There is one for each, before the
-    /// session's [`Closed`](Self::Closed), unless the link is lost, or the message was sent when
-    /// the gateway had ended the session already: that one was not delivered.
+    /// session's [`Closed`](Self::Closed), unless the link is lost.
     Report {
         /// Whose.
         session: SessionId,
