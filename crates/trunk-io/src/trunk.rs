@@ -1,6 +1,6 @@
 //! One end of a trunk with its sockets. The caller's turn: say what is
-//! [ready](Trunk::handle_ready), [push](Trunk::push) and [tell](Trunk::tell) what local links have, let time pass
-//! ([`Trunk::poll`]), [flush](Trunk::flush) once.
+//! [ready](Trunk::handle_ready), [push](Trunk::push) and [tell](Trunk::tell) what local links have,
+//! let time pass ([`Trunk::poll`]), [flush](Trunk::flush) once.
 //!
 //! What goes wrong ends the trunk, and is looked at once a turn ([`Trunk::over`]): until then
 //! everything may still be called, and does nothing.
