@@ -7,7 +7,7 @@
 //! sent again holds up nobody else. What is not known waits if its mark was not reached yet, and
 //! there is room for so much; if it was, it is over, and refused.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use ringgate_link::bundle::{Frame, Frames, Opened, OpenedPlain, SessionId, ToGame};
@@ -27,7 +27,7 @@ const SESSIONS_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Order {
     seen: u32,
-    links: HashSet<u16>,
+    links: Numbers,
     /// Sessions that are open, by the link on which they are. A gateway knows its sessions itself.
     sessions: Option<HashMap<u64, u16, BuildHasherDefault<SessionHasher>>>,
 }
@@ -36,7 +36,7 @@ impl Order {
     /// With sessions, which is what an agent asks for.
     pub(crate) fn new(with_sessions: bool) -> Self {
         let sessions = with_sessions.then(HashMap::default);
-        Self { seen: 0, links: HashSet::new(), sessions }
+        Self { seen: 0, links: Numbers::default(), sessions }
     }
 
     /// An ordered record has come. What it is about.
@@ -66,7 +66,7 @@ impl Order {
     /// A link has ended, and every session on it.
     pub(crate) fn note_end(&mut self, link: u16) -> About {
         self.seen = self.seen.wrapping_add(1);
-        self.links.remove(&link);
+        self.links.remove(link);
         if let Some(sessions) = &mut self.sessions {
             sessions.retain(|_, on| *on != link);
         }
@@ -89,13 +89,41 @@ impl Order {
             (Some(sessions), Some(session)) => sessions.get(&session.as_u64()) == Some(&link),
             // A payload for nobody, or a multicast to a game.
             (Some(_), None) if frame.payloads() > 0 => return Err(Refusal::Malformed),
-            _ => self.links.contains(&link),
+            _ => self.links.contains(link),
         };
         match is_known {
             true => Ok(()),
             false if self.is_early(mark) => Err(Refusal::Early),
             false => Err(Refusal::Over),
         }
+    }
+}
+
+/// A set of links: asked for each record, so it is a bit for each number that there is.
+#[derive(Debug)]
+struct Numbers(Box<[u64]>);
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self(vec![0; (usize::from(u16::MAX) + 1) / 64].into_boxed_slice())
+    }
+}
+
+impl Numbers {
+    /// Whether it was not in there.
+    fn insert(&mut self, number: u16) -> bool {
+        let is_new = !self.contains(number);
+        self.0[usize::from(number) / 64] |= 1 << (number % 64);
+        is_new
+    }
+
+    fn remove(&mut self, number: u16) {
+        self.0[usize::from(number) / 64] &= !(1 << (number % 64));
+    }
+
+    #[inline]
+    fn contains(&self, number: u16) -> bool {
+        self.0[usize::from(number) / 64] & 1 << (number % 64) != 0
     }
 }
 
