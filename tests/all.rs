@@ -84,8 +84,12 @@ mod control_upgrade_hostile;
 mod control_upgrade_kinds;
 #[path = "all/control_upgrade_load.rs"]
 mod control_upgrade_load;
+#[path = "all/delivery_clients.rs"]
+mod delivery_clients;
 #[path = "all/delivery_gateway.rs"]
 mod delivery_gateway;
+#[path = "all/delivery_load.rs"]
+mod delivery_load;
 #[path = "all/fleet_commands.rs"]
 mod fleet_commands;
 #[allow(dead_code, reason = "the other tests with etcd need all of it")]
@@ -97,6 +101,10 @@ mod fleet_example;
 mod fleet_gateway;
 #[path = "all/fleet_players.rs"]
 mod fleet_players;
+#[path = "all/fleet_large.rs"]
+mod fleet_large;
+#[path = "all/fleet_page.rs"]
+mod fleet_page;
 #[path = "all/fleet_rig.rs"]
 mod fleet_rig;
 #[path = "all/folder.rs"]
@@ -141,6 +149,8 @@ mod link_program;
 mod link_versions;
 #[path = "all/link_whole.rs"]
 mod link_whole;
+#[path = "all/load_rig.rs"]
+mod load_rig;
 #[path = "all/netcode_interop.rs"]
 mod netcode_interop;
 #[path = "all/netcode_interop_client.rs"]

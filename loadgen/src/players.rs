@@ -7,6 +7,7 @@
 mod addresses;
 pub mod arrivals;
 mod inbound;
+mod levels;
 mod lifecycle;
 mod messages;
 mod outbound;

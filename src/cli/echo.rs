@@ -1,6 +1,7 @@
-//! `ringgate echo`: a stand-in game server that sends every payload back, over either link, or as
-//! an Unreal server would.
+//! `ringgate echo`: a stand-in game server that sends every payload and every whole message back,
+//! over either link, or as an Unreal server would.
 
+mod messages;
 mod sockets;
 mod unreal;
 
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Failure, exit};
+use messages::Messages;
 use ringgate_core::limits::TX_SLOT_BYTES;
 use ringgate_io::Choice;
 use ringgate_link::backend::{Event, LinkLoss, Options};
@@ -54,9 +56,9 @@ fn echo_bundles(run_dir: &Path, name: &str) -> Result<(), Failure> {
     let fail = |why| Failure::failed(format_args!("bundle link at {}: {why}", run_dir.display()));
     let mut backend = Options::new(run_dir, name).start().map_err(fail)?;
     exit::print(&format!("echo: backend {name} at {}\n", run_dir.display()))?;
-    let mut refusals = Refusals::default();
+    let (mut refusals, mut messages) = (Refusals::default(), Messages::default());
     loop {
-        backend.wait(None).map_err(fail)?;
+        backend.wait(messages.are_waiting().then_some(FULL_LINK_TURN)).map_err(fail)?;
         let mut events = backend.poll().map_err(fail)?;
         while let Some((event, outbox)) = events.next() {
             match event {
@@ -64,11 +66,22 @@ fn echo_bundles(run_dir: &Path, name: &str) -> Result<(), Failure> {
                     // A full link drops the answer, as the internet would; the outbox counts it.
                     let _ = outbox.send(session, bytes);
                 }
+                Event::Message { session, channel, bytes } => {
+                    messages.answer(outbox, session, channel, bytes);
+                }
+                Event::Room { session, is_full, .. } => {
+                    messages.tell_room(outbox, session, is_full);
+                }
+                Event::Closed { session, .. } => messages.forget(session),
                 Event::LinkUp { worker, .. } => refusals.forget(worker),
-                Event::LinkLost { worker, loss, .. } => refusals.tell(worker, loss),
+                Event::LinkLost { worker, loss, .. } => {
+                    messages.forget_worker(worker);
+                    refusals.tell(worker, loss);
+                }
                 _ => {}
             }
         }
+        messages.send_waiting(backend.outbox());
         backend.flush();
     }
 }
@@ -108,6 +121,9 @@ fn echo_udp(address: SocketAddr) -> Result<(), Failure> {
             .map_err(|why| Failure::failed(format_args!("udp echo on {address}: {why}")))?;
     }
 }
+
+/// So soon is a link tried again that had no room.
+const FULL_LINK_TURN: Duration = Duration::from_millis(2);
 
 /// Nothing but datagrams makes an echo speak.
 const IDLE_TURN: Duration = Duration::from_mins(1);

@@ -104,7 +104,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(why) = fleet.why_unrestricted() {
         tracing::warn!("this kernel does not restrict the workers' rings to their requests: {why}");
     }
-    let setup = Arc::clone(&plan.setup);
+    // With the addresses that were bound.
+    let setup = Arc::clone(fleet.setup());
     privileges.give_state(&state)?;
     let config_file = args.config.clone();
     let settings = Settings {

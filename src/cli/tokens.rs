@@ -107,6 +107,7 @@ fn caller(caller: Caller) -> tokens::Caller {
         Scope::Tokens => tokens::Scope::Tokens,
         Scope::Places => tokens::Scope::Places,
         Scope::Admin => tokens::Scope::Admin,
+        Scope::See => tokens::Scope::See,
     };
     tokens::Caller {
         scopes: caller.scopes.iter().map(scope).collect(),

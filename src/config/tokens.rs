@@ -92,11 +92,17 @@ pub enum Scope {
     Places,
     /// Confirm what is held back.
     Admin,
+    /// See the whole fleet.
+    See,
 }
 
 impl Word for Scope {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("tokens", Self::Tokens), ("places", Self::Places), ("admin", Self::Admin)];
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("tokens", Self::Tokens),
+        ("places", Self::Places),
+        ("admin", Self::Admin),
+        ("see", Self::See),
+    ];
 }
 
 impl TokensConfig {
@@ -399,12 +405,12 @@ const CALLER: Table = Table {
             "scopes",
             Changes::Restart,
             Kind::List {
-                items: "one or more of \"tokens\", \"places\" and \"admin\"",
-                item: "\"tokens\", \"places\" or \"admin\"",
+                items: "one or more of \"tokens\", \"places\", \"see\" and \"admin\"",
+                item: "\"tokens\", \"places\", \"see\" or \"admin\"",
             },
             Presence::Default("[\"tokens\", \"places\"]"),
-            "What it may do: \"tokens\" makes tokens, \"places\" finds places for games without them, \"admin\" confirms what the \
-             service holds back.",
+            "What it may do: \"tokens\" makes tokens, \"places\" finds places for games without them, \"see\" sees the \
+             whole fleet (/fleet), \"admin\" confirms what the service holds back.",
         ),
         Field::new(
             "groups",

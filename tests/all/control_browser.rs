@@ -6,7 +6,7 @@ use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 use crate::folder::Folder;
 
 /// What the page has become after some seconds in Chromium; `None` where there is none.
-fn shown(url: &str) -> Option<String> {
+pub(crate) fn shown(url: &str) -> Option<String> {
     let profile = Folder::new();
     let is_there = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
     let Some(browser) = ["chromium", "chromium-browser", "google-chrome"].iter().find(is_there)
@@ -31,7 +31,7 @@ fn shown(url: &str) -> Option<String> {
 }
 
 /// The text of the element with an id, without its tags.
-fn text_of(dom: &str, id: &str) -> String {
+pub(crate) fn text_of(dom: &str, id: &str) -> String {
     let start = dom.find(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("{id} is not there"));
     let name_start = dom[..start].rfind('<').expect("a tag") + 1;
     let name = dom[name_start..].split([' ', '>']).next().expect("a name");

@@ -446,6 +446,10 @@ impl Player {
         self.client.state() == State::Denied
     }
 
+    pub(crate) fn has_ended(&self) -> bool {
+        self.client.state().is_closed()
+    }
+
     pub(crate) fn is_connected(&mut self) -> bool {
         self.turn();
         self.client.is_connected()

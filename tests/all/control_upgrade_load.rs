@@ -1,12 +1,9 @@
 //! Ten upgrades in a row under the load generator's books: five hundred players lose nothing, and
 //! nothing is unexplained.
 //!
-//! Gateway, game process and load generator are processes of their own. The load generator is this
-//! test binary, started again: a test that does nothing as long as the environment does not tell it
-//! to be one.
+//! Gateway, game process and load generator are processes of their own.
 
-use std::ffi::OsString;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use ringgate_io::Choice;
 use ringgate_loadgen::measure::tally::Stage;
@@ -14,8 +11,9 @@ use ringgate_loadgen::report::record::Record;
 use ringgate_loadgen::text;
 
 use crate::command::ringgate;
-use crate::control_rig::{Daemon, KEY_HEX, PROTOCOL_ID, wait_for};
+use crate::control_rig::{Daemon, wait_for};
 use crate::gateway_rig::on_both_drivers;
+use crate::load_rig::Load;
 use crate::upgrade_rig::{self, Line};
 
 on_both_drivers!(five_hundred_players_lose_nothing_over_ten_upgrades);
@@ -44,36 +42,12 @@ fn echo(daemon: &Daemon) -> Program {
     Program(command.spawn().expect("the binary was built"))
 }
 
-/// The load generator against a daemon, playing until it is interrupted; its files go to `out`.
-fn load(daemon: &Daemon) -> Program {
-    let key = daemon.folder.file("key", KEY_HEX, 0o600);
-    let (server, admin) = (daemon.listener.to_string(), daemon.admin.to_string());
-    let (key, out) = (key.display().to_string(), daemon.folder.join("out").display().to_string());
-    let (players, protocol_id) = (PLAYERS.to_string(), PROTOCOL_ID.to_string());
-    let mut words = vec!["run", "--server", &server, "--key", &key, "--protocol-id", &protocol_id];
-    words.extend(["--admin", &admin, "--out", &out, "--sessions", &players, "--hz", "2"]);
-    words.extend(["--arrivals", "ticks", "--ramp", "3s", "--hold", "600s", "--timeout", "60"]);
-    words.extend(["--keep-alive", "10s"]);
-    let own = std::env::current_exe().expect("this binary");
-    let mut command = Command::new(own);
-    command.args(["--exact", "control_upgrade_load::the_load_generator_itself", "--nocapture"]);
-    command.env(ARGUMENTS, words.join(SEPARATOR));
-    let log = std::fs::File::create(daemon.folder.join("load.log")).expect("a log");
-    command.stdout(log.try_clone().expect("a descriptor")).stderr(log);
-    Program(command.spawn().expect("it starts"))
+/// So many players who seldom say anything.
+fn load(daemon: &Daemon) -> Load {
+    let players = PLAYERS.to_string();
+    let more = ["--sessions", &players, "--hz", "2", "--ramp", "3s", "--keep-alive", "10s"];
+    Load::start(daemon, &more)
 }
-
-/// No test: what the load generator's process runs.
-#[test]
-fn the_load_generator_itself() {
-    let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
-    let words = std::iter::once("ringgate-loadgen").chain(arguments.split(SEPARATOR));
-    let _ = ringgate_loadgen::cli::run(words.map(OsString::from));
-}
-
-const ARGUMENTS: &str = "RINGGATE_TEST_LOAD";
-
-const SEPARATOR: &str = "\u{1f}";
 
 fn five_hundred_players_lose_nothing_over_ten_upgrades(io: Choice) {
     let mut config = upgrade_rig::text(if io == Choice::Mmsg { "mmsg" } else { "uring" });
@@ -89,8 +63,7 @@ fn five_hundred_players_lose_nothing_over_ten_upgrades(io: Choice) {
     line.daemon.ready();
     let mut load = load(&line.daemon);
     wait_for("all players", || {
-        let ended = load.0.try_wait().expect("our child");
-        assert_eq!(ended, None, "{}", line.log("load.log"));
+        load.must_be_running(&line.daemon);
         let status = line.daemon.status();
         (status["totals"]["sessions"] == PLAYERS).then_some(())
     });
@@ -102,23 +75,12 @@ fn five_hundred_players_lose_nothing_over_ten_upgrades(io: Choice) {
         let before = came(&line.daemon);
         wait_for("everybody to play on", || (came(&line.daemon) > before + PLAYERS).then_some(()));
     }
-    // It ends as its plan would have, and closes its books.
-    let id = load.0.id().to_string();
-    let sent = Command::new("kill").args(["-s", "INT", &id]).status().expect("kill is there");
-    assert!(sent.success());
-    load.0.wait().expect("our child");
-    check(&line, &record(&line.daemon));
+    check(&line, &load.interrupt(&line.daemon));
 }
 
 /// Datagrams that have come.
 fn came(daemon: &Daemon) -> u64 {
     daemon.status()["totals"]["datagrams_in"].as_u64().expect("a number")
-}
-
-/// What the load generator has left.
-fn record(daemon: &Daemon) -> Record {
-    let json = std::fs::read_to_string(daemon.folder.join("out/run.json"));
-    serde_json::from_str(&json.expect("it has written its record")).expect("a record")
 }
 
 /// What would be exit code 0 if nobody had interrupted it, and nothing lost.

@@ -149,11 +149,12 @@ fn levels_and_snapshots_reach_players_behind_a_bad_network(io: Choice) {
             break line;
         }
     };
-    let [players, levels, delivered, snapshots, seen, lost, orders, bytes, refused] = line[..]
+    let [players, levels, delivered, snapshots, seen, lost, orders, bytes, refused, given_up] =
+        line[..]
     else {
         panic!("{line:?}")
     };
-    assert_eq!((players, levels, delivered), (count.into(), all, all));
+    assert_eq!((players, levels, delivered, given_up), (count.into(), all, all, 0));
     let ordered = u64::from(count * (LEVELS - 1));
     assert_eq!((orders, bytes, refused), (ordered, ordered * LEVEL_BYTES as u64, 0));
     // What is not reported yet is on its way; and what was reported as delivered was seen.

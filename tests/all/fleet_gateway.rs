@@ -214,7 +214,12 @@ fn a_gateway_serves_on_without_etcd_and_starts_from_its_copy() {
         let current = again.get("/metrics").value("ringgate_fleet_current");
         (current == Some(1)).then_some(())
     });
-    wait_for("it is registered", || fleet.gateway("gate-1"));
+    // Nothing has changed since the copy, and still it says where players find it now.
+    let here = serde_json::json!([again.listener.to_string()]);
+    wait_for("it is registered with its address", || {
+        let own = fleet.gateway("gate-1")?;
+        (own["listeners"][0]["addresses"] == here).then_some(())
+    });
 }
 
 #[test]

@@ -31,11 +31,7 @@ pub(crate) fn routing_token(listener: &str, backend: &str, bytes: usize) -> Vec<
 pub(crate) fn in_fleet(fleet: &Fleet, name: &str) -> Text {
     let mut text = Text::new();
     "group = \"arena\"\nroute = \"least-players\"\n".clone_into(&mut text.listener);
-    text.backends = format!(
-        "[fleet]\nendpoints = [\"http://127.0.0.1:{}\"]\nprefix = \"/f\"\nname = \"{name}\"\nregion = \"eu-west\"\n\
-         host = \"here\"\nkey = {{ hex = \"{FLEET_KEY}\" }}\nlease = \"3s\"\n",
-        fleet.etcd.members[0].port
-    );
+    text.backends = fleet.table(name);
     text
 }
 
@@ -60,6 +56,15 @@ impl Fleet {
         let fleet = Self { etcd: Etcd::launch(1, "http", |_| Vec::new()) };
         fleet.answers();
         Some(fleet)
+    }
+
+    /// The table of a process that is called so.
+    pub(crate) fn table(&self, name: &str) -> String {
+        format!(
+            "[fleet]\nendpoints = [\"http://127.0.0.1:{}\"]\nprefix = \"/f\"\nname = \"{name}\"\nregion = \"eu-west\"\n\
+             host = \"here\"\nkey = {{ hex = \"{FLEET_KEY}\" }}\nlease = \"3s\"\n",
+            self.etcd.members[0].port
+        )
     }
 
     fn answers(&self) {

@@ -36,7 +36,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/os", ""),
     ("crates/report", ""),
     ("crates/state", "gate os"),
-    ("crates/testkit", "batch core gate link"),
+    ("crates/testkit", "batch core gate impair link"),
     ("crates/tokens", "core fleet os"),
     ("crates/trunk", "core link"),
     ("crates/trunk-io", "core link os trunk"),

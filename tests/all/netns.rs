@@ -72,11 +72,12 @@ pub(crate) fn role_beside(gateway: &str, test: &str, role: &str) -> Command {
     role_in(&gateway.replacen("rgg-", "rgp-", 1), test, role, gateway)
 }
 
-fn role_in(namespace: &str, test: &str, role: &str, gateway: &str) -> Command {
+/// The test of this name in a namespace and in a role, with more words about it.
+pub(crate) fn role_in(namespace: &str, test: &str, role: &str, words: &str) -> Command {
     let this = std::env::current_exe().expect("a test binary");
     let mut command = Command::new("ip");
     command.args(["netns", "exec", namespace]).arg(this);
-    command.args(["--exact", test, "--nocapture"]).env(ROLE, format!("{role} {gateway}"));
+    command.args(["--exact", test, "--nocapture"]).env(ROLE, format!("{role} {words}"));
     command
 }
 

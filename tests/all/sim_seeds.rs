@@ -7,7 +7,8 @@
 
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{Ended, PACKET_KIND_NAMES};
-use ringgate_testkit::{Plan, Report, World};
+use ringgate_impair::Impairments;
+use ringgate_testkit::{Plan, Report, SETTINGS, World};
 
 const SEEDS: u64 = 200;
 
@@ -109,6 +110,22 @@ fn players_of_an_unreal_game_answer_every_challenge_and_have_one_session() {
     let report = run(plan);
     assert!(report.unreal_heard > 500, "{report:?}");
     assert_eq!(report.counters.sessions_closed[Ended::Replaced as usize], 0, "{report:?}");
+}
+
+/// What the load generator's network does to datagrams, a world's does too.
+#[test]
+fn worlds_know_every_setting_of_a_bad_network() {
+    for (seed, settings) in (1..).zip(SETTINGS) {
+        let mut plan = Plan { players: 10, lasts_ns: 3_000_000_000, ..Plan::calm(seed) };
+        plan.path.settings = plan.settings(settings);
+        let report = run(plan);
+        assert!(report.heard > 50, "{settings}: {report:?}");
+    }
+    // A world moves players to other ports by a habit of theirs, and has a seed of its own.
+    let named =
+        |name: &&str| SETTINGS.iter().any(|settings| settings.contains(&format!("{name}=")));
+    let missing: Vec<_> = Impairments::NAMES.iter().filter(|name| !named(name)).collect();
+    assert_eq!(missing, [&"NatSwitchSeconds", &"Seed"]);
 }
 
 fn run_hand(hand: u64) {

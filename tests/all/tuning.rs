@@ -4,6 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ringgate_core::secret::Key;
+use ringgate_fleet::keyspace::{Keyspace, Name};
+use ringgate_fleet::seal::FleetKey;
+use ringgate_tokens::Refusal;
+use ringgate_tokens::counters::{Counters, Standing};
+use ringgate_tokens::desk::{Desk, Rules};
+
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, Text};
 use crate::folder::Folder;
@@ -26,10 +33,13 @@ fn named(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn dashboard_and_rules_name_metrics_that_there_are() {
-    let daemon = Daemon::start(&Text::new());
+    let mut text = Text::new();
+    // Nobody is there, and the families are.
+    text.more.push_str("[fleet]\nendpoints = [\"http://127.0.0.1:1\"]\nprefix = \"/f\"\n");
+    let daemon = Daemon::start(&text);
     let _game = Game::start(&daemon, "arena");
     daemon.ready();
-    let page = daemon.get("/metrics").body;
+    let page = format!("{}{}", daemon.get("/metrics").body, page_of_a_token_service());
     let samples = page.lines().filter(|line| !line.starts_with('#'));
     let there: BTreeSet<_> =
         samples.filter_map(|line| line.split(['{', ' ']).next()).map(str::to_owned).collect();
@@ -54,14 +64,34 @@ fn dashboard_and_rules_name_metrics_that_there_are() {
     assert!(missing.is_empty(), "the queries name {missing:?}");
 }
 
+/// What a token service tells that knows nothing yet.
+fn page_of_a_token_service() -> String {
+    let keyspace = Keyspace::new("/f").expect("a prefix");
+    let key = FleetKey::new(Key::from_bytes([1; 32]));
+    let rules =
+        Rules { expire_default_s: 30, expire_max_s: 300, addresses_max: 1, serves_away: true };
+    let desk = Desk::new(keyspace, key, Name::new("one").expect("a name"), rules, 1);
+    Counters::default().page(&desk, Standing::default())
+}
+
 #[test]
-fn rules_name_drop_reasons_that_there_are() {
+fn promtool_has_nothing_to_say_about_a_token_service() {
+    let Some(said) = crate::control_metrics::promtool(&page_of_a_token_service()) else { return };
+    assert_eq!(said, "");
+}
+
+#[test]
+fn rules_name_reasons_that_there_are() {
     let rules = text_of("prometheus/ringgate.rules.yml");
-    let reasons = rules.split("reason=~\"").nth(1).and_then(|rest| rest.split('"').next());
-    let known: Vec<_> = ringgate_core::drops::DropReason::ALL.iter().map(|it| it.name()).collect();
-    for reason in reasons.expect("one rule goes by reason").split('|') {
-        assert!(known.contains(&reason), "{reason}");
+    let lists = rules.split("reason=~\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let drops: Vec<_> = ringgate_core::drops::DropReason::ALL.iter().map(|it| it.name()).collect();
+    let refusals: Vec<_> = Refusal::ALL.iter().map(|it| it.word()).collect();
+    for (list, known) in lists.zip([drops, refusals]) {
+        for reason in list.split('|') {
+            assert!(known.contains(&reason), "{reason}");
+        }
     }
+    assert_eq!(rules.matches("reason=~").count(), 2);
 }
 
 #[test]

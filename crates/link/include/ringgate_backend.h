@@ -156,7 +156,8 @@ enum rg_event_kind {
     /* Of players of listeners with delivery = "gateway": */
     RG_MESSAGE, /* session, channel_kind, channel, bytes, bytes_len: a whole message */
     RG_REPORT,  /* session, token, is_delivered: what became of a message that was sent with a
-                   token. One for each, before the session's RG_CLOSED, unless the link is lost */
+                   token. One for each, before the session's RG_CLOSED, unless the link is lost, or
+                   it was sent when the gateway had ended the session: that one was not delivered */
     RG_ROOM,    /* session, is_full, waiting_bytes: so much waits at the gateway that no more should
                    be sent on reliable channels, or it has become less again */
     RG_QUALITY  /* session, round_trip_ns, variation_ns, loss_per_mille, waiting_bytes */

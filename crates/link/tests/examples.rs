@@ -7,7 +7,8 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use ringgate_link::bundle::{
-    BUNDLE_BYTES_MAX, Opened, SessionId, ToGateway, USER_DATA_BYTES, VERSION_MAX, Welcome, Writer,
+    BUNDLE_BYTES_MAX, Channel, MessagePart, Opened, SessionId, ToGateway, USER_DATA_BYTES,
+    VERSION_MAX, Welcome, Writer,
 };
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -116,5 +117,47 @@ fn the_snapshot_example_tells_a_player_about_itself() {
         if bytes[4..] == [5, 0, 0, 0, 7, 7, 7, 7] {
             return;
         }
+    }
+}
+
+#[test]
+fn the_message_example_sends_a_level_for_each_order_and_snapshots_beside_them() {
+    let link = Linked::start("messages");
+    link.let_in();
+    link.wait_for_level(0);
+    let orders = MessagePart::of(SESSION, Channel::Reliable(0), 0, b"the next one, please");
+    orders.for_each(|part| link.send(|writer| writer.message(&part)));
+    link.wait_for_level(1);
+    // While there is no room, nothing but snapshots comes.
+    link.send(|writer| writer.room(SESSION, true, 200_000));
+    let orders = MessagePart::of(SESSION, Channel::Reliable(0), 0, b"and one more");
+    orders.for_each(|part| link.send(|writer| writer.message(&part)));
+    link.send(|writer| writer.room(SESSION, false, 0));
+    link.wait_for_level(2);
+}
+
+impl Linked {
+    /// Takes what comes until that level is whole.
+    fn wait_for_level(&self, number: u32) {
+        let (mut level, mut has_snapshot) = (Vec::new(), false);
+        while level.len() < 20 * 1024 || !has_snapshot {
+            let bundle = self.receive();
+            for record in ToGateway::read(&bundle) {
+                match record.expect("it writes what the format allows") {
+                    ToGateway::Message(part) if part.channel == Channel::Sequenced(1) => {
+                        has_snapshot = true;
+                    }
+                    ToGateway::Message(part) => {
+                        assert_eq!(part.channel, Channel::Reliable(0));
+                        // The first part has the token.
+                        assert!(!level.is_empty() || part.token == u64::from(number) + 1);
+                        level.extend_from_slice(part.bytes);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        assert_eq!(level[..4], number.to_le_bytes());
+        assert_eq!(level[9000], ((9000 * 31) as u8).wrapping_add(number as u8));
     }
 }

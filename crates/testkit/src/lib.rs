@@ -39,7 +39,7 @@ pub use judge::{Judge, LifeRecord, Tally, Violation};
 pub use netcode::{Cipher, Heard};
 pub use network::{Datagram, Faults, Network};
 pub use note::Note;
-pub use plan::{GameLink, GamePlan, Habits, Plan};
+pub use plan::{GameLink, GamePlan, Habits, Plan, SETTINGS};
 pub use player::{Deed, Last, Life, Player, Whereabouts};
 pub use random::Random;
 pub use ringgate_gate::host::Host;

@@ -6,6 +6,7 @@ use super::network::Faults;
 use super::random::Random;
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{Route, TokenReuse};
+use ringgate_impair::Impairments;
 
 /// A world before it begins.
 #[derive(Clone, Debug)]
@@ -129,7 +130,7 @@ impl Plan {
             step_ns: 5 * MS,
             timeout_s: 2,
             sessions_max: 1000,
-            path: Faults::NONE,
+            path: Faults::none(),
             bad_paths_per_mille: 0,
             habits: Habits {
                 talk_ns: 30 * MS..150 * MS,
@@ -219,7 +220,9 @@ impl Plan {
 
     /// Whether every honest player can be expected to get in, and every payload to arrive.
     pub fn is_fair(&self) -> bool {
-        let paths_are_good = self.path.loss_per_mille == 0 && self.bad_paths_per_mille == 0;
+        let is_active = self.path.settings.is_active();
+        let paths_are_good =
+            self.path.loss_per_mille == 0 && self.bad_paths_per_mille == 0 && !is_active;
         let room = self.games.iter().map(|game| game.slots as usize).min().unwrap_or(0);
         let has_room = room >= self.players && self.sessions_max as usize >= self.players;
         paths_are_good && has_room && !self.crashes && !self.stalls && !self.jumps && !self.turnover
@@ -234,7 +237,13 @@ impl Plan {
     /// does, which nobody can prevent; in a fair world there is none.
     pub fn attackers_path(&self) -> Faults {
         let delay_ns = if self.is_fair() { 30 * MS..200 * MS } else { MS..200 * MS };
-        Faults { delay_ns, ..Faults::NONE }
+        Faults { delay_ns, ..Faults::none() }
+    }
+
+    /// Settings of a bad network, with a randomness of this world's own.
+    pub fn settings(&self, text: &str) -> Impairments {
+        let settings = Impairments::parse(text).expect("names and numbers of settings");
+        Impairments { seed: self.seed, ..settings }
     }
 
     fn weather(&mut self, random: &mut Random) {
@@ -242,7 +251,12 @@ impl Plan {
             loss_per_mille: random.within(1..150) as u32,
             duplicate_per_mille: random.within(0..100) as u32,
             delay_ns: 2 * MS..random.within(3..80) * MS,
+            settings: Impairments::default(),
         };
+        if (self.seed / 8).is_multiple_of(3) {
+            let of_its_own = &mut Random::new(self.seed ^ 0x1a9);
+            self.path.settings = self.settings(of_its_own.pick(&SETTINGS).unwrap_or(&""));
+        }
         self.bad_paths_per_mille = random.within(0..200) as u32;
     }
 
@@ -275,6 +289,23 @@ impl GamePlan {
 }
 
 const ROUTES: [Route; 4] = [Route::Hash, Route::LeastPlayers, Route::Single, Route::UserData];
+
+/// Every setting that Unreal's packet simulation has, and the two that we have beyond it.
+pub const SETTINGS: [&str; 13] = [
+    "PktLoss=15",
+    "PktLoss=40 PktLossMinSize=60 PktLossMaxSize=400",
+    "PktOrder=1",
+    "PktDup=25",
+    "PktLag=60 PktLagVariance=50",
+    "PktLagMin=10 PktLagMax=90",
+    "PktLagMin=5 PktJitter=70",
+    "PktFrameDelay=3",
+    "PktBufferBloatInMS=80",
+    "PktIncomingLagMin=10 PktIncomingLagMax=70",
+    "PktIncomingLoss=15",
+    "PktIncomingFrameDelay=2 PktIncomingBufferBloatInMS=60",
+    "BurstLoss=3 BurstLength=5",
+];
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;

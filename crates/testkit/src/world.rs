@@ -251,7 +251,7 @@ impl World {
     /// Everybody has left, some without a word: after the longest timeout nothing may be left of
     /// them.
     fn wait_until_all_left(&mut self) -> Result<(), Violation> {
-        let timeout_ns = self.plan.timeout_s as u64 * S + self.plan.path.delay_ns.end;
+        let timeout_ns = self.plan.timeout_s as u64 * S + self.plan.path.slowest_ns();
         let empty_ns =
             self.now_ns + 2 * timeout_ns + QUIET_NS + unreal_setup::patience_ns(&self.plan);
         while self.now_ns < empty_ns {

@@ -17,6 +17,8 @@ pub enum Scope {
     Places,
     /// Confirm what the mirror holds back.
     Admin,
+    /// See the whole fleet.
+    See,
 }
 
 /// One caller.

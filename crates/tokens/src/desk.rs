@@ -115,6 +115,11 @@ impl Desk {
         self.leased_until_ms = until_ms;
     }
 
+    /// What this service is called.
+    pub const fn service(&self) -> &Name {
+        &self.service
+    }
+
     /// What is known.
     pub const fn known(&self) -> &Known {
         &self.known
@@ -239,8 +244,9 @@ impl Desk {
     }
 }
 
-/// How long it may take until a backend tells of a player who has come.
-const TOLD_WITHIN_S: u64 = 5;
+/// How long it may take until a backend tells of a player who has come: longer than the lease of a
+/// backend that is cut off from etcd, whose last word stands until then.
+const TOLD_WITHIN_S: u64 = 15;
 
 /// How long a backend without free slots is left alone.
 const DRY_MS: u64 = 500;

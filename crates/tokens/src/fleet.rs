@@ -184,7 +184,9 @@ async fn attempt(
         let now = shared.now();
         let mut desk = shared.desk();
         let held: &mut Held = desk.book_mut().open(backend, now.unix_s);
-        grounds.decide(held, wanted)
+        let decision = grounds.decide(held, wanted);
+        decision.venture(held);
+        decision
     };
     if grounds.is_as_decided(&decision) {
         let (now, mut desk) = (shared.now(), shared.desk());
@@ -194,8 +196,8 @@ async fn attempt(
     let writing = grounds.writing(&decision, keyspace, backend, owner, lease);
     let txn = writing.map_err(|why| Error::Config(why.to_string()))?;
     let written = client.txn(&txn).await?;
-    // Where the answer is lost, the block in etcd may be larger than what is held: nobody else
-    // promises these slots, and the next decision looks again.
+    // Where the answer is lost, the block in etcd may be larger than what is held, and never
+    // smaller: nobody else promises these slots, and the next decision looks again.
     if written.held && shared.lease.load(Ordering::Relaxed) == lease {
         let (now, mut desk) = (shared.now(), shared.desk());
         let held = desk.book_mut().open(backend, now.unix_s);
@@ -216,7 +218,7 @@ pub(crate) async fn give_back(shared: &Shared, client: &Client) {
 
 const REGISTRATION_TTL_S: i64 = 10;
 /// Beyond the longest token: clocks differ, and players are told of a little later.
-const LEASE_MARGIN_S: i64 = 15;
+const LEASE_MARGIN_S: i64 = 20;
 /// Often enough to learn soon that etcd is away.
 const RENEW_MS_MAX: u64 = 5000;
 const TIDY_EVERY: Duration = Duration::from_secs(1);

@@ -222,12 +222,46 @@ impl Known {
 
     fn find_epoch(&self, listener: &Name, now_s: u64) -> Option<u32> {
         let epochs: Vec<_> = self.keys.get(listener)?.values().map(|it| it.epoch).collect();
-        let listeners = self.gateways.values().flat_map(|it| &it.listeners);
-        let confirmed: Vec<_> = listeners
-            .filter(|it| it.name == listener.as_str() && it.protocol == NETCODE)
-            .map(|it| it.epochs.as_slice())
-            .collect();
+        let confirmed: Vec<_> = self.confirmations(listener).collect();
         epochs::mint(now_s, &epochs, &confirmed)
+    }
+
+    /// The epochs that each gateway with this listener accepts.
+    fn confirmations<'a>(&'a self, listener: &'a Name) -> impl Iterator<Item = &'a [u32]> {
+        let listeners = self.gateways.values().flat_map(|it| &it.listeners);
+        let own = move |it: &&Listener| it.name == listener.as_str() && it.protocol == NETCODE;
+        listeners.filter(own).map(|it| it.epochs.as_slice())
+    }
+
+    /// The epoch of a listener that tokens are made with now.
+    pub fn minted_with(&self, listener: &Name, now_s: u64) -> Option<u32> {
+        self.find_epoch(listener, now_s)
+    }
+
+    /// How many gateways accept an epoch of a listener.
+    pub fn confirmed_by(&self, listener: &Name, number: u32) -> usize {
+        self.confirmations(listener).filter(|epochs| epochs.contains(&number)).count()
+    }
+
+    /// The keys that can be opened, by listener.
+    pub fn epochs(&self) -> impl Iterator<Item = (&Name, Epoch)> {
+        let mut all: Vec<_> = self
+            .keys
+            .iter()
+            .flat_map(|(listener, keys)| keys.values().map(move |it| (listener, it.epoch)))
+            .collect();
+        all.sort_unstable_by_key(|(listener, epoch)| (listener.as_str(), epoch.number));
+        all.into_iter()
+    }
+
+    /// All gateways.
+    pub fn gateways(&self) -> impl Iterator<Item = (&Name, &Gateway)> {
+        self.gateways.iter()
+    }
+
+    /// All backends.
+    pub fn backends(&self) -> impl Iterator<Item = (&Name, &Backend)> {
+        self.backends.iter()
     }
 
     /// The token by which a plain listener leads to a backend.
@@ -243,6 +277,12 @@ impl Known {
     /// How many gateways, backends and bans there are, and values that cannot be read.
     pub fn counts(&self) -> [usize; 4] {
         [self.gateways.len(), self.backends.len(), self.denied.len(), self.unreadable.len()]
+    }
+
+    /// The values that cannot be read, and why.
+    pub fn all_unreadable(&self) -> impl Iterator<Item = (String, &str)> {
+        let text = |key: &Bytes| String::from_utf8_lossy(key).into_owned();
+        self.unreadable.iter().map(move |(key, why)| (text(key), why.as_str()))
     }
 
     /// The first of the values that cannot be read, and why.

@@ -148,6 +148,14 @@ impl Grounds {
 }
 
 impl Decision {
+    /// Called before the decision is written, because the answer may be lost, or the transaction
+    /// done long after nobody waits for it: until a later decision knows better, no more is
+    /// promised than both the block as it was and the one that was decided have.
+    pub fn venture(&self, held: &mut Held) {
+        held.granted = held.granted.min(self.block.max(held.pending()));
+        held.written = held.written.max(self.block);
+    }
+
     /// Takes over what is written, at this revision.
     pub fn apply(self, held: &mut Held, revision: i64) {
         held.settle(self.settled);

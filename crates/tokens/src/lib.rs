@@ -13,6 +13,7 @@ pub mod choose;
 pub mod counters;
 pub mod desk;
 pub mod fleet;
+pub mod glance;
 pub mod http;
 pub mod known;
 pub mod ledger;

@@ -23,7 +23,7 @@ mod tests {
         let paths = document["paths"].as_object().expect("paths");
         assert_eq!(paths.len(), Route::ALL.len());
         for (path, route) in Route::ALL {
-            let method = if route.scope().is_some() { "post" } else { "get" };
+            let method = if route.is_posted() { "post" } else { "get" };
             let operation = &paths[*path][method];
             assert!(operation["operationId"].is_string(), "{path}");
             assert_eq!(operation["security"].is_array(), route.scope().is_some(), "{path}");

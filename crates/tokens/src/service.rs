@@ -22,6 +22,7 @@ use crate::book::Now;
 use crate::callers::{Caller, Callers};
 use crate::counters::{Counters, Standing};
 use crate::desk::{Desk, Rules};
+use crate::glance::Glance;
 use crate::memory::Memory;
 use crate::random::of_text;
 use crate::{fleet, http, tls};
@@ -70,6 +71,7 @@ pub(crate) struct Shared {
     pub(crate) leased: Notify,
     pub(crate) is_stopping: AtomicBool,
     pub(crate) confirm: mpsc::Sender<mirror::run::Command>,
+    pub(crate) glance: Glance,
     clock: Clock,
     desk: Mutex<Desk>,
     callers: Mutex<Callers>,
@@ -172,6 +174,7 @@ pub fn start(options: Options) -> io::Result<Running> {
         leased: Notify::new(),
         is_stopping: AtomicBool::new(false),
         confirm,
+        glance: Glance::default(),
         clock: Clock::start(),
         desk: Mutex::new(desk),
         callers: Mutex::new(Callers::new(options.callers)),

@@ -9,6 +9,8 @@ mod hostile;
 mod http;
 #[path = "real/office.rs"]
 mod office;
+#[path = "real/openapi.rs"]
+mod openapi;
 #[path = "../../fleet/tests/real/rig.rs"]
 #[allow(dead_code, reason = "the tests of the client use all of it")]
 mod rig;

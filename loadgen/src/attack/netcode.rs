@@ -71,8 +71,8 @@ pub(super) fn token(protocol: &Protocol, client: u64) -> io::Result<ConnectToken
     let Protocol::Netcode(tokens) = protocol else {
         return Err(io::Error::other("this attack is one on netcode listeners"));
     };
-    let token = tokens.take(ATTACKER_IDS + client, clock::unix_seconds());
-    token.ok_or_else(|| io::Error::other("no connect token is left"))
+    let token = tokens.take(ATTACKER_IDS + client, clock::unix_seconds(), 1);
+    token.map_err(|_| io::Error::other("no connect token is left"))
 }
 
 /// A valid request.

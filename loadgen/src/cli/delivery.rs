@@ -8,7 +8,8 @@ use crate::players::{Delivery, Protocol};
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct DeliveryArgs {
     /// Players of a listener with `delivery = "gateway"` send whole messages on such a channel, and
-    /// every message's report is held against its echo. --bytes goes up to 65535 for reliable ones
+    /// every message's report is held against its echo; with `levels`, against the level that the
+    /// game server sends for it. --bytes goes up to 65535 for reliable ones
     #[arg(long, value_enum, value_name = "KIND", num_args = 0..=1, default_missing_value = "reliable", conflicts_with_all = ["plain", "unreal"])]
     delivery: Option<Delivery>,
 }

@@ -2,7 +2,7 @@
 //! which threads.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::values::{driver, duration, number};
 use crate::measure::gateway::Gateway;
 use crate::players::arrivals::Arrivals;
 use crate::players::scenario::Scenario;
+use crate::players::tokens::service::{Request, Service};
 use crate::players::tokens::{Mint, Tokens};
 use crate::players::{Protocol, THREADS_MAX};
 use crate::report::require::Allowance;
@@ -27,10 +28,10 @@ use crate::run::engine::{Gather, Options};
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct PlayerArgs {
     /// The gateway's address, as tokens must name it
-    #[arg(long, value_name = "ADDR", required_unless_present = "tokens")]
+    #[arg(long, value_name = "ADDR", required_unless_present_any = ["tokens", "token_service"])]
     pub(super) server: Option<SocketAddr>,
     /// The listener's key, to mint tokens with: a file that holds it in hex
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["tokens", "unreal", "plain"])]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["tokens", "token_service", "unreal", "plain"])]
     key: Option<PathBuf>,
     /// The listener's protocol id, decimal or 0x…
     #[arg(long, value_name = "N", value_parser = number, default_value = "0")]
@@ -39,6 +40,20 @@ pub(super) struct PlayerArgs {
     /// other
     #[arg(long, value_name = "PATH", conflicts_with_all = ["key", "server"])]
     tokens: Option<PathBuf>,
+    /// Tokens of a fleet's token service instead, over HTTP, as players need them; the next of the
+    /// list is asked where one does not answer
+    #[arg(long, value_name = "ADDR,…", value_delimiter = ',', requires = "token_secret",
+        conflicts_with_all = ["key", "server", "tokens"])]
+    token_service: Vec<SocketAddr>,
+    /// A file with what the token service wants to be shown
+    #[arg(long, value_name = "FILE", requires = "token_service")]
+    token_secret: Option<PathBuf>,
+    /// What to ask the token service for, beside each player's id
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    token_request: String,
+    /// Have players whose session ends without their wish ask the token service for another token
+    #[arg(long, requires = "token_service")]
+    come_back: bool,
     /// Name of the backend, put into the tokens' user data for listeners that route by it
     #[arg(long, value_name = "NAME", default_value = "")]
     backend: String,
@@ -130,17 +145,26 @@ impl PlayerArgs {
     /// Where players get tokens, whom these name, and for which protocol.
     pub(super) fn tokens(&self) -> Result<(Tokens, SocketAddr, u64), Failure> {
         let tokens = match (&self.tokens, &self.key, self.server) {
+            _ if !self.token_service.is_empty() => self.service()?,
             (Some(path), ..) => Tokens::read(path).map_err(Failure::BadInput)?,
             (None, Some(key), Some(server)) => Tokens::Mint(Arc::new(self.mint(key, server)?)),
             _ => {
                 return Err(Failure::BadInput(
-                    "players need --tokens, or --server and --key".into(),
+                    "players need --tokens, --token-service, or --server and --key".into(),
                 ));
             }
         };
         let (server, protocol_id) =
-            tokens.terms().unwrap_or_else(|| unreachable!("both sources have a server"));
+            tokens.terms().unwrap_or_else(|| unreachable!("all sources have a server"));
         Ok((tokens, server, protocol_id))
+    }
+
+    fn service(&self) -> Result<Tokens, Failure> {
+        let services = self.token_service.clone();
+        let secret = self.token_secret.as_deref().unwrap_or_else(|| Path::new(""));
+        let request = Request::new(services, secret, &self.token_request, self.come_back);
+        let request = request.map_err(Failure::BadInput)?;
+        Ok(Tokens::Service(Arc::new(Service::start(request).map_err(Failure::Failed)?)))
     }
 
     fn mint(&self, key: &PathBuf, server: SocketAddr) -> Result<Mint, Failure> {

@@ -74,7 +74,11 @@ counts! {
     ReportsWrong = "reports_wrong",
     /// Packets of the delivery layer received.
     PacketsIn = "packets_in",
-    /// Echoes that came back, each payload once.
+    /// Levels of the game server that came, each once and in order.
+    Levels = "levels",
+    /// Snapshots of the game server that came, each newer than those before.
+    Snapshots = "snapshots",
+    /// Echoes that came back, each payload once. For an order it is the level.
     Echoed = "echoed",
     /// Echoes that a newer one had overtaken.
     Reordered = "reordered",

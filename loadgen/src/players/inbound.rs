@@ -186,7 +186,7 @@ impl Swarm {
             Heard::Connected => self.handle_connected(index, now),
             Heard::Handshake => self.reschedule(index),
             Heard::Restarted => self.tally.counters.bump(Count::Restarted),
-            Heard::Refused => self.handle_closed(index),
+            Heard::Refused => self.handle_closed(index, now),
             Heard::Nothing => self.tally.counters.bump(Count::PlainIn),
             Heard::Payload(_) | Heard::Garbage => {}
         }
@@ -230,7 +230,7 @@ impl Swarm {
     pub(super) fn handle_event(&mut self, index: u32, event: Event, now: Now) {
         match event {
             Event::Connected(_) => self.handle_connected(index, now),
-            Event::Closed => self.handle_closed(index),
+            Event::Closed => self.handle_closed(index, now),
             _ => {}
         }
     }
@@ -242,10 +242,16 @@ impl Swarm {
     }
 
     /// A session has ended.
-    pub(super) fn handle_closed(&mut self, index: u32) {
+    pub(super) fn handle_closed(&mut self, index: u32, now: Now) {
         match self.players[index as usize].life {
-            Life::Connecting => self.lose(index, Count::ConnectFailed),
-            Life::Playing => self.lose(index, Count::SessionsLost),
+            Life::Connecting => {
+                self.lose(index, Count::ConnectFailed);
+                self.come_back(now);
+            }
+            Life::Playing => {
+                self.lose(index, Count::SessionsLost);
+                self.come_back(now);
+            }
             Life::Lingering { .. } => self.lose(index, Count::Left),
             Life::Free | Life::Leaving => {}
         }

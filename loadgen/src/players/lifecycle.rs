@@ -16,13 +16,14 @@ use super::scenario::Step;
 use super::swarm::{Now, Protocol, Swarm};
 use super::talker::Talker;
 use super::tokens::Tokens;
+use super::tokens::service::Lack;
 use super::unreal::UnrealPlayer;
 use crate::measure::tally::Count;
 
 /// Why a player cannot come.
 enum Obstacle {
-    /// All addresses are in use; one of them will be free.
-    NoPlace,
+    /// All addresses are in use, or the token is being asked for; look again.
+    NotYet,
     /// There is no connect token left, and there will not be one.
     NoToken,
 }
@@ -116,7 +117,7 @@ impl Swarm {
             let joined = if players > 0 { self.join(at_ns, now) } else { Ok(()) };
             match joined {
                 Ok(()) => {}
-                Err(Obstacle::NoPlace) => {
+                Err(Obstacle::NotYet) => {
                     self.population.retry_at_ns = now.mono_ns + RETRY_NS;
                     return;
                 }
@@ -137,13 +138,19 @@ impl Swarm {
                 self.players.push(Player::free());
                 self.players.len() as u32 - 1
             }
-            None => return Err(Obstacle::NoPlace),
+            None => return Err(Obstacle::NotYet),
         };
         let session = self.setup.thread << SESSION_BITS | self.sessions_made;
         let client_id = self.players[index as usize].client_id.wrapping_add(1);
-        let Some(wire) = self.wire(session, client_id, now) else {
-            self.free.push_front(index);
-            return Err(Obstacle::NoToken);
+        let wire = match self.wire(session, client_id, now) {
+            Ok(wire) => wire,
+            Err(lack) => {
+                self.free.push_front(index);
+                return Err(match lack {
+                    Lack::NotYet => Obstacle::NotYet,
+                    Lack::Never => Obstacle::NoToken,
+                });
+            }
         };
         self.sessions_made += 1;
         self.tally.counters.bump(Count::Joins);
@@ -165,32 +172,46 @@ impl Swarm {
         Ok(())
     }
 
-    fn wire(&self, session: u32, client_id: u8, now: Now) -> Option<Wire> {
+    fn wire(&self, session: u32, client_id: u8, now: Now) -> Result<Wire, Lack> {
         match &self.setup.protocol {
-            Protocol::Plain(plain) => Some(Wire::Plain(plain.server)),
+            Protocol::Plain(plain) => Ok(Wire::Plain(plain.server)),
             Protocol::Netcode(tokens) => {
                 let token = self.token(tokens, session, now)?;
                 let options = Options { answers_at_once: true, ..Options::default() };
-                Some(Wire::Netcode(Client::new(&token, now.mono_ns, options)))
+                Ok(Wire::Netcode(Client::new(&token, now.mono_ns, options)))
             }
             Protocol::Messages(tokens, delivery) => {
                 let token = self.token(tokens, session, now)?;
                 let netcode = Options { answers_at_once: true, ..Options::default() };
                 let options = ringgate_client::Options::default();
                 let session = Session::new(&token, &options, netcode, now.mono_ns);
-                Some(Wire::Messages(Box::new(Talker::new(session, *delivery))))
+                Ok(Wire::Messages(Box::new(Talker::new(session, *delivery))))
             }
             Protocol::Unreal(setup) => {
                 let seed = u64::from(self.setup.run) << 32 | u64::from(session);
                 let player = UnrealPlayer::new(setup, client_id, seed, now.mono_ns);
-                Some(Wire::Unreal(Box::new(player)))
+                Ok(Wire::Unreal(Box::new(player)))
             }
         }
     }
 
-    fn token(&self, tokens: &Tokens, session: u32, now: Now) -> Option<ConnectToken> {
+    fn token(&self, tokens: &Tokens, session: u32, now: Now) -> Result<ConnectToken, Lack> {
         let client_id = u64::from(self.setup.run) << 32 | u64::from(session);
-        tokens.take(client_id, now.unix_ns / NS_PER_S)
+        let is_due = |(at_ns, _): &&(u64, u32)| *at_ns <= now.mono_ns;
+        let owed = self.population.owed.iter().take_while(is_due);
+        let waiting = owed.take(WAITING_MAX).map(|(_, players)| *players as usize).sum();
+        tokens.take(client_id, now.unix_ns / NS_PER_S, waiting)
+    }
+
+    /// A player whose session was lost comes again, where players do.
+    pub(super) fn come_back(&mut self, now: Now) {
+        let comes_back = match &self.setup.protocol {
+            Protocol::Netcode(tokens) | Protocol::Messages(tokens, _) => tokens.comes_back(),
+            Protocol::Plain(_) | Protocol::Unreal(_) => false,
+        };
+        if comes_back && !self.population.is_over {
+            self.owe(1, now.mono_ns + COME_BACK_NS);
+        }
     }
 
     /// A player is in.
@@ -294,7 +315,13 @@ const CHANGES_MAX: u32 = 64;
 /// button again.
 const STORM_PAUSE_NS: u64 = 250_000_000;
 
-/// Without a place for a player, this long until the next look.
+/// From the loss of a session to the next request: whoever is refused at once does not storm.
+const COME_BACK_NS: u64 = 250_000_000;
+
+/// Entries of the list of players who are owed that are looked through for how many want a token.
+const WAITING_MAX: usize = 64;
+
+/// Without a place or a token for a player, this long until the next look.
 const RETRY_NS: u64 = 10_000_000;
 
 /// Goodbyes are ten datagrams each: 5,000 players a second leave as 50,000 datagrams a second.

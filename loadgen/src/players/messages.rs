@@ -3,17 +3,19 @@
 //!
 //! A message is stamped as a payload is. It has its counter as its token, so its player hears of
 //! each whether it arrived, and holds that against the echo: what is reported as lost never
-//! comes back.
+//! comes back. Where messages are orders ([`Delivery::Levels`](super::Delivery::Levels)), levels
+//! take the place of echoes.
 
-use ringgate_client::{Reason, SessionEvent};
+use ringgate_client::{Channel, Reason, SessionEvent};
 use ringgate_core::proto::netcode::client::OpenWork;
 use ringgate_core::proto::netcode::packet::PacketKind;
 
+use super::levels::Told;
 use super::player::{Life, Wire};
 use super::staged::Item;
 use super::stamp::Stamp;
 use super::swarm::{Now, Swarm};
-use crate::measure::tally::Count;
+use crate::measure::tally::{Count, Stage};
 
 impl Swarm {
     /// Hands a stamped message to a player's end; what leaves is up to that.
@@ -25,6 +27,9 @@ impl Swarm {
         let token = Some(stamp.counter.into());
         match talker.session.send(talker.channel, &staged.message, token) {
             Ok(()) => {
+                if let Some(levels) = &mut talker.levels {
+                    levels.order(stamp.intended_ns);
+                }
                 self.tally.counters.bump(Count::MessagesTaken);
                 self.second(stamp.intended_ns).due += 1;
             }
@@ -55,7 +60,7 @@ impl Swarm {
     ) {
         let mut heard = std::mem::take(&mut self.heard);
         let Wire::Messages(talker) = &mut self.players[index as usize].wire else { return };
-        let (channel, on_message) = (talker.channel, |of, message: &[u8]| heard.push(of, message));
+        let on_message = |of, message: &[u8]| heard.push(of, message);
         let taken = talker.session.handle_opened(now.mono_ns, work, body, on_message);
         match taken {
             Ok(()) if work.header.kind == PacketKind::Payload => {
@@ -68,11 +73,7 @@ impl Swarm {
         for (of, len) in &heard.messages {
             let (message, behind) = rest.split_at(*len);
             rest = behind;
-            if *of == channel {
-                self.judge_echo(index, message, at_ns);
-            } else {
-                self.tally.counters.bump(Count::Misdelivered);
-            }
+            self.judge_message(index, *of, message, at_ns);
         }
         heard.clear();
         self.heard = heard;
@@ -90,12 +91,39 @@ impl Swarm {
                 None => return,
                 Some(SessionEvent::Connected { .. }) => self.handle_connected(index, now),
                 Some(SessionEvent::NextServer { .. } | SessionEvent::Closed(Reason::Left)) => {}
-                Some(SessionEvent::Closed(_)) => self.handle_closed(index),
+                Some(SessionEvent::Closed(_)) => self.handle_closed(index, now),
                 Some(SessionEvent::Reported(report)) => {
                     self.judge_report(index, report.token as u32, report.is_delivered);
                 }
             }
         }
+    }
+
+    fn judge_message(&mut self, index: u32, of: Channel, message: &[u8], at_ns: u64) {
+        let Wire::Messages(talker) = &mut self.players[index as usize].wire else { return };
+        match &mut talker.levels {
+            Some(levels) => {
+                let told = levels.hear(of, message);
+                self.count_told(told, at_ns);
+            }
+            None if of == talker.channel => self.judge_echo(index, message, at_ns),
+            None => self.tally.counters.bump(Count::Misdelivered),
+        }
+    }
+
+    fn count_told(&mut self, told: Told, at_ns: u64) {
+        let count = match told {
+            Told::FirstLevel => Count::Levels,
+            Told::Level { ordered_ns } => {
+                self.tally.counters.bump(Count::Echoed);
+                self.tally.record(Stage::RoundTrip, at_ns.saturating_sub(ordered_ns));
+                self.second(ordered_ns).echoed += 1;
+                Count::Levels
+            }
+            Told::Snapshot => Count::Snapshots,
+            Told::Wrong => Count::Corrupt,
+        };
+        self.tally.counters.bump(count);
     }
 
     /// An echo of what was reported as lost is a lie of one of the two.

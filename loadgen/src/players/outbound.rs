@@ -78,6 +78,10 @@ impl Swarm {
         let player = &mut self.players[index as usize];
         match player.life {
             Life::Lingering { until_ns } if until_ns <= now.mono_ns => {
+                if let Some(until_ns) = player.wire.waits_until(now.mono_ns) {
+                    player.life = Life::Lingering { until_ns };
+                    return;
+                }
                 player.life = Life::Leaving;
                 player.wire.leave();
                 self.tally.counters.bump(Count::Left);
@@ -100,7 +104,7 @@ impl Swarm {
         let Wire::Unreal(player) = &mut self.players[index as usize].wire else { return };
         if player.is_over(now.mono_ns) {
             player.give_up();
-            self.handle_closed(index);
+            self.handle_closed(index, now);
         }
     }
 

@@ -110,6 +110,12 @@ impl Wire {
         }
     }
 
+    /// Until when a player who wants to leave waits on for what is certain to come.
+    pub(super) fn waits_until(&mut self, now_ns: u64) -> Option<u64> {
+        let Self::Messages(talker) = self else { return None };
+        talker.waits_until(now_ns)
+    }
+
     /// Says goodbye, as far as the protocol knows one.
     pub(super) fn leave(&mut self) {
         match self {

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use ringgate_client::{Channel, Session};
 
+use super::levels::{LEVELS, Levels};
+
 /// On what kind of channel players send, and want their echoes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Delivery {
@@ -14,6 +16,9 @@ pub enum Delivery {
     Sequenced,
     /// Once.
     Unreliable,
+    /// Reliable orders, each of which the bundle library's example messages.c answers with a level;
+    /// levels and the snapshots beside them are judged.
+    Levels,
 }
 
 impl Delivery {
@@ -22,13 +27,14 @@ impl Delivery {
             Self::Reliable => Channel::Reliable(0),
             Self::Sequenced => Channel::Sequenced(0),
             Self::Unreliable => Channel::Unreliable(0),
+            Self::Levels => LEVELS,
         }
     }
 
     /// The longest message.
     pub const fn bytes_max(self) -> u16 {
         match self {
-            Self::Reliable => u16::MAX,
+            Self::Reliable | Self::Levels => u16::MAX,
             Self::Sequenced | Self::Unreliable => PART_BYTES_MAX,
         }
     }
@@ -41,6 +47,10 @@ pub(super) struct Talker {
     pub(super) channel: Channel,
     /// Messages that were last reported as lost.
     pub(super) lost: VecDeque<u32>,
+    /// What it hears where its messages are orders, and are not echoed.
+    pub(super) levels: Option<Levels>,
+    /// When a player who wants to leave gives up what has not come.
+    gives_up_ns: Option<u64>,
 }
 
 /// Messages that have come with a packet.
@@ -51,8 +61,20 @@ pub(super) struct Heard {
 }
 
 impl Talker {
-    pub(super) const fn new(session: Session, delivery: Delivery) -> Self {
-        Self { session, channel: delivery.channel(), lost: VecDeque::new() }
+    pub(super) fn new(session: Session, delivery: Delivery) -> Self {
+        let levels = (delivery == Delivery::Levels).then(Levels::default);
+        let channel = delivery.channel();
+        Self { session, channel, lost: VecDeque::new(), levels, gives_up_ns: None }
+    }
+
+    /// Until when a player who wants to leave waits on: what is reliable is here in the end, and
+    /// books that are closed before would say that it is missing.
+    pub(super) fn waits_until(&mut self, now_ns: u64) -> Option<u64> {
+        let is_owed = self.levels.as_ref().is_some_and(Levels::are_due);
+        let is_waiting = is_owed || !self.session.has_delivered_all();
+        let gives_up_ns = *self.gives_up_ns.get_or_insert(now_ns + PATIENCE_NS);
+        let is_here = !self.session.state().is_closed();
+        (is_waiting && is_here && now_ns < gives_up_ns).then_some(now_ns + LOOK_EVERY_NS)
     }
 }
 
@@ -67,6 +89,11 @@ impl Heard {
         self.messages.clear();
     }
 }
+
+/// Longer than anything takes that comes at all.
+const PATIENCE_NS: u64 = 20_000_000_000;
+
+const LOOK_EVERY_NS: u64 = 50_000_000;
 
 /// What one packet holds of a message.
 const PART_BYTES_MAX: u16 =

@@ -1,5 +1,8 @@
-//! Where players get their connect tokens: minted here from a listener's key, or handed in as
-//! files.
+//! Where players get their connect tokens: minted here from a listener's key, handed in as files,
+//! or asked for at a token service.
+
+mod http;
+pub mod service;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -9,6 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ringgate_core::netcode::{self, ConnectToken, ServerAddresses, TokenSpec, UserData};
 use ringgate_core::secret::Key;
 
+use self::service::{Lack, Service};
+
 /// A source of tokens that threads share.
 #[derive(Clone, Debug)]
 pub enum Tokens {
@@ -16,6 +21,8 @@ pub enum Tokens {
     Mint(Arc<Mint>),
     /// Takes one after the other from a pile; nobody gets a used one.
     Pile(Arc<Mutex<VecDeque<ConnectToken>>>),
+    /// Asks a fleet's token service.
+    Service(Arc<Service>),
 }
 
 /// What minted tokens say.
@@ -59,12 +66,26 @@ impl Tokens {
         Ok(Self::Pile(Arc::new(Mutex::new(pile))))
     }
 
-    /// A token for a player; `None` where there is none left.
-    pub fn take(&self, client_id: u64, now_unix_s: u64) -> Option<ConnectToken> {
+    /// A token for a player, the first of so many who want one now.
+    pub fn take(
+        &self,
+        client_id: u64,
+        now_unix_s: u64,
+        waiting: usize,
+    ) -> Result<ConnectToken, Lack> {
         match self {
-            Self::Mint(mint) => mint.token(client_id, now_unix_s),
-            Self::Pile(pile) => pile.lock().unwrap_or_else(PoisonError::into_inner).pop_front(),
+            Self::Mint(mint) => mint.token(client_id, now_unix_s).ok_or(Lack::Never),
+            Self::Pile(pile) => {
+                let mut pile = pile.lock().unwrap_or_else(PoisonError::into_inner);
+                pile.pop_front().ok_or(Lack::Never)
+            }
+            Self::Service(service) => service.take(now_unix_s, waiting),
         }
+    }
+
+    /// Whether players whose session was lost want another token.
+    pub fn comes_back(&self) -> bool {
+        matches!(self, Self::Service(service) if service.comes_back())
     }
 
     /// The servers that tokens name, and the game's protocol id.
@@ -76,6 +97,7 @@ impl Tokens {
                 let token = pile.front()?;
                 token.addresses.first().map(|first| (*first, token.protocol_id))
             }
+            Self::Service(service) => service.terms(),
         }
     }
 }
@@ -118,7 +140,8 @@ mod tests {
         std::fs::write(folder.join("b"), token(3)).expect("written");
         let tokens = Tokens::read(&folder).expect("three tokens");
         assert_eq!(tokens.terms(), Some(("127.0.0.1:5".parse().expect("literal"), 7)));
-        let taken: Vec<_> = std::iter::from_fn(|| tokens.take(0, 0)).map(|t| t.nonce).collect();
+        let taken: Vec<_> =
+            std::iter::from_fn(|| tokens.take(0, 0, 1).ok()).map(|t| t.nonce).collect();
         assert_eq!(taken.len(), 3);
         assert!(taken[0] != taken[1] && taken[1] != taken[2]);
         std::fs::write(folder.join("b"), [0; 100]).expect("written");

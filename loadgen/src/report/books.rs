@@ -37,6 +37,9 @@ pub fn close(record: &Record, hostile: &Hostile) -> Vec<Check> {
     if record.count(Count::MessagesTaken) > 0 {
         checks.push(books.messages());
     }
+    if record.count(Count::Levels) > 0 {
+        checks.push(books.levels());
+    }
     if !record.is_one_gateway() {
         checks.extend([continuity(record), books.own()]);
     } else if record.gateway_metrics.contains_key("ringgate_datagrams_in_total") {
@@ -49,9 +52,10 @@ pub fn close(record: &Record, hostile: &Hostile) -> Vec<Check> {
             books.down(),
             books.backlog(),
         ]);
-        if record.count(Count::MessagesTaken) == 0 {
-            checks.push(books.payloads());
-        }
+        checks.push(match record.count(Count::MessagesTaken) {
+            0 => books.payloads(),
+            _ => books.messages_on_their_way(),
+        });
     } else {
         let missing = record.summary().payloads.missing;
         checks.push(Check {
@@ -327,6 +331,45 @@ impl Books<'_> {
             "messages: taken = delivered + lost + given up at the end, as the far end saw it",
             left == 0 && wrong == 0 && !is_too_many,
             text,
+        )
+    }
+
+    /// Everybody gets a level, and one more for each order that has arrived.
+    fn levels(&self) -> Check {
+        let [came, connected, delivered, given_up] =
+            [Count::Levels, Count::Connected, Count::MessagesDelivered, Count::MessagesGivenUp]
+                .map(|count| self.c(count));
+        let left = connected + delivered - came;
+        // What arrived without a report in time may have been answered.
+        let is_answered = (-given_up..=0).contains(&left);
+        book(
+            "levels: came = players + orders that arrived",
+            is_answered,
+            format!(
+                "{came} = {connected} + {delivered}, {} snapshots beside them{}",
+                self.c(Count::Snapshots),
+                unexplained(if is_answered { 0 } else { left })
+            ),
+        )
+    }
+
+    /// What players know to have arrived has come to the gateway, once, and what has come to them
+    /// was sent there.
+    fn messages_on_their_way(&self) -> Check {
+        let [delivered, given_up] = [Count::MessagesDelivered, Count::MessagesGivenUp];
+        let (delivered, given_up) = (self.c(delivered), self.c(given_up));
+        let up = self.m("ringgate_messages_up_total");
+        let down = self.m("ringgate_messages_down_total");
+        let answers = [Count::Echoed, Count::Stale, Count::Duplicates].map(|count| self.c(count));
+        let came = match self.c(Count::Levels) {
+            0 => answers.iter().sum(),
+            levels => levels + self.c(Count::Snapshots),
+        };
+        let left = up - up.clamp(delivered, delivered + given_up);
+        book(
+            "messages at the gateway: up = delivered; down = came + overtaken or lost on their way",
+            left == 0 && came <= down,
+            format!("{up} = {delivered}{}; {down} = {came} + {}", unexplained(left), down - came),
         )
     }
 

@@ -49,12 +49,27 @@ impl Gateway {
         Self::start_at(name, "127.0.0.1", &[], link, game)
     }
 
+    /// With more in its listener, and an echo on a bundle link.
+    pub(crate) fn start_with(name: &str, listener: &str) -> Self {
+        Self::start_as(name, "127.0.0.1", &[], (Link::Bundle, listener), Game::Echo)
+    }
+
     /// At an address, with a command before the gateway's own.
     pub(crate) fn start_at(
         name: &str,
         ip: &str,
         before: &[&str],
         link: Link,
+        game: Game<'_>,
+    ) -> Self {
+        Self::start_as(name, ip, before, (link, ""), game)
+    }
+
+    fn start_as(
+        name: &str,
+        ip: &str,
+        before: &[&str],
+        (link, listener): (Link, &str),
         game: Game<'_>,
     ) -> Self {
         let mut this = Self {
@@ -78,7 +93,7 @@ impl Gateway {
             "[gateway]\nworkers = 1\npin = false\nrun_dir = \"{}\"\n\
              [[listener]]\nname = \"n\"\nprotocol = \"netcode\"\nbind = [\"LISTENER\"]\n\
              protocol_id = {PROTOCOL_ID}\nkeys = [{{ file = \"key\" }}]\nbackends = [\"game\"]\n\
-             [[backend]]\nname = \"game\"\nslots = 1000\n{backend}\n[admin]\nbind = \"ADMIN\"\n",
+             {listener}\n[[backend]]\nname = \"game\"\nslots = 1000\n{backend}\n[admin]\nbind = \"ADMIN\"\n",
             this.folder.display()
         );
         let any = format!("{ip}:0");

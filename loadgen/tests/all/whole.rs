@@ -38,6 +38,23 @@ fn the_books_of_a_run_balance_on_either_link() {
 }
 
 #[test]
+fn the_books_of_messages_balance_on_every_kind_of_channel() {
+    let gateway = Gateway::start_with("whole-messages", "delivery = \"gateway\"");
+    let bad = "PktLag=20 PktLagVariance=10 PktLoss=5 PktIncomingLoss=5";
+    for (kind, bytes) in
+        [("reliable", "100-60000"), ("sequenced", "28-1159"), ("unreliable", "100")]
+    {
+        let more = ["--delivery", kind, "--bytes", bytes, "--sessions", "8", "--hz", "4"];
+        let more = [&more[..], &["--ramp", "300ms", "--hold", "1500ms", "--impair", bad]].concat();
+        let text = stdout(&gateway.load("run", &[&more[..], &["--arrivals", "ticks"]].concat()));
+        for part in ["8 connected of 8", "ok  messages: taken", "ok  messages at the gateway"] {
+            assert!(text.contains(part), "no {part:?} in {text}");
+        }
+        assert!(wrong(&text).is_empty() && !text.contains("UNEXPLAINED"), "{text}");
+    }
+}
+
+#[test]
 fn whoever_else_talks_to_the_gateway_unbalances_the_books_which_is_exit_code_four() {
     let gateway = Gateway::start("whole-stranger", Link::Bundle, Game::Echo);
     let address = gateway.address;

@@ -15,15 +15,15 @@
 //!   round with the smallest window lets the queue run empty.
 //!
 //! So a link that loses every third packet at random is used as if it lost none, and a link that is
-//! full is noticed by its queue. Packets are spread over the round trip, a quarter faster than the
+//! full is noticed by its queue. Packets are spread over the round trip, an eighth faster than the
 //! window needs; half a window may leave at a time, as a game sends that looks at its network once
 //! a frame.
 
-use super::flight::Flight;
+use super::flight::{DATA_PACKETS_MAX, Flight};
 use super::least::Least;
 use super::round_trip::RoundTrip;
 use crate::carry::{Broken, Carry, Reader, Writer, time};
-use crate::proto::notify::{HISTORY_PACKETS_MAX, PacketSeq};
+use crate::proto::notify::PacketSeq;
 
 /// The window, and what is in it.
 #[derive(Debug)]
@@ -101,9 +101,16 @@ impl Congestion {
         if self.in_flight + self.packet_bytes <= self.window { Some(self.next_ns) } else { None }
     }
 
-    pub(super) fn handle_sent(&mut self, now_ns: u64, bytes: usize, round_trip: &RoundTrip) {
+    /// `is_last` is whether no other packet may leave for now, however large the window is.
+    pub(super) fn handle_sent(
+        &mut self,
+        now_ns: u64,
+        bytes: usize,
+        is_last: bool,
+        round_trip: &RoundTrip,
+    ) {
         self.in_flight += bytes as u64;
-        self.was_full |= self.in_flight + self.packet_bytes > self.window;
+        self.was_full |= is_last || self.in_flight + self.packet_bytes > self.window;
         let earliest_ns = now_ns.saturating_sub(self.span_ns(self.packets_at_once(), round_trip));
         let bytes_per_packet = self.packet_bytes.max(1);
         let span_ns = self.span_ns(1, round_trip) * bytes as u64 / bytes_per_packet;
@@ -274,7 +281,7 @@ impl Congestion {
     }
 
     fn bound(&mut self) {
-        let packets = PACKETS_MIN..=HISTORY_PACKETS_MAX as u64;
+        let packets = PACKETS_MIN..=DATA_PACKETS_MAX as u64;
         let (least, most) =
             (packets.start() * self.packet_bytes, packets.end() * self.packet_bytes);
         self.window = self.window.clamp(least, most);
@@ -291,7 +298,7 @@ impl Congestion {
             0 => ROUND_TRIP_NS_FIRST,
             known => known.max(ROUND_TRIP_NS_MIN),
         };
-        let (faster, than) = if self.is_starting { (2, 1) } else { (5, 4) };
+        let (faster, than) = if self.is_starting { (2, 1) } else { (9, 8) };
         packets * self.packet_bytes * round_trip_ns * than / (self.window * faster)
     }
 }

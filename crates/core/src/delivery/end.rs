@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::congestion::Congestion;
-use super::flight::{Flight, Item, Packet};
+use super::flight::{DATA_PACKETS_MAX, Flight, Item, Packet};
 use super::incoming::Incoming;
 use super::outgoing::{Filling, Outgoing};
 use super::round_trip::RoundTrip;
@@ -436,7 +436,8 @@ impl End {
         self.counts.packets_sent += 1;
         self.timers.handle_sent(now_ns, asks, is_first_that_asks);
         if asks {
-            self.congestion.handle_sent(now_ns, bytes, &self.round_trip);
+            let is_last = self.notify.in_flight() >= DATA_PACKETS_MAX;
+            self.congestion.handle_sent(now_ns, bytes, is_last, &self.round_trip);
         }
     }
 }
@@ -476,10 +477,6 @@ const LOSS_SMOOTHING: u32 = 16;
 
 /// Headers and heads of frames are not worth it in shorter ones.
 const PACKET_BYTES_MIN: usize = 200;
-
-/// How many packets may be in flight before only those leave that ask for an answer, one at a time.
-/// What is left is enough for half a minute.
-const DATA_PACKETS_MAX: usize = HISTORY_PACKETS_MAX - 40;
 
 /// So many times an answer is overdue when the network has changed.
 const OUTAGE_ASKED: u32 = 2;

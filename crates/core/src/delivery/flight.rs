@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::proto::delivery::PartSeq;
+use crate::proto::notify::HISTORY_PACKETS_MAX;
 
 /// A packet under way.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +117,10 @@ impl Flight {
         self.packets.capacity() * size_of::<Packet>() + self.items.capacity() * size_of::<Item>()
     }
 }
+
+/// How many packets may be in flight before only those leave that ask for an answer, one at a time.
+/// What is left of a history is enough for half a minute.
+pub(super) const DATA_PACKETS_MAX: usize = HISTORY_PACKETS_MAX - 38;
 
 crate::carried!(Packet { left_ns as time, bytes, items, asks });
 

@@ -180,16 +180,18 @@ impl Outgoing {
         let Some(out) = self.channels.find(channel) else { return false };
         let (number, room) = (packet.number, packet.room());
         let lost = out.lost();
-        let index = if lost > 0 {
+        let (index, is_repeated) = if lost > 0 {
             // What has to be sent again goes first, even if it has to wait for the next packet.
-            out.repeat(number, room)
+            (out.repeat(number, room), true)
+        } else if let Some(index) = out.double(number, room) {
+            (Some(index), true)
         } else {
-            self.cut(channel, packet)
+            (self.cut(channel, packet), false)
         };
         let Some(index) = index else { return false };
         let Some(out) = self.channels.find(channel) else { return false };
         self.lost = self.lost + out.lost() - lost;
-        packet.repeated += u64::from(lost > 0);
+        packet.repeated += u64::from(is_repeated);
         self.ready.set(channel, out.is_ready());
         let part = out.part(index, &mut self.copy);
         packet.write(&Frame::Reliable(part));

@@ -5,6 +5,9 @@
 //! until all of it and all before it has arrived, which is as long as the other end may have to.
 //! All parts of a message but the last are as long as a packet allows, so that it is known from
 //! the beginning what that costs.
+//!
+//! A part that was lost leaves again, and where the channel is so fast that it would have to wait
+//! for that part if it were lost once more, in two packets.
 
 use std::collections::VecDeque;
 
@@ -30,6 +33,8 @@ pub(super) struct OutChannel {
     base: PartSeq,
     /// How many parts were in vain and have to be sent again.
     lost: usize,
+    /// How many have been sent again, and leave in another packet too.
+    doubled: usize,
     /// How many messages have been cut into parts completely.
     cut_messages: usize,
     /// How much has been cut of the message after them.
@@ -73,6 +78,8 @@ enum State {
     Arrived,
     Lost,
     UnderWay,
+    /// Under way, and to be sent in another packet too.
+    Doubled,
 }
 
 /// A message that has arrived.
@@ -91,6 +98,7 @@ impl Numbered for OutChannel {
             parts: VecDeque::new(),
             base: PartSeq::new(0),
             lost: 0,
+            doubled: 0,
             cut_messages: 0,
             cut_bytes: 0,
             released: 0,
@@ -119,7 +127,7 @@ impl OutChannel {
 
     /// Whether a part could be sent now: one again, or a new one.
     pub(super) fn is_ready(&self) -> bool {
-        self.lost > 0 || self.has_more() && self.parts.len() < WINDOW_PARTS
+        self.lost + self.doubled > 0 || self.has_more() && self.parts.len() < WINDOW_PARTS
     }
 
     /// How many parts have to be sent again.
@@ -135,11 +143,37 @@ impl OutChannel {
         let fits = |part: &Sent| part_bytes(self.number, part.len.into()) <= room;
         let is_next = |part: &Sent| part.state == State::Lost && fits(part);
         let index = self.parts.iter().position(is_next)?;
+        let is_pressing = self.is_pressing(index);
         let part = &mut self.parts[index];
-        part.state = State::UnderWay;
+        part.state = if is_pressing { State::Doubled } else { State::UnderWay };
         part.packet = packet.value() as u16;
         self.lost -= 1;
+        self.doubled += usize::from(is_pressing);
         Some(index)
+    }
+
+    /// A part that has been sent again and leaves in another packet too, if one fits into `room`.
+    pub(super) fn double(&mut self, packet: PacketSeq, room: usize) -> Option<usize> {
+        if self.doubled == 0 {
+            return None;
+        }
+        let number = packet.value() as u16;
+        let fits = |part: &Sent| part_bytes(self.number, part.len.into()) <= room;
+        let is_next =
+            |part: &Sent| part.state == State::Doubled && part.packet != number && fits(part);
+        let index = self.parts.iter().position(is_next)?;
+        let part = &mut self.parts[index];
+        part.state = State::UnderWay;
+        part.packet = number;
+        self.doubled -= 1;
+        Some(index)
+    }
+
+    /// Whether the channel might come to a stop if a part that leaves again were lost once more. It
+    /// would be missing for two more round trips, and in each of them, where packets leave in
+    /// lumps, twice as much may follow as was sent after it until now.
+    fn is_pressing(&self, index: usize) -> bool {
+        self.has_more() && 5 * (self.parts.len() - index) > WINDOW_PARTS
     }
 
     /// A new part of at most `room` bytes as a frame and `len_max` by itself: it leaves in that
@@ -200,14 +234,17 @@ impl OutChannel {
         let Some(part) = self.find(sequence) else { return };
         let before = std::mem::replace(&mut part.state, State::Arrived);
         self.lost -= usize::from(before == State::Lost);
+        self.doubled -= usize::from(before == State::Doubled);
     }
 
     /// A packet with this part is lost. If it was not sent again meanwhile, it has to be.
     pub(super) fn handle_lost(&mut self, sequence: PartSeq, packet: PacketSeq) {
         let Some(part) = self.find(sequence) else { return };
-        if part.state == State::UnderWay && u64::from(part.packet) == packet.value() {
-            part.state = State::Lost;
+        let is_out = matches!(part.state, State::UnderWay | State::Doubled);
+        if is_out && u64::from(part.packet) == packet.value() {
+            let before = std::mem::replace(&mut part.state, State::Lost);
             self.lost += 1;
+            self.doubled -= usize::from(before == State::Doubled);
         }
     }
 

@@ -4,7 +4,8 @@
  * Every player gets a level of 20 KiB when it comes, and another one for each message that it sends
  * on reliable channel 0 (an order for the next one, of any length). 30 times a second it is sent a
  * snapshot on sequenced channel 1, of which only the newest matters. Once a second a line says what
- * has become of all that.
+ * has become of all that: every level is delivered, unless its player leaves before (given up), and
+ * every snapshot is delivered or lost. `ringgate-loadgen run --delivery levels` plays the players.
  *
  *     cc -std=c99 -O2 -I crates/link/include crates/link/examples/c/messages.c -o messages
  *     ./messages /run/ringgate arena-1
@@ -29,13 +30,16 @@ struct player {
     unsigned owed;    /* levels to be sent when there is room */
     int is_full;      /* the gateway keeps enough for this player */
     uint32_t levels;  /* that were sent */
+    /* Sent, and not reported yet. What a player is sent when the gateway has just ended its session
+       finds nobody: there is no report, and the session is closed. */
+    uint64_t levels_open, snapshots_open;
 };
 
 struct world {
     struct player players[PLACES];
     size_t count;
     uint64_t tick;
-    uint64_t levels_sent, levels_delivered;
+    uint64_t levels_sent, levels_delivered, levels_given_up;
     uint64_t snapshots_sent, snapshots_delivered, snapshots_lost;
     uint64_t orders, order_bytes, refused;
 };
@@ -68,6 +72,8 @@ static void remove_player(struct world *world, uint64_t session) {
     size_t gap = place_of(world, session), at = gap;
     if (world->players[gap].session == 0)
         return;
+    world->levels_given_up += world->players[gap].levels_open;
+    world->snapshots_lost += world->players[gap].snapshots_open;
     world->count--;
     for (;;) {
         size_t home;
@@ -115,6 +121,7 @@ static void send_levels(struct world *world, rg_backend *backend, struct player 
         }
         player->owed--;
         player->levels++;
+        player->levels_open++;
         world->levels_sent++;
     }
 }
@@ -124,19 +131,29 @@ static void send_snapshot(struct world *world, rg_backend *backend, struct playe
     uint64_t token = SNAPSHOT_TOKEN | (world->tick + 1);
     put_u32(snapshot, (uint32_t)world->tick);
     if (rg_send_message(backend, player->session, RG_SEQUENCED, SNAPSHOTS, snapshot,
-                        sizeof snapshot, token) == RG_SEND_OK)
-        world->snapshots_sent++;
-    else
+                        sizeof snapshot, token) != RG_SEND_OK) {
         world->refused++;
+        return;
+    }
+    player->snapshots_open++;
+    world->snapshots_sent++;
 }
 
-static void handle_report(struct world *world, const struct rg_event *event) {
-    if ((event->token & SNAPSHOT_TOKEN) == 0)
-        world->levels_delivered++; /* reliable ones always are */
-    else if (event->is_delivered)
-        world->snapshots_delivered++;
+static void handle_report(struct world *world, struct player *player,
+                          const struct rg_event *event) {
+    int is_snapshot = (event->token & SNAPSHOT_TOKEN) != 0;
+    if (is_snapshot)
+        player->snapshots_open--;
     else
+        player->levels_open--;
+    if (is_snapshot && event->is_delivered)
+        world->snapshots_delivered++;
+    else if (is_snapshot)
         world->snapshots_lost++;
+    else if (event->is_delivered)
+        world->levels_delivered++;
+    else /* a reliable one is not, if its player leaves before */
+        world->levels_given_up++;
 }
 
 static void handle(struct world *world, rg_backend *backend, const struct rg_event *event) {
@@ -169,7 +186,8 @@ static void handle(struct world *world, rg_backend *backend, const struct rg_eve
         send_levels(world, backend, player);
         break;
     case RG_REPORT:
-        handle_report(world, event);
+        if (player != NULL)
+            handle_report(world, player, event);
         break;
     case RG_CLOSED:
         remove_player(world, event->session);
@@ -194,12 +212,13 @@ static void tick(struct world *world, rg_backend *backend) {
     if (world->tick++ % TICKS_PER_LINE != 0)
         return;
     printf("players=%zu levels=%llu delivered=%llu snapshots=%llu delivered=%llu lost=%llu "
-           "orders=%llu bytes=%llu refused=%llu\n",
+           "orders=%llu bytes=%llu refused=%llu given_up=%llu\n",
            world->count, (unsigned long long)world->levels_sent,
            (unsigned long long)world->levels_delivered, (unsigned long long)world->snapshots_sent,
            (unsigned long long)world->snapshots_delivered,
            (unsigned long long)world->snapshots_lost, (unsigned long long)world->orders,
-           (unsigned long long)world->order_bytes, (unsigned long long)world->refused);
+           (unsigned long long)world->order_bytes, (unsigned long long)world->refused,
+           (unsigned long long)world->levels_given_up);
     fflush(stdout);
 }
 

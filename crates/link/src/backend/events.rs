@@ -49,7 +49,8 @@ pub enum Event<'a> {
         bytes: &'a [u8],
     },
     /// What became of a message that was sent with a token. There is one for each, before the
-    /// session's [`Closed`](Self::Closed), unless the link is lost.
+    /// session's [`Closed`](Self::Closed), unless the link is lost, or the message was sent when
+    /// the gateway had ended the session already: that one was not delivered.
     Report {
         /// Whose.
         session: SessionId,

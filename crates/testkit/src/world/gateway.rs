@@ -209,9 +209,10 @@ impl Outside {
         }
         self.judge.watch(to, bytes);
         self.tap(from, to, bytes);
-        let path = self.homes.get(&to).map_or(&Faults::NONE, |home| &home.path);
+        let good = Faults::none();
+        let path = self.homes.get(&to).map_or(&good, |home| &home.path);
         let datagram = Datagram { from, to, bytes: bytes.to_vec() };
-        self.network.send(self.now_ns, datagram, path, &mut self.random);
+        self.network.send_down(self.now_ns, datagram, path, &mut self.random);
     }
 
     fn fill_link(

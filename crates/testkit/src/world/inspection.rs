@@ -54,7 +54,7 @@ impl World {
         let now_ns = self.gate_now().mono_ns;
         let slack_ns = self.plan.step_ns + WHEEL_TICK_NS;
         let timeout_ns = self.plan.timeout_s as u64 * S;
-        let delay_ns = self.plan.path.delay_ns.end;
+        let delay_ns = self.plan.path.slowest_ns();
         for session in sessions {
             let heard_ns = session.heard_ns;
             self.outside.judge.require(heard_ns + timeout_ns + slack_ns > now_ns, || {

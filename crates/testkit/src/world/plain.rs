@@ -84,7 +84,7 @@ impl Outside {
     pub(super) fn send_to_plain_player(&mut self, from: Endpoint, to: Endpoint, bytes: &[u8]) {
         let Some(game) = &mut self.plain else { return };
         let datagram = Datagram { from, to, bytes: bytes.to_vec() };
-        self.network.send(self.now_ns, datagram, &game.path, &mut game.random);
+        self.network.send_down(self.now_ns, datagram, &game.path, &mut game.random);
     }
 
     /// A datagram for a player of the plain game; whether it was for one.

@@ -113,7 +113,7 @@ impl World {
             Faults {
                 loss_per_mille: random.within(100..500) as u32,
                 duplicate_per_mille: random.within(0..300) as u32,
-                delay_ns: plan.path.delay_ns.clone(),
+                ..plan.path.clone()
             }
         } else {
             plan.path.clone()

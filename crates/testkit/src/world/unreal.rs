@@ -237,9 +237,10 @@ impl Outside {
     /// What a worker sends to an Unreal player, or to an address that pretends to be one.
     pub(super) fn send_to_unreal_player(&mut self, from: Endpoint, to: Endpoint, bytes: &[u8]) {
         self.unreal_judge.went(to, bytes.len(), &mut self.judge);
-        let path = self.unreal_homes.get(&to).map_or(&Faults::NONE, |(_, path)| path);
+        let good = Faults::none();
+        let path = self.unreal_homes.get(&to).map_or(&good, |(_, path)| path);
         let datagram = Datagram { from, to, bytes: bytes.to_vec() };
-        self.network.send(self.now_ns, datagram, path, &mut self.random);
+        self.network.send_down(self.now_ns, datagram, path, &mut self.random);
     }
 }
 

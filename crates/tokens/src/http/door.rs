@@ -17,6 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use ringgate_fleet::etcd::Client;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
@@ -89,15 +90,37 @@ async fn accept(door: Arc<Door>, listener: TcpListener) {
         };
         door.admit_or_wait(accepted).await;
     }
-    // Whoever is in the queue was told by the kernel that somebody is there. Who comes between the
-    // last look and the end of the socket goes to the next process where the kernel may move them
-    // (`net.ipv4.tcp_migrate_req`).
+    // Whoever is in the queue, or in the middle of its handshake, was told by the kernel that
+    // somebody is there, and would be reset with the socket. So nobody new may come to it, and it
+    // is closed when nobody has come for a while.
+    let is_closed = refuse_newcomers(&listener).is_ok();
+    let rest = if is_closed { HANDSHAKE_REST } else { QUEUE_REST };
     for _ in 0..BACKLOG {
-        match tokio::time::timeout(QUEUE_REST, listener.accept()).await {
+        match tokio::time::timeout(rest, listener.accept()).await {
             Ok(accepted) => door.admit_or_wait(accepted).await,
             Err(_) => break,
         }
     }
+}
+
+/// Drops what would begin a connection at this socket. Whoever has sent it sends it again a second
+/// later, and the kernel leads it to the socket of the next process by then.
+fn refuse_newcomers(listener: &TcpListener) -> io::Result<()> {
+    const LOAD_BYTE: u16 = 0x30;
+    const AND: u16 = 0x54;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const FLAGS_AT: u32 = 13;
+    const SYN: u32 = 0x02;
+    const ACK: u32 = 0x10;
+    let line = socket2::SockFilter::new;
+    SockRef::from(listener).attach_filter(&[
+        line(LOAD_BYTE, 0, 0, FLAGS_AT),
+        line(AND, 0, 0, SYN | ACK),
+        line(JUMP_IF_EQUAL, 0, 1, SYN),
+        line(RETURN, 0, 0, 0),
+        line(RETURN, 0, 0, u32::MAX),
+    ])
 }
 
 struct Door {
@@ -251,3 +274,6 @@ const BACKLOG: i32 = 1024;
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Nobody has come for so long: the queue is empty.
 const QUEUE_REST: Duration = Duration::from_millis(1);
+/// Nobody has come for so long though nobody new may: every handshake is over that was under way,
+/// and the first that was dropped has not been sent again yet.
+const HANDSHAKE_REST: Duration = Duration::from_millis(300);

@@ -22,7 +22,7 @@ use crate::memory::{Answer, Recalled};
 use crate::refusal::Refusal;
 use crate::service::Shared;
 use crate::wanted::{Unfit, WantedBatch, WantedPlace, WantedToken};
-use crate::{fleet, mint, openapi};
+use crate::{fleet, glance, mint, openapi};
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,10 @@ pub enum Route {
     Places,
     /// An operator's word about what is held back.
     Confirm,
+    /// The whole fleet, for programs.
+    Glance,
+    /// The same for people.
+    GlancePage,
     /// Whether the process lives.
     Healthz,
     /// Whether requests are served.
@@ -52,6 +56,8 @@ impl Route {
         ("/v1/tokens/batch", Self::Batch),
         ("/v1/places", Self::Places),
         ("/v1/confirm", Self::Confirm),
+        ("/v1/fleet", Self::Glance),
+        ("/fleet", Self::GlancePage),
         ("/healthz", Self::Healthz),
         ("/readyz", Self::Readyz),
         ("/metrics", Self::Metrics),
@@ -68,8 +74,14 @@ impl Route {
             Self::Tokens | Self::Batch => Some(Scope::Tokens),
             Self::Places => Some(Scope::Places),
             Self::Confirm => Some(Scope::Admin),
-            Self::Healthz | Self::Readyz | Self::Metrics | Self::OpenApi => None,
+            Self::Glance => Some(Scope::See),
+            Self::GlancePage | Self::Healthz | Self::Readyz | Self::Metrics | Self::OpenApi => None,
         }
+    }
+
+    /// Whether it takes a body.
+    pub const fn is_posted(self) -> bool {
+        matches!(self, Self::Tokens | Self::Batch | Self::Places | Self::Confirm)
     }
 
     const fn body_bytes_max(self) -> usize {
@@ -101,9 +113,9 @@ where
     let Some(route) = Route::of(request.uri().path()) else {
         return refuse(shared, plain(Refusal::NotFound));
     };
-    if route.scope().is_none() {
+    if !route.is_posted() {
         return match *request.method() {
-            Method::GET | Method::HEAD => page(shared, route),
+            Method::GET | Method::HEAD => page(shared, route, request.headers()),
             _ => refuse(shared, plain(Refusal::MethodNotAllowed)),
         };
     }
@@ -128,7 +140,7 @@ where
     if *request.method() != Method::POST {
         return Err(plain(Refusal::MethodNotAllowed));
     }
-    let scope = route.scope().expect("only such routes are served here");
+    let scope = route.scope().expect("whatever takes a body has one");
     let caller = authorize(shared, request.headers(), scope).map_err(plain)?;
     if shared.is_stopping() {
         return Err(plain(Refusal::Stopping));
@@ -370,8 +382,10 @@ where
     }
 }
 
-fn page(shared: &Shared, route: Route) -> Response<Full<Bytes>> {
+fn page(shared: &Shared, route: Route, headers: &HeaderMap) -> Response<Full<Bytes>> {
     match route {
+        Route::Glance => glimpse(shared, headers).unwrap_or_else(|why| refuse(shared, plain(why))),
+        Route::GlancePage => glance_page(shared),
         Route::Healthz => text(StatusCode::OK, "ok\n".into(), PLAIN),
         Route::Readyz => ready(shared),
         Route::Metrics => {
@@ -381,6 +395,26 @@ fn page(shared: &Shared, route: Route) -> Response<Full<Bytes>> {
         }
         _ => text(StatusCode::OK, openapi::DOCUMENT.into(), JSON),
     }
+}
+
+fn glimpse(shared: &Shared, headers: &HeaderMap) -> Result<Response<Full<Bytes>>, Refusal> {
+    authorize(shared, headers, Scope::See)?;
+    let (now, standing) = (shared.now(), shared.standing());
+    let tell = || glance::tell(&shared.desk(), &shared.options.version, standing, now);
+    Ok(bytes(StatusCode::OK, shared.glance.at(now, tell), JSON))
+}
+
+fn glance_page(shared: &Shared) -> Response<Full<Bytes>> {
+    let Ok(number) = getrandom::u64() else { return refuse(shared, plain(Refusal::Busy)) };
+    let nonce = format!("{number:016x}");
+    let mut response = text(StatusCode::OK, glance::document(&nonce), HTML);
+    let policy = header::HeaderValue::try_from(glance::policy(&nonce)).expect("plain letters");
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    let fixed = header::HeaderValue::from_static;
+    headers.insert(header::REFERRER_POLICY, fixed("no-referrer"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, fixed("nosniff"));
+    response
 }
 
 fn ready(shared: &Shared) -> Response<Full<Bytes>> {
@@ -425,7 +459,11 @@ fn json(status: u16, body: &str) -> Response<Full<Bytes>> {
 }
 
 fn text(status: StatusCode, body: String, kind: &'static str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+    bytes(status, Bytes::from(body), kind)
+}
+
+fn bytes(status: StatusCode, body: Bytes, kind: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
@@ -441,5 +479,6 @@ const ROUNDS: u32 = 16;
 const NEWS_WITHIN: Duration = Duration::from_secs(1);
 
 const JSON: &str = "application/json";
+const HTML: &str = "text/html; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -82,6 +82,8 @@ pub(super) fn gateway(host: &str, address: &str) -> Gateway {
 pub(super) struct Store {
     revision: i64,
     keys: BTreeMap<Bytes, (Bytes, i64)>,
+    /// Transactions that are on their way.
+    pub(super) late: Vec<Txn>,
 }
 
 impl Store {
@@ -156,8 +158,19 @@ fn key_value(key: &Bytes, (value, mod_revision): &(Bytes, i64)) -> KeyValue {
     KeyValue { key, value, mod_revision: *mod_revision, ..KeyValue::default() }
 }
 
+/// What becomes of a transaction that writes.
+#[derive(Clone, Copy)]
+pub(super) enum Fate {
+    Answered,
+    /// It is done, and nobody hears of it.
+    Lost,
+    /// The same, and it is done at any time later.
+    Late,
+}
+
 /// One service over a store.
 pub(super) struct Office {
+    pub(super) fate: Fate,
     pub(super) desk: Desk,
     owner: Name,
 }
@@ -179,7 +192,7 @@ impl Office {
         let mut desk = Desk::new(keyspace(), fleet_key(), name(service), RULES, seed);
         desk.set_mirror(true, true);
         desk.set_leased(u64::MAX);
-        let mut office = Self { desk, owner: name(&format!("{service}.1")) };
+        let mut office = Self { fate: Fate::Answered, desk, owner: name(&format!("{service}.1")) };
         office.mirror(store);
         office
     }
@@ -229,9 +242,17 @@ impl Office {
         let grounds = Grounds::of(&found, &keyspace(), &self.owner);
         let held = self.desk.book_mut().open(backend, now.unix_s);
         let decision = grounds.decide(held, wanted);
+        decision.venture(held);
         let writing = grounds.writing(&decision, &keyspace(), backend, &self.owner, 1);
-        if let (_, Some(revision)) = store.txn(&writing.expect("sound values")) {
-            decision.apply(held, revision);
+        let writing = writing.expect("sound values");
+        match self.fate {
+            Fate::Late => store.late.push(writing),
+            Fate::Lost => drop(store.txn(&writing)),
+            Fate::Answered => {
+                if let (_, Some(revision)) = store.txn(&writing) {
+                    decision.apply(held, revision);
+                }
+            }
         }
         held.is_leasing = false;
         Desk::settle_dry(held, now, wanted);

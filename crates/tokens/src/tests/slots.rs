@@ -1,12 +1,12 @@
 //! Slots that several services promise at the same time: whatever happens, no backend gets more
 //! players than it has slots, and what is free comes back.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
 use ringgate_fleet::keyspace::Name;
 
-use super::fleet::{NOW, Office, Store, anywhere, host, name, with_key};
+use super::fleet::{Fate, NOW, Office, Store, anywhere, host, name, with_key};
 use crate::book::Now;
 use crate::random::Random;
 use crate::refusal::Refusal;
@@ -70,12 +70,12 @@ fn who_came_with_a_token_that_has_ended_is_not_taken_for_somebody_else() {
     assert!(office.ask(&mut store, &anywhere(), 1, NOW).is_ok());
     store.tell(&name("b0"), 1);
     // The block has room for one more, so nobody looks at the backend before this promise is made.
-    assert!(office.ask(&mut store, &anywhere(), 1, later(40)).is_ok());
+    assert!(office.ask(&mut store, &anywhere(), 1, later(50)).is_ok());
     office.mirror(&store);
     for _ in 0..2 {
-        assert!(office.ask(&mut store, &anywhere(), 1, later(41)).is_ok());
+        assert!(office.ask(&mut store, &anywhere(), 1, later(51)).is_ok());
     }
-    assert_eq!(office.ask(&mut store, &anywhere(), 1, later(41)).unwrap_err(), Refusal::NoSlot);
+    assert_eq!(office.ask(&mut store, &anywhere(), 1, later(51)).unwrap_err(), Refusal::NoSlot);
 }
 
 #[test]
@@ -135,6 +135,8 @@ struct World {
     random: Random,
     now: Now,
     slots: u32,
+    /// Backends that are cut off from etcd, and since when they have something to tell.
+    untold: BTreeMap<u32, u64>,
 }
 
 impl World {
@@ -146,10 +148,12 @@ impl World {
         let offices =
             names[..services].iter().map(|service| Office::open(service, &mut store)).collect();
         let (players, random) = (Vec::new(), Random::new(seed));
-        Self { store, offices, players, random, now: NOW, slots }
+        let untold = BTreeMap::new();
+        Self { store, offices, players, random, now: NOW, slots, untold }
     }
 
     fn step(&mut self) {
+        self.has_weather();
         match self.random.below(10) {
             0..5 => self.ask(),
             5 | 6 => self.come(),
@@ -157,6 +161,7 @@ impl World {
             8 => {
                 self.now.unix_s += 3;
                 self.now.ms += 3000;
+                self.end_cuts();
                 for office in &mut self.offices {
                     office.tidy(&mut self.store, self.now);
                 }
@@ -165,6 +170,22 @@ impl World {
                 let at = self.random.below(self.offices.len());
                 self.offices[at].mirror(&self.store);
             }
+        }
+    }
+
+    /// One transaction in four is not answered, and what is on its way arrives when it likes.
+    fn has_weather(&mut self) {
+        for office in &mut self.offices {
+            office.fate = match self.random.below(8) {
+                0 => Fate::Lost,
+                1 => Fate::Late,
+                _ => Fate::Answered,
+            };
+        }
+        if !self.store.late.is_empty() && self.random.below(3) == 0 {
+            let at = self.random.below(self.store.late.len());
+            let txn = self.store.late.swap_remove(at);
+            let _ = self.store.txn(&txn);
         }
     }
 
@@ -187,7 +208,7 @@ impl World {
             return;
         }
         player.has_come = true;
-        self.tell(at);
+        self.tell_in_time(at);
     }
 
     fn leave(&mut self) {
@@ -196,12 +217,32 @@ impl World {
         if let Some(at) = there.get(self.random.below(there.len().max(1))) {
             let player = self.players.swap_remove(*at);
             self.players.push(Player { until_s: 0, has_come: false, ..player });
-            self.tell(self.players.len() - 1);
+            self.tell_in_time(self.players.len() - 1);
         }
     }
 
-    fn tell(&mut self, at: usize) {
+    /// One backend in three cannot tell at once. Its lease would be over before it is told.
+    fn tell_in_time(&mut self, at: usize) {
         let backend = self.players[at].backend;
+        if self.random.below(3) == 0 {
+            self.untold.entry(backend).or_insert(self.now.unix_s);
+        } else if !self.untold.contains_key(&backend) {
+            self.tell(backend);
+        }
+    }
+
+    fn end_cuts(&mut self) {
+        let now_s = self.now.unix_s;
+        let is_over = |since_s: &u64| now_s >= since_s + 12;
+        let over = self.untold.iter().filter(|(_, since_s)| is_over(since_s));
+        let over: Vec<_> = over.map(|(backend, _)| *backend).collect();
+        for backend in over {
+            self.untold.remove(&backend);
+            self.tell(backend);
+        }
+    }
+
+    fn tell(&mut self, backend: u32) {
         let is_there = |it: &&Player| it.has_come && it.backend == backend;
         let used = self.players.iter().filter(is_there).count() as u32;
         self.store.tell(&name(&format!("b{backend}")), used);

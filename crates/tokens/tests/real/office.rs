@@ -151,6 +151,8 @@ impl Fleet {
                 caller("slow", &[Scope::Tokens], &[], 1),
                 caller("other", &[Scope::Tokens], &["other"], 0),
                 caller("places", &[Scope::Places], &[], 0),
+                caller("eyes", &[Scope::See], &[], 0),
+                caller("admin", &[Scope::Admin], &[], 0),
             ],
             memory_bytes: 1 << 20,
             drain: Duration::from_secs(10),

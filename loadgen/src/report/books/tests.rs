@@ -220,3 +220,48 @@ fn a_run_proves_nothing_where_players_stay_outside_or_nothing_comes_back() {
         assert!(!verdict(&record), "{name}");
     }
 }
+
+/// A player who has ordered ten levels, and got them and the first one between packets of the
+/// delivery layer.
+fn with_levels() -> Record {
+    let mut record = balanced();
+    for (name, value) in [
+        ("payloads_due", 10),
+        ("messages_taken", 10),
+        ("messages_delivered", 10),
+        ("packets_in", 100),
+        ("levels", 11),
+        ("snapshots", 40),
+        ("echoed", 10),
+    ] {
+        record.counters.insert(name.into(), value);
+    }
+    record.gateway_metrics.insert("ringgate_messages_up_total".into(), 10.0);
+    record.gateway_metrics.insert("ringgate_messages_down_total".into(), 60.0);
+    record
+}
+
+#[test]
+fn every_order_and_every_level_is_in_the_books_of_both_sides() {
+    assert_eq!(failing(&with_levels()), []);
+    for name in ["messages_delivered", "levels", "connected", "ringgate_messages_up_total"] {
+        let mut record = with_levels();
+        lessen(&mut record, &[name], 1);
+        let failing = failing(&record);
+        let is_named = failing.iter().any(|check| check.text.contains("UNEXPLAINED"));
+        assert!(is_named, "{name}: {failing:?}");
+    }
+    // More came than has left.
+    let mut record = with_levels();
+    lessen(&mut record, &["ringgate_messages_down_total"], 10);
+    assert_eq!(failing(&record).len(), 1);
+    // Whether the last one arrived nobody knows, so its level may have come or not.
+    for levels in [10, 11] {
+        let mut record = with_levels();
+        lessen(&mut record, &["messages_delivered"], 1);
+        record.counters.insert("messages_given_up".into(), 1);
+        record.counters.insert("levels".into(), levels);
+        record.counters.insert("echoed".into(), levels - 1);
+        assert_eq!(failing(&record), []);
+    }
+}

@@ -9,7 +9,26 @@ use super::{Claim, Message, OutChannel, Sent, State, WINDOW_PARTS};
 use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::proto::delivery::{MESSAGE_BYTES_MAX, PartSeq};
 
-crate::carried_by_number!(State { Arrived = 0, Lost = 1, UnderWay = 2 });
+impl Carry for State {
+    fn write(&self, out: &mut Writer<'_>) {
+        let number: u8 = match self {
+            Self::Arrived => 0,
+            Self::Lost => 1,
+            // It is under way once, which has to be enough.
+            Self::UnderWay | Self::Doubled => 2,
+        };
+        number.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        match u8::read(from)? {
+            0 => Ok(Self::Arrived),
+            1 => Ok(Self::Lost),
+            2 => Ok(Self::UnderWay),
+            _ => Err(Broken::Invalid("state of a part")),
+        }
+    }
+}
 
 impl OutChannel {
     /// Writes what waits here and what is under way.
@@ -22,6 +41,7 @@ impl OutChannel {
             base,
             // All of it follows.
             lost: _,
+            doubled: _,
             cut_messages,
             cut_bytes,
             released: _,
@@ -68,6 +88,7 @@ impl OutChannel {
             parts: VecDeque::new(),
             base,
             lost: 0,
+            doubled: 0,
             cut_messages,
             cut_bytes,
             released: 0,

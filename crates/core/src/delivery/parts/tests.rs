@@ -103,3 +103,36 @@ fn a_message_claims_what_its_parts_cost() {
         }
     }
 }
+
+#[test]
+fn a_lost_part_that_a_fast_channel_would_wait_for_leaves_in_two_packets() {
+    let sent = |count: u64| {
+        let mut channel = OutChannel::new(0);
+        (0..=count).for_each(|_| channel.push(&[1; 10], 1000, None));
+        for number in 0..count {
+            assert!(channel.cut(packet(number), 1200, 1000).is_some());
+        }
+        channel.handle_lost(PartSeq::new(0), packet(0));
+        channel
+    };
+    let mut fast = sent(200);
+    assert_eq!(fast.repeat(packet(200), 1200), Some(0));
+    assert_eq!((fast.lost(), fast.is_ready()), (0, true));
+    assert_eq!(fast.double(packet(200), 1200), None, "both would be lost together");
+    assert_eq!((fast.double(packet(201), 5), fast.double(packet(201), 1200)), (None, Some(0)));
+    assert_eq!(fast.double(packet(202), 1200), None);
+    fast.handle_lost(PartSeq::new(0), packet(200));
+    assert_eq!(fast.lost(), 0, "the other one is under way");
+    fast.handle_lost(PartSeq::new(0), packet(201));
+    assert_eq!(fast.lost(), 1);
+    // What is lost or arrives before it has left for the second time is not sent twice.
+    assert_eq!(fast.repeat(packet(203), 1200), Some(0));
+    fast.handle_lost(PartSeq::new(0), packet(203));
+    assert_eq!((fast.lost(), fast.double(packet(204), 1200)), (1, None));
+    assert_eq!(fast.repeat(packet(204), 1200), Some(0));
+    fast.handle_arrived(PartSeq::new(0));
+    assert_eq!((fast.lost(), fast.double(packet(205), 1200)), (0, None));
+    let mut slow = sent(90);
+    assert_eq!(slow.repeat(packet(90), 1200), Some(0));
+    assert_eq!(slow.double(packet(91), 1200), None);
+}

@@ -1,7 +1,7 @@
 //! How much gets through, and what it does to the network: losses, narrow places, outages.
 
 use super::world::{Event, MS, Path, SECOND, World};
-use crate::delivery::{Channel, Fault};
+use crate::delivery::{Channel, Fault, Options};
 
 /// What a transfer has come to.
 #[derive(Debug)]
@@ -171,4 +171,32 @@ fn a_lost_message_is_late_by_little_more_than_a_round_trip() {
         let is_within = found.iter().zip(bounds).all(|(found, bound)| *found <= bound);
         assert!(is_within, "{len} bytes: {found:?} of {bounds:?}");
     }
+}
+
+/// Bytes of messages that arrive in five seconds over 25 ms each way, when there is always more.
+fn filled(loss_percent: u64) -> u64 {
+    let options = Options { reliable_bytes_max: 1024 * 1024, ..Options::default() };
+    let path = Path { loss_percent, ..Path::good(25 * MS) };
+    let mut world = World::new([options; 2], [path.clone(), path], 3);
+    let (message, mut bytes) = (vec![1; 20 * 1024], 0);
+    for _ in 0..500 {
+        while world.ends[0].send(Channel::Reliable(0), &message, None).is_ok() {}
+        let end_ns = world.now_ns + 10 * MS;
+        world.run_until(end_ns, |_, event| {
+            if let Event::Message(_, message) = event {
+                bytes += message.len() as u64;
+            }
+        });
+    }
+    bytes
+}
+
+#[test]
+fn losses_do_not_stop_a_channel_that_fills_a_history() {
+    let [none, some, many] = [0, 5, 10].map(filled);
+    eprintln!("{none} {some} {many}");
+    // A history's worth of packets in each round trip, without the start.
+    assert!(none > 4 * 4_500_000, "{none}");
+    assert!(some * 100 > none * 86, "{some} of {none}");
+    assert!(many * 100 > none * 76, "{many} of {none}");
 }

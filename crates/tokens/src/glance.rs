@@ -1,0 +1,207 @@
+//! The fleet at a glance: `GET /v1/fleet` tells it, and `GET /fleet` shows it in a browser.
+//!
+//! Token services serve it, because they know of every backend and every gateway anyway, and need
+//! no more for it; a gateway keeps what concerns its own host. The page is one document without
+//! anything from elsewhere, and without anything of the fleet: whoever opens it types in the secret
+//! of a caller with the scope `see`, or brings it behind a `#` in the address, which browsers do
+//! not send. What it shows is made at most once a second, however many look.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use ringgate_fleet::keyspace::Name;
+use ringgate_fleet::values::{Backend, Gateway, Listener};
+use serde::Serialize;
+
+use crate::book::Now;
+use crate::counters::Standing;
+use crate::desk::Desk;
+use crate::known::Known;
+
+/// The page, with a number that lets the browser run its script and nothing else.
+pub fn document(nonce: &str) -> String {
+    PAGE.replace("NONCE", nonce).replacen("STYLE", STYLE, 1).replacen("SCRIPT", SCRIPT, 1)
+}
+
+/// What the browser may do with the page.
+pub fn policy(nonce: &str) -> String {
+    format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+}
+
+const PAGE: &str = include_str!("glance/page.html");
+const STYLE: &str = include_str!("glance/page.css");
+const SCRIPT: &str = include_str!("glance/page.js");
+
+/// What was told last.
+#[derive(Debug, Default)]
+pub struct Glance(Mutex<Option<(u64, Bytes)>>);
+
+impl Glance {
+    /// What was told within the last second, or what `tell` tells now.
+    pub fn at(&self, now: Now, tell: impl FnOnce() -> String) -> Bytes {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((made_ms, text)) if now.ms < made_ms + FRESH_MS => text.clone(),
+            _ => {
+                let text = Bytes::from(tell());
+                *last = Some((now.ms, text.clone()));
+                text
+            }
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    schema: u32,
+    service: &'a str,
+    version: &'a str,
+    now_unix_s: u64,
+    current: bool,
+    away: bool,
+    doubt: Option<u64>,
+    services: Vec<&'a str>,
+    gateways: Vec<ShownGateway<'a>>,
+    groups: BTreeMap<&'a str, Group<'a>>,
+    keys: Vec<Epoch<'a>>,
+    denied_clients: usize,
+    slots_leased: u64,
+    slots_promised: u64,
+    unreadable: Vec<(String, &'a str)>,
+}
+
+/// What a gateway tells of itself, without what only programs ask for.
+#[derive(Serialize)]
+struct ShownGateway<'a> {
+    name: &'a str,
+    region: &'a str,
+    host: &'a str,
+    version: &'a str,
+    draining: bool,
+    sessions: u32,
+    capacity: u32,
+    written: u64,
+    listeners: Vec<ShownListener<'a>>,
+}
+
+#[derive(Serialize)]
+struct ShownListener<'a> {
+    name: &'a str,
+    protocol: &'a str,
+    group: &'a str,
+    addresses: Vec<String>,
+    epochs: &'a [u32],
+}
+
+/// The backends of a group, in the order of their names.
+#[derive(Default, Serialize)]
+struct Group<'a> {
+    /// How many are starting, ready, allocated, draining.
+    states: [u32; 4],
+    used: u64,
+    slots: u64,
+    /// Name, host, state, players, slots.
+    backends: Vec<(&'a str, &'a str, u8, u32, u32)>,
+}
+
+#[derive(Serialize)]
+struct Epoch<'a> {
+    listener: &'a str,
+    number: u32,
+    from: u64,
+    mint_until: u64,
+    accept_until: u64,
+    /// Whether tokens are made with it now.
+    minted: bool,
+    /// Gateways that accept it.
+    confirmed: usize,
+}
+
+/// Tells all of it.
+pub fn tell(desk: &Desk, version: &str, standing: Standing, now: Now) -> String {
+    let known = desk.known();
+    let (slots_leased, slots_promised) = desk.book().sums();
+    let shown = Shown {
+        schema: 1,
+        service: desk.service().as_str(),
+        version,
+        now_unix_s: now.unix_s,
+        current: standing.is_current,
+        away: desk.is_away(now),
+        doubt: standing.doubt,
+        services: known.services().iter().map(Name::as_str).collect(),
+        gateways: known.gateways().map(|(name, it)| gateway(name.as_str(), it)).collect(),
+        groups: groups(known),
+        keys: keys(known, now.unix_s),
+        denied_clients: known.counts()[2],
+        slots_leased,
+        slots_promised,
+        unreadable: known.all_unreadable().take(UNREADABLE_MAX).collect(),
+    };
+    serde_json::to_string(&shown).expect("names and numbers")
+}
+
+fn gateway<'a>(name: &'a str, told: &'a Gateway) -> ShownGateway<'a> {
+    let Gateway { region, host, version, draining, sessions, capacity, written, .. } = told;
+    let listener = |it: &'a Listener| ShownListener {
+        name: &it.name,
+        protocol: &it.protocol,
+        group: it.group(),
+        addresses: it.addresses.iter().map(ToString::to_string).collect(),
+        epochs: &it.epochs,
+    };
+    ShownGateway {
+        name,
+        region,
+        host,
+        version,
+        draining: *draining,
+        sessions: *sessions,
+        capacity: *capacity,
+        written: *written,
+        listeners: told.listeners.iter().map(listener).collect(),
+    }
+}
+
+fn groups(known: &Known) -> BTreeMap<&str, Group<'_>> {
+    let mut groups = BTreeMap::<_, Group<'_>>::new();
+    for (name, backend) in known.backends() {
+        let Backend { host, group, state, used, slots, .. } = backend;
+        let sum = groups.entry(group.as_str()).or_default();
+        let state = *state as u8;
+        sum.states[usize::from(state)] += 1;
+        sum.used += u64::from(*used);
+        sum.slots += u64::from(*slots);
+        sum.backends.push((name.as_str(), host, state, *used, *slots));
+    }
+    for group in groups.values_mut() {
+        group.backends.sort_unstable();
+    }
+    groups
+}
+
+fn keys(known: &Known, now_s: u64) -> Vec<Epoch<'_>> {
+    known
+        .epochs()
+        .map(|(listener, epoch)| Epoch {
+            listener: listener.as_str(),
+            number: epoch.number,
+            from: epoch.validity.from,
+            mint_until: epoch.validity.mint_until,
+            accept_until: epoch.validity.accept_until,
+            minted: known.minted_with(listener, now_s) == Some(epoch.number),
+            confirmed: known.confirmed_by(listener, epoch.number),
+        })
+        .collect()
+}
+
+const FRESH_MS: u64 = 1000;
+/// Keys that cannot be read are named as far as an operator looks.
+const UNREADABLE_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+"use strict";
+// Asks for /v1/fleet every two seconds and shows it, with what has changed since the page was opened.
+// Everything is written as text nodes. The secret stays in this page.
+
+const EVERY_MS = 2000;
+const EVENTS_MAX = 200;
+const MANY = 400; // backends of a group that are drawn small
+const STATES = ["starting", "ready", "allocated", "draining"];
+// A gateway writes its value at least once a minute.
+const SILENT_S = 90;
+
+const by = (id) => document.getElementById(id);
+const count = (n) => Math.round(n).toLocaleString("en");
+const span = (s) => s < 120 ? s + " s" : s < 7200 ? Math.floor(s / 60) + " min"
+  : s < 172800 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " days";
+const events = [];
+let secret = decodeURIComponent(location.hash.slice(1));
+let before = null;
+let isDown = false;
+
+function element(name, text, className) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+function happened(text, className) {
+  events.unshift({ at: new Date(), text, className });
+  events.length = Math.min(events.length, EVENTS_MAX);
+  by("events").replaceChildren(...events.map((event) => {
+    const item = element("li");
+    item.append(element("time", event.at.toTimeString().slice(0, 8)), element("span", event.text, event.className));
+    return item;
+  }));
+}
+
+function filled(td, n, of) {
+  const bar = element("i");
+  bar.style.width = "calc((100% - 14px) * " + (of ? Math.min(1, n / of) : 0).toFixed(3) + ")";
+  td.classList.add("bar", "number");
+  td.append(bar, element("span", count(n) + " of " + count(of), of && n >= of ? "bad" : ""));
+  return td;
+}
+
+function table(id, heads, rows, empty) {
+  const head = element("tr");
+  for (const [text, className] of heads) head.append(element("th", text, className));
+  if (!rows.length) {
+    const row = element("tr");
+    const cell = element("td", empty, "soft");
+    cell.colSpan = heads.length;
+    row.append(cell);
+    rows.push(row);
+  }
+  by(id).replaceChildren(head, ...rows);
+}
+
+function gateways(is) {
+  const rows = is.gateways.map((it) => {
+    const row = element("tr");
+    const silent = is.now_unix_s - it.written;
+    const [word, className] = it.draining ? ["draining", "warn"]
+      : silent > SILENT_S ? ["not heard for " + span(silent), "bad"] : ["serving", "good"];
+    const listeners = it.listeners.map((at) => at.name + " " + at.protocol + " " + at.addresses.join(" ")
+      + (at.epochs.length ? " (keys " + at.epochs.join(", ") + ")" : "")).join("; ");
+    row.append(element("td", it.name), element("td", it.region), element("td", it.host), element("td", word, className),
+      filled(element("td"), it.sessions, it.capacity), element("td", it.version), element("td", listeners));
+    return row;
+  });
+  table("gateways", [["name"], ["region"], ["host"], ["state"], ["sessions", "number"], ["version"], ["listeners"]], rows, "no gateway");
+}
+
+function cell(backend) {
+  const [name, host, state, used, slots] = backend;
+  const made = element("i", undefined, "s" + state);
+  if (state === 1) {
+    const full = (100 * (slots ? Math.min(1, used / slots) : 0)).toFixed(0) + "%";
+    made.style.background = "linear-gradient(90deg, var(--full) " + full + ", var(--free) " + full + ")";
+  }
+  made.title = name + " at " + host + ", " + STATES[state] + ", " + count(used) + " of " + count(slots);
+  return made;
+}
+
+function groups(is) {
+  const made = Object.entries(is.groups).map(([name, group]) => {
+    const box = element("div", undefined, "group");
+    const head = element("p");
+    const states = group.states.map((n, at) => n ? count(n) + " " + STATES[at] : "").filter(Boolean).join(", ");
+    head.append(element("h3", name), element("span", count(group.used) + " players of " + count(group.slots) + " slots",
+      group.slots && group.used >= group.slots ? "bad" : ""), element("span", states, "soft"));
+    const cells = element("div", undefined, group.backends.length > MANY ? "cells many" : "cells");
+    cells.append(...group.backends.map(cell));
+    box.append(head, cells);
+    return box;
+  });
+  by("groups").replaceChildren(...made.length ? made : [element("p", "no backend", "soft")]);
+}
+
+function keys(is) {
+  const rows = is.keys.map((it) => {
+    const row = element("tr");
+    const [word, className] = it.minted ? ["current", "good"] : is.now_unix_s >= it.mint_until ? ["previous", ""] : ["next", ""];
+    const left = Math.max(0, it.mint_until - is.now_unix_s);
+    row.append(element("td", it.listener), element("td", String(it.number), "number"), element("td", word, className),
+      element("td", String(it.confirmed), "number"), element("td", left ? span(left) : "over", "number"));
+    return row;
+  });
+  table("keys", [["listener"], ["epoch", "number"], ["is"], ["gateways", "number"], ["minted for", "number"]], rows, "no key");
+}
+
+function tiles(is) {
+  const sum = (list, of) => list.reduce((total, it) => total + of(it), 0);
+  const all = Object.values(is.groups);
+  const shown = [
+    [is.gateways.length, "gateways"], [sum(is.gateways, (it) => it.sessions), "sessions"],
+    [sum(all, (it) => it.backends.length), "backends"], [sum(all, (it) => it.slots - it.used), "slots without a player"],
+    [is.services.length, "token services"], [is.slots_promised, "slots promised here"], [is.denied_clients, "denied clients"],
+  ];
+  by("tiles").replaceChildren(...shown.map(([n, word]) => {
+    const tile = element("div", undefined, "tile");
+    tile.append(element("b", count(n)), element("span", word));
+    return tile;
+  }));
+}
+
+// What has changed between two looks.
+function compare(was, is) {
+  const names = (list) => new Set(list.map((it) => it.name ?? it));
+  const news = (what, old, now) => {
+    for (const name of now) if (!old.has(name)) happened(what + " " + name + " has come", "good");
+    for (const name of old) if (!now.has(name)) happened(what + " " + name + " is gone", "bad");
+  };
+  news("gateway", names(was.gateways), names(is.gateways));
+  news("token service", names(was.services), names(is.services));
+  const backends = (of) => new Set(Object.values(of.groups).flatMap((it) => it.backends.map((backend) => backend[0])));
+  const [old, now] = [backends(was), backends(is)];
+  const [come, gone] = [[...now].filter((it) => !old.has(it)), [...old].filter((it) => !now.has(it))];
+  const some = (list) => list.length > 5 ? list.length + " backends" : "backend " + list.join(", ");
+  if (come.length) happened(some(come) + " registered", "good");
+  if (gone.length) happened(some(gone) + " gone", "warn");
+  for (const it of is.gateways) {
+    const same = was.gateways.find((other) => other.name === it.name);
+    if (same && same.draining !== it.draining) happened("gateway " + it.name + (it.draining ? " drains" : " serves again"), "warn");
+  }
+  const minted = (of) => new Set(of.keys.filter((it) => it.minted).map((it) => it.listener + " epoch " + it.number));
+  for (const key of minted(is)) if (!minted(was).has(key)) happened("tokens are made with " + key, "good");
+}
+
+function state(text, className) {
+  by("state").textContent = text;
+  by("state").className = "pill " + className;
+}
+
+function head(is) {
+  const trouble = [];
+  if (is.doubt !== null) trouble.push("News of the fleet is held back: doubt " + is.doubt + ". Look, then confirm it (POST /v1/confirm).");
+  if (is.away) trouble.push("etcd is away: this is the last that is known.");
+  for (const [key, why] of is.unreadable) trouble.push(key + ": " + why + ".");
+  const silent = is.gateways.filter((it) => is.now_unix_s - it.written > SILENT_S).length;
+  if (!is.gateways.length) trouble.push("There is no gateway.");
+  if (is.doubt !== null) state("held back", "bad");
+  else if (is.away) state("etcd is away", "bad");
+  else if (trouble.length || silent) state("look", "warn");
+  else state("well", "good");
+  by("trouble").textContent = trouble.join(" ");
+  by("trouble").hidden = !trouble.length;
+  by("facts").textContent = ["told by " + is.service, location.host, "version " + is.version].join(" · ");
+  document.title = count(is.gateways.reduce((sum, it) => sum + it.sessions, 0)) + " sessions · fleet";
+}
+
+function show(is) {
+  if (before) compare(before, is);
+  if (isDown) happened("the token service answers again", "good");
+  isDown = false;
+  before = is;
+  by("door").hidden = true;
+  by("main").hidden = false;
+  head(is);
+  tiles(is);
+  groups(is);
+  gateways(is);
+  keys(is);
+  document.body.dataset.looks = +document.body.dataset.looks + 1;
+}
+
+function ask(why) {
+  state("closed", "warn");
+  by("door").hidden = false;
+  by("main").hidden = true;
+  if (why) by("refused").textContent = why;
+}
+
+async function look() {
+  if (!secret) return ask();
+  try {
+    const headers = { Authorization: "Bearer " + secret };
+    const answer = await fetch("/v1/fleet", { headers, cache: "no-store", signal: AbortSignal.timeout(5000) });
+    if (answer.status === 401 || answer.status === 403) {
+      secret = "";
+      return ask((await answer.json()).message);
+    }
+    if (!answer.ok) throw new Error("HTTP " + answer.status);
+    show(await answer.json());
+  } catch (why) {
+    if (!isDown) happened("the token service does not answer (" + why.message + ")", "bad");
+    isDown = true;
+    state("no answer", "bad");
+  }
+}
+
+async function watch() {
+  for (;;) {
+    if (!document.hidden) await look();
+    await new Promise((next) => setTimeout(next, EVERY_MS));
+  }
+}
+
+by("door").addEventListener("submit", (event) => {
+  event.preventDefault();
+  secret = by("secret").value.trim();
+  by("secret").value = "";
+  look();
+});
+watch();

@@ -1,0 +1,405 @@
+//! A whole fleet under load, in a network of its own: etcd, three gateways, twenty game servers,
+//! two token services, and players of the load generator who get their tokens over HTTP. Each part
+//! is killed and cut off in turn while they play.
+//!
+//! What has to hold all the time: no session is lost that could be kept, every gateway's books
+//! balance, no token is used twice, bans hold, and no game server ever has more players than slots.
+//!
+//! `FLEET_PLAYERS=3000` plays it at its full size. Skipped aloud without root, `ip` or etcd.
+
+#[path = "fleet_large/game.rs"]
+mod game;
+#[path = "fleet_large/network.rs"]
+mod network;
+#[path = "fleet_large/parts.rs"]
+mod parts;
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::Duration;
+
+use ringgate_core::netcode::{ConnectToken, ServerAddresses, State};
+use ringgate_os::clock::{self, Clock};
+use serde_json::Value;
+
+use self::network::{Cut, Network, address, namespace};
+use self::parts::{
+    DUEL_SLOTS, DUELS, Parts, SILENCE, Size, ask, fleet, glimpse, service_page, start_players,
+    token,
+};
+use crate::control_rig::Player;
+use crate::fleet_etcd::is_installed;
+use crate::folder::Folder;
+use crate::netns::{role, role_in};
+
+/// What this test is called, for those of its processes that are this program.
+const TEST: &str = "fleet_large::a_fleet_under_load_outlives_the_loss_of_each_of_its_parts";
+
+#[test]
+fn a_fleet_under_load_outlives_the_loss_of_each_of_its_parts() {
+    match role() {
+        None => in_a_network_of_its_own(),
+        Some((role, words)) if role == "game" => game::Game::of(&words).play(),
+        Some((role, words)) if role == "players" => {
+            let words = ["ringgate-loadgen"].into_iter().chain(words.split(' '));
+            let code = ringgate_loadgen::cli::run(words.map(Into::into));
+            println!("the load generator has ended: {code:?}");
+        }
+        Some((_, words)) => {
+            let (tag, folder) = words.split_once(' ').expect("two words");
+            Story::begin(tag, Path::new(folder)).tell();
+        }
+    }
+}
+
+fn in_a_network_of_its_own() {
+    if !is_installed() {
+        return;
+    }
+    let Some(network) = Network::new(Size::of_env().games) else { return };
+    let folder = Folder::new();
+    let words = format!("{} {}", network.tag, folder.path().display());
+    let told = role_in(&namespace(&network.tag, "router"), TEST, "story", &words).status();
+    assert!(told.expect("`ip` was there a moment ago").success(), "see above");
+}
+
+/// Longer than any step takes on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Looks again and again until it is so.
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let clock = Clock::start();
+    while !is_so() {
+        assert!(clock.now_ns() < PATIENCE.as_nanos() as u64, "it did not come true that {what}");
+        clock::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The fleet, and what has happened to it so far.
+struct Story {
+    parts: Parts,
+    clock: Clock,
+    /// Sessions that were lost with the gateway that had them.
+    lost_max: u64,
+    /// The last client's id.
+    next_client: u64,
+}
+
+impl Story {
+    fn begin(tag: &str, folder: &Path) -> Self {
+        let size = Size::of_env();
+        let parts = Parts::start(tag, folder, size);
+        Self { parts, clock: Clock::start(), lost_max: 0, next_client: 1 }
+    }
+
+    fn say(&self, what: &str) {
+        println!("{:4} s  {what}", self.clock.now_ns() / 1_000_000_000);
+    }
+
+    fn tell(mut self) {
+        let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.whole()));
+        if let Err(why) = told {
+            println!("{}", self.parts.logs());
+            std::panic::resume_unwind(why);
+        }
+    }
+
+    fn whole(&mut self) {
+        self.is_well("everything is there");
+        let Size { players, games } = self.parts.size;
+        let churn = f64::from(players) / 120.0;
+        let mut arena =
+            start_players(&self.parts, "arena", "10.80.0.0", &scenario(players, 10.0, churn));
+        let duelists = 2 * DUELS * DUEL_SLOTS;
+        let mut duels =
+            start_players(&self.parts, "duels", "10.88.0.0", &scenario(duelists, 1.0, 2.0));
+        until("all play", || Self::sessions() >= u64::from(players));
+        self.say(&format!(
+            "{players} players at {games} game servers, {duelists} more for 20 slots"
+        ));
+
+        self.without_etcd();
+        self.a_gateway_alone();
+        self.without_a_token_service();
+        self.a_game_server_alone();
+        self.without_a_gateway();
+
+        arena.end();
+        duels.end();
+        for group in ["arena", "duels"] {
+            self.closes_the_books(group);
+        }
+        until("all sessions have ended", || Self::sessions() == 0);
+        self.is_well("everybody has left");
+    }
+}
+
+fn scenario(players: u32, ramp_s: f64, churn: f64) -> String {
+    let traffic = "traffic = { hz = 4.0, bytes_min = 40, bytes_max = 100 }";
+    format!(
+        "[[phase]]\nkind = \"ramp\"\nseconds = {ramp_s}\nsessions = {players}\n{traffic}\n\
+         [[phase]]\nkind = \"hold\"\nseconds = 3600\nchurn_per_second = {churn}\n{traffic}\n"
+    )
+}
+
+/// What happens to the parts.
+impl Story {
+    /// etcd is killed, and then cut off from everybody.
+    fn without_etcd(&mut self) {
+        let (spare, banned) = self.bans_a_player();
+        let before = Self::timed_out();
+        self.parts.etcd.kill();
+        until("every gateway says that etcd is away", || Self::gates_current() == 0);
+        // By then every lease would be over that somebody could have let go.
+        clock::sleep(Duration::from_secs(4));
+        Self::is_refused(&spare, banned);
+        self.parts.etcd.revive();
+        self.is_well("etcd was killed and is back");
+        Self::is_refused(&spare, banned);
+        let cut = Cut::off(&self.parts.tag, address("etcd"));
+        until("every gateway says that etcd is away", || Self::gates_current() == 0);
+        clock::sleep(Duration::from_secs(4));
+        drop(cut);
+        self.is_well("etcd was cut off and is back");
+        assert_eq!(Self::timed_out(), before, "sessions were lost for want of etcd");
+    }
+
+    /// A gateway is cut off from etcd until nobody knows of it any more, and then from everybody.
+    fn a_gateway_alone(&mut self) {
+        let before = Self::timed_out();
+        let tag = self.parts.tag.clone();
+        let cut = Cut::between(&tag, address("gate1"), &address("etcd").to_string());
+        until("its registration is gone", || Self::gateways_known() == 2);
+        drop(cut);
+        self.is_well("a gateway was cut off from etcd and is back");
+        assert_eq!(Self::timed_out(), before, "sessions were lost that could be kept");
+        // Whoever leaves now is not heard, and is given up later: the load generator counts who is
+        // lost.
+        let cut = Cut::off(&tag, address("gate2"));
+        // Shorter than a session's silence may be.
+        clock::sleep(SILENCE / 4);
+        drop(cut);
+        self.is_well("a gateway was cut off from everybody and is back");
+        // By then those are given up.
+        clock::sleep(SILENCE);
+    }
+
+    /// A token service is killed, then cut off from etcd, then from its callers.
+    fn without_a_token_service(&mut self) {
+        let before = Self::timed_out();
+        let tag = self.parts.tag.clone();
+        self.parts.tokens[0].kill();
+        self.gives_tokens("a token service is dead");
+        self.parts.tokens[0].revive();
+        self.is_well("a token service was killed and is back");
+        let cut = Cut::between(&tag, address("tokens2"), &address("etcd").to_string());
+        self.gives_tokens("a token service is cut off from etcd");
+        drop(cut);
+        let cut = Cut::off(&tag, address("tokens1"));
+        self.gives_tokens("a token service is cut off from everybody");
+        drop(cut);
+        self.is_well("a token service was cut off and is back");
+        assert_eq!(Self::timed_out(), before, "sessions were lost for want of a token service");
+    }
+
+    /// A game server is killed, and another one cut off, first from etcd and then from gateways.
+    fn a_game_server_alone(&mut self) {
+        let before = Self::timed_out();
+        let tag = self.parts.tag.clone();
+        let (killed, alone) = (DUELS as usize, DUELS + 1);
+        self.parts.games[killed].kill();
+        until("its registration is gone", || Self::backends_known() == self.parts.size.games - 1);
+        self.parts.games[killed].revive();
+        self.is_well("a game server was killed and is back");
+        let host = address(&format!("game{alone}"));
+        let cut = Cut::between(&tag, host, &address("etcd").to_string());
+        until("its registration is gone", || Self::backends_known() == self.parts.size.games - 1);
+        drop(cut);
+        self.is_well("a game server was cut off from etcd and is back");
+        let cut = Cut::off(&tag, host);
+        clock::sleep(SILENCE / 4);
+        drop(cut);
+        self.is_well("a game server was cut off from everybody and is back");
+        assert_eq!(Self::timed_out(), before, "sessions were lost that could be kept");
+    }
+
+    /// A gateway is killed with its sessions. Their players come back through the others.
+    fn without_a_gateway(&mut self) {
+        let players = u64::from(self.parts.size.players);
+        self.lost_max += Self::sessions_at(2);
+        self.parts.gates[2].kill();
+        until("nobody is sent there any more", || Self::gateways_known() == 2);
+        self.gives_tokens("a gateway is dead");
+        until("its players are back", || Self::sessions() >= players);
+        self.parts.gates[2].revive();
+        self.is_well("a gateway was killed and is back");
+        until("players come to it", || Self::sessions_at(2) > 0);
+    }
+}
+
+/// What has to hold.
+impl Story {
+    /// Everything is there and knows of everything, and all that must never be broken is not.
+    fn is_well(&mut self, when: &str) {
+        let games = self.parts.size.games;
+        until(&format!("{when}: every gateway is current"), || Self::gates_current() == 3);
+        until(&format!("{when}: token services know all"), || {
+            (0..2).all(|service| {
+                let page = service_page(service);
+                let has = |name: &str, value: u32| {
+                    page.lines().any(|it| it == format!("ringgate_tokens_{name} {value}"))
+                };
+                has("gateways", 3)
+                    && has("backends", games)
+                    && has("services", 2)
+                    && has("ready", 1)
+            })
+        });
+        for gate in 0..3 {
+            assert_eq!(glimpse(gate).unbalanced_workers, 0, "{when}: gateway {gate}");
+        }
+        for number in 0..games {
+            let slots = if number < DUELS { DUEL_SLOTS } else { self.parts.size.slots() };
+            assert!(
+                self.most(number) <= slots,
+                "{when}: game server {number} over its {slots} slots"
+            );
+        }
+        self.a_token_is_used_once();
+        self.say(when);
+    }
+
+    /// Two players dial two gateways with one token at the same time.
+    fn a_token_is_used_once(&mut self) {
+        let mut named = None;
+        until("a token names two gateways", || {
+            let token = token(&self.body(",\"addresses\":2,\"timeout\":5"));
+            named = (token.addresses.len() == 2).then_some(token);
+            named.is_some()
+        });
+        let token = named.expect("it was waited for");
+        let mut addresses: Vec<_> = token.addresses.iter().copied().collect();
+        addresses.reverse();
+        let addresses = ServerAddresses::new(&addresses).expect("two");
+        let other = ConnectToken { addresses, ..token.clone() };
+        let mut players = [&token, &other].map(|it| Player::holding(ANYWHERE, it));
+        until("one of the two is let in and the other is not", || {
+            let connected = players.each_mut().map(Player::is_connected);
+            assert_ne!(connected, [true; 2], "a token was used twice");
+            connected.contains(&true) && players.iter().any(Player::has_ended)
+        });
+        players.iter_mut().for_each(Player::leave);
+    }
+
+    /// Whoever asks any of the services, one after the other, is served by one that can.
+    fn gives_tokens(&mut self, when: &str) {
+        for _ in 0..4 {
+            let mut player = Player::holding(ANYWHERE, &token(&self.body("")));
+            player.connect();
+            player.leave();
+        }
+        self.say(when);
+    }
+
+    /// A player who plays is banned; another token that it has already, and who it is.
+    fn bans_a_player(&mut self) -> (ConnectToken, u64) {
+        let client = self.next_client;
+        let body = format!("{{\"client_id\":{client},\"group\":\"arena\",\"expire\":300}}");
+        let (first, spare) = (token(&body), token(&body));
+        self.next_client += 1;
+        let mut player = Player::holding(ANYWHERE, &first);
+        player.connect();
+        let id = client.to_string();
+        assert!(fleet(&["deny", "--client", &id, "--for", "1h"]).is_some());
+        assert_eq!(player.ended(), State::Disconnected);
+        Self::is_refused(&spare, client);
+        self.say("a player is banned");
+        (spare, client)
+    }
+
+    /// Neither a service nor a gateway lets a player in.
+    fn is_refused(spare: &ConnectToken, client: u64) {
+        let body = format!("{{\"client_id\":{client},\"group\":\"arena\"}}");
+        for service in 0..2 {
+            until("the service knows of the ban", || {
+                let answer = ask(service, &body).expect("it answers");
+                answer.0 == 403 && answer.1["error"] == "client_denied"
+            });
+        }
+        assert_eq!(Player::holding(ANYWHERE, spare).ended(), State::Denied);
+    }
+
+    /// The load generator's own books, and how many sessions it has lost.
+    fn closes_the_books(&self, group: &str) {
+        let file = self.parts.folder.join(group).join("run.json");
+        let text = std::fs::read_to_string(file).expect("the load generator has ended as asked");
+        let record: Value = serde_json::from_str(&text).expect("JSON");
+        let count = |name: &str| record["counters"][name].as_u64().unwrap_or_default();
+        for name in ["corrupt", "misdelivered", "tokenless", "placeless"] {
+            assert_eq!(count(name), 0, "{group}: {name}");
+        }
+        let [joins, connected, lost] = ["joins", "connected", "sessions_lost"].map(&count);
+        self.say(&format!(
+            "{group}: {joins} players came, {connected} were let in, {lost} lost their session, \
+             {} of {} payloads came back",
+            count("echoed"),
+            count("payloads_due"),
+        ));
+        assert!(connected > 0 && lost <= self.lost_max, "{group}: {lost} of {}", self.lost_max);
+    }
+}
+
+/// What can be seen of the parts.
+impl Story {
+    fn body(&mut self, more: &str) -> String {
+        self.next_client += 1;
+        let client = self.next_client;
+        format!("{{\"client_id\":{client},\"group\":\"arena\",\"expire\":10{more}}}")
+    }
+
+    fn sum(name: &str) -> u64 {
+        let of = |gate| glimpse(gate).metrics.get(name).copied().unwrap_or_default();
+        (0..3).map(of).sum::<f64>() as u64
+    }
+
+    fn sessions() -> u64 {
+        Self::sum("ringgate_sessions")
+    }
+
+    fn sessions_at(gate: usize) -> u64 {
+        glimpse(gate).sessions()
+    }
+
+    /// Sessions that gateways have given up because nothing was heard of their players.
+    fn timed_out() -> u64 {
+        Self::sum("ringgate_sessions_closed_total{timed_out}")
+    }
+
+    fn gates_current() -> u64 {
+        Self::sum("ringgate_fleet_current")
+    }
+
+    fn gateways_known() -> u32 {
+        Self::known("gateways")
+    }
+
+    fn backends_known() -> u32 {
+        Self::known("backends")
+    }
+
+    /// How many of something an operator sees.
+    fn known(list: &str) -> u32 {
+        let said = fleet(&["status", "--backends", "--json"]);
+        let status: Value = said.and_then(|it| serde_json::from_str(&it).ok()).unwrap_or_default();
+        status[list].as_array().map_or(u32::MAX, |it| it.len() as u32)
+    }
+
+    /// How many players a game server has had at most.
+    fn most(&self, number: u32) -> u32 {
+        let file = self.parts.folder.join(format!("game{number}.most"));
+        std::fs::read_to_string(file).map_or(0, |it| it.trim().parse().expect("a number"))
+    }
+}
+
+const ANYWHERE: [u8; 4] = Ipv4Addr::UNSPECIFIED.octets();

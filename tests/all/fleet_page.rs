@@ -1,0 +1,103 @@
+//! The fleet's page, as a browser shows it, and the token service's program behind it.
+//!
+//! Skipped aloud where etcd or Chromium is missing; `REQUIRE_ETCD=1` and `REQUIRE_CHROMIUM=1` make
+//! that a failure.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Stdio};
+
+use crate::command::ringgate;
+use crate::control_browser::{shown, text_of};
+use crate::control_metrics::promtool;
+use crate::control_rig::{Daemon, Page, request, wait_for};
+use crate::fleet_rig::{Fleet, in_fleet};
+use crate::folder::Folder;
+
+/// `ringgate tokens`, killed when dropped.
+struct Service {
+    child: Child,
+    address: SocketAddr,
+    _folder: Folder,
+}
+
+impl Service {
+    fn start(fleet: &Fleet) -> Self {
+        let folder = Folder::new();
+        let table = fleet.table("tokens-1");
+        let text = format!(
+            "{table}[tokens]\nbind = [\"127.0.0.1:0\"]\n[[caller]]\nname = \"wall\"\n\
+             scopes = [\"see\"]\nsecret = {{ file = \"secret\" }}\n"
+        );
+        folder.file("secret", "an-eye-for-the-fleet", 0o600);
+        let config = folder.file("tokens.toml", text, 0o600);
+        let mut command = ringgate(["tokens".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut child = child.expect("the binary was built");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let said = lines.next().expect("it says where it listens").expect("text");
+        let address = said.strip_prefix("tokens on ").expect("an address").parse();
+        Self { child, address: address.expect("an address"), _folder: folder }
+    }
+
+    fn get(&self, path: &str, secret: &str) -> Page {
+        let head = format!("Authorization: Bearer {secret}\r\n");
+        request(self.address, "GET", path, &head).expect("it answers")
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_fleet_is_seen_at_a_glance_by_whoever_may() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
+    fleet.put_backend(&daemon, "one", 4, "ready");
+    fleet.put_backend(&daemon, "two", 6, "draining");
+    let service = Service::start(&fleet);
+    wait_for("all of it in the service's mirror", || {
+        let told = service.get("/v1/fleet", "an-eye-for-the-fleet").json();
+        let has_epoch = told["gateways"][0]["listeners"][0]["epochs"] == serde_json::json!([1]);
+        let backends = told["groups"]["arena"]["backends"].as_array().map(Vec::len);
+        (has_epoch && backends == Some(2) && told["services"][0] == "tokens-1").then_some(())
+    });
+    assert_eq!(service.get("/v1/fleet", "wrong").status, 401);
+    let page = service.get("/fleet", "");
+    assert_eq!(page.status, 200);
+    assert!(page.head.to_ascii_lowercase().contains("default-src 'none'; script-src 'nonce-"));
+    assert!(!page.body.contains("gate-1"), "the page itself knows nothing of the fleet");
+    if let Some(said) = promtool(&service.get("/metrics", "").body) {
+        assert_eq!(said, "");
+    }
+
+    let url = format!("http://{}/fleet", service.address);
+    let Some(dom) = shown(&format!("{url}#an-eye-for-the-fleet")) else { return };
+    assert_eq!(text_of(&dom, "state"), "well", "{dom}");
+    assert!(text_of(&dom, "facts").contains("told by tokens-1"), "{dom}");
+    let tiles = text_of(&dom, "tiles");
+    for tile in ["1|gateways", "2|backends", "10|slots without a player", "1|token services"] {
+        assert!(tiles.contains(tile), "{tile}: {tiles}");
+    }
+    assert!(dom.contains("one at here, ready, 0 of 4"), "{dom}");
+    assert!(dom.contains("two at here, draining, 0 of 6"), "{dom}");
+    assert!(dom.contains("1 ready, 1 draining"), "{dom}");
+    let gateways = text_of(&dom, "gateways");
+    let listener = format!("eu netcode {} (keys 1)", daemon.listener);
+    for word in ["gate-1|eu-west|here|serving|0 of 100", &listener] {
+        assert!(gateways.contains(word), "{word}: {gateways}");
+    }
+    assert!(text_of(&dom, "keys").contains("eu|1|current|1|"), "{dom}");
+    assert!(!dom.contains("NaN") && !dom.contains("undefined<"), "{dom}");
+
+    for (fragment, why) in [("", ""), ("#wrong", "Authorization: Bearer")] {
+        let dom = shown(&format!("{url}{fragment}")).expect("it was there a moment ago");
+        assert_eq!(text_of(&dom, "state"), "closed");
+        assert!(text_of(&dom, "refused").contains(why) && !dom.contains("gate-1"), "{dom}");
+    }
+}
