@@ -57,7 +57,7 @@ impl Drop for Rig {
 fn a_rust_client_sends_and_gets_messages_of_every_kind(io: Choice) {
     let rig = Rig::start(io);
     let mut client = Client::connect(&rig.token(1), &Options::default()).expect("a socket");
-    let large: Vec<u8> = (0..64 * 1024_u32).map(|n| (n * 7 >> 3) as u8).collect();
+    let large: Vec<u8> = (0..64 * 1024_u32).map(|n| ((n * 7) >> 3) as u8).collect();
     let mut sent = vec![
         (Channel::Reliable(255), large),
         (Channel::Reliable(0), b"hello".to_vec()),

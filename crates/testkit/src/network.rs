@@ -94,8 +94,10 @@ impl Network {
             Fate::Lose => return,
             // Held twice in a row, the first one travels after all.
             Fate::Hold => {
-                let before = player.held.replace(datagram);
-                return before.into_iter().for_each(|it| self.travel(now_ns, it, path, random));
+                if let Some(before) = player.held.replace(datagram) {
+                    self.travel(now_ns, before, path, random);
+                }
+                return;
             }
             Fate::Delay(later_ns) => {
                 return self.travel(now_ns + later_ns, datagram, path, random);
@@ -105,7 +107,9 @@ impl Network {
         }
         let held = self.player(home, path.settings.seed).held.take();
         self.travel(now_ns, datagram, path, random);
-        held.into_iter().for_each(|it| self.travel(now_ns, it, path, random));
+        if let Some(held) = held {
+            self.travel(now_ns, held, path, random);
+        }
     }
 
     /// Sends a datagram to a player.

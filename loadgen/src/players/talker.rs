@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use ringgate_client::{Channel, Session};
+use ringgate_client::{Channel, Session, State};
 
 use super::levels::{LEVELS, Levels};
 
@@ -73,7 +73,7 @@ impl Talker {
         let is_owed = self.levels.as_ref().is_some_and(Levels::are_due);
         let is_waiting = is_owed || !self.session.has_delivered_all();
         let gives_up_ns = *self.gives_up_ns.get_or_insert(now_ns + PATIENCE_NS);
-        let is_here = !self.session.state().is_closed();
+        let is_here = self.session.state() == State::Connected;
         (is_waiting && is_here && now_ns < gives_up_ns).then_some(now_ns + LOOK_EVERY_NS)
     }
 }

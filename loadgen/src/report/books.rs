@@ -340,8 +340,10 @@ impl Books<'_> {
             [Count::Levels, Count::Connected, Count::MessagesDelivered, Count::MessagesGivenUp]
                 .map(|count| self.c(count));
         let left = connected + delivered - came;
-        // What arrived without a report in time may have been answered.
-        let is_answered = (-given_up..=0).contains(&left);
+        // What arrived without a report in time may have been answered, and who was still asking
+        // when the plan ended may have been let in after that.
+        let possible = given_up + self.c(Count::Unfinished);
+        let is_answered = (-possible..=0).contains(&left);
         book(
             "levels: came = players + orders that arrived",
             is_answered,
