@@ -99,12 +99,12 @@ mod fleet_etcd;
 mod fleet_example;
 #[path = "all/fleet_gateway.rs"]
 mod fleet_gateway;
-#[path = "all/fleet_players.rs"]
-mod fleet_players;
 #[path = "all/fleet_large.rs"]
 mod fleet_large;
 #[path = "all/fleet_page.rs"]
 mod fleet_page;
+#[path = "all/fleet_players.rs"]
+mod fleet_players;
 #[path = "all/fleet_rig.rs"]
 mod fleet_rig;
 #[path = "all/folder.rs"]

@@ -29,6 +29,7 @@ until_true etcdctl endpoint health
 say "the fleet's key, and the first key of the listener"
 "$BIN/ringgate" keygen --out "$DIR/fleet.key"
 "$BIN/ringgate" keygen --out "$DIR/matchmaker.secret"
+"$BIN/ringgate" keygen --out "$DIR/wall.secret"
 fleet() { cat <<EOF
 [fleet]
 endpoints = ["$ETCDCTL_ENDPOINTS"]
@@ -87,6 +88,10 @@ bind = ["127.0.0.1:$TOKENS"]
 [[caller]]
 name = "matchmaker"
 secret = { file = "matchmaker.secret" }
+[[caller]]
+name = "wall"
+scopes = ["see"]
+secret = { file = "wall.secret" }
 EOF
 } > "$DIR/tokens.toml"
 "$BIN/ringgate" tokens --config "$DIR/tokens.toml" > "$DIR/tokens.log" 2>&1 & PIDS+=($!)
@@ -95,6 +100,7 @@ until_true ask 1 "$DIR/probe"
 until_true sh -c "'$BIN/ringgate' fleet status --config '$DIR/operator.toml' --json | grep -q gate-2"
 
 say "the fleet"
+echo "its page: http://127.0.0.1:$TOKENS/fleet#$(cat "$DIR/wall.secret")"
 "$BIN/ringgate" fleet status --backends --config "$DIR/operator.toml"
 
 play() { # of tokens in a folder, one file for each gateway

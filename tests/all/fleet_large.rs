@@ -5,7 +5,8 @@
 //! What has to hold all the time: no session is lost that could be kept, every gateway's books
 //! balance, no token is used twice, bans hold, and no game server ever has more players than slots.
 //!
-//! `FLEET_PLAYERS=3000` plays it at its full size. Skipped aloud without root, `ip` or etcd.
+//! `FLEET_PLAYERS=3000` plays it at its full size, for which programs have to be optimised. Skipped
+//! aloud without root, `ip` or etcd.
 
 #[path = "fleet_large/game.rs"]
 mod game;
@@ -109,8 +110,9 @@ impl Story {
         self.is_well("everything is there");
         let Size { players, games } = self.parts.size;
         let churn = f64::from(players) / 120.0;
+        let ramp_s = f64::from(players / 100).max(10.0);
         let mut arena =
-            start_players(&self.parts, "arena", "10.80.0.0", &scenario(players, 10.0, churn));
+            start_players(&self.parts, "arena", "10.80.0.0", &scenario(players, ramp_s, churn));
         let duelists = 2 * DUELS * DUEL_SLOTS;
         let mut duels =
             start_players(&self.parts, "duels", "10.88.0.0", &scenario(duelists, 1.0, 2.0));

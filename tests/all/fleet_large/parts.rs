@@ -214,7 +214,8 @@ fn start_gate(tag: &str, folder: &Path, number: u32) -> Part {
     let listener = |name: &str, group: &str, port: u16| {
         format!(
             "[[listener]]\nname = \"{name}\"\nprotocol = \"netcode\"\nbind = [\"{ip}:{port}\"]\n\
-             protocol_id = \"0x7\"\nmax_sessions = 6000\ngroup = \"{group}\"\nroute = \"user-data\"\n"
+             protocol_id = \"0x7\"\nmax_sessions = 6000\nkeep_alive = \"1s\"\n\
+             group = \"{group}\"\nroute = \"user-data\"\n"
         )
     };
     let text = format!(
@@ -275,7 +276,7 @@ pub(super) fn start_players(parts: &Parts, group: &str, at: &str, scenario: &str
         format!("{{\"group\":\"{group}\",\"expire\":10,\"timeout\":{}}}", SILENCE.as_secs());
     let words = format!(
         "run --token-service {services} --token-secret {} --token-request {request} --come-back \
-         --scenario {} --players-at {at} --out {} --json --arrivals ticks",
+         --scenario {} --players-at {at} --out {} --json --arrivals ticks --keep-alive 1s",
         secret.display(),
         file.display(),
         out.display(),

@@ -95,12 +95,13 @@ async fn accept(door: Arc<Door>, listener: TcpListener) {
     // is closed when nobody has come for a while.
     let is_closed = refuse_newcomers(&listener).is_ok();
     let rest = if is_closed { HANDSHAKE_REST } else { QUEUE_REST };
-    for _ in 0..BACKLOG {
-        match tokio::time::timeout(rest, listener.accept()).await {
-            Ok(accepted) => door.admit_or_wait(accepted).await,
-            Err(_) => break,
+    let last_ones = async {
+        while let Ok(accepted) = tokio::time::timeout(rest, listener.accept()).await {
+            door.admit_or_wait(accepted).await;
         }
-    }
+    };
+    // Nobody can keep the old process by ending one handshake after the other slowly.
+    let _ = tokio::time::timeout(LAST_ONES_WITHIN, last_ones).await;
 }
 
 /// Drops what would begin a connection at this socket. Whoever has sent it sends it again a second
@@ -277,3 +278,4 @@ const QUEUE_REST: Duration = Duration::from_millis(1);
 /// Nobody has come for so long though nobody new may: every handshake is over that was under way,
 /// and the first that was dropped has not been sent again yet.
 const HANDSHAKE_REST: Duration = Duration::from_millis(300);
+const LAST_ONES_WITHIN: Duration = Duration::from_secs(3);
