@@ -129,7 +129,10 @@ impl Room {
         let count = self.players.len() as u32;
         if count > self.most {
             self.most = count;
-            std::fs::write(&self.file, count.to_string()).expect("its folder is there");
+            // Whoever reads it finds a number at any time.
+            let next = self.file.with_extension("next");
+            std::fs::write(&next, count.to_string()).expect("its folder is there");
+            std::fs::rename(&next, &self.file).expect("both are there");
         }
     }
 
