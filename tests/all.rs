@@ -2,6 +2,8 @@
 
 #[path = "all/agent.rs"]
 mod agent;
+#[path = "all/agent_two_hosts.rs"]
+mod agent_two_hosts;
 #[path = "all/bindings.rs"]
 mod bindings;
 #[path = "all/cli_check.rs"]

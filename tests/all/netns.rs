@@ -55,6 +55,16 @@ impl Pair {
         }
     }
 
+    /// One more wire, `wire2`, between addresses of the caller's.
+    pub(crate) fn connect(&self, gateway: &str, player: &str, mtu: u32) {
+        let make = format!("link add wire2 type veth peer name wire2 netns {}", self.player);
+        Self::set(&self.gateway, &make);
+        for (name, address) in [(&self.gateway, gateway), (&self.player, player)] {
+            Self::set(name, &format!("addr add {address}/24 dev wire2"));
+            Self::set(name, &format!("link set wire2 mtu {mtu} up"));
+        }
+    }
+
     fn set(name: &str, what: &str) {
         let args: Vec<_> = ["-n", name].into_iter().chain(what.split(' ')).collect();
         let done = ip(&args);
