@@ -30,6 +30,7 @@ use ringgate_os::stored::{self, Store};
 use ringgate_os::usage::Usage;
 use ringgate_report::text::put;
 use successor::Successor;
+use tracing::field::display;
 
 /// Runs the gateway until SIGTERM, which drains it.
 #[derive(Debug, clap::Args)]
@@ -257,6 +258,9 @@ fn tell_start(setup: &Setup, control: &Control) {
         workers = fleet.worker_count(),
         driver = fleet.driver(),
         cipher = fleet.kernel(),
+        admin = control.admin_address().map(display),
+        control = control.socket_path().map(|it| display(it.display())),
+        histograms = control.histogram_file().map(|it| display(it.display())),
         "ready"
     );
 }

@@ -28,7 +28,12 @@ fn wait_for_event(daemon: &Daemon, name: &str) -> Value {
 #[test]
 fn a_life_from_start_to_stop_is_told() {
     let mut daemon = Daemon::start(&text());
-    assert_eq!(wait_for_event(&daemon, "start")["pid"], daemon.id());
+    let start = wait_for_event(&daemon, "start");
+    assert_eq!(
+        (&start["pid"], &start["admin"]),
+        (&daemon.id().into(), &daemon.admin.to_string().into())
+    );
+    assert_eq!(start["control"], daemon.control().display().to_string());
     let listening = wait_for_event(&daemon, "listening");
     assert_eq!(listening["listener"], "eu");
     assert_eq!(listening["address"], daemon.listener.to_string());
