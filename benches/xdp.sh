@@ -12,7 +12,7 @@
 set -euo pipefail
 : "${RUNS:=bundle-full udp-full bundle-20k plain-60k}"
 : "${ROUNDS:=5}"
-: "${HOLD:=3s}"
+: "${HOLD:=3s}"          # shorter steps have no figures
 : "${SESSIONS:=1000}"   # players
 : "${BYTES:=100}"       # of a payload
 : "${CORE:=0}"          # of the gateway, its game process and what they do in the kernel
@@ -131,7 +131,7 @@ play() {
     ip netns exec "$play" "$BIN/ringgate-loadgen" ladder "${players[@]}" --gateway-pid "$pid" --game-pid "$game" \
         --ramp 300ms --hold "$HOLD" --p99 1s --csv "$work/steps.csv" "$@" >"$work/ladder.log" 2>&1 || true
     [[ -f $work/steps.csv ]] || { echo "the generator could not play: $(tail -1 "$work/ladder.log")" >&2; return 1; }
-    awk -F, 'NR == 1 {for (i = 1; i <= NF; i++) at[$i] = i} NR == 2 {print $at["gateway_us"], $at["loss"]}' "$work/steps.csv"
+    awk -F, 'NR == 1 {for (i = 1; i <= NF; i++) at[$i] = i} NR == 2 {print $at["gateway_us"], 100 * $at["loss"]}' "$work/steps.csv"
 }
 
 turn() {

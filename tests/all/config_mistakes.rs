@@ -63,6 +63,62 @@ fn the_good_ones_are_good() {
 }
 
 #[test]
+fn what_is_asked_of_an_interface() {
+    let line = "backends = [\"arena\"]";
+    for (more, expected) in [
+        (
+            "io = \"xdp\"",
+            "gate.toml:1: listener[0].xdp: found io = \"xdp\" without an interface, expected interface, the network interface that \
+             its packets come by",
+        ),
+        (
+            "io = \"raw\"",
+            "gate.toml:8: listener[0].io: found \"raw\", expected \"sockets\" or \"xdp\"",
+        ),
+        (
+            "xdp = { interface = \"a/b\" }",
+            "gate.toml:8: listener[0].xdp.interface: found \"a/b\", expected a network interface's name of 1 to 15 bytes",
+        ),
+        (
+            "xdp = { mode = \"native\" }",
+            "gate.toml:8: listener[0].xdp.mode: found \"native\", expected \"auto\", \"zerocopy\", \"copy\" or \"generic\"",
+        ),
+        (
+            "xdp = { queues = 0 }",
+            "gate.toml:8: listener[0].xdp.queues: found 0, expected a whole number from 1 to 128",
+        ),
+    ] {
+        replaced(GOOD, line, &format!("{line}\n{more}"), expected);
+    }
+    // Without `io` the table has no effect.
+    check(&GOOD.replace(line, &format!("{line}\nxdp = {{ interface = \"eth0\" }}")), &[]);
+    let two = |one: &str, other: &str| {
+        let by_card = |table: &str| format!("{line}\nio = \"xdp\"\nxdp = {{ {table} }}\n");
+        let good = GOOD.replace(line, &by_card(one));
+        let second = GOOD.split("[[backend]]").next().expect("a listener");
+        let second = second.replace("\"eu\"", "\"us\"").replace("40000", "40001");
+        format!("[gateway]\nworkers = 4\n{good}{}", second.replace(line, &by_card(other)))
+    };
+    check(&two("interface = \"eth0\"", "interface = \"eth0\""), &[]);
+    check(
+        &two("interface = \"eth0\"", "interface = \"eth1\""),
+        &[
+            "gate.toml:27: listener[1].xdp: found another table than that of the first listener with io = \"xdp\", expected the same \
+           interface, queues, mode and fallback (a worker serves one queue)",
+        ],
+    );
+    let few = "interface = \"eth0\", queues = 2";
+    let expected = "found 2 queues, and gateway.workers = 4, expected a queue for each worker: fewer workers, or more queues";
+    check(
+        &two(few, few),
+        &[
+            &format!("gate.toml:11: listener[0].xdp: {expected}"),
+            &format!("gate.toml:27: listener[1].xdp: {expected}"),
+        ],
+    );
+}
+
+#[test]
 fn gateway_fields() {
     for (line, expected) in [
         (

@@ -139,14 +139,9 @@ fn the_containers_profile_allows_what_the_daemon_allows_itself() {
     let calls = list.split("libc::SYS_").skip(1).filter_map(|it| it.split(|l| !is_name(l)).next());
     let profile: serde_json::Value =
         serde_json::from_str(&text_of("container/seccomp.json")).expect("JSON");
-    let entries = profile["syscalls"].as_array().expect("a list");
-    let names = entries.iter().flat_map(|it| it["names"].as_array().expect("a list"));
-    let allowed: Vec<_> = names.cloned().collect();
-    // As the daemon itself: nothing but changes to tables that are there.
-    let bpf = entries.iter().filter(|it| it["names"][0] == "bpf");
-    let commands: Vec<_> = bpf.map(|it| it["args"][0]["value"].as_u64()).collect();
-    assert_eq!(commands, [Some(2), Some(3)]);
-    let calls: Vec<_> = calls.filter(|call| *call != "seccomp").collect();
+    let allowed: Vec<_> = profile["syscalls"][0]["names"].as_array().expect("a list").clone();
+    // That is for `io = "xdp"`, which takes rights that this profile is not for.
+    let calls: Vec<_> = calls.filter(|call| !["seccomp", "bpf"].contains(call)).collect();
     assert!(calls.len() > 80, "{calls:?}");
     for call in calls {
         assert!(allowed.iter().any(|it| it == call), "{call} is missing");

@@ -139,6 +139,9 @@ impl Listening {
                 return Err(io::Error::last_os_error());
             }
         }
+        // The kernel gives a socket its number when it first sends, and tells nothing to one that
+        // has none. The answer is taken for news.
+        socket.send(&message::question(message::LINKS, 1))?;
         Ok(Self { socket, buffer: vec![0; BUFFER_BYTES] })
     }
 
