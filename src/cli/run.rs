@@ -30,7 +30,6 @@ use ringgate_os::stored::{self, Store};
 use ringgate_os::usage::Usage;
 use ringgate_report::text::put;
 use successor::Successor;
-use tracing::field::display;
 
 /// Runs the gateway until SIGTERM, which drains it.
 #[derive(Debug, clap::Args)]
