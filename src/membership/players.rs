@@ -130,7 +130,9 @@ impl<H: Host> PlayerClaimer<H> {
             if why.is_lease_gone() {
                 (self.lease, self.notes) = (0, None);
             }
-            news.iter().for_each(|it| self.players.settle(it, PlayerClaimed::Unknown));
+            for it in &news {
+                self.players.settle(it, PlayerClaimed::Unknown);
+            }
         }
         told.map(|()| news.len())
     }
@@ -170,15 +172,17 @@ impl<H: Host> PlayerClaimer<H> {
         for (it, step) in news.iter().zip(steps) {
             let key = self.key(&it.player);
             counts.ousted_here += u64::from(step.claimed == PlayerClaimed::Theirs);
-            let Some(write) = &step.write else { continue };
+            if step.write == Write::Nothing {
+                continue;
+            }
             counts.claims += 1;
             txn.when.push(match step.seen {
                 0 => Compare::Absent(key.clone()),
                 revision => Compare::Unchanged(key.clone(), revision),
             });
-            txn.then.push(match write {
-                Some(value) => Op::Put(Put { key, value: value.clone(), lease: self.lease }),
-                None => Op::Delete(Delete { key, end: Bytes::new() }),
+            txn.then.push(match &step.write {
+                Write::Put(value) => Op::Put(Put { key, value: value.clone(), lease: self.lease }),
+                _ => Op::Delete(Delete { key, end: Bytes::new() }),
             });
             if let Some((instance, ousted)) = &step.ousts
                 && let Some(note) = self.note(&it.player, instance, ousted).await?
@@ -276,12 +280,22 @@ struct Own<'a> {
 struct Step {
     /// The revision of what stands at the key; 0 for nothing.
     seen: i64,
-    /// Nothing, or a value to be written, or the key is to go.
-    write: Option<Option<Bytes>>,
+    write: Write,
     /// Whose older session it is that ends.
     ousts: Option<(Name, Ousted)>,
     /// What has come of it when that is done.
     claimed: PlayerClaimed,
+}
+
+/// What is to be done to its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Write {
+    /// It stays as it is.
+    Nothing,
+    /// This is to stand there.
+    Put(Bytes),
+    /// It is to go.
+    Delete,
 }
 
 impl Own<'_> {
@@ -290,9 +304,9 @@ impl Own<'_> {
         // What cannot be read is nobody's.
         let known = found.and_then(|kv| PlayerClaim::decode(&kv.value).ok());
         let is_ours = known.as_ref().is_some_and(|it| it.instance == self.instance.as_str());
-        let done = |claimed| Step { seen, write: None, ousts: None, claimed };
+        let done = |claimed| Step { seen, write: Write::Nothing, ousts: None, claimed };
         let Some(session) = news.session else {
-            let write = is_ours.then_some(None);
+            let write = if is_ours { Write::Delete } else { Write::Nothing };
             return Step { write, ..done(PlayerClaimed::Released) };
         };
         // Of a session that a process before this one has begun, etcd knows the moment.
@@ -304,9 +318,13 @@ impl Own<'_> {
             return done(PlayerClaimed::Ours);
         }
         let others = known.filter(|_| !is_ours);
-        let is_newer = |other: &PlayerClaim| match news.is_told_again {
-            true => other.since >= news.since_s,
-            false => now_s.saturating_sub(news.since_s) > LATE_S && other.since > news.since_s,
+        let is_late = now_s.saturating_sub(news.since_s) > LATE_S;
+        let is_newer = |other: &PlayerClaim| {
+            if news.is_told_again {
+                other.since >= news.since_s
+            } else {
+                is_late && other.since > news.since_s
+            }
         };
         if others.as_ref().is_some_and(is_newer) {
             return done(PlayerClaimed::Theirs);
@@ -322,7 +340,7 @@ impl Own<'_> {
             let ousted = Ousted { session: other.session, gateway: self.gateway.to_string() };
             Some((Name::new(&other.instance)?, ousted))
         });
-        Step { write: Some(Some(value)), ousts, ..done(PlayerClaimed::Ours) }
+        Step { write: Write::Put(value), ousts, ..done(PlayerClaimed::Ours) }
     }
 }
 
@@ -338,7 +356,7 @@ const NOTES_MAX: i64 = 200;
 /// How long a note stands for a gateway that does not read it, in seconds, and for how long new
 /// ones are written under the same lease.
 const NOTE_S: i64 = 120;
-const NOTE_LEASE_USED: Duration = Duration::from_secs(60);
+const NOTE_LEASE_USED: Duration = Duration::from_mins(1);
 /// A login that is told within this time is newer than everything that stands in etcd, whatever the
 /// clocks of others say.
 const LATE_S: u64 = 5;
@@ -378,7 +396,7 @@ mod tests {
     fn who_logs_in_is_written_and_nobody_ousted_where_nobody_was() {
         let step = step(&news(Some(3), NOW_S), None);
         let value = claim("own", 3, NOW_S).encode().expect("a value");
-        assert_eq!((step.seen, step.write, step.ousts), (0, Some(Some(value)), None));
+        assert_eq!((step.seen, step.write, step.ousts), (0, Write::Put(value), None));
         assert_eq!(step.claimed, PlayerClaimed::Ours);
     }
 
@@ -398,14 +416,14 @@ mod tests {
         let before = step(&late, Some(&found(&claim("other", 8, NOW_S - 61), 4)));
         assert!(before.ousts.is_some());
         let behind = step(&late, Some(&found(&claim("other", 8, NOW_S - 59), 4)));
-        assert_eq!((behind.write, behind.claimed), (None, PlayerClaimed::Theirs));
+        assert_eq!((behind.write, behind.claimed), (Write::Nothing, PlayerClaimed::Theirs));
     }
 
     #[test]
     fn what_was_told_before_gives_way_to_whoever_has_come_since() {
         let again = PlayerNews { is_told_again: true, ..news(Some(3), NOW_S - 1) };
         let behind = step(&again, Some(&found(&claim("other", 8, NOW_S - 1), 4)));
-        assert_eq!((behind.write, behind.claimed), (None, PlayerClaimed::Theirs));
+        assert_eq!((behind.write, behind.claimed), (Write::Nothing, PlayerClaimed::Theirs));
         assert!(step(&again, Some(&found(&claim("other", 8, NOW_S - 2), 4))).ousts.is_some());
     }
 
@@ -413,17 +431,17 @@ mod tests {
     fn what_stands_there_already_is_not_written_again_but_under_another_lease() {
         let news = news(Some(3), NOW_S - 60);
         let own = claim("own", 3, NOW_S - 60);
-        assert_eq!(step(&news, Some(&found(&own, 5))).write, None);
-        assert!(step(&news, Some(&found(&own, 4))).write.is_some());
+        assert_eq!(step(&news, Some(&found(&own, 5))).write, Write::Nothing);
+        assert!(matches!(step(&news, Some(&found(&own, 4))).write, Write::Put(_)));
     }
 
     #[test]
     fn a_player_who_leaves_is_released_unless_it_is_elsewhere() {
         let left = news(None, NOW_S);
-        assert_eq!(step(&left, Some(&found(&claim("own", 3, 0), 5))).write, Some(None));
+        assert_eq!(step(&left, Some(&found(&claim("own", 3, 0), 5))).write, Write::Delete);
         for found in [None, Some(found(&claim("other", 3, 0), 4))] {
             let step = step(&left, found.as_ref());
-            assert_eq!((step.write, step.claimed), (None, PlayerClaimed::Released));
+            assert_eq!((step.write, step.claimed), (Write::Nothing, PlayerClaimed::Released));
         }
     }
 
@@ -432,6 +450,6 @@ mod tests {
         let odd =
             KeyValue { value: Bytes::from_static(b"{"), mod_revision: 9, ..KeyValue::default() };
         let step = step(&news(Some(3), NOW_S), Some(&odd));
-        assert!(step.write.is_some() && step.ousts.is_none());
+        assert!(matches!(step.write, Write::Put(_)) && step.ousts.is_none());
     }
 }

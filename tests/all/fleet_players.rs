@@ -50,7 +50,7 @@ fn the_newer_login_wins_wherever_it_is() {
     other.echo(b"somebody else is nobody's business");
     assert!(first.log().contains("fleet_newer_login"), "{}", first.log());
     let ousted = "ringgate_fleet_players_ousted_total{at=\"here\"}";
-    assert_eq!(first.get("/metrics").value(ousted), Some(1));
+    wait_for("its count", || (first.get("/metrics").value(ousted) == Some(1)).then_some(()));
     let closed = "ringgate_sessions_closed_total{worker=\"0\",reason=\"newer_login\"}";
     wait_for("its count", || (first.get("/metrics").value(closed) == Some(1)).then_some(()));
 

@@ -53,13 +53,21 @@ struct Standing {
     session: Option<SessionId>,
     /// When it began, in seconds since 1970.
     since_s: u64,
-    /// The fleet knows this player as ours.
-    is_claimed: bool,
-    /// The fleet has known it as ours, and has forgotten it.
-    is_told_again: bool,
+    known: Known,
     is_news: bool,
     /// Its session is to end.
     is_ousted: bool,
+}
+
+/// What the fleet knows of a player.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// Nothing, or that it is elsewhere.
+    Nothing,
+    /// That it is here.
+    Ours,
+    /// Nothing any more.
+    Forgotten,
 }
 
 /// What the fleet is to be told.
@@ -106,26 +114,29 @@ impl FleetPlayers {
     /// A session has begun.
     pub(crate) fn began(&self, group: &Arc<str>, client_id: u64, session: SessionId, now: Now) {
         let player = FleetPlayer { group: Arc::clone(group), client_id };
-        self.note(player, session, (now.unix_s, false));
+        self.note(&player, session, (now.unix_s, Known::Nothing));
     }
 
     /// A session goes on that the process before this one has begun: any other one of its player
     /// is newer.
     pub(crate) fn goes_on(&self, group: &Arc<str>, client_id: u64, session: SessionId) {
         let player = FleetPlayer { group: Arc::clone(group), client_id };
-        self.note(player, session, (0, true));
+        self.note(&player, session, (0, Known::Forgotten));
     }
 
-    fn note(&self, player: FleetPlayer, session: SessionId, (since_s, is_old): (u64, bool)) {
+    fn note(&self, player: &FleetPlayer, session: SessionId, (since_s, known): (u64, Known)) {
         self.is_used.store(true, Ordering::Release);
         let mut inner = self.lock();
-        if !inner.make_room(&player, self.players_max) {
+        if !inner.make_room(player, self.players_max) {
             inner.missed += 1;
             return;
         }
         let standing = inner.players.entry(player.clone()).or_insert(Standing::NOBODY);
         let older = standing.session.replace(session);
-        (standing.since_s, standing.is_told_again) = (since_s, is_old);
+        standing.since_s = since_s;
+        if standing.known != Known::Ours {
+            standing.known = known;
+        }
         standing.is_ousted = false;
         if let Some(older) = older.filter(|older| *older != session) {
             inner.sessions.remove(&older);
@@ -133,7 +144,7 @@ impl FleetPlayers {
             self.has_ousted.store(true, Ordering::Release);
         }
         inner.sessions.insert(session, player.clone());
-        inner.tell(&player);
+        inner.tell(player);
         self.has_news.store(true, Ordering::Release);
     }
 
@@ -175,11 +186,12 @@ impl FleetPlayers {
             let Some(player) = inner.news.pop_front() else { break };
             let Some(standing) = inner.players.get_mut(&player) else { continue };
             standing.is_news = false;
-            let Standing { session, since_s, is_claimed, is_told_again, .. } = *standing;
-            if session.is_none() && !is_claimed {
+            let Standing { session, since_s, known, .. } = *standing;
+            if session.is_none() && known != Known::Ours {
                 // It has come and gone before the fleet has heard of it.
                 inner.players.remove(&player);
             } else {
+                let is_told_again = known == Known::Forgotten;
                 taken.push(PlayerNews { player, session, since_s, is_told_again });
             }
         }
@@ -192,15 +204,15 @@ impl FleetPlayers {
         let mut inner = self.lock();
         let Some(standing) = inner.players.get_mut(&news.player) else { return };
         match claimed {
-            PlayerClaimed::Ours => standing.is_claimed = true,
+            PlayerClaimed::Ours => standing.known = Known::Ours,
             PlayerClaimed::Released => {
-                standing.is_claimed = false;
+                standing.known = Known::Nothing;
                 if standing.session.is_none() {
                     inner.players.remove(&news.player);
                 }
             }
             PlayerClaimed::Theirs => {
-                standing.is_claimed = false;
+                standing.known = Known::Nothing;
                 if inner.oust(&news.player, news.session) {
                     self.has_ousted.store(true, Ordering::Release);
                 }
@@ -219,7 +231,7 @@ impl FleetPlayers {
         let is_ours = inner.players.get(player).is_some_and(|it| it.session == Some(session));
         if is_ours && inner.oust(player, Some(session)) {
             if let Some(standing) = inner.players.get_mut(player) {
-                standing.is_claimed = false;
+                standing.known = Known::Nothing;
             }
             self.has_ousted.store(true, Ordering::Release);
         }
@@ -230,7 +242,9 @@ impl FleetPlayers {
     pub fn forget_claims(&self) {
         let mut inner = self.lock();
         inner.players.retain(|_, standing| {
-            standing.is_told_again |= std::mem::replace(&mut standing.is_claimed, false);
+            if standing.known == Known::Ours {
+                standing.known = Known::Forgotten;
+            }
             standing.session.is_some()
         });
         let Inner { players, news, .. } = &mut *inner;
@@ -287,14 +301,8 @@ impl std::fmt::Debug for FleetPlayers {
 }
 
 impl Standing {
-    const NOBODY: Self = Self {
-        session: None,
-        since_s: 0,
-        is_claimed: false,
-        is_told_again: false,
-        is_news: false,
-        is_ousted: false,
-    };
+    const NOBODY: Self =
+        Self { session: None, since_s: 0, known: Known::Nothing, is_news: false, is_ousted: false };
 }
 
 impl Inner {
