@@ -1,6 +1,14 @@
-//! Values and keys that anybody may have written to etcd: each is refused, or is read, and written
+//! Values and keys that anybody may have written to etcd, what game processes say at the announce
+//! socket, and bodies of requests to the token service: each is refused, or is read, and written
 //! again it is the same.
 #![no_main]
+
+#[path = "../../crates/tokens/src/limits.rs"]
+#[allow(dead_code, reason = "the service's, of which only the bodies' are used here")]
+mod limits;
+#[path = "../../crates/tokens/src/wanted.rs"]
+#[allow(dead_code, reason = "the service's, without what mints")]
+mod wanted;
 
 use std::fmt::Debug;
 
@@ -9,8 +17,11 @@ use ringgate_core::secret::Key;
 use ringgate_fleet::keyspace::{Keyspace, classify};
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::{
-    Backend, Ban, Gateway, ListenerKey, PlayerClaim, Stored, TokenClaim,
+    Backend, Ban, Block, Gateway, Guard, ListenerKey, Ousted, PlayerClaim, Service, Stored,
+    TokenClaim,
 };
+use ringgate_link::announce::{Announced, Standing};
+use wanted::{WantedBatch, WantedPlace, WantedToken};
 
 fuzz_target!(|data: &[u8]| {
     comes_back::<Backend>(data);
@@ -18,6 +29,10 @@ fuzz_target!(|data: &[u8]| {
     comes_back::<Gateway>(data);
     comes_back::<PlayerClaim>(data);
     comes_back::<TokenClaim>(data);
+    comes_back::<Ousted>(data);
+    comes_back::<Service>(data);
+    comes_back::<Block>(data);
+    comes_back::<Guard>(data);
     if let Some(key) = comes_back::<ListenerKey>(data) {
         let fleet = FleetKey::new(Key::from_bytes([1; 32]));
         assert!(fleet.open(b"/f/truth/key/main/1", &key).is_err(), "nobody can forge that");
@@ -27,7 +42,38 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(keyspace.key(&place), data, "one place has one key");
     }
     classify(data);
+    if let Some(read) = Announced::decode(data) {
+        let written = read.what.encode(&read.name, read.instance).expect("it was read");
+        assert_eq!(Announced::decode(&written), Some(read));
+    }
+    Standing::decode(data);
+    ask(data);
 });
+
+/// What a caller of the token service may send.
+fn ask(body: &[u8]) {
+    let is_fit = |place: &wanted::Where| {
+        let few = place.labels.len() <= limits::LABELS_MAX
+            && place.regions.len() <= limits::REGIONS_MAX;
+        few && (1..=limits::ADDRESSES_MAX).contains(&place.addresses)
+    };
+    if let Ok(token) = WantedToken::parse(body) {
+        assert!(is_fit(&token.place) && token.expire_s != Some(0) && token.timeout_s != 0);
+        if let Some(backend) = token.place.backend.as_ref().map(|it| it.as_str())
+            && backend.len() <= wanted::BACKEND_NAME_MAX
+        {
+            wanted::user_data(backend, &token.user_data);
+        }
+    }
+    if let Ok(batch) = WantedBatch::parse(body) {
+        assert!((1..=limits::BATCH_MAX).contains(&batch.tokens.len()));
+        assert!(batch.tokens.iter().all(|token| is_fit(&token.place)));
+    }
+    match WantedPlace::parse(body) {
+        Ok(place) => assert!(is_fit(&place.place)),
+        Err(why) => assert!(!why.to_string().chars().any(char::is_control)),
+    }
+}
 
 fn comes_back<T: Stored + PartialEq + Debug>(data: &[u8]) -> Option<T> {
     let value = T::decode(data).ok()?;

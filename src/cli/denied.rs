@@ -40,6 +40,8 @@ struct Row {
     prefix: Option<String>,
     client: Option<u64>,
     denied: bool,
+    #[serde(default)]
+    fleet: bool,
     until_unix_s: Option<u64>,
     left_s: Option<u64>,
 }
@@ -76,7 +78,11 @@ fn render(page: &Page, asked: Option<&str>) -> String {
             ("left", Side::Right),
         ]);
         for row in &page.rules {
-            let word = if row.denied { "not play" } else { "play: an exception" };
+            let word = match (row.denied, row.fleet) {
+                (true, true) => "not play: the fleet",
+                (true, false) => "not play",
+                (false, _) => "play: an exception",
+            };
             let until = row.until_unix_s.map_or_else(|| "told otherwise".to_owned(), utc::date);
             let left = row.left_s.map_or(String::new(), utc::span);
             table.row([row.whom(), word.to_owned(), until, left]);
@@ -103,6 +109,12 @@ fn render(page: &Page, asked: Option<&str>) -> String {
 /// Whether they may play, and by which rule.
 fn verdict(page: &Page, asked: &str) -> String {
     match &page.decides {
+        Some(rule) if rule.denied && rule.fleet => {
+            let whom = rule.whom();
+            format!(
+                "{asked} is denied in the whole fleet, by the rule {whom} (ringgate fleet allow)\n"
+            )
+        }
         Some(rule) if rule.denied => format!("{asked} is denied, by the rule {}\n", rule.whom()),
         Some(rule) => format!("{asked} is not denied: {} is an exception\n", rule.whom()),
         None => format!("{asked} is not denied\n"),
@@ -138,6 +150,15 @@ mod tests {
             \n5 rules, 3 of them shown (--limit)\nthis lasts until the gateway restarts: no disk\n";
         assert_eq!(shown, expected);
         assert_eq!(render(&page(r#"{"count": 0, "rules": []}"#), None), "nobody is denied\n");
+    }
+
+    #[test]
+    fn what_the_fleet_denies_is_told_apart() {
+        let denied = r#"{"client": 42, "denied": true, "fleet": true}"#;
+        let one = page(&format!(r#"{{"count": 1, "decides": {denied}, "rules": [{denied}]}}"#));
+        let shown = render(&one, Some("client 42"));
+        let verdict = "client 42 is denied in the whole fleet, by the rule client 42 (ringgate fleet allow)\n";
+        assert!(shown.starts_with(verdict) && shown.contains("not play: the fleet"), "{shown}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::sessions::answer;
 use super::status::SCHEMA;
 use ringgate_os::{clock, utc};
 use ringgate_state::denylist::client_id;
-use ringgate_state::{Counts, Rule, Whom};
+use ringgate_state::{Counts, DenyList, Rule, Whom};
 
 /// `POST /deny?prefix=&client=&for_ms=&whole=`; prefixes and clients any number of times.
 pub(super) async fn deny(
@@ -167,6 +167,9 @@ struct Row {
     client: Option<u64>,
     /// `false` for an exception.
     denied: bool,
+    /// The whole fleet denies it: it ends with `ringgate fleet allow`, and not with `allow`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    fleet: bool,
     /// When it ends, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     until_unix_s: Option<u64>,
@@ -201,15 +204,16 @@ fn try_show(state: &AdminState, uri: &Uri) -> Result<Response, Refusal> {
         Some(whom) => shown.list.about(whom),
         None => shown.list.rules().collect(),
     };
-    let decides = asked.and_then(|whom| shown.list.decides(whom)).map(|rule| row(rule, now));
-    let rules = found.iter().take(limit.unwrap_or(LIMIT)).map(|rule| row(*rule, now)).collect();
+    let row = |rule| row(rule, &shown.fleet, now);
+    let decides = asked.and_then(|whom| shown.list.decides(whom)).map(row);
+    let rules = found.iter().take(limit.unwrap_or(LIMIT)).copied().map(row).collect();
     let summary = Summary::of(&shown);
     let page = Page { schema: SCHEMA, summary, count: found.len(), decides, rules };
     let page = serde_json::to_value(&page).expect("plain data");
     Ok(as_json(StatusCode::OK, &page))
 }
 
-fn row((whom, rule): (Whom, Rule), (now_ns, unix_ns): (u64, u64)) -> Row {
+fn row((whom, rule): (Whom, Rule), fleet: &DenyList, (now_ns, unix_ns): (u64, u64)) -> Row {
     let left_ns = rule.until.map(|until_ns| until_ns.saturating_sub(now_ns));
     let (prefix, client) = match whom {
         Whom::Prefix(prefix) => (Some(prefix.to_string()), None),
@@ -219,6 +223,7 @@ fn row((whom, rule): (Whom, Rule), (now_ns, unix_ns): (u64, u64)) -> Row {
         prefix,
         client,
         denied: rule.is_denied,
+        fleet: fleet.decides(whom).is_some_and(|(it, rule)| it == whom && rule.is_denied),
         until_unix_s: left_ns.map(|left_ns| (unix_ns + left_ns).div_ceil(NS_PER_S)),
         left_s: left_ns.map(|left_ns| left_ns.div_ceil(NS_PER_S)),
     }

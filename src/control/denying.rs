@@ -62,6 +62,8 @@ pub(super) struct Shown {
     /// Moments are the fleet's.
     pub(super) list: Arc<DenyList>,
     pub(super) counts: Counts,
+    /// What of it the fleet says.
+    pub(super) fleet: Arc<DenyList>,
     why_never_kept: Option<Arc<str>>,
     done: Option<watch::Receiver<Done>>,
 }
@@ -129,6 +131,7 @@ impl Denials {
         Shown {
             counts: list.counts(),
             list,
+            fleet: Arc::clone(&self.fleet),
             why_never_kept: self.why_never_kept.clone(),
             done: Some(self.done.clone()),
         }

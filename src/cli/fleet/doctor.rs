@@ -1,7 +1,7 @@
 //! `ringgate fleet doctor`: what in a fleet is not as it should be, and what to do about it.
 //!
-//! It reads, and watches gateways for a while: what they write tells their clocks. What a gateway
-//! holds back is known to that gateway alone (`ringgate status`).
+//! It reads, and watches gateways for a while: what they write tells their clocks. A gateway writes
+//! under which number it holds news back; what that is, it says itself (`ringgate status`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -110,6 +110,8 @@ async fn answer_of(options: &Options, endpoint: &Endpoint) -> Result<(u64, u64),
 /// Everything that one look can tell.
 pub(super) fn examine(survey: &Survey, now_s: u64) -> Vec<Finding> {
     let mut findings = vec![versions(survey), leases(survey), unreadable(survey), reach(survey)];
+    findings.extend(doubts(survey));
+    findings.extend(stale(survey, now_s));
     findings.extend(epochs_of(survey, now_s));
     findings
 }
@@ -139,6 +141,31 @@ fn leases(survey: &Survey) -> Finding {
         "they stay when their process is gone, and players are sent there",
         format!("etcdctl del {first}, and register through a lease"),
     )
+}
+
+/// Gateways that do not believe what they see in etcd.
+fn doubts(survey: &Survey) -> impl Iterator<Item = Finding> + '_ {
+    let doubting = survey.gateways.iter().filter(|(_, it)| it.doubt != 0);
+    doubting.map(|(name, gateway)| {
+        let doubt = gateway.doubt;
+        Finding::ok(format!("{name}"), format!("holds news back, under number {doubt}")).bites(
+            "it serves on with what it knew: no new backends, keys and bans reach its players",
+            format!("ringgate status there says why; ringgate fleet confirm {doubt} there has it believed"),
+        )
+    })
+}
+
+/// Gateways whose lease lives, and that write nothing.
+fn stale(survey: &Survey, now_s: u64) -> impl Iterator<Item = Finding> + '_ {
+    let age_s = move |it: &Gateway| now_s.saturating_sub(it.written);
+    let silent = survey.gateways.iter().filter(move |(_, it)| age_s(it) > SILENT_MAX_S);
+    silent.map(move |(name, gateway)| {
+        let found = format!("has written nothing for {} s, and its lease lives", age_s(gateway));
+        Finding::ok(format!("{name}"), found).bites(
+            "what it says of itself is old: it is stuck, its clock is behind, or somebody else keeps its lease",
+            "look at its log and its clock; without it: etcdctl lease revoke",
+        )
+    })
 }
 
 fn unreadable(survey: &Survey) -> Finding {
@@ -284,5 +311,7 @@ const CLOCKS_CHANGE: &str = "set the clocks (chrony, systemd-timesyncd)";
 
 /// Beyond this, tokens of short life are lost to the difference.
 const SKEW_MAX_S: i64 = 2;
+/// Every gateway writes once a minute at least.
+const SILENT_MAX_S: u64 = 180;
 const SLOW_MS: u64 = 100;
 const WATCH_MAX: Duration = Duration::from_mins(10);

@@ -44,6 +44,7 @@ fn gateway(epochs: &[u32]) -> Gateway {
         draining: false,
         started: 1,
         written: NOW_S,
+        doubt: 0,
     }
 }
 
@@ -113,6 +114,8 @@ fn the_doctor_finds_what_is_wrong() {
     add(&mut survey, &Place::Backend(name("b2")), &backend("host-3"), 7);
     let (place, value) = key(2);
     add(&mut survey, &place, &value, 0);
+    let stuck = Gateway { doubt: 12, written: NOW_S - 181, ..gateway(&[1]) };
+    add(&mut survey, &Place::Gateway(name("g3")), &stuck, 7);
     let broken = keyspace().key(&Place::Backend(name("b3")));
     let value = "{}".into();
     survey.add(&keyspace(), &KeyValue { key: broken, value, lease: 5, ..KeyValue::default() });
@@ -121,11 +124,14 @@ fn the_doctor_finds_what_is_wrong() {
         let found = findings.iter().find(|it| it.what == what).expect("it was looked at");
         (found.severity, found.found.as_str())
     };
-    assert_eq!(found("versions"), (Severity::Could, "0.1.0 (1), 0.2.0 (1)"));
+    assert_eq!(found("versions"), (Severity::Could, "0.1.0 (2), 0.2.0 (1)"));
+    assert_eq!(found("g3"), (Severity::Bites, "holds news back, under number 12"));
+    let silent = "has written nothing for 181 s, and its lease lives";
+    assert!(findings.iter().any(|it| it.what == "g3" && it.found == silent), "{findings:?}");
     assert_eq!(found("leases").0, Severity::Bites);
     assert_eq!(found("reach"), (Severity::Bites, "no gateway reaches 1 backends, such as b2"));
     assert_eq!(found("values").0, Severity::Bites);
-    let keys = (Severity::Could, "key 2 waits: 0 of 2 gateways have confirmed it");
+    let keys = (Severity::Could, "key 2 waits: 0 of 3 gateways have confirmed it");
     assert_eq!(found("keys of main"), keys);
 }
 
