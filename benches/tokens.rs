@@ -120,6 +120,7 @@ fn gateway(at: u32) -> Gateway {
         draining: false,
         started: 1,
         written: 1,
+        doubt: 0,
     }
 }
 

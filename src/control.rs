@@ -218,6 +218,7 @@ impl Control {
             commands: sender,
             doors,
             admin_address: admin.as_ref().map(|(_, address)| *address),
+            announcements: None,
             handing_over: HandingOver::No,
             postponed: Vec::new(),
             watcher: Watcher::default(),
@@ -287,6 +288,16 @@ impl Control {
         Ok(())
     }
 
+    /// Has game processes register themselves there, under the same conditions.
+    pub fn serve_announcements(&mut self, listener: OwnedFd) {
+        self.main_loop.announcements = Some(listener);
+    }
+
+    /// Whether the gateway is in a fleet, with which game processes can be registered.
+    pub const fn is_in_fleet(&self) -> bool {
+        self.main_loop.membership.is_some()
+    }
+
     /// Where the control socket is.
     pub fn socket_path(&self) -> Option<&Path> {
         self.socket.as_ref().map(|(_, path)| path.as_path())
@@ -343,7 +354,8 @@ impl Control {
         }
         main_loop.keep_sockets(&fleet);
         let paths = [socket.as_ref().map(|(_, it)| it), next.as_ref().map(|(_, it)| it)];
-        let paths: Vec<PathBuf> = paths.into_iter().flatten().cloned().collect();
+        let announce = main_loop.announcements.as_ref().map(|_| main_loop.announce_path());
+        let paths: Vec<PathBuf> = paths.into_iter().flatten().cloned().chain(announce).collect();
         let (ended, keeper) = runtime.block_on(async {
             let keeper = keeper.map(|keeper| tokio::spawn(keeper.run()));
             let mut doors = Vec::new();
@@ -523,6 +535,8 @@ struct ControlLoop {
     /// Second descriptors of the admin address, the control socket and the one for successors.
     doors: [Option<OwnedFd>; 3],
     admin_address: Option<SocketAddr>,
+    /// Where game processes register themselves.
+    announcements: Option<OwnedFd>,
     handing_over: HandingOver,
     /// What would change what is handed over, until that has succeeded or failed.
     postponed: Vec<Postponed>,

@@ -4,10 +4,12 @@
 //! `known` says what etcd's keys mean to this gateway, `merge` makes one config of that and the
 //! file, `own` is what it registers; none of them touches anything. `thread` has the connection to
 //! etcd, and tells the control thread of what has changed, which changes workers as a reload does.
+//! `announced` are the game processes that come to this gateway and have it register them.
 //! `claims` asks whose a token is that names several gateways, `players` tells where players are
 //! who may be in one place only, `copy` is what is known on disk, for a start while etcd is away.
 //! Nothing of this is on the way of a packet.
 
+mod announced;
 mod claims;
 mod copy;
 mod known;
@@ -16,7 +18,7 @@ mod own;
 mod players;
 mod thread;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::keyspace::{Keyspace, Name};
@@ -26,6 +28,8 @@ use ringgate_fleet::seal::FleetKey;
 use ringgate_os::host;
 
 use crate::config::{self, Config};
+use announced::Book;
+pub use announced::Door;
 pub use copy::COPY_FILE;
 use known::Reading;
 pub use known::{Backend, Known};
@@ -56,6 +60,9 @@ struct Settings {
     lease_s: i64,
     /// Where the copy is, if there may be one.
     copy: Option<PathBuf>,
+    /// Where game processes connect, and how many of the fleet are taken.
+    run_dir: PathBuf,
+    max_backends: usize,
 }
 
 /// What a predecessor has handed over.
@@ -65,6 +72,8 @@ pub struct Inherited {
     pub instance: String,
     /// Its lease, and what stands under it.
     pub handed: Handed,
+    /// What game processes have said that registered themselves there.
+    pub announced: Vec<Vec<u8>>,
 }
 
 impl Prepared {
@@ -72,7 +81,7 @@ impl Prepared {
     pub fn of(config: &Config) -> Result<Option<Self>, String> {
         let Some(fleet) = &config.fleet else { return Ok(None) };
         let client = Client::new(fleet.options()).map_err(|why| format!("[fleet]: {why}"))?;
-        let settings = Settings::of(fleet, &config.gateway.state_dir)?;
+        let settings = Settings::of(fleet, &config.gateway)?;
         let prefix = settings.keyspace.truth();
         let truth = settings.copy.as_ref().map(|path| copy::load(path, &prefix));
         let truth = truth.unwrap_or_default();
@@ -99,7 +108,17 @@ impl Prepared {
 }
 
 impl Settings {
-    fn of(fleet: &config::Fleet, state_dir: &Path) -> Result<Self, String> {
+    /// Who has announced itself: those that a predecessor has handed over.
+    fn book(&self, file: &[String], handed: Option<&Inherited>) -> Book {
+        let (host, run_dir) = (self.host.clone(), self.run_dir.clone());
+        let mut book = Book::new(host, run_dir, self.max_backends, file.to_vec());
+        if let Some(inherited) = handed {
+            book.inherit(&inherited.announced, LEFT_ALONE_MS);
+        }
+        book
+    }
+
+    fn of(fleet: &config::Fleet, gateway: &config::Gateway) -> Result<Self, String> {
         let own = || {
             let name = host::name();
             Name::new(name).ok_or_else(|| {
@@ -117,7 +136,9 @@ impl Settings {
             host,
             instance: format!("{random:016x}"),
             lease_s: i64::try_from(fleet.lease.as_secs()).unwrap_or(i64::MAX),
-            copy: Some(state_dir.join(COPY_FILE)),
+            copy: Some(gateway.state_dir.join(COPY_FILE)),
+            run_dir: gateway.run_dir.clone(),
+            max_backends: fleet.max_backends,
         })
     }
 }
@@ -127,6 +148,10 @@ impl std::fmt::Debug for Prepared {
         f.debug_struct("Prepared").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
+
+/// How long a process that its gateway's predecessor knew may take to connect again. Its library
+/// looks every two seconds at the latest.
+const LEFT_ALONE_MS: u64 = 10_000;
 
 /// A fleet may be used without the keys of listeners.
 type MaybeKey = Option<FleetKey>;

@@ -92,6 +92,8 @@ mod delivery_clients;
 mod delivery_gateway;
 #[path = "all/delivery_load.rs"]
 mod delivery_load;
+#[path = "all/fleet_announce.rs"]
+mod fleet_announce;
 #[path = "all/fleet_commands.rs"]
 mod fleet_commands;
 #[allow(dead_code, reason = "the other tests with etcd need all of it")]

@@ -23,6 +23,7 @@ use first::First;
 use privileges::Privileges;
 use ringgate_gate::Setup;
 use ringgate_io::{StartError, socket};
+use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::process;
@@ -122,6 +123,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     privileges.give_agents(&control)?;
     privileges.become_user(&run_dir, plan.run_dir.is_some())?;
     open_socket(&mut control, &run_dir)?;
+    open_announce_socket(&mut control, &run_dir);
     serve(control, &privileges, &plan.setup)
 }
 
@@ -237,6 +239,21 @@ fn open_next_socket(control: &mut Control, run_dir: &Path) -> Result<(), Failure
         }
     }
 }
+
+/// Opens the socket at which game processes register themselves, of a gateway in a fleet.
+fn open_announce_socket(control: &mut Control, run_dir: &Path) {
+    if !control.is_in_fleet() {
+        return;
+    }
+    let path = run_dir.join(ANNOUNCE_SOCKET);
+    match socket::link_listener(&path, ANNOUNCE_MODE) {
+        Ok(listener) => control.serve_announcements(listener),
+        Err(why) => tracing::warn!("game processes cannot register themselves: {why}"),
+    }
+}
+
+/// Whoever reaches the directory may connect; who is a backend is decided by its credentials.
+const ANNOUNCE_MODE: u32 = 0o666;
 
 /// For root, who comes in anyway.
 const SUCCESSORS_MODE: u32 = 0o600;

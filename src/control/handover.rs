@@ -32,6 +32,7 @@ use crate::worker::{self, Copied, Fleet, Frozen};
 use copying::{Offer, converse, filled, note, note_heard};
 use ringgate_fleet::lease::Handed;
 use ringgate_gate::{BackendId, LinkKind, Phase};
+use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::rights::DESCRIPTORS_MAX;
 use ringgate_os::shared::Writing;
 
@@ -186,7 +187,8 @@ impl ControlLoop {
         let layout = worker::write_layout(&self.setup, workers)?;
         let streams = (0..workers).map(|_| Writing::new(bytes_max));
         let state = self.denials.folder().map(|(_, fd)| fd);
-        let doors = self.doors.iter().flatten().chain(state).map(OwnedFd::try_clone);
+        let doors = self.doors.iter().flatten().chain(state).chain(&self.announcements);
+        let doors = doors.map(OwnedFd::try_clone);
         let mut doors = doors.collect::<io::Result<Vec<_>>>().map_err(fail)?;
         let mut facts = self.facts(fleet, layout.len());
         if let Some(card) = fleet.card() {
@@ -294,12 +296,18 @@ impl ControlLoop {
             admin: admin.as_ref().and(self.admin_address),
             control: control.as_ref().map(|_| run_dir.join(crate::handover::CONTROL_SOCKET)),
             next: next.as_ref().map(|_| run_dir.join(crate::handover::SOCKET)),
+            announce: self.announcements.as_ref().map(|_| self.announce_path()),
             run_dir,
             state_dir: self.denials.folder().map(|(path, _)| path.to_owned()),
             notify: std::env::var("NOTIFY_SOCKET").ok(),
             retired: self.retired(),
             card: None,
         }
+    }
+
+    /// Where game processes register themselves.
+    pub(super) fn announce_path(&self) -> PathBuf {
+        self.config.gateway.run_dir.join(ANNOUNCE_SOCKET)
     }
 
     fn retired(&self) -> Vec<RetiredRow> {
@@ -430,18 +438,20 @@ impl ControlLoop {
 pub(super) fn registration_of(row: &FleetRow) -> membership::Inherited {
     let keys = row.keys.iter().map(|key| key.clone().into()).collect();
     let handed = Handed { lease: row.lease, former: row.former.clone(), keys };
-    membership::Inherited { instance: row.instance.clone(), handed }
+    let (instance, announced) = (row.instance.clone(), row.announced.clone());
+    membership::Inherited { instance, handed, announced }
 }
 
 /// As it goes to the successor.
 fn fleet_row(inherited: &membership::Inherited) -> FleetRow {
-    let membership::Inherited { instance, handed } = inherited;
+    let membership::Inherited { instance, handed, announced } = inherited;
     let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
     FleetRow {
         instance: instance.clone(),
         lease: handed.lease,
         former: handed.former.clone(),
         keys: handed.keys.iter().map(|key| text(key)).collect(),
+        announced: announced.clone(),
     }
 }
 

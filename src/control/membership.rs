@@ -20,13 +20,15 @@ use super::query::{Query, Refusal, wrong};
 use super::reload::{self, Next};
 use super::status::SCHEMA;
 use super::view::Snapshot;
-use super::{ControlLoop, HandingOver, NS_PER_MS};
+use super::{ControlLoop, HandingOver, NS_PER_MS, plan};
 use crate::config::{Config, Protocol, WhenAway};
 use crate::membership::{
-    Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Shelf, Status, merged,
+    Door, Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Shelf, Status,
+    merged,
 };
 use crate::worker::Fleet;
-use ringgate_gate::{Front, Mail, Phase, SessionId, Setup};
+use ringgate_gate::{Backend, Front, LinkKind, Mail, Phase, SessionId, Setup};
+use ringgate_os::process;
 use ringgate_report::text::put;
 
 /// What the control thread knows of its fleet.
@@ -94,6 +96,10 @@ impl Membership {
     }
 }
 
+fn backend_names(file: &Config) -> Vec<String> {
+    file.backends.iter().map(|backend| backend.name.clone()).collect()
+}
+
 /// The epochs of the listeners that have the fleet's keys.
 fn epochs(file: &Config, known: &Known) -> Epochs {
     let numbers = |keys: &Vec<(u32, _)>| keys.iter().map(|(number, _)| *number).rev().collect();
@@ -105,13 +111,25 @@ impl ControlLoop {
     /// Starts to speak with etcd.
     pub(super) fn join(&mut self, prepared: Prepared) -> io::Result<()> {
         let facts = self.fleet_facts();
+        let door = self.announce_door();
         let Some(membership) = &mut self.membership else { return Ok(()) };
         let Setup { fleet_tokens, fleet_players, .. } = &*self.setup;
-        let shelf = Shelf { tokens: fleet_tokens.clone(), players: fleet_players.clone() };
+        let (tokens, players) = (fleet_tokens.clone(), fleet_players.clone());
+        let shelf = Shelf { tokens, players, door, file: backend_names(&membership.file) };
         let member = Member::start(prepared, facts, shelf)?;
         membership.receiver = Some(member.known());
         membership.member = Some(member);
         Ok(())
+    }
+
+    /// Where game processes register themselves: the socket's second descriptor goes to the next
+    /// process.
+    fn announce_door(&self) -> Option<Door> {
+        let socket = self.announcements.as_ref()?.try_clone().ok()?;
+        let fleet = self.config.fleet.as_ref()?;
+        let own = plan::becomes(&self.config.gateway).ok().flatten();
+        let own = own.map_or_else(process::effective_uid, |user| user.uid);
+        Some(Door { socket, allowed: plan::allow(&fleet.allowed, own) })
     }
 
     /// Where news of the fleet comes from.
@@ -147,6 +165,9 @@ impl ControlLoop {
         }
         if let (Some(membership), Some(file)) = (&mut self.membership, file) {
             membership.given = (self.setup.revision, epochs(&file, &membership.known));
+            if let Some(member) = &membership.member {
+                member.set_file(backend_names(&file));
+            }
             membership.file = file;
         }
     }
@@ -241,11 +262,22 @@ impl ControlLoop {
             membership.confirmed.clone_from(given);
         }
         let shown = membership.shown(&self.setup);
+        let has_announced = shown.status.announced > 0;
         self.view.live().fleet = Some(Arc::new(shown));
         let facts = self.fleet_facts();
         if let Some(member) = self.membership.as_ref().and_then(|it| it.member.as_ref()) {
             member.tell(facts);
+            if has_announced {
+                member.count(self.players_of_backends());
+            }
         }
+    }
+
+    /// How many players each backend has that connects to us.
+    fn players_of_backends(&self) -> BTreeMap<String, u32> {
+        let bundles = |it: &Backend| matches!(it.link, LinkKind::Bundle { .. }) && !it.retired;
+        let backends = self.setup.backends.pairs().filter(|(_, it)| bundles(it));
+        backends.map(|(id, it)| (it.name.clone(), self.view.players(id))).collect()
     }
 
     /// What the gateway says of itself.
@@ -352,6 +384,8 @@ pub(super) struct FleetStatus<'a> {
     unreadable: usize,
     backends_taken: usize,
     backends_refused: Vec<RefusedStatus<'a>>,
+    /// Game processes that have registered themselves here.
+    announced: usize,
     /// The epochs of each listener's keys that every worker accepts.
     epochs: BTreeMap<&'a str, &'a [u32]>,
     /// Workers have not been told yet what is known.
@@ -393,6 +427,7 @@ impl<'a> FleetStatus<'a> {
             bans: shown.bans,
             unreadable: shown.unreadable,
             backends_taken: shown.backends[0],
+            announced: status.announced,
             backends_refused: shown.refused.iter().map(refused).collect(),
             epochs: shown.confirmed.iter().map(|(it, list)| (&**it, &**list)).collect(),
             pending: shown.is_pending,

@@ -294,7 +294,7 @@ fn listener_backends(listener: &config::Listener) -> Vec<BackendId> {
 }
 
 /// With nobody named: the gateway's own user.
-fn allow(allowed: &config::Allowed, own: u32) -> Allowed {
+pub(super) fn allow(allowed: &config::Allowed, own: u32) -> Allowed {
     let mut uids = allowed.uids.clone();
     if uids.is_empty() && allowed.gids.is_empty() {
         uids.push(own);

@@ -97,6 +97,9 @@ pub struct Facts {
     pub control: Option<PathBuf>,
     /// Where the socket for the next hand-over is, if its descriptor is given.
     pub next: Option<PathBuf>,
+    /// Where game processes register themselves, if its descriptor is given: behind all others.
+    #[serde(default)]
+    pub announce: Option<PathBuf>,
     /// Where who is denied is written, if the folder's lock is given.
     pub state_dir: Option<PathBuf>,
     /// `NOTIFY_SOCKET` of the service manager, if there is one.
@@ -216,6 +219,9 @@ pub struct FleetRow {
     pub former: Vec<i64>,
     /// What stands under the lease.
     pub keys: Vec<String>,
+    /// What game processes have said that registered themselves.
+    #[serde(default)]
+    pub announced: Vec<Vec<u8>>,
 }
 
 /// One descriptor.

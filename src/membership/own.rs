@@ -21,6 +21,8 @@ pub struct Facts {
     pub is_draining: bool,
     /// When the gateway started, in seconds since 1970.
     pub started_unix_s: u64,
+    /// The number of what the mirror holds back; 0 for nothing.
+    pub doubt: u64,
 }
 
 /// A listener.
@@ -94,6 +96,7 @@ pub(super) fn value(settings: &Settings, facts: &Facts, now_s: u64) -> Gateway {
         draining: facts.is_draining,
         started: facts.started_unix_s,
         written: now_s,
+        doubt: facts.doubt,
     }
 }
 
@@ -123,6 +126,7 @@ mod tests {
         assert!(!pace.is_due(&with(6), 9_999) && pace.is_due(&with(6), 10_000));
         assert!(!pace.is_due(&with(15), 999) && pace.is_due(&with(15), 1_000));
         assert!(pace.is_due(&Facts { is_draining: true, ..facts.clone() }, 1));
+        assert!(pace.is_due(&Facts { doubt: 3, ..facts.clone() }, 1));
         assert!(pace.is_due(&facts, 60_000), "the clock in it has grown old");
     }
 }

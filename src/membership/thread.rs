@@ -3,6 +3,7 @@
 //!
 //! What comes is looked at ten times a second, so that a thousand changes are one for the workers.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use ringgate_fleet::copy;
 use ringgate_fleet::etcd::Client;
-use ringgate_fleet::keyspace::classify;
+use ringgate_fleet::keyspace::{Name, Place, classify};
 use ringgate_fleet::lease::{self, Handed, Registration, Standing};
 use ringgate_fleet::mirror::{self, Change, Machine, Truth};
 use ringgate_fleet::values::Stored;
@@ -20,6 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle as Task;
 use tokio::time::timeout;
 
+use super::announced::{self, Book, Door, Wish, encoded};
 use super::claims::Claimer;
 use super::known::{Known, Reading};
 use super::own::{self, Facts, Pace};
@@ -32,6 +34,8 @@ pub struct Member {
     orders: mpsc::UnboundedSender<Order>,
     known: watch::Receiver<Arc<Known>>,
     shared: Arc<Mutex<Shared>>,
+    book: Arc<Mutex<Book>>,
+    counted: watch::Sender<BTreeMap<String, u32>>,
     instance: String,
     thread: JoinHandle<()>,
 }
@@ -84,15 +88,22 @@ pub struct Status {
     pub claim_failures: u64,
     /// Players who may be in one place of the fleet only.
     pub players: PlayerCounts,
+    /// Game processes that have registered themselves here.
+    pub announced: usize,
 }
 
-/// What workers want the fleet to be told and asked, where they want that.
-#[derive(Clone, Debug, Default)]
+/// What workers want the fleet to be told and asked, and the game processes that come by
+/// themselves.
+#[derive(Debug, Default)]
 pub struct Shelf {
     /// Tokens that name several gateways.
     pub tokens: Option<Arc<FleetTokens>>,
     /// Players who may be in one place only.
     pub players: Option<Arc<FleetPlayers>>,
+    /// Where game processes register themselves.
+    pub door: Option<Door>,
+    /// Backends of the config file, whose names are taken.
+    pub file: Vec<String>,
 }
 
 /// What the tasks of the thread share.
@@ -139,10 +150,26 @@ impl Member {
         let instance = settings.instance.clone();
         let (clock, pace) = (Clock::start(), Pace::default());
         let shown = Arc::clone(&shared);
-        let part = Part { client, settings, clock, shared: shown, tell, pace, shelf };
+        let book = settings.book(&shelf.file, handed.as_ref());
+        let book = Arc::new(Mutex::new(book));
+        let (counted, counts) = watch::channel(BTreeMap::new());
+        let (news, _) = watch::channel(0);
+        let entries = Arc::clone(&book);
+        let part = Part {
+            client,
+            settings,
+            clock,
+            shared: shown,
+            tell,
+            pace,
+            shelf,
+            book: entries,
+            counts,
+            news: Arc::new(news),
+        };
         let run = move || runtime.block_on(part.run(truth, handed, told, ordered));
         let thread = std::thread::Builder::new().name("ringgate-fleet".to_owned()).spawn(run)?;
-        Ok(Self { facts, orders, known, shared, instance, thread })
+        Ok(Self { facts, orders, known, shared, book, counted, instance, thread })
     }
 
     /// What is known, and whether it has changed since.
@@ -155,6 +182,16 @@ impl Member {
         self.facts.send_replace(facts);
     }
 
+    /// How many players each backend has.
+    pub fn count(&self, players: BTreeMap<String, u32>) {
+        self.counted.send_replace(players);
+    }
+
+    /// The config file was read again: these are its backends.
+    pub fn set_file(&self, backends: Vec<String>) {
+        lock(&self.book).set_file(backends);
+    }
+
     /// An operator wants something.
     pub fn order(&self, order: Order) {
         // A thread that has ended needs no orders.
@@ -163,13 +200,15 @@ impl Member {
 
     /// How it stands.
     pub fn status(&self) -> Status {
-        lock(&self.shared).status.clone()
+        let announced = lock(&self.book).names().count();
+        Status { announced, ..lock(&self.shared).status.clone() }
     }
 
     /// What a successor goes on with.
     pub fn heirloom(&self) -> Inherited {
         let handed = lock(&self.shared).handed.clone();
-        Inherited { instance: self.instance.clone(), handed }
+        let announced = lock(&self.book).handed();
+        Inherited { instance: self.instance.clone(), handed, announced }
     }
 
     /// Ends with [`Order::Leave`] or [`Order::Part`], and waits for that a little: etcd may be
@@ -180,7 +219,7 @@ impl Member {
     }
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -193,6 +232,11 @@ struct Part {
     tell: watch::Sender<Arc<Known>>,
     pace: Pace,
     shelf: Shelf,
+    /// Game processes that have announced themselves.
+    book: Arc<Mutex<Book>>,
+    counts: watch::Receiver<BTreeMap<String, u32>>,
+    /// Counts whenever it stands otherwise with one of them.
+    news: Arc<watch::Sender<u64>>,
 }
 
 impl Part {
@@ -212,6 +256,11 @@ impl Part {
         let claims = self.start_claims();
         let players_end = Arc::new(AtomicBool::new(false));
         let players = self.start_players(&players_end);
+        let door = self.shelf.door.take();
+        let door = door.map(|door| {
+            let (book, news) = (Arc::clone(&self.book), self.news.subscribe());
+            tokio::spawn(announced::serve(door, book, news))
+        });
         let mut ticks = tokio::time::interval(TICK);
         let last = loop {
             tokio::select! {
@@ -224,6 +273,7 @@ impl Part {
                 _ = ticks.tick() => {
                     self.publish();
                     self.register(&facts.borrow().clone(), &say);
+                    self.register_announced(&say);
                     self.save().await;
                 }
             }
@@ -231,6 +281,9 @@ impl Part {
         drop(confirm);
         if let Some(claims) = claims {
             claims.abort();
+        }
+        if let Some(door) = door {
+            door.abort();
         }
         players_end.store(true, Ordering::Release);
         if let Some(mut players) = players
@@ -303,9 +356,26 @@ impl Part {
         if let Ok(value) = first.encode() {
             registration.set(own.clone(), value);
         }
+        let mut book = lock(&self.book);
+        for wish in book.wishes(0, &BTreeMap::new()) {
+            let Some(command) = self.command(&wish) else { continue };
+            if let lease::run::Command::Set(key, value) = command {
+                registration.set(key, value);
+            }
+            book.told(&wish, 0);
+        }
+        drop(book);
         let shared = Arc::clone(&self.shared);
+        let (book, news) = (Arc::clone(&self.book), Arc::clone(&self.news));
+        let keyspace = self.settings.keyspace.clone();
         let see = move |now_ms: u64, registration: &Registration| {
             lock(&shared).see_registration(now_ms, registration, &own);
+            let held = |name: &str| {
+                registration.standing(&keyspace.key(&Place::Backend(Name::new(name)?)))
+            };
+            if lock(&book).see(held) {
+                news.send_modify(|count| *count += 1);
+            }
         };
         tokio::spawn(lease::run::run(registration, self.client.clone(), said, see))
     }
@@ -334,10 +404,12 @@ impl Part {
 
     /// Writes what this gateway is, where that is due.
     fn register(&mut self, facts: &Facts, say: &mpsc::Sender<lease::run::Command>) {
-        let (own, is_in_doubt) = {
+        let (own, is_in_doubt, doubt) = {
             let mut shared = lock(&self.shared);
-            (shared.reading.own_key().clone(), shared.reading.take_own_doubt())
+            let doubt = shared.status.mirror.doubt.as_ref().map_or(0, |(number, _)| *number);
+            (shared.reading.own_key().clone(), shared.reading.take_own_doubt(), doubt)
         };
+        let facts = &Facts { doubt, ..facts.clone() };
         if is_in_doubt {
             drop(say.try_send(lease::run::Command::Doubt(own.clone())));
         }
@@ -356,6 +428,27 @@ impl Part {
         if said {
             self.pace.wrote(facts, now_ms);
         }
+    }
+
+    /// Writes which game processes there are, where that is due.
+    fn register_announced(&self, say: &mpsc::Sender<lease::run::Command>) {
+        let now_ms = self.clock.now_ns() / NS_PER_MS;
+        let mut book = lock(&self.book);
+        for wish in book.wishes(now_ms, &self.counts.borrow()) {
+            let Some(command) = self.command(&wish) else { continue };
+            // What finds no room is told with the next tick.
+            if say.try_send(command).is_ok() {
+                book.told(&wish, now_ms);
+            }
+        }
+    }
+
+    fn command(&self, wish: &Wish) -> Option<lease::run::Command> {
+        let key = |name: &Name| self.settings.keyspace.key(&Place::Backend(name.clone()));
+        Some(match wish {
+            Wish::Set(name, value) => lease::run::Command::Set(key(name), encoded(value)?),
+            Wish::Remove(name) => lease::run::Command::Remove(key(name)),
+        })
     }
 
     /// Writes the copy, where there is another one.
@@ -460,7 +553,7 @@ impl Shared {
     }
 
     fn see_registration(&mut self, now_ms: u64, registration: &Registration, own: &[u8]) {
-        let is_registered = registration.is_registered(now_ms);
+        let is_registered = registration.stands(own, now_ms);
         let taken_by = match registration.standing(own) {
             Some(Standing::Taken { by, .. }) => Some(by),
             _ => None,
@@ -497,5 +590,5 @@ const TICK: Duration = Duration::from_millis(100);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 const SAVE_EVERY_MS: u64 = 2_000;
-const QUEUE_MAX: usize = 16;
+const QUEUE_MAX: usize = 64;
 const NS_PER_MS: u64 = 1_000_000;

@@ -164,6 +164,11 @@ fn a_ban_ends_a_session_and_ends_by_itself() {
         });
     };
     bans(1);
+    let page = daemon.ask("/denied?client=7").json();
+    assert_eq!(
+        (&page["decides"]["fleet"], &page["decides"]["denied"]),
+        (&true.into(), &true.into())
+    );
     fleet.ctl(&["del", "/f/truth/ban/client/7"]);
     bans(0);
     Player::connected(daemon.listener, 7, &key(1)).echo(b"back");
@@ -238,6 +243,7 @@ fn an_emptied_etcd_is_held_back_until_an_operator_confirms() {
     player.echo(b"nothing is obeyed");
     Player::connected(daemon.listener, 2, &key(1)).echo(b"the key and the backend stay");
     assert!(daemon.log().contains("fleet_doubt"), "{}", daemon.log());
+    wait_for("its word in etcd", || (fleet.gateway("gate-1")?["doubt"] == number).then_some(()));
     let other = daemon.post(&format!("/fleet/confirm?doubt={}", number + 1));
     assert_eq!(other.json()["confirmed"], false);
     assert_eq!(daemon.post("/fleet/confirm").status, 400);

@@ -130,6 +130,13 @@ impl Fleet {
         Some(Entry { lease: number("lease")?, created: number("create_revision")? })
     }
 
+    /// Since which revision something stands there.
+    pub(crate) fn created(&self, key: &str) -> Option<i64> {
+        let json = self.ctl(&["get", "--write-out", "json", key]);
+        let json: serde_json::Value = serde_json::from_str(&json).ok()?;
+        json["kvs"].get(0)?["create_revision"].as_i64()
+    }
+
     /// As a power cut ends it.
     pub(crate) fn kill(&mut self) {
         self.etcd.members[0].kill();

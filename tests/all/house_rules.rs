@@ -72,10 +72,10 @@ const MAY_USE: &[(&str, &str)] = &[
     ("src/cli", "agent batch config confine control core fleet gate handover io link membership os report state tokens worker"),
     ("src/config", "agent::options core fleet gate::Front gate::Intake trunk::tls"),
     ("src/confine", ""),
-    ("src/control", "agent batch config confine core fleet gate handover io::CardChoice io::CardDrop io::CardMode io::Choice membership os report state trunks worker"),
+    ("src/control", "agent batch config confine core fleet gate handover io::CardChoice io::CardDrop io::CardMode io::Choice link::announce membership os report state trunks worker"),
     ("src/handover", "os"),
     ("src/main", "ringgate"),
-    ("src/membership", "config core fleet gate::FleetPlayer gate::FleetPlayers gate::FleetTokens gate::Front gate::Intake gate::PlayerClaimed gate::PlayerNews gate::Prefix gate::SessionId gate::TokenQuestion gate::Whose os state"),
+    ("src/membership", "config core fleet gate::Allowed gate::Credentials gate::FleetPlayer gate::FleetPlayers gate::FleetTokens gate::Front gate::Intake gate::PlayerClaimed gate::PlayerNews gate::Prefix gate::SessionId gate::TokenQuestion gate::Whose link::announce os state"),
     ("src/worker", "batch config core gate handover io link os"),
 ];
 

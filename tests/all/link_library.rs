@@ -62,7 +62,7 @@ fn link_and_serve(built_with: &Path, run_with: &Path) {
 fn later_headers(folder: &Folder) -> PathBuf {
     let today = std::fs::read_to_string(headers().join("ringgate_backend.h")).expect("the header");
     let mut later = today.clone();
-    for name in ["rg_event", "rg_stats", "rg_options"] {
+    for name in ["rg_event", "rg_stats", "rg_options", "rg_announcement"] {
         let start = later.find(&format!("struct {name} {{")).expect("the struct");
         let end = start + later[start..].find("\n};").expect("its end");
         later.insert_str(end, "\n    uint64_t of_a_later_release[3];");

@@ -54,7 +54,7 @@ extern "C" {
 /* The version of this header and its library: the second number grows when something is added. The
    first never changes as long as the library has the same soname. */
 #define RG_LIBRARY_MAJOR 1
-#define RG_LIBRARY_MINOR 0
+#define RG_LIBRARY_MINOR 1
 
 /* The version of the library that is linked: major << 16 | minor. */
 RG_API uint32_t rg_library_version(void);
@@ -224,6 +224,43 @@ enum rg_send_result {
     RG_SEND_NO_CHANNEL = -7      /* no such kind of channel, or a number above 255 */
 };
 
+/* What a game process is ready for. */
+enum rg_state {
+    RG_STATE_STARTING = 0, /* not yet for players */
+    RG_STATE_READY = 1,    /* for anybody */
+    RG_STATE_ALLOCATED = 2, /* for those whom a matchmaker has sent */
+    RG_STATE_DRAINING = 3  /* for those who are there */
+};
+
+/* What has become of an announcement. */
+enum rg_standing {
+    RG_STANDING_WAITING = 0, /* the gateway is not there, or cannot reach the fleet now */
+    RG_STANDING_REGISTERED = 1,
+    RG_STANDING_NAME_TAKEN = 2, /* by another process, at this gateway or at another one */
+    RG_STANDING_NAME_IN_CONFIG = 3, /* a [[backend]] in the gateway's config has it */
+    RG_STANDING_TOO_MANY = 4, /* the gateway takes no more of the fleet */
+    RG_STANDING_UNAUTHORISED = 5, /* this user may not */
+    RG_STANDING_INVALID = 6, /* the gateway does not understand it */
+    RG_STANDING_REFUSED = 255 /* also what a newer gateway says and this header does not know */
+};
+
+/* Something that a matchmaker can choose a game process by. */
+struct rg_label {
+    const char *name;  /* 1 to 64 letters, digits, '.', '_' and '-', each name once */
+    const char *value; /* UTF-8 of at most 255 bytes, without control characters */
+};
+
+/* What a game process is. */
+struct rg_announcement {
+    const char *group; /* which listeners of the fleet lead to it: a name as of a label */
+    uint32_t slots;    /* how many players it takes: 1 to 1,000,000 */
+    enum rg_state state;
+    int counts_players; /* 0: the gateway counts them, otherwise they are `players` */
+    uint32_t players;
+    const struct rg_label *labels; /* at most 32 */
+    size_t labels_len;
+};
+
 /* How to connect. Zero means the default. */
 struct rg_options {
     const char *run_dir; /* the gateway's run_dir */
@@ -300,6 +337,21 @@ static inline struct rg_stats rg_stats(const rg_backend *backend) {
     return stats;
 }
 
+/* Registers this process with the fleet of its gateway, which leads players to it from then on, and
+   says anew what it is whenever that has changed: its state, its players. It stays registered as
+   long as it runs, and a gateway that restarts is told again. Costs a message to the gateway, so a
+   few times a second at the most. A gateway knows nobody of this name before, so connect with
+   `may_start_alone`; its refusals until then are of no concern. 0, or -1 and EINVAL for what cannot
+   be said (also a name of 32 bytes, or one with other characters than a label's), or ENOMEM. */
+RG_API int rg_announce_sized(rg_backend *backend, const struct rg_announcement *announcement,
+                      size_t announcement_bytes);
+static inline int rg_announce(rg_backend *backend, const struct rg_announcement *announcement) {
+    return rg_announce_sized(backend, announcement, sizeof *announcement);
+}
+
+/* How the registration stands, as the gateway has said last. */
+RG_API enum rg_standing rg_standing(const rg_backend *backend);
+
 /* A pointer of the game's for a session, which every later event about it has as `user`, RG_CLOSED
    the last time. NULL takes it away. 0, or -1 and errno. */
 RG_API int rg_set_user(rg_backend *backend, uint64_t session, void *user);
@@ -316,6 +368,7 @@ RG_API const char *rg_link_loss_text(unsigned reason);
 RG_API const char *rg_close_reason_text(unsigned reason);
 RG_API const char *rg_record_error_text(unsigned error);
 RG_API const char *rg_send_result_text(int result);
+RG_API const char *rg_standing_text(unsigned standing);
 
 /* The worker that owns a session. */
 static inline unsigned rg_worker(uint64_t session) { return (unsigned)(session >> 56); }
@@ -387,7 +440,18 @@ enum {
     RG__FULL = 8,     /* after so many there may be more, so nobody waits */
     RG__TIMER = RG_WORKERS_MAX,
     RG__UNREAD = RG_WORKERS_MAX + 1,
-    RG__TOKENS = RG_WORKERS_MAX + 2
+    RG__REGISTRATION = RG_WORKERS_MAX + 2,
+    RG__TOKENS = RG_WORKERS_MAX + 3,
+    /* The messages of the announce socket. */
+    RG__ANNOUNCE = 112,
+    RG__STANDING = 113,
+    RG__ANNOUNCE_VERSION = 1,
+    RG__ANNOUNCE_HEAD_BYTES = RG__HEADER_BYTES + 2 + 2 + 4 + 4 + 8,
+    RG__ANNOUNCE_NAME_BYTES_MAX = 31,
+    RG__LABEL_NAME_BYTES_MAX = 64,
+    RG__LABEL_VALUE_BYTES_MAX = 255,
+    RG__LABELS_MAX = 32,
+    RG__SLOTS_MAX = 1000000
 };
 
 #define RG__BATCH_DELAY_NS INT64_C(50000)
@@ -462,6 +526,12 @@ struct rg_backend {
     size_t users_len;
     int lost;            /* the worker whose users are forgotten with the next event; -1: none */
     uint64_t closed;     /* the session whose user is forgotten then; 0: none */
+    int registration;    /* the connection to the announce socket; -1: none */
+    uint8_t *announcement; /* the record that is said there; NULL: nothing was said */
+    size_t announcement_len;
+    int is_announcement_due; /* the latest was not said */
+    enum rg_standing standing;
+    uint64_t instance; /* which start of the process it is */
     char name[RG_NAME_BYTES_MAX + 1];
     char run_dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
     uint8_t inbox[RG_BUNDLE_BYTES_MAX + 1]; /* one byte more, so that a datagram too long shows */
@@ -504,6 +574,15 @@ static int64_t rg__now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/* A number that no other start of a process has. */
+static uint64_t rg__instance(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return ((uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec) *
+               UINT64_C(0x9e3779b97f4a7c15) ^
+           (uint64_t)getpid();
 }
 
 static struct timespec rg__timespec(int64_t ns) {
@@ -698,6 +777,204 @@ static void rg__retry_later(rg_backend *backend) {
         backend->backoff_ns = RG__BACKOFF_NS_MAX;
 }
 
+/* Registering: a connection of its own, because the workers know nobody of this name before. */
+
+static void rg__close_registration(rg_backend *backend) {
+    if (backend->registration >= 0)
+        close(backend->registration);
+    backend->registration = -1;
+    /* Whoever refuses hangs up, and what it has said last still holds. */
+    if (backend->standing == RG_STANDING_REGISTERED)
+        backend->standing = RG_STANDING_WAITING;
+}
+
+static int rg__connect_registration(rg_backend *backend) {
+    struct sockaddr_un address;
+    int fd, len;
+    memset(&address, 0, sizeof address);
+    address.sun_family = AF_UNIX;
+    len = snprintf(address.sun_path, sizeof address.sun_path, "%s/announce.sock", backend->run_dir);
+    if (len < 0 || (size_t)len >= sizeof address.sun_path)
+        return -1;
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    if (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0 ||
+        rg__watch(backend, fd, RG__REGISTRATION) < 0) {
+        close(fd);
+        return -1;
+    }
+    backend->registration = fd;
+    backend->is_announcement_due = 1;
+    return 0;
+}
+
+/* Says what is due, over a new connection where there is none. */
+static void rg__register(rg_backend *backend) {
+    if (backend->announcement == NULL)
+        return;
+    if (backend->registration < 0 && rg__connect_registration(backend) < 0) {
+        rg__retry_later(backend);
+        return;
+    }
+    if (!backend->is_announcement_due)
+        return;
+    if (send(backend->registration, backend->announcement, backend->announcement_len,
+             MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) {
+        backend->is_announcement_due = 0;
+        return;
+    }
+    /* One that does not read fast enough is told the latest, later. */
+    if (errno != EAGAIN && errno != EINTR)
+        rg__close_registration(backend);
+    rg__retry_later(backend);
+}
+
+/* Reads what the gateway has answered. */
+static void rg__hear_registration(rg_backend *backend) {
+    uint8_t answer[64];
+    ssize_t len;
+    while (backend->registration >= 0) {
+        len = recv(backend->registration, answer, sizeof answer, MSG_DONTWAIT);
+        if (len < 0 && errno == EINTR)
+            continue;
+        if (len < 0 && errno == EAGAIN)
+            return;
+        if (len <= 0) {
+            rg__close_registration(backend);
+            rg__retry_later(backend);
+            return;
+        }
+        if (len < RG__HEADER_BYTES + 3 || rg__get(answer, 2) != (uint64_t)len ||
+            answer[2] != RG__STANDING || answer[3] != 0 || rg__get(answer + 4, 2) == 0)
+            continue;
+        if (answer[6] == RG_STANDING_REGISTERED && backend->standing != RG_STANDING_REGISTERED)
+            backend->backoff_ns = RG__BACKOFF_NS_MIN; /* its workers hear of us now */
+        backend->standing = answer[6] <= RG_STANDING_INVALID ? (enum rg_standing)answer[6]
+                                                             : RG_STANDING_REFUSED;
+    }
+}
+
+/* Letters, digits, '.', '_' and '-', beginning with a letter or a digit. 0: not, else its length. */
+static size_t rg__label_len(const char *text, size_t len_max) {
+    size_t len;
+    if (text == NULL)
+        return 0;
+    for (len = 0; text[len] != '\0'; len++) {
+        char byte = text[len];
+        int is_inner = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+                       (byte >= '0' && byte <= '9');
+        if (len == len_max || (!is_inner && (len == 0 || strchr("._-", byte) == NULL)))
+            return 0;
+    }
+    return len;
+}
+
+/* Whether bytes are UTF-8 without control characters, as far as the gateway looks. */
+static int rg__is_value(const uint8_t *text, size_t len) {
+    size_t at = 0, more, n;
+    while (at < len) {
+        uint32_t point = text[at++], least;
+        if (point < 0x80) {
+            if (point < 0x20 || point == 0x7f)
+                return 0;
+            continue;
+        }
+        more = point >= 0xf0 ? 3 : point >= 0xe0 ? 2 : 1;
+        least = more == 3 ? 0x10000 : more == 2 ? 0x800 : 0x80;
+        if (point < 0xc2 || point > 0xf4 || len - at < more)
+            return 0;
+        point &= 0x3fU >> more;
+        for (n = 0; n < more; n++, at++) {
+            if ((text[at] & 0xc0) != 0x80)
+                return 0;
+            point = point << 6 | (uint32_t)(text[at] & 0x3f);
+        }
+        if (point < least || point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff) ||
+            point < 0xa0)
+            return 0;
+    }
+    return 1;
+}
+
+static uint8_t *rg__put_text(uint8_t *at, const char *text, size_t len) {
+    *at++ = (uint8_t)len;
+    memcpy(at, text, len);
+    return at + len;
+}
+
+/* How long the record of an announcement is; 0 for one that cannot be said. */
+static size_t rg__announcement_len(const rg_backend *backend, const struct rg_announcement *what) {
+    size_t name_len = rg__label_len(backend->name, RG__ANNOUNCE_NAME_BYTES_MAX);
+    size_t group_len = rg__label_len(what->group, RG__LABEL_NAME_BYTES_MAX);
+    size_t len = RG__ANNOUNCE_HEAD_BYTES + 1 + name_len + 1 + group_len, n, other;
+    if (name_len == 0 || group_len == 0 || what->slots < 1 || what->slots > RG__SLOTS_MAX ||
+        (unsigned)what->state > RG_STATE_DRAINING || what->labels_len > RG__LABELS_MAX ||
+        (what->labels == NULL && what->labels_len > 0) ||
+        (what->counts_players && what->players == UINT32_MAX))
+        return 0;
+    for (n = 0; n < what->labels_len; n++) {
+        const struct rg_label *label = &what->labels[n];
+        size_t label_len = rg__label_len(label->name, RG__LABEL_NAME_BYTES_MAX), value_len;
+        if (label_len == 0 || label->value == NULL)
+            return 0;
+        value_len = strlen(label->value);
+        if (value_len > RG__LABEL_VALUE_BYTES_MAX ||
+            !rg__is_value((const uint8_t *)label->value, value_len))
+            return 0;
+        for (other = 0; other < n; other++)
+            if (strcmp(what->labels[other].name, label->name) == 0)
+                return 0;
+        len += 1 + label_len + 1 + value_len;
+    }
+    return len;
+}
+
+int rg_announce_sized(rg_backend *backend, const struct rg_announcement *given,
+                      size_t announcement_bytes) {
+    struct rg_announcement what;
+    uint8_t *record, *at;
+    size_t len, n;
+    memset(&what, 0, sizeof what);
+    if (given != NULL)
+        memcpy(&what, given, announcement_bytes < sizeof what ? announcement_bytes : sizeof what);
+    len = backend == NULL ? 0 : rg__announcement_len(backend, &what);
+    if (len == 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    record = (uint8_t *)malloc(len);
+    if (record == NULL)
+        return -1;
+    rg__put_header(record, len, RG__ANNOUNCE);
+    rg__put(record + 4, RG__ANNOUNCE_VERSION, 2);
+    record[6] = (uint8_t)what.state;
+    record[7] = (uint8_t)what.labels_len;
+    rg__put(record + 8, what.slots, 4);
+    rg__put(record + 12, what.counts_players ? what.players : UINT32_MAX, 4);
+    rg__put(record + 16, backend->instance, 8);
+    at = rg__put_text(record + RG__ANNOUNCE_HEAD_BYTES, backend->name, strlen(backend->name));
+    at = rg__put_text(at, what.group, strlen(what.group));
+    for (n = 0; n < what.labels_len; n++) {
+        at = rg__put_text(at, what.labels[n].name, strlen(what.labels[n].name));
+        at = rg__put_text(at, what.labels[n].value, strlen(what.labels[n].value));
+    }
+    if (len == backend->announcement_len && memcmp(record, backend->announcement, len) == 0) {
+        free(record);
+    } else {
+        free(backend->announcement);
+        backend->announcement = record;
+        backend->announcement_len = len;
+        backend->is_announcement_due = 1;
+    }
+    rg__register(backend);
+    return 0;
+}
+
+enum rg_standing rg_standing(const rg_backend *backend) {
+    return backend == NULL ? RG_STANDING_WAITING : backend->standing;
+}
+
 static int rg__add_link(rg_backend *backend) {
     struct rg__link *link = &backend->links[backend->links_len];
     memset(link, 0, sizeof *link);
@@ -778,6 +1055,8 @@ rg_backend *rg_connect_sized(const struct rg_options *given, size_t options_byte
             options->batch_delay_ns == 0 ? RG__BATCH_DELAY_NS : options->batch_delay_ns;
     backend->queue_bundles =
         options->queue_bundles == 0 ? (unsigned)RG__QUEUE_BUNDLES : options->queue_bundles;
+    backend->registration = -1;
+    backend->instance = rg__instance();
     backend->epoll = -1;
     backend->timer = -1;
     backend->unread = -1;
@@ -809,6 +1088,9 @@ void rg_free(rg_backend *backend) {
         link->late = NULL;
         link->message = NULL;
     }
+    free(backend->announcement);
+    if (backend->registration >= 0)
+        close(backend->registration);
     if (backend->timer >= 0)
         close(backend->timer);
     if (backend->unread >= 0)
@@ -1269,6 +1551,11 @@ static void rg__handle_ready(rg_backend *backend, unsigned token) {
         (void)ignored;
         backend->is_retry_armed = 0;
         rg__open_links(backend);
+        rg__register(backend);
+        return;
+    }
+    if (token == RG__REGISTRATION) {
+        rg__hear_registration(backend);
         return;
     }
     if (token == RG__UNREAD)
@@ -1791,6 +2078,27 @@ const char *rg_send_result_text(int result) {
         return "there is no such channel";
     default:
         return "an unknown result";
+    }
+}
+
+const char *rg_standing_text(unsigned standing) {
+    switch (standing) {
+    case RG_STANDING_WAITING:
+        return "waits for the gateway and its fleet";
+    case RG_STANDING_REGISTERED:
+        return "registered";
+    case RG_STANDING_NAME_TAKEN:
+        return "another process has the name";
+    case RG_STANDING_NAME_IN_CONFIG:
+        return "the gateway's config has a [[backend]] of the name";
+    case RG_STANDING_TOO_MANY:
+        return "the gateway takes no more game processes (fleet.max_backends)";
+    case RG_STANDING_UNAUTHORISED:
+        return "the user may not: run as the gateway's, or list this one in fleet.allow_uids";
+    case RG_STANDING_INVALID:
+        return "the gateway does not understand the announcement";
+    default:
+        return "refused for another reason";
     }
 }
 

@@ -38,7 +38,9 @@ mod outbox;
 mod pace;
 mod poller;
 mod queue;
+mod registration;
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::PathBuf;
@@ -51,7 +53,9 @@ pub use queue::Queue;
 use self::link::Link;
 use self::pace::Pace;
 use self::poller::Poller;
+use self::registration::Registration;
 use super::bundle::is_name;
+use crate::announce::{Announcement, Standing};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::notify;
 
@@ -141,6 +145,7 @@ pub struct Backend {
     /// How long the next lost link waits before it is tried again.
     backoff: Duration,
     is_retry_armed: bool,
+    registration: Registration,
 }
 
 impl Backend {
@@ -159,6 +164,7 @@ impl Backend {
                 ),
             ));
         }
+        let registration = Registration::new(options.run_dir.clone(), instance());
         let longest = if options.spin.is_zero() { options.batch_delay } else { Duration::ZERO };
         let mut outbox = Outbox::default();
         outbox.links.push(Link::new(options.queue_bundles));
@@ -173,6 +179,7 @@ impl Backend {
             workers: 1,
             backoff: BACKOFF_MIN,
             is_retry_armed: false,
+            registration,
         })
     }
 
@@ -238,6 +245,31 @@ impl Backend {
         self.outbox.links.iter_mut().filter_map(|link| link.ping(token).then_some(())).count()
     }
 
+    /// Registers this process with the fleet of its gateway, which leads players to it from then
+    /// on, and says anew what it is whenever that has changed: its state, its players. It stays
+    /// registered as long as it runs, and a gateway that restarts is told again. Costs a message to
+    /// the gateway, so a few times a second at the most.
+    ///
+    /// A gateway knows nobody of this name before, so [`Options::start`] is the way to connect, and
+    /// its refusals ([`Event::LinkLost`]) until then are of no concern.
+    /// [`standing`](Self::standing) says what has become of it. An error is of what cannot be said.
+    pub fn announce(&mut self, what: &Announcement) -> io::Result<()> {
+        self.registration.set(what, &self.options.name)?;
+        self.register();
+        Ok(())
+    }
+
+    /// How the registration stands, as the gateway has said last.
+    pub const fn standing(&self) -> Standing {
+        self.registration.standing()
+    }
+
+    fn register(&mut self) {
+        if !self.registration.say(&self.poller) {
+            self.retry_later();
+        }
+    }
+
     /// How many workers the gateway has: 1 until the first link is up.
     pub const fn workers(&self) -> usize {
         self.workers
@@ -275,6 +307,12 @@ impl Backend {
             self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
         }
     }
+}
+
+/// A number that no other start of a process has.
+fn instance() -> u64 {
+    // Keyed with random numbers, for each process and each use.
+    RandomState::new().hash_one(std::process::id())
 }
 
 impl AsFd for Backend {

@@ -15,7 +15,9 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use super::privileges::Privileges;
-use super::{Args, Failure, make_folders, open_next_socket, open_socket, state};
+use super::{
+    Args, Failure, make_folders, open_announce_socket, open_next_socket, open_socket, state,
+};
 use crate::config::Config;
 use crate::control::{Control, Inherited, Joining, Program, Settings, State};
 use crate::handover::channel::Packet;
@@ -89,6 +91,8 @@ struct Made<'a> {
     /// The shared stream, and each worker's.
     streams: Vec<OwnedFd>,
     doors: [Option<OwnedFd>; 3],
+    /// Where game processes register themselves.
+    announce: Option<OwnedFd>,
     /// The folder of who is denied, or why there is none.
     folder: Result<Folder, String>,
     kernel: (Overflows, Usage),
@@ -102,6 +106,7 @@ struct Begun<'a> {
     rest_at: u64,
     /// Second descriptors of the control socket and the one for successors.
     doors: [Option<OwnedFd>; 2],
+    announce: Option<OwnedFd>,
 }
 
 /// A successor that has only to run.
@@ -178,6 +183,7 @@ impl<'a> Successor<'a> {
         let [admin, control, successors] = has_door.map(|has| has.then(&mut next));
         let doors = [admin.transpose()?, control.transpose()?, successors.transpose()?];
         let state = facts.state_dir.as_ref().map(|_| next()).transpose()?;
+        let announce = facts.announce.as_ref().map(|_| next()).transpose()?;
         let heir = Heir::prepare(self.plan, &facts, &layout, fds.collect())?;
         let folder = self.folder(facts.state_dir.as_deref().zip(state))?;
         let sentence = |why: Failure| why.to_string();
@@ -193,7 +199,7 @@ impl<'a> Successor<'a> {
             facts.pid,
             facts.release
         );
-        Ok(Made { facts, heir, streams, doors, folder, kernel })
+        Ok(Made { facts, heir, streams, doors, announce, folder, kernel })
     }
 
     /// The predecessor's folder and its lock, or another one where the config names another.
@@ -212,7 +218,8 @@ impl<'a> Successor<'a> {
         made: Option<Made<'a>>,
         program: &Program,
     ) -> Result<Begun<'a>, String> {
-        let Made { facts, heir, streams, doors, folder, kernel } = made.ok_or(TOO_LITTLE)?;
+        let Made { facts, heir, streams, doors, announce, folder, kernel } =
+            made.ok_or(TOO_LITTLE)?;
         let (early_bytes, early) = stash.early.take().ok_or(TOO_LITTLE)?;
         let Early { sockets, drained, denied } = read_json(&early, early_bytes)?;
         let sockets = stash.sockets(sockets)?;
@@ -240,12 +247,12 @@ impl<'a> Successor<'a> {
             fleet: joining,
         };
         let control = Control::start(fleet, settings)?;
-        Ok(Begun { control, arriving, rest_at, doors })
+        Ok(Begun { control, arriving, rest_at, doors, announce })
     }
 
     /// Workers that do not turn yet, of what was given at the barrier.
     fn import(&self, stash: &mut Stash, begun: Option<Begun<'_>>) -> Result<Complete, String> {
-        let Begun { mut control, arriving, rest_at, doors } = begun.ok_or(TOO_LITTLE)?;
+        let Begun { mut control, arriving, rest_at, doors, announce } = begun.ok_or(TOO_LITTLE)?;
         let (given_bytes, given) = stash.given.take().ok_or(TOO_LITTLE)?;
         let given: Given = read_json(&given, given_bytes)?;
         let sockets = stash.sockets(given.sockets.clone())?;
@@ -255,6 +262,10 @@ impl<'a> Successor<'a> {
         let sentence = |why: Failure| why.to_string();
         self.privileges.become_user(&run_dir, has_links).map_err(sentence)?;
         open_doors(&mut control, &run_dir, doors)?;
+        match announce.filter(|_| control.is_in_fleet()) {
+            Some(announce) => control.serve_announcements(announce),
+            None => open_announce_socket(&mut control, &run_dir),
+        }
         Ok(Complete { control, workers, inheritance })
     }
 }

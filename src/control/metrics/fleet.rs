@@ -36,6 +36,12 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
     one("ringgate_fleet_keys", Kind::Gauge, "Keys in etcd that are known.", status.keys as u64);
     one("ringgate_fleet_gateways", Kind::Gauge, "Gateways of the fleet.", *gateways as u64);
     one(
+        "ringgate_fleet_announced",
+        Kind::Gauge,
+        "Game processes that have registered themselves here.",
+        status.announced as u64,
+    );
+    one(
         "ringgate_fleet_bans",
         Kind::Gauge,
         "Clients and prefixes that the fleet denies.",

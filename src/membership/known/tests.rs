@@ -25,6 +25,8 @@ fn settings() -> Settings {
         instance: "one".to_owned(),
         lease_s: 10,
         copy: None,
+        run_dir: "/run/ringgate".into(),
+        max_backends: 9,
     }
 }
 

@@ -38,6 +38,9 @@ static void ask_with_nothing(void) {
     HOLD(rg_close_session(NULL, 1, RG_CLOSE_KICKED) == RG_SEND_LINK_DOWN);
     HOLD(rg_send_message(NULL, 1, RG_RELIABLE, 0, "x", 1, 0) == RG_SEND_LINK_DOWN);
     HOLD(rg_ask_quality(NULL, 1) == RG_SEND_LINK_DOWN);
+#if RG_LIBRARY_MINOR > 0
+    HOLD(rg_announce(NULL, NULL) == -1 && rg_standing(NULL) == RG_STANDING_WAITING);
+#endif
     HOLD(rg_set_user(NULL, 1, &number) == -1 && rg_user(NULL, 1) == NULL);
     rg_each_user(NULL, 0, NULL, NULL);
     rg_stats_sized(NULL, &stats, sizeof stats);

@@ -204,6 +204,13 @@ impl Registration {
             && self.items.values().all(|item| item.standing == Standing::Written)
     }
 
+    /// Whether this key is written, if not as it should be now, under a lease that lives for
+    /// certain.
+    pub fn stands(&self, key: &[u8], now_ms: u64) -> bool {
+        let is_there = matches!(self.standing(key), Some(Standing::Written | Standing::Outdated));
+        is_there && self.lease.is_some_and(|held| now_ms < held.good_until_ms)
+    }
+
     /// The lease that is held; 0 for none.
     pub fn lease_id(&self) -> i64 {
         self.lease.map_or(0, |held| held.id)

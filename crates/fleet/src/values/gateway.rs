@@ -29,6 +29,9 @@ pub struct Gateway {
     pub started: u64,
     /// Its clock when it wrote this, in seconds since 1970.
     pub written: u64,
+    /// The number of what it holds back until an operator confirms it; 0 for nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub doubt: u64,
 }
 
 /// One of its listeners.

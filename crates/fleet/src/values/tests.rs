@@ -37,6 +37,7 @@ fn gateway() -> Gateway {
         draining: false,
         started: 1,
         written: 2,
+        doubt: 0,
     }
 }
 

@@ -11,8 +11,9 @@ use super::super::bundle::{
     Welcome,
 };
 use super::link::Received;
-use super::poller::READY_TIMER;
+use super::poller::{READY_REGISTRATION, READY_TIMER};
 use super::{BACKOFF_MIN, Backend, Outbox};
+use crate::announce::Standing;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,6 +284,7 @@ impl Backend {
                             return None;
                         }
                         Some(READY_TIMER) => self.handle_timer(),
+                        Some(READY_REGISTRATION) => self.hear_registration(),
                         Some(worker) => self.handle_ready(worker as usize),
                     }
                     None
@@ -300,6 +302,18 @@ impl Backend {
     fn handle_timer(&mut self) {
         self.is_retry_armed = false;
         self.open_links();
+        self.register();
+    }
+
+    /// The gateway has said how the registration stands, or has gone.
+    fn hear_registration(&mut self) {
+        if self.registration.hear() && self.registration.standing() == Standing::Registered {
+            // Its workers hear of us now.
+            self.backoff = BACKOFF_MIN;
+        }
+        if self.registration.is_down() {
+            self.retry_later();
+        }
     }
 
     fn handle_ready(&mut self, worker: usize) {

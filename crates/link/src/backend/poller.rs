@@ -19,6 +19,9 @@ pub(super) const READY_TIMER: u64 = u64::MAX;
 /// What the set calls the counter of unread records.
 const READY_UNREAD: u64 = u64::MAX - 1;
 
+/// What [`Poller::next_ready`] calls the connection that registers this process.
+pub(super) const READY_REGISTRATION: u64 = u64::MAX - 2;
+
 /// The set, and what was ready at the last look.
 #[derive(Debug)]
 pub(super) struct Poller {
@@ -46,7 +49,7 @@ impl Poller {
             unread,
             is_polled: AtomicBool::new(false),
             is_unread_shown: AtomicBool::new(false),
-            ready: Vec::with_capacity(WORKERS_MAX + 2),
+            ready: Vec::with_capacity(WORKERS_MAX + 3),
             seen: 0,
         })
     }

@@ -74,6 +74,7 @@ pub(super) fn gateway(host: &str, address: &str) -> Gateway {
         draining: false,
         started: 1,
         written: 1,
+        doubt: 0,
     }
 }
 

@@ -96,6 +96,7 @@ impl Fleet {
             draining: false,
             started: now_s,
             written: now_s,
+            doubt: 0,
         };
         self.put(&Place::Gateway(name(&format!("g{at}"))), &gateway).await;
     }
