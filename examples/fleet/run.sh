@@ -1,6 +1,7 @@
 #!/bin/bash
 # A whole fleet on one machine: etcd, two gateways, two game servers, a token service, and players who
-# get their tokens over HTTP. Then one gateway is killed, and players get tokens for the other one.
+# get their tokens over HTTP. Then one gateway is killed while players with failover tokens play, and all
+# of them are back at the other one.
 #
 #   examples/fleet/run.sh            from a checkout, after: cargo build --release -p ringgate -p ringgate-loadgen
 #
@@ -48,6 +49,7 @@ say "two gateways"
 for gateway in 1 2; do
   public=$(port) admin=$(port)
   printf -v "PUBLIC$gateway" %s "$public"
+  printf -v "ADMIN$gateway" %s "$admin"
   { fleet "gate-$gateway"; cat <<EOF
 [gateway]
 workers = 1
@@ -85,6 +87,7 @@ TOKENS=$(port)
 { fleet tokens-1; cat <<EOF
 [tokens]
 bind = ["127.0.0.1:$TOKENS"]
+max_addresses = 2
 [[caller]]
 name = "matchmaker"
 secret = { file = "matchmaker.secret" }
@@ -119,12 +122,26 @@ say "$PLAYERS players get their tokens over HTTP and play"
 ask "$PLAYERS" "$DIR/first"
 play "$DIR/first"
 
-say "gateway gate-1 is killed"
+say "$PLAYERS players with failover tokens play, and gateway gate-1 is killed"
+# Both gateways stand in each token, and whoever hears nothing for 3 s asks for another one.
+"$BIN/ringgate-loadgen" run --token-service "127.0.0.1:$TOKENS" --token-secret "$DIR/matchmaker.secret" --come-back \
+  --token-request '{"region": "here", "addresses": 2, "expire": 300, "timeout": 3}' \
+  --sessions "$PLAYERS" --hz 5 --ramp 1s --hold "$((SECONDS_TO_PLAY + 12))s" > "$DIR/failover.log" 2>&1 & FAILOVER=$!
+here() { curl -s "http://127.0.0.1:$1/metrics" | awk '/^ringgate_sessions\{/ { n += $2 } END { print n + 0 }'; }
+all_play() { (($(here "$ADMIN1") + $(here "$ADMIN2") == PLAYERS)); }
+until_true all_play
+echo "$(here "$ADMIN1") of them play through gate-1"
 kill -9 "$GATE1"
 began=$(date +%s%N)
+all_are_back() { (($(here "$ADMIN2") == PLAYERS)); }
+until_true all_are_back
+echo "$((($(date +%s%N) - began) / 1000000)) ms until all of them play through gate-2"
 none_of_it() { rm -rf "$DIR/again"; ask 20 "$DIR/again" && [[ ! -e "$DIR/again/127.0.0.1:$PUBLIC1.tokens" ]]; }
 until_true none_of_it
-echo "$((($(date +%s%N) - began) / 1000000)) ms until nobody is sent there any more (its lease has 3 s)"
+echo "$((($(date +%s%N) - began) / 1000000)) ms until nobody was sent there any more (its lease has 3 s)"
+# Their sessions were lost, and that is what the report says.
+wait "$FAILOVER" || true
+grep -hE "^(sessions|payloads)" "$DIR/failover.log"
 rm -rf "$DIR/again"; ask "$PLAYERS" "$DIR/again"
 play "$DIR/again"
 
