@@ -27,7 +27,8 @@ impl First {
         if std::process::id() != FIRST {
             return Ok(None);
         }
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(fail)?;
+        let runtime =
+            Builder::new_current_thread().enable_all().build().map_err(|why| fail(&why))?;
         let ends = runtime.block_on(async {
             Ok([heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?])
         });
@@ -84,10 +85,10 @@ async fn watch([mut terminate, mut interrupt]: [Signal; 2]) -> Result<Option<Exi
 }
 
 fn heard(kind: SignalKind) -> Result<Signal, Failure> {
-    signal(kind).map_err(fail)
+    signal(kind).map_err(|why| fail(&why))
 }
 
-fn fail(why: std::io::Error) -> Failure {
+fn fail(why: &std::io::Error) -> Failure {
     Failure::failed(format_args!("cannot catch signals: {why}"))
 }
 
