@@ -69,7 +69,7 @@ impl Host {
         );
         let config = folder.file("agent.toml", text, 0o600);
         let there = namespace.replacen("rgg-", "rgp-", 1);
-        let mut host = Self { programs: Vec::new(), folder: folder };
+        let mut host = Self { programs: Vec::new(), folder };
         host.run(&there, &["agent".as_ref(), "--config".as_ref(), config.as_os_str()]);
         let run_dir = host.folder.join("host");
         wait_for("its sockets", || run_dir.join("worker-0.sock").exists().then_some(()));

@@ -36,7 +36,7 @@ fn with_key_file(text: &str, folder: &Folder) -> String {
     assert!(text.contains(from));
     IDENTITY.iter().fold(text.replace(from, to), |text, (name, pem, mode)| {
         let path = folder.file(name, pem, *mode);
-        text.replace(&format!("\"{name}\""), &format!("{path:?}"))
+        text.replace(&format!("\"{name}\""), &format!("\"{}\"", path.display()))
     })
 }
 
