@@ -23,6 +23,7 @@
 pub(crate) mod arriving;
 mod common;
 mod export;
+mod fingerprint;
 mod format;
 mod import;
 mod record;

@@ -6,6 +6,7 @@ use crate::front::netcode::session::Session;
 use crate::front::protocol::Front;
 use crate::gate::Gate;
 use crate::handover::common::hand_over_common;
+use crate::handover::fingerprint::Fingerprints;
 use crate::handover::record::{Kind, Mirror, Refused, Sink, Whose};
 use crate::handover::sockets::bound;
 use crate::mail::Request;
@@ -23,8 +24,14 @@ pub struct Export {
     user_data: Handed,
     /// The table and the place that come next.
     next: (usize, u32),
-    /// What the gate went by when the stream was begun: numbers have their meaning from it.
-    setup: Option<Arc<Setup>>,
+    begun: Option<Begun>,
+}
+
+/// What a stream was begun with.
+struct Begun {
+    /// What the gate went by: numbers have their meaning from it.
+    setup: Arc<Setup>,
+    prints: Fingerprints,
 }
 
 /// How far it has come with what is written ahead.
@@ -106,11 +113,12 @@ impl Export {
 
     fn begin(&mut self, gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
         let setup = &gate.common.setup;
-        if let Some(begun_with) = &self.setup {
-            let is_same = Arc::ptr_eq(begun_with, setup);
+        if let Some(begun) = &self.begun {
+            let is_same = Arc::ptr_eq(&begun.setup, setup);
             return if is_same { Ok(()) } else { Err(Refused::Reloaded) };
         }
-        self.setup = Some(Arc::clone(setup));
+        let prints = Fingerprints::new(gate.common.hash_key);
+        self.begun = Some(Begun { setup: Arc::clone(setup), prints });
         sink.begin(Whose(gate.common.worker.id.0))?;
         sink.append(Kind::WorkerKeys, |out| {
             gate.common.hash_key.words().write(out);
@@ -127,7 +135,8 @@ impl Export {
         is_last: bool,
     ) -> Result<(), Refused> {
         let (fronts, common) = (&gate.fronts, &gate.common);
-        let mut told = self.mirrors[table].of(place as usize, common.hash_key);
+        let begun = self.begun.as_ref().expect("the stream has a beginning before all else");
+        let mut told = self.mirrors[table].of(place as usize, &begun.prints);
         match front {
             Front::Netcode => {
                 let entry = Entry::numbered(place);

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::store::hash::HashKey;
+use crate::handover::fingerprint::Fingerprints;
 use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
 
 /// Why a hand-over cannot go on.
@@ -152,23 +152,23 @@ impl<'a> Sink<'a> {
 }
 
 /// What was told of each place of a table: a hash of its latest record, so that nothing that was
-/// written has to be kept. The hash is keyed, because strangers choose some of what is in records.
+/// written has to be kept.
 #[derive(Default)]
 pub(crate) struct Mirror(Vec<u64>);
 
 /// What was told of one place.
 pub(crate) struct Told<'a> {
-    key: HashKey,
+    prints: &'a Fingerprints,
     latest: &'a mut u64,
 }
 
 impl Mirror {
     /// What was told of a place.
-    pub(crate) fn of(&mut self, place: usize, key: HashKey) -> Told<'_> {
+    pub(crate) fn of<'a>(&'a mut self, place: usize, prints: &'a Fingerprints) -> Told<'a> {
         if place >= self.0.len() {
             self.0.resize(place + 1, NOTHING);
         }
-        Told { key, latest: &mut self.0[place] }
+        Told { prints, latest: &mut self.0[place] }
     }
 }
 
@@ -180,7 +180,7 @@ impl Told<'_> {
 
     /// Whether a record says something else than the one before. It is the latest from then on.
     fn is_news(&mut self, record: &[u8]) -> bool {
-        let hash = self.key.hash_bytes(record).max(NOTHING + 1);
+        let hash = self.prints.of(record).max(NOTHING + 1);
         std::mem::replace(self.latest, hash) != hash
     }
 }
@@ -306,13 +306,14 @@ const MAY_BE_PASSED_OVER: u16 = 1 << 15;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::hash::HashKey;
 
     #[test]
     fn a_record_is_written_once_as_long_as_it_says_the_same() {
-        let (key, mut memory) = (HashKey::new([1, 2]), [0; 100]);
+        let (prints, mut memory) = (Fingerprints::new(HashKey::new([1, 2])), [0; 100]);
         let (mut mirror, mut sink) = (Mirror::default(), Sink::new(&mut memory));
         let mut say = |sink: &mut Sink<'_>, number: u8, is_forced: bool| {
-            let mut told = mirror.of(3, key);
+            let mut told = mirror.of(3, &prints);
             if is_forced {
                 told.forget();
             }

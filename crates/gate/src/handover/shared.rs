@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::handover::export::Ahead;
+use crate::handover::fingerprint::Fingerprints;
 use crate::handover::record::{Kind, Mirror, Refused, Sink, take_records};
 use crate::setup::Setup;
 use crate::shared::claims::Claims;
@@ -14,7 +15,8 @@ use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
 #[derive(Default)]
 pub struct SharedExport {
     tokens: Mirror,
-    has_keys: bool,
+    /// From when on the keys were written.
+    prints: Option<Fingerprints>,
     next: usize,
 }
 
@@ -32,16 +34,18 @@ impl SharedExport {
         sink: &mut Sink<'_>,
         tokens: usize,
     ) -> Result<Ahead, Refused> {
-        if !std::mem::replace(&mut self.has_keys, true) {
+        if self.prints.is_none() {
             sink.append(Kind::SharedKeys, |out| claims.key().write(out))?;
         }
+        let key = HashKey::new(claims.key());
+        let prints = &*self.prints.get_or_insert_with(|| Fingerprints::new(key));
         let all = claims.token_places();
         let places = self.next..self.next.saturating_add(tokens).min(all);
-        let (key, mut written) = (HashKey::new(claims.key()), Ok(()));
+        let mut written = Ok(());
         self.next = places.end;
         claims.show_tokens(places, |place, used| {
             if written.is_ok() {
-                let told = &mut self.tokens.of(place, key);
+                let told = &mut self.tokens.of(place, prints);
                 let write = |out: &mut Writer<'_>| used.write(out);
                 written = sink.append_changed(Kind::Token, told, write, |_| {});
                 if written.is_err() {
