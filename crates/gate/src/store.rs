@@ -10,4 +10,5 @@ pub(crate) mod hash;
 pub(crate) mod index;
 pub(crate) mod multimap;
 pub(crate) mod table;
+pub(crate) mod unarmed;
 pub(crate) mod wheel;

@@ -69,6 +69,22 @@ impl<I: Id, const TICK: u64> Wheel<I, TICK> {
         self.armed += 1;
     }
 
+    /// Arms one of very many that are armed together. Where its deadline lies beyond the horizon,
+    /// it wakes at some moment before that: all of them at the same one would be a pause.
+    pub(crate) fn arm_among_many(&mut self, place: I, deadline: u64) {
+        let horizon = BUCKETS as u64 - 2;
+        let is_far = deadline.div_ceil(TICK) > self.next_tick + horizon;
+        let tick = self.next_tick + 1 + place.index() as u64 % horizon;
+        self.arm(place, if is_far { tick * TICK } else { deadline });
+    }
+
+    /// Starts at another moment, as long as nothing is armed.
+    pub(crate) fn start_at(&mut self, now: u64) {
+        if self.armed == 0 {
+            self.next_tick = self.next_tick.max(now / TICK);
+        }
+    }
+
     /// How many places were ever armed, from the first on.
     pub(crate) fn places(&self) -> usize {
         self.next.len()
@@ -230,6 +246,23 @@ mod tests {
             let soonest = ahead.iter().min().map(|ticks| start + ticks.min(&(BUCKETS as u64 - 2)));
             prop_assert_eq!(wheel.next_due(), soonest.map(|tick| tick * TICK_NS));
         }
+    }
+
+    #[test]
+    fn many_far_deadlines_wake_one_after_the_other() {
+        let mut wheel = Wheel::new(0, 0);
+        let (places, start_ns) = (10 * BUCKETS as u32, 7_000 * TICK_NS);
+        wheel.start_at(start_ns);
+        (0..places).for_each(|place| wheel.arm_among_many(Entry::numbered(place), u64::MAX / 2));
+        wheel.arm_among_many(Entry::numbered(places), start_ns + 3 * TICK_NS);
+        let mut woken = 0;
+        for tick in 0..BUCKETS as u64 {
+            let fired = fire(&mut wheel, start_ns + tick * TICK_NS);
+            assert!(fired.len() <= 12, "{} at once", fired.len());
+            assert_eq!(fired.contains(&places), tick == 3);
+            woken += fired.len();
+        }
+        assert_eq!(woken, places as usize + 1);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::shared::claims::history::TokenName;
 use crate::store::entry::Entry;
 use crate::store::table::handed::read_free;
 use crate::store::table::{Address, Place};
+use crate::store::unarmed::Unarmed;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::delivery::{End, Options};
 use ringgate_core::proto::netcode::UserData;
@@ -79,7 +80,7 @@ impl NetcodeFront {
             && self.sessions.at(entry).claim(&address) == claim
         {
             *self.sessions.at_mut(entry) = session;
-            self.note_user_data(entry, user_data.as_deref());
+            self.note_come(common, entry, user_data.as_deref());
             return Ok(());
         }
         for entry in self.sessions.in_the_way(place, &address) {
@@ -92,14 +93,20 @@ impl NetcodeFront {
         if common.setup.listeners[address.listener].follow_port_switch {
             self.list_resident(common, entry);
         }
-        self.note_user_data(entry, user_data.as_deref());
+        if let Some(bytes) = unclaimed.1.remove(&place) {
+            self.user_data.keep_again(entry, &bytes);
+        }
+        self.note_come(common, entry, user_data.as_deref());
         Ok(())
     }
 
-    fn note_user_data(&mut self, entry: Entry<Session>, user_data: Option<&UserData>) {
+    /// Notes what few sessions have.
+    fn note_come(&mut self, common: &Common, entry: Entry<Session>, user_data: Option<&UserData>) {
         if let Some(user_data) = user_data {
             self.user_data.keep(entry, user_data);
         }
+        let has_uplink = self.sessions.at(entry).uplink().is_some();
+        self.session_sockets.have_come |= has_uplink || self.needs_socket(common, entry);
     }
 
     /// Takes a session out that was copied and is not there any more.
@@ -114,7 +121,9 @@ impl NetcodeFront {
             common.claims.release(&claim);
         }
         self.port_switches.residents.leave(common.claims.homes(), entry);
-        self.user_data.forget(entry);
+        if let Some(bytes) = self.user_data.take(entry) {
+            unclaimed.1.insert(self.sessions.place(entry), bytes);
+        }
         self.connections.close(entry);
         self.sessions.take_out(entry);
     }
@@ -170,6 +179,7 @@ impl NetcodeFront {
             departed,
             // They follow from the sessions.
             wheel: _,
+            unarmed: _,
             session_sockets: _,
             // In records of their own.
             user_data: _,
@@ -261,8 +271,22 @@ impl NetcodeFront {
         Ok(())
     }
 
-    /// Everything has come: timers, sockets, lists.
+    /// Everything has come: timers, sockets, lists. Nothing here goes through all sessions of a
+    /// large gateway: players wait.
     pub(crate) fn settle_in(&mut self, common: &mut Common, now_ns: u64) {
+        if self.session_sockets.have_come {
+            self.settle_sockets(common);
+        }
+        self.wheel.start_at(now_ns);
+        self.unarmed = Unarmed::all(self.sessions.places());
+        self.arm_some(common);
+        for entry in self.connections.entries() {
+            self.connections.alarms.set(entry, now_ns);
+        }
+    }
+
+    /// Only where there are such sessions, because it goes through all.
+    fn settle_sockets(&mut self, common: &mut Common) {
         for entry in self.sessions.entries() {
             let Some(session) = self.sessions.get(entry) else { continue };
             let place = self.sessions.place(entry);
@@ -275,16 +299,11 @@ impl NetcodeFront {
                 // Asked for again, whether it was lost on the way or had not come.
                 self.sessions.at_mut(entry).announced = 0;
             }
-            self.note_carried(common, entry);
-            self.arm_first(common, entry);
-        }
-        for entry in self.connections.entries() {
-            self.connections.alarms.set(entry, now_ns);
         }
     }
 
     /// A player who may be in one place of the fleet only goes on here.
-    fn note_carried(&self, common: &Common, entry: Entry<Session>) {
+    pub(crate) fn note_carried(&self, common: &Common, entry: Entry<Session>) {
         let listener = self.sessions.address(entry).listener;
         let rules = common.setup.listeners[listener].netcode();
         let group = rules.and_then(|rules| rules.unique_in.as_ref());

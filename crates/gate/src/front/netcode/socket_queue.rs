@@ -15,11 +15,18 @@ pub(crate) struct SocketQueue {
     pub(crate) due_ns: u64,
     /// Those whose player waits to hear that it is connected.
     pub(crate) unwelcomed: Vec<Place>,
+    /// Whether sessions have come from another process that have a socket of their own or need one.
+    pub(crate) have_come: bool,
 }
 
 impl SocketQueue {
     pub(crate) const fn new() -> Self {
-        Self { lacking: BTreeMap::new(), due_ns: u64::MAX, unwelcomed: Vec::new() }
+        Self {
+            lacking: BTreeMap::new(),
+            due_ns: u64::MAX,
+            unwelcomed: Vec::new(),
+            have_come: false,
+        }
     }
 
     /// When to look again.

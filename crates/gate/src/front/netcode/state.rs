@@ -20,6 +20,7 @@ use crate::shared::claims::Claims;
 use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
 use crate::store::table::{Address, Resting, Table};
+use crate::store::unarmed::Unarmed;
 use crate::store::wheel::{TICK_NS, Wheel};
 use ringgate_batch::LocalIp;
 use ringgate_core::crypto::Verdict;
@@ -36,6 +37,8 @@ pub(crate) struct NetcodeFront {
     pub(crate) pending: Table<Pending>,
     pub(crate) sweep: Sweep,
     pub(crate) wheel: Wheel<Entry<Session>, TICK_NS>,
+    /// Those who have come from another process.
+    pub(crate) unarmed: Unarmed,
     pub(crate) port_switches: PortSwitches,
     pub(crate) departed: Departed,
     pub(crate) session_sockets: SocketQueue,
@@ -72,6 +75,7 @@ impl NetcodeFront {
             pending: Table::new(setup.worker_pending_max, Resting::NONE, 0, hash_key),
             sweep: Sweep::new(now_ns),
             wheel: Wheel::new(places, now_ns),
+            unarmed: Unarmed::NONE,
             port_switches: PortSwitches::new((worker, places), claims, hash_key, now_ns),
             departed: Departed::new(sessions_max),
             session_sockets: SocketQueue::new(),
@@ -103,7 +107,7 @@ impl NetcodeFront {
         let socket_ns = self.session_sockets.due_ns().unwrap_or(u64::MAX);
         let sweep_ns = if self.pending.len() > 0 { self.sweep.due_ns() } else { u64::MAX };
         let alarm_ns = self.connections.alarms.next_due().unwrap_or(u64::MAX);
-        session_ns.min(socket_ns).min(sweep_ns).min(alarm_ns)
+        session_ns.min(socket_ns).min(sweep_ns).min(alarm_ns).min(self.unarmed.due_ns())
     }
 
     /// The session at a place, where there is one.

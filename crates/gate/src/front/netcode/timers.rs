@@ -29,6 +29,7 @@ impl NetcodeFront {
                 break;
             }
         }
+        self.arm_some(turn.common);
         self.sweep_pending(turn);
         self.handle_session_sockets(turn);
         self.look_after_connections(turn);
@@ -73,13 +74,23 @@ impl NetcodeFront {
 
     /// Has a session looked at again when it needs to be.
     pub(crate) fn arm(&mut self, turn: &Turn<'_>, index: Entry<Session>) {
-        self.arm_first(turn.common, index);
+        let deadline_ns = self.deadline_ns(turn.common, index);
+        self.wheel.arm(index, deadline_ns);
     }
 
-    /// The same without a turn.
-    pub(crate) fn arm_first(&mut self, common: &Common, index: Entry<Session>) {
-        let deadline_ns = self.sessions.at(index).deadline_ns(self.keep_alive_ns(common, index));
-        self.wheel.arm(index, deadline_ns);
+    /// Arms the next few of those who have come from another process, and notes where they play.
+    pub(crate) fn arm_some(&mut self, common: &Common) {
+        for index in self.unarmed.take_some().map(Entry::numbered) {
+            if self.sessions.is_live(index) {
+                self.note_carried(common, index);
+                let deadline_ns = self.deadline_ns(common, index);
+                self.wheel.arm_among_many(index, deadline_ns);
+            }
+        }
+    }
+
+    fn deadline_ns(&self, common: &Common, index: Entry<Session>) -> u64 {
+        self.sessions.at(index).deadline_ns(self.keep_alive_ns(common, index))
     }
 
     pub(crate) fn keep_alive_ns(&self, common: &Common, index: Entry<Session>) -> u64 {
@@ -88,8 +99,6 @@ impl NetcodeFront {
         rules.map_or(SEND_INTERVAL_NS, |rules| rules.keep_alive_ns)
     }
 
-    /// Looks at a few unfinished handshakes, so that those that were never answered give their
-    /// memory back.
     /// Forgets the unfinished handshakes of a listener.
     pub(crate) fn forget_handshakes(&mut self, turn: &mut Turn<'_>, listener: ListenerId) {
         for at in self.pending.entries() {
@@ -99,6 +108,8 @@ impl NetcodeFront {
         }
     }
 
+    /// Looks at a few unfinished handshakes, so that those that were never answered give their
+    /// memory back.
     fn sweep_pending(&mut self, turn: &mut Turn<'_>) {
         let places = if self.pending.len() == 0 { 0 } else { self.pending.places() };
         for _ in 0..self.sweep.take_due(places, turn.now.mono_ns) {

@@ -54,6 +54,11 @@ impl KeptUserData {
         whole
     }
 
+    /// The session is somewhere else.
+    pub(crate) fn take(&mut self, session: Entry<Session>) -> Option<Box<[u8]>> {
+        self.by_place.get_mut(session.index())?.take()
+    }
+
     /// The session is over.
     pub(crate) fn forget(&mut self, session: Entry<Session>) {
         if let Some(kept) = self.by_place.get_mut(session.index()) {

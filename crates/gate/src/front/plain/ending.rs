@@ -1,5 +1,6 @@
 //! Sessions that end, and what happens because time passes.
 
+use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::plain::datagrams::patience_ns;
 use crate::front::plain::session::{Session, Stage};
@@ -15,6 +16,18 @@ impl PlainFront {
     pub(crate) fn handle_timers(&mut self, turn: &mut Turn<'_>) {
         while let Some(index) = self.wheel.pop_due(turn.now.mono_ns) {
             self.wake(turn, index);
+        }
+        self.arm_some(turn.common);
+    }
+
+    /// Arms the next few of those who have come from another process.
+    pub(crate) fn arm_some(&mut self, common: &Common) {
+        for index in self.unarmed.take_some().map(Entry::numbered) {
+            let Some(session) = self.sessions.get(index) else { continue };
+            let listener = self.sessions.address(index).listener;
+            let patience_ns = rules_of(common, listener).map_or(0, |it| patience_ns(it, session));
+            let deadline_ns = session.heard_ns.saturating_add(patience_ns);
+            self.wheel.arm_among_many(index, deadline_ns);
         }
     }
 

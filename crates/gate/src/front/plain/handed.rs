@@ -1,9 +1,8 @@
 //! Plain players on their way to the next process, half-open ones among them.
 
 use crate::common::Common;
-use crate::front::plain::datagrams::patience_ns;
 use crate::front::plain::session::{Session, Stage};
-use crate::front::plain::state::{PlainFront, PlainListener, rules_of};
+use crate::front::plain::state::{PlainFront, PlainListener};
 use crate::front::plain::unproven::Unproven;
 use crate::front::protocol::Front;
 use crate::handover::arriving::{NO_TOKEN, Unclaimed};
@@ -13,6 +12,7 @@ use crate::store::admission::Bucket;
 use crate::store::entry::Entry;
 use crate::store::table::handed::read_free;
 use crate::store::table::{Address, Place};
+use crate::store::unarmed::Unarmed;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::proto::plain::Guard;
 
@@ -99,6 +99,7 @@ impl PlainFront {
             sessions,
             // They follow from the sessions.
             wheel: _,
+            unarmed: _,
             open_count: _,
             half_open_count: _,
             addresses,
@@ -186,10 +187,10 @@ impl PlainFront {
             if let Some(address) = session.loopback {
                 self.addresses.own(address, entry.number(), session.is_open())?;
             }
-            let listener = self.sessions.address(entry).listener;
-            let patience_ns = rules_of(common, listener).map_or(0, |it| patience_ns(it, session));
-            self.wheel.arm(entry, session.heard_ns.saturating_add(patience_ns));
         }
+        self.wheel.start_at(now_ns);
+        self.unarmed = Unarmed::all(self.sessions.places());
+        self.arm_some(common);
         self.addresses.settle(now_ns);
         Ok(())
     }

@@ -14,6 +14,7 @@ use crate::store::admission::{Admission, Bucket};
 use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
 use crate::store::table::{Guess, Resting, Table};
+use crate::store::unarmed::Unarmed;
 use crate::store::wheel::{TICK_NS, Wheel};
 use ringgate_batch::{LINE_BYTES, LocalIp};
 use ringgate_core::drops::DropReason;
@@ -24,6 +25,8 @@ pub(crate) struct PlainFront {
     /// is hashed once.
     pub(crate) sessions: Table<Session>,
     pub(crate) wheel: Wheel<Entry<Session>, TICK_NS>,
+    /// Those who have come from another process.
+    pub(crate) unarmed: Unarmed,
     pub(crate) addresses: Addresses,
     /// Of players' datagrams, and of servers'.
     pub(crate) guards: [Guards; 2],
@@ -86,6 +89,7 @@ impl PlainFront {
                 key,
             ),
             wheel: Wheel::new(places, now_ns),
+            unarmed: Unarmed::NONE,
             addresses: Addresses::new(open_max + setup.spare_places(open_max), unproven_addresses),
             guards: [Guards::new(places), Guards::new(places)],
             listeners: IdVec::new(),
@@ -139,7 +143,7 @@ impl PlainFront {
 
     /// When the next session is looked after; `u64::MAX` while there is none.
     pub(crate) fn due_ns(&self) -> u64 {
-        self.wheel.next_due().unwrap_or(u64::MAX)
+        self.wheel.next_due().unwrap_or(u64::MAX).min(self.unarmed.due_ns())
     }
 
     /// Gives up the places of what was removed in this turn. Returns how many open sessions there

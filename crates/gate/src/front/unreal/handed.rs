@@ -12,6 +12,7 @@ use crate::shared::cookies::Resident;
 use crate::store::entry::Entry;
 use crate::store::table::handed::read_free;
 use crate::store::table::{Address, Place};
+use crate::store::unarmed::Unarmed;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 impl UnrealFront {
@@ -79,6 +80,7 @@ impl UnrealFront {
             sessions,
             // They follow from the sessions, or are asked for at once.
             wheel: _,
+            unarmed: _,
             opening_count: _,
             keyring: _,
             asked_for_secrets_ns: _,
@@ -157,10 +159,9 @@ impl UnrealFront {
             let Some(session) = self.sessions.get(entry) else { continue };
             let address = *self.sessions.address(entry);
             match &session.stage {
-                Stage::Opening(opening) => {
+                Stage::Opening(_) => {
                     self.opening_count += 1;
                     common.newcomers.handshakes.enter(&address.block());
-                    self.wheel.arm(entry, opening.client.poll_timeout().unwrap_or(now_ns));
                 }
                 Stage::Open { cookie, .. } => {
                     if common.setup.listeners[address.listener].follow_port_switch {
@@ -172,11 +173,12 @@ impl UnrealFront {
                         let client_id = session.player_ids.client();
                         common.claims.cookies().settle(cookie, client_id, resident);
                     }
-                    let deadline_ns = self.deadline_ns(common, entry).unwrap_or(now_ns);
-                    self.wheel.arm(entry, deadline_ns);
                 }
             }
         }
+        self.wheel.start_at(now_ns);
+        self.unarmed = Unarmed::all(self.sessions.places());
+        self.arm_some(common, now_ns);
         self.show_faces(&std::sync::Arc::clone(&common.setup));
     }
 }

@@ -13,6 +13,7 @@ use crate::store::admission::Admission;
 use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
 use crate::store::table::{Guess, Resting, Table};
+use crate::store::unarmed::Unarmed;
 use crate::store::wheel::{TICK_NS, Wheel};
 use ringgate_batch::{LINE_BYTES, LocalIp};
 use ringgate_core::proto::unreal::handshake::{TAIL_BYTES_MAX, Tail};
@@ -23,6 +24,8 @@ pub(crate) struct UnrealFront {
     /// is hashed once.
     pub(crate) sessions: Table<Session>,
     pub(crate) wheel: Wheel<Entry<Session>, TICK_NS>,
+    /// Those who have come from another process.
+    pub(crate) unarmed: Unarmed,
     /// How many sessions wait for their server.
     pub(crate) opening_count: u64,
     pub(crate) keyring: Option<Keyring>,
@@ -54,6 +57,7 @@ impl UnrealFront {
         Self {
             sessions: Table::new(sessions_max, resting, (random >> 32) as u32, key),
             wheel: Wheel::new(sessions_max + resting.spare, now_ns),
+            unarmed: Unarmed::NONE,
             opening_count: 0,
             keyring: None,
             asked_for_secrets_ns: None,

@@ -29,7 +29,20 @@ impl UnrealFront {
         while let Some(index) = self.wheel.pop_due(turn.now.mono_ns) {
             self.wake(turn, index);
         }
+        self.arm_some(turn.common, turn.now.mono_ns);
         self.probe_servers(turn);
+    }
+
+    /// Arms the next few of those who have come from another process.
+    pub(crate) fn arm_some(&mut self, common: &Common, now_ns: u64) {
+        for index in self.unarmed.take_some().map(Entry::numbered) {
+            let Some(session) = self.sessions.get(index) else { continue };
+            let due_ns = match &session.stage {
+                Stage::Opening(opening) => opening.client.poll_timeout(),
+                Stage::Open { .. } => self.deadline_ns(common, index).ok(),
+            };
+            self.wheel.arm_among_many(index, due_ns.unwrap_or(now_ns));
+        }
     }
 
     /// When the Unreal side wants to be called again.
@@ -39,7 +52,7 @@ impl UnrealFront {
         }
         let asked_again_ns = self.asked_for_secrets_ns.map_or(0, |at_ns| at_ns + ASK_NS);
         let secrets_ns = common.claims.cookies().due_ns().max(asked_again_ns);
-        let rest_ns = self.next_probe_ns.min(secrets_ns);
+        let rest_ns = self.next_probe_ns.min(secrets_ns).min(self.unarmed.due_ns());
         Some(self.wheel.next_due().map_or(rest_ns, |wake_ns| wake_ns.min(rest_ns)))
     }
 

@@ -126,6 +126,7 @@ fn user_data_is_told_by_the_successor_to_a_process_that_comes_back() {
     };
     let mut leaves = come(&mut rig, 1, "before");
     let mut stays = come(&mut rig, 2, "team=red");
+    let mut moves = come(&mut rig, 4, "team=blue");
     let mut rehearsal = Rehearsal::new(1, STREAM_BYTES);
     copy(&mut rehearsal, &rig);
     // Another one in its place, and one without.
@@ -133,17 +134,21 @@ fn user_data_is_told_by_the_successor_to_a_process_that_comes_back() {
     let mut comes = come(&mut rig, 1, "after");
     let mut plain = Player::connected(&mut rig, home(3), 3);
     copy(&mut rehearsal, &rig);
+    rig.pass(400);
+    moves.home = moves.home.with_port(6000);
+    moves.send(&mut rig, b"from elsewhere");
+    assert_eq!(rig.counters().port_switches, 1);
     stays.send(&mut rig, b"x");
     game.hear(&mut rig);
     rig.succeed(rehearsal);
     game.crash(&mut rig);
     let game = Game::join(&mut rig, "arena");
-    for player in [&mut stays, &mut comes, &mut plain] {
+    for player in [&mut stays, &mut comes, &mut plain, &mut moves] {
         player.live(&mut rig, 200);
     }
     let mut told: Vec<_> = game.guests(&mut rig);
     told.sort_by_key(|guest| guest.client_id);
     let told: Vec<_> = told.iter().map(|it| (it.client_id, it.user_data.to_vec())).collect();
-    let expected = [(1, "after"), (2, "team=red"), (3, "")];
+    let expected = [(1, "after"), (2, "team=red"), (3, ""), (4, "team=blue")];
     assert_eq!(told, expected.map(|(id, text)| (id, user_data(text).to_vec())));
 }
