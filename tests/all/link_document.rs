@@ -93,6 +93,7 @@ fn describe_to_game(record: &ToGame<'_>) -> String {
         ToGame::Pong { token } => format!("pong: token {token}"),
         ToGame::Draining { left_ms } => format!("draining: {left_ms} ms left"),
         ToGame::Undrained => "undrained".to_owned(),
+        ToGame::TakenOver { generation } => format!("taken_over: generation {generation}"),
         ToGame::Goodbye(goodbye) => match goodbye.error {
             Some(error) => format!("goodbye: {} ({error})", goodbye.reason),
             None => format!("goodbye: {}", goodbye.reason),
@@ -250,5 +251,5 @@ fn fields_follow_each_other_without_a_gap_and_fill_the_example() {
         assert!(fills, "{} bytes for {next}: {section}", example.bytes.len());
         checked += 1;
     }
-    assert_eq!(checked, 16, "ping and pong share a section, draining and undrained too");
+    assert_eq!(checked, 17, "ping and pong share a section, draining and undrained too");
 }

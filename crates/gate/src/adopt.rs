@@ -62,6 +62,7 @@ impl Common {
                 turned_ns: now_ns,
                 started_ns: now_ns,
                 draining_until_ns: None,
+                taken_over: None,
                 stopped: false,
             },
             setup: Arc::new(Setup::new(Vec::new(), Vec::new(), 0)),

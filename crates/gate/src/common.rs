@@ -85,6 +85,8 @@ pub(crate) struct Life {
     pub(crate) started_ns: u64,
     /// Until when players may stay, once no new ones are taken in.
     pub(crate) draining_until_ns: Option<u64>,
+    /// The generation of a process that has just taken the gateway over: game processes are told.
+    pub(crate) taken_over: Option<u32>,
     pub(crate) stopped: bool,
 }
 

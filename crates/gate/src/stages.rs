@@ -130,6 +130,9 @@ impl Turn<'_> {
             self.common.renew_allowances();
             self.common.taps.begin(self.now.mono_ns);
             self.flush_deferred();
+            if let Some(generation) = self.common.life.taken_over.take() {
+                self.tell_taken_over(generation);
+            }
         }
     }
 

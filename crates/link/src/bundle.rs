@@ -140,4 +140,5 @@ mod kind {
     pub(super) const ASK_QUALITY: u8 = 20;
 
     pub(super) const UNDRAINED: u8 = 128;
+    pub(super) const TAKEN_OVER: u8 = 129;
 }

@@ -222,6 +222,7 @@ impl Game {
             | ToGame::Pong { .. }
             | ToGame::Draining { .. }
             | ToGame::Undrained
+            | ToGame::TakenOver { .. }
             | ToGame::Goodbye(_) => {}
             ToGame::Unknown(_) => {
                 judge.require(false, || format!("our own gateway says {record:?}"));

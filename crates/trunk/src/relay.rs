@@ -275,6 +275,7 @@ impl Relay {
             ToGame::Pong { .. }
             | ToGame::Draining { .. }
             | ToGame::Undrained
+            | ToGame::TakenOver { .. }
             | ToGame::Unknown(_) => {
                 act(Action::Deliver(game, frame));
                 Ok(())

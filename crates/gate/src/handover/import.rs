@@ -50,6 +50,13 @@ enum Table {
     Handshakes,
 }
 
+impl Gate {
+    /// Has game processes told that another process has the gateway, the `generation`th.
+    pub const fn tell_taken_over(&mut self, generation: u32) {
+        self.common.life.taken_over = Some(generation);
+    }
+}
+
 impl Import {
     /// A gate that has taken nothing yet. `bytes` is the beginning of the worker's stream; returns
     /// how much of it was taken, or nothing as long as it is too short.

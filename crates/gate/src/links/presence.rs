@@ -138,13 +138,21 @@ impl Turn<'_> {
     }
 
     /// Says that the gateway does not drain any more, to every process that has heard of it and
-    /// that may be told more than the first release knew.
+    /// that knows the word.
     pub(crate) fn tell_undrained(&mut self) {
         for at in self.common.links.all.ids() {
-            let is_told =
-                |link: &mut Link| link.backend.is_some() && link.version >= VERSION_SKIPPABLE;
-            if self.common.links.get_mut(at).is_some_and(is_told) {
+            if self.common.links.get_mut(at).is_some_and(is_told_more) {
                 self.tell_link(at, undrained);
+            }
+        }
+    }
+
+    /// Says to the same that another process has the gateway.
+    #[cold]
+    pub(crate) fn tell_taken_over(&mut self, generation: u32) {
+        for at in self.common.links.all.ids() {
+            if self.common.links.get_mut(at).is_some_and(is_told_more) {
+                self.tell_link(at, |writer| writer.taken_over(generation));
             }
         }
     }
@@ -206,6 +214,11 @@ impl Turn<'_> {
         let target = TxTarget { socket, peer: Some(address), source: LocalIp::UNSPECIFIED };
         self.send_raw(&[], target, Tag::Probe);
     }
+}
+
+/// Whether a process is a backend, and may be told more than the first release knew.
+fn is_told_more(link: &mut Link) -> bool {
+    link.backend.is_some() && link.version >= VERSION_SKIPPABLE
 }
 
 /// For writers of any lifetime, which the method itself is not.

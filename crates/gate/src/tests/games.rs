@@ -18,6 +18,7 @@ pub(super) enum Heard {
     Closed(SessionId, CloseReason),
     Draining(u32),
     Undrained,
+    TakenOver(u32),
     Goodbye(Goodbye),
     Message(SessionId, Channel, Vec<u8>),
     Opened(Guest),
@@ -164,6 +165,7 @@ fn owned(record: ToGame<'_>) -> Heard {
         ToGame::Pong { token } => Heard::Pong(token),
         ToGame::Draining { left_ms } => Heard::Draining(left_ms),
         ToGame::Undrained => Heard::Undrained,
+        ToGame::TakenOver { generation } => Heard::TakenOver(generation),
         ToGame::Goodbye(goodbye) => Heard::Goodbye(goodbye),
         ToGame::Unknown(frame) => panic!("the gate writes no {frame:?}"),
     }

@@ -13,12 +13,13 @@ use std::sync::{Arc, LazyLock};
 
 use super::clients::{Player, Scribe};
 use super::games::{Game, Heard};
-use super::rig::{Rig, home, plain_setup};
+use super::rig::{OUR_USER, Rig, bundle_backend, home, listener, plain_setup};
 use crate::gate::Gate;
 use crate::handover::{Rehearsal, Succession, succeed};
 use crate::now::Now;
 use crate::setup::Setup;
 use ringgate_core::drops::DropReason;
+use ringgate_link::bundle::Hello;
 
 /// Whether every test is to hand its gate over all the time.
 pub(super) fn is_rehearsed() -> bool {
@@ -101,6 +102,27 @@ fn a_player_plays_on_and_its_game_hears_of_nothing() {
     rig.provokes(DropReason::ReplayDuplicate, |rig| {
         rig.deliver(home(1), &scribe.payload(2, b"before"));
     });
+}
+
+#[test]
+fn game_processes_are_told_once_and_those_of_the_first_release_hear_nothing() {
+    let backends = ["arena", "old"].map(|name| bundle_backend(name, 4));
+    let mut rig = Rig::new(Setup::new(vec![listener("eu", &[0])], backends.to_vec(), 1));
+    let game = Game::join(&mut rig, "arena");
+    let first_release = Game::connect(&mut rig, OUR_USER);
+    let hello = Hello { version_min: 1, version_max: 0, pid: 0, name: "old" };
+    first_release.say(&mut rig, |writer| writer.hello(&hello));
+    for process in [&game, &first_release] {
+        process.hear(&mut rig);
+    }
+    for generation in [2, 3] {
+        rig.hand_over();
+        rig.host.gate_mut().tell_taken_over(generation);
+        rig.turn();
+        rig.turn();
+        assert_eq!(game.hear(&mut rig), [Heard::TakenOver(generation)]);
+        assert!(first_release.hear(&mut rig).is_empty(), "it would not know the record");
+    }
 }
 
 #[test]

@@ -105,6 +105,14 @@ pub enum Event<'a> {
         /// The worker that says so; every one does.
         worker: usize,
     },
+    /// Another process has the gateway from here on. Nothing changes: links and sessions go on.
+    /// Gateways of the first releases did not say so.
+    TakenOver {
+        /// The worker that says so; every one does.
+        worker: usize,
+        /// Processes that have had the gateway, this one included.
+        generation: u32,
+    },
     /// A link is down: forget every session of its worker. It is tried again until it is up, and
     /// players who are still there then are opened again.
     LinkLost {
@@ -403,6 +411,7 @@ impl Backend {
                 Event::Draining { worker, left: Duration::from_millis(left_ms.into()) }
             }
             ToGame::Undrained => Event::Undrained { worker },
+            ToGame::TakenOver { generation } => Event::TakenOver { worker, generation },
             ToGame::Unknown(_) => {
                 self.inbox.unread.start = end;
                 return None;

@@ -65,6 +65,11 @@ impl<'a> ToGame<'a> {
             }),
             // Whatever a later version says in it.
             kind::UNDRAINED => return Ok(Self::Undrained),
+            kind::TAKEN_OVER => {
+                let generation = body.u32();
+                return Ok(generation
+                    .map_or(Self::Unknown(frame), |generation| Self::TakenOver { generation }));
+            }
             _ if frame.may_be_skipped() => return Ok(Self::Unknown(frame)),
             _ => return Err(RecordError::KindUnknown),
         };

@@ -72,6 +72,11 @@ pub enum ToGame<'a> {
     },
     /// The gateway takes players again, and goes on.
     Undrained,
+    /// Another process has the gateway from here on, and everything goes on.
+    TakenOver {
+        /// Processes that have had it, this one included.
+        generation: u32,
+    },
     /// The gateway is about to close this link. The last record on it.
     Goodbye(Goodbye),
     /// A record of a later version, to be passed over.

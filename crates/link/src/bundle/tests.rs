@@ -55,6 +55,7 @@ fn records_to_game() -> Vec<ToGame<'static>> {
         ToGame::Pong { token: 0x0123_4567_89ab_cdef },
         ToGame::Draining { left_ms: 30_000 },
         ToGame::Undrained,
+        ToGame::TakenOver { generation: 7 },
         ToGame::Goodbye(Goodbye {
             reason: GoodbyeReason::RecordInvalid,
             error: Some(RecordError::SessionZero),
@@ -80,6 +81,7 @@ fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> bool {
         ToGame::Pong { token } => writer.pong(*token),
         ToGame::Draining { left_ms } => writer.draining(*left_ms),
         ToGame::Undrained => writer.undrained(),
+        ToGame::TakenOver { generation } => writer.taken_over(*generation),
         ToGame::Goodbye(goodbye) => writer.goodbye(*goodbye),
         ToGame::Unknown(frame) => writer.frame(*frame),
     }
@@ -341,6 +343,10 @@ fn a_record_of_a_later_version_can_be_skipped_whatever_it_holds() {
 
 #[test]
 fn what_a_later_version_says_in_a_known_record_that_may_be_skipped_is_passed_over() {
+    let longer = [9, 0, 129, 1, 7, 0, 0, 0, 5];
+    assert!(ToGame::read(&longer).eq([Ok(ToGame::TakenOver { generation: 7 })]));
+    let shorter = [6, 0, 129, 0, 7, 0];
+    assert!(matches!(ToGame::read(&shorter).next(), Some(Ok(ToGame::Unknown(_)))));
     for record in [&[4, 0, 128, 0][..], &[4, 0, 128, 0xff], &[7, 0, 128, 1, 1, 2, 3]] {
         assert!(ToGame::read(record).eq([Ok(ToGame::Undrained)]), "{record:?}");
         // Of the other direction it is a record of a later version.

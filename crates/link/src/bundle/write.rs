@@ -226,6 +226,13 @@ impl<'a> Writer<'a> {
         self.record(kind::UNDRAINED, 0, |_| ())
     }
 
+    /// From the gateway: another process has it. Only on links from
+    /// [`VERSION_SKIPPABLE`](super::VERSION_SKIPPABLE) on.
+    #[must_use]
+    pub fn taken_over(&mut self, generation: u32) -> bool {
+        self.record(kind::TAKEN_OVER, 4, |body| body.u32(generation))
+    }
+
     /// From the gateway: the link ends here.
     #[must_use]
     pub fn goodbye(&mut self, goodbye: Goodbye) -> bool {
