@@ -59,7 +59,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::{Admin, Config, IoChoice, LoadError};
-use crate::handover::{Facts, Given};
+use crate::handover::{Channel, Facts, Given};
 use crate::membership::{Known, Order, Prepared};
 use crate::worker::{Fleet, Opened, Ready};
 use agents::Agents;
@@ -205,21 +205,26 @@ impl Control {
         let router = http::router(Arc::clone(&view), sender.clone());
         let recorder = Recorder::start(&runtime, &view, config.histograms.as_ref())?;
         let listeners = Listeners::of(&setup, plan::links(&config));
-        let notify = inherited.as_ref().and_then(|it| it.facts.notify.as_deref());
+        let known = inherited.as_ref().map(|it| notify::Known {
+            notify: it.facts.notify.clone(),
+            watchdog_us: it.facts.watchdog_us.clone(),
+        });
+        let notifier = Notifier::from_env(known.unwrap_or_default());
         let doors = [admin.as_ref().and_then(|(it, _)| second(it)), None, None];
         let mut main_loop = ControlLoop {
             view,
             config_file,
             config,
             setup,
-            notifier: Notifier::from_env(notify),
-            store: keeping::store(notify),
+            store: keeping::store(notifier.known().notify.as_deref()),
+            notifier,
             program,
             commands: sender,
             doors,
             admin_address: admin.as_ref().map(|(_, address)| *address),
             announcements: None,
             handing_over: HandingOver::No,
+            heir: None,
             postponed: Vec::new(),
             watcher: Watcher::default(),
             retired_since: IdVec::new(),
@@ -253,8 +258,19 @@ impl Control {
     pub fn go_on(&mut self, given: &Given) {
         self.main_loop.view.go_on(&given.control);
         self.recorder.go_on(&given.latencies);
+        self.main_loop.watcher.go_on(&given.told, &self.main_loop.setup);
         if let (Some(prepared), Some(row)) = (&mut self.joining, &given.fleet) {
             prepared.inherit(handover::registration_of(row));
+        }
+    }
+
+    /// Adds what that process had recorded of latencies when its workers ended, once it says so.
+    pub fn hear_recorded(&self, channel: Channel) {
+        let published = self.fleet.published().to_vec();
+        let hear = move || handover::hear_recorded(&channel, &published);
+        let thread = std::thread::Builder::new().name("ringgate-recorded".to_owned());
+        if let Err(why) = thread.spawn(hear) {
+            tracing::warn!("latencies of the process before are not taken over: {why}");
         }
     }
 
@@ -387,6 +403,7 @@ impl Control {
         if matches!(ended, Ok(End::HandedOver)) {
             main_loop.leave_fleet(Order::Part);
             let parted = fleet.part();
+            main_loop.tell_recorded();
             main_loop.denials.close();
             runtime.block_on(finish(&mut recorder, keeper));
             return parted.map(|()| End::HandedOver);
@@ -538,6 +555,8 @@ struct ControlLoop {
     /// Where game processes register themselves.
     announcements: Option<OwnedFd>,
     handing_over: HandingOver,
+    /// Who has the gateway now.
+    heir: Option<Channel>,
     /// What would change what is handed over, until that has succeeded or failed.
     postponed: Vec<Postponed>,
 }

@@ -18,6 +18,7 @@
 //!    reads that                                  │   waits, and may still take it back
 //!      │ taken ════════════════════════════════▶ │   the one moment at which the owner changes
 //!    serves                                    leaves
+//!      │ ◀──────────────────────────────────── recorded: latencies that nobody had asked for
 //! ```
 //!
 //! [`steps`] decides and touches nothing, so that every death at every step can be played through;
@@ -31,7 +32,7 @@ pub mod steps;
 pub use channel::Channel;
 pub use message::{
     CardGiven, CardRow, Early, Facts, FleetRow, Given, Latency, Message, Recorded, RetiredRow,
-    SocketRow,
+    SocketRow, Told,
 };
 pub use steps::{Giver, GiverStep, Heard, Taker, TakerStep};
 

@@ -76,6 +76,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let mut successor = Successor { config: Some(config), joining, file, plan, privileges };
         if let Some(control) = successor.take_over(&channel, &program)? {
             drop(stored);
+            control.hear_recorded(channel);
             return serve(control, privileges, &plan.setup);
         }
         tracing::warn!("the gateway to take over from has ended: starting without its players");
@@ -99,12 +100,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     privileges.give_up_files(&config, &args.config)?;
     let joining = fleet;
     let fleet = Fleet::start_on(&plan, ports).map_err(Failure::failed)?;
-    if let Some(why) = fleet.why_not_uring() {
-        tracing::info!(driver = fleet.driver(), "io_uring is not used: {why}");
-    }
-    if let Some(why) = fleet.why_unrestricted() {
-        tracing::warn!("this kernel does not restrict the workers' rings to their requests: {why}");
-    }
+    tell_driver(&fleet);
     // With the addresses that were bound.
     let setup = Arc::clone(fleet.setup());
     privileges.give_state(&state)?;
@@ -125,6 +121,16 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     open_socket(&mut control, &run_dir)?;
     open_announce_socket(&mut control, &run_dir);
     serve(control, &privileges, &plan.setup)
+}
+
+/// What the workers have to do without.
+fn tell_driver(fleet: &Fleet) {
+    if let Some(why) = fleet.why_not_uring() {
+        tracing::info!(driver = fleet.driver(), "io_uring is not used: {why}");
+    }
+    if let Some(why) = fleet.why_unrestricted() {
+        tracing::warn!("this kernel does not restrict the workers' rings to their requests: {why}");
+    }
 }
 
 /// What a gateway in a fleet starts with: what the file says, and what was known last. One that is

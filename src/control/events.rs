@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 
 use super::view::Snapshot;
+use crate::handover::Told;
 use ringgate_core::drops::DropReason;
-use ringgate_gate::{BackendId, Ended, Front, LinkKind, LinkRefusal, ListenerId, Phase};
+use ringgate_gate::{BackendId, Ended, Front, LinkKind, LinkRefusal, ListenerId, Phase, Setup};
 
 /// What the log knows.
 #[derive(Default)]
@@ -32,6 +33,48 @@ impl Watcher {
     /// Whether it is time to look again.
     pub(super) const fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.next_ns
+    }
+
+    /// What was told, for the process after this one.
+    pub(super) fn given(&self) -> Told {
+        let counted = |name: &str, count: u64| (name.to_owned(), count);
+        let Self { next_ns: _, backends, full, ended, links, refused } = self;
+        Told {
+            backends: backends.iter().map(|((_, name), is_up)| (name.clone(), *is_up)).collect(),
+            full: full.iter().map(|((_, name), is_full)| (name.clone(), *is_full)).collect(),
+            links: LinkRefusal::ALL.map(|why| counted(why.name(), links[why as usize])).into(),
+            ended: Ended::ALL.map(|why| counted(why.name(), ended[why as usize])).into(),
+            refused: refused
+                .iter()
+                .map(|(why, it)| (why.name().to_owned(), it.told, it.told_ns))
+                .collect(),
+        }
+    }
+
+    /// Goes on where the process before this one has stopped. What has another name here is told as
+    /// if it were new.
+    pub(super) fn go_on(&mut self, given: &Told, setup: &Setup) {
+        let Told { backends, full, links, ended, refused } = given;
+        for (id, backend) in setup.backends.pairs().filter(|(_, backend)| !backend.retired) {
+            if let Some((name, is_up)) = backends.iter().find(|(name, _)| *name == backend.name) {
+                self.backends.insert((id, name.clone()), *is_up);
+            }
+        }
+        for (id, listener) in setup.listeners.pairs() {
+            if let Some((name, is_full)) = full.iter().find(|(name, _)| *name == listener.name) {
+                self.full.insert((id, name.clone()), *is_full);
+            }
+        }
+        let count_of = |counts: &[(String, u64)], name: &str| {
+            counts.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
+        };
+        self.links = LinkRefusal::ALL.map(|why| count_of(links, why.name()));
+        self.ended = Ended::ALL.map(|why| count_of(ended, why.name()));
+        for &why in TOLD_REFUSALS {
+            if let Some((_, told, told_ns)) = refused.iter().find(|(name, ..)| name == why.name()) {
+                self.refused.insert(why, Refused { told: *told, told_ns: *told_ns });
+            }
+        }
     }
 
     /// Writes what is new.

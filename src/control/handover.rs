@@ -16,6 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::UnixListener;
@@ -25,16 +26,17 @@ use super::http::Command;
 use super::view::View;
 use super::{ControlLoop, HandingOver, Postponed};
 use crate::handover::{
-    Channel, Early, Facts, FleetRow, Given, Giver, GiverStep, Message, RetiredRow, SocketRow,
+    Channel, Early, Facts, FleetRow, Given, Giver, GiverStep, Message, Recorded, RetiredRow,
+    SocketRow,
 };
 use crate::membership;
-use crate::worker::{self, Copied, Fleet, Frozen};
+use crate::worker::{self, Copied, Fleet, Frozen, Published};
 use copying::{Offer, converse, filled, note, note_heard};
 use ringgate_fleet::lease::Handed;
 use ringgate_gate::{BackendId, LinkKind, Phase};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::rights::DESCRIPTORS_MAX;
-use ringgate_os::shared::Writing;
+use ringgate_os::shared::{self, Writing};
 
 /// How the daemon was started, to start the next one.
 #[derive(Clone, Debug)]
@@ -299,7 +301,8 @@ impl ControlLoop {
             announce: self.announcements.as_ref().map(|_| self.announce_path()),
             run_dir,
             state_dir: self.denials.folder().map(|(path, _)| path.to_owned()),
-            notify: std::env::var("NOTIFY_SOCKET").ok(),
+            notify: self.notifier.known().notify.clone(),
+            watchdog_us: self.notifier.known().watchdog_us.clone(),
             retired: self.retired(),
             card: None,
         }
@@ -334,6 +337,7 @@ impl ControlLoop {
     pub(super) fn hand_over(&mut self, fleet: &Fleet, prepared: Prepared) -> bool {
         let Prepared { channel, mut giver, mut offer, mut asked, pid } = prepared;
         let mut lap = Lap::start(&self.view);
+        let since_ns = lap.since_ns;
         let mut pause = Pause { copied: offer.scribe.copied(), ..Pause::default() };
         let mut frozen: Option<Frozen<'_>> = None;
         let mut why = String::new();
@@ -347,7 +351,8 @@ impl ControlLoop {
                     giver.did(note(&mut why, rested))
                 }
                 GiverStep::Give => {
-                    let given = self.give(&channel, frozen.as_ref(), &mut offer, &mut lap);
+                    let given =
+                        self.give(&channel, frozen.as_ref(), &mut offer, &mut lap, since_ns);
                     let given = given.map(|write_us| pause.write_us = write_us);
                     pause.give_us = lap.us(&self.view);
                     giver.did(note(&mut why, given))
@@ -370,6 +375,7 @@ impl ControlLoop {
                     self.notifier.handed_over(pid);
                     self.view.hand_over_to(pid);
                     asked.succeed(pid, &pause);
+                    self.heir = Some(channel);
                     return true;
                 }
                 // What comes before the barrier is not asked for behind it.
@@ -398,6 +404,7 @@ impl ControlLoop {
         frozen: Option<&Frozen<'_>>,
         offer: &mut Offer,
         lap: &mut Lap,
+        since_ns: u64,
     ) -> Result<u64, String> {
         let frozen = frozen.ok_or("nothing is frozen")?;
         let workers = std::mem::take(&mut offer.workers);
@@ -412,9 +419,10 @@ impl ControlLoop {
             sockets: sockets.iter().map(|(row, _)| *row).collect(),
             counted: exported.iter().map(|it| it.counted.clone()).collect(),
             control: self.view.counted(),
-            recorded: exported.iter_mut().map(|it| std::mem::take(&mut it.recorded)).collect(),
             cards: exported.iter_mut().map(|it| std::mem::take(&mut it.card)).collect(),
             latencies: self.view.live().latencies.given(),
+            since_ns,
+            told: self.watcher.given(),
             fleet: self.heirloom().as_ref().map(fleet_row),
         };
         offer.workers = exported.into_iter().map(|it| it.memory).collect();
@@ -427,11 +435,51 @@ impl ControlLoop {
         Ok(write_us)
     }
 
+    /// Passes on what the workers had recorded when they ended, and nobody had asked for. It is not
+    /// worth an error: the successor records what it sees itself.
+    pub(super) fn tell_recorded(&mut self) {
+        let Some(heir) = self.heir.take() else { return };
+        let recorder =
+            |it: &Arc<Published>| it.exchange(None).map_or_else(Vec::new, |it| it.recorded());
+        let recorded: Vec<Recorded> = self.view.published().iter().map(recorder).collect();
+        let recorded = serde_json::to_vec(&recorded).expect("it has no maps");
+        let Ok(memory) = filled(&recorded) else { return };
+        let message = Message::Recorded { recorded_bytes: recorded.len() as u64 };
+        if say(&heir, &message, &[memory.fd()]).is_ok() {
+            // It says so when it has read that, and it would be wiped.
+            drop(heir.hear(READ_WITHIN));
+        }
+    }
+
     fn drained(&self) -> Vec<(String, Option<u64>)> {
         let backends = self.setup.backends.pairs();
         let drained = backends.filter(|(_, it)| it.drained && !it.retired);
         drained.map(|(id, it)| (it.name.clone(), self.deadlines.get(&id).copied())).collect()
     }
+}
+
+/// Waits for what the process before this one has recorded, and adds it to what its workers' heirs
+/// have.
+pub(super) fn hear_recorded(channel: &Channel, published: &[Arc<Published>]) {
+    let (_, packet) = channel.hear(RECORDED_WITHIN);
+    let Some((Message::Recorded { recorded_bytes }, fds)) = packet else { return };
+    let Some(recorded) =
+        fds.first().and_then(|fd| read_recorded(fd, recorded_bytes, published.len()))
+    else {
+        return tracing::warn!("what the process before has recorded is not to be read");
+    };
+    let _ = channel.say(&Message::Read, &[]);
+    for (published, recorded) in published.iter().zip(&recorded) {
+        published.go_on(recorded);
+    }
+}
+
+fn read_recorded(fd: &OwnedFd, bytes: u64, workers: usize) -> Option<Vec<Recorded>> {
+    let max = workers * RECORDED_BYTES_MAX;
+    let len = usize::try_from(bytes).ok().filter(|len| *len <= max)?;
+    let mut copy = vec![0; len];
+    shared::read(fd.as_fd(), 0, &mut copy).ok()?;
+    serde_json::from_slice(&copy).ok()
 }
 
 /// A registration as it was given.
@@ -531,6 +579,15 @@ fn start(program: &Program) -> io::Result<(Child, Channel)> {
 
 /// The facts, the layout, and the shared stream.
 const STREAMS_AND_FACTS: usize = 3;
+
+/// The successor does nothing else with it.
+const READ_WITHIN: Duration = Duration::from_secs(5);
+
+/// Its last answers come first.
+const RECORDED_WITHIN: Duration = Duration::from_secs(10);
+
+/// More than a worker can have recorded.
+const RECORDED_BYTES_MAX: usize = 8 << 20;
 
 const ROOT: u32 = 0;
 

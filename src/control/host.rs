@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::notify::Notifier;
+use super::notify::{Known, Notifier};
 use super::{access, door, metrics};
 use crate::config::Admin;
 use ringgate_agent::service::Agent;
@@ -122,7 +122,7 @@ impl Control {
 async fn attend(shared: &Shared, drain_timeout: Duration) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let notifier = Notifier::from_env(None);
+    let notifier = Notifier::from_env(Known::default());
     notifier.ready();
     let mut alive = tokio::time::interval(notifier.watchdog().unwrap_or(Duration::from_hours(1)));
     loop {

@@ -12,9 +12,8 @@ use ringgate_gate::ListenerId;
 use ringgate_os::stored::Store;
 
 /// The way to the service manager, where there is one.
-pub(super) fn store(before: Option<&str>) -> Option<Store> {
-    let name = std::env::var("NOTIFY_SOCKET").ok().or_else(|| before.map(str::to_owned))?;
-    Store::connect(&name).map_err(|why| complain(&why)).ok()
+pub(super) fn store(notify: Option<&str>) -> Option<Store> {
+    Store::connect(notify?).map_err(|why| complain(&why)).ok()
 }
 
 impl ControlLoop {

@@ -14,19 +14,37 @@ use ringgate_os::clock;
 pub(super) struct Notifier {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
+    /// Where the socket is, and `WATCHDOG_USEC`: for the process after this one.
+    known: Known,
+}
+
+/// What a service manager says in the environment, or the process before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    /// `NOTIFY_SOCKET`.
+    pub(super) notify: Option<String>,
+    /// `WATCHDOG_USEC`, if the watchdog is this process's.
+    pub(super) watchdog_us: Option<String>,
 }
 
 impl Notifier {
     /// As the environment of this process says, or the process before it.
-    pub(super) fn from_env(before: Option<&str>) -> Self {
-        let name = std::env::var("NOTIFY_SOCKET").ok().or_else(|| before.map(str::to_owned));
-        let watchdog_us = std::env::var("WATCHDOG_USEC").ok();
-        let watchdog_pid = std::env::var("WATCHDOG_PID").ok();
-        let is_ours = watchdog_pid.is_none_or(|pid| pid == std::process::id().to_string());
+    pub(super) fn from_env(before: Known) -> Self {
+        let of = |name: &str| std::env::var(name).ok();
+        Self::of(Known::of(of, std::process::id(), before))
+    }
+
+    fn of(known: Known) -> Self {
         Self {
-            socket: name.as_deref().and_then(connect),
-            watchdog: watchdog_us.filter(|_| is_ours).and_then(|us| interval(&us)),
+            socket: known.notify.as_deref().and_then(connect),
+            watchdog: known.watchdog_us.as_deref().and_then(interval),
+            known,
         }
+    }
+
+    /// For the process after this one, which may be started where the manager says nothing.
+    pub(super) const fn known(&self) -> &Known {
+        &self.known
     }
 
     /// How often [`alive`](Self::alive) wants to be called.
@@ -73,6 +91,18 @@ impl Notifier {
     }
 }
 
+impl Known {
+    /// What stands in the environment comes first: whoever started this process has put it there.
+    fn of(environment: impl Fn(&str) -> Option<String>, pid: u32, before: Self) -> Self {
+        let is_ours = environment("WATCHDOG_PID").is_none_or(|it| it == pid.to_string());
+        let watchdog_us = environment("WATCHDOG_USEC").filter(|_| is_ours);
+        Self {
+            notify: environment("NOTIFY_SOCKET").or(before.notify),
+            watchdog_us: watchdog_us.or(before.watchdog_us),
+        }
+    }
+}
+
 /// A path, or a name in the abstract namespace after an `@`.
 fn connect(name: &str) -> Option<(UnixDatagram, SocketAddr)> {
     let address = match name.strip_prefix('@') {
@@ -99,7 +129,7 @@ mod tests {
     use super::*;
 
     fn said_to(name: &str, listener: &UnixDatagram) -> Vec<String> {
-        let notifier = Notifier { socket: connect(name), watchdog: None };
+        let notifier = Notifier::of(Known { notify: Some(name.to_owned()), watchdog_us: None });
         notifier.reloading();
         notifier.ready();
         notifier.stopping(Duration::from_secs(30));
@@ -132,8 +162,32 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_root_has_started_serves_the_same_manager_as_the_one_before() {
+        let known = |notify: &str, us: &str| Known {
+            notify: Some(notify.to_owned()),
+            watchdog_us: Some(us.to_owned()),
+        };
+        let before = || known("/run/systemd/notify", "30000000");
+        assert_eq!(Known::of(|_| None, 7, before()), before());
+        let environment = |watchdog_pid: &'static str| {
+            move |name: &str| {
+                let value = match name {
+                    "NOTIFY_SOCKET" => "@other",
+                    "WATCHDOG_USEC" => "5000000",
+                    _ => watchdog_pid,
+                };
+                Some(value.to_owned())
+            }
+        };
+        assert_eq!(Known::of(environment("7"), 7, before()), known("@other", "5000000"));
+        let others = Known::of(environment("8"), 7, Known::default());
+        assert_eq!(others, Known { notify: Some("@other".to_owned()), watchdog_us: None });
+    }
+
+    #[test]
     fn nobody_listens_without_a_socket() {
-        let notifier = Notifier { socket: None, watchdog: interval("3000000") };
+        let watchdog_us = Some("3000000".to_owned());
+        let notifier = Notifier::of(Known { notify: None, watchdog_us });
         notifier.ready();
         assert_eq!(notifier.watchdog(), None);
         assert_eq!(interval("3000000"), Some(Duration::from_millis(1500)));

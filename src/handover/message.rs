@@ -53,6 +53,12 @@ pub enum Message {
     },
     /// From here on the successor is the owner.
     Taken,
+    /// The predecessor's workers have ended. Comes with the memory of what they had recorded of
+    /// latencies and nobody had asked for: too much to be told while players wait.
+    Recorded {
+        /// How long that is.
+        recorded_bytes: u64,
+    },
     /// The predecessor was not answered in time and is the owner again.
     TakenBack,
     /// It is not to be, and why.
@@ -104,6 +110,9 @@ pub struct Facts {
     pub state_dir: Option<PathBuf>,
     /// `NOTIFY_SOCKET` of the service manager, if there is one.
     pub notify: Option<String>,
+    /// `WATCHDOG_USEC` of it, if it wants to hear that the gateway lives.
+    #[serde(default)]
+    pub watchdog_us: Option<String>,
     /// Backends that the config does not have any more, and that still have players.
     pub retired: Vec<RetiredRow>,
     /// The interface that packets come by past the kernel's sockets, if its descriptors are given.
@@ -179,21 +188,24 @@ pub struct Given {
     pub counted: Vec<Vec<u64>>,
     /// What the control plane has counted.
     pub control: Vec<u64>,
-    /// What each worker has recorded of latencies since somebody last asked.
-    #[serde(default)]
-    pub recorded: Vec<Recorded>,
     /// What was shown of latencies last.
     #[serde(default)]
     pub latencies: Vec<Latency>,
     /// What each worker has of its queue, where there is an interface.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cards: Vec<CardGiven>,
+    /// When the workers were told to rest, on their clock.
+    #[serde(default)]
+    pub since_ns: u64,
+    /// What the log was told.
+    #[serde(default)]
+    pub told: Told,
     /// What the gateway is registered as in its fleet, where it is in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetRow>,
 }
 
-/// Durations by the names of their stages: how many nanoseconds, and how often.
+/// A worker's durations by the names of their stages: how many nanoseconds, and how often.
 pub type Recorded = Vec<(String, Vec<(u64, u64)>)>;
 
 /// One stage, as pages show it.
@@ -206,6 +218,22 @@ pub struct Latency {
     /// How long all were together since the first process began, and how many fell into each
     /// bucket.
     pub sums: (u64, Vec<u64>),
+}
+
+/// What the log was told of, by name: so nothing is told again, and nothing is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// Whether each backend was up.
+    pub backends: Vec<(String, bool)>,
+    /// Whether each listener was full.
+    pub full: Vec<(String, bool)>,
+    /// How many links were refused, by the reason.
+    pub links: Vec<(String, u64)>,
+    /// How many sessions have ended, by the reason.
+    pub ended: Vec<(String, u64)>,
+    /// How many players were refused, by the reason, and when that was told last, on the workers'
+    /// clock.
+    pub refused: Vec<(String, u64, Option<u64>)>,
 }
 
 /// A registration, which the successor goes on with: nobody else sees that the process changes.
@@ -285,6 +313,7 @@ mod tests {
             Message::Sockets,
             Message::Given { given_bytes: u64::MAX },
             Message::Taken,
+            Message::Recorded { recorded_bytes: u64::MAX },
             Message::TakenBack,
             Message::refused(&"é".repeat(5000)),
         ];

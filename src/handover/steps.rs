@@ -33,6 +33,8 @@ pub enum Heard {
     Given,
     /// The successor is the owner.
     Taken,
+    /// What its predecessor has recorded.
+    Recorded,
     /// The predecessor is the owner again.
     TakenBack,
     /// The other side will not.
@@ -58,6 +60,7 @@ impl Heard {
             Message::Read => Self::Read,
             Message::Given { .. } => Self::Given,
             Message::Taken => Self::Taken,
+            Message::Recorded { .. } => Self::Recorded,
             Message::TakenBack => Self::TakenBack,
             Message::Refused { .. } => Self::Refused,
         }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::Fleet;
 use super::ahead::{AHEAD_BYTES, Lent, Part, Scribe};
-use crate::handover::{CardGiven, Recorded, SocketRow};
+use crate::handover::{CardGiven, SocketRow};
 use ringgate_gate::Setup;
 use ringgate_gate::handover::{Format, Sink, bytes_max};
 use ringgate_os::clock;
@@ -78,8 +78,6 @@ pub struct Exported {
     pub sockets: Vec<(SocketRow, OwnedFd)>,
     /// What its driver and its loop have counted.
     pub counted: Vec<u64>,
-    /// What it has recorded of latencies since somebody last asked.
-    pub recorded: Recorded,
     /// What it has of its queue.
     pub card: CardGiven,
 }

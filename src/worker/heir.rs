@@ -33,6 +33,8 @@ pub struct Heir<'a> {
     start: Start<'a>,
     drivers: Vec<AnyDriver>,
     predecessor: Format,
+    /// Of this process.
+    generation: u64,
 }
 
 /// Rows, and a descriptor for each.
@@ -57,6 +59,7 @@ pub struct Arriving<'a> {
     shared: SharedImport,
     shared_feed: Feed,
     workers: Vec<Arrival>,
+    generation: u64,
 }
 
 /// One of them.
@@ -82,6 +85,8 @@ pub struct Inheritance {
     pub read_us: u64,
     /// How long workers took to be made of it.
     pub made_us: u64,
+    /// When the other process's workers were told to rest, on the clock of both.
+    pub since_ns: u64,
 }
 
 impl<'a> Heir<'a> {
@@ -113,7 +118,7 @@ impl<'a> Heir<'a> {
         }
         let drivers = start.adopt_drivers(facts.card.as_ref(), card);
         let drivers = drivers.map_err(|why| why.to_string())?;
-        Ok(Self { start, drivers, predecessor })
+        Ok(Self { start, drivers, predecessor, generation: facts.generation.saturating_add(1) })
     }
 
     /// Takes in the first part of each stream: `streams` is their memory, the shared one's first.
@@ -137,7 +142,7 @@ impl<'a> Heir<'a> {
             shared.take(bytes).map_err(|why| why.to_string())
         })?;
         self.start.claims = shared.claims().ok_or("the keys of what is shared are missing")?;
-        let (plan, clock) = (self.start.plan, self.start.clock);
+        let (plan, clock, generation) = (self.start.plan, self.start.clock, self.generation);
         let drivers = std::mem::take(&mut self.drivers);
         let mut jobs = Vec::new();
         let card = self.start.go_on_with_card(&drivers).map_err(|why| why.to_string())?;
@@ -166,7 +171,7 @@ impl<'a> Heir<'a> {
         let facts =
             workers.first().map(|it| (it.driver.name(), it.import.gate().aead().kernel().name()));
         let fleet = self.start.fleet(&shells, facts);
-        Ok((fleet, Arriving { plan, setup, clock, shared, shared_feed, workers }))
+        Ok((fleet, Arriving { plan, setup, clock, shared, shared_feed, workers, generation }))
     }
 }
 
@@ -212,7 +217,7 @@ impl Arriving<'_> {
         }
         let (shared_bytes, worker_bytes) = (given.shared_bytes, &*given.worker_bytes);
         self.take(&Extent { from, shared_bytes, worker_bytes }, || {})?;
-        let Self { plan, setup, clock, shared, mut workers, .. } = self;
+        let Self { plan, setup, clock, shared, mut workers, generation, .. } = self;
         shared.finish().map_err(|why| why.to_string())?;
         let read_ns = clock.now_ns();
         for arrival in &mut workers {
@@ -220,17 +225,19 @@ impl Arriving<'_> {
         }
         let counted =
             |index: u16| given.counted.get(usize::from(index)).map_or(&[][..], Vec::as_slice);
-        let made = side_by_side(workers, |mut arrival| {
+        let made = side_by_side(workers, |arrival| {
             let counted = Counted::of(counted(arrival.index));
-            if let Some(recorded) = given.recorded.get(usize::from(arrival.index)) {
-                arrival.shell.stages.go_on(recorded);
-            }
             let none = CardGiven::default();
             let card = given.cards.get(usize::from(arrival.index)).unwrap_or(&none);
-            arrival.finish(plan, &setup, clock, counted, card)
+            let (mut worker, arrived) = arrival.finish(plan, &setup, clock, counted, card)?;
+            worker.tell_taken_over(u32::try_from(generation).unwrap_or(u32::MAX));
+            Ok((worker, arrived))
         })?;
-        let mut inheritance =
-            Inheritance { read_us: (read_ns - began_ns) / 1000, ..Inheritance::default() };
+        let mut inheritance = Inheritance {
+            read_us: (read_ns - began_ns) / 1000,
+            since_ns: given.since_ns,
+            ..Inheritance::default()
+        };
         let mut ready = Vec::new();
         for (worker, arrived) in made {
             inheritance.sessions += arrived.sessions;

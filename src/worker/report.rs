@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::stages::Recorder;
+use crate::handover::Recorded;
 use ringgate_gate::body::Gathers;
 use ringgate_gate::{
     BackendTraffic, Counters, Credentials, DeliveryTraffic, LinkRefusal, ListenerTraffic,
@@ -102,11 +103,11 @@ impl Published {
         }
     }
 
-    /// Worker's side: takes back what it has left and nobody has taken.
-    pub(super) fn take_back(&self, stages: &mut Recorder) {
-        if let Some(left) = lock(&self.stages).full.take() {
-            stages.merge(&left);
-        }
+    /// Adds what the process before this one has recorded, whether asked or not.
+    pub fn go_on(&self, recorded: &Recorded) {
+        let mut stages = Box::new(Recorder::new());
+        stages.go_on(recorded);
+        self.leave_last_stages(stages);
     }
 
     /// Worker's side, at its end: leaves the counts whether asked or not.

@@ -122,6 +122,11 @@ impl Worker {
         self.body.wait(&self.around, self.housekeeping_at_ns)
     }
 
+    /// Has game processes told, in its first turn, that another process has the gateway.
+    pub(super) fn tell_taken_over(&mut self, generation: u32) {
+        self.body.gate_mut().tell_taken_over(generation);
+    }
+
     /// Tells the worker where the others are.
     pub(super) fn set_posts(&mut self, posts: Vec<Post>) {
         self.around.posts = posts;
@@ -184,11 +189,7 @@ impl Worker {
                     }
                     return true;
                 }
-                Order::Leave => {
-                    // The next process has it.
-                    self.around.stages.reset();
-                    return false;
-                }
+                Order::Leave => return false,
                 Order::Forget => self.ahead.forget(),
                 // It is too late for those: who waits hears that nobody answers.
                 Order::Lend(_) | Order::Ahead(..) => {}
@@ -225,9 +226,7 @@ impl Worker {
         let sockets = self.give_some(|id, _| !self.ahead.is_lent(id.0))?;
         let card = self.settle_card()?;
         let counted = self.counted_with(&CardCounts::of_given(&card.counted)).numbers().to_vec();
-        self.published.take_back(&mut self.around.stages);
-        let recorded = self.around.stages.recorded();
-        Ok(Exported { worker: self.index, memory, bytes, sockets, counted, recorded, card })
+        Ok(Exported { worker: self.index, memory, bytes, sockets, counted, card })
     }
 
     /// The frames that the next process may have, and what was counted of them.

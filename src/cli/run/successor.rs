@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 use super::privileges::Privileges;
 use super::{
     Args, Failure, make_folders, open_announce_socket, open_next_socket, open_socket, state,
+    tell_driver,
 };
 use crate::config::Config;
 use crate::control::{Control, Inherited, Joining, Program, Settings, State};
@@ -246,6 +247,7 @@ impl<'a> Successor<'a> {
             inherited: Some(inherited),
             fleet: joining,
         };
+        tell_driver(&fleet);
         let control = Control::start(fleet, settings)?;
         Ok(Begun { control, arriving, rest_at, doors, announce })
     }
@@ -282,11 +284,13 @@ impl Complete {
     fn set_off(self) -> Control {
         let Self { mut control, workers, inheritance } = self;
         control.set_off(workers);
-        let Inheritance { sessions, not_carried, read_us, made_us } = inheritance;
+        let Inheritance { sessions, not_carried, read_us, made_us, since_ns } = inheritance;
+        let pause_us = control.fleet().clock().now_ns().saturating_sub(since_ns) / 1000;
         tracing::info!(
             event = "taken_over",
             sessions,
             not_carried,
+            pause_us,
             read_us,
             made_us,
             "{sessions} sessions go on, {not_carried} cannot"
