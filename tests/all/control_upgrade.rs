@@ -1,6 +1,8 @@
 //! Handing a running gateway to the next process, with real processes: players, counters and links
 //! go on, and so does what the operator has said.
 
+use std::process::Command;
+
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 use crate::upgrade_rig::{Line, drivers, text};
@@ -71,6 +73,61 @@ fn players_play_while_it_happens_and_lose_nothing() {
             assert_eq!(sent, back, "{io}");
         }
     }
+}
+
+/// An event as often as it is in the log, of whichever process.
+fn told(line: &Line, event: &str) -> Vec<serde_json::Value> {
+    let log = line.daemon.log();
+    let all = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    all.filter(|it| it["event"] == event).collect()
+}
+
+#[test]
+fn what_the_log_was_told_is_not_told_again_and_goes_on() {
+    let mut config = text("mmsg");
+    config.gateway.push_str("log = \"json\"\n");
+    config.max_sessions = 2;
+    let mut line = Line::start(&config);
+    let _game = Game::start(&line.daemon, "arena");
+    line.daemon.ready();
+    let server = line.daemon.listener;
+    let mut players = [1, 2].map(|id| Player::connected(server, id, KEY_HEX));
+    let knock = |id: u64| {
+        let mut late = Player::new(server, id, KEY_HEX);
+        late.ended();
+        assert!(late.is_denied());
+    };
+    knock(3);
+    for event in ["backend_up", "listener_full", "refused"] {
+        wait_for(event, || (told(&line, event).len() == 1).then_some(()));
+    }
+    // Not told yet: a reason is told once a minute.
+    knock(4);
+    for generation in 2..=3 {
+        let (code, said) = line.upgrade();
+        assert_eq!(code, Some(0), "{said}");
+        // What is new is told by the process that serves, and so is all that it tells besides.
+        players[0].leave();
+        let is_told = |event, times| {
+            wait_for(event, || (told(&line, event).len() == times).then_some(()));
+        };
+        is_told("listener_has_room", generation - 1);
+        players[0] = Player::connected(server, 10 + generation as u64, KEY_HEX);
+        is_told("listener_full", generation);
+        knock(20 + generation as u64);
+    }
+    assert_eq!(told(&line, "backend_up").len(), 1);
+    let last = line.pid().to_string();
+    for event in ["drain_begin", "drain_end"] {
+        let sent = Command::new("kill").args(["-s", "TERM", &last]).status();
+        assert!(sent.expect("kill is there").success());
+        wait_for(event, || told(&line, event).pop());
+    }
+    // The last one tells what nobody has told, and each was told once.
+    let counts = told(&line, "refused");
+    let sum: u64 = counts.iter().filter_map(|it| it["count"].as_u64()).sum();
+    assert_eq!(counts.last().map(|it| it["total"].as_u64()), Some(Some(sum)), "{counts:?}");
+    assert!(sum > 1, "some were not told at once: {counts:?}");
 }
 
 #[test]

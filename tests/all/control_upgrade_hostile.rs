@@ -187,6 +187,26 @@ fn strangers_are_parted_from_and_other_users_do_not_get_in() {
     });
 }
 
+#[test]
+fn somebody_who_is_there_and_does_not_answer_is_left_alone() {
+    let line = Line::start(&text("mmsg"));
+    let socket = line.daemon.run_dir().join("handover.sock");
+    std::fs::remove_file(&socket).expect("it was there");
+    // Like a gateway that is stuck: it listens, and takes nobody in.
+    let stuck = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::SEQPACKET, None);
+    let stuck = stuck.expect("a socket");
+    stuck.bind(&socket2::SockAddr::unix(&socket).expect("short")).expect("free");
+    stuck.listen(8).expect("it is bound");
+    let config = line.daemon.folder.join("gate.toml");
+    let mut command = ringgate(["run".as_ref(), "--config".as_ref(), config.as_os_str()]);
+    command.arg("--take-over");
+    let ran = run(command);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the gateway that runs does not answer in time"), "{}", ran.stderr);
+    assert!(socket.exists() && line.daemon.control().exists(), "nothing was touched");
+    assert_eq!(line.pid(), line.daemon.id());
+}
+
 /// A message on its way, with its descriptors.
 type Packet = (Message, Vec<OwnedFd>);
 

@@ -14,12 +14,13 @@ use crate::command::ringgate;
 use crate::control_rig::{Daemon, wait_for};
 use crate::gateway_rig::on_both_drivers;
 use crate::load_rig::Load;
-use crate::upgrade_rig::{self, Line};
+use crate::upgrade_rig::{self, Footprint, Line};
 
 on_both_drivers!(five_hundred_players_lose_nothing_over_ten_upgrades);
 
 const PLAYERS: u64 = 500;
 
+/// Upgrades in a row, if `RINGGATE_UPGRADES` does not say how many.
 const UPGRADES: u64 = 10;
 
 /// A round trip over loopback.
@@ -67,15 +68,33 @@ fn five_hundred_players_lose_nothing_over_ten_upgrades(io: Choice) {
         let status = line.daemon.status();
         (status["totals"]["sessions"] == PLAYERS).then_some(())
     });
-    for generation in 2..=UPGRADES + 1 {
+    let upgrades = std::env::var("RINGGATE_UPGRADES").ok();
+    let upgrades = upgrades.map_or(UPGRADES, |it| it.parse().expect("a number"));
+    let mut footprints = Vec::new();
+    for generation in 2..=upgrades + 1 {
         let (code, said) = line.upgrade();
         assert_eq!(code, Some(0), "{said}\n{}", line.daemon.log());
         assert_eq!(line.generation(), generation);
         // Each process has its time with everybody.
         let before = came(&line.daemon);
         wait_for("everybody to play on", || (came(&line.daemon) > before + PLAYERS).then_some(()));
+        footprints.extend(footprint(&line, footprints.first()));
     }
-    check(&line, &load.interrupt(&line.daemon));
+    if let [first, .., last] = &footprints[..] {
+        eprintln!("{first:?} after the first, {last:?} after {} upgrades", footprints.len());
+    }
+    check(&line, &load.interrupt(&line.daemon), upgrades);
+}
+
+/// What the process that serves takes: as soon as that is no more than what the first heir took.
+fn footprint(line: &Line, first: Option<&Footprint>) -> Option<Footprint> {
+    let pid = line.pid();
+    let mut last = Footprint::of(pid)?;
+    wait_for(&format!("no more than {first:?} to be taken"), || {
+        last = Footprint::of(pid)?;
+        first.is_none_or(|first| last.is_within(first)).then_some(())
+    });
+    Some(last)
 }
 
 /// Datagrams that have come.
@@ -84,13 +103,13 @@ fn came(daemon: &Daemon) -> u64 {
 }
 
 /// What would be exit code 0 if nobody had interrupted it, and nothing lost.
-fn check(line: &Line, record: &Record) {
+fn check(line: &Line, record: &Record, upgrades: u64) {
     let log = line.daemon.log();
     assert_eq!((record.imbalances(), record.unproven()), (Vec::new(), Vec::new()), "{log}");
     let summary = record.summary();
     assert_eq!((summary.players.connected, summary.players.lost), (PLAYERS, 0), "{log}");
     let payloads = &summary.payloads;
-    assert!(payloads.arrived > PLAYERS * UPGRADES, "{payloads:?}");
+    assert!(payloads.arrived > PLAYERS * upgrades, "{payloads:?}");
     // A machine that is so busy that half of the payloads take this long is behind for good, and
     // drops them somewhere. What it drops is in the books all the same.
     let median_ns = record.stage(Stage::RoundTrip).map_or(0, |stage| stage.at(50.0));
@@ -106,5 +125,5 @@ fn check(line: &Line, record: &Record) {
     );
     assert!(summary.pause.ns > 0);
     let told = text::time(summary.pause.ns);
-    eprintln!("{UPGRADES} upgrades: {} payloads, longest pause {told}", payloads.arrived);
+    eprintln!("{upgrades} upgrades: {} payloads, longest pause {told}", payloads.arrived);
 }

@@ -26,12 +26,17 @@ pub(crate) struct Line {
     pub(crate) daemon: Daemon,
     /// Processes that have come after the first.
     pub(crate) heirs: Vec<u32>,
+    /// Those of them that a test has started itself.
+    own: Vec<Child>,
 }
 
 impl Line {
     pub(crate) fn start(text: &Text) -> Self {
-        let daemon = Daemon::start(text);
-        Self { daemon, heirs: Vec::new() }
+        Self::of(Daemon::start(text))
+    }
+
+    pub(crate) fn of(daemon: Daemon) -> Self {
+        Self { daemon, heirs: Vec::new(), own: Vec::new() }
     }
 
     /// `ringgate upgrade`: its exit code and what it says.
@@ -69,6 +74,21 @@ impl Line {
         (command.spawn().expect("the binary was built"), ours)
     }
 
+    /// A successor that comes by itself, as root would start it in a shell of its own. Waits until
+    /// it has the gateway.
+    pub(crate) fn take_over(&mut self) {
+        let config = self.daemon.folder.join("gate.toml");
+        let log = self.daemon.folder.join("successor.log");
+        let mut command = ringgate(["run".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        command.arg("--take-over").stdout(Stdio::null());
+        command.stderr(std::fs::File::create(log).expect("a log"));
+        let successor = command.spawn().expect("the binary was built");
+        let pid = successor.id();
+        self.heirs.push(pid);
+        self.own.push(successor);
+        wait_for("the successor", || (self.pid() == pid).then_some(()));
+    }
+
     /// What a successor connects to.
     pub(crate) fn connect(&self) -> Channel {
         Channel::connect(&self.daemon.run_dir().join("handover.sock")).expect("it listens")
@@ -84,6 +104,10 @@ impl Drop for Line {
         for pid in &self.heirs {
             kill(*pid);
         }
+        for child in &mut self.own {
+            // Nobody else waits for it.
+            let _ = child.wait();
+        }
     }
 }
 
@@ -91,6 +115,43 @@ pub(crate) fn kill(pid: u32) {
     // It may have ended by itself.
     let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).output();
 }
+
+/// What a process takes of its host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Footprint {
+    pub(crate) resident_kib: u64,
+    pub(crate) descriptors: usize,
+    pub(crate) mappings: usize,
+    pub(crate) threads: usize,
+}
+
+impl Footprint {
+    /// `None` where we may not look.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        let of = |name: &str| format!("/proc/{pid}/{name}");
+        let count = |name| std::fs::read_dir(of(name)).ok().map(Iterator::count);
+        let status = std::fs::read_to_string(of("status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        Some(Self {
+            resident_kib: line.split_whitespace().next()?.parse().ok()?,
+            descriptors: count("fd")?,
+            mappings: std::fs::read_to_string(of("maps")).ok()?.lines().count(),
+            threads: count("task")?,
+        })
+    }
+
+    /// Whether it is no more than that of an earlier process in the same place. Memory differs by
+    /// what an allocator and a page cache happen to do.
+    pub(crate) fn is_within(&self, earlier: &Self) -> bool {
+        self.descriptors <= earlier.descriptors
+            && self.threads <= earlier.threads
+            && self.mappings <= earlier.mappings + earlier.mappings / 4
+            && self.resident_kib <= earlier.resident_kib + earlier.resident_kib / 4 + SHOWN_KIB
+    }
+}
+
+/// What histograms take that one process has shown already and another has not.
+const SHOWN_KIB: u64 = 4096;
 
 /// Two workers over one driver.
 pub(crate) fn text(io: &str) -> Text {
