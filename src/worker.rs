@@ -455,13 +455,21 @@ impl<'a> Start<'a> {
 
     /// Drivers without sockets, one for each worker.
     fn drivers(&mut self) -> Result<Vec<AnyDriver>, StartError> {
-        let (drivers, card) = card::open_drivers(self.plan)?;
+        let opened = card::open_drivers(self.plan)?;
+        Ok(self.note_drivers(opened))
+    }
+
+    /// Notes what they have to do without.
+    fn note_drivers(
+        &mut self,
+        (drivers, card): (Vec<AnyDriver>, Option<FleetCard>),
+    ) -> Vec<AnyDriver> {
         self.card = card;
         if let Some(driver) = drivers.first() {
             self.why_not_uring = driver.why_not_uring().map(ToString::to_string);
             self.why_unrestricted = driver.why_unrestricted().map(ToString::to_string);
         }
-        Ok(drivers)
+        drivers
     }
 
     /// The same, on another process's interface where that has given one.
@@ -470,9 +478,8 @@ impl<'a> Start<'a> {
         row: Option<&CardRow>,
         fds: Vec<OwnedFd>,
     ) -> Result<Vec<AnyDriver>, StartError> {
-        let (drivers, card) = card::adopt_drivers(self.plan, row, fds)?;
-        self.card = card;
-        Ok(drivers)
+        let adopted = card::adopt_drivers(self.plan, row, fds)?;
+        Ok(self.note_drivers(adopted))
     }
 
     /// Follows what changes at the interface. Frames for listeners come in from now on where they
