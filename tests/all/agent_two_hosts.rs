@@ -126,7 +126,7 @@ impl Side {
                 folder.file(name, text, mode);
             }
         });
-        let line = Line { daemon, heirs: Vec::new() };
+        let line = Line::of(daemon);
         Self { line, namespace: namespace.to_owned() }
     }
 
