@@ -345,7 +345,8 @@ impl Control {
     }
 
     /// Serves until the daemon is told to end, another process has taken over, or a worker fails.
-    pub fn serve(self) -> io::Result<End> {
+    /// Returns the signals that have not been heard where another process goes on.
+    pub fn serve(self) -> io::Result<Option<Signals>> {
         let Self {
             runtime,
             fleet,
@@ -406,7 +407,7 @@ impl Control {
             main_loop.tell_recorded();
             main_loop.denials.close();
             runtime.block_on(finish(&mut recorder, keeper));
-            return parted.map(|()| End::HandedOver);
+            return parted.map(|()| Some(events.signals));
         }
         // Before the workers stop: who asks from now on should hear that nobody is there.
         for path in paths {
@@ -418,7 +419,7 @@ impl Control {
         tracing::info!(event = "stop", "stopped");
         runtime.block_on(finish(&mut recorder, keeper));
         // A worker's own error says more than that there was one.
-        stopped.and(ended)
+        stopped.and(ended).map(|_| None)
     }
 }
 
@@ -431,8 +432,7 @@ async fn finish(recorder: &mut Recorder, keeper: Option<tokio::task::JoinHandle<
 }
 
 /// How serving has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+enum End {
     /// Nobody serves any more.
     Stop,
     /// Another process goes on.
@@ -456,12 +456,36 @@ fn second(socket: &impl AsFd) -> Option<OwnedFd> {
     socket.as_fd().try_clone_to_owned().ok()
 }
 
+/// What a daemon is told by signals.
+#[derive(Debug)]
+pub struct Signals([(SignalKind, Signal); 4]);
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        let caught = |kind| Ok::<_, io::Error>((kind, signal(kind)?));
+        Ok(Self([
+            caught(SignalKind::terminate())?,
+            caught(SignalKind::interrupt())?,
+            caught(SignalKind::hangup())?,
+            caught(SignalKind::user_defined2())?,
+        ]))
+    }
+
+    /// The next one.
+    pub async fn next(&mut self) -> SignalKind {
+        let [terminate, interrupt, hang_up, user] = &mut self.0;
+        tokio::select! {
+            _ = terminate.1.recv() => terminate.0,
+            _ = interrupt.1.recv() => interrupt.0,
+            _ = hang_up.1.recv() => hang_up.0,
+            _ = user.1.recv() => user.0,
+        }
+    }
+}
+
 /// What wakes the control thread.
 struct Events {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-    user: Signal,
+    signals: Signals,
     commands: mpsc::Receiver<Command>,
     watch: tokio::time::Interval,
     /// What is known of the fleet, where the gateway is in one.
@@ -482,10 +506,7 @@ enum Event {
 impl Events {
     fn listen(commands: mpsc::Receiver<Command>) -> io::Result<Self> {
         Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-            user: signal(SignalKind::user_defined2())?,
+            signals: Signals::listen()?,
             commands,
             watch: tokio::time::interval(WATCH_EVERY),
             fleet: None,
@@ -506,10 +527,11 @@ impl Events {
         };
         tokio::select! {
             () = fleet => Event::Fleet,
-            _ = self.terminate.recv() => Event::Terminate,
-            _ = self.interrupt.recv() => Event::Terminate,
-            _ = self.hang_up.recv() => Event::Reload,
-            _ = self.user.recv() => Event::Upgrade,
+            signal = self.signals.next() => match signal {
+                kind if kind == SignalKind::hangup() => Event::Reload,
+                kind if kind == SignalKind::user_defined2() => Event::Upgrade,
+                _ => Event::Terminate,
+            },
             Some(command) = self.commands.recv() => Event::Command(command),
             _ = self.watch.tick() => Event::Tick,
         }

@@ -15,11 +15,10 @@ use std::time::Duration;
 use super::logging::{self, LogArgs};
 use super::{CONTROL_SOCKET, Failure, RUN_DIR_DEFAULT, exit};
 use crate::config::Config;
-use crate::control::{Control, End, Joining, Program, Settings, plan};
+use crate::control::{Control, Joining, Program, Settings, plan};
 use crate::handover;
 use crate::membership::{self, Prepared};
 use crate::worker::{CardShown, Fleet, Kept, Plan, Ports};
-use first::First;
 use privileges::Privileges;
 use ringgate_gate::Setup;
 use ringgate_io::{StartError, socket};
@@ -171,9 +170,8 @@ fn serve(control: Control, privileges: &Privileges, setup: &Setup) -> Result<(),
     privileges.give_up_system_calls()?;
     exit::print(&announcement(setup, &control))?;
     tell_start(setup, &control);
-    let first = First::here()?;
-    match (control.serve().map_err(Failure::failed)?, first) {
-        (End::HandedOver, Some(first)) => first.outlive(),
+    match control.serve().map_err(Failure::failed)? {
+        Some(unheard) if first::is_this() => first::outlive(unheard),
         _ => Ok(()),
     }
 }

@@ -61,16 +61,17 @@ pub fn living(pid: u32) -> Option<Process> {
     is_alive(pid).then(|| Process { pid, name: name_of(pid).unwrap_or_default() })
 }
 
-/// Another process that lives, has our program's name and was started to run with these words.
-pub fn another(words: &[&str]) -> Option<u32> {
-    let own = name_of(std::process::id())?;
-    let is_such = |pid: &u32| {
+/// Other processes that live, have our program's name and were started to run with these words.
+pub fn others(words: &[&str]) -> impl Iterator<Item = u32> {
+    let own = name_of(std::process::id());
+    let is_such = move |pid: &u32| {
         let line = command_line(*pid);
         words.iter().all(|word| line.iter().any(|it| it == word))
-            && name_of(*pid).as_ref() == Some(&own)
+            && own.is_some()
+            && name_of(*pid) == own
     };
     let others = pids().filter(|pid| *pid != std::process::id() && is_alive(*pid));
-    others.filter(is_such).max()
+    others.filter(is_such)
 }
 
 /// The words that a process was started with.

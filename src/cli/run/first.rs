@@ -8,52 +8,35 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
+use crate::control::Signals;
 use ringgate_os::{owners, process};
 
-/// Ready to stay.
-pub(super) struct First {
-    runtime: Runtime,
-    /// Heard from before there is a successor, so that no request to end is lost in between.
-    ends: [Signal; 2],
+/// Whether this is such a process.
+pub(super) fn is_this() -> bool {
+    std::process::id() == FIRST
 }
 
-impl First {
-    /// `None` in every other process.
-    pub(super) fn here() -> Result<Option<Self>, Failure> {
-        if std::process::id() != FIRST {
-            return Ok(None);
-        }
-        let runtime =
-            Builder::new_current_thread().enable_all().build().map_err(|why| fail(&why))?;
-        let ends = runtime.block_on(async {
-            Ok([heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?])
-        });
-        ends.map(|ends| Some(Self { runtime, ends }))
-    }
-
-    /// Waits for the end of the process that has taken over, and of all that take over from it.
-    pub(super) fn outlive(self) -> Result<(), Failure> {
-        let Self { runtime, ends } = self;
-        let status = runtime.block_on(watch(ends))?;
-        let code = status.map(|it| it.code().or_else(|| Some(SIGNALLED + it.signal()?)));
-        match code.flatten() {
-            // As it would have ended here.
-            Some(code) if code != 0 => std::process::exit(code),
-            _ => Ok(()),
-        }
+/// Waits for the end of the process that has taken over, and of all that take over from it.
+/// `unheard` is what this one was told after it had given its players away.
+pub(super) fn outlive(unheard: Signals) -> Result<(), Failure> {
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(|why| fail(&why))?;
+    let status = runtime.block_on(watch(unheard))?;
+    let code = status.map(|it| it.code().or_else(|| Some(SIGNALLED + it.signal()?)));
+    match code.flatten() {
+        // As it would have ended here.
+        Some(code) if code != 0 => std::process::exit(code),
+        _ => Ok(()),
     }
 }
 
 /// How the last of them has ended, if the kernel tells us.
-async fn watch([mut terminate, mut interrupt]: [Signal; 2]) -> Result<Option<ExitStatus>, Failure> {
-    let mut child = heard(SignalKind::child())?;
-    let mut reload = heard(SignalKind::hangup())?;
-    let mut upgrade = heard(SignalKind::user_defined2())?;
-    let mut heir = owners::another(&SUCCESSOR);
+async fn watch(mut told: Signals) -> Result<Option<ExitStatus>, Failure> {
+    let mut child = signal(SignalKind::child()).map_err(|why| fail(&why))?;
+    let mut heir = owners::others(&SUCCESSOR).max();
     let mut last = None;
     loop {
         let is_gone = heir.and_then(owners::living).is_none();
@@ -62,30 +45,27 @@ async fn watch([mut terminate, mut interrupt]: [Signal; 2]) -> Result<Option<Exi
             last = if heir.is_none_or(|heir| heir == pid) { Some(ended) } else { last };
         }
         if is_gone {
-            heir = owners::another(&SUCCESSOR);
+            heir = owners::others(&SUCCESSOR).max();
             if heir.is_none() {
                 return Ok(last);
             }
             last = None;
         }
-        let told = tokio::select! {
+        let kind = tokio::select! {
             // Who was not started by us ends without a signal.
             _ = child.recv() => None,
             () = tokio::time::sleep(LOOK_AGAIN_AFTER) => None,
-            _ = terminate.recv() => Some(SignalKind::terminate()),
-            _ = interrupt.recv() => Some(SignalKind::interrupt()),
-            _ = reload.recv() => Some(SignalKind::hangup()),
-            _ = upgrade.recv() => Some(SignalKind::user_defined2()),
+            kind = told.next() => Some(kind),
         };
-        if let (Some(heir), Some(kind)) = (heir, told) {
-            // It may end at this very moment.
-            let _ = process::signal(heir, kind.as_raw_value());
+        // While one takes over from another we cannot see which of them serves, and a process that
+        // has handed its players over does not act on it any more.
+        if let Some(kind) = kind {
+            for heir in owners::others(&SUCCESSOR) {
+                // It may end at this very moment.
+                let _ = process::signal(heir, kind.as_raw_value());
+            }
         }
     }
-}
-
-fn heard(kind: SignalKind) -> Result<Signal, Failure> {
-    signal(kind).map_err(|why| fail(&why))
 }
 
 fn fail(why: &std::io::Error) -> Failure {
