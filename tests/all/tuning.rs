@@ -12,7 +12,7 @@ use ringgate_tokens::counters::{Counters, Standing};
 use ringgate_tokens::desk::{Desk, Rules};
 
 use crate::command::{ringgate, run};
-use crate::control_rig::{Daemon, Game, Text};
+use crate::control_rig::{Daemon, Game, Text, wait_for};
 use crate::folder::Folder;
 
 fn tuning(path: &str) -> PathBuf {
@@ -39,7 +39,11 @@ fn dashboard_and_rules_name_metrics_that_there_are() {
     let daemon = Daemon::start(&text);
     let _game = Game::start(&daemon, "arena");
     daemon.ready();
-    let page = format!("{}{}", daemon.get("/metrics").body, page_of_a_token_service());
+    let ours = wait_for("the fleet's families", || {
+        let page = daemon.get("/metrics").body;
+        page.contains("ringgate_fleet_backends").then_some(page)
+    });
+    let page = format!("{ours}{}", page_of_a_token_service());
     let samples = page.lines().filter(|line| !line.starts_with('#'));
     let there: BTreeSet<_> =
         samples.filter_map(|line| line.split(['{', ' ']).next()).map(str::to_owned).collect();
