@@ -252,6 +252,7 @@ fn the_newer_login_ends_the_older_session_where_ids_are_the_fleets() {
     let ousted = players.take_ousted(9);
     assert_eq!(ousted, [session], "once, however often its client asks");
     rig.mail(Mail::Oust(ousted.into()));
+    rig.turn();
     assert_eq!(rig.sessions(), 0);
     assert_eq!(rig.counters().sessions_closed[Ended::NewerLogin as usize], 1);
     let heard = game.hear(&mut rig);
@@ -261,5 +262,6 @@ fn the_newer_login_ends_the_older_session_where_ids_are_the_fleets() {
     assert_eq!(players.take_news(9)[0].session, Some(newer));
     // What was said of a session that is over ends nobody.
     rig.mail(Mail::Oust(Arc::new([session])));
+    rig.turn();
     assert_eq!((rig.sessions(), players.len()), (1, 1));
 }
