@@ -151,7 +151,7 @@ func TestExamplesOfTheDocument(t *testing.T) {
 
 func isNewer(record []byte) bool {
 	kind := record[2]
-	return kind > kindQuality && kind < kindHello || kind > kindAskQuality && kind < kindFirstSkippable
+	return kind > kindQuality && kind < kindHello || kind > kindAskQuality && kind < kindFirstSkippable || kind > kindUndrained
 }
 
 func TestTablesOfTheDocument(t *testing.T) {
