@@ -48,6 +48,7 @@ head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/key"
 chmod 600 "$work/key"
 mkdir "$work/run"
 room=$((SESSIONS + SESSIONS / 10 + 100))
+((room <= 1000000)) || room=1000000     # the most slots that a backend has
 pace=10s
 [[ $KEEP_ALIVE == *ms ]] && pace=100ms
 cat >"$work/gate.toml" <<CONFIG
