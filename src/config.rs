@@ -646,16 +646,24 @@ impl Config {
     /// Reads and checks a config file. Keys come from where the file says: other files, this
     /// process's environment, or the credentials that the service manager handed over.
     pub fn load(file: &Path) -> Result<Self, LoadError> {
-        let text = std::fs::read_to_string(file)
-            .map(Zeroizing::new)
-            .map_err(|cause| LoadError::Unreadable { file: file.to_owned(), cause })?;
-        parse(&text, file, &KeySources::of_process()).map_err(LoadError::Mistakes)
+        load(file, |text, sources| parse(text, file, sources))
     }
 
     /// What is allowed but probably not meant, one sentence each.
     pub fn notices(&self) -> Vec<String> {
         notices::of(self)
     }
+}
+
+/// Reads a file, whatever it configures, and has it checked.
+fn load<T>(
+    file: &Path,
+    parse: impl FnOnce(&str, &KeySources<'_>) -> Result<T, Mistakes>,
+) -> Result<T, LoadError> {
+    let text = std::fs::read_to_string(file)
+        .map(Zeroizing::new)
+        .map_err(|cause| LoadError::Unreadable { file: file.to_owned(), cause })?;
+    parse(&text, &KeySources::of_process()).map_err(LoadError::Mistakes)
 }
 
 /// Why there is no [`Config`].

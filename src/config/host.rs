@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringgate_agent::options::Gateway;
-use zeroize::Zeroizing;
 
 use super::backend::{self, Known};
 use super::distinct::Distinct;
@@ -52,10 +51,7 @@ pub struct Agent {
 impl HostConfig {
     /// Reads and checks a file.
     pub fn load(file: &Path) -> Result<Self, LoadError> {
-        let text = std::fs::read_to_string(file)
-            .map(Zeroizing::new)
-            .map_err(|cause| LoadError::Unreadable { file: file.to_owned(), cause })?;
-        Self::parse(&text, file, &KeySources::of_process()).map_err(LoadError::Mistakes)
+        super::load(file, |text, sources| Self::parse(text, file, sources))
     }
 
     /// Checks a text. `file` names it in mistakes, and its directory is where relative paths start.

@@ -4,8 +4,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use zeroize::Zeroizing;
-
 use super::distinct::Distinct;
 use super::keys::KeySources;
 use super::mistake::{Mistakes, Place, Report};
@@ -108,10 +106,7 @@ impl Word for Scope {
 impl TokensConfig {
     /// Reads and checks a file.
     pub fn load(file: &Path) -> Result<Self, LoadError> {
-        let text = std::fs::read_to_string(file)
-            .map(Zeroizing::new)
-            .map_err(|cause| LoadError::Unreadable { file: file.to_owned(), cause })?;
-        Self::parse(&text, file, &KeySources::of_process()).map_err(LoadError::Mistakes)
+        super::load(file, |text, sources| Self::parse(text, file, sources))
     }
 
     /// Checks a text. `file` names it in mistakes, and its directory is where relative paths start.
