@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::keys;
 use super::section::Section;
-use ringgate_fleet::etcd::processor_suffices;
+use ringgate_os::processor;
 use ringgate_trunk::tls;
 
 /// The contents of the files.
@@ -23,14 +23,14 @@ pub struct Identity {
 impl Identity {
     /// What agents connect to.
     pub fn gateway(&self) -> Result<tls::Gateway, String> {
-        can_encrypt()?;
+        processor::suffices_for_tls()?;
         let made = tls::Gateway::new(ringgate_trunk_io::provider(), self.files());
         made.map_err(|why| why.to_string())
     }
 
     /// What connects to gateways.
     pub fn agent(&self) -> Result<tls::Agent, String> {
-        can_encrypt()?;
+        processor::suffices_for_tls()?;
         let made = tls::Agent::new(ringgate_trunk_io::provider(), self.files());
         made.map_err(|why| why.to_string())
     }
@@ -45,13 +45,6 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").finish_non_exhaustive()
     }
-}
-
-fn can_encrypt() -> Result<(), String> {
-    if processor_suffices() {
-        return Ok(());
-    }
-    Err("this processor lacks what TLS needs (AES, AVX2, ADX, BMI2, PCLMULQDQ)".to_owned())
 }
 
 /// Reads the files that `ca`, `certificate` and `key` name; relative paths start at `base`.

@@ -22,5 +22,3 @@ pub mod wire;
 pub use client::Client;
 pub use config::{Credentials, Endpoint, Options, TlsFiles};
 pub use error::{Code, Error};
-#[cfg(feature = "tls")]
-pub use tls::processor_suffices;

@@ -12,6 +12,7 @@ pub mod notify;
 pub mod overflows;
 pub mod owners;
 pub mod process;
+pub mod processor;
 pub mod rights;
 pub mod segments;
 pub mod shared;

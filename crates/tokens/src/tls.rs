@@ -24,9 +24,7 @@ pub struct Files {
 
 /// Reads the files. Everything that is wrong with them is said here.
 pub fn acceptor(files: &Files) -> Result<TlsAcceptor, String> {
-    if !ringgate_fleet::etcd::processor_suffices() {
-        return Err("this processor lacks what TLS needs (AES, AVX2, ADX, BMI2, PCLMULQDQ)".into());
-    }
+    ringgate_os::processor::suffices_for_tls()?;
     let Files { certificate, key } = files;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificate)
         .map_err(|why| wrong(certificate, &why))?

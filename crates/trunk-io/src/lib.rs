@@ -26,7 +26,7 @@ pub use port::{Buffers, Port};
 pub use trunk::{End, Event, LaneStats, Settings, Trunk};
 
 /// What the streams are encrypted with: Graviola, which needs no C compiler, and a processor that
-/// suffices (`ringgate_fleet::etcd::processor_suffices`).
+/// suffices ([`ringgate_os::processor`]).
 pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls_graviola::default_provider())
 }

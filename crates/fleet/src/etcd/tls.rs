@@ -13,13 +13,11 @@ use tokio_rustls::client::TlsStream;
 
 use super::config::{Endpoint, TlsFiles};
 use super::error::Error;
+use ringgate_os::processor;
 
 /// Reads the files. Everything that is wrong with them is said here, not at the first connection.
 pub(super) fn connector(files: &TlsFiles) -> Result<TlsConnector, Error> {
-    if !processor_suffices() {
-        let why = "this processor lacks what TLS needs (AES, AVX2, ADX, BMI2, PCLMULQDQ)";
-        return Err(Error::Config(why.into()));
-    }
+    processor::suffices_for_tls().map_err(|why| Error::Config(why.into()))?;
     let mut roots = RootCertStore::empty();
     for certificate in certificates(&files.ca)? {
         roots.add(certificate).map_err(|why| wrong(&files.ca, &why))?;
@@ -64,27 +62,4 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
 
 fn wrong(path: &Path, why: &dyn std::fmt::Display) -> Error {
     Error::Config(format!("{}: {why}", path.display()))
-}
-
-/// Whether this processor has what Graviola takes for granted, and panics without.
-pub fn processor_suffices() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::is_x86_feature_detected as has;
-        has!("aes")
-            && has!("ssse3")
-            && has!("avx")
-            && has!("avx2")
-            && has!("adx")
-            && has!("bmi1")
-            && has!("bmi2")
-            && has!("pclmulqdq")
-    }
-    #[cfg(target_arch = "aarch64")]
-    {
-        use std::arch::is_aarch64_feature_detected as has;
-        has!("aes") && has!("sha2") && has!("pmull") && has!("neon")
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    false
 }

@@ -39,18 +39,8 @@ pub(super) const STRANGER: Identity<'_> = identity!("stranger");
 
 /// Whether the provider of TLS runs here.
 fn is_possible() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    let has_all = is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("adx")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("aes")
-        && is_x86_feature_detected!("pclmulqdq");
-    #[cfg(not(target_arch = "x86_64"))]
-    let has_all = false;
-    if !has_all {
-        eprintln!("SKIPPED: this processor lacks what TLS needs");
-    }
-    has_all
+    let suffices = ringgate_os::processor::suffices_for_tls();
+    suffices.inspect_err(|why| eprintln!("SKIPPED: {why}")).is_ok()
 }
 
 /// What a worker has heard on a link.
