@@ -660,10 +660,14 @@ fn load<T>(
     file: &Path,
     parse: impl FnOnce(&str, &KeySources<'_>) -> Result<T, Mistakes>,
 ) -> Result<T, LoadError> {
-    let text = std::fs::read_to_string(file)
-        .map(Zeroizing::new)
-        .map_err(|cause| LoadError::Unreadable { file: file.to_owned(), cause })?;
+    let text = text_of(file)?;
     parse(&text, &KeySources::of_process()).map_err(LoadError::Mistakes)
+}
+
+/// What is in a file. It may hold keys.
+fn text_of(file: &Path) -> Result<Zeroizing<String>, LoadError> {
+    let text = std::fs::read_to_string(file).map(Zeroizing::new);
+    text.map_err(|cause| LoadError::Unreadable { file: file.to_owned(), cause })
 }
 
 /// Why there is no [`Config`].

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
-use zeroize::Zeroizing;
 
 use super::agent;
 use super::backend::{self, Known};
@@ -37,8 +36,7 @@ pub fn parse(text: &str, file: &Path, keys: &KeySources<'_>) -> Result<Config, M
 /// Only `gateway.run_dir` of a config file. The rest may be wrong, and its keys out of reach:
 /// commands that talk to a running daemon need to know no more.
 pub fn run_dir(file: &Path) -> Result<PathBuf, LoadError> {
-    let unreadable = |cause| LoadError::Unreadable { file: file.to_owned(), cause };
-    let text = std::fs::read_to_string(file).map(Zeroizing::new).map_err(unreadable)?;
+    let text = super::text_of(file)?;
     let mut report = Report::new(&text);
     let mut root = syntax(&text, &mut report);
     let base = file.parent().unwrap_or_else(|| Path::new(""));
@@ -55,8 +53,7 @@ pub fn run_dir(file: &Path) -> Result<PathBuf, LoadError> {
 /// Only `[fleet]` of a config file, for who needs to know no more: the rest may be wrong, and its
 /// keys out of reach. `None` where there is none.
 pub fn fleet(file: &Path, keys: &KeySources<'_>) -> Result<Option<Fleet>, LoadError> {
-    let unreadable = |cause| LoadError::Unreadable { file: file.to_owned(), cause };
-    let text = std::fs::read_to_string(file).map(Zeroizing::new).map_err(unreadable)?;
+    let text = super::text_of(file)?;
     let mut report = Report::new(&text);
     let mut root = syntax(&text, &mut report);
     let base = file.parent().unwrap_or_else(|| Path::new(""));
