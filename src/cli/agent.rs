@@ -37,13 +37,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         HostConfig::load(file)?;
         return exit::print(&format!("{}: ok\n", file.display()));
     }
-    // Before there is a key to leak.
-    let dumps = process::forbid_dumps();
-    let config = HostConfig::load(file)?;
-    logging::init(args.log, config.agent.log)?;
-    if let Err(why) = dumps {
-        tracing::warn!("a core dump of this process would hold keys: {why}");
-    }
+    let config = logging::begin(args.log, || HostConfig::load(file), |config| config.agent.log)?;
     let run_dir = config.agent.run_dir.clone();
     std::fs::create_dir_all(&run_dir).map_err(|why| {
         Failure::failed(format_args!("cannot create run_dir {}: {why}", run_dir.display()))

@@ -8,7 +8,8 @@ use std::io::{self, IsTerminal};
 use tracing_subscriber::EnvFilter;
 
 use super::Failure;
-use crate::config::{LogFormat, values};
+use crate::config::{LoadError, LogFormat, values};
+use ringgate_os::process;
 
 /// The arguments of commands that log.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -20,6 +21,22 @@ pub struct LogArgs {
 
 fn format(text: &str) -> Result<LogFormat, String> {
     values::word(text).ok_or_else(|| format!("found {text:?}, expected human or json"))
+}
+
+/// Reads a config and installs the logger that it asks for. A core dump would hold the config's
+/// keys, so there are none from before it is read.
+pub fn begin<C>(
+    args: LogArgs,
+    load: impl FnOnce() -> Result<C, LoadError>,
+    format: impl FnOnce(&C) -> LogFormat,
+) -> Result<C, Failure> {
+    let dumps = process::forbid_dumps();
+    let config = load()?;
+    init(args, format(&config))?;
+    if let Err(why) = dumps {
+        tracing::warn!("a core dump of this process would hold keys: {why}");
+    }
+    Ok(config)
 }
 
 /// Installs the process's logger. The arguments go before the config.

@@ -52,13 +52,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     process::ignore_user_signals();
     // First: nobody else may take them for its own.
     let stored = stored::take();
-    // Before there is a key to leak.
-    let dumps = process::forbid_dumps();
-    let config = Config::load(&args.config)?;
-    logging::init(args.log, config.gateway.log)?;
-    if let Err(why) = dumps {
-        tracing::warn!("a core dump of this process would hold keys: {why}");
-    }
+    let config =
+        logging::begin(args.log, || Config::load(&args.config), |config| config.gateway.log)?;
     for notice in config.notices() {
         tracing::warn!("{notice}");
     }

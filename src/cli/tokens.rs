@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use ringgate_fleet::keyspace::Name;
-use ringgate_os::{host, process};
+use ringgate_os::host;
 use ringgate_report::text::put;
 use ringgate_tokens::desk::Rules;
 use ringgate_tokens::service::{self, Options};
@@ -38,13 +38,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         TokensConfig::load(file)?;
         return exit::print(&format!("{}: ok\n", file.display()));
     }
-    // Before there is a key to leak.
-    let dumps = process::forbid_dumps();
-    let config = TokensConfig::load(file)?;
-    logging::init(args.log, config.tokens.log)?;
-    if let Err(why) = dumps {
-        tracing::warn!("a core dump of this process would hold keys: {why}");
-    }
+    let config = logging::begin(args.log, || TokensConfig::load(file), |config| config.tokens.log)?;
     let (stop, stopped) = std::sync::mpsc::channel();
     let _flag = super::signal::stop_flag(move || {
         let _ = stop.send(());
