@@ -70,7 +70,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("loadgen/src/run", "batch core io measure os players report"),
     ("loadgen/src/servers", "batch core io players rng"),
     ("src/cli", "agent batch config confine control core fleet gate handover io link membership os report state tokens worker"),
-    ("src/config", "agent::options core fleet gate::Front gate::Intake trunk::tls"),
+    ("src/config", "agent::options core fleet gate::Front gate::Intake os::processor trunk::tls"),
     ("src/confine", ""),
     ("src/control", "agent batch config confine core fleet gate handover io::CardChoice io::CardDrop io::CardMode io::Choice link::announce membership os report state trunks worker"),
     ("src/handover", "os"),
