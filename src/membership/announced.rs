@@ -26,8 +26,67 @@ pub(super) struct Book {
     /// Backends of the config file.
     file: Vec<String>,
     rows: BTreeMap<String, Row>,
+    /// What was refused, by connection: it is let in once its name or a place is free.
+    refused: BTreeMap<u64, Announced>,
+    /// How often something was refused.
+    refusals: [u64; Refusal::ALL.len()],
+    /// It stands otherwise with some of those who were refused.
+    has_news: bool,
     /// Names whose keys are to go.
     gone: Vec<String>,
+}
+
+/// Why a process is not registered, or not yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Refusal {
+    /// Another process has the name at this gateway.
+    NameTaken,
+    /// A backend of the config file has it.
+    NameInConfig,
+    /// There are as many as there may be.
+    TooMany,
+    /// Its user may not.
+    Unauthorised,
+    /// It has said something that is no announcement.
+    Invalid,
+    /// It has connected, and said nothing.
+    Silent,
+}
+
+impl Refusal {
+    /// All of them, in order.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::NameTaken,
+        Self::NameInConfig,
+        Self::TooMany,
+        Self::Unauthorised,
+        Self::Invalid,
+        Self::Silent,
+    ];
+
+    /// Its name in metrics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::NameTaken => "name_taken",
+            Self::NameInConfig => "name_in_config",
+            Self::TooMany => "too_many",
+            Self::Unauthorised => "unauthorised",
+            Self::Invalid => "invalid",
+            Self::Silent => "silent",
+        }
+    }
+
+    /// What the process is told.
+    const fn standing(self) -> Standing {
+        match self {
+            Self::NameTaken => Standing::NameTaken,
+            Self::NameInConfig => Standing::NameInConfig,
+            Self::TooMany => Standing::TooMany,
+            Self::Unauthorised => Standing::Unauthorised,
+            Self::Invalid | Self::Silent => Standing::Invalid,
+        }
+    }
 }
 
 /// A game process.
@@ -50,26 +109,89 @@ pub(super) enum Wish {
 }
 
 impl Book {
-    /// Nobody yet, at a gateway that takes so many.
+    /// None yet, at a gateway that takes so many.
     pub(super) const fn new(host: Name, run_dir: PathBuf, max: usize, file: Vec<String>) -> Self {
-        Self { host, run_dir, max, file, rows: BTreeMap::new(), gone: Vec::new() }
+        Self {
+            host,
+            run_dir,
+            max,
+            file,
+            rows: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            refusals: [0; Refusal::ALL.len()],
+            has_news: false,
+            gone: Vec::new(),
+        }
     }
 
-    /// The config was read again.
+    /// The config was read again. A name that is a backend's there now is no process's any more.
     pub(super) fn set_file(&mut self, file: Vec<String>) {
         self.file = file;
+        for name in self.file.clone() {
+            if let Some(Row { what, by, .. }) = self.rows.remove(&name) {
+                self.gone.push(name);
+                if let Ok(connection) = by {
+                    self.refuse(Refusal::NameInConfig);
+                    self.refused.insert(connection, what);
+                    self.has_news = true;
+                }
+            }
+        }
     }
 
-    /// A process says what it is. What it is answered at once; `Waiting` where the fleet decides.
-    pub(super) fn announce(&mut self, connection: u64, what: Announced) -> Standing {
-        if self.file.contains(&what.name) {
-            return Standing::NameInConfig;
+    /// A process says what it is. `Waiting` where the fleet decides; what is refused is remembered.
+    pub(super) fn announce(
+        &mut self,
+        connection: u64,
+        what: Announced,
+    ) -> Result<Standing, Refusal> {
+        self.refused.remove(&connection);
+        if let Some(why) = self.refusal(connection, &what.name) {
+            self.refuse(why);
+            self.refused.insert(connection, what);
+            return Err(why);
         }
-        match self.rows.get(&what.name) {
-            Some(row) if row.by.is_ok_and(|by| by != connection) => return Standing::NameTaken,
-            None if self.rows.len() >= self.max => return Standing::TooMany,
-            _ => {}
+        Ok(self.enter(connection, what))
+    }
+
+    /// Lets those in who were refused and in whose way nothing is any more: who has come first is
+    /// first. Returns whether that is news for anybody.
+    pub(super) fn admit_refused(&mut self) -> bool {
+        for connection in self.refused.keys().copied().collect::<Vec<_>>() {
+            let name = &self.refused[&connection].name;
+            if self.refusal(connection, name).is_none()
+                && let Some(what) = self.refused.remove(&connection)
+            {
+                self.enter(connection, what);
+                self.has_news = true;
+            }
         }
+        std::mem::take(&mut self.has_news)
+    }
+
+    /// Something was refused.
+    pub(super) fn refuse(&mut self, why: Refusal) {
+        self.refusals[why as usize] += 1;
+    }
+
+    /// How often that has happened, for each reason.
+    pub(super) const fn refusals(&self) -> [u64; Refusal::ALL.len()] {
+        self.refusals
+    }
+
+    fn refusal(&self, connection: u64, name: &str) -> Option<Refusal> {
+        if self.file.iter().any(|it| it == name) {
+            return Some(Refusal::NameInConfig);
+        }
+        let own = self.rows.values().filter(|row| row.by == Ok(connection)).count();
+        match self.rows.get(name) {
+            Some(row) if row.by.is_ok_and(|by| by != connection) => Some(Refusal::NameTaken),
+            None if self.rows.len() - own >= self.max => Some(Refusal::TooMany),
+            _ => None,
+        }
+    }
+
+    fn enter(&mut self, connection: u64, what: Announced) -> Standing {
         // A process has one name.
         let other = |(name, row): (&String, &Row)| {
             (row.by == Ok(connection) && *name != what.name).then(|| name.clone())
@@ -93,6 +215,7 @@ impl Book {
 
     /// A connection has ended, and its process with it.
     pub(super) fn leave(&mut self, connection: u64) {
+        self.refused.remove(&connection);
         let of = |(name, row): (&String, &Row)| (row.by == Ok(connection)).then(|| name.clone());
         if let Some(name) = self.rows.iter().find_map(of) {
             self.remove(&name);
@@ -177,6 +300,9 @@ impl Book {
 
     /// How it stands with the process of a connection; `None` where it has not said what it is.
     pub(super) fn standing(&self, connection: u64) -> Option<Standing> {
+        if let Some(what) = self.refused.get(&connection) {
+            return self.refusal(connection, &what.name).map(Refusal::standing);
+        }
         self.rows.values().find(|row| row.by == Ok(connection)).map(|row| row.standing)
     }
 }

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle as Task;
 use tokio::time::timeout;
 
-use super::announced::{self, Book, Door, Wish, encoded};
+use super::announced::{self, Book, Door, Refusal, Wish, encoded};
 use super::claims::Claimer;
 use super::known::{Known, Reading};
 use super::own::{self, Facts, Pace};
@@ -90,6 +90,8 @@ pub struct Status {
     pub players: PlayerCounts,
     /// Game processes that have registered themselves here.
     pub announced: usize,
+    /// How often one of them was refused, by the names of the reasons.
+    pub announcements_refused: Vec<(&'static str, u64)>,
 }
 
 /// What workers want the fleet to be told and asked, and the game processes that come by
@@ -200,8 +202,13 @@ impl Member {
 
     /// How it stands.
     pub fn status(&self) -> Status {
-        let announced = lock(&self.book).names().count();
-        Status { announced, ..lock(&self.shared).status.clone() }
+        let (announced, refusals) = {
+            let book = lock(&self.book);
+            (book.names().count(), book.refusals())
+        };
+        let announcements_refused =
+            Refusal::ALL.map(Refusal::name).into_iter().zip(refusals).collect();
+        Status { announced, announcements_refused, ..lock(&self.shared).status.clone() }
     }
 
     /// What a successor goes on with.
@@ -434,6 +441,9 @@ impl Part {
     fn register_announced(&self, say: &mpsc::Sender<lease::run::Command>) {
         let now_ms = self.clock.now_ns() / NS_PER_MS;
         let mut book = lock(&self.book);
+        if book.admit_refused() {
+            self.news.send_modify(|count| *count += 1);
+        }
         for wish in book.wishes(now_ms, &self.counts.borrow()) {
             let Some(command) = self.command(&wish) else { continue };
             // What finds no room is told with the next tick.

@@ -120,6 +120,14 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
     for (state, count) in ["taken", "left_out"].into_iter().zip(backends) {
         by_use.sample(&[("state", state)], *count);
     }
+    let mut refused = text.family(
+        "ringgate_fleet_announcements_refused_total",
+        Kind::Counter,
+        "Game processes that wanted to be registered here and were not, by reason.",
+    );
+    for (reason, count) in &status.announcements_refused {
+        refused.sample(&[("reason", reason)], *count);
+    }
     let mut copies = text.family(
         "ringgate_fleet_copies_total",
         Kind::Counter,

@@ -16,6 +16,10 @@ fn ready() -> Announcement {
     Announcement::new("arena", 8)
 }
 
+fn enter(book: &mut Book, connection: u64, name: &str) {
+    book.announce(connection, arena(name, ready())).expect("nothing is in its way");
+}
+
 fn none() -> BTreeMap<String, u32> {
     BTreeMap::new()
 }
@@ -39,12 +43,12 @@ fn tell(book: &mut Book, now_ms: u64, players: &BTreeMap<String, u32>) -> Vec<St
 #[test]
 fn what_a_process_says_stands_until_it_leaves() {
     let mut book = book(9);
-    assert_eq!(book.announce(1, arena("a", ready().state(State::Starting))), Standing::Waiting);
+    assert_eq!(book.announce(1, arena("a", ready().state(State::Starting))), Ok(Standing::Waiting));
     assert_eq!(tell(&mut book, 0, &none()), ["a Starting 0/8"]);
     assert!(tell(&mut book, 0, &none()).is_empty());
     assert!(book.see(|_| Some(Held::Written)) && !book.see(|_| Some(Held::Outdated)));
     assert_eq!(book.standing(1), Some(Standing::Registered));
-    assert_eq!(book.announce(1, arena("a", ready())), Standing::Registered);
+    assert_eq!(book.announce(1, arena("a", ready())), Ok(Standing::Registered));
     assert_eq!(tell(&mut book, 1, &none()), ["a Ready 0/8"], "a state is told at once");
     book.leave(1);
     assert_eq!(tell(&mut book, 2, &none()), ["a goes"]);
@@ -54,8 +58,8 @@ fn what_a_process_says_stands_until_it_leaves() {
 #[test]
 fn players_are_counted_by_whoever_says_so_and_told_now_and_then() {
     let mut book = book(9);
-    book.announce(1, arena("a", ready()));
-    book.announce(2, arena("b", ready().players(5)));
+    enter(&mut book, 1, "a");
+    book.announce(2, arena("b", ready().players(5))).expect("there is room");
     assert_eq!(tell(&mut book, 0, &none()), ["a Ready 0/8", "b Ready 5/8"]);
     let players = BTreeMap::from([("a".to_owned(), 3), ("b".to_owned(), 1)]);
     assert!(tell(&mut book, 999, &players).is_empty());
@@ -65,15 +69,15 @@ fn players_are_counted_by_whoever_says_so_and_told_now_and_then() {
 #[test]
 fn a_name_is_one_process_and_a_process_has_one_name() {
     let mut book = book(2);
-    book.announce(1, arena("a", ready()));
-    assert_eq!(book.announce(2, arena("a", ready())), Standing::NameTaken);
-    assert_eq!(book.announce(2, arena("filed", ready())), Standing::NameInConfig);
+    enter(&mut book, 1, "a");
+    assert_eq!(book.announce(2, arena("a", ready())), Err(Refusal::NameTaken));
+    assert_eq!(book.announce(2, arena("filed", ready())), Err(Refusal::NameInConfig));
     book.leave(2);
     assert_eq!(tell(&mut book, 0, &none()), ["a Ready 0/8"], "who was refused takes nothing along");
-    book.announce(1, arena("b", ready()));
+    enter(&mut book, 1, "b");
     assert_eq!(tell(&mut book, 0, &none()), ["a goes", "b Ready 0/8"]);
-    book.announce(3, arena("c", ready()));
-    assert_eq!(book.announce(4, arena("d", ready())), Standing::TooMany);
+    enter(&mut book, 3, "c");
+    assert_eq!(book.announce(4, arena("d", ready())), Err(Refusal::TooMany));
     assert!(book.see(|_| Some(Held::Taken { by: 5, again_ms: 0 })));
     assert_eq!(book.standing(1), Some(Standing::NameTaken));
 }
@@ -81,13 +85,57 @@ fn a_name_is_one_process_and_a_process_has_one_name() {
 #[test]
 fn a_successor_waits_for_the_processes_of_its_predecessor() {
     let mut before = book(9);
-    before.announce(1, arena("a", ready()));
-    before.announce(2, arena("b", ready()));
+    enter(&mut before, 1, "a");
+    enter(&mut before, 2, "b");
     let mut book = book(9);
     book.inherit(&before.handed(), 1_000);
     assert_eq!(tell(&mut book, 0, &none()).len(), 2);
-    assert_eq!(book.announce(7, arena("a", ready())), Standing::Waiting);
+    assert_eq!(book.announce(7, arena("a", ready())), Ok(Standing::Waiting));
     assert!(tell(&mut book, 999, &none()).is_empty());
     assert_eq!(tell(&mut book, 1_000, &none()), ["b goes"]);
     assert_eq!(book.names().collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
+fn who_was_refused_is_let_in_once_nothing_is_in_its_way() {
+    let mut book = book(2);
+    enter(&mut book, 1, "a");
+    enter(&mut book, 2, "b");
+    for (connection, name, why) in [
+        (3, "a", Refusal::NameTaken),
+        (4, "a", Refusal::NameTaken),
+        (5, "c", Refusal::TooMany),
+        (6, "filed", Refusal::NameInConfig),
+    ] {
+        assert_eq!(book.announce(connection, arena(name, ready())), Err(why));
+        assert_eq!(book.standing(connection), Some(why.standing()));
+    }
+    assert_eq!(tell(&mut book, 0, &none()).len(), 2);
+    assert!(!book.admit_refused());
+    book.leave(1);
+    assert!(book.admit_refused() && !book.admit_refused());
+    assert_eq!(book.standing(3), Some(Standing::Waiting), "who has come first");
+    assert_eq!(book.standing(4), Some(Standing::NameTaken));
+    assert_eq!(tell(&mut book, 1, &none()), ["a Ready 0/8"], "nobody sees the name go");
+    // A process that leaves waits no more.
+    book.leave(5);
+    book.leave(2);
+    book.set_file(Vec::new());
+    assert!(book.admit_refused());
+    assert_eq!(tell(&mut book, 2, &none()), ["b goes", "filed Ready 0/8"]);
+    assert_eq!(book.refusals(), [2, 1, 1, 0, 0, 0]);
+}
+
+#[test]
+fn a_name_that_comes_into_the_config_is_no_processes_any_more() {
+    let mut book = book(2);
+    enter(&mut book, 1, "a");
+    assert_eq!(tell(&mut book, 0, &none()), ["a Ready 0/8"]);
+    book.set_file(vec!["a".to_owned()]);
+    assert!(book.admit_refused(), "it is told so");
+    assert_eq!(book.standing(1), Some(Standing::NameInConfig));
+    assert_eq!(tell(&mut book, 1, &none()), ["a goes"]);
+    // It may call itself otherwise.
+    enter(&mut book, 1, "b");
+    assert_eq!(book.standing(1), Some(Standing::Waiting));
 }

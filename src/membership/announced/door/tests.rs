@@ -1,0 +1,130 @@
+//! What a process that is refused hears over a real socket, and what becomes of it later.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ringgate_fleet::keyspace::Name;
+use ringgate_io::socket;
+use ringgate_link::announce::Announcement;
+use ringgate_os::process;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::*;
+
+/// Two places, and nothing in the config file.
+fn book() -> Arc<Mutex<Book>> {
+    let host = Name::new("here").expect("a name");
+    let book = Book::new(host, PathBuf::from("/run/ringgate"), 2, vec!["filed".to_owned()]);
+    Arc::new(Mutex::new(book))
+}
+
+fn refusals(book: &Mutex<Book>) -> [u64; Refusal::ALL.len()] {
+    book.lock().expect("no test panics with it").refusals()
+}
+
+/// Runs `games` beside the door.
+fn beside(
+    book: &Arc<Mutex<Book>>,
+    (uid, speaks_within): (u32, Duration),
+    games: impl FnOnce(&Path, &watch::Sender<u64>) + Send + 'static,
+) {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("ringgate-announce-{}-{number}.sock", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let socket = socket::link_listener(&path, 0o666).expect("a folder of our own");
+    let door = Door { socket, allowed: Allowed { uids: vec![uid], gids: Vec::new() } };
+    let (tell, news) = watch::channel(0);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("descriptors are left");
+    let at = path.clone();
+    runtime.block_on(async {
+        let games = tokio::task::spawn_blocking(move || games(&at, &tell));
+        tokio::select! {
+            () = serve_within(door, Arc::clone(book), news, speaks_within) => panic!("it serves"),
+            played = games => played.expect("a test that fails has said why"),
+        }
+    });
+    let _ = std::fs::remove_file(path);
+}
+
+struct Game(Socket);
+
+impl Game {
+    fn connect(path: &Path) -> Self {
+        let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).expect("a descriptor");
+        socket.connect(&SockAddr::unix(path).expect("a path")).expect("it listens");
+        Self(socket)
+    }
+
+    fn say(&self, name: &str) {
+        let record = Announcement::new("arena", 8).encode(name, 9).expect("it can be said");
+        self.0.send(&record).expect("it is there");
+    }
+
+    /// The next answer; none where the door has hung up.
+    fn hear(&mut self) -> Option<Standing> {
+        let mut answer = [0; 64];
+        let len = self.0.read(&mut answer).expect("it can be read");
+        Standing::decode(&answer[..len])
+    }
+}
+
+fn own() -> (u32, Duration) {
+    (process::effective_uid(), SPEAKS_WITHIN)
+}
+
+#[test]
+fn whoever_is_refused_is_let_in_when_the_other_ends() {
+    let book = book();
+    let rows = Arc::clone(&book);
+    beside(&book, own(), move |path, news| {
+        let (mut first, mut second) = (Game::connect(path), Game::connect(path));
+        first.say("arena-1");
+        assert_eq!(first.hear(), Some(Standing::Waiting));
+        second.say("arena-1");
+        assert_eq!(second.hear(), Some(Standing::NameTaken));
+        drop(first);
+        // As the thread does ten times a second.
+        while !rows.lock().expect("nothing panics").admit_refused() {
+            std::thread::yield_now();
+        }
+        news.send_modify(|count| *count += 1);
+        assert_eq!(second.hear(), Some(Standing::Waiting), "it stands in the book");
+    });
+    assert_eq!(refusals(&book), [1, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn those_for_whom_there_is_no_room_are_told() {
+    let book = book();
+    let rows = Arc::clone(&book);
+    beside(&book, own(), move |path, _| {
+        let room = rows.lock().expect("nothing panics").room();
+        let held: Vec<_> = (0..room).map(|_| Game::connect(path)).collect();
+        let mut last = Game::connect(path);
+        assert_eq!((last.hear(), last.hear()), (Some(Standing::TooMany), None));
+        drop(held);
+    });
+    assert_eq!(refusals(&book), [0, 0, 1, 0, 0, 0]);
+}
+
+#[test]
+fn a_stranger_nonsense_and_silence_are_hung_up_on_and_counted() {
+    let book = book();
+    beside(&book, (process::effective_uid() + 1, SPEAKS_WITHIN), |path, _| {
+        let mut stranger = Game::connect(path);
+        assert_eq!((stranger.hear(), stranger.hear()), (Some(Standing::Unauthorised), None));
+    });
+    beside(&book, own(), |path, _| {
+        let mut babbler = Game::connect(path);
+        babbler.0.send(b"hello").expect("it is there");
+        assert_eq!((babbler.hear(), babbler.hear()), (Some(Standing::Invalid), None));
+    });
+    beside(&book, (process::effective_uid(), Duration::ZERO), |path, _| {
+        let mut silent = Game::connect(path);
+        assert_eq!((silent.hear(), silent.hear()), (Some(Standing::Invalid), None));
+    });
+    assert_eq!(refusals(&book), [0, 0, 0, 1, 1, 1]);
+}
