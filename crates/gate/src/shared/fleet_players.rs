@@ -178,7 +178,8 @@ impl FleetPlayers {
         self.has_news.load(Ordering::Acquire)
     }
 
-    /// The next news, of at most so many players. All of it is to be [`settled`](Self::settle).
+    /// The next news, of at most so many players. All of it is to be [`settled`](Self::settle). A
+    /// session that is to end is none: claimed once more, it would end the newer one elsewhere.
     pub fn take_news(&self, count_max: usize) -> Vec<PlayerNews> {
         let mut inner = self.lock();
         let mut taken = Vec::new();
@@ -186,11 +187,11 @@ impl FleetPlayers {
             let Some(player) = inner.news.pop_front() else { break };
             let Some(standing) = inner.players.get_mut(&player) else { continue };
             standing.is_news = false;
-            let Standing { session, since_s, known, .. } = *standing;
+            let Standing { session, since_s, known, is_ousted, .. } = *standing;
             if session.is_none() && known != Known::Ours {
                 // It has come and gone before the fleet has heard of it.
                 inner.players.remove(&player);
-            } else {
+            } else if session.is_none() || !is_ousted {
                 let is_told_again = known == Known::Forgotten;
                 taken.push(PlayerNews { player, session, since_s, is_told_again });
             }

@@ -119,6 +119,24 @@ fn without_an_answer_it_is_said_again_and_after_a_lost_lease_everything() {
 }
 
 #[test]
+fn a_session_that_is_to_end_is_not_claimed_again() {
+    let players = FleetPlayers::new(4);
+    players.began(&arena(), 7, session(1), at(50));
+    players.began(&arena(), 8, session(2), at(50));
+    for news in players.take_news(9) {
+        players.settle(&news, PlayerClaimed::Theirs);
+    }
+    // Before the workers have ended them, the lease is another one.
+    players.forget_claims();
+    assert!(players.take_news(9).is_empty(), "it would end the newer session elsewhere");
+    players.ended(session(1));
+    assert!(players.take_news(9).is_empty() && players.len() == 1);
+    // The next login of the same player is news.
+    players.began(&arena(), 8, session(3), at(60));
+    assert_eq!(players.take_news(9), [told(8, Some(session(3)), 60)]);
+}
+
+#[test]
 fn memory_is_bounded_and_those_who_have_left_make_room() {
     let players = FleetPlayers::new(1);
     for client_id in 0..5 {
