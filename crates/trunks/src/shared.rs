@@ -106,20 +106,20 @@ impl Shared {
 
     /// A trunk has gone, and why, unless it never came to be.
     pub(crate) fn leave(&self, number: u32, why: Option<&End>) {
+        let rules = self.rules();
         let mut state = self.state();
         if let Some(Present { agent, .. }) = state.trunks.remove(&number) {
             let is_last = !state.trunks.values().any(|other| other.agent == agent);
-            let shown = state.agents.entry(agent).or_default();
+            let shown = state.agents.entry(agent.clone()).or_default();
             if let Some(trunk) = shown.trunk.take_if(|trunk| trunk.number == number) {
                 add_lanes(&mut shown.before, &trunk.lanes);
             }
             if let Some(why) = why {
                 *shown.ended.entry(why.name()).or_default() += 1;
             }
-            let is_unknown = shown.allowed.is_empty() && is_last;
-            let name = shown.name.clone();
-            if is_unknown {
-                state.agents.remove(&name);
+            // The config has it no more.
+            if is_last && rules.find(&agent).is_none() {
+                state.agents.remove(&agent);
             }
         }
         drop(state);

@@ -128,6 +128,21 @@ fn other_rules_end_what_they_do_not_allow() {
 }
 
 #[test]
+fn an_agent_that_may_serve_nothing_is_shown_while_the_config_has_it() {
+    let Some(mut rig) = Rig::new(&["arena-1"]) else { return };
+    rig.allow_nothing();
+    let mut agent = rig.agent(AGENT);
+    rig.until(&mut agent, "it stands", |rig, _| rig.shown_agent().trunk.is_some());
+    agent.trunk.say_goodbye(Reason::ShuttingDown);
+    rig.until(&mut agent, "it is gone", |rig, _| {
+        let shown = rig.shown_agent();
+        shown.name == "host-7" && shown.ended.get("shutting_down") == Some(&1)
+    });
+    rig.allow(&[]);
+    assert_eq!(rig.shown_agent().name, "", "the config has it no more");
+}
+
+#[test]
 fn hostile_bytes_at_the_door_are_counted_and_crowds_find_an_end() {
     let Some(mut rig) = Rig::new(&["arena-1"]) else { return };
     let stranger = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");

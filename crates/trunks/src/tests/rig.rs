@@ -159,9 +159,18 @@ impl Rig {
         Some(rig)
     }
 
-    /// Has the agent serve these alone; nothing at all where there are none. Another agent may
-    /// connect too, whose certificate nobody here has.
+    /// Has the agent serve these alone; it may not connect where there are none. Another agent may
+    /// connect too, whose certificate no test has.
     pub(super) fn allow(&mut self, allowed: &[&str]) {
+        self.adopt((!allowed.is_empty()).then_some(allowed));
+    }
+
+    /// Has the agent connect and serve nothing.
+    pub(super) fn allow_nothing(&mut self) {
+        self.adopt(Some(&[]));
+    }
+
+    fn adopt(&mut self, allowed: Option<&[&str]>) {
         let gateway = tls::Gateway::new(provider(), identity!("gateway")).expect("good files");
         let rule = |name: &str, backends: &[&str]| Rule {
             name: name.to_owned(),
@@ -170,9 +179,7 @@ impl Rig {
             backends: backends.iter().map(|&name| name.to_owned()).collect(),
         };
         let mut rules = vec![rule("host-9", &["arena-9"])];
-        if !allowed.is_empty() {
-            rules.push(rule("host-7", allowed));
-        }
+        rules.extend(allowed.map(|allowed| rule("host-7", allowed)));
         let opened = self.trunks.open(&rules).expect("loopback");
         self.trunks.adopt(rules, opened).expect("descriptors are left");
     }
