@@ -2,6 +2,8 @@
 //! unsafe code may stand, and what no file may contain. Every rule is also shown a bad sample,
 //! because a rule that cannot fail holds nothing.
 
+#[path = "house_rules/anchors.rs"]
+mod anchors;
 #[path = "house_rules/circles.rs"]
 mod circles;
 #[path = "house_rules/citations.rs"]
@@ -14,6 +16,7 @@ mod source;
 use std::path::Path;
 use std::process::Command;
 
+use anchors::dead_links;
 use circles::circles;
 use citations::{dead_citations, is_there};
 use paths::{Named, module_of, paths_in_crate, paths_into_packages};
@@ -208,6 +211,21 @@ fn what_is_cited_is_there() {
 }
 
 #[test]
+fn documents_lead_where_they_say() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &Path| match root.join(path) {
+        folder if folder.is_dir() => Some(String::new()),
+        file => std::fs::read_to_string(file).ok(),
+    };
+    let mut documents = Source::read_all(root, &["crates", "docs", "examples"], "md");
+    for name in ["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"] {
+        let text = read(Path::new(name)).expect("it is there");
+        documents.push(Source::new(name, &text));
+    }
+    hold_over(&documents, |document| dead_links(document, read));
+}
+
+#[test]
 fn modules_lie_beside_their_folders() {
     hold(file_name_violations);
 }
@@ -259,7 +277,7 @@ fn hold_in_prose(rule: fn(&Source) -> Vec<Violation>) {
     hold_over(&documents, rule);
 }
 
-fn hold_over(sources: &[Source], rule: fn(&Source) -> Vec<Violation>) {
+fn hold_over(sources: &[Source], rule: impl Fn(&Source) -> Vec<Violation>) {
     let violations: Vec<_> = sources.iter().flat_map(rule).map(|v| v.to_string()).collect();
     assert!(violations.is_empty(), "\n{}\n", violations.join("\n"));
 }
