@@ -14,22 +14,13 @@ set -euo pipefail
 : "${BIN:=target/release/examples}"
 
 cd "$(dirname "$0")/.."
-fail() { echo "card.sh: $*" >&2; exit 2; }
+. benches/rig.sh
+need_root
 for program in serve echo; do
     [[ -x $BIN/$program ]] || fail "$BIN/$program is missing: cargo build --release -p ringgate-io -p ringgate-xdp --examples"
 done
-gateway=card-g$$ player=card-p$$
-said=$(mktemp -d)
-trap 'ip netns del $gateway 2>/dev/null; ip netns del $player 2>/dev/null; rm -rf "$said"' EXIT
-ip netns add "$gateway"
-ip netns add "$player"
-ip -n "$gateway" link add wire0 type veth peer name wire0 netns "$player"
-ip -n "$gateway" addr add 10.97.0.1/24 dev wire0
-ip -n "$player" addr add 10.97.0.2/24 dev wire0
-for name in "$gateway" "$player"; do
-    ip -n "$name" link set lo up
-    ip -n "$name" link set wire0 up
-done
+gateway=card-g$$ player=card-p$$ said=$work
+make_wire "$gateway" "$player" 10.97.0
 first=(taskset -c "$CORE")
 chrt -f 10 true 2>/dev/null && first+=(chrt -f 10)
 address=10.97.0.1:4000
@@ -40,7 +31,7 @@ run() {
     : >"$said/serve"
     ip netns exec "$gateway" "${first[@]}" "$BIN/serve" "$@" >"$said/serve" &
     server=$!
-    until grep -qs ready "$said/serve"; do sleep 0.1; done
+    wait_for "$said/serve" ready "$server" || fail "the driver did not start"
     ip netns exec "$player" "${first[@]}" "$BIN/echo" ask "$address" "$BURSTS" >"$said/ask"
     wait "$server"
     grep -q "$((BURSTS * 64)) of $((BURSTS * 64)) came back" "$said/ask" || fail "datagrams were lost: $(cat "$said/ask")"

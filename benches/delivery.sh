@@ -16,20 +16,8 @@ set -euo pipefail
 : "${PORT:=41800}" "${ADMIN:=41801}"
 
 cd "$(dirname "$0")/.."
-fail() { echo "delivery.sh: $*" >&2; exit 2; }
-for program in ringgate ringgate-loadgen; do
-    [[ -x $BIN/$program ]] || fail "$BIN/$program is missing: cargo build --release -p $program"
-done
-work=$(mktemp -d)
-children=()
-clean() {
-    for child in "${children[@]}"; do kill "$child" 2>/dev/null || true; done
-    for child in "${children[@]}"; do wait "$child" 2>/dev/null || true; done
-    rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 130' INT TERM
-
+. benches/rig.sh
+need ringgate ringgate-loadgen
 cat >"$work/gate.toml" <<END
 [gateway]
 workers = 1
@@ -57,10 +45,7 @@ END
 cc -std=c99 -O2 -I crates/link/include crates/link/examples/c/messages.c -o "$work/messages"
 "$BIN/ringgate" run --config "$work/gate.toml" >"$work/gate.log" 2>&1 &
 children+=($!)
-until grep -q "^ready" "$work/gate.log"; do
-    kill -0 "${children[0]}" 2>/dev/null || { cat "$work/gate.log" >&2; fail "the gateway did not start"; }
-    sleep 0.05
-done
+wait_for "$work/gate.log" "^ready" "$!" || { cat "$work/gate.log" >&2; fail "the gateway did not start"; }
 "$work/messages" "$work/run" arena-1 >"$work/game.log" 2>&1 &
 children+=($!)
 until "$BIN/ringgate" status --control "$work/run/control.sock" 2>/dev/null | grep -q "arena-1.*up"; do

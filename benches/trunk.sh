@@ -13,19 +13,11 @@ set -euo pipefail
 : "${BIN:=target/release/examples}"
 
 cd "$(dirname "$0")/.."
-[[ -x $BIN/cost ]] || { echo "trunk.sh: $BIN/cost is missing: cargo build --release -p ringgate-trunks --example cost" >&2; exit 2; }
-gateway=trunk-g$$ host=trunk-h$$
-said=$(mktemp -d)
-trap 'ip netns del $gateway 2>/dev/null; ip netns del $host 2>/dev/null; rm -rf "$said"' EXIT
-ip netns add "$gateway"
-ip netns add "$host"
-ip -n "$gateway" link add wire0 type veth peer name wire0 netns "$host"
-ip -n "$gateway" addr add 10.96.0.1/24 dev wire0
-ip -n "$host" addr add 10.96.0.2/24 dev wire0
-for name in "$gateway" "$host"; do
-    ip -n "$name" link set lo up
-    ip -n "$name" link set wire0 up
-done
+. benches/rig.sh
+need_root
+[[ -x $BIN/cost ]] || fail "$BIN/cost is missing: cargo build --release -p ringgate-trunks --example cost"
+gateway=trunk-g$$ host=trunk-h$$ said=$work
+make_wire "$gateway" "$host" 10.96.0
 
 # One measurement: the MTU, and records in a bundle.
 run() {
@@ -34,7 +26,7 @@ run() {
     : >"$said/gateway"
     ip netns exec "$gateway" "$BIN/cost" gateway 10.96.0.1:7400 "$SECONDS_EACH" "$2" "$RATE" >"$said/gateway" &
     server=$!
-    until grep -qs ready "$said/gateway"; do sleep 0.1; done
+    wait_for "$said/gateway" ready "$server" || fail "the gateway did not start"
     ip netns exec "$host" "$BIN/cost" agent 10.96.0.1:7400 "$2" "$RATE" >"$said/agent"
     wait "$server"
     echo "MTU $1, $2 records a bundle"

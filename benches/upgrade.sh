@@ -24,28 +24,17 @@ set -euo pipefail
 : "${OUT:=}"                       # a CSV file to keep
 
 cd "$(dirname "$0")/.."
-fail() { echo "upgrade.sh: $*" >&2; exit 2; }
-for program in ringgate ringgate-loadgen; do
-    [[ -x $BIN/$program ]] || fail "$BIN/$program is missing: cargo build --release -p $program"
-done
-BIN=$(realpath "$BIN")
-work=$(mktemp -d)
+. benches/rig.sh
+need ringgate ringgate-loadgen
 control=$work/run/control.sock
 status() { "$BIN/ringgate" status --control "$control" --json; }
 field() { sed -n "s/.*\"$1\": *\"\{0,1\}\([0-9.a-z]*\).*/\1/p" | head -1; }
-children=()
-clean() {
+at_end() {
     # The gateway is another process by now, and ends at the second signal whoever is left.
-    for _ in 1 2; do kill "${gate:-0}" 2>/dev/null || true; done
-    for child in "${children[@]}"; do kill "$child" 2>/dev/null || true; done
-    for child in "${children[@]}"; do wait "$child" 2>/dev/null || true; done
-    rm -rf "$work"
+    [[ -n ${gate:-} ]] || return 0
+    for _ in 1 2; do kill "$gate" 2>/dev/null || true; done
 }
-trap clean EXIT
-trap 'exit 130' INT TERM
-
-head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/key"
-chmod 600 "$work/key"
+make_key "$work/key"
 mkdir "$work/run"
 room=$((SESSIONS + SESSIONS / 10 + 100))
 ((room <= 1000000)) || room=1000000     # the most slots that a backend has
@@ -84,19 +73,12 @@ CONFIG
 taskset -c "$GATE_CORE" "$BIN/ringgate" run --config "$work/gate.toml" >"$work/gate.out" 2>"$work/gate.log" &
 gate=$!
 children+=("$gate")
-wait_for() {
-    for _ in {1..200}; do
-        grep -qs "$2" "$1" && return
-        sleep 0.1
-    done
-    fail "waited for $2 in vain: $(tail -1 "$work/gate.log")"
-}
-wait_for "$work/gate.out" '^ready:'
+wait_for "$work/gate.out" '^ready:' "$gate" || fail "the gateway did not start: $(tail -1 "$work/gate.log")"
 front=$(sed -n 's/^listener players on //p' "$work/gate.out")
 admin=$(sed -n 's/^admin on //p' "$work/gate.out")
 taskset -c "$GATE_CORE" "$BIN/ringgate" echo --socket "$work/run" --name game >"$work/game.out" 2>&1 &
 children+=("$!")
-wait_for "$work/game.out" '^echo:'
+wait_for "$work/game.out" '^echo:' "$!" || fail "the game server did not start: $(tail -1 "$work/game.out")"
 "$BIN/ringgate-loadgen" run --server "$front" --key "$work/key" --protocol-id 7 --admin "$admin" --cores "$LOAD_CORE" --arrivals ticks \
     --sessions "$SESSIONS" --hz "$HZ" --keep-alive "$KEEP_ALIVE" --timeout 300 --ramp "$RAMP" --hold "$HOLD" --require "$REQUIRE" \
     >"$work/load.log" 2>&1 &

@@ -20,26 +20,13 @@ set -euo pipefail
 : "${OUT:=}"                       # a CSV file to keep
 
 cd "$(dirname "$0")/.."
-fail() { echo "watched.sh: $*" >&2; exit 2; }
-for program in ringgate ringgate-loadgen; do
-    [[ -x $BIN/$program ]] || fail "$BIN/$program is missing: cargo build --release -p $program"
-done
+. benches/rig.sh
+need ringgate ringgate-loadgen
 cores=$(nproc)
 ((cores >= 2)) || fail "the generator needs a core of its own"
 # Watchers take as little as they can, from whoever measures least.
 if ((cores > 2)); then watch_core=2; else watch_core=$GATE_CORE; fi
-work=$(mktemp -d)
-children=()
-clean() {
-    for child in "${children[@]}"; do kill "$child" 2>/dev/null || true; done
-    for child in "${children[@]}"; do wait "$child" 2>/dev/null || true; done
-    rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 130' INT TERM
-
-head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/key"
-chmod 600 "$work/key"
+make_key "$work/key"
 mkdir "$work/run"
 cat >"$work/gate.toml" <<CONFIG
 [gateway]
@@ -67,20 +54,13 @@ CONFIG
 taskset -c "$GATE_CORE" "$BIN/ringgate" run --config "$work/gate.toml" >"$work/gate.out" 2>"$work/gate.log" &
 gate=$!
 children+=("$gate")
-wait_for() {
-    for _ in {1..100}; do
-        grep -qs "$2" "$1" && return
-        sleep 0.1
-    done
-    fail "waited for $2 in vain: $(tail -1 "$work/gate.log")"
-}
-wait_for "$work/gate.out" '^ready:'
+wait_for "$work/gate.out" '^ready:' "$gate" || fail "the gateway did not start: $(tail -1 "$work/gate.log")"
 front=$(sed -n 's/^listener watched on //p' "$work/gate.out")
 admin=$(sed -n 's/^admin on //p' "$work/gate.out")
 taskset -c "$GATE_CORE" "$BIN/ringgate" echo --socket "$work/run" --name game >"$work/game.out" 2>&1 &
 game=$!
 children+=("$game")
-wait_for "$work/game.out" '^echo:'
+wait_for "$work/game.out" '^echo:' "$game" || fail "the game server did not start: $(tail -1 "$work/game.out")"
 
 # Reads a page, as a scraper or a browser does.
 look_at() {

@@ -22,44 +22,17 @@ set -euo pipefail
 : "${OUT:=}"            # a CSV file to keep
 
 cd "$(dirname "$0")/.."
-fail() { echo "xdp.sh: $*" >&2; exit 2; }
-((EUID == 0)) || fail "it makes network namespaces, which takes root"
-for program in ringgate ringgate-loadgen; do
-    [[ -x $BIN/$program ]] || fail "$BIN/$program is missing: cargo build --release -p $program"
-done
-BIN=$(realpath "$BIN")
-work=$(mktemp -d)
+. benches/rig.sh
+need_root
+need ringgate ringgate-loadgen
 gate=xdp-g-$$ play=xdp-p-$$
-children=()
-end_children() {
-    for child in "${children[@]}"; do kill "$child" 2>/dev/null || true; done
-    for child in "${children[@]}"; do wait "$child" 2>/dev/null || true; done
-    children=()
-}
-clean() {
-    end_children
-    ip netns del "$gate" 2>/dev/null || true
-    ip netns del "$play" 2>/dev/null || true
-    rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 130' INT TERM
-ip netns add "$gate"
-ip netns add "$play"
-ip -n "$gate" link add wire0 type veth peer name wire0 netns "$play"
-ip -n "$gate" addr add 10.77.0.1/24 dev wire0
-ip -n "$play" addr add 10.77.0.2/24 dev wire0
-for name in "$gate" "$play"; do
-    ip -n "$name" link set lo up
-    ip -n "$name" link set wire0 up
-done
+make_wire "$gate" "$play" 10.77.0
 # Players share a few sockets, and have addresses of their own behind one hop.
 ip -n "$play" route add local 10.80.0.0/12 dev lo
 ip -n "$gate" route add 10.80.0.0/12 via 10.77.0.2
 ulimit -n 65536 2>/dev/null || true
 
-head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/key"
-chmod 600 "$work/key"
+make_key "$work/key"
 front=10.77.0.1:40000 far=127.0.0.1:41000
 
 # Starts a program on the gateway's core and in a namespace; waits for a line of its output. Its process id is in $started.
@@ -69,11 +42,7 @@ start() {
     ip netns exec "$namespace" taskset -c "$CORE" "$@" >"$work/$log" 2>&1 &
     started=$!
     children+=("$started")
-    for _ in {1..100}; do
-        grep -qs "$line" "$work/$log" && return 0
-        kill -0 "$started" 2>/dev/null || break
-        sleep 0.1
-    done
+    wait_for "$work/$log" "$line" "$started" && return 0
     echo "$log: $(tail -1 "$work/$log")" >&2
     return 1
 }

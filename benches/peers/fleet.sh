@@ -29,14 +29,11 @@ set -euo pipefail
 : "${OUT:=}"                       # default: benches/record/DATE-CPU
 
 cd "$(dirname "$0")/../.."
+. benches/rig.sh
 say() { echo "$*" >&2; }
-fail() { say "fleet.sh: $*"; exit 1; }
-((EUID == 0)) || fail "it makes a network namespace, which takes root"
+need_root
 for tool in ip taskset awk; do type -P "$tool" >/dev/null || fail "$tool is missing"; done
-for program in ringgate ringgate-loadgen; do
-    [[ -x $BIN/$program ]] || fail "$BIN/$program is missing: cargo build --release -p $program"
-done
-BIN=$(realpath "$BIN")
+need ringgate ringgate-loadgen
 cores=$(nproc)
 ((cores >= 2)) || fail "the generator needs a core of its own"
 # The game process has a core of its own where there is one. Else it shares the contender's while payloads leave one by one, because
@@ -48,26 +45,8 @@ cpu=$(awk -F': *' '/^vendor_id/ {v = $2} /^cpu family/ {f = $2} /^model\t/ {m = 
 OUT=${OUT:-benches/record/$(date -u +%F)-$cpu}
 mkdir -p "$OUT"
 csv=$(realpath "$OUT")/fleet.csv table=$(realpath "$OUT")/fleet.md
-work=$(mktemp -d)
 ns=ringgate-fleet-$$ nat_ns=ringgate-nat-$$
-children=()
-
-# Ends what this script has started, by its ids.
-end_children() {
-    for child in "${children[@]}"; do kill "$child" 2>/dev/null || true; done
-    for child in "${children[@]}"; do wait "$child" 2>/dev/null || true; done
-    children=()
-}
-clean() {
-    end_children
-    ip netns delete "$nat_ns" 2>/dev/null || true
-    ip netns delete "$ns" 2>/dev/null || true
-    rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 130' INT TERM
-ip netns add "$ns"
-ip -n "$ns" link set lo up
+make_namespace "$ns"
 ip -n "$ns" addr add 10.77.1.1/32 dev lo
 ip -n "$ns" route add local 10.80.0.0/12 dev lo
 ulimit -n 65536 2>/dev/null || true
@@ -82,7 +61,7 @@ start() {
     children+=("$started")
 }
 # Waits until a UDP port is bound in the namespace.
-wait_for() {
+wait_for_port() {
     local hex
     hex=$(printf '%04X' "$1")
     for _ in {1..100}; do
@@ -92,17 +71,10 @@ wait_for() {
     done
     return 1
 }
-wait_for_line() {
-    for _ in {1..100}; do
-        grep -qs "$2" "$work/$1" && return 0
-        sleep 0.1
-    done
-    return 1
-}
+wait_for_line() { wait_for "$work/$1" "$2" "$started"; }
 
 key=$work/key
-head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$key"
-chmod 600 "$key"
+make_key "$key"
 protocol_id=7
 # Players share a socket and have addresses of 10.80.0.0/12. They are not on loopback, because quilkin takes nothing from there.
 front=10.77.1.1:40000
@@ -111,7 +83,7 @@ far=127.0.0.1:41000
 far_end() {
     start "$game_core" far.log "$BIN/ringgate-loadgen" bare-echo --bind "${1:-$far}" --core "$game_core"
     game_pid=$started
-    wait_for 41000
+    wait_for_port 41000
 }
 plain() { players=(--plain --server "${1:-$front}" --players-at 10.80.0.0); }
 netcode() { players=(--server "$front" --key "$key" --protocol-id $protocol_id --players-at 10.80.0.0); }
@@ -120,15 +92,14 @@ netcode() { players=(--server "$front" --key "$key" --protocol-id $protocol_id -
 run_bare() {
     start "$GATE_CORE" bare.log "$BIN/ringgate-loadgen" bare-echo --bind "$front" --core "$GATE_CORE"
     pid=$started
-    wait_for 40000 && plain
+    wait_for_port 40000 && plain
 }
 run_nat() {
     type -P "$NFT" >/dev/null || { missing="$NFT is not installed"; return 1; }
-    ip netns add "$nat_ns"
+    make_namespace "$nat_ns"
     ip link add rg-fleet netns "$ns" type veth peer name rg-nat netns "$nat_ns"
     ip -n "$ns" addr add 10.77.0.1/24 dev rg-fleet
     ip -n "$nat_ns" addr add 10.77.0.2/24 dev rg-nat
-    ip -n "$nat_ns" link set lo up
     ip -n "$ns" link set rg-fleet up
     ip -n "$nat_ns" link set rg-nat up
     ip -n "$nat_ns" route add 10.80.0.0/12 via 10.77.0.1
@@ -159,7 +130,7 @@ CONFIG
     far_end
     start "$GATE_CORE" nginx.log "$NGINX" -p "$work" -c "$work/nginx.conf"
     pid=$started
-    wait_for 40000 || { missing="nginx did not start (has it the stream module?): $(tail -1 "$work/nginx.log")"; return 1; }
+    wait_for_port 40000 || { missing="nginx did not start (has it the stream module?): $(tail -1 "$work/nginx.log")"; return 1; }
     plain
 }
 run_envoy() {
@@ -196,7 +167,7 @@ CONFIG
     far_end
     start "$GATE_CORE" envoy.log "$ENVOY" -c "$work/envoy.yaml" --concurrency 1 --use-dynamic-base-id --disable-hot-restart -l error
     pid=$started
-    wait_for 40000 || { missing="Envoy did not start: $(tail -1 "$work/envoy.log")"; return 1; }
+    wait_for_port 40000 || { missing="Envoy did not start: $(tail -1 "$work/envoy.log")"; return 1; }
     plain
 }
 # One upstream server, or so many as are asked for.
@@ -217,7 +188,7 @@ run_quilkin() {
     start "$GATE_CORE" quilkin.log "$QUILKIN" --quiet --admin.address 127.0.0.1:42000 --service.udp --service.udp.port 40000 \
         --service.udp.workers 1 --provider.fs --provider.fs.path "$work/quilkin.yaml"
     pid=$started
-    wait_for 40000 || { missing="quilkin did not start: $(tail -1 "$work/quilkin.log")"; return 1; }
+    wait_for_port 40000 || { missing="quilkin did not start: $(tail -1 "$work/quilkin.log")"; return 1; }
     sleep 1
     plain
 }
@@ -227,7 +198,7 @@ run_renetcode() {
     ((SESSIONS <= 1024)) || { missing="it serves no more than 1,024 players"; return 1; }
     start "$GATE_CORE" renetcode.log "$PEERS_BIN/renetcode-echo" "$front" "$key" $protocol_id 1024
     pid=$started
-    wait_for 40000 && netcode
+    wait_for_port 40000 && netcode
 }
 # The gateway's plain listener, which does the same work as a proxy, in front of one server, or of so many; with lines of [gateway].
 run_plain() {
