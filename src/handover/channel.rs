@@ -14,7 +14,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::message::Message;
 use super::steps::Heard;
-use ringgate_os::rights;
+use ringgate_os::rights::{self, DESCRIPTORS_MAX};
 
 /// One end.
 #[derive(Debug)]
@@ -63,13 +63,35 @@ impl Channel {
         self.socket.into()
     }
 
-    /// Says something.
+    /// Says something, with any number of descriptors: what one packet cannot take goes ahead.
     pub fn say(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        rights::send(self.socket.as_fd(), &message.encode(), fds)
+        let ahead = fds.len().saturating_sub(1) / DESCRIPTORS_MAX * DESCRIPTORS_MAX;
+        let (ahead, rest) = fds.split_at(ahead);
+        for some in ahead.chunks(DESCRIPTORS_MAX) {
+            rights::send(self.socket.as_fd(), &Message::More.encode(), some)?;
+        }
+        rights::send(self.socket.as_fd(), &message.encode(), rest)
     }
 
-    /// The next message, for which it waits so long.
+    /// The next message, for which it waits so long, with the descriptors that went ahead of it.
     pub fn hear(&self, at_most: Duration) -> (Heard, Option<Packet>) {
+        let mut ahead = Vec::new();
+        for _ in 0..=AHEAD_MAX {
+            match self.hear_one(at_most) {
+                (Heard::More, Some((_, fds))) => ahead.extend(fds),
+                (heard, packet) => {
+                    let whole = packet.map(|(message, fds)| {
+                        ahead.extend(fds);
+                        (message, ahead)
+                    });
+                    return (heard, whole);
+                }
+            }
+        }
+        (Heard::Nonsense, None)
+    }
+
+    fn hear_one(&self, at_most: Duration) -> (Heard, Option<Packet>) {
         // None at all would be to wait for ever.
         let _ = self.socket.set_read_timeout(Some(at_most.max(Duration::from_millis(1))));
         let mut bytes = [0; MESSAGE_BYTES_MAX];
@@ -119,6 +141,9 @@ impl Channel {
 /// Far more than any message.
 pub const MESSAGE_BYTES_MAX: usize = 8192;
 
+/// Packets of descriptors ahead of a message: for more workers than any host has.
+const AHEAD_MAX: usize = 64;
+
 /// More messages than the kernel queues for one sender.
 const QUEUED_MAX: usize = 4096;
 
@@ -161,6 +186,43 @@ mod tests {
         assert!(living.say(&Message::Taken, &[]).is_err());
         assert_eq!(living.hear(SOON).0, Heard::TakenBack);
         assert_eq!(living.hear(SOON).0, Heard::Gone);
+    }
+
+    #[test]
+    fn any_number_of_descriptors_comes_with_a_message_in_order() {
+        use std::os::unix::fs::MetadataExt;
+        let number = |file: &std::fs::File| file.metadata().expect("open").ino();
+        let files: Vec<_> = (0..5)
+            .map(|_| std::fs::File::from(OwnedFd::from(std::io::pipe().expect("a pipe").0)))
+            .collect();
+        for count in [0, 1, DESCRIPTORS_MAX, DESCRIPTORS_MAX + 1, 2 * DESCRIPTORS_MAX + 1] {
+            let (predecessor, successor) = Channel::pair().expect("a pair");
+            let fds: Vec<_> = files.iter().cycle().take(count).map(AsFd::as_fd).collect();
+            predecessor.say(&Message::Welcome { facts_bytes: 9 }, &fds).expect("said");
+            predecessor.say(&Message::Sockets, &fds[..count.min(1)]).expect("said");
+            let (heard, packet) = successor.hear(SOON);
+            let (message, came) = packet.expect("a message");
+            assert_eq!((heard, message), (Heard::Welcome, Message::Welcome { facts_bytes: 9 }));
+            let came: Vec<_> = came.into_iter().map(|fd| number(&fd.into())).collect();
+            let wanted: Vec<_> = files.iter().cycle().take(count).map(number).collect();
+            assert_eq!(came, wanted, "{count}");
+            let (_, next) = successor.hear(SOON);
+            assert_eq!(next.expect("a message").1.len(), count.min(1));
+        }
+    }
+
+    #[test]
+    fn descriptors_without_end_are_nonsense_and_without_a_message_nothing() {
+        let (predecessor, successor) = Channel::pair().expect("a pair");
+        predecessor.say(&Message::More, &[]).expect("said");
+        assert_eq!(successor.hear(SOON).0, Heard::Late);
+        for _ in 0..=AHEAD_MAX {
+            predecessor.say(&Message::More, &[]).expect("said");
+        }
+        assert_eq!(successor.hear(SOON).0, Heard::Nonsense);
+        predecessor.say(&Message::More, &[]).expect("said");
+        drop(predecessor);
+        assert_eq!(successor.hear(SOON).0, Heard::Gone);
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub enum Message {
     Read,
     /// Descriptors, in the order of the rows of what is given.
     Sockets,
+    /// Descriptors of the next message, the first ones: it has more than one packet takes.
+    More,
     /// That was all. Comes with the memory of the rows.
     Given {
         /// How long the rows are.
@@ -311,6 +313,7 @@ mod tests {
             Message::Ahead { shared_bytes: u64::MAX, worker_bytes: vec![u64::MAX; WORKERS_MAX] },
             Message::Read,
             Message::Sockets,
+            Message::More,
             Message::Given { given_bytes: u64::MAX },
             Message::Taken,
             Message::Recorded { recorded_bytes: u64::MAX },

@@ -23,6 +23,8 @@ pub enum Heard {
     Prepared,
     /// A part of what is given.
     Sockets,
+    /// A part of what comes with the next message. The channel keeps it.
+    More,
     /// What does not change any more until the barrier.
     Early,
     /// A part of the state was written ahead.
@@ -55,6 +57,7 @@ impl Heard {
             Message::Welcome { .. } => Self::Welcome,
             Message::Prepared => Self::Prepared,
             Message::Sockets => Self::Sockets,
+            Message::More => Self::More,
             Message::Early { .. } => Self::Early,
             Message::Ahead { .. } => Self::Ahead,
             Message::Read => Self::Read,
