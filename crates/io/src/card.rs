@@ -317,7 +317,7 @@ impl Card {
             self.stats.refused_shape += 1;
             return None;
         };
-        if self.hops.to(&arrived.peer) == Hop::Ours {
+        if self.hops.came(&arrived.peer, (arrived.from, arrived.vlan)) == Hop::Ours {
             self.stats.refused_source += 1;
             return None;
         }

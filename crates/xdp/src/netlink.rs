@@ -15,7 +15,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 
 pub use self::generic::Facts;
-pub use self::message::{Address, Link, Neighbour, Route, Rule, Way};
+pub use self::message::{Address, Link, Neighbour, Out, Route, Rule, Way};
 use self::message::{Message, Messages, Said};
 
 /// Everything that is asked for.

@@ -2,9 +2,14 @@
 //! kernel knows them, in a table that is made anew and exchanged as a whole whenever it changes.
 //!
 //! Nothing is broadcast and nobody is asked. What the table does not know, or what only the kernel
-//! can do (several ways at once, tunnels, rules that look at more than an address), is left to the
-//! kernel, by way of an ordinary socket; the kernel then asks for a neighbour who is unknown, and
-//! the next table has the answer.
+//! can do (tunnels, rules that look at more than an address), is left to the kernel, by way of an
+//! ordinary socket; the kernel then asks for a neighbour who is unknown, and the next table has the
+//! answer.
+//!
+//! Where a route names several next hosts, an answer goes to the one that the player's frames come
+//! from. Nobody else's word counts for where a frame goes: a MAC is the kernel's, for a next host
+//! of the route, or it is none. A host on the wire that sends frames in another's name would have
+//! the answers otherwise.
 
 mod watch;
 
@@ -13,7 +18,7 @@ use std::net::IpAddr;
 
 pub use self::watch::{Prepared, Routes, Watch};
 use crate::frame::{Leg, Mac};
-use crate::netlink::{Neighbour, Route, Snapshot, Way};
+use crate::netlink::{Neighbour, Out, Route, Snapshot, Way};
 
 /// What to do with a packet for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +27,9 @@ pub enum Hop {
     Ours,
     /// Only the kernel can tell.
     Kernel,
+    /// To one of several next hosts: to which says where frames [come from](Table::hop_back), or
+    /// the kernel.
+    Several,
     /// Out of our interface.
     Out {
         /// To whom on the wire.
@@ -69,7 +77,7 @@ impl Table {
                 (LOCAL, Way::Ours) => table.own.add(*to, *bits, (), |(), ()| false),
                 (MAIN | LOCAL, way) => {
                     let is_better = |old: &(u32, Way), new: &(u32, Way)| new.0 < old.0;
-                    table.ways.add(*to, *bits, (*priority, *way), is_better);
+                    table.ways.add(*to, *bits, (*priority, way.clone()), is_better);
                 }
                 _ => {}
             }
@@ -87,20 +95,35 @@ impl Table {
         if self.own.find(to).is_some() {
             return Hop::Ours;
         }
-        let way = self.ways.find(to).map(|(_, way)| *way);
-        let Some(Way::Out { interface, router }) = way.filter(|_| !self.is_beyond_us) else {
-            return Hop::Kernel;
-        };
-        let next = router.unwrap_or(to);
-        let wire = self.wires.get(&interface);
-        let neighbour = self.neighbours.get(&(interface, next));
-        match wire.zip(neighbour) {
-            Some((wire, &(to, is_stale))) => {
-                let leg = Leg { to, from: wire.mac, vlan: wire.vlan };
-                Hop::Out { leg, mtu: wire.mtu, is_stale }
-            }
-            None => Hop::Kernel,
+        match self.way(to) {
+            Some(Way::Out(out)) => self.out(to, out).unwrap_or(Hop::Kernel),
+            Some(Way::Several(_)) => Hop::Several,
+            _ => Hop::Kernel,
         }
+    }
+
+    /// The same for an address whose frames come from this MAC in this VLAN: `None` where that is
+    /// none of the next hosts on the way there.
+    pub fn hop_back(&self, to: IpAddr, (mac, vlan): (Mac, u16)) -> Option<Hop> {
+        let Some(Way::Several(outs)) = self.way(to) else { return None };
+        outs.iter().filter_map(|out| self.out(to, out)).find(|hop| match hop {
+            Hop::Out { leg, .. } => (leg.to, leg.vlan) == (mac, vlan),
+            _ => false,
+        })
+    }
+
+    fn way(&self, to: IpAddr) -> Option<&Way> {
+        let found = self.ways.find(to).filter(|_| !self.is_beyond_us);
+        found.map(|(_, way)| way)
+    }
+
+    /// Out of our interface, where the next host is known.
+    fn out(&self, to: IpAddr, out: &Out) -> Option<Hop> {
+        let next = out.router.unwrap_or(to);
+        let wire = self.wires.get(&out.interface)?;
+        let &(to, is_stale) = self.neighbours.get(&(out.interface, next))?;
+        let leg = Leg { to, from: wire.mac, vlan: wire.vlan };
+        Some(Hop::Out { leg, mtu: wire.mtu, is_stale })
     }
 
     /// Whether rules keep every packet from us.

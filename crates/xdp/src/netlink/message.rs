@@ -55,19 +55,25 @@ pub struct Route {
 }
 
 /// How a route leads on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     /// The host itself.
     Ours,
-    /// Out of an interface, to the host itself or to a router.
-    Out {
-        /// The interface.
-        interface: u32,
-        /// The router.
-        router: Option<IpAddr>,
-    },
-    /// In a way that only the kernel knows: several at once, in a tunnel, nowhere.
+    /// Out of an interface.
+    Out(Out),
+    /// Several at once, of which the kernel takes one for each flow.
+    Several(Vec<Out>),
+    /// In a way that only the kernel knows: in a tunnel, nowhere.
     Other,
+}
+
+/// Out of an interface, to the host itself or to a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Out {
+    /// The interface.
+    pub interface: u32,
+    /// The router.
+    pub router: Option<IpAddr>,
 }
 
 /// A host on a wire.
@@ -243,7 +249,8 @@ fn route(body: &[u8]) -> Option<Route> {
     if flags & libc::RTM_F_CLONED != 0 {
         return None;
     }
-    let (mut interface, mut router, mut is_odd) = (None, None, source_bits != 0 || service != 0);
+    let (mut interface, mut router, mut several) = (None, None, None);
+    let mut is_odd = source_bits != 0 || service != 0;
     let (mut table, mut priority) = (u32::from(table), 0);
     for (kind, value) in attributes(body, 12) {
         match kind {
@@ -253,17 +260,47 @@ fn route(body: &[u8]) -> Option<Route> {
             libc::RTA_PRIORITY => priority = word(value, 0)?,
             libc::RTA_TABLE => table = word(value, 0)?,
             libc::RTA_METRICS => is_odd |= has_own_mtu(value),
-            // Several ways, or a way in something else.
-            libc::RTA_MULTIPATH | RTA_VIA | RTA_ENCAP_TYPE | RTA_ENCAP => is_odd = true,
+            libc::RTA_MULTIPATH => match next_hosts(value) {
+                Some(outs) => several = Some(outs),
+                None => is_odd = true,
+            },
+            // A way in something else.
+            RTA_VIA | RTA_ENCAP_TYPE | RTA_ENCAP => is_odd = true,
             _ => {}
         }
     }
-    let way = match (kind, interface) {
-        (libc::RTN_LOCAL, _) => Way::Ours,
-        (libc::RTN_UNICAST, Some(interface)) if !is_odd => Way::Out { interface, router },
+    let way = match (kind, several, interface) {
+        (libc::RTN_LOCAL, ..) => Way::Ours,
+        (libc::RTN_UNICAST, Some(outs), _) if !is_odd => Way::Several(outs),
+        (libc::RTN_UNICAST, None, Some(interface)) if !is_odd => {
+            Way::Out(Out { interface, router })
+        }
         _ => Way::Other,
     };
     Some(Route { table, to, bits, priority, way })
+}
+
+/// The next hosts of a route with several, as far as they are up. `None` where one is reached in
+/// something else, so that it takes the kernel.
+fn next_hosts(mut value: &[u8]) -> Option<Vec<Out>> {
+    let mut outs = Vec::new();
+    while let Some(&[l0, l1, flags, _, i0, i1, i2, i3]) = value.first_chunk() {
+        let len = usize::from(u16::from_ne_bytes([l0, l1]));
+        let whole = value.get(..len).filter(|whole| whole.len() >= NEXT_HOST_BYTES)?;
+        let mut router = None;
+        for (kind, value) in attributes(whole, NEXT_HOST_BYTES) {
+            match kind {
+                libc::RTA_GATEWAY => router = Some(ip_of(value)?),
+                RTA_VIA | RTA_ENCAP_TYPE | RTA_ENCAP => return None,
+                _ => {}
+            }
+        }
+        if flags & NOT_UP == 0 {
+            outs.push(Out { interface: u32::from_ne_bytes([i0, i1, i2, i3]), router });
+        }
+        value = value.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Some(outs)
 }
 
 /// Whether a route's packets may not be as long as its interface's.
@@ -381,6 +418,10 @@ const VLAN_PROTOCOL: u16 = 5;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 
+/// `struct rtnexthop`, and its flags dead, without a cable, unresolved.
+const NEXT_HOST_BYTES: usize = 8;
+const NOT_UP: u8 = 1 | 16 | 32;
+
 const RTA_VIA: u16 = 18;
 const RTA_ENCAP_TYPE: u16 = 21;
 const RTA_ENCAP: u16 = 22;
@@ -404,3 +445,63 @@ const FRA_PROTOCOL: u16 = 21;
 
 /// `FR_ACT_TO_TBL`
 const TO_TABLE: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = [4 + value.len() as u16, kind].map(u16::to_ne_bytes).concat();
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    /// One next host: its flags, its interface, and what else is said.
+    fn next_host(flags: u8, interface: u32, rest: &[u8]) -> Vec<u8> {
+        let len = (NEXT_HOST_BYTES + rest.len()) as u16;
+        let [l0, l1] = len.to_ne_bytes();
+        [&[l0, l1, flags, 0][..], &interface.to_ne_bytes(), rest].concat()
+    }
+
+    /// 203.0.113.0/24, by what the attributes say.
+    fn route_by(attributes: &[u8]) -> Option<Route> {
+        let head = [libc::AF_INET as u8, 24, 0, 0, 254, 0, 0, libc::RTN_UNICAST, 0, 0, 0, 0];
+        let to = attribute(libc::RTA_DST, &[203, 0, 113, 0]);
+        route(&[&head[..], &to, attributes].concat())
+    }
+
+    fn gateway(last: u8) -> Vec<u8> {
+        attribute(libc::RTA_GATEWAY, &[192, 0, 2, last])
+    }
+
+    #[test]
+    fn next_hosts_are_those_that_are_up() {
+        let out = |interface, last: u8| {
+            let router = Some(IpAddr::from([192, 0, 2, last]));
+            Out { interface, router }
+        };
+        let hosts = [
+            next_host(0, 7, &gateway(1)),
+            next_host(1, 7, &gateway(2)),
+            next_host(16, 8, &gateway(3)),
+            next_host(4, 8, &gateway(4)),
+            next_host(0, 9, &[]),
+        ];
+        let way = route_by(&attribute(libc::RTA_MULTIPATH, &hosts.concat())).expect("a route").way;
+        let bare = Out { interface: 9, router: None };
+        assert_eq!(way, Way::Several(vec![out(7, 1), out(8, 4), bare]));
+        let alone = [attribute(libc::RTA_OIF, &7_u32.to_ne_bytes()), gateway(1)].concat();
+        assert_eq!(route_by(&alone).expect("a route").way, Way::Out(out(7, 1)));
+    }
+
+    #[test]
+    fn a_next_host_in_a_tunnel_or_cut_off_leaves_the_route_to_the_kernel() {
+        let tunnel = next_host(0, 7, &[gateway(1), attribute(RTA_ENCAP_TYPE, &[1, 0])].concat());
+        let cut = next_host(0, 7, &gateway(1))[..12].to_vec();
+        for odd in [tunnel, cut, vec![4, 0, 0, 0, 7, 0, 0, 0]] {
+            let route = route_by(&attribute(libc::RTA_MULTIPATH, &odd)).expect("a route");
+            assert_eq!(route.way, Way::Other, "{odd:?}");
+        }
+    }
+}

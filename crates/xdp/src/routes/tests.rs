@@ -16,7 +16,7 @@ fn route(to: &str, bits: u8, way: Way) -> Route {
 }
 
 fn out(interface: u32, router: Option<&str>) -> Way {
-    Way::Out { interface, router: router.map(ip) }
+    Way::Out(Out { interface, router: router.map(ip) })
 }
 
 fn neighbour(interface: u32, at: &str, mac: Mac) -> Neighbour {
@@ -79,7 +79,29 @@ fn what_is_not_known_is_the_kernels() {
     host.neighbours[0].mac = None;
     assert_eq!(hop(&host, "198.51.100.1"), Hop::Kernel, "a router that does not answer");
     host.routes[1].way = Way::Other;
-    assert_eq!(hop(&host, "198.51.100.1"), Hop::Kernel, "several ways at once");
+    assert_eq!(hop(&host, "198.51.100.1"), Hop::Kernel, "in a tunnel");
+}
+
+#[test]
+fn of_several_next_hosts_the_one_that_frames_come_from_is_taken() {
+    let mut host = host();
+    let routers = ["192.0.2.254", "192.0.2.3", "192.0.2.4"];
+    let of = |router: &&str| Out { interface: 7, router: Some(ip(router)) };
+    let elsewhere = Out { interface: 9, router: Some(ip("10.9.1.1")) };
+    let several = routers.iter().map(of).chain([elsewhere]).collect();
+    host.routes[1].way = Way::Several(several);
+    host.neighbours.push(neighbour(7, "192.0.2.9", [2; 6]));
+    assert_eq!(hop(&host, "198.51.100.1"), Hop::Several);
+    let back = |mac, vlan| Table::of(&host, 7).hop_back(ip("198.51.100.1"), (mac, vlan));
+    assert_eq!(back(ROUTER, 0), Some(via(ROUTER, 0)));
+    assert_eq!(back(PLAYER, 0), Some(via(PLAYER, 0)));
+    assert_eq!(back(ROUTER, 12), None, "in another VLAN");
+    assert_eq!(back([2; 6], 0), None, "a neighbour that the route does not name");
+    assert_eq!(back([3; 6], 0), None, "a stranger");
+    // Where the route leaves no choice, nothing that comes changes anything.
+    let table = Table::of(&host, 7);
+    assert_eq!(table.hop_back(ip("192.0.2.3"), (ROUTER, 0)), None);
+    assert_eq!(table.hop(ip("192.0.2.3")), via(PLAYER, 0));
 }
 
 #[test]
