@@ -303,8 +303,8 @@ fn announcement(setup: &Setup, control: &Control) -> String {
     }
     let (workers, driver, cipher) = (fleet.worker_count(), fleet.driver(), fleet.kernel());
     put(&mut text, format_args!("ready: {workers} workers, driver {driver}, cipher {cipher}"));
-    if let Some(CardShown { interface, mode, .. }) = fleet.card().map(|card| card.shown()) {
-        put(&mut text, format_args!(", xdp {interface} {mode}"));
+    if let Some(CardShown { interface, mode, sums, .. }) = fleet.card().map(|card| card.shown()) {
+        put(&mut text, format_args!(", xdp {interface} {mode}, checksums by {sums}"));
     }
     text.push('\n');
     text

@@ -84,6 +84,8 @@ struct Config {
 struct Card<'a> {
     interface: &'a str,
     mode: &'static str,
+    /// Who writes those of what leaves in frames: `card` or `software`.
+    checksums: &'static str,
     /// Whether the program is on it; otherwise players are served by sockets.
     attached: bool,
     /// Addresses that frames may be for, each with its port and VLAN.
@@ -263,12 +265,13 @@ impl<'a> Status<'a> {
 }
 
 fn xdp<'a>(snapshot: &Snapshot<'_>, shown: CardShown<'a>) -> Card<'a> {
-    let CardShown { interface, mode, is_attached, addresses } = shown;
+    let CardShown { interface, mode, sums, is_attached, addresses } = shown;
     let all = snapshot.reports.iter().map(|report| report.card);
     let sum = all.reduce(|sum, card| sum.and(&card)).unwrap_or_default();
     Card {
         interface,
         mode,
+        checksums: sums,
         attached: is_attached,
         addresses,
         frames_received: sum.driver.received,

@@ -141,6 +141,9 @@ pub struct CardRow {
     pub sizes: [u32; 3],
     /// Where in its memory each worker's frames begin.
     pub bases: Vec<u64>,
+    /// Frames to send have room in front of them for a note to who sends them.
+    #[serde(default)]
+    pub takes_notes: bool,
 }
 
 /// What a worker has of its queue at the barrier.

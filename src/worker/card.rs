@@ -35,6 +35,7 @@ pub struct CardPlan {
 pub struct FleetCard {
     base: CardBase,
     mode: &'static str,
+    sums: &'static str,
     /// Whether each listener is served by it, by its number.
     listeners: Mutex<Vec<bool>>,
     /// Each worker's queue, for the process after this one.
@@ -59,6 +60,8 @@ pub struct CardShown<'a> {
     pub interface: &'a str,
     /// How frames come and go: `zero-copy`, `copy`, `generic`, or `not used`.
     pub mode: &'static str,
+    /// Who writes checksums of what leaves: `card` or `software`.
+    pub sums: &'static str,
     /// Whether the program is on the interface.
     pub is_attached: bool,
     /// Addresses that frames may be for, each with its port and VLAN.
@@ -96,10 +99,22 @@ fn open_card(
     let queues = 0..u32::from(plan.workers);
     let drivers = queues.map(|queue| io::open_with_card(plan.io, options, &base.options(queue)));
     let drivers = drivers.collect::<Result<Vec<_>, _>>()?;
+    let card = fleet_card(base, wanted, &drivers, false)?;
+    Ok((drivers, card))
+}
+
+fn fleet_card(
+    base: CardBase,
+    wanted: &CardPlan,
+    drivers: &[AnyDriver],
+    is_given: bool,
+) -> Result<FleetCard, StartError> {
     let mode = base.mode_name(drivers.first().and_then(AnyDriver::card_mode));
+    let are_left = drivers.iter().all(AnyDriver::card_leaves_sums);
+    let sums = if are_left { "card" } else { "software" };
     let listeners = Mutex::new(wanted.listeners.clone());
-    let queues = given_queues(&drivers)?;
-    Ok((drivers, FleetCard { base, mode, listeners, queues, is_given: false }))
+    let queues = given_queues(drivers)?;
+    Ok(FleetCard { base, mode, sums, listeners, queues, is_given })
 }
 
 fn given_queues(drivers: &[AnyDriver]) -> Result<Vec<GivenQueue>, StartError> {
@@ -136,7 +151,7 @@ fn adopt_card(
     let mut fds = fds.into_iter();
     let mut next = || fds.next().expect("they were counted");
     let (attached, tables) = (next(), [next(), next(), next()]);
-    let &CardRow { queues, is_generic, sizes, .. } = row;
+    let &CardRow { queues, is_generic, sizes, takes_notes, .. } = row;
     let base = GivenBase { attached, tables, queues, is_generic, sizes };
     let fail = |why| {
         let what = format!("go on with interface {}", wanted.choice.interface);
@@ -145,15 +160,13 @@ fn adopt_card(
     let base = CardBase::adopt(&wanted.choice, base).map_err(fail)?;
     let mut drivers = Vec::new();
     for (queue, at) in (0..).zip(&row.bases) {
-        let given = GivenQueue { socket: next(), memory: next(), base: *at };
+        let given = GivenQueue { socket: next(), memory: next(), base: *at, takes_notes };
         let options = base.options(queue);
         let driver = io::open_with_given_card(plan.io, &DriverOptions::default(), &options, given)?;
         drivers.push(driver);
     }
-    let mode = base.mode_name(drivers.first().and_then(AnyDriver::card_mode));
-    let listeners = Mutex::new(wanted.listeners.clone());
-    let queues = given_queues(&drivers)?;
-    Ok((drivers, Some(FleetCard { base, mode, listeners, queues, is_given: true })))
+    let card = fleet_card(base, wanted, &drivers, true)?;
+    Ok((drivers, Some(card)))
 }
 
 /// What an interface was asked for.
@@ -247,6 +260,7 @@ impl FleetCard {
             is_generic,
             sizes,
             bases: self.queues.iter().map(|queue| queue.base).collect(),
+            takes_notes: self.queues.iter().all(|queue| queue.takes_notes),
         };
         let mut fds: Vec<_> = [attached].into_iter().chain(tables).collect();
         for GivenQueue { socket, memory, .. } in &self.queues {
@@ -265,6 +279,7 @@ impl FleetCard {
         CardShown {
             interface: &self.base.choice().interface,
             mode: self.mode,
+            sums: self.sums,
             is_attached: self.base.is_attached(),
             addresses: self.base.addresses(),
         }

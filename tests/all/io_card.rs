@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use ringgate_batch::LocalIp;
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{self as io, CardOptions, Choice, DriverOptions, SocketKind, Wait};
+use ringgate_io::{self as io, CardOptions, Choice, DriverOptions, LeftSums, SocketKind, Wait};
 use ringgate_xdp::netlink::{Asking, Link};
 use ringgate_xdp::program::{Ours, Place, Program};
-use ringgate_xdp::queue::QueueOptions;
+use ringgate_xdp::queue::{Notes, QueueOptions};
 use ringgate_xdp::routes::Watch;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
@@ -20,6 +20,7 @@ use crate::netns::{self, Pair, Serving};
 
 on_both_drivers!(
     datagrams_come_and_go_in_frames,
+    checksums_that_are_left_to_others_are_right,
     what_is_odd_goes_by_the_socket,
     answers_follow_a_neighbour_that_changes,
     a_cable_that_is_pulled_and_put_back_changes_nothing,
@@ -52,6 +53,24 @@ fn datagrams_come_and_go_in_frames(io: Choice) {
             let count = lengths.len() as u64 + 1;
             assert_eq!((received, sent + by_socket), (count, count));
             assert!(by_socket <= 1 + count / 32, "{by_socket} of {count} by the socket");
+        }
+    });
+}
+
+/// The kernel is left the checksums, writes them because it is told to, and the player's kernel
+/// looks at them: of the wrong place, or of other bytes, none would arrive.
+fn checksums_that_are_left_to_others_are_right(io: Choice) {
+    play_against(SUMS_LEFT, "checksums_that_are_left_to_others_are_right", io, |_| {
+        for ip in BOTH {
+            let player = Player::new(ip, PORT);
+            player.wait_until_sent();
+            let before = player.counts();
+            let longest = if ip.is_ipv4() { 1472 } else { 1452 };
+            for length in (1..20).chain([100, 1199, 1200, longest - 1, longest]) {
+                player.echo(length);
+            }
+            let [_, sent, ..] = player.counts().since(&before);
+            assert!(sent > 20, "{sent} in frames");
         }
     });
 }
@@ -156,13 +175,18 @@ fn a_queue_that_cannot_be_had_is_refused_with_a_sentence(io: Choice) {
 
 /// Runs a test's two halves in the two namespaces, or the half that this process is.
 fn play(name: &str, io: Choice, player: fn(&str)) {
+    play_against("gateway", name, io, player);
+}
+
+/// The same with a gateway in a role.
+fn play_against(role: &str, name: &str, io: Choice, player: fn(&str)) {
     match netns::role() {
         Some((role, gateway)) if role == "player" => player(&gateway),
         Some(_) => serve(io),
         None => {
             let Some(pair) = Pair::new() else { return };
             let test = test_name(name, io);
-            let gateway = Serving::start(pair.role(&pair.gateway, &test, "gateway"));
+            let gateway = Serving::start(pair.role(&pair.gateway, &test, role));
             ask_as_player(&pair, &test);
             drop(gateway);
         }
@@ -204,9 +228,13 @@ fn card(watch: &Watch, queue: u32) -> CardOptions {
         receive: 256,
         send: 256,
         frame_bytes: 2048,
+        notes: None,
     };
-    CardOptions { queue, routes: Arc::clone(watch.routes()) }
+    CardOptions { queue, routes: Arc::clone(watch.routes()), left_sums: LeftSums::default() }
 }
+
+/// A gateway that leaves checksums to the kernel.
+const SUMS_LEFT: &str = "sums-left";
 
 /// Sends datagrams back, but those that ask for counts. Ends when it is killed.
 fn serve(io: Choice) {
@@ -214,8 +242,14 @@ fn serve(io: Choice) {
     let program = Program::load(link.mac.expect("an address"), link.queues).expect("root");
     let _attached = program.attach(link.index, Place::Driver).expect("veth runs programs");
     let watch = Watch::start(link.index).expect("netlink");
-    let card = card(&watch, 0);
+    let mut card = card(&watch, 0);
+    let leaves_sums = netns::role().is_some_and(|(role, _)| role == SUMS_LEFT);
+    if leaves_sums {
+        card.queue.notes = Some(Notes::Kernel);
+        card.left_sums = LeftSums { copy: true, zero_copy: true };
+    }
     let mut driver = io::open_with_card(io, &OPTIONS, &card).expect("the queue is free");
+    assert_eq!(driver.card_leaves_sums(), leaves_sums, "this kernel knows of notes");
     for address in [SocketAddr::from(([0; 4], PORT)), SocketAddr::from((GATEWAY_V6, PORT))] {
         let plain = UdpOptions { may_fragment: true, ..UdpOptions::default() };
         let opened = wait_for_port(|| socket::player(address, &plain).ok());

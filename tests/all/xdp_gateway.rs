@@ -22,7 +22,8 @@ fn every_protocol_is_played_in_frames_over_both_families() {
         return be_another_netcode();
     }
     let Some(host) = Host::start() else { return };
-    assert!(host.daemon.ready.trim_end().ends_with(", xdp wire0 copy"), "{}", host.daemon.ready);
+    let how = ", xdp wire0 copy, checksums by card";
+    assert!(host.daemon.ready.trim_end().ends_with(how), "{}", host.daemon.ready);
     for ip in [GATEWAY, GATEWAY_V6] {
         host.plays_plain(ip);
         host.plays_netcode(ip);
@@ -45,6 +46,7 @@ fn every_protocol_is_played_in_frames_over_both_families() {
     assert_eq!(page.value(attached), Some(1));
     let shown = host.shown();
     assert_eq!((&shown["mode"], &shown["attached"]), (&"copy".into(), &true.into()));
+    assert_eq!(shown["checksums"], "card");
     assert_eq!(rights_of(host.daemon.id()), 0, "what it takes at the start is given up");
 }
 

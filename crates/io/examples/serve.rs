@@ -16,7 +16,7 @@ use std::time::Duration;
 use ringgate_batch::{Endpoint, LocalIp, TxTarget};
 use ringgate_io::socket::{self, UdpOptions};
 use ringgate_io::{
-    self as io, AnyDriver, CardOptions, Choice, Driver, DriverOptions, SocketKind, Wait,
+    self as io, AnyDriver, CardOptions, Choice, Driver, DriverOptions, LeftSums, SocketKind, Wait,
 };
 use ringgate_xdp::netlink::Asking;
 use ringgate_xdp::program::{Ours, Place, Program};
@@ -50,8 +50,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         receive: 1024,
         send: 1024,
         frame_bytes: 2048,
+        notes: None,
     };
-    let card = CardOptions { queue, routes: Arc::clone(watch.routes()) };
+    let card =
+        CardOptions { queue, routes: Arc::clone(watch.routes()), left_sums: LeftSums::default() };
     let mut driver = io::open_with_card(choice, &options, &card)?;
     let id = register(&mut driver, address)?;
     driver.serve_by_card(id, address, false);

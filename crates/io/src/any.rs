@@ -88,6 +88,11 @@ impl AnyDriver {
         self.card.as_ref().map(|card| card.mode())
     }
 
+    /// Whether checksums of what leaves in frames are left to whoever sends them.
+    pub fn card_leaves_sums(&self) -> bool {
+        self.card.as_ref().is_some_and(|card| card.leaves_sums())
+    }
+
     /// What another process needs to go on with the card's queue.
     pub fn given_card(&self) -> Option<io::Result<GivenQueue>> {
         self.card.as_ref().map(|card| card.given())

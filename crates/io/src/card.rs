@@ -38,9 +38,11 @@ use super::IoStats;
 use super::slots::Slots;
 use ringgate_batch::{Arena, Endpoint, LocalIp, RxBatch, RxMeta, SocketId, TxBatch, TxEntry};
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, RX_DATAGRAM_BYTES, TX_SLOT_BYTES};
-use ringgate_xdp::frame::{self, HEADERS_MAX, Leaving, Leg, Refusal};
+use ringgate_xdp::frame::{self, HEADERS_MAX, Leaving, Leg, Refusal, SUM_AT, UDP_BYTES};
 use ringgate_xdp::memory;
-use ringgate_xdp::queue::{Frame, Mode, Queue, QueueOptions, Received, Statistics};
+use ringgate_xdp::queue::{
+    Frame, LeftSum, Mode, NOTE_ROOM, Notes, Queue, QueueOptions, Received, Statistics,
+};
 use ringgate_xdp::routes::{Hop, Routes};
 
 use super::DriverOptions;
@@ -52,6 +54,17 @@ pub struct CardOptions {
     pub queue: QueueOptions,
     /// Where packets have to go.
     pub routes: Arc<Routes>,
+    /// Where checksums of datagrams are left to others, if the queue takes notes.
+    pub left_sums: LeftSums,
+}
+
+/// In which modes whoever sends the frames writes the checksums of datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftSums {
+    /// Where the kernel copies.
+    pub copy: bool,
+    /// Where the card reads our memory.
+    pub zero_copy: bool,
 }
 
 /// What has been counted at a card.
@@ -83,6 +96,8 @@ pub(super) struct Card {
     lent: Vec<Frame>,
     /// The frame of each small slot of the outgoing batch.
     slots: Vec<Frame>,
+    /// Checksums of datagrams are left to whoever sends the frames.
+    leaves_sums: bool,
     /// Numbers datagrams that may be taken apart.
     fragments: u16,
     stats: CardStats,
@@ -100,6 +115,8 @@ pub struct GivenQueue {
     pub memory: OwnedFd,
     /// From where on.
     pub base: u64,
+    /// Frames to send have room in front of them for a note.
+    pub takes_notes: bool,
 }
 
 /// An ordinary socket whose datagrams may come in frames.
@@ -123,7 +140,7 @@ pub(super) struct Opened {
 impl Card {
     /// Opens a queue over memory that begins with the slots of an interface.
     pub(super) fn open(options: &CardOptions, driver: &DriverOptions) -> io::Result<Opened> {
-        let CardOptions { queue, routes } = options;
+        let CardOptions { queue, routes, left_sums } = options;
         let bundles = usize::from(driver.tx_bundles) * BUNDLE_BYTES_MAX;
         let large_base = Slots::bytes(*driver).next_multiple_of(PAGE_BYTES);
         let frames = (large_base + bundles).next_multiple_of(PAGE_BYTES);
@@ -148,6 +165,7 @@ impl Card {
             TxBatch::over(Arc::clone(&arena), own, places, (large_base, driver.tx_bundles.into()))
         };
         let card = Self {
+            leaves_sums: left_sums.by(&queue),
             queue,
             ports: Vec::new(),
             hops: Hops::new(Arc::clone(routes)),
@@ -168,14 +186,15 @@ impl Card {
         driver: &DriverOptions,
         given: GivenQueue,
     ) -> io::Result<Opened> {
-        let CardOptions { queue, routes } = options;
+        let CardOptions { queue, routes, left_sums } = options;
         let bundles = usize::from(driver.tx_bundles) * BUNDLE_BYTES_MAX;
         let large_base = Slots::bytes(*driver).next_multiple_of(PAGE_BYTES);
         let spare = large_base + bundles;
         let slots = usize::from(driver.tx_datagrams);
         let frames = (spare + slots * TX_SLOT_BYTES).next_multiple_of(PAGE_BYTES);
         let to_send = queue.send as usize * queue.frame_bytes as usize;
-        let GivenQueue { socket, memory, base } = given;
+        let GivenQueue { socket, memory, base, takes_notes } = given;
+        let queue = &QueueOptions { notes: takes_notes.then_some(Notes::Sender), ..*queue };
         let arena = Arc::new(memory::adopted(&memory, base, queue.bytes(), frames)?);
         // SAFETY: what begins at `frames` is named to nobody else but by frames, and there are none
         // before `resume`: up to then the other process has them.
@@ -189,6 +208,7 @@ impl Card {
             TxBatch::over(Arc::clone(&arena), own, places, (large_base, driver.tx_bundles.into()))
         };
         let card = Self {
+            leaves_sums: left_sums.by(&queue),
             queue,
             ports: Vec::new(),
             hops: Hops::new(Arc::clone(routes)),
@@ -223,6 +243,7 @@ impl Card {
             socket: self.queue.as_fd().try_clone_to_owned()?,
             memory: self.memory.try_clone()?,
             base: self.base,
+            takes_notes: self.queue.takes_notes(),
         })
     }
 
@@ -258,6 +279,11 @@ impl Card {
 
     pub(super) const fn mode(&self) -> Mode {
         self.queue.mode()
+    }
+
+    /// Whether checksums are left to whoever sends the frames.
+    pub(super) const fn leaves_sums(&self) -> bool {
+        self.leaves_sums
     }
 
     pub(super) const fn stats(&self) -> CardStats {
@@ -393,13 +419,20 @@ impl Card {
         let frame = &mut self.slots[slot];
         let start = self.queue.offset(frame);
         let head = entry.offset() - start;
-        let leaving = Leaving { leg, local, port: port.port, peer, fragments };
+        let sum_is_left = self.leaves_sums;
+        let leaving = Leaving { leg, local, port: port.port, peer, fragments, sum_is_left };
         let (room, datagram) = self.queue.bytes_mut(frame).split_at_mut(head);
         let datagram = &datagram[..entry.len()];
         let headers = frame::write_headers(room, &leaving, datagram);
         let frame = std::mem::replace(frame, blank);
         let (at, len) = ((head - headers) as u32, (headers + entry.len()) as u32);
-        match self.queue.send(frame, at, len) {
+        let sent = if sum_is_left {
+            let sum = LeftSum { from: (headers - UDP_BYTES) as u16, at: SUM_AT as u16 };
+            self.queue.send_unfinished(frame, at, len, sum)
+        } else {
+            self.queue.send(frame, at, len)
+        };
+        match sent {
             Ok(()) => {
                 // SAFETY: the slot has a frame of its own in `slots` now. The one before is read
                 // by the kernel, and written to by nobody, until it is blank again.
@@ -439,6 +472,17 @@ impl Card {
     }
 }
 
+impl LeftSums {
+    /// Whether checksums are left to whoever sends a queue's frames.
+    const fn by(self, queue: &Queue) -> bool {
+        let is_done = match queue.mode() {
+            Mode::Copy => self.copy,
+            Mode::ZeroCopy => self.zero_copy,
+        };
+        is_done && queue.takes_notes()
+    }
+}
+
 /// Where in the arena a slot begins that lies in a frame: behind room for headers, and with some
 /// frames a line or more later, because the first lines of all frames would meet in few of a
 /// cache's sets.
@@ -455,7 +499,7 @@ const SPREAD_MAX: usize = (SPREAD_STEPS - 1) * LINE_BYTES;
 
 /// In front of a slot, a multiple of a line.
 const HEAD_BYTES: usize = 128;
-const _: () = assert!(HEADERS_MAX <= HEAD_BYTES);
+const _: () = assert!(NOTE_ROOM + HEADERS_MAX <= HEAD_BYTES);
 const _: () = assert!(HEAD_BYTES + SPREAD_MAX + TX_SLOT_BYTES <= FRAME_BYTES_MIN);
 
 const PAGE_BYTES: usize = 4096;

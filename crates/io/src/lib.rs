@@ -38,7 +38,7 @@ use std::time::Duration;
 pub use self::any::{AnyDriver, player_options};
 pub use self::card::{
     CardBase, CardChoice, CardCounts, CardDrop, CardMode, CardNews, CardOptions, CardStats,
-    GivenBase, GivenQueue, card_memory, look_at_card,
+    GivenBase, GivenQueue, LeftSums, card_memory, look_at_card,
 };
 pub use self::error::StartError;
 pub use self::open::{Choice, DriverOptions, open, open_with_card, open_with_given_card};

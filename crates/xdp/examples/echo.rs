@@ -53,6 +53,7 @@ fn serve_frames(interface: &str, address: SocketAddr) -> Result<u64, Box<dyn Err
         receive: 1024,
         send: 1024,
         frame_bytes: 2048,
+        notes: None,
     };
     let mut queue = Queue::with_own_memory(&options)?;
     let local = match address {
@@ -102,7 +103,8 @@ fn answer(queue: &mut Queue, received: Received) -> bool {
     queue.give_back(frame);
     if let Some(mut out) = queue.blank() {
         let (local, port) = (arrived.local, arrived.port);
-        let leaving = Leaving { leg, local, port, peer: arrived.peer, fragments: None };
+        let leaving =
+            Leaving { leg, local, port, peer: arrived.peer, fragments: None, sum_is_left: false };
         let memory = queue.bytes_mut(&mut out);
         memory[HEADERS_MAX..][..datagram.len()].copy_from_slice(&datagram);
         let headers = frame::write_headers(&mut memory[..HEADERS_MAX], &leaving, &datagram);

@@ -170,6 +170,9 @@ pub struct Leaving {
     /// Routers may take it apart where it is too long for a path, and tell the pieces by this
     /// number. Only IPv4 has such routers.
     pub fragments: Option<u16>,
+    /// Who sends the frame adds the datagram to its checksum, which stands [`SUM_AT`] bytes behind
+    /// the beginning of its header. The one of an IPv4 header is always ours.
+    pub sum_is_left: bool,
 }
 
 /// Writes the headers in front of a datagram: the end of `room` is where it begins. Returns how
@@ -186,7 +189,7 @@ pub fn write_headers(room: &mut [u8], leaving: &Leaving, datagram: &[u8]) -> usi
     udp[..2].copy_from_slice(&leaving.port.to_be_bytes());
     udp[2..4].copy_from_slice(&leaving.peer.port().to_be_bytes());
     udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
-    udp[6..].fill(0);
+    udp[SUM_AT..].fill(0);
     let own = leaving.local.ip_bytes();
     let other = leaving.peer.ip_bytes();
     // IPv4 addresses are kept in the last four of sixteen bytes.
@@ -197,8 +200,12 @@ pub fn write_headers(room: &mut [u8], leaving: &Leaving, datagram: &[u8]) -> usi
         Sum::default().add(own).add(other)
     };
     let pseudo = addresses.add_number(udp_len).add_number(u16::from(UDP));
-    let checksum = pseudo.add(udp).add(datagram).field();
-    udp[6..].copy_from_slice(&checksum);
+    let checksum = if leaving.sum_is_left {
+        pseudo.folded().to_ne_bytes()
+    } else {
+        pseudo.add(udp).add(datagram).field()
+    };
+    udp[SUM_AT..].copy_from_slice(&checksum);
     let (room, ip_bytes, kind) = if is_v4 {
         let (room, header) = room.split_last_chunk_mut().expect("it was asked above");
         write_v4(header, leaving, udp_len);
@@ -259,6 +266,9 @@ pub const fn inner_headers(is_v4: bool) -> usize {
     UDP_BYTES + if is_v4 { V4_BYTES } else { V6_BYTES }
 }
 
+/// Where in a UDP header its checksum stands.
+pub const SUM_AT: usize = 6;
+
 /// Bytes of an Ethernet header and a tag: what a frame has beside its MTU.
 pub const OUTER_BYTES: usize = ETHERNET_BYTES + TAG_BYTES;
 
@@ -266,7 +276,8 @@ pub(crate) const ETHERNET_BYTES: usize = 14;
 pub(crate) const TAG_BYTES: usize = 4;
 pub(crate) const V4_BYTES: usize = 20;
 pub(crate) const V6_BYTES: usize = 40;
-pub(crate) const UDP_BYTES: usize = 8;
+/// A UDP header: the last one before the datagram, and where its checksum begins.
+pub const UDP_BYTES: usize = 8;
 
 /// What the last two bytes of an Ethernet header announce.
 pub(crate) const KIND_V4: [u8; 2] = [0x08, 0x00];

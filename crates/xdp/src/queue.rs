@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::memory;
 use super::patience::patiently;
 use super::ring::{Reader, Writer};
-pub use super::socket::{Mode, Statistics};
-use super::socket::{Socket, Which};
+pub use super::socket::{Mode, Notes, Statistics};
+use super::socket::{NOTE_BYTES, Socket, Which};
 use ringgate_batch::Arena;
 
 /// One queue.
@@ -39,6 +39,7 @@ pub struct Queue {
     /// Frames to receive into that found no room on the fill ring.
     waiting: Vec<Frame>,
     mode: Mode,
+    takes_notes: bool,
     /// System calls made.
     syscalls: u64,
 }
@@ -58,6 +59,8 @@ pub struct QueueOptions {
     pub send: u32,
     /// Bytes of a frame: 2048 or 4096.
     pub frame_bytes: u32,
+    /// Who is to be left a note with a frame, where the kernel knows of such.
+    pub notes: Option<Notes>,
 }
 
 impl QueueOptions {
@@ -73,6 +76,16 @@ pub struct Frame {
     number: u32,
     /// Of which queue.
     of: u32,
+}
+
+/// The checksum of a frame to send that somebody else is to write: who that is is said by
+/// [`Notes`]. What stands in its place is added to all that follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftSum {
+    /// Where in the frame it begins.
+    pub from: u16,
+    /// Where behind that it stands.
+    pub at: u16,
 }
 
 /// A frame that has arrived.
@@ -121,11 +134,21 @@ impl Queue {
     /// Nobody else may read or write the [`bytes`](QueueOptions::bytes) from `base` on, by this
     /// arena or otherwise, but with the [`Frame`] that stands for them.
     pub unsafe fn open(options: &QueueOptions, arena: Arc<Arena>, base: usize) -> io::Result<Self> {
-        let QueueOptions { interface, queue, mode, receive, send, frame_bytes } = *options;
+        let QueueOptions { interface, queue, mode, receive, send, frame_bytes, notes } = *options;
         let start = arena.pointer(base, options.bytes());
         let socket = Socket::new()?;
-        // SAFETY: it is in the arena and nobody's, as the caller has promised.
-        unsafe { socket.register(start, options.bytes(), frame_bytes) }?;
+        let register = |notes| {
+            // SAFETY: it is in the arena and nobody's, as the caller has promised.
+            unsafe { socket.register(start, options.bytes(), frame_bytes, notes) }
+        };
+        let taken = match register(notes) {
+            // A kernel that knows of no notes (before 6.11) does not take the memory with them.
+            Err(why) if notes.is_some() && why.raw_os_error() == Some(libc::EINVAL) => {
+                register(None).map(|()| false)
+            }
+            registered => registered.map(|()| notes.is_some()),
+        };
+        let takes_notes = taken?;
         let sizes = [
             (Which::Fill, receive),
             (Which::Completion, send),
@@ -143,12 +166,13 @@ impl Queue {
         opened.top_up();
         patiently(|| opened.socket.bind(interface, queue, mode))?;
         opened.mode = opened.socket.mode()?;
+        opened.takes_notes = takes_notes;
         Ok(opened)
     }
 
     /// A queue that another process has opened, and goes on with until that has
     /// [told](Self::settle) which frames it has: [`resume`](Self::resume) takes those over. `base`
-    /// is where its frames lie in an arena of ours.
+    /// is where its frames lie in an arena of ours. It takes notes where the options have them.
     ///
     /// # Errors
     /// Where it is no such socket.
@@ -163,6 +187,7 @@ impl Queue {
     ) -> io::Result<Self> {
         let mut adopted = Self::over(Socket::adopt(socket), options, arena, base)?;
         adopted.mode = adopted.socket.mode()?;
+        adopted.takes_notes = options.notes.is_some();
         Ok(adopted)
     }
 
@@ -198,6 +223,7 @@ impl Queue {
             blank: Vec::with_capacity(send as usize),
             waiting: Vec::with_capacity(receive as usize),
             mode: Mode::Copy,
+            takes_notes: false,
             syscalls: 0,
         })
     }
@@ -242,6 +268,11 @@ impl Queue {
     /// How frames come and go.
     pub const fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// Whether frames can be sent whose checksum is [left](Self::send_unfinished) to others.
+    pub const fn takes_notes(&self) -> bool {
+        self.takes_notes
     }
 
     /// Its socket, to be given to a program, or to be waited for.
@@ -353,15 +384,37 @@ impl Queue {
     /// Where they do not lie in the frame, or where it is a frame to receive into.
     #[inline]
     pub fn send(&mut self, frame: Frame, at: u32, len: u32) -> Result<(), Frame> {
+        self.put(frame, (at, len), 0)
+    }
+
+    /// The same with a checksum that others write. What lies in front of the frame is written over.
+    ///
+    /// # Panics
+    /// As `send`, and where [`NOTE_ROOM`] bytes do not lie in front of it, or nobody takes notes.
+    #[inline]
+    pub fn send_unfinished(
+        &mut self,
+        mut frame: Frame,
+        at: u32,
+        len: u32,
+        sum: LeftSum,
+    ) -> Result<(), Frame> {
+        assert!(self.takes_notes, "a note that nobody reads leaves a wrong checksum");
+        let place = at as usize - NOTE_ROOM..at as usize;
+        let note = &mut self.bytes_mut(&mut frame)[place];
+        note.fill(0);
+        note[..8].copy_from_slice(&u64::from(libc::XDP_TXMD_FLAGS_CHECKSUM).to_ne_bytes());
+        note[8..10].copy_from_slice(&sum.from.to_ne_bytes());
+        note[10..12].copy_from_slice(&sum.at.to_ne_bytes());
+        self.put(frame, (at, len), libc::XDP_TX_METADATA)
+    }
+
+    fn put(&mut self, frame: Frame, (at, len): (u32, u32), options: u32) -> Result<(), Frame> {
         let memory = &self.memory;
         let is_inside = at <= memory.frame_bytes && len <= memory.frame_bytes - at;
         assert!(is_inside && frame.number < memory.send, "it is a frame to send");
         let addr = memory.address(&frame) + u64::from(at);
-        if self.transmit.push(libc::xdp_desc { addr, len, options: 0 }) {
-            Ok(())
-        } else {
-            Err(frame)
-        }
+        if self.transmit.push(libc::xdp_desc { addr, len, options }) { Ok(()) } else { Err(frame) }
     }
 
     /// Has the kernel send what is on the transmit ring. What it could not send stays there, and
@@ -416,6 +469,9 @@ impl Memory {
         (number < self.frames).then_some(Frame { number, of: self.id })
     }
 }
+
+/// Bytes in front of what is sent that a note takes.
+pub const NOTE_ROOM: usize = NOTE_BYTES as usize;
 
 /// A full ring at 32 frames each time, and some that were in vain.
 const KICKS_MAX: usize = 256;

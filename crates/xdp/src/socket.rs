@@ -17,6 +17,17 @@ pub enum Mode {
     Copy,
 }
 
+/// Who follows the notes in front of what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notes {
+    /// Who sends the frame: with zero-copy the card, else the kernel, which leaves to the card what
+    /// that can do.
+    Sender,
+    /// The kernel, whatever the card can do: for tests, because a card that is a wire's end in the
+    /// kernel leaves everything undone.
+    Kernel,
+}
+
 /// What the kernel has counted at a socket since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -73,7 +84,8 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    /// Registers memory, to be cut into frames of one size, a power of two.
+    /// Registers memory, to be cut into frames of one size, a power of two, with or without room
+    /// for notes in front of what is sent.
     ///
     /// # Safety
     /// The memory must be mapped and be nobody's: the kernel reads and writes every frame that is
@@ -83,14 +95,22 @@ impl Socket {
         start: NonNull<u8>,
         bytes: usize,
         frame_bytes: u32,
+        notes: Option<Notes>,
     ) -> io::Result<()> {
+        let (flags, tx_metadata_len) = match notes {
+            None => (0, 0),
+            Some(Notes::Sender) => (libc::XDP_UMEM_TX_METADATA_LEN, NOTE_BYTES),
+            Some(Notes::Kernel) => {
+                (libc::XDP_UMEM_TX_METADATA_LEN | libc::XDP_UMEM_TX_SW_CSUM, NOTE_BYTES)
+            }
+        };
         let memory = libc::xdp_umem_reg {
             addr: start.as_ptr() as u64,
             len: bytes as u64,
             chunk_size: frame_bytes,
             headroom: 0,
-            flags: 0,
-            tx_metadata_len: 0,
+            flags,
+            tx_metadata_len,
         };
         self.set(libc::SOL_XDP, libc::XDP_UMEM_REG, &memory)
     }
@@ -226,6 +246,10 @@ impl Socket {
         if is_whole { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)) }
     }
 }
+
+/// `struct xsk_tx_metadata`: what is asked for, where a checksum begins and where in that it
+/// stands, and a time that we do not use.
+pub(crate) const NOTE_BYTES: u32 = 24;
 
 /// A full transmit ring of the longest frames, as the kernel books them.
 const SEND_BUFFER_BYTES: i32 = 16 << 20;

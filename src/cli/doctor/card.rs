@@ -69,6 +69,7 @@ pub(super) fn findings(xdp: &Xdp, workers: u32, seen: &Seen) -> Vec<Finding> {
         queues(xdp, workers, seen),
         mtu(xdp, seen),
         offload(xdp, seen),
+        checksums(xdp, seen),
         vlans(xdp, seen),
         memory(xdp, workers, seen),
         rights(xdp, seen),
@@ -169,6 +170,28 @@ fn offload(xdp: &Xdp, seen: &Seen) -> Finding {
     )
 }
 
+/// Who writes those of answers. Both are right; it is work that a worker need not do.
+fn checksums(xdp: &Xdp, seen: &Seen) -> Finding {
+    let [copied, zero_copy] =
+        [false, true].map(|is_zero_copy| seen.facts.writes_sums(is_zero_copy));
+    let is_copied = match xdp.mode {
+        XdpMode::Copy | XdpMode::Generic => true,
+        XdpMode::ZeroCopy => false,
+        XdpMode::Auto => seen.facts.zero_copy != Some(true),
+    };
+    let by_card = if is_copied { copied } else { zero_copy };
+    let by = if by_card { "by the card" } else { "by software" };
+    let how = if is_copied { "where frames are copied" } else { "with zero-copy" };
+    let finding = finding(xdp, "checksums", format!("{by} {how}"));
+    if by_card || !is_copied || seen.facts.features.is_none() {
+        return finding;
+    }
+    finding.could(
+        "workers write the checksums of answers, which a card could do",
+        format!("ethtool -K {} tx-checksum-ip-generic on, if the card has it", xdp.interface),
+    )
+}
+
 fn vlans(xdp: &Xdp, seen: &Seen) -> Finding {
     let is_on = seen.facts.has("rx-vlan-hw-parse");
     let there = if seen.has_vlans { "VLANs on it" } else { "no VLAN on it" };
@@ -236,6 +259,7 @@ mod tests {
             queues_max: Some(8),
             runs_programs: Some(true),
             zero_copy: Some(true),
+            zero_copy_sums: Some(true),
             features: Some(vec!["rx-gro".to_owned()]),
         };
         let link = CardLink { mac: Some([2; 6]), mtu: 1500, queues: 8, ..CardLink::default() };
@@ -255,7 +279,7 @@ mod tests {
     #[test]
     fn a_card_that_can_everything_is_fine() {
         let all = findings(&xdp(), 4, &seen());
-        assert_eq!(all.len(), 8);
+        assert_eq!(all.len(), 9);
         assert!(all.iter().all(|it| it.severity == Severity::Ok), "{all:?}");
         assert_eq!(all[0].found, "ice: runs programs, zero-copy");
     }
@@ -273,6 +297,24 @@ mod tests {
         expect(&wants(XdpMode::Generic), &card, "driver", Severity::Ok, "");
         card.link.mac = None;
         expect(&xdp(), &card, "driver", Severity::Bites, "another interface");
+    }
+
+    #[test]
+    fn who_writes_checksums_is_said_for_the_mode_that_there_will_be() {
+        let mut card = seen();
+        let found = |xdp: &Xdp, card: &Seen| {
+            let all = findings(xdp, 4, card);
+            all.into_iter().find(|it| it.what == "eth0 checksums").expect("it is looked at").found
+        };
+        assert_eq!(found(&xdp(), &card), "by the card with zero-copy");
+        card.facts.zero_copy_sums = None;
+        assert_eq!(found(&xdp(), &card), "by software with zero-copy");
+        expect(&xdp(), &card, "checksums", Severity::Ok, "");
+        let copy = Xdp { mode: XdpMode::Copy, ..xdp() };
+        expect(&copy, &card, "checksums", Severity::Could, "tx-checksum-ip-generic on");
+        card.facts.features = Some(vec!["tx-checksum-ip-generic".into()]);
+        assert_eq!(found(&copy, &card), "by the card where frames are copied");
+        expect(&copy, &card, "checksums", Severity::Ok, "");
     }
 
     #[test]

@@ -10,12 +10,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::CardOptions;
+use super::{CardOptions, LeftSums};
 use crate::{AnyDriver, StartError};
 use ringgate_xdp::book::Book;
 use ringgate_xdp::netlink::{Asking, Facts, Link, Snapshot};
 use ringgate_xdp::program::{Attached, Counts, Place, Program};
-use ringgate_xdp::queue::{Mode, QueueOptions};
+use ringgate_xdp::queue::{Mode, Notes, QueueOptions};
 use ringgate_xdp::routes::{Prepared, Routes, Watch};
 
 /// How frames are to come and go.
@@ -79,6 +79,7 @@ pub struct CardBase {
     /// Which the program knows.
     queues: u32,
     sizes: [u32; 3],
+    left_sums: LeftSums,
     /// Takes the program off the interface when it is dropped.
     attached: Attached,
     book: Arc<Book>,
@@ -101,7 +102,8 @@ impl CardBase {
             let error = StartError::card(format!("find interface {name}"), why);
             error.advised("`ip link show` lists the interfaces of this network namespace".into())
         })?;
-        enough_queues(choice, &link, workers)?;
+        let facts = Facts::of(link.index);
+        enough_queues(choice, &link, &facts, workers)?;
         let mac = link.mac.ok_or_else(|| {
             let error = io::Error::other("it is no Ethernet interface");
             StartError::card(format!("serve by interface {name}"), error)
@@ -125,6 +127,7 @@ impl CardBase {
             program,
             queues,
             sizes,
+            left_sums: left_sums(&facts),
             attached,
             book: Arc::new(book),
             routes: Arc::clone(prepared.routes()),
@@ -139,6 +142,7 @@ impl CardBase {
     pub fn adopt(choice: &CardChoice, given: GivenBase) -> io::Result<Self> {
         let GivenBase { attached, tables, queues, is_generic, sizes } = given;
         let link = Asking::open()?.link(&choice.interface)?;
+        let facts = Facts::of(link.index);
         let is_attached = Arc::new(AtomicBool::new(link.program.is_some()));
         let prepared = Prepared::new(link.index)?;
         let program = Arc::new(Program::adopt(tables, queues)?);
@@ -151,6 +155,7 @@ impl CardBase {
             program,
             queues,
             sizes,
+            left_sums: left_sums(&facts),
             attached: Attached::adopt(attached),
             book: Arc::new(book),
             routes: Arc::clone(prepared.routes()),
@@ -185,8 +190,10 @@ impl CardBase {
         };
         let [receive, send, frame_bytes] = self.sizes;
         let interface = self.link.index;
-        let queue = QueueOptions { interface, queue, mode, receive, send, frame_bytes };
-        CardOptions { queue, routes: Arc::clone(&self.routes) }
+        let left_sums = self.left_sums;
+        let notes = (left_sums != LeftSums::default()).then_some(Notes::Sender);
+        let queue = QueueOptions { interface, queue, mode, receive, send, frame_bytes, notes };
+        CardOptions { queue, routes: Arc::clone(&self.routes), left_sums }
     }
 
     /// How frames come and go, with a driver that was opened for it.
@@ -271,10 +278,19 @@ const fn frame_bytes(mtu: u32) -> u32 {
     if mtu <= SMALL_MTU_MAX { 2048 } else { 4096 }
 }
 
+fn left_sums(facts: &Facts) -> LeftSums {
+    LeftSums { copy: facts.writes_sums(false), zero_copy: facts.writes_sums(true) }
+}
+
 /// Whether there is a queue for each worker.
-fn enough_queues(choice: &CardChoice, link: &Link, workers: u16) -> Result<(), StartError> {
+fn enough_queues(
+    choice: &CardChoice,
+    link: &Link,
+    facts: &Facts,
+    workers: u16,
+) -> Result<(), StartError> {
     let name = &choice.interface;
-    let in_use = Facts::of(link.index).queues.filter(|count| *count > 0).unwrap_or(link.queues);
+    let in_use = facts.queues.filter(|count| *count > 0).unwrap_or(link.queues);
     let refuse = |what: String, why: String, advice: String| {
         Err(StartError::card(what, io::Error::other(why)).advised(advice))
     };

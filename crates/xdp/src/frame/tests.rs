@@ -21,6 +21,7 @@ fn v4() -> Leaving {
         port: 40_000,
         peer: Endpoint::v4([198, 51, 100, 7], 5),
         fragments: None,
+        sum_is_left: false,
     }
 }
 
@@ -66,6 +67,28 @@ fn a_frame_that_a_card_was_to_finish_is_taken() {
         frame[field] ^= 1;
         assert_eq!(parse(&frame), Err(Refusal::Checksum));
     }
+}
+
+/// What a card that is left a checksum makes of it is what we would have written.
+#[test]
+fn a_checksum_that_is_left_becomes_the_same() {
+    // Of the second, the datagram's sum is zero, which is written as ones.
+    let mut zero = frame_of(&v6(), &[0, 0]);
+    let field = zero.len() - 4;
+    let becomes_zero = [zero[field], zero[field + 1]];
+    for datagram in [&b"hello"[..], &becomes_zero] {
+        for leaving in [v4(), v6()] {
+            let whole = frame_of(&leaving, datagram);
+            let mut left = frame_of(&Leaving { sum_is_left: true, ..leaving }, datagram);
+            assert_eq!(left.len(), whole.len());
+            let from = left.len() - datagram.len() - UDP_BYTES;
+            let sum = Sum::default().add(&left[from..]).field();
+            left[from + SUM_AT..][..2].copy_from_slice(&sum);
+            assert_eq!(left, whole);
+        }
+    }
+    zero[field..field + 2].fill(0);
+    assert_eq!(parse(&zero), Err(Refusal::Checksum), "IPv6 has no datagram without one");
 }
 
 #[test]
@@ -150,7 +173,9 @@ prop_compose! {
         };
         let leg = Leg { to: macs[0], from: macs[1], vlan };
         let to = Endpoint::v6(*local.ip_bytes(), 0, ports[1]);
-        (Leaving { leg, local: theirs, port: ports[0], peer: to, fragments }, peer)
+        let leaving =
+            Leaving { leg, local: theirs, port: ports[0], peer: to, fragments, sum_is_left: false };
+        (leaving, peer)
     }
 }
 

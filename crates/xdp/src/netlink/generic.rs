@@ -22,6 +22,8 @@ pub struct Facts {
     pub runs_programs: Option<bool>,
     /// The driver reads and writes a process's memory itself.
     pub zero_copy: Option<bool>,
+    /// With zero-copy it writes checksums of what is sent.
+    pub zero_copy_sums: Option<bool>,
     /// What it does to frames, by the kernel's names.
     pub features: Option<Vec<String>>,
 }
@@ -49,6 +51,17 @@ impl Facts {
         self.features.iter().flatten().any(|it| it == feature)
     }
 
+    /// Whether somebody else writes checksums of what is sent, and that is no more than asked for
+    /// at the right place: with zero-copy the driver says so; else the kernel does, which leaves it
+    /// to a card that can add up anything.
+    pub fn writes_sums(&self, is_zero_copy: bool) -> bool {
+        if is_zero_copy {
+            self.zero_copy_sums == Some(true)
+        } else {
+            self.has("tx-checksum-ip-generic")
+        }
+    }
+
     fn read_channels(&mut self, body: &[u8]) {
         let of = |wanted: u16| {
             let found = attributes(body, 0).find(|(kind, _)| *kind == wanted);
@@ -63,11 +76,17 @@ impl Facts {
     }
 
     fn read_device(&mut self, body: &[u8]) {
-        let features = attributes(body, 0).find(|(kind, _)| *kind == XDP_FEATURES);
-        let Some(Ok(bits)) = features.map(|(_, value)| <[u8; 8]>::try_from(value)) else { return };
-        let bits = u64::from_ne_bytes(bits);
-        self.runs_programs = Some(bits & (XDP_BASIC | XDP_REDIRECT) == XDP_BASIC | XDP_REDIRECT);
-        self.zero_copy = Some(bits & XDP_ZERO_COPY != 0);
+        let bits = |wanted: u16| {
+            let (_, value) = attributes(body, 0).find(|(kind, _)| *kind == wanted)?;
+            Some(u64::from_ne_bytes(value.try_into().ok()?))
+        };
+        if let Some(bits) = bits(XDP_FEATURES) {
+            let both = XDP_BASIC | XDP_REDIRECT;
+            self.runs_programs = Some(bits & both == both);
+            self.zero_copy = Some(bits & XDP_ZERO_COPY != 0);
+        }
+        // Before 6.8 the kernel has no such attribute.
+        self.zero_copy_sums = bits(XSK_FEATURES).map(|bits| bits & XSK_TX_CHECKSUM != 0);
     }
 }
 
@@ -188,6 +207,8 @@ const COMBINED_COUNT: u16 = 9;
 /// Of the family `netdev`.
 const GET_DEVICE: u8 = 1;
 const XDP_FEATURES: u16 = 3;
+const XSK_FEATURES: u16 = 6;
+const XSK_TX_CHECKSUM: u64 = 1 << 1;
 const XDP_BASIC: u64 = 1;
 const XDP_REDIRECT: u64 = 1 << 1;
 const XDP_ZERO_COPY: u64 = 1 << 3;
@@ -232,6 +253,22 @@ mod tests {
         assert_eq!(told(0), (Some(false), Some(false)));
         assert_eq!(told(XDP_BASIC | XDP_REDIRECT), (Some(true), Some(false)));
         assert_eq!(told(XDP_BASIC | XDP_REDIRECT | XDP_ZERO_COPY), (Some(true), Some(true)));
+    }
+
+    #[test]
+    fn who_writes_checksums_depends_on_who_sends() {
+        let mut facts = Facts::default();
+        let said = |facts: &Facts| [false, true].map(|it| facts.writes_sums(it));
+        assert_eq!(said(&facts), [false, false], "an old kernel");
+        for bits in [0, 1, XSK_TX_CHECKSUM] {
+            facts.read_device(&attribute(XSK_FEATURES, &bits.to_ne_bytes()));
+            assert_eq!(said(&facts), [false, bits == XSK_TX_CHECKSUM]);
+        }
+        // A card that knows IPv4 only leaves the rest to us.
+        facts.features = Some(vec!["tx-checksum-ipv4".into()]);
+        assert_eq!(said(&facts), [false, true]);
+        facts.features = Some(vec!["tx-checksum-ip-generic".into()]);
+        assert_eq!(said(&facts), [true, true]);
     }
 
     /// Whatever this kernel tells, it tells it of an interface that every host has.

@@ -57,7 +57,8 @@ fn frame_to(local: LocalIp, vlan: u16, datagram: &[u8]) -> Vec<u8> {
     };
     let peer = Endpoint::v6(*local.ip_bytes(), 0, PORT);
     let leg = Leg { vlan, ..LEG };
-    let leaving = Leaving { leg, local: theirs, port: 5, peer, fragments: None };
+    let leaving =
+        Leaving { leg, local: theirs, port: 5, peer, fragments: None, sum_is_left: false };
     let mut room = [0; HEADERS_MAX];
     let bytes = write_headers(&mut room, &leaving, datagram);
     [&room[HEADERS_MAX - bytes..], datagram].concat()
