@@ -205,3 +205,5 @@ mod xdp_network;
 mod xdp_rig;
 #[path = "all/xdp_upgrade.rs"]
 mod xdp_upgrade;
+#[path = "all/xdp_wire.rs"]
+mod xdp_wire;

@@ -4,13 +4,18 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use ringgate_batch::{Endpoint, LocalIp};
+use ringgate_xdp::frame::{self, Leaving, Leg};
 use ringgate_xdp::netlink::Asking;
 use ringgate_xdp::program;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::control_rig::wait_for;
 use crate::netns;
-use crate::xdp_rig::{Frames, GATEWAY, GATEWAY_V6, Host, PLAIN_PORT};
+use crate::xdp_rig::{
+    Frames, GATEWAY, GATEWAY_V6, GATEWAYS_MAC, Host, NETCODE_PORT, PLAIN_PORT, PLAYERS_MAC,
+};
+use crate::xdp_wire::{RawWire, frame_of};
 
 #[test]
 fn fragments_options_and_extension_headers_reach_the_socket() {
@@ -33,9 +38,10 @@ fn fragments_options_and_extension_headers_reach_the_socket() {
     // Of ten that fit and four that do not, in either family.
     assert!(after.received - before.received < 28, "{before:?} {after:?}");
 
-    let before = host.warm_up();
+    host.warm_up();
+    let before = host.frames_by_now();
     play(&host, name, "options");
-    let after = host.frames();
+    let after = host.frames_by_now();
     assert_eq!(after.received, before.received, "they came by the socket");
 
     play(&host, name, "damaged");
@@ -63,7 +69,7 @@ fn be_fragmented() {
 
 /// The same question with four bytes of IPv4 options, and with an IPv6 header for the destination.
 fn be_optional() {
-    let player = Player::new("10.98.0.1");
+    let player = Player::silent("10.98.0.1");
     let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(libc::IPPROTO_RAW)));
     let raw = raw.expect("root");
     let question = b"with options";
@@ -78,7 +84,7 @@ fn be_optional() {
         raw.send_to(&packet, &to).expect("sent");
     });
 
-    let player = Player::new("fd98::1");
+    let player = Player::silent("fd98::1");
     let raw = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::from(libc::IPPROTO_RAW)));
     let raw = raw.expect("root");
     let udp = player.udp(question);
@@ -114,15 +120,20 @@ struct Player {
 }
 
 impl Player {
+    /// One that was answered.
     fn new(ip: &str) -> Self {
+        let player = Self::silent(ip);
+        player.echo(10);
+        player
+    }
+
+    fn silent(ip: &str) -> Self {
         let ip: IpAddr = ip.parse().expect("an address");
         let any = if ip.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any).expect("our namespace");
         socket.connect((ip, PLAIN_PORT)).expect("a route");
         socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
-        let player = Self { socket };
-        player.echo(10);
-        player
+        Self { socket }
     }
 
     fn is_v4(&self) -> bool {
@@ -225,6 +236,89 @@ fn players_in_a_vlan_are_served_in_frames() {
     });
 }
 
+/// A network behind two routers of which one is nobody: the kernel would send half of all players'
+/// answers there, by their addresses. Frames that come say by which of them players are reached.
+#[test]
+fn of_two_routers_the_one_that_players_come_by_gets_the_answers() {
+    let Some(host) = Host::start() else { return };
+    let (gateway, player) = (host.pair.gateway.clone(), host.pair.player.clone());
+    host.warm_up();
+    Host::set(&gateway, "neigh replace 10.98.0.3 lladdr 02:00:00:00:00:33 dev wire0 nud permanent");
+    let ways = "nexthop via 10.98.0.2 dev wire0 nexthop via 10.98.0.3 dev wire0";
+    Host::set(&gateway, &format!("route add 10.99.0.0/24 {ways}"));
+    for last in 1..=8 {
+        Host::set(&player, &format!("addr add 10.99.0.{last}/32 dev lo"));
+        Host::set(&player, &format!("route replace 10.98.0.1/32 dev wire0 src 10.99.0.{last}"));
+        let before = host.frames();
+        wait_for("answers in frames by the right router", || {
+            let _ = host.probe_for("200ms", &["--plain", "--server", "10.98.0.1:7001"]);
+            (host.frames().sent > before.sent).then_some(())
+        });
+        host.plays_plain(GATEWAY);
+    }
+}
+
+/// Frames of every length that a wire takes: right ones, cut ones, and ones with a byte or two
+/// changed. Each is a datagram, the kernel's business or dropped by name, and players play on.
+#[test]
+fn hostile_frames_of_every_length_are_accounted_for() {
+    let name = "xdp_network::hostile_frames_of_every_length_are_accounted_for";
+    if netns::role().is_some() {
+        return be_hostile();
+    }
+    let Some(host) = Host::start() else { return };
+    let before = host.warm_up();
+    play(&host, name, "hostile");
+    let now = host.wait_for_frames("every frame to be accounted for", |now| {
+        now.taken > before.taken + 2000 && now.taken == now.received + now.dropped
+    });
+    assert!(now.dropped > before.dropped && now.wrong_checksums > 0, "{now:?}");
+    let page = host.daemon.ask("/metrics");
+    assert_eq!(page.value("ringgate_conserved{worker=\"0\"}"), Some(1));
+    host.plays_plain(GATEWAY);
+    host.plays_netcode(GATEWAY_V6);
+}
+
+/// Three frames of each length, to each of two listeners over each family in turn.
+fn be_hostile() {
+    let mut wire = RawWire::open();
+    let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut roll = |below: usize| {
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        dice as usize % below
+    };
+    let ends = [("10.98.0.2", "10.98.0.1"), ("fd98::2", "fd98::1")];
+    for length in 15..=1514 {
+        let (own, gateway) = ends[length % 2];
+        let port = [PLAIN_PORT, NETCODE_PORT][length / 2 % 2];
+        let at = |ip: &str| Endpoint::from(SocketAddr::new(ip.parse().expect("an address"), port));
+        let leaving = Leaving {
+            leg: Leg { to: GATEWAYS_MAC, from: PLAYERS_MAC, vlan: 0 },
+            local: LocalIp::v6(*at(own).ip_bytes(), 0),
+            port: 5000,
+            peer: at(gateway),
+            fragments: None,
+            sum_is_left: false,
+        };
+        let headers = 14 + frame::inner_headers(length % 2 == 0);
+        let right = frame_of(&leaving, &vec![7; length.saturating_sub(headers)]);
+        let cut = frame_of(&leaving, &[7; 1400]);
+        let mut changed = right.clone();
+        for _ in 0..=roll(2) {
+            // Behind the MACs, mostly in the headers.
+            let within = if roll(4) == 0 { changed.len() - 12 } else { 60 };
+            let from = 12 + roll(within);
+            let at = from.min(changed.len() - 1);
+            changed[at] = roll(256) as u8;
+        }
+        for frame in [&right[..], &cut[..length.min(cut.len())], &changed] {
+            wire.send(frame);
+        }
+    }
+}
+
 #[test]
 fn neighbours_routes_and_cables_that_change_lose_nobody() {
     let Some(host) = Host::start() else { return };
@@ -286,9 +380,9 @@ fn a_program_that_somebody_takes_off_leaves_players_at_the_sockets() {
     let ran = host.pair.role(&host.pair.gateway, name, "somebody").output().expect("runs");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     wait_for("the page to say so", || (host.shown()["attached"] == false).then_some(()));
-    let before = host.frames();
+    let before = host.frames_by_now();
     host.plays_plain(GATEWAY);
     host.plays_netcode(GATEWAY_V6);
-    assert_eq!(host.frames().received, before.received, "they come by the sockets");
+    assert_eq!(host.frames_by_now().received, before.received, "they come by the sockets");
     assert!(host.daemon.log().contains("xdp_program_gone"), "{}", host.daemon.log());
 }

@@ -4,7 +4,9 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 
+use ringgate_os::clock;
 use ringgate_os::process::effective_uid;
+use ringgate_xdp::frame::Mac;
 
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, KEY_HEX, PROTOCOL_ID, Text, wait_for};
@@ -17,6 +19,10 @@ pub(crate) const UNREAL_PORT: u16 = 7002;
 
 pub(crate) const GATEWAY: &str = "10.98.0.1";
 pub(crate) const GATEWAY_V6: &str = "[fd98::1]";
+
+/// The ends of the first wire.
+pub(crate) const GATEWAYS_MAC: Mac = [2, 0, 0, 0, 0, 0x11];
+pub(crate) const PLAYERS_MAC: Mac = [2, 0, 0, 0, 0, 0x12];
 
 /// All three protocols by the first wire.
 pub(crate) const BY_CARD: &str = "io = \"xdp\"\nxdp = { interface = \"wire0\" }\n";
@@ -71,7 +77,12 @@ pub(crate) fn pair() -> Option<Pair> {
     if pair.is_none() {
         eprintln!("SKIPPED: frames take root and network namespaces");
     }
-    pair
+    let pair = pair?;
+    for (namespace, mac) in [(&pair.gateway, GATEWAYS_MAC), (&pair.player, PLAYERS_MAC)] {
+        let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+        Host::set(namespace, &format!("link set wire0 address {mac}"));
+    }
+    Some(pair)
 }
 
 impl Host {
@@ -162,6 +173,17 @@ impl Host {
     /// What was counted, as of the last report.
     pub(crate) fn frames(&self) -> Frames {
         frames(&self.daemon)
+    }
+
+    /// The same as of a report that was made after this was called.
+    pub(crate) fn frames_by_now(&self) -> Frames {
+        let since_us = clock::monotonic_us();
+        wait_for("a report of now", || {
+            let status = self.daemon.ask("/status").json();
+            let age_ms = status["workers"][0]["report_age_ms"].as_u64()?;
+            (1000 * (age_ms + 1) < clock::monotonic_us() - since_us).then_some(())
+        });
+        self.frames()
     }
 
     /// Waits until what was counted is as it should be.
