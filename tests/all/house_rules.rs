@@ -40,7 +40,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/report", ""),
     ("crates/state", "gate os"),
     ("crates/testkit", "batch core gate impair link"),
-    ("crates/tokens", "core fleet os"),
+    ("crates/tokens", "core fleet os report"),
     ("crates/trunk", "core link"),
     ("crates/trunk-io", "core link os trunk"),
     ("crates/trunks", "link os trunk trunk-io"),

@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::{Backend, Gateway, Listener};
+use ringgate_report::page::Page;
 use serde::Serialize;
 
 use crate::book::Now;
@@ -19,22 +20,14 @@ use crate::counters::Standing;
 use crate::desk::Desk;
 use crate::known::Known;
 
-/// The page, with a number that lets the browser run its script and nothing else.
-pub fn document(nonce: &str) -> String {
-    PAGE.replace("NONCE", nonce).replacen("STYLE", STYLE, 1).replacen("SCRIPT", SCRIPT, 1)
-}
-
-/// What the browser may do with the page.
-pub fn policy(nonce: &str) -> String {
-    format!(
-        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; \
-         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-}
-
-const PAGE: &str = include_str!("glance/page.html");
-const STYLE: &str = include_str!("glance/page.css");
-const SCRIPT: &str = include_str!("glance/page.js");
+/// The page.
+pub const PAGE: Page = Page {
+    title: "fleet · ringgate",
+    heading: "Fleet",
+    body: include_str!("glance/page.html"),
+    style: include_str!("glance/page.css"),
+    script: include_str!("glance/page.js"),
+};
 
 /// What was told last.
 #[derive(Debug, Default)]

@@ -1,36 +1,21 @@
-"use strict";
 // Asks for /status once a second and shows it, with what has changed since the page was opened.
-// Everything is written as text nodes, because names come from a config file.
 
 const EVERY_MS = 1000;
 const KEEP = 900; // looks
-const EVENTS_MAX = 200;
 const SVG = "http://www.w3.org/2000/svg";
 
-const by = (id) => document.getElementById(id);
 const looks = []; // one point for each look; null where there is no rate
-const events = [];
 let before = null; // the look before this one
 let isDown = false;
 let stage = null;
 
 // Numbers as people read them.
-const count = (n) => Math.round(n).toLocaleString("en");
 const short = (n) => n >= 1e9 ? (n / 1e9).toPrecision(3) + " G" : n >= 1e6 ? (n / 1e6).toPrecision(3) + " M"
   : n >= 1e5 ? (n / 1e3).toPrecision(3) + " k" : count(n);
 const bits = (n) => n >= 1e9 ? (n / 1e9).toPrecision(3) + " Gbit/s" : n >= 1e6 ? (n / 1e6).toPrecision(3) + " Mbit/s"
   : n >= 1e3 ? (n / 1e3).toPrecision(3) + " kbit/s" : count(n) + " bit/s";
 const time = (ns) => ns >= 1e9 ? (ns / 1e9).toPrecision(3) + " s" : ns >= 1e6 ? (ns / 1e6).toPrecision(3) + " ms"
   : ns >= 1e3 ? (ns / 1e3).toPrecision(3) + " µs" : Math.round(ns) + " ns";
-const span = (s) => s < 120 ? s + " s" : s < 7200 ? Math.floor(s / 60) + " min"
-  : s < 172800 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " days";
-
-function element(name, text, className) {
-  const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text;
-  if (className) made.className = className;
-  return made;
-}
 
 // A table: heads are words, or { text, word: true } for columns of words.
 function table(id, heads, rows, empty) {
@@ -42,9 +27,7 @@ function table(id, heads, rows, empty) {
       const it = cell !== null && typeof cell === "object" ? cell : { text: cell };
       const td = element("td", undefined, [it.className, heads[at].word ? "word" : ""].join(" ").trim());
       if (it.share !== undefined) {
-        const bar = element("i");
-        bar.style.width = "calc((100% - 12px) * " + it.share.toFixed(3) + ")";
-        td.append(bar);
+        td.append(bar(it.share));
         td.classList.add("bar");
       }
       td.append(element("span", it.text));
@@ -52,24 +35,8 @@ function table(id, heads, rows, empty) {
     });
     return row;
   });
-  if (!made.length) {
-    const row = element("tr");
-    const cell = element("td", empty, "soft");
-    cell.colSpan = heads.length;
-    row.append(cell);
-    made.push(row);
-  }
+  if (!made.length) made.push(emptyRow(empty, heads.length));
   by(id).replaceChildren(head, ...made);
-}
-
-function happened(text, className) {
-  events.unshift({ at: new Date(), text, className });
-  events.length = Math.min(events.length, EVENTS_MAX);
-  by("events").replaceChildren(...events.map((event) => {
-    const item = element("li");
-    item.append(element("time", event.at.toTimeString().slice(0, 8)), element("span", event.text, event.className));
-    return item;
-  }));
 }
 
 // What has changed between two looks at the same gateway.
@@ -303,11 +270,6 @@ function charts() {
   chart("chart-drops", [{ of: (it) => it.drops, line: "l4" }, { of: (it) => it.kernelDrops, line: "l5" }], short);
 }
 
-function state(text, className) {
-  by("state").textContent = text;
-  by("state").className = "pill " + className;
-}
-
 function head(is) {
   if (is.state !== "serving") {
     const left = is.drain_left_ms === undefined ? "" : ", " + span(Math.round(is.drain_left_ms / 1000)) + " left";
@@ -343,7 +305,7 @@ function show(is) {
   stageChoice(is);
   charts();
   tables(was, is, seconds);
-  document.body.dataset.looks = +document.body.dataset.looks + 1;
+  looked();
 }
 
 function missing(why) {
@@ -369,16 +331,9 @@ async function look() {
   }
 }
 
-async function watch() {
-  for (;;) {
-    if (!document.hidden) await look();
-    await new Promise((next) => setTimeout(next, EVERY_MS));
-  }
-}
-
 by("stage").addEventListener("change", () => {
   stage = by("stage").value;
   charts();
 });
 addEventListener("resize", charts);
-watch();
+watch(look, EVERY_MS);

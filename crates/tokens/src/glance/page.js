@@ -1,58 +1,35 @@
-"use strict";
 // Asks for /v1/fleet every two seconds and shows it, with what has changed since the page was opened.
-// Everything is written as text nodes. The secret stays in this page.
+// The secret stays in this page.
 
 const EVERY_MS = 2000;
-const EVENTS_MAX = 200;
 const MANY = 400; // backends of a group that are drawn small
 const STATES = ["starting", "ready", "allocated", "draining"];
 // A gateway writes its value at least once a minute.
 const SILENT_S = 90;
 
-const by = (id) => document.getElementById(id);
-const count = (n) => Math.round(n).toLocaleString("en");
-const span = (s) => s < 120 ? s + " s" : s < 7200 ? Math.floor(s / 60) + " min"
-  : s < 172800 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " days";
-const events = [];
-let secret = decodeURIComponent(location.hash.slice(1));
+let secret = brought();
 let before = null;
 let isDown = false;
 
-function element(name, text, className) {
-  const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text;
-  if (className) made.className = className;
-  return made;
-}
-
-function happened(text, className) {
-  events.unshift({ at: new Date(), text, className });
-  events.length = Math.min(events.length, EVENTS_MAX);
-  by("events").replaceChildren(...events.map((event) => {
-    const item = element("li");
-    item.append(element("time", event.at.toTimeString().slice(0, 8)), element("span", event.text, event.className));
-    return item;
-  }));
+// Behind the `#` of the address. What cannot be read there is no secret.
+function brought() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return "";
+  }
 }
 
 function filled(td, n, of) {
-  const bar = element("i");
-  bar.style.width = "calc((100% - 14px) * " + (of ? Math.min(1, n / of) : 0).toFixed(3) + ")";
   td.classList.add("bar", "number");
-  td.append(bar, element("span", count(n) + " of " + count(of), of && n >= of ? "bad" : ""));
+  td.append(bar(of ? Math.min(1, n / of) : 0), element("span", count(n) + " of " + count(of), of && n >= of ? "bad" : ""));
   return td;
 }
 
 function table(id, heads, rows, empty) {
   const head = element("tr");
   for (const [text, className] of heads) head.append(element("th", text, className));
-  if (!rows.length) {
-    const row = element("tr");
-    const cell = element("td", empty, "soft");
-    cell.colSpan = heads.length;
-    row.append(cell);
-    rows.push(row);
-  }
+  if (!rows.length) rows.push(emptyRow(empty, heads.length));
   by(id).replaceChildren(head, ...rows);
 }
 
@@ -147,11 +124,6 @@ function compare(was, is) {
   for (const key of minted(is)) if (!minted(was).has(key)) happened("tokens are made with " + key, "good");
 }
 
-function state(text, className) {
-  by("state").textContent = text;
-  by("state").className = "pill " + className;
-}
-
 function head(is) {
   const trouble = [];
   if (is.doubt !== null) trouble.push("News of the fleet is held back: doubt " + is.doubt + ". Look, then confirm it (POST /v1/confirm).");
@@ -181,7 +153,7 @@ function show(is) {
   groups(is);
   gateways(is);
   keys(is);
-  document.body.dataset.looks = +document.body.dataset.looks + 1;
+  looked();
 }
 
 function ask(why) {
@@ -209,17 +181,10 @@ async function look() {
   }
 }
 
-async function watch() {
-  for (;;) {
-    if (!document.hidden) await look();
-    await new Promise((next) => setTimeout(next, EVERY_MS));
-  }
-}
-
 by("door").addEventListener("submit", (event) => {
   event.preventDefault();
   secret = by("secret").value.trim();
   by("secret").value = "";
   look();
 });
-watch();
+watch(look, EVERY_MS);

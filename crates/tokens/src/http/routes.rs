@@ -10,6 +10,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, Full, Limited};
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::mirror::run::Command;
+use ringgate_report::page;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
@@ -407,8 +408,8 @@ fn glimpse(shared: &Shared, headers: &HeaderMap) -> Result<Response<Full<Bytes>>
 fn glance_page(shared: &Shared) -> Response<Full<Bytes>> {
     let Ok(number) = getrandom::u64() else { return refuse(shared, plain(Refusal::Busy)) };
     let nonce = format!("{number:016x}");
-    let mut response = text(StatusCode::OK, glance::document(&nonce), HTML);
-    let policy = header::HeaderValue::try_from(glance::policy(&nonce)).expect("plain letters");
+    let mut response = text(StatusCode::OK, glance::PAGE.document(&nonce), HTML);
+    let policy = header::HeaderValue::try_from(page::policy(&nonce)).expect("plain letters");
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     let fixed = header::HeaderValue::from_static;
