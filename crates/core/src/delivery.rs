@@ -46,9 +46,10 @@
 //! assert_eq!(arrived, level);
 //! ```
 //!
-//! Memory is taken when it is needed, kept for the next time, and bounded: what waits to be sent by
-//! [`Options`], what has arrived and cannot be handed over yet by [`RECEIVE_BYTES_MAX`], which both
-//! ends know. A peer that breaks a rule has broken the connection: [`Fault`] says which.
+//! Memory is taken when it is needed, kept for the next time until nothing was said for ten
+//! seconds, and bounded: what waits to be sent by [`Options`], what has arrived and cannot be
+//! handed over yet by [`RECEIVE_BYTES_MAX`], which both ends know. A peer that breaks a rule has
+//! broken the connection: [`Fault`] says which.
 //!
 //! [`Notify`]: crate::proto::notify::Notify
 

@@ -33,6 +33,9 @@ pub struct End {
     /// are.
     is_unreliable_turn: bool,
     counts: Counts,
+    /// When a packet with frames last came or left, and whether memory was given back since.
+    busy_ns: u64,
+    is_trimmed: bool,
     fault: Option<Fault>,
     /// The caller has ended it.
     is_closed: bool,
@@ -71,6 +74,8 @@ impl End {
             timers: Timers::new(now_ns),
             is_unreliable_turn: true,
             counts: Counts::default(),
+            busy_ns: now_ns,
+            is_trimmed: false,
             fault: None,
             is_closed: false,
         }
@@ -127,6 +132,10 @@ impl End {
     /// The longest message that a channel takes.
     pub const fn message_bytes_max(&self, channel: Channel) -> usize {
         match channel {
+            // What the queue never has room for could not wait for it.
+            Channel::Reliable(_) if self.options.reliable_bytes_max < MESSAGE_BYTES_MAX => {
+                self.options.reliable_bytes_max
+            }
             Channel::Reliable(_) => MESSAGE_BYTES_MAX,
             Channel::Sequenced(_) | Channel::Unreliable(_) => {
                 part_bytes_max(self.options.packet_bytes)
@@ -220,8 +229,10 @@ impl End {
             return None;
         }
         let cause = self.due(now_ns)?;
-        if cause == Cause::Overdue {
-            self.handle_overdue();
+        match cause {
+            Cause::Data => {}
+            Cause::Empty => self.trim_if_idle(now_ns),
+            Cause::Overdue => self.handle_overdue(),
         }
         let out = &mut out[..self.options.packet_bytes];
         let head = write_header(&self.notify, out);
@@ -233,7 +244,9 @@ impl End {
         Some(head + frames)
     }
 
-    /// Gives back the memory that is kept for the next messages, where there are none now.
+    /// Gives back the memory that is kept for the next messages, where there are none now. An end
+    /// that says nothing for ten seconds but that it is there, and hears no more, does so by
+    /// itself.
     pub fn trim(&mut self) {
         self.flight.trim();
         self.outgoing.trim();
@@ -272,6 +285,7 @@ impl End {
         }
         if asks {
             self.timers.handle_asked(now_ns, steps > 1, self.options.ack_delay_ns);
+            self.handle_busy(now_ns);
         }
         Ok(())
     }
@@ -438,6 +452,19 @@ impl End {
         if asks {
             let is_last = self.notify.in_flight() >= DATA_PACKETS_MAX;
             self.congestion.handle_sent(now_ns, bytes, is_last, &self.round_trip);
+            self.handle_busy(now_ns);
+        }
+    }
+
+    /// A packet with frames has come or left.
+    const fn handle_busy(&mut self, now_ns: u64) {
+        (self.busy_ns, self.is_trimmed) = (now_ns, false);
+    }
+
+    fn trim_if_idle(&mut self, now_ns: u64) {
+        if !self.is_trimmed && now_ns.saturating_sub(self.busy_ns) >= IDLE_NS {
+            self.trim();
+            self.is_trimmed = true;
         }
     }
 }
@@ -477,6 +504,9 @@ const LOSS_SMOOTHING: u32 = 16;
 
 /// Headers and heads of frames are not worth it in shorter ones.
 const PACKET_BYTES_MIN: usize = 200;
+
+/// After such a pause, memory for the next messages is given back.
+const IDLE_NS: u64 = 10_000_000_000;
 
 /// So many times an answer is overdue when the network has changed.
 const OUTAGE_ASKED: u32 = 2;

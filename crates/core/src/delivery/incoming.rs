@@ -59,10 +59,10 @@ struct Waiting {
 }
 
 impl Numbered for InChannel {
-    fn new(channel: u8) -> Self {
+    fn resting(channel: u8, next: PartSeq) -> Self {
         Self {
             number: channel,
-            expected: PartSeq::new(0),
+            expected: next,
             waiting: VecDeque::new(),
             message: Vec::new(),
             message_cost: 0,
@@ -71,6 +71,10 @@ impl Numbered for InChannel {
 
     fn number(&self) -> u8 {
         self.number
+    }
+
+    fn rests_at(&self) -> Option<PartSeq> {
+        (self.waiting.is_empty() && self.message.is_empty()).then_some(self.expected)
     }
 }
 
@@ -108,6 +112,7 @@ impl Incoming {
     pub(super) fn trim(&mut self) {
         self.shared.buffers.trim();
         self.shared.spare = Vec::new();
+        self.channels.trim();
         self.channels.iter_mut().for_each(|channel| channel.waiting.shrink_to_fit());
     }
 

@@ -169,6 +169,7 @@ impl Outgoing {
 
     pub(super) fn trim(&mut self) {
         self.copy = Vec::new();
+        self.channels.trim();
         self.channels.iter_mut().for_each(OutChannel::trim);
     }
 

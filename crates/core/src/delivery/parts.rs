@@ -90,13 +90,13 @@ pub(super) struct Done {
 }
 
 impl Numbered for OutChannel {
-    fn new(channel: u8) -> Self {
+    fn resting(channel: u8, next: PartSeq) -> Self {
         Self {
             number: channel,
             messages: VecDeque::new(),
             bytes: VecDeque::new(),
             parts: VecDeque::new(),
-            base: PartSeq::new(0),
+            base: next,
             lost: 0,
             doubled: 0,
             cut_messages: 0,
@@ -108,6 +108,10 @@ impl Numbered for OutChannel {
 
     fn number(&self) -> u8 {
         self.number
+    }
+
+    fn rests_at(&self) -> Option<PartSeq> {
+        (self.messages.is_empty() && self.parts.is_empty()).then_some(self.base)
     }
 }
 

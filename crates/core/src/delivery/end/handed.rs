@@ -32,6 +32,9 @@ impl End {
             timers,
             is_unreliable_turn,
             counts,
+            // The next process gives back what it need not have, when nothing is said for a while.
+            busy_ns: _,
+            is_trimmed: _,
             fault: _,
             is_closed: _,
         } = self;
@@ -69,6 +72,8 @@ impl End {
             timers: Timers::read(from)?,
             is_unreliable_turn: bool::read(from)?,
             counts: Counts::read(from)?,
+            busy_ns: 0,
+            is_trimmed: false,
             fault: None,
             is_closed: false,
             notify,

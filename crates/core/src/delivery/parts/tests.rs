@@ -12,7 +12,7 @@ fn bytes_of(channel: &OutChannel, index: usize) -> Vec<u8> {
 
 #[test]
 fn a_message_is_cut_and_let_go_when_all_of_it_has_arrived() {
-    let mut channel = OutChannel::new(7);
+    let mut channel = OutChannel::resting(7, PartSeq::new(0));
     let message: Vec<u8> = (0..3400_u32).map(|n| n as u8).collect();
     channel.push(&message, 1000, Some(1));
     channel.push(b"next", 1000, Some(2));
@@ -55,7 +55,7 @@ fn a_message_is_cut_and_let_go_when_all_of_it_has_arrived() {
 
 #[test]
 fn numbers_wrap_and_bytes_go_round() {
-    let mut channel = OutChannel::new(0);
+    let mut channel = OutChannel::resting(0, PartSeq::new(0));
     for round in 0..3000_u64 {
         let message = vec![round as u8; 300 + (round % 700) as usize];
         channel.push(&message, 1159, None);
@@ -73,7 +73,7 @@ fn numbers_wrap_and_bytes_go_round() {
 
 #[test]
 fn no_more_parts_leave_than_a_window_holds() {
-    let mut channel = OutChannel::new(0);
+    let mut channel = OutChannel::resting(0, PartSeq::new(0));
     (0..600).for_each(|_| channel.push(b"x", 1159, None));
     let sent = (0..600).filter_map(|_| channel.cut(packet(0), 100, 1159)).count();
     assert_eq!((sent, channel.is_ready()), (WINDOW_PARTS, false));
@@ -90,7 +90,7 @@ fn no_more_parts_leave_than_a_window_holds() {
 fn a_message_claims_what_its_parts_cost() {
     for len_max in [159, 256, 257, 512, 513, 1159] {
         for len in [1, len_max, len_max + 1, 5000, 65536] {
-            let mut channel = OutChannel::new(0);
+            let mut channel = OutChannel::resting(0, PartSeq::new(0));
             channel.push(&vec![7; len], len_max, None);
             let claim = channel.next_claim().expect("a message");
             let mut cost = 0;
@@ -107,7 +107,7 @@ fn a_message_claims_what_its_parts_cost() {
 #[test]
 fn a_lost_part_that_a_fast_channel_would_wait_for_leaves_in_two_packets() {
     let sent = |count: u64| {
-        let mut channel = OutChannel::new(0);
+        let mut channel = OutChannel::resting(0, PartSeq::new(0));
         (0..=count).for_each(|_| channel.push(&[1; 10], 1000, None));
         for number in 0..count {
             assert!(channel.cut(packet(number), 1200, 1000).is_some());

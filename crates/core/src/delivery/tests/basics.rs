@@ -63,6 +63,16 @@ fn a_queue_that_is_full_says_so_until_messages_have_arrived() {
 }
 
 #[test]
+fn a_message_that_a_queue_never_has_room_for_is_too_long() {
+    let options = Options { reliable_bytes_max: 5000, ..Options::default() };
+    let mut end = End::new(&options, 0);
+    assert_eq!(end.message_bytes_max(Channel::Reliable(0)), 5000);
+    assert_eq!(end.send(Channel::Reliable(0), &[1; 5001], None), Err(SendError::TooLong));
+    assert_eq!(end.send(Channel::Reliable(0), &[1; 5000], None), Ok(()));
+    assert_eq!(end.send(Channel::Reliable(0), &[1], None), Err(SendError::Full));
+}
+
+#[test]
 fn an_acknowledgement_provokes_none_and_leaves_soon() {
     let mut world = World::of(&Path::good(10 * MS), 1);
     let start_ns = world.now_ns;
@@ -92,20 +102,51 @@ fn a_quiet_connection_keeps_alive_at_its_pace() {
 #[test]
 fn a_quiet_connection_takes_less_than_4_kib() {
     let bytes = |end: &End| size_of_val(end) + end.heap_bytes();
-    let mut world = World::of(&Path::good(10 * MS), 1);
+    let path = Path { loss_percent: 10, ..Path::good(10 * MS) };
+    let mut world = World::of(&path, 1);
     assert!(bytes(&world.ends[0]) < 2048, "{}", bytes(&world.ends[0]));
-    for _ in 0..100 {
-        for channel in [Channel::Reliable(0), Channel::Sequenced(0), Channel::Unreliable(0)] {
-            world.ends[0].send(channel, &[7; 1000], None).expect("room");
+    for n in 0..=255 {
+        for end in &mut world.ends {
+            for channel in [Channel::Reliable(n), Channel::Sequenced(n), Channel::Unreliable(n)] {
+                end.send(channel, &[7; 1000], None).expect("room");
+            }
+            let len = if n % 64 == 0 { 60_000 } else { 1 };
+            end.send(Channel::Reliable(n), &vec![7; len], Some(1)).expect("room");
         }
-        assert!(world.settle(SECOND, |_, _| ()));
+        assert!(world.settle(5 * SECOND, |_, _| ()));
     }
-    let end_ns = world.now_ns + 10 * SECOND;
+    let is_large = |end: &End| bytes(end) > 64 * 1024;
+    assert!(world.ends.iter().all(is_large), "what it has used is kept for the next time");
+    let end_ns = world.now_ns + 12 * SECOND;
     world.run_until(end_ns, |_, _| ());
-    world.ends.iter_mut().for_each(End::trim);
     for end in &world.ends {
         assert!(bytes(end) < 4096, "{}", bytes(end));
     }
+    // Every channel goes on where it was, also in another process.
+    world.hand_over(0);
+    let mut arrived = Vec::new();
+    for n in 0..=255 {
+        world.ends[0].send(Channel::Reliable(n), &[n; 2000], None).expect("room");
+        assert!(world.settle(5 * SECOND, |_, event| match event {
+            Event::Message(Channel::Reliable(channel), message) => {
+                arrived.push((channel, message));
+            }
+            event => panic!("{event:?}"),
+        }));
+    }
+    assert!(arrived.into_iter().eq((0..=255).map(|n| (n, vec![n; 2000]))));
+}
+
+#[test]
+fn a_connection_that_says_something_now_and_then_keeps_its_memory() {
+    let mut world = World::of(&Path::good(10 * MS), 1);
+    world.ends[0].send(Channel::Reliable(0), &[7; 60_000], None).expect("room");
+    for _ in 0..10 {
+        world.ends[0].send(Channel::Sequenced(0), &[1; 20], None).expect("room");
+        let end_ns = world.now_ns + 5 * SECOND;
+        world.run_until(end_ns, |_, _| ());
+    }
+    assert!(world.ends.iter().all(|end| end.heap_bytes() > 60_000), "both have more to do soon");
 }
 
 #[test]
