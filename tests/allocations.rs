@@ -7,6 +7,8 @@
 
 #[path = "allocations/delivery.rs"]
 mod delivery;
+#[path = "allocations/messages.rs"]
+mod messages;
 #[path = "allocations/trunk.rs"]
 mod trunk;
 

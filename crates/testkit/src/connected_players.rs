@@ -9,12 +9,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::netcode::{Cipher, Heard};
-use ringgate_batch::{Endpoint, IoEvent, SocketId, TxTarget};
+use ringgate_batch::{Endpoint, IoEvent, SendFailure, SocketId, TxTarget};
 use ringgate_core::crypto::{Aead, Key};
-use ringgate_core::limits::{DATAGRAM_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use ringgate_core::limits::{DATAGRAM_BYTES_MAX, PAYLOAD_BYTES_MAX, TAG_BYTES};
 use ringgate_core::netcode::{ServerAddresses, TokenSecrets, TokenSpec, mint_with};
 use ringgate_core::proto::netcode::client::{Client, Options, State};
-use ringgate_core::proto::netcode::packet::{PacketKind, encode_packet};
+use ringgate_core::proto::netcode::packet::{
+    Header, KeepAlive, PacketKind, Receiver, encode_packet,
+};
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
 use ringgate_gate::host::Host;
@@ -73,6 +75,16 @@ impl ConnectedPlayers {
         let claims = claims(&setup);
         let place = WorkerIndex { id: WorkerId(0), count: 1 };
         Self::worker(place, players, &setup, &claims, aead, (true, |_| ()))
+    }
+
+    /// The same, at a listener that delivers messages. Each is heard of by a keep-alive, and has
+    /// not begun to speak.
+    pub fn delivering(players: usize, aead: Aead) -> Self {
+        let mut setup = setup(players, 0);
+        netcode_rules(&mut setup).delivers = true;
+        let setup = Arc::new(setup);
+        let place = WorkerIndex { id: WorkerId(0), count: 1 };
+        Self::worker(place, players, &setup, &claims(&setup), aead, (false, |_| ()))
     }
 
     /// The same as [`new`](Self::new), on a host with so many other game processes, each with a
@@ -170,12 +182,40 @@ impl ConnectedPlayers {
         payload: &[u8],
         out: &mut [u8; DATAGRAM_BYTES_MAX],
     ) -> usize {
+        self.write_packet(player, PacketKind::Payload, payload, out)
+    }
+
+    fn write_packet(
+        &mut self,
+        player: usize,
+        kind: PacketKind,
+        body: &[u8],
+        out: &mut [u8; DATAGRAM_BYTES_MAX],
+    ) -> usize {
         let sequence = self.members[player].next_sequence;
         self.members[player].next_sequence += 1;
-        let (header, len) = encode_packet(PacketKind::Payload, sequence, payload, out);
+        let (header, len) = encode_packet(kind, sequence, body, out);
         let key = secret_key(client_id(self.worker, player), TO_SERVER);
         self.cipher.seal_packet(&key, &header, &mut out[header.body_start()..len]);
         len
+    }
+
+    /// Opens a packet for a player in place: its payload, if it is one.
+    pub fn open_payload<'p>(&mut self, player: usize, packet: &'p mut [u8]) -> Option<&'p [u8]> {
+        let header = Header::decode(packet, Receiver::Client).ok()?;
+        let key = secret_key(client_id(self.worker, player), TO_CLIENT);
+        let sealed = &mut packet[header.body_start()..];
+        let is_payload = header.kind == PacketKind::Payload;
+        let is_open = is_payload && self.cipher.open(&key, &header, sealed);
+        is_open.then(|| &sealed[..sealed.len() - TAG_BYTES])
+    }
+
+    /// What the game process calls a player.
+    ///
+    /// # Panics
+    /// Where it was not told of it.
+    pub fn session(&self, player: usize) -> SessionId {
+        self.members[player].session.expect("everybody was announced")
     }
 
     /// Writes a packet that is numbered so far ahead of a player's, and that opens for nobody;
@@ -202,7 +242,7 @@ impl ConnectedPlayers {
     ) -> usize {
         let mut writer = Writer::new(out);
         for player in players {
-            let session = self.members[player].session.expect("everybody was announced");
+            let session = self.session(player);
             assert!(writer.payload(session, payload), "it fits a bundle");
         }
         writer.len()
@@ -222,21 +262,25 @@ impl ConnectedPlayers {
     /// One turn; returns how many datagrams have left.
     pub fn turn(&mut self) -> u64 {
         let mut left = 0;
-        self.host.turn(self.now, &mut |_: &TxTarget, _: &[u8]| {
+        self.turn_over(|_, _| {
             left += 1;
             Ok(())
         });
         left
     }
 
+    /// One turn; `carry` gets what leaves, for which address, or for the game process.
+    pub fn turn_over(
+        &mut self,
+        mut carry: impl FnMut(Option<Endpoint>, &[u8]) -> Result<(), SendFailure>,
+    ) {
+        self.host.turn(self.now, &mut |target: &TxTarget, bytes: &[u8]| carry(target.peer, bytes));
+    }
+
     /// Sends keep-alives every so many nanoseconds from now on.
     pub fn keep_alive_every(&mut self, ns: u64) {
         let mut setup = self.gate().setup().clone();
-        for listener in &mut setup.listeners {
-            if let Protocol::Netcode(rules) = &mut listener.protocol {
-                rules.keep_alive_ns = ns;
-            }
-        }
+        netcode_rules(&mut setup).keep_alive_ns = ns;
         self.host.post(Mail::Setup(Arc::new(setup)));
     }
 
@@ -276,10 +320,17 @@ impl ConnectedPlayers {
             let Newcomer { session, .. } = *newcomer;
             self.members.push(Member { session, next_sequence: NEXT_SEQUENCE });
         }
-        let mut payload = [0; DATAGRAM_BYTES_MAX];
+        let protocol = &self.gate().setup().listeners[ListenerId(0)].protocol;
+        let delivers = matches!(protocol, Protocol::Netcode(rules) if rules.delivers);
+        let mut packet = [0; DATAGRAM_BYTES_MAX];
         for player in players {
-            let len = self.write_payload(player, &[1; PAYLOAD_BYTES_MAX / 12], &mut payload);
-            self.receive(self.home_of(player), &payload[..len]);
+            let len = if delivers {
+                let body = KeepAlive::default().encode();
+                self.write_packet(player, PacketKind::KeepAlive, &body, &mut packet)
+            } else {
+                self.write_payload(player, &[1; PAYLOAD_BYTES_MAX / 12], &mut packet)
+            };
+            self.receive(self.home_of(player), &packet[..len]);
         }
         self.turn();
     }
@@ -373,6 +424,14 @@ fn player_at(home: &Endpoint) -> usize {
 
 fn claims(setup: &Setup) -> Arc<Claims> {
     Arc::new(Claims::new(1, &setup.backend_slots(), setup.claim_limits()))
+}
+
+/// The rules of the one listener.
+fn netcode_rules(setup: &mut Setup) -> &mut Netcode {
+    match &mut setup.listeners[ListenerId(0)].protocol {
+        Protocol::Netcode(rules) => rules,
+        other => unreachable!("{other:?}"),
+    }
 }
 
 fn setup(players: usize, idle_games: u16) -> Setup {

@@ -87,7 +87,7 @@ impl Cipher {
         opens
     }
 
-    fn open(&mut self, key: &Key, header: &Header, sealed: &mut [u8]) -> bool {
+    pub(crate) fn open(&mut self, key: &Key, header: &Header, sealed: &mut [u8]) -> bool {
         let mut jobs = [Job::new(key, header.nonce(), self.aads.of(header.prefix), sealed)];
         self.aead.open(&mut jobs);
         jobs[0].verdict == Verdict::Done
