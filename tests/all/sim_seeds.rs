@@ -66,6 +66,20 @@ fn a_gateway_that_is_handed_over_all_the_time_loses_nothing() {
     }
 }
 
+/// Whole messages, both ways; every one of them accounted for at the end of each world.
+#[test]
+fn messages_arrive_however_bad_the_network_and_whatever_happens_to_the_gateway() {
+    for (seed, settings) in (1..).zip(["", "PktLoss=30", "PktLag=90 PktLagVariance=90 PktDup=20"]) {
+        let mut plan = Plan { players: 12, hand_overs: true, ..Plan::calm(seed) };
+        plan.deliver_messages(1);
+        plan.path.settings = plan.settings(settings);
+        plan.habits.move_per_mille = 500;
+        let report = run(plan);
+        let [up, down] = report.messages;
+        assert!(up > 500 && down > 500 && report.hand_overs > 3, "{settings}: {report:?}");
+    }
+}
+
 #[test]
 fn the_same_seed_is_the_same_world() {
     let [first, second] = [7, 7].map(|seed| run(Plan::from_seed(seed)));
@@ -73,6 +87,12 @@ fn the_same_seed_is_the_same_world() {
     assert_eq!((first.lives, first.said, first.heard), (second.lives, second.said, second.heard));
     assert_eq!(first.unreal_heard, second.unreal_heard);
     assert_eq!(first.plain_heard, second.plain_heard);
+    let [first, second] = [7, 7].map(|seed| {
+        let mut plan = Plan::from_seed(seed);
+        plan.deliver_messages(2);
+        run(plan)
+    });
+    assert_eq!((first.counters, first.messages), (second.counters, second.messages));
 }
 
 #[test]
@@ -137,15 +157,17 @@ fn run_hand(hand: u64) {
         return;
     }
     let seeds = number("RINGGATE_SIM_SEEDS").unwrap_or(SEEDS);
-    let (mut payloads, mut unreal, mut gathers) = (0, 0, 0);
+    let (mut payloads, mut unreal, mut gathers, mut messages) = (0, 0, 0, 0);
     // Seeds that follow each other in pairs, so that each hand has easy and hard ones.
     for seed in (0..seeds).filter(|seed| seed / 2 % HANDS == hand) {
         let report = run(Plan::from_seed(seed));
         payloads += report.heard;
         unreal += report.unreal_heard;
         gathers += report.gathers;
+        messages += report.messages.iter().sum::<u64>();
     }
     assert!(payloads > 0 && unreal > 0, "nobody has said anything: {payloads}, {unreal}");
+    assert!(messages > 0 || seeds <= 32, "nobody has had messages");
     assert!(gathers > 0 || seeds <= 32, "no worker has waited for more");
 }
 

@@ -1,6 +1,8 @@
 //! A simulated game process: it remembers its players, answers what they say, and now and then dies
 //! or stops reading.
 
+mod messages;
+
 use std::collections::{HashMap, VecDeque};
 
 use super::judge::Judge;
@@ -8,7 +10,7 @@ use super::note::Note;
 use super::random::Random;
 use ringgate_batch::{LocalIp, SocketId};
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use ringgate_link::bundle::{CloseReason, Hello, SessionId, ToGame, Writer};
+use ringgate_link::bundle::{Assembly, CloseReason, Hello, MessagePart, SessionId, ToGame, Writer};
 
 /// By what a game process tells its players apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,8 +46,12 @@ pub struct Game {
     pub stalled_until_ns: u64,
     /// What has come on udp links.
     pub mail: VecDeque<(Guest, Vec<u8>)>,
+    /// The listeners whose players' messages are delivered whole.
+    pub delivering: Vec<String>,
     guests: HashMap<Guest, Known>,
     announcements: u64,
+    /// The randomness of messages.
+    messages_random: Random,
 }
 
 /// A link as its process sees it.
@@ -55,18 +61,24 @@ pub struct Link {
     /// Datagrams that were not read yet.
     pub unread: VecDeque<Vec<u8>>,
     is_welcome: bool,
+    /// The message that comes in several parts.
+    assembly: Assembly,
 }
 
 /// What a process knows about a player.
 struct Known {
     client_id: Option<u64>,
-    /// From its last note.
+    /// From its last note, or its last message.
     life: Option<u64>,
+    /// It sends and gets whole messages.
+    delivers: bool,
+    /// It has to be sent no more reliable ones for now.
+    is_full: bool,
 }
 
 impl Game {
     /// A process that has not been started yet.
-    pub fn new(number: u16, name: String, workers: usize) -> Self {
+    pub fn new(number: u16, name: String, workers: usize, seed: u64) -> Self {
         Self {
             number,
             name,
@@ -74,8 +86,10 @@ impl Game {
             dead_until_ns: 0,
             stalled_until_ns: 0,
             mail: VecDeque::new(),
+            delivering: Vec::new(),
             guests: HashMap::new(),
             announcements: 0,
+            messages_random: Random::new(seed ^ u64::from(number) << 32 ^ 0x6761_6d65),
         }
     }
 
@@ -91,9 +105,19 @@ impl Game {
 
     /// Connects to a worker; returns what it says first.
     pub fn connect(&mut self, worker: usize, socket: SocketId) -> Vec<u8> {
-        self.links[worker] = Some(Link { socket, unread: VecDeque::new(), is_welcome: false });
+        let (unread, assembly) = (VecDeque::new(), Assembly::new());
+        self.links[worker] = Some(Link { socket, unread, is_welcome: false, assembly });
         let hello = Hello::new(1, &self.name);
         bundle(|writer| writer.hello(&hello))
+    }
+
+    /// The lives that it knows whose messages are delivered; of one worker, or of all.
+    pub fn lives(&self, worker: Option<usize>) -> Vec<u64> {
+        let known = self.guests.iter().filter(|(guest, known)| {
+            let Guest::Session(session) = guest else { return false };
+            known.delivers && worker.is_none_or(|worker| session.worker() == worker)
+        });
+        known.filter_map(|(_, known)| known.life).collect()
     }
 
     /// Dies: everything it knew is lost. Returns the sockets that were connected to it, with their
@@ -127,7 +151,7 @@ impl Game {
             }
         }
         while let Some((guest, payload)) = self.mail.pop_front() {
-            self.guests.entry(guest).or_insert(Known { client_id: None, life: None });
+            self.guests.entry(guest).or_insert_with(|| Known::new(None, false));
             if let Some(answer) = self.hear(guest, &payload, judge, random) {
                 answers.push(Answer::Payload(guest, answer));
             }
@@ -181,6 +205,9 @@ impl Game {
                 return judge.require(false, || "the gateway broke the bundle format".to_owned());
             };
             self.read_record(worker, &record, judge);
+            if let ToGame::Message(part) = record {
+                self.take_part(worker, &part, judge, &mut out);
+            }
             let ToGame::Payload { session, bytes } = record else { continue };
             if let Some(answer) = self.hear(Guest::Session(session), bytes, judge, random) {
                 out.add(|writer| writer.payload(session, &answer));
@@ -198,13 +225,17 @@ impl Game {
         judge.require(may_refuse || is_welcome == is_first, || format!("{record:?} out of place"));
         match record {
             ToGame::Opened(opened) => {
-                let known = Known { client_id: Some(opened.client_id), life: None };
+                let delivers = self.delivering.iter().any(|name| name == opened.listener);
+                let known = Known::new(Some(opened.client_id), delivers);
                 let before = self.guests.insert(Guest::Session(opened.session), known);
                 judge.require(before.is_none(), || format!("{opened:?} was announced twice"));
             }
             ToGame::Closed { session, .. } => {
-                let was_known = self.guests.remove(&Guest::Session(*session)).is_some();
-                judge.require(was_known, || format!("{session} was closed and never opened"));
+                let known = self.guests.remove(&Guest::Session(*session));
+                judge.require(known.is_some(), || format!("{session} was closed and never opened"));
+                if let Some(life) = known.and_then(|known| known.life) {
+                    judge.end_down(life);
+                }
             }
             ToGame::Welcome(welcome) => {
                 judge.require(usize::from(welcome.worker) == worker, || format!("{welcome:?}"));
@@ -212,14 +243,18 @@ impl Game {
             ToGame::OpenedPlain(opened) => {
                 judge.require(false, || format!("{opened:?} is no player's of netcode"));
             }
-            ToGame::Message(_)
-            | ToGame::Report { .. }
-            | ToGame::Room { .. }
-            | ToGame::Quality { .. } => {
-                judge.require(false, || format!("{record:?} where no messages are delivered"));
+            ToGame::Message(MessagePart { session, .. })
+            | ToGame::Report { session, .. }
+            | ToGame::Room { session, .. }
+            | ToGame::Quality { session, .. } => {
+                self.read_of_messages(*session, record, judge);
             }
-            ToGame::Payload { .. }
-            | ToGame::Pong { .. }
+            ToGame::Payload { session, .. } => {
+                let known = self.guests.get(&Guest::Session(*session));
+                let is_raw = known.is_none_or(|known| !known.delivers);
+                judge.require(is_raw, || format!("{record:?} where messages are delivered"));
+            }
+            ToGame::Pong { .. }
             | ToGame::Draining { .. }
             | ToGame::Undrained
             | ToGame::TakenOver { .. }
@@ -251,6 +286,12 @@ impl Game {
         let mut buf = [0; PAYLOAD_BYTES_MAX];
         let answer = judge.say_down(note.life);
         Some(answer.write(&mut buf, random.within(0..300) as usize).to_vec())
+    }
+}
+
+impl Known {
+    fn new(client_id: Option<u64>, delivers: bool) -> Self {
+        Self { client_id, life: None, delivers, is_full: false }
     }
 }
 

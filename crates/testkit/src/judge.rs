@@ -1,10 +1,13 @@
 //! Checks on a simulated world: what was said and who heard it, which nonces were used, and
 //! everything that must not happen.
 
+mod messages;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 
+use super::messages::Messages;
 use super::netcode::Cipher;
 use super::note::Note;
 use ringgate_batch::Endpoint;
@@ -41,6 +44,10 @@ pub struct LifeRecord {
     pub up: Tally,
     /// For the player.
     pub down: Tally,
+    /// Whole messages from the player.
+    pub messages_up: Messages,
+    /// Whole messages for the player.
+    pub messages_down: Messages,
 }
 
 /// Notes in one direction of a life.
@@ -119,7 +126,17 @@ impl Judge {
     pub fn add_life(&mut self, client_id: u64, token: usize, home: Endpoint) -> u64 {
         self.settle(token, home);
         let (up, down) = (Tally::default(), Tally::default());
-        self.lives.push(LifeRecord { client_id, token, moved: false, up, down });
+        let [messages_up, messages_down] = [0; 2].map(|_| Messages::default());
+        let moved = false;
+        self.lives.push(LifeRecord {
+            client_id,
+            token,
+            moved,
+            up,
+            down,
+            messages_up,
+            messages_down,
+        });
         self.lives.len() as u64
     }
 
@@ -134,6 +151,11 @@ impl Judge {
     /// All lives, in the order of their numbers.
     pub fn lives(&self) -> &[LifeRecord] {
         &self.lives
+    }
+
+    /// A life by its number.
+    pub(crate) fn life_mut(&mut self, life: u64) -> Option<&mut LifeRecord> {
+        self.lives.get_mut((life as usize).wrapping_sub(1))
     }
 
     /// The next note from a player.

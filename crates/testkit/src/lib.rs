@@ -9,7 +9,8 @@
 //! - [`Network`], [`Player`], [`Game`], [`Attacker`]: those who speak to it.
 //! - [`UnrealPlayer`], [`UnrealServer`], [`UnrealJudge`]: the same for an Unreal game.
 //! - [`ConnectedPlayers`]: any number of players who are connected already, for measurements.
-//! - [`Judge`]: sees what is said and heard, and what must not happen.
+//! - [`Judge`]: sees what is said and heard, and what must not happen. Where whole messages are
+//!   delivered, [`Messages`] has the books of each life.
 //! - `turmoil`: gates in any sequence of events, for fuzzers and tests only.
 //! - [`World`]: all of them together, as a [`Plan`] says; runs until something is wrong or
 //!   all players have left.
@@ -20,6 +21,8 @@ mod connected_players;
 mod game;
 mod hand_over;
 mod judge;
+mod letter;
+mod messages;
 mod netcode;
 mod network;
 mod note;
@@ -36,6 +39,7 @@ pub use attacker::Attacker;
 pub use connected_players::ConnectedPlayers;
 pub use game::{Answer, Game, Guest, Link};
 pub use judge::{Judge, LifeRecord, Tally, Violation};
+pub use messages::Messages;
 pub use netcode::{Cipher, Heard};
 pub use network::{Datagram, Faults, Network};
 pub use note::Note;

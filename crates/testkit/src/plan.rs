@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::network::Faults;
 use super::random::Random;
 use ringgate_gate::pace::BatchDelay;
-use ringgate_gate::{Route, TokenReuse};
+use ringgate_gate::{ListenerId, Route, TokenReuse};
 use ringgate_impair::Impairments;
 
 /// A world before it begins.
@@ -20,6 +20,9 @@ pub struct Plan {
     pub players: usize,
     /// Public addresses.
     pub listeners: usize,
+    /// How many of them, from the last, deliver whole messages. Their players come to games on
+    /// bundle links only.
+    pub delivering: usize,
     /// Players of an Unreal game, which has a listener of its own where there are any.
     pub unreal_players: usize,
     /// Players of a game that the gateway does not understand, which has a plain listener and two
@@ -121,6 +124,7 @@ impl Plan {
             workers: 2,
             players: 20,
             listeners: 1,
+            delivering: 0,
             unreal_players: 0,
             plain_players: 0,
             servers: 0,
@@ -199,7 +203,35 @@ impl Plan {
                 plan.games.iter_mut().for_each(|game| game.slots = random.within(1..10) as u32);
             }
         }
+        let of_its_own = &mut Random::new(seed ^ 0x6d65_7373);
+        if of_its_own.chance(250) {
+            plan.deliver_messages(of_its_own.within(1..3) as usize);
+        }
         plan
+    }
+
+    /// The last listeners deliver messages. Nobody comes again with a token then: a client of
+    /// netcode takes what an earlier session with its token has sent, if it comes late, and its
+    /// end of the delivery layer would find that session's numbers wrong.
+    pub fn deliver_messages(&mut self, listeners: usize) {
+        self.delivering = listeners.min(self.listeners);
+        self.games[0].link = GameLink::Bundle;
+        self.token_reuse = TokenReuse::Deny;
+        (self.habits.counts_on, self.habits.reuse_per_mille) = (false, 0);
+    }
+
+    /// Whether a listener delivers messages.
+    pub const fn delivers(&self, listener: ListenerId) -> bool {
+        let listener = listener.0 as usize;
+        listener < self.listeners && listener >= self.listeners - self.delivering
+    }
+
+    /// The games that players come to at a listener.
+    pub fn games_at(&self, listener: ListenerId) -> Vec<u16> {
+        let is_there = |game: &u16| {
+            !self.delivers(listener) || self.games[usize::from(*game)].link == GameLink::Bundle
+        };
+        (0..self.games.len() as u16).filter(is_there).collect()
     }
 
     /// Thousands of players who stay for a short while.

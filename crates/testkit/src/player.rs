@@ -6,6 +6,7 @@ use super::network::Faults;
 use super::plan::Habits;
 use super::random::Random;
 use ringgate_batch::Endpoint;
+use ringgate_core::delivery::{self, End};
 use ringgate_core::limits::DATAGRAM_BYTES_MAX;
 use ringgate_core::netcode::ConnectToken;
 use ringgate_core::proto::netcode::client::{Client, Event, Options, State};
@@ -66,6 +67,10 @@ pub struct Life {
     pub since_ns: u64,
     /// When the gateway had taken it in.
     pub connected_ns: Option<u64>,
+    /// Its listener delivers messages.
+    pub delivers: bool,
+    /// Its end of what they are delivered with, while it is connected.
+    pub end: Option<Box<End>>,
     leaves_ns: u64,
     leaves_silently: bool,
     talks_ns: u64,
@@ -110,6 +115,8 @@ impl Life {
             last,
             since_ns: now_ns,
             connected_ns: None,
+            delivers: false,
+            end: None,
             leaves_ns: now_ns + stay_ns,
             leaves_silently: random.chance(habits.silent_per_mille),
             talks_ns: now_ns,
@@ -169,6 +176,8 @@ impl Life {
             Heard::Payload(payload) => Some(payload),
             Heard::Event(Some(Event::Connected(_))) => {
                 self.connected_ns = Some(now_ns);
+                let end = || Box::new(End::new(&delivery::Options::default(), now_ns));
+                self.end = self.delivers.then(end);
                 None
             }
             Heard::Event(_) | Heard::Refused(_) => None,

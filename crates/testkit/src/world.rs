@@ -11,6 +11,7 @@ mod hand_over;
 mod inspection;
 mod listeners;
 mod lives;
+mod messages;
 mod plain;
 mod plain_game;
 mod setup;
@@ -46,6 +47,9 @@ pub struct Report {
     pub unreal_heard: u64,
     /// Payloads that servers of the plain game have heard.
     pub plain_heard: u64,
+    /// Whole messages that players have sent and game processes have heard, and the other way
+    /// around.
+    pub messages: [u64; 2],
     /// Sessions that there were at once, at most.
     pub sessions_peak: usize,
     /// Times that workers have waited for more.
@@ -80,6 +84,10 @@ impl World {
             gathers: self.workers.iter().map(|worker| worker.host.gathers().count).sum(),
             unreal_heard: self.outside.unreal_judge.heard_in_all(),
             plain_heard: self.outside.plain.as_ref().map_or(0, plain_game::PlainGame::heard_in_all),
+            messages: [
+                lives.iter().map(|life| life.messages_up.heard()).sum(),
+                lives.iter().map(|life| life.messages_down.heard()).sum(),
+            ],
             sessions_peak,
             hand_overs: self.hand_over.count,
         }
@@ -140,8 +148,10 @@ impl World {
                 continue;
             }
             let (from, bytes) = (datagram.from, &mut datagram.bytes);
-            if let Some(payload) = life.take(&mut self.cipher, self.now_ns, from, bytes) {
-                self.outside.judge.hear_down(life.number, payload);
+            match life.take(&mut self.cipher, self.now_ns, from, bytes) {
+                Some(packet) if life.delivers => self.outside.take_packet(life, packet),
+                Some(payload) => self.outside.judge.hear_down(life.number, payload),
+                None => {}
             }
         }
     }
@@ -168,7 +178,7 @@ impl World {
 
     /// A player does whatever is due.
     fn act(&mut self, at: usize) {
-        let Self { players, cipher, outside, plan, now_ns, random, .. } = self;
+        let Self { players, cipher, outside, plan, now_ns, random, messages_random, .. } = self;
         let player = &mut players[at];
         let life = match &mut player.whereabouts {
             Whereabouts::Away(until_ns) if *now_ns >= *until_ns && *now_ns < plan.lasts_ns => {
@@ -190,6 +200,7 @@ impl World {
                     outside.move_in(at, life.home, &player.path);
                     outside.judge.move_life(life.number, life.home);
                 }
+                Deed::Talk if life.delivers => outside.write_message(life, messages_random),
                 Deed::Talk => {
                     let note = outside.judge.say_up(life.number);
                     let mut payload = [0; PAYLOAD_BYTES_MAX];
@@ -204,6 +215,9 @@ impl World {
         while let Some(len) = life.poll(cipher, *now_ns, &mut packet) {
             player.spoke_ns = *now_ns;
             outside.send_up(life.home, life.server, &packet[..len], &player.path);
+        }
+        if outside.send_messages(life, cipher, &player.path) {
+            player.spoke_ns = *now_ns;
         }
         if let Some(properly) = ends {
             self.end_life(at, properly);
@@ -228,11 +242,7 @@ impl World {
     /// all of it has to.
     fn fall_silent(&mut self) -> Result<(), Violation> {
         let quiet_until_ns = self.now_ns + QUIET_NS;
-        for player in &mut self.players {
-            if let Whereabouts::Here(life) = &mut player.whereabouts {
-                life.fall_silent(quiet_until_ns);
-            }
-        }
+        self.silence_players(quiet_until_ns);
         self.silence_unreal_players(quiet_until_ns);
         if let Some(plain) = &mut self.outside.plain {
             plain.fall_silent(quiet_until_ns);
@@ -245,7 +255,22 @@ impl World {
             self.require_that_all_unreal_arrived();
             self.require_that_all_plain_arrived();
         }
+        if self.plan.delivering > 0 {
+            self.wait_until_messages_have_arrived()?;
+            self.require_that_reports_are_true();
+            self.silence_players(self.now_ns);
+        }
         self.outside.judge.verdict()
+    }
+
+    /// Nobody says anything more, and all leave then; who has messages to wait for leaves later.
+    fn silence_players(&mut self, leaves_ns: u64) {
+        let is_waiting = self.now_ns < leaves_ns;
+        for player in &mut self.players {
+            if let Whereabouts::Here(life) = &mut player.whereabouts {
+                life.fall_silent(if life.delivers && is_waiting { u64::MAX } else { leaves_ns });
+            }
+        }
     }
 
     /// Everybody has left, some without a word: after the longest timeout nothing may be left of
@@ -258,6 +283,7 @@ impl World {
             self.step()?;
         }
         self.require_that_nothing_is_left();
+        self.require_that_messages_are_accounted_for();
         self.outside.judge.verdict()
     }
 }

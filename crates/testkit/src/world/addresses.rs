@@ -19,13 +19,22 @@ pub(super) fn game_name(number: u16) -> String {
     format!("game-{number}")
 }
 
+pub(super) fn listener_name(number: ListenerId) -> String {
+    format!("listener-{}", number.0)
+}
+
 /// A listener has an IPv4 address and an IPv6 one.
 pub(super) fn public_address(listener: ListenerId, bind: BindId) -> Endpoint {
-    let port = 40_000 + listener.0;
+    let port = FIRST_PUBLIC_PORT + listener.0;
     if bind == BindId(0) {
         return Endpoint::v4([203, 0, 113, 9], port);
     }
     Endpoint::v6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9], 0, port)
+}
+
+/// The listener at a public address.
+pub(super) fn listener_at(public: Endpoint) -> ListenerId {
+    ListenerId(public.port() - FIRST_PUBLIC_PORT)
 }
 
 /// Listener and bind of every socket for players.
@@ -40,6 +49,8 @@ pub(super) fn game_address(number: u16, link: GameLink) -> Endpoint {
     let ip = if link == GameLink::Udp { [127, 0, 0, 1] } else { [10, 200, 0, 1] };
     Endpoint::v4(ip, FIRST_GAME_PORT + number)
 }
+
+const FIRST_PUBLIC_PORT: u16 = 40_000;
 
 /// Where the first game process on a udp link listens.
 pub(super) const FIRST_GAME_PORT: u16 = 7000;

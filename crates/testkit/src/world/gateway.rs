@@ -89,7 +89,9 @@ impl World {
         }
         if self.plan.crashes && self.random.chance(2) {
             let until_ns = self.now_ns + self.random.within(5..2500) * MS;
+            game.lives(None).into_iter().for_each(|life| self.outside.judge.end_down(life));
             for (worker, socket) in game.die(until_ns) {
+                self.outside.links_lost += 1;
                 self.workers[worker].events.push(IoEvent::Closed { socket });
             }
         }
@@ -151,7 +153,7 @@ impl Wire for Sockets<'_> {
         self.ids.give(socket);
         self.inbox.retain(|arrival| arrival.socket != socket);
         if let Some(Role::Link { game }) = role {
-            self.outside.games[usize::from(game)].lose_link(self.worker, socket);
+            self.outside.lose_link(self.worker, game, socket);
         }
     }
 
@@ -160,6 +162,17 @@ impl Wire for Sockets<'_> {
 }
 
 impl Outside {
+    /// The gateway has closed a link.
+    fn lose_link(&mut self, worker: usize, game: u16, socket: SocketId) {
+        let Self { games, judge, links_lost, .. } = self;
+        let game = &mut games[usize::from(game)];
+        if game.links[worker].as_ref().is_some_and(|link| link.socket == socket) {
+            game.lives(Some(worker)).into_iter().for_each(|life| judge.end_down(life));
+            *links_lost += 1;
+            game.lose_link(worker, socket);
+        }
+    }
+
     /// A datagram leaves a worker through one of its sockets.
     fn carry(&mut self, worker: usize, target: &TxTarget, bytes: &[u8]) -> Result<(), SendFailure> {
         let Some(&role) = self.roles.get(&(worker, target.socket)) else {

@@ -1,6 +1,6 @@
 //! How a player begins and ends a life in a simulated world.
 
-use super::addresses::{PROTOCOL, game_name, listener_keys, public_address};
+use super::addresses::{PROTOCOL, game_name, listener_at, listener_keys, public_address};
 use super::state::{S, UNIX_START_S, World};
 use crate::player::{Last, Life, Whereabouts};
 use ringgate_batch::Endpoint;
@@ -29,7 +29,8 @@ impl World {
         let player = &mut self.players[at];
         let number = self.outside.judge.add_life(player.client_id, last.token, last.home);
         self.outside.move_in(at, last.home, &player.path);
-        let life = Life::begin(number, last, server, self.now_ns, &habits, &mut self.random);
+        let mut life = Life::begin(number, last, server, self.now_ns, &habits, &mut self.random);
+        life.delivers = self.plan.delivers(listener_at(server));
         player.whereabouts = Whereabouts::Here(Box::new(life));
     }
 
@@ -40,9 +41,10 @@ impl World {
         let timeout_ns = self.plan.timeout_s as u64 * S + S;
         let player = &mut self.players[at];
         let away = Whereabouts::Away(0);
-        let Whereabouts::Here(life) = std::mem::replace(&mut player.whereabouts, away) else {
+        let Whereabouts::Here(mut life) = std::mem::replace(&mut player.whereabouts, away) else {
             return;
         };
+        self.outside.judge.close_messages(&mut life);
         let was_let_in = life.connected_ns.is_some();
         let waited_ns = self.now_ns - life.since_ns;
         let must_get_in = self.plan.is_fair() && waited_ns > GET_IN_NS;
@@ -71,8 +73,9 @@ impl World {
         let mut spec = TokenSpec::new(PROTOCOL, client_id, servers);
         spec.timeout_seconds = self.plan.timeout_s;
         spec.lifetime_seconds = Some(10);
-        let game = self.random.within(0..self.plan.games.len() as u64) as u16;
-        spec.user_data = user_data(game_name(game).as_bytes()).expect("short");
+        let games = self.plan.games_at(listener);
+        let game = self.random.within(0..games.len() as u64) as usize;
+        spec.user_data = user_data(game_name(games[game]).as_bytes()).expect("short");
         let random = &mut self.random;
         let secrets = TokenSecrets {
             nonce: random.bytes(),

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::addresses::{
-    GAME_USER, PROTOCOL, game_address, game_name, listener_keys, player_sockets, public_address,
+    GAME_USER, PROTOCOL, game_address, game_name, listener_keys, listener_name, player_sockets,
+    public_address,
 };
 use super::plain_game::{self, PlainGame};
 use super::state::{Ahead, Outside, Role, S, World};
@@ -50,6 +51,7 @@ impl World {
             cipher: Cipher::new(PROTOCOL),
             attacker: Attacker::new(PROTOCOL),
             looked_ns: 0,
+            messages_random: Random::new(plan.seed ^ 0x6c65_7474),
             unreal_players: unreal_setup::unreal_players(&plan, &mut unreal_random),
             unreal_random,
             unreal_tape: Vec::new(),
@@ -134,7 +136,17 @@ impl World {
 impl Outside {
     fn new(plan: &Plan, setup: &Setup, random: &mut Random) -> Self {
         let workers = usize::from(plan.workers);
-        let games = (0..plan.games.len() as u16).map(|at| Game::new(at, game_name(at), workers));
+        let delivering: Vec<_> = (0..plan.listeners as u16)
+            .map(ListenerId)
+            .filter(|listener| plan.delivers(*listener))
+            .map(listener_name)
+            .collect();
+        let game = |at| {
+            let mut game = Game::new(at, game_name(at), workers, plan.seed);
+            game.delivering.clone_from(&delivering);
+            game
+        };
+        let games = (0..plan.games.len() as u16).map(game);
         let public = player_sockets(plan)
             .map(|(listener, bind)| (public_address(listener, bind), (listener, bind)));
         let servers = plan.servers_started() + plain_game::servers_started(plan);
@@ -147,6 +159,7 @@ impl Outside {
             games: games.collect(),
             links: plan.games.iter().map(|game| game.link).collect(),
             link_max: plan.link_max,
+            links_lost: 0,
             homes: std::collections::HashMap::new(),
             public: public.collect(),
             player_sockets: std::collections::HashMap::new(),
@@ -181,18 +194,18 @@ fn setup(plan: &Plan) -> Setup {
         intake: ringgate_gate::Intake::Anybody,
     });
     let listeners = (0..plan.listeners as u16).map(|at| Listener {
-        name: format!("listener-{at}"),
+        name: listener_name(ListenerId(at)),
         protocol: Protocol::Netcode(Netcode {
             protocol_id: PROTOCOL,
             keys: listener_keys().to_vec(),
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: plan.token_reuse,
-            delivers: false,
+            delivers: plan.delivers(ListenerId(at)),
             unique_in: None,
         }),
         public: [0, 1].map(|n| public_address(ListenerId(at), BindId(n)).into()).to_vec(),
-        backends: (0..plan.games.len()).map(BackendId::at).collect(),
+        backends: plan.games_at(ListenerId(at)).into_iter().map(BackendId).collect(),
         route: plan.route,
         sessions_max: plan.sessions_max,
         follow_port_switch: true,

@@ -36,6 +36,8 @@ pub struct World {
     pub(super) attacker: Attacker,
     pub(super) outside: Outside,
     pub(super) looked_ns: u64,
+    /// The randomness of messages.
+    pub(super) messages_random: Random,
     pub(super) unreal_players: Vec<UnrealPlayer>,
     /// The randomness of the Unreal game.
     pub(super) unreal_random: Random,
@@ -61,6 +63,8 @@ pub(super) struct Outside {
     pub(super) games: Vec<Game>,
     pub(super) links: Vec<GameLink>,
     pub(super) link_max: usize,
+    /// Links whose game process died, or that the gateway has closed: what was on them is lost.
+    pub(super) links_lost: u64,
     /// Who lives at an address, and how good the way there is.
     pub(super) homes: HashMap<Endpoint, Home>,
     /// The gateway's public addresses: listener and bind.
