@@ -514,7 +514,7 @@ pub(super) const LISTENER: Table = Table {
             Presence::Default("\"none\""),
             "\"gateway\": players speak the delivery layer inside of netcode's payloads, the gateway acknowledges, orders and sends \
              again, and game processes get whole messages of up to 64 KiB. All backends need link = \"bundle\" and a library \
-             of this release or later. \"none\": payloads pass as they are.",
+             of this release or later, and token_reuse is \"deny\". \"none\": payloads pass as they are.",
         )
         .only(&["netcode"]),
         Field::new(

@@ -662,6 +662,13 @@ fn messages_are_delivered_to_processes_on_bundle_links() {
         "gate.toml:7: listener[0].delivery: found \"gateway\" and backend \"arena\", which has link = \"udp\", expected \
          backends with link = \"bundle\" only (they get whole messages)",
     );
+    replaced(
+        &text,
+        "backends =",
+        "token_reuse = \"allow\"\nbackends =",
+        "gate.toml:8: listener[0].token_reuse: found \"allow\" and delivery = \"gateway\", expected \
+         \"deny\" (messages of a token's first session could be played into its next)",
+    );
     let plain = "delivery = \"gateway\"\nbackends =";
     replaced(
         GOOD_UNREAL,

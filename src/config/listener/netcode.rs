@@ -6,7 +6,7 @@ use super::{Surroundings, window};
 use crate::config::mistake::Place;
 use crate::config::schema::LinkWord;
 use crate::config::section::{Noted, Section, number};
-use crate::config::{Delivery, Netcode, UniqueClients, source};
+use crate::config::{Delivery, Netcode, TokenReuse, UniqueClients, source};
 use ringgate_core::secret::Key;
 use ringgate_fleet::keyspace::Name;
 
@@ -25,6 +25,7 @@ pub(super) fn read(
     let delivery = section.choice("delivery");
     if let Some((Delivery::Gateway, place)) = &delivery {
         check_bundled(section, place, backends, around);
+        check_tokens_used_once(section, token_reuse.as_ref());
     }
     let unique_in = read_unique_clients(section, group);
     Some(Netcode {
@@ -66,6 +67,17 @@ fn check_bundled(
             let expected = "backends with link = \"bundle\" only (they get whole messages)";
             section.report.expected(place, found, expected);
         }
+    }
+}
+
+/// A session's packets are told from those of an earlier one by the token's keys alone: a recorded
+/// packet would bring its messages again, as new ones.
+fn check_tokens_used_once(section: &mut Section<'_, '_>, reuse: Option<&(TokenReuse, Place)>) {
+    if let Some((TokenReuse::Allow, place)) = reuse {
+        let found = "\"allow\" and delivery = \"gateway\"";
+        let expected =
+            "\"deny\" (messages of a token's first session could be played into its next)";
+        section.report.expected(place, found, expected);
     }
 }
 
