@@ -1,0 +1,329 @@
+//! The control loop: takes commands and signals one by one while the workers run, and tells the
+//! workers. What a command asks for stands in the modules beside this one.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::agents::{self, Agents};
+use super::denying::Denials;
+use super::draining::{self, Deadlines};
+use super::events::Watcher;
+use super::handover::Program;
+use super::http::Command;
+use super::listeners::Listeners;
+use super::membership::Membership;
+use super::notify::Notifier;
+use super::reload::{self, Next, Outcome};
+use super::view::View;
+use super::wakes::{Event, Events};
+use super::{End, Inherited, health};
+use crate::config::{Config, LoadError};
+use crate::handover::Channel;
+use crate::worker::{Fleet, Opened};
+use ringgate_gate::{Backend, BackendId, IdVec, ListenerId, Mail, Setup};
+use ringgate_os::clock;
+use ringgate_os::stored::Store;
+
+/// A reload that can be carried out.
+struct Reloading {
+    config: Config,
+    /// What the file says of it, in a fleet.
+    file: Option<Config>,
+    next: Next,
+    agents: agents::NextAgents,
+    /// Not heard yet. Dropped, they close.
+    opened: Vec<(ListenerId, Opened)>,
+}
+
+/// What runs while the workers do: takes commands and signals, and tells the workers.
+pub(super) struct ControlLoop {
+    pub(super) view: Arc<View>,
+    pub(super) config_file: PathBuf,
+    pub(super) config: Arc<Config>,
+    pub(super) setup: Arc<Setup>,
+    pub(super) notifier: Notifier,
+    /// Where players' sockets are kept.
+    pub(super) store: Option<Store>,
+    pub(super) watcher: Watcher,
+    /// The revision of the setup that retired each backend which is retired.
+    pub(super) retired_since: IdVec<BackendId, Option<u64>>,
+    /// Signals to end that have come.
+    pub(super) terms: u32,
+    pub(super) deadlines: Deadlines,
+    pub(super) denials: Denials,
+    pub(super) listeners: Listeners,
+    pub(super) membership: Option<Membership>,
+    pub(super) agents: Agents,
+    pub(super) program: Program,
+    /// To itself, for what threads beside it have found out.
+    pub(super) commands: mpsc::Sender<Command>,
+    /// Second descriptors of the admin address, the control socket and the one for successors.
+    pub(super) doors: [Option<OwnedFd>; 3],
+    pub(super) admin_address: Option<SocketAddr>,
+    /// Where game processes register themselves.
+    pub(super) announcements: Option<OwnedFd>,
+    pub(super) handing_over: HandingOver,
+    /// Who has the gateway now.
+    pub(super) heir: Option<Channel>,
+    /// What would change what is handed over, until that has succeeded or failed.
+    pub(super) postponed: Vec<Postponed>,
+}
+
+/// How far a hand-over has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HandingOver {
+    /// There is none.
+    No,
+    /// Somebody prepares to take over.
+    Preparing,
+    /// The state is being copied, so nothing may change that goes along.
+    Copying,
+}
+
+/// What waits for the end of a hand-over.
+pub(super) enum Postponed {
+    Command(Command),
+    Reload,
+    /// Something else is known of the fleet.
+    Fleet,
+}
+
+impl ControlLoop {
+    /// Until it is time to stop the workers.
+    pub(super) async fn run(&mut self, fleet: &Fleet, events: &mut Events) -> io::Result<End> {
+        let mut alive_at_ns = 0;
+        while self.terms < TERMS_TO_STOP {
+            match events.next().await {
+                Event::Command(Command::HandOver(prepared)) => {
+                    if self.hand_over(fleet, *prepared) {
+                        return Ok(End::HandedOver);
+                    }
+                }
+                Event::Command(command) => self.obey_in_time(fleet, command),
+                Event::Upgrade => {
+                    tracing::info!(
+                        event = "asked",
+                        what = "upgrade",
+                        by = "SIGUSR2",
+                        "told to hand over to the next release"
+                    );
+                    self.upgrade(fleet, None);
+                }
+                Event::Reload => {
+                    tracing::info!(
+                        event = "asked",
+                        what = "reload",
+                        by = "SIGHUP",
+                        "told to reload"
+                    );
+                    self.reload_in_time(fleet);
+                }
+                Event::Terminate => {
+                    self.terms += 1;
+                    tracing::info!(event = "asked", what = "drain", by = "a signal", "told to end");
+                    self.drain(fleet, None);
+                }
+                Event::Fleet => self.hear_fleet_in_time(fleet),
+                Event::Tick if fleet.has_failed() => {
+                    return Err(io::Error::other("a worker has failed"));
+                }
+                Event::Tick if self.has_drained() => break,
+                Event::Tick => {
+                    self.show_life(&mut alive_at_ns);
+                    if self.handing_over != HandingOver::Copying {
+                        self.end_overdue(fleet);
+                        self.watch_denied(fleet);
+                        self.close_drained(fleet);
+                        self.agents.tick(self.view.now_ns());
+                        self.tell_fleet(fleet);
+                    }
+                    if self.watcher.is_due(self.view.now_ns()) {
+                        self.watcher.tell(&self.view.snapshot());
+                    }
+                }
+            }
+        }
+        self.tell_end();
+        Ok(End::Stop)
+    }
+
+    /// Why the daemon stops now.
+    fn tell_end(&mut self) {
+        let snapshot = self.view.snapshot();
+        self.watcher.tell_last(&snapshot);
+        let sessions = snapshot.totals().sessions;
+        let is_over = snapshot.live.drain.is_some_and(|drain| snapshot.now_ns >= drain.until_ns);
+        let reason = match (self.terms >= TERMS_TO_STOP, is_over) {
+            (true, _) => "second_signal",
+            (false, true) => "deadline",
+            (false, false) => "empty",
+        };
+        tracing::info!(
+            event = "drain_end",
+            reason,
+            sessions,
+            "the drain is over: {sessions} sessions are left"
+        );
+    }
+
+    pub(super) fn obey(&mut self, fleet: &Fleet, command: Command) {
+        // The client may have closed its connection without waiting for the answer.
+        match command {
+            Command::ConfirmFleet { doubt, reply } => answer(reply, self.confirm_fleet(doubt)),
+            Command::Capture { capture, reply } => {
+                fleet.tell_all(|| Mail::Capture(Arc::clone(&capture)));
+                answer(reply, ());
+            }
+            Command::Drain { deadline, reply } => answer(reply, self.drain(fleet, deadline)),
+            Command::DrainBackend { backend, drained, deadline, reply } => {
+                answer(reply, self.drain_backend(fleet, backend, drained, deadline));
+            }
+            Command::Undrain(reply) => answer(reply, self.undrain(fleet)),
+            Command::Survey { wanted, ends, limit, reply } => {
+                answer(reply, draining::survey(fleet, wanted, ends, limit));
+            }
+            Command::Trace { trace, reply } => {
+                fleet.tell_all(|| Mail::Trace(Arc::clone(&trace)));
+                answer(reply, ());
+            }
+            Command::ChangeDenied { wish, reply } => {
+                answer(reply, self.change_denied(fleet, wish));
+            }
+            Command::Reload { is_dry, reply } => answer(reply, self.reload(fleet, is_dry)),
+            Command::Upgrade(reply) => self.upgrade(fleet, Some(reply)),
+            Command::Successor(channel) => self.welcome(fleet, channel),
+            Command::HoldStill { layout, reply } => answer(reply, self.hold_still(&layout)),
+            // The loop itself takes the first.
+            Command::HandOver(_) | Command::HandOverEnded => self.end_hand_over(fleet),
+        }
+    }
+
+    /// Goes on where the process before this one stopped.
+    pub(super) fn inherit(&mut self, fleet: &Fleet, inherited: &Inherited) {
+        let mut setup = Setup::clone(&self.setup);
+        for (name, until_ns) in &inherited.drained {
+            let is_meant = |it: &Backend| it.name == *name && !it.retired;
+            let found = setup.backends.pairs().find(|(_, it)| is_meant(it)).map(|(id, _)| id);
+            let Some(id) = found else { continue };
+            setup.backends[id].drained = true;
+            if let Some(until_ns) = until_ns {
+                self.deadlines.insert(id, *until_ns);
+            }
+        }
+        if !inherited.drained.is_empty() {
+            self.revise(fleet, setup);
+        }
+    }
+
+    /// Reads the config again, and tells the workers if that is possible; only finds out whether it
+    /// is, in a dry run.
+    pub(super) fn reload(&mut self, fleet: &Fleet, is_dry: bool) -> Outcome {
+        if self.view.live().drain.is_some() {
+            return Err(vec!["the gateway is draining".to_owned()]);
+        }
+        if is_dry {
+            return self.prepare(fleet).map(|prepared| prepared.next.changes);
+        }
+        self.notifier.reloading();
+        let outcome = self.try_reload(fleet);
+        self.notifier.ready();
+        let mut live = self.view.live();
+        live.reloads.last_refused = outcome.is_err();
+        match &outcome {
+            Ok(changes) => {
+                live.setup = Arc::clone(&self.setup);
+                live.admin = self.config.admin.clone().map(Arc::new);
+                live.reloads.done += 1;
+                live.reloads.config_unix_s = clock::unix_seconds();
+                tracing::info!(
+                    event = "reload",
+                    changes = changes.join("; "),
+                    "the config was read again"
+                );
+            }
+            Err(mistakes) => {
+                live.reloads.refused += 1;
+                for mistake in mistakes {
+                    tracing::error!(
+                        event = "reload_refused",
+                        mistake,
+                        "the config was not changed: {mistake}"
+                    );
+                }
+            }
+        }
+        outcome
+    }
+
+    fn try_reload(&mut self, fleet: &Fleet) -> Outcome {
+        let Reloading { config, file, next, agents, opened } = self.prepare(fleet)?;
+        for notice in config.notices() {
+            tracing::warn!("{notice}");
+        }
+        self.keep_opened(&opened);
+        self.setup = fleet.adopt(&next.setup, opened);
+        self.note_retired();
+        let before = std::mem::replace(&mut self.config, Arc::new(config));
+        self.view.live().setup = Arc::clone(&self.setup);
+        self.agents.adopt(agents, self.view.now_ns());
+        self.note_movements(fleet, &next, &before);
+        self.note_file(file);
+        Ok(next.changes)
+    }
+
+    /// Does everything of a reload that may fail, and nothing that shows.
+    fn prepare(&self, fleet: &Fleet) -> Result<Reloading, Vec<String>> {
+        let read = Config::load(&self.config_file).map_err(|why| sentences(&why))?;
+        let (config, file) = self.with_fleet(read);
+        let is_free = |id| self.is_free(id);
+        let next = self.with_known(fleet, |known| {
+            reload::next(&self.config, &self.setup, &config, is_free, known)
+        })?;
+        let opened = self.open_added(fleet, &next, &config)?;
+        let agents = self.agents.prepare(&config)?;
+        Ok(Reloading { config, file, next, agents, opened })
+    }
+
+    /// Whether nothing knows a retired backend's number any more: every worker has retired it, so
+    /// nobody is sent there, and its last player has left since.
+    pub(super) fn is_free(&self, backend: BackendId) -> bool {
+        let since = self.retired_since.get(backend).copied().flatten();
+        since.is_some_and(|revision| self.view.has_adopted(revision))
+            && self.view.players(backend) == 0
+    }
+
+    /// Notes with which setup backends were retired.
+    pub(super) fn note_retired(&mut self) {
+        let Self { setup, retired_since, .. } = self;
+        retired_since.resize_with(setup.backends.len(), || None);
+        for (backend, since) in setup.backends.iter().zip(retired_since) {
+            *since = backend.retired.then(|| since.unwrap_or(setup.revision));
+        }
+    }
+
+    /// Tells the service manager now and then that the workers turn, as long as they do.
+    fn show_life(&self, alive_at_ns: &mut u64) {
+        let now_ns = self.view.now_ns();
+        let Some(every) = self.notifier.watchdog() else { return };
+        if now_ns >= *alive_at_ns && health::is_healthy(&self.view.snapshot()).is_ok() {
+            self.notifier.alive();
+            *alive_at_ns = now_ns + every.as_nanos() as u64;
+        }
+    }
+}
+
+fn answer<T>(reply: oneshot::Sender<T>, with: T) {
+    drop(reply.send(with));
+}
+
+fn sentences(error: &LoadError) -> Vec<String> {
+    error.to_string().lines().map(str::to_owned).collect()
+}
+
+/// The first signal drains, the second stops.
+const TERMS_TO_STOP: u32 = 2;
