@@ -159,6 +159,8 @@ fn play(backend: &str, server: impl FnOnce(&Folder) -> Program) {
     player.echo(b"over the wire");
     agent.shows("ringgate_agent_players{backend=\"arena\"}", 1);
     agent.shows("ringgate_agent_workers", 3);
+    let missing = crate::tuning::missing_of_agents(&gateway.get("/metrics").body);
+    assert!(missing.is_empty(), "dashboard and rules name {missing:?}");
 
     // Its players stay at the gateway, and find the game where they left it.
     drop(agent);
