@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -429,22 +429,11 @@ const fn family_of(address: SocketAddr) -> Family {
 }
 
 fn borrow(fd: &OwnedFd) -> BorrowedFd<'_> {
-    use std::os::fd::AsFd;
     fd.as_fd()
 }
 
 pub(super) fn set_flag(socket: &Socket, level: i32, name: i32, value: i32) -> io::Result<()> {
-    // SAFETY: the option value is a live `int`, passed with its size.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of::<i32>() as u32,
-        )
-    };
-    check(result).map(drop)
+    ringgate_os::option::set(socket.as_fd(), level, name, value)
 }
 
 /// Reads an option into a plain value. Returns also how many bytes the kernel wrote.

@@ -9,6 +9,7 @@ pub mod host;
 pub mod memory;
 pub mod message;
 pub mod notify;
+pub mod option;
 pub mod overflows;
 pub mod owners;
 pub mod process;

@@ -1,9 +1,10 @@
 //! Many UDP datagrams of one length in one message: the kernel cuts what is sent (`UDP_SEGMENT`)
 //! and joins what is received (`UDP_GRO`), so that its own work is done once for all of them.
-#![allow(unsafe_code, reason = "socket options without a wrapper elsewhere")]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
+
+use crate::option;
 
 /// Datagrams in one message that is sent, for every kernel that has this at all.
 pub const SEGMENTS_MAX: usize = 64;
@@ -13,15 +14,20 @@ pub const MESSAGE_BYTES_MAX: usize = 65_507 - 20;
 
 /// Has the kernel hand out datagrams of one length that came together as one message.
 pub fn receive_joined(socket: BorrowedFd<'_>) -> io::Result<()> {
-    set(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
+    option::set(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
 }
 
 /// Datagrams leave in one piece or not at all, and what routers say about their MTU changes nothing
 /// here: anybody could say it.
 pub fn never_fragment(socket: BorrowedFd<'_>, is_v6: bool) -> io::Result<()> {
-    set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+    option::set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
     if is_v6 {
-        set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+        option::set(
+            socket,
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_PROBE,
+        )?;
     }
     Ok(())
 }
@@ -32,24 +38,10 @@ pub fn ask_for_buffers(socket: BorrowedFd<'_>, bytes: i32) {
     for (force, plain) in
         [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
     {
-        if set(socket, libc::SOL_SOCKET, force, bytes).is_err() {
-            let _ = set(socket, libc::SOL_SOCKET, plain, bytes);
+        if option::set(socket, libc::SOL_SOCKET, force, bytes).is_err() {
+            let _ = option::set(socket, libc::SOL_SOCKET, plain, bytes);
         }
     }
-}
-
-fn set(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
-    // SAFETY: the option value is a live `int`, passed with its size.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of::<i32>() as u32,
-        )
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Control data that has the kernel cut a message into datagrams.
