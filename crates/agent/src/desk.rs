@@ -4,6 +4,7 @@
 //! All of it waits in one set of descriptors, and nothing of it is shared with other threads but
 //! the book of workers and what it shows.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,19 +21,21 @@ use rustls::pki_types::ServerName;
 use crate::book::Book;
 use crate::counts::{Counts, Drop};
 use crate::dial::{Dial, Step};
-use crate::options::{Gateway, Options};
+use crate::options::{Backend, Gateway, Options};
 use crate::servers::Servers;
 use crate::station::{Around, Heard, Owner, Station, Wish, owner};
 use crate::view::{DeskView, LaneView, Seen, State};
 
 /// What a thread is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Game processes are told that the agent will end.
     Drain {
         /// How long sessions may go on.
         left_ms: u32,
     },
+    /// These are the game processes of the agent from now on.
+    Backends(Arc<[Backend]>),
     /// It ends now.
     Stop,
 }
@@ -48,6 +51,7 @@ pub(crate) struct Shared {
 /// One thread's state.
 pub(crate) struct Desk {
     shared: Shared,
+    backends: Arc<[Backend]>,
     /// `None` for worker 0.
     gateway: Option<(Gateway, Dial)>,
     trunk: Option<Trunk>,
@@ -87,7 +91,7 @@ enum Noted {
 impl Desk {
     /// A thread for a gateway, or for worker 0.
     pub(crate) fn open(
-        shared: &Shared,
+        (shared, backends): (&Shared, Arc<[Backend]>),
         gateway: Option<Gateway>,
         (bell, commands): (Bell, Receiver<Command>),
         shown: Arc<Mutex<DeskView>>,
@@ -118,12 +122,13 @@ impl Desk {
             ready: Vec::with_capacity(READY_MAX),
             noted: Vec::new(),
             heard: Heard::default(),
+            backends,
             shared: shared.clone(),
         };
         match gateway {
             Some(gateway) => {
                 let beside = desk.epoll.raw();
-                let servers = Servers::open(&options.backends, beside).map_err(io::Error::other)?;
+                let servers = Servers::open(&desk.backends, beside).map_err(io::Error::other)?;
                 desk.servers = servers;
                 let seed = seed(options.incarnation, &gateway);
                 let dial = Dial::new(&gateway, desk.bell.clone(), seed);
@@ -196,10 +201,19 @@ impl Desk {
                 Ok(Command::Drain { left_ms }) => {
                     self.each_station(now_ns, |station, around, _| station.drain(left_ms, around));
                 }
+                Ok(Command::Backends(backends)) => self.set_backends(backends),
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
         }
+    }
+
+    /// Servers that speak plain UDP stay the same; what comes and goes are processes.
+    fn set_backends(&mut self, backends: Arc<[Backend]>) {
+        for station in &mut self.stations {
+            station.set_backends(&backends);
+        }
+        self.backends = backends;
     }
 
     fn take_ready(&mut self, now_ns: u64) {
@@ -211,8 +225,7 @@ impl Desk {
             }
             match owner(one.token) {
                 Owner::Listener(at) => {
-                    let Self { stations, shared, servers, counts, epoll, .. } = self;
-                    let backends = &shared.options.backends;
+                    let Self { stations, backends, servers, counts, epoll, .. } = self;
                     let servers = servers.as_mut();
                     let mut around = Around { backends, servers, counts, epoll, now_ns };
                     if let Some(station) = stations.get_mut(at) {
@@ -227,17 +240,17 @@ impl Desk {
     }
 
     fn read_link(&mut self, at: usize, place: usize, now_ns: u64) {
-        let Self { stations, shared, servers, counts, epoll, trunk, heard, .. } = self;
+        let Self { stations, backends, servers, counts, epoll, trunk, heard, .. } = self;
         let Some(station) = stations.get_mut(at) else { return };
-        let (backends, servers) = (&shared.options.backends, servers.as_mut());
+        let servers = servers.as_mut();
         let mut around = Around { backends, servers, counts, epoll, now_ns };
         station.read(place, heard, &mut around, |wish| grant(trunk.as_mut(), at, wish, now_ns));
     }
 
     fn read_trunk(&mut self, ready: Ready, now_ns: u64) {
-        let Self { stations, shared, servers, counts, epoll, trunk, noted, .. } = self;
+        let Self { stations, backends, servers, counts, epoll, trunk, noted, .. } = self;
         let Some(trunk) = trunk.as_mut().filter(|trunk| trunk.is_own(ready.token)) else { return };
-        let (backends, servers) = (&shared.options.backends, servers.as_mut());
+        let servers = servers.as_mut();
         let mut around = Around { backends, servers, counts, epoll, now_ns };
         trunk.handle_ready(ready, epoll, now_ns, |event| match event {
             Event::Begun(welcome) => noted.push(Noted::Begun(welcome)),
@@ -316,13 +329,13 @@ impl Desk {
     }
 
     fn open_station(&mut self, worker: usize) -> io::Result<()> {
-        let Options { run_dir, incarnation, backends, .. } = &*self.shared.options;
+        let Options { run_dir, incarnation, .. } = &*self.shared.options;
         let workers = self.shared.book.workers().max(worker + 1);
         let station = Station::open(
             self.stations.len(),
             (worker, workers),
             (run_dir, *incarnation),
-            backends,
+            &self.backends,
             &self.epoll,
         )?;
         self.stations.push(station);
@@ -330,12 +343,11 @@ impl Desk {
     }
 
     fn take_datagrams(&mut self, now_ns: u64) {
-        let Self { stations, shared, servers, counts, epoll, trunk, .. } = self;
+        let Self { stations, backends, servers, counts, epoll, trunk, .. } = self;
         let Some(servers) = servers else { return };
         if servers.take_refusals() {
             self.keep_due_ns = now_ns;
         }
-        let backends = &shared.options.backends;
         let mut counted = Counts::default();
         servers.take(counts, |player, game, record| {
             let counts = &mut counted;
@@ -483,9 +495,9 @@ impl Desk {
         now_ns: u64,
         mut with: impl FnMut(&mut Station, &mut Around<'_>, &mut dyn FnMut(Wish<'_>)),
     ) {
-        let Self { stations, shared, servers, counts, epoll, trunk, .. } = self;
+        let Self { stations, backends, servers, counts, epoll, trunk, .. } = self;
         let Some(station) = stations.get_mut(at) else { return };
-        let (backends, servers) = (&shared.options.backends, servers.as_mut());
+        let servers = servers.as_mut();
         let mut around = Around { backends, servers, counts, epoll, now_ns };
         with(station, &mut around, &mut |wish| grant(trunk.as_mut(), at, wish, now_ns));
     }
@@ -503,7 +515,7 @@ impl Desk {
             last_end: self.last_end.clone(),
             lanes: self.lanes(),
             counts: self.all_counts(),
-            backends: self.shared.options.backends.iter().map(|it| self.seen(&it.name)).collect(),
+            backends: self.seen(),
         };
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = view;
     }
@@ -544,15 +556,20 @@ impl Desk {
         counts
     }
 
-    fn seen(&self, name: &str) -> Seen {
-        let relays = self.stations.iter().map(Station::relay);
-        let server = self.servers.iter().flat_map(Servers::all).find(|it| it.name == name);
-        let mut seen = Seen { is_there: server.is_some_and(|it| it.is_there), ..Seen::default() };
-        for relay in relays {
-            let (links, players) = (relay.links(name), relay.players(name));
-            seen = seen.plus(Seen { links, players, is_there: relay.is_welcome(name) });
+    /// The backends of which there is something to say.
+    fn seen(&self) -> Vec<(String, Seen)> {
+        let mut all: BTreeMap<&str, Seen> = BTreeMap::new();
+        let mut add = |name, seen: Seen| {
+            let sum = all.entry(name).or_default();
+            *sum = sum.plus(seen);
+        };
+        for server in self.servers.iter().flat_map(Servers::all) {
+            add(&server.name, Seen { is_there: server.is_there, ..Seen::default() });
         }
-        seen
+        for (name, is_let_in, players) in self.stations.iter().flat_map(|it| it.relay().welcome()) {
+            add(name, Seen { links: is_let_in.into(), players, is_there: true });
+        }
+        all.into_iter().map(|(name, seen)| (name.to_owned(), seen)).collect()
     }
 }
 

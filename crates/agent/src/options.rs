@@ -12,14 +12,14 @@ use ringgate_trunk::tls;
 pub struct Options {
     /// What it calls itself: a name of its certificate.
     pub name: String,
-    /// The gateways that it connects to.
+    /// The gateways that it connects to at first; there may be none.
     pub gateways: Vec<Gateway>,
     /// Reads its certificate and key, and whose word it takes: for each connection anew, so that
     /// files may be replaced while it runs.
     pub identity: Arc<dyn Fn() -> Result<tls::Agent, String> + Send + Sync>,
     /// Where game processes find its sockets.
     pub run_dir: PathBuf,
-    /// The game processes that it serves.
+    /// The game processes that it serves as long as it runs.
     pub backends: Vec<Backend>,
     /// Tells this start of the agent from others.
     pub incarnation: u64,

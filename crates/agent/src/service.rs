@@ -1,5 +1,6 @@
 //! An agent that runs: its threads, and what they are asked.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::mpsc::{self, Sender};
@@ -12,7 +13,7 @@ use ringgate_os::clock::Clock;
 use crate::book::Book;
 use crate::counts::Counts;
 use crate::desk::{Command, Desk, Shared};
-use crate::options::{Gateway, Options};
+use crate::options::{Backend, Gateway, Options};
 use crate::view::{DeskView, Seen, View};
 
 /// An agent. Dropped, it ends.
@@ -21,6 +22,7 @@ pub struct Agent {
     shared: Shared,
     own: Thread,
     gateways: Mutex<Vec<(Gateway, Thread)>>,
+    backends: Mutex<Arc<[Backend]>>,
 }
 
 /// A thread, and how it is reached.
@@ -56,8 +58,9 @@ pub fn start(options: Options) -> Result<Agent, StartError> {
     let bell = Bell::new().map_err(fail)?;
     let book = Arc::new(Book::new(bell.clone()));
     let shared = Shared { options: Arc::new(options), book, clock: Clock::start() };
-    let own = Thread::start(&shared, None, bell).map_err(fail)?;
-    let agent = Agent { own, gateways: Mutex::default(), shared };
+    let backends: Arc<[_]> = shared.options.backends.clone().into();
+    let own = Thread::start((&shared, Arc::clone(&backends)), None, bell).map_err(fail)?;
+    let agent = Agent { own, gateways: Mutex::default(), backends: Mutex::new(backends), shared };
     agent.set_gateways(&agent.shared.options.gateways).map_err(fail)?;
     Ok(agent)
 }
@@ -75,11 +78,28 @@ impl Agent {
         for gateway in wanted {
             if gateways.iter().all(|(known, _)| known != gateway) {
                 let bell = Bell::new()?;
-                let thread = Thread::start(&self.shared, Some(gateway.clone()), bell)?;
+                let with = (&self.shared, self.backends());
+                let thread = Thread::start(with, Some(gateway.clone()), bell)?;
                 gateways.push((gateway.clone(), thread));
             }
         }
         Ok(())
+    }
+
+    /// Serves these game processes from now on, besides those of its file, which stay.
+    pub fn set_guests(&self, guests: Vec<Backend>) {
+        // Held throughout, so that a thread that starts meanwhile does not miss it.
+        let gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = self.shared.options.backends.iter().cloned();
+        let all: Arc<[_]> = own.chain(guests).collect();
+        *self.backends.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&all);
+        for thread in gateways.iter().map(|(_, thread)| thread).chain([&self.own]) {
+            thread.tell(Command::Backends(Arc::clone(&all)));
+        }
+    }
+
+    fn backends(&self) -> Arc<[Backend]> {
+        Arc::clone(&self.backends.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Tells game processes that the agent will end.
@@ -106,11 +126,14 @@ impl Agent {
             .collect();
         let own = self.own.view();
         let all = || desks.iter().chain([&own]);
-        let seen = |at: usize| all().filter_map(move |desk| desk.backends.get(at).copied());
-        let backends = self.shared.options.backends.iter().enumerate();
-        let backends = backends.map(|(at, backend)| {
-            (backend.name.clone(), seen(at).fold(Seen::default(), Seen::plus))
-        });
+        let mut sums: BTreeMap<&str, Seen> = BTreeMap::new();
+        for (name, seen) in all().flat_map(|desk| &desk.backends) {
+            let sum = sums.entry(name).or_default();
+            *sum = sum.plus(*seen);
+        }
+        let seen = |name: &str| sums.get(name).copied().unwrap_or_default();
+        let backends = self.backends();
+        let backends = backends.iter().map(|it| (it.name.clone(), seen(&it.name)));
         let counts = all().fold(Counts::default(), |sum, desk| sum.plus(&desk.counts));
         View {
             workers: self.shared.book.workers(),
@@ -122,11 +145,15 @@ impl Agent {
 }
 
 impl Thread {
-    fn start(shared: &Shared, gateway: Option<Gateway>, bell: Bell) -> io::Result<Self> {
+    fn start(
+        with: (&Shared, Arc<[Backend]>),
+        gateway: Option<Gateway>,
+        bell: Bell,
+    ) -> io::Result<Self> {
         let (commands, told) = mpsc::channel();
         let shown = Arc::new(Mutex::new(DeskView::default()));
         let name = if gateway.is_some() { "agent-trunk" } else { "agent-local" };
-        let desk = Desk::open(shared, gateway, (bell.clone(), told), Arc::clone(&shown))?;
+        let desk = Desk::open(with, gateway, (bell.clone(), told), Arc::clone(&shown))?;
         let handle = thread::Builder::new().name(name.to_owned()).spawn(move || desk.run())?;
         Ok(Self { bell, commands: Some(commands), shown, handle: Some(handle) })
     }

@@ -115,12 +115,11 @@ impl Station {
         let path = run_dir.join(format!("worker-{worker}.sock"));
         let listener = socket::link_listener(&path, LINK_MODE).map_err(io::Error::other)?;
         epoll.add(listener.as_fd(), listener_token(at))?;
-        let names = backends.iter().map(|backend| backend.name.clone()).collect();
         let is_server = |backend: &&Backend| matches!(backend.link, Link::Udp(_));
         Ok(Self {
             at,
             worker,
-            relay: Relay::new(worker, workers, incarnation, names),
+            relay: Relay::new(worker, workers, incarnation, names(backends)),
             listener,
             path,
             ends: Vec::new(),
@@ -144,6 +143,11 @@ impl Station {
     /// How many workers the next game process is told of.
     pub(crate) const fn set_workers(&mut self, workers: usize) {
         self.relay.set_workers(workers);
+    }
+
+    /// Which game processes may connect from now on.
+    pub(crate) fn set_backends(&mut self, backends: &[Backend]) {
+        self.relay.set_names(names(backends));
     }
 
     /// Lets in who waits.
@@ -493,6 +497,10 @@ fn note_written(ends: &mut [Option<End>], written: &mut Vec<usize>, place: usize
     {
         written.push(place);
     }
+}
+
+fn names(backends: &[Backend]) -> Vec<String> {
+    backends.iter().map(|backend| backend.name.clone()).collect()
 }
 
 /// Whether a process may call itself what it says first.

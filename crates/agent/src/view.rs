@@ -22,8 +22,8 @@ pub struct DeskView {
     pub lanes: Vec<LaneView>,
     /// What has been counted.
     pub counts: Counts,
-    /// For each backend of the agent, in order.
-    pub backends: Vec<Seen>,
+    /// Each backend of the agent, by name.
+    pub backends: Vec<(String, Seen)>,
 }
 
 /// How far a thread has come with its gateway.
@@ -74,7 +74,7 @@ pub struct LaneView {
 /// A backend, as one thread sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Links that a gateway has been told of.
+    /// Links that a gateway has let in.
     pub links: usize,
     /// Players.
     pub players: usize,

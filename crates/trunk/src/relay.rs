@@ -87,6 +87,8 @@ struct Taken {
     hello: Option<Said>,
     /// Its number on the trunk, while the lane is up.
     link: Option<u16>,
+    /// Whether the gateway has let it in under that number.
+    is_let_in: bool,
     /// Who was announced to it, has a slot, and has not left.
     players: HashSet<SessionId>,
 }
@@ -135,6 +137,11 @@ impl Relay {
         }
     }
 
+    /// Which backends this agent serves from now on. Who is welcome stays so.
+    pub fn set_names(&mut self, names: Vec<String>) {
+        self.names = names;
+    }
+
     /// How many workers the next welcome names.
     pub const fn set_workers(&mut self, workers: usize) {
         self.workers = workers;
@@ -151,23 +158,12 @@ impl Relay {
         taken.hello.as_ref().map(|said| said.name.as_str())
     }
 
-    /// Whether a process of this name is welcome.
-    pub fn is_welcome(&self, name: &str) -> bool {
-        (0..self.places.len()).any(|place| self.name_at(place) == Some(name))
-    }
-
-    /// Players of all links of this name.
-    pub fn players(&self, name: &str) -> usize {
+    /// Who is welcome: the name of each link, whether the gateway has let it in, and its players.
+    pub fn welcome(&self) -> impl Iterator<Item = (&str, bool, usize)> {
         let taken = self.places.iter().filter_map(|place| place.taken.as_ref());
-        let is_meant = |taken: &&Taken| taken.hello.as_ref().is_some_and(|it| it.name == name);
-        taken.filter(is_meant).map(|taken| taken.players.len()).sum()
-    }
-
-    /// Links of this name that the gateway has been told of.
-    pub fn links(&self, name: &str) -> usize {
-        let taken = self.places.iter().filter_map(|place| place.taken.as_ref());
-        let is_meant = |taken: &&Taken| taken.hello.as_ref().is_some_and(|it| it.name == name);
-        taken.filter(is_meant).filter(|taken| taken.link.is_some()).count()
+        taken.filter_map(|Taken { hello, is_let_in, players, .. }| {
+            Some((hello.as_ref()?.name.as_str(), *is_let_in, players.len()))
+        })
     }
 
     /// Tells all who are welcome that the agent will end.
@@ -267,7 +263,7 @@ impl Relay {
             return Ok(());
         };
         match record {
-            ToGame::Welcome(welcome) => self.check_version(game, welcome),
+            ToGame::Welcome(welcome) => self.handle_welcome(game, welcome),
             ToGame::Goodbye(goodbye) => {
                 self.refuse(game, goodbye, &mut act);
                 Ok(())
@@ -466,11 +462,11 @@ impl Relay {
     }
 
     /// The gateway chooses among the versions that it was offered.
-    fn check_version(&self, game: Game, welcome: Welcome) -> Result<(), Broken> {
-        let taken = self.places[usize::from(game.0)].taken.as_ref();
-        let said = taken.and_then(|taken| taken.hello.as_ref());
+    fn handle_welcome(&mut self, game: Game, welcome: Welcome) -> Result<(), Broken> {
+        let taken = self.places[usize::from(game.0)].taken.as_mut().ok_or(Broken)?;
         let is_offered = |said: &Said| (said.version_min..=said.version).contains(&welcome.version);
-        if said.is_some_and(is_offered) { Ok(()) } else { Err(Broken) }
+        taken.is_let_in = taken.hello.as_ref().is_some_and(is_offered);
+        if taken.is_let_in { Ok(()) } else { Err(Broken) }
     }
 
     /// Ends a link with a reason.

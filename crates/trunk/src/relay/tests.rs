@@ -102,6 +102,26 @@ fn a_game_is_let_in_at_once_and_introduced_when_the_lane_is_up() {
 }
 
 #[test]
+fn a_link_is_let_in_once_the_gateway_says_so() {
+    let mut relay = relay();
+    let (_, link) = let_in(&mut relay);
+    let is_let_in = |relay: &Relay| relay.welcome().map(|it| it.1).collect::<Vec<_>>();
+    assert_eq!(is_let_in(&relay), [false], "it was introduced, and not answered");
+    let welcome = Welcome { version: VERSION_MAX, worker: 0, workers: 1, incarnation: 7 };
+    let (taken, _) = from_gateway(&mut relay, link, |writer| writer.welcome(&welcome));
+    assert_eq!((taken, is_let_in(&relay)), (Ok(()), vec![true]));
+
+    // Whoever is there stays when names change; nobody new comes by a name that is gone.
+    relay.set_names(vec!["arena-2".to_owned()]);
+    assert_eq!(is_let_in(&relay), [true]);
+    for (name, heard) in [("arena-1", "Goodbye"), ("arena-2", "Welcome")] {
+        let game = relay.connect().expect("there is room");
+        let acts = from_game(&mut relay, game, hello(name));
+        assert!(acts[0].contains(heard), "{name}: {acts:?}");
+    }
+}
+
+#[test]
 fn sessions_have_the_number_of_the_side_that_they_are_said_to() {
     let mut relay = relay();
     let (game, link) = let_in(&mut relay);
