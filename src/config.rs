@@ -17,6 +17,7 @@ mod distinct;
 mod explain;
 mod fleet;
 mod host;
+pub mod hosted;
 mod identity;
 pub mod keys;
 mod listener;
@@ -40,7 +41,7 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-pub use agent::Agent;
+pub use agent::{ANY_AGENT, Agent};
 pub use explain::{explain, explain_host, explain_tokens};
 pub use fleet::{Account, Fleet, WhenAway};
 pub use host::HostConfig;

@@ -11,5 +11,6 @@ pub mod config;
 pub mod confine;
 pub mod control;
 pub mod handover;
+pub mod hosting;
 pub mod membership;
 pub mod worker;

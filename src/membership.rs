@@ -4,16 +4,18 @@
 //! `known` says what etcd's keys mean to this gateway, `merge` makes one config of that and the
 //! file, `own` is what it registers; none of them touches anything. `thread` has the connection to
 //! etcd, and tells the control thread of what has changed, which changes workers as a reload does.
-//! `announced` are the game processes that come to this gateway and have it register them.
+//! `announced` are the game processes that come to this gateway (or to an agent, see
+//! `crate::hosting`) and have it register them.
 //! `claims` asks whose a token is that names several gateways, `players` tells where players are
 //! who may be in one place only, `copy` is what is known on disk, for a start while etcd is away.
 //! Nothing of this is on the way of a packet.
 
-mod announced;
+pub(crate) mod announced;
 mod claims;
-mod copy;
+pub(crate) mod copy;
 mod known;
 mod merge;
+pub(crate) mod news;
 mod own;
 mod players;
 mod thread;
@@ -25,6 +27,7 @@ use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::lease::Handed;
 use ringgate_fleet::mirror::Truth;
 use ringgate_fleet::seal::FleetKey;
+use ringgate_fleet::values::Reach;
 use ringgate_os::host;
 
 use crate::config::{self, Config};
@@ -34,7 +37,7 @@ pub use copy::COPY_FILE;
 use known::Reading;
 pub use known::{Backend, Known};
 pub use merge::{Merged, Refused, merged};
-pub use own::{Facts, FrontRow};
+pub use own::{EntranceRow, Facts, FrontRow};
 pub use players::PlayerCounts;
 pub use thread::{Member, Order, Shelf, Status};
 
@@ -110,8 +113,8 @@ impl Prepared {
 impl Settings {
     /// Who has announced itself: those that a predecessor has handed over.
     fn book(&self, file: &[String], handed: Option<&Inherited>) -> Book {
-        let (host, run_dir) = (self.host.clone(), self.run_dir.clone());
-        let mut book = Book::new(host, run_dir, self.max_backends, file.to_vec());
+        let reach = Reach::Bundle(self.run_dir.to_string_lossy().into_owned());
+        let mut book = Book::new(self.host.clone(), reach, self.max_backends, file.to_vec());
         if let Some(inherited) = handed {
             book.inherit(&inherited.announced, LEFT_ALONE_MS);
         }

@@ -94,6 +94,8 @@ mod delivery_clients;
 mod delivery_gateway;
 #[path = "all/delivery_load.rs"]
 mod delivery_load;
+#[path = "all/fleet_agent.rs"]
+mod fleet_agent;
 #[path = "all/fleet_announce.rs"]
 mod fleet_announce;
 #[path = "all/fleet_commands.rs"]

@@ -17,13 +17,14 @@ use ringgate_core::secret::Key;
 use ringgate_fleet::keyspace::{Keyspace, classify};
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::{
-    Backend, Ban, Block, Gateway, Guard, ListenerKey, Ousted, PlayerClaim, Service, Stored,
+    Agent, Backend, Ban, Block, Gateway, Guard, ListenerKey, Ousted, PlayerClaim, Service, Stored,
     TokenClaim,
 };
 use ringgate_link::announce::{Announced, Standing};
 use wanted::{WantedBatch, WantedPlace, WantedToken};
 
 fuzz_target!(|data: &[u8]| {
+    comes_back::<Agent>(data);
     comes_back::<Backend>(data);
     comes_back::<Ban>(data);
     comes_back::<Gateway>(data);

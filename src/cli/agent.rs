@@ -8,12 +8,14 @@ use std::sync::Arc;
 use ringgate_agent::options::{Allowed, Backend, Link, Options};
 use ringgate_agent::service;
 use ringgate_io::socket;
+use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::process;
 
 use super::logging::{self, LogArgs};
 use super::{CONTROL_SOCKET, Failure, exit};
 use crate::config::{self, HostConfig};
 use crate::control::host::{self as control, Settings};
+use crate::hosting::Prepared;
 
 /// Serve the game processes of this host to gateways on other hosts, until SIGTERM
 #[derive(Debug, clap::Args)]
@@ -47,32 +49,55 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let listener = socket::control_listener(&path).map_err(Failure::failed)?;
     let admin = config.admin.clone();
     let drain_timeout = config.agent.drain_timeout;
-    let agent = service::start(options(config, file)?).map_err(Failure::failed)?;
-    let settings = Settings { listener, path, admin, drain_timeout };
+    let incarnation = getrandom::u64().map_err(Failure::failed)?;
+    let fleet = join(&config, incarnation)?;
+    let agent = service::start(options(config, file, incarnation)).map_err(Failure::failed)?;
+    let settings = Settings { listener, path, admin, drain_timeout, fleet };
     let control = control::start(agent, settings).map_err(Failure::failed)?;
     exit::print(&control.announcement())?;
     tracing::info!(event = "start", version = env!("CARGO_PKG_VERSION"), "ready");
     control.serve().map_err(Failure::failed)
 }
 
-fn options(config: HostConfig, file: &Path) -> Result<Options, Failure> {
+/// What it takes to be in a fleet, where the file has one.
+fn join(config: &HostConfig, incarnation: u64) -> Result<Option<Prepared>, Failure> {
+    let prepared = Prepared::of(config, incarnation).map_err(Failure::failed)?;
+    let Some(mut prepared) = prepared else { return Ok(None) };
+    let state_dir = &config.agent.state_dir;
+    if let Err(why) = std::fs::create_dir_all(state_dir) {
+        let dir = state_dir.display();
+        tracing::warn!(
+            "cannot create state_dir {dir}: {why}; a start while etcd is away would find no gateway"
+        );
+    }
+    let path = config.agent.run_dir.join(ANNOUNCE_SOCKET);
+    match socket::link_listener(&path, ANNOUNCE_MODE) {
+        Ok(socket) => prepared.serve_announcements(socket),
+        Err(why) => tracing::warn!("game processes cannot register themselves: {why}"),
+    }
+    Ok(Some(prepared))
+}
+
+fn options(config: HostConfig, file: &Path, incarnation: u64) -> Options {
     let HostConfig { agent, backends, .. } = config;
-    let incarnation = getrandom::u64().map_err(Failure::failed)?;
     let file = file.to_owned();
     let own = process::effective_uid();
     let identity = move || {
         let config = HostConfig::load(&file).map_err(|why| why.to_string())?;
         config.agent.identity.agent()
     };
-    Ok(Options {
+    Options {
         name: agent.name,
         gateways: agent.gateways,
         identity: Arc::new(identity),
         run_dir: agent.run_dir,
         backends: backends.into_iter().map(|it| backend(it, own)).collect(),
         incarnation,
-    })
+    }
 }
+
+/// Whoever reaches the folder may connect; who is a backend is decided by its credentials.
+const ANNOUNCE_MODE: u32 = 0o666;
 
 fn backend(backend: config::Backend, own: u32) -> Backend {
     let link = match backend.link {

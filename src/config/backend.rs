@@ -59,6 +59,13 @@ impl Known {
 }
 
 pub(super) fn read(mut section: Section<'_, '_>, known: &mut Known) -> Option<Backend> {
+    let backend = read_fields(&mut section, known);
+    section.finish();
+    backend
+}
+
+/// The fields that every kind of file has.
+pub(super) fn read_fields(section: &mut Section<'_, '_>, known: &mut Known) -> Option<Backend> {
     let name = section.text("name", values::name);
     if let Some((name, place)) = &name {
         known.names.check(section.report, place, name.clone());
@@ -67,8 +74,8 @@ pub(super) fn read(mut section: Section<'_, '_>, known: &mut Known) -> Option<Ba
     let slots = section.integer("slots");
     let grace = section.duration("grace");
     let link = match word {
-        Some(LinkWord::Udp) => read_udp(&mut section, known),
-        Some(LinkWord::Bundle) => read_bundle(&mut section),
+        Some(LinkWord::Udp) => read_udp(section, known),
+        Some(LinkWord::Bundle) => read_bundle(section),
         None => None,
     };
     known.backends.push(KnownBackend {
@@ -79,7 +86,6 @@ pub(super) fn read(mut section: Section<'_, '_>, known: &mut Known) -> Option<Ba
             _ => None,
         },
     });
-    section.finish();
     Some(Backend {
         name: name?.0,
         link: link?,

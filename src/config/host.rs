@@ -1,5 +1,6 @@
 //! The file of an agent, on a host with game processes: `[agent]`, one `[[backend]]` for each of
-//! them, as in a gateway's file, and `[admin]`.
+//! them, as in a gateway's file, `[admin]`, and `[fleet]`, where it registers them and finds
+//! gateways.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,24 +10,31 @@ use ringgate_agent::options::Gateway;
 
 use super::backend::{self, Known};
 use super::distinct::Distinct;
+use super::fleet as fleet_table;
+use super::hosted::{self, Hosted};
 use super::identity::{self, Identity};
 use super::keys::KeySources;
 use super::mistake::{Mistakes, Place, Report};
-use super::read::{open, read_admin, syntax, table, tables};
+use super::read::{open, optional_tables, read_admin, syntax, table};
 use super::schema::{self, Changes, Example, Field, Kind, Presence, Table};
 use super::section::Section;
 use super::values::{self, words};
-use super::{Admin, Backend, Link, LoadError, LogFormat};
+use super::{Admin, Backend, Fleet, Link, LoadError, LogFormat};
 use ringgate_core::limits::BACKENDS_MAX;
+use ringgate_fleet::keyspace::Name;
 
 /// Everything that such a file says.
 #[derive(Debug)]
 pub struct HostConfig {
     /// The agent.
     pub agent: Agent,
-    /// The game processes of this host. Invariant: at least one, names and addresses unique, udp
-    /// addresses IPv4 and loopback.
+    /// The fleet that it is in. Invariant: its name is not said, it is the agent's.
+    pub fleet: Option<Fleet>,
+    /// The game processes of this host. Invariant: at least one, unless there is a fleet; names and
+    /// addresses unique, udp addresses IPv4 and loopback.
     pub backends: Vec<Backend>,
+    /// What the fleet is told of each, in the same order. Invariant: `None` without a fleet.
+    pub hosted: Vec<Option<Hosted>>,
     /// `[admin]`; without it no admin address is served.
     pub admin: Option<Admin>,
 }
@@ -36,12 +44,19 @@ pub struct HostConfig {
 pub struct Agent {
     /// What it is called, in its certificate too.
     pub name: String,
-    /// The gateways that it connects to. Invariant: at least one, each once.
+    /// The gateways that it connects to. Invariant: each once; at least one, unless there is a
+    /// fleet.
     pub gateways: Vec<Gateway>,
+    /// Regions whose gateways of the fleet it connects to; none for its own.
+    pub regions: Vec<Name>,
+    /// Gateways of the fleet that it connects to at a time.
+    pub max_gateways: usize,
     /// Who it is to them.
     pub identity: Identity,
     /// Where its sockets live.
     pub run_dir: PathBuf,
+    /// Where it keeps what it knows of the fleet.
+    pub state_dir: PathBuf,
     /// How long it waits for players to leave before it ends.
     pub drain_timeout: Duration,
     /// How log lines look.
@@ -76,21 +91,29 @@ fn read<'a>(
         return None;
     }
     let base = file.parent().unwrap_or_else(|| Path::new(""));
+    let has_fleet = root.contains_key(schema::FLEET.name);
     let agent = table(&mut root, &AGENT, report);
     if agent.is_none() && report.is_clean() {
         report.expected(&Place::new("agent", 0), "nothing", "a table [agent]");
     }
-    let agent = agent.and_then(|found| read_agent(open(report, &AGENT, found), base));
+    let agent = agent.and_then(|found| read_agent(open(report, &AGENT, found), has_fleet, base));
+    let fleet = table(&mut root, &schema::FLEET, report)
+        .map(|found| read_fleet(open(report, &schema::FLEET, found), sources, base));
     let admin = table(&mut root, &schema::ADMIN, report)
         .map(|admin| read_admin(open(report, &schema::ADMIN, admin), sources, base));
     let mut known = Known::default();
-    let backends: Vec<_> = tables(&mut root, &schema::BACKEND, BACKENDS_MAX, report)
+    if !has_fleet && !root.contains_key(BACKEND.name) {
+        let expected = "at least one table [[backend]], or a table [fleet]";
+        report.expected(&Place::new(BACKEND.name, 0), "nothing", expected);
+    }
+    let backends: Vec<_> = optional_tables(&mut root, &BACKEND, BACKENDS_MAX, report)
         .into_iter()
         .map(|found| {
             let place = Place::new(format!("{}.address", found.0.path), found.0.at);
-            let backend = backend::read(open(report, &schema::BACKEND, found), &mut known)?;
+            let (backend, hosted) =
+                read_backend(open(report, &BACKEND, found), has_fleet, &mut known)?;
             check_address(&backend, &place, report);
-            Some(backend)
+            Some((backend, hosted))
         })
         .collect();
     let names: Vec<_> = TABLES.iter().map(|table| table.name).collect();
@@ -98,9 +121,13 @@ fn read<'a>(
         let place = Place::new(key.get_ref().as_ref(), key.span().start);
         report.unknown(&place, key.get_ref(), &names);
     }
+    let backends: Vec<_> = backends.into_iter().collect::<Option<_>>()?;
+    let (backends, hosted) = backends.into_iter().unzip();
     Some(HostConfig {
         agent: agent?,
-        backends: backends.into_iter().collect::<Option<_>>()?,
+        fleet: fleet.map_or(Some(None), |fleet| fleet.map(Some))?,
+        backends,
+        hosted,
         admin: admin.map_or(Some(None), |admin| admin.map(Some))?,
     })
 }
@@ -118,23 +145,53 @@ fn check_address(backend: &Backend, place: &Place, report: &mut Report<'_>) {
     }
 }
 
-fn read_agent(mut section: Section<'_, '_>, base: &Path) -> Option<Agent> {
+/// An agent is called in the fleet as it is at gateways.
+fn read_fleet(section: Section<'_, '_>, sources: &KeySources<'_>, base: &Path) -> Option<Fleet> {
+    if section.has("name") {
+        let place = section.place("name");
+        section.report.expected(&place, "a name", "nothing: an agent is called by agent.name");
+    }
+    fleet_table::read(section, sources, base)
+}
+
+fn read_backend(
+    mut section: Section<'_, '_>,
+    has_fleet: bool,
+    known: &mut Known,
+) -> Option<(Backend, Option<Hosted>)> {
+    let backend = backend::read_fields(&mut section, known);
+    let hosted = hosted::read(&mut section, has_fleet);
+    section.finish();
+    Some((backend?, hosted.ok()?))
+}
+
+fn read_agent(mut section: Section<'_, '_>, has_fleet: bool, base: &Path) -> Option<Agent> {
     let name = section.text("name", values::agent);
+    if !has_fleet && !section.has("gateways") {
+        let place = section.place("gateways");
+        section.report.expected(&place, "nothing", "one or more gateways, or a table [fleet]");
+    }
     let gateways = read_gateways(&mut section);
+    let regions = section.list("regions", |value| Name::new(value.as_str()?));
+    let max_gateways = section.integer("max_gateways");
     let of_certificate = section.place("certificate");
     let identity = identity::read(&mut section, base);
     if let Some(Err(why)) = identity.as_ref().map(Identity::agent) {
         section.report.note(&of_certificate, why);
     }
     let run_dir = section.path("run_dir", base);
+    let state_dir = section.path("state_dir", base);
     let drain_timeout = section.duration("drain_timeout");
     let log = section.choice("log");
     section.finish();
     Some(Agent {
         name: name?.0,
         gateways: gateways?,
+        regions: regions?.into_iter().map(|(region, _)| region).collect(),
+        max_gateways: usize::try_from(max_gateways?).ok()?,
         identity: identity?,
         run_dir: run_dir?,
+        state_dir: state_dir?,
         drain_timeout: drain_timeout?,
         log: log?.0,
     })
@@ -150,18 +207,26 @@ fn read_gateways(section: &mut Section<'_, '_>) -> Option<Vec<Gateway>> {
 }
 
 /// All tables of such a file.
-pub(super) const TABLES: &[&Table] = &[&AGENT, &schema::ADMIN, &schema::BACKEND];
+pub(super) const TABLES: &[&Table] = &[&AGENT, &BACKEND, &schema::ADMIN, &schema::FLEET];
+
+/// A gateway's table, and what the fleet is told of the process.
+const BACKEND: Table = Table {
+    fields: &BACKEND_FIELDS,
+    meaning: "A game process of this host. At least one (none is needed in a fleet), at most 4096.",
+    ..schema::BACKEND
+};
+
+const BACKEND_FIELDS: [Field; 11] = schema::joined(schema::BACKEND.fields, &hosted::FIELDS);
 
 const AGENT: Table = Table {
     name: "agent",
     repeated: false,
     meaning: "An agent (`ringgate agent --config FILE`) on a host with game processes, in a file of its own beside their [[backend]] \
-              tables, whose names, users and addresses it takes; slots and grace are the gateway's to keep.",
+              tables, whose names, users and addresses it takes. grace is the gateway's to keep, and so are slots outside of a fleet.",
     examples: &[Example {
         variant: "",
         values: &[
             ("name", "\"host-7\""),
-            ("gateways", "[\"gate-1.example:7200\"]"),
             ("ca", "\"/etc/ringgate/trunk-ca.pem\""),
             ("certificate", "\"/etc/ringgate/host-7.pem\""),
             ("key", "\"/etc/ringgate/host-7.key.pem\""),
@@ -182,9 +247,25 @@ const AGENT: Table = Table {
                 items: "one or more gateways",
                 item: "a host and its port, such as \"gate-1.example:7200\"",
             },
-            Presence::Required,
+            Presence::Optional("[\"gate-1.example:7200\"]"),
             "Where it connects to: [[agent]] bind of each gateway, one number for TCP and UDP. Names are looked up anew for each \
-             connection, and a gateway's certificate has to be for the host that stands here.",
+             connection, and a gateway's certificate has to be for the host that stands here. Required \
+             without [fleet], where gateways say themselves where they are ([[agent]] public).",
+        ),
+        Field::new(
+            "regions",
+            Changes::Restart,
+            Kind::List { items: "regions", item: "the fleet.region of gateways" },
+            Presence::Optional("[\"eu\", \"us\"]"),
+            "Regions whose gateways of the fleet it connects to. Without it: its own, fleet.region.",
+        ),
+        Field::new(
+            "max_gateways",
+            Changes::Restart,
+            Kind::Integer { min: 1, max: 64 },
+            Presence::Default("8"),
+            "Gateways of the fleet that it connects to at a time. Where there are more, each agent has others of them, and those \
+             that it has stay until they are gone.",
         ),
         Field::new(
             "ca",
@@ -215,6 +296,13 @@ const AGENT: Table = Table {
             Presence::Default("\"/run/ringgate-agent\""),
             "Directory of the control socket (control.sock) and of the sockets that game processes connect to: worker-0.sock, \
              worker-1.sock and so on. A gateway of the same host has another.",
+        ),
+        Field::new(
+            "state_dir",
+            Changes::Restart,
+            Kind::Path { bytes_max: schema::DIR_BYTES_MAX },
+            Presence::Default("\"/var/lib/ringgate-agent\""),
+            "Directory of what it knows of the fleet's gateways, for a start while etcd is away. Not used without [fleet].",
         ),
         Field::new(
             "drain_timeout",

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
@@ -12,9 +13,12 @@ use super::section::Section;
 use ringgate_os::processor;
 use ringgate_trunk::tls;
 
-/// The contents of the files.
+/// The contents of the files. Several agents may have one.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct Identity(Arc<Files>);
+
+#[derive(PartialEq, Eq)]
+struct Files {
     ca: Vec<u8>,
     certificate: Vec<u8>,
     key: Zeroizing<Vec<u8>>,
@@ -36,7 +40,7 @@ impl Identity {
     }
 
     fn files(&self) -> tls::Identity<'_> {
-        let Self { ca, certificate, key } = self;
+        let Files { ca, certificate, key } = &*self.0;
         tls::Identity { authority: ca, certificate, key }
     }
 }
@@ -54,7 +58,8 @@ pub(super) fn read(section: &mut Section<'_, '_>, base: &Path) -> Option<Identit
         file(section, "certificate", base, |path| File::open(path).map_err(unreadable));
     let closed = |path: &Path| keys::open_closed(path).map_err(|why| why.to_string());
     let key = file(section, "key", base, closed);
-    Some(Identity { ca: ca?.to_vec(), certificate: certificate?.to_vec(), key: key? })
+    let (ca, certificate) = (ca?.to_vec(), certificate?.to_vec());
+    Some(Identity(Arc::new(Files { ca, certificate, key: key? })))
 }
 
 /// The contents of the file that a field names.

@@ -277,7 +277,7 @@ pub(super) fn table<'a>(
 }
 
 /// The tables that are written `[[name]]`, if there are any, and at most so many.
-fn optional_tables<'a>(
+pub(super) fn optional_tables<'a>(
     root: &mut DeTable<'a>,
     description: &Table,
     count_max: usize,

@@ -39,7 +39,7 @@ pub(super) struct Example {
 }
 
 /// One field.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) changes: Changes,
@@ -51,7 +51,7 @@ pub(super) struct Field {
 }
 
 /// What a field accepts. `Display` is the text after "expected".
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// `true` or `false`.
     Flag,
@@ -72,7 +72,7 @@ pub(super) enum Kind {
 }
 
 /// What an absent field means.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Presence {
     /// A mistake.
     Required,
@@ -101,6 +101,18 @@ impl fmt::Display for Changes {
             Self::Restart => f.write_str("with a restart"),
         }
     }
+}
+
+/// The fields of a table that has more in another kind of file.
+pub(super) const fn joined<const N: usize>(first: &[Field], more: &[Field]) -> [Field; N] {
+    assert!(first.len() + more.len() == N, "all of them are taken");
+    let mut all = [first[0]; N];
+    let mut at = 0;
+    while at < N {
+        all[at] = if at < first.len() { first[at] } else { more[at - first.len()] };
+        at += 1;
+    }
+    all
 }
 
 /// Every field, by table and name, and what it takes to change it.
@@ -195,7 +207,7 @@ impl Word for LinkWord {
     const WORDS: &'static [(&'static str, Self)] = &[("udp", Self::Udp), ("bundle", Self::Bundle)];
 }
 
-const FLEET_NAME: Kind = Kind::Value(
+pub(super) const FLEET_NAME: Kind = Kind::Value(
     "a name of 1 to 64 letters, digits, '.', '_' or '-' that begins with a letter or a digit",
 );
 const NAME: Kind = Kind::Value("a name of 1 to 31 letters, digits, '.', '_' or '-'");
@@ -208,7 +220,7 @@ pub(super) const RUN_DIR_BYTES_MAX: usize = 108 - "/worker-127.sock\0".len();
 const _: () = assert!(WORKERS_MAX <= 128);
 
 /// `PATH_MAX` is 4096; the file's own name needs some of it.
-const DIR_BYTES_MAX: usize = 3800;
+pub(super) const DIR_BYTES_MAX: usize = 3800;
 
 /// All tables, in the order in which they are explained.
 pub(super) const TABLES: &[&Table] =
@@ -989,9 +1001,11 @@ pub(super) const AGENT: Table = Table {
         Field::new(
             "name",
             Changes::Reload,
-            Kind::Value("letters, digits, dots and hyphens, at most 31, as a host's name"),
+            Kind::Value(
+                "letters, digits, dots and hyphens, at most 31, as a host's name, or \"*\"",
+            ),
             Presence::Required,
-            "What it is called: a DNS name of its certificate.",
+            "What it is called: a DNS name of its certificate. \"*\" stands for all agents of the fleet that have no table of their own.",
         ),
         Field::new(
             "bind",
@@ -999,6 +1013,13 @@ pub(super) const AGENT: Table = Table {
             Kind::Value("an IP:port such as \"192.0.2.1:7400\""),
             Presence::Required,
             "Where it connects to, over TCP and UDP.",
+        ),
+        Field::new(
+            "public",
+            Changes::Reload,
+            Kind::Value("a host and its port, such as \"gate-1.example:7400\""),
+            Presence::Optional("\"gate-1.example:7400\""),
+            "What agents of the fleet are told to connect to; the certificate is for this host. Without it: bind, unless that is a wildcard.",
         ),
         Field::new(
             "ca",
@@ -1025,11 +1046,12 @@ pub(super) const AGENT: Table = Table {
             "backends",
             Changes::Reload,
             Kind::List {
-                items: "names of backends with a bundle link",
+                items: "names of backends with a bundle link, or \"fleet\"",
                 item: "the name of a [[backend]]",
             },
             Presence::Required,
-            "The backends that it may serve. Others are refused and counted.",
+            "The backends that it may serve. Others are refused and counted. \"fleet\": those that stand in etcd as being behind it \
+             (docs/FLEET.md).",
         ),
     ],
 };

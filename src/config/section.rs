@@ -101,7 +101,7 @@ impl<'r, 'a> Section<'r, 'a> {
                 Some(Section { variant, ..Section::new(self.report, description, place, values) })
             }
             other => {
-                self.report.expected(&place, kind_of(&other), &self.field(name).kind);
+                self.report.expected(&place, kind_of(&other), self.field(name).kind);
                 None
             }
         }
@@ -119,10 +119,15 @@ impl<'r, 'a> Section<'r, 'a> {
                 Ok(Some(Section::new(self.report, description, place, values)))
             }
             other => {
-                self.report.expected(&place, kind_of(&other), &self.field(name).kind);
+                self.report.expected(&place, kind_of(&other), self.field(name).kind);
                 Err(Noted)
             }
         }
+    }
+
+    /// Whether a field that was not read yet is this text.
+    pub(super) fn is_text(&self, name: &str, text: &str) -> bool {
+        self.values.get(name).is_some_and(|value| value.get_ref().as_str() == Some(text))
     }
 
     /// Whether the file has a field that was not read yet.
@@ -213,7 +218,7 @@ impl<'r, 'a> Section<'r, 'a> {
         let Node { place, value } = self.take(name)?;
         let result = read(&value);
         if result.is_none() {
-            self.report.expected(&place, Found(&value), &self.field(name).kind);
+            self.report.expected(&place, Found(&value), self.field(name).kind);
         }
         Some((result?, place))
     }
@@ -259,7 +264,7 @@ impl<'r, 'a> Section<'r, 'a> {
             // Not quoted: it may be a key in the place of a list of keys.
             other => kind_of(&other),
         };
-        self.report.expected(&place, found, &field.kind);
+        self.report.expected(&place, found, field.kind);
         None
     }
 
@@ -281,7 +286,7 @@ impl<'r, 'a> Section<'r, 'a> {
             let value = DeValue::parse(text).expect("defaults are TOML values").into_inner();
             return Some(Node { place: absent, value });
         }
-        self.report.expected(&absent, "nothing", &field.kind);
+        self.report.expected(&absent, "nothing", field.kind);
         None
     }
 

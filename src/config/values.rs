@@ -25,6 +25,11 @@ pub fn word<T: Word>(text: &str) -> Option<T> {
     T::WORDS.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
 }
 
+/// The word for a value, which every value has.
+pub fn word_of<T: Word + PartialEq>(value: T) -> &'static str {
+    T::WORDS.iter().find(|(_, it)| *it == value).map_or("", |(word, _)| word)
+}
+
 /// All words of a type.
 pub fn words<T: Word>() -> Vec<&'static str> {
     T::WORDS.iter().map(|(word, _)| *word).collect()

@@ -8,23 +8,34 @@ use serde::Serialize;
 
 use super::view::Snapshot;
 use super::{ControlLoop, NS_PER_MS};
-use crate::config::{self, Config};
+use crate::config::{self, ANY_AGENT, Config, Identity};
+use crate::membership::EntranceRow;
 use ringgate_os::clock::Clock;
+use ringgate_trunk::tls;
 use ringgate_trunks::{
-    AgentShown, LaneShown, Opened, Rekey, Rule, Settings, TrunkShown, Trunks, Window,
+    AgentShown, LaneShown, NO_AGENT, Opened, Rekey, Rule, Settings, TrunkShown, Trunks, Window,
 };
 
 /// The control thread's end.
 pub(super) struct Agents {
     trunks: Trunks,
+    /// What the rules in force were made of.
+    config: Vec<config::Agent>,
+    made: Made,
     /// Rules that are not in force yet, and the addresses that they need, once they are bound.
     wanted: Option<(Vec<Rule>, Option<Opened>)>,
     /// When an address that another process has is given up.
     patient_until_ns: u64,
 }
 
+/// Who the gateway is at its addresses: made once for all agents of one, of which there may be
+/// hundreds, and not again when the fleet has others.
+type Made = Vec<(Identity, tls::Gateway)>;
+
 /// What a config that was read again asks for.
 pub(super) struct NextAgents {
+    config: Vec<config::Agent>,
+    made: Made,
     rules: Vec<Rule>,
     opened: Opened,
 }
@@ -45,10 +56,12 @@ impl Agents {
             clock,
             rekey: Rekey::default(),
         });
-        let rules = rules(config)?;
+        let config = config.agents.clone();
+        let made = made(&config, &Made::new())?;
+        let rules = rules(&config, &made);
         let opened = if is_successor { None } else { Some(trunks.open(&rules)?) };
         let patient_until_ns = clock.now_ns() + PATIENCE_NS;
-        Ok(Self { trunks, wanted: Some((rules, opened)), patient_until_ns })
+        Ok(Self { trunks, config, made, wanted: Some((rules, opened)), patient_until_ns })
     }
 
     /// Gives the sockets to the user that the process is about to become.
@@ -89,13 +102,35 @@ impl Agents {
 
     /// Does everything of a reload that may fail.
     pub(super) fn prepare(&self, config: &Config) -> Result<NextAgents, Vec<String>> {
-        let rules = rules(config).map_err(|why| vec![why])?;
+        let config = config.agents.clone();
+        // Made anew: authorities and certificates may have come to their end since.
+        let made = made(&config, &Made::new()).map_err(|why| vec![why])?;
+        let rules = rules(&config, &made);
         let opened = self.trunks.open(&rules).map_err(|why| vec![why])?;
-        Ok(NextAgents { rules, opened })
+        Ok(NextAgents { config, made, rules, opened })
+    }
+
+    /// Goes by what the fleet knows of agents and their backends. Addresses stay the same: the
+    /// file's.
+    pub(super) fn follow(&mut self, agents: &[config::Agent], now_ns: u64) {
+        if self.config == agents {
+            return;
+        }
+        match made(agents, &self.made) {
+            Ok(made) => (self.made, self.config) = (made, agents.to_vec()),
+            Err(why) => return tracing::error!(event = "agents_failed", "{why}"),
+        }
+        let opened = match self.wanted.take() {
+            Some((_, opened)) => opened,
+            None => Some(Opened::default()),
+        };
+        self.wanted = Some((rules(&self.config, &self.made), opened));
+        self.tick(now_ns);
     }
 
     /// Carries it out.
     pub(super) fn adopt(&mut self, next: NextAgents, now_ns: u64) {
+        (self.config, self.made) = (next.config, next.made);
         self.wanted = Some((next.rules, Some(next.opened)));
         self.tick(now_ns);
     }
@@ -113,14 +148,49 @@ impl ControlLoop {
     }
 }
 
-fn rules(config: &Config) -> Result<Vec<Rule>, String> {
-    let rule = |agent: &config::Agent| {
-        let gateway = agent.identity.gateway();
-        let gateway = gateway.map_err(|why| format!("agent {}: {why}", agent.name))?;
-        let (name, backends) = (agent.name.clone(), agent.backends.clone());
-        Ok(Rule { name, bind: agent.bind, gateway, backends })
+/// Where agents connect, as the fleet is told. `file` is the config without what the fleet knows.
+pub(super) fn entrances(file: &Config) -> Vec<EntranceRow> {
+    let entrance = |agent: &config::Agent| {
+        let bind = agent.bind;
+        let may_be_dialled = bind.port() != 0 && !bind.ip().is_unspecified();
+        let at = agent.public.as_ref().map(ToString::to_string);
+        let at = at.or_else(|| may_be_dialled.then(|| bind.to_string()))?;
+        Some(EntranceRow { name: agent.name.clone(), at })
     };
-    config.agents.iter().map(rule).collect()
+    file.agents.iter().filter_map(entrance).collect()
+}
+
+/// Who the gateway is to these; what was made before is used again.
+fn made(agents: &[config::Agent], before: &Made) -> Result<Made, String> {
+    let mut made = Made::new();
+    for agent in agents {
+        if find(&made, &agent.identity).is_some() {
+            continue;
+        }
+        let gateway = match find(before, &agent.identity) {
+            Some(gateway) => gateway.clone(),
+            None => {
+                let gateway = agent.identity.gateway();
+                gateway.map_err(|why| format!("agent {}: {why}", agent.name))?
+            }
+        };
+        made.push((agent.identity.clone(), gateway));
+    }
+    Ok(made)
+}
+
+fn find<'a>(made: &'a Made, identity: &Identity) -> Option<&'a tls::Gateway> {
+    made.iter().find(|(known, _)| known == identity).map(|(_, gateway)| gateway)
+}
+
+fn rules(agents: &[config::Agent], made: &Made) -> Vec<Rule> {
+    let rule = |agent: &config::Agent| {
+        let gateway = find(made, &agent.identity)?.clone();
+        let name = if agent.name == ANY_AGENT { NO_AGENT } else { &agent.name };
+        let (name, backends) = (name.to_owned(), agent.backends.clone());
+        Some(Rule { name, bind: agent.bind, gateway, backends })
+    };
+    agents.iter().filter_map(rule).collect()
 }
 
 /// What an operator wants to see confirmed.
@@ -135,11 +205,12 @@ pub(super) fn changes(old: &Config, new: &Config) -> Vec<String> {
             changes.push(format!("agent {name} added"));
             continue;
         };
-        let config::Agent { name: _, bind, identity, backends } = before;
+        let config::Agent { name: _, bind, public, identity, backends, serves_fleet } = before;
         let fields = [
             ("bind", bind != agent.bind),
+            ("public", public != agent.public),
             ("certificates", identity != agent.identity),
-            ("backends", backends != agent.backends),
+            ("backends", backends != agent.backends || serves_fleet != agent.serves_fleet),
         ];
         let differ = fields.into_iter().filter(|(_, differs)| *differs);
         changes.extend(differ.map(|(field, _)| format!("agent {name}: {field}")));

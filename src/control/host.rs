@@ -8,23 +8,27 @@ use std::fmt;
 use std::io;
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::http::as_json;
 use super::notify::{Known, Notifier};
+use super::query::{Query, wrong};
 use super::{access, door, metrics};
 use crate::config::Admin;
+use crate::hosting::{Member, Prepared};
 use ringgate_agent::service::Agent;
 use ringgate_os::clock::Clock;
 use ringgate_report::text::put;
@@ -40,6 +44,8 @@ pub struct Settings {
     pub admin: Option<Admin>,
     /// How long a drain waits for players to leave.
     pub drain_timeout: Duration,
+    /// The fleet, where it is in one.
+    pub fleet: Option<Prepared>,
 }
 
 /// A control plane that serves once it is told to.
@@ -59,7 +65,9 @@ impl fmt::Debug for Control {
 
 /// What pages are made from.
 struct Shared {
-    agent: Agent,
+    agent: Arc<Agent>,
+    /// Its place in a fleet, once that is looked after.
+    fleet: OnceLock<Member>,
     clock: Clock,
     /// Somebody wants it to end.
     ends: Notify,
@@ -78,7 +86,8 @@ pub fn start(agent: Agent, mut settings: Settings) -> io::Result<Control> {
     };
     drop(guard);
     let shared = Arc::new(Shared {
-        agent,
+        agent: Arc::new(agent),
+        fleet: OnceLock::new(),
         clock: Clock::start(),
         ends: Notify::new(),
         is_draining: std::sync::atomic::AtomicBool::new(false),
@@ -103,8 +112,12 @@ impl Control {
 
     /// Serves until it is told to end, and everybody has left or the time is over.
     pub fn serve(self) -> io::Result<()> {
-        let Self { runtime, admin, socket, settings, shared } = self;
+        let Self { runtime, admin, socket, mut settings, shared } = self;
         let served = runtime.block_on(async {
+            if let Some(prepared) = settings.fleet.take() {
+                let member = Member::start(prepared, Arc::clone(&shared.agent));
+                drop(shared.fleet.set(member));
+            }
             tokio::spawn(door::serve_unix(socket, router(&shared, Arc::default())));
             if let Some((listener, admin)) = admin {
                 let rules = Arc::new(Some(admin));
@@ -142,6 +155,9 @@ async fn attend(shared: &Shared, drain_timeout: Duration) -> io::Result<()> {
         drain_timeout.as_millis()
     );
     notifier.stopping(drain_timeout);
+    if let Some(member) = shared.fleet.get() {
+        member.drain();
+    }
     shared.agent.drain(u32::try_from(drain_timeout.as_millis()).unwrap_or(u32::MAX));
     let end = Instant::now() + drain_timeout;
     while shared.agent.view().players() > 0 && Instant::now() < end {
@@ -150,6 +166,9 @@ async fn attend(shared: &Shared, drain_timeout: Duration) -> io::Result<()> {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         }
+    }
+    if let Some(member) = shared.fleet.get() {
+        member.leave().await;
     }
     tracing::info!(event = "stop", players = shared.agent.view().players(), "ending");
     Ok(())
@@ -168,6 +187,7 @@ fn router(shared: &Arc<Shared>, rules: Arc<Option<Admin>>) -> Router {
         .route("/status", get(show_status))
         .route("/metrics", get(show_metrics))
         .route("/drain", post(drain).route_layer(from_fn(access::may_change)))
+        .route("/fleet/confirm", post(confirm).route_layer(from_fn(access::may_change)))
         .layer(from_fn(admit))
         .with_state(Arc::clone(shared))
 }
@@ -188,24 +208,43 @@ async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
     } else if view.up() == 0 {
         "no gateway is connected"
     } else {
-        return (StatusCode::OK, "ok\n").into_response();
+        let detail = shared.fleet.get().map(|it| pages::detail(&it.status())).unwrap_or_default();
+        return (StatusCode::OK, format!("ok\n{detail}")).into_response();
     };
     (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response()
 }
 
 async fn show_status(State(shared): State<Arc<Shared>>) -> Response {
-    let page = pages::status(&shared.agent, shared.uptime_s(), shared.is_draining());
+    let fleet = shared.fleet.get().map(Member::status);
+    let page =
+        pages::status(&shared.agent, fleet.as_ref(), shared.uptime_s(), shared.is_draining());
     ([(header::CONTENT_TYPE, "application/json")], page).into_response()
 }
 
 async fn show_metrics(State(shared): State<Arc<Shared>>) -> Response {
-    let page = pages::metrics(&shared.agent, shared.uptime_s(), shared.is_draining());
+    let fleet = shared.fleet.get().map(Member::status);
+    let page =
+        pages::metrics(&shared.agent, fleet.as_ref(), shared.uptime_s(), shared.is_draining());
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response()
 }
 
 async fn drain(State(shared): State<Arc<Shared>>) -> Response {
     shared.ends.notify_one();
     (StatusCode::OK, "draining\n").into_response()
+}
+
+/// `POST /fleet/confirm?doubt=NUMBER`, as at a gateway.
+async fn confirm(State(shared): State<Arc<Shared>>, uri: Uri) -> Response {
+    let doubt = Query::of(&uri, &["doubt"])
+        .and_then(|query| query.read("doubt", "a number", |text| text.parse().ok()))
+        .and_then(|doubt| doubt.ok_or_else(|| wrong("expected doubt=NUMBER")));
+    match doubt {
+        Ok(doubt) => {
+            let confirmed = shared.fleet.get().is_some_and(|member| member.confirm(doubt));
+            as_json(StatusCode::OK, &json!({ "schema": 1, "confirmed": confirmed }))
+        }
+        Err(why) => why.into_response(),
+    }
 }
 
 impl Shared {

@@ -15,13 +15,14 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::access::Visitor;
+use super::agents::entrances;
 use super::http::{AdminState, Command, as_json, note};
 use super::query::{Query, Refusal, wrong};
 use super::reload::{self, Next};
 use super::status::SCHEMA;
 use super::view::Snapshot;
 use super::{ControlLoop, HandingOver, NS_PER_MS, plan};
-use crate::config::{Config, Protocol, WhenAway};
+use crate::config::{self, Config, Protocol, WhenAway};
 use crate::membership::{
     Door, Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Shelf, Status,
     merged,
@@ -152,8 +153,37 @@ impl ControlLoop {
     /// A config that was read, with what the fleet knows, and as it was read.
     pub(super) fn with_fleet(&self, read: Config) -> (Config, Option<Config>) {
         match &self.membership {
-            Some(membership) => (merged(&read, &membership.known).config, Some(read)),
+            Some(membership) => {
+                let mut config = merged(&read, &membership.known).config;
+                self.keep_served(&mut config);
+                (config, Some(read))
+            }
             None => (read, None),
+        }
+    }
+
+    /// An agent may go on to serve the backends that are gone from the fleet, for as long as they
+    /// have players here: who has lost a registration has not lost its players.
+    fn keep_served(&self, config: &mut Config) {
+        let pairs = || self.setup.backends.pairs();
+        let has_players =
+            |name: &&String| pairs().any(|(id, it)| it.name == **name && !self.is_free(id));
+        let served = self.config.agents.iter().filter(|agent| agent.serves_fleet);
+        for before in served.filter(|agent| !agent.backends.is_empty()) {
+            let stay: Vec<_> = before.backends.iter().filter(has_players).cloned().collect();
+            let may_stay = config.agents.iter().any(|it| it.serves_fleet && it.bind == before.bind);
+            if stay.is_empty() || !may_stay {
+                continue;
+            }
+            if config.agents.iter().all(|it| it.name != before.name) {
+                config.agents.push(config::Agent { backends: Vec::new(), ..before.clone() });
+            }
+            let mut own = config.agents.iter_mut().filter(|it| it.name == before.name);
+            if let Some(agent) = own.next().filter(|it| it.serves_fleet) {
+                let missing: Vec<_> =
+                    stay.into_iter().filter(|it| !agent.backends.contains(it)).collect();
+                agent.backends.extend(missing);
+            }
         }
     }
 
@@ -196,9 +226,10 @@ impl ControlLoop {
         }
         let Some(membership) = &mut self.membership else { return };
         membership.pending = Some(now_ns);
-        let with = merged(&membership.file, &membership.known);
+        let mut with = merged(&membership.file, &membership.known);
         membership.tell_refused(with.refused);
         let given = epochs(&membership.file, &membership.known);
+        self.keep_served(&mut with.config);
         let is_free = |id| self.is_free(id);
         let next = self.with_known(fleet, |known| {
             reload::next(&self.config, &self.setup, &with.config, is_free, known)
@@ -217,6 +248,7 @@ impl ControlLoop {
             let changes = next.changes.join("; ");
             tracing::info!(event = "fleet_change", changes, "the fleet has changed: {changes}");
         }
+        self.agents.follow(&config.agents, self.view.now_ns());
         self.config = Arc::new(config);
         let Some(membership) = &mut self.membership else { return };
         membership.pending = None;
@@ -288,6 +320,7 @@ impl ControlLoop {
         let mut facts = Facts {
             is_draining: self.view.live().drain.is_some(),
             started_unix_s: self.view.facts().started_unix_s,
+            entrances: self.membership.as_ref().map_or_else(Vec::new, |it| entrances(&it.file)),
             ..Facts::default()
         };
         for (number, listener) in serving {

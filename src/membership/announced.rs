@@ -1,6 +1,8 @@
 //! Game processes that register themselves: each says what it is over a connection to the announce
-//! socket in `run_dir`, and stands in etcd under this gateway's lease as long as that connection
-//! lives. They are reached through this gateway alone, so what ends with one ends with the other.
+//! socket in `run_dir`, and stands in etcd under the lease of the gateway, or the agent, that it is
+//! connected to, as long as that connection lives. They are reached through that one alone, so what
+//! ends with one ends with the other. An agent speaks for the game processes of its file in the
+//! same way.
 //!
 //! [`Book`] says who is there and what is to stand in etcd; it touches nothing. What a predecessor
 //! has handed over stays for a moment without its process, which has to connect again.
@@ -8,20 +10,20 @@
 mod door;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
-use ringgate_fleet::keyspace::Name;
+use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::lease::Standing as Held;
+use ringgate_fleet::lease::run::Command;
 use ringgate_fleet::values::{self, Reach, Stored};
 use ringgate_link::announce::{Announced, Standing, State};
 
 pub use door::Door;
-pub(super) use door::serve;
+pub(crate) use door::serve;
 
 /// Who has announced itself.
-pub(super) struct Book {
+pub(crate) struct Book {
     host: Name,
-    run_dir: PathBuf,
+    reach: Reach,
     max: usize,
     /// Backends of the config file.
     file: Vec<String>,
@@ -34,6 +36,8 @@ pub(super) struct Book {
     has_news: bool,
     /// Names whose keys are to go.
     gone: Vec<String>,
+    /// Whether all of them are to take nobody new.
+    is_draining: bool,
 }
 
 /// Why a process is not registered, or not yet.
@@ -92,16 +96,35 @@ impl Refusal {
 /// A game process.
 struct Row {
     what: Announced,
-    /// Its connection; `None` for one that a predecessor has handed over, until when it may come.
-    by: Result<u64, u64>,
+    by: Speaker,
     /// As it was said to the registration last, and when.
     written: Option<(values::Backend, u64)>,
     standing: Standing,
 }
 
+/// Who says what a game process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Speaker {
+    /// It does, over this connection.
+    Process(u64),
+    /// It did so to a predecessor, and has until then to come.
+    Before { until_ms: u64 },
+    /// The config file.
+    File,
+}
+
+/// What is known of game processes beside what they say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// How many players each has.
+    pub(crate) players: BTreeMap<String, u32>,
+    /// Behind an agent: the gateways that each is connected to.
+    pub(crate) gateways: BTreeMap<String, Vec<String>>,
+}
+
 /// What the registration is to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+enum Wish {
     /// This shall stand at a backend's key.
     Set(Name, values::Backend),
     /// Nothing shall.
@@ -109,11 +132,11 @@ pub(super) enum Wish {
 }
 
 impl Book {
-    /// None yet, at a gateway that takes so many.
-    pub(super) const fn new(host: Name, run_dir: PathBuf, max: usize, file: Vec<String>) -> Self {
+    /// None yet, where so many are taken, and are reached in this way.
+    pub(crate) const fn new(host: Name, reach: Reach, max: usize, file: Vec<String>) -> Self {
         Self {
             host,
-            run_dir,
+            reach,
             max,
             file,
             rows: BTreeMap::new(),
@@ -121,16 +144,22 @@ impl Book {
             refusals: [0; Refusal::ALL.len()],
             has_news: false,
             gone: Vec::new(),
+            is_draining: false,
         }
     }
 
+    /// Whoever speaks for them will end: nobody new is to come to any of them.
+    pub(crate) const fn drain(&mut self) {
+        self.is_draining = true;
+    }
+
     /// The config was read again. A name that is a backend's there now is no process's any more.
-    pub(super) fn set_file(&mut self, file: Vec<String>) {
+    pub(crate) fn set_file(&mut self, file: Vec<String>) {
         self.file = file;
         for name in self.file.clone() {
             if let Some(Row { what, by, .. }) = self.rows.remove(&name) {
                 self.gone.push(name);
-                if let Ok(connection) = by {
+                if let Speaker::Process(connection) = by {
                     self.refuse(Refusal::NameInConfig);
                     self.refused.insert(connection, what);
                     self.has_news = true;
@@ -140,7 +169,7 @@ impl Book {
     }
 
     /// A process says what it is. `Waiting` where the fleet decides; what is refused is remembered.
-    pub(super) fn announce(
+    pub(crate) fn announce(
         &mut self,
         connection: u64,
         what: Announced,
@@ -156,7 +185,7 @@ impl Book {
 
     /// Lets those in who were refused and in whose way nothing is any more: who has come first is
     /// first. Returns whether that is news for anybody.
-    pub(super) fn admit_refused(&mut self) -> bool {
+    pub(crate) fn admit_refused(&mut self) -> bool {
         for connection in self.refused.keys().copied().collect::<Vec<_>>() {
             let name = &self.refused[&connection].name;
             if self.refusal(connection, name).is_none()
@@ -170,12 +199,12 @@ impl Book {
     }
 
     /// Something was refused.
-    pub(super) fn refuse(&mut self, why: Refusal) {
+    pub(crate) fn refuse(&mut self, why: Refusal) {
         self.refusals[why as usize] += 1;
     }
 
     /// How often that has happened, for each reason.
-    pub(super) const fn refusals(&self) -> [u64; Refusal::ALL.len()] {
+    pub(crate) const fn refusals(&self) -> [u64; Refusal::ALL.len()] {
         self.refusals
     }
 
@@ -183,9 +212,12 @@ impl Book {
         if self.file.iter().any(|it| it == name) {
             return Some(Refusal::NameInConfig);
         }
-        let own = self.rows.values().filter(|row| row.by == Ok(connection)).count();
+        let process = Speaker::Process(connection);
+        let own = self.rows.values().filter(|row| row.by == process).count();
         match self.rows.get(name) {
-            Some(row) if row.by.is_ok_and(|by| by != connection) => Some(Refusal::NameTaken),
+            Some(Row { by: Speaker::Process(by), .. }) if *by != connection => {
+                Some(Refusal::NameTaken)
+            }
             None if self.rows.len() - own >= self.max => Some(Refusal::TooMany),
             _ => None,
         }
@@ -194,29 +226,38 @@ impl Book {
     fn enter(&mut self, connection: u64, what: Announced) -> Standing {
         // A process has one name.
         let other = |(name, row): (&String, &Row)| {
-            (row.by == Ok(connection) && *name != what.name).then(|| name.clone())
+            (row.by == Speaker::Process(connection) && *name != what.name).then(|| name.clone())
         };
         if let Some(other) = self.rows.iter().find_map(other) {
             self.remove(&other);
         }
+        self.put(what, Speaker::Process(connection))
+    }
+
+    /// What the config file says of a game process.
+    pub(crate) fn file(&mut self, what: Announced) {
+        self.put(what, Speaker::File);
+    }
+
+    fn put(&mut self, what: Announced, by: Speaker) -> Standing {
         self.gone.retain(|name| *name != what.name);
         let before = self.rows.remove(&what.name);
         let (written, standing) =
             before.map_or((None, Standing::Waiting), |row| (row.written, row.standing));
-        let name = what.name.clone();
-        self.rows.insert(name, Row { what, by: Ok(connection), written, standing });
+        self.rows.insert(what.name.clone(), Row { what, by, written, standing });
         standing
     }
 
     /// How many connections there may be: some are of processes that are refused.
-    pub(super) const fn room(&self) -> usize {
+    pub(crate) const fn room(&self) -> usize {
         self.max.saturating_add(REFUSED_MAX)
     }
 
     /// A connection has ended, and its process with it.
-    pub(super) fn leave(&mut self, connection: u64) {
+    pub(crate) fn leave(&mut self, connection: u64) {
         self.refused.remove(&connection);
-        let of = |(name, row): (&String, &Row)| (row.by == Ok(connection)).then(|| name.clone());
+        let process = Speaker::Process(connection);
+        let of = |(name, row): (&String, &Row)| (row.by == process).then(|| name.clone());
         if let Some(name) = self.rows.iter().find_map(of) {
             self.remove(&name);
         }
@@ -229,29 +270,34 @@ impl Book {
     }
 
     /// What goes to a successor: their records.
-    pub(super) fn handed(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn handed(&self) -> Vec<Vec<u8>> {
         let record = |row: &Row| row.what.what.encode(&row.what.name, row.what.instance);
-        self.rows.values().filter_map(record).collect()
+        self.rows.values().filter(|row| row.by != Speaker::File).filter_map(record).collect()
     }
 
     /// Goes on with them, until `until_ms` without their processes.
-    pub(super) fn inherit(&mut self, records: &[Vec<u8>], until_ms: u64) {
+    pub(crate) fn inherit(&mut self, records: &[Vec<u8>], until_ms: u64) {
         for what in records.iter().filter_map(|record| Announced::decode(record)) {
-            let (name, by) = (what.name.clone(), Err(until_ms));
-            let row = Row { what, by, written: None, standing: Standing::Waiting };
-            self.rows.insert(name, row);
+            self.put(what, Speaker::Before { until_ms });
         }
     }
 
-    /// Who is there.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+    /// Everybody who is spoken for.
+    pub(crate) fn all_names(&self) -> impl Iterator<Item = &str> {
         self.rows.keys().map(String::as_str)
     }
 
-    /// What the registration is to be told now. `players` are those that the gateway has counted.
-    pub(super) fn wishes(&mut self, now_ms: u64, players: &BTreeMap<String, u32>) -> Vec<Wish> {
+    /// Who has come to say what it is.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let come = self.rows.iter().filter(|(_, row)| row.by != Speaker::File);
+        come.map(|(name, _)| name.as_str())
+    }
+
+    /// What the registration is to be told now.
+    fn wishes(&mut self, now_ms: u64, counted: &Counted) -> Vec<Wish> {
         let late = |(name, row): (&String, &Row)| {
-            row.by.is_err_and(|until_ms| now_ms >= until_ms).then(|| name.clone())
+            let is_late = matches!(row.by, Speaker::Before { until_ms } if now_ms >= until_ms);
+            is_late.then(|| name.clone())
         };
         for name in self.rows.iter().filter_map(late).collect::<Vec<_>>() {
             self.remove(&name);
@@ -259,8 +305,10 @@ impl Book {
         let mut wishes: Vec<_> =
             self.gone.iter().filter_map(|name| Some(Wish::Remove(Name::new(name)?))).collect();
         for (name, row) in &self.rows {
-            let counted = players.get(name).copied().unwrap_or(0);
-            let value = row.value(&self.host, &self.run_dir, counted);
+            let mut value = row.value(&self.host, &self.reach, counted);
+            if self.is_draining {
+                value.state = values::State::Draining;
+            }
             if row.is_due(&value, now_ms)
                 && let Some(name) = Name::new(name)
             {
@@ -270,8 +318,24 @@ impl Book {
         wishes
     }
 
+    /// Tells the registration what is due; `say` returns whether there was room.
+    pub(crate) fn tell(
+        &mut self,
+        now_ms: u64,
+        counted: &Counted,
+        keyspace: &Keyspace,
+        mut say: impl FnMut(Command) -> bool,
+    ) {
+        for wish in self.wishes(now_ms, counted) {
+            // What finds no room is told with the next tick.
+            if wish.command(keyspace).is_some_and(&mut say) {
+                self.told(&wish, now_ms);
+            }
+        }
+    }
+
     /// That was told.
-    pub(super) fn told(&mut self, wish: &Wish, now_ms: u64) {
+    fn told(&mut self, wish: &Wish, now_ms: u64) {
         match wish {
             Wish::Set(name, value) => {
                 if let Some(row) = self.rows.get_mut(name.as_str()) {
@@ -283,7 +347,7 @@ impl Book {
     }
 
     /// How the registration stands with each. Returns whether that is news for anybody.
-    pub(super) fn see(&mut self, held: impl Fn(&str) -> Option<Held>) -> bool {
+    pub(crate) fn see(&mut self, held: impl Fn(&str) -> Option<Held>) -> bool {
         let mut is_news = false;
         for (name, row) in &mut self.rows {
             let standing = match held(name) {
@@ -298,25 +362,43 @@ impl Book {
         is_news
     }
 
+    /// How it stands with a process of this name.
+    pub(crate) fn standing_of(&self, name: &str) -> Option<Standing> {
+        self.rows.get(name).map(|row| row.standing)
+    }
+
     /// How it stands with the process of a connection; `None` where it has not said what it is.
-    pub(super) fn standing(&self, connection: u64) -> Option<Standing> {
+    pub(crate) fn standing(&self, connection: u64) -> Option<Standing> {
         if let Some(what) = self.refused.get(&connection) {
             return self.refusal(connection, &what.name).map(Refusal::standing);
         }
-        self.rows.values().find(|row| row.by == Ok(connection)).map(|row| row.standing)
+        let process = Speaker::Process(connection);
+        self.rows.values().find(|row| row.by == process).map(|row| row.standing)
+    }
+}
+
+impl Wish {
+    fn command(&self, keyspace: &Keyspace) -> Option<Command> {
+        let key = |name: &Name| keyspace.key(&Place::Backend(name.clone()));
+        Some(match self {
+            Self::Set(name, value) => Command::Set(key(name), value.encode().ok()?),
+            Self::Remove(name) => Command::Remove(key(name)),
+        })
     }
 }
 
 impl Row {
-    fn value(&self, host: &Name, run_dir: &std::path::Path, counted: u32) -> values::Backend {
-        let Announced { instance, what, .. } = &self.what;
+    fn value(&self, host: &Name, reach: &Reach, counted: &Counted) -> values::Backend {
+        let Announced { name, instance, what } = &self.what;
+        let players = counted.players.get(name).copied().unwrap_or(0);
         values::Backend {
             instance: format!("{instance:016x}"),
             host: host.to_string(),
             group: what.group.clone(),
-            reach: Reach::Bundle(run_dir.to_string_lossy().into_owned()),
+            reach: reach.clone(),
+            gateways: counted.gateways.get(name).cloned().unwrap_or_default(),
             slots: what.slots,
-            used: what.players.unwrap_or(counted),
+            used: what.players.unwrap_or(players),
             state: match what.state {
                 State::Starting => values::State::Starting,
                 State::Ready => values::State::Ready,
@@ -337,11 +419,6 @@ impl Row {
         let is_load = values::Backend { used: written.used, ..value.clone() } == *written;
         !is_load || now_ms >= at_ms + LOAD_EVERY_MS
     }
-}
-
-/// The bytes that stand at a backend's key.
-pub(super) fn encoded(value: &values::Backend) -> Option<bytes::Bytes> {
-    value.encode().ok()
 }
 
 const REFUSED_MAX: usize = 16;

@@ -1,7 +1,9 @@
-//! The copy of what is known, in `state_dir`. A start without one is a start with nothing known,
-//! which etcd heals; so a copy that cannot be read keeps nobody from starting.
+//! The copy of what is known, in the `state_dir` of a gateway or an agent. A start without one is a
+//! start with nothing known, which etcd heals; so a copy that cannot be read keeps nobody from
+//! starting.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use ringgate_fleet::copy;
@@ -12,7 +14,7 @@ use ringgate_os::clock;
 pub const COPY_FILE: &str = "fleet";
 
 /// What the file holds, if it is of this prefix.
-pub(super) fn load(path: &Path, prefix: &Bytes) -> Truth {
+pub(crate) fn load(path: &Path, prefix: &Bytes) -> Truth {
     match copy::load(path) {
         Ok(Some(copy)) if copy.prefix == *prefix => {
             let age_s = clock::unix_seconds().saturating_sub(copy.saved_s);
@@ -40,4 +42,21 @@ pub(super) fn load(path: &Path, prefix: &Bytes) -> Truth {
             Truth::default()
         }
     }
+}
+
+/// Writes the file. Whether that could be done; if not, why is told.
+pub(crate) async fn save(path: PathBuf, prefix: Bytes, truth: Truth) -> bool {
+    let at = path.clone();
+    let save = move || copy::save(&at, &prefix, &truth, clock::unix_seconds());
+    let saved = tokio::task::spawn_blocking(save).await;
+    let saved = saved.unwrap_or_else(|why| Err(io::Error::other(why)));
+    if let Err(why) = &saved {
+        let path = path.display();
+        tracing::warn!(
+            event = "fleet_copy_not_written",
+            why = %why,
+            "cannot write the copy of the fleet to {path}: {why}; a start while etcd is away would know nothing"
+        );
+    }
+    saved.is_ok()
 }

@@ -21,8 +21,10 @@ use super::{MaybeKey, Settings};
 /// Everything at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// Of this host, by name.
+    /// Of this host, or behind agents that connect to this gateway; by name.
     pub backends: Vec<Backend>,
+    /// Agents that connect to this gateway, in order.
+    pub agents: Vec<String>,
     /// Of each listener that has any, newest first, with their epochs.
     pub keys: BTreeMap<String, Vec<(u32, Key)>>,
     /// Who is denied; moments are seconds since 1970.
@@ -33,7 +35,7 @@ pub struct Known {
     pub unreadable: usize,
 }
 
-/// A game process on this host.
+/// A game process that this gateway may reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backend {
     /// Its name.
@@ -51,11 +53,14 @@ pub struct Backend {
 /// Reads changes as they come.
 pub(super) struct Reading {
     keyspace: Keyspace,
+    name: Name,
     host: Name,
     fleet_key: MaybeKey,
     /// Our own registration: where it stands, and which instance has to stand there.
     own: (Bytes, String),
+    /// Of this host, or behind any agent.
     backends: BTreeMap<String, Backend>,
+    agents: BTreeSet<String>,
     gateways: BTreeSet<String>,
     keys: BTreeMap<(String, u32), (Validity, Key)>,
     bans: BTreeMap<Whom, u64>,
@@ -73,10 +78,12 @@ impl Reading {
         let own = settings.keyspace.key(&Place::Gateway(settings.name.clone()));
         let mut reading = Self {
             keyspace: settings.keyspace.clone(),
+            name: settings.name.clone(),
             host: settings.host.clone(),
             fleet_key,
             own: (own, settings.instance.clone()),
             backends: BTreeMap::new(),
+            agents: BTreeSet::new(),
             gateways: BTreeSet::new(),
             keys: BTreeMap::new(),
             bans: BTreeMap::new(),
@@ -140,6 +147,7 @@ impl Reading {
         match place {
             Place::Gateway(name) => self.take_gateway(key, name, value),
             Place::Backend(name) => self.take_backend(name, value),
+            Place::Agent(name) => self.take_agent(name, value),
             Place::Key(listener, epoch) => {
                 let at = (listener.as_str().to_owned(), *epoch);
                 self.keys.remove(&at);
@@ -188,7 +196,8 @@ impl Reading {
         self.backends.remove(name.as_str());
         let Some(value) = value else { return Ok(()) };
         let found = values::Backend::decode(value).map_err(|why| why.to_string())?;
-        if found.host != self.host.as_str() {
+        let is_behind_agent = matches!(found.reach, Reach::Agent(_));
+        if found.host != self.host.as_str() && !is_behind_agent {
             return Ok(());
         }
         let intake = match found.state {
@@ -202,6 +211,25 @@ impl Reading {
         let backend = Backend { name: name.clone(), group, reach, slots, intake };
         self.backends.insert(name, backend);
         Ok(())
+    }
+
+    fn take_agent(&mut self, name: &Name, value: Option<&[u8]>) -> Result<(), String> {
+        self.agents.remove(name.as_str());
+        let Some(value) = value else { return Ok(()) };
+        let found = values::Agent::decode(value).map_err(|why| why.to_string())?;
+        let comes_here = found.gateways.iter().any(|gateway| gateway == self.name.as_str());
+        if comes_here {
+            self.agents.insert(name.as_str().to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether this gateway is one by which a backend is to be reached.
+    fn may_reach(&self, backend: &Backend) -> bool {
+        match &backend.reach {
+            Reach::Agent(agent) => self.agents.contains(agent),
+            Reach::Udp(_) | Reach::Bundle(_) => true,
+        }
     }
 
     fn take_ban(&mut self, whom: Whom, value: Option<&[u8]>) -> Result<(), String> {
@@ -229,7 +257,8 @@ impl Reading {
         let ends = ends.chain([self.deny_list_until_s]);
         self.next_s = ends.filter(|end| *end > now_s).min().unwrap_or(u64::MAX);
         Known {
-            backends: self.backends.values().cloned().collect(),
+            backends: self.backends.values().filter(|it| self.may_reach(it)).cloned().collect(),
+            agents: self.agents.iter().cloned().collect(),
             keys: self.accepted(now_s),
             bans: Arc::clone(&self.deny_list),
             gateways: self.gateways.len(),

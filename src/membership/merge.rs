@@ -1,5 +1,7 @@
 //! The config of a gateway in a fleet: what its file says, and what the fleet knows besides. From
-//! there on nothing differs from a gateway whose file says all of it.
+//! there on nothing differs from a gateway whose file says all of it: an `[[agent]]` that stands
+//! for all agents has become one for each of them, and one whose backends are the fleet's lists
+//! them.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -11,7 +13,7 @@ use ringgate_fleet::values::Reach;
 use ringgate_gate::Front;
 
 use super::known::{self, Known};
-use crate::config::{self, Config, Fleet, Link, Listener, NAME_BYTES_MAX, Protocol};
+use crate::config::{self, ANY_AGENT, Config, Fleet, Link, Listener, NAME_BYTES_MAX, Protocol};
 
 /// What has come of it.
 #[derive(Debug)]
@@ -37,13 +39,15 @@ pub fn merged(file: &Config, known: &Known) -> Merged {
     let mut refused = Vec::new();
     let Some(fleet) = &file.fleet else { return Merged { config, refused } };
     let mut taken = Taken::of(file);
+    config.agents = agents(file, &known.agents);
     for backend in &known.backends {
         let fronts = fronts(file, &backend.group);
         // Some other gateway's.
         let Some(front) = fronts.first() else { continue };
-        match taken.take(fleet, &file.gateway.run_dir, *front, backend) {
+        match taken.take(fleet, (&file.gateway.run_dir, &config.agents), *front, backend) {
             Ok(found) => {
                 let at = config.backends.len();
+                let_serve(&mut config.agents, backend);
                 config.backends.push(found);
                 let leads = |listener: &&mut Listener| leads_to(listener, &backend.group);
                 config.listeners.iter_mut().filter(leads).for_each(|it| it.backends.push(at));
@@ -65,6 +69,26 @@ pub fn merged(file: &Config, known: &Known) -> Merged {
         }
     }
     Merged { config, refused }
+}
+
+/// The agents that may connect: those of the file, and those of the fleet for whom one of the file
+/// stands. That one stays: agents may come to its address at any time.
+fn agents(file: &Config, known: &[String]) -> Vec<config::Agent> {
+    let mut agents = file.agents.clone();
+    let Some(any) = file.agents.iter().find(|it| it.name == ANY_AGENT) else { return agents };
+    let others = known.iter().filter(|name| file.agents.iter().all(|it| it.name != **name));
+    let room = AGENTS_MAX.saturating_sub(agents.len());
+    agents.extend(others.take(room).map(|it| config::Agent { name: it.clone(), ..any.clone() }));
+    agents
+}
+
+/// An agent whose backends are the fleet's may serve this one.
+fn let_serve(agents: &mut [config::Agent], backend: &known::Backend) {
+    let Reach::Agent(name) = &backend.reach else { return };
+    let mut its = agents.iter_mut().filter(|it| it.name == *name && it.serves_fleet);
+    if let Some(agent) = its.next() {
+        agent.backends.push(backend.name.clone());
+    }
 }
 
 /// The tokens of a plain listener whose backends are the fleet's. Two backends cannot have one, as
@@ -134,7 +158,7 @@ impl Taken {
     fn take(
         &mut self,
         fleet: &Fleet,
-        run_dir: &Path,
+        here: (&Path, &[config::Agent]),
         front: Front,
         backend: &known::Backend,
     ) -> Result<config::Backend, &'static str> {
@@ -144,7 +168,7 @@ impl Taken {
         if self.names.contains(&backend.name) {
             return Err("the config file has a backend of that name");
         }
-        let link = link_of(fleet, run_dir, front, &backend.reach)?;
+        let link = link_of(fleet, here, front, backend)?;
         if let Link::Udp(address) = link
             && self.addresses.contains(&address)
         {
@@ -171,11 +195,11 @@ impl Taken {
 
 fn link_of(
     fleet: &Fleet,
-    run_dir: &Path,
+    (run_dir, agents): (&Path, &[config::Agent]),
     front: Front,
-    reach: &Reach,
+    backend: &known::Backend,
 ) -> Result<Link, &'static str> {
-    match reach {
+    match &backend.reach {
         Reach::Udp(address) => {
             let mut address = *address;
             address.set_ip(address.ip().to_canonical());
@@ -191,13 +215,27 @@ fn link_of(
             }
             Ok(Link::Udp(address))
         }
-        Reach::Bundle(_) if front == Front::Unreal => Err("unreal listeners need udp backends"),
+        Reach::Bundle(_) | Reach::Agent(_) if front == Front::Unreal => {
+            Err("unreal listeners need udp backends of this host")
+        }
+        Reach::Agent(name) => {
+            let agent = agents.iter().find(|it| it.name == *name);
+            let agent = agent.ok_or("no [[agent]] lets its agent in")?;
+            if !agent.serves_fleet && !agent.backends.contains(&backend.name) {
+                return Err("the [[agent]] that lets its agent in does not list it");
+            }
+            // Links of agents are the gateway's own to its workers.
+            Ok(Link::Bundle(config::Allowed::default()))
+        }
         Reach::Bundle(path) if Path::new(path) == run_dir => {
             Ok(Link::Bundle(fleet.allowed.clone()))
         }
         Reach::Bundle(_) => Err("it connects in another run_dir than this gateway's"),
     }
 }
+
+/// Agents that may connect, of which each has a thread.
+const AGENTS_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests;

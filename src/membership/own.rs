@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use ringgate_fleet::values::gateway::{Gateway, Listener};
+use ringgate_fleet::values::gateway::{Entrance, Gateway, Listener};
 use ringgate_fleet::values::{LIST_MAX, TEXT_BYTES_MAX};
 
 use super::Settings;
@@ -13,6 +13,8 @@ use super::Settings;
 pub struct Facts {
     /// Those that serve.
     pub fronts: Vec<FrontRow>,
+    /// Where agents connect.
+    pub entrances: Vec<EntranceRow>,
     /// Sessions that there may be.
     pub capacity: u32,
     /// Sessions that there are.
@@ -23,6 +25,15 @@ pub struct Facts {
     pub started_unix_s: u64,
     /// The number of what the mirror holds back; 0 for nothing.
     pub doubt: u64,
+}
+
+/// Where an agent connects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EntranceRow {
+    /// Its name, or `*` for any other.
+    pub name: String,
+    /// A host and a port.
+    pub at: String,
 }
 
 /// A listener.
@@ -85,12 +96,14 @@ pub(super) fn value(settings: &Settings, facts: &Facts, now_s: u64) -> Gateway {
         protocol_id: row.protocol_id,
         token_bytes: row.token_bytes.into(),
     };
+    let entrance = |row: &EntranceRow| Entrance { name: row.name.clone(), at: row.at.clone() };
     Gateway {
         instance: settings.instance.clone(),
         region: settings.region.as_str().to_owned(),
         host: settings.host.as_str().to_owned(),
         version,
         listeners: facts.fronts.iter().take(LIST_MAX).map(listener).collect(),
+        agents: facts.entrances.iter().take(LIST_MAX).map(entrance).collect(),
         capacity: facts.capacity,
         sessions: facts.sessions,
         draining: facts.is_draining,

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringgate_fleet::copy;
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::keyspace::{Name, Place, classify};
 use ringgate_fleet::lease::{self, Handed, Registration, Standing};
@@ -21,9 +20,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle as Task;
 use tokio::time::timeout;
 
-use super::announced::{self, Book, Door, Refusal, Wish, encoded};
+use super::announced::{self, Book, Counted, Door, Refusal};
 use super::claims::Claimer;
+use super::copy;
 use super::known::{Known, Reading};
+use super::news;
 use super::own::{self, Facts, Pace};
 use super::players::{Host, PlayerClaimer, PlayerCounts};
 use super::{Inherited, Prepared, Settings};
@@ -35,7 +36,7 @@ pub struct Member {
     known: watch::Receiver<Arc<Known>>,
     shared: Arc<Mutex<Shared>>,
     book: Arc<Mutex<Book>>,
-    counted: watch::Sender<BTreeMap<String, u32>>,
+    counted: watch::Sender<Counted>,
     instance: String,
     thread: JoinHandle<()>,
 }
@@ -154,7 +155,7 @@ impl Member {
         let shown = Arc::clone(&shared);
         let book = settings.book(&shelf.file, handed.as_ref());
         let book = Arc::new(Mutex::new(book));
-        let (counted, counts) = watch::channel(BTreeMap::new());
+        let (counted, counts) = watch::channel(Counted::default());
         let (news, _) = watch::channel(0);
         let entries = Arc::clone(&book);
         let part = Part {
@@ -186,7 +187,7 @@ impl Member {
 
     /// How many players each backend has.
     pub fn count(&self, players: BTreeMap<String, u32>) {
-        self.counted.send_replace(players);
+        self.counted.send_replace(Counted { players, ..Counted::default() });
     }
 
     /// The config file was read again: these are its backends.
@@ -241,7 +242,7 @@ struct Part {
     shelf: Shelf,
     /// Game processes that have announced themselves.
     book: Arc<Mutex<Book>>,
-    counts: watch::Receiver<BTreeMap<String, u32>>,
+    counts: watch::Receiver<Counted>,
     /// Counts whenever it stands otherwise with one of them.
     news: Arc<watch::Sender<u64>>,
 }
@@ -364,13 +365,12 @@ impl Part {
             registration.set(own.clone(), value);
         }
         let mut book = lock(&self.book);
-        for wish in book.wishes(0, &BTreeMap::new()) {
-            let Some(command) = self.command(&wish) else { continue };
+        book.tell(0, &Counted::default(), &self.settings.keyspace, |command| {
             if let lease::run::Command::Set(key, value) = command {
                 registration.set(key, value);
             }
-            book.told(&wish, 0);
-        }
+            true
+        });
         drop(book);
         let shared = Arc::clone(&self.shared);
         let (book, news) = (Arc::clone(&self.book), Arc::clone(&self.news));
@@ -444,46 +444,18 @@ impl Part {
         if book.admit_refused() {
             self.news.send_modify(|count| *count += 1);
         }
-        for wish in book.wishes(now_ms, &self.counts.borrow()) {
-            let Some(command) = self.command(&wish) else { continue };
-            // What finds no room is told with the next tick.
-            if say.try_send(command).is_ok() {
-                book.told(&wish, now_ms);
-            }
-        }
-    }
-
-    fn command(&self, wish: &Wish) -> Option<lease::run::Command> {
-        let key = |name: &Name| self.settings.keyspace.key(&Place::Backend(name.clone()));
-        Some(match wish {
-            Wish::Set(name, value) => lease::run::Command::Set(key(name), encoded(value)?),
-            Wish::Remove(name) => lease::run::Command::Remove(key(name)),
-        })
+        let say = |command| say.try_send(command).is_ok();
+        book.tell(now_ms, &self.counts.borrow(), &self.settings.keyspace, say);
     }
 
     /// Writes the copy, where there is another one.
     async fn save(&self) {
         let Some(truth) = lock(&self.shared).to_save.take() else { return };
         let Some(path) = self.settings.copy.clone() else { return };
-        let (at, prefix) = (path.clone(), self.settings.keyspace.truth());
-        let save = move || copy::save(&at, &prefix, &truth, clock::unix_seconds());
-        let saved = tokio::task::spawn_blocking(save)
-            .await
-            .unwrap_or_else(|why| Err(std::io::Error::other(why)));
+        let is_saved = copy::save(path, self.settings.keyspace.truth(), truth).await;
         let mut shared = lock(&self.shared);
         let [done, failed] = &mut shared.status.copies;
-        match saved {
-            Ok(()) => *done += 1,
-            Err(why) => {
-                *failed += 1;
-                let path = path.display();
-                tracing::warn!(
-                    event = "fleet_copy_not_written",
-                    why = %why,
-                    "cannot write the copy of the fleet to {path}: {why}; a start while etcd is away would know nothing"
-                );
-            }
-        }
+        *if is_saved { done } else { failed } += 1;
     }
 }
 
@@ -513,53 +485,11 @@ impl Shared {
             self.to_save = Some(machine.truth().clone());
         }
         let status = machine.status();
-        self.tell_away(now_ms, status);
-        self.tell_doubt(status);
+        news::tell_away(&mut self.status.away_since_ms, now_ms, status);
+        news::tell_doubt(&self.status.mirror, status);
         self.status.mirror = status.clone();
         self.status.revision = machine.truth().revision;
         self.status.keys = machine.truth().entries.len();
-    }
-
-    fn tell_away(&mut self, now_ms: u64, status: &mirror::Status) {
-        match (self.status.away_since_ms, status.is_current) {
-            (None, false) => {
-                self.status.away_since_ms = Some(now_ms);
-                let why = status.last_error.as_deref().unwrap_or("what it says is in doubt");
-                tracing::warn!(
-                    event = "fleet_away",
-                    why,
-                    "what is known of the fleet may be out of date: {why}; serving on with it"
-                );
-            }
-            (Some(since_ms), true) => {
-                self.status.away_since_ms = None;
-                let away_ms = now_ms.saturating_sub(since_ms);
-                tracing::info!(
-                    event = "fleet_current",
-                    away_ms,
-                    "what is known of the fleet is up to date, after {away_ms} ms"
-                );
-            }
-            _ => {}
-        }
-    }
-
-    fn tell_doubt(&self, status: &mirror::Status) {
-        let number = |status: &mirror::Status| status.doubt.as_ref().map(|(number, _)| *number);
-        match &status.doubt {
-            Some((doubt, why)) if number(&self.status.mirror) != Some(*doubt) => {
-                tracing::error!(
-                    event = "fleet_doubt",
-                    doubt,
-                    why = %why,
-                    "news of the fleet is held back: {why}; `ringgate fleet confirm {doubt}` has it believed"
-                );
-            }
-            None if self.status.mirror.doubt.is_some() => {
-                tracing::info!(event = "fleet_doubt_over", "news of the fleet is believed again");
-            }
-            _ => {}
-        }
     }
 
     fn see_registration(&mut self, now_ms: u64, registration: &Registration, own: &[u8]) {

@@ -14,7 +14,7 @@ use crate::folder::Folder;
 use crate::ports::free_port;
 
 /// A program that is killed when dropped.
-struct Program {
+pub(crate) struct Program {
     child: Child,
     _stdout: Option<BufReader<ChildStdout>>,
 }
@@ -27,13 +27,13 @@ impl Drop for Program {
 }
 
 /// An agent, where its pages are.
-struct Agent {
+pub(crate) struct Agent {
     program: Program,
     admin: SocketAddr,
 }
 
 impl Agent {
-    fn start(folder: &Folder) -> Self {
+    pub(crate) fn start(folder: &Folder) -> Self {
         let config = folder.join("agent.toml");
         let log = std::fs::File::create(folder.join("agent.log")).expect("a log file");
         let mut command = ringgate(["agent".as_ref(), "--config".as_ref(), config.as_os_str()]);
@@ -57,12 +57,12 @@ impl Agent {
         Self { program: Program { child, _stdout: Some(stdout) }, admin }
     }
 
-    fn get(&self, path: &str) -> Page {
+    pub(crate) fn get(&self, path: &str) -> Page {
         request(self.admin, "GET", path, "").expect("the admin address answers")
     }
 
     /// Waits for a number of its metrics.
-    fn shows(&self, series: &str, value: u64) {
+    pub(crate) fn shows(&self, series: &str, value: u64) {
         wait_for(series, || (self.get("/metrics").value(series) == Some(value)).then_some(()));
     }
 
@@ -73,7 +73,7 @@ impl Agent {
     }
 
     /// Tells it to end, and waits. Its exit code.
-    fn terminate(&mut self) -> Option<i32> {
+    pub(crate) fn terminate(&mut self) -> Option<i32> {
         let pid = self.program.child.id().to_string();
         let sent = Command::new("kill").args(["-s", "TERM", &pid]).status();
         assert!(sent.expect("kill is there").success());
@@ -82,7 +82,7 @@ impl Agent {
 }
 
 /// An authority's certificate, and one that it has signed for each of these.
-fn certificates(folder: &Folder, names: &[(&str, &str)]) -> bool {
+pub(crate) fn certificates(folder: &Folder, names: &[(&str, &str)]) -> bool {
     let openssl = |arguments: &str| {
         let mut command = Command::new("openssl");
         command.current_dir(folder.path()).args(arguments.split(' ')).stdin(Stdio::null());
@@ -136,7 +136,7 @@ fn gateway(folder: &Folder, port: u16) -> Daemon {
 
 const NAMES: &[(&str, &str)] = &[("gate-1", "IP:127.0.0.1"), ("host-7", "DNS:host-7")];
 
-fn echo(arguments: &[&str]) -> Program {
+pub(crate) fn echo(arguments: &[&str]) -> Program {
     let mut command = ringgate(["echo"].iter().chain(arguments));
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     Program { child: child.expect("the binary was built"), _stdout: None }

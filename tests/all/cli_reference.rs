@@ -127,6 +127,7 @@ and these tables. The rest of this page is `ringgate tokens --explain`.
 const AGENT: &str = "
 # The file of an agent, field by field
 
-`ringgate agent --config FILE` reads a file of its own: `[agent]`, which follows, `[[backend]]` as above for each game process of its host (`slots` and
-`grace` have no effect there: the gateway keeps them), and `[admin]` as above. The rest of this page is `ringgate agent --explain`.
+`ringgate agent --config FILE` reads a file of its own: `[agent]` and a `[[backend]]` for each game process of its host, which follow, and `[admin]` and
+`[fleet]` as above (what concerns sessions and keys has no effect there, and `name` is `agent.name`). `grace` is the gateway's to keep, and outside of a fleet
+so are `slots`. The rest of this page is `ringgate agent --explain`.
 ";

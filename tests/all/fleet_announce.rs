@@ -3,6 +3,7 @@
 //!
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::folder::Folder;
 use crate::link_program::{self, compile};
 
 /// A game process in a thread, which sends everything back.
-struct Process {
+pub(crate) struct Process {
     /// What it is to be from now on.
     wishes: Option<Sender<Announcement>>,
     standings: Receiver<Standing>,
@@ -26,20 +27,25 @@ struct Process {
 
 impl Process {
     fn start(daemon: &Daemon, name: &str, what: Announcement) -> Self {
+        Self::start_at(daemon.run_dir(), name, what)
+    }
+
+    /// One that connects in this folder, whoever listens there.
+    pub(crate) fn start_at(run_dir: PathBuf, name: &str, what: Announcement) -> Self {
         let (wishes, wished) = channel();
         let (said, standings) = channel();
-        let (run_dir, name) = (daemon.run_dir(), name.to_owned());
+        let name = name.to_owned();
         wishes.send(what).expect("it is there");
         let thread = std::thread::spawn(move || serve(&run_dir, &name, &wished, &said));
         Self { wishes: Some(wishes), standings, thread: Some(thread) }
     }
 
-    fn announce(&self, what: Announcement) {
+    pub(crate) fn announce(&self, what: Announcement) {
         self.wishes.as_ref().expect("it runs").send(what).expect("it is there");
     }
 
     /// Waits until the gateway says that it stands so.
-    fn stands(&self, wanted: Standing) {
+    pub(crate) fn stands(&self, wanted: Standing) {
         wait_for("the standing", || {
             self.standings.try_iter().any(|standing| standing == wanted).then_some(())
         });
@@ -83,17 +89,17 @@ fn serve(
 }
 
 /// What stands in etcd of a game process.
-fn value(fleet: &Fleet, name: &str) -> Option<serde_json::Value> {
+pub(crate) fn value(fleet: &Fleet, name: &str) -> Option<serde_json::Value> {
     let value = fleet.ctl(&["get", "--print-value-only", &format!("/f/truth/backend/{name}")]);
     serde_json::from_str(value.trim()).ok()
 }
 
-fn has(fleet: &Fleet, name: &str, field: &str, wanted: impl Into<serde_json::Value>) {
+pub(crate) fn has(fleet: &Fleet, name: &str, field: &str, wanted: impl Into<serde_json::Value>) {
     let wanted = wanted.into();
     wait_for("the value in etcd", || (value(fleet, name)?[field] == wanted).then_some(()));
 }
 
-fn takes_players(daemon: &Daemon) {
+pub(crate) fn takes_players(daemon: &Daemon) {
     wait_for("players are let in", || {
         let status = daemon.status();
         let backend = &status["backends"][0];
@@ -101,7 +107,7 @@ fn takes_players(daemon: &Daemon) {
     });
 }
 
-fn is_gone(fleet: &Fleet, name: &str) {
+pub(crate) fn is_gone(fleet: &Fleet, name: &str) {
     wait_for("its end in etcd", || value(fleet, name).is_none().then_some(()));
 }
 

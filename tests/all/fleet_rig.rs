@@ -67,6 +67,12 @@ impl Fleet {
         )
     }
 
+    /// The table of an agent on another host than the gateways.
+    pub(crate) fn agent_table(&self) -> String {
+        let table = self.table("nobody").replace("name = \"nobody\"\n", "");
+        table.replace("host = \"here\"", "host = \"there\"")
+    }
+
     fn answers(&self) {
         wait_for("etcd", || self.etcd.try_ctl(&["get", "/"]).ok());
     }
@@ -135,6 +141,14 @@ impl Fleet {
         let json = self.ctl(&["get", "--write-out", "json", key]);
         let json: serde_json::Value = serde_json::from_str(&json).ok()?;
         json["kvs"].get(0)?["create_revision"].as_i64()
+    }
+
+    /// Ends the lease that something stands under.
+    pub(crate) fn revoke(&self, key: &str) {
+        let json = self.ctl(&["get", "--write-out", "json", key]);
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let lease = json["kvs"][0]["lease"].as_i64().expect("it stands there, under a lease");
+        self.ctl(&["lease", "revoke", &format!("{lease:x}")]);
     }
 
     /// As a power cut ends it.

@@ -7,6 +7,7 @@
 //! PREFIX/truth/ban/client/ID           a banned client, under a lease that ends with the ban
 //! PREFIX/truth/ban/prefix/ADDRESS-LEN  banned addresses, likewise
 //! PREFIX/truth/service/ID              a token service, under its lease
+//! PREFIX/truth/agent/NAME              an agent, under its lease
 //! PREFIX/claim/token/MAC               a token that was used, until it expires
 //! PREFIX/claim/player/GROUP/CLIENT     at which gateway a player is
 //! PREFIX/claim/ousted/INSTANCE/GROUP/CLIENT  which of its sessions a start of a gateway is to end
@@ -49,6 +50,8 @@ pub enum Place {
     Ousted(Name, Name, u64),
     /// A token service by its name.
     Service(Name),
+    /// An agent by its name.
+    Agent(Name),
     /// Slots of a backend that a token service may promise.
     Block(Name, Name),
     /// By which token services decide about a backend's slots one by one.
@@ -73,6 +76,12 @@ impl Name {
 
     /// The text.
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::borrow::Borrow<str> for Name {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }
@@ -153,6 +162,11 @@ impl Keyspace {
         format!("{}/truth/", self.prefix).into()
     }
 
+    /// The part of it that is about gateways.
+    pub fn gateways(&self) -> Bytes {
+        format!("{}/truth/gateway/", self.prefix).into()
+    }
+
     /// What all keys begin with that are about a backend's slots.
     pub fn slots(&self, backend: &Name) -> Bytes {
         format!("{}/claim/slots/{backend}/", self.prefix).into()
@@ -185,6 +199,7 @@ impl Keyspace {
                 format!("{prefix}/claim/ousted/{instance}/{group}/{client}")
             }
             Place::Service(name) => format!("{prefix}/truth/service/{name}"),
+            Place::Agent(name) => format!("{prefix}/truth/agent/{name}"),
             Place::Block(backend, service) => format!("{prefix}/claim/slots/{backend}/{service}"),
             Place::Guard(backend) => format!("{prefix}/claim/slots/{backend}/-"),
         }
@@ -212,6 +227,7 @@ impl Keyspace {
                 Place::Ousted(Name::new(instance)?, Name::new(next()?)?, number(next()?)?)
             }
             ("truth", "service", name) => Place::Service(Name::new(name)?),
+            ("truth", "agent", name) => Place::Agent(Name::new(name)?),
             ("claim", "slots", backend) => match next()? {
                 "-" => Place::Guard(Name::new(backend)?),
                 service => Place::Block(Name::new(backend)?, Name::new(service)?),
@@ -289,6 +305,7 @@ mod tests {
             (Place::Player(name("g"), 7), "claim/player/g/7"),
             (Place::Ousted(name("1f"), name("g"), 7), "claim/ousted/1f/g/7"),
             (Place::Service(name("t-1")), "truth/service/t-1"),
+            (Place::Agent(name("host-7")), "truth/agent/host-7"),
             (Place::Block(name("b"), name("t-1")), "claim/slots/b/t-1"),
             (Place::Guard(name("b")), "claim/slots/b/-"),
         ] {

@@ -4,6 +4,7 @@
 //! of this program. So a value is bounded before it is parsed and checked behind it; fields that
 //! are not known are left alone, and a version that is not known is refused as such.
 
+pub mod agent;
 pub mod backend;
 pub mod ban;
 pub mod claim;
@@ -19,10 +20,11 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use agent::Agent;
 pub use backend::{Backend, Reach, State};
 pub use ban::Ban;
 pub use claim::{Ousted, PlayerClaim, TokenClaim};
-pub use gateway::{Gateway, Listener};
+pub use gateway::{Entrance, Gateway, Listener};
 pub use key::ListenerKey;
 pub use service::Service;
 pub use slots::{Block, Guard};

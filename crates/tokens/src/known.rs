@@ -9,7 +9,7 @@ use ringgate_fleet::epochs::{self, Epoch};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::routing::RoutingTokens;
 use ringgate_fleet::seal::FleetKey;
-use ringgate_fleet::values::{Backend, Ban, Gateway, Listener, ListenerKey, Stored};
+use ringgate_fleet::values::{Backend, Ban, Gateway, Listener, ListenerKey, Reach, Stored};
 
 /// The fleet, as far as this service has to know it.
 #[derive(Debug)]
@@ -186,14 +186,18 @@ impl Known {
         names.next().filter(|_| names.next().is_none()).map(AsRef::as_ref)
     }
 
-    /// The listeners that lead to a group on a host, at gateways that take players.
-    pub fn fronts<'a>(
-        &'a self,
-        host: &str,
-        group: &'a str,
-    ) -> impl Iterator<Item = Front<'a>> + use<'a> {
-        let names = self.hosts.get(host).map_or(&[][..], Vec::as_slice);
-        let told = names.iter().filter_map(|name| Some((name, self.gateways.get(name)?)));
+    /// The listeners that lead to a backend, at gateways that take players: those of its host, or
+    /// those that its agent is connected to.
+    pub fn fronts<'a>(&'a self, backend: &'a Backend) -> impl Iterator<Item = Front<'a>> + use<'a> {
+        let group = backend.group.as_str();
+        let (host, named) = match backend.reach {
+            Reach::Agent(_) => (None, backend.gateways.as_slice()),
+            Reach::Udp(_) | Reach::Bundle(_) => (self.hosts.get(&*backend.host), &[][..]),
+        };
+        let on_host = host.into_iter().flatten();
+        let on_host = on_host.filter_map(|name| self.gateways.get_key_value(name));
+        let named = named.iter().filter_map(|name| self.gateways.get_key_value(name.as_str()));
+        let told = on_host.chain(named);
         let takes = told.filter(|(_, it)| !it.draining && it.sessions < it.capacity);
         takes.flat_map(move |(gateway, told)| {
             let listeners = told.listeners.iter().filter(move |it| it.group() == group);

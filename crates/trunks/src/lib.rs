@@ -19,6 +19,6 @@ mod trunks;
 
 pub use ringgate_trunk::datagram::Refusal;
 pub use ringgate_trunk::keys::Rekey;
-pub use rules::Rule;
+pub use rules::{NO_AGENT, Rule};
 pub use shown::{AgentShown, DoorShown, LaneShown, LinkCounts, Shown, TrunkShown};
 pub use trunks::{Opened, Settings, Trunks, Window};

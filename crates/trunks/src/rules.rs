@@ -10,7 +10,8 @@ use ringgate_trunk_io::Hello;
 /// An agent that may connect.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Its name, in its certificate too. Different from all others'.
+    /// Its name, in its certificate too. Different from all others'. One of [`NO_AGENT`] lets
+    /// nobody in: its address is kept for those who may connect later.
     pub name: String,
     /// Where it connects to, as the config says it.
     pub bind: SocketAddr,
@@ -20,6 +21,9 @@ pub struct Rule {
     pub backends: Vec<String>,
 }
 
+/// What no agent can be called.
+pub const NO_AGENT: &str = "*";
+
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
@@ -28,7 +32,12 @@ pub(crate) struct Rules {
 
 impl Rules {
     pub(crate) fn find(&self, name: &str) -> Option<&Rule> {
-        self.all.iter().find(|rule| rule.name == name)
+        self.agents().find(|rule| rule.name == name)
+    }
+
+    /// Those that somebody may be.
+    pub(crate) fn agents(&self) -> impl Iterator<Item = &Rule> {
+        self.all.iter().filter(|rule| rule.name != NO_AGENT)
     }
 
     /// Who this gateway is at an address.
@@ -38,7 +47,7 @@ impl Rules {
 
     /// Who has connected at an address, if it may.
     pub(crate) fn judge(&self, bind: SocketAddr, hello: &Hello) -> Result<&Rule, Reason> {
-        let there = self.all.iter().filter(|rule| rule.bind == bind);
+        let there = self.agents().filter(|rule| rule.bind == bind);
         let known = there.map(|rule| (&*rule.name, rule));
         agent_named(&hello.name, |_| hello.is_certified, known)
     }

@@ -60,7 +60,7 @@ impl Shared {
         let rules = Arc::new(rules);
         *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&rules);
         let mut state = self.state();
-        for rule in &rules.all {
+        for rule in rules.agents() {
             let agent = state.agents.entry(rule.name.clone()).or_default();
             agent.name.clone_from(&rule.name);
         }

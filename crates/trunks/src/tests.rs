@@ -7,6 +7,7 @@ use ringgate_link::bundle::{GoodbyeReason, Hello, SessionId, Welcome};
 use ringgate_trunk::control::Reason;
 use ringgate_trunk_io::End;
 
+use crate::rules::NO_AGENT;
 use rig::{AGENT, AGENT_NEXT, Agent, EXPIRED, Heard, Rig, STRANGER};
 
 fn session(serial: u64) -> SessionId {
@@ -84,6 +85,9 @@ fn strangers_are_refused_by_name() {
             assert_eq!(reason.name(), why, "an agent that is proven is told");
         }
     }
+    let mut agent = rig.agent_called(AGENT, NO_AGENT);
+    rig.until(&mut agent, "nobody is called so", |_, agent| agent.trunk.over().is_some());
+    assert!(matches!(agent.trunk.over(), Some(End::Theirs(Reason::UnknownAgent))));
     let mut agent = rig.agent(AGENT_NEXT);
     rig.until(&mut agent, "another certificate of the same name will do", |rig, _| {
         rig.shown_agent().trunk.is_some()

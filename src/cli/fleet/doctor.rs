@@ -119,7 +119,9 @@ pub(super) fn examine(survey: &Survey, now_s: u64) -> Vec<Finding> {
 fn versions(survey: &Survey) -> Finding {
     let mut versions: BTreeMap<&str, usize> = BTreeMap::new();
     let gateways = survey.gateways.values().map(|it| it.version.as_str());
-    for version in gateways.chain(survey.services.values().map(|it| it.version.as_str())) {
+    let services = survey.services.values().map(|it| it.version.as_str());
+    let agents = survey.agents.values().map(|it| it.version.as_str());
+    for version in gateways.chain(services).chain(agents) {
         *versions.entry(version).or_default() += 1;
     }
     let list: Vec<_> = versions.iter().map(|(version, n)| format!("{version} ({n})")).collect();
@@ -155,12 +157,13 @@ fn doubts(survey: &Survey) -> impl Iterator<Item = Finding> + '_ {
     })
 }
 
-/// Gateways whose lease lives, and that write nothing.
+/// Gateways and agents whose lease lives, and that write nothing.
 fn stale(survey: &Survey, now_s: u64) -> impl Iterator<Item = Finding> + '_ {
-    let age_s = move |it: &Gateway| now_s.saturating_sub(it.written);
-    let silent = survey.gateways.iter().filter(move |(_, it)| age_s(it) > SILENT_MAX_S);
-    silent.map(move |(name, gateway)| {
-        let found = format!("has written nothing for {} s, and its lease lives", age_s(gateway));
+    let gateways = survey.gateways.iter().map(|(name, it)| (name, it.written));
+    let agents = survey.agents.iter().map(|(name, it)| (name, it.written));
+    let ages = gateways.chain(agents).map(move |(name, at)| (name, now_s.saturating_sub(at)));
+    ages.filter(|(_, age_s)| *age_s > SILENT_MAX_S).map(|(name, age_s)| {
+        let found = format!("has written nothing for {age_s} s, and its lease lives");
         Finding::ok(format!("{name}"), found).bites(
             "what it says of itself is old: it is stuck, its clock is behind, or somebody else keeps its lease",
             "look at its log and its clock; without it: etcdctl lease revoke",
@@ -179,24 +182,20 @@ fn unreadable(survey: &Survey) -> Finding {
 
 /// Backends that no gateway reaches.
 fn reach(survey: &Survey) -> Finding {
-    let leads = |host: &str, group: &str| {
-        survey.gateways.values().any(|gateway| {
-            gateway.host == host && gateway.listeners.iter().any(|it| it.group() == group)
-        })
-    };
     let out: Vec<&Name> = survey
         .backends
         .iter()
-        .filter(|(_, it)| !leads(&it.host, &it.group))
+        .filter(|(_, it)| !survey.is_reached(it))
         .map(|(name, _)| name)
         .collect();
     let Some(first) = out.first() else {
-        return Finding::ok("reach", "every backend has a gateway on its host");
+        return Finding::ok("reach", "every backend has a gateway that leads to it");
     };
     let found = format!("no gateway reaches {} backends, such as {first}", out.len());
     Finding::ok("reach", found).bites(
         "nobody is sent there",
-        "a gateway on that host, with a listener of that group; `host` has to be the same in both",
+        "a gateway with a listener of that group: on that host (`host` has to be the same in both), or one that its agent is \
+         connected to (`ringgate status` at the agent's control socket says why it is not)",
     )
 }
 
@@ -311,7 +310,7 @@ const CLOCKS_CHANGE: &str = "set the clocks (chrony, systemd-timesyncd)";
 
 /// Beyond this, tokens of short life are lost to the difference.
 const SKEW_MAX_S: i64 = 2;
-/// Every gateway writes once a minute at least.
+/// Every gateway and agent writes once a minute at least.
 const SILENT_MAX_S: u64 = 180;
 const SLOW_MS: u64 = 100;
 const WATCH_MAX: Duration = Duration::from_mins(10);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use ringgate_fleet::keyspace::{self, Keyspace, Place};
 use ringgate_fleet::mirror::{Change, Machine, Options, Status, Truth, run};
-use ringgate_fleet::values::{Backend, Gateway, Stored};
+use ringgate_fleet::values::{Agent, Backend, Gateway, Stored};
 use ringgate_os::{clock, utc};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -168,6 +168,10 @@ impl Teller {
             Place::BanPrefix(prefix) => {
                 ("ban", prefix.to_string(), ban(&prefix.to_string(), after))
             }
+            Place::Agent(name) => {
+                let told = agent(before, after)?;
+                ("agent", name.to_string(), format!("agent {name}: {told}"))
+            }
             Place::Service(name) => {
                 ("service", name.to_string(), format!("token service {name} {come_or_gone}"))
             }
@@ -207,6 +211,25 @@ fn gateway(before: Option<&Bytes>, after: Option<&Bytes>, all: bool) -> Option<S
                 return Some(format!("accepts the keys {:?}", epochs(&now)));
             }
             all.then(|| format!("{} sessions", now.sessions))
+        }
+    }
+}
+
+fn agent(before: Option<&Bytes>, after: Option<&Bytes>) -> Option<String> {
+    let read = |it: Option<&Bytes>| it.map(|it| Agent::decode(it));
+    let gateways = |it: &Agent| match it.gateways.as_slice() {
+        [] => "to no gateway".to_owned(),
+        names => format!("to {}", names.join(", ")),
+    };
+    match (read(before), read(after)) {
+        (_, None) => Some("is gone".to_owned()),
+        (_, Some(Err(why))) => Some(format!("cannot be read: {why}")),
+        (Some(Ok(was)), Some(Ok(now))) if was.instance == now.instance => {
+            (was.gateways != now.gateways).then(|| format!("connects {}", gateways(&now)))
+        }
+        (Some(Ok(_)), Some(Ok(now))) => Some(format!("was started anew, version {}", now.version)),
+        (None | Some(Err(_)), Some(Ok(now))) => {
+            Some(format!("has come, on {}, and connects {}", now.host, gateways(&now)))
         }
     }
 }

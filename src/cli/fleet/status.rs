@@ -1,7 +1,7 @@
 //! `ringgate fleet status`: every gateway, group, key and service of a fleet at a glance.
 
 use ringgate_fleet::keyspace::Name;
-use ringgate_fleet::values::{Backend, Gateway, State};
+use ringgate_fleet::values::{Backend, Gateway, Reach, State};
 use ringgate_os::{clock, utc};
 use ringgate_report::text::{Side, Table, count, put};
 use serde_json::{Value, json};
@@ -42,6 +42,7 @@ pub(super) fn render(survey: &Survey, now_s: u64, with_backends: bool) -> String
     let Survey { cluster_id, revision, .. } = survey;
     let mut text = format!("cluster {cluster_id:x}, revision {revision}\n\n");
     put_gateways(&mut text, survey);
+    put_agents(&mut text, survey);
     put_groups(&mut text, survey);
     if with_backends {
         put_backends(&mut text, survey);
@@ -88,6 +89,31 @@ fn put_gateways(text: &mut String, survey: &Survey) {
             count(gateway.capacity.into()),
             version.clone(),
             listeners.join(" "),
+        ]);
+    }
+    put(text, format_args!("{table}\n"));
+}
+
+/// A fleet without agents has no word about them.
+fn put_agents(text: &mut String, survey: &Survey) {
+    if survey.agents.is_empty() {
+        return;
+    }
+    let head = ["agent", "region", "host"].map(|name| (name, Side::Left));
+    let counts = [("backends", Side::Right), ("players", Side::Right)];
+    let rest = ["version", "gateways"].map(|name| (name, Side::Left));
+    let mut table = Table::new(&[&head[..], &counts, &rest].concat());
+    for (name, agent) in &survey.agents {
+        let behind = |it: &&Backend| matches!(&it.reach, Reach::Agent(own) if own == name.as_str());
+        let backends = || survey.backends.values().filter(behind);
+        table.row([
+            name.to_string(),
+            agent.region.clone(),
+            agent.host.clone(),
+            count(backends().count() as u64),
+            count(backends().map(|it| u64::from(it.used)).sum()),
+            agent.version.clone(),
+            agent.gateways.join(" "),
         ]);
     }
     put(text, format_args!("{table}\n"));
@@ -204,6 +230,8 @@ fn json(survey: &Survey, now_s: u64) -> Value {
         survey.backends.iter().map(|(name, it)| named(name, value(serde_json::to_value(it))));
     let services =
         survey.services.iter().map(|(name, it)| named(name, value(serde_json::to_value(it))));
+    let agents =
+        survey.agents.iter().map(|(name, it)| named(name, value(serde_json::to_value(it))));
     let keys = rows(survey, now_s).into_iter().map(|row| {
         json!({
             "listener": row.listener.as_str(), "epoch": row.epoch.number, "role": word(row.role),
@@ -218,6 +246,7 @@ fn json(survey: &Survey, now_s: u64) -> Value {
         "gateways": gateways.collect::<Vec<_>>(),
         "backends": backends.collect::<Vec<_>>(),
         "services": services.collect::<Vec<_>>(),
+        "agents": agents.collect::<Vec<_>>(),
         "keys": keys.collect::<Vec<_>>(),
         "denied": bans,
         "unreadable": survey.unreadable.iter().map(|(key, why)| json!({ "key": key, "why": why })).collect::<Vec<_>>(),

@@ -7,7 +7,7 @@ use ringgate_fleet::epochs::{self, Epoch};
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::etcd::kv::{KeyValue, Range, key_after};
 use ringgate_fleet::keyspace::{IpPrefix, Keyspace, Name, Place};
-use ringgate_fleet::values::{Backend, Ban, Gateway, ListenerKey, Service, Stored};
+use ringgate_fleet::values::{Agent, Backend, Ban, Gateway, ListenerKey, Reach, Service, Stored};
 
 use super::super::Failure;
 use super::target::away;
@@ -20,6 +20,7 @@ pub(super) struct Survey {
     pub(super) gateways: BTreeMap<Name, Gateway>,
     pub(super) backends: BTreeMap<Name, Backend>,
     pub(super) services: BTreeMap<Name, Service>,
+    pub(super) agents: BTreeMap<Name, Agent>,
     pub(super) keys: BTreeMap<Name, Vec<Epoch>>,
     pub(super) bans: Vec<(Whom, Ban)>,
     /// Keys that are none of ours, or whose values cannot be read, and why.
@@ -73,6 +74,7 @@ impl Survey {
             Some(Place::Gateway(name)) => keep(&mut self.gateways, name, &kv.value),
             Some(Place::Backend(name)) => keep(&mut self.backends, name, &kv.value),
             Some(Place::Service(name)) => keep(&mut self.services, name, &kv.value),
+            Some(Place::Agent(name)) => keep(&mut self.agents, name, &kv.value),
             Some(Place::Key(listener, number)) => {
                 read::<ListenerKey>(&kv.value).map(|ListenerKey { validity, .. }| {
                     self.keys.entry(listener).or_default().push(Epoch { number, validity });
@@ -84,7 +86,7 @@ impl Survey {
         };
         let registers = matches!(
             keyspace.place(&kv.key),
-            Some(Place::Gateway(_) | Place::Backend(_) | Place::Service(_))
+            Some(Place::Gateway(_) | Place::Backend(_) | Place::Service(_) | Place::Agent(_))
         );
         if registers && kv.lease == 0 {
             self.lasting.push(name.clone());
@@ -112,6 +114,19 @@ impl Survey {
         let confirmed = self.confirmed(listener.as_str());
         let lists: Vec<_> = confirmed.iter().map(|(_, list)| *list).collect();
         epochs::mint(now_s, self.keys.get(listener)?, &lists)
+    }
+
+    /// Whether a gateway reaches a backend: on its host, or over its agent's trunk.
+    pub(super) fn is_reached(&self, backend: &Backend) -> bool {
+        let leads =
+            |it: &Gateway| it.listeners.iter().any(|listener| listener.group() == backend.group);
+        self.gateways.iter().any(|(name, gateway)| {
+            let reaches = match backend.reach {
+                Reach::Agent(_) => backend.gateways.iter().any(|it| it == name.as_str()),
+                Reach::Udp(_) | Reach::Bundle(_) => gateway.host == backend.host,
+            };
+            reaches && leads(gateway)
+        })
     }
 
     /// Groups of backends, by name.

@@ -5,7 +5,7 @@ use ringgate_fleet::etcd::kv::KeyValue;
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::{Status, Truth};
 use ringgate_fleet::values::{
-    Backend, Ban, Gateway, Labels, Listener, ListenerKey, Reach, State, Stored,
+    Agent, Backend, Ban, Gateway, Labels, Listener, ListenerKey, Reach, State, Stored,
 };
 
 use super::super::doctor::Severity;
@@ -39,6 +39,7 @@ fn gateway(epochs: &[u32]) -> Gateway {
         host: "host-1".into(),
         version: "0.1.0".into(),
         listeners: vec![listener],
+        agents: Vec::new(),
         capacity: 1000,
         sessions: 12,
         draining: false,
@@ -54,6 +55,7 @@ fn backend(host: &str) -> Backend {
         host: host.into(),
         group: "main".into(),
         reach: Reach::Udp("127.0.0.1:7777".parse().expect("literal")),
+        gateways: Vec::new(),
         slots: 64,
         used: 12,
         state: State::Ready,
@@ -96,6 +98,41 @@ fn the_status_shows_every_gateway_group_and_key() {
     assert_eq!(text, expected);
     let line = top::line(&fleet(), NOW_S);
     assert!(line.ends_with("1 gateways (0 draining), 12 sessions; 1 backends, 12 players of 64 slots; 0 token services\n"), "{line}");
+}
+
+#[test]
+fn agents_and_what_is_behind_them_are_seen() {
+    let mut survey = fleet();
+    let agent = Agent {
+        instance: "i".into(),
+        host: "far".into(),
+        region: "eu".into(),
+        version: "0.1.0".into(),
+        gateways: vec!["g1".into()],
+        started: NOW_S,
+        written: NOW_S,
+    };
+    add(&mut survey, &Place::Agent(name("host-7")), &agent, 5);
+    let reach = Reach::Agent("host-7".into());
+    let mut behind = Backend { reach, ..backend("far") };
+    add(&mut survey, &Place::Backend(name("b2")), &behind, 5);
+    let text = status::render(&survey, NOW_S, false);
+    let expected = "\
+        agent   region  host  backends  players  version  gateways\n\
+        host-7  eu      far          1       12  0.1.0    g1\n\n";
+    assert!(text.contains(expected), "{text}");
+    let reach = |survey: &Survey| {
+        let findings = doctor::examine(survey, NOW_S);
+        findings.into_iter().find(|it| it.what == "reach").expect("it was looked at").severity
+    };
+    assert_eq!(reach(&survey), Severity::Bites, "no gateway has let it in");
+    behind.gateways.push("g1".into());
+    add(&mut survey, &Place::Backend(name("b2")), &behind, 5);
+    assert_eq!(reach(&survey), Severity::Ok);
+    let silent = Agent { written: NOW_S - 181, ..agent };
+    add(&mut survey, &Place::Agent(name("host-7")), &silent, 5);
+    let findings = doctor::examine(&survey, NOW_S);
+    assert!(findings.iter().any(|it| it.what == "host-7" && it.severity == Severity::Bites));
 }
 
 #[test]

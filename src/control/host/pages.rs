@@ -2,15 +2,24 @@
 
 use serde_json::{Value, json};
 
+use crate::config::values::word_of;
 use crate::control::metrics::text::{Kind, Text};
+use crate::hosting::{Shown, Status};
 use ringgate_agent::counts::Drop;
 use ringgate_agent::service::Agent;
 use ringgate_agent::view::{DeskView, LaneView, Refusal, State, View};
+use ringgate_link::announce::Standing;
+use ringgate_report::text::put;
 
 /// The whole agent as JSON.
-pub(super) fn status(agent: &Agent, uptime_s: u64, is_draining: bool) -> String {
+pub(super) fn status(
+    agent: &Agent,
+    fleet: Option<&Status>,
+    uptime_s: u64,
+    is_draining: bool,
+) -> String {
     let view = agent.view();
-    let page = json!({
+    let mut page = json!({
         "schema": 1,
         "version": env!("CARGO_PKG_VERSION"),
         "agent": agent.options().name,
@@ -27,7 +36,59 @@ pub(super) fn status(agent: &Agent, uptime_s: u64, is_draining: bool) -> String 
         })).collect::<Vec<_>>(),
         "drops": drops(&view),
     });
+    if let (Some(fleet), Value::Object(fields)) = (fleet, &mut page) {
+        fields.insert("fleet".to_owned(), of_fleet(fleet));
+    }
     format!("{page}\n")
+}
+
+fn of_fleet(status: &Status) -> Value {
+    let doubt = status.mirror.doubt.as_ref();
+    let away_error = status.mirror.last_error.as_deref().filter(|_| status.away_since_ms.is_some());
+    let lease_error = status.lease_error.as_deref().filter(|_| !status.is_registered);
+    let backend = |it: &Shown| {
+        json!({
+            "name": it.name,
+            "state": word_of(it.state),
+            "why": it.why,
+            "registered": it.standing == Standing::Registered,
+            "standing": it.standing.text(),
+        })
+    };
+    json!({
+        "region": status.region,
+        "host": status.host,
+        "current": status.away_since_ms.is_none(),
+        "away_s": away_s(status).unwrap_or_default(),
+        "registered": status.is_registered,
+        "last_error": away_error.or(lease_error),
+        "doubt": doubt.map(|(number, why)| json!({ "number": number, "why": why.to_string() })),
+        "gateways_known": status.known[0],
+        "gateways": status.gateways,
+        "unreadable": status.known[1],
+        "backends": status.backends.iter().map(backend).collect::<Vec<_>>(),
+        "announced": status.announced,
+    })
+}
+
+/// How long what is known may have been out of date.
+fn away_s(status: &Status) -> Option<u64> {
+    status.away_since_ms.map(|since_ms| status.now_ms.saturating_sub(since_ms) / 1000)
+}
+
+/// What `/readyz` says of the fleet: an agent serves on without it.
+pub(super) fn detail(status: &Status) -> String {
+    let mut lines = String::new();
+    if let Some(away_s) = away_s(status) {
+        put(&mut lines, format_args!("fleet: what is known may be {away_s} s old\n"));
+    }
+    if let Some((number, why)) = &status.mirror.doubt {
+        put(&mut lines, format_args!("fleet: held back under number {number}: {why}\n"));
+    }
+    if !status.is_registered {
+        put(&mut lines, format_args!("fleet: not registered\n"));
+    }
+    lines
 }
 
 fn gateway(desk: &DeskView) -> Value {
@@ -71,7 +132,12 @@ fn drops(view: &View) -> Value {
 }
 
 /// The agent in Prometheus's text format.
-pub(super) fn metrics(agent: &Agent, uptime_s: u64, is_draining: bool) -> String {
+pub(super) fn metrics(
+    agent: &Agent,
+    fleet: Option<&Status>,
+    uptime_s: u64,
+    is_draining: bool,
+) -> String {
     let view = agent.view();
     let mut text = Text::default();
     let name = agent.options().name.as_str();
@@ -128,7 +194,57 @@ pub(super) fn metrics(agent: &Agent, uptime_s: u64, is_draining: bool) -> String
     backends(&mut text, &view);
     gateways(&mut text, &view);
     lanes(&mut text, &view);
+    if let Some(fleet) = fleet {
+        metrics_of_fleet(&mut text, fleet);
+    }
     text.into_string()
+}
+
+fn metrics_of_fleet(text: &mut Text, status: &Status) {
+    let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
+    let is_current = status.away_since_ms.is_none();
+    one("ringgate_fleet_current", Kind::Gauge, "1 while etcd is there.", is_current.into());
+    let is_registered = status.is_registered.into();
+    one("ringgate_fleet_registered", Kind::Gauge, "1 while its lease lives.", is_registered);
+    one(
+        "ringgate_fleet_leases_lost_total",
+        Kind::Counter,
+        "Leases that ended.",
+        status.leases_lost,
+    );
+    let doubt = status.mirror.doubt.as_ref().map_or(0, |(number, _)| *number);
+    one("ringgate_fleet_doubt", Kind::Gauge, "The number of what is held back; 0 for none.", doubt);
+    let away_s = away_s(status).unwrap_or_default();
+    one("ringgate_fleet_away_seconds", Kind::Gauge, "For how long etcd may be away.", away_s);
+    let [known, unreadable] = status.known.map(|count| count as u64);
+    one("ringgate_fleet_gateways", Kind::Gauge, "Gateways that are known.", known);
+    one("ringgate_fleet_unreadable", Kind::Gauge, "Keys that cannot be read.", unreadable);
+    let announced = status.announced as u64;
+    one("ringgate_fleet_announced", Kind::Gauge, "Processes that came themselves.", announced);
+    let mut refused = text.family(
+        "ringgate_fleet_announcements_refused_total",
+        Kind::Counter,
+        "Game processes that wanted to be registered here and were not, by reason.",
+    );
+    for (reason, count) in &status.announcements_refused {
+        refused.sample(&[("reason", reason)], *count);
+    }
+    let mut copies = text.family(
+        "ringgate_fleet_copies_total",
+        Kind::Counter,
+        "Times what is known was written to state_dir.",
+    );
+    for (result, count) in ["done", "failed"].into_iter().zip(status.copies) {
+        copies.sample(&[("result", result)], count);
+    }
+    let mut states = text.family(
+        "ringgate_agent_backend_state",
+        Kind::Gauge,
+        "1 for the state that the fleet is told of a game process.",
+    );
+    for backend in &status.backends {
+        states.sample(&[("backend", &backend.name), ("state", word_of(backend.state))], 1);
+    }
 }
 
 fn backends(text: &mut Text, view: &View) {

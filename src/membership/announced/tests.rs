@@ -5,7 +5,7 @@ use ringgate_link::announce::Announcement;
 
 fn book(max: usize) -> Book {
     let host = Name::new("here").expect("a name");
-    Book::new(host, PathBuf::from("/run/ringgate"), max, vec!["filed".to_owned()])
+    Book::new(host, Reach::Bundle("/run/ringgate".into()), max, vec!["filed".to_owned()])
 }
 
 fn arena(name: &str, what: Announcement) -> Announced {
@@ -20,13 +20,13 @@ fn enter(book: &mut Book, connection: u64, name: &str) {
     book.announce(connection, arena(name, ready())).expect("nothing is in its way");
 }
 
-fn none() -> BTreeMap<String, u32> {
-    BTreeMap::new()
+fn none() -> Counted {
+    Counted::default()
 }
 
 /// Tells everything that is due, and says what that was.
-fn tell(book: &mut Book, now_ms: u64, players: &BTreeMap<String, u32>) -> Vec<String> {
-    let wishes = book.wishes(now_ms, players);
+fn tell(book: &mut Book, now_ms: u64, counted: &Counted) -> Vec<String> {
+    let wishes = book.wishes(now_ms, counted);
     let text = |wish: &Wish| match wish {
         Wish::Set(name, value) => {
             format!("{name} {:?} {}/{}", value.state, value.used, value.slots)
@@ -62,8 +62,12 @@ fn players_are_counted_by_whoever_says_so_and_told_now_and_then() {
     book.announce(2, arena("b", ready().players(5))).expect("there is room");
     assert_eq!(tell(&mut book, 0, &none()), ["a Ready 0/8", "b Ready 5/8"]);
     let players = BTreeMap::from([("a".to_owned(), 3), ("b".to_owned(), 1)]);
-    assert!(tell(&mut book, 999, &players).is_empty());
-    assert_eq!(tell(&mut book, 1_000, &players), ["a Ready 3/8"]);
+    let counted = Counted { players, ..none() };
+    assert!(tell(&mut book, 999, &counted).is_empty());
+    assert_eq!(tell(&mut book, 1_000, &counted), ["a Ready 3/8"]);
+    let gateways = BTreeMap::from([("a".to_owned(), vec!["gate-1".to_owned()])]);
+    let reached = Counted { gateways, ..counted };
+    assert_eq!(tell(&mut book, 1_001, &reached), ["a Ready 3/8"], "who leads there, at once");
 }
 
 #[test]
@@ -80,6 +84,19 @@ fn a_name_is_one_process_and_a_process_has_one_name() {
     assert_eq!(book.announce(4, arena("d", ready())), Err(Refusal::TooMany));
     assert!(book.see(|_| Some(Held::Taken { by: 5, again_ms: 0 })));
     assert_eq!(book.standing(1), Some(Standing::NameTaken));
+}
+
+#[test]
+fn the_file_speaks_for_processes_that_cannot() {
+    let mut book = book(9);
+    book.file(arena("filed", ready().state(State::Starting)));
+    enter(&mut book, 1, "a");
+    assert_eq!(tell(&mut book, 0, &none()), ["a Ready 0/8", "filed Starting 0/8"]);
+    book.file(arena("filed", ready()));
+    assert_eq!(tell(&mut book, 0, &none()), ["filed Ready 0/8"]);
+    assert_eq!(book.announce(1, arena("filed", ready())), Err(Refusal::NameInConfig));
+    assert_eq!(book.names().collect::<Vec<_>>(), ["a"], "whoever has come");
+    assert_eq!(book.handed().len(), 1, "the file is there for the next process too");
 }
 
 #[test]

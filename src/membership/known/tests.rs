@@ -71,6 +71,28 @@ fn backends_of_this_host_come_change_and_go() {
 }
 
 #[test]
+fn backends_behind_agents_are_those_of_agents_that_connect_here() {
+    let mut reading = reading();
+    let agent = |gateways: &str| {
+        format!(
+            r#"{{"v":1,"instance":"i","host":"there","region":"eu","version":"1","gateways":{gateways},"started":1,"written":1}}"#
+        )
+    };
+    let behind =
+        backend("there", "ready").replace(r#""udp":"127.0.0.1:7000""#, r#""agent":"host-7""#);
+    put(&mut reading, "/f/truth/backend/a", &behind);
+    assert!(reading.known(NOW_S).backends.is_empty(), "its agent is not there");
+    put(&mut reading, "/f/truth/agent/host-7", &agent(r#"["gate-9"]"#));
+    assert!(reading.known(NOW_S).backends.is_empty(), "its agent connects elsewhere");
+    put(&mut reading, "/f/truth/agent/host-7", &agent(r#"["gate-9","gate-1"]"#));
+    let known = reading.known(NOW_S);
+    assert_eq!((known.agents, known.backends.len()), (vec!["host-7".to_owned()], 1));
+    assert_eq!(known.backends[0].reach, Reach::Agent("host-7".to_owned()));
+    delete(&mut reading, "/f/truth/agent/host-7");
+    assert!(reading.known(NOW_S).backends.is_empty());
+}
+
+#[test]
 fn what_cannot_be_read_takes_nothing_else_along() {
     let mut reading = reading();
     put(&mut reading, "/f/truth/backend/a", &backend("here", "ready"));

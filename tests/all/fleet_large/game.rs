@@ -83,6 +83,7 @@ impl Game {
             host: HOST.into(),
             group: self.group.clone(),
             reach: Reach::Udp(address),
+            gateways: Vec::new(),
             slots: self.slots,
             used,
             state: State::Ready,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::agent::check_gateways;
 use super::{Labels, Refused, Stored, check, check_labels, check_name, check_text};
 
 /// A game process, under its own lease or its agent's.
@@ -11,7 +12,7 @@ use super::{Labels, Refused, Stored, check, check_labels, check_name, check_text
 pub struct Backend {
     /// Random, for each start of the process.
     pub instance: String,
-    /// The host that it runs on: gateways of this host reach it.
+    /// The host that it runs on: gateways of this host reach it, unless it is behind an agent.
     pub host: String,
     /// Which listeners lead to it.
     pub group: String,
@@ -23,6 +24,9 @@ pub struct Backend {
     pub used: u32,
     /// What it is ready for.
     pub state: State,
+    /// Behind an agent: the gateways that it is connected to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<String>,
     /// What it can be chosen by.
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     pub labels: Labels,
@@ -36,6 +40,8 @@ pub enum Reach {
     Udp(SocketAddr),
     /// Bundles over this socket file.
     Bundle(String),
+    /// Over the trunk of the agent with this name, which may be on another host than they are.
+    Agent(String),
 }
 
 /// What a game process is ready for. Agones' states map to these one to one: `Scheduled` and before
@@ -65,7 +71,9 @@ impl Stored for Backend {
                 check_text(path)?;
                 check(path.starts_with('/'), "the socket's path is not absolute")?;
             }
+            Reach::Agent(name) => check_name(name, "the agent's name is no name")?,
         }
+        check_gateways(&self.gateways)?;
         check_labels(&self.labels)
     }
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::{LIST_MAX, Refused, Stored, check, check_name, check_text};
+use crate::keyspace::Name;
 
 /// A gateway, under its lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +20,9 @@ pub struct Gateway {
     pub version: String,
     /// What players dial.
     pub listeners: Vec<Listener>,
+    /// Where agents connect; empty where none may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<Entrance>,
     /// How many sessions it takes.
     pub capacity: u32,
     /// How many it has.
@@ -32,6 +36,15 @@ pub struct Gateway {
     /// The number of what it holds back until an operator confirms it; 0 for nothing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub doubt: u64,
+}
+
+/// Where agents connect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entrance {
+    /// Which agent: its name, or `*` for any other.
+    pub name: String,
+    /// A host and a port. The gateway's certificate is for this host.
+    pub at: String,
 }
 
 /// One of its listeners.
@@ -57,6 +70,14 @@ pub struct Listener {
     pub token_bytes: u64,
 }
 
+impl Gateway {
+    /// Where an agent of this name connects.
+    pub fn entrance(&self, agent: &str) -> Option<&str> {
+        let of = |name: &str| self.agents.iter().find(|it| it.name == name);
+        of(agent).or_else(|| of(ANY)).map(|it| it.at.as_str())
+    }
+}
+
 impl Listener {
     /// Which backends it leads to.
     pub fn group(&self) -> &str {
@@ -75,6 +96,11 @@ impl Stored for Gateway {
         check_name(&self.region, "the region is no name")?;
         check_name(&self.host, "the host is no name")?;
         check_text(&self.version)?;
+        check(self.agents.len() <= LIST_MAX, "there are too many entrances for agents")?;
+        for Entrance { name, at } in &self.agents {
+            check(name == ANY || Name::new(name).is_some(), "an agent's name is no name")?;
+            check_text(at)?;
+        }
         check(self.listeners.len() <= LIST_MAX, "there are too many listeners")?;
         self.listeners.iter().try_for_each(|listener| {
             check_name(&listener.name, "a listener's name is no name")?;
@@ -88,6 +114,9 @@ impl Stored for Gateway {
         })
     }
 }
+
+/// Stands for every agent that has no entrance of its own.
+pub const ANY: &str = "*";
 
 /// The longest routing token of a plain listener.
 pub const TOKEN_BYTES_MAX: u64 = 64;

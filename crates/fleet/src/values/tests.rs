@@ -12,6 +12,7 @@ fn backend() -> Backend {
         slots: 64,
         used: 3,
         state: State::Ready,
+        gateways: Vec::new(),
         labels: Labels::from([("map".into(), "de_dust2".into())]),
     }
 }
@@ -32,6 +33,7 @@ fn gateway() -> Gateway {
         host: "h".into(),
         version: "0.1.0".into(),
         listeners: vec![listener],
+        agents: Vec::new(),
         capacity: 1000,
         sessions: 1,
         draining: false,
@@ -39,6 +41,11 @@ fn gateway() -> Gateway {
         written: 2,
         doubt: 0,
     }
+}
+
+fn entrances() -> Vec<Entrance> {
+    let entrance = |name: &str, at: &str| Entrance { name: name.into(), at: at.into() };
+    vec![entrance("*", "gate-1.example:7200"), entrance("host-7", "[2001:db8::1]:7300")]
 }
 
 fn comes_back<T: Stored + PartialEq + std::fmt::Debug>(value: &T) {
@@ -49,7 +56,14 @@ fn comes_back<T: Stored + PartialEq + std::fmt::Debug>(value: &T) {
 fn values_are_read_as_they_were_written() {
     comes_back(&backend());
     comes_back(&Backend { reach: Reach::Bundle("/run/game.sock".into()), ..backend() });
+    let gateways = vec!["gate-1".to_owned(), "gate-2".to_owned()];
+    let reach = Reach::Agent("host-7".into());
+    comes_back(&Backend { reach, gateways: gateways.clone(), ..backend() });
+    let (instance, host) = ("i".to_owned(), "h".to_owned());
+    let (region, version) = ("eu".to_owned(), "0.1.0".to_owned());
+    comes_back(&Agent { instance, host, region, version, gateways, started: 1, written: 2 });
     comes_back(&gateway());
+    comes_back(&Gateway { agents: entrances(), ..gateway() });
     let (instance, host) = ("i".to_owned(), "h".to_owned());
     comes_back(&Service { instance, host, version: "0.1.0".into(), started: 1, written: 2 });
     comes_back(&Block { slots: 8 });
@@ -71,6 +85,15 @@ fn a_value_is_text_that_others_can_write() {
 }
 
 #[test]
+fn an_agent_connects_where_it_is_named_or_where_all_do() {
+    let with = |agents| Gateway { agents, ..gateway() };
+    assert_eq!(with(entrances()).entrance("host-7"), Some("[2001:db8::1]:7300"));
+    assert_eq!(with(entrances()).entrance("host-8"), Some("gate-1.example:7200"));
+    assert_eq!(with(entrances().split_off(1)).entrance("host-8"), None);
+    assert_eq!(gateway().entrance("host-7"), None);
+}
+
+#[test]
 fn a_later_version_is_refused_as_such() {
     assert_eq!(Backend::decode(br#"{"v":2,"everything":"else"}"#), Err(Refused::Newer(2)));
 }
@@ -86,6 +109,13 @@ fn what_cannot_be_is_refused() {
     assert!(Backend { reach: Reach::Bundle("x".into()), ..backend() }.encode().is_err());
     let many = (0..=LIST_MAX).map(|i| (format!("l{i}"), String::new())).collect();
     assert!(Backend { labels: many, ..backend() }.encode().is_err());
+    assert!(Backend { reach: Reach::Agent("*".into()), ..backend() }.encode().is_err());
+    let many = vec!["g".to_owned(); LIST_MAX + 1];
+    assert!(Backend { gateways: many, ..backend() }.encode().is_err());
+    for (name, at) in [("host 7", "a:1"), ("*", "a:1\u{1b}")] {
+        let agents = vec![Entrance { name: name.into(), at: at.into() }];
+        assert!(Gateway { agents, ..gateway() }.encode().is_err());
+    }
     let mut undialled = gateway();
     undialled.listeners[0].addresses = vec!["0.0.0.0:1".parse().unwrap()];
     assert!(undialled.encode().is_err());

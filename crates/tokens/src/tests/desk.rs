@@ -3,7 +3,7 @@
 use ringgate_core::netcode::{self, ConnectToken};
 use ringgate_fleet::epochs::Validity;
 use ringgate_fleet::keyspace::Place;
-use ringgate_fleet::values::{Listener, State};
+use ringgate_fleet::values::{Listener, Reach, State};
 
 use super::fleet::{
     NOW, Office, PROTOCOL_ID, Store, anywhere, backend, gateway, host, listener_key, name, with_key,
@@ -131,6 +131,37 @@ fn a_backend_is_chosen_by_name_group_labels_and_region() {
     assert_eq!(chosen(unknown), Err(Refusal::BackendUnknown));
     let other = Where { group: Some(name("other")), ..anywhere() };
     assert_eq!(chosen(other), Err(Refusal::NoBackend));
+}
+
+#[test]
+fn a_backend_behind_an_agent_is_reached_by_the_gateways_that_its_agent_is_connected_to() {
+    let mut store = Store::default();
+    with_key(&mut store);
+    // The host of an agent has a gateway too, and that one does not lead there.
+    store.put(&Place::Gateway(name("g-here")), &gateway("two", "192.0.2.1:40000"));
+    store.put(&Place::Gateway(name("g-far")), &gateway("one", "192.0.2.9:40000"));
+    let behind = |gateways: &[&str]| ringgate_fleet::values::Backend {
+        reach: Reach::Agent("host-7".into()),
+        gateways: gateways.iter().map(|&it| it.to_owned()).collect(),
+        ..backend("two", 10)
+    };
+    let place = Place::Backend(name("b0"));
+    store.put(&place, &behind(&[]));
+    let mut office = Office::open("t", &mut store);
+    let ask = |office: &mut Office, store: &mut Store| {
+        office.mirror(store);
+        let placed = office.ask(store, &Where { addresses: 2, ..anywhere() }, 1, NOW)?;
+        let mut gateways: Vec<_> =
+            placed.chosen.gateways.iter().map(|it| it.0.to_string()).collect();
+        gateways.sort_unstable();
+        Ok::<_, Refusal>(gateways)
+    };
+    assert_eq!(ask(&mut office, &mut store), Err(Refusal::NoGateway));
+    store.put(&place, &behind(&["g-far", "g-gone"]));
+    assert_eq!(ask(&mut office, &mut store), Ok(vec!["g-far".to_owned()]));
+    store.put(&place, &behind(&["g-far", "g-here"]));
+    let both = ["g-far", "g-here"].map(str::to_owned).to_vec();
+    assert_eq!(ask(&mut office, &mut store), Ok(both));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use ringgate_trunk_io::{Bundles, Event, Local, Received, Trunk, provider};
 use rustls::pki_types::ServerName;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::rules::Rule;
+use crate::rules::{NO_AGENT, Rule};
 use crate::shown::{AgentShown, DoorShown};
 use crate::trunks::{Settings, Trunks};
 
@@ -178,7 +178,7 @@ impl Rig {
             gateway: gateway.clone(),
             backends: backends.iter().map(|&name| name.to_owned()).collect(),
         };
-        let mut rules = vec![rule("host-9", &["arena-9"])];
+        let mut rules = vec![rule(NO_AGENT, &[]), rule("host-9", &["arena-9"])];
         rules.extend(allowed.map(|allowed| rule("host-7", allowed)));
         let opened = self.trunks.open(&rules).expect("loopback");
         self.trunks.adopt(rules, opened).expect("descriptors are left");

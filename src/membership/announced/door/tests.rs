@@ -1,10 +1,11 @@
 //! What a process that is refused hears over a real socket, and what becomes of it later.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ringgate_fleet::keyspace::Name;
+use ringgate_fleet::values::Reach;
 use ringgate_io::socket;
 use ringgate_link::announce::Announcement;
 use ringgate_os::process;
@@ -15,7 +16,7 @@ use super::*;
 /// Two places, and nothing in the config file.
 fn book() -> Arc<Mutex<Book>> {
     let host = Name::new("here").expect("a name");
-    let book = Book::new(host, PathBuf::from("/run/ringgate"), 2, vec!["filed".to_owned()]);
+    let book = Book::new(host, Reach::Bundle("/run/ringgate".into()), 2, vec!["filed".to_owned()]);
     Arc::new(Mutex::new(book))
 }
 

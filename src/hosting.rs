@@ -1,0 +1,132 @@
+//! An agent as a member of its fleet: it registers itself and the game processes behind it, looks
+//! whether they are well, and finds the gateways that it connects to. An agent whose file has no
+//! `[fleet]` has nothing of this.
+//!
+//! `gateways` says which gateways to connect to and `wellness` what becomes of answers; neither
+//! touches anything. `probe` asks game processes, `agones` the SDK server beside one, both over
+//! `http`. `member` has the tasks that speak with etcd. Game processes that register themselves
+//! come to the same door as at a gateway (`crate::membership::announced`).
+
+mod agones;
+mod gateways;
+mod http;
+mod member;
+mod probe;
+mod wellness;
+
+use std::path::PathBuf;
+
+use ringgate_agent::options::Gateway;
+use ringgate_fleet::etcd::Client;
+use ringgate_fleet::keyspace::{Keyspace, Name};
+use ringgate_os::{host, process};
+
+use crate::config::hosted::Hosted;
+use crate::config::{Allowed, Backend, HostConfig, Link};
+use crate::membership::announced::Door;
+use crate::membership::copy::COPY_FILE;
+pub use member::{Member, Shown, Status};
+
+/// What an agent's membership is told. To be made before the agent starts.
+pub struct Prepared {
+    client: Client,
+    settings: Settings,
+    /// Game processes of the file that the agent registers.
+    hosted: Vec<(String, u32, Hosted)>,
+    /// Where others register themselves.
+    door: Option<Door>,
+}
+
+/// What does not change while the agent runs.
+#[derive(Clone, Debug)]
+struct Settings {
+    keyspace: Keyspace,
+    /// The agent's own.
+    name: Name,
+    region: Name,
+    host: Name,
+    /// Random, for each start.
+    instance: u64,
+    lease_s: i64,
+    copy: PathBuf,
+    /// Those of the file.
+    gateways: Vec<Gateway>,
+    /// Regions whose gateways are of interest.
+    regions: Vec<Name>,
+    max_gateways: usize,
+    max_backends: usize,
+    /// Names that nobody who comes may have.
+    taken: Vec<String>,
+    /// Who may come to local workers under a name of its own.
+    allowed: Allowed,
+}
+
+impl Prepared {
+    /// Reads the files that the config names. `None` for an agent without a fleet. The error is one
+    /// sentence.
+    pub fn of(config: &HostConfig, instance: u64) -> Result<Option<Self>, String> {
+        let Some(fleet) = &config.fleet else { return Ok(None) };
+        let client = Client::new(fleet.options()).map_err(|why| format!("[fleet]: {why}"))?;
+        let agent = &config.agent;
+        let own = || {
+            let name = host::name();
+            Name::new(name).ok_or_else(|| {
+                format!(
+                    "[fleet]: the kernel calls this host {name:?}, which is no name: give `host`"
+                )
+            })
+        };
+        let name = Name::new(&agent.name)
+            .ok_or_else(|| format!("agent {:?}: no name that the fleet takes", agent.name))?;
+        let rows = || config.backends.iter().zip(&config.hosted);
+        let registered = |(backend, hosted): (&Backend, &Option<Hosted>)| {
+            Some((backend.name.clone(), backend.slots, hosted.clone()?))
+        };
+        let is_taken = |(backend, hosted): &(&Backend, &Option<Hosted>)| {
+            hosted.is_some() || matches!(backend.link, Link::Udp(_))
+        };
+        let regions = match agent.regions.as_slice() {
+            [] => vec![fleet.region.clone()],
+            regions => regions.to_vec(),
+        };
+        let settings = Settings {
+            keyspace: fleet.keyspace.clone(),
+            name,
+            region: fleet.region.clone(),
+            host: fleet.host.clone().map_or_else(own, Ok)?,
+            instance,
+            lease_s: i64::try_from(fleet.lease.as_secs()).unwrap_or(i64::MAX),
+            copy: agent.state_dir.join(COPY_FILE),
+            gateways: agent.gateways.clone(),
+            regions,
+            max_gateways: agent.max_gateways,
+            max_backends: fleet.max_backends,
+            taken: rows().filter(is_taken).map(|(it, _)| it.name.clone()).collect(),
+            allowed: admitted(&fleet.allowed),
+        };
+        let hosted = rows().filter_map(registered).collect();
+        Ok(Some(Self { client, settings, hosted, door: None }))
+    }
+
+    /// Has game processes register themselves at this socket.
+    pub fn serve_announcements(&mut self, socket: std::os::fd::OwnedFd) {
+        let Allowed { uids, gids } = self.settings.allowed.clone();
+        let allowed = ringgate_gate::Allowed { uids, gids };
+        self.door = Some(Door { socket, allowed });
+    }
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// With nobody named: who runs the agent.
+fn admitted(allowed: &Allowed) -> Allowed {
+    let mut allowed = allowed.clone();
+    if allowed.uids.is_empty() && allowed.gids.is_empty() {
+        allowed.uids.push(process::effective_uid());
+    }
+    allowed
+}

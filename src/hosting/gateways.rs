@@ -1,0 +1,281 @@
+//! Which gateways of the fleet an agent connects to: those of its regions, and not more than so
+//! many. Those that it has stay, because their players would go with them: while they are known,
+//! however many others come, and while the trunk is up when they are gone from the fleet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use bytes::Bytes;
+use ringgate_agent::options::Gateway;
+use ringgate_fleet::keyspace::{Keyspace, Name, Place};
+use ringgate_fleet::values::{self, Stored};
+
+use super::Settings;
+
+/// Those that are known, and those that were chosen.
+pub(super) struct Gateways {
+    keyspace: Keyspace,
+    agent: Name,
+    regions: Vec<Name>,
+    max: usize,
+    /// Those of the file, which are connected to in any case.
+    file: Vec<Gateway>,
+    known: BTreeMap<String, Known>,
+    chosen: BTreeMap<String, Gateway>,
+    unreadable: BTreeSet<Bytes>,
+}
+
+struct Known {
+    is_in_region: bool,
+    /// Where this agent may connect.
+    entrance: Option<Gateway>,
+}
+
+impl Gateways {
+    /// None yet.
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            keyspace: settings.keyspace.clone(),
+            agent: settings.name.clone(),
+            regions: settings.regions.clone(),
+            max: settings.max_gateways,
+            file: settings.gateways.clone(),
+            known: BTreeMap::new(),
+            chosen: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
+        }
+    }
+
+    /// What stands at a key now.
+    pub(super) fn learn(&mut self, key: &Bytes, value: Option<&[u8]>) {
+        self.unreadable.remove(key);
+        let Some(Place::Gateway(name)) = self.keyspace.place(key) else { return };
+        self.known.remove(name.as_str());
+        let Some(value) = value else { return };
+        match self.read(value) {
+            Ok(known) => drop(self.known.insert(name.as_str().to_owned(), known)),
+            Err(why) => {
+                if self.unreadable.insert(key.clone()) {
+                    tracing::warn!(
+                        event = "fleet_value_refused",
+                        key = %String::from_utf8_lossy(key).escape_debug(),
+                        why,
+                        "a key in etcd is left out: {why}"
+                    );
+                }
+            }
+        }
+    }
+
+    fn read(&self, value: &[u8]) -> Result<Known, String> {
+        let found = values::Gateway::decode(value).map_err(|why| why.to_string())?;
+        let entrance = match found.entrance(self.agent.as_str()) {
+            Some(at) => {
+                Some(Gateway::parse(at).ok_or("its entrance for agents cannot be dialled")?)
+            }
+            None => None,
+        };
+        let is_in_region = self.regions.iter().any(|region| region.as_str() == found.region);
+        Ok(Known { is_in_region, entrance })
+    }
+
+    /// Chooses again. `is_up` says whether there is a trunk.
+    pub(super) fn choose(&mut self, is_up: impl Fn(&Gateway) -> bool) {
+        let Self { known, chosen, .. } = self;
+        chosen.retain(|name, at| match known.get(name).and_then(Known::candidate) {
+            Some(entrance) => {
+                at.clone_from(entrance);
+                true
+            }
+            None => is_up(at),
+        });
+        let is_candidate = |name: &str| known.get(name).and_then(Known::candidate).is_some();
+        let have = chosen.keys().filter(|name| is_candidate(name)).count();
+        let mut others: Vec<_> = known
+            .iter()
+            .filter(|(name, _)| !chosen.contains_key(*name))
+            .filter_map(|(name, known)| Some((rank(&self.agent, name), name, known.candidate()?)))
+            .collect();
+        others.sort_unstable();
+        let missing = self.max.saturating_sub(have);
+        let more: Vec<_> = others.into_iter().take(missing).collect();
+        chosen.extend(more.into_iter().map(|(_, name, at)| (name.clone(), at.clone())));
+    }
+
+    /// All that are to be connected to, each once.
+    pub(super) fn wanted(&self) -> Vec<Gateway> {
+        let mut all = self.file.clone();
+        for gateway in self.chosen.values() {
+            if !all.contains(gateway) {
+                all.push(gateway.clone());
+            }
+        }
+        all
+    }
+
+    /// The gateways of the fleet that this agent connects to, in order.
+    pub(super) fn names(&self) -> Vec<String> {
+        let is_dialled =
+            |at: &Gateway| self.file.contains(at) || self.chosen.values().any(|it| it == at);
+        let known =
+            self.known.iter().filter(|(_, it)| it.entrance.as_ref().is_some_and(is_dialled));
+        let names: BTreeSet<_> = known.map(|(name, _)| name).chain(self.chosen.keys()).collect();
+        names.into_iter().take(values::LIST_MAX).cloned().collect()
+    }
+
+    /// What the fleet calls the gateway at an address.
+    pub(super) fn name_of(&self, address: &str) -> Option<&str> {
+        let known = self.known.iter().filter_map(|(name, it)| Some((name, it.entrance.as_ref()?)));
+        let mut all = self.chosen.iter().chain(known);
+        all.find(|(_, at)| at.to_string() == address).map(|(name, _)| name.as_str())
+    }
+
+    /// How many are known, and values that cannot be read.
+    pub(super) fn counts(&self) -> [usize; 2] {
+        [self.known.len(), self.unreadable.len()]
+    }
+}
+
+impl Known {
+    fn candidate(&self) -> Option<&Gateway> {
+        self.entrance.as_ref().filter(|_| self.is_in_region)
+    }
+}
+
+/// Differs from agent to agent, so that each gateway has its share of them.
+fn rank(agent: &Name, gateway: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (agent.as_str(), gateway).hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(max_gateways: usize) -> Settings {
+        let name = |text| Name::new(text).expect("a name");
+        Settings {
+            keyspace: Keyspace::new("/f").expect("a prefix"),
+            name: name("host-7"),
+            region: name("eu"),
+            host: name("here"),
+            instance: 1,
+            lease_s: 10,
+            copy: "/nowhere".into(),
+            gateways: vec![Gateway::parse("filed.example:7200").expect("sound")],
+            regions: vec![name("eu")],
+            max_gateways,
+            max_backends: 9,
+            taken: Vec::new(),
+            allowed: crate::config::Allowed::default(),
+        }
+    }
+
+    fn gateway(region: &str, entrances: &str) -> String {
+        format!(
+            r#"{{"v":1,"instance":"i","region":"{region}","host":"h","version":"1","listeners":[],"agents":[{entrances}],"capacity":1,
+            "sessions":0,"draining":false,"started":1,"written":1}}"#
+        )
+    }
+
+    fn any(at: &str) -> String {
+        format!(r#"{{"name":"*","at":"{at}"}}"#)
+    }
+
+    fn put(gateways: &mut Gateways, name: &str, value: &str) {
+        gateways.learn(&format!("/f/truth/gateway/{name}").into(), Some(value.as_bytes()));
+    }
+
+    fn gone(gateways: &mut Gateways, name: &str) {
+        gateways.learn(&format!("/f/truth/gateway/{name}").into(), None);
+    }
+
+    fn wanted(gateways: &mut Gateways) -> Vec<String> {
+        gateways.choose(|_| false);
+        let mut all: Vec<_> = gateways.wanted().iter().map(ToString::to_string).collect();
+        assert_eq!(all.remove(0), "filed.example:7200");
+        all
+    }
+
+    #[test]
+    fn gateways_of_the_region_that_let_this_agent_in_are_connected_to() {
+        let mut gateways = Gateways::new(&settings(9));
+        assert!(wanted(&mut gateways).is_empty());
+        put(&mut gateways, "a", &gateway("eu", &any("a.example:1")));
+        put(&mut gateways, "b", &gateway("us", &any("b.example:1")));
+        put(&mut gateways, "c", &gateway("eu", ""));
+        let own = format!(r#"{},{{"name":"host-7","at":"[2001:db8::1]:2"}}"#, any("d.example:1"));
+        put(&mut gateways, "d", &gateway("eu", &own));
+        put(&mut gateways, "e", &gateway("eu", r#"{"name":"host-8","at":"e.example:1"}"#));
+        put(&mut gateways, "f", &gateway("eu", &any("nowhere")));
+        put(&mut gateways, "g", "{");
+        assert_eq!(wanted(&mut gateways), ["a.example:1", "[2001:db8::1]:2"]);
+        assert_eq!(gateways.names(), ["a", "d"]);
+        assert_eq!(gateways.name_of("[2001:db8::1]:2"), Some("d"));
+        assert_eq!(gateways.counts(), [5, 2]);
+        put(&mut gateways, "a", &gateway("eu", &any("a.example:9")));
+        assert_eq!(wanted(&mut gateways)[0], "a.example:9", "it has moved");
+        gone(&mut gateways, "d");
+        assert_eq!(wanted(&mut gateways), ["a.example:9"]);
+    }
+
+    #[test]
+    fn a_gateway_of_the_file_has_its_name_in_the_fleet() {
+        let mut gateways = Gateways::new(&settings(9));
+        put(&mut gateways, "far", &gateway("us", &any("filed.example:7200")));
+        assert!(wanted(&mut gateways).is_empty(), "once is enough");
+        assert_eq!(gateways.names(), ["far"]);
+        assert_eq!(gateways.name_of("filed.example:7200"), Some("far"));
+    }
+
+    #[test]
+    fn who_is_connected_stays_whoever_else_comes_or_goes() {
+        let mut gateways = Gateways::new(&settings(2));
+        for name in ["a", "b", "c", "d"] {
+            put(&mut gateways, name, &gateway("eu", &any(&format!("{name}.example:1"))));
+        }
+        let first = wanted(&mut gateways);
+        assert_eq!(first.len(), 2);
+        for name in ["e", "f", "g", "h", "i", "j"] {
+            put(&mut gateways, name, &gateway("eu", &any(&format!("{name}.example:1"))));
+        }
+        assert_eq!(wanted(&mut gateways), first, "none is left for a better one");
+
+        // Its registration has ended, and it still serves players: another one comes beside it.
+        let leaving = first[0].split('.').next().expect("its name").to_owned();
+        gone(&mut gateways, &leaving);
+        gateways.choose(|at| at.to_string() == first[0]);
+        let with: Vec<_> = gateways.wanted().iter().map(ToString::to_string).collect();
+        assert_eq!(with.len(), 4);
+        assert!(first.iter().all(|at| with.contains(at)), "{with:?}");
+        assert_eq!(gateways.name_of(&first[0]), Some(leaving.as_str()));
+        let without = wanted(&mut gateways);
+        assert!(
+            without.len() == 2 && !without.contains(&first[0]),
+            "its trunk is down: {without:?}"
+        );
+    }
+
+    #[test]
+    fn agents_spread_over_gateways() {
+        let mut counts = [0; 10];
+        for agent in 0..200 {
+            let mut settings = settings(3);
+            settings.name = Name::new(&format!("host-{agent}")).expect("a name");
+            let mut gateways = Gateways::new(&settings);
+            for at in 0..10 {
+                put(
+                    &mut gateways,
+                    &format!("g{at}"),
+                    &gateway("eu", &any(&format!("g{at}.example:1"))),
+                );
+            }
+            for gateway in wanted(&mut gateways) {
+                let at: usize = gateway[1..2].parse().expect("a digit");
+                counts[at] += 1;
+            }
+        }
+        assert!(counts.iter().all(|count| (30..=90).contains(count)), "{counts:?}");
+    }
+}

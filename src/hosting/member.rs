@@ -1,0 +1,575 @@
+//! The tasks of an agent that speak with etcd and ask its game processes: on the runtime of its
+//! pages, because nothing of it takes long. What comes is looked at ten times a second.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringgate_agent::options::{Allowed, Backend, Gateway, Link};
+use ringgate_agent::service::Agent;
+use ringgate_agent::view::{State as TrunkState, View};
+use ringgate_fleet::etcd::Client;
+use ringgate_fleet::keyspace::{Name, Place, classify};
+use ringgate_fleet::lease::{self, Registration};
+use ringgate_fleet::mirror::{self, Change, Machine, Truth};
+use ringgate_fleet::values::{self, Reach, State, Stored};
+use ringgate_link::announce::{Announced, Announcement, Standing, State as Said};
+use ringgate_os::clock::{self, Clock};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+
+use super::gateways::Gateways;
+use super::wellness::Watched;
+use super::{Prepared, Settings, agones, probe};
+use crate::config::hosted::{Health, StateOf, Url};
+use crate::membership::announced::{self, Book, Counted, Door, Refusal};
+use crate::membership::{copy, news};
+
+/// An agent's place in its fleet. Dropped with its runtime, it leaves its registration to its end.
+pub struct Member {
+    shared: Arc<Mutex<Shared>>,
+    book: Arc<Mutex<Book>>,
+    orders: mpsc::UnboundedSender<Order>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Confirm(u64),
+    Drain,
+    Leave,
+}
+
+/// How it stands with the fleet.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// The region that it says it is in.
+    pub region: String,
+    /// The host.
+    pub host: String,
+    /// The mirror.
+    pub mirror: mirror::Status,
+    /// Since when what is known may be out of date, on the tasks' clock.
+    pub away_since_ms: Option<u64>,
+    /// Now, on that clock.
+    pub now_ms: u64,
+    /// Whether the agent is registered, under a lease that lives for certain.
+    pub is_registered: bool,
+    /// Leases that have ended while it lived.
+    pub leases_lost: u64,
+    /// What went wrong with the registration last.
+    pub lease_error: Option<String>,
+    /// Gateways that are known, and values that cannot be read.
+    pub known: [usize; 2],
+    /// The gateways of the fleet that it connects to.
+    pub gateways: Vec<String>,
+    /// The game processes that it registers.
+    pub backends: Vec<Shown>,
+    /// Game processes that have come to register themselves.
+    pub announced: usize,
+    /// Those that were refused, by reason.
+    pub announcements_refused: Vec<(&'static str, u64)>,
+    /// Copies that were written, and that could not be.
+    pub copies: [u64; 2],
+}
+
+/// A game process of the file, as the fleet is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Its name.
+    pub name: String,
+    /// What it is ready for.
+    pub state: State,
+    /// Why that is not what it should be.
+    pub why: Option<String>,
+    /// What has become of its registration.
+    pub standing: Standing,
+}
+
+/// What the tasks share.
+struct Shared {
+    status: Status,
+    gateways: Gateways,
+    watched: Vec<Watched>,
+    to_save: Option<Truth>,
+    saved_ms: u64,
+    is_unsaved: bool,
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Member {
+    /// Begins, on the runtime that this is called in.
+    pub fn start(prepared: Prepared, agent: Arc<Agent>) -> Self {
+        let Prepared { client, settings, hosted, door } = prepared;
+        let reach = Reach::Agent(settings.name.to_string());
+        let (host, taken) = (settings.host.clone(), settings.taken.clone());
+        let book = Book::new(host, reach, settings.max_backends, taken);
+        let book = Arc::new(Mutex::new(book));
+        let truth = copy::load(&settings.copy, &settings.keyspace.gateways());
+        let mut gateways = Gateways::new(&settings);
+        for (key, entry) in &truth.entries {
+            gateways.learn(key, Some(&entry.value));
+        }
+        let status = Status {
+            region: settings.region.to_string(),
+            host: settings.host.to_string(),
+            away_since_ms: Some(0),
+            ..Status::default()
+        };
+        let shared = Arc::new(Mutex::new(Shared {
+            status,
+            gateways,
+            watched: hosted.into_iter().map(Watched::new).collect(),
+            to_save: None,
+            saved_ms: 0,
+            is_unsaved: false,
+        }));
+        let (orders, ordered) = mpsc::unbounded_channel();
+        let (news, _) = watch::channel(0);
+        let part = Part {
+            client,
+            settings,
+            agent,
+            clock: Clock::start(),
+            shared: Arc::clone(&shared),
+            book: Arc::clone(&book),
+            news: Arc::new(news),
+            started_s: clock::unix_seconds(),
+            wanted: None,
+            guests: BTreeSet::new(),
+            written: None,
+            doubted_ms: 0,
+        };
+        let task = tokio::spawn(part.run(truth, door, ordered));
+        Self { shared, book, orders, task: Mutex::new(Some(task)) }
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> Status {
+        let status = lock(&self.shared).status.clone();
+        let book = lock(&self.book);
+        let announcements_refused =
+            Refusal::ALL.map(Refusal::name).into_iter().zip(book.refusals()).collect();
+        Status { announced: book.names().count(), announcements_refused, ..status }
+    }
+
+    /// Has the doubt with this number believed. Whether it is the one that stands.
+    pub fn confirm(&self, doubt: u64) -> bool {
+        let status = lock(&self.shared).status.mirror.doubt.clone();
+        let stands = status.is_some_and(|(number, _)| number == doubt);
+        if stands {
+            self.order(Order::Confirm(doubt));
+        }
+        stands
+    }
+
+    /// The agent will end: nobody new is to come to any of its game processes.
+    pub fn drain(&self) {
+        self.order(Order::Drain);
+    }
+
+    /// Takes the registration back, and waits for that a little: etcd may be away.
+    pub async fn leave(&self) {
+        self.order(Order::Leave);
+        let task = lock(&self.task).take();
+        if let Some(task) = task {
+            drop(task.await);
+        }
+    }
+
+    fn order(&self, order: Order) {
+        // A task that has ended needs no orders.
+        let _ = self.orders.send(order);
+    }
+}
+
+type Say = mpsc::Sender<lease::run::Command>;
+
+/// The tasks' end.
+struct Part {
+    client: Client,
+    settings: Settings,
+    agent: Arc<Agent>,
+    clock: Clock,
+    shared: Arc<Mutex<Shared>>,
+    book: Arc<Mutex<Book>>,
+    /// Counts whenever it stands otherwise with a game process.
+    news: Arc<watch::Sender<u64>>,
+    started_s: u64,
+    /// What the agent was told last: where to connect, and who may come to it.
+    wanted: Option<Vec<Gateway>>,
+    guests: BTreeSet<String>,
+    /// The gateways that the agent's own value names, and when it was written.
+    written: Option<(Vec<String>, u64)>,
+    doubted_ms: u64,
+}
+
+impl Part {
+    async fn run(
+        mut self,
+        truth: Truth,
+        door: Option<Door>,
+        mut orders: mpsc::UnboundedReceiver<Order>,
+    ) {
+        let (confirm, confirmed) = mpsc::channel(QUEUE_MAX);
+        let (say, said) = mpsc::channel(QUEUE_MAX);
+        let mirror = self.start_mirror(truth, confirmed);
+        let registration = self.start_registration(said);
+        // They end when this does.
+        let _questions = self.start_questions(door);
+        let mut ticks = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(Order::Confirm(number)) => {
+                        let _ = confirm.send(mirror::run::Command::Confirm(number)).await;
+                    }
+                    Some(Order::Drain) => lock(&self.book).drain(),
+                    Some(Order::Leave) | None => break,
+                },
+                _ = ticks.tick() => {
+                    self.tick(&say);
+                    self.save().await;
+                }
+            }
+        }
+        drop(confirm);
+        drop(say.send(lease::run::Command::Stop).await);
+        drop(timeout(LAST_WORDS, registration).await);
+        if let Ok(Ok(machine)) = timeout(LAST_WORDS, mirror).await {
+            let mut shared = lock(&self.shared);
+            if shared.is_unsaved {
+                shared.to_save = Some(machine.truth().clone());
+            }
+        }
+        self.save().await;
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.now_ns() / NS_PER_MS
+    }
+
+    fn start_mirror(
+        &self,
+        truth: Truth,
+        confirmed: mpsc::Receiver<mirror::run::Command>,
+    ) -> JoinHandle<Machine> {
+        let prefix = self.settings.keyspace.gateways();
+        let seed = clock::unix_ns() ^ self.settings.instance;
+        let machine = Machine::new(mirror::Options::new(prefix, classify, seed), truth);
+        let (shared, clock) = (Arc::clone(&self.shared), self.clock);
+        let see = move |machine: &Machine, changes: Vec<Change>| {
+            lock(&shared).see(clock.now_ns() / NS_PER_MS, machine, &changes);
+        };
+        tokio::spawn(mirror::run::run(machine, self.client.clone(), confirmed, see))
+    }
+
+    fn start_registration(
+        &self,
+        said: mpsc::Receiver<lease::run::Command>,
+    ) -> JoinHandle<Registration> {
+        let seed = clock::unix_ns().rotate_left(32) ^ self.settings.instance;
+        let registration = Registration::new(self.settings.lease_s, seed);
+        let (shared, own) = (Arc::clone(&self.shared), self.own_key());
+        let (book, news) = (Arc::clone(&self.book), Arc::clone(&self.news));
+        let keyspace = self.settings.keyspace.clone();
+        let see = move |now_ms: u64, registration: &Registration| {
+            lock(&shared).see_registration(now_ms, registration, &own);
+            let held = |name: &str| {
+                registration.standing(&keyspace.key(&Place::Backend(Name::new(name)?)))
+            };
+            if lock(&book).see(held) {
+                news.send_modify(|count| *count += 1);
+            }
+        };
+        tokio::spawn(lease::run::run(registration, self.client.clone(), said, see))
+    }
+
+    /// Those who ask whether game processes are well, and the door for those who come themselves.
+    fn start_questions(&self, door: Option<Door>) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        if let Some(door) = door {
+            let (book, news) = (Arc::clone(&self.book), self.news.subscribe());
+            tasks.spawn(announced::serve(door, book, news));
+        }
+        for (at, watched) in lock(&self.shared).watched.iter().enumerate() {
+            if let Some(health) = &watched.hosted.health {
+                tasks.spawn(ask_health(Arc::clone(&self.shared), at, health.clone()));
+            }
+            if let StateOf::Agones(server) = &watched.hosted.state {
+                tasks.spawn(ask_agones(Arc::clone(&self.shared), at, server.clone()));
+            }
+        }
+        tasks
+    }
+
+    fn own_key(&self) -> Bytes {
+        self.settings.keyspace.key(&Place::Agent(self.settings.name.clone()))
+    }
+
+    /// Everything that there is to do now and then.
+    fn tick(&mut self, say: &Say) {
+        let view = self.agent.view();
+        self.tell_file(&view);
+        self.admit_guests();
+        self.choose_gateways(&view);
+        self.register(&view, say);
+        lock(&self.shared).status.now_ms = self.now_ms();
+    }
+
+    /// Says what the game processes of the file are.
+    fn tell_file(&self, view: &View) {
+        let mut shared = lock(&self.shared);
+        let mut book = lock(&self.book);
+        let there: BTreeMap<_, _> =
+            view.backends.iter().map(|(name, seen)| (name.as_str(), seen.is_there)).collect();
+        let mut shown = Vec::with_capacity(shared.watched.len());
+        for watched in &shared.watched {
+            let is_there = there.get(watched.name.as_str()).copied().unwrap_or_default();
+            let (state, why) = watched.state(is_there);
+            let what = Announcement {
+                group: watched.hosted.group.to_string(),
+                slots: watched.slots,
+                players: None,
+                state: said(state),
+                labels: watched.hosted.labels.clone(),
+            };
+            let (name, instance) = (watched.name.clone(), self.settings.instance);
+            book.file(Announced { name: name.clone(), instance, what });
+            let standing = book.standing_of(&name).unwrap_or_default();
+            shown.push(Shown { name, state, why, standing });
+        }
+        let before = &shared.status.backends;
+        for (at, now) in shown.iter().enumerate() {
+            tell_state(before.get(at), now);
+        }
+        shared.status.backends = shown;
+    }
+
+    /// Lets those who have said what they are come to the local workers.
+    fn admit_guests(&mut self) {
+        let own = &self.agent.options().backends;
+        let is_guest = |name: &&str| own.iter().all(|backend| backend.name != **name);
+        let guests: BTreeSet<_> =
+            lock(&self.book).names().filter(is_guest).map(str::to_owned).collect();
+        if guests == self.guests {
+            return;
+        }
+        let crate::config::Allowed { uids, gids } = self.settings.allowed.clone();
+        let allowed = Allowed { uids, gids };
+        let backend =
+            |name: &String| Backend { name: name.clone(), link: Link::Bundle(allowed.clone()) };
+        self.agent.set_guests(guests.iter().map(backend).collect());
+        self.guests = guests;
+    }
+
+    fn choose_gateways(&mut self, view: &View) {
+        let up: BTreeSet<_> = up(view).map(|desk| desk.gateway.as_str()).collect();
+        let mut shared = lock(&self.shared);
+        shared.gateways.choose(|at| up.contains(at.to_string().as_str()));
+        let wanted = shared.gateways.wanted();
+        shared.status.known = shared.gateways.counts();
+        shared.status.gateways = shared.gateways.names();
+        drop(shared);
+        if self.wanted.as_ref() == Some(&wanted) {
+            return;
+        }
+        match self.agent.set_gateways(&wanted) {
+            Ok(()) => self.wanted = Some(wanted),
+            Err(why) => tracing::error!("cannot connect to other gateways: {why}"),
+        }
+    }
+
+    /// Tells the fleet what is due.
+    fn register(&mut self, view: &View, say: &Say) {
+        let now_ms = self.now_ms();
+        let counted = self.counted(view);
+        self.register_own(now_ms, say);
+        let send = |command| say.try_send(command).is_ok();
+        let mut book = lock(&self.book);
+        if book.admit_refused() {
+            self.news.send_modify(|count| *count += 1);
+        }
+        book.tell(now_ms, &counted, &self.settings.keyspace, send);
+        drop(book);
+        if now_ms >= self.doubted_ms + DOUBT_EVERY_MS {
+            self.doubted_ms = now_ms;
+            self.doubt(say);
+        }
+    }
+
+    /// Players, and the gateways that have let each game process in.
+    fn counted(&self, view: &View) -> Counted {
+        let mut counted = Counted::default();
+        for (name, seen) in &view.backends {
+            counted.players.insert(name.clone(), u32::try_from(seen.players).unwrap_or(u32::MAX));
+        }
+        let shared = lock(&self.shared);
+        for desk in up(view) {
+            let Some(gateway) = shared.gateways.name_of(&desk.gateway) else { continue };
+            for (name, _) in desk.backends.iter().filter(|(_, seen)| seen.links > 0) {
+                let list = counted.gateways.entry(name.clone()).or_default();
+                if list.len() < values::LIST_MAX && !list.iter().any(|it| it == gateway) {
+                    list.push(gateway.to_owned());
+                }
+            }
+        }
+        counted.gateways.values_mut().for_each(|list| list.sort_unstable());
+        counted
+    }
+
+    fn register_own(&mut self, now_ms: u64, say: &Say) {
+        let gateways = lock(&self.shared).status.gateways.clone();
+        let is_due = match &self.written {
+            Some((before, at_ms)) => *before != gateways || now_ms >= at_ms + OWN_EVERY_MS,
+            None => true,
+        };
+        if !is_due {
+            return;
+        }
+        let value = values::Agent {
+            instance: format!("{:016x}", self.settings.instance),
+            host: self.settings.host.to_string(),
+            region: self.settings.region.to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            gateways: gateways.clone(),
+            started: self.started_s,
+            written: clock::unix_seconds(),
+        };
+        let said = match value.encode() {
+            Ok(value) => say.try_send(lease::run::Command::Set(self.own_key(), value)).is_ok(),
+            Err(why) => {
+                tracing::error!("cannot register with the fleet: {why}");
+                true
+            }
+        };
+        if said {
+            self.written = Some((gateways, now_ms));
+        }
+    }
+
+    /// Only gateways are mirrored here: whether somebody has deleted what this agent has written is
+    /// asked now and then.
+    fn doubt(&self, say: &Say) {
+        let book = lock(&self.book);
+        let names = book.all_names().filter_map(Name::new);
+        let keys = names.map(|name| self.settings.keyspace.key(&Place::Backend(name)));
+        for key in keys.chain([self.own_key()]) {
+            let _ = say.try_send(lease::run::Command::Doubt(key));
+        }
+    }
+
+    /// Writes the copy, where there is another one.
+    async fn save(&self) {
+        let Some(truth) = lock(&self.shared).to_save.take() else { return };
+        let prefix = self.settings.keyspace.gateways();
+        let is_saved = copy::save(self.settings.copy.clone(), prefix, truth).await;
+        let mut shared = lock(&self.shared);
+        let [done, failed] = &mut shared.status.copies;
+        *if is_saved { done } else { failed } += 1;
+    }
+}
+
+/// The gateways that have let the agent in.
+fn up(view: &View) -> impl Iterator<Item = &ringgate_agent::view::DeskView> {
+    view.gateways.iter().filter(|desk| desk.state == TrunkState::Up)
+}
+
+async fn ask_health(shared: Arc<Mutex<Shared>>, at: usize, health: Health) {
+    let mut ticks = tokio::time::interval(health.every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let answer = probe::ask(&health).await;
+        if let Some(watched) = lock(&shared).watched.get_mut(at) {
+            watched.hear_health(answer);
+        }
+    }
+}
+
+async fn ask_agones(shared: Arc<Mutex<Shared>>, at: usize, server: Url) {
+    let mut ticks = tokio::time::interval(AGONES_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let answer = timeout(AGONES_TIMEOUT, agones::state(&server)).await;
+        let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {AGONES_TIMEOUT:?}")));
+        if let Some(watched) = lock(&shared).watched.get_mut(at) {
+            watched.hear_agones(answer);
+        }
+    }
+}
+
+fn tell_state(before: Option<&Shown>, now: &Shown) {
+    let Shown { name, state, why, .. } = now;
+    let known = before.map(|it| it.state);
+    if known == Some(*state) || (before.is_none() && *state == State::Starting) {
+        return;
+    }
+    let word = crate::config::values::word_of(*state);
+    let why = why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    tracing::info!(
+        event = "backend_state",
+        backend = name,
+        state = word,
+        "backend {name} is {word}{why}"
+    );
+}
+
+/// As the library says it.
+const fn said(state: State) -> Said {
+    match state {
+        State::Starting => Said::Starting,
+        State::Ready => Said::Ready,
+        State::Allocated => Said::Allocated,
+        State::Draining => Said::Draining,
+    }
+}
+
+impl Shared {
+    fn see(&mut self, now_ms: u64, machine: &Machine, changes: &[Change]) {
+        for change in changes {
+            self.gateways.learn(&change.key, change.value.as_deref());
+        }
+        self.is_unsaved |= !changes.is_empty();
+        if self.is_unsaved && now_ms >= self.saved_ms + SAVE_EVERY_MS {
+            (self.is_unsaved, self.saved_ms) = (false, now_ms);
+            self.to_save = Some(machine.truth().clone());
+        }
+        let status = machine.status();
+        news::tell_away(&mut self.status.away_since_ms, now_ms, status);
+        news::tell_doubt(&self.status.mirror, status);
+        self.status.mirror = status.clone();
+    }
+
+    fn see_registration(&mut self, now_ms: u64, registration: &Registration, own: &[u8]) {
+        let is_registered = registration.stands(own, now_ms);
+        if is_registered && !self.status.is_registered {
+            tracing::info!(event = "fleet_registered", "registered in the fleet");
+        }
+        self.status.is_registered = is_registered;
+        self.status.leases_lost = registration.lost();
+        self.status.lease_error = registration.last_error().map(str::to_owned);
+    }
+}
+
+/// How often it is looked what there is to do.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long the end waits for etcd.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+const AGONES_EVERY: Duration = Duration::from_secs(1);
+const AGONES_TIMEOUT: Duration = Duration::from_secs(1);
+const DOUBT_EVERY_MS: u64 = 30_000;
+/// So that others see how far our clock is from theirs.
+const OWN_EVERY_MS: u64 = 60_000;
+/// Gateways write their load once a second, and only their addresses matter in the copy.
+const SAVE_EVERY_MS: u64 = 10_000;
+const QUEUE_MAX: usize = 256;
+const NS_PER_MS: u64 = 1_000_000;

@@ -1,0 +1,48 @@
+//! What is told in the log of how it stands with etcd, by gateways and agents alike: whenever that
+//! becomes otherwise.
+
+use ringgate_fleet::mirror;
+
+/// `away_since_ms` is since when what is known may be out of date.
+pub(crate) fn tell_away(away_since_ms: &mut Option<u64>, now_ms: u64, status: &mirror::Status) {
+    match (*away_since_ms, status.is_current) {
+        (None, false) => {
+            *away_since_ms = Some(now_ms);
+            let why = status.last_error.as_deref().unwrap_or("what it says is in doubt");
+            tracing::warn!(
+                event = "fleet_away",
+                why,
+                "what is known of the fleet may be out of date: {why}; serving on with it"
+            );
+        }
+        (Some(since_ms), true) => {
+            *away_since_ms = None;
+            let away_ms = now_ms.saturating_sub(since_ms);
+            tracing::info!(
+                event = "fleet_current",
+                away_ms,
+                "what is known of the fleet is up to date, after {away_ms} ms"
+            );
+        }
+        _ => {}
+    }
+}
+
+/// What is held back, and what was before.
+pub(crate) fn tell_doubt(before: &mirror::Status, now: &mirror::Status) {
+    let number = |status: &mirror::Status| status.doubt.as_ref().map(|(number, _)| *number);
+    match &now.doubt {
+        Some((doubt, why)) if number(before) != Some(*doubt) => {
+            tracing::error!(
+                event = "fleet_doubt",
+                doubt,
+                why = %why,
+                "news of the fleet is held back: {why}; `ringgate fleet confirm {doubt}` has it believed"
+            );
+        }
+        None if before.doubt.is_some() => {
+            tracing::info!(event = "fleet_doubt_over", "news of the fleet is believed again");
+        }
+        _ => {}
+    }
+}
