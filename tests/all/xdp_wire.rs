@@ -125,12 +125,15 @@ fn serve_the_vlan(io: Choice, leaves_sums: bool) {
         program.add(&Ours { vlan: VLAN, local: local(ip), port: PORT }).expect("room");
     }
     program.give_queue(0, driver.card_fd().expect("it has a card")).expect("bound");
+    let since_ns = clock::unix_ns();
     netns::say_that_it_serves();
     let mut rig = Rig { driver };
     loop {
         let mut seen = Seen::default();
         rig.turn_once(Wait::AtMost(Duration::from_secs(1)), &mut seen);
         for (meta, bytes) in seen.datagrams {
+            let now_ns = clock::unix_ns();
+            assert!((since_ns..=now_ns).contains(&meta.kernel_ns), "the program has stamped it");
             rig.queue(answer(&meta), &bytes);
             let _ = rig.flush();
         }

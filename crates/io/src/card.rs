@@ -38,8 +38,10 @@ use super::IoStats;
 use super::slots::Slots;
 use ringgate_batch::{Arena, Endpoint, LocalIp, RxBatch, RxMeta, SocketId, TxBatch, TxEntry};
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, RX_DATAGRAM_BYTES, TX_SLOT_BYTES};
+use ringgate_os::clock;
 use ringgate_xdp::frame::{self, HEADERS_MAX, Leaving, Leg, Refusal, SUM_AT, UDP_BYTES};
 use ringgate_xdp::memory;
+use ringgate_xdp::program;
 use ringgate_xdp::queue::{
     Frame, LeftSum, Mode, NOTE_ROOM, Notes, Queue, QueueOptions, Received, Statistics,
 };
@@ -311,9 +313,11 @@ impl Card {
     /// Puts what has arrived into the batch, so many datagrams at most.
     pub(super) fn receive(&mut self, rx: &mut RxBatch, at_most: usize, stats: &mut IoStats) {
         self.hops.renew();
+        let mut clocks = None;
         for _ in 0..at_most {
             let Some(received) = self.queue.receive() else { return };
-            let Some(meta) = self.look_at(&received) else {
+            let clocks = *clocks.get_or_insert_with(Clocks::now);
+            let Some(meta) = self.look_at(&received, clocks) else {
                 self.queue.give_back(received.frame);
                 continue;
             };
@@ -329,9 +333,11 @@ impl Card {
     }
 
     /// What a frame brings for one of our sockets.
-    fn look_at(&mut self, received: &Received) -> Option<RxMeta> {
+    fn look_at(&mut self, received: &Received, clocks: Clocks) -> Option<RxMeta> {
         let Received { frame, at, len } = received;
-        let bytes = &self.queue.bytes(frame)[*at as usize..][..*len as usize];
+        let (front, bytes) = self.queue.bytes(frame).split_at(*at as usize);
+        let bytes = &bytes[..*len as usize];
+        let kernel_ns = program::stamp_in(front).map_or(0, |ns| clocks.unix_ns(ns));
         let arrived = match frame::parse(bytes) {
             Ok(arrived) => arrived,
             Err(why) => {
@@ -351,6 +357,7 @@ impl Card {
         let kept = arrived.payload.len().min(RX_DATAGRAM_BYTES);
         let mut meta = RxMeta::new(port.socket, arrived.peer, 0, offset as u32, kept as u32);
         meta.truncated = kept < arrived.payload.len();
+        meta.kernel_ns = kernel_ns;
         if port.local.is_none() {
             meta.local = arrived.local;
         }
@@ -469,6 +476,25 @@ impl Card {
             }
             _ => None,
         }
+    }
+}
+
+/// Both clocks at one moment: frames are stamped on one, sockets on the other.
+#[derive(Clone, Copy, Debug)]
+struct Clocks {
+    monotonic_ns: u64,
+    unix_ns: u64,
+}
+
+impl Clocks {
+    fn now() -> Self {
+        Self { monotonic_ns: clock::monotonic_ns(), unix_ns: clock::unix_ns() }
+    }
+
+    /// A moment of the monotonic clock, which has been.
+    const fn unix_ns(self, monotonic_ns: u64) -> u64 {
+        let ago_ns = self.monotonic_ns.saturating_sub(monotonic_ns);
+        self.unix_ns.saturating_sub(ago_ns)
     }
 }
 

@@ -76,8 +76,9 @@ fn read_boot_id() -> [u8; 16] {
     id
 }
 
+/// Nanoseconds of `CLOCK_MONOTONIC`, the clock that the program stamps frames with.
 #[expect(unsafe_code, reason = "the standard library does not show this clock's numbers")]
-fn monotonic_ns() -> u64 {
+pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a live `timespec`, which the call fills; it cannot fail for this clock.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };

@@ -6,6 +6,9 @@
 //! sources that no host can have, frames for another host. The kernel puts it together or throws it
 //! away as for every other program, and what is for our port arrives at the ordinary socket. So
 //! does everything where a queue has no AF_XDP socket, or not any more.
+//!
+//! In front of a frame of ours it leaves a stamp that says when it came, as the kernel does for
+//! sockets that ask for it: cards with a clock of their own are few, and none of them is asked.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -200,6 +203,7 @@ fn instructions(mac: Mac, maps: &Maps<'_>, otherwise: Verdict) -> Vec<Instructio
     it.add(R2, KEY.into());
     it.call(MAP_LOOKUP);
     it.jump_if(If::Equal, R0, 0, "pass");
+    stamp(&mut it);
     // To its queue's socket; where there is none, R3 is the verdict.
     it.load_map(R1, maps.sockets.as_fd().as_raw_fd());
     it.load(Size::Word, R2, R6, CONTEXT_QUEUE);
@@ -212,6 +216,34 @@ fn instructions(mac: Mac, maps: &Maps<'_>, otherwise: Verdict) -> Vec<Instructio
     it.set(R0, Verdict::Pass as i32);
     it.exit();
     it.finish()
+}
+
+/// Puts a stamp in front of the frame, where the driver leaves room for one. No pointer into the
+/// frame holds any more.
+fn stamp(it: &mut Assembler) {
+    it.copy(R1, R6);
+    it.set(R2, -(STAMP_BYTES as i32));
+    it.call(ADJUST_META);
+    it.jump_if(If::Differs, R0, 0, "stamped");
+    it.call(TIME);
+    it.load(Size::Word, R1, R6, CONTEXT_META);
+    it.load(Size::Word, R2, R6, CONTEXT_BEGIN);
+    it.copy(R3, R1);
+    it.add(R3, STAMP_BYTES as i32);
+    it.jump_if_register(If::Above, R3, R2, "stamped");
+    it.store(Size::Double, R1, 0, R0);
+    it.store_number(Size::Double, R1, 8, STAMP_MARK);
+    it.label("stamped");
+}
+
+/// When the program saw a frame, on the host's monotonic clock, by what lies in front of it. `None`
+/// where there is no stamp: not every driver leaves room for one.
+#[inline]
+pub fn stamp_in(front: &[u8]) -> Option<u64> {
+    let (_, stamp) = front.split_last_chunk::<STAMP_BYTES>()?;
+    let (time, mark) = stamp.split_first_chunk::<8>()?;
+    let is_one = *mark == i64::from(STAMP_MARK).to_ne_bytes();
+    is_one.then(|| u64::from_ne_bytes(*time))
 }
 
 /// Counts what is said to a frame of ours (`R0`, which stays) for its queue: two counters each, for
@@ -358,6 +390,7 @@ fn in_memory(bytes: [u8; 2]) -> i32 {
 /// `struct xdp_md`.
 const CONTEXT_BEGIN: i16 = 0;
 const CONTEXT_END: i16 = 4;
+const CONTEXT_META: i16 = 8;
 const CONTEXT_QUEUE: i16 = 16;
 
 /// Where the key lies on the stack: its address is aligned as the verifier wants it.
@@ -369,6 +402,16 @@ const KEY_BYTES: u32 = 20;
 
 /// Addresses, each in every VLAN and with every port: more than any host has.
 const OURS_MAX: u32 = 4096;
+
+/// A time in nanoseconds, and a mark that nothing else leaves there.
+const STAMP_BYTES: usize = 16;
+const STAMP_MARK: i32 = 0x7269_6e67;
+
+/// `BPF_FUNC_xdp_adjust_meta`.
+const ADJUST_META: i32 = 54;
+
+/// `BPF_FUNC_ktime_get_ns`.
+const TIME: i32 = 5;
 
 /// `BPF_FUNC_map_lookup_elem`.
 const MAP_LOOKUP: i32 = 1;

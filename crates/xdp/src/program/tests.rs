@@ -102,6 +102,17 @@ fn without_a_socket_the_kernel_goes_on() {
     assert_eq!(program.counts(0), Counts { taken: 0, unserved: 1 }, "not ours, so not counted");
 }
 
+#[test]
+fn a_stamp_is_known_by_its_mark() {
+    let stamp = [77_u64.to_ne_bytes(), i64::from(STAMP_MARK).to_ne_bytes()].concat();
+    assert_eq!(stamp_in(&stamp), Some(77));
+    assert_eq!(stamp_in(&[&[9; 240], &stamp[..]].concat()), Some(77), "it ends where it stands");
+    assert_eq!(stamp_in(&stamp[1..]), None);
+    assert_eq!(stamp_in(&[&stamp[..], &[0; 4]].concat()), None);
+    assert_eq!(stamp_in(&[0; 256]), None);
+    assert_eq!(stamp_in(&[]), None);
+}
+
 /// The same frame with these bytes at these places.
 fn with(frame: &[u8], changes: &[(usize, u8)]) -> Vec<u8> {
     let mut frame = frame.to_vec();
