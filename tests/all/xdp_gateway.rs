@@ -9,12 +9,13 @@ use ringgate_core::secret::Key;
 use ringgate_os::clock;
 
 use crate::command::run;
-use crate::control_rig::{Daemon, KEY_HEX, PROTOCOL_ID, wait_for};
-use crate::gateway_rig::Renet;
-use crate::netns;
+use crate::control_rig::{Daemon, KEY_HEX, PROTOCOL_ID, token, wait_for};
+use crate::gateway_rig::{Player, Renet};
+use crate::netns::{self, Pair, Serving};
 use crate::xdp_rig::{
     BY_CARD, GATEWAY, GATEWAY_V6, Host, NETCODE_PORT, pair, text, unbound, within,
 };
+use crate::xdp_wire::RawWire;
 
 #[test]
 fn every_protocol_is_played_in_frames_over_both_families() {
@@ -42,6 +43,12 @@ fn every_protocol_is_played_in_frames_over_both_families() {
     assert!(frames.received > 30 && frames.sent > 0, "{frames:?}");
     let page = host.daemon.ask("/metrics");
     assert_eq!(page.value("ringgate_conserved{worker=\"0\"}"), Some(1));
+    // When each of them came is known.
+    wait_for("how long they have waited", || {
+        let queued = "ringgate_stage_seconds_count{stage=\"queue\"}";
+        let count = host.daemon.ask("/metrics").value(queued)?;
+        (count >= frames.received).then_some(())
+    });
     let attached = "ringgate_xdp_attached{interface=\"wire0\",mode=\"copy\"}";
     assert_eq!(page.value(attached), Some(1));
     let shown = host.shown();
@@ -189,6 +196,101 @@ fn what_cannot_be_had_is_refused_with_a_sentence_or_falls_back() {
     host.plays_plain(GATEWAY);
     assert_eq!(host.frames().taken, 0);
     assert_eq!(rights_of(host.daemon.id()), 0);
+}
+
+#[test]
+fn a_queue_that_somebody_else_has_is_refused_with_a_sentence_or_falls_back() {
+    let name =
+        "xdp_gateway::a_queue_that_somebody_else_has_is_refused_with_a_sentence_or_falls_back";
+    if netns::role().is_some() {
+        let _wire = RawWire::open();
+        netns::say_that_it_serves();
+        loop {
+            std::thread::park();
+        }
+    }
+    let Some(pair) = pair() else { return };
+    let somebody = Serving::start(pair.role(&pair.gateway, name, "somebody"));
+    let said = Daemon::refused(&text(&pair, BY_CARD));
+    assert!(said.contains("another process has this queue"), "{said}");
+    let fallback = "io = \"xdp\"\nxdp = { interface = \"wire0\", fallback = true }\n";
+    let daemon = Daemon::start(&text(&pair, fallback));
+    assert!(daemon.log().contains("xdp_fallback"), "{}", daemon.log());
+    let host = Host::around(pair, daemon);
+    host.plays_plain(GATEWAY);
+    assert_eq!(host.frames_by_now().taken, 0);
+    drop(somebody);
+}
+
+/// Two workers, each with its queue. A player whose frames come on the other queue from one moment
+/// to the next is the same player, and so it is for the process after this one.
+#[test]
+fn frames_that_come_on_another_queue_are_their_players() {
+    let name = "xdp_gateway::frames_that_come_on_another_queue_are_their_players";
+    match netns::role() {
+        Some((role, _)) if role == "netcode" => return be_on_both_queues(),
+        Some(_) => return,
+        None => {}
+    }
+    let Some(pair) = pair() else { return };
+    two_queues(&pair);
+    let mut text = text(&pair, BY_CARD);
+    text.gateway = "workers = 2\npin = false\n".to_owned();
+    let daemon = Daemon::start(&text);
+    let mut host = Host::around(pair, daemon);
+    let received = |host: &Host, worker: u8| {
+        let series = format!("ringgate_frames_received_total{{worker=\"{worker}\"}}");
+        host.daemon.ask("/metrics").value(&series).expect("it is counted")
+    };
+    for generation in 1..=2 {
+        let before = [0, 1].map(|worker| received(&host, worker));
+        wait_for("frames on both queues", || {
+            host.plays_plain(GATEWAY);
+            host.plays_unreal(GATEWAY_V6);
+            let ran = host.pair.role(&host.pair.player, name, "netcode").output().expect("runs");
+            let said = [ran.stdout, ran.stderr].concat();
+            assert!(ran.status.success(), "{}", String::from_utf8_lossy(&said));
+            let has_more = |(worker, before)| received(&host, worker) > before + 8;
+            (0..).zip(before).all(has_more).then_some(())
+        });
+        if generation == 1 {
+            let (code, said) = host.upgrade();
+            assert_eq!(code, Some(0), "{said}\n{}", host.daemon.log());
+        }
+    }
+    let page = host.daemon.ask("/metrics");
+    let forwarded = |worker| {
+        let series = format!("ringgate_forwarded_in_total{{worker=\"{worker}\"}}");
+        page.value(&series).expect("it is counted")
+    };
+    assert!(forwarded(0) + forwarded(1) > 0, "to the worker that has the session");
+}
+
+/// The first wire, made anew with two queues at each end.
+fn two_queues(pair: &Pair) {
+    let queues = "numtxqueues 2 numrxqueues 2";
+    Host::set(&pair.gateway, "link del wire0");
+    let make = format!("link add wire0 {queues} type veth peer name wire0 {queues}");
+    Host::set(&pair.gateway, &format!("{make} netns {}", pair.player));
+    for (namespace, last) in [(&pair.gateway, 1), (&pair.player, 2)] {
+        Host::set(namespace, &format!("addr add 10.98.0.{last}/24 dev wire0"));
+        Host::set(namespace, &format!("addr add fd98::{last}/64 dev wire0 nodad"));
+        Host::set(namespace, "link set wire0 up");
+    }
+}
+
+/// One session, whose socket the kernel gives another queue, by chance, each time it is connected
+/// to the server again.
+fn be_on_both_queues() {
+    let server = SocketAddr::new(GATEWAY.parse().expect("an address"), NETCODE_PORT);
+    let id = std::process::id().into();
+    let mut player = Player::new(&token(&[server], id, KEY_HEX, 60), server);
+    player.socket = unbound(server);
+    player.connect();
+    for round in 0..16_u8 {
+        player.socket.connect(server).expect("a route");
+        player.echo(&[round; 100]);
+    }
 }
 
 #[test]
