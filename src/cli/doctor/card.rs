@@ -172,24 +172,15 @@ fn offload(xdp: &Xdp, seen: &Seen) -> Finding {
 
 /// Who writes those of answers. Both are right; it is work that a worker need not do.
 fn checksums(xdp: &Xdp, seen: &Seen) -> Finding {
-    let [copied, zero_copy] =
-        [false, true].map(|is_zero_copy| seen.facts.writes_sums(is_zero_copy));
     let is_copied = match xdp.mode {
         XdpMode::Copy | XdpMode::Generic => true,
         XdpMode::ZeroCopy => false,
         XdpMode::Auto => seen.facts.zero_copy != Some(true),
     };
-    let by_card = if is_copied { copied } else { zero_copy };
+    let by_card = seen.facts.writes_sums(&seen.link, !is_copied);
     let by = if by_card { "by the card" } else { "by software" };
     let how = if is_copied { "where frames are copied" } else { "with zero-copy" };
-    let finding = finding(xdp, "checksums", format!("{by} {how}"));
-    if by_card || !is_copied || seen.facts.features.is_none() {
-        return finding;
-    }
-    finding.could(
-        "workers write the checksums of answers, which a card could do",
-        format!("ethtool -K {} tx-checksum-ip-generic on, if the card has it", xdp.interface),
-    )
+    finding(xdp, "checksums", format!("{by} {how}"))
 }
 
 fn vlans(xdp: &Xdp, seen: &Seen) -> Finding {
@@ -311,8 +302,9 @@ mod tests {
         assert_eq!(found(&xdp(), &card), "by software with zero-copy");
         expect(&xdp(), &card, "checksums", Severity::Ok, "");
         let copy = Xdp { mode: XdpMode::Copy, ..xdp() };
-        expect(&copy, &card, "checksums", Severity::Could, "tx-checksum-ip-generic on");
         card.facts.features = Some(vec!["tx-checksum-ip-generic".into()]);
+        assert_eq!(found(&copy, &card), "by software where frames are copied");
+        card.link.kind = "veth".into();
         assert_eq!(found(&copy, &card), "by the card where frames are copied");
         expect(&copy, &card, "checksums", Severity::Ok, "");
     }

@@ -120,6 +120,7 @@ impl CardBase {
             StartError::program(format!("put a program on interface {name}"), why)
         })?;
         let sizes = [RECEIVE_FRAMES, SEND_FRAMES, frame_bytes(link.mtu)];
+        let left_sums = left_sums(&link, &facts);
         Ok(Self {
             choice: choice.clone(),
             link,
@@ -127,7 +128,7 @@ impl CardBase {
             program,
             queues,
             sizes,
-            left_sums: left_sums(&facts),
+            left_sums,
             attached,
             book: Arc::new(book),
             routes: Arc::clone(prepared.routes()),
@@ -142,7 +143,7 @@ impl CardBase {
     pub fn adopt(choice: &CardChoice, given: GivenBase) -> io::Result<Self> {
         let GivenBase { attached, tables, queues, is_generic, sizes } = given;
         let link = Asking::open()?.link(&choice.interface)?;
-        let facts = Facts::of(link.index);
+        let left_sums = left_sums(&link, &Facts::of(link.index));
         let is_attached = Arc::new(AtomicBool::new(link.program.is_some()));
         let prepared = Prepared::new(link.index)?;
         let program = Arc::new(Program::adopt(tables, queues)?);
@@ -155,7 +156,7 @@ impl CardBase {
             program,
             queues,
             sizes,
-            left_sums: left_sums(&facts),
+            left_sums,
             attached: Attached::adopt(attached),
             book: Arc::new(book),
             routes: Arc::clone(prepared.routes()),
@@ -278,8 +279,8 @@ const fn frame_bytes(mtu: u32) -> u32 {
     if mtu <= SMALL_MTU_MAX { 2048 } else { 4096 }
 }
 
-fn left_sums(facts: &Facts) -> LeftSums {
-    LeftSums { copy: facts.writes_sums(false), zero_copy: facts.writes_sums(true) }
+fn left_sums(link: &Link, facts: &Facts) -> LeftSums {
+    LeftSums { copy: facts.writes_sums(link, false), zero_copy: facts.writes_sums(link, true) }
 }
 
 /// Whether there is a queue for each worker.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::message::{Message, Messages, attributes, text, word};
+use super::message::{Link, Message, Messages, attributes, text, word};
 
 /// What is known of a card; `None` where the kernel does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,14 +51,15 @@ impl Facts {
         self.features.iter().flatten().any(|it| it == feature)
     }
 
-    /// Whether somebody else writes checksums of what is sent, and that is no more than asked for
-    /// at the right place: with zero-copy the driver says so; else the kernel does, which leaves it
-    /// to a card that can add up anything.
-    pub fn writes_sums(&self, is_zero_copy: bool) -> bool {
+    /// Whether somebody else writes the checksums of what is sent by this interface. With zero-copy
+    /// the driver says so. In copy mode the kernel would ask the card to, but a driver may look for
+    /// the place in an IP header that the kernel marks in its own packets and not in frames: so this
+    /// is for interfaces that are made by the kernel only, which look at what they are asked.
+    pub fn writes_sums(&self, link: &Link, is_zero_copy: bool) -> bool {
         if is_zero_copy {
             self.zero_copy_sums == Some(true)
         } else {
-            self.has("tx-checksum-ip-generic")
+            link.kind == "veth" && self.has("tx-checksum-ip-generic")
         }
     }
 
@@ -258,17 +259,18 @@ mod tests {
     #[test]
     fn who_writes_checksums_depends_on_who_sends() {
         let mut facts = Facts::default();
-        let said = |facts: &Facts| [false, true].map(|it| facts.writes_sums(it));
+        let card = Link::default();
+        let pair = Link { kind: "veth".into(), ..Link::default() };
+        let said = |facts: &Facts| [false, true].map(|it| facts.writes_sums(&card, it));
         assert_eq!(said(&facts), [false, false], "an old kernel");
         for bits in [0, 1, XSK_TX_CHECKSUM] {
             facts.read_device(&attribute(XSK_FEATURES, &bits.to_ne_bytes()));
             assert_eq!(said(&facts), [false, bits == XSK_TX_CHECKSUM]);
         }
-        // A card that knows IPv4 only leaves the rest to us.
-        facts.features = Some(vec!["tx-checksum-ipv4".into()]);
-        assert_eq!(said(&facts), [false, true]);
+        assert!(!facts.writes_sums(&pair, false), "it is switched off");
         facts.features = Some(vec!["tx-checksum-ip-generic".into()]);
-        assert_eq!(said(&facts), [true, true]);
+        assert!(facts.writes_sums(&pair, false));
+        assert_eq!(said(&facts), [false, true], "a card's driver may look elsewhere");
     }
 
     /// Whatever this kernel tells, it tells it of an interface that every host has.
