@@ -51,10 +51,10 @@ impl Facts {
         self.features.iter().flatten().any(|it| it == feature)
     }
 
-    /// Whether somebody else writes the checksums of what is sent by this interface. With zero-copy
-    /// the driver says so. In copy mode the kernel would ask the card to, but a driver may look for
-    /// the place in an IP header that the kernel marks in its own packets and not in frames: so this
-    /// is for interfaces that are made by the kernel only, which look at what they are asked.
+    /// Whether somebody else writes the checksums of what is sent by this interface. With
+    /// zero-copy the driver says so. In copy mode the kernel would ask the card to, but a driver
+    /// may look for the place in an IP header that the kernel marks in its own packets and not in
+    /// frames: so this is for an interface of the kernel's own, which does what it is asked.
     pub fn writes_sums(&self, link: &Link, is_zero_copy: bool) -> bool {
         if is_zero_copy {
             self.zero_copy_sums == Some(true)
