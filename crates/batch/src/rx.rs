@@ -4,8 +4,8 @@
 //! its next one, which takes every slot back, the kernel does not touch a slot that the batch
 //! names, and no two entries name overlapping bytes. That is what makes handing out one `&mut [u8]`
 //! per entry sound; [`RxBatch::push`] states it as the driver's duty. Batch and driver share the
-//! arena, so it lives until both are gone. A batch that no kernel writes to
-//! ([`RxBatch::in_memory`]) lays its datagrams out itself, and needs no promise.
+//! arena, so it lives until both are gone. What no kernel has written lies in an arena of the
+//! batch's own ([`RxBatch::push_copy`]), and needs no promise.
 #![allow(
     unsafe_code,
     reason = "disjoint mutable slices of one arena, argued at the one place that makes them"
@@ -34,6 +34,8 @@ pub struct RxMeta {
     pub slot: u32,
     offset: u32,
     len: u32,
+    /// It lies among the copies, not in a slot.
+    is_copy: bool,
 }
 
 impl RxMeta {
@@ -48,6 +50,7 @@ impl RxMeta {
             slot,
             offset,
             len,
+            is_copy: false,
         }
     }
 
@@ -112,10 +115,40 @@ pub enum IoEvent {
 pub struct RxBatch {
     arena: Arc<Arena>,
     entries: Vec<RxMeta>,
-    /// Bytes of the arena that copies have taken; `None` where slots are a driver's.
-    copied: Option<usize>,
+    /// As many entries as there are slots.
+    slots: usize,
+    copies: Copies,
     /// Events of the turn, in the order in which they were seen.
     pub events: Vec<IoEvent>,
+}
+
+/// Memory for datagrams that no driver has received into a slot.
+#[derive(Debug)]
+struct Copies {
+    /// Nobody else has it.
+    arena: Arena,
+    /// How much of it entries name.
+    used: usize,
+    /// So many entries more may there be.
+    entries_max: usize,
+    /// So many there are.
+    entries: usize,
+}
+
+impl Copies {
+    fn new(bytes: usize, entries_max: usize) -> Self {
+        Self { arena: Arena::new(bytes), used: 0, entries_max, entries: 0 }
+    }
+
+    /// Where the next bytes lie, if there is room for so many. They are nobody's before.
+    fn take(&mut self, bytes: usize) -> Option<NonNull<u8>> {
+        if bytes > self.arena.len() - self.used {
+            return None;
+        }
+        let place = self.arena.pointer(self.used, bytes);
+        self.used += bytes;
+        Some(place)
+    }
 }
 
 impl RxBatch {
@@ -124,49 +157,84 @@ impl RxBatch {
         Self {
             arena: arena.into(),
             entries: Vec::with_capacity(entries_max),
-            copied: None,
+            slots: entries_max,
+            copies: Copies::new(0, 0),
             events: Vec::with_capacity(EVENTS_EXPECTED),
         }
     }
 
-    /// A batch that is filled by [`push_copy`](Self::push_copy), with room for `bytes`: for
+    /// A batch that is filled by [`push_copy`](Self::push_copy) alone, with room for `bytes`: for
     /// simulators and tests.
     pub fn in_memory(bytes: usize, entries_max: usize) -> Self {
-        Self { copied: Some(0), ..Self::new(Arena::new(bytes), entries_max) }
+        let mut batch = Self::new(Arena::new(0), entries_max);
+        batch.copies = Copies::new(bytes, entries_max);
+        batch
     }
 
-    /// Whether at least half of it is taken: more is waiting, as a rule.
+    /// Has room from now on for so many bytes in so many datagrams beside those of the driver's
+    /// slots. To be called while it is empty.
+    pub fn make_room_for_copies(&mut self, bytes: usize, entries: usize) {
+        debug_assert!(self.entries.is_empty(), "what it names would be gone");
+        self.copies = Copies::new(bytes, entries);
+        self.entries.reserve(self.slots + entries);
+    }
+
+    /// How many bytes of copies there is room for.
+    pub fn copies_left(&self) -> usize {
+        self.copies.arena.len() - self.copies.used
+    }
+
+    /// Whether as much came as fills at least half of the slots: more is waiting, as a rule.
     #[inline]
-    pub fn is_half_full(&self) -> bool {
-        self.entries.len() * 2 >= self.entries.capacity()
+    pub const fn is_half_full(&self) -> bool {
+        self.entries.len() * 2 >= self.slots
     }
 
     /// Copies a datagram in; what is left to say about it goes into the description that comes
-    /// back. `None` when the batch is full.
-    ///
-    /// # Panics
-    /// Where the batch was not made by [`in_memory`](Self::in_memory).
+    /// back. `None` where there is no room.
     pub fn push_copy(
         &mut self,
         socket: SocketId,
         peer: Endpoint,
         bytes: &[u8],
     ) -> Option<&mut RxMeta> {
-        let offset = self.copied.expect("slots of this batch are a driver's");
-        let is_full = self.entries.len() == self.entries.capacity();
-        if is_full || bytes.len() > self.arena.len() - offset {
+        if self.copies.entries == self.copies.entries_max {
             return None;
         }
-        let pointer = self.arena.pointer(offset, bytes.len());
-        // SAFETY: `pointer` is valid for `bytes.len()` bytes by its own check. Nobody else has
-        // access to them: no entry reaches past `offset` (each takes its bytes by advancing it, and
-        // `push` is not for such a batch), and references into the arena are made for entries only.
-        // So `bytes` does not overlap them either.
-        unsafe { pointer.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
-        self.copied = Some(offset + bytes.len());
-        let (slot, offset, len) = (self.entries.len() as u32, offset as u32, bytes.len() as u32);
-        self.entries.push(RxMeta::new(socket, peer, slot, offset, len));
+        let offset = self.copies.used as u32;
+        self.copy(bytes)?;
+        self.copies.entries += 1;
+        let (slot, len) = (self.entries.len() as u32, bytes.len() as u32);
+        let meta = RxMeta::new(socket, peer, slot, offset, len);
+        self.entries.push(RxMeta { is_copy: true, ..meta });
         self.entries.last_mut()
+    }
+
+    /// Appends to the copy that came last, where that is this socket's and does not become longer
+    /// than `longest`; otherwise it is the beginning of another. `false` where there is no room.
+    #[inline]
+    pub fn append_copy(&mut self, socket: SocketId, bytes: &[u8], longest: usize) -> bool {
+        let last = self.entries.last().filter(|last| {
+            last.is_copy && last.socket == socket && last.len() + bytes.len() <= longest
+        });
+        if last.is_none() {
+            return self.push_copy(socket, NOBODY, bytes).is_some();
+        }
+        let is_copied = self.copy(bytes).is_some();
+        if let Some(last) = self.entries.last_mut().filter(|_| is_copied) {
+            last.len += bytes.len() as u32;
+        }
+        is_copied
+    }
+
+    #[inline]
+    fn copy(&mut self, bytes: &[u8]) -> Option<()> {
+        let place = self.copies.take(bytes.len())?;
+        // SAFETY: `place` is valid for `bytes.len()` bytes by the arena's own check. Nobody else
+        // has access to them: no entry reaches to where `take` has not been, and references into
+        // this arena are made for entries only. So `bytes` does not overlap them either.
+        unsafe { place.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        Some(())
     }
 
     /// The memory that the slots lie in, for drivers.
@@ -185,7 +253,7 @@ impl RxBatch {
     /// # Safety
     /// Until the entry is removed by [`clear`](Self::clear), nobody but this batch may read or
     /// write the `len` bytes at the entry's `offset` (the kernel included), and no other entry may
-    /// overlap them. Not for a batch that was made by [`in_memory`](Self::in_memory).
+    /// overlap them.
     ///
     /// # Panics
     /// Where the entry lies outside the arena.
@@ -199,7 +267,7 @@ impl RxBatch {
     pub fn clear(&mut self) {
         self.entries.clear();
         self.events.clear();
-        self.copied = self.copied.map(|_| 0);
+        (self.copies.used, self.copies.entries) = (0, 0);
     }
 
     /// How many datagrams there are.
@@ -224,10 +292,10 @@ impl RxBatch {
     #[inline]
     pub fn bytes(&self, index: usize) -> &[u8] {
         let meta = &self.entries[index];
-        let pointer = self.arena.pointer(meta.offset as usize, meta.len());
+        let pointer = self.arena_of(meta).pointer(meta.offset as usize, meta.len());
         // SAFETY: in bounds by `pointer`; initialised because the arena is zeroed at birth;
-        // unaliased by writers because `push` promised that nobody else touches the bytes and
-        // `&self` excludes our own writers.
+        // unaliased by writers because `push` promised that nobody else touches the bytes (those of
+        // copies nobody else knows) and `&self` excludes our own writers.
         unsafe { std::slice::from_raw_parts(pointer.as_ptr(), meta.len()) }
     }
 
@@ -235,29 +303,39 @@ impl RxBatch {
     #[inline]
     pub fn bytes_mut(&mut self, index: usize) -> &mut [u8] {
         let meta = &self.entries[index];
-        let pointer = self.arena.pointer(meta.offset as usize, meta.len());
+        let pointer = self.arena_of(meta).pointer(meta.offset as usize, meta.len());
         // SAFETY: as in `bytes`, and `&mut self` excludes every other reference into the batch.
         unsafe { std::slice::from_raw_parts_mut(pointer.as_ptr(), meta.len()) }
+    }
+
+    #[inline]
+    fn arena_of(&self, meta: &RxMeta) -> &Arena {
+        if meta.is_copy { &self.copies.arena } else { &self.arena }
     }
 
     /// All datagrams with their bytes, each slice its own, so that a whole batch can be opened in
     /// place at once.
     #[inline]
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&RxMeta, &mut [u8])> {
-        let arena = &self.arena;
+        let (arena, copies) = (&*self.arena, &self.copies.arena);
         self.entries.iter().map(move |meta| {
+            let arena = if meta.is_copy { copies } else { arena };
             let pointer = arena.pointer(meta.offset as usize, meta.len());
             // SAFETY: as in `bytes_mut`; each entry is visited once and entries do not overlap
-            // (`push`), so the slices that are alive together are disjoint. They live no longer
-            // than the `&mut self` that this method holds.
+            // (`push`, `copy`), so the slices that are alive together are disjoint. They live no
+            // longer than the `&mut self` that this method holds.
             let bytes = unsafe { std::slice::from_raw_parts_mut(pointer.as_ptr(), meta.len()) };
             (meta, bytes)
         })
     }
 }
 
+/// The peer of a copy that nobody is said to have sent.
+const NOBODY: Endpoint = Endpoint::v6([0; 16], 0, 0);
+
 /// Events of a busy turn; more make the list grow, once.
 const EVENTS_EXPECTED: usize = 64;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,5 +357,32 @@ mod tests {
         assert_eq!(seen, [(7, &b"xxxx"[..]), (0, b""), (0, b"six by")]);
         batch.clear();
         assert!(batch.push_copy(SOCKET, PEER, &[0; 10]).is_some());
+    }
+
+    #[test]
+    fn copies_lie_beside_a_drivers_slots_and_grow_while_they_are_the_last() {
+        let mut batch = RxBatch::new(Arena::new(8), 2);
+        assert!(!batch.append_copy(SOCKET, b"x", 100), "there is no room for copies yet");
+        batch.make_room_for_copies(10, 3);
+        // SAFETY: nobody else has this arena, and the entries do not overlap.
+        unsafe { batch.push(RxMeta::new(SOCKET, PEER, 0, 0, 4)) };
+        assert!(batch.append_copy(SOCKET, b"abc", 5), "not to what a driver has received");
+        assert!(batch.append_copy(SOCKET, b"de", 5));
+        assert!(batch.append_copy(SOCKET, b"f", 5), "that one is as long as it may be");
+        assert!(batch.append_copy(SocketId(2), b"gh", 5));
+        assert!(!batch.append_copy(SocketId(3), b"i", 5), "three copies at most");
+        assert!(!batch.append_copy(SocketId(2), b"ijk", 9), "two bytes are left");
+        // SAFETY: as above.
+        unsafe { batch.push(RxMeta::new(SOCKET, PEER, 1, 4, 4)) };
+        batch.bytes_mut(0).fill(b's');
+        let seen: Vec<_> =
+            batch.iter_mut().map(|(meta, bytes)| (meta.socket.0, bytes.to_vec())).collect();
+        let expected = [(1, &b"ssss"[..]), (1, b"abcde"), (1, b"f"), (2, b"gh"), (1, &[0; 4])];
+        assert_eq!(seen, expected.map(|(socket, bytes)| (socket, bytes.to_vec())));
+        assert_eq!((batch.bytes(1), batch.copies_left()), (&b"abcde"[..], 2));
+        assert!(batch.is_half_full());
+        batch.clear();
+        assert_eq!(batch.copies_left(), 10);
+        assert!(!batch.is_half_full() && batch.append_copy(SOCKET, b"abc", 5));
     }
 }

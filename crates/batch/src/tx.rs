@@ -308,6 +308,25 @@ impl TxBatch {
         self.entries[index].is_taken = true;
     }
 
+    /// Driver's side: the bytes of entry `index`, of which a part is about to be sent in another
+    /// way.
+    pub fn bytes_mut(&mut self, index: usize) -> &mut [u8] {
+        let entry = self.entries[index];
+        assert!(is_within(&self.own, entry.offset(), entry.len()), "an entry of this batch");
+        let place = self.arena.pointer(entry.offset(), entry.len());
+        // SAFETY: as in `bytes`, and `&mut self` excludes every other reference into the batch.
+        unsafe { std::slice::from_raw_parts_mut(place.as_ptr(), entry.len()) }
+    }
+
+    /// Driver's side: of entry `index`, only the first `len` bytes are for its socket; nothing of
+    /// it is where that is none.
+    pub fn shorten(&mut self, index: usize, len: usize) {
+        let entry = &mut self.entries[index];
+        assert!(len <= entry.len(), "no entry becomes longer");
+        entry.len = len as u16;
+        entry.is_taken |= len == 0;
+    }
+
     /// The small slots of committed small entries, in the order of their commits, each slice its
     /// own, to be sealed in place. Large entries are passed over.
     pub fn small_slots_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
@@ -399,5 +418,21 @@ mod tests {
         assert_eq!((batch.small_left(), batch.large_left()), (2, 1));
         batch.end_flush();
         assert!(!batch.has_failures() && batch.sent().is_empty());
+    }
+
+    #[test]
+    fn a_part_of_an_entry_may_go_another_way() {
+        let mut batch = TxBatch::new(0, 2);
+        for fill in [1, 2] {
+            let slot = batch.open_large().expect("a large slot");
+            batch.large_mut(&slot)[..9].fill(fill);
+            batch.commit_large(slot, 9, TARGET, 7);
+        }
+        batch.bytes_mut(1)[..3].fill(8);
+        batch.shorten(1, 4);
+        batch.shorten(0, 0);
+        let [first, second] = [0, 1].map(|at| batch.entries()[at]);
+        assert!(first.is_taken() && first.is_empty() && !second.is_taken());
+        assert_eq!((batch.bytes(&first), batch.bytes(&second)), (&[][..], &[8, 8, 8, 2][..]));
     }
 }
