@@ -3,6 +3,10 @@
 //! The caller's turn is always the same: take in what the socket has ([`Lane::receive`]) and what
 //! the stream has ([`Lane::handle_record`]), push what local links have ([`Lane::push`]), let time
 //! pass ([`Lane::poll`]), seal ([`Lane::seal`]), send what is [pending](Lane::pending).
+//!
+//! Who handles the stream may be somebody else than who has the lane. Then they tell each other
+//! how far it is ([`Lane::set_told`], [`Lane::set_heard`]) and which links there are
+//! ([`Lane::begin_link`]), no more.
 
 use ringgate_core::crypto::{Aead, Key};
 use ringgate_link::bundle::Frame;
@@ -111,12 +115,6 @@ impl Lane {
         self.sender.push(link, frame)
     }
 
-    /// A record, or the end of a link, was given to the stream: the other side hands on nothing
-    /// that is pushed from now on before it has that.
-    pub const fn note_told(&mut self) {
-        self.sender.advance_mark();
-    }
-
     /// Takes in what the socket had. `deliver` gets records for local links.
     ///
     /// Returns whether any of it was authentic, and new: only then may an address count as the
@@ -162,6 +160,33 @@ impl Lane {
     /// The end of a link has come by the stream.
     pub fn handle_end(&mut self, link: u16, mut deliver: impl FnMut(u16, Frame<'_>)) {
         self.receiver.handle_end(link, |heard| hand_on(heard, &mut deliver));
+    }
+
+    /// How far the stream is: frames of this lane that it was given, and that have come by it.
+    pub const fn stream(&self) -> [u32; 2] {
+        [self.sender.mark(), self.receiver.heard()]
+    }
+
+    /// The stream was given so many by now, by somebody else.
+    pub const fn set_told(&mut self, told: u32) {
+        self.sender.set_mark(told);
+    }
+
+    /// So many have come by it, to somebody else. What has waited for them follows.
+    pub fn set_heard(&mut self, heard: u32, mut deliver: impl FnMut(u16, Frame<'_>)) {
+        if self.receiver.heard() != heard {
+            self.receiver.set_heard(heard, |heard| hand_on(heard, &mut deliver));
+        }
+    }
+
+    /// A link has begun, of which the stream is in somebody else's hands.
+    pub fn begin_link(&mut self, link: u16, mut deliver: impl FnMut(u16, Frame<'_>)) {
+        self.receiver.begin_link(link, |heard| hand_on(heard, &mut deliver));
+    }
+
+    /// And has ended.
+    pub fn end_link(&mut self, link: u16, mut deliver: impl FnMut(u16, Frame<'_>)) {
+        self.receiver.end_link(link, |heard| hand_on(heard, &mut deliver));
     }
 
     /// What time brings: beats, probes, the end of old keys.
@@ -228,6 +253,19 @@ impl Lane {
             waiting: self.receiver.waiting(),
             epochs: [self.sender.epoch(), self.receiver.epoch()],
         }
+    }
+}
+
+/// Who has to know of each frame that the stream is given for a lane.
+pub trait NoteTold {
+    /// A record, or the end of a link, was given to the stream: the other side hands on nothing
+    /// that is pushed from now on before it has that.
+    fn note_told(&mut self);
+}
+
+impl NoteTold for Lane {
+    fn note_told(&mut self) {
+        self.sender.advance_mark();
     }
 }
 

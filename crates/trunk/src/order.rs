@@ -39,6 +39,22 @@ impl Order {
         Self { seen: 0, links: Numbers::default(), sessions }
     }
 
+    /// How many ordered records and ends have come.
+    pub(crate) const fn seen(&self) -> u32 {
+        self.seen
+    }
+
+    /// So many have come, which were handled elsewhere.
+    pub(crate) const fn set_seen(&mut self, seen: u32) {
+        self.seen = seen;
+    }
+
+    /// A link has begun, whose records come another way.
+    pub(crate) fn begin(&mut self, link: u16) -> About {
+        self.links.insert(link);
+        About::Link(link)
+    }
+
     /// An ordered record has come. What it is about.
     pub(crate) fn note(&mut self, link: u16, frame: Frame<'_>) -> About {
         self.seen = self.seen.wrapping_add(1);
@@ -66,6 +82,11 @@ impl Order {
     /// A link has ended, and every session on it.
     pub(crate) fn note_end(&mut self, link: u16) -> About {
         self.seen = self.seen.wrapping_add(1);
+        self.end(link)
+    }
+
+    /// The same of a link whose records come another way.
+    pub(crate) fn end(&mut self, link: u16) -> About {
         self.links.remove(link);
         if let Some(sessions) = &mut self.sessions {
             sessions.retain(|_, on| *on != link);
@@ -133,6 +154,8 @@ impl Numbers {
 pub(crate) enum About {
     Link(u16),
     Session(SessionId),
+    /// Whatever it was, that was handled elsewhere.
+    Elsewhere,
 }
 
 /// Session numbers are a gateway's own, so nobody chooses them to collide.
@@ -176,6 +199,7 @@ impl Waiter {
         match about {
             About::Link(link) => self.link == link,
             About::Session(session) => self.session == Some(session),
+            About::Elsewhere => false,
         }
     }
 }
@@ -291,6 +315,26 @@ mod tests {
         assert_eq!(judge(&order, 0, 1, session), Ok(()));
         let judged = with_frame(|writer| writer.hello(&hello), |frame| order.judge(0, 1, frame));
         assert_eq!(judged, Err(Refusal::Malformed), "that must not be lost");
+    }
+
+    #[test]
+    fn a_stream_that_is_read_elsewhere_says_how_far_it_is() {
+        let (mut order, session) = (Order::new(false), SessionId::new(3, 9));
+        let mut waiting = Waiting::new();
+        let mut keep = |mark| {
+            with_frame(|writer| writer.payload(session, b"x"), |it| waiting.keep(mark, 1, it))
+        };
+        assert!(keep(2) && keep(3));
+        order.set_seen(2);
+        let mut judged = Vec::new();
+        waiting.release(&order, About::Elsewhere, |_, _, it| judged.push(it));
+        assert_eq!(judged, [Err(Refusal::Over)], "its link has not begun, the other may yet");
+        let about = order.begin(1);
+        waiting.release(&order, about, |_, _, it| judged.push(it));
+        assert_eq!((&judged[1..], waiting.len()), (&[Ok(())][..], 0));
+        order.end(1);
+        assert_eq!(judge(&order, 2, 1, session), Err(Refusal::Over));
+        assert_eq!(order.seen(), 2);
     }
 
     #[test]

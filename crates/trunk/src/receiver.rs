@@ -146,6 +146,30 @@ impl Receiver {
         self.inner.release(about, hear);
     }
 
+    /// How many ordered records and ends have come by the stream.
+    pub(crate) const fn heard(&self) -> u32 {
+        self.inner.order.seen()
+    }
+
+    /// So many have, which were handled elsewhere.
+    pub(crate) fn set_heard(&mut self, heard: u32, hear: impl FnMut(Heard<'_>)) {
+        self.inner.order.set_seen(heard);
+        self.inner.release(About::Elsewhere, hear);
+    }
+
+    /// A link has begun, whose ordered records are handled elsewhere.
+    pub(crate) fn begin_link(&mut self, link: u16, hear: impl FnMut(Heard<'_>)) {
+        let about = self.inner.order.begin(link);
+        self.inner.release(about, hear);
+    }
+
+    /// And has ended.
+    pub(crate) fn end_link(&mut self, link: u16, hear: impl FnMut(Heard<'_>)) {
+        let about = self.inner.order.end(link);
+        self.pieces.forget(link);
+        self.inner.release(about, hear);
+    }
+
     /// Opens a batch in place. The headers of those that have opened.
     fn open(
         &mut self,

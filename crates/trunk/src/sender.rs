@@ -99,6 +99,16 @@ impl Sender {
         self.mark = self.mark.wrapping_add(1);
     }
 
+    /// How many of them the stream was given.
+    pub(crate) const fn mark(&self) -> u32 {
+        self.mark
+    }
+
+    /// So many, by others.
+    pub(crate) const fn set_mark(&mut self, mark: u32) {
+        self.mark = mark;
+    }
+
     pub(crate) const fn epoch(&self) -> u64 {
         self.keys.epoch()
     }

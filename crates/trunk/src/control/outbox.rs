@@ -5,7 +5,7 @@ use std::fmt;
 use ringgate_link::bundle::{Frame, is_name};
 
 use super::frame::{FRAME_BYTES_MAX, HEADER_BYTES, Reason, Welcome, kind};
-use crate::lane::Lane;
+use crate::lane::NoteTold;
 
 /// More than this never waits.
 const BYTES_MAX: usize = 4 << 20;
@@ -53,7 +53,7 @@ impl Outbox {
     /// A record that must arrive. The lane is told, so that no payload overtakes it.
     pub fn record(
         &mut self,
-        (lane, number): (&mut Lane, u8),
+        (lane, number): (&mut impl NoteTold, u8),
         link: u16,
         frame: Frame<'_>,
     ) -> Result<(), OverFull> {
@@ -62,7 +62,11 @@ impl Outbox {
     }
 
     /// A link is over.
-    pub fn ended(&mut self, (lane, number): (&mut Lane, u8), link: u16) -> Result<(), OverFull> {
+    pub fn ended(
+        &mut self,
+        (lane, number): (&mut impl NoteTold, u8),
+        link: u16,
+    ) -> Result<(), OverFull> {
         lane.note_told();
         self.push(kind::ENDED, number, &[&link.to_le_bytes()])
     }
