@@ -23,7 +23,7 @@ pub use guest::{Guest, Hello};
 pub use line::Line;
 pub use local::{Bundles, Local, Received};
 pub use port::{Buffers, Port};
-pub use trunk::{End, Event, LaneStats, Settings, Trunk};
+pub use trunk::{End, Event, LaneStats, Lease, Settings, Trunk, Way, Word};
 
 /// What the streams are encrypted with: Graviola, which needs no C compiler, and a processor that
 /// suffices ([`ringgate_os::processor`]).

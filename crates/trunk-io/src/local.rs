@@ -56,6 +56,13 @@ impl Local {
         Ok(Self::new(socket))
     }
 
+    /// A link, and what is to be its other side.
+    pub fn pair() -> io::Result<(Self, OwnedFd)> {
+        let kind = Type::SEQPACKET.nonblocking().cloexec();
+        let (ours, theirs) = Socket::pair_raw(Domain::UNIX, kind, None)?;
+        Ok((Self::new(ours), theirs.into()))
+    }
+
     fn new(socket: Socket) -> Self {
         ringgate_os::segments::ask_for_buffers(socket.as_fd(), BUFFER_BYTES);
         let queue = Queue::new(QUEUE_BUNDLES);
@@ -128,7 +135,7 @@ impl Local {
 
     /// Reads what there is, up to a burst, and hands each bundle on.
     pub fn receive(
-        &mut self,
+        &self,
         bundles: &mut Bundles,
         mut handle: impl FnMut(&[u8]),
     ) -> io::Result<Received> {

@@ -21,6 +21,11 @@ pub struct Buffers {
     bytes: Vec<Box<[u8]>>,
 }
 
+impl Buffers {
+    /// The most that one receive brings.
+    pub const BYTES: usize = BUFFERS * BUFFER_BYTES;
+}
+
 impl Default for Buffers {
     fn default() -> Self {
         let bytes = (0..BUFFERS).map(|_| vec![0; BUFFER_BYTES].into_boxed_slice()).collect();

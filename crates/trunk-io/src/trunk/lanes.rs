@@ -2,17 +2,14 @@
 //! sender of a datagram that is authentic and new.
 
 use std::cell::{Cell, RefCell};
-use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 
 use ringgate_link::bundle::Frame;
 use ringgate_os::notify::Epoll;
 use ringgate_trunk::datagram::Header;
 use ringgate_trunk::tls::Failure;
 
-use super::{End, Event, Trunk, Way};
-use crate::port::Port;
+use super::{End, Event, Trunk};
 
 /// Bursts that are taken in before anything else has its turn.
 const BURSTS_MAX: usize = 4;
@@ -24,8 +21,10 @@ impl Trunk {
         now_ns: u64,
         handle: &mut impl FnMut(Event<'_>),
     ) -> Result<(), End> {
-        let Self { ways, aead, buffers, .. } = self;
-        let Some(way) = ways.get_mut(lane) else { return Ok(()) };
+        let Self { seats, aead, buffers, .. } = self;
+        let Some(way) = seats.get_mut(lane).and_then(|seat| seat.way.as_mut()) else {
+            return Ok(());
+        };
         let Some(mut port) = way.port.take() else { return Ok(()) };
         let telling = Telling::new(lane as u8, way.is_up, handle);
         let mut received = Ok(());
@@ -63,20 +62,21 @@ impl Trunk {
         mut handle: impl FnMut(Event<'_>),
     ) {
         let Some(Header { lane, .. }) = Header::read(datagram) else { return };
-        let Self { ways, aead, line, .. } = self;
-        let Some(way) = ways.get_mut(usize::from(lane)) else { return };
+        let Self { seats, aead, line, .. } = self;
+        let Some(way) = seats.get_mut(usize::from(lane)).and_then(|seat| seat.way.as_mut()) else {
+            return;
+        };
         let telling = Telling::new(lane, way.is_up, &mut handle);
-        let is_authentic = way.lane().receive(now_ns, aead, &mut [datagram], |link, frame| {
+        let is_authentic = way.receive_at_door(datagram, aead, now_ns, |link, frame| {
             telling.record(link, frame);
         });
         telling.note(is_authentic);
         way.is_up = telling.is_up.get();
-        if !is_authentic {
+        if !is_authentic || way.leads_to(from) {
             return;
         }
-        let is_known = way.port.as_ref().is_some_and(|port| port.peer() == from);
         let token = self.settings.token + 1 + u64::from(lane);
-        let moved = if is_known { Ok(()) } else { move_to(way, line.local(), from, epoll, token) };
+        let moved = line.local().and_then(|own| way.move_to((own, from), epoll, token));
         if let Err(why) = moved {
             self.end_with(End::Failed(Failure::Io(why)));
         }
@@ -110,19 +110,4 @@ impl<'a, H: FnMut(Event<'_>)> Telling<'a, H> {
         self.note(true);
         self.tell(Event::Record { lane: self.lane, link, frame });
     }
-}
-
-/// Opens a socket to where the other end is now. It answers from the address to which the agent has
-/// connected, and no other.
-fn move_to(
-    way: &mut Way,
-    own: io::Result<SocketAddr>,
-    peer: SocketAddr,
-    epoll: &Epoll,
-    token: u64,
-) -> io::Result<()> {
-    let port = Port::open(own?, peer)?;
-    epoll.add(port.as_fd(), token)?;
-    way.set_port(port);
-    Ok(())
 }

@@ -2,7 +2,8 @@
 //! from the agent where that is.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use ringgate_core::crypto::Aead;
 use ringgate_link::bundle::Frame;
@@ -11,7 +12,7 @@ use ringgate_trunk::beat::SILENCE_NS;
 use ringgate_trunk::keys::Rekey;
 use ringgate_trunk::lane::{Full, Lane, Role, Secrets, Stats};
 
-use crate::port::Port;
+use crate::port::{Buffers, Port};
 
 /// What there is to say of a lane and its socket.
 #[derive(Clone, Copy, Debug)]
@@ -26,11 +27,17 @@ pub struct LaneStats {
     pub cut: [u64; 2],
     /// How often the other side's address has changed.
     pub moved: u64,
+    /// Records for links that are over, where somebody else has the lane; otherwise the trunk's
+    /// owner knows.
+    pub link_gone: u64,
+    /// Payloads that those links had no room for, likewise.
+    pub link_full: u64,
 }
 
-/// One lane with its socket.
+/// One lane with its socket. It can be lent ([`Trunk::lend`](super::Trunk::lend)): who has it makes
+/// the same turns with it as the trunk does.
 #[derive(Debug)]
-pub(super) struct Way {
+pub struct Way {
     lane: Lane,
     pub(super) port: Option<Port>,
     pub(super) is_up: bool,
@@ -38,6 +45,8 @@ pub(super) struct Way {
     began_ns: u64,
     full: u64,
     pub(super) moved: u64,
+    link_gone: u64,
+    link_full: u64,
     /// Of sockets that were replaced.
     cut_before: [u64; 2],
 }
@@ -58,12 +67,66 @@ impl Way {
             began_ns: now_ns,
             full: 0,
             moved: 0,
+            link_gone: 0,
+            link_full: 0,
             cut_before: [0; 2],
         }
     }
 
-    pub(super) const fn lane(&mut self) -> &mut Lane {
+    /// The lane.
+    #[inline]
+    pub const fn lane(&mut self) -> &mut Lane {
         &mut self.lane
+    }
+
+    /// Its socket, once there is one.
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.port.as_ref().map(Port::as_fd)
+    }
+
+    /// Takes in what the socket has, up to a burst, as [`Port::receive`] does. Returns whether
+    /// there may be more.
+    pub fn receive(
+        &mut self,
+        buffers: &mut Buffers,
+        aead: &mut Aead,
+        now_ns: u64,
+        deliver: impl FnMut(u16, Frame<'_>),
+        stray: impl FnMut(SocketAddr, &[u8]),
+    ) -> io::Result<bool> {
+        let Self { lane, port: Some(port), .. } = self else { return Ok(false) };
+        port.receive(buffers, (lane, aead), now_ns, deliver, stray).map(|(has_more, _)| has_more)
+    }
+
+    /// At a gateway: a datagram for this lane that has come to the address that everybody knows.
+    /// Where it is authentic and new, which is what this returns, the other end is at its sender.
+    pub fn receive_at_door(
+        &mut self,
+        datagram: &mut [u8],
+        aead: &mut Aead,
+        now_ns: u64,
+        deliver: impl FnMut(u16, Frame<'_>),
+    ) -> bool {
+        self.lane.receive(now_ns, aead, &mut [datagram], deliver)
+    }
+
+    /// Whether that is where its socket leads to.
+    pub fn leads_to(&self, peer: SocketAddr) -> bool {
+        self.port.as_ref().is_some_and(|port| port.peer() == peer)
+    }
+
+    /// Opens a socket to where the other end is now. It answers from the address to which the agent
+    /// has connected, and no other.
+    pub fn move_to(
+        &mut self,
+        (own, peer): (SocketAddr, SocketAddr),
+        epoll: &Epoll,
+        token: u64,
+    ) -> io::Result<()> {
+        let port = Port::open(own, peer)?;
+        epoll.add(port.as_fd(), token)?;
+        self.set_port(port);
+        Ok(())
     }
 
     /// The other side is there from now on.
@@ -77,28 +140,32 @@ impl Way {
     }
 
     /// A lane of a gateway that knows no address yet is silent when nobody has spoken in time.
-    pub(super) fn is_silent(&self, now_ns: u64) -> bool {
+    pub fn is_silent(&self, now_ns: u64) -> bool {
         match self.port {
             Some(_) => self.lane.is_silent(now_ns),
             None => now_ns.saturating_sub(self.began_ns) >= SILENCE_NS,
         }
     }
 
-    pub(super) fn poll(&mut self, now_ns: u64) {
+    /// What time brings: beats and probes, which the next flush sends.
+    pub fn poll(&mut self, now_ns: u64) {
         if self.port.is_some() {
             self.lane.poll(now_ns);
         }
     }
 
-    pub(super) fn due_ns(&self) -> u64 {
+    /// When that is due.
+    pub fn due_ns(&self) -> u64 {
         match self.port {
             Some(_) => self.lane.due_ns(),
             None => self.began_ns + SILENCE_NS,
         }
     }
 
+    /// Appends a record that may be lost, after making room by sending where there is none. What
+    /// finds none even so is counted (`full`).
     #[inline]
-    pub(super) fn push(&mut self, link: u16, frame: Frame<'_>, aead: &mut Aead, now_ns: u64) {
+    pub fn push(&mut self, link: u16, frame: Frame<'_>, aead: &mut Aead, now_ns: u64) {
         if self.lane.push(link, frame) == Err(Full) {
             // What a failed send means is seen when the trunk is flushed.
             let _ = self.send(aead, now_ns);
@@ -118,7 +185,20 @@ impl Way {
         port.send(lane, now_ns)
     }
 
-    pub(super) fn flush(
+    /// Who has it counts what links did not take: records for such that are over, and payloads that
+    /// there was no room for.
+    pub const fn count_dropped(&mut self, gone: u64, full: u64) {
+        self.link_gone += gone;
+        self.link_full += full;
+    }
+
+    /// Whether something waits to be sent.
+    pub const fn has_pending(&self) -> bool {
+        !self.lane.is_empty()
+    }
+
+    /// Seals and sends what waits, and has the set say when there is room for the rest.
+    pub fn flush(
         &mut self,
         aead: &mut Aead,
         epoll: &Epoll,
@@ -134,7 +214,8 @@ impl Way {
         Ok(())
     }
 
-    pub(super) fn stats(&self) -> LaneStats {
+    /// What there is to say of it.
+    pub fn stats(&self) -> LaneStats {
         let cut = self.port.as_ref().map_or([0; 2], Port::cut);
         LaneStats {
             lane: self.lane.stats(),
@@ -142,6 +223,8 @@ impl Way {
             full: self.full,
             cut: [self.cut_before[0] + cut[0], self.cut_before[1] + cut[1]],
             moved: self.moved,
+            link_gone: self.link_gone,
+            link_full: self.link_full,
         }
     }
 }
