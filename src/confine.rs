@@ -174,6 +174,7 @@ const CALLS: &[i64] = &[
     libc::SYS_setsockopt,
     libc::SYS_shutdown,
     libc::SYS_socket,
+    libc::SYS_socketpair,
     // Waiting.
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,

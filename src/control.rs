@@ -160,8 +160,8 @@ impl Control {
         } = settings;
         let runtime = Runtime::start(config.gateway.io != IoChoice::Mmsg)
             .map_err(|why| format!("cannot start the control thread's runtime: {why}"))?;
-        let counts = (fleet.worker_count(), setup.incarnation);
-        let agents = Agents::open(&config, counts, fleet.clock(), inherited.is_some())?;
+        let fleets = (fleet.desks(), setup.incarnation);
+        let agents = Agents::open(&config, fleets, fleet.clock(), inherited.is_some())?;
         let mut view = View::new(&fleet, Arc::clone(&setup), config_file.clone(), kernel);
         if let Some(inherited) = &inherited {
             view.inherit(&inherited.facts);

@@ -64,6 +64,7 @@ use ringgate_gate::{
 };
 use ringgate_io::socket::UdpSocket;
 use ringgate_io::{AnyDriver, Choice, StartError};
+use ringgate_lanes::Desk;
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::memory;
 
@@ -122,6 +123,8 @@ pub struct Fleet {
     seats: Vec<Sender<Box<Worker>>>,
     has_begun: bool,
     posts: Vec<Post>,
+    /// By which workers are lent lanes of trunks.
+    desks: Vec<Desk>,
     helms: Vec<Helm>,
     published: Vec<Arc<Published>>,
     claims: Arc<Claims>,
@@ -156,7 +159,8 @@ impl Fleet {
         let parts = (0..).zip(drivers).map(|(index, driver)| start.parts(index, driver));
         let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
         start.begin_card(&mut parts)?;
-        let shells: Vec<_> = parts.iter().map(|parts| Shell::new(&parts.driver)).collect();
+        let shells: Vec<_> =
+            parts.iter().map(|parts| Shell::new(&parts.driver, start.clock)).collect();
         let facts = parts.first().map(|it| (it.driver.name(), it.gate.aead().kernel().name()));
         let clock = start.clock;
         let mut fleet = start.fleet(&shells.iter().collect::<Vec<_>>(), facts);
@@ -225,6 +229,11 @@ impl Fleet {
     /// What each worker has published last.
     pub fn published(&self) -> &[Arc<Published>] {
         &self.published
+    }
+
+    /// By which each worker is lent lanes of trunks.
+    pub fn desks(&self) -> &[Desk] {
+        &self.desks
     }
 
     /// Gives every worker the same command. Each gets it once and after all earlier ones, whenever
@@ -537,6 +546,7 @@ impl<'a> Start<'a> {
             has_begun: false,
             helms: shells.iter().map(|shell| shell.helm.clone()).collect(),
             posts,
+            desks: shells.iter().map(|shell| shell.desk.clone()).collect(),
             published,
             claims: self.claims,
             addresses: Mutex::new(self.addresses),

@@ -10,6 +10,7 @@ use super::view::Snapshot;
 use super::{ControlLoop, NS_PER_MS};
 use crate::config::{self, ANY_AGENT, Config, Identity};
 use crate::membership::EntranceRow;
+use ringgate_lanes::Desk;
 use ringgate_os::clock::Clock;
 use ringgate_trunk::tls;
 use ringgate_trunks::{
@@ -45,13 +46,14 @@ impl Agents {
     /// before it still listens. The error is one sentence.
     pub(super) fn open(
         config: &Config,
-        (workers, incarnation): (usize, u64),
+        (desks, incarnation): (&[Desk], u64),
         clock: Clock,
         is_successor: bool,
     ) -> Result<Self, String> {
         let trunks = Trunks::new(Settings {
             run_dir: config.gateway.run_dir.clone(),
-            workers,
+            workers: desks.len(),
+            desks: desks.to_vec(),
             incarnation,
             clock,
             rekey: Rekey::default(),

@@ -148,7 +148,7 @@ impl<'a> Heir<'a> {
         let card = self.start.go_on_with_card(&drivers).map_err(|why| why.to_string())?;
         let addresses = Arc::new(self.start.addresses.clone());
         for ((index, driver), bytes) in (0..).zip(drivers).zip(extent.worker_bytes) {
-            let (shell, feed) = (Shell::new(&driver), next()?);
+            let (shell, feed) = (Shell::new(&driver, clock), next()?);
             let birth = Birth::new(&self.start, index, &maps)?;
             let (from, bytes) = (extent.from, *bytes);
             let seat = card.as_ref().map(|card| Seat::new(Arc::clone(card), index.into()));

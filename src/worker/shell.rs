@@ -8,6 +8,8 @@ use super::mailbox::{Mailbox, Post};
 use super::report::Published;
 use super::stages::Recorder;
 use ringgate_io::AnyDriver;
+use ringgate_lanes::{Desk, Lanes};
+use ringgate_os::clock::Clock;
 
 /// The worker's ends of it.
 pub(super) struct Shell {
@@ -16,18 +18,24 @@ pub(super) struct Shell {
     pub(super) stand: Stand,
     pub(super) helm: Helm,
     pub(super) stages: Box<Recorder>,
+    pub(super) lanes: Lanes,
+    pub(super) desk: Desk,
 }
 
 impl Shell {
     /// For a worker with this driver.
-    pub(super) fn new(driver: &AnyDriver) -> Self {
+    pub(super) fn new(driver: &AnyDriver, clock: Clock) -> Self {
         let (stand, helm) = barrier::barrier();
+        let lanes = Lanes::new(clock);
+        let desk = lanes.desk(driver.bell());
         Self {
             mailbox: Mailbox::new(driver.bell()),
             published: Arc::new(Published::new()),
             stand,
             helm,
             stages: Box::new(Recorder::new()),
+            lanes,
+            desk,
         }
     }
 

@@ -28,7 +28,8 @@ fn asleep() -> (Fleet, Vec<Worker>) {
     let worker = |at| {
         let driver = drivers.next().expect("one for each");
         let parts = starting.parts(at, driver).expect("no sockets to fail");
-        Worker::new(Shell::new(&parts.driver), parts, starting.clock, plan.spin)
+        let shell = Shell::new(&parts.driver, starting.clock);
+        Worker::new(shell, parts, starting.clock, plan.spin)
     };
     let workers: Vec<_> = (0..plan.workers).map(worker).collect();
     let mut fleet = start().fleet(&[], None);

@@ -23,6 +23,7 @@ use ringgate_gate::handover::{Sink, SocketUse};
 use ringgate_gate::pace::Rules;
 use ringgate_gate::{Gate, Mail, WorkerId};
 use ringgate_io::{AnyDriver, CardCounts, socket};
+use ringgate_lanes::Lanes;
 use ringgate_os::shared::Writing;
 use ringgate_os::{clock, notify};
 
@@ -45,6 +46,8 @@ pub(super) struct Worker {
     index: u16,
     body: body::Body,
     driver: AnyDriver,
+    /// Beside the driver's sockets, those that lead to agents.
+    lanes: Lanes,
     clock: HostClock,
     around: Around,
     players: PublicSockets,
@@ -75,7 +78,7 @@ impl Worker {
     /// A worker in what was made for it.
     pub(super) fn new(shell: Shell, parts: Parts, clock: clock::Clock, spin: Duration) -> Self {
         let Parts { index, driver, gate, players, counted, seat } = parts;
-        let Shell { mailbox, published, stand, helm: _, stages } = shell;
+        let Shell { mailbox, published, stand, helm: _, stages, lanes, desk: _ } = shell;
         let link = gate.udp_link().and_then(|link| driver.fd(link));
         let link_port = link.and_then(|fd| socket::local_address(fd).ok());
         let pace = Rules::new(sockets::room(&driver, &players));
@@ -84,6 +87,7 @@ impl Worker {
             link_port: link_port.map(|address| address.port()),
             body: body::Body::new(gate, spin, pace, clock.now_ns()),
             driver,
+            lanes,
             clock: HostClock(clock),
             around: Around { mailbox, posts: Vec::new(), stages },
             players: PublicSockets::new(players, counted.dropped),
@@ -111,8 +115,9 @@ impl Worker {
     /// One turn that does not wait.
     #[cfg(test)]
     pub(super) fn turn_now(&mut self) {
-        let Self { body, driver, clock, around, .. } = self;
-        let now_ns = body.turn(driver, clock, around, 0).expect("the driver lives");
+        let Self { body, driver, lanes, clock, around, .. } = self;
+        let turned = body.turn(&mut lanes.over(driver), clock, around, 0);
+        let now_ns = turned.expect("the driver lives");
         self.housekeeping_at_ns = now_ns + HOUSEKEEPING_NS;
     }
 
@@ -146,9 +151,9 @@ impl Worker {
                 break;
             }
             let is_busy = self.ahead.is_busy();
-            let Self { body, driver, clock, around, housekeeping_at_ns, .. } = self;
+            let Self { body, driver, lanes, clock, around, housekeeping_at_ns, .. } = self;
             let until_ns = if is_busy { 0 } else { *housekeeping_at_ns };
-            let now_ns = body.turn(driver, clock, around, until_ns)?;
+            let now_ns = body.turn(&mut lanes.over(driver), clock, around, until_ns)?;
             self.publish_when_due(now_ns);
             if is_busy {
                 self.go_on_ahead();
@@ -259,8 +264,8 @@ impl Worker {
 
     fn last_turn(&mut self) -> std::io::Result<()> {
         self.take_sockets();
-        let Self { body, driver, clock, around, .. } = self;
-        body.last_turn(driver, clock, around).map(drop)
+        let Self { body, driver, lanes, clock, around, .. } = self;
+        body.last_turn(&mut lanes.over(driver), clock, around).map(drop)
     }
 
     /// Leaves a report.

@@ -35,6 +35,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/gate", "batch core link"),
     ("crates/impair", ""),
     ("crates/io", "batch core os xdp"),
+    ("crates/lanes", "batch core io link os trunk-io"),
     ("crates/link", "os"),
     ("crates/os", ""),
     ("crates/report", ""),
@@ -43,7 +44,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/tokens", "core fleet os report"),
     ("crates/trunk", "core link"),
     ("crates/trunk-io", "core link os trunk"),
-    ("crates/trunks", "link os trunk trunk-io"),
+    ("crates/trunks", "lanes link os trunk trunk-io"),
     ("crates/xdp", "batch os"),
     ("loadgen", "batch client core impair io link os report"),
 ];
@@ -75,12 +76,12 @@ const MAY_USE: &[(&str, &str)] = &[
     ("src/cli", "agent batch config confine control core fleet gate handover hosting io link membership os report state tokens worker"),
     ("src/config", "agent::options core fleet gate::Front gate::Intake os::processor trunk::tls"),
     ("src/confine", ""),
-    ("src/control", "agent batch config confine core fleet gate handover hosting io::CardChoice io::CardDrop io::CardMode io::Choice link::announce membership os report state trunk::tls trunks worker"),
+    ("src/control", "agent batch config confine core fleet gate handover hosting io::CardChoice io::CardDrop io::CardMode io::Choice lanes::Desk link::announce membership os report state trunk::tls trunks worker"),
     ("src/handover", "os"),
     ("src/hosting", "agent config fleet gate::Allowed link::announce membership os"),
     ("src/main", "ringgate"),
     ("src/membership", "config core fleet gate::Allowed gate::Credentials gate::FleetPlayer gate::FleetPlayers gate::FleetTokens gate::Front gate::Intake gate::PlayerClaimed gate::PlayerNews gate::Prefix gate::SessionId gate::TokenQuestion gate::Whose link::announce os state"),
-    ("src/worker", "batch config core gate handover io link os"),
+    ("src/worker", "batch config core gate handover io lanes link os"),
 ];
 
 /// Crates whose files may not import each other in a circle.

@@ -570,6 +570,8 @@ impl Interface for Uring {
 
     fn watch(&mut self, beside: RawFd) {
         self.beside = Some(beside);
+        // A poll of another one that is under way ends one wait too many, at most.
+        self.beside_is_polled = false;
     }
 
     fn stats(&self) -> IoStats {

@@ -1,9 +1,10 @@
 //! The gateway's end of trunks: where agents connect, which of them may serve what, and a thread
 //! for each of them.
 //!
-//! A thread connects to the gateway's own workers as a game process would, once for each link that
-//! the agent has. So whatever a gateway does with a local link (who may use a name, grace, a
-//! hand-over to the next process) holds for these without a line in it.
+//! A thread makes a link to one of the gateway's own workers for each link that the agent has, and
+//! lends the worker its lane: what may be lost is the worker's to send and to receive, what must
+//! arrive passes the thread. So whatever a gateway does with a local link (who may use a name,
+//! grace, a hand-over to the next process) holds for these without a line in it.
 #![deny(unsafe_code)]
 
 mod door;

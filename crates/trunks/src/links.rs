@@ -1,11 +1,15 @@
-//! A trunk's links: each is a link to one of the gateway's own workers, made as the game process
-//! would make it.
+//! A trunk's links: each is a link to one of the gateway's own workers.
 //!
-//! A link waits until its lane is up: only then is there a way for what its worker has to say.
+//! A link waits until its lane is up: only then is there a way for what its worker has to say. A
+//! worker that has the lane is given its end of the link, by which goes what must arrive; to others
+//! it is made as the game process would make it, and everything goes by it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use ringgate_lanes::Desk;
 use ringgate_link::bundle::{Frame, Frames, GoodbyeReason, ToGateway};
 use ringgate_os::notify::{Epoll, Ready};
 use ringgate_trunk_io::{Bundles, Local, Received, Trunk};
@@ -30,6 +34,10 @@ pub(crate) struct Making<'a> {
     pub(crate) run_dir: &'a Path,
     pub(crate) allowed: &'a [String],
     pub(crate) epoll: &'a Epoll,
+    /// By worker.
+    pub(crate) desks: &'a [Desk],
+    /// The trunk's number.
+    pub(crate) trunk: u32,
 }
 
 /// All links of a trunk.
@@ -41,6 +49,11 @@ pub(crate) struct Links {
     latest: Option<((u8, u16), usize)>,
     /// Lanes that are up.
     up: Vec<u8>,
+    /// Lanes that workers have.
+    lent: Vec<u8>,
+    /// By what workers call links of lanes that they have: never the same twice.
+    by_serial: HashMap<u32, usize>,
+    latest_serial: u32,
     /// Links with something to send.
     dirty: Vec<usize>,
     is_held: bool,
@@ -52,6 +65,7 @@ pub(crate) struct Links {
 struct Link {
     lane: u8,
     number: u16,
+    serial: u32,
     backend: String,
     state: State,
     is_dirty: bool,
@@ -97,14 +111,26 @@ impl Links {
         }
     }
 
-    /// A lane is up: what has waited for it goes on.
-    pub(crate) fn handle_lane_up(&mut self, lane: u8, making: Making<'_>) {
+    /// A lane is up, and its worker has it, or not: what has waited for it goes on.
+    pub(crate) fn handle_lane_up(&mut self, lane: u8, is_lent: bool, making: Making<'_>) {
         self.up.push(lane);
+        self.lent.extend(is_lent.then_some(lane));
         for place in 0..self.places.len() {
             if self.places[place].as_ref().is_some_and(|link| link.lane == lane) {
                 self.open(place, making);
             }
         }
+    }
+
+    /// The number of a link that a worker calls so, unless it is over.
+    pub(crate) fn by_serial(&self, serial: u32) -> Option<u16> {
+        let place = *self.by_serial.get(&serial)?;
+        self.places[place].as_ref().map(|link| link.number)
+    }
+
+    /// No worker has a lane any more. Links that are made from now on are made as without.
+    pub(crate) fn handle_lanes_back(&mut self) {
+        self.lent.clear();
     }
 
     /// The agent may serve only these from now on.
@@ -258,7 +284,10 @@ impl Links {
         };
         let state = State::Waiting(frame.bytes().to_vec());
         let backend = hello.name.to_owned();
-        self.places[place] = Some(Link { lane, number, backend, state, is_dirty: false });
+        self.latest_serial = self.latest_serial.wrapping_add(1);
+        let serial = self.latest_serial;
+        self.places[place] = Some(Link { lane, number, serial, backend, state, is_dirty: false });
+        self.by_serial.insert(serial, place);
         self.by_number.insert((lane, number), place);
         if self.up.contains(&lane) {
             self.open(place, making);
@@ -269,11 +298,17 @@ impl Links {
     fn open(&mut self, place: usize, making: Making<'_>) {
         let Some(link) = &mut self.places[place] else { return };
         let State::Waiting(records) = &link.state else { return };
-        let path = making.run_dir.join(format!("worker-{}.sock", link.lane));
-        let opened = Local::connect(&path).and_then(|mut local| {
+        let desk = making.desks.get(usize::from(link.lane));
+        let desk = desk.filter(|_| self.lent.contains(&link.lane));
+        let opened = connect(link.lane, desk, making).and_then(|(mut local, theirs)| {
             local.watch(making.epoll, TOKEN + place as u64)?;
             let all = Frames::new(records).flatten().all(|frame| local.push_late(frame));
             debug_assert!(all, "a queue that is empty has room for these");
+            // A worker that hears of a link finds in it who that is.
+            local.flush();
+            if let Some((desk, theirs)) = desk.zip(theirs) {
+                desk.link(making.trunk, (link.number, link.serial), theirs);
+            }
             Ok(local)
         });
         match opened {
@@ -285,10 +320,10 @@ impl Links {
                 self.note_dirty(place);
             }
             Err(why) => {
+                let lane = link.lane;
                 tracing::warn!(
                     event = "agent_link_failed",
-                    "cannot connect to {}: {why}",
-                    path.display()
+                    "cannot connect to worker {lane}: {why}"
                 );
                 self.counts.failed += 1;
                 let answer = Answer::End(link.lane, link.number);
@@ -302,12 +337,26 @@ impl Links {
     fn remove(&mut self, place: usize) {
         let Some(link) = self.places[place].take() else { return };
         self.by_number.remove(&(link.lane, link.number));
+        self.by_serial.remove(&link.serial);
         self.latest = None;
         if let State::Up(mut local) = link.state {
             local.flush();
             self.counts.gone += local.clear();
         }
     }
+}
+
+/// A link to a worker, and what that is to be given of it where it has a desk.
+fn connect(
+    lane: u8,
+    desk: Option<&Desk>,
+    making: Making<'_>,
+) -> io::Result<(Local, Option<OwnedFd>)> {
+    if desk.is_some() {
+        return Local::pair().map(|(local, theirs)| (local, Some(theirs)));
+    }
+    let path = making.run_dir.join(format!("worker-{lane}.sock"));
+    Local::connect(&path).map(|local| (local, None))
 }
 
 /// Links of one trunk: many game processes with a link to each of many workers.

@@ -146,6 +146,13 @@ impl Shared {
         if mailbox.try_put(from, datagram) { Ok(()) } else { Err("overflow") }
     }
 
+    /// A datagram that had come to an agent's door found no room.
+    pub(crate) fn count_overflow(&self, agent: &str) {
+        if let Some(rule) = self.rules().find(agent) {
+            self.at_door(rule.bind, |shown| *shown.dropped.entry("overflow").or_default() += 1);
+        }
+    }
+
     /// Changes what is shown of a door.
     pub(crate) fn at_door(&self, bind: SocketAddr, change: impl FnOnce(&mut DoorShown)) {
         change(self.state().doors.entry(bind).or_default());

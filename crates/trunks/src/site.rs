@@ -1,14 +1,17 @@
 //! The thread of a trunk: it moves records between the trunk and the workers' sockets until the
-//! trunk is over.
+//! trunk is over. A worker that can have its lane is lent it, and leaves to this thread what goes
+//! by the stream.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ringgate_link::bundle::{Frames, Goodbye, Writer};
 use ringgate_os::notify::{Epoll, Ready};
 use ringgate_trunk::control::{Reason, Welcome};
-use ringgate_trunk_io::{Bundles, Event, Guest, Settings, Trunk};
+use ringgate_trunk::datagram::Header;
+use ringgate_trunk_io::{Bundles, Event, Guest, LaneStats, Settings, Trunk};
 
 use crate::links::{Answer, Links, Making};
 use crate::mailbox::{Mail, Mailbox};
@@ -58,10 +61,14 @@ struct Site {
     trunk: Trunk,
     links: Links,
     bundles: Bundles,
+    /// Lanes that have come up and are not looked after yet.
+    risen: Vec<u8>,
     number: u32,
     since_ns: u64,
     mail: Vec<Mail>,
     shown_ns: u64,
+    /// What workers have dropped by then: records for links that were over, payloads without room.
+    shown_drops: [u64; 2],
 }
 
 impl Site {
@@ -89,10 +96,12 @@ impl Site {
             trunk,
             links: Links::default(),
             bundles: Bundles::default(),
+            risen: Vec::new(),
             number,
             since_ns: now_ns,
             mail: Vec::new(),
             shown_ns: 0,
+            shown_drops: [0; 2],
         })
     }
 
@@ -106,37 +115,104 @@ impl Site {
             for ready in &ready {
                 self.handle_ready(*ready, now_ns);
             }
+            self.listen();
+            self.lend_risen();
             self.answer();
             self.trunk.poll(now_ns);
-            self.links.hold(self.trunk.waiting_bytes() > HELD_BYTES, &self.epoll);
+            let is_held = self.trunk.waiting_bytes() > HELD_BYTES;
+            self.links.hold(is_held, &self.epoll);
+            self.trunk.hold(is_held, &self.epoll);
             self.links.flush(&self.epoll);
             self.trunk.flush(&self.epoll, now_ns);
-            self.show(now_ns);
             if self.trunk.over().is_some() {
-                return;
+                // Their last counts are the trunk's.
+                self.take_lanes_back();
+                return self.show(now_ns);
             }
+            self.show(now_ns);
             let wait = Duration::from_nanos(self.trunk.due_ns().saturating_sub(clock.now_ns()));
+            // What workers say of their lanes rings no bell.
+            let wait =
+                if self.lanes_lent().next().is_some() { wait.min(LISTEN_EVERY) } else { wait };
             if let Err(why) = self.epoll.wait(&mut ready, wait) {
                 tracing::error!(
                     event = "agent_failed",
                     "cannot wait for agent {}: {why}",
                     self.agent
                 );
-                return self.trunk.say_goodbye(Reason::Other);
+                self.trunk.say_goodbye(Reason::Other);
             }
         }
+    }
+
+    fn lanes_lent(&self) -> impl Iterator<Item = u8> + '_ {
+        (0..self.trunk.lane_count() as u8).filter(|lane| self.trunk.is_lent(*lane))
+    }
+
+    /// Lends lanes that have come up to their workers, and lets links begin on them.
+    fn lend_risen(&mut self) {
+        for lane in std::mem::take(&mut self.risen) {
+            let Self { shared, allowed, mailbox, epoll, trunk, links, number, .. } = self;
+            let desk = shared.settings.desks.get(usize::from(lane));
+            let bell = mailbox.bell().try_clone_to_owned();
+            let lent = desk.zip(bell.ok()).and_then(|(desk, bell)| {
+                let lent = trunk.lend(lane, bell, epoll)?;
+                desk.lend(*number, lent);
+                Some(())
+            });
+            links.handle_lane_up(lane, lent.is_some(), making(shared, allowed, epoll, *number));
+        }
+    }
+
+    /// Has workers give their lanes back.
+    fn take_lanes_back(&mut self) {
+        let lent: Vec<_> = self.lanes_lent().collect();
+        self.links.handle_lanes_back();
+        for lane in lent {
+            let Self { shared, allowed, epoll, trunk, links, risen, number, .. } = self;
+            let Some(desk) = shared.settings.desks.get(usize::from(lane)) else { continue };
+            let way = desk.take_back(*number);
+            trunk.drain(lane, |serial| links.by_serial(serial));
+            if let Some(way) = way {
+                let making = making(shared, allowed, epoll, *number);
+                trunk
+                    .restore(lane, way, epoll, |event| handle(event, links, risen, making, shared));
+            }
+        }
+    }
+
+    /// Gives the stream what workers have for it.
+    fn drain_all(&mut self) {
+        let Self { trunk, links, .. } = self;
+        for lane in 0..trunk.lane_count() as u8 {
+            trunk.drain(lane, |serial| links.by_serial(serial));
+        }
+    }
+
+    /// Hears what workers say of their lanes.
+    fn listen(&mut self) {
+        let Self { shared, allowed, epoll, trunk, links, risen, number, .. } = self;
+        let making = making(shared, allowed, epoll, *number);
+        trunk.listen(|event| handle(event, links, risen, making, shared));
     }
 
     fn handle_ready(&mut self, ready: Ready, now_ns: u64) {
         if ready.token == BELL {
             return self.take_mail(now_ns);
         }
-        let Self { shared, allowed, epoll, trunk, links, bundles, .. } = self;
-        if !trunk.is_own(ready.token) {
+        if let Some(lane) = self.trunk.lane_of_pipe(ready.token) {
+            return self.trunk.drain(lane, |serial| self.links.by_serial(serial));
+        }
+        if !self.trunk.is_own(ready.token) {
+            // A link that ends has said before what its worker had for it.
+            self.drain_all();
+            let Self { trunk, links, bundles, .. } = self;
             return links.handle_ready(ready, bundles, trunk, now_ns);
         }
-        let making = Making { run_dir: &shared.settings.run_dir, allowed, epoll };
-        trunk.handle_ready(ready, epoll, now_ns, |event| handle(event, links, making, shared));
+        let Self { shared, allowed, epoll, trunk, links, risen, number, .. } = self;
+        let making = making(shared, allowed, epoll, *number);
+        let heard = |event: Event<'_>| handle(event, links, risen, making, shared);
+        trunk.handle_ready(ready, epoll, now_ns, heard);
     }
 
     fn take_mail(&mut self, now_ns: u64) {
@@ -144,17 +220,27 @@ impl Site {
         self.mailbox.take(&mut mail);
         for mail in mail.drain(..) {
             match mail {
-                Mail::Datagram(from, mut datagram) => {
-                    let Self { shared, allowed, epoll, trunk, links, .. } = self;
-                    let making = Making { run_dir: &shared.settings.run_dir, allowed, epoll };
-                    let heard = |event: Event<'_>| handle(event, links, making, shared);
-                    trunk.handle_datagram(from, &mut datagram, epoll, now_ns, heard);
-                }
+                Mail::Datagram(from, datagram) => self.handle_datagram(from, datagram, now_ns),
                 Mail::End(why) => self.trunk.say_goodbye(why),
                 Mail::Rules => self.go_by_rules(),
             }
         }
         self.mail = mail;
+    }
+
+    fn handle_datagram(&mut self, from: SocketAddr, mut datagram: Box<[u8]>, now_ns: u64) {
+        let Some(Header { lane, .. }) = Header::read(&datagram) else { return };
+        let Self { shared, allowed, epoll, trunk, links, risen, number, .. } = self;
+        let desk = shared.settings.desks.get(usize::from(lane));
+        if let Some(desk) = desk.filter(|_| trunk.is_lent(lane)) {
+            if !desk.put_datagram(*number, from, &datagram) {
+                shared.count_overflow(&self.agent);
+            }
+            return;
+        }
+        let making = making(shared, allowed, epoll, *number);
+        let heard = |event: Event<'_>| handle(event, links, risen, making, shared);
+        trunk.handle_datagram(from, &mut datagram, epoll, now_ns, heard);
     }
 
     fn go_by_rules(&mut self) {
@@ -170,10 +256,14 @@ impl Site {
     /// Says what is to be said because of what came.
     fn answer(&mut self) {
         let Self { trunk, links, .. } = self;
-        for answer in links.answers.drain(..) {
+        for answer in std::mem::take(&mut links.answers) {
             let (lane, link) = match answer {
-                Answer::End(lane, link) => (lane, link),
+                Answer::End(lane, link) => {
+                    trunk.reserve(lane, 1, |serial| links.by_serial(serial));
+                    (lane, link)
+                }
                 Answer::Goodbye(lane, link, reason) => {
+                    trunk.reserve(lane, 2, |serial| links.by_serial(serial));
                     let mut bytes = [0; 64];
                     let mut writer = Writer::new(&mut bytes);
                     let written = writer.goodbye(Goodbye { reason, error: None });
@@ -201,16 +291,46 @@ impl Site {
             lanes: self.trunk.stats().map(LaneShown::from).collect(),
             backends: self.links.by_backend(),
         };
-        let counts = std::mem::take(&mut self.links.counts);
+        let mut counts = std::mem::take(&mut self.links.counts);
+        let drops = self.trunk.stats().fold([0; 2], |[gone, full], stats: LaneStats| {
+            [gone + stats.link_gone, full + stats.link_full]
+        });
+        let before = std::mem::replace(&mut self.shown_drops, drops);
+        counts.gone += drops[0].saturating_sub(before[0]);
+        counts.full += drops[1].saturating_sub(before[1]);
         self.shared.show(&self.agent, shown, &counts);
     }
 }
 
-fn handle(event: Event<'_>, links: &mut Links, making: Making<'_>, shared: &Shared) {
+impl Drop for Site {
+    fn drop(&mut self) {
+        for desk in &self.shared.settings.desks {
+            desk.forget(self.number);
+        }
+    }
+}
+
+fn making<'a>(
+    shared: &'a Shared,
+    allowed: &'a [String],
+    epoll: &'a Epoll,
+    trunk: u32,
+) -> Making<'a> {
+    let settings = &shared.settings;
+    Making { run_dir: &settings.run_dir, allowed, epoll, desks: &settings.desks, trunk }
+}
+
+fn handle(
+    event: Event<'_>,
+    links: &mut Links,
+    risen: &mut Vec<u8>,
+    making: Making<'_>,
+    shared: &Shared,
+) {
     match event {
         Event::Record { lane, link, frame } => links.handle_record((lane, link), frame, making),
         Event::Ended { lane, link } => links.handle_end((lane, link)),
-        Event::LaneUp(lane) => links.handle_lane_up(lane, making),
+        Event::LaneUp(lane) => risen.push(lane),
         // What is nobody's is nothing that this trunk has to count.
         Event::Stray { from, datagram } => _ = shared.route(from, datagram),
         Event::Begun(_) => {}
@@ -221,3 +341,6 @@ fn handle(event: Event<'_>, links: &mut Links, making: Making<'_>, shared: &Shar
 const HELD_BYTES: usize = 1 << 20;
 
 const SHOW_EVERY_NS: u64 = 100_000_000;
+
+/// How often pages are told of lanes that workers have.
+const LISTEN_EVERY: Duration = Duration::from_millis(250);

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use ringgate_lanes::Desk;
 use ringgate_os::clock::Clock;
 use ringgate_os::notify;
 use ringgate_trunk::keys::Rekey;
@@ -27,6 +28,9 @@ pub struct Settings {
     pub run_dir: PathBuf,
     /// How many workers there are.
     pub workers: usize,
+    /// Their desks, by which they are lent lanes; a worker that has none is reached by its socket
+    /// alone.
+    pub desks: Vec<Desk>,
     /// Differs from one start of the gateway to the next.
     pub incarnation: u64,
     /// The gateway's clock.

@@ -6,7 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ringgate_link::bundle::{Frame, Frames, GoodbyeReason, ToGame, ToGateway, Writer};
+use ringgate_lanes::Desk;
+use ringgate_link::bundle::{Frame, Frames, GoodbyeReason, SessionId, ToGame, ToGateway, Writer};
 use ringgate_os::clock::Clock;
 use ringgate_os::notify::{self, Epoll, Ready};
 use ringgate_trunk::keys::Rekey;
@@ -124,6 +125,14 @@ impl Drop for Rig {
 impl Rig {
     /// A gateway with two workers whose agent may serve these.
     pub(super) fn new(allowed: &[&str]) -> Option<Self> {
+        Self::with_desks(allowed, |_| Vec::new())
+    }
+
+    /// The same with desks, by which workers are lent their lanes.
+    pub(super) fn with_desks(
+        allowed: &[&str],
+        desks: impl FnOnce(Clock) -> Vec<Desk>,
+    ) -> Option<Self> {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         if !is_possible() {
             return None;
@@ -147,6 +156,7 @@ impl Rig {
         let settings = Settings {
             run_dir: run_dir.clone(),
             workers: 2,
+            desks: desks(clock),
             incarnation: 77,
             clock,
             rekey: Rekey::default(),
@@ -208,7 +218,7 @@ impl Rig {
         self.agent_at(between, AGENT, "host-7")
     }
 
-    fn agent_at(&self, to: SocketAddr, identity: Identity<'_>, name: &str) -> Agent {
+    pub(super) fn agent_at(&self, to: SocketAddr, identity: Identity<'_>, name: &str) -> Agent {
         let epoll = Epoll::new().expect("a descriptor");
         let client = tls::Agent::new(provider(), identity).expect("good files");
         let server = ServerName::try_from("gate-1.example").expect("a name");
@@ -224,6 +234,8 @@ impl Rig {
             told: Vec::new(),
             ended: Vec::new(),
             goodbyes: Vec::new(),
+            open: Vec::new(),
+            payloads: Vec::new(),
         }
     }
 
@@ -301,6 +313,10 @@ pub(super) struct Agent {
     pub(super) told: Vec<(u8, u16)>,
     pub(super) ended: Vec<(u8, u16)>,
     pub(super) goodbyes: Vec<GoodbyeReason>,
+    /// Sessions that are announced.
+    pub(super) open: Vec<SessionId>,
+    /// What has come for them.
+    pub(super) payloads: Vec<(SessionId, Vec<u8>)>,
 }
 
 impl Agent {
@@ -318,7 +334,7 @@ impl Agent {
     }
 
     pub(super) fn turn(&mut self) {
-        let Self { trunk, epoll, ready, told, ended, goodbyes, .. } = self;
+        let Self { trunk, epoll, ready, told, ended, goodbyes, open, payloads, .. } = self;
         let now_ns = self.clock.now_ns();
         if trunk.agreed().is_some() {
             for (lane, link, record) in self.pending.drain(..) {
@@ -331,6 +347,12 @@ impl Agent {
                 Event::Record { lane, link, frame } => match ToGame::decode(frame) {
                     Ok(ToGame::Goodbye(goodbye)) => goodbyes.push(goodbye.reason),
                     Ok(ToGame::Welcome(_)) => told.push((lane, link)),
+                    Ok(ToGame::Opened(opened)) => open.push(opened.session),
+                    Ok(ToGame::Closed { session, .. }) => open.retain(|it| *it != session),
+                    Ok(ToGame::Payload { session, bytes }) => {
+                        assert!(open.contains(&session), "nothing comes before its announcement");
+                        payloads.push((session, bytes.to_vec()));
+                    }
                     other => panic!("{other:?}"),
                 },
                 Event::Ended { lane, link } => ended.push((lane, link)),

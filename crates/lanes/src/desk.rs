@@ -1,0 +1,121 @@
+//! How a trunk's thread reaches a worker: what it has for it lies here until the worker's next
+//! turn, and rings its bell.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::time::Duration;
+
+use crossbeam::queue::SegQueue;
+use ringgate_io::Bell;
+use ringgate_trunk_io::{Lease, Way};
+
+/// Something for a worker, of the trunk with this number.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// Its lane for this worker.
+    Lane(Box<(Way, Lease)>),
+    /// One of its links, by its number on the lane and its serial number at the trunk, and the
+    /// local socket that leads to the trunk's thread.
+    Link((u16, u32), OwnedFd),
+    /// A datagram of its lane that has come to the address that everybody knows.
+    Datagram(SocketAddr, Box<[u8]>),
+    /// The lane is asked back.
+    GiveBack(Sender<Box<Way>>),
+    /// It is over.
+    Gone,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    news: SegQueue<(u32, News)>,
+    /// How many of them are datagrams: those are strangers', too.
+    datagrams: AtomicUsize,
+    is_closed: AtomicBool,
+}
+
+/// A worker's desk, for trunks' threads.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    inbox: Arc<Inbox>,
+    bell: Bell,
+}
+
+impl Desk {
+    pub(crate) const fn new(inbox: Arc<Inbox>, bell: Bell) -> Self {
+        Self { inbox, bell }
+    }
+
+    /// Lends the worker its lane of a trunk.
+    pub fn lend(&self, trunk: u32, lane: (Way, Lease)) {
+        self.put(trunk, News::Lane(Box::new(lane)));
+    }
+
+    /// Gives it a link of that lane: the socket is its end of the local link. What the process says
+    /// on the link lies in the socket, but for what comes by the lane. The link has a number on the
+    /// lane and a serial number, which is told with what must arrive.
+    pub fn link(&self, trunk: u32, numbers: (u16, u32), socket: OwnedFd) {
+        self.put(trunk, News::Link(numbers, socket));
+    }
+
+    /// Hands it a datagram of that lane. `false` where too many wait.
+    pub fn put_datagram(&self, trunk: u32, from: SocketAddr, datagram: &[u8]) -> bool {
+        let waiting = self.inbox.datagrams.fetch_add(1, Ordering::Relaxed);
+        if waiting >= DATAGRAMS_MAX {
+            self.inbox.datagrams.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        self.put(trunk, News::Datagram(from, datagram.into()));
+        true
+    }
+
+    /// Asks for the lane back, and waits for it. `None` where the worker does not have it, or does
+    /// not turn.
+    pub fn take_back(&self, trunk: u32) -> Option<Way> {
+        let (reply, answer) = mpsc::channel();
+        self.put(trunk, News::GiveBack(reply));
+        answer.recv_timeout(BACK_WITHIN).ok().map(|way| *way)
+    }
+
+    /// The trunk is over. Its links are as good as their sockets.
+    pub fn forget(&self, trunk: u32) {
+        self.put(trunk, News::Gone);
+    }
+
+    fn put(&self, trunk: u32, news: News) {
+        if self.inbox.is_closed.load(Ordering::Acquire) {
+            return;
+        }
+        self.inbox.news.push((trunk, news));
+        self.bell.ring();
+    }
+}
+
+impl Inbox {
+    /// Whether something waits.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    pub(crate) fn next(&self) -> Option<(u32, News)> {
+        let news = self.news.pop()?;
+        if matches!(news.1, News::Datagram(..)) {
+            self.datagrams.fetch_sub(1, Ordering::Relaxed);
+        }
+        Some(news)
+    }
+
+    /// Nobody looks any more: who waits for an answer hears that there is none.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        while self.next().is_some() {}
+    }
+}
+
+/// Datagrams that may wait. A lane's own come this way when its agent's address has changed.
+const DATAGRAMS_MAX: usize = 64;
+
+/// A worker turns much more often than this, whatever it does.
+const BACK_WITHIN: Duration = Duration::from_secs(1);
