@@ -1,19 +1,25 @@
-//! What a trunk costs a gateway, and what it adds on the way: payloads at a fixed rate both ways,
-//! through a worker's socket that is played here, a trunk's thread, the network, and the agent's
-//! end of a trunk. `benches/trunk.sh` runs it in two network namespaces.
+//! What a trunk costs a gateway over a local link, and what it adds on the way: payloads at a fixed
+//! rate both ways between a worker's driver, with its lanes, and the agent's end of a trunk, or a
+//! game process on the same host. `benches/trunk.sh` runs it in two network namespaces.
 //!
 //! ```text
 //!   cost gateway ADDRESS:PORT SECONDS RECORDS RATE
 //!   cost agent ADDRESS:PORT RECORDS RATE
+//!   cost local SOCKET SECONDS RECORDS RATE
+//!   cost game SOCKET RECORDS RATE
 //! ```
 //!
-//! RECORDS payloads of 100 bytes are in each bundle, RATE of them a second leave each way.
+//! RECORDS payloads of 100 bytes are in each bundle, RATE of them a second leave each way. Each
+//! bundle is flushed by itself, as in a turn of a worker that has one for the link.
 
 use std::error::Error;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Duration;
 
+use ringgate_batch::{Driver, IoEvent, LocalIp, Port, SocketId, TxTarget, Wait};
+use ringgate_io::{AnyDriver, Choice, DriverOptions};
+use ringgate_lanes::Lanes;
 use ringgate_link::bundle::{Frame, Frames, Hello, Opened, SessionId, ToGame, ToGateway, Writer};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::notify::Epoll;
@@ -21,7 +27,6 @@ use ringgate_trunk::tls::{self, Identity};
 use ringgate_trunk_io::{Bundles, Event, Local, Received, Trunk, provider};
 use ringgate_trunks::{AgentShown, Rekey, Rule, Settings, Trunks};
 use rustls::pki_types::ServerName;
-use socket2::{Domain, SockAddr, Socket, Type};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -49,10 +54,16 @@ fn main() -> Outcome {
         ["agent", address, records, rate] => {
             agent(address.parse()?, Flow::new(records.parse()?, rate.parse()?))
         }
-        _ => {
-            Err("gateway ADDRESS:PORT SECONDS RECORDS RATE | agent ADDRESS:PORT RECORDS RATE"
-                .into())
+        ["local", path, seconds, records, rate] => {
+            let flow = Flow::new(records.parse()?, rate.parse()?);
+            local(Path::new(path), Duration::from_secs(seconds.parse()?), flow)
         }
+        ["game", path, records, rate] => {
+            game(Path::new(path), Flow::new(records.parse()?, rate.parse()?))
+        }
+        _ => Err("gateway ADDRESS:PORT SECONDS RECORDS RATE | agent ADDRESS:PORT RECORDS RATE | \
+                  local SOCKET SECONDS RECORDS RATE | game SOCKET RECORDS RATE"
+            .into()),
     }
 }
 
@@ -96,6 +107,11 @@ impl Flow {
         Some(writer.len())
     }
 
+    /// The other side sends, and has not stopped.
+    const fn is_answering(&self) -> bool {
+        self.received > 0 && self.sent < self.received + self.records * 4
+    }
+
     fn take(&mut self, bytes: &[u8]) {
         self.received += 1;
         let sent_us = u64::from_le_bytes(*bytes.first_chunk().expect("its time"));
@@ -113,15 +129,128 @@ impl Flow {
     }
 }
 
+/// A worker without a gate: a driver that has a link, and lanes beside it.
+struct Worker {
+    driver: AnyDriver,
+    lanes: Lanes,
+    link: Option<SocketId>,
+    clock: Clock,
+}
+
+impl Worker {
+    fn new(clock: Clock) -> Result<Self, Box<dyn Error>> {
+        let driver = ringgate_io::open(Choice::Auto, &DriverOptions::default())?;
+        Ok(Self { driver, lanes: Lanes::new(clock), link: None, clock })
+    }
+
+    /// One turn, which takes in what has come.
+    fn turn(&mut self, wait: Wait, flow: &mut Flow) -> Outcome {
+        let Self { driver, lanes, link, .. } = self;
+        let mut over = lanes.over(driver);
+        over.turn(wait)?;
+        let rx = over.rx();
+        for event in &rx.events {
+            if let IoEvent::Accepted { connection, .. } = *event {
+                *link = Some(connection);
+            }
+        }
+        for index in 0..rx.len() {
+            for record in ToGateway::read(rx.bytes(index)) {
+                if let Ok(ToGateway::Payload { bytes, .. }) = record {
+                    flow.take(bytes);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes one bundle and flushes. How many were refused.
+    fn say(&mut self, bundle: &[u8]) -> usize {
+        let Some(socket) = self.link else { return 1 };
+        let mut over = self.lanes.over(&mut self.driver);
+        let tx = over.tx();
+        let slot = tx.open_large().expect("all slots are free");
+        tx.large_mut(&slot)[..bundle.len()].copy_from_slice(bundle);
+        let target = TxTarget { socket, peer: None, source: LocalIp::UNSPECIFIED };
+        tx.commit_large(slot, bundle.len(), target, 0);
+        over.flush();
+        over.tx().failures().count()
+    }
+
+    /// Until its link is there, and for a while longer: a way is found meanwhile.
+    fn settle(&mut self, flow: &mut Flow) -> Outcome {
+        while self.link.is_none() {
+            self.turn(Wait::AtMost(Duration::from_millis(10)), flow)?;
+        }
+        let mut bytes = vec![0; 16 * 1024];
+        for serial in 1..=SESSIONS {
+            let mut writer = Writer::new(&mut bytes);
+            let address = SocketAddr::from(([192, 0, 2, 1], 7));
+            let session = SessionId::new(0, serial);
+            let (slot, slots_max, user_data) = (0, 1, &[0; 256]);
+            let (client_id, listener) = (serial, "main");
+            let opened =
+                Opened { session, client_id, address, slot, slots_max, user_data, listener };
+            assert!(writer.opened(&opened), "one fits");
+            let len = writer.len();
+            assert_eq!(self.say(&bytes[..len]), 0, "there is room");
+        }
+        let until_ns = self.clock.now_ns() + SETTLE_NS;
+        while self.clock.now_ns() < until_ns {
+            self.turn(Wait::AtMost(Duration::from_millis(10)), flow)?;
+        }
+        Ok(())
+    }
+
+    /// Sends its payloads and takes the others in, and tells what that has cost.
+    fn measure(&mut self, time: Duration, flow: &mut Flow) -> Outcome {
+        let (start_ns, start_cpu) = (self.clock.now_ns(), cpu_ns()?);
+        let until_ns = start_ns + time.as_nanos() as u64;
+        let mut refused = 0;
+        loop {
+            let now_ns = self.clock.now_ns();
+            while now_ns < until_ns
+                && let Some(len) = flow.due(now_ns)
+            {
+                let bundle = std::mem::take(&mut flow.bytes);
+                refused += self.say(&bundle[..len]);
+                flow.bytes = bundle;
+            }
+            if now_ns >= until_ns + 1_000_000_000 {
+                break;
+            }
+            let left_ns = flow.next_ns.max(start_ns).saturating_sub(self.clock.now_ns());
+            let left_ns = if now_ns < until_ns { left_ns } else { 10_000_000 };
+            self.turn(Wait::AtMost(Duration::from_nanos(left_ns)), flow)?;
+        }
+        let cpu_ns = cpu_ns()? - start_cpu;
+        let payloads = flow.sent + flow.received;
+        flow.tell("gateway");
+        println!(
+            "processor {:.3} us a payload ({payloads} both ways, {} bundles not taken, {})",
+            cpu_ns as f64 / 1000.0 / payloads as f64,
+            refused,
+            self.driver.name(),
+        );
+        Ok(())
+    }
+}
+
+/// The way of an agent takes about as long to be found.
+const SETTLE_NS: u64 = 2_000_000_000;
+
 fn gateway(bind: SocketAddr, time: Duration, mut flow: Flow) -> Outcome {
-    let run_dir = std::env::temp_dir().join(format!("ringgate-cost-{}", std::process::id()));
-    std::fs::create_dir(&run_dir)?;
-    let listener = Socket::new(Domain::UNIX, Type::SEQPACKET.nonblocking().cloexec(), None)?;
-    listener.bind(&SockAddr::unix(run_dir.join("worker-0.sock"))?)?;
-    listener.listen(1)?;
     let clock = Clock::start();
-    let rekey = Rekey::default();
-    let settings = Settings { run_dir: run_dir.clone(), workers: 1, incarnation: 1, clock, rekey };
+    let mut worker = Worker::new(clock)?;
+    let settings = Settings {
+        // Nothing is made there: the worker has the lane.
+        run_dir: std::env::temp_dir(),
+        workers: 1,
+        desks: vec![worker.lanes.desk(worker.driver.bell())],
+        incarnation: 1,
+        clock,
+        rekey: Rekey::default(),
+    };
     let mut trunks = Trunks::new(settings);
     let gateway = tls::Gateway::new(provider(), identity!("gateway"))?;
     let (name, backends) = ("host-7".to_owned(), vec!["arena-1".to_owned()]);
@@ -129,97 +258,69 @@ fn gateway(bind: SocketAddr, time: Duration, mut flow: Flow) -> Outcome {
     let opened = trunks.open(&rules)?;
     trunks.adopt(rules, opened)?;
     println!("ready");
-    let link = loop {
-        match listener.accept() {
-            Ok((socket, _)) => break socket,
-            Err(_) => clock::sleep(Duration::from_millis(1)),
-        }
-    };
-    std::fs::remove_dir_all(&run_dir)?;
-    let socket = link.try_clone()?;
-    let mut local = Local::from(OwnedFd::from(link));
-    let mut bundles = Bundles::default();
-    announce(&mut local);
-    // The path is found meanwhile.
-    clock::sleep(Duration::from_secs(2));
-    let (start_ns, start_cpu) = (clock.now_ns(), trunk_cpu_ns()?);
-    let until_ns = start_ns + time.as_nanos() as u64;
-    let mut refused = 0;
-    loop {
-        let now_ns = clock.now_ns();
-        while now_ns < until_ns
-            && let Some(len) = flow.due(now_ns)
-        {
-            while socket.send(&flow.bytes[..len]).is_err() {
-                refused += 1;
-                clock::sleep(Duration::from_micros(20));
-            }
-        }
-        receive(&mut local, &mut bundles, &mut flow)?;
-        if now_ns >= until_ns + 1_000_000_000 {
-            break;
-        }
-        clock::sleep(Duration::from_micros(50));
-    }
-    let cpu_ns = trunk_cpu_ns()? - start_cpu;
-    let payloads = flow.sent + flow.received;
-    flow.tell("gateway");
+    worker.settle(&mut flow)?;
+    worker.measure(time, &mut flow)?;
     let lanes = trunks.shown().agents.first().map(AgentShown::lanes).unwrap_or_default();
     let lane = lanes.first().copied().unwrap_or_default();
     println!(
-        "trunk's thread: {:.3} us of processor time a payload ({payloads} both ways); path {} bytes, lost {:?}, no room {} \
-         here and {refused} times at the worker",
-        cpu_ns as f64 / 1000.0 / payloads as f64,
+        "path {} bytes, datagrams {:?}, lost {:?}, no room {}",
         lane.path_bytes,
+        lane.datagrams,
         lane.lost(),
         lane.full,
     );
+    drop(worker);
     trunks.stop();
     Ok(())
 }
 
-fn announce(local: &mut Local) {
-    let mut bytes = vec![0; 16 * 1024];
-    for serial in 1..=SESSIONS {
-        let mut writer = Writer::new(&mut bytes);
-        let address = SocketAddr::from(([192, 0, 2, 1], 7));
-        let session = SessionId::new(0, serial);
-        let (slot, slots_max, user_data) = (0, 1, &[0; 256]);
-        let (client_id, listener) = (serial, "main");
-        let opened = Opened { session, client_id, address, slot, slots_max, user_data, listener };
-        assert!(writer.opened(&opened), "one fits");
-        assert!(local.push_late(only(writer.bytes())), "there is room");
-    }
-    local.flush();
+/// The same with a game process on this host.
+fn local(path: &Path, time: Duration, mut flow: Flow) -> Outcome {
+    let mut worker = Worker::new(Clock::start())?;
+    worker.driver.open(&Port::Links { path })?;
+    println!("ready");
+    worker.settle(&mut flow)?;
+    worker.measure(time, &mut flow)
 }
 
-fn receive(local: &mut Local, bundles: &mut Bundles, flow: &mut Flow) -> Outcome {
+/// That process.
+fn game(path: &Path, mut flow: Flow) -> Outcome {
+    let clock = Clock::start();
+    let (mut local, mut bundles) = (Local::connect(path)?, Bundles::default());
     loop {
-        let received = local.receive(bundles, |bundle| {
-            for record in ToGateway::read(bundle) {
-                if let Ok(ToGateway::Payload { bytes, .. }) = record {
+        let now_ns = clock.now_ns();
+        let received = local.receive(&mut bundles, |bundle| {
+            for record in ToGame::read(bundle) {
+                if let Ok(ToGame::Payload { bytes, .. }) = record {
                     flow.take(bytes);
                 }
             }
         })?;
-        match received {
-            Received::Part => {}
-            Received::Everything => return Ok(()),
-            Received::HungUp => return Err("the link is gone".into()),
+        while flow.is_answering()
+            && let Some(len) = flow.due(now_ns)
+        {
+            for frame in Frames::new(&flow.bytes[..len]).flatten() {
+                local.push(frame);
+            }
+            local.flush();
         }
+        if received == Received::HungUp {
+            break;
+        }
+        clock::sleep(Duration::from_micros(20));
     }
+    flow.tell("game");
+    Ok(())
 }
 
-/// What the trunk's thread has had of the processor.
-fn trunk_cpu_ns() -> Result<u64, Box<dyn Error>> {
+/// What all threads of this process have had of the processor.
+fn cpu_ns() -> Result<u64, Box<dyn Error>> {
+    let mut sum = 0;
     for task in std::fs::read_dir("/proc/self/task")? {
-        let path = task?.path();
-        if std::fs::read_to_string(path.join("comm"))?.trim() == "ringgate-trunk" {
-            let text = std::fs::read_to_string(path.join("schedstat"))?;
-            return Ok(text.split(' ').next().ok_or("no number")?.parse()?);
-        }
+        let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
+        sum += text.split(' ').next().ok_or("no number")?.parse::<u64>()?;
     }
-    Err("there is no trunk".into())
+    Ok(sum)
 }
 
 fn agent(to: SocketAddr, mut flow: Flow) -> Outcome {
@@ -253,9 +354,8 @@ fn agent(to: SocketAddr, mut flow: Flow) -> Outcome {
             up = now_ns + 2_000_000_000;
         }
         // As long as the other side sends, from the moment that it does.
-        while flow.received > 0
-            && up != 0
-            && flow.sent < flow.received + flow.records * 4
+        while up != 0
+            && flow.is_answering()
             && let Some(len) = flow.due(now_ns)
         {
             for frame in Frames::new(&flow.bytes[..len]).flatten() {
